@@ -1,0 +1,6 @@
+//! The parts of an interconnect in simulated time: a folder per layer, a file per part.
+//!
+//! A part is told the time and returns what happens next; it owns no clock, no thread and no I/O.
+
+pub mod measure;
+pub mod workload;

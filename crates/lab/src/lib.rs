@@ -1,0 +1,1 @@
+//! From a composition file to columns: read, assemble, run, measure.

@@ -1,0 +1,169 @@
+//! The integer quantities themselves, without their text form.
+
+use std::iter::Sum;
+use std::ops::{Add, AddAssign, Mul, Sub, SubAssign};
+
+/// An instant of simulated time: picoseconds since the start of the run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Time(pub u64);
+
+/// A length of simulated time in picoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Span(pub u64);
+
+/// A size in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Bytes(pub u64);
+
+/// A data rate as an exact ratio: `bits` bits in `per` picoseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Rate {
+    /// Numerator, in bits. Never zero.
+    pub bits: u64,
+    /// Denominator, in picoseconds. Never zero.
+    pub per: u64,
+}
+
+impl Time {
+    /// The start of every run.
+    pub const ZERO: Time = Time(0);
+    /// Later than any event; used as "never".
+    pub const NEVER: Time = Time(u64::MAX);
+
+    /// The span since an earlier instant; zero if `earlier` is later.
+    pub const fn since(self, earlier: Time) -> Span {
+        Span(self.0.saturating_sub(earlier.0))
+    }
+}
+
+impl Span {
+    /// No time at all.
+    pub const ZERO: Span = Span(0);
+
+    /// A span of whole nanoseconds.
+    pub const fn from_ns(ns: u64) -> Span {
+        Span(ns * 1_000)
+    }
+
+    /// The span in seconds, for presentation.
+    pub fn as_secs(self) -> f64 {
+        self.0 as f64 * 1e-12
+    }
+
+    /// The span in microseconds, for presentation.
+    pub fn as_us(self) -> f64 {
+        self.0 as f64 * 1e-6
+    }
+}
+
+impl Rate {
+    /// A rate in bits per second, reduced to lowest terms.
+    ///
+    /// # Panics
+    /// Never for a positive argument; the caller has checked that the rate is not zero.
+    pub const fn from_bits_per_second(bits: u64) -> Rate {
+        Rate::from_ratio(bits, 1_000_000_000_000)
+    }
+
+    /// `bits` bits in `per` picoseconds, reduced to lowest terms.
+    pub const fn from_ratio(bits: u64, per: u64) -> Rate {
+        let divisor = gcd(bits, per);
+        let divisor = if divisor == 0 { 1 } else { divisor };
+        Rate { bits: bits / divisor, per: per / divisor }
+    }
+
+    /// The time that `size` occupies a link of this rate, rounded to the nearest picosecond.
+    pub const fn span(self, size: Bytes) -> Span {
+        let bits = size.0 as u128 * 8;
+        let numerator = bits * self.per as u128;
+        Span(((numerator + self.bits as u128 / 2) / self.bits as u128) as u64)
+    }
+
+    /// The rate in bytes per second, for presentation.
+    pub fn bytes_per_second(self) -> f64 {
+        self.bits as f64 / 8.0 / (self.per as f64 * 1e-12)
+    }
+}
+
+const fn gcd(a: u64, b: u64) -> u64 {
+    if b == 0 { a } else { gcd(b, a % b) }
+}
+
+impl Add<Span> for Time {
+    type Output = Time;
+    fn add(self, span: Span) -> Time {
+        Time(self.0 + span.0)
+    }
+}
+
+impl AddAssign<Span> for Time {
+    fn add_assign(&mut self, span: Span) {
+        self.0 += span.0;
+    }
+}
+
+impl Sub<Span> for Time {
+    type Output = Time;
+    fn sub(self, span: Span) -> Time {
+        Time(self.0 - span.0)
+    }
+}
+
+impl Add for Span {
+    type Output = Span;
+    fn add(self, other: Span) -> Span {
+        Span(self.0 + other.0)
+    }
+}
+
+impl AddAssign for Span {
+    fn add_assign(&mut self, other: Span) {
+        self.0 += other.0;
+    }
+}
+
+impl Sub for Span {
+    type Output = Span;
+    fn sub(self, other: Span) -> Span {
+        Span(self.0 - other.0)
+    }
+}
+
+impl SubAssign for Span {
+    fn sub_assign(&mut self, other: Span) {
+        self.0 -= other.0;
+    }
+}
+
+impl Mul<u64> for Span {
+    type Output = Span;
+    fn mul(self, times: u64) -> Span {
+        Span(self.0 * times)
+    }
+}
+
+impl Sum for Span {
+    fn sum<I: Iterator<Item = Span>>(spans: I) -> Span {
+        spans.fold(Span::ZERO, Add::add)
+    }
+}
+
+impl Add for Bytes {
+    type Output = Bytes;
+    fn add(self, other: Bytes) -> Bytes {
+        Bytes(self.0 + other.0)
+    }
+}
+
+impl AddAssign for Bytes {
+    fn add_assign(&mut self, other: Bytes) {
+        self.0 += other.0;
+    }
+}
+
+impl Mul<u64> for Bytes {
+    type Output = Bytes;
+    fn mul(self, times: u64) -> Bytes {
+        Bytes(self.0 * times)
+    }
+}
