@@ -9,9 +9,14 @@ mod diagonal;
 mod islip;
 mod iterations;
 mod least_choice_first;
+mod least_choice_first_distributed;
 mod matching;
+mod maximum_matching;
+mod pim;
+mod random_maximal;
 mod requests;
 mod tally;
+mod wavefront;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -20,8 +25,15 @@ use weft_kernel::Stream;
 pub use islip::{Islip, IslipSettings};
 pub use iterations::Iterations;
 pub use least_choice_first::{Counts, LeastChoiceFirst, LeastChoiceFirstSettings, Ties};
+pub use least_choice_first_distributed::{
+    LeastChoiceFirstDistributed, LeastChoiceFirstDistributedSettings,
+};
 pub use matching::Matching;
+pub use maximum_matching::{MaximumMatching, MaximumMatchingSettings, Order};
+pub use pim::{Pim, PimSettings};
+pub use random_maximal::{RandomMaximal, RandomMaximalSettings};
 pub use requests::Requests;
+pub use wavefront::{Wavefront, WavefrontSettings};
 
 /// The largest switch: a set of ports is one 64-bit word.
 pub const MAX_PORTS: usize = 64;
@@ -154,8 +166,20 @@ macro_rules! schedulers {
 }
 
 schedulers! {
-    /// Least choice first, central (Clint).
+    /// Least choice first, central: targets in turn, each to the initiator with the fewest choices.
     "least_choice_first" => LeastChoiceFirst(LeastChoiceFirstSettings, LeastChoiceFirst),
-    /// iSLIP (McKeown).
+    /// Least choice first, distributed: rounds of request, grant and accept.
+    "least_choice_first_distributed" => LeastChoiceFirstDistributed(
+        LeastChoiceFirstDistributedSettings, LeastChoiceFirstDistributed
+    ),
+    /// iSLIP: rounds with round-robin pointers.
     "islip" => Islip(IslipSettings, Islip),
+    /// Parallel iterative matching: rounds with random choices.
+    "pim" => Pim(PimSettings, Pim),
+    /// Wrapped wavefront: the diagonals of the request matrix, one after another.
+    "wavefront" => Wavefront(WavefrontSettings, Wavefront),
+    /// Maximum-size matching: as many connections as possible.
+    "maximum_matching" => MaximumMatching(MaximumMatchingSettings, MaximumMatching),
+    /// Random maximal matching: greedy in random order.
+    "random_maximal" => RandomMaximal(RandomMaximalSettings, RandomMaximal),
 }
