@@ -1,4 +1,9 @@
 //! Protocol state machines without a clock, a queue or a socket: what arrives goes in, what to do
 //! comes out.
 
+pub mod adapter;
 pub mod packet;
+pub mod ring;
+
+#[cfg(test)]
+mod explore;
