@@ -2,6 +2,8 @@
 //! comes out.
 
 pub mod adapter;
+pub mod endpoint;
+pub mod order;
 pub mod packet;
 pub mod ring;
 
