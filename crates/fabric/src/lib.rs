@@ -2,6 +2,7 @@
 //!
 //! A part is told the time and returns what happens next; it owns no clock, no thread and no I/O.
 
+pub mod control;
 pub mod measure;
 pub mod scheduler;
 pub mod workload;
