@@ -1,0 +1,89 @@
+//! What is still in the channel, and who waits for whom.
+
+use weft_protocol::retransmit::{ControlSettings, Standing};
+use weft_units::Time;
+
+use super::EventChannel;
+use super::switch::Switch;
+
+impl EventChannel {
+    /// Packets handed over whose first transmission has not started: found by looking at every
+    /// host, not by counting.
+    pub fn backlog(&self) -> u64 {
+        let fresh = |host: &super::Host| {
+            host.window.iter().filter(|held| held.standing == Standing::Fresh).count()
+        };
+        self.hosts.iter().map(|host| (host.queue.len() + fresh(host)) as u64).sum()
+    }
+
+    /// Packets sent at least once that their target has not handed over: found by looking at every
+    /// host, not by counting. With [`EventChannel::backlog`] it accounts for every packet that is
+    /// neither delivered nor abandoned.
+    pub fn in_flight(&self) -> u64 {
+        if self.parts.control == ControlSettings::Unacknowledged {
+            return self.flights.len() as u64;
+        }
+        let missing = |initiator: usize, host: &super::Host| {
+            host.window
+                .iter()
+                .filter(|held| held.standing != Standing::Fresh)
+                .filter(|held| {
+                    let target = &self.hosts[usize::from(held.target)];
+                    !target.received[initiator].has(held.sequence)
+                })
+                .count()
+        };
+        let count =
+            |(index, host): (usize, &super::Host)| (missing(index, host) + host.early.len()) as u64;
+        self.hosts.iter().enumerate().map(count).sum()
+    }
+
+    /// Who waits for whom, one sentence a line: for a run that does not get on.
+    pub fn waiting(&self) -> Vec<String> {
+        let mut lines = Vec::new();
+        if let Switch::Crossbar(switch) = &self.switch {
+            for (output, id, holder) in switch.blocked() {
+                let from = self.flights[id].from;
+                let line = match holder {
+                    Some(_) => format!("host {from} is held by back pressure of output {output}"),
+                    None => format!("host {from} waits for a decision of output {output}"),
+                };
+                lines.push(line);
+            }
+        }
+        for (index, host) in self.hosts.iter().enumerate() {
+            for held in host.window.iter() {
+                let what = match held.standing {
+                    Standing::Fresh => "its turn to be sent",
+                    Standing::Sent => "the outcome of its transmission",
+                    Standing::Failed => "its turn to be sent again",
+                };
+                let (target, sequence) = (held.target, held.sequence);
+                lines.push(format!(
+                    "packet {sequence} of host {index} to host {target} waits for {what}"
+                ));
+            }
+            if !host.queue.is_empty() {
+                let count = host.queue.len();
+                lines.push(format!("{count} packets of host {index} wait for a send buffer"));
+            }
+            for early in &host.early {
+                let expected = host.received[usize::from(early.initiator)].expected();
+                let (initiator, sequence) = (early.initiator, early.sequence);
+                lines.push(format!(
+                    "packet {sequence} at host {index} waits for packet {expected} of host \
+                     {initiator}"
+                ));
+            }
+            if !host.acknowledgments.is_empty() {
+                let count = host.acknowledgments.len();
+                let held = host.request_until == Time::NEVER;
+                let why = if held { ", which back pressure holds" } else { "" };
+                lines.push(format!(
+                    "{count} acknowledgments of host {index} wait for its link{why}"
+                ));
+            }
+        }
+        lines
+    }
+}
