@@ -3,6 +3,8 @@
 //! Packets of one slot, Bernoulli arrivals, uniform targets. A packet may leave in the slot in
 //! which it arrives; its wait is the number of slots between.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
+
 use std::collections::VecDeque;
 
 use weft_fabric::scheduler::{

@@ -91,9 +91,10 @@ mod tests {
             }
             tally.subtract(added[0]);
             (0..64).for_each(|port| counts[port] -= (added[0] >> port & 1) as usize);
-            let least = (0..64).filter(|port| asked >> port & 1 == 1).map(|port| counts[port]).min();
-            let expected = (0..64)
-                .filter(|port| asked >> port & 1 == 1 && Some(counts[*port]) == least)
+            let asked_ports = || (0..64).filter(|port| asked >> port & 1 == 1);
+            let least = asked_ports().map(|port| counts[port]).min();
+            let expected = asked_ports()
+                .filter(|port| Some(counts[*port]) == least)
                 .fold(0, |set, port| set | 1_u64 << port);
             prop_assert_eq!(tally.least(asked), expected);
         }
