@@ -213,6 +213,7 @@ fn one_round_of_distributed_least_choice_first_saturates_early() {
 
 /// Mean waits at 16 ports and loads 0.7, 0.8 and 0.9, from a simulator written independently of
 /// this one.
+#[allow(clippy::approx_constant, reason = "a wait of 3.14 slots is not pi")]
 #[test]
 fn mean_waits_are_those_of_an_independent_simulator() {
     let central = LeastChoiceFirstSettings::default();
