@@ -1,5 +1,7 @@
 //! What every arrival process must do, whatever its law, and what the whole workload promises.
 
+#![allow(clippy::expect_used, reason = "a test fails by it")]
+
 use expect_test::expect;
 use weft_fabric::workload::{
     ArrivalsSettings, BurstLength, BurstSettings, BurstTargets, ChannelFacts, Demand, Feedback,
@@ -276,7 +278,8 @@ fn refusals_name_key_value_and_what_is_accepted() {
         "source = { list = [] }\npattern = \"bit_complement\"",
         "load = 1.5\narrivals = \"bernoulli\"",
         "load = 0.5\nburst = { length = { fixed = 4 }, spacing = \"40 us\" }",
-        "load = 0.1\narrivals = \"bernoulli\"\nburst = { length = { fixed = 4 }, spacing = \"1 us\" }",
+        "load = 0.1\narrivals = \"bernoulli\"\n\
+         burst = { length = { fixed = 4 }, spacing = \"1 us\" }",
         "source = { ping_pong = { pairs = [{ from = 0, to = 1 }, { from = 1, to = 2 }] } }",
         "source = { list = [{ time = \"5 ns\", from = 0, to = 4 }] }",
         "load = 0.5\npattern = { permutation = [1, 2, 0] }",
