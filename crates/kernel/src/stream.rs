@@ -187,10 +187,11 @@ mod tests {
             chance 0.4: true false true
             exponential: 3ff14781f3aff0d3 3fd29fcc612a6ec8 3f65947a3e5e7d46
             geometric 0.1: 11 3 1
-        "#]].assert_eq(&text);
+        "#]]
+        .assert_eq(&text);
     }
 
-    /// Also those of the tail and beside the rectangles, which four draws do not reach.
+    /// Also those of the tail and beside the rectangles, which three draws do not reach.
     #[test]
     fn golden_sum_of_exponentials() {
         let mut stream = stream(0);
