@@ -340,6 +340,11 @@ impl<P: Copy> Window<P> {
         entry.held
     }
 
+    /// How many packets for `target` have been admitted so far, modulo 2^32.
+    pub fn numbered(&self, target: u16) -> u32 {
+        self.sequences[usize::from(target)]
+    }
+
     /// How many send buffers are occupied.
     pub fn len(&self) -> usize {
         self.by_age.len()

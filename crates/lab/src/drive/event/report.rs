@@ -4,38 +4,31 @@ use weft_protocol::retransmit::{ControlSettings, Standing};
 use weft_units::Time;
 
 use super::EventChannel;
+use super::host::Host;
 use super::switch::Switch;
 
 impl EventChannel {
-    /// Packets handed over whose first transmission has not started: found by looking at every
-    /// host, not by counting.
+    /// Packets handed over whose first transmission has not started.
     pub fn backlog(&self) -> u64 {
-        let fresh = |host: &super::Host| {
-            host.window.iter().filter(|held| held.standing == Standing::Fresh).count()
-        };
-        self.hosts.iter().map(|host| (host.queue.len() + fresh(host)) as u64).sum()
+        self.hosts.iter().map(|host| host.queue.len() as u64 + fresh(host)).sum()
     }
 
-    /// Packets sent at least once that their target has not handed over: found by looking at every
-    /// host, not by counting. With [`EventChannel::backlog`] it accounts for every packet that is
-    /// neither delivered nor abandoned.
+    /// Packets sent at least once that their target has not handed over: by what the initiators
+    /// have numbered and the targets have seen, not by counting deliveries. With
+    /// [`EventChannel::backlog`] it accounts for every packet neither delivered nor abandoned.
     pub fn in_flight(&self) -> u64 {
         if self.parts.control == ControlSettings::Unacknowledged {
             return self.flights.len() as u64;
         }
-        let missing = |initiator: usize, host: &super::Host| {
-            host.window
-                .iter()
-                .filter(|held| held.standing != Standing::Fresh)
-                .filter(|held| {
-                    let target = &self.hosts[usize::from(held.target)];
-                    !target.received[initiator].has(held.sequence)
-                })
-                .count()
+        let missing = |(initiator, host): (usize, &Host)| {
+            let of_pair = |(target, other): (u16, &Host)| {
+                let numbered = host.window.numbered(target);
+                u64::from(numbered.wrapping_sub(other.received[initiator].arrived()))
+            };
+            let numbered: u64 = (0..).zip(&self.hosts).map(of_pair).sum();
+            numbered - fresh(host) + host.early.len() as u64
         };
-        let count =
-            |(index, host): (usize, &super::Host)| (missing(index, host) + host.early.len()) as u64;
-        self.hosts.iter().enumerate().map(count).sum()
+        self.hosts.iter().enumerate().map(missing).sum()
     }
 
     /// Who waits for whom, one sentence a line: for a run that does not get on.
@@ -86,4 +79,9 @@ impl EventChannel {
         }
         lines
     }
+}
+
+/// Packets in send buffers that have never been sent.
+fn fresh(host: &Host) -> u64 {
+    host.window.iter().filter(|held| held.standing == Standing::Fresh).count() as u64
 }
