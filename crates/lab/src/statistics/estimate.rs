@@ -43,8 +43,9 @@ impl Estimate {
 /// The interval of the mean from non-overlapping batches (Law, Simulation Modeling and Analysis,
 /// 9.5.3), widened for what correlation neighbouring batches still have as that of an
 /// autoregressive series of first order would (Steiger, Lada, Wilson, Joines, Alexopoulos and
-/// Goldsman, "ASAP3", ACM TOMACS 15, 2005). What does not fill the batches is left out at the beginning, where a rest of warm-up
-/// would be. `None` of an empty series; a series shorter than `batches` has a mean and no interval.
+/// Goldsman, "ASAP3", ACM TOMACS 15, 2005). What does not fill the batches is left out at the
+/// beginning, where a rest of warm-up would be. `None` of an empty series; a series shorter than
+/// `batches` has a mean and no interval.
 pub fn batch_means(series: &[f64], batches: usize) -> Option<Estimate> {
     let size = series.len() / batches.max(1);
     if size == 0 || batches < 2 {

@@ -53,7 +53,7 @@ mod tests {
 
     #[test]
     fn a_step_is_cut_where_it_ends() {
-        // Without d of the three nines: d=0: 141.75/144, 1: 3300/49/..., 3: 0 over nine ones.
+        // Without the three nines all are equal, so that the error is zero, and not before.
         let series = [9.0, 9.0, 9.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0];
         assert_eq!(mser(&series), WarmUp { truncated: 3, found: true });
     }
@@ -82,7 +82,7 @@ mod tests {
         let sample = |index: usize| if index < 100 { 50.0 } else { 0.0 };
         let samples: Vec<f64> = (0..1000).map(|index| sample(index) + noise.unit()).collect();
         let warm_up = mser5(&samples);
-        assert!(warm_up.found && warm_up.truncated % 5 == 0);
+        assert!(warm_up.found && warm_up.truncated.is_multiple_of(5));
         assert!((100..=130).contains(&warm_up.truncated), "{warm_up:?}");
     }
 
