@@ -200,7 +200,7 @@ impl EventChannel {
         target: u16,
         schedule: &mut impl FnMut(Time, Event),
     ) {
-        self.observations.generated += 1;
+        self.observations.generate(now);
         self.hosts[usize::from(host)].queue.push(target, now);
         self.transmit(now, host, schedule);
     }

@@ -163,7 +163,7 @@ impl EventChannel {
             state.sending = None;
         }
         match &self.parts.control {
-            ControlSettings::Unacknowledged => self.observations.abandoned += 1,
+            ControlSettings::Unacknowledged => self.observations.abandon(now),
             ControlSettings::RequestAcknowledge(_) => {}
             ControlSettings::OutOfBand(control) => {
                 let known = start + span + control.delay + state.draw_back_off();
