@@ -3,6 +3,9 @@
 //! A part is told the time and returns what happens next; it owns no clock, no thread and no I/O.
 
 pub mod control;
+pub mod interface;
+pub mod link;
 pub mod measure;
+pub mod message;
 pub mod scheduler;
 pub mod workload;

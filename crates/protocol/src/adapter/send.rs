@@ -3,6 +3,9 @@
 use std::collections::VecDeque;
 use std::fmt;
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
 use super::{Prefetch, StepError};
 use crate::ring::{BufferId, Doorbell, SendCompletionRing, SendRequest};
 
@@ -19,7 +22,8 @@ pub enum TransmissionError {
 }
 
 /// When a send buffer of the adapter is free for the next message. The paper does not say.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
 pub enum Release {
     /// As soon as the request is sent. To be sent again, it is fetched again.
     Transmission,
@@ -258,6 +262,11 @@ impl<M> SendSide<M> {
         self.slots.get(usize::from(buffer.0)).map(|slot| slot.state)
     }
 
+    /// The message in a buffer, from its being written to its completion being read.
+    pub fn message(&self, buffer: BufferId) -> Option<&M> {
+        self.slots.get(usize::from(buffer.0))?.message.as_ref()
+    }
+
     /// How many buffers are in a state. Over all states this is [`SendSettings::buffers`].
     pub fn count(&self, state: SendState) -> usize {
         self.slots.iter().filter(|slot| slot.state == state).count()
@@ -337,7 +346,7 @@ mod tests {
         buffers: 3,
         adapter_buffers: 2,
         targets: 2,
-        prefetch: Prefetch::InOrder,
+        prefetch: Prefetch::Fifo,
         release: Release::Acknowledgment,
     };
 
@@ -391,9 +400,9 @@ mod tests {
     #[test]
     fn a_per_target_limit_avoids_head_of_line_blocking() {
         for (prefetch, requests, blocked) in [
-            (Prefetch::InOrder, vec![0], 1),
+            (Prefetch::Fifo, vec![0], 1),
             (Prefetch::DifferentTargets, vec![0, 1], 0),
-            (Prefetch::PerTargetLimit { limit: 1 }, vec![0, 1], 0),
+            (Prefetch::PerTarget { limit: 1 }, vec![0, 1], 0),
         ] {
             let mut side = SendSide::new(SendSettings { prefetch, ..SMALL });
             for (message, target) in [('a', 0), ('b', 0), ('c', 1)] {
@@ -436,7 +445,7 @@ mod tests {
     #[test]
     fn no_interleaving_loses_a_buffer_or_uses_it_twice() {
         let policies =
-            [Prefetch::InOrder, Prefetch::DifferentTargets, Prefetch::PerTargetLimit { limit: 1 }];
+            [Prefetch::Fifo, Prefetch::DifferentTargets, Prefetch::PerTarget { limit: 1 }];
         for release in [Release::Acknowledgment, Release::Transmission] {
             for prefetch in policies {
                 let start = SendSide::new(SendSettings { prefetch, release, ..SMALL });
@@ -471,7 +480,7 @@ mod tests {
         assert_eq!(usize::from(side.occupied), held.iter().sum::<usize>() + kept);
         assert_eq!(side.occupied, side.buffered.iter().sum::<u16>());
         assert!(side.occupied <= side.settings.adapter_buffers);
-        if let Prefetch::PerTargetLimit { limit } = side.settings.prefetch {
+        if let Prefetch::PerTarget { limit } = side.settings.prefetch {
             assert!(side.buffered.iter().all(|count| *count <= limit));
         }
     }
