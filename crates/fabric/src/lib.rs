@@ -2,10 +2,12 @@
 //!
 //! A part is told the time and returns what happens next; it owns no clock, no thread and no I/O.
 
+pub mod adapter;
 pub mod control;
 pub mod interface;
 pub mod link;
 pub mod measure;
 pub mod message;
 pub mod scheduler;
+pub mod switch;
 pub mod workload;

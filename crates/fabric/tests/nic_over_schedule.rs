@@ -263,7 +263,8 @@ proptest! {
         let refused = cluster.failed(TransmissionError::NoReceiveBuffer);
         prop_assert_eq!(refused, sorted(cluster.refused.clone()));
         for (initiator, target) in (0..NODES).flat_map(|i| (0..NODES).map(move |t| (i, t))) {
-            let of_pair = |number: &&Number| cluster.submitted[**number as usize] == (initiator, target);
+            let pair = (initiator, target);
+            let of_pair = |number: &&Number| cluster.submitted[**number as usize] == pair;
             let order: Vec<Number> = cluster.consumed.iter().filter(of_pair).copied().collect();
             prop_assert_eq!(&order, &sorted(order.clone()));
         }
