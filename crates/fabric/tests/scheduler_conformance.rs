@@ -1,6 +1,8 @@
 //! What every scheduler owes its switch. A scheduler is tested here because it exists: the suite
 //! runs over `SchedulerSettings::variants()`.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
+
 use proptest::prelude::*;
 use weft_fabric::scheduler::{
     AnyScheduler, IslipSettings, Iterations, LeastChoiceFirstSettings, MAX_PORTS, Matching,

@@ -3,6 +3,8 @@
 //! Packets of one slot, Bernoulli arrivals, uniform targets. A packet may leave in the slot in
 //! which it arrives; its wait is the number of slots between.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
+
 use std::collections::VecDeque;
 
 use weft_fabric::scheduler::{
@@ -211,6 +213,7 @@ fn one_round_of_distributed_least_choice_first_saturates_early() {
 
 /// Mean waits at 16 ports and loads 0.7, 0.8 and 0.9, from a simulator written independently of
 /// this one.
+#[allow(clippy::approx_constant, reason = "a wait of 3.14 slots is not pi")]
 #[test]
 fn mean_waits_are_those_of_an_independent_simulator() {
     let central = LeastChoiceFirstSettings::default();

@@ -79,7 +79,7 @@ impl Algorithm for LeastChoiceFirstSettings {
             settings: self.clone(),
             ports,
             diagonal: Diagonal::new(ports),
-            choices: Tally::new(ports),
+            choices: Tally::default(),
         }
     }
 
@@ -132,8 +132,8 @@ impl Scheduler for LeastChoiceFirst {
         debug_assert_eq!(requests.ports(), self.ports);
         matching.clear();
         self.choices.clear();
-        for target in 0..self.ports {
-            self.choices.add(requests.column(target));
+        for columns in requests.columns_by_four() {
+            self.choices.add_four(*columns);
         }
         let Diagonal { initiator: mut favoured, mut target, .. } = self.diagonal;
         for _ in 0..self.ports {

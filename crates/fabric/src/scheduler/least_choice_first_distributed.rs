@@ -47,8 +47,8 @@ impl Algorithm for LeastChoiceFirstDistributedSettings {
             settings: self.clone(),
             ports,
             diagonal: Diagonal::new(ports),
-            of_initiators: Tally::new(ports),
-            of_targets: Tally::new(ports),
+            of_initiators: Tally::default(),
+            of_targets: Tally::default(),
             grants: [0; MAX_PORTS],
         }
     }
