@@ -1,3 +1,4 @@
 //! From a composition file to columns: read, assemble, run, measure.
 
+pub mod drive;
 pub mod spec;

@@ -5,6 +5,8 @@ pub mod adapter;
 pub mod endpoint;
 pub mod order;
 pub mod packet;
+pub mod resequence;
+pub mod retransmit;
 pub mod ring;
 
 #[cfg(test)]
