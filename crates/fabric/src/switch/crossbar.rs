@@ -49,7 +49,8 @@ pub enum AcknowledgmentRule {
     #[default]
     Collide,
     /// Its bytes are inserted into the request, which ends later by as much; a request that
-    /// arrives during an acknowledgment follows it (Clint's Q2).
+    /// arrives during an acknowledgment follows it (Clint's Q2). A gap that its adapter left in a
+    /// request is not closed again.
     Interleave,
 }
 
@@ -67,8 +68,11 @@ struct Output<K> {
     arrivals: Vec<Arrival<K>>,
     /// Packets held back, in the order in which they go: acknowledgments first.
     blocked: VecDeque<Arrival<K>>,
-    /// The last request that was forwarded.
+    /// The last request that was forwarded, its input, until when it comes in by that, and until
+    /// when it occupies the output.
     request: Option<K>,
+    request_input: u16,
+    request_in_until: Time,
     request_until: Time,
     acknowledgment_until: Time,
     favoured: u16,
@@ -83,6 +87,8 @@ impl<K: Copy + PartialEq> Crossbar<K> {
             arrivals: Vec::new(),
             blocked: VecDeque::new(),
             request: None,
+            request_input: 0,
+            request_in_until: Time::ZERO,
             request_until: Time::ZERO,
             acknowledgment_until: Time::ZERO,
             favoured: 0,
@@ -129,6 +135,7 @@ impl<K: Copy + PartialEq> Crossbar<K> {
         let state = &mut self.outputs[usize::from(output)];
         if state.request == Some(key) {
             state.request_until += by;
+            state.request_in_until += by;
         }
         let arrived = state.arrivals.iter_mut().chain(&mut state.blocked);
         for arrival in arrived.filter(|arrival| arrival.key == key) {
@@ -136,11 +143,12 @@ impl<K: Copy + PartialEq> Crossbar<K> {
         }
     }
 
-    /// The packets that back pressure holds, by output, with the last request that the output
-    /// forwarded.
-    pub fn blocked(&self) -> impl Iterator<Item = (u16, K, Option<K>)> + '_ {
+    /// The packets that back pressure holds, by output, with the input of the request that the
+    /// output forwarded last.
+    pub fn blocked(&self) -> impl Iterator<Item = (u16, K, Option<u16>)> + '_ {
         self.outputs.iter().enumerate().flat_map(|(output, state)| {
-            state.blocked.iter().map(move |packet| (output as u16, packet.key, state.request))
+            let input = state.request.map(|_| state.request_input);
+            state.blocked.iter().map(move |packet| (output as u16, packet.key, input))
         })
     }
 }
@@ -174,7 +182,7 @@ impl<K: Copy + PartialEq> Output<K> {
             None => {
                 let killed = kind == PacketKind::Acknowledgment
                     && rule == AcknowledgmentRule::Collide
-                    && self.request_until > now;
+                    && self.meets_request(now, &arrival);
                 if killed {
                     self.request_until = now;
                     let killed = self.request.map(|key| Effect::Killed { key });
@@ -200,7 +208,7 @@ impl<K: Copy + PartialEq> Output<K> {
         let mut stretched = None;
         let end = match arrival.kind {
             PacketKind::Acknowledgment => {
-                if self.request_until > now {
+                if self.meets_request(now, &arrival) {
                     self.request_until += span;
                     stretched = self.request.map(|key| Effect::Stretched { key, by: span });
                 }
@@ -210,10 +218,19 @@ impl<K: Copy + PartialEq> Output<K> {
             PacketKind::Request => {
                 self.request_until = now + self.acknowledgment_until.since(now) + span;
                 self.request = Some(key);
+                self.request_input = arrival.input;
+                self.request_in_until = now + span;
                 self.request_until
             }
         };
         (stretched, Effect::Forwarded { key, end: end + settings.latency })
+    }
+
+    /// Whether an acknowledgment and the request in progress want the output at the same time. Not
+    /// if the adapter has inserted the one into the other already.
+    fn meets_request(&self, now: Time, acknowledgment: &Arrival<K>) -> bool {
+        let inserted = self.request_input == acknowledgment.input && self.request_in_until > now;
+        self.request_until > now && !inserted
     }
 
     /// Arrivals under `back_pressure`: they join those that wait, and the first ones go if they can.
@@ -349,6 +366,10 @@ mod tests {
         switch.stretch(0, 'c', Span(4));
         assert_eq!(arrive(&mut switch, 183, "a"), "a dropped ToRequest", "stretched upstream");
         assert_eq!(arrive(&mut switch, 184, "a"), "a until 226");
+        switch.stretch(0, 'a', Span(4));
+        assert_eq!(arrive(&mut switch, 190, "A"), "A until 200", "within a, where there is room");
+        assert_eq!(arrive(&mut switch, 223, "b"), "b dropped ToRequest");
+        assert_eq!(arrive(&mut switch, 224, "b"), "b until 266");
     }
 
     #[test]

@@ -137,7 +137,11 @@ impl EventParts {
             let interleaves = switch.acknowledgments == AcknowledgmentRule::Interleave;
             if interleaves && !acknowledged {
                 let key = "switch.crossbar.acknowledgments";
-                return refuse(key, "interleave", "it only with control.request_acknowledge");
+                return refuse(
+                    key,
+                    "interleave",
+                    "collide, since only control.request_acknowledge sends acknowledgments",
+                );
             }
         }
         if !adapter {
@@ -145,7 +149,8 @@ impl EventParts {
         }
         let key = "adapter.acknowledgments";
         if !acknowledged {
-            return refuse(key, "interleave", "it only with control.request_acknowledge");
+            let accepted = "wait, since only control.request_acknowledge sends acknowledgments";
+            return refuse(key, "interleave", accepted);
         }
         match &self.switch {
             EventSwitch::Crossbar(switch) if switch.contention == Contention::Drop => Ok(()),
