@@ -135,10 +135,10 @@ prop_compose! {
 
 /// Settings that do not go together are changed to ones that do.
 fn reconciled(mut parts: EventParts) -> EventParts {
-    if let EventSwitch::Crossbar(switch) = &mut parts.switch {
-        if !matches!(parts.control, ControlSettings::RequestAcknowledge(_)) {
-            switch.acknowledgments = AcknowledgmentRule::Collide;
-        }
+    if let EventSwitch::Crossbar(switch) = &mut parts.switch
+        && !matches!(parts.control, ControlSettings::RequestAcknowledge(_))
+    {
+        switch.acknowledgments = AcknowledgmentRule::Collide;
     }
     if parts.check().is_err_and(|error| error.key == "adapter.acknowledgments") {
         parts.adapter.acknowledgments = Insertion::Wait;
