@@ -9,7 +9,8 @@ use super::{MAX_PORTS, SchedulerError};
 /// as is usual for 16 ports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(try_from = "u32", into = "u32")]
-pub struct Iterations(#[schemars(range(min = 1, max = 64))] u32);
+#[schemars(extend("minimum" = 1, "maximum" = MAX_PORTS))]
+pub struct Iterations(u32);
 
 impl Iterations {
     /// That many rounds, if in range.

@@ -37,16 +37,28 @@ pub enum Counts {
     Static,
 }
 
-/// Who wins among initiators with equally few choices.
+/// Who wins among ports with equally few choices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Ties {
-    /// The first at or after an initiator that moves every slot and from target to target.
+    /// The first at or after the port that the slot's diagonal of the request matrix favours.
     Rotating,
     /// One drawn at random.
     Random,
     /// The one with the lowest number.
     Lowest,
+}
+
+impl Ties {
+    /// One port out of equals; the set must not be empty.
+    #[inline]
+    pub(super) fn choose(self, equals: u64, favoured: usize, random: &mut Stream) -> usize {
+        match self {
+            Ties::Rotating => first_from(equals, favoured),
+            Ties::Random => any(equals, random),
+            Ties::Lowest => first_from(equals, 0),
+        }
+    }
 }
 
 impl Default for LeastChoiceFirstSettings {
@@ -67,7 +79,7 @@ impl Algorithm for LeastChoiceFirstSettings {
             settings: self.clone(),
             ports,
             diagonal: Diagonal::new(ports),
-            choices: Tally::new(ports),
+            choices: Tally::default(),
         }
     }
 
@@ -96,7 +108,7 @@ impl Algorithm for LeastChoiceFirstSettings {
     }
 }
 
-/// The central least choice first scheduler.
+/// The central least choice first scheduler. Draws from the random stream if ties are random.
 #[derive(Clone, Debug)]
 pub struct LeastChoiceFirst {
     settings: LeastChoiceFirstSettings,
@@ -111,12 +123,7 @@ impl LeastChoiceFirst {
         if self.settings.round_robin && candidates & only(favoured) != 0 {
             return favoured;
         }
-        let fewest = self.choices.least(candidates);
-        match self.settings.ties {
-            Ties::Rotating => first_from(fewest, favoured),
-            Ties::Random => any(fewest, random),
-            Ties::Lowest => first_from(fewest, 0),
-        }
+        self.settings.ties.choose(self.choices.least(candidates), favoured, random)
     }
 }
 
@@ -125,8 +132,8 @@ impl Scheduler for LeastChoiceFirst {
         debug_assert_eq!(requests.ports(), self.ports);
         matching.clear();
         self.choices.clear();
-        for target in 0..self.ports {
-            self.choices.add(requests.column(target));
+        for columns in requests.columns_by_four() {
+            self.choices.add_four(*columns);
         }
         let Diagonal { initiator: mut favoured, mut target, .. } = self.diagonal;
         for _ in 0..self.ports {

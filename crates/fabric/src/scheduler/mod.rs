@@ -9,9 +9,14 @@ mod diagonal;
 mod islip;
 mod iterations;
 mod least_choice_first;
+mod least_choice_first_distributed;
 mod matching;
+mod maximum_matching;
+mod pim;
+mod random_maximal;
 mod requests;
 mod tally;
+mod wavefront;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -20,8 +25,15 @@ use weft_kernel::Stream;
 pub use islip::{Islip, IslipSettings};
 pub use iterations::Iterations;
 pub use least_choice_first::{Counts, LeastChoiceFirst, LeastChoiceFirstSettings, Ties};
+pub use least_choice_first_distributed::{
+    LeastChoiceFirstDistributed, LeastChoiceFirstDistributedSettings,
+};
 pub use matching::Matching;
+pub use maximum_matching::{MaximumMatching, MaximumMatchingSettings, Order};
+pub use pim::{Pim, PimSettings};
+pub use random_maximal::{RandomMaximal, RandomMaximalSettings};
 pub use requests::Requests;
+pub use wavefront::{Wavefront, WavefrontSettings};
 
 /// The largest switch: a set of ports is one 64-bit word.
 pub const MAX_PORTS: usize = 64;
@@ -154,8 +166,84 @@ macro_rules! schedulers {
 }
 
 schedulers! {
-    /// Least choice first, central (Clint).
+    /// Least choice first, central: targets in turn, each to the initiator with the fewest choices.
     "least_choice_first" => LeastChoiceFirst(LeastChoiceFirstSettings, LeastChoiceFirst),
-    /// iSLIP (McKeown).
+    /// Least choice first, distributed: rounds of request, grant and accept.
+    "least_choice_first_distributed" => LeastChoiceFirstDistributed(
+        LeastChoiceFirstDistributedSettings, LeastChoiceFirstDistributed
+    ),
+    /// iSLIP: rounds with round-robin pointers.
     "islip" => Islip(IslipSettings, Islip),
+    /// Parallel iterative matching: rounds with random choices.
+    "pim" => Pim(PimSettings, Pim),
+    /// Wrapped wavefront: the diagonals of the request matrix, one after another.
+    "wavefront" => Wavefront(WavefrontSettings, Wavefront),
+    /// Maximum-size matching: as many connections as possible.
+    "maximum_matching" => MaximumMatching(MaximumMatchingSettings, MaximumMatching),
+    /// Random maximal matching: greedy in random order.
+    "random_maximal" => RandomMaximal(RandomMaximalSettings, RandomMaximal),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, PartialEq, Deserialize, Serialize)]
+    struct Switch {
+        scheduler: SchedulerSettings,
+    }
+
+    fn refusal(file: &str) -> String {
+        toml::from_str::<Switch>(file).unwrap_err().message().to_string()
+    }
+
+    #[test]
+    fn every_variant_survives_a_file() {
+        for scheduler in SchedulerSettings::variants() {
+            let switch = Switch { scheduler };
+            let file = toml::to_string(&switch).unwrap();
+            assert!(file.contains(switch.scheduler.name()), "{file}");
+            assert_eq!(toml::from_str::<Switch>(&file).unwrap(), switch, "{file}");
+        }
+    }
+
+    #[test]
+    fn what_a_file_leaves_out_is_default() {
+        for (name, scheduler) in SchedulerSettings::all_defaults() {
+            let file = format!("[scheduler.{name}]");
+            assert_eq!(toml::from_str::<Switch>(&file).unwrap(), Switch { scheduler });
+        }
+    }
+
+    #[test]
+    fn wrong_settings_are_refused_with_what_is_accepted() {
+        assert_eq!(
+            refusal("[scheduler.islip]\niterations = 0"),
+            "iterations = 0: accepted is 1 to 64"
+        );
+        assert_eq!(
+            refusal("[scheduler.wavefront]\niterations = 4"),
+            "unknown field `iterations`, there are no fields"
+        );
+        assert_eq!(
+            refusal("scheduler.least_choice_first.ties = 'high'"),
+            "unknown variant `high`, expected one of `rotating`, `random`, `lowest`"
+        );
+    }
+
+    #[test]
+    fn a_switch_too_small_or_too_large_is_refused() {
+        for (_, settings) in SchedulerSettings::all_defaults() {
+            for ports in [0, 65] {
+                assert_eq!(settings.build(ports).unwrap_err(), SchedulerError::Ports { ports });
+            }
+        }
+    }
+
+    #[test]
+    fn the_schema_states_the_range_of_iterations() {
+        let schema = schemars::schema_for!(Iterations);
+        assert_eq!(schema.get("minimum").and_then(|value| value.as_u64()), Some(1));
+        assert_eq!(schema.get("maximum").and_then(|value| value.as_u64()), Some(64));
+    }
 }

@@ -64,6 +64,13 @@ impl Requests {
     pub const fn column(&self, target: usize) -> u64 {
         self.columns[target & (MAX_PORTS - 1)]
     }
+
+    /// All columns in groups of four; the last group is filled up with empty sets.
+    #[inline]
+    pub(super) fn columns_by_four(&self) -> &[[u64; 4]] {
+        let (groups, _) = self.columns.as_chunks();
+        &groups[..self.ports.div_ceil(4)]
+    }
 }
 
 #[cfg(test)]
