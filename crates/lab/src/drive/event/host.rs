@@ -20,6 +20,8 @@ pub(super) struct Flight {
     pub killed: bool,
     /// Back pressure holds it.
     pub blocked: bool,
+    /// Others may reach the same output in the same picosecond.
+    pub in_company: bool,
     /// The send buffer of the request, its number in the pair, and the transmission.
     pub slot: Slot,
     pub sequence: u32,
@@ -47,6 +49,13 @@ pub(super) struct Early {
     pub initiator: u16,
     pub sequence: u32,
     pub generated: Time,
+}
+
+/// The last departure of a packet to an output.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Departure {
+    pub time: Time,
+    pub id: Id<Flight>,
 }
 
 #[derive(Debug)]
@@ -126,6 +135,13 @@ impl Host {
         let free = self.request_until.max(self.acknowledgment_until);
         let at = self.throttle.as_ref().map_or(free, |throttle| free.max(throttle.ready_at()));
         Some((at, Start::Request(slot)))
+    }
+
+    /// Whether the link is occupied, and will be looked at again when it is free at the latest.
+    #[inline]
+    pub fn is_seen_to(&self, now: Time) -> bool {
+        let free = self.request_until.max(self.acknowledgment_until);
+        self.acknowledgments.is_empty() && free > now && self.wake <= free
     }
 
     /// Notes that the link is to be looked at again at `at`. Returns whether an event must be

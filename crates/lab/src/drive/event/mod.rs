@@ -26,7 +26,7 @@ use weft_units::{Span, Time};
 
 pub use parts::{EventParts, EventPartsError, EventSwitch};
 
-use host::{Flight, Host};
+use host::{Departure, Flight, Host};
 use switch::Switch;
 
 /// Something that happens in a channel at a certain time.
@@ -83,6 +83,11 @@ pub struct EventChannel {
     acknowledgment_span: Span,
     propagation: Span,
     insertion: Insertion,
+    /// The last departure to each output.
+    departures: Vec<Option<Departure>>,
+    /// Every decision waits for the end of its picosecond: arrivals are not known from departures
+    /// without a delay between them, and under back pressure packets wait at the output besides.
+    decides_together: bool,
     queue: Queue<Event>,
     started: bool,
     steps: u64,
@@ -126,6 +131,8 @@ impl EventChannel {
             acknowledgment_span: parts.acknowledgment_span(),
             propagation: parts.link.propagation(),
             insertion: parts.adapter.acknowledgments,
+            departures: vec![None; parts.ports.into()],
+            decides_together: parts.link.propagation() == Span::ZERO || parts.blocks(),
             queue: Queue::new(),
             started: false,
             steps: 0,

@@ -70,6 +70,7 @@ impl EventChannel {
                     to: from,
                     kind: PacketKind::Acknowledgment,
                     blocked: false,
+                    in_company: self.decides_together,
                     span: self.acknowledgment_span,
                     end: Time::NEVER,
                     ..flight

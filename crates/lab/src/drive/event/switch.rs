@@ -45,13 +45,15 @@ impl EventChannel {
         schedule: &mut impl FnMut(Time, Event),
     ) {
         let flight = &self.flights[id];
-        let output = flight.to;
+        let (output, alone) = (flight.to, !flight.in_company);
         let arrival = Arrival { input: flight.from, kind: flight.kind, span: flight.span, key: id };
         let first = match &mut self.switch {
             Switch::Crossbar(switch) => switch.arrive(output, arrival),
             Switch::OutputBuffered(switch) => switch.arrive(output, arrival),
         };
-        if first {
+        if alone {
+            self.decide(now, output, schedule);
+        } else if first {
             // Equal times leave in the order of scheduling: after every arrival of this time.
             schedule(now, Event(Happening::Decide(output)));
         }

@@ -6,7 +6,7 @@ use weft_kernel::Id;
 use weft_protocol::retransmit::{ControlSettings, Slot};
 use weft_units::Time;
 
-use super::host::{Flight, Start};
+use super::host::{Departure, Flight, Start};
 use super::{Event, EventChannel, Happening};
 
 impl EventChannel {
@@ -20,6 +20,9 @@ impl EventChannel {
         loop {
             let state = &mut self.hosts[usize::from(host)];
             state.feed();
+            if state.is_seen_to(now) {
+                return;
+            }
             match state.next_start(self.insertion) {
                 None => return,
                 Some((at, _)) if at > now => {
@@ -88,6 +91,7 @@ impl EventChannel {
             kind: PacketKind::Request,
             killed: false,
             blocked: false,
+            in_company: self.decides_together,
             slot,
             sequence: started.sequence,
             attempt: started.attempt,
@@ -113,7 +117,7 @@ impl EventChannel {
             }
             ControlSettings::OutOfBand(_) => {}
         }
-        schedule(now + self.propagation, Event(Happening::Reach(id)));
+        self.depart(now, id, schedule);
     }
 
     fn start_acknowledgment(
@@ -136,6 +140,20 @@ impl EventChannel {
                     flight.end += span;
                 }
                 self.switch.stretch(flight.to, request, span);
+            }
+        }
+        self.depart(now, id, schedule);
+    }
+
+    /// The first byte of a packet is sent. All links are of one length, so packets reach an output
+    /// together if and only if they departed together.
+    fn depart(&mut self, now: Time, id: Id<Flight>, schedule: &mut impl FnMut(Time, Event)) {
+        if !self.decides_together {
+            let output = usize::from(self.flights[id].to);
+            let last = self.departures[output].replace(Departure { time: now, id });
+            if let Some(last) = last.filter(|last| last.time == now) {
+                self.flights[last.id].in_company = true;
+                self.flights[id].in_company = true;
             }
         }
         schedule(now + self.propagation, Event(Happening::Reach(id)));
