@@ -44,3 +44,25 @@ impl Halt {
         None
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clone_that_is_asked_stops_the_run_within_4096_steps() {
+        let halt = Halt::new();
+        let run = halt.clone();
+        assert!((0..10_000).all(|step| run.check(step).is_none()));
+        std::thread::spawn(move || halt.ask()).join().unwrap();
+        let stop = (10_001..).find_map(|step| run.check(step).map(|why| (step, why)));
+        assert_eq!(stop, Some((3 * 4_096, Stopped::Asked)));
+    }
+
+    #[test]
+    fn the_limit_on_steps_is_exact() {
+        let halt = Halt { step_limit: Some(10_001), ..Halt::new() };
+        let stop = (0..).find_map(|step| halt.check(step).map(|why| (step, why)));
+        assert_eq!(stop, Some((10_001, Stopped::StepLimit)));
+    }
+}
