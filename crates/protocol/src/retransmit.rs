@@ -264,14 +264,19 @@ impl<P: Copy> Window<P> {
         Slot(place)
     }
 
-    /// The packet to send next, if one may be sent.
+    /// Whether [`Window::next`] may find a packet; that it does not is certain if not.
     #[inline]
+    pub fn has_candidates(&self) -> bool {
+        let fresh = self.by_age.len() > self.unacknowledged;
+        self.failed > 0 || (fresh && self.outstanding.admits(self.unacknowledged))
+    }
+
+    /// The packet to send next, if one may be sent.
     pub fn next(&self) -> Option<Slot> {
-        let fresh_allowed = self.outstanding.admits(self.unacknowledged);
-        let fresh = self.by_age.len() - self.unacknowledged;
-        if self.failed == 0 && (fresh == 0 || !fresh_allowed) {
+        if !self.has_candidates() {
             return None;
         }
+        let fresh_allowed = self.outstanding.admits(self.unacknowledged);
         let strict = self.order == Order::HeadOfLine;
         let skipped =
             if self.failed > 0 || self.overtaken || strict { 0 } else { self.unacknowledged };

@@ -118,7 +118,9 @@ impl<K: Copy + PartialEq> Crossbar<K> {
         match settings.contention {
             Contention::Drop => {
                 for arrival in arrivals.drain(..) {
-                    effects.extend(state.contend(now, settings, arrival));
+                    let (other, own) = state.contend(now, settings, arrival);
+                    effects.extend(other);
+                    effects.push(own);
                 }
             }
             Contention::BackPressure => {
@@ -128,6 +130,20 @@ impl<K: Copy + PartialEq> Crossbar<K> {
         }
         state.arrivals = arrivals;
         state.next_review(now, settings)
+    }
+
+    /// Decides at once on a packet that reaches its output alone, under [`Contention::Drop`]: what
+    /// that does to the request in progress, and to the packet.
+    #[inline]
+    pub fn meet(
+        &mut self,
+        now: Time,
+        output: u16,
+        arrival: Arrival<K>,
+    ) -> (Option<Effect<K>>, Effect<K>) {
+        let state = &mut self.outputs[usize::from(output)];
+        debug_assert!(self.settings.contention == Contention::Drop && state.arrivals.is_empty());
+        state.contend(now, &self.settings, arrival)
     }
 
     /// The adapter inserts other bytes into a request: it ends later by `by` wherever it is.
@@ -154,50 +170,40 @@ impl<K: Copy + PartialEq> Crossbar<K> {
 }
 
 impl<K: Copy + PartialEq> Output<K> {
-    /// One arrival under `drop`: up to two effects, of which the first may concern the request in
-    /// progress.
+    /// One arrival under `drop`: what that does to the request in progress, and to the packet.
+    #[inline]
     fn contend(
         &mut self,
         now: Time,
         settings: &CrossbarSettings,
         arrival: Arrival<K>,
-    ) -> impl Iterator<Item = Effect<K>> + use<K> {
-        let Arrival { key, kind, .. } = arrival;
-        let rule = settings.acknowledgments;
-        let loss = match kind {
-            PacketKind::Acknowledgment if self.acknowledgment_until > now => {
-                Some(Loss::ToAcknowledgment)
-            }
+    ) -> (Option<Effect<K>>, Effect<K>) {
+        let collides = settings.acknowledgments == AcknowledgmentRule::Collide;
+        let acknowledging = self.acknowledgment_until > now;
+        let loss = match arrival.kind {
+            PacketKind::Acknowledgment if acknowledging => Some(Loss::ToAcknowledgment),
             PacketKind::Acknowledgment => None,
             PacketKind::Request if self.request_until > now => Some(Loss::ToRequest),
-            PacketKind::Request
-                if self.acknowledgment_until > now && rule == AcknowledgmentRule::Collide =>
-            {
-                Some(Loss::ToAcknowledgment)
-            }
+            PacketKind::Request if acknowledging && collides => Some(Loss::ToAcknowledgment),
             PacketKind::Request => None,
         };
-        let effects = match loss {
-            Some(loss) => [None, Some(Effect::Dropped { key, loss })],
-            None => {
-                let killed = kind == PacketKind::Acknowledgment
-                    && rule == AcknowledgmentRule::Collide
-                    && self.meets_request(now, &arrival);
-                if killed {
-                    self.request_until = now;
-                    let killed = self.request.map(|key| Effect::Killed { key });
-                    [killed, Some(self.forward(now, settings, arrival).1)]
-                } else {
-                    let (stretched, forwarded) = self.forward(now, settings, arrival);
-                    [stretched, Some(forwarded)]
-                }
-            }
-        };
-        effects.into_iter().flatten()
+        if let Some(loss) = loss {
+            return (None, Effect::Dropped { key: arrival.key, loss });
+        }
+        let kills = arrival.kind == PacketKind::Acknowledgment
+            && collides
+            && self.meets_request(now, &arrival);
+        if kills {
+            self.request_until = now;
+            let killed = self.request.map(|key| Effect::Killed { key });
+            return (killed, self.forward(now, settings, arrival).1);
+        }
+        self.forward(now, settings, arrival)
     }
 
     /// Lets a packet pass that nothing forbids: what that does to the request in progress, and to
     /// the packet.
+    #[inline]
     fn forward(
         &mut self,
         now: Time,

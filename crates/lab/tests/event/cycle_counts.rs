@@ -16,7 +16,7 @@ use weft_units::{Bytes, Fraction, Limit, PositiveCount, Rate, Span, Time};
 
 use crate::parts;
 
-fn clint_link(bits_per_second: u64) -> LinkSettings {
+pub fn clint_link(bits_per_second: u64) -> LinkSettings {
     LinkSettings {
         rate: Rate::from_bits_per_second(bits_per_second),
         length: "5 m".parse().expect("a length"),

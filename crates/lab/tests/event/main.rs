@@ -7,3 +7,4 @@ mod cycle_counts;
 mod laws;
 mod oracle;
 mod parts;
+mod saturation;

@@ -36,13 +36,6 @@ pub(super) struct Flight {
     pub end: Time,
 }
 
-/// What may start on a host's link.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Start {
-    Acknowledgment,
-    Request(Slot),
-}
-
 /// A packet that arrived before an older one of its pair.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Early {
@@ -118,30 +111,26 @@ impl Host {
         }
     }
 
-    /// What starts next on the link, and when it can: acknowledgments before requests.
+    /// When the next acknowledgment may start on the link, if one waits.
     #[inline]
-    pub fn next_start(&self, insertion: Insertion) -> Option<(Time, Start)> {
-        if !self.acknowledgments.is_empty() {
-            let at = match insertion {
-                Insertion::Wait => self.acknowledgment_until.max(self.request_until),
-                Insertion::Interleave => self.acknowledgment_until,
-            };
-            return Some((at, Start::Acknowledgment));
-        }
-        if self.window.is_empty() {
+    pub fn acknowledgment_at(&self, insertion: Insertion) -> Option<Time> {
+        if self.acknowledgments.is_empty() {
             return None;
         }
-        let slot = self.window.next()?;
-        let free = self.request_until.max(self.acknowledgment_until);
-        let at = self.throttle.as_ref().map_or(free, |throttle| free.max(throttle.ready_at()));
-        Some((at, Start::Request(slot)))
+        Some(match insertion {
+            Insertion::Wait => self.acknowledgment_until.max(self.request_until),
+            Insertion::Interleave => self.acknowledgment_until,
+        })
     }
 
-    /// Whether the link is occupied, and will be looked at again when it is free at the latest.
+    /// When the next request may start on the link, if one may be sent: acknowledgments go first.
     #[inline]
-    pub fn is_seen_to(&self, now: Time) -> bool {
+    pub fn request_at(&self) -> Option<Time> {
+        if !self.acknowledgments.is_empty() || !self.window.has_candidates() {
+            return None;
+        }
         let free = self.request_until.max(self.acknowledgment_until);
-        self.acknowledgments.is_empty() && free > now && self.wake <= free
+        Some(self.throttle.as_ref().map_or(free, |throttle| free.max(throttle.ready_at())))
     }
 
     /// Notes that the link is to be looked at again at `at`. Returns whether an event must be

@@ -6,7 +6,7 @@ use weft_kernel::Id;
 use weft_protocol::retransmit::{ControlSettings, Slot};
 use weft_units::Time;
 
-use super::host::{Departure, Flight, Start};
+use super::host::{Departure, Flight};
 use super::{Event, EventChannel, Happening};
 
 impl EventChannel {
@@ -17,29 +17,30 @@ impl EventChannel {
         host: u16,
         schedule: &mut impl FnMut(Time, Event),
     ) {
-        loop {
-            let state = &mut self.hosts[usize::from(host)];
-            state.feed();
-            if state.is_seen_to(now) {
-                return;
+        self.hosts[usize::from(host)].feed();
+        while let Some(at) = self.hosts[usize::from(host)].acknowledgment_at(self.insertion) {
+            if at > now {
+                return self.look_again(at, host, schedule);
             }
-            match state.next_start(self.insertion) {
-                None => return,
-                Some((at, _)) if at > now => {
-                    if state.arm(at) {
-                        schedule(at, Event(Happening::Transmit(host)));
-                    }
-                    return;
-                }
-                Some((_, Start::Acknowledgment)) => self.start_acknowledgment(now, host, schedule),
-                Some((_, Start::Request(_))) => {
-                    if !state.settling {
-                        state.settling = true;
-                        schedule(now, Event(Happening::Settle(host)));
-                    }
-                    return;
-                }
+            self.start_acknowledgment(now, host, schedule);
+        }
+        let state = &mut self.hosts[usize::from(host)];
+        match state.request_at() {
+            None => {}
+            Some(at) if at > now => self.look_again(at, host, schedule),
+            Some(_) if state.settling => {}
+            Some(_) => {
+                state.settling = true;
+                schedule(now, Event(Happening::Settle(host)));
             }
+        }
+    }
+
+    /// Sees to it that a host's link is looked at when it is free.
+    #[inline]
+    fn look_again(&mut self, at: Time, host: u16, schedule: &mut impl FnMut(Time, Event)) {
+        if self.hosts[usize::from(host)].arm(at) {
+            schedule(at, Event(Happening::Transmit(host)));
         }
     }
 
@@ -50,13 +51,13 @@ impl EventChannel {
         host: u16,
         schedule: &mut impl FnMut(Time, Event),
     ) {
-        match self.hosts[usize::from(host)].next_start(self.insertion) {
-            Some((at, Start::Request(slot))) if at <= now => {
-                self.start_request(now, host, slot, schedule);
-            }
-            _ => {}
+        let state = &self.hosts[usize::from(host)];
+        if state.request_at().is_some_and(|at| at <= now)
+            && let Some(slot) = state.window.next()
+        {
+            self.start_request(now, host, slot, schedule);
+            self.transmit(now, host, schedule);
         }
-        self.transmit(now, host, schedule);
     }
 
     /// An acknowledgment is ready to be sent.
