@@ -10,6 +10,8 @@ use weft_fabric::adapter::{Insertion, ThrottleSettings};
 use weft_fabric::link::LinkSettings;
 use weft_fabric::measure::{Collision, Latency};
 use weft_fabric::switch::{AcknowledgmentRule, Contention};
+use weft_fabric::workload::{ChannelFacts, Pair, Source, SourceSettings, WorkloadSettings};
+use weft_kernel::{Halt, Streams};
 use weft_lab::drive::event::{EventChannel, EventParts, EventSwitch};
 use weft_protocol::retransmit::{ControlSettings, KnownAfter};
 use weft_units::{Bytes, Fraction, Limit, PositiveCount, Rate, Span, Time};
@@ -217,4 +219,47 @@ fn a_stuck_run_names_who_waits_for_whom() {
         ]
     );
     assert_eq!((channel.backlog(), channel.in_flight()), (1, 2));
+}
+
+/// The answer and the acknowledgment are ready at the same picosecond: the acknowledgment goes
+/// first, so that from the second packet on a pass takes 60 606 ps longer.
+#[test]
+fn ping_pong_answers_behind_the_acknowledgment() {
+    let parts = quick(AcknowledgmentRule::Interleave, Insertion::Interleave, Span(1_200_000));
+    let source =
+        SourceSettings::PingPong { pairs: vec![Pair { from: 0, to: 1 }], turnaround: Span::ZERO };
+    let sources = sources(&parts, source);
+    let mut channel =
+        EventChannel::new(parts, sources, &Streams::new(1), Time::ZERO).expect("legal parts");
+    let nth = |n: u64| 685_455 + n * 746_061;
+    for n in 0..5 {
+        assert_eq!(channel.run(Time(nth(n) - 1), &Halt::new()), None);
+        assert_eq!(channel.observations().delivered, n);
+    }
+}
+
+/// Two hosts that always have a packet for each other keep both links full.
+#[test]
+fn greedy_sources_fill_their_links() {
+    let mut parts = bulk(bulk_crossbar(Contention::BackPressure), ControlSettings::Unacknowledged);
+    parts.ports = 2;
+    let sources = sources(&parts, SourceSettings::Greedy);
+    let mut channel =
+        EventChannel::new(parts, sources, &Streams::new(1), Time::ZERO).expect("legal parts");
+    assert_eq!(channel.run(Time(8_344_000 * 100 + 51_500), &Halt::new()), None);
+    let observations = channel.observations();
+    assert_eq!(observations.delivered, 200);
+    assert_eq!(observations.generated - observations.delivered, 2 * (16 + 1));
+}
+
+fn sources(parts: &EventParts, source: SourceSettings) -> Vec<Source> {
+    let facts = ChannelFacts {
+        name: &parts.name,
+        hosts: parts.ports,
+        packet: parts.packet,
+        packet_span: parts.packet_span(),
+        slot_span: None,
+    };
+    let workload = WorkloadSettings { source, ..WorkloadSettings::default() };
+    workload.build(&facts, &Streams::new(1)).expect("a legal workload")
 }

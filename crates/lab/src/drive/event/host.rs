@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use weft_fabric::adapter::{AdapterSettings, Insertion, PacketQueue, Throttle};
 use weft_fabric::switch::PacketKind;
-use weft_fabric::workload::Source;
+use weft_fabric::workload::{Feedback, Source};
 use weft_kernel::{Id, Stream};
 use weft_protocol::resequence::Resequencer;
 use weft_protocol::retransmit::{Attempt, ControlSettings, Slot, Window};
@@ -54,6 +54,8 @@ pub(super) struct Departure {
 #[derive(Debug)]
 pub(super) struct Host {
     pub source: Option<Source>,
+    /// What the source wants to be told.
+    pub feedback: Feedback,
     pub queue: PacketQueue<Time>,
     pub window: Window<Time>,
     /// Acknowledgments that wait for the link.
@@ -85,6 +87,7 @@ impl Host {
     ) -> Host {
         let hosts = usize::from(ports);
         Host {
+            feedback: source.as_ref().map_or(Feedback::None, Source::feedback),
             source,
             queue: PacketQueue::new(&adapter.feed, hosts),
             window: Window::new(adapter.send_buffers, control, hosts),

@@ -19,10 +19,10 @@ mod transmit;
 use weft_fabric::adapter::Insertion;
 use weft_fabric::measure::Observations;
 use weft_fabric::switch::Effect;
-use weft_fabric::workload::Source;
+use weft_fabric::workload::{Feedback, Source};
 use weft_kernel::{Arena, Halt, Id, Queue, Stopped, Streams};
 use weft_protocol::retransmit::{Attempt, Slot};
-use weft_units::{Span, Time};
+use weft_units::{Limit, Span, Time};
 
 pub use parts::{EventParts, EventPartsError, EventSwitch};
 
@@ -111,6 +111,14 @@ impl EventChannel {
                 accepted: "one source a host, or none".into(),
             });
         }
+        let greedy = sources.iter().any(|source| source.feedback() == Feedback::Ready);
+        if greedy && parts.adapter.send_buffers == Limit::Unlimited {
+            return Err(EventPartsError {
+                key: "adapter.send_buffers",
+                value: "unlimited".into(),
+                accepted: "a number, since a greedy source fills them all at once".into(),
+            });
+        }
         let purpose = format!("{}.back_off", parts.name);
         let mut sources = sources.into_iter();
         let hosts = (0..parts.ports)
@@ -168,6 +176,7 @@ impl EventChannel {
         self.started = true;
         for host in 0..self.parts.ports {
             self.schedule_source(host, schedule);
+            self.ask_source(Time::ZERO, host, schedule);
         }
     }
 
@@ -245,6 +254,30 @@ impl EventChannel {
         let next = source.as_ref().map_or(Time::NEVER, Source::next_time);
         if next < Time::NEVER {
             schedule(next, Event(Happening::Generate(host)));
+        }
+    }
+
+    /// A source that hands over whatever the adapter can take is asked for a packet if it can.
+    #[inline]
+    fn ask_source(&mut self, now: Time, host: u16, schedule: &mut impl FnMut(Time, Event)) {
+        let state = &mut self.hosts[usize::from(host)];
+        if state.feedback == Feedback::Ready && state.queue.is_empty() && state.window.has_space() {
+            self.tell_source(host, schedule, |source| source.ready(now));
+        }
+    }
+
+    /// Tells a source something that may make it hand over a packet.
+    fn tell_source(
+        &mut self,
+        host: u16,
+        schedule: &mut impl FnMut(Time, Event),
+        tell: impl FnOnce(&mut Source),
+    ) {
+        let Some(source) = &mut self.hosts[usize::from(host)].source else { return };
+        let before = source.next_time();
+        tell(source);
+        if source.next_time() != before {
+            self.schedule_source(host, schedule);
         }
     }
 

@@ -18,6 +18,7 @@ impl EventChannel {
         schedule: &mut impl FnMut(Time, Event),
     ) {
         self.hosts[usize::from(host)].feed();
+        self.ask_source(now, host, schedule);
         while let Some(at) = self.hosts[usize::from(host)].acknowledgment_at(self.insertion) {
             if at > now {
                 return self.look_again(at, host, schedule);
