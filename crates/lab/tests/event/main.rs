@@ -8,3 +8,4 @@ mod laws;
 mod oracle;
 mod parts;
 mod saturation;
+mod settings;
