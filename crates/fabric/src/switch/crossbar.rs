@@ -239,7 +239,8 @@ impl<K: Copy + PartialEq> Output<K> {
         self.request_until > now && !inserted
     }
 
-    /// Arrivals under `back_pressure`: they join those that wait, and the first ones go if they can.
+    /// Arrivals under `back_pressure`: they join those that wait, and the first ones go if they
+    /// can.
     fn queue(
         &mut self,
         now: Time,

@@ -1,7 +1,7 @@
 //! The oracle: Q1 and Q2 moved byte by byte, with nothing in common with the driver but its rules.
 //!
-//! One tick is the time of one byte. Every byte is on a link or in a switch at every tick; a request
-//! into which bytes are inserted passes through a delay line that grows by as many.
+//! One tick is the time of one byte. Every byte is on a link or in a switch at every tick; a
+//! request into which bytes are inserted passes through a delay line that grows by as many.
 
 use std::collections::{BTreeMap, VecDeque};
 
