@@ -22,7 +22,6 @@ _LINK = 74
 _ADAPTER = 24
 _HOST = 30
 _BOX = 32  # width of a host and of its adapters
-_TITLE = 26
 _NARROW = 520  # the words on a switch need this much, however few hosts there are
 
 _PARTS = {
@@ -40,6 +39,7 @@ _BUFFERED = {"output_buffered", "input_queued", "output_queued"}
 class _Frame:
     """Where the hosts stand: the centre of each drawn one, None for the ellipsis."""
 
+    hosts: int
     width: float
     places: tuple[tuple[float, int | None], ...]
 
@@ -51,7 +51,7 @@ class _Frame:
         span = len(numbers) * _PITCH
         width = max(span + 2 * _MARGIN, _NARROW)
         first = (width - span) / 2 + _PITCH / 2
-        return cls(width, tuple((first + i * _PITCH, n) for i, n in enumerate(numbers)))
+        return cls(hosts, width, tuple((first + i * _PITCH, n) for i, n in enumerate(numbers)))
 
     @property
     def wired(self) -> list[float]:
@@ -123,11 +123,12 @@ def _switch(
     facts = [_scheduler(channel), _fact(switch, "contention", "{} on contention"),
              _fact(switch, "latency", "latency {}"), _fact(channel, "packet", "packets of {}")]  # fmt: skip
     second = " · ".join(fact for fact in facts if fact)
+    shift = 0 if kind not in _BUFFERED else 4 if below else -4
     parts = [
         f'<rect class="switch c{index % 6}" x="{left:g}" y="{y:g}" width="{width:g}" '
         f'height="{_SWITCH}" rx="6"/>',
-        _text(frame.width / 2, y + 23, first, "name"),
-        _text(frame.width / 2, y + 41, second, "fact"),
+        _text(frame.width / 2, y + 23 + shift, first, "name"),
+        _text(frame.width / 2, y + 41 + shift, second, "fact"),
     ]
     if kind in _BUFFERED:
         edge = y + 3 if below else y + _SWITCH - 9
@@ -142,15 +143,13 @@ def _switch(
 
 def _links(frame: _Frame, channel: dict[str, Any], index: int, y: float) -> list[str]:
     link = channel.get("link") or {}
-    count = len(frame.wired) if len(frame.wired) == len(frame.places) else None
     facts = [_fact(link, "rate", "{} each way"), _fact(link, "length", "{}")]
     words = " · ".join(fact for fact in facts if fact)
-    total = f"{count} links, " if count else "links, "
     lines = [
         f'<line class="link c{index % 6}" x1="{x:g}" y1="{y:g}" x2="{x:g}" y2="{y + _LINK:g}"/>'
         for x in frame.wired
     ]
-    middle, text = y + _LINK / 2, f"{total}{words}"
+    middle, text = y + _LINK / 2, f"{frame.hosts} links, {words}"
     half = 3.6 * len(text) + 12
     plate = (
         f'<rect class="plate" x="{frame.width / 2 - half:g}" y="{middle - 13:g}" '

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from weft.theme import DARK, LIGHT, paint
+from weft.theme import DARK, FILE_FONT, LIGHT, paint
 
 # The Vega-Lite that draws the files and the page; pinned, so a figure looks the same everywhere.
 VEGA_LITE = "6.4"
@@ -30,7 +30,7 @@ class Figure:
         """Return the complete Vega-Lite specification, colours and type included."""
         theme = DARK if dark else LIGHT
         painted: dict[str, Any] = paint(self.spec, theme)
-        return {**painted, "title": self._title(), "config": theme.config}
+        return {**painted, "title": self._title(), "config": theme.config(FILE_FONT)}
 
     def svg(self, *, dark: bool = False) -> str:
         """Return the figure as an SVG document."""

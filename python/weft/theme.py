@@ -18,6 +18,8 @@ FONT = (
     "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', 'Liberation Sans', "
     "'DejaVu Sans', Arial, sans-serif"
 )
+# For files, whose text is laid out here and drawn elsewhere: families of one set of widths.
+FILE_FONT = "Arial, 'Liberation Sans', Helvetica, Arimo, sans-serif"
 MONOSPACE = "ui-monospace, 'SF Mono', Menlo, Consolas, 'Liberation Mono', monospace"
 
 # Drawing size of a figure, in CSS pixels; the page lets the width follow its own.
@@ -43,13 +45,12 @@ class Theme:
         numbered = [f"--series-{i}: {value};" for i, value in enumerate(self.series)]
         return "\n".join(named + numbered)
 
-    @property
-    def config(self) -> dict[str, Any]:
-        """The Vega-Lite `config` that belongs to this theme."""
+    def config(self, font: str) -> dict[str, Any]:
+        """Return the Vega-Lite `config` that belongs to this theme."""
         ink, muted, line = (self.colours[role] for role in ("ink", "muted", "line"))
         return {
             "background": self.colours["ground"],
-            "font": FONT,
+            "font": font,
             "padding": 8,
             "view": {"stroke": None},
             "range": {"category": list(self.series), "symbol": SHAPES},

@@ -81,6 +81,13 @@ def number(value: object, digits: int = 3) -> str:
     return f"{rounded:,.{max(digits - 1 - size, 0)}f}".replace(",", "\u202f")
 
 
+def printed(value: object) -> str:
+    """Write a published number with the digits that were printed, no more and no fewer."""
+    if not isinstance(value, (int, float)) or not math.isfinite(value):
+        return "–"
+    return f"{value:.10g}"
+
+
 def percent(fraction: object, *, sign: bool = True) -> str:
     """Write a fraction as a percentage: 0.12 -> "+12 %"."""
     if not isinstance(fraction, (int, float)) or not math.isfinite(fraction):

@@ -61,7 +61,7 @@ def budget(result: Result, request: Request) -> Figure | None:
                 "y": {"field": "bar", "type": "nominal", "sort": bars, "title": None,
                       "axis": {"labelLimit": 220}},
                 "x": {"field": "mean_us", "type": "quantitative", "stack": "normalize",
-                      "title": "Share of mean latency (%)", "axis": {"format": ".0%"}},
+                      "title": "Share of mean latency (%)", "axis": {"format": ".0%", "tickCount": 5}},
                 "color": {"field": "stage", "type": "nominal",
                           "scale": {"domain": [plain(stage) for stage in stages]},
                           "legend": {"symbolType": "square", "columns": 4}},

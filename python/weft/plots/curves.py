@@ -75,7 +75,7 @@ def _curves(
     printed = _published(result, request, rows, x, y)
     layers = _layers(drawable, x, y, log=log)
     if len(printed):
-        layers += _published_layers()
+        layers += _published_layers(printed)
     if diagonal:
         layers.insert(0, _diagonal(drawable))
     values = records(drawable) + records(printed)
@@ -181,7 +181,7 @@ def _layers(drawn: pd.DataFrame, x: str, y: str, *, log: bool) -> list[dict[str,
     base = {"x": x_axis, "y": y_axis, "color": colour}
     dots = {"filled": True, "size": 52, "opacity": 1}
     settled = f"datum.verdict === '{SETTLED}'"
-    return [
+    layers: list[dict[str, Any]] = [
         {
             "transform": [{"filter": "datum.mark === 'measured'"}],
             "mark": {"type": "area", "opacity": 0.18},
@@ -202,11 +202,13 @@ def _layers(drawn: pd.DataFrame, x: str, y: str, *, log: bool) -> list[dict[str,
             "mark": {"type": "point", "fill": "$ground", "size": 60, "strokeWidth": 1.8,
                      "opacity": 1},
             "encoding": {
-                "x": x_axis, "y": y_axis, "stroke": {**colour, "legend": None},
-                "shape": shape, "tooltip": tooltip,
+                "x": x_axis, "y": y_axis, "stroke": colour, "shape": shape, "tooltip": tooltip,
             },
         },
     ]  # fmt: skip
+    # A layer without a row would have no extent, and Vega says so on the reader's console.
+    unsettled = drawn["verdict"] != SETTLED
+    return [*layers[:2], *layers[2:3] * bool((~unsettled).any()), *layers[3:] * bool(unsettled.any())]
 
 
 def _decades(drawn: pd.DataFrame) -> list[float]:
@@ -217,13 +219,13 @@ def _decades(drawn: pd.DataFrame) -> list[float]:
     return [step * 10.0**power for power in range(low, high + 1) for step in steps]
 
 
-def _published_layers() -> list[dict[str, Any]]:
+def _published_layers(printed: pd.DataFrame) -> list[dict[str, Any]]:
     place = {"field": "x", "type": "quantitative"}
     tooltip = [
         {"field": "y", "type": "quantitative", "title": "published", "format": ",.4~g"},
         {"field": "section", "type": "nominal", "title": "printed in"},
     ]
-    return [
+    ranges = [
         {
             "transform": [{"filter": "datum.mark === 'published' && isValid(datum.lower)"}],
             "mark": {"type": "rule", "stroke": "$ink", "strokeWidth": 2, "opacity": 0.6},
@@ -232,7 +234,9 @@ def _published_layers() -> list[dict[str, Any]]:
                 "y": {"field": "lower", "type": "quantitative"},
                 "y2": {"field": "upper"},
             },
-        },
+        }
+    ]
+    values = [
         {
             "transform": [{"filter": "datum.mark === 'published' && isValid(datum.y)"}],
             "mark": {"type": "point", "shape": CROSS, "stroke": "$ink", "strokeWidth": 2,
@@ -240,8 +244,11 @@ def _published_layers() -> list[dict[str, Any]]:
             "encoding": {
                 "x": place, "y": {"field": "y", "type": "quantitative"}, "tooltip": tooltip,
             },
-        },
+        }
     ]  # fmt: skip
+    return (ranges if printed["lower"].notna().any() else []) + (
+        values if printed["y"].notna().any() else []
+    )
 
 
 def _diagonal(drawn: pd.DataFrame) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from weft.checks import Check, checks_of
 from weft.figure import Figure
 from weft.theme import WIDTH
-from weft.words import number, percent
+from weft.words import number, percent, printed
 
 if TYPE_CHECKING:
     from weft.plots.request import Request
@@ -58,8 +58,8 @@ def _row(place: int, check: Check) -> dict[str, Any]:
         "band_high": None if high is None else min(_EDGE, high),
         "beyond": percent(error) if beyond else "",
         "verdict": check.verdict,
-        "published": f"{number(check.published)} {check.unit}".strip(),
-        "measured": f"{number(check.measured)} {check.unit}".strip(),
+        "published": f"{printed(check.published)} {check.unit}".strip(),
+        "measured": f"{number(check.measured, 4)} {check.unit}".strip(),
         "error_text": percent(error),
     }
 
