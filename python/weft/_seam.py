@@ -20,6 +20,7 @@ Progress = Callable[[int, int, str], bool | None]
 """Called with (steps done, steps in all, what is running); returning False ends the run."""
 
 _Outcome = TypeVar("_Outcome")
+_Callback = Callable[[int, int, str], bool]
 
 # Short enough that Ctrl-C feels immediate, long enough to cost nothing.
 _POLL_S = 0.05
@@ -76,7 +77,12 @@ def run(
 ) -> RawResult:
     """Run one experiment."""
     text = json.dumps(options)
-    return _drive(lambda callback: core().run(name, preset, overrides, text, callback), progress)
+
+    def call(callback: _Callback) -> RawResult:
+        raw: RawResult = core().run(name, preset, overrides, text, callback)
+        return raw
+
+    return _drive(call, progress)
 
 
 def reproduce(
@@ -84,12 +90,15 @@ def reproduce(
 ) -> RawReproduction:
     """Run every published experiment of a system."""
     text = json.dumps(options)
-    return _drive(lambda callback: core().reproduce(name, text, callback), progress)
+
+    def call(callback: _Callback) -> RawReproduction:
+        raw: RawReproduction = core().reproduce(name, text, callback)
+        return raw
+
+    return _drive(call, progress)
 
 
-def _drive(
-    call: Callable[[Callable[[int, int, str], bool]], _Outcome], progress: Progress | None
-) -> _Outcome:
+def _drive(call: Callable[[_Callback], _Outcome], progress: Progress | None) -> _Outcome:
     """Run `call` on a thread of its own and wait for it, so that signals are still delivered.
 
     Python handles a signal on the main thread, between two of its instructions; a main thread that

@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from weft import _seam
+from weft.result import Result
 from weft.system import System
 
 if TYPE_CHECKING:
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from weft._seam import Progress
-    from weft.result import Result
 
 # An override under one of these is about the system; any other is about the experiment on it.
 _SYSTEM_KEYS = ("system.", "channel.")
@@ -23,7 +23,7 @@ _SYSTEM_KEYS = ("system.", "channel.")
 
 def run(
     path: str | PathLike[str],
-    set: Mapping[str, object] | None = None,  # noqa: A002 (the command line's own word)
+    set: Mapping[str, object] | None = None,
     preset: str | None = None,
     seeds: int | None = None,
     *,
@@ -51,12 +51,19 @@ def run(
         WeftError: the file or a setting cannot be used; names the place and what is accepted.
 
     """
-    from weft.result import Result  # noqa: PLC0415 (brings pandas)
+    options = {"seeds": seeds, "seed": seed, "length": length, "workers": workers}
+    return run_overrides(str(path), preset, spell_overrides(set or {}), options, progress)
 
-    name = str(path)
-    overrides = spell_overrides(set or {})
-    options = _options(seeds=seeds, seed=seed, length=length, workers=workers)
-    raw = _seam.run(name, preset, overrides, options, progress)
+
+def run_overrides(
+    name: str,
+    preset: str | None,
+    overrides: list[str],
+    options: Mapping[str, object],
+    progress: Progress | None,
+) -> Result:
+    """Do what `run` does, with overrides as `key=value`, the way the command line has them."""
+    raw = _seam.run(name, preset, overrides, _given(options), progress)
     return Result.from_core(raw, describe=lambda meta: _describe(meta, overrides))
 
 
@@ -82,10 +89,15 @@ def reproduce(
         progress: as for `run`.
 
     """
-    from weft.result import Result  # noqa: PLC0415 (brings pandas)
+    options = {"quick": quick or None, "seeds": seeds, "workers": workers}
+    return reproduce_options(name, options, progress)
 
-    options = _options(quick=quick or None, seeds=seeds, workers=workers)
-    raw = _seam.reproduce(name, options, progress)
+
+def reproduce_options(
+    name: str, options: Mapping[str, object], progress: Progress | None
+) -> Result:
+    """Do what `reproduce` does, with its options as a mapping."""
+    raw = _seam.reproduce(name, _given(options), progress)
     return Result.from_core(raw, describe=lambda meta: _describe(meta, []))
 
 
@@ -106,7 +118,7 @@ def experiments() -> pd.DataFrame:
 def show(
     name: str | PathLike[str],
     preset: str | None = None,
-    set: Mapping[str, object] | None = None,  # noqa: A002
+    set: Mapping[str, object] | None = None,
 ) -> System:
     """Return a system's every parameter with its origin, and its composition."""
     data = _seam.show(str(name), preset, spell_overrides(set or {}))
@@ -146,8 +158,9 @@ def _toml(value: object) -> str:
     raise TypeError(f"a setting is a number, a text, true or false, or a list of them: {value!r}")
 
 
-def _options(**given: object) -> dict[str, object]:
-    return {name: value for name, value in given.items() if value is not None}
+def _given(options: Mapping[str, object]) -> dict[str, object]:
+    """Leave out what was not asked for: the file's own setting, or the core's, then holds."""
+    return {name: value for name, value in options.items() if value is not None}
 
 
 def _describe(meta: Mapping[str, Any], overrides: list[str]) -> System | str:

@@ -1,4 +1,4 @@
-"""Published against measured, as values: what the table, the dot plot, the page and --json share."""
+"""Published against measured: what the table, the dot plot, the page and --json share."""
 
 from __future__ import annotations
 

@@ -120,8 +120,12 @@ def _switch(
     kind = str(switch.get("kind") or "switch")
     left, width = _MARGIN / 2, frame.width - _MARGIN
     first = f"{channel['name']} channel: {_PARTS.get(kind, plain(kind))}"
-    facts = [_scheduler(channel), _fact(switch, "contention", "{} on contention"),
-             _fact(switch, "latency", "latency {}"), _fact(channel, "packet", "packets of {}")]  # fmt: skip
+    facts = [
+        _scheduler(channel),
+        _fact(switch, "contention", "{} on contention"),
+        _fact(switch, "latency", "latency {}"),
+        _fact(channel, "packet", "packets of {}"),
+    ]
     second = " · ".join(fact for fact in facts if fact)
     shift = 0 if kind not in _BUFFERED else 4 if below else -4
     parts = [
@@ -215,9 +219,7 @@ def _text(x: float, y: float, words: str, kind: str) -> str:
 def _style() -> str:
     """Style by class; a page that sets the theme's properties overrules what the file assumes."""
     scope = ".weft-composition"
-    series = "".join(
-        f"{scope} .c{i}{{--c:var(--series-{i},var(--own-{i}))}}" for i in range(6)
-    )
+    series = "".join(f"{scope} .c{i}{{--c:var(--series-{i},var(--own-{i}))}}" for i in range(6))
     return (
         f"{scope}{{{_own(LIGHT)};font-family:{FONT.replace(chr(39), '')}}}"
         f"@media(prefers-color-scheme:dark){{{scope}{{{_own(DARK)}}}}}{series}"

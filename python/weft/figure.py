@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from weft.theme import DARK, FILE_FONT, LIGHT, paint
+
+if TYPE_CHECKING:
+    import os
 
 # The Vega-Lite that draws the files and the page; pinned, so a figure looks the same everywhere.
 VEGA_LITE = "6.4"

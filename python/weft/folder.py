@@ -1,12 +1,12 @@
 """The results folder: ordinary files, written whole or not at all, enough to run it again.
 
-    spec.toml          the resolved experiment; `weft run spec.toml` runs it again
-    provenance.json    version, seed, spec hash, command
-    result.json        what the tables mean, and the system with the origin of its parameters
-    tables/NAME.csv    and NAME.parquet
-    figures/NAME.svg   and NAME.png, and composition.svg
-    report.html        everything on one page
-    runs/NAME/...      the same again, for each experiment of a reproduction
+spec.toml          the resolved experiment; `weft run spec.toml` runs it again
+provenance.json    version, seed, spec hash, command
+result.json        what the tables mean, and the system with the origin of its parameters
+tables/NAME.csv    and NAME.parquet
+figures/NAME.svg   and NAME.png, and composition.svg
+report.html        everything on one page
+runs/NAME/...      the same again, for each experiment of a reproduction
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pandas as pd
-
 from weft.system import System
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from weft.result import Result
 
 RESULT = "result.json"
@@ -35,7 +35,7 @@ class FolderError(ValueError):
 
 def write(result: Result, folder: Path, *, command: str) -> Path:
     """Write the whole folder beside its place, then move it there."""
-    _refuse_foreign(folder)
+    check_place(folder)
     folder.parent.mkdir(parents=True, exist_ok=True)
     # Beside the target, so that the last step is a rename within one file system.
     draft = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
@@ -86,7 +86,8 @@ def provenance(result: Result, command: str) -> dict[str, Any]:
     }
 
 
-def _refuse_foreign(folder: Path) -> None:
+def check_place(folder: Path) -> None:
+    """Refuse a place that results must not overwrite."""
     if not folder.exists():
         return
     if not folder.is_dir():
@@ -132,6 +133,8 @@ def _contents(result: Result) -> dict[str, Any]:
 
 
 def _read_table(folder: Path, name: str) -> pd.DataFrame:
+    import pandas as pd  # noqa: PLC0415
+
     parquet = folder / f"{name}.parquet"
     return pd.read_parquet(parquet) if parquet.exists() else pd.read_csv(folder / f"{name}.csv")
 

@@ -8,16 +8,15 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pandas as pd
-
-from weft.system import System
-
 if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Mapping
 
+    import pandas as pd
+
     from weft._core import RawResult
     from weft.figure import Figure
+    from weft.system import System
 
 
 @dataclass(frozen=True)
@@ -54,6 +53,8 @@ class Result:
         cls, raw: RawResult, describe: Callable[[Mapping[str, Any]], System | str]
     ) -> Result:
         """Build a result from what the core returned."""
+        import pandas as pd  # noqa: PLC0415 (half a second)
+
         meta: dict[str, Any] = json.loads(raw["meta"])
         inner: Any = raw.get("runs") or {}
         return cls(
@@ -140,6 +141,8 @@ class Result:
         return target
 
     def _table(self, name: str) -> pd.DataFrame:
+        import pandas as pd  # noqa: PLC0415
+
         return self.tables.get(name, pd.DataFrame())
 
     def _repr_html_(self) -> str:

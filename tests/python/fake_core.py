@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import time
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 __version__ = "0.1.0"
+
+# How long a point takes; tests of Ctrl-C need one that lasts.
+DELAY_S = 0.0
 
 
 class WeftError(ValueError):
@@ -82,8 +86,8 @@ def show(name: str, preset: str | None, overrides: list[str]) -> str:
     return json.dumps(
         {
             "title": "Clint (Sun Microsystems Laboratories)",
-            "document": "Eberle and Gura, Separated High-bandwidth and Low-latency Communication in "
-            "the Cluster Interconnect Clint, Sun Labs TR-2002-115, 2002",
+            "document": "Eberle and Gura, Separated High-bandwidth and Low-latency Communication "
+            "in the Cluster Interconnect Clint, Sun Labs TR-2002-115, 2002",
             "composition": composition(hosts),
             "parameters": parameters(hosts, preset),
         }
@@ -158,9 +162,7 @@ def run(
     return bulk(chosen, progress, preset, overrides)
 
 
-def reproduce(
-    name: str, options: str, progress: Callable[[int, int, str], bool]
-) -> dict[str, Any]:
+def reproduce(name: str, options: str, progress: Callable[[int, int, str], bool]) -> dict[str, Any]:
     if name != "clint":
         raise _unknown(name)
     chosen = json.loads(options)
@@ -241,13 +243,17 @@ def bulk(
         if override.startswith("workload.bulk.load="):
             value = json.loads(override.split("=", 1)[1])
             loads = value if isinstance(value, list) else [value]
-    points, histograms, budget, replications = [], [], [], []
+    points: list[dict[str, Any]] = []
+    histograms: list[dict[str, Any]] = []
+    budget: list[dict[str, Any]] = []
+    replications: list[dict[str, Any]] = []
     settings = list(product(presets, ["single", "bursty"], loads))
     stopped = False
     for i, (name, traffic, load) in enumerate(settings):
         if not progress(i, len(settings), f"{name} {traffic} load {load:g}"):
             stopped = True
             break
+        time.sleep(DELAY_S)
         mean = _latency(name, traffic, load)
         half = mean * (0.15 if load > 0.85 else 0.02 + 0.03 * load)
         points.append(
@@ -267,7 +273,7 @@ def bulk(
                                  "queueing_mean_us": mean * (1 + 0.01 * (-1) ** seed)})  # fmt: skip
         histograms += _histogram(i, "bulk", mean)
         budget += _budget(i, "bulk", mean, load)
-    figures = [
+    figures: list[dict[str, Any]] = [
         {"name": "table-2", "title": "Bulk latency against load",
          "caption": "Both readings of the text, with the printed cells of Table 2. The row at load "
          "0.9 is a transient: its mean grows with the length of the run.",
@@ -278,22 +284,20 @@ def bulk(
         {"name": "budget", "title": "Where the time went", "caption": "", "kind": "latency_budget",
          "channel": "bulk"},
     ]  # fmt: skip
-    published = [
+    published: list[dict[str, Any]] = [
         {"quantity": "queueing_mean_us", "channel": "bulk", "section": "Table 2", "note": "",
          "at": {"workload.bulk.load": load, "traffic": traffic}, "value": value,
          "band": {"relative": 0.12}}
         for traffic, cells in (("single", SINGLE), ("bursty", BURSTY))
         for load, value in cells.items()
     ]  # fmt: skip
-    tables = {"points": points, "replications": replications, "histograms": histograms,
-              "budget": budget}  # fmt: skip
+    tables: dict[str, list[dict[str, Any]]] = {"points": points, "replications": replications,
+              "histograms": histograms,              "budget": budget}  # fmt: skip
     return _result("Clint, Table 2: latency of the scheduled bulk channel", tables, figures,
                    published, stopped, preset)  # fmt: skip
 
 
-def quick(
-    options: dict[str, Any], progress: Callable[[int, int, str], bool]
-) -> dict[str, Any]:
+def quick(options: dict[str, Any], progress: Callable[[int, int, str], bool]) -> dict[str, Any]:
     points, collisions = [], []
     loads = [0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5]
     settings = list(product(["Q1", "Q2"], loads))
@@ -324,8 +328,9 @@ def quick(
         {"name": "figure-10", "title": "Collisions on the quick channel", "caption": "",
          "kind": "collision_rates", "channel": "quick", "series": "architecture"},
     ]  # fmt: skip
-    return _result("Clint, Figures 9 and 10: the quick channel",
-                   {"points": points, "collisions": collisions}, figures, [], stopped, None)  # fmt: skip
+    tables = {"points": points, "collisions": collisions}
+    title = "Clint, Figures 9 and 10: the quick channel"
+    return _result(title, tables, figures, [], stopped, None)
 
 
 def _latency(preset: str, traffic: str, load: float) -> float:
@@ -396,7 +401,9 @@ def _columns(rows: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _unknown(name: str) -> WeftError:
-    error = WeftError(f"unknown system or experiment `{name}`\n  accepted: clint\n  did you mean `clint`?")
+    error = WeftError(
+        f"unknown system or experiment `{name}`\n  accepted: clint\n  did you mean `clint`?"
+    )
     error.message, error.value, error.accepted = f"unknown system `{name}`", name, "clint"
     return error
 

@@ -41,7 +41,9 @@ def figures_of(result: Result) -> list[Figure]:
         requests = _defaults(result)
     if len(result.checks):
         title = "Error of each published value"
-        requests.insert(0, Request(name="published-against-measured", title=title, kind="published"))
+        requests.insert(
+            0, Request(name="published-against-measured", title=title, kind="published")
+        )
     drawn = [DRAWN_BY[request.kind](result, request) for request in requests]
     return [figure for figure in drawn if figure is not None]
 

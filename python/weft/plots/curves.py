@@ -29,21 +29,21 @@ if TYPE_CHECKING:
 
 
 def latency_against_load(result: Result, request: Request) -> Figure | None:
-    """Mean latency over load, on a logarithmic axis, with its confidence band."""
+    """Draw mean latency over load, on a logarithmic axis, with its confidence band."""
     rows = rows_of(result.points, request)
     y = request.y or "queueing_mean_us"
     return _curves(result, request, rows, y, log=True) if y in rows else None
 
 
 def throughput_against_load(result: Result, request: Request) -> Figure | None:
-    """Accepted over offered load, with the line where everything offered is accepted."""
+    """Draw accepted over offered load, with the line where everything offered is accepted."""
     rows = rows_of(result.points, request)
     y = request.y or "accepted_load"
     return _curves(result, request, rows, y, diagonal=True) if y in rows else None
 
 
 def collision_rates(result: Result, request: Request) -> Figure | None:
-    """Collisions per transmission over load, one curve for each kind of opponent."""
+    """Draw collisions per transmission over load, one curve for each kind of opponent."""
     rows = with_points(rows_of(result.collisions, request), result)
     y = request.y or "rate"
     if y not in rows or "collided_with" not in rows:
@@ -95,9 +95,9 @@ def _curves(
 def _measured(
     rows: pd.DataFrame, x: str, y: str, series: pd.Series[str], panels: str
 ) -> pd.DataFrame:
-    """The rows as the fields that the marks read: x, y, lower, upper, series, verdict, panel."""
+    """Return the rows as the fields that the marks read."""
     half = _half_width(rows, y)
-    verdict = rows["verdict"] if "verdict" in rows else SETTLED
+    verdict = rows.get("verdict", SETTLED)
     frame = pd.DataFrame({"x": rows[x], "y": rows[y], "series": series, "half_width": half})
     frame["verdict"] = verdict
     frame["panel"] = rows[panels].astype(str) if panels in rows else ""
@@ -208,7 +208,11 @@ def _layers(drawn: pd.DataFrame, x: str, y: str, *, log: bool) -> list[dict[str,
     ]  # fmt: skip
     # A layer without a row would have no extent, and Vega says so on the reader's console.
     unsettled = drawn["verdict"] != SETTLED
-    return [*layers[:2], *layers[2:3] * bool((~unsettled).any()), *layers[3:] * bool(unsettled.any())]
+    return [
+        *layers[:2],
+        *layers[2:3] * bool((~unsettled).any()),
+        *layers[3:] * bool(unsettled.any()),
+    ]
 
 
 def _decades(drawn: pd.DataFrame) -> list[float]:

@@ -64,12 +64,11 @@ def distribution(result: Result, request: Request) -> Figure | None:
 
 def _tail(bins: pd.DataFrame, label: str) -> pd.DataFrame:
     """Share of the counted packets above each bin's upper edge."""
-    bins = bins.groupby(["lower_us", "upper_us"], as_index=False)["count"].sum()
-    bins = bins.sort_values("upper_us")
-    share = 1.0 - bins["count"].cumsum() / bins["count"].sum()
-    tail = pd.DataFrame({"latency": bins["upper_us"], "share": share, "series": label})
+    count = bins.groupby("upper_us")["count"].sum().sort_index()
+    share = 1.0 - count.cumsum() / count.sum()
+    tail = pd.DataFrame({"latency": count.index, "share": share.to_numpy(), "series": label})
     # Sums of fractions end a rounding error beside zero, which a logarithmic axis would show.
-    tail = tail[(tail["latency"] > 0) & (tail["share"] > 1e-12)]
+    tail = tail.loc[(tail["latency"] > 0) & (tail["share"] > 1e-12)]
     return tail.iloc[spread(range(len(tail)), _STEPS)]
 
 

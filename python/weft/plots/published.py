@@ -32,7 +32,9 @@ def published_against_measured(result: Result, request: Request) -> Figure | Non
         title=request.title,
         caption=request.caption,
         spec={
-            "title": {"subtitle": "dot: error · line: 95 % interval · grey: the band that is claimed"},
+            "title": {
+                "subtitle": "dot: error · line: 95 % interval · grey: the band that is claimed"
+            },
             "data": {"values": rows},
             "width": WIDTH - 240,
             "height": {"step": _ROW},
@@ -102,5 +104,3 @@ def _layers(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
          "encoding": {"y": y, "x": x, "text": {"field": "beyond"},
                       "color": {**colour, "legend": None}}},
     ]  # fmt: skip
-
-

@@ -69,7 +69,7 @@ def series_labels(rows: pd.DataFrame, x: str, request: Request, result: Result) 
     The request's own column (or the core's `series` label) comes first; any other setting that was
     swept joins it where rows of different settings would otherwise share a curve.
     """
-    swept = [name for name in rows if "." in name or name == "preset"]
+    swept = [str(name) for name in rows if "." in str(name) or name == "preset"]
     for entry in result.meta.get("published") or []:
         swept += [name for name in entry.get("at") or {} if name not in swept]
     taken = {x, request.panels}
@@ -128,6 +128,6 @@ def records(frame: pd.DataFrame) -> list[dict[str, Any]]:
     """Return rows as plain JSON values; a missing number becomes null."""
     cleaned = frame.astype(object).where(frame.notna(), None)
     return [
-        {key: value.item() if hasattr(value, "item") else value for key, value in row.items()}
+        {str(key): value.item() if hasattr(value, "item") else value for key, value in row.items()}
         for row in cleaned.to_dict("records")
     ]

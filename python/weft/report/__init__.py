@@ -120,7 +120,7 @@ def _bundle() -> str:
     """Return Vega, kept inside a function: its short global names would collide with others."""
     import vl_convert  # noqa: PLC0415 (80 MB of it)
 
-    code = str(vl_convert.javascript_bundle(vl_version=VEGA_LITE))
+    code = str(vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;", VEGA_LITE))
     return "(()=>{" + code.replace("</script", "<\\/script") + "\n})();"
 
 

@@ -106,17 +106,12 @@
     drawn.set(number, { width, view: result.view });
   };
 
-  const near = new IntersectionObserver((entries) => {
-    for (const entry of entries) {
-      if (!entry.isIntersecting) continue;
-      near.unobserve(entry.target);
-      draw(Number(entry.target.id.slice("chart-".length)));
-    }
-  }, { rootMargin: "800px" });
-  charts.forEach((_, number) => near.observe(document.getElementById(`chart-${number}`)));
+  const drawAll = async () => {
+    for (const number of charts.keys()) await draw(number);
+  };
+  drawAll();
 
-  const redraw = () => [...drawn.keys()].forEach(draw);
-  dark.addEventListener("change", redraw);
+  dark.addEventListener("change", drawAll);
   let pending;
   window.addEventListener("resize", () => {
     clearTimeout(pending);
@@ -125,11 +120,6 @@
         if (document.getElementById(`chart-${number}`).clientWidth !== width) draw(number);
       }
     }, 150);
-  });
-
-  // Every chart must be in the printed page, not only those that were scrolled to.
-  window.addEventListener("beforeprint", () => {
-    charts.forEach((_, number) => drawn.has(number) || draw(number));
   });
 
   const links = new Map(

@@ -249,7 +249,7 @@ def _value(value: float | None, unit: str, half_width: float | None = None) -> s
 
 def _points_table(run: Result) -> str:
     points = run.points
-    shown = [name for name in points if _worth_showing(points, str(name))]
+    shown = [str(name) for name in points if _worth_showing(points, str(name))]
     heads = [escape(_head(name)) for name in shown]
     rows = [[_cell(row[name]) for name in shown] for row in points[shown].to_dict("records")]
     numeric = {i for i, name in enumerate(shown) if points[name].dtype.kind in "fi"}
@@ -336,7 +336,7 @@ def _title_of(result: Result, name: str) -> str:
 
 def _short(title: str) -> str:
     """Keep the part of a title that tells it from its neighbours: "Table 2"."""
-    head = title.split(":")[0]
+    head = title.split(":", maxsplit=1)[0]
     return head.split(", ", 1)[-1] if ", " in head else head
 
 
