@@ -2,5 +2,10 @@
 //!
 //! A part is told the time and returns what happens next; it owns no clock, no thread and no I/O.
 
+pub mod adapter;
+pub mod control;
+pub mod link;
 pub mod measure;
+pub mod scheduler;
+pub mod switch;
 pub mod workload;

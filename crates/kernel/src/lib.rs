@@ -7,6 +7,7 @@ mod arena;
 mod halt;
 mod queue;
 mod stream;
+mod wheel;
 
 pub use arena::{Arena, Id};
 pub use halt::{Halt, Stopped};

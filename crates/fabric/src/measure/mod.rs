@@ -1,7 +1,19 @@
 //! Measurement: every latency definition by its own name, counters, conservation.
 
+mod budget;
+mod fairness;
+mod histogram;
+mod level;
 mod observations;
+mod progress;
 mod recorder;
+mod series;
 
-pub use observations::{Collision, Drop, Latency, Observations};
+pub use budget::{Budget, Stage};
+pub use fairness::Fairness;
+pub use histogram::Histogram;
+pub use level::Level;
+pub use observations::{Collision, ConservationError, Drop, Latency, Observations};
+pub use progress::Progress;
 pub use recorder::Recorder;
+pub use series::Series;

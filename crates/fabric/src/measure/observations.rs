@@ -2,7 +2,8 @@
 
 use weft_units::{Bytes, Span, Time};
 
-use super::Recorder;
+use super::progress::Sampler;
+use super::{Budget, Fairness, Progress, Recorder, Stage};
 
 /// The latency definitions of the papers, each by its own name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -49,11 +50,12 @@ pub enum Collision {
 pub struct Observations {
     /// Records and counters of throughput start here (end of warm-up).
     pub from: Time,
-    /// Packets handed over by the workload, whole run.
+    /// Packets handed over by the workload, whole run; counted by [`generate`](Self::generate).
     pub generated: u64,
     /// Packets delivered to their target, whole run.
     pub delivered: u64,
-    /// Packets given up by a stated rule (retry limit), whole run.
+    /// Packets given up by a stated rule (retry limit), whole run; counted by
+    /// [`abandon`](Self::abandon).
     pub abandoned: u64,
     /// Packets delivered since `from`.
     pub delivered_measured: u64,
@@ -61,9 +63,45 @@ pub struct Observations {
     pub payload_measured: Bytes,
     /// Transmissions started, retries included, since `from`.
     pub attempts: u64,
+    /// Deliveries since `from` by initiator; counts nothing unless [`of_hosts`](Self::of_hosts).
+    pub fairness: Fairness,
+    /// Where the time went, of packets delivered since `from`.
+    pub budget: Budget,
+    sampler: Sampler,
     latencies: [Recorder; Latency::ALL.len()],
     drops: [u64; Drop::ALL.len()],
     collisions: [u64; Collision::ALL.len()],
+}
+
+/// Parts and counters of a channel disagree: a packet was lost or made up by no stated rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ConservationError {
+    /// More packets left than came.
+    #[error(
+        "{delivered} packets were delivered and {abandoned} given up, but only {generated} \
+         generated"
+    )]
+    MadeUp {
+        /// Packets generated.
+        generated: u64,
+        /// Packets delivered.
+        delivered: u64,
+        /// Packets given up.
+        abandoned: u64,
+    },
+    /// The parts do not hold what is neither delivered nor given up.
+    #[error(
+        "{outstanding} of {generated} generated packets are neither delivered nor given up, but \
+         the parts hold {held}"
+    )]
+    Unaccounted {
+        /// Packets generated.
+        generated: u64,
+        /// Packets neither delivered nor given up.
+        outstanding: u64,
+        /// Packets that the parts hold.
+        held: u64,
+    },
 }
 
 impl Latency {
@@ -75,23 +113,80 @@ impl Latency {
         Latency::Transit,
         Latency::RoundTrip,
     ];
+
+    /// The name in columns, to which statistic and unit are added: `queueing_mean_us`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Latency::Queueing => "queueing",
+            Latency::FirstAttempt => "first_attempt",
+            Latency::OneWay => "one_way",
+            Latency::Transit => "transit",
+            Latency::RoundTrip => "round_trip",
+        }
+    }
 }
 
 impl Drop {
     /// Every rule, in the order of the columns.
     pub const ALL: [Drop; 5] =
         [Drop::Collision, Drop::Overflow, Drop::NoReceiveBuffer, Drop::Corrupted, Drop::Disabled];
+
+    /// The name in columns.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Drop::Collision => "collision",
+            Drop::Overflow => "overflow",
+            Drop::NoReceiveBuffer => "no_receive_buffer",
+            Drop::Corrupted => "corrupted",
+            Drop::Disabled => "disabled",
+        }
+    }
 }
 
 impl Collision {
     /// Every kind, in the order of the columns.
     pub const ALL: [Collision; 2] = [Collision::Request, Collision::Acknowledgment];
+
+    /// The name in columns.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Collision::Request => "request",
+            Collision::Acknowledgment => "acknowledgment",
+        }
+    }
 }
 
 impl Observations {
     /// Observations that start to record at `from`.
     pub fn starting(from: Time) -> Observations {
         Observations { from, ..Observations::default() }
+    }
+
+    /// Observations of a run that ends at `until`: they record from `from` on and also note the
+    /// counters at 64 equal steps of that window, from which the verdict is formed.
+    pub fn over(from: Time, until: Time) -> Observations {
+        let sampler = Sampler::new(from, until);
+        Observations { from, sampler, ..Observations::default() }
+    }
+
+    /// The same, also counting deliveries by initiator, of `hosts` hosts.
+    #[must_use]
+    pub fn of_hosts(self, hosts: usize) -> Observations {
+        Observations { fairness: Fairness::among(hosts), ..self }
+    }
+
+    /// Counts one packet handed over by the workload.
+    #[inline]
+    pub fn generate(&mut self, now: Time) {
+        self.sample(now);
+        self.generated += 1;
+    }
+
+    /// Counts one packet given up by a stated rule.
+    #[inline]
+    pub fn abandon(&mut self, now: Time) {
+        self.sample(now);
+        self.abandoned += 1;
     }
 
     /// Records one latency known at `now`, unless `now` lies in the warm-up.
@@ -105,10 +200,28 @@ impl Observations {
     /// Counts one delivery of `payload` bytes.
     #[inline]
     pub fn deliver(&mut self, now: Time, payload: Bytes) {
+        self.sample(now);
         self.delivered += 1;
         if now >= self.from {
             self.delivered_measured += 1;
             self.payload_measured += payload;
+        }
+    }
+
+    /// Counts one delivery of `payload` bytes, and for whom.
+    #[inline]
+    pub fn deliver_from(&mut self, initiator: usize, now: Time, payload: Bytes) {
+        self.deliver(now, payload);
+        if now >= self.from {
+            self.fairness.count(initiator);
+        }
+    }
+
+    /// Adds the span that a packet delivered at `now` spent in a stage.
+    #[inline]
+    pub fn spend(&mut self, stage: Stage, now: Time, span: Span) {
+        if now >= self.from {
+            self.budget.add(stage, span);
         }
     }
 
@@ -151,8 +264,126 @@ impl Observations {
         self.collisions[with as usize]
     }
 
-    /// Packets that are neither delivered nor given up: what the parts must still hold.
+    /// Packets that are neither delivered nor given up: what the parts must still hold. Zero if
+    /// more left than came, which [`conserve`](Self::conserve) refuses.
     pub fn outstanding(&self) -> u64 {
-        self.generated - self.delivered - self.abandoned
+        self.counters(Time::ZERO).backlog()
+    }
+
+    /// Checks that generated = delivered + given up + `held`, the packets that the parts hold in
+    /// queues, in buffers, on wires and for retransmission, each once.
+    pub fn conserve(&self, held: u64) -> Result<(), ConservationError> {
+        let Observations { generated, delivered, abandoned, .. } = *self;
+        if delivered + abandoned > generated {
+            return Err(ConservationError::MadeUp { generated, delivered, abandoned });
+        }
+        let outstanding = self.outstanding();
+        if outstanding != held {
+            return Err(ConservationError::Unaccounted { generated, outstanding, held });
+        }
+        Ok(())
+    }
+
+    /// The counters from the end of the warm-up to `now`, the end of the run or the instant at
+    /// which it was stopped: at the steps of [`over`](Self::over) up to then, and at `now`.
+    pub fn progress(&self, now: Time) -> Vec<Progress> {
+        let mut sampler = self.sampler.clone();
+        sampler.take(self.counters(now));
+        let mut progress = sampler.into_samples();
+        if progress.last().is_none_or(|last| last.time < now) {
+            progress.push(self.counters(now));
+        }
+        progress
+    }
+
+    /// To be called before a counter changes at `now`.
+    #[inline]
+    fn sample(&mut self, now: Time) {
+        if self.sampler.is_due(now) {
+            self.sampler.take(self.counters(now));
+        }
+    }
+
+    fn counters(&self, time: Time) -> Progress {
+        let Observations { generated, delivered, abandoned, .. } = *self;
+        Progress { time, generated, delivered, abandoned }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PAYLOAD: Bytes = Bytes(16);
+
+    #[test]
+    fn what_happens_in_the_warm_up_is_conserved_but_not_measured() {
+        let mut seen = Observations::starting(Time(100)).of_hosts(2);
+        for now in [Time(50), Time(100)] {
+            seen.generate(now);
+            seen.attempt(now);
+            seen.drop(Drop::Collision, now);
+            seen.collide(Collision::Request, now);
+            seen.latency(Latency::OneWay, now, Span(7));
+            seen.spend(Stage::Wire, now, Span(7));
+            seen.deliver_from(1, now, PAYLOAD);
+        }
+        assert_eq!((seen.generated, seen.delivered, seen.outstanding()), (2, 2, 0));
+        assert_eq!((seen.delivered_measured, seen.payload_measured), (1, PAYLOAD));
+        assert_eq!((seen.attempts, seen.dropped(Drop::Collision)), (1, 1));
+        assert_eq!(seen.collisions(Collision::Request), 1);
+        assert_eq!(seen.recorder(Latency::OneWay).count(), 1);
+        assert_eq!(seen.fairness.delivered(), [0, 1]);
+        assert_eq!(u128::from(seen.budget.count(Stage::Wire)), seen.budget.total_ps() / 7);
+    }
+
+    #[test]
+    fn conservation_names_what_is_wrong() {
+        let mut seen = Observations::default();
+        (0..5).for_each(|now| seen.generate(Time(now)));
+        seen.deliver(Time(6), PAYLOAD);
+        seen.abandon(Time(7));
+        assert_eq!(seen.conserve(3), Ok(()));
+        let refused = seen.conserve(2).map_err(|error| error.to_string());
+        let expected = "3 of 5 generated packets are neither delivered nor given up, but the parts \
+                        hold 2";
+        assert_eq!(refused, Err(expected.to_owned()));
+
+        (0..4).for_each(|_| seen.deliver(Time(8), PAYLOAD));
+        let refused = seen.conserve(0).map_err(|error| error.to_string());
+        let expected = "5 packets were delivered and 1 given up, but only 5 generated";
+        assert_eq!((refused, seen.outstanding()), (Err(expected.to_owned()), 0));
+    }
+
+    #[test]
+    fn progress_is_what_stood_at_each_step() {
+        let mut seen = Observations::over(Time(0), Time(6400));
+        (0..64).for_each(|step| seen.generate(Time(step * 100)));
+        seen.deliver(Time(6350), PAYLOAD);
+        let progress = seen.progress(Time(6400));
+        assert_eq!(progress.len(), 65);
+        // What is generated at the very instant of a step belongs to the next one.
+        for (step, sample) in progress[..64].iter().enumerate() {
+            assert_eq!((sample.time, sample.backlog()), (Time(step as u64 * 100), step as u64));
+        }
+        assert_eq!((progress[64].generated, progress[64].backlog()), (64, 63));
+    }
+
+    #[test]
+    fn progress_of_a_stopped_run_ends_there() {
+        let mut seen = Observations::over(Time(0), Time(6400));
+        seen.generate(Time(10));
+        let progress = seen.progress(Time(150));
+        let times: Vec<_> = progress.iter().map(|sample| sample.time.0).collect();
+        assert_eq!(times, [0, 100, 150]);
+        assert_eq!(progress[2].backlog(), 1);
+    }
+
+    #[test]
+    fn every_name_is_a_place_of_its_own() {
+        let places = |all: Vec<usize>| all.into_iter().enumerate().all(|(at, place)| at == place);
+        assert!(places(Latency::ALL.iter().map(|&kind| kind as usize).collect()));
+        assert!(places(Drop::ALL.iter().map(|&rule| rule as usize).collect()));
+        assert!(places(Collision::ALL.iter().map(|&with| with as usize).collect()));
     }
 }

@@ -1,0 +1,54 @@
+//! Adapters: where packets wait at a host, and what may start next on its link.
+
+mod packet_queue;
+mod throttle;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use weft_units::Limit;
+
+pub use packet_queue::{Feed, PacketQueue, PerTargetSettings};
+pub use throttle::{Throttle, ThrottleSettings};
+
+/// Settings of the adapter of one host on one channel.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct AdapterSettings {
+    /// How many packets the adapter holds; further ones wait in the host's packet queue.
+    pub send_buffers: Limit,
+    /// Which waiting packet is moved into a send buffer that has become free.
+    #[serde(default)]
+    pub feed: Feed,
+    /// When a send buffer becomes free. Without a value: with the acknowledgment where there is
+    /// one, with the start of the transmission where there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub release: Option<Release>,
+    /// What an acknowledgment does that is ready while the adapter sends a request.
+    #[serde(default)]
+    pub acknowledgments: Insertion,
+    /// Limit on the use of the channel by one host. An option that the paper names and did not
+    /// build (Clint 3.4: "a throttling mechanism could be added to the nodes").
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub throttle: Option<ThrottleSettings>,
+}
+
+/// When a send buffer becomes free.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Release {
+    /// When the transmission of its packet starts.
+    Transmission,
+    /// When its packet is known to have arrived.
+    Acknowledgment,
+}
+
+/// What an acknowledgment does that is ready while the adapter sends a request (Clint 4.2).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Insertion {
+    /// It waits for the end of the request (architecture Q1).
+    #[default]
+    Wait,
+    /// Its bytes are inserted at once; the rest of the request follows them (architecture Q2).
+    Interleave,
+}

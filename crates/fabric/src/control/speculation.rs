@@ -1,0 +1,108 @@
+//! Speculative scheduling: connections that nobody asked for.
+//!
+//! An option. The paper announces "a method to speculatively schedule the bulk schedule to reduce
+//! the synchronization penalty under light load" (Clint 4.2) and does not describe it. The rule
+//! here is that of US patent 7352741, *Speculative arbitration*, of the same laboratory: a resource
+//! that no request takes is allocated without one, by a fixed priority or to the user with the
+//! fewest requests. An initiator that holds such a grant may send a packet that came after the
+//! requests were sampled; if it has none, the slot is lost to nobody.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::scheduler::{Matching, Requests};
+
+/// Whether and how initiators and targets that the scheduler leaves over are paired.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Speculation {
+    /// They are not.
+    #[default]
+    Off,
+    /// Targets by ascending number, each with the lowest initiator that is left.
+    FixedPriority,
+    /// Targets by ascending number, each with the initiator left that has the fewest requests;
+    /// among equals the lowest.
+    FewestRequests,
+}
+
+impl Speculation {
+    /// Adds speculative connections to `matching` and returns their initiators, one bit each.
+    /// `enabled` tells which initiators a target accepts. A node is not paired with itself, since
+    /// a guess that needs no network gains nothing.
+    pub(super) fn extend(
+        self,
+        requests: &Requests,
+        enabled: impl Fn(usize) -> u64,
+        matching: &mut Matching,
+    ) -> u64 {
+        if self == Speculation::Off {
+            return 0;
+        }
+        let mut speculative = 0;
+        for target in members(matching.unmatched_targets()) {
+            let others = !(1_u64 << target);
+            let left = members(matching.unmatched_initiators() & enabled(target) & others);
+            let chosen = match self {
+                Speculation::Off => None,
+                Speculation::FixedPriority => left.min(),
+                Speculation::FewestRequests => {
+                    left.min_by_key(|initiator| requests.row(*initiator).count_ones())
+                }
+            };
+            if let Some(initiator) = chosen {
+                matching.pair(initiator, target);
+                speculative |= 1 << initiator;
+            }
+        }
+        speculative
+    }
+}
+
+/// The members of a set of ports, ascending.
+pub(super) fn members(set: u64) -> impl Iterator<Item = usize> {
+    let mut rest = set;
+    std::iter::from_fn(move || {
+        let lowest = rest.trailing_zeros() as usize;
+        rest &= rest.wrapping_sub(1);
+        (lowest < 64).then_some(lowest)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const EVERYBODY: u64 = u64::MAX;
+
+    fn extend(rule: Speculation, enabled: u64) -> (u64, Vec<(usize, usize)>) {
+        let mut requests = Requests::new(4);
+        for (initiator, target) in [(0, 1), (2, 0), (2, 1), (2, 2), (3, 1), (3, 2)] {
+            requests.set(initiator, target);
+        }
+        let mut matching = Matching::new(4);
+        matching.pair(0, 1);
+        let speculative = rule.extend(&requests, |_| enabled, &mut matching);
+        (speculative, matching.iter().collect())
+    }
+
+    /// Left over: initiators 1, 2, 3 with 0, 3, 2 requests, and targets 0, 2, 3.
+    #[test]
+    fn what_is_left_over_is_paired_by_rule() {
+        assert_eq!(extend(Speculation::Off, EVERYBODY), (0, vec![(0, 1)]));
+        assert_eq!(
+            extend(Speculation::FixedPriority, EVERYBODY),
+            (0b1110, vec![(0, 1), (1, 0), (2, 3), (3, 2)])
+        );
+        assert_eq!(
+            extend(Speculation::FewestRequests, EVERYBODY),
+            (0b1110, vec![(0, 1), (1, 0), (2, 3), (3, 2)])
+        );
+        assert_eq!(
+            extend(Speculation::FewestRequests, !0b10),
+            (0b1100, vec![(0, 1), (2, 3), (3, 0)]),
+            "a disabled initiator is not guessed either"
+        );
+        assert_eq!(extend(Speculation::FixedPriority, !0b10).1, [(0, 1), (2, 0), (3, 2)]);
+    }
+}

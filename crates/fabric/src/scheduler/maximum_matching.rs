@@ -1,0 +1,180 @@
+//! Maximum-size matching: as many connections as any scheduler could make in the slot.
+//!
+//! Augmenting paths, found breadth first from one unmatched initiator after another (Berge 1957).
+//! The size is best possible; the pairs are not fair: requests that lie on no maximum matching
+//! starve.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use weft_kernel::Stream;
+
+use super::bits::{Members, after, any, first_from, only};
+use super::diagonal::Diagonal;
+use super::{Algorithm, MAX_PORTS, Matching, Requests, Scheduler};
+
+/// Settings of maximum-size matching.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct MaximumMatchingSettings {
+    /// Which of several maximum matchings is preferred.
+    pub order: Order,
+}
+
+/// The order in which maximum-size matching considers ports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Order {
+    /// From an initiator and a target that move every slot.
+    Rotating,
+    /// Initiators in random order, and a random one of the free targets.
+    Random,
+}
+
+impl Default for MaximumMatchingSettings {
+    fn default() -> MaximumMatchingSettings {
+        MaximumMatchingSettings { order: Order::Rotating }
+    }
+}
+
+impl Algorithm for MaximumMatchingSettings {
+    type Scheduler = MaximumMatching;
+
+    fn build(&self, ports: usize) -> MaximumMatching {
+        MaximumMatching {
+            order: self.order,
+            ports,
+            diagonal: Diagonal::new(ports),
+            reached_from: [0; MAX_PORTS],
+            queue: [0; MAX_PORTS],
+        }
+    }
+
+    fn is_maximal(&self) -> bool {
+        true
+    }
+
+    fn serves_within(&self, _ports: usize) -> Option<u64> {
+        None
+    }
+
+    fn serves_unchanged_within(&self, _ports: usize) -> Option<u64> {
+        None
+    }
+
+    fn variants() -> Vec<MaximumMatchingSettings> {
+        [Order::Rotating, Order::Random].map(|order| MaximumMatchingSettings { order }).to_vec()
+    }
+}
+
+/// The maximum-size matching scheduler. Draws from the random stream if its order is random.
+#[derive(Clone, Debug)]
+pub struct MaximumMatching {
+    order: Order,
+    ports: usize,
+    diagonal: Diagonal,
+    /// Per target reached by the search, the initiator it was reached from.
+    reached_from: [u8; MAX_PORTS],
+    /// Initiators that the search has reached, in order.
+    queue: [u8; MAX_PORTS],
+}
+
+impl MaximumMatching {
+    /// Looks for a path from an unmatched initiator to an unmatched target along which
+    /// connections can be exchanged, through `open` targets only. Takes the targets that it
+    /// reaches out of `open`: where no path was found, none of them leads anywhere later either.
+    fn search(
+        &mut self,
+        root: usize,
+        requests: &Requests,
+        random: &mut Stream,
+        matching: &Matching,
+        open: &mut u64,
+    ) -> Option<usize> {
+        self.queue[0] = root as u8;
+        let (mut head, mut tail) = (0, 1);
+        while head < tail {
+            let initiator = usize::from(self.queue[head]);
+            head += 1;
+            let reached = requests.row(initiator) & *open;
+            let free = reached & matching.unmatched_targets();
+            if free != 0 {
+                let target = match self.order {
+                    Order::Rotating => first_from(free, self.diagonal.favouring(initiator)),
+                    Order::Random => any(free, random),
+                };
+                self.reached_from[target] = initiator as u8;
+                return Some(target);
+            }
+            *open &= !reached;
+            for target in Members(reached) {
+                self.reached_from[target] = initiator as u8;
+                if let Some(partner) = matching.initiator_of(target) {
+                    self.queue[tail] = partner as u8;
+                    tail += 1;
+                }
+            }
+        }
+        None
+    }
+
+    /// Exchanges the connections along the path that ends at the target.
+    fn augment(&self, mut target: usize, matching: &mut Matching) {
+        loop {
+            let initiator = usize::from(self.reached_from[target]);
+            let former = matching.target_of(initiator);
+            matching.reassign(initiator, target);
+            match former {
+                Some(former) => target = former,
+                None => return,
+            }
+        }
+    }
+}
+
+impl Scheduler for MaximumMatching {
+    fn schedule(&mut self, requests: &Requests, random: &mut Stream, matching: &mut Matching) {
+        debug_assert_eq!(requests.ports(), self.ports);
+        matching.clear();
+        let mut roots = matching.unmatched_initiators();
+        let mut next = self.diagonal.initiator;
+        let mut open = matching.unmatched_targets();
+        while roots != 0 {
+            let root = match self.order {
+                Order::Rotating => first_from(roots, next),
+                Order::Random => any(roots, random),
+            };
+            roots &= !only(root);
+            next = after(root, self.ports);
+            let before = open;
+            if let Some(target) = self.search(root, requests, random, matching, &mut open) {
+                self.augment(target, matching);
+                open = before;
+            }
+        }
+        self.diagonal.advance();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weft_kernel::Streams;
+
+    /// A greedy choice of (0, 0) would leave initiator 1 without a target.
+    #[test]
+    fn connections_are_exchanged_along_a_path() {
+        let mut requests = Requests::new(3);
+        for (initiator, target) in [(0, 0), (0, 1), (1, 0), (2, 1), (2, 2)] {
+            requests.set(initiator, target);
+        }
+        let mut random = Streams::new(1).stream("test", 0);
+        let mut matching = Matching::new(3);
+        for settings in MaximumMatchingSettings::variants() {
+            let mut scheduler = settings.build(3);
+            for _ in 0..9 {
+                scheduler.schedule(&requests, &mut random, &mut matching);
+                assert_eq!(matching.iter().collect::<Vec<_>>(), [(0, 1), (1, 0), (2, 2)]);
+            }
+        }
+    }
+}

@@ -1,0 +1,365 @@
+//! A bufferless crossbar: first come, first considered (Clint 3.4, 4.2).
+//!
+//! Per output the switch knows until when a request and until when an acknowledgment occupies it.
+//! An interval is half open: a packet whose first byte comes as the last byte of another one goes
+//! finds the output free.
+
+use std::collections::VecDeque;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use weft_kernel::Stream;
+use weft_units::{Span, Time};
+
+use super::{Arrival, Effect, Loss, PacketKind, Simultaneous};
+
+/// Settings of a crossbar without packet buffers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CrossbarSettings {
+    /// From a byte at an input to the same byte at an output.
+    pub latency: Span,
+    /// What happens to a packet whose output is occupied.
+    pub contention: Contention,
+    /// What an acknowledgment does to a request at the same output.
+    #[serde(default)]
+    pub acknowledgments: AcknowledgmentRule,
+    /// Who goes first among simultaneous arrivals.
+    #[serde(default)]
+    pub simultaneous: Simultaneous,
+}
+
+/// What happens to a packet whose output is occupied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Contention {
+    /// It is dropped (Clint's B1, Q1, Q2).
+    Drop,
+    /// It is held on its link until the output is free, in order of arrival (Clint's B2). The link
+    /// acts as if it were elastic: the bytes on it stop and go without loss of time.
+    BackPressure,
+}
+
+/// What an acknowledgment does to a request at the same output.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum AcknowledgmentRule {
+    /// They collide. Under `drop` the acknowledgment wins, also over a request in progress, the
+    /// rest of which is dropped (Clint's Q1); under `back_pressure` it waits before requests.
+    #[default]
+    Collide,
+    /// Its bytes are inserted into the request, which ends later by as much; a request that
+    /// arrives during an acknowledgment follows it (Clint's Q2).
+    Interleave,
+}
+
+/// A crossbar with the state of its outputs. `K` names packets.
+#[derive(Debug)]
+pub struct Crossbar<K> {
+    settings: CrossbarSettings,
+    outputs: Vec<Output<K>>,
+    random: Stream,
+}
+
+#[derive(Clone, Debug)]
+struct Output<K> {
+    /// The arrivals of this picosecond.
+    arrivals: Vec<Arrival<K>>,
+    /// Packets held back, in the order in which they go: acknowledgments first.
+    blocked: VecDeque<Arrival<K>>,
+    /// The last request that was forwarded.
+    request: Option<K>,
+    request_until: Time,
+    acknowledgment_until: Time,
+    favoured: u16,
+    /// The time of the decision already asked for on behalf of `blocked`.
+    review: Time,
+}
+
+impl<K: Copy + PartialEq> Crossbar<K> {
+    /// A crossbar with every output free. `random` is drawn from only by `simultaneous = random`.
+    pub fn new(settings: CrossbarSettings, ports: u16, random: Stream) -> Crossbar<K> {
+        let output = Output {
+            arrivals: Vec::new(),
+            blocked: VecDeque::new(),
+            request: None,
+            request_until: Time::ZERO,
+            acknowledgment_until: Time::ZERO,
+            favoured: 0,
+            review: Time::ZERO,
+        };
+        Crossbar { settings, outputs: vec![output; usize::from(ports)], random }
+    }
+
+    /// A packet reaches an input on its way to `output`. Returns whether the caller must have
+    /// [`Crossbar::decide`] called once all arrivals of this picosecond are known.
+    #[inline]
+    pub fn arrive(&mut self, output: u16, arrival: Arrival<K>) -> bool {
+        let arrivals = &mut self.outputs[usize::from(output)].arrivals;
+        arrivals.push(arrival);
+        arrivals.len() == 1
+    }
+
+    /// Decides on all packets that wait for a decision at `output`, and says by appending to
+    /// `effects` what becomes of them. Returns when to decide again although nothing arrives.
+    pub fn decide(&mut self, now: Time, output: u16, effects: &mut Vec<Effect<K>>) -> Option<Time> {
+        let ports = self.outputs.len() as u16;
+        let settings = &self.settings;
+        let state = &mut self.outputs[usize::from(output)];
+        let mut arrivals = std::mem::take(&mut state.arrivals);
+        let rule = settings.simultaneous;
+        rule.arrange(&mut arrivals, &mut state.favoured, ports, &mut self.random);
+        match settings.contention {
+            Contention::Drop => {
+                for arrival in arrivals.drain(..) {
+                    effects.extend(state.contend(now, settings, arrival));
+                }
+            }
+            Contention::BackPressure => {
+                state.queue(now, settings, &arrivals, effects);
+                arrivals.clear();
+            }
+        }
+        state.arrivals = arrivals;
+        state.next_review(now, settings)
+    }
+
+    /// The adapter inserts other bytes into a request: it ends later by `by` wherever it is.
+    pub fn stretch(&mut self, output: u16, key: K, by: Span) {
+        let state = &mut self.outputs[usize::from(output)];
+        if state.request == Some(key) {
+            state.request_until += by;
+        }
+        let arrived = state.arrivals.iter_mut().chain(&mut state.blocked);
+        for arrival in arrived.filter(|arrival| arrival.key == key) {
+            arrival.span += by;
+        }
+    }
+
+    /// The packets that back pressure holds, by output, with the last request that the output
+    /// forwarded.
+    pub fn blocked(&self) -> impl Iterator<Item = (u16, K, Option<K>)> + '_ {
+        self.outputs.iter().enumerate().flat_map(|(output, state)| {
+            state.blocked.iter().map(move |packet| (output as u16, packet.key, state.request))
+        })
+    }
+}
+
+impl<K: Copy + PartialEq> Output<K> {
+    /// One arrival under `drop`: up to two effects, of which the first may concern the request in
+    /// progress.
+    fn contend(
+        &mut self,
+        now: Time,
+        settings: &CrossbarSettings,
+        arrival: Arrival<K>,
+    ) -> impl Iterator<Item = Effect<K>> + use<K> {
+        let Arrival { key, kind, .. } = arrival;
+        let rule = settings.acknowledgments;
+        let loss = match kind {
+            PacketKind::Acknowledgment if self.acknowledgment_until > now => {
+                Some(Loss::ToAcknowledgment)
+            }
+            PacketKind::Acknowledgment => None,
+            PacketKind::Request if self.request_until > now => Some(Loss::ToRequest),
+            PacketKind::Request
+                if self.acknowledgment_until > now && rule == AcknowledgmentRule::Collide =>
+            {
+                Some(Loss::ToAcknowledgment)
+            }
+            PacketKind::Request => None,
+        };
+        let effects = match loss {
+            Some(loss) => [None, Some(Effect::Dropped { key, loss })],
+            None => {
+                let killed = kind == PacketKind::Acknowledgment
+                    && rule == AcknowledgmentRule::Collide
+                    && self.request_until > now;
+                if killed {
+                    self.request_until = now;
+                    let killed = self.request.map(|key| Effect::Killed { key });
+                    [killed, Some(self.forward(now, settings, arrival).1)]
+                } else {
+                    let (stretched, forwarded) = self.forward(now, settings, arrival);
+                    [stretched, Some(forwarded)]
+                }
+            }
+        };
+        effects.into_iter().flatten()
+    }
+
+    /// Lets a packet pass that nothing forbids: what that does to the request in progress, and to
+    /// the packet.
+    fn forward(
+        &mut self,
+        now: Time,
+        settings: &CrossbarSettings,
+        arrival: Arrival<K>,
+    ) -> (Option<Effect<K>>, Effect<K>) {
+        let Arrival { key, span, .. } = arrival;
+        let mut stretched = None;
+        let end = match arrival.kind {
+            PacketKind::Acknowledgment => {
+                if self.request_until > now {
+                    self.request_until += span;
+                    stretched = self.request.map(|key| Effect::Stretched { key, by: span });
+                }
+                self.acknowledgment_until = now + span;
+                self.acknowledgment_until
+            }
+            PacketKind::Request => {
+                self.request_until = now + self.acknowledgment_until.since(now) + span;
+                self.request = Some(key);
+                self.request_until
+            }
+        };
+        (stretched, Effect::Forwarded { key, end: end + settings.latency })
+    }
+
+    /// Arrivals under `back_pressure`: they join those that wait, and the first ones go if they can.
+    fn queue(
+        &mut self,
+        now: Time,
+        settings: &CrossbarSettings,
+        arrivals: &[Arrival<K>],
+        effects: &mut Vec<Effect<K>>,
+    ) {
+        let waiting = |kind| move |packet: &Arrival<K>| packet.kind <= kind;
+        for arrival in arrivals {
+            let place = self.blocked.partition_point(waiting(arrival.kind));
+            self.blocked.insert(place, *arrival);
+        }
+        while let Some(first) = self.blocked.front() {
+            if self.free_at(settings, first.kind) > now {
+                break;
+            }
+            let Some(first) = self.blocked.pop_front() else { break };
+            let (stretched, forwarded) = self.forward(now, settings, first);
+            effects.extend(stretched);
+            effects.push(forwarded);
+        }
+        let held = |arrival: &&Arrival<K>| self.blocked.iter().any(|b| b.key == arrival.key);
+        effects.extend(arrivals.iter().filter(held).map(|a| Effect::Blocked { key: a.key }));
+    }
+
+    /// When the output can take a packet of this kind without dropping anything.
+    fn free_at(&self, settings: &CrossbarSettings, kind: PacketKind) -> Time {
+        match (settings.acknowledgments, kind) {
+            (AcknowledgmentRule::Collide, _) => self.request_until.max(self.acknowledgment_until),
+            (AcknowledgmentRule::Interleave, PacketKind::Acknowledgment) => {
+                self.acknowledgment_until
+            }
+            (AcknowledgmentRule::Interleave, PacketKind::Request) => self.request_until,
+        }
+    }
+
+    /// When the first packet held back can go, unless a decision at that time is on its way.
+    fn next_review(&mut self, now: Time, settings: &CrossbarSettings) -> Option<Time> {
+        let at = self.free_at(settings, self.blocked.front()?.kind);
+        let asked = self.review > now && self.review <= at;
+        (!asked).then(|| {
+            self.review = at;
+            at
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weft_kernel::Streams;
+
+    use super::*;
+
+    const REQUEST: Span = Span(36);
+    const ACKNOWLEDGMENT: Span = Span(4);
+
+    fn crossbar(contention: Contention, acknowledgments: AcknowledgmentRule) -> Crossbar<char> {
+        let simultaneous = Simultaneous::RoundRobin;
+        let settings =
+            CrossbarSettings { latency: Span(6), contention, acknowledgments, simultaneous };
+        Crossbar::new(settings, 4, Streams::new(1).stream("switch", 0))
+    }
+
+    /// Lets packets reach output 0 at one time: upper case is an acknowledgment, the input is the
+    /// place in the alphabet.
+    fn arrive(switch: &mut Crossbar<char>, now: u64, packets: &str) -> String {
+        for key in packets.chars() {
+            let input = (key.to_ascii_lowercase() as u8 - b'a').into();
+            let (kind, span) = if key.is_ascii_uppercase() {
+                (PacketKind::Acknowledgment, ACKNOWLEDGMENT)
+            } else {
+                (PacketKind::Request, REQUEST)
+            };
+            switch.arrive(0, Arrival { input, kind, span, key });
+        }
+        let mut effects = Vec::new();
+        let again = switch.decide(Time(now), 0, &mut effects);
+        let mut text: Vec<String> = effects.iter().map(describe).collect();
+        text.extend(again.map(|time| format!("again {}", time.0)));
+        text.join(", ")
+    }
+
+    fn describe(effect: &Effect<char>) -> String {
+        match effect {
+            Effect::Forwarded { key, end } => format!("{key} until {}", end.0),
+            Effect::Dropped { key, loss } => format!("{key} dropped {loss:?}"),
+            Effect::Killed { key } => format!("{key} killed"),
+            Effect::Stretched { key, by } => format!("{key} stretched by {}", by.0),
+            Effect::Blocked { key } => format!("{key} blocked"),
+        }
+    }
+
+    #[test]
+    fn the_first_request_wins_and_simultaneous_ones_take_turns() {
+        let mut switch = crossbar(Contention::Drop, AcknowledgmentRule::Collide);
+        assert_eq!(arrive(&mut switch, 100, "a"), "a until 142");
+        assert_eq!(arrive(&mut switch, 135, "b"), "b dropped ToRequest");
+        assert_eq!(arrive(&mut switch, 136, "cb"), "b until 178, c dropped ToRequest");
+        assert_eq!(
+            arrive(&mut switch, 172, "bac"),
+            "c until 214, a dropped ToRequest, \
+            b dropped ToRequest"
+        );
+    }
+
+    #[test]
+    fn acknowledgments_collide_in_q1() {
+        let mut switch = crossbar(Contention::Drop, AcknowledgmentRule::Collide);
+        assert_eq!(arrive(&mut switch, 100, "a"), "a until 142");
+        assert_eq!(arrive(&mut switch, 110, "B"), "a killed, B until 120");
+        assert_eq!(arrive(&mut switch, 112, "c"), "c dropped ToAcknowledgment");
+        assert_eq!(arrive(&mut switch, 113, "D"), "D dropped ToAcknowledgment");
+        assert_eq!(arrive(&mut switch, 114, "c"), "c until 156");
+        assert_eq!(
+            arrive(&mut switch, 200, "aBcD"),
+            "B until 210, D dropped ToAcknowledgment, \
+            a dropped ToAcknowledgment, c dropped ToAcknowledgment"
+        );
+    }
+
+    #[test]
+    fn acknowledgments_interleave_in_q2() {
+        let mut switch = crossbar(Contention::Drop, AcknowledgmentRule::Interleave);
+        assert_eq!(arrive(&mut switch, 100, "a"), "a until 142");
+        assert_eq!(arrive(&mut switch, 110, "B"), "a stretched by 4, B until 120");
+        assert_eq!(arrive(&mut switch, 112, "C"), "C dropped ToAcknowledgment");
+        assert_eq!(arrive(&mut switch, 139, "c"), "c dropped ToRequest", "a goes on until 140");
+        assert_eq!(arrive(&mut switch, 140, "B"), "B until 150");
+        assert_eq!(arrive(&mut switch, 141, "c"), "c until 186", "3 of B, then 36, then 6");
+        switch.stretch(0, 'c', Span(4));
+        assert_eq!(arrive(&mut switch, 183, "a"), "a dropped ToRequest", "stretched upstream");
+        assert_eq!(arrive(&mut switch, 184, "a"), "a until 226");
+    }
+
+    #[test]
+    fn back_pressure_serves_in_order_of_arrival() {
+        let mut switch = crossbar(Contention::BackPressure, AcknowledgmentRule::Collide);
+        assert_eq!(arrive(&mut switch, 100, "a"), "a until 142");
+        assert_eq!(arrive(&mut switch, 110, "c"), "c blocked, again 136");
+        assert_eq!(arrive(&mut switch, 112, "b"), "b blocked");
+        assert_eq!(arrive(&mut switch, 113, "D"), "D blocked");
+        assert_eq!(arrive(&mut switch, 136, ""), "D until 146, again 140");
+        assert_eq!(arrive(&mut switch, 140, ""), "c until 182, again 176");
+        assert_eq!(arrive(&mut switch, 176, "d"), "b until 218, d blocked, again 212");
+    }
+}

@@ -1,0 +1,84 @@
+//! Switches that packets reach unannounced: each output decides for itself when they arrive.
+//!
+//! A switch is told of every arrival at an input ([`Arrival`]) and decides once for all arrivals
+//! of one picosecond at an output. Times at the outputs count from the inputs; the latency of the
+//! switch is added where a packet leaves it.
+
+mod crossbar;
+mod output_buffered;
+mod simultaneous;
+
+use weft_units::{Span, Time};
+
+pub use crossbar::{AcknowledgmentRule, Contention, Crossbar, CrossbarSettings};
+pub use output_buffered::{OutputBuffered, OutputBufferedSettings, Overflow};
+pub use simultaneous::Simultaneous;
+
+/// The two kinds of packet that a switch tells apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum PacketKind {
+    /// An acknowledgment packet; it has priority.
+    Acknowledgment,
+    /// A request packet.
+    Request,
+}
+
+/// The first byte of a packet at an input of the switch.
+#[derive(Clone, Copy, Debug)]
+pub struct Arrival<K> {
+    /// The input port.
+    pub input: u16,
+    /// What it is.
+    pub kind: PacketKind,
+    /// How long it occupies a link.
+    pub span: Span,
+    /// The caller's name of the packet.
+    pub key: K,
+}
+
+/// Against what a packet lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Loss {
+    /// A request packet at the same output.
+    ToRequest,
+    /// An acknowledgment packet at the same output.
+    ToAcknowledgment,
+    /// All buffers of the output were full.
+    Overflow,
+}
+
+/// What a decision of an output does to a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effect<K> {
+    /// It leaves by the output; its last byte leaves the switch at `end`.
+    Forwarded {
+        /// The packet.
+        key: K,
+        /// When the last byte leaves the switch, unless something is inserted before it.
+        end: Time,
+    },
+    /// It is dropped on its arrival.
+    Dropped {
+        /// The packet.
+        key: K,
+        /// Against what it lost.
+        loss: Loss,
+    },
+    /// It had been forwarded in part; the rest of it is dropped.
+    Killed {
+        /// The packet.
+        key: K,
+    },
+    /// Other bytes are inserted into it: its last byte leaves later than was said.
+    Stretched {
+        /// The packet.
+        key: K,
+        /// By how much later.
+        by: Span,
+    },
+    /// Back pressure holds it on its link, from now on until it is forwarded.
+    Blocked {
+        /// The packet.
+        key: K,
+    },
+}

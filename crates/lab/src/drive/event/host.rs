@@ -1,0 +1,150 @@
+//! One host's adapter: what waits in it, and what may start next on its link.
+
+use std::collections::VecDeque;
+
+use weft_fabric::adapter::{AdapterSettings, Insertion, PacketQueue, Throttle};
+use weft_fabric::switch::PacketKind;
+use weft_fabric::workload::Source;
+use weft_kernel::{Id, Stream};
+use weft_protocol::resequence::Resequencer;
+use weft_protocol::retransmit::{Attempt, ControlSettings, Slot, Window};
+use weft_units::{Span, Time};
+
+/// One packet on its way: one transmission of a request, or an acknowledgment.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Flight {
+    pub from: u16,
+    pub to: u16,
+    pub kind: PacketKind,
+    /// The rest of it was dropped in the switch.
+    pub killed: bool,
+    /// Back pressure holds it.
+    pub blocked: bool,
+    /// The send buffer of the request, its number in the pair, and the transmission.
+    pub slot: Slot,
+    pub sequence: u32,
+    pub attempt: Attempt,
+    /// When the packet was handed over, and when this transmission of it started; of an
+    /// acknowledgment, those of its request.
+    pub generated: Time,
+    pub start: Time,
+    /// How long it occupies a link.
+    pub span: Span,
+    /// When its last byte reaches its destination, once it has been forwarded.
+    pub end: Time,
+}
+
+/// What may start on a host's link.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Start {
+    Acknowledgment,
+    Request(Slot),
+}
+
+/// A packet that arrived before an older one of its pair.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Early {
+    pub initiator: u16,
+    pub sequence: u32,
+    pub generated: Time,
+}
+
+#[derive(Debug)]
+pub(super) struct Host {
+    pub source: Option<Source>,
+    pub queue: PacketQueue<Time>,
+    pub window: Window<Time>,
+    /// Acknowledgments that wait for the link.
+    pub acknowledgments: VecDeque<Id<Flight>>,
+    /// Until when a request, and until when an acknowledgment, occupies the link.
+    pub request_until: Time,
+    pub acknowledgment_until: Time,
+    /// The request that occupies the link, unless the switch has dropped it.
+    pub sending: Option<Id<Flight>>,
+    /// The earliest time for which [`super::Happening::Transmit`] is scheduled.
+    pub wake: Time,
+    /// Whether [`super::Happening::Settle`] is scheduled for now.
+    pub settling: bool,
+    pub throttle: Option<Throttle>,
+    /// What has arrived, by initiator.
+    pub received: Vec<Resequencer>,
+    pub early: Vec<Early>,
+    back_off: Span,
+    random: Stream,
+}
+
+impl Host {
+    pub fn new(
+        adapter: &AdapterSettings,
+        control: &ControlSettings,
+        ports: u16,
+        source: Option<Source>,
+        random: Stream,
+    ) -> Host {
+        let hosts = usize::from(ports);
+        Host {
+            source,
+            queue: PacketQueue::new(&adapter.feed, hosts),
+            window: Window::new(adapter.send_buffers, control, hosts),
+            acknowledgments: VecDeque::new(),
+            request_until: Time::ZERO,
+            acknowledgment_until: Time::ZERO,
+            sending: None,
+            wake: Time::NEVER,
+            settling: false,
+            throttle: adapter.throttle.clone().map(Throttle::new),
+            received: vec![Resequencer::default(); hosts],
+            early: Vec::new(),
+            back_off: control.back_off(),
+            random,
+        }
+    }
+
+    /// Moves packets from the packet queue into the send buffers that are free.
+    #[inline]
+    pub fn feed(&mut self) {
+        while !self.queue.is_empty() && self.window.has_space() {
+            let Some((target, generated)) = self.queue.take() else { break };
+            self.window.admit(target, generated);
+        }
+    }
+
+    /// What starts next on the link, and when it can: acknowledgments before requests.
+    #[inline]
+    pub fn next_start(&self, insertion: Insertion) -> Option<(Time, Start)> {
+        if !self.acknowledgments.is_empty() {
+            let at = match insertion {
+                Insertion::Wait => self.acknowledgment_until.max(self.request_until),
+                Insertion::Interleave => self.acknowledgment_until,
+            };
+            return Some((at, Start::Acknowledgment));
+        }
+        if self.window.is_empty() {
+            return None;
+        }
+        let slot = self.window.next()?;
+        let free = self.request_until.max(self.acknowledgment_until);
+        let at = self.throttle.as_ref().map_or(free, |throttle| free.max(throttle.ready_at()));
+        Some((at, Start::Request(slot)))
+    }
+
+    /// Notes that the link is to be looked at again at `at`. Returns whether an event must be
+    /// scheduled for it: not if one comes no later, nor if the end is not known yet.
+    #[inline]
+    pub fn arm(&mut self, at: Time) -> bool {
+        let earlier = at < self.wake;
+        if earlier {
+            self.wake = at;
+        }
+        earlier
+    }
+
+    /// A random wait before a packet is sent again.
+    #[inline]
+    pub fn draw_back_off(&mut self) -> Span {
+        if self.back_off == Span::ZERO {
+            return Span::ZERO;
+        }
+        Span(self.random.below(self.back_off.0.saturating_add(1)))
+    }
+}

@@ -1,0 +1,257 @@
+//! One channel of a star network, driven by events: packets of any length reach the switch
+//! whenever they like (Clint's B1, B2, B3, Q1 and Q2).
+//!
+//! Latencies: a packet's *first attempt* starts when its first byte is sent for the first time;
+//! the attempt that *succeeds* is the one whose bytes arrive, and where back pressure holds a
+//! packet on its link it starts as late as it could have and passed without a stop.
+//!
+//! Everything that happens in one picosecond counts as simultaneous: an output decides when it
+//! knows all arrivals of its picosecond, and a host starts a request when it knows all that
+//! arrived, ran out or was handed over in the same one.
+
+mod host;
+mod parts;
+mod receive;
+mod report;
+mod switch;
+mod transmit;
+
+use weft_fabric::adapter::Insertion;
+use weft_fabric::measure::Observations;
+use weft_fabric::switch::Effect;
+use weft_fabric::workload::Source;
+use weft_kernel::{Arena, Halt, Id, Queue, Stopped, Streams};
+use weft_protocol::retransmit::{Attempt, Slot};
+use weft_units::{Span, Time};
+
+pub use parts::{EventParts, EventPartsError, EventSwitch};
+
+use host::{Flight, Host};
+use switch::Switch;
+
+/// Something that happens in a channel at a certain time.
+#[derive(Clone, Copy, Debug)]
+pub struct Event(Happening);
+
+#[derive(Clone, Copy, Debug)]
+enum Happening {
+    /// The source of a host hands over a packet.
+    Generate(u16),
+    /// A host's link may be free for the next transmission.
+    Transmit(u16),
+    /// All that happens to a host in this picosecond has happened: a request may start.
+    Settle(u16),
+    /// The first byte of a packet is at the switch.
+    Reach(Id<Flight>),
+    /// All arrivals of this picosecond at an output are known.
+    Decide(u16),
+    /// The last byte of a packet is at its destination.
+    Deliver(Id<Flight>),
+    /// The acknowledgment of a request is ready to be sent.
+    Acknowledge(Id<Flight>),
+    /// A timer runs out, or a loss becomes known.
+    Fail { host: u16, slot: Slot, attempt: Attempt },
+    /// A success becomes known without an acknowledgment packet.
+    Complete { host: u16, slot: Slot },
+}
+
+const _: () = assert!(size_of::<Event>() <= 16, "an event is copied at every step");
+
+/// What the general observations of a channel have no column for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ControlCounters {
+    /// Acknowledgments that arrived for a packet acknowledged before; ignored.
+    pub late_acknowledgments: u64,
+    /// Acknowledgments dropped in the switch because they met another one.
+    pub lost_acknowledgments: u64,
+    /// Requests that arrived although an earlier transmission of the same packet had.
+    pub duplicates: u64,
+}
+
+/// One channel with all its parts and their state.
+#[derive(Debug)]
+pub struct EventChannel {
+    parts: EventParts,
+    hosts: Vec<Host>,
+    switch: Switch,
+    flights: Arena<Flight>,
+    observations: Observations,
+    counters: ControlCounters,
+    /// Kept to be used again.
+    effects: Vec<Effect<Id<Flight>>>,
+    packet_span: Span,
+    acknowledgment_span: Span,
+    propagation: Span,
+    insertion: Insertion,
+    queue: Queue<Event>,
+    started: bool,
+    steps: u64,
+}
+
+impl EventChannel {
+    /// A channel at time zero with nothing on the way. `sources` holds the source of each host in
+    /// order, or is empty if all packets are handed over by [`EventChannel::offer`]. Latencies and
+    /// throughput are recorded from `warm_up_end` on.
+    pub fn new(
+        parts: EventParts,
+        sources: Vec<Source>,
+        streams: &Streams,
+        warm_up_end: Time,
+    ) -> Result<EventChannel, EventPartsError> {
+        parts.check()?;
+        if !sources.is_empty() && sources.len() != usize::from(parts.ports) {
+            return Err(EventPartsError {
+                key: "hosts",
+                value: format!("{} with {} sources", parts.ports, sources.len()),
+                accepted: "one source a host, or none".into(),
+            });
+        }
+        let purpose = format!("{}.back_off", parts.name);
+        let mut sources = sources.into_iter();
+        let hosts = (0..parts.ports)
+            .map(|host| {
+                let random = streams.stream(&purpose, host.into());
+                Host::new(&parts.adapter, &parts.control, parts.ports, sources.next(), random)
+            })
+            .collect();
+        let random = streams.stream(&format!("{}.switch", parts.name), 0);
+        Ok(EventChannel {
+            hosts,
+            switch: Switch::new(&parts.switch, parts.ports, random),
+            flights: Arena::new(),
+            observations: Observations::starting(warm_up_end),
+            counters: ControlCounters::default(),
+            effects: Vec::new(),
+            packet_span: parts.packet_span(),
+            acknowledgment_span: parts.acknowledgment_span(),
+            propagation: parts.link.propagation(),
+            insertion: parts.adapter.acknowledgments,
+            queue: Queue::new(),
+            started: false,
+            steps: 0,
+            parts,
+        })
+    }
+
+    /// Runs the channel on its own queue up to and including `until`, or until `halt` stops it.
+    /// A later call goes on from there.
+    pub fn run(&mut self, until: Time, halt: &Halt) -> Option<Stopped> {
+        // The queue is taken out for the loop, so that the channel can schedule into it.
+        let mut queue = std::mem::take(&mut self.queue);
+        if !self.started {
+            self.start(&mut |time, event| queue.push(time, event));
+        }
+        let mut stopped = None;
+        while queue.next_time().is_some_and(|time| time <= until) {
+            stopped = halt.check(self.steps);
+            if stopped.is_some() {
+                break;
+            }
+            let Some((now, event)) = queue.pop() else { break };
+            self.steps += 1;
+            self.handle(now, event, &mut |time, event| queue.push(time, event));
+        }
+        self.queue = queue;
+        stopped
+    }
+
+    /// Schedules the first packet of every source; to be called once, before any event, where the
+    /// channel shares a queue with others.
+    pub fn start(&mut self, schedule: &mut impl FnMut(Time, Event)) {
+        self.started = true;
+        for host in 0..self.parts.ports {
+            self.schedule_source(host, schedule);
+        }
+    }
+
+    /// Lets one event happen; what follows from it is scheduled.
+    pub fn handle(&mut self, now: Time, event: Event, schedule: &mut impl FnMut(Time, Event)) {
+        match event.0 {
+            Happening::Generate(host) => self.generate(now, host, schedule),
+            Happening::Transmit(host) => {
+                let state = &mut self.hosts[usize::from(host)];
+                if state.wake == now {
+                    state.wake = Time::NEVER;
+                }
+                self.transmit(now, host, schedule);
+            }
+            Happening::Settle(host) => {
+                self.hosts[usize::from(host)].settling = false;
+                self.start_requests(now, host, schedule);
+            }
+            Happening::Reach(id) => self.reach(now, id, schedule),
+            Happening::Decide(output) => self.decide(now, output, schedule),
+            Happening::Deliver(id) => self.deliver(now, id, schedule),
+            Happening::Acknowledge(id) => self.acknowledge(now, id, schedule),
+            Happening::Fail { host, slot, attempt } => {
+                if self.hosts[usize::from(host)].window.fail(slot, attempt) {
+                    self.transmit(now, host, schedule);
+                }
+            }
+            Happening::Complete { host, slot } => self.complete(now, host, slot, schedule),
+        }
+    }
+
+    /// Hands over a packet that no source generates.
+    pub fn offer(
+        &mut self,
+        now: Time,
+        host: u16,
+        target: u16,
+        schedule: &mut impl FnMut(Time, Event),
+    ) {
+        self.observations.generated += 1;
+        self.hosts[usize::from(host)].queue.push(target, now);
+        self.transmit(now, host, schedule);
+    }
+
+    /// All that was observed.
+    pub fn observations(&self) -> &Observations {
+        &self.observations
+    }
+
+    /// What was counted besides.
+    pub fn control_counters(&self) -> ControlCounters {
+        self.counters
+    }
+
+    /// The parts that the channel is made of.
+    pub fn parts(&self) -> &EventParts {
+        &self.parts
+    }
+
+    /// How many events have happened in [`EventChannel::run`].
+    pub fn steps(&self) -> u64 {
+        self.steps
+    }
+
+    fn generate(&mut self, now: Time, host: u16, schedule: &mut impl FnMut(Time, Event)) {
+        let state = &mut self.hosts[usize::from(host)];
+        let Some(source) = &mut state.source else { return };
+        let target = source.take().target;
+        self.schedule_source(host, schedule);
+        self.offer(now, host, target, schedule);
+    }
+
+    fn schedule_source(&mut self, host: u16, schedule: &mut impl FnMut(Time, Event)) {
+        let source = &self.hosts[usize::from(host)].source;
+        let next = source.as_ref().map_or(Time::NEVER, Source::next_time);
+        if next < Time::NEVER {
+            schedule(next, Event(Happening::Generate(host)));
+        }
+    }
+
+    /// A success is known without a packet: the send buffer is free.
+    fn complete(
+        &mut self,
+        now: Time,
+        host: u16,
+        slot: Slot,
+        schedule: &mut impl FnMut(Time, Event),
+    ) {
+        let state = &mut self.hosts[usize::from(host)];
+        let held = state.window.release(slot);
+        state.queue.left_buffer(held.target);
+        self.transmit(now, host, schedule);
+    }
+}

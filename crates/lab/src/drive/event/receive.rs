@@ -1,0 +1,158 @@
+//! The receiving side of a host.
+
+use weft_fabric::measure::Latency;
+use weft_fabric::switch::PacketKind;
+use weft_kernel::Id;
+use weft_protocol::resequence::Received;
+use weft_protocol::retransmit::{ControlSettings, KnownAfter, Order};
+use weft_units::Time;
+
+use super::host::{Early, Flight};
+use super::{Event, EventChannel, Happening};
+
+impl EventChannel {
+    /// The last byte of a packet is at its destination, unless bytes were inserted before it.
+    pub(super) fn deliver(
+        &mut self,
+        now: Time,
+        id: Id<Flight>,
+        schedule: &mut impl FnMut(Time, Event),
+    ) {
+        let flight = self.flights[id];
+        if flight.killed {
+            self.flights.remove(id);
+        } else if flight.end > now {
+            schedule(flight.end, Event(Happening::Deliver(id)));
+        } else {
+            match flight.kind {
+                PacketKind::Request => self.receive_request(now, id, schedule),
+                PacketKind::Acknowledgment => {
+                    self.flights.remove(id);
+                    self.receive_acknowledgment(now, flight, schedule);
+                }
+            }
+        }
+    }
+
+    fn receive_request(
+        &mut self,
+        now: Time,
+        id: Id<Flight>,
+        schedule: &mut impl FnMut(Time, Event),
+    ) {
+        let flight = self.flights[id];
+        let Flight { from, to, slot, sequence, .. } = flight;
+        if self.parts.control == ControlSettings::Unacknowledged {
+            self.record_success(now, &flight);
+            self.hand_over(now, flight.generated);
+        } else {
+            let initiator = &mut self.hosts[usize::from(to)].received[usize::from(from)];
+            match initiator.receive(sequence) {
+                Received::InOrder { also } => {
+                    self.record_success(now, &flight);
+                    self.hand_over(now, flight.generated);
+                    self.hand_over_early(now, &flight, also);
+                }
+                Received::Early => {
+                    self.record_success(now, &flight);
+                    self.hold_early(now, &flight);
+                }
+                Received::Duplicate => self.counters.duplicates += 1,
+                Received::OutOfReach => {
+                    debug_assert!(false, "the window never sends beyond the target's memory");
+                }
+            }
+        }
+        match &self.parts.control {
+            ControlSettings::RequestAcknowledge(control) => {
+                let acknowledgment = Flight {
+                    from: to,
+                    to: from,
+                    kind: PacketKind::Acknowledgment,
+                    blocked: false,
+                    span: self.acknowledgment_span,
+                    end: Time::NEVER,
+                    ..flight
+                };
+                self.flights[id] = acknowledgment;
+                let ready = now + control.turn_around;
+                if ready == now {
+                    self.acknowledge(now, id, schedule);
+                } else {
+                    schedule(ready, Event(Happening::Acknowledge(id)));
+                }
+            }
+            ControlSettings::OutOfBand(control) => {
+                self.flights.remove(id);
+                if control.known_after == KnownAfter::Delivery {
+                    let known = now + control.delay;
+                    schedule(known, Event(Happening::Complete { host: from, slot }));
+                }
+            }
+            ControlSettings::Unacknowledged => self.flights.remove(id),
+        }
+    }
+
+    fn receive_acknowledgment(
+        &mut self,
+        now: Time,
+        flight: Flight,
+        schedule: &mut impl FnMut(Time, Event),
+    ) {
+        let Flight { from: target, to: host, slot, sequence, start, .. } = flight;
+        let state = &mut self.hosts[usize::from(host)];
+        match state.window.acknowledge(slot, target, sequence) {
+            Some(_) => {
+                state.queue.left_buffer(target);
+                self.observations.latency(Latency::RoundTrip, now, now.since(start));
+                self.transmit(now, host, schedule);
+            }
+            None => self.counters.late_acknowledgments += 1,
+        }
+    }
+
+    fn record_success(&mut self, now: Time, flight: &Flight) {
+        let Flight { generated, start, .. } = *flight;
+        self.observations.latency(Latency::Queueing, now, start.since(generated));
+        self.observations.latency(Latency::Transit, now, now.since(start));
+    }
+
+    fn hand_over(&mut self, now: Time, generated: Time) {
+        self.observations.latency(Latency::OneWay, now, now.since(generated));
+        self.observations.deliver(now, self.parts.payload);
+    }
+
+    /// A packet came before an older one of its pair: it is kept if order is to be restored.
+    fn hold_early(&mut self, now: Time, flight: &Flight) {
+        let Flight { from: initiator, to, sequence, generated, .. } = *flight;
+        if self.restores_order() {
+            let state = &mut self.hosts[usize::from(to)];
+            state.early.push(Early { initiator, sequence, generated });
+        } else {
+            self.hand_over(now, generated);
+        }
+    }
+
+    /// Hands over the `also` packets that came before `flight` although they are younger.
+    fn hand_over_early(&mut self, now: Time, flight: &Flight, also: u32) {
+        if also == 0 || !self.restores_order() {
+            return;
+        }
+        for ahead in 1..=also {
+            let sequence = flight.sequence.wrapping_add(ahead);
+            let early = &mut self.hosts[usize::from(flight.to)].early;
+            let place = early
+                .iter()
+                .position(|early| early.initiator == flight.from && early.sequence == sequence);
+            if let Some(place) = place {
+                let generated = early.swap_remove(place).generated;
+                self.hand_over(now, generated);
+            }
+        }
+    }
+
+    fn restores_order(&self) -> bool {
+        let (_, order, _) = self.parts.control.window();
+        order == Order::Resequenced
+    }
+}

@@ -1,0 +1,174 @@
+//! What the switch decides, and what follows from it for the hosts.
+
+use weft_fabric::measure::{Collision, Drop};
+use weft_fabric::switch::{Arrival, Crossbar, Effect, Loss, OutputBuffered, PacketKind};
+use weft_kernel::{Id, Stream};
+use weft_protocol::retransmit::{ControlSettings, KnownAfter};
+use weft_units::{Span, Time};
+
+use super::host::Flight;
+use super::parts::EventSwitch;
+use super::{Event, EventChannel, Happening};
+
+/// The switch of a channel.
+#[derive(Debug)]
+pub(super) enum Switch {
+    Crossbar(Crossbar<Id<Flight>>),
+    OutputBuffered(OutputBuffered<Id<Flight>>),
+}
+
+impl Switch {
+    pub fn new(settings: &EventSwitch, ports: u16, random: Stream) -> Switch {
+        match settings.clone() {
+            EventSwitch::Crossbar(settings) => {
+                Switch::Crossbar(Crossbar::new(settings, ports, random))
+            }
+            EventSwitch::OutputBuffered(settings) => {
+                Switch::OutputBuffered(OutputBuffered::new(settings, ports, random))
+            }
+        }
+    }
+
+    pub fn stretch(&mut self, output: u16, key: Id<Flight>, by: Span) {
+        if let Switch::Crossbar(crossbar) = self {
+            crossbar.stretch(output, key, by);
+        }
+    }
+}
+
+impl EventChannel {
+    /// The first byte of a packet is at the switch.
+    pub(super) fn reach(
+        &mut self,
+        now: Time,
+        id: Id<Flight>,
+        schedule: &mut impl FnMut(Time, Event),
+    ) {
+        let flight = &self.flights[id];
+        let output = flight.to;
+        let arrival = Arrival { input: flight.from, kind: flight.kind, span: flight.span, key: id };
+        let first = match &mut self.switch {
+            Switch::Crossbar(switch) => switch.arrive(output, arrival),
+            Switch::OutputBuffered(switch) => switch.arrive(output, arrival),
+        };
+        if first {
+            // Equal times leave in the order of scheduling: after every arrival of this time.
+            schedule(now, Event(Happening::Decide(output)));
+        }
+    }
+
+    /// All arrivals of this picosecond at an output are known.
+    pub(super) fn decide(
+        &mut self,
+        now: Time,
+        output: u16,
+        schedule: &mut impl FnMut(Time, Event),
+    ) {
+        let mut effects = std::mem::take(&mut self.effects);
+        let again = match &mut self.switch {
+            Switch::Crossbar(switch) => switch.decide(now, output, &mut effects),
+            Switch::OutputBuffered(switch) => {
+                switch.decide(now, output, &mut effects);
+                None
+            }
+        };
+        if let Some(time) = again {
+            schedule(time, Event(Happening::Decide(output)));
+        }
+        for effect in effects.drain(..) {
+            match effect {
+                Effect::Forwarded { key, end } => self.forwarded(now, key, end, schedule),
+                Effect::Stretched { key, by } => self.flights[key].end += by,
+                Effect::Blocked { key } => self.blocked(key),
+                Effect::Dropped { key, loss } => {
+                    self.dropped(now, key, loss, schedule);
+                    self.flights.remove(key);
+                }
+                Effect::Killed { key } => {
+                    self.dropped(now, key, Loss::ToAcknowledgment, schedule);
+                    // It is freed by the event of its delivery, which is scheduled already.
+                    self.flights[key].killed = true;
+                }
+            }
+        }
+        self.effects = effects;
+    }
+
+    fn forwarded(
+        &mut self,
+        now: Time,
+        id: Id<Flight>,
+        end: Time,
+        schedule: &mut impl FnMut(Time, Event),
+    ) {
+        let flight = &mut self.flights[id];
+        flight.end = end + self.propagation;
+        schedule(flight.end, Event(Happening::Deliver(id)));
+        let Flight { from, kind, span, slot, .. } = *flight;
+        if flight.blocked {
+            let passed_from = now - self.propagation;
+            let state = &mut self.hosts[usize::from(from)];
+            match kind {
+                PacketKind::Acknowledgment => state.acknowledgment_until = passed_from + span,
+                PacketKind::Request => {
+                    flight.start = passed_from;
+                    state.request_until = passed_from + span;
+                }
+            }
+            self.transmit(now, from, schedule);
+        }
+        if let ControlSettings::OutOfBand(control) = &self.parts.control
+            && control.known_after == KnownAfter::Transmission
+        {
+            let known = self.flights[id].start + span + control.delay;
+            schedule(known, Event(Happening::Complete { host: from, slot }));
+        }
+    }
+
+    /// Back pressure reaches the host: its link stays occupied until the packet is forwarded.
+    fn blocked(&mut self, id: Id<Flight>) {
+        let flight = &mut self.flights[id];
+        flight.blocked = true;
+        let state = &mut self.hosts[usize::from(flight.from)];
+        match flight.kind {
+            PacketKind::Acknowledgment => state.acknowledgment_until = Time::NEVER,
+            PacketKind::Request => state.request_until = Time::NEVER,
+        }
+    }
+
+    /// A transmission is lost. The host goes on sending it to its end all the same.
+    fn dropped(
+        &mut self,
+        now: Time,
+        id: Id<Flight>,
+        loss: Loss,
+        schedule: &mut impl FnMut(Time, Event),
+    ) {
+        let Flight { from: host, kind, slot, attempt, start, span, .. } = self.flights[id];
+        if kind == PacketKind::Acknowledgment {
+            self.counters.lost_acknowledgments += 1;
+            return;
+        }
+        let (rule, with) = match loss {
+            Loss::ToRequest => (Drop::Collision, Some(Collision::Request)),
+            Loss::ToAcknowledgment => (Drop::Collision, Some(Collision::Acknowledgment)),
+            Loss::Overflow => (Drop::Overflow, None),
+        };
+        self.observations.drop(rule, now);
+        if let Some(with) = with {
+            self.observations.collide(with, now);
+        }
+        let state = &mut self.hosts[usize::from(host)];
+        if state.sending == Some(id) {
+            state.sending = None;
+        }
+        match &self.parts.control {
+            ControlSettings::Unacknowledged => self.observations.abandoned += 1,
+            ControlSettings::RequestAcknowledge(_) => {}
+            ControlSettings::OutOfBand(control) => {
+                let known = start + span + control.delay + state.draw_back_off();
+                schedule(known, Event(Happening::Fail { host, slot, attempt }));
+            }
+        }
+    }
+}

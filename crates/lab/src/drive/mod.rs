@@ -1,0 +1,3 @@
+//! Drivers: how the parts of a channel are moved through simulated time.
+
+pub mod event;

@@ -1,0 +1,466 @@
+//! Hardware retransmission with a fixed timer and several packets outstanding (Clint 2, 3.3, 3.4).
+//!
+//! The network forwards with fixed delays, so a loss is known a fixed time after the start of the
+//! transmission, and every outstanding packet is retransmitted by itself. An acknowledgment is
+//! matched by the identity of the packet (pair and sequence number), never by its send buffer: the
+//! buffer may hold another packet by the time that a late acknowledgment arrives.
+
+use std::collections::VecDeque;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use weft_units::{Bytes, Limit, Span, Time};
+
+use crate::resequence::REACH;
+
+/// How the initiator learns what became of a transmission.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum ControlSettings {
+    /// It does not: a dropped packet is given up. For switches that drop nothing.
+    Unacknowledged,
+    /// Acknowledgment packets on the channel itself, and a timer.
+    RequestAcknowledge(RequestAcknowledgeSettings),
+    /// The outcome is known after a fixed time without any packet on the channel; an idealisation
+    /// (Clint 4.2 simulates the unscheduled bulk channels free of errors and without
+    /// acknowledgments).
+    OutOfBand(OutOfBandSettings),
+}
+
+/// Settings of request and acknowledgment with a fixed timer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RequestAcknowledgeSettings {
+    /// A request is sent again this long after the start of its transmission unless its
+    /// acknowledgment has arrived.
+    pub timeout: Span,
+    /// How many packets may be sent and not yet acknowledged, per initiator.
+    pub outstanding: Limit,
+    /// Size of an acknowledgment packet on the wire.
+    pub acknowledgment: Bytes,
+    /// From the last byte of a request to the moment when its acknowledgment is ready to be sent.
+    #[serde(default)]
+    pub turn_around: Span,
+    /// Which packets may overtake which.
+    #[serde(default)]
+    pub order: Order,
+    /// Whether a packet to be sent again goes before packets not yet sent.
+    #[serde(default)]
+    pub retries: Retries,
+    /// Every timer is prolonged by a random span from zero up to this one.
+    #[serde(default)]
+    pub back_off: Span,
+}
+
+/// Settings of outcomes known without any packet on the channel.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct OutOfBandSettings {
+    /// From what instant the delay counts.
+    #[serde(default)]
+    pub known_after: KnownAfter,
+    /// The outcome is known this long after that instant.
+    pub delay: Span,
+    /// How many packets may be sent with an outcome not yet known, per initiator.
+    pub outstanding: Limit,
+    /// Which packets may overtake which.
+    #[serde(default)]
+    pub order: Order,
+    /// Whether a packet to be sent again goes before packets not yet sent.
+    #[serde(default)]
+    pub retries: Retries,
+    /// A packet that was lost is sent again after a further random span from zero up to this one.
+    #[serde(default)]
+    pub back_off: Span,
+}
+
+/// From what instant the delay of an outcome counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum KnownAfter {
+    /// From the end of the transmission.
+    #[default]
+    Transmission,
+    /// A success from the arrival of the last byte at the target, a loss from the end of the
+    /// transmission.
+    Delivery,
+}
+
+/// Which packets of one initiator may overtake which.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Order {
+    /// Retransmitted packets may be overtaken, also by packets for the same target.
+    #[default]
+    Unordered,
+    /// As `unordered` on the wire; the target hands packets over in order of sequence number.
+    Resequenced,
+    /// A packet waits until every earlier one for the same target is acknowledged.
+    PerPair,
+    /// A packet waits until every earlier one of the initiator is acknowledged.
+    HeadOfLine,
+}
+
+/// Whether a packet to be sent again goes before packets not yet sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Retries {
+    /// The oldest packet that may be sent is sent first.
+    #[default]
+    First,
+    /// A packet not yet sent goes first.
+    Last,
+}
+
+/// The place of a packet in a [`Window`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Slot(u32);
+
+/// One transmission of the packet in a slot. The number differs from that of every other
+/// transmission of the window, so that a timer of an earlier one is recognised as stale.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Attempt(u32);
+
+/// What [`Window::start`] says about a transmission.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Started<P> {
+    /// Where the packet is for.
+    pub target: u16,
+    /// Its number among the packets of this pair.
+    pub sequence: u32,
+    /// The transmission.
+    pub attempt: Attempt,
+    /// Whether it is the packet's first.
+    pub first: bool,
+    /// What was admitted with it.
+    pub packet: P,
+}
+
+/// What a packet in a window waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// Its first transmission.
+    Fresh,
+    /// The outcome of a transmission.
+    Sent,
+    /// Another transmission: one failed.
+    Failed,
+}
+
+/// A packet in a window, as seen from outside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Held<P> {
+    /// Where the packet is for.
+    pub target: u16,
+    /// Its number among the packets of this pair.
+    pub sequence: u32,
+    /// What it waits for.
+    pub standing: Standing,
+    /// What was admitted with it.
+    pub packet: P,
+}
+
+/// The send buffers of one initiator: packets stay until they are acknowledged.
+#[derive(Clone, Debug)]
+pub struct Window<P> {
+    buffers: Limit,
+    outstanding: Limit,
+    order: Order,
+    retries: Retries,
+    entries: Vec<Entry<P>>,
+    free: Vec<u32>,
+    /// Occupied places, oldest packet first.
+    by_age: VecDeque<u32>,
+    /// The next sequence number by target.
+    sequences: Vec<u32>,
+    /// Packets whose first transmission has started.
+    unacknowledged: usize,
+    attempts: u32,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Entry<P> {
+    held: Held<P>,
+    attempt: Attempt,
+    occupied: bool,
+}
+
+impl ControlSettings {
+    /// How many packets may be outstanding, which may overtake which, and which goes first.
+    pub fn window(&self) -> (Limit, Order, Retries) {
+        match self {
+            ControlSettings::Unacknowledged => (Limit::Unlimited, Order::Unordered, Retries::First),
+            ControlSettings::RequestAcknowledge(s) => (s.outstanding, s.order, s.retries),
+            ControlSettings::OutOfBand(s) => (s.outstanding, s.order, s.retries),
+        }
+    }
+
+    /// The largest random prolongation of a wait before a packet is sent again.
+    pub fn back_off(&self) -> Span {
+        match self {
+            ControlSettings::Unacknowledged => Span::ZERO,
+            ControlSettings::RequestAcknowledge(s) => s.back_off,
+            ControlSettings::OutOfBand(s) => s.back_off,
+        }
+    }
+}
+
+impl RequestAcknowledgeSettings {
+    /// When a transmission that starts now counts as lost. `back_off` is drawn by the caller,
+    /// from zero up to the setting of that name.
+    pub fn deadline(&self, now: Time, back_off: Span) -> Time {
+        now + self.timeout + back_off
+    }
+}
+
+impl<P: Copy> Window<P> {
+    /// Empty send buffers for packets to `targets` hosts.
+    pub fn new(buffers: Limit, control: &ControlSettings, targets: usize) -> Window<P> {
+        let (outstanding, order, retries) = control.window();
+        Window {
+            buffers,
+            outstanding,
+            order,
+            retries,
+            entries: Vec::new(),
+            free: Vec::new(),
+            by_age: VecDeque::new(),
+            sequences: vec![0; targets],
+            unacknowledged: 0,
+            attempts: 0,
+        }
+    }
+
+    /// Whether a send buffer is free.
+    #[inline]
+    pub fn has_space(&self) -> bool {
+        self.buffers.admits(self.by_age.len())
+    }
+
+    /// Moves a packet into a free send buffer and numbers it. The caller has asked
+    /// [`Window::has_space`].
+    pub fn admit(&mut self, target: u16, packet: P) -> Slot {
+        let sequence = self.sequences[usize::from(target)];
+        self.sequences[usize::from(target)] = sequence.wrapping_add(1);
+        let held = Held { target, sequence, standing: Standing::Fresh, packet };
+        let entry = Entry { held, attempt: Attempt(0), occupied: true };
+        let place = match self.free.pop() {
+            Some(place) => {
+                self.entries[place as usize] = entry;
+                place
+            }
+            None => {
+                self.entries.push(entry);
+                (self.entries.len() - 1) as u32
+            }
+        };
+        self.by_age.push_back(place);
+        Slot(place)
+    }
+
+    /// The packet to send next, if one may be sent.
+    #[inline]
+    pub fn next(&self) -> Option<Slot> {
+        let fresh_allowed = self.outstanding.admits(self.unacknowledged);
+        let mut fallback = None;
+        for (age, place) in self.by_age.iter().enumerate() {
+            let held = &self.entries[*place as usize].held;
+            let choose = match held.standing {
+                Standing::Sent => false,
+                Standing::Failed if self.retries == Retries::Last && fallback.is_none() => {
+                    fallback = Some(Slot(*place));
+                    false
+                }
+                Standing::Failed => self.retries == Retries::First,
+                Standing::Fresh => fresh_allowed && self.in_turn(age, held),
+            };
+            if choose {
+                return Some(Slot(*place));
+            }
+            if self.order == Order::HeadOfLine {
+                break;
+            }
+        }
+        fallback
+    }
+
+    /// Whether the order and the target's memory allow a first transmission now.
+    fn in_turn(&self, age: usize, held: &Held<P>) -> bool {
+        let earlier = self.by_age.iter().take(age).map(|place| &self.entries[*place as usize].held);
+        match earlier.into_iter().find(|earlier| earlier.target == held.target) {
+            None => true,
+            Some(_) if self.order == Order::PerPair => false,
+            Some(oldest) => held.sequence.wrapping_sub(oldest.sequence) < REACH,
+        }
+    }
+
+    /// Starts a transmission of the packet that [`Window::next`] chose.
+    pub fn start(&mut self, slot: Slot) -> Started<P> {
+        self.attempts = self.attempts.wrapping_add(1);
+        let attempt = Attempt(self.attempts);
+        let entry = &mut self.entries[slot.0 as usize];
+        let first = entry.held.standing == Standing::Fresh;
+        self.unacknowledged += usize::from(first);
+        entry.held.standing = Standing::Sent;
+        entry.attempt = attempt;
+        let Held { target, sequence, packet, .. } = entry.held;
+        Started { target, sequence, attempt, first, packet }
+    }
+
+    /// A timer ran out, or a transmission is known to be lost. Returns whether the packet is to be
+    /// sent again now; it is not if it has been acknowledged or was sent again already.
+    pub fn fail(&mut self, slot: Slot, attempt: Attempt) -> bool {
+        let entry = &mut self.entries[slot.0 as usize];
+        let current = entry.occupied && entry.attempt == attempt;
+        if current {
+            entry.held.standing = Standing::Failed;
+        }
+        current
+    }
+
+    /// An acknowledgment of a packet arrived: frees its buffer and returns the packet. `None` if
+    /// the packet has been acknowledged before (a late acknowledgment, to be ignored).
+    pub fn acknowledge(&mut self, slot: Slot, target: u16, sequence: u32) -> Option<Held<P>> {
+        let entry = &self.entries[slot.0 as usize];
+        let held = entry.held;
+        let matches = entry.occupied && held.target == target && held.sequence == sequence;
+        matches.then(|| self.release(slot))
+    }
+
+    /// Frees the buffer of a packet that has been sent, whatever becomes of it.
+    pub fn release(&mut self, slot: Slot) -> Held<P> {
+        let entry = &mut self.entries[slot.0 as usize];
+        debug_assert!(entry.occupied && entry.held.standing != Standing::Fresh);
+        entry.occupied = false;
+        self.unacknowledged -= 1;
+        if let Some(age) = self.by_age.iter().position(|place| *place == slot.0) {
+            self.by_age.remove(age);
+        }
+        self.free.push(slot.0);
+        entry.held
+    }
+
+    /// How many packets for `target` have been admitted so far, modulo 2^32.
+    pub fn numbered(&self, target: u16) -> u32 {
+        self.sequences[usize::from(target)]
+    }
+
+    /// How many send buffers are occupied.
+    pub fn len(&self) -> usize {
+        self.by_age.len()
+    }
+
+    /// Whether every send buffer is free.
+    pub fn is_empty(&self) -> bool {
+        self.by_age.is_empty()
+    }
+
+    /// The packets in the send buffers, oldest first.
+    pub fn iter(&self) -> impl Iterator<Item = Held<P>> + '_ {
+        self.by_age.iter().map(|place| self.entries[*place as usize].held)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn window(buffers: u32, outstanding: u32, order: Order, retries: Retries) -> Window<char> {
+        let limit = |count| Limit::at_most(count).expect("positive");
+        let control = ControlSettings::OutOfBand(OutOfBandSettings {
+            known_after: KnownAfter::Transmission,
+            delay: Span::ZERO,
+            outstanding: limit(outstanding),
+            order,
+            retries,
+            back_off: Span::ZERO,
+        });
+        Window::new(limit(buffers), &control, 4)
+    }
+
+    /// Starts the next transmission and returns its slot, its attempt and the packet.
+    fn send(window: &mut Window<char>) -> Option<(Slot, Attempt, char)> {
+        let slot = window.next()?;
+        let started = window.start(slot);
+        Some((slot, started.attempt, started.packet))
+    }
+
+    #[test]
+    fn outstanding_packets_are_limited_and_retries_go_first() {
+        let mut window = window(4, 2, Order::Unordered, Retries::First);
+        for (target, packet) in [(0, 'a'), (1, 'b'), (0, 'c'), (2, 'd')] {
+            assert!(window.has_space());
+            window.admit(target, packet);
+        }
+        assert!(!window.has_space());
+        let (slot_a, first_a, _) = send(&mut window).expect("a");
+        let (slot_b, _, packet) = send(&mut window).expect("b");
+        assert_eq!(packet, 'b');
+        assert_eq!(window.next(), None, "two are outstanding");
+
+        assert!(window.fail(slot_a, first_a));
+        let (again, second_a, packet) = send(&mut window).expect("a again");
+        assert_eq!((again, packet), (slot_a, 'a'));
+        assert!(!window.fail(slot_a, first_a), "the timer of the first transmission is stale");
+
+        assert!(window.acknowledge(slot_b, 1, 0).is_some());
+        assert_eq!(window.acknowledge(slot_b, 1, 0), None, "late");
+        let (_, _, packet) = send(&mut window).expect("c overtakes a");
+        assert_eq!(packet, 'c');
+        assert!(window.fail(slot_a, second_a));
+        assert!(window.acknowledge(slot_a, 0, 0).is_some(), "the retry was not needed");
+        assert_eq!(window.len(), 2);
+    }
+
+    #[test]
+    fn a_late_acknowledgment_does_not_free_the_next_packet_in_the_buffer() {
+        let mut window = window(1, 1, Order::Unordered, Retries::First);
+        window.admit(3, 'a');
+        let (slot, _, _) = send(&mut window).expect("a");
+        window.acknowledge(slot, 3, 0);
+        window.admit(3, 'b');
+        let (again, _, _) = send(&mut window).expect("b");
+        assert_eq!(again, slot, "the same buffer");
+        assert_eq!(window.acknowledge(slot, 3, 0), None);
+        assert!(window.acknowledge(slot, 3, 1).is_some());
+    }
+
+    #[test]
+    fn orders_differ_in_what_may_overtake() {
+        let sent = |order, retries| {
+            let mut window = window(4, 4, order, retries);
+            for (target, packet) in [(0, 'a'), (0, 'b'), (1, 'c')] {
+                window.admit(target, packet);
+            }
+            let (slot, attempt, _) = send(&mut window).expect("a");
+            let mut sent: String =
+                std::iter::from_fn(|| send(&mut window)).map(|(_, _, packet)| packet).collect();
+            window.fail(slot, attempt);
+            window.admit(2, 'd');
+            sent.push('|');
+            sent.extend(std::iter::from_fn(|| send(&mut window)).map(|(_, _, packet)| packet));
+            sent
+        };
+        assert_eq!(sent(Order::Unordered, Retries::First), "bc|ad");
+        assert_eq!(sent(Order::Unordered, Retries::Last), "bc|da");
+        assert_eq!(sent(Order::Resequenced, Retries::First), "bc|ad");
+        assert_eq!(sent(Order::PerPair, Retries::First), "c|ad");
+        assert_eq!(sent(Order::HeadOfLine, Retries::First), "|a");
+    }
+
+    #[test]
+    fn a_sender_never_runs_beyond_what_the_target_remembers() {
+        let mut window = window(200, 200, Order::Unordered, Retries::First);
+        window.admit(0, 'x');
+        send(&mut window).expect("the packet that stays lost");
+        let mut sent = 1;
+        for _ in 0..100 {
+            window.admit(0, 'y');
+            if let Some((slot, _, _)) = send(&mut window) {
+                window.release(slot);
+                sent += 1;
+            }
+        }
+        assert_eq!(sent, REACH);
+    }
+}
