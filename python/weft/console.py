@@ -75,13 +75,14 @@ def print_points(result: Result) -> None:
         if ("." in str(name) or name in {"series", "channel", "preset"})
         and points[name].nunique() > 1
     ]
+    swept.sort(key=lambda name: "." in name)  # names first, then the numbers that were set
     measured = [name for name in _MEASURED if name in points]
     heads = [*swept, *(_head(name) for name in measured)]
     table = _table(*heads, *(["verdict"] if "verdict" in points else []))
     for column in table.columns[len(swept) : len(heads)]:
         column.justify = "right"
     for row in points.to_dict("records"):
-        cells = [_cell(row[name]) for name in swept]
+        cells = [_setting(row[name]) for name in swept]
         for name in measured:
             half = row.get(name.replace("_mean_", "_half_width_"), 0) if "_mean_" in name else 0
             cells.append(number(row[name], 4) + (f" ± {number(half, 2)}" if half else ""))
@@ -133,8 +134,8 @@ def _head(name: str) -> str:
     return f"{prose(name)} ({unit})" if unit else prose(name)
 
 
-def _cell(value: object) -> str:
-    return _plain(value) if isinstance(value, str) else number(value, 4)
+def _setting(value: object) -> str:
+    return _plain(value) if isinstance(value, str) else printed(value)
 
 
 def _coloured(word: str) -> str:

@@ -34,7 +34,9 @@
 
   const narrowConfig = (config, chart) => ({
     ...config,
-    legend: { ...config.legend, columns: longest(chart) > 12 ? 1 : 3, labelLimit: 300, rowPadding: 3 },
+    legend: {
+      ...config.legend, columns: longest(chart) > 12 ? 1 : 3, labelLimit: 300, rowPadding: 3,
+    },
     axis: { ...config.axis, labelFontSize: 10, titleFontSize: 11 },
     title: { ...config.title, fontSize: 14, subtitleFontSize: 11, frame: "bounds" },
   });
@@ -67,9 +69,9 @@
       mark: { type: "text", align: "left", baseline: "middle", dy: -17, fontSize: 11, x: 0 },
       encoding: { y, text: { field: y.field } },
     };
-    const nameless = (layer) => layer.encoding.y
-      ? { ...layer, encoding: { ...layer.encoding, y: { ...y, axis: { ...y.axis, labels: false } } } }
-      : layer;
+    const bare = { ...y, axis: { ...y.axis, labels: false } };
+    const nameless = (layer) =>
+      layer.encoding.y ? { ...layer, encoding: { ...layer.encoding, y: bare } } : layer;
     const { mark, encoding, ...rest } = chart;
     return { ...rest, height: { step: 42 }, layer: [...layers, above].map(nameless) };
   };

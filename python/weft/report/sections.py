@@ -251,7 +251,7 @@ def _points_table(run: Result) -> str:
     points = run.points
     shown = [str(name) for name in points if _worth_showing(points, str(name))]
     heads = [escape(_head(name)) for name in shown]
-    rows = [[_cell(row[name]) for name in shown] for row in points[shown].to_dict("records")]
+    rows = [[_cell(name, row[name]) for name in shown] for row in points[shown].to_dict("records")]
     numeric = {i for i, name in enumerate(shown) if points[name].dtype.kind in "fi"}
     return _table(heads, rows, numeric)
 
@@ -269,8 +269,10 @@ def _head(name: str) -> str:
     return f"{prose(name)} ({unit})" if unit else prose(name)
 
 
-def _cell(value: object) -> str:
-    return escape(value) if isinstance(value, str) else number(value, 4)
+def _cell(name: str, value: object) -> str:
+    if isinstance(value, str):
+        return escape(value)
+    return printed(value) if "." in name else number(value, 4)
 
 
 def _parameters_table(group: str, parameters: list[Parameter]) -> str:
