@@ -26,9 +26,19 @@ impl Halt {
         Halt::default()
     }
 
+    /// A halt that shares this one's flag and has a step limit of its own.
+    pub fn with_step_limit(&self, step_limit: Option<u64>) -> Halt {
+        Halt { flag: Arc::clone(&self.flag), step_limit }
+    }
+
     /// Asks every run that holds a clone of this halt to stop.
     pub fn ask(&self) {
         self.flag.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether somebody has asked.
+    pub fn is_asked(&self) -> bool {
+        self.flag.load(Ordering::Relaxed)
     }
 
     /// Whether a run that has taken `steps` steps must stop. The flag is looked at once in 4096
