@@ -8,7 +8,7 @@
 
 use weft_fabric::adapter::{Insertion, ThrottleSettings};
 use weft_fabric::link::LinkSettings;
-use weft_fabric::measure::{Collision, Latency};
+use weft_fabric::measure::{Collision, Latency, Observations};
 use weft_fabric::switch::{AcknowledgmentRule, Contention};
 use weft_fabric::workload::{ChannelFacts, Pair, Source, SourceSettings, WorkloadSettings};
 use weft_kernel::{Halt, Streams};
@@ -230,7 +230,8 @@ fn ping_pong_answers_behind_the_acknowledgment() {
         SourceSettings::PingPong { pairs: vec![Pair { from: 0, to: 1 }], turnaround: Span::ZERO };
     let sources = sources(&parts, source);
     let mut channel =
-        EventChannel::new(parts, sources, &Streams::new(1), Time::ZERO).expect("legal parts");
+        EventChannel::new(parts, sources, &Streams::new(1), Observations::starting(Time::ZERO))
+            .expect("legal parts");
     let nth = |n: u64| 685_455 + n * 746_061;
     for n in 0..5 {
         assert_eq!(channel.run(Time(nth(n) - 1), &Halt::new()), None);
@@ -245,7 +246,8 @@ fn greedy_sources_fill_their_links() {
     parts.ports = 2;
     let sources = sources(&parts, SourceSettings::Greedy);
     let mut channel =
-        EventChannel::new(parts, sources, &Streams::new(1), Time::ZERO).expect("legal parts");
+        EventChannel::new(parts, sources, &Streams::new(1), Observations::starting(Time::ZERO))
+            .expect("legal parts");
     assert_eq!(channel.run(Time(8_344_000 * 100 + 51_500), &Halt::new()), None);
     let observations = channel.observations();
     assert_eq!(observations.delivered, 200);

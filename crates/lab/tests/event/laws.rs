@@ -6,6 +6,7 @@ use proptest::prelude::*;
 use weft_fabric::adapter::{
     AdapterSettings, Feed, Insertion, PerTargetSettings, Release, ThrottleSettings,
 };
+use weft_fabric::measure::Observations;
 use weft_fabric::switch::{
     AcknowledgmentRule, Contention, CrossbarSettings, OutputBufferedSettings, Overflow,
     Simultaneous,
@@ -196,7 +197,7 @@ proptest! {
                 Source::poisson(parts.packet_span() * 4, host, ports, times, targets)
             };
             let sources = (0..ports).map(source).collect();
-            EventChannel::new(parts.clone(), sources, &streams, Time::ZERO).expect("legal parts")
+            EventChannel::new(parts.clone(), sources, &streams, Observations::starting(Time::ZERO)).expect("legal parts")
         };
         let end = Time(3_000_000);
         let (mut whole, mut pieces) = (channel(), channel());

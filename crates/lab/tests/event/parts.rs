@@ -98,7 +98,8 @@ pub fn run(
     mut look: impl FnMut(Time, &EventChannel),
 ) -> EventChannel {
     let mut channel =
-        EventChannel::new(parts, Vec::new(), &Streams::new(1), Time::ZERO).expect("legal parts");
+        EventChannel::new(parts, Vec::new(), &Streams::new(1), Observations::starting(Time::ZERO))
+            .expect("legal parts");
     let mut queue = Queue::new();
     for (index, (time, _, _)) in offers.iter().enumerate() {
         queue.push(*time, Err(index));

@@ -75,7 +75,8 @@ fn observe(parts: EventParts, traffic: &WorkloadSettings, packets: u64) -> (Obse
     };
     let sources = traffic.build(&facts, &streams).expect("a legal workload");
     let (from, until) = (Time((span * packets).0 / 2), Time((span * packets).0));
-    let mut channel = EventChannel::new(parts, sources, &streams, from).expect("legal parts");
+    let mut channel = EventChannel::new(parts, sources, &streams, Observations::starting(from))
+        .expect("legal parts");
     assert_eq!(channel.run(until, &Halt::new()), None);
     let observations = channel.observations().clone();
     let accepted =

@@ -95,13 +95,12 @@ pub struct EventChannel {
 
 impl EventChannel {
     /// A channel at time zero with nothing on the way. `sources` holds the source of each host in
-    /// order, or is empty if all packets are handed over by [`EventChannel::offer`]. Latencies and
-    /// throughput are recorded from `warm_up_end` on.
+    /// order, or is empty if all packets are handed over by [`EventChannel::offer`].
     pub fn new(
         parts: EventParts,
         sources: Vec<Source>,
         streams: &Streams,
-        warm_up_end: Time,
+        observations: Observations,
     ) -> Result<EventChannel, EventPartsError> {
         parts.check()?;
         if !sources.is_empty() && sources.len() != usize::from(parts.ports) {
@@ -132,7 +131,7 @@ impl EventChannel {
             hosts,
             switch: Switch::new(&parts.switch, parts.ports, random),
             flights: Arena::new(),
-            observations: Observations::starting(warm_up_end),
+            observations,
             counters: ControlCounters::default(),
             effects: Vec::new(),
             packet_span: parts.packet_span(),
@@ -224,6 +223,11 @@ impl EventChannel {
     /// All that was observed.
     pub fn observations(&self) -> &Observations {
         &self.observations
+    }
+
+    /// All that was observed; ends the channel.
+    pub fn into_observations(self) -> Observations {
+        self.observations
     }
 
     /// What was counted besides.
