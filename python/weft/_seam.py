@@ -62,9 +62,9 @@ def show(name: str, preset: str | None, overrides: list[str]) -> dict[str, Any]:
     return found
 
 
-def schema(kind: str) -> dict[str, Any]:
-    """Return the JSON schema of the files of a kind, `"system"` or `"experiment"`."""
-    found: dict[str, Any] = json.loads(core().schema(kind))
+def schema() -> dict[str, Any]:
+    """Return the JSON schema that composition and experiment files share."""
+    found: dict[str, Any] = json.loads(core().schema())
     return found
 
 

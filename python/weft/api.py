@@ -125,9 +125,9 @@ def show(
     return System.from_json(str(name), data)
 
 
-def schema(kind: str = "experiment") -> dict[str, Any]:
-    """Return the JSON schema of "system" or "experiment" files, for editors and programs."""
-    return _seam.schema(kind)
+def schema() -> dict[str, Any]:
+    """Return the JSON schema of composition and experiment files, for editors and programs."""
+    return _seam.schema()
 
 
 def load(folder: str | PathLike[str]) -> Result:

@@ -232,12 +232,11 @@ def report(folder: str, out: str | None, as_json: bool) -> None:
         click.echo(_dump({"report": str(target)}) if as_json else str(target))
 
 
-@main.command(epilog=_example("weft schema experiment > experiment.schema.json"))
-@click.argument("kind", type=click.Choice(["experiment", "system"]), default="experiment")
-def schema(kind: str) -> None:
-    """Print the JSON schema of experiment or system files, for editors that complete keys."""
+@main.command(epilog=_example("weft schema > weft.schema.json"))
+def schema() -> None:
+    """Print the JSON schema of composition and experiment files, for editors that complete keys."""
     with _complaints(as_json=True):
-        click.echo(_dump(_seam.schema(kind)))
+        click.echo(_dump(_seam.schema()))
 
 
 @contextmanager

@@ -22,7 +22,7 @@ _UNITS = {
 _TITLES = {
     "offered_load": "Offered load (fraction of link bandwidth)",
     "accepted_load": "Accepted throughput (fraction of link bandwidth)",
-    "rate": "Collisions per transmission",
+    "collisions_per_attempt": "Collisions per transmission",
 }
 
 

@@ -75,8 +75,8 @@ def experiments() -> str:
     )
 
 
-def schema(kind: str) -> str:
-    return json.dumps({"$schema": "draft 2020-12", "title": kind, "type": "object"})
+def schema() -> str:
+    return json.dumps({"$schema": "draft 2020-12", "title": "Spec", "type": "object"})
 
 
 def show(name: str, preset: str | None, overrides: list[str]) -> str:

@@ -122,7 +122,7 @@ def test_report_writes_the_page_anew(tmp_path: Path) -> None:
 
 
 def test_schema_prints_json() -> None:
-    assert json.loads(call("schema", "system").stdout)["title"] == "system"
+    assert json.loads(call("schema").stdout)["title"] == "Spec"
 
 
 def test_a_bad_file_is_told_as_the_core_tells_it() -> None:

@@ -45,7 +45,7 @@ def throughput_against_load(result: Result, request: Request) -> Figure | None:
 def collision_rates(result: Result, request: Request) -> Figure | None:
     """Draw collisions per transmission over load, one curve for each kind of opponent."""
     rows = with_points(rows_of(result.collisions, request), result)
-    y = request.y or "rate"
+    y = request.y or "collisions_per_attempt"
     if y not in rows or "collided_with" not in rows:
         return None
     rows = rows.assign(collided_with="with " + rows["collided_with"].astype(str) + "s")
