@@ -7,9 +7,9 @@ use weft_fabric::scheduler::SchedulerSettings;
 use weft_fabric::workload::{ChannelFacts, Source, WorkloadSettings};
 use weft_kernel::{Halt, Stopped, Streams};
 use weft_protocol::retransmit::ControlSettings;
-use weft_units::{Span, Time};
+use weft_units::{Limit, PositiveCount, Span, Time};
 
-use crate::composition::{ChannelSettings, SwitchSettings};
+use crate::composition::{ChannelSettings, InputQueues, SwitchSettings};
 use crate::drive::event::{EventChannel, EventParts, EventSwitch};
 use crate::drive::output_queued::OutputQueuedChannel;
 use crate::drive::slotted::{SlotTiming, SlottedChannel};
@@ -90,7 +90,12 @@ impl Driver {
                 slotted(settings, &switch.scheduler, lead, sources, site)
             }
             SwitchSettings::InputQueued(switch) => {
-                slotted(settings, &switch.scheduler, Span::ZERO, sources, site)
+                let mut settings = settings.clone();
+                if switch.queues == InputQueues::Fifo {
+                    // Only the packet in the one send buffer is requested: a head of line.
+                    settings.adapter.send_buffers = Limit::AtMost(PositiveCount::ONE);
+                }
+                slotted(&settings, &switch.scheduler, Span::ZERO, sources, site)
             }
             SwitchSettings::OutputQueued(_) => {
                 refuse_what_slots_do_not_read(settings, site.name)?;
@@ -203,7 +208,9 @@ fn slotted(
     let timing = SlotTiming {
         slot,
         lead,
-        transit: settings.transit(),
+        packet: settings.packet_span(),
+        wire: settings.link.propagation() * 2,
+        switch: settings.switch_latency(),
         // The acknowledgment returns within the slot after the one of the transfer (Clint 3.3).
         release: match settings.adapter.release {
             Some(Release::Acknowledgment) => slot * 2,
