@@ -1,6 +1,7 @@
 //! What is refused, through the interface that people use, on the system that is shipped: the
 //! exact messages.
 
+#![allow(clippy::expect_used, clippy::panic, reason = "the helpers of a test may fail the test")]
 #![allow(missing_docs, reason = "a test's items speak for themselves")]
 
 use std::fs;
