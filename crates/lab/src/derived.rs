@@ -54,7 +54,10 @@ fn of_channel(name: &str, channel: &ChannelSettings, hosts: u16, all: &mut Vec<D
             name: format!("{name}.line_rate"),
             unit: "Gbit/s",
             value: line.bytes_per_second() * 8e-9,
-            arithmetic: format!("{rate} x {}", line.bytes_per_second() / rate.bytes_per_second()),
+            arithmetic: format!(
+                "{rate} x {:.4}, the bits sent for a bit of data",
+                line.bytes_per_second() / rate.bytes_per_second()
+            ),
         });
     }
     if let Some(settings) = &channel.attenuation {

@@ -4,6 +4,7 @@ use sha2::{Digest, Sha256};
 
 use crate::composition::Spec;
 use crate::error::Error;
+use crate::fit;
 use crate::source::{Request, Source, lay_presets, split_presets, take_preset_names};
 use crate::spec::{Node, Tree};
 use crate::table::Cell;
@@ -205,6 +206,8 @@ fn point(
     for (key, value) in settings {
         tree.set(key, value)?;
     }
-    let spec = tree.without_presets().read()?;
+    let tree = tree.without_presets();
+    let spec = tree.read()?;
+    fit::check(&tree, &spec)?;
     Ok(Point { at, spec })
 }
