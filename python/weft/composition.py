@@ -123,8 +123,12 @@ def _switch(
     facts = [
         _scheduler(channel),
         _fact(switch, "contention", "{} on contention"),
+        _fact(switch, "acknowledgments", "acknowledgments {}"),
+        _fact(switch, "writers", "{} writers at once"),
         _fact(switch, "latency", "latency {}"),
         _fact(channel, "packet", "packets of {}"),
+        _fact(channel.get("control") or {}, "timeout", "timeout {}"),
+        _fact(channel.get("control") or {}, "outstanding", "{} outstanding"),
     ]
     second = " · ".join(fact for fact in facts if fact)
     shift = 0 if kind not in _BUFFERED else 4 if below else -4
@@ -209,7 +213,8 @@ def _scheduler(channel: dict[str, Any]) -> str:
 
 def _fact(part: dict[str, Any], key: str, words: str) -> str:
     value = part.get(key)
-    return words.format(plain(str(value))) if value not in (None, "") else ""
+    # What is unlimited limits nothing, so a picture need not say it.
+    return words.format(plain(str(value))) if value not in {None, "", "unlimited"} else ""
 
 
 def _text(x: float, y: float, words: str, kind: str) -> str:

@@ -19,6 +19,9 @@ pub struct ExperimentSettings {
     /// What a reader should know before reading the numbers.
     #[serde(default)]
     pub note: String,
+    /// What came out that the document does not say, in a sentence or two for the front page.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub finding: String,
 }
 
 /// How long, from where, how often.

@@ -81,10 +81,23 @@ pub fn run(
     options: &Options,
     observe: &mut dyn FnMut(usize, usize) -> bool,
 ) -> Result<Outcome, Error> {
-    let plan = Plan::new(&options.apply(request))?;
-    let tasks: Vec<(usize, u64)> = (0..plan.points.len())
-        .flat_map(|point| seeds(&plan, point, options).map(move |seed| (point, seed)))
-        .collect();
+    carry_out(Plan::new(&options.apply(request))?, options, observe)
+}
+
+/// The runs of a plan: a point and a seed each.
+pub fn tasks(plan: &Plan, options: &Options) -> Vec<(usize, u64)> {
+    (0..plan.points.len())
+        .flat_map(|point| seeds(plan, point, options).map(move |seed| (point, seed)))
+        .collect()
+}
+
+/// Runs a plan; `observe` is that of [`run`].
+pub fn carry_out(
+    plan: Plan,
+    options: &Options,
+    observe: &mut dyn FnMut(usize, usize) -> bool,
+) -> Result<Outcome, Error> {
+    let tasks = tasks(&plan, options);
     let halt = Halt::new();
     let failure = Mutex::new(None);
     let results = parallel::map(
@@ -209,11 +222,12 @@ fn meta(plan: &Plan, stopped: bool, options: &Options) -> Value {
         "title": spec.map(title),
         "section": spec.map(|spec| &spec.experiment.section),
         "note": spec.map(|spec| &spec.experiment.note),
+        "finding": spec.map(|spec| &spec.experiment.finding),
         "system": plan.system,
         "system_title": spec.map(|spec| &spec.system.title),
         "preset": plan.presets.join("+"),
         "axes": plan.axes,
-        "spec_toml": plan.tree.to_toml(),
+        "spec_toml": plan.written.to_toml(),
         "spec_hash": plan.hash(),
         "version": env!("CARGO_PKG_VERSION"),
         "seed": spec.map(|spec| spec.run.seed),

@@ -45,15 +45,16 @@
   const longest = (value) => {
     if (!value || typeof value !== "object") return 0;
     const names = value.legend !== null && value.scale?.domain ? value.scale.domain : [];
-    const own = names.map((name) => String(name).length);
+    const own = names.filter((name) => typeof name === "string").map((name) => name.length);
     return Math.max(0, ...own, ...Object.values(value).map(longest));
   };
 
   // Settings of single axes and legends that were chosen for the wide drawing.
-  const slim = (value) => {
-    if (Array.isArray(value)) return value.map(slim);
+  const slim = (value, most) => {
+    if (Array.isArray(value)) return value.map((item) => slim(item, most));
     if (!value || typeof value !== "object") return value;
-    const out = Object.fromEntries(Object.entries(value).map(([k, v]) => [k, slim(v)]));
+    const out = Object.fromEntries(Object.entries(value).map(([k, v]) => [k, slim(v, most)]));
+    if (out.axis && typeof out.title === "string") out.title = wrap(out.title, most);
     if (out.tickCount) out.tickCount = Math.min(out.tickCount, 5);
     if (out.legend) delete out.legend.columns;
     return out;
@@ -95,8 +96,12 @@
     const narrow = width < NARROW;
     let chart = paint(fit(charts[number], width), theme.colours);
     if (narrow) {
-      chart = namesAbove(slim(chart));
-      chart.title = { ...chart.title, subtitle: wrap(chart.title.subtitle, width / 6.2) };
+      chart = namesAbove(slim(chart, width / 9));
+      chart.title = {
+        ...chart.title,
+        text: wrap(chart.title.text, width / 9),
+        subtitle: wrap(chart.title.subtitle, width / 6.2),
+      };
     }
     const config = narrow ? narrowConfig(theme.config, chart) : theme.config;
     drawn.get(number)?.view?.finalize();
