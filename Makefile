@@ -67,8 +67,9 @@ format: $(VENV)/.lock ## rewrite the sources in the house format
 	$(BIN)/ruff format python tests/python
 	$(BIN)/ruff check --fix python tests/python
 
-bench: ## packets per second of the reference workloads, one JSON object a line
-	cargo bench --quiet --locked --package weft-lab --bench reference
+bench: ## packets per CPU-second and instructions per packet, one JSON object a workload
+	@cargo build --quiet --release --locked --package weft-bench
+	@target/release/weft-bench $(if $(shell command -v valgrind),--instructions)
 
 lock: $(VENV)/.lock ## pin the Python dependencies anew (needs the package index)
 	$(BIN)/python -m pip install --quiet uv

@@ -1,15 +1,15 @@
 //! From the settings of a channel to a channel that runs. The composition decides the driver: a
 //! switch that works in slots is driven slot by slot, everything else by events.
 
-use weft_fabric::adapter::{Insertion, Release, SendBuffers};
+use weft_fabric::adapter::{Feed, Insertion, Release, SendBuffers};
 use weft_fabric::measure::Observations;
 use weft_fabric::scheduler::SchedulerSettings;
 use weft_fabric::workload::{ChannelFacts, Source, WorkloadSettings};
 use weft_kernel::{Halt, Stopped, Streams};
 use weft_protocol::retransmit::ControlSettings;
-use weft_units::{Span, Time};
+use weft_units::{Limit, PositiveCount, Span, Time};
 
-use crate::composition::{ChannelSettings, SwitchSettings};
+use crate::composition::{ChannelSettings, InputQueues, SwitchSettings};
 use crate::drive::event::{EventChannel, EventParts, EventSwitch};
 use crate::drive::output_queued::OutputQueuedChannel;
 use crate::drive::slotted::{SlotTiming, SlottedChannel};
@@ -90,10 +90,16 @@ impl Driver {
                 slotted(settings, &switch.scheduler, lead, sources, site)
             }
             SwitchSettings::InputQueued(switch) => {
-                slotted(settings, &switch.scheduler, Span::ZERO, sources, site)
+                let mut settings = settings.clone();
+                if switch.queues == InputQueues::Fifo {
+                    // Only the packet in the one send buffer is requested: a head of line.
+                    settings.adapter.send_buffers = Limit::AtMost(PositiveCount::ONE);
+                }
+                slotted(&settings, &switch.scheduler, Span::ZERO, sources, site)
             }
             SwitchSettings::OutputQueued(_) => {
                 refuse_what_slots_do_not_read(settings, site.name)?;
+                refuse_what_output_queues_do_not_read(settings, site.name)?;
                 let slot = settings.packet_span();
                 Ok(Driver::OutputQueued(Box::new(OutputQueuedChannel::new(
                     usize::from(site.hosts),
@@ -203,7 +209,9 @@ fn slotted(
     let timing = SlotTiming {
         slot,
         lead,
-        transit: settings.transit(),
+        packet: settings.packet_span(),
+        wire: settings.link.propagation() * 2,
+        switch: settings.switch_latency(),
         // The acknowledgment returns within the slot after the one of the transfer (Clint 3.3).
         release: match settings.adapter.release {
             Some(Release::Acknowledgment) => slot * 2,
@@ -250,10 +258,7 @@ fn event(
 /// A slotted channel loses nothing and acknowledges nothing on itself: what only an event-driven
 /// channel reads is refused, not ignored.
 fn refuse_what_slots_do_not_read(settings: &ChannelSettings, name: &str) -> Result<(), Error> {
-    let refuse = |key: &str, value: &str, accepted: &str| {
-        let key = format!("channel.{name}.{key}");
-        Err(Error::Assembly { key, value: value.into(), accepted: accepted.into() })
-    };
+    let refuse = |key: &str, value: &str, accepted: &str| refuse(name, key, value, accepted);
     if settings.control.is_some() {
         return refuse("control", "given", "no control on a channel that works in slots");
     }
@@ -265,4 +270,30 @@ fn refuse_what_slots_do_not_read(settings: &ChannelSettings, name: &str) -> Resu
         return refuse("adapter.throttle", "given", "no throttle on a channel that works in slots");
     }
     Ok(())
+}
+
+/// Cells wait in the switch alone, so nothing reads how an adapter would hold them.
+fn refuse_what_output_queues_do_not_read(
+    settings: &ChannelSettings,
+    name: &str,
+) -> Result<(), Error> {
+    let adapter = &settings.adapter;
+    if adapter.send_buffers != Limit::Unlimited {
+        let value = adapter.send_buffers.to_string();
+        let accepted = "unlimited, since output queues take every cell at once";
+        return refuse(name, "adapter.send_buffers", &value, accepted);
+    }
+    if adapter.feed != Feed::Fifo {
+        return refuse(name, "adapter.feed", "per_target", "fifo with output queues");
+    }
+    if adapter.release == Some(Release::Acknowledgment) {
+        let accepted = "transmission with output queues";
+        return refuse(name, "adapter.release", "acknowledgment", accepted);
+    }
+    Ok(())
+}
+
+fn refuse(channel: &str, key: &str, value: &str, accepted: &str) -> Result<(), Error> {
+    let key = format!("channel.{channel}.{key}");
+    Err(Error::Assembly { key, value: value.into(), accepted: accepted.into() })
 }

@@ -119,8 +119,22 @@ pub struct InputQueuedSettings {
     /// From an input to an output of the switch.
     #[serde(default)]
     pub latency: Span,
+    /// How the cells of one input wait.
+    #[serde(default)]
+    pub queues: InputQueues,
     /// Who decides.
     pub scheduler: SchedulerSettings,
+}
+
+/// How the cells of one input wait.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum InputQueues {
+    /// One queue per output, so that no cell waits behind one for another output.
+    #[default]
+    Voq,
+    /// One queue; only its head is requested from the scheduler.
+    Fifo,
 }
 
 /// A cell switch with unlimited queues at its outputs.

@@ -2,11 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::num::NonZeroU32;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use weft_units::{Fraction, Span};
+use weft_units::{Fraction, PositiveCount, Span};
 
 /// What an experiment sets out to show.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
@@ -34,7 +33,7 @@ pub struct RunSettings {
     /// Which part of a run is measured.
     pub regime: Regime,
     /// How many runs with different seeds; the interval comes from their scatter.
-    pub seeds: NonZeroU32,
+    pub seeds: PositiveCount,
     /// The seed of the first run; the others follow it.
     pub seed: u64,
     /// The largest number of slots or events of one run.
@@ -157,7 +156,7 @@ impl Default for RunSettings {
         RunSettings {
             length: Span::from_ns(40_000_000),
             regime: Regime::default(),
-            seeds: NonZeroU32::MIN,
+            seeds: PositiveCount::ONE,
             seed: 1,
             step_limit: None,
         }

@@ -13,6 +13,7 @@ mod describe;
 pub mod drive;
 mod error;
 pub mod experiment;
+mod fit;
 mod parallel;
 mod plan;
 mod reproduce;

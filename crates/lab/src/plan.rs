@@ -4,6 +4,7 @@ use sha2::{Digest, Sha256};
 
 use crate::composition::Spec;
 use crate::error::Error;
+use crate::fit;
 use crate::source::{Request, Source, lay_presets, split_presets, take_preset_names};
 use crate::spec::{Node, Tree};
 use crate::table::Cell;
@@ -262,6 +263,7 @@ fn point(
         tree.set(key, value)?;
     }
     let tree = tree.without_presets();
+<<<<<<< HEAD
     let spec: Spec = tree.read()?;
     if let Some(name) = spec.workload.keys().find(|name| !spec.channel.contains_key(*name)) {
         let channels: Vec<&String> = spec.channel.keys().collect();
@@ -269,5 +271,9 @@ fn point(
             tree.refuse(&format!("workload.{name}"), format!("there is no channel `{name}`"));
         return Err(refusal.names(&channels, name).into());
     }
+=======
+    let spec = tree.read()?;
+    fit::check(&tree, &spec)?;
+>>>>>>> main
     Ok((tree, Point { at, spec }))
 }

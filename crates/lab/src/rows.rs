@@ -101,7 +101,7 @@ impl PointRuns<'_> {
         let mut packets = 0;
         for run in &self.runs {
             budget.merge(&run.observations.budget);
-            packets += run.observations.delivered_measured;
+            packets += run.observations.recorder(Latency::Queueing).count();
         }
         for (stage, mean, share) in budget.rows(packets) {
             let mut row = self.head(&self.runs[0].channel);

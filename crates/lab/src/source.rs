@@ -11,6 +11,8 @@ use crate::spec::Tree;
 pub struct Request {
     /// A shipped experiment or system, or the path of a file.
     pub name: String,
+    /// The text itself, where it stands in no file; `name` is then what messages call it.
+    pub text: Option<String>,
     /// Presets, merged in this order over those that the file names.
     pub presets: Vec<String>,
     /// Overrides, each `key.path=value`.
@@ -37,14 +39,24 @@ impl Request {
     pub fn new(name: &str, preset: Option<&str>, overrides: &[String]) -> Request {
         Request {
             name: name.to_owned(),
+            text: None,
             presets: preset.into_iter().flat_map(split_presets).collect(),
             overrides: overrides.to_vec(),
         }
     }
 
+    /// A request for a text that stands in no file. Files that it names are looked for from the
+    /// current folder.
+    pub fn of_text(name: &str, text: &str) -> Request {
+        Request { name: name.to_owned(), text: Some(text.to_owned()), ..Request::default() }
+    }
+
     /// Reads and merges every layer and the presets, without the overrides.
     pub fn read(&self) -> Result<Source, Error> {
-        let mut source = layers(&self.name, None, 0)?;
+        let mut source = match &self.text {
+            Some(text) => lay(&self.name, text, None, 0)?,
+            None => layers(&self.name, None, 0)?,
+        };
         source.presets.extend(self.presets.iter().cloned());
         source.tree = lay_presets(source.tree, &source.presets)?;
         Ok(source)
@@ -83,15 +95,20 @@ fn layers(name: &str, beside: Option<&Path>, depth: usize) -> Result<Source, Err
     if depth > DEEPEST {
         return Err(Error::BaseLoop { name: name.to_owned() });
     }
-    let (shown, text, place) = text_of(name, beside)?;
-    let mut tree = Tree::parse(&shown, &text)?;
+    let (shown, text, folder) = text_of(name, beside)?;
+    lay(&shown, &text, folder.as_deref(), depth)
+}
+
+/// The tree of a text over everything beneath it. `folder` is what names in it are relative to.
+fn lay(name: &str, text: &str, folder: Option<&Path>, depth: usize) -> Result<Source, Error> {
+    let mut tree = Tree::parse(name, text)?;
     let base = tree.take("base").map(|base| base.read::<String>()).transpose()?;
     let presets = take_preset_names(&mut tree)?;
     let Some(base) = base else {
         let stem = Path::new(name).file_stem().unwrap_or_default().to_string_lossy();
         return Ok(Source { tree, system: stem.into_owned(), presets });
     };
-    let mut beneath = layers(&base, place.as_deref(), depth + 1)?;
+    let mut beneath = layers(&base, folder, depth + 1)?;
     beneath.tree = beneath.tree.merge(tree);
     beneath.presets.extend(presets);
     Ok(beneath)

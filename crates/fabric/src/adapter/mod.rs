@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use weft_units::Limit;
 
 pub use packet_queue::{Feed, PacketQueue, PerTargetSettings};
-pub use send_buffers::SendBuffers;
+pub use send_buffers::{Buffered, SendBuffers};
 pub use throttle::{Throttle, ThrottleSettings};
 
 /// Settings of the adapter of one host on one channel.

@@ -13,8 +13,8 @@ use crate::workload::Demand;
 /// scheduler. The others wait in the packet queue.
 #[derive(Clone, Debug)]
 pub struct SendBuffers {
-    /// Generation times of the buffered packets, by target.
-    buffered: Vec<VecDeque<Time>>,
+    /// The buffered packets, by target.
+    buffered: Vec<VecDeque<Buffered>>,
     /// `None` where send buffers are unlimited and nothing ever waits for one.
     limited: Option<Limited>,
 }
@@ -23,6 +23,15 @@ pub struct SendBuffers {
 struct Limited {
     free: u32,
     queue: PacketQueue<Time>,
+}
+
+/// A packet in a send buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Buffered {
+    /// When it was handed over.
+    pub generated: Time,
+    /// When it got its buffer.
+    pub since: Time,
 }
 
 impl SendBuffers {
@@ -41,20 +50,21 @@ impl SendBuffers {
     #[inline]
     pub fn accept(&mut self, demand: Demand) -> Option<usize> {
         let Some(limited) = &mut self.limited else {
-            return self.buffer(demand.target, demand.time);
+            let packet = Buffered { generated: demand.time, since: demand.time };
+            return self.buffer(demand.target, packet);
         };
         limited.queue.push(demand.target, demand.time);
-        self.refill()
+        self.refill(demand.time)
     }
 
-    /// Takes the oldest buffered packet for `target` out for transmission: its time of generation,
-    /// and whether the target is still requested. The buffer stays occupied until
-    /// [`SendBuffers::release`]. `None` if nothing is buffered for the target.
+    /// Takes the oldest buffered packet for `target` out for transmission, and says whether the
+    /// target is still requested. The buffer stays occupied until [`SendBuffers::release`]. `None`
+    /// if nothing is buffered for the target.
     #[inline]
-    pub fn take(&mut self, target: usize) -> Option<(Time, bool)> {
+    pub fn take(&mut self, target: usize) -> Option<(Buffered, bool)> {
         let queue = &mut self.buffered[target];
-        let generated = queue.pop_front()?;
-        Some((generated, !queue.is_empty()))
+        let packet = queue.pop_front()?;
+        Some((packet, !queue.is_empty()))
     }
 
     /// Whether there is a limit on the number of buffers; without one nothing is ever released.
@@ -68,14 +78,14 @@ impl SendBuffers {
         self.limited.as_ref().is_some_and(|limited| limited.free > 0)
     }
 
-    /// Frees the buffer of a packet for `target` and moves the next waiting packet, if one may,
-    /// into it. Returns the target that is newly requested through that.
+    /// Frees the buffer of a packet for `target` at `now` and moves the next waiting packet, if
+    /// one may, into it. Returns the target that is newly requested through that.
     #[inline]
-    pub fn release(&mut self, target: usize) -> Option<usize> {
+    pub fn release(&mut self, now: Time, target: usize) -> Option<usize> {
         let limited = self.limited.as_mut()?;
         limited.free += 1;
         limited.queue.left_buffer(target as u16);
-        self.refill()
+        self.refill(now)
     }
 
     /// Packets that have not been taken, buffered or waiting.
@@ -86,20 +96,20 @@ impl SendBuffers {
     }
 
     #[inline]
-    fn refill(&mut self) -> Option<usize> {
+    fn refill(&mut self, now: Time) -> Option<usize> {
         let limited = self.limited.as_mut()?;
         if limited.free == 0 {
             return None;
         }
         let (target, generated) = limited.queue.take()?;
         limited.free -= 1;
-        self.buffer(target, generated)
+        self.buffer(target, Buffered { generated, since: now.max(generated) })
     }
 
     #[inline]
-    fn buffer(&mut self, target: u16, generated: Time) -> Option<usize> {
+    fn buffer(&mut self, target: u16, packet: Buffered) -> Option<usize> {
         let queue = &mut self.buffered[usize::from(target)];
-        queue.push_back(generated);
+        queue.push_back(packet);
         (queue.len() == 1).then_some(usize::from(target))
     }
 }
@@ -121,6 +131,10 @@ mod tests {
         SendBuffers::new(&settings, 4)
     }
 
+    fn buffered(generated: u64, since: u64) -> Buffered {
+        Buffered { generated: Time(generated), since: Time(since) }
+    }
+
     fn packet(time: u64, target: u16) -> Demand {
         Demand { time: Time(time), target }
     }
@@ -132,10 +146,10 @@ mod tests {
         assert_eq!(host.accept(packet(2, 3)), None, "requested already");
         assert_eq!(host.accept(packet(3, 1)), None, "waits for a buffer");
         assert_eq!(host.take(1), None);
-        assert_eq!(host.take(3), Some((Time(1), true)));
+        assert_eq!(host.take(3), Some((buffered(1, 1), true)));
         assert_eq!(host.backlog(), 2);
-        assert_eq!(host.release(3), Some(1), "the waiting packet has a buffer now");
-        assert_eq!(host.take(1), Some((Time(3), false)));
+        assert_eq!(host.release(Time(9), 3), Some(1), "the waiting packet has a buffer now");
+        assert_eq!(host.take(1), Some((buffered(3, 9), false)));
     }
 
     #[test]
@@ -145,7 +159,7 @@ mod tests {
         assert_eq!(host.accept(packet(1, 3)), Some(3));
         assert_eq!(host.accept(packet(2, 3)), None);
         assert_eq!(host.accept(packet(3, 1)), Some(1), "target 3 is at its limit");
-        assert_eq!(host.take(3), Some((Time(1), false)));
-        assert_eq!(host.release(3), Some(3), "the second packet for target 3 moves up");
+        assert_eq!(host.take(3), Some((buffered(1, 1), false)));
+        assert_eq!(host.release(Time(9), 3), Some(3), "the second packet for target 3 moves up");
     }
 }

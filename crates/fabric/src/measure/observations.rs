@@ -232,6 +232,14 @@ impl Observations {
         }
     }
 
+    /// Adds spans that every attempt of the measured window spent alike: one addition at the end of
+    /// a run instead of one per packet.
+    pub fn spend_always(&mut self, stages: &[(Stage, Span)]) {
+        for &(stage, span) in stages {
+            self.budget.add_times(stage, span, self.attempts);
+        }
+    }
+
     /// Counts one start of a transmission.
     #[inline]
     pub fn attempt(&mut self, now: Time) {

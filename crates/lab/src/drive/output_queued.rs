@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use weft_fabric::measure::{Latency, Observations};
+use weft_fabric::measure::{Latency, Observations, Stage};
 use weft_fabric::workload::Source;
 use weft_kernel::{Halt, Stopped};
 use weft_units::{Bytes, Span, Time};
@@ -107,6 +107,7 @@ impl OutputQueuedChannel {
         for (output, queue) in self.queues.iter_mut().enumerate() {
             let Some((host, generated)) = queue.pop_front() else { continue };
             let queueing = start.since(generated);
+            self.observations.spend(Stage::SwitchWait, start, queueing);
             self.observations.attempt(start);
             self.observations.latency(Latency::Queueing, start, queueing);
             self.observations.latency(Latency::OneWay, start, queueing + self.transit);

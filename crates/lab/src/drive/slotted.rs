@@ -8,7 +8,7 @@
 use std::collections::VecDeque;
 
 use weft_fabric::adapter::SendBuffers;
-use weft_fabric::measure::{Latency, Observations};
+use weft_fabric::measure::{Latency, Observations, Stage};
 use weft_fabric::scheduler::{AnyScheduler, Matching, Requests, Scheduler};
 use weft_fabric::workload::Source;
 use weft_kernel::{Halt, Stopped, Stream};
@@ -23,10 +23,21 @@ pub struct SlotTiming {
     pub slot: Span,
     /// How long before the transmissions of a slot its requests are sampled.
     pub lead: Span,
-    /// From the start of a transmission to the arrival of its last byte at the target.
-    pub transit: Span,
+    /// The time of a packet on its link.
+    pub packet: Span,
+    /// Propagation on all cables of a path.
+    pub wire: Span,
+    /// From an input to an output of the switch.
+    pub switch: Span,
     /// From the start of a transmission until its send buffer is free again.
     pub release: Span,
+}
+
+impl SlotTiming {
+    /// From the start of a transmission to the arrival of its last byte at the target.
+    pub fn transit(&self) -> Span {
+        self.packet + self.wire + self.switch
+    }
 }
 
 /// A channel in slots: sources, send buffers, a scheduler.
@@ -99,7 +110,13 @@ impl SlottedChannel {
     }
 
     /// What was observed; ends the channel.
-    pub fn into_observations(self) -> Observations {
+    pub fn into_observations(mut self) -> Observations {
+        let SlotTiming { packet, wire, switch, .. } = self.timing;
+        self.observations.spend_always(&[
+            (Stage::Transmission, packet),
+            (Stage::Wire, wire),
+            (Stage::Switch, switch),
+        ]);
         self.observations
     }
 
@@ -124,7 +141,9 @@ impl SlottedChannel {
                 break;
             }
             self.held.pop_front();
-            if let Some(target) = self.buffers[usize::from(host)].release(usize::from(target)) {
+            if let Some(target) =
+                self.buffers[usize::from(host)].release(free_at, usize::from(target))
+            {
                 self.requests.set(usize::from(host), target);
             }
         }
@@ -145,16 +164,18 @@ impl SlottedChannel {
     }
 
     fn transmit(&mut self, start: Time) {
-        let SlotTiming { transit, release, .. } = self.timing;
+        let (transit, release) = (self.timing.transit(), self.timing.release);
         for (host, target) in self.matching.iter() {
-            let Some((generated, more)) = self.buffers[host].take(target) else { continue };
+            let Some((packet, more)) = self.buffers[host].take(target) else { continue };
             if !more {
                 self.requests.clear(host, target);
             }
             if self.buffers[host].is_limited() {
                 self.held.push_back((start + release, host as u16, target as u16));
             }
-            let queueing = start.since(generated);
+            let queueing = start.since(packet.generated);
+            self.observations.spend(Stage::BufferWait, start, packet.since.since(packet.generated));
+            self.observations.spend(Stage::SlotWait, start, start.since(packet.since));
             self.observations.attempt(start);
             self.observations.latency(Latency::Queueing, start, queueing);
             self.observations.latency(Latency::OneWay, start, queueing + transit);

@@ -56,7 +56,7 @@ impl SpecError {
         self
     }
 
-    pub(super) fn value(mut self, value: String) -> SpecError {
+    pub(crate) fn value(mut self, value: String) -> SpecError {
         self.0.value = value;
         self
     }

@@ -128,7 +128,7 @@ impl EventChannel {
         schedule: &mut impl FnMut(Time, Event),
     ) {
         self.observations.latency(Latency::OneWay, now, now.since(generated));
-        self.observations.deliver(now, self.parts.payload);
+        self.observations.deliver_from(usize::from(from), now, self.parts.payload);
         if self.hosts[usize::from(to)].feedback == Feedback::Delivered {
             self.tell_source(to, schedule, |source| source.delivered(now, from));
         }
