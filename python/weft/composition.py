@@ -118,17 +118,20 @@ def _switch(
 ) -> list[str]:
     switch = channel.get("switch") or {}
     kind = str(switch.get("kind") or "switch")
+    control = channel.get("control") or {}
+    in_band = control.get("kind") == "request_acknowledge"
     left, width = _MARGIN / 2, frame.width - _MARGIN
     first = f"{channel['name']} channel: {_PARTS.get(kind, plain(kind))}"
     facts = [
         _scheduler(channel),
         _fact(switch, "contention", "{} on contention"),
-        _fact(switch, "acknowledgments", "acknowledgments {}"),
+        # Where acknowledgments travel another way, none of them meets a request here.
+        _fact(switch if in_band else {}, "acknowledgments", "acknowledgments {}"),
         _fact(switch, "writers", "{} writers at once"),
         _fact(switch, "latency", "latency {}"),
         _fact(channel, "packet", "packets of {}"),
-        _fact(channel.get("control") or {}, "timeout", "timeout {}"),
-        _fact(channel.get("control") or {}, "outstanding", "{} outstanding"),
+        _fact(control, "timeout", "timeout {}"),
+        _fact(control, "outstanding", "{} outstanding"),
     ]
     second = " · ".join(fact for fact in facts if fact)
     shift = 0 if kind not in _BUFFERED else 4 if below else -4

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from rich import box
@@ -87,7 +88,9 @@ def print_points(result: Result) -> None:
     ]
     swept.sort(key=lambda name: "." in name)  # names first, then the numbers that were set
     measured = [name for name in _MEASURED if name in points]
-    heads = [*swept, *(_head(name) for name in measured)]
+    last = Counter(name.rsplit(".", 1)[-1] for name in swept)
+    short = [tail if last[tail := name.rsplit(".", 1)[-1]] == 1 else name for name in swept]
+    heads = [*short, *(_head(name) for name in measured)]
     table = _table(*heads, *(["verdict"] if "verdict" in points else []))
     for column in table.columns[len(swept) : len(heads)]:
         column.justify = "right"
@@ -95,10 +98,14 @@ def print_points(result: Result) -> None:
         cells = [_setting(row[name]) for name in swept]
         for name in measured:
             half = row.get(name.replace("_mean_", "_half_width_"), 0) if "_mean_" in name else 0
-            cells.append(number(row[name], 4) + (f" ± {number(half, 2)}" if half else ""))
+            spread = f" ± {number(half, 2)}" if half else ""
+            cells.append(f"{number(row[name], 4)}{spread}")
         if "verdict" in points:
             cells.append(_coloured(str(row["verdict"])))
         table.add_row(*cells)
+    for column in table.columns:
+        # The words above a column may break, the numbers in it may not.
+        column.min_width = max((len(str(cell)) for cell in column.cells), default=0)
     console = _console()
     console.print(f"[bold]{_plain(result.title)}[/]")
     console.print(table)

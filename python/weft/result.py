@@ -61,7 +61,7 @@ class Result:
         """Build a result from what the core returned for the file or name `name`."""
         import pandas as pd  # noqa: PLC0415 (half a second)
 
-        meta: dict[str, Any] = json.loads(raw["meta"])
+        meta: dict[str, Any] = {**json.loads(raw["meta"]), "name": Path(name).stem}
         inner: Any = raw.get("runs") or {}
         tables = {table: pd.DataFrame(dict(rows)) for table, rows in raw["tables"].items()}
         system, variants = describe(name, _named_axes(meta, tables.get("points", pd.DataFrame())))
@@ -77,7 +77,10 @@ class Result:
     @property
     def title(self) -> str:
         """What was run, in words."""
-        return str(self.meta.get("title") or self.meta.get("system") or "Weft")
+        title = str(self.meta.get("title") or self.meta.get("system") or "Weft")
+        name = self.meta.get("name")
+        # A file without a title of its own has that of the system beneath it.
+        return f"{name}: {title}" if name and title == self.meta.get("system_title") else title
 
     @property
     def stopped(self) -> bool:

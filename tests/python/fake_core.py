@@ -229,7 +229,8 @@ def checks(run: dict[str, Any]) -> dict[str, Any]:
             "system": "clint", "experiment": "clint-figure-8", "quantity": "saturation_load",
             "at": "B3, bulk", "unit": "", "settled": "", "band_low": math.nan,
             "band_high": math.nan, "published": math.nan, "measured": 0.91, "half_width": 0.004,
-            "error": math.nan, "band": "shown, not judged", "verdict": "report", "preset": "literal",
+            "error": math.nan, "band": "shown, not judged", "verdict": "report",
+            "preset": "literal",
             "note": "An ideal output-buffered switch does not saturate early; with at most two "
             "writers at a time it does, at 0.80.", "section": "4.2, Figure 8",
         }
@@ -322,8 +323,9 @@ def quick(options: dict[str, Any], progress: Callable[[int, int, str], bool]) ->
              "verdict": "settled" if load < most else "saturated", "replications": 20.0}
         )  # fmt: skip
         for kind, rate in (("request", load), ("acknowledgment", load * (1.1 - load))):
+            seen = rate if name == "Q1" or kind == "request" else 0.0
             collisions.append({"point": float(i), "channel": "quick", "collided_with": kind,
-                               "collisions_per_attempt": rate if name == "Q1" or kind == "request" else 0.0,
+                               "collisions_per_attempt": seen,
                                "collisions_per_attempt_half_width": 0.02 * rate})  # fmt: skip
     figures = [
         {"name": "figure-9", "title": "Quick latency against load", "caption": "Q1 drops, Q2 "

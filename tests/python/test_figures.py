@@ -159,8 +159,16 @@ def test_words_on_an_axis_keep_the_order_of_the_file(bulk: weft.Result) -> None:
     points = bulk.points[bulk.points["workload.bulk.load"].isin(lengths)]
     length = points["workload.bulk.load"].map(lengths)
     bulk.tables["points"] = points.assign(**{"run.length": length})
-    bulk.meta["figures"] = [{"name": "transient", "title": "", "kind": "latency_against_load",
-                             "channel": "bulk", "x": "run.length", "series": "traffic"}]  # fmt: skip
+    bulk.meta["figures"] = [
+        {
+            "name": "transient",
+            "title": "",
+            "kind": "latency_against_load",
+            "channel": "bulk",
+            "x": "run.length",
+            "series": "traffic",
+        }
+    ]
     drawn = figure(bulk, "transient").spec
     sorts = [x["sort"] for x in encodings(drawn, "x") if "sort" in x]
     assert sorts[0] == ["40 ms", "400 ms", "4 s"]

@@ -95,6 +95,11 @@ pub fn check(system: &str, experiment: &str, outcome: &Outcome, checks: &mut Tab
     let published = outcome.plan.points.first().map(|point| point.spec.published.as_slice());
     for published in published.unwrap_or_default() {
         for measured in measure(outcome, published) {
+            // What is taken over a whole sweep cannot be told from a part of it.
+            let whole = published.quantity != "saturation_load" && measured.value.is_some();
+            if outcome.stopped && !whole {
+                continue;
+            }
             push(system, experiment, outcome, published, &measured, checks);
         }
     }

@@ -97,6 +97,12 @@ pub fn carry_out(
     options: &Options,
     observe: &mut dyn FnMut(usize, usize) -> bool,
 ) -> Result<Outcome, Error> {
+    if let Some(point) = plan.points.first()
+        && plan.points.iter().all(|point| point.spec.workload.is_empty())
+    {
+        let channels = point.spec.channel.keys().cloned().collect();
+        return Err(Error::NoWorkload { channels });
+    }
     let tasks = tasks(&plan, options);
     let halt = Halt::new();
     let failure = Mutex::new(None);
