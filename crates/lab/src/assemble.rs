@@ -10,9 +10,11 @@ use weft_protocol::retransmit::ControlSettings;
 use weft_units::{Limit, PositiveCount, Span, Time};
 
 use crate::composition::{ChannelSettings, InputQueues, SwitchSettings};
+use crate::couple::check_disabled;
 use crate::drive::event::{EventChannel, EventParts, EventSwitch};
 use crate::drive::output_queued::OutputQueuedChannel;
 use crate::drive::slotted::{SlotTiming, SlottedChannel};
+use crate::drive::trace::TraceEntry;
 use crate::error::Error;
 
 /// A channel with its driver.
@@ -109,11 +111,8 @@ impl Driver {
                     site.observations(),
                 ))))
             }
-            SwitchSettings::Crossbar(switch) => {
-                event(settings, EventSwitch::Crossbar(switch.clone()), sources, site)
-            }
-            SwitchSettings::OutputBuffered(switch) => {
-                event(settings, EventSwitch::OutputBuffered(switch.clone()), sources, site)
+            SwitchSettings::Crossbar(_) | SwitchSettings::OutputBuffered(_) => {
+                Ok(Driver::Event(Box::new(event_channel(settings, sources, site)?)))
             }
         }
     }
@@ -124,6 +123,29 @@ impl Driver {
             Driver::Slotted(channel) => channel.run(until, halt),
             Driver::OutputQueued(channel) => channel.run(until, halt),
             Driver::Event(channel) => channel.run(until, halt),
+        }
+    }
+
+    /// Notes every transmission from now on. Channels that work in slots of their own note none.
+    pub fn record_trace(&mut self) {
+        if let Driver::Event(channel) = self {
+            channel.record_trace();
+        }
+    }
+
+    /// What was counted and measured besides, with the names of its columns.
+    pub fn counters(&self, until: Time) -> Vec<(&'static str, f64)> {
+        match self {
+            Driver::Slotted(_) | Driver::OutputQueued(_) => Vec::new(),
+            Driver::Event(channel) => channel.interface_columns(until),
+        }
+    }
+
+    /// The transmissions noted so far.
+    pub fn take_trace(&mut self) -> Vec<TraceEntry> {
+        match self {
+            Driver::Slotted(_) | Driver::OutputQueued(_) => Vec::new(),
+            Driver::Event(channel) => channel.take_trace(),
         }
     }
 
@@ -173,12 +195,12 @@ impl Driver {
 }
 
 impl Site<'_> {
-    fn observations(&self) -> Observations {
+    pub(crate) fn observations(&self) -> Observations {
         Observations::over(self.from, self.until).of_hosts(usize::from(self.hosts))
     }
 }
 
-fn sources(
+pub(crate) fn sources(
     settings: &ChannelSettings,
     workload: &WorkloadSettings,
     site: Site<'_>,
@@ -230,12 +252,33 @@ fn slotted(
     ))))
 }
 
-fn event(
+/// A channel with a switch that packets reach unannounced.
+pub(crate) fn event_channel(
     settings: &ChannelSettings,
-    switch: EventSwitch,
     sources: Vec<Source>,
     site: Site<'_>,
-) -> Result<Driver, Error> {
+) -> Result<EventChannel, Error> {
+    let switch = match &settings.switch {
+        SwitchSettings::Crossbar(switch) => EventSwitch::Crossbar(switch.clone()),
+        SwitchSettings::OutputBuffered(switch) => EventSwitch::OutputBuffered(switch.clone()),
+        SwitchSettings::Scheduled(_)
+        | SwitchSettings::InputQueued(_)
+        | SwitchSettings::OutputQueued(_) => {
+            return Err(Error::Assembly {
+                key: format!("channel.{}.switch", site.name),
+                value: "one that works in slots".to_owned(),
+                accepted: "crossbar, or output_buffered".to_owned(),
+            });
+        }
+    };
+    check_disabled(settings, site)?;
+    if settings.recovery.is_some() {
+        return Err(Error::Assembly {
+            key: format!("channel.{}.recovery", site.name),
+            value: "given".to_owned(),
+            accepted: "it only with a scheduled switch; others send again by `control`".to_owned(),
+        });
+    }
     let parts = EventParts {
         name: site.name.to_owned(),
         ports: site.hosts,
@@ -245,6 +288,8 @@ fn event(
         switch,
         adapter: settings.adapter.clone(),
         control: settings.control.clone().unwrap_or(ControlSettings::Unacknowledged),
+        interface: settings.interface_with_buffers(site.name)?,
+        faults: settings.faults(),
     };
     let channel = EventChannel::new(parts, sources, site.streams, site.observations());
     let channel = channel.map_err(|error| Error::Assembly {
@@ -252,12 +297,15 @@ fn event(
         value: error.value,
         accepted: error.accepted,
     })?;
-    Ok(Driver::Event(Box::new(channel)))
+    Ok(channel)
 }
 
 /// A slotted channel loses nothing and acknowledges nothing on itself: what only an event-driven
 /// channel reads is refused, not ignored.
-fn refuse_what_slots_do_not_read(settings: &ChannelSettings, name: &str) -> Result<(), Error> {
+pub(crate) fn refuse_what_slots_do_not_read(
+    settings: &ChannelSettings,
+    name: &str,
+) -> Result<(), Error> {
     let refuse = |key: &str, value: &str, accepted: &str| refuse(name, key, value, accepted);
     if settings.control.is_some() {
         return refuse("control", "given", "no control on a channel that works in slots");
@@ -268,6 +316,12 @@ fn refuse_what_slots_do_not_read(settings: &ChannelSettings, name: &str) -> Resu
     }
     if settings.adapter.throttle.is_some() {
         return refuse("adapter.throttle", "given", "no throttle on a channel that works in slots");
+    }
+    let faults = settings.faults();
+    let given = faults.first().or(settings.recovery.map(|_| "recovery"));
+    let given = given.or(settings.interface.as_ref().map(|_| "interface"));
+    if let Some(key) = given.filter(|_| !matches!(settings.switch, SwitchSettings::Scheduled(_))) {
+        return refuse(key, "given", "it only on a channel whose packets are acknowledged");
     }
     Ok(())
 }

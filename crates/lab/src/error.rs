@@ -90,6 +90,16 @@ pub enum Error {
     /// A workload that cannot be built.
     #[error(transparent)]
     Workload(#[from] WorkloadError),
+    /// A run in which two packets met that a global schedule keeps apart: a defect of a part.
+    #[error("{channel}, seed {seed}: the schedule is broken: {problem}")]
+    Schedule {
+        /// The scheduled channel.
+        channel: String,
+        /// The seed of the run.
+        seed: u64,
+        /// Where and when they met.
+        problem: String,
+    },
     /// A run in which packets were lost or made without a rule: a defect of a part.
     #[error("{channel}, seed {seed}: {problem}")]
     Conservation {

@@ -38,6 +38,9 @@ pub struct RunSettings {
     pub seed: u64,
     /// The largest number of slots or events of one run.
     pub step_limit: Option<u64>,
+    /// Whether every transmission is noted, for the table `trace`. It takes memory in proportion
+    /// to the length of the run, so it is for short ones.
+    pub trace: bool,
 }
 
 /// Which part of a run is measured.
@@ -159,6 +162,7 @@ impl Default for RunSettings {
             seeds: PositiveCount::ONE,
             seed: 1,
             step_limit: None,
+            trace: false,
         }
     }
 }

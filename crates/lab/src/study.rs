@@ -153,8 +153,8 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 
 impl Outcome {
     fn new(plan: Plan, runs: &[Vec<Vec<ChannelRun>>], stopped: bool, options: &Options) -> Outcome {
-        let [mut points, mut replications, mut histograms, mut budget, mut collisions] =
-            [(); 5].map(|()| Table::new());
+        let [mut points, mut replications, mut histograms, mut budget, mut collisions, mut trace] =
+            [(); 6].map(|()| Table::new());
         for (index, (point, runs)) in plan.points.iter().zip(runs).enumerate() {
             // A point counts when all its runs are there, so that a stopped study holds no mean
             // over fewer runs than it says.
@@ -173,6 +173,7 @@ impl Outcome {
                 of_channel.histograms(&mut histograms);
                 of_channel.budget(&mut budget);
                 of_channel.collisions(&mut collisions);
+                of_channel.trace(&mut trace);
             }
         }
         drop_empty_columns(&mut points);
@@ -186,6 +187,7 @@ impl Outcome {
             ("collisions", collisions),
             ("budget", budget),
             ("histograms", histograms),
+            ("trace", trace),
         ];
         Outcome { tables, meta, stopped, plan }
     }

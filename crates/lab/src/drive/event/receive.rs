@@ -1,6 +1,6 @@
 //! The receiving side of a host.
 
-use weft_fabric::measure::Latency;
+use weft_fabric::measure::{Drop, Latency};
 use weft_fabric::switch::PacketKind;
 use weft_fabric::workload::Feedback;
 use weft_kernel::Id;
@@ -10,6 +10,7 @@ use weft_units::Time;
 
 use super::host::{Early, Flight};
 use super::{Event, EventChannel, Happening};
+use crate::drive::interface::Letter;
 
 impl EventChannel {
     /// The last byte of a packet is at its destination, unless bytes were inserted before it.
@@ -26,6 +27,10 @@ impl EventChannel {
             schedule(flight.end, Event(Happening::Deliver(id)));
         } else {
             match flight.kind {
+                PacketKind::Scheduled => self.receive_scheduled(id),
+                PacketKind::Request | PacketKind::Acknowledgment if flight.damaged => {
+                    self.receive_damaged(now, id);
+                }
                 PacketKind::Request => self.receive_request(now, id, schedule),
                 PacketKind::Acknowledgment => {
                     self.flights.remove(id);
@@ -43,9 +48,13 @@ impl EventChannel {
     ) {
         let flight = self.flights[id];
         let Flight { from, to, slot, sequence, .. } = flight;
+        let refused = !self.take_receive_buffer(now, &flight);
+        self.serve(now, to, schedule);
         if self.parts.control == ControlSettings::Unacknowledged {
             self.record_success(now, &flight);
             self.hand_over(now, from, to, flight.generated, schedule);
+        } else if refused {
+            self.observations.drop(Drop::NoReceiveBuffer, now);
         } else {
             let initiator = &mut self.hosts[usize::from(to)].received[usize::from(from)];
             match initiator.receive(sequence) {
@@ -71,6 +80,7 @@ impl EventChannel {
                     to: from,
                     kind: PacketKind::Acknowledgment,
                     blocked: false,
+                    refused,
                     in_company: self.decides_together,
                     span: self.acknowledgment_span,
                     end: Time::NEVER,
@@ -103,14 +113,53 @@ impl EventChannel {
     ) {
         let Flight { from: target, to: host, slot, sequence, start, .. } = flight;
         let state = &mut self.hosts[usize::from(host)];
+        if flight.refused {
+            if state.window.fail(slot, flight.attempt) {
+                self.transmit(now, host, schedule);
+            }
+            return;
+        }
         match state.window.acknowledge(slot, target, sequence) {
             Some(_) => {
-                state.queue.left_buffer(target);
+                if let Some(quick) = &mut state.interface {
+                    quick.acknowledged(now, target, sequence);
+                    self.serve(now, host, schedule);
+                } else {
+                    state.queue.left_buffer(target);
+                }
                 self.observations.latency(Latency::RoundTrip, now, now.since(start));
                 self.transmit(now, host, schedule);
             }
             None => self.counters.late_acknowledgments += 1,
         }
+    }
+
+    /// Whether a receive buffer takes a request. A repetition needs none: the target has it.
+    fn take_receive_buffer(&mut self, now: Time, flight: &Flight) -> bool {
+        let state = &mut self.hosts[usize::from(flight.to)];
+        if state.receiver.is_unlimited() && state.interface.is_none() {
+            return true;
+        }
+        let known = &state.received[usize::from(flight.from)];
+        let repeated = known.clone().receive(flight.sequence) == Received::Duplicate;
+        if repeated {
+            return true;
+        }
+        let Some(quick) = &mut state.interface else { return state.receiver.take(now) };
+        let Flight { from, to, generated, .. } = *flight;
+        quick.interface.arrive(now, Letter { from, to, generated, sequence: 0 })
+    }
+
+    /// A wrong check code: the target stays silent, since what it reads may not be what was sent
+    /// (Clint 3.3). The timer of the initiator does the rest.
+    fn receive_damaged(&mut self, now: Time, id: Id<Flight>) {
+        match self.flights[id].kind {
+            PacketKind::Request => self.observations.drop(Drop::Corrupted, now),
+            PacketKind::Acknowledgment | PacketKind::Scheduled => {
+                self.counters.damaged_acknowledgments += 1;
+            }
+        }
+        self.flights.remove(id);
     }
 
     fn record_success(&mut self, now: Time, flight: &Flight) {
