@@ -50,11 +50,13 @@ const SWITCHES: &[(&str, &str)] = &[
 ];
 
 fn run(switch: &str, workload: &str, length: &str, seed: u64) -> ChannelRun {
+    // Output queues take every cell at once, so that nothing would read a number of send buffers.
+    let buffers = if switch.contains("output_queued") { "'unlimited'" } else { "8" };
     let text = format!(
         "[system]\ntitle = 'star'\nhosts = 8\n\
          [channel.c]\npacket = '125 B'\npayload = '100 B'\n\
          link = {{ rate = '1 Gbit/s', length = '4 m', delay_per_metre = '5 ns' }}\n\
-         adapter.send_buffers = 8\n{switch}\n\
+         adapter.send_buffers = {buffers}\n{switch}\n\
          [workload.c]\n{workload}\n\
          [run]\nlength = '{length}'\nregime = 'from_empty'\n"
     );
