@@ -132,7 +132,7 @@ def test_loading_gives_what_was_saved(study: Path, tmp_path: Path) -> None:
     result.save(tmp_path / "saved")
     back = weft.load(tmp_path / "saved")
     filled = {name: table for name, table in result.tables.items() if len(table)}
-    assert {"points", "replications", "derived", "budget", "histograms"} <= set(filled)
+    assert {"points", "replications", "derived", "histograms"} <= set(filled)
     for name, table in filled.items():
         pd.testing.assert_frame_equal(table, back.tables[name], check_dtype=False)
     assert back.system == result.system

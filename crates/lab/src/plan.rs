@@ -263,17 +263,7 @@ fn point(
         tree.set(key, value)?;
     }
     let tree = tree.without_presets();
-<<<<<<< HEAD
-    let spec: Spec = tree.read()?;
-    if let Some(name) = spec.workload.keys().find(|name| !spec.channel.contains_key(*name)) {
-        let channels: Vec<&String> = spec.channel.keys().collect();
-        let refusal =
-            tree.refuse(&format!("workload.{name}"), format!("there is no channel `{name}`"));
-        return Err(refusal.names(&channels, name).into());
-    }
-=======
     let spec = tree.read()?;
     fit::check(&tree, &spec)?;
->>>>>>> main
     Ok((tree, Point { at, spec }))
 }
