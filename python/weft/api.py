@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from weft import _seam
@@ -181,11 +182,12 @@ def _describe(
     A finished run is worth more than its picture, so a failure here becomes a sentence in the
     report instead of an exception after the work is done.
     """
+    stem = Path(name).stem
     try:
-        system = System.from_json(name, _seam.show(name, preset, overrides))
+        system = System.from_json(stem, _seam.show(name, preset, overrides))
         variants = {
             f"{axis} {value}": System.from_json(
-                name,
+                stem,
                 _seam.show(name, preset, [*overrides, *spell_overrides({axis: value})]),
             )
             for axis, values in axes.items()

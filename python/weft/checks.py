@@ -127,8 +127,8 @@ def named_in(text: str, key: str, checks: list[Check]) -> list[Check]:
     numbers in them ("B4 bursty at 0.7 (103.7 us)"); a check belongs to it if it holds one of these
     numbers against a latency of the constant's own channel.
     """
-    channel = key.split(".")[1] if key.startswith("channel.") else ""
-    if not text.rstrip(")").endswith("us") and " us" not in text:
+    channel = key.split(".")[1] if key.startswith(("channel.", "workload.")) else ""
+    if " us" not in text:
         return []
     printed = {float(found) for found in re.findall(r"\d+\.\d+", text)}
     named: dict[float, Check] = {}

@@ -60,7 +60,7 @@ def read(folder: str | os.PathLike[str]) -> Result:
         raise FolderError(f"{root} holds no results: {RESULT} cannot be read there") from error
     data = json.loads(text)
     system = data["system"]
-    system_name = str(data["meta"].get("system") or "")
+    system_name = str(data["meta"].get("name") or "")
     return Result(
         tables={name: _read_table(root / "tables", name) for name in data["tables"]},
         columns=tuple(Column(**entry) for entry in data["columns"]),

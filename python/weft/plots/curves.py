@@ -228,7 +228,7 @@ def _layers(
     shape = {**colour}
     tooltip = _tooltip(drawn, x, y)
     base = {"x": x_axis, "y": y_axis, "color": colour}
-    dots = {"filled": True, "size": 52, "opacity": 1}
+    dots = {"filled": True, "size": 60, "opacity": 1}
     settled = f"datum.verdict === '{SETTLED}'"
     layers: list[dict[str, Any]] = [
         {
