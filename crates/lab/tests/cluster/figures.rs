@@ -60,7 +60,7 @@ fn a_study_returns_the_trace_as_a_table() {
     };
     // 60 us are 6.7 slots: seven cycles have begun, and the last of them has its grants, too.
     assert_eq!(["cfg", "gnt", "breq", "back"].map(rows), [14, 14, 5, 5]);
-    assert_eq!(table.number(0, "time_us"), Some(10.863_158), "the first transfer");
+    assert_eq!(table.number(0, "time_us"), Some(10.821_053), "the first transfer");
     let without = Request::new("clint-figure-4", None, &["run.trace=false".to_owned()]);
     let outcome = weft_lab::run(&without, &Options::default(), &mut |_, _| true).unwrap();
     assert_eq!(outcome.table("trace").rows(), 0);
