@@ -71,6 +71,23 @@ impl ChannelSettings {
         }
     }
 
+    /// The timing of a channel that works in slots.
+    fn slot_timing(&self, lead: Span) -> SlotTiming {
+        let slot = self.slot().unwrap_or_else(|| self.packet_span());
+        SlotTiming {
+            slot,
+            lead,
+            packet: self.packet_span(),
+            wire: self.link.propagation() * 2,
+            switch: self.switch_latency(),
+            release: match self.adapter.release {
+                // The acknowledgment is back by the end of the slot after the transfer's.
+                Some(Release::Acknowledgment) => slot * 2,
+                Some(Release::Transmission) | None => Span::ZERO,
+            },
+        }
+    }
+
     /// From the start of a transmission to the arrival of its last byte if nothing disturbs it.
     pub fn transit(&self) -> Span {
         self.packet_span() + self.link.propagation() * 2 + self.switch_latency()
@@ -102,10 +119,10 @@ impl Driver {
             SwitchSettings::OutputQueued(_) => {
                 refuse_what_slots_do_not_read(settings, site.name)?;
                 refuse_what_output_queues_do_not_read(settings, site.name)?;
-                let slot = settings.packet_span();
+                let timing = settings.slot_timing(Span::ZERO);
                 Ok(Driver::OutputQueued(Box::new(OutputQueuedChannel::new(
                     usize::from(site.hosts),
-                    (slot, settings.transit()),
+                    timing,
                     settings.payload,
                     sources,
                     site.observations(),
@@ -227,19 +244,7 @@ fn slotted(
     let scheduler = scheduler
         .build(ports)
         .map_err(|error| Error::Scheduler { channel: site.name.to_owned(), error })?;
-    let slot = settings.slot().unwrap_or_else(|| settings.packet_span());
-    let timing = SlotTiming {
-        slot,
-        lead,
-        packet: settings.packet_span(),
-        wire: settings.link.propagation() * 2,
-        switch: settings.switch_latency(),
-        // The acknowledgment returns within the slot after the one of the transfer (Clint 3.3).
-        release: match settings.adapter.release {
-            Some(Release::Acknowledgment) => slot * 2,
-            Some(Release::Transmission) | None => Span::ZERO,
-        },
-    };
+    let timing = settings.slot_timing(lead);
     let buffers = (0..ports).map(|_| SendBuffers::new(&settings.adapter, ports)).collect();
     let random = site.streams.stream(&format!("{}.scheduler", site.name), 0);
     Ok(Driver::Slotted(Box::new(SlottedChannel::new(

@@ -102,6 +102,17 @@ fn a_lone_packet_takes_its_length_the_cables_and_the_switch() {
     }
 }
 
+/// The stages follow each other without a gap, so they add up to the latency from end to end.
+#[test]
+fn the_budget_adds_up_to_the_latency() {
+    for (_, switch) in SWITCHES {
+        let run = run(switch, "load = 0.3\nburst.length.uniform = [1, 5]", "4 ms", 1);
+        let one_way = run.observations.recorder(Latency::OneWay);
+        assert!(one_way.count() > 500, "{switch}");
+        assert_eq!(run.observations.budget.total_ps(), one_way.sum_ps(), "{switch}");
+    }
+}
+
 #[test]
 fn a_light_load_is_carried_whole_and_settles() {
     for (_, switch) in SWITCHES {

@@ -264,6 +264,11 @@ impl<P: Copy> Window<P> {
         Slot(place)
     }
 
+    /// What was admitted with the packet in a slot, to note something with it.
+    pub fn packet_mut(&mut self, slot: Slot) -> &mut P {
+        &mut self.entries[slot.0 as usize].held.packet
+    }
+
     /// Whether [`Window::next`] may find a packet; that it does not is certain if not.
     #[inline]
     pub fn has_candidates(&self) -> bool {

@@ -34,14 +34,25 @@ pub(super) struct Flight {
     pub slot: Slot,
     pub sequence: u32,
     pub attempt: Attempt,
-    /// When the packet was handed over, and when this transmission of it started; of an
+    /// What happened to the packet before, and when this transmission of it started; of an
     /// acknowledgment, those of its request.
-    pub generated: Time,
+    pub past: Past,
     pub start: Time,
     /// How long it occupies a link.
     pub span: Span,
     /// When its last byte reaches its destination, once it has been forwarded.
     pub end: Time,
+}
+
+/// When what happened to a packet until a transmission of it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Past {
+    /// It was handed over.
+    pub generated: Time,
+    /// It got its send buffer.
+    pub buffered: Time,
+    /// Its first transmission started.
+    pub first: Time,
 }
 
 impl Flight {
@@ -60,7 +71,7 @@ impl Flight {
             slot: Slot::default(),
             sequence: 0,
             attempt: Attempt::default(),
-            generated: start,
+            past: Past { generated: start, buffered: start, first: start },
             start,
             span: Span::ZERO,
             end: Time::NEVER,
@@ -89,7 +100,7 @@ pub(super) struct Host {
     /// What the source wants to be told.
     pub feedback: Feedback,
     pub queue: PacketQueue<Time>,
-    pub window: Window<Time>,
+    pub window: Window<Past>,
     /// Packets of a schedule that wait for the link.
     pub scheduled: VecDeque<Id<Flight>>,
     /// Acknowledgments that wait for the link.
@@ -153,10 +164,10 @@ impl Host {
 
     /// Moves packets from the packet queue into the send buffers that are free.
     #[inline]
-    pub fn feed(&mut self) {
+    pub fn feed(&mut self, now: Time) {
         while !self.queue.is_empty() && self.window.has_space() {
             let Some((target, generated)) = self.queue.take() else { break };
-            self.window.admit(target, generated);
+            self.window.admit(target, Past { generated, buffered: now.max(generated), first: now });
         }
     }
 

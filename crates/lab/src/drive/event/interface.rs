@@ -3,6 +3,7 @@
 use weft_protocol::ring::BufferId;
 use weft_units::Time;
 
+use super::host::Past;
 use super::{Event, EventChannel, Happening};
 use crate::drive::interface::{Interface, InterfaceCounters, Letter};
 
@@ -70,7 +71,8 @@ impl EventChannel {
             let target = requests.trailing_zeros() as u16;
             let Some((buffer, letter)) = quick.interface.transmit(now, target) else { break };
             let sequence = state.window.numbered(target);
-            state.window.admit(target, letter.generated);
+            let past = Past { generated: letter.generated, buffered: now, first: now };
+            state.window.admit(target, past);
             quick.admitted.push(Admitted { target, sequence, buffer });
         }
         if quick.admitted.len() > before {

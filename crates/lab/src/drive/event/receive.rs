@@ -1,14 +1,14 @@
 //! The receiving side of a host.
 
-use weft_fabric::measure::{Drop, Latency};
+use weft_fabric::measure::{Drop, Latency, Stage};
 use weft_fabric::switch::PacketKind;
 use weft_fabric::workload::Feedback;
 use weft_kernel::Id;
 use weft_protocol::resequence::Received;
 use weft_protocol::retransmit::{ControlSettings, KnownAfter, Order};
-use weft_units::Time;
+use weft_units::{Span, Time};
 
-use super::host::{Early, Flight};
+use super::host::{Early, Flight, Past};
 use super::{Event, EventChannel, Happening};
 use crate::drive::interface::Letter;
 
@@ -52,7 +52,7 @@ impl EventChannel {
         self.serve(now, to, schedule);
         if self.parts.control == ControlSettings::Unacknowledged {
             self.record_success(now, &flight);
-            self.hand_over(now, from, to, flight.generated, schedule);
+            self.hand_over(now, from, to, flight.past.generated, schedule);
         } else if refused {
             self.observations.drop(Drop::NoReceiveBuffer, now);
         } else {
@@ -60,7 +60,7 @@ impl EventChannel {
             match initiator.receive(sequence) {
                 Received::InOrder { also } => {
                     self.record_success(now, &flight);
-                    self.hand_over(now, from, to, flight.generated, schedule);
+                    self.hand_over(now, from, to, flight.past.generated, schedule);
                     self.hand_over_early(now, &flight, also, schedule);
                 }
                 Received::Early => {
@@ -146,7 +146,7 @@ impl EventChannel {
             return true;
         }
         let Some(quick) = &mut state.interface else { return state.receiver.take(now) };
-        let Flight { from, to, generated, .. } = *flight;
+        let Flight { from, to, past: Past { generated, .. }, .. } = *flight;
         quick.interface.arrive(now, Letter { from, to, generated, sequence: 0 })
     }
 
@@ -163,9 +163,26 @@ impl EventChannel {
     }
 
     fn record_success(&mut self, now: Time, flight: &Flight) {
-        let Flight { generated, start, .. } = *flight;
-        self.observations.latency(Latency::Queueing, now, start.since(generated));
-        self.observations.latency(Latency::Transit, now, now.since(start));
+        let Flight { past: Past { generated, buffered, first }, start, .. } = *flight;
+        let (queueing, transit) = (start.since(generated), now.since(start));
+        self.observations.latency(Latency::Queueing, now, queueing);
+        self.observations.latency(Latency::Transit, now, transit);
+        // What is never sent twice and starts later than at first was held on its link.
+        let unacknowledged = self.parts.control == ControlSettings::Unacknowledged;
+        let delayed = if unacknowledged { Stage::SwitchWait } else { Stage::Retry };
+        let (wire, switch) = (self.propagation * 2, self.parts.latency());
+        let undisturbed = self.packet_span + wire + switch;
+        for (stage, span) in [
+            (Stage::BufferWait, buffered.since(generated)),
+            (Stage::SlotWait, first.since(buffered)),
+            (delayed, start.since(first)),
+            (Stage::Transmission, self.packet_span),
+            (Stage::Wire, wire),
+            (Stage::Switch, switch),
+            (Stage::SwitchWait, Span(transit.0.saturating_sub(undisturbed.0))),
+        ] {
+            self.observations.spend(stage, now, span);
+        }
     }
 
     fn hand_over(
@@ -185,7 +202,7 @@ impl EventChannel {
 
     /// A packet came before an older one of its pair: it is kept if order is to be restored.
     fn hold_early(&mut self, now: Time, flight: &Flight, schedule: &mut impl FnMut(Time, Event)) {
-        let Flight { from: initiator, to, sequence, generated, .. } = *flight;
+        let Flight { from: initiator, to, sequence, past: Past { generated, .. }, .. } = *flight;
         if self.restores_order() {
             let state = &mut self.hosts[usize::from(to)];
             state.early.push(Early { initiator, sequence, generated });

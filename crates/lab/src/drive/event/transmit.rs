@@ -17,7 +17,7 @@ impl EventChannel {
         host: u16,
         schedule: &mut impl FnMut(Time, Event),
     ) {
-        self.hosts[usize::from(host)].feed();
+        self.hosts[usize::from(host)].feed(now);
         self.ask_source(now, host, schedule);
         while !self.hosts[usize::from(host)].scheduled.is_empty() {
             let at = self.scheduled_at(now, host);
@@ -92,10 +92,12 @@ impl EventChannel {
     ) {
         let state = &mut self.hosts[usize::from(host)];
         let started = state.window.start(slot);
-        let generated = started.packet;
+        let mut past = started.packet;
         self.observations.attempt(now);
         if started.first {
-            self.observations.latency(Latency::FirstAttempt, now, now.since(generated));
+            past.first = now;
+            state.window.packet_mut(slot).first = now;
+            self.observations.latency(Latency::FirstAttempt, now, now.since(past.generated));
         }
         let damages = |errors: &mut Errors| errors.damages_next(None, self.parts.packet);
         let id = self.flights.insert(Flight {
@@ -104,7 +106,7 @@ impl EventChannel {
             slot,
             sequence: started.sequence,
             attempt: started.attempt,
-            generated,
+            past,
             span: self.packet_span,
             ..Flight::new(host, started.target, now)
         });
