@@ -1,6 +1,8 @@
 //! From the settings of a channel to a channel that runs. The composition decides the driver: a
 //! switch that works in slots is driven slot by slot, everything else by events.
 
+mod network;
+
 use weft_fabric::adapter::{Feed, Insertion, Release, SendBuffers};
 use weft_fabric::measure::Observations;
 use weft_fabric::scheduler::SchedulerSettings;
@@ -11,6 +13,7 @@ use weft_units::{Limit, PositiveCount, Span, Time};
 
 use crate::composition::{ChannelSettings, InputQueues, SwitchSettings};
 use crate::drive::event::{EventChannel, EventParts, EventSwitch};
+use crate::drive::network::OutputQueuedNetwork;
 use crate::drive::output_queued::OutputQueuedChannel;
 use crate::drive::slotted::{SlotTiming, SlottedChannel};
 use crate::error::Error;
@@ -24,6 +27,8 @@ pub enum Driver {
     OutputQueued(Box<OutputQueuedChannel>),
     /// Event by event.
     Event(Box<EventChannel>),
+    /// Event by event, through several switches.
+    Network(Box<OutputQueuedNetwork>),
 }
 
 /// What a channel is built from besides its settings.
@@ -84,6 +89,10 @@ impl Driver {
     ) -> Result<Driver, Error> {
         let sources = workload.map(|workload| sources(settings, workload, site)).transpose()?;
         let sources = sources.unwrap_or_default();
+        if !settings.fabric.is_star() {
+            return network::build(settings, sources, site);
+        }
+        network::refuse_what_a_star_does_not_read(settings, site.name)?;
         match &settings.switch {
             SwitchSettings::Scheduled(switch) => {
                 let lead = switch.lead;
@@ -124,6 +133,7 @@ impl Driver {
             Driver::Slotted(channel) => channel.run(until, halt),
             Driver::OutputQueued(channel) => channel.run(until, halt),
             Driver::Event(channel) => channel.run(until, halt),
+            Driver::Network(channel) => channel.run(until, halt),
         }
     }
 
@@ -133,6 +143,7 @@ impl Driver {
             Driver::Slotted(channel) => channel.backlog(),
             Driver::OutputQueued(channel) => channel.backlog(),
             Driver::Event(channel) => channel.backlog(),
+            Driver::Network(channel) => channel.backlog(),
         }
     }
 
@@ -142,6 +153,7 @@ impl Driver {
             Driver::Slotted(channel) => channel.in_flight(),
             Driver::OutputQueued(channel) => channel.in_flight(),
             Driver::Event(channel) => channel.in_flight(),
+            Driver::Network(channel) => channel.in_flight(),
         }
     }
 
@@ -151,13 +163,14 @@ impl Driver {
             Driver::Slotted(channel) => channel.slots(),
             Driver::OutputQueued(channel) => channel.slots(),
             Driver::Event(channel) => channel.steps(),
+            Driver::Network(channel) => channel.steps(),
         }
     }
 
     /// Who waits for whom, for a run that does not get on; empty where nothing can wait for ever.
     pub fn waiting(&self) -> Vec<String> {
         match self {
-            Driver::Slotted(_) | Driver::OutputQueued(_) => Vec::new(),
+            Driver::Slotted(_) | Driver::OutputQueued(_) | Driver::Network(_) => Vec::new(),
             Driver::Event(channel) => channel.waiting(),
         }
     }
@@ -168,6 +181,7 @@ impl Driver {
             Driver::Slotted(channel) => channel.into_observations(),
             Driver::OutputQueued(channel) => channel.into_observations(),
             Driver::Event(channel) => channel.into_observations(),
+            Driver::Network(channel) => channel.into_observations(),
         }
     }
 }
