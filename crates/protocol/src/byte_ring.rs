@@ -31,6 +31,22 @@ pub struct RingPointers {
     read: Pointer,
 }
 
+impl RingPointers {
+    /// How many bytes lie in the ring as far as the shared words say. For polling and for choosing
+    /// when to sleep only: neither word has been checked.
+    #[inline]
+    pub fn filling(&self) -> u64 {
+        let written = self.written.0.load(observe());
+        written.wrapping_sub(self.read.0.load(observe()))
+    }
+
+    /// The writer's pointer as it stands, unchecked: it tells one arrival from another.
+    #[inline]
+    pub fn arrivals(&self) -> u64 {
+        self.written.0.load(observe())
+    }
+}
+
 /// How many bytes a ring holds: a power of two, so that a count becomes a place by a mask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capacity(u64);
@@ -209,17 +225,18 @@ impl Reader {
         Ok(self.written - self.read)
     }
 
-    /// Whether the shared write pointer has moved since the last look: enough for a polling loop,
-    /// which calls [`Reader::available`] before it believes anything.
-    #[inline]
-    pub fn moved(&self, pointers: &RingPointers) -> bool {
-        pointers.written.0.load(crate::sync::Ordering::Relaxed) != self.read
-    }
-
     /// Where the next `length` bytes lie. No more than are known to be there are ever given.
     #[inline]
     pub fn spans(&self, length: u64) -> Spans {
         self.capacity.spans(self.read, length.min(self.written - self.read))
+    }
+
+    /// Where `length` bytes lie that come after the next `skip`, for a caller that looks ahead.
+    #[inline]
+    pub fn spans_after(&self, skip: u64, length: u64) -> Spans {
+        let known = self.written - self.read;
+        let skip = skip.min(known);
+        self.capacity.spans(self.read + skip, length.min(known - skip))
     }
 
     /// Gives back the place of the next `length` bytes, which must have been read.
@@ -233,11 +250,6 @@ impl Reader {
     /// How many bytes were ever read.
     pub const fn read(&self) -> u64 {
         self.read
-    }
-
-    /// How many bytes have been seen to arrive since the beginning.
-    pub const fn seen(&self) -> u64 {
-        self.written
     }
 
     /// The capacity of the ring.
@@ -327,6 +339,8 @@ mod tests {
                         prop_assert!(known <= capacity.bytes());
                         let length = length.min(known);
                         inside(&reader.spans(length), length, capacity)?;
+                        let rest = length.min(known - length);
+                        inside(&reader.spans_after(length, rest), rest, capacity)?;
                         reader.release(&pointers, length);
                     }
                 }
