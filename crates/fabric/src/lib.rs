@@ -4,8 +4,10 @@
 
 pub mod adapter;
 pub mod control;
+pub mod interface;
 pub mod link;
 pub mod measure;
+pub mod message;
 pub mod scheduler;
 pub mod switch;
 pub mod workload;

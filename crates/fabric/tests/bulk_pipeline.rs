@@ -54,10 +54,7 @@ fn figure_4_five_packets_through_the_pipeline() {
     let mut in_transfer = Vec::new();
     let mut text = String::new();
     for (slot, arrivals) in arrivals.into_iter().enumerate() {
-        let acknowledged: Vec<_> = schedule
-            .acknowledgments()
-            .map(|(target, initiator, report)| (target, initiator, report))
-            .collect();
+        let acknowledged: Vec<_> = schedule.acknowledgments().collect();
         assert!(acknowledged.iter().all(|(_, _, report)| *report == TransmissionReport::Accepted));
         for (number, initiator, target) in arrivals {
             waiting[initiator * 2 + target].push_back(*number);
@@ -153,7 +150,7 @@ impl Node {
                 buffers: 4,
                 adapter_buffers: 4,
                 targets: 2,
-                prefetch: Prefetch::InOrder,
+                prefetch: Prefetch::Fifo,
                 release: Release::Acknowledgment,
             }),
             numbering: Numbering::default(),
@@ -172,7 +169,7 @@ impl Node {
         let message = Message { initiator: name(own), target: name(other), ..Message::default() };
         let request = BulkRequest {
             target: Port::new(other.into()).unwrap(),
-            sequence: self.numbering.next(),
+            sequence: self.numbering.assign(),
             message,
             payload: Payload::new(vec![own as u8; 2048]).unwrap(),
         };

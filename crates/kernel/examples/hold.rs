@@ -2,7 +2,8 @@
 //! instructions of the queue against a binary heap:
 //!
 //! ```text
-//! valgrind --tool=callgrind --toggle-collect='*measured*' target/release/examples/hold queue 1000 fabric
+//! valgrind --tool=callgrind --toggle-collect="*measured*" \
+//!     target/release/examples/hold queue 1000 fabric
 //! ```
 
 use std::cmp::Reverse;

@@ -26,9 +26,19 @@ impl Halt {
         Halt::default()
     }
 
+    /// A halt that shares this one's flag and has a step limit of its own.
+    pub fn with_step_limit(&self, step_limit: Option<u64>) -> Halt {
+        Halt { flag: Arc::clone(&self.flag), step_limit }
+    }
+
     /// Asks every run that holds a clone of this halt to stop.
     pub fn ask(&self) {
         self.flag.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether somebody has asked.
+    pub fn is_asked(&self) -> bool {
+        self.flag.load(Ordering::Relaxed)
     }
 
     /// Whether a run that has taken `steps` steps must stop. The flag is looked at once in 4096
@@ -42,5 +52,27 @@ impl Halt {
             return Some(Stopped::Asked);
         }
         None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clone_that_is_asked_stops_the_run_within_4096_steps() {
+        let halt = Halt::new();
+        let run = halt.clone();
+        assert!((0..10_000).all(|step| run.check(step).is_none()));
+        std::thread::spawn(move || halt.ask()).join().unwrap();
+        let stop = (10_001..).find_map(|step| run.check(step).map(|why| (step, why)));
+        assert_eq!(stop, Some((3 * 4_096, Stopped::Asked)));
+    }
+
+    #[test]
+    fn the_limit_on_steps_is_exact() {
+        let halt = Halt { step_limit: Some(10_001), ..Halt::new() };
+        let stop = (0..).find_map(|step| halt.check(step).map(|why| (step, why)));
+        assert_eq!(stop, Some((10_001, Stopped::StepLimit)));
     }
 }

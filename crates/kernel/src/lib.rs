@@ -2,14 +2,64 @@
 //!
 //! Nothing here knows the word packet. A simulation is a value: it owns its [`Queue`], its
 //! [`Stream`]s and its [`Arena`]s, so any number of simulations live in one process.
+//!
+//! * [`Queue`]: events by value at integer picoseconds; equal times leave in the order of
+//!   scheduling, so that a run has one order only.
+//! * [`Streams`]: one [`Stream`] of random numbers for each purpose and owner, derived by name from
+//!   the seed. Who draws more, or is added, changes nobody else's numbers.
+//! * [`Arena`]: what lives longer than one event. An event carries its four-byte [`Id`].
+//! * [`Halt`]: how a run is ended from outside; [`Stopped`] says why it did.
+//!
+//! What is deliberately absent: processes, callbacks and a clock. An engine is a loop that takes
+//! the next event, matches on it and schedules what follows:
+//!
+//! ```
+//! use weft_kernel::{Halt, Queue, Streams};
+//! use weft_units::{Span, Time};
+//!
+//! #[derive(Clone, Copy)]
+//! enum Event { Arrival, Departure }
+//!
+//! // One server with memoryless arrivals at half of its capacity.
+//! let mut arrivals = Streams::new(1).stream("arrivals", 0);
+//! let (mut queue, halt) = (Queue::new(), Halt::new());
+//! let (service, end) = (Span::from_ns(100), Time(100_000_000));
+//! let (mut waiting, mut served, mut steps) = (0, 0, 0);
+//! queue.push(Time::ZERO, Event::Arrival);
+//! while let Some((now, event)) = queue.pop_until(end) {
+//!     match event {
+//!         Event::Arrival => {
+//!             waiting += 1;
+//!             if waiting == 1 {
+//!                 queue.push(now + service, Event::Departure);
+//!             }
+//!             let gap = arrivals.exponential() * 2.0 * service.0 as f64;
+//!             queue.push(now + Span(gap as u64), Event::Arrival);
+//!         }
+//!         Event::Departure => {
+//!             served += 1;
+//!             waiting -= 1;
+//!             if waiting > 0 {
+//!                 queue.push(now + service, Event::Departure);
+//!             }
+//!         }
+//!     }
+//!     steps += 1;
+//!     if halt.check(steps).is_some() {
+//!         break;
+//!     }
+//! }
+//! assert!((470..530).contains(&served), "{served} served in 100 us at load 0.5");
+//! ```
 
 mod arena;
 mod halt;
 mod queue;
 mod stream;
 mod wheel;
+mod ziggurat;
 
 pub use arena::{Arena, Id};
 pub use halt::{Halt, Stopped};
 pub use queue::Queue;
-pub use stream::{Stream, Streams};
+pub use stream::{Geometric, Stream, Streams};

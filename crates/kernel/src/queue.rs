@@ -38,7 +38,7 @@ impl<E: Copy> Queue<E> {
     /// An empty queue.
     pub fn new() -> Queue<E> {
         Queue {
-            front: Vec::with_capacity(2 * FRONT_LIMIT),
+            front: Vec::new(),
             head: 0,
             front_last: u64::MAX,
             wheel: Wheel::new(),

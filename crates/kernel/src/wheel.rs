@@ -67,7 +67,7 @@ struct Slot {
 const EMPTY: Slot = Slot { top: NONE, count: 0, earliest: u64::MAX };
 
 impl<E: Copy> Pool<E> {
-    pub fn new() -> Pool<E> {
+    pub const fn new() -> Pool<E> {
         Pool { nodes: Vec::new(), free: NONE }
     }
 

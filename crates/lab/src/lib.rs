@@ -1,3 +1,37 @@
 //! From a composition file to columns: read, assemble, run, measure.
+//!
+//! [`run`] carries out a [`Request`]: the file and its layers become one tree ([`spec`]), the tree
+//! becomes the points of a [`Plan`], each point with each seed is one call of [`simulate`], and the
+//! runs become the tables of an [`Outcome`]. [`reproduce`] does so for every experiment of a system
+//! and holds the result against what was published.
 
+pub mod assemble;
+mod catalogue;
+pub mod composition;
+mod derived;
+mod describe;
 pub mod drive;
+mod error;
+pub mod experiment;
+mod fit;
+mod parallel;
+mod plan;
+mod reproduce;
+mod rows;
+mod shipped;
+mod simulate;
+mod source;
+pub mod spec;
+pub mod statistics;
+mod study;
+mod table;
+
+pub use catalogue::{ExperimentEntry, Shown, SystemEntry, experiments, schema, show, systems};
+pub use describe::Description;
+pub use error::{Details, Error};
+pub use plan::{Plan, Point};
+pub use reproduce::{Reproduction, reproduce};
+pub use simulate::{ChannelRun, simulate};
+pub use source::Request;
+pub use study::{Options, Outcome, run};
+pub use table::{Cell, Column, Data, Table};

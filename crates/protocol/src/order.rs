@@ -34,7 +34,7 @@ pub enum Arrival {
 
 impl Numbering {
     /// The number of the next packet. A packet that is sent again keeps its number.
-    pub fn next(&mut self) -> Sequence {
+    pub fn assign(&mut self) -> Sequence {
         let sequence = Sequence::of(self.sent);
         self.sent += 1;
         sequence
@@ -96,7 +96,7 @@ mod tests {
     fn a_pair_in_order_stays_in_order_past_the_wrap() {
         let (mut numbering, mut check) = (Numbering::default(), OrderCheck::default());
         for count in 0..300 {
-            let sequence = numbering.next();
+            let sequence = numbering.assign();
             assert_eq!(check.whole(sequence), count);
             assert_eq!(check.accept(sequence), Arrival::InOrder);
         }

@@ -175,6 +175,10 @@ pub struct Window<P> {
     sequences: Vec<u32>,
     /// Packets whose first transmission has started.
     unacknowledged: usize,
+    /// Packets that wait to be sent again.
+    failed: usize,
+    /// A packet was sent before an older one. Until then those never sent are the youngest.
+    overtaken: bool,
     attempts: u32,
 }
 
@@ -227,6 +231,8 @@ impl<P: Copy> Window<P> {
             by_age: VecDeque::new(),
             sequences: vec![0; targets],
             unacknowledged: 0,
+            failed: 0,
+            overtaken: false,
             attempts: 0,
         }
     }
@@ -258,26 +264,38 @@ impl<P: Copy> Window<P> {
         Slot(place)
     }
 
-    /// The packet to send next, if one may be sent.
+    /// Whether [`Window::next`] may find a packet; that it does not is certain if not.
     #[inline]
+    pub fn has_candidates(&self) -> bool {
+        let fresh = self.by_age.len() > self.unacknowledged;
+        self.failed > 0 || (fresh && self.outstanding.admits(self.unacknowledged))
+    }
+
+    /// The packet to send next, if one may be sent.
     pub fn next(&self) -> Option<Slot> {
+        if !self.has_candidates() {
+            return None;
+        }
         let fresh_allowed = self.outstanding.admits(self.unacknowledged);
+        let strict = self.order == Order::HeadOfLine;
+        let skipped =
+            if self.failed > 0 || self.overtaken || strict { 0 } else { self.unacknowledged };
         let mut fallback = None;
-        for (age, place) in self.by_age.iter().enumerate() {
+        for (age, place) in self.by_age.iter().enumerate().skip(skipped) {
             let held = &self.entries[*place as usize].held;
             let choose = match held.standing {
                 Standing::Sent => false,
-                Standing::Failed if self.retries == Retries::Last && fallback.is_none() => {
-                    fallback = Some(Slot(*place));
+                Standing::Failed if self.retries == Retries::Last => {
+                    fallback = fallback.or(Some(Slot(*place)));
                     false
                 }
-                Standing::Failed => self.retries == Retries::First,
+                Standing::Failed => true,
                 Standing::Fresh => fresh_allowed && self.in_turn(age, held),
             };
             if choose {
                 return Some(Slot(*place));
             }
-            if self.order == Order::HeadOfLine {
+            if strict {
                 break;
             }
         }
@@ -300,7 +318,12 @@ impl<P: Copy> Window<P> {
         let attempt = Attempt(self.attempts);
         let entry = &mut self.entries[slot.0 as usize];
         let first = entry.held.standing == Standing::Fresh;
-        self.unacknowledged += usize::from(first);
+        if first {
+            self.overtaken |= self.by_age.get(self.unacknowledged) != Some(&slot.0);
+            self.unacknowledged += 1;
+        } else {
+            self.failed -= 1;
+        }
         entry.held.standing = Standing::Sent;
         entry.attempt = attempt;
         let Held { target, sequence, packet, .. } = entry.held;
@@ -313,6 +336,7 @@ impl<P: Copy> Window<P> {
         let entry = &mut self.entries[slot.0 as usize];
         let current = entry.occupied && entry.attempt == attempt;
         if current {
+            self.failed += usize::from(entry.held.standing == Standing::Sent);
             entry.held.standing = Standing::Failed;
         }
         current
@@ -332,6 +356,7 @@ impl<P: Copy> Window<P> {
         let entry = &mut self.entries[slot.0 as usize];
         debug_assert!(entry.occupied && entry.held.standing != Standing::Fresh);
         entry.occupied = false;
+        self.failed -= usize::from(entry.held.standing == Standing::Failed);
         self.unacknowledged -= 1;
         if let Some(age) = self.by_age.iter().position(|place| *place == slot.0) {
             self.by_age.remove(age);

@@ -112,9 +112,10 @@ impl<T> Doorbell<T> {
         Ok(())
     }
 
-    /// The adapter puts an entry that it has taken back to the front, to serve it next.
-    pub fn put_back(&mut self, value: T) {
-        self.entries.push_front(value);
+    /// The adapter puts an entry that it has taken back to `place`, counted from the oldest; at
+    /// the end if there are fewer entries.
+    pub fn put_back(&mut self, place: usize, value: T) {
+        self.entries.insert(place.min(self.entries.len()), value);
     }
 
     /// The adapter takes the oldest entry.

@@ -65,7 +65,7 @@ impl Transfer {
                 buffers: BUFFERS,
                 adapter_buffers: 2,
                 targets: 2,
-                prefetch: Prefetch::InOrder,
+                prefetch: Prefetch::Fifo,
                 release,
             }),
             receive: ReceiveSide::new(ReceiveSettings { buffers: BUFFERS, adapter_buffers: 1 }),
@@ -121,7 +121,7 @@ impl Transfer {
         self.submitted += 1;
         let request = BulkRequest {
             target: Port::new(1).unwrap(),
-            sequence: self.numbering.next(),
+            sequence: self.numbering.assign(),
             message: Message { arguments, ..Message::default() },
             payload: Payload::default(),
         };

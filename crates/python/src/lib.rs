@@ -1,10 +1,98 @@
 //! The private extension module `weft._core`: converts, decides nothing.
+//!
+//! Text crosses as JSON, columns cross as NumPy arrays (numbers) or lists (texts). The interpreter
+//! lock is released while a run computes.
+
+mod error;
+mod outcome;
 
 use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use weft_lab::{Options, Request};
+
+/// The shipped interconnects, as a JSON list.
+#[pyfunction]
+fn systems() -> PyResult<String> {
+    error::json(&weft_lab::systems().map_err(error::raise)?)
+}
+
+/// The shipped experiments, as a JSON list.
+#[pyfunction]
+fn experiments() -> PyResult<String> {
+    error::json(&weft_lab::experiments().map_err(error::raise)?)
+}
+
+/// A composition with every parameter and its origin, as a JSON object.
+#[pyfunction]
+#[pyo3(signature = (name, preset=None, overrides=Vec::new()))]
+fn show(name: &str, preset: Option<&str>, overrides: Vec<String>) -> PyResult<String> {
+    let request = Request::new(name, preset, &overrides);
+    error::json(&weft_lab::show(&request).map_err(error::raise)?)
+}
+
+/// The JSON schema of a composition or an experiment file.
+#[pyfunction]
+fn schema() -> PyResult<String> {
+    error::json(&weft_lab::schema())
+}
+
+/// Runs an experiment and returns its tables. `progress` is called with (done, total, label) and
+/// ends the run by returning `False`.
+#[pyfunction]
+fn run<'py>(
+    py: Python<'py>,
+    name: &str,
+    preset: Option<&str>,
+    overrides: Vec<String>,
+    options: &str,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<Bound<'py, PyDict>> {
+    let request = Request::new(name, preset, &overrides);
+    let options = parse_options(options)?;
+    let mut raised = None;
+    let outcome = py.detach(|| {
+        weft_lab::run(&request, &options, &mut |done, total| {
+            outcome::observe(progress.as_ref(), &mut raised, done, total, name)
+        })
+    });
+    raised.map_or(Ok(()), Err)?;
+    outcome::run(py, &outcome.map_err(error::raise)?)
+}
+
+/// Runs the experiments of a system and holds them against what was published.
+#[pyfunction]
+fn reproduce<'py>(
+    py: Python<'py>,
+    name: &str,
+    options: &str,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<Bound<'py, PyDict>> {
+    let options = parse_options(options)?;
+    let mut raised = None;
+    let outcome = py.detach(|| {
+        weft_lab::reproduce(name, &options, &mut |done, total, label| {
+            outcome::observe(progress.as_ref(), &mut raised, done, total, label)
+        })
+    });
+    raised.map_or(Ok(()), Err)?;
+    outcome::reproduction(py, &outcome.map_err(error::raise)?)
+}
+
+fn parse_options(text: &str) -> PyResult<Options> {
+    serde_json::from_str(text)
+        .map_err(|error| pyo3::exceptions::PyValueError::new_err(format!("options: {error}")))
+}
 
 /// Rust core of Weft.
 #[pymodule]
 fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    module.add("WeftError", module.py().get_type::<error::WeftError>())?;
+    module.add_function(wrap_pyfunction!(systems, module)?)?;
+    module.add_function(wrap_pyfunction!(experiments, module)?)?;
+    module.add_function(wrap_pyfunction!(show, module)?)?;
+    module.add_function(wrap_pyfunction!(schema, module)?)?;
+    module.add_function(wrap_pyfunction!(run, module)?)?;
+    module.add_function(wrap_pyfunction!(reproduce, module)?)?;
     Ok(())
 }

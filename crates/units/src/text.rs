@@ -33,7 +33,7 @@ pub enum QuantityError {
         example: &'static str,
     },
     /// The quantity is not a whole number of the steps in which it is kept.
-    #[error("`{text}` is finer than {step}, the finest {kind} that is kept")]
+    #[error("finer than {step}, the finest {kind} that is kept")]
     TooFine {
         /// The text as it was written.
         text: String,

@@ -106,17 +106,11 @@ fn a_missing_or_unknown_unit_names_what_to_write() {
 
 #[test]
 fn what_cannot_be_kept_is_refused_and_not_rounded() {
-    refused::<Span>(
-        "1.0005 ns",
-        expect!["`1.0005 ns` is finer than 1 ps, the finest time that is kept"],
-    );
-    refused::<Bytes>("0.5 B", expect!["`0.5 B` is finer than 1 B, the finest size that is kept"]);
+    refused::<Span>("1.0005 ns", expect!["finer than 1 ps, the finest time that is kept"]);
+    refused::<Bytes>("0.5 B", expect!["finer than 1 B, the finest size that is kept"]);
     refused::<Rate>(
         "1.00000000000000000001 Gbit/s",
-        expect![
-            "`1.00000000000000000001 Gbit/s` is finer than a ratio of 64-bit numbers, \
-             the finest rate that is kept"
-        ],
+        expect!["finer than a ratio of 64-bit numbers, the finest rate that is kept"],
     );
     refused::<Span>("-5 ns", expect!["time must lie in 0 ns..=18446744.073709551615 s, got -5 ns"]);
     refused::<Span>(

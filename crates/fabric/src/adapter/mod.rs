@@ -1,6 +1,7 @@
 //! Adapters: where packets wait at a host, and what may start next on its link.
 
 mod packet_queue;
+mod send_buffers;
 mod throttle;
 
 use schemars::JsonSchema;
@@ -8,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use weft_units::Limit;
 
 pub use packet_queue::{Feed, PacketQueue, PerTargetSettings};
+pub use send_buffers::{Buffered, SendBuffers};
 pub use throttle::{Throttle, ThrottleSettings};
 
 /// Settings of the adapter of one host on one channel.

@@ -36,7 +36,10 @@ pub enum GrantError {
         own: Port,
     },
     /// The grant is for another slot.
-    #[error("a grant for slot {} (modulo 8) in slot {slot}: expected {}", .found.bits(), (slot + 1) % 8)]
+    #[error(
+        "a grant for slot {} (modulo 8) in slot {slot}: expected {}",
+        .found.bits(), (slot + 1) % SlotNumber::MODULUS
+    )]
     Slot {
         /// The slot in the grant.
         found: SlotNumber,

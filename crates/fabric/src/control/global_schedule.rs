@@ -440,6 +440,22 @@ mod tests {
     }
 
     #[test]
+    fn what_a_target_saw_is_not_remembered_beyond_its_slot() {
+        let (mut schedule, mut random) = schedule(2, Speculation::Off);
+        schedule.set_request(0, 1, true);
+        for is_received in [true, true, false, false, false] {
+            schedule.advance(&mut random);
+            schedule.transmit(0);
+            if is_received {
+                schedule.receive(1, Reception::Accepted);
+            }
+        }
+        assert_eq!(schedule.acknowledgments().count(), 0);
+        assert!(schedule.reports().all(|report| report.outcome.is_err()));
+        assert_eq!(schedule.reports().count(), 1);
+    }
+
+    #[test]
     fn a_grant_that_is_not_used_is_not_reported() {
         let (mut schedule, mut random) = schedule(2, Speculation::Off);
         schedule.set_request(0, 1, true);

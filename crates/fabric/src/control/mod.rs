@@ -10,5 +10,5 @@ pub use global_schedule::{
     GlobalSchedule, GlobalScheduleSettings, GrantNotice, NodeConfiguration, Reception,
     TransferReport,
 };
-pub use slot_timing::{SlotTiming, SlotTimingSettings};
+pub use slot_timing::{SlotTiming, SlotTimingError, SlotTimingSettings};
 pub use speculation::Speculation;

@@ -29,17 +29,13 @@ pub struct SlotTiming {
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 pub enum SlotTimingError {
     /// The receiver needs the whole slot.
-    #[error(
-        "relock = {relock}: a receiver that locks for all of a slot receives nothing; accepted is less than 1"
-    )]
+    #[error("relock = {relock}: leaves nothing of a slot; accepted is less than 1")]
     Relock {
         /// The setting.
         relock: Fraction,
     },
     /// A slot would not last at all.
-    #[error(
-        "a packet that takes no time and gap = 0 leave a slot of no length; accepted is a slot of 1 ps or more"
-    )]
+    #[error("gap = 0: a slot for a packet of no length lasts no time; accepted is 1 ps or more")]
     Empty,
 }
 
@@ -136,7 +132,7 @@ mod tests {
     fn slots_that_cannot_be_are_refused() {
         assert_eq!(
             settings(0, 1.0, 0).build(PACKET).unwrap_err().to_string(),
-            "relock = 1: a receiver that locks for all of a slot receives nothing; accepted is less than 1"
+            "relock = 1: leaves nothing of a slot; accepted is less than 1"
         );
         assert_eq!(settings(0, 0.5, 0).build(Span::ZERO), Err(SlotTimingError::Empty));
     }

@@ -1,5 +1,12 @@
-//! Links: how long a packet occupies one, and how long a signal travels on it.
+//! Links: how long a packet occupies one, how long a signal travels on it, what is sent for a bit,
+//! and what is lost on the way.
 
+mod budget;
+mod coding;
+mod errors;
 mod serial;
 
+pub use budget::{DecibelPerInch, LinkBudget, LinkBudgetSettings, trace_attenuation};
+pub use coding::LineCode;
+pub use errors::{DamagedPacket, DamagedSlot, ErrorSettings, Errors};
 pub use serial::LinkSettings;

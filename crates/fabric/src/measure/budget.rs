@@ -71,6 +71,12 @@ impl Budget {
         self.sums[stage as usize] += u128::from(span.0);
     }
 
+    /// Adds the same span for a number of packets.
+    pub fn add_times(&mut self, stage: Stage, span: Span, packets: u64) {
+        self.counts[stage as usize] += packets;
+        self.sums[stage as usize] += u128::from(span.0) * u128::from(packets);
+    }
+
     /// Pools the spans of another run with these.
     pub fn merge(&mut self, other: &Budget) {
         for stage in Stage::ALL {

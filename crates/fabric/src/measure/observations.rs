@@ -162,11 +162,18 @@ impl Observations {
         Observations { from, ..Observations::default() }
     }
 
-    /// Observations of a run that ends at `until`: they record from `from` on and also note the
-    /// counters at 64 equal steps of that window, from which the verdict is formed.
+    /// Observations of a run that ends at `until`: [`starting`](Self::starting) at `from`, and
+    /// [`watch`](Self::watch)ed.
     pub fn over(from: Time, until: Time) -> Observations {
-        let sampler = Sampler::new(from, until);
-        Observations { from, sampler, ..Observations::default() }
+        let mut observations = Observations::starting(from);
+        observations.watch(until);
+        observations
+    }
+
+    /// Notes the counters at 64 equal steps of the window from `from` to `until`, from which the
+    /// verdict is formed. To be called before the first event.
+    pub fn watch(&mut self, until: Time) {
+        self.sampler = Sampler::new(self.from, until);
     }
 
     /// The same, also counting deliveries by initiator, of `hosts` hosts.
@@ -222,6 +229,14 @@ impl Observations {
     pub fn spend(&mut self, stage: Stage, now: Time, span: Span) {
         if now >= self.from {
             self.budget.add(stage, span);
+        }
+    }
+
+    /// Adds spans that every attempt of the measured window spent alike: one addition at the end of
+    /// a run instead of one per packet.
+    pub fn spend_always(&mut self, stages: &[(Stage, Span)]) {
+        for &(stage, span) in stages {
+            self.budget.add_times(stage, span, self.attempts);
         }
     }
 
@@ -290,9 +305,9 @@ impl Observations {
         let mut sampler = self.sampler.clone();
         sampler.take(self.counters(now));
         let mut progress = sampler.into_samples();
-        if progress.last().is_none_or(|last| last.time < now) {
-            progress.push(self.counters(now));
-        }
+        // The last step is noted before the events of its instant, which belong to the run.
+        progress.pop_if(|last| last.time == now);
+        progress.push(self.counters(now));
         progress
     }
 
@@ -360,13 +375,14 @@ mod tests {
         let mut seen = Observations::over(Time(0), Time(6400));
         (0..64).for_each(|step| seen.generate(Time(step * 100)));
         seen.deliver(Time(6350), PAYLOAD);
+        seen.deliver(Time(6400), PAYLOAD);
         let progress = seen.progress(Time(6400));
         assert_eq!(progress.len(), 65);
         // What is generated at the very instant of a step belongs to the next one.
         for (step, sample) in progress[..64].iter().enumerate() {
             assert_eq!((sample.time, sample.backlog()), (Time(step as u64 * 100), step as u64));
         }
-        assert_eq!((progress[64].generated, progress[64].backlog()), (64, 63));
+        assert_eq!((progress[64].generated, progress[64].backlog()), (64, 62));
     }
 
     #[test]

@@ -49,7 +49,8 @@ pub enum AcknowledgmentRule {
     #[default]
     Collide,
     /// Its bytes are inserted into the request, which ends later by as much; a request that
-    /// arrives during an acknowledgment follows it (Clint's Q2).
+    /// arrives during an acknowledgment follows it (Clint's Q2). A gap that its adapter left in a
+    /// request is not closed again.
     Interleave,
 }
 
@@ -67,8 +68,11 @@ struct Output<K> {
     arrivals: Vec<Arrival<K>>,
     /// Packets held back, in the order in which they go: acknowledgments first.
     blocked: VecDeque<Arrival<K>>,
-    /// The last request that was forwarded.
+    /// The last request that was forwarded, its input, until when it comes in by that, and until
+    /// when it occupies the output.
     request: Option<K>,
+    request_input: u16,
+    request_in_until: Time,
     request_until: Time,
     acknowledgment_until: Time,
     favoured: u16,
@@ -83,6 +87,8 @@ impl<K: Copy + PartialEq> Crossbar<K> {
             arrivals: Vec::new(),
             blocked: VecDeque::new(),
             request: None,
+            request_input: 0,
+            request_in_until: Time::ZERO,
             request_until: Time::ZERO,
             acknowledgment_until: Time::ZERO,
             favoured: 0,
@@ -112,7 +118,9 @@ impl<K: Copy + PartialEq> Crossbar<K> {
         match settings.contention {
             Contention::Drop => {
                 for arrival in arrivals.drain(..) {
-                    effects.extend(state.contend(now, settings, arrival));
+                    let (other, own) = state.contend(now, settings, arrival);
+                    effects.extend(other);
+                    effects.push(own);
                 }
             }
             Contention::BackPressure => {
@@ -124,11 +132,26 @@ impl<K: Copy + PartialEq> Crossbar<K> {
         state.next_review(now, settings)
     }
 
+    /// Decides at once on a packet that reaches its output alone, under [`Contention::Drop`]: what
+    /// that does to the request in progress, and to the packet.
+    #[inline]
+    pub fn meet(
+        &mut self,
+        now: Time,
+        output: u16,
+        arrival: Arrival<K>,
+    ) -> (Option<Effect<K>>, Effect<K>) {
+        let state = &mut self.outputs[usize::from(output)];
+        debug_assert!(self.settings.contention == Contention::Drop && state.arrivals.is_empty());
+        state.contend(now, &self.settings, arrival)
+    }
+
     /// The adapter inserts other bytes into a request: it ends later by `by` wherever it is.
     pub fn stretch(&mut self, output: u16, key: K, by: Span) {
         let state = &mut self.outputs[usize::from(output)];
         if state.request == Some(key) {
             state.request_until += by;
+            state.request_in_until += by;
         }
         let arrived = state.arrivals.iter_mut().chain(&mut state.blocked);
         for arrival in arrived.filter(|arrival| arrival.key == key) {
@@ -136,60 +159,51 @@ impl<K: Copy + PartialEq> Crossbar<K> {
         }
     }
 
-    /// The packets that back pressure holds, by output, with the last request that the output
-    /// forwarded.
-    pub fn blocked(&self) -> impl Iterator<Item = (u16, K, Option<K>)> + '_ {
+    /// The packets that back pressure holds, by output, with the input of the request that the
+    /// output forwarded last.
+    pub fn blocked(&self) -> impl Iterator<Item = (u16, K, Option<u16>)> + '_ {
         self.outputs.iter().enumerate().flat_map(|(output, state)| {
-            state.blocked.iter().map(move |packet| (output as u16, packet.key, state.request))
+            let input = state.request.map(|_| state.request_input);
+            state.blocked.iter().map(move |packet| (output as u16, packet.key, input))
         })
     }
 }
 
 impl<K: Copy + PartialEq> Output<K> {
-    /// One arrival under `drop`: up to two effects, of which the first may concern the request in
-    /// progress.
+    /// One arrival under `drop`: what that does to the request in progress, and to the packet.
+    #[inline]
     fn contend(
         &mut self,
         now: Time,
         settings: &CrossbarSettings,
         arrival: Arrival<K>,
-    ) -> impl Iterator<Item = Effect<K>> + use<K> {
-        let Arrival { key, kind, .. } = arrival;
-        let rule = settings.acknowledgments;
-        let loss = match kind {
-            PacketKind::Acknowledgment if self.acknowledgment_until > now => {
-                Some(Loss::ToAcknowledgment)
-            }
+    ) -> (Option<Effect<K>>, Effect<K>) {
+        let collides = settings.acknowledgments == AcknowledgmentRule::Collide;
+        let acknowledging = self.acknowledgment_until > now;
+        let loss = match arrival.kind {
+            PacketKind::Acknowledgment if acknowledging => Some(Loss::ToAcknowledgment),
             PacketKind::Acknowledgment => None,
             PacketKind::Request if self.request_until > now => Some(Loss::ToRequest),
-            PacketKind::Request
-                if self.acknowledgment_until > now && rule == AcknowledgmentRule::Collide =>
-            {
-                Some(Loss::ToAcknowledgment)
-            }
+            PacketKind::Request if acknowledging && collides => Some(Loss::ToAcknowledgment),
             PacketKind::Request => None,
         };
-        let effects = match loss {
-            Some(loss) => [None, Some(Effect::Dropped { key, loss })],
-            None => {
-                let killed = kind == PacketKind::Acknowledgment
-                    && rule == AcknowledgmentRule::Collide
-                    && self.request_until > now;
-                if killed {
-                    self.request_until = now;
-                    let killed = self.request.map(|key| Effect::Killed { key });
-                    [killed, Some(self.forward(now, settings, arrival).1)]
-                } else {
-                    let (stretched, forwarded) = self.forward(now, settings, arrival);
-                    [stretched, Some(forwarded)]
-                }
-            }
-        };
-        effects.into_iter().flatten()
+        if let Some(loss) = loss {
+            return (None, Effect::Dropped { key: arrival.key, loss });
+        }
+        let kills = arrival.kind == PacketKind::Acknowledgment
+            && collides
+            && self.meets_request(now, &arrival);
+        if kills {
+            self.request_until = now;
+            let killed = self.request.map(|key| Effect::Killed { key });
+            return (killed, self.forward(now, settings, arrival).1);
+        }
+        self.forward(now, settings, arrival)
     }
 
     /// Lets a packet pass that nothing forbids: what that does to the request in progress, and to
     /// the packet.
+    #[inline]
     fn forward(
         &mut self,
         now: Time,
@@ -200,7 +214,7 @@ impl<K: Copy + PartialEq> Output<K> {
         let mut stretched = None;
         let end = match arrival.kind {
             PacketKind::Acknowledgment => {
-                if self.request_until > now {
+                if self.meets_request(now, &arrival) {
                     self.request_until += span;
                     stretched = self.request.map(|key| Effect::Stretched { key, by: span });
                 }
@@ -210,13 +224,23 @@ impl<K: Copy + PartialEq> Output<K> {
             PacketKind::Request => {
                 self.request_until = now + self.acknowledgment_until.since(now) + span;
                 self.request = Some(key);
+                self.request_input = arrival.input;
+                self.request_in_until = now + span;
                 self.request_until
             }
         };
         (stretched, Effect::Forwarded { key, end: end + settings.latency })
     }
 
-    /// Arrivals under `back_pressure`: they join those that wait, and the first ones go if they can.
+    /// Whether an acknowledgment and the request in progress want the output at the same time. Not
+    /// if the adapter has inserted the one into the other already.
+    fn meets_request(&self, now: Time, acknowledgment: &Arrival<K>) -> bool {
+        let inserted = self.request_input == acknowledgment.input && self.request_in_until > now;
+        self.request_until > now && !inserted
+    }
+
+    /// Arrivals under `back_pressure`: they join those that wait, and the first ones go if they
+    /// can.
     fn queue(
         &mut self,
         now: Time,
@@ -349,6 +373,10 @@ mod tests {
         switch.stretch(0, 'c', Span(4));
         assert_eq!(arrive(&mut switch, 183, "a"), "a dropped ToRequest", "stretched upstream");
         assert_eq!(arrive(&mut switch, 184, "a"), "a until 226");
+        switch.stretch(0, 'a', Span(4));
+        assert_eq!(arrive(&mut switch, 190, "A"), "A until 200", "within a, where there is room");
+        assert_eq!(arrive(&mut switch, 223, "b"), "b dropped ToRequest");
+        assert_eq!(arrive(&mut switch, 224, "b"), "b until 266");
     }
 
     #[test]

@@ -90,16 +90,30 @@ impl<K: Copy> OutputBuffered<K> {
         let mut arrivals = std::mem::take(&mut state.arrivals);
         let rule = settings.simultaneous;
         rule.arrange(&mut arrivals, &mut state.favoured, ports, &mut self.random);
-        while state.departures.front().is_some_and(|time| *time <= now) {
-            state.departures.pop_front();
-        }
-        state.writes.retain(|time| *time > now);
+        state.forget(now);
         effects.extend(arrivals.drain(..).map(|arrival| state.enter(now, settings, arrival)));
         state.arrivals = arrivals;
+    }
+
+    /// Decides at once on a packet that reaches its output alone.
+    #[inline]
+    pub fn meet(&mut self, now: Time, output: u16, arrival: Arrival<K>) -> Effect<K> {
+        let state = &mut self.outputs[usize::from(output)];
+        debug_assert!(state.arrivals.is_empty());
+        state.forget(now);
+        state.enter(now, &self.settings, arrival)
     }
 }
 
 impl<K> Output<K> {
+    /// Packets that have left, or are written, no longer count.
+    fn forget(&mut self, now: Time) {
+        while self.departures.front().is_some_and(|time| *time <= now) {
+            self.departures.pop_front();
+        }
+        self.writes.retain(|time| *time > now);
+    }
+
     fn enter(
         &mut self,
         now: Time,

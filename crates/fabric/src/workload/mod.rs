@@ -1,5 +1,20 @@
-//! Workload: arrival process x destination pattern x burst, one source per host and channel.
+//! Workload: what programs hand over to a channel, one source per host.
+//!
+//! Open-loop traffic is arrival process x burst x destination pattern, each a file here and each
+//! with its own random stream per host, so that changing one leaves the draws of the others, and
+//! changing the fabric leaves all. Greedy and ping-pong sources depend on the fabric and are told
+//! what they asked for ([`Source::feedback`]).
 
+mod arrivals;
+mod burst;
+mod error;
+mod pattern;
+mod settings;
 mod source;
 
-pub use source::{Demand, Source};
+pub use arrivals::ArrivalsSettings;
+pub use burst::{BurstLength, BurstSettings, BurstTargets};
+pub use error::WorkloadError;
+pub use pattern::{Flow, PatternSettings, PermutationSettings};
+pub use settings::{ChannelFacts, Listed, Pair, SourceSettings, WorkloadSettings};
+pub use source::{Demand, Feedback, Source};

@@ -3,6 +3,10 @@
 use weft_kernel::Stream;
 use weft_units::{Span, Time};
 
+use super::arrivals::Arrivals;
+use super::burst::Burst;
+use super::pattern::Targets;
+
 /// One packet that a program hands over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Demand {
@@ -12,25 +16,112 @@ pub struct Demand {
     pub target: u16,
 }
 
-/// The traffic of one host on one channel. Streams are its own, so that another architecture of
-/// the channel, or another host, leaves its traffic as it was.
-#[derive(Debug)]
-pub struct Source {
-    mean: Span,
-    hosts: u16,
-    host: u16,
-    next: Demand,
-    times: Stream,
-    targets: Stream,
+/// What a source must be told for its traffic to go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Feedback {
+    /// Nothing: its traffic does not depend on the fabric.
+    None,
+    /// When the adapter can take another packet: [`Source::ready`].
+    Ready,
+    /// When a packet reaches this host: [`Source::delivered`].
+    Delivered,
 }
 
+/// The traffic of one host on one channel. Its random streams are its own, so that another
+/// architecture of the channel, or another host, leaves its traffic as it was.
+///
+/// An engine takes a packet at [`Source::next_time`] and then looks again. What depends on the
+/// fabric is told to those sources only that ask for it, see [`Source::feedback`].
+#[derive(Debug)]
+pub struct Source {
+    next: Demand,
+    // Boxed, since the next demand is looked at more often than drawn, by all hosts in turn.
+    kind: Kind,
+}
+
+#[derive(Debug)]
+enum Kind {
+    Silent,
+    OpenLoop(Box<OpenLoop>),
+    Greedy(Box<Greedy>),
+    PingPong(PingPong),
+    List(std::vec::IntoIter<Demand>),
+}
+
+/// Arrivals that do not depend on the fabric.
+#[derive(Debug)]
+pub(super) struct OpenLoop {
+    pub arrivals: Arrivals,
+    pub targets: Targets,
+    pub times: Stream,
+    pub destinations: Stream,
+    pub bursts: Option<Box<Bursts>>,
+}
+
+/// The bursts of one host.
+#[derive(Debug)]
+pub(super) struct Bursts {
+    pub law: Burst,
+    pub lengths: Stream,
+    /// How many packets of the present burst are still to come.
+    pub left: u64,
+}
+
+#[derive(Debug)]
+struct Greedy {
+    targets: Targets,
+    destinations: Stream,
+}
+
+/// One end of a pair that sends one packet to and fro.
+#[derive(Clone, Copy, Debug)]
+struct PingPong {
+    partner: u16,
+    turnaround: Span,
+}
+
+const NOTHING: Demand = Demand { time: Time::NEVER, target: 0 };
+
 impl Source {
-    /// Memoryless arrivals with a mean interval, uniform over the other hosts.
+    /// Sends nothing.
+    pub fn silent() -> Source {
+        Source { next: NOTHING, kind: Kind::Silent }
+    }
+
+    /// Memoryless arrivals with a mean interval, uniform over the other hosts, of which there must
+    /// be at least one.
     pub fn poisson(mean: Span, host: u16, hosts: u16, times: Stream, targets: Stream) -> Source {
-        let next = Demand { time: Time::ZERO, target: 0 };
-        let mut source = Source { mean, hosts, host, next, times, targets };
-        source.draw();
-        source
+        Source::open_loop(OpenLoop {
+            arrivals: Arrivals::Poisson { mean: mean.0 as f64 },
+            targets: Targets::Others { host, others: u64::from(hosts) - 1 },
+            times,
+            destinations: targets,
+            bursts: None,
+        })
+    }
+
+    /// Exactly these packets, in order of time; those of one time in the order given.
+    pub fn list(mut demands: Vec<Demand>) -> Source {
+        demands.sort_by_key(|demand| demand.time);
+        let mut rest = demands.into_iter();
+        Source { next: rest.next().unwrap_or(NOTHING), kind: Kind::List(rest) }
+    }
+
+    pub(super) fn open_loop(mut process: OpenLoop) -> Source {
+        Source { next: process.first(), kind: Kind::OpenLoop(Box::new(process)) }
+    }
+
+    /// Always has a packet, from time zero on.
+    pub(super) fn greedy(targets: Targets, mut destinations: Stream) -> Source {
+        let next = Demand { time: Time::ZERO, target: targets.draw(&mut destinations) };
+        Source { next, kind: Kind::Greedy(Box::new(Greedy { targets, destinations })) }
+    }
+
+    /// Answers each packet of `partner` after `turnaround`; `initiates` sends the first at time
+    /// zero.
+    pub(super) fn ping_pong(partner: u16, turnaround: Span, initiates: bool) -> Source {
+        let next = if initiates { Demand { time: Time::ZERO, target: partner } } else { NOTHING };
+        Source { next, kind: Kind::PingPong(PingPong { partner, turnaround }) }
     }
 
     /// When the next packet is handed over; [`Time::NEVER`] if none is to come by itself.
@@ -39,20 +130,122 @@ impl Source {
         self.next.time
     }
 
-    /// Hands over the next packet and draws the one after it.
+    /// Hands over the next packet and draws the one after it. There must be one, see
+    /// [`Source::next_time`].
     #[inline]
     pub fn take(&mut self) -> Demand {
         let demand = self.next;
-        self.draw();
+        self.next = match &mut self.kind {
+            Kind::OpenLoop(process) => process.after(demand),
+            Kind::List(rest) => rest.next().unwrap_or(NOTHING),
+            Kind::Silent | Kind::Greedy(_) | Kind::PingPong(_) => NOTHING,
+        };
         demand
     }
 
-    fn draw(&mut self) {
-        let gap = (self.times.exponential() * self.mean.0 as f64) as u64;
-        let other = self.targets.below(u64::from(self.hosts) - 1) as u16;
-        self.next = Demand {
-            time: self.next.time + Span(gap),
-            target: if other >= self.host { other + 1 } else { other },
-        };
+    /// What the engine must tell this source; the same for the whole run.
+    pub fn feedback(&self) -> Feedback {
+        match self.kind {
+            Kind::Silent | Kind::OpenLoop(_) | Kind::List(_) => Feedback::None,
+            Kind::Greedy(_) => Feedback::Ready,
+            Kind::PingPong(_) => Feedback::Delivered,
+        }
+    }
+
+    /// The adapter can take another packet at `now`. A greedy source then has one, unless the one
+    /// before has not been taken yet; it means nothing to others.
+    pub fn ready(&mut self, now: Time) {
+        if let Kind::Greedy(greedy) = &mut self.kind
+            && self.next.time == Time::NEVER
+        {
+            let target = greedy.targets.draw(&mut greedy.destinations);
+            self.next = Demand { time: now, target };
+        }
+    }
+
+    /// The last byte of a packet from host `from` reached this host at `now`. A ping-pong source
+    /// then has the answer; it means nothing to others.
+    pub fn delivered(&mut self, now: Time, from: u16) {
+        if let Kind::PingPong(PingPong { partner, turnaround }) = self.kind
+            && partner == from
+        {
+            self.next = Demand { time: now + turnaround, target: partner };
+        }
+    }
+}
+
+impl OpenLoop {
+    fn first(&mut self) -> Demand {
+        if let Some(bursts) = &mut self.bursts {
+            bursts.left = bursts.law.draw(&mut bursts.lengths) - 1;
+        }
+        let time = self.arrivals.first(&mut self.times);
+        Demand { time, target: self.targets.draw(&mut self.destinations) }
+    }
+
+    /// The demand after the last one. Times saturate at [`Time::NEVER`].
+    #[inline]
+    fn after(&mut self, last: Demand) -> Demand {
+        if let Some(bursts) = &mut self.bursts {
+            if bursts.left > 0 {
+                bursts.left -= 1;
+                let time = Time(last.time.0.saturating_add(bursts.law.spacing));
+                if bursts.law.same_target {
+                    return Demand { time, target: last.target };
+                }
+                return Demand { time, target: self.targets.draw(&mut self.destinations) };
+            }
+            bursts.left = bursts.law.draw(&mut bursts.lengths) - 1;
+        }
+        let time = Time(last.time.0.saturating_add(self.arrivals.gap(&mut self.times)));
+        Demand { time, target: self.targets.draw(&mut self.destinations) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weft_kernel::Streams;
+
+    use super::*;
+
+    #[test]
+    fn a_list_is_handed_over_in_order_of_time() {
+        let demand = |time, target| Demand { time: Time(time), target };
+        let mut source = Source::list(vec![demand(50, 1), demand(20, 2), demand(50, 0)]);
+        let taken: Vec<Demand> = (0..3).map(|_| source.take()).collect();
+        assert_eq!(taken, [demand(20, 2), demand(50, 1), demand(50, 0)]);
+        assert_eq!(source.next_time(), Time::NEVER);
+    }
+
+    #[test]
+    fn a_greedy_source_has_one_packet_whenever_the_adapter_is_ready() {
+        let mut source = Source::greedy(Targets::Fixed(3), Streams::new(1).stream("t", 0));
+        assert_eq!(source.feedback(), Feedback::Ready);
+        source.ready(Time(5));
+        assert_eq!(source.take(), Demand { time: Time::ZERO, target: 3 });
+        assert_eq!(source.next_time(), Time::NEVER);
+        source.ready(Time(70));
+        source.ready(Time(80));
+        assert_eq!(source.take(), Demand { time: Time(70), target: 3 });
+    }
+
+    #[test]
+    fn ping_pong_keeps_one_packet_on_the_way() {
+        let mut initiator = Source::ping_pong(1, Span(10), true);
+        let mut target = Source::ping_pong(0, Span(10), false);
+        assert_eq!(target.next_time(), Time::NEVER);
+        assert_eq!(initiator.take(), Demand { time: Time::ZERO, target: 1 });
+        target.delivered(Time(100), 7);
+        assert_eq!(target.next_time(), Time::NEVER);
+        target.delivered(Time(100), 0);
+        assert_eq!(target.take(), Demand { time: Time(110), target: 0 });
+        assert_eq!(initiator.next_time(), Time::NEVER);
+        initiator.delivered(Time(210), 1);
+        assert_eq!(initiator.take(), Demand { time: Time(220), target: 1 });
+    }
+
+    #[test]
+    fn a_source_is_small_beside_its_process() {
+        assert!(size_of::<Source>() <= 56, "{} bytes", size_of::<Source>());
     }
 }

@@ -42,7 +42,7 @@ pub struct Placement {
 /// | step (Clint 3.1) | method |
 /// |---|---|
 /// | the adapter writes the message into its own buffer | [`arrive`](ReceiveSide::arrive) |
-/// | it gets a free buffer of the host and copies the message | [`begin_store`](ReceiveSide::begin_store) |
+/// | it gets a free host buffer and copies | [`begin_store`](ReceiveSide::begin_store) |
 /// | it enqueues {buffer, valid} into `RecvQueue` | [`end_store`](ReceiveSide::end_store) |
 /// | the host dequeues the entry | [`poll`](ReceiveSide::poll) |
 /// | it writes the buffer into `RecvCmplReg` | [`give_back`](ReceiveSide::give_back) |

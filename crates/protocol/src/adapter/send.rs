@@ -3,6 +3,9 @@
 use std::collections::VecDeque;
 use std::fmt;
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
 use super::{Prefetch, StepError};
 use crate::ring::{BufferId, Doorbell, SendCompletionRing, SendRequest};
 
@@ -19,7 +22,8 @@ pub enum TransmissionError {
 }
 
 /// When a send buffer of the adapter is free for the next message. The paper does not say.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
 pub enum Release {
     /// As soon as the request is sent. To be sent again, it is fetched again.
     Transmission,
@@ -83,9 +87,12 @@ pub struct Completion<M> {
 /// | the host gets a free buffer | [`take_buffer`](SendSide::take_buffer) |
 /// | it writes the message | [`write`](SendSide::write) |
 /// | it writes {buffer, target} into `SendReg` | [`post`](SendSide::post) |
-/// | the adapter copies the message | [`begin_fetch`](SendSide::begin_fetch), [`end_fetch`](SendSide::end_fetch) |
-/// | it requests a slot; once granted, it sends | [`requests`](SendSide::requests), [`send`](SendSide::send) |
-/// | it notifies the host of the acknowledgment | [`complete`](SendSide::complete), or [`retry`](SendSide::retry) |
+/// | the adapter begins to copy the message | [`begin_fetch`](SendSide::begin_fetch) |
+/// | the copy is complete | [`end_fetch`](SendSide::end_fetch) |
+/// | the adapter requests a slot | [`requests`](SendSide::requests) |
+/// | once it is granted, the adapter sends | [`send`](SendSide::send) |
+/// | it notifies the host of the outcome | [`complete`](SendSide::complete) |
+/// | or it sends the message again | [`retry`](SendSide::retry) |
 /// | the host dequeues the entry and frees the buffer | [`poll`](SendSide::poll) |
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct SendSide<M> {
@@ -99,12 +106,16 @@ pub struct SendSide<M> {
     buffered: Vec<u16>,
     /// Buffers of the adapter in use.
     occupied: u16,
+    /// How many messages have been posted.
+    posted: u64,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Slot<M> {
     state: SendState,
     target: u16,
+    /// The place of the message among all that were posted.
+    order: u64,
     message: Option<M>,
 }
 
@@ -112,7 +123,7 @@ impl<M> SendSide<M> {
     /// A side with all buffers free.
     pub fn new(settings: SendSettings) -> SendSide<M> {
         let SendSettings { buffers, targets, .. } = settings;
-        let slot = || Slot { state: SendState::Free, target: 0, message: None };
+        let slot = || Slot { state: SendState::Free, target: 0, order: 0, message: None };
         SendSide {
             settings,
             slots: (0..buffers).map(|_| slot()).collect(),
@@ -121,6 +132,7 @@ impl<M> SendSide<M> {
             ready: (0..targets).map(|_| VecDeque::new()).collect(),
             buffered: vec![0; usize::from(targets)],
             occupied: 0,
+            posted: 0,
         }
     }
 
@@ -148,8 +160,11 @@ impl<M> SendSide<M> {
     /// ever, so `target` must be below [`SendSettings::targets`]; the caller routes and knows.
     pub fn post(&mut self, request: SendRequest) -> Result<(), StepError<SendState>> {
         debug_assert!(request.target < self.settings.targets, "target {}", request.target);
+        let order = self.posted;
         let slot = self.advance(request.buffer, "posted", SendState::Written, SendState::Posted)?;
         slot.target = request.target;
+        slot.order = order;
+        self.posted += 1;
         // The register has an entry per buffer and this buffer was not in it, so it has room.
         let written = self.send_register.write(request);
         debug_assert!(written.is_ok());
@@ -171,15 +186,14 @@ impl<M> SendSide<M> {
         Some(request)
     }
 
-    /// Step 4, second half: the message is on the adapter and requests a slot. Copies for one
-    /// target must end in the order in which they began.
+    /// Step 4, second half: the message is on the adapter and requests a slot.
     ///
     /// # Errors
     /// [`StepError`] unless the copy was begun.
     pub fn end_fetch(&mut self, buffer: BufferId) -> Result<(), StepError<SendState>> {
         let slot = self.advance(buffer, "fetched", SendState::Fetching, SendState::Ready)?;
-        let target = usize::from(slot.target);
-        self.ready[target].push_back(buffer);
+        let target = slot.target;
+        self.insert_ready(buffer, target);
         Ok(())
     }
 
@@ -227,7 +241,9 @@ impl<M> SendSide<M> {
     }
 
     /// Step 6 where the adapter sends again by itself (quick channel, Clint 3.4): the message goes
-    /// before all others of its target, from the adapter if its buffer is kept until then.
+    /// before every later one of its target, from the adapter if its buffer is kept until then.
+    /// With release at transmission it is fetched again, and until then a later message that is on
+    /// the adapter already may overtake it.
     ///
     /// # Errors
     /// [`StepError`] unless the buffer is sent and not reported.
@@ -238,8 +254,8 @@ impl<M> SendSide<M> {
         };
         let target = self.advance(buffer, "sent again", SendState::Sent, next)?.target;
         match self.settings.release {
-            Release::Acknowledgment => self.ready[usize::from(target)].push_front(buffer),
-            Release::Transmission => self.send_register.put_back(SendRequest { buffer, target }),
+            Release::Acknowledgment => self.insert_ready(buffer, target),
+            Release::Transmission => self.post_again(SendRequest { buffer, target }),
         }
         Ok(())
     }
@@ -256,6 +272,11 @@ impl<M> SendSide<M> {
     /// The state of a buffer; `None` if there is no such buffer.
     pub fn state(&self, buffer: BufferId) -> Option<SendState> {
         self.slots.get(usize::from(buffer.0)).map(|slot| slot.state)
+    }
+
+    /// The message in a buffer, from its being written to its completion being read.
+    pub fn message(&self, buffer: BufferId) -> Option<&M> {
+        self.slots.get(usize::from(buffer.0))?.message.as_ref()
     }
 
     /// How many buffers are in a state. Over all states this is [`SendSettings::buffers`].
@@ -276,6 +297,29 @@ impl<M> SendSide<M> {
         }
         let is_absent = |target: u16| self.buffered.get(usize::from(target)) == Some(&0);
         self.send_register.iter().filter(|request| is_absent(request.target)).count()
+    }
+
+    fn order(&self, buffer: BufferId) -> u64 {
+        self.slots[usize::from(buffer.0)].order
+    }
+
+    /// Among the messages of one target the order of posting holds, whatever was sent again.
+    fn insert_ready(&mut self, buffer: BufferId, target: u16) {
+        let target = usize::from(target);
+        let own = self.order(buffer);
+        let place = self.ready[target].partition_point(|other| self.order(*other) < own);
+        self.ready[target].insert(place, buffer);
+    }
+
+    /// To the front of the register, but behind what was posted earlier for the same target.
+    fn post_again(&mut self, request: SendRequest) {
+        let own = self.order(request.buffer);
+        let earlier =
+            self.send_register.iter().enumerate().filter(|(_, other)| {
+                other.target == request.target && self.order(other.buffer) < own
+            });
+        let place = earlier.last().map_or(0, |(place, _)| place + 1);
+        self.send_register.put_back(place, request);
     }
 
     fn advance(
@@ -337,7 +381,7 @@ mod tests {
         buffers: 3,
         adapter_buffers: 2,
         targets: 2,
-        prefetch: Prefetch::InOrder,
+        prefetch: Prefetch::Fifo,
         release: Release::Acknowledgment,
     };
 
@@ -391,9 +435,9 @@ mod tests {
     #[test]
     fn a_per_target_limit_avoids_head_of_line_blocking() {
         for (prefetch, requests, blocked) in [
-            (Prefetch::InOrder, vec![0], 1),
+            (Prefetch::Fifo, vec![0], 1),
             (Prefetch::DifferentTargets, vec![0, 1], 0),
-            (Prefetch::PerTargetLimit { limit: 1 }, vec![0, 1], 0),
+            (Prefetch::PerTarget { limit: 1 }, vec![0, 1], 0),
         ] {
             let mut side = SendSide::new(SendSettings { prefetch, ..SMALL });
             for (message, target) in [('a', 0), ('b', 0), ('c', 1)] {
@@ -405,20 +449,38 @@ mod tests {
         }
     }
 
+    /// Both messages are sent and fail; the outcomes come in either order.
     #[test]
-    fn a_retry_keeps_the_order_of_its_target() {
+    fn retries_keep_the_order_of_their_target() {
         for release in [Release::Acknowledgment, Release::Transmission] {
-            let mut side = SendSide::new(SendSettings { release, ..SMALL });
-            let first = submit(&mut side, 'a', 0);
-            submit(&mut side, 'b', 0);
-            side.begin_fetch();
-            side.end_fetch(first).unwrap();
-            side.send(0);
-            side.retry(first).unwrap();
-            fetch_all(&mut side);
-            assert_eq!(side.send(0).map(|(_, message)| *message), Some('a'), "{release:?}");
-            assert_eq!(side.send(0).map(|(_, message)| *message), Some('b'), "{release:?}");
+            for outcomes in [[0, 1], [1, 0]] {
+                let mut side = SendSide::new(SendSettings { release, ..SMALL });
+                let sent = [submit(&mut side, 'a', 0), submit(&mut side, 'b', 0)];
+                submit(&mut side, 'c', 0);
+                fetch_all(&mut side);
+                assert_eq!(sent.map(|_| side.send(0).map(|(buffer, _)| buffer)), sent.map(Some));
+                for place in outcomes {
+                    side.retry(sent[place]).unwrap();
+                }
+                fetch_all(&mut side);
+                let again = sent.map(|_| side.send(0).map(|(_, message)| *message));
+                assert_eq!(again, [Some('a'), Some('b')], "{release:?} {outcomes:?}");
+            }
         }
+    }
+
+    /// A message that goes back to host memory takes its place before one that is on the adapter.
+    #[test]
+    fn a_message_fetched_again_goes_before_a_later_one_that_was_ready() {
+        let mut side = SendSide::new(SendSettings { release: Release::Transmission, ..SMALL });
+        let first = submit(&mut side, 'a', 0);
+        submit(&mut side, 'b', 0);
+        fetch_all(&mut side);
+        side.send(0);
+        side.retry(first).unwrap();
+        fetch_all(&mut side);
+        assert_eq!(side.send(0).map(|(_, message)| *message), Some('a'));
+        assert_eq!(side.send(0).map(|(_, message)| *message), Some('b'));
     }
 
     #[test]
@@ -436,7 +498,7 @@ mod tests {
     #[test]
     fn no_interleaving_loses_a_buffer_or_uses_it_twice() {
         let policies =
-            [Prefetch::InOrder, Prefetch::DifferentTargets, Prefetch::PerTargetLimit { limit: 1 }];
+            [Prefetch::Fifo, Prefetch::DifferentTargets, Prefetch::PerTarget { limit: 1 }];
         for release in [Release::Acknowledgment, Release::Transmission] {
             for prefetch in policies {
                 let start = SendSide::new(SendSettings { prefetch, release, ..SMALL });
@@ -465,15 +527,41 @@ mod tests {
             found.sort_unstable();
             assert_eq!(found, expected, "{state}");
         }
+        for target in 0..2 {
+            let own = side.send_register.iter().filter(|request| request.target == target);
+            assert!(own.is_sorted_by_key(|request| side.order(request.buffer)), "{side:?}");
+        }
+        for queue in &side.ready {
+            assert!(queue.iter().is_sorted_by_key(|buffer| side.order(*buffer)), "{side:?}");
+        }
         let held = [SendState::Fetching, SendState::Ready].map(|state| side.count(state));
         let sent = side.count(SendState::Sent);
         let kept = if side.settings.release == Release::Acknowledgment { sent } else { 0 };
         assert_eq!(usize::from(side.occupied), held.iter().sum::<usize>() + kept);
         assert_eq!(side.occupied, side.buffered.iter().sum::<u16>());
         assert!(side.occupied <= side.settings.adapter_buffers);
-        if let Prefetch::PerTargetLimit { limit } = side.settings.prefetch {
+        if let Prefetch::PerTarget { limit } = side.settings.prefetch {
             assert!(side.buffered.iter().all(|count| *count <= limit));
         }
+    }
+
+    /// Only the order among messages that are posted and not reported matters: with ranks in place
+    /// of counts, the states are finite in number.
+    fn rank_orders(side: &mut SendSide<()>) {
+        let is_active = |slot: &Slot<()>| {
+            !matches!(
+                slot.state,
+                SendState::Free | SendState::Taken | SendState::Written | SendState::Completed
+            )
+        };
+        let mut orders: Vec<u64> =
+            side.slots.iter().filter(|slot| is_active(slot)).map(|slot| slot.order).collect();
+        orders.sort_unstable();
+        for slot in &mut side.slots {
+            let rank = orders.iter().position(|order| *order == slot.order);
+            slot.order = if is_active(slot) { rank.map_or(0, |rank| rank as u64) } else { 0 };
+        }
+        side.posted = orders.len() as u64;
     }
 
     fn successors(side: &SendSide<()>) -> Vec<SendSide<()>> {
@@ -481,6 +569,7 @@ mod tests {
         let mut try_step = |step: &dyn Fn(&mut SendSide<()>) -> bool| {
             let mut next = side.clone();
             if step(&mut next) {
+                rank_orders(&mut next);
                 successors.push(next);
             }
         };

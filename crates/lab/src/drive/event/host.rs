@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use weft_fabric::adapter::{AdapterSettings, Insertion, PacketQueue, Throttle};
 use weft_fabric::switch::PacketKind;
-use weft_fabric::workload::Source;
+use weft_fabric::workload::{Feedback, Source};
 use weft_kernel::{Id, Stream};
 use weft_protocol::resequence::Resequencer;
 use weft_protocol::retransmit::{Attempt, ControlSettings, Slot, Window};
@@ -20,6 +20,8 @@ pub(super) struct Flight {
     pub killed: bool,
     /// Back pressure holds it.
     pub blocked: bool,
+    /// Others may reach the same output in the same picosecond.
+    pub in_company: bool,
     /// The send buffer of the request, its number in the pair, and the transmission.
     pub slot: Slot,
     pub sequence: u32,
@@ -34,13 +36,6 @@ pub(super) struct Flight {
     pub end: Time,
 }
 
-/// What may start on a host's link.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Start {
-    Acknowledgment,
-    Request(Slot),
-}
-
 /// A packet that arrived before an older one of its pair.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Early {
@@ -49,9 +44,18 @@ pub(super) struct Early {
     pub generated: Time,
 }
 
+/// The last departure of a packet to an output.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Departure {
+    pub time: Time,
+    pub id: Id<Flight>,
+}
+
 #[derive(Debug)]
 pub(super) struct Host {
     pub source: Option<Source>,
+    /// What the source wants to be told.
+    pub feedback: Feedback,
     pub queue: PacketQueue<Time>,
     pub window: Window<Time>,
     /// Acknowledgments that wait for the link.
@@ -83,6 +87,7 @@ impl Host {
     ) -> Host {
         let hosts = usize::from(ports);
         Host {
+            feedback: source.as_ref().map_or(Feedback::None, Source::feedback),
             source,
             queue: PacketQueue::new(&adapter.feed, hosts),
             window: Window::new(adapter.send_buffers, control, hosts),
@@ -109,23 +114,26 @@ impl Host {
         }
     }
 
-    /// What starts next on the link, and when it can: acknowledgments before requests.
+    /// When the next acknowledgment may start on the link, if one waits.
     #[inline]
-    pub fn next_start(&self, insertion: Insertion) -> Option<(Time, Start)> {
-        if !self.acknowledgments.is_empty() {
-            let at = match insertion {
-                Insertion::Wait => self.acknowledgment_until.max(self.request_until),
-                Insertion::Interleave => self.acknowledgment_until,
-            };
-            return Some((at, Start::Acknowledgment));
-        }
-        if self.window.is_empty() {
+    pub fn acknowledgment_at(&self, insertion: Insertion) -> Option<Time> {
+        if self.acknowledgments.is_empty() {
             return None;
         }
-        let slot = self.window.next()?;
+        Some(match insertion {
+            Insertion::Wait => self.acknowledgment_until.max(self.request_until),
+            Insertion::Interleave => self.acknowledgment_until,
+        })
+    }
+
+    /// When the next request may start on the link, if one may be sent: acknowledgments go first.
+    #[inline]
+    pub fn request_at(&self) -> Option<Time> {
+        if !self.acknowledgments.is_empty() || !self.window.has_candidates() {
+            return None;
+        }
         let free = self.request_until.max(self.acknowledgment_until);
-        let at = self.throttle.as_ref().map_or(free, |throttle| free.max(throttle.ready_at()));
-        Some((at, Start::Request(slot)))
+        Some(self.throttle.as_ref().map_or(free, |throttle| free.max(throttle.ready_at())))
     }
 
     /// Notes that the link is to be looked at again at `at`. Returns whether an event must be

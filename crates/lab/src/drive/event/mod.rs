@@ -19,14 +19,14 @@ mod transmit;
 use weft_fabric::adapter::Insertion;
 use weft_fabric::measure::Observations;
 use weft_fabric::switch::Effect;
-use weft_fabric::workload::Source;
+use weft_fabric::workload::{Feedback, Source};
 use weft_kernel::{Arena, Halt, Id, Queue, Stopped, Streams};
 use weft_protocol::retransmit::{Attempt, Slot};
-use weft_units::{Span, Time};
+use weft_units::{Limit, Span, Time};
 
 pub use parts::{EventParts, EventPartsError, EventSwitch};
 
-use host::{Flight, Host};
+use host::{Departure, Flight, Host};
 use switch::Switch;
 
 /// Something that happens in a channel at a certain time.
@@ -83,6 +83,11 @@ pub struct EventChannel {
     acknowledgment_span: Span,
     propagation: Span,
     insertion: Insertion,
+    /// The last departure to each output.
+    departures: Vec<Option<Departure>>,
+    /// Every decision waits for the end of its picosecond: arrivals are not known from departures
+    /// without a delay between them, and under back pressure packets wait at the output besides.
+    decides_together: bool,
     queue: Queue<Event>,
     started: bool,
     steps: u64,
@@ -90,13 +95,12 @@ pub struct EventChannel {
 
 impl EventChannel {
     /// A channel at time zero with nothing on the way. `sources` holds the source of each host in
-    /// order, or is empty if all packets are handed over by [`EventChannel::offer`]. Latencies and
-    /// throughput are recorded from `warm_up_end` on.
+    /// order, or is empty if all packets are handed over by [`EventChannel::offer`].
     pub fn new(
         parts: EventParts,
         sources: Vec<Source>,
         streams: &Streams,
-        warm_up_end: Time,
+        observations: Observations,
     ) -> Result<EventChannel, EventPartsError> {
         parts.check()?;
         if !sources.is_empty() && sources.len() != usize::from(parts.ports) {
@@ -104,6 +108,14 @@ impl EventChannel {
                 key: "hosts",
                 value: format!("{} with {} sources", parts.ports, sources.len()),
                 accepted: "one source a host, or none".into(),
+            });
+        }
+        let greedy = sources.iter().any(|source| source.feedback() == Feedback::Ready);
+        if greedy && parts.adapter.send_buffers == Limit::Unlimited {
+            return Err(EventPartsError {
+                key: "adapter.send_buffers",
+                value: "unlimited".into(),
+                accepted: "a number, since a greedy source fills them all at once".into(),
             });
         }
         let purpose = format!("{}.back_off", parts.name);
@@ -119,13 +131,15 @@ impl EventChannel {
             hosts,
             switch: Switch::new(&parts.switch, parts.ports, random),
             flights: Arena::new(),
-            observations: Observations::starting(warm_up_end),
+            observations,
             counters: ControlCounters::default(),
             effects: Vec::new(),
             packet_span: parts.packet_span(),
             acknowledgment_span: parts.acknowledgment_span(),
             propagation: parts.link.propagation(),
             insertion: parts.adapter.acknowledgments,
+            departures: vec![None; parts.ports.into()],
+            decides_together: parts.link.propagation() == Span::ZERO || parts.blocks(),
             queue: Queue::new(),
             started: false,
             steps: 0,
@@ -161,6 +175,7 @@ impl EventChannel {
         self.started = true;
         for host in 0..self.parts.ports {
             self.schedule_source(host, schedule);
+            self.ask_source(Time::ZERO, host, schedule);
         }
     }
 
@@ -200,7 +215,7 @@ impl EventChannel {
         target: u16,
         schedule: &mut impl FnMut(Time, Event),
     ) {
-        self.observations.generated += 1;
+        self.observations.generate(now);
         self.hosts[usize::from(host)].queue.push(target, now);
         self.transmit(now, host, schedule);
     }
@@ -208,6 +223,11 @@ impl EventChannel {
     /// All that was observed.
     pub fn observations(&self) -> &Observations {
         &self.observations
+    }
+
+    /// All that was observed; ends the channel.
+    pub fn into_observations(self) -> Observations {
+        self.observations
     }
 
     /// What was counted besides.
@@ -238,6 +258,30 @@ impl EventChannel {
         let next = source.as_ref().map_or(Time::NEVER, Source::next_time);
         if next < Time::NEVER {
             schedule(next, Event(Happening::Generate(host)));
+        }
+    }
+
+    /// A source that hands over whatever the adapter can take is asked for a packet if it can.
+    #[inline]
+    fn ask_source(&mut self, now: Time, host: u16, schedule: &mut impl FnMut(Time, Event)) {
+        let state = &mut self.hosts[usize::from(host)];
+        if state.feedback == Feedback::Ready && state.queue.is_empty() && state.window.has_space() {
+            self.tell_source(host, schedule, |source| source.ready(now));
+        }
+    }
+
+    /// Tells a source something that may make it hand over a packet.
+    fn tell_source(
+        &mut self,
+        host: u16,
+        schedule: &mut impl FnMut(Time, Event),
+        tell: impl FnOnce(&mut Source),
+    ) {
+        let Some(source) = &mut self.hosts[usize::from(host)].source else { return };
+        let before = source.next_time();
+        tell(source);
+        if source.next_time() != before {
+            self.schedule_source(host, schedule);
         }
     }
 

@@ -80,6 +80,12 @@ impl EventParts {
         Some(self.packet_span() + self.acknowledgment_span() + control.turn_around + pass * 2)
     }
 
+    /// Whether the switch holds packets back on their links.
+    pub(super) fn blocks(&self) -> bool {
+        matches!(&self.switch, EventSwitch::Crossbar(switch)
+            if switch.contention == Contention::BackPressure)
+    }
+
     /// From a byte at an input of the switch to the same byte at an output.
     fn latency(&self) -> Span {
         match &self.switch {
@@ -137,7 +143,11 @@ impl EventParts {
             let interleaves = switch.acknowledgments == AcknowledgmentRule::Interleave;
             if interleaves && !acknowledged {
                 let key = "switch.crossbar.acknowledgments";
-                return refuse(key, "interleave", "it only with control.request_acknowledge");
+                return refuse(
+                    key,
+                    "interleave",
+                    "collide, since only control.request_acknowledge sends acknowledgments",
+                );
             }
         }
         if !adapter {
@@ -145,7 +155,8 @@ impl EventParts {
         }
         let key = "adapter.acknowledgments";
         if !acknowledged {
-            return refuse(key, "interleave", "it only with control.request_acknowledge");
+            let accepted = "wait, since only control.request_acknowledge sends acknowledgments";
+            return refuse(key, "interleave", accepted);
         }
         match &self.switch {
             EventSwitch::Crossbar(switch) if switch.contention == Contention::Drop => Ok(()),
@@ -159,8 +170,7 @@ impl EventParts {
 
     /// A packet held back must still occupy its sender, or the next one would pass it on the wire.
     fn check_back_pressure(&self) -> Result<(), EventPartsError> {
-        let EventSwitch::Crossbar(switch) = &self.switch else { return Ok(()) };
-        if switch.contention != Contention::BackPressure {
+        if !self.blocks() {
             return Ok(());
         }
         let acknowledged = matches!(self.control, ControlSettings::RequestAcknowledge(_));

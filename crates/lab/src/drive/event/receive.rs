@@ -2,6 +2,7 @@
 
 use weft_fabric::measure::Latency;
 use weft_fabric::switch::PacketKind;
+use weft_fabric::workload::Feedback;
 use weft_kernel::Id;
 use weft_protocol::resequence::Received;
 use weft_protocol::retransmit::{ControlSettings, KnownAfter, Order};
@@ -44,18 +45,18 @@ impl EventChannel {
         let Flight { from, to, slot, sequence, .. } = flight;
         if self.parts.control == ControlSettings::Unacknowledged {
             self.record_success(now, &flight);
-            self.hand_over(now, flight.generated);
+            self.hand_over(now, from, to, flight.generated, schedule);
         } else {
             let initiator = &mut self.hosts[usize::from(to)].received[usize::from(from)];
             match initiator.receive(sequence) {
                 Received::InOrder { also } => {
                     self.record_success(now, &flight);
-                    self.hand_over(now, flight.generated);
-                    self.hand_over_early(now, &flight, also);
+                    self.hand_over(now, from, to, flight.generated, schedule);
+                    self.hand_over_early(now, &flight, also, schedule);
                 }
                 Received::Early => {
                     self.record_success(now, &flight);
-                    self.hold_early(now, &flight);
+                    self.hold_early(now, &flight, schedule);
                 }
                 Received::Duplicate => self.counters.duplicates += 1,
                 Received::OutOfReach => {
@@ -70,6 +71,7 @@ impl EventChannel {
                     to: from,
                     kind: PacketKind::Acknowledgment,
                     blocked: false,
+                    in_company: self.decides_together,
                     span: self.acknowledgment_span,
                     end: Time::NEVER,
                     ..flight
@@ -117,24 +119,40 @@ impl EventChannel {
         self.observations.latency(Latency::Transit, now, now.since(start));
     }
 
-    fn hand_over(&mut self, now: Time, generated: Time) {
+    fn hand_over(
+        &mut self,
+        now: Time,
+        from: u16,
+        to: u16,
+        generated: Time,
+        schedule: &mut impl FnMut(Time, Event),
+    ) {
         self.observations.latency(Latency::OneWay, now, now.since(generated));
-        self.observations.deliver(now, self.parts.payload);
+        self.observations.deliver_from(usize::from(from), now, self.parts.payload);
+        if self.hosts[usize::from(to)].feedback == Feedback::Delivered {
+            self.tell_source(to, schedule, |source| source.delivered(now, from));
+        }
     }
 
     /// A packet came before an older one of its pair: it is kept if order is to be restored.
-    fn hold_early(&mut self, now: Time, flight: &Flight) {
+    fn hold_early(&mut self, now: Time, flight: &Flight, schedule: &mut impl FnMut(Time, Event)) {
         let Flight { from: initiator, to, sequence, generated, .. } = *flight;
         if self.restores_order() {
             let state = &mut self.hosts[usize::from(to)];
             state.early.push(Early { initiator, sequence, generated });
         } else {
-            self.hand_over(now, generated);
+            self.hand_over(now, initiator, to, generated, schedule);
         }
     }
 
     /// Hands over the `also` packets that came before `flight` although they are younger.
-    fn hand_over_early(&mut self, now: Time, flight: &Flight, also: u32) {
+    fn hand_over_early(
+        &mut self,
+        now: Time,
+        flight: &Flight,
+        also: u32,
+        schedule: &mut impl FnMut(Time, Event),
+    ) {
         if also == 0 || !self.restores_order() {
             return;
         }
@@ -146,7 +164,7 @@ impl EventChannel {
                 .position(|early| early.initiator == flight.from && early.sequence == sequence);
             if let Some(place) = place {
                 let generated = early.swap_remove(place).generated;
-                self.hand_over(now, generated);
+                self.hand_over(now, flight.from, flight.to, generated, schedule);
             }
         }
     }

@@ -37,10 +37,11 @@ impl EventChannel {
         if let Switch::Crossbar(switch) = &self.switch {
             for (output, id, holder) in switch.blocked() {
                 let from = self.flights[id].from;
-                let line = match holder {
-                    Some(_) => format!("host {from} is held by back pressure of output {output}"),
-                    None => format!("host {from} waits for a decision of output {output}"),
+                let by = match holder {
+                    Some(input) => format!(", which a packet of host {input} occupies"),
+                    None => String::new(),
                 };
+                let line = format!("host {from} is held by back pressure of output {output}{by}");
                 lines.push(line);
             }
         }

@@ -45,8 +45,19 @@ impl EventChannel {
         schedule: &mut impl FnMut(Time, Event),
     ) {
         let flight = &self.flights[id];
-        let output = flight.to;
+        let (output, alone) = (flight.to, !flight.in_company);
         let arrival = Arrival { input: flight.from, kind: flight.kind, span: flight.span, key: id };
+        if alone {
+            let (other, own) = match &mut self.switch {
+                Switch::Crossbar(switch) => switch.meet(now, output, arrival),
+                Switch::OutputBuffered(switch) => (None, switch.meet(now, output, arrival)),
+            };
+            if let Some(other) = other {
+                self.apply(now, other, schedule);
+            }
+            self.apply(now, own, schedule);
+            return;
+        }
         let first = match &mut self.switch {
             Switch::Crossbar(switch) => switch.arrive(output, arrival),
             Switch::OutputBuffered(switch) => switch.arrive(output, arrival),
@@ -76,22 +87,32 @@ impl EventChannel {
             schedule(time, Event(Happening::Decide(output)));
         }
         for effect in effects.drain(..) {
-            match effect {
-                Effect::Forwarded { key, end } => self.forwarded(now, key, end, schedule),
-                Effect::Stretched { key, by } => self.flights[key].end += by,
-                Effect::Blocked { key } => self.blocked(key),
-                Effect::Dropped { key, loss } => {
-                    self.dropped(now, key, loss, schedule);
-                    self.flights.remove(key);
-                }
-                Effect::Killed { key } => {
-                    self.dropped(now, key, Loss::ToAcknowledgment, schedule);
-                    // It is freed by the event of its delivery, which is scheduled already.
-                    self.flights[key].killed = true;
-                }
-            }
+            self.apply(now, effect, schedule);
         }
         self.effects = effects;
+    }
+
+    #[inline]
+    fn apply(
+        &mut self,
+        now: Time,
+        effect: Effect<Id<Flight>>,
+        schedule: &mut impl FnMut(Time, Event),
+    ) {
+        match effect {
+            Effect::Forwarded { key, end } => self.forwarded(now, key, end, schedule),
+            Effect::Stretched { key, by } => self.flights[key].end += by,
+            Effect::Blocked { key } => self.blocked(key),
+            Effect::Dropped { key, loss } => {
+                self.dropped(now, key, loss, schedule);
+                self.flights.remove(key);
+            }
+            Effect::Killed { key } => {
+                self.dropped(now, key, Loss::ToAcknowledgment, schedule);
+                // It is freed by the event of its delivery, which is scheduled already.
+                self.flights[key].killed = true;
+            }
+        }
     }
 
     fn forwarded(
@@ -163,7 +184,7 @@ impl EventChannel {
             state.sending = None;
         }
         match &self.parts.control {
-            ControlSettings::Unacknowledged => self.observations.abandoned += 1,
+            ControlSettings::Unacknowledged => self.observations.abandon(now),
             ControlSettings::RequestAcknowledge(_) => {}
             ControlSettings::OutOfBand(control) => {
                 let known = start + span + control.delay + state.draw_back_off();

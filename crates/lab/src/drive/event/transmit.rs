@@ -6,7 +6,7 @@ use weft_kernel::Id;
 use weft_protocol::retransmit::{ControlSettings, Slot};
 use weft_units::Time;
 
-use super::host::{Flight, Start};
+use super::host::{Departure, Flight};
 use super::{Event, EventChannel, Happening};
 
 impl EventChannel {
@@ -17,26 +17,31 @@ impl EventChannel {
         host: u16,
         schedule: &mut impl FnMut(Time, Event),
     ) {
-        loop {
-            let state = &mut self.hosts[usize::from(host)];
-            state.feed();
-            match state.next_start(self.insertion) {
-                None => return,
-                Some((at, _)) if at > now => {
-                    if state.arm(at) {
-                        schedule(at, Event(Happening::Transmit(host)));
-                    }
-                    return;
-                }
-                Some((_, Start::Acknowledgment)) => self.start_acknowledgment(now, host, schedule),
-                Some((_, Start::Request(_))) => {
-                    if !state.settling {
-                        state.settling = true;
-                        schedule(now, Event(Happening::Settle(host)));
-                    }
-                    return;
-                }
+        self.hosts[usize::from(host)].feed();
+        self.ask_source(now, host, schedule);
+        while let Some(at) = self.hosts[usize::from(host)].acknowledgment_at(self.insertion) {
+            if at > now {
+                return self.look_again(at, host, schedule);
             }
+            self.start_acknowledgment(now, host, schedule);
+        }
+        let state = &mut self.hosts[usize::from(host)];
+        match state.request_at() {
+            None => {}
+            Some(at) if at > now => self.look_again(at, host, schedule),
+            Some(_) if state.settling => {}
+            Some(_) => {
+                state.settling = true;
+                schedule(now, Event(Happening::Settle(host)));
+            }
+        }
+    }
+
+    /// Sees to it that a host's link is looked at when it is free.
+    #[inline]
+    fn look_again(&mut self, at: Time, host: u16, schedule: &mut impl FnMut(Time, Event)) {
+        if self.hosts[usize::from(host)].arm(at) {
+            schedule(at, Event(Happening::Transmit(host)));
         }
     }
 
@@ -47,13 +52,13 @@ impl EventChannel {
         host: u16,
         schedule: &mut impl FnMut(Time, Event),
     ) {
-        match self.hosts[usize::from(host)].next_start(self.insertion) {
-            Some((at, Start::Request(slot))) if at <= now => {
-                self.start_request(now, host, slot, schedule);
-            }
-            _ => {}
+        let state = &self.hosts[usize::from(host)];
+        if state.request_at().is_some_and(|at| at <= now)
+            && let Some(slot) = state.window.next()
+        {
+            self.start_request(now, host, slot, schedule);
+            self.transmit(now, host, schedule);
         }
-        self.transmit(now, host, schedule);
     }
 
     /// An acknowledgment is ready to be sent.
@@ -88,6 +93,7 @@ impl EventChannel {
             kind: PacketKind::Request,
             killed: false,
             blocked: false,
+            in_company: self.decides_together,
             slot,
             sequence: started.sequence,
             attempt: started.attempt,
@@ -113,7 +119,7 @@ impl EventChannel {
             }
             ControlSettings::OutOfBand(_) => {}
         }
-        schedule(now + self.propagation, Event(Happening::Reach(id)));
+        self.depart(now, id, schedule);
     }
 
     fn start_acknowledgment(
@@ -136,6 +142,20 @@ impl EventChannel {
                     flight.end += span;
                 }
                 self.switch.stretch(flight.to, request, span);
+            }
+        }
+        self.depart(now, id, schedule);
+    }
+
+    /// The first byte of a packet is sent. All links are of one length, so packets reach an output
+    /// together if and only if they departed together.
+    fn depart(&mut self, now: Time, id: Id<Flight>, schedule: &mut impl FnMut(Time, Event)) {
+        if !self.decides_together {
+            let output = usize::from(self.flights[id].to);
+            let last = self.departures[output].replace(Departure { time: now, id });
+            if let Some(last) = last.filter(|last| last.time == now) {
+                self.flights[last.id].in_company = true;
+                self.flights[id].in_company = true;
             }
         }
         schedule(now + self.propagation, Event(Happening::Reach(id)));

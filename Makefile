@@ -1,0 +1,71 @@
+# The verbs of this repository. `make` alone lists them.
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+WEFT   := $(BIN)/weft
+
+# Whatever ends up inside the wheel; a change to any of it builds the wheel anew.
+SOURCES := $(shell find crates systems experiments python -type f \
+	\( -name '*.rs' -o -name '*.toml' -o -name '*.py' -o -name '*.pyi' -o -name 'py.typed' \
+	-o -name '*.css' -o -name '*.js' \) -not -path '*/target/*' 2>/dev/null)
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test test-rust test-python lint format bench lock clean
+
+help: ## list these verbs
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: $(VENV)/.wheel ## create .venv, build the wheel in release, install it
+
+$(VENV)/.lock: requirements.lock
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes \
+		--requirement requirements.lock
+	@touch $@
+
+$(VENV)/.wheel: $(VENV)/.lock pyproject.toml Cargo.toml Cargo.lock $(SOURCES)
+	@rm -rf $(VENV)/wheel
+	$(BIN)/maturin build --quiet --release --locked --interpreter $(BIN)/python --out $(VENV)/wheel
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-index \
+		--force-reinstall $(VENV)/wheel/*.whl
+	@touch $@
+
+demo: $(VENV)/.wheel ## re-run Clint's published experiments; leaves demo/clint/report.html
+	$(WEFT) reproduce clint --out demo
+	@echo "Open demo/clint/report.html"
+
+test: test-rust test-python ## run every test, Rust and Python
+
+test-rust:
+	cargo test --workspace --locked
+
+test-python: $(VENV)/.wheel
+	$(BIN)/python -m pytest
+
+lint: $(VENV)/.wheel ## formatting, clippy, ruff and mypy, warnings as errors
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets --locked -- --deny warnings
+	$(BIN)/ruff format --check python tests/python
+	$(BIN)/ruff check python tests/python
+	$(BIN)/mypy
+
+format: $(VENV)/.lock ## rewrite the sources in the house format
+	cargo fmt --all
+	$(BIN)/ruff format python tests/python
+	$(BIN)/ruff check --fix python tests/python
+
+bench: ## packets per CPU-second and instructions per packet, one JSON object a workload
+	@cargo build --quiet --release --locked --package weft-bench
+	@target/release/weft-bench $(if $(shell command -v valgrind),--instructions)
+
+lock: $(VENV)/.lock ## pin the Python dependencies anew (needs the package index)
+	$(BIN)/python -m pip install --quiet uv
+	@sed -n '/^#/p' requirements.lock > $(VENV)/lock
+	$(BIN)/uv pip compile --quiet --generate-hashes --universal --python-version 3.11 --group dev \
+		--no-annotate --no-header --no-emit-index-url --no-emit-find-links pyproject.toml \
+		>> $(VENV)/lock
+	@mv $(VENV)/lock requirements.lock
+
+clean: ## remove what the other verbs made
+	rm -rf $(VENV) demo out target

@@ -1,0 +1,106 @@
+//! `weft-bench`: runs the reference workloads beside this file, each in a process of its own on
+//! one core with statistics on, and prints one JSON object a line.
+//!
+//! `weft-bench [NAME ...]` measures CPU time; with `--instructions` it also counts instructions
+//! with valgrind, as the difference between a run and one of twice its length, so that reading
+//! files and building the system do not count.
+
+mod process;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use serde_json::{Value, json};
+use weft_kernel::Halt;
+use weft_lab::{Error, Plan, Request, simulate};
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let outcome = match arguments[..] {
+        ["--one", file] => run_one(Path::new(file), None),
+        ["--one", file, length] => run_one(Path::new(file), Some(length)),
+        _ => return run_all(&arguments),
+    };
+    match outcome {
+        Ok(line) => {
+            println!("{line}");
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Runs every workload, or those that are named, each in a process of its own.
+fn run_all(arguments: &[&str]) -> ExitCode {
+    let count = arguments.contains(&"--instructions");
+    let names: Vec<&str> =
+        arguments.iter().filter(|name| !name.starts_with("--")).copied().collect();
+    let files: Vec<PathBuf> = workloads()
+        .into_iter()
+        .filter(|file| {
+            names.is_empty() || names.iter().any(|name| file.ends_with(format!("{name}.toml")))
+        })
+        .collect();
+    if files.is_empty() {
+        eprintln!("no workload of that name; there are: {:?}", workloads());
+        return ExitCode::FAILURE;
+    }
+    for file in files {
+        match process::measure(&file, count) {
+            Ok(line) => println!("{line}"),
+            Err(problem) => {
+                eprintln!("{}: {problem}", file.display());
+                return ExitCode::FAILURE;
+            }
+        }
+    }
+    ExitCode::SUCCESS
+}
+
+fn workloads() -> Vec<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let Ok(entries) = std::fs::read_dir(folder) else { return Vec::new() };
+    let mut files: Vec<PathBuf> = entries
+        .filter_map(|entry| entry.ok().map(|entry| entry.path()))
+        .filter(|file| file.extension().is_some_and(|ending| ending == "toml"))
+        .filter(|file| file.file_name().is_some_and(|name| name != "Cargo.toml"))
+        .collect();
+    files.sort();
+    files
+}
+
+/// Runs one workload in this process. `length` takes the place of the one in the file.
+fn run_one(file: &Path, length: Option<&str>) -> Result<Value, Error> {
+    let overrides: Vec<String> =
+        length.map(|length| format!("run.length={length}")).into_iter().collect();
+    let plan = Plan::new(&Request::new(&file.to_string_lossy(), None, &overrides))?;
+    let mut packets = 0;
+    let mut channels = Vec::new();
+    let before = process::cpu_seconds();
+    for point in &plan.points {
+        for run in simulate(&point.spec, point.spec.run.seed, &Halt::new())? {
+            packets += run.observations.delivered;
+            channels.push(json!({
+                "channel": run.channel,
+                "mean_wait_slots": run.mean_queueing().zip(run.slot)
+                    .map(|(wait, slot)| wait.0 as f64 / slot.0 as f64),
+                "accepted": run.accepted_load(),
+            }));
+        }
+    }
+    let seconds = process::cpu_seconds() - before;
+    let first = channels.first().cloned().unwrap_or_default();
+    Ok(json!({
+        "name": file.file_stem().map(|name| name.to_string_lossy()),
+        "length_us": plan.points.first().map(|point| point.spec.run.length.as_us()),
+        "packets": packets,
+        "packets_per_cpu_s": packets as f64 / seconds,
+        "peak_rss_bytes": process::peak_rss_bytes(),
+        "mean_wait_slots": first["mean_wait_slots"],
+        "accepted": first["accepted"],
+    }))
+}

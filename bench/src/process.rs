@@ -1,0 +1,69 @@
+//! Measuring a run from outside: CPU time, memory, instructions.
+
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::{Value, json};
+
+/// The largest resident set of this process so far, in bytes.
+pub fn peak_rss_bytes() -> i64 {
+    usage().ru_maxrss * 1024
+}
+
+/// CPU seconds that this process has used, of all its threads.
+pub fn cpu_seconds() -> f64 {
+    let usage = usage();
+    let seconds = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 * 1e-6;
+    seconds(usage.ru_utime) + seconds(usage.ru_stime)
+}
+
+/// Runs a workload in a process of its own and adds its instructions per packet, if `count` says
+/// so, to what it prints.
+pub fn measure(file: &Path, count: bool) -> Result<Value, String> {
+    let own = std::env::current_exe().map_err(|error| error.to_string())?;
+    let mut line = output(Command::new(&own).arg("--one").arg(file))?.0;
+    line["instructions_per_packet"] =
+        if count { instructions(&own, file, &line)? } else { json!(null) };
+    Ok(line)
+}
+
+/// Instructions per packet: the difference between two runs, one twice as long as the other.
+fn instructions(own: &Path, file: &Path, line: &Value) -> Result<Value, String> {
+    // Valgrind is some fifty times slower: a hundredth of the length keeps it short.
+    let whole = line["length_us"].as_f64().unwrap_or_default();
+    let mut counted = Vec::new();
+    for share in [0.01, 0.02] {
+        let mut command = Command::new("valgrind");
+        command.args(["--tool=callgrind", "--callgrind-out-file=/dev/null"]).arg(own);
+        command.arg("--one").arg(file).arg(format!("{:.0} us", whole * share));
+        let (shown, log) = output(&mut command)?;
+        let total = log.lines().find_map(|text| text.split_once("Collected : "));
+        let total = total.and_then(|(_, number)| number.trim().parse::<f64>().ok());
+        counted.push((
+            total.ok_or("valgrind printed no count of instructions")?,
+            shown["packets"].as_f64().unwrap_or_default(),
+        ));
+    }
+    let (total, packets) = (counted[1].0 - counted[0].0, counted[1].1 - counted[0].1);
+    Ok(json!((total / packets).round()))
+}
+
+/// What a command prints: its one line of JSON, and what it writes to standard error.
+fn output(command: &mut Command) -> Result<(Value, String), String> {
+    let output = command.output().map_err(|error| format!("{command:?}: {error}"))?;
+    let log = String::from_utf8_lossy(&output.stderr).into_owned();
+    if !output.status.success() {
+        return Err(log);
+    }
+    let line = serde_json::from_slice(&output.stdout).map_err(|error| error.to_string())?;
+    Ok((line, log))
+}
+
+fn usage() -> libc::rusage {
+    // SAFETY: an all-zero rusage is a valid value, and getrusage writes only into it.
+    unsafe {
+        let mut usage = std::mem::zeroed();
+        libc::getrusage(libc::RUSAGE_SELF, &raw mut usage);
+        usage
+    }
+}

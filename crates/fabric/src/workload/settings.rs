@@ -1,0 +1,284 @@
+//! What `[workload.CHANNEL]` of an experiment holds, and the sources that come of it.
+
+use std::fmt::Display;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use weft_kernel::Streams;
+use weft_units::{Bytes, Load, Rate, Span, Time};
+
+use super::arrivals::Arrivals;
+use super::burst::Burst;
+use super::error::check_host;
+use super::source::{Bursts, OpenLoop};
+use super::{ArrivalsSettings, BurstSettings, Demand, PatternSettings, Source, WorkloadError};
+
+/// The traffic of all hosts on one channel. Each kind of source reads some of the settings, and
+/// refuses the others.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct WorkloadSettings {
+    /// What each host offers, as a fraction of the bandwidth of its link: the time that its packets
+    /// take on the link, gaps between slots not counted. For open-loop sources, which need it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub load: Option<Load>,
+    /// How the intervals between packets, or bursts, vary. For open-loop sources; "poisson" if not
+    /// given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub arrivals: Option<ArrivalsSettings>,
+    /// Packets come in bursts. For open-loop sources; single packets if not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub burst: Option<BurstSettings>,
+    /// To whom the hosts send. For open-loop, greedy and paced sources; "uniform" if not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pattern: Option<PatternSettings>,
+    /// What makes a host hand over a packet.
+    #[serde(default)]
+    pub source: SourceSettings,
+}
+
+/// What makes a host hand over a packet.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum SourceSettings {
+    /// Its arrival process, whatever the fabric does.
+    #[default]
+    OpenLoop,
+    /// The adapter: there is always a packet, handed over as soon as there is space for it.
+    Greedy,
+    /// A clock: packets at equal intervals, from a random phase on.
+    Paced {
+        /// How much each host offers, counted in whole packets on the wire.
+        rate: Rate,
+    },
+    /// The answer to the packet before: one packet goes to and fro between the hosts of each pair.
+    PingPong {
+        /// The pairs; no host may belong to two.
+        pairs: Vec<Pair>,
+        /// From the arrival of a packet at a host to the time at which the host hands over the
+        /// answer.
+        #[serde(default)]
+        turnaround: Span,
+    },
+    /// A list: exactly these packets.
+    List(Vec<Listed>),
+}
+
+/// Two hosts that play ping-pong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Pair {
+    /// The host that sends first.
+    pub from: u16,
+    /// The host that answers.
+    pub to: u16,
+}
+
+/// One packet of a list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Listed {
+    /// When it is handed over, from the start of the run.
+    pub time: Span,
+    /// The initiator.
+    pub from: u16,
+    /// The target.
+    pub to: u16,
+}
+
+/// What a workload must know of the channel on which it is offered.
+#[derive(Clone, Copy, Debug)]
+pub struct ChannelFacts<'a> {
+    /// The name of the channel; also names the random streams of its traffic.
+    pub name: &'a str,
+    /// How many hosts there are.
+    pub hosts: u16,
+    /// The size of a packet on the wire.
+    pub packet: Bytes,
+    /// How long a packet takes on the host's link.
+    pub packet_span: Span,
+    /// From one slot to the next, on channels that have slots.
+    pub slot_span: Option<Span>,
+}
+
+impl WorkloadSettings {
+    /// The source of each host, in order. Random numbers come from streams that are named after
+    /// the channel and its use, one for each host, and from nowhere else.
+    pub fn build(
+        &self,
+        channel: &ChannelFacts<'_>,
+        streams: &Streams,
+    ) -> Result<Vec<Source>, WorkloadError> {
+        self.sources(channel, streams).map_err(|error| error.of(channel.name))
+    }
+
+    fn sources(
+        &self,
+        channel: &ChannelFacts<'_>,
+        streams: &Streams,
+    ) -> Result<Vec<Source>, WorkloadError> {
+        self.refuse_unread()?;
+        match &self.source {
+            SourceSettings::OpenLoop => self.open_loop(channel, streams),
+            SourceSettings::Greedy => {
+                let purpose = format!("{}.targets", channel.name);
+                let patterns = self.pattern().build(channel.hosts, streams, channel.name)?;
+                let sources = patterns.into_iter().enumerate().map(|(host, targets)| {
+                    let Some(targets) = targets else { return Source::silent() };
+                    Source::greedy(targets, streams.stream(&purpose, host))
+                });
+                Ok(sources.collect())
+            }
+            SourceSettings::Paced { rate } => {
+                let bits = channel.packet.0 as f64 * 8.0;
+                let mean = bits * rate.per as f64 / rate.bits as f64;
+                check_mean("source.paced.rate", rate, mean)?;
+                let arrivals = ArrivalsSettings::Constant.build(mean, None)?;
+                self.processes(arrivals, None, channel, streams)
+            }
+            SourceSettings::PingPong { pairs, turnaround } => {
+                ping_pong(pairs, *turnaround, channel.hosts)
+            }
+            SourceSettings::List(listed) => by_list(listed, channel.hosts),
+        }
+    }
+
+    /// Refuses settings that the kind of source does not read.
+    fn refuse_unread(&self) -> Result<(), WorkloadError> {
+        let open_loop = self.source == SourceSettings::OpenLoop;
+        let fixed =
+            matches!(self.source, SourceSettings::PingPong { .. } | SourceSettings::List(_));
+        let unread = [
+            ("load", self.load.is_some() && !open_loop),
+            ("arrivals", self.arrivals.is_some() && !open_loop),
+            ("burst", self.burst.is_some() && !open_loop),
+            ("pattern", self.pattern.is_some() && fixed),
+        ];
+        match unread.iter().find(|(_, refused)| *refused) {
+            Some((key, _)) => {
+                let value = format!("given with source = {}", self.source.name());
+                Err(WorkloadError::new(key, value, "no such setting for this source"))
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn pattern(&self) -> PatternSettings {
+        self.pattern.clone().unwrap_or_default()
+    }
+
+    fn open_loop(
+        &self,
+        channel: &ChannelFacts<'_>,
+        streams: &Streams,
+    ) -> Result<Vec<Source>, WorkloadError> {
+        let accepted = "an offered load, such as 0.5";
+        let load = self.load.ok_or_else(|| WorkloadError::new("load", "(none)", accepted))?;
+        if load.get() == 0.0 {
+            return Ok((0..channel.hosts).map(|_| Source::silent()).collect());
+        }
+        let bursts = self.burst.as_ref().map(BurstSettings::build).transpose()?;
+        let arrivals = self.arrivals.clone().unwrap_or_default();
+        let slot = channel.slot_span.filter(|_| arrivals.is_slotted());
+        let unit = slot.unwrap_or(channel.packet_span).0 as f64;
+        let mut mean = unit / load.get();
+        if let Some(burst) = &self.burst {
+            mean = mean * burst.mean_length() - burst.mean_duration();
+            check_spacing(burst.spacing, mean, slot)?;
+        }
+        check_mean("load", load, mean)?;
+        self.processes(arrivals.build(mean, slot)?, bursts, channel, streams)
+    }
+
+    /// One open-loop source for each host that the pattern lets send.
+    fn processes(
+        &self,
+        arrivals: Arrivals,
+        burst: Option<Burst>,
+        channel: &ChannelFacts<'_>,
+        streams: &Streams,
+    ) -> Result<Vec<Source>, WorkloadError> {
+        let purpose = |what: &str| format!("{}.{what}", channel.name);
+        let [times, destinations, lengths] = ["arrivals", "targets", "bursts"].map(purpose);
+        let patterns = self.pattern().build(channel.hosts, streams, channel.name)?;
+        let sources = patterns.into_iter().enumerate().map(|(host, targets)| {
+            let Some(targets) = targets else { return Source::silent() };
+            let bursts = burst.map(|law| {
+                Box::new(Bursts { law, lengths: streams.stream(&lengths, host), left: 0 })
+            });
+            Source::open_loop(OpenLoop {
+                arrivals,
+                targets,
+                times: streams.stream(&times, host),
+                destinations: streams.stream(&destinations, host),
+                bursts,
+            })
+        });
+        Ok(sources.collect())
+    }
+}
+
+impl SourceSettings {
+    fn name(&self) -> &'static str {
+        match self {
+            SourceSettings::OpenLoop => "open_loop",
+            SourceSettings::Greedy => "greedy",
+            SourceSettings::Paced { .. } => "paced",
+            SourceSettings::PingPong { .. } => "ping_pong",
+            SourceSettings::List(_) => "list",
+        }
+    }
+}
+
+/// Time must go on between packets, or bursts, for which `mean` is the mean interval.
+fn check_mean(key: &str, value: impl Display, mean: f64) -> Result<(), WorkloadError> {
+    if mean >= 1.0 {
+        return Ok(());
+    }
+    Err(WorkloadError::new(key, value, "a mean interval between packets of at least 1 ps"))
+}
+
+/// Bursts must leave time between them, and on a slotted process begin and end with slots.
+fn check_spacing(spacing: Span, mean: f64, slot: Option<Span>) -> Result<(), WorkloadError> {
+    if mean <= 0.0 {
+        let accepted = "a spacing at which the mean burst is shorter than its share of the load";
+        return Err(WorkloadError::new("burst.spacing", spacing, accepted));
+    }
+    match slot {
+        Some(slot) if slot.0 > 0 && !spacing.0.is_multiple_of(slot.0) => {
+            let accepted = format!("a multiple of the slot of {slot} with bernoulli arrivals");
+            Err(WorkloadError::new("burst.spacing", spacing, accepted))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn ping_pong(pairs: &[Pair], turnaround: Span, hosts: u16) -> Result<Vec<Source>, WorkloadError> {
+    let mut sources: Vec<Source> = (0..hosts).map(|_| Source::silent()).collect();
+    let mut taken = vec![false; usize::from(hosts)];
+    for pair in pairs {
+        check_host("source.ping_pong.pairs.from", pair.from, hosts)?;
+        check_host("source.ping_pong.pairs.to", pair.to, hosts)?;
+        let (from, to) = (usize::from(pair.from), usize::from(pair.to));
+        if from == to || taken[from] || taken[to] {
+            let value = format!("{{ from = {from}, to = {to} }}");
+            let accepted = "two hosts that belong to no other pair";
+            return Err(WorkloadError::new("source.ping_pong.pairs", value, accepted));
+        }
+        (taken[from], taken[to]) = (true, true);
+        sources[from] = Source::ping_pong(pair.to, turnaround, true);
+        sources[to] = Source::ping_pong(pair.from, turnaround, false);
+    }
+    Ok(sources)
+}
+
+fn by_list(listed: &[Listed], hosts: u16) -> Result<Vec<Source>, WorkloadError> {
+    let mut demands = vec![Vec::new(); usize::from(hosts)];
+    for packet in listed {
+        check_host("source.list.from", packet.from, hosts)?;
+        check_host("source.list.to", packet.to, hosts)?;
+        let time = Time::ZERO + packet.time;
+        demands[usize::from(packet.from)].push(Demand { time, target: packet.to });
+    }
+    Ok(demands.into_iter().map(Source::list).collect())
+}

@@ -1,0 +1,299 @@
+//! From the settings of a channel to a channel that runs. The composition decides the driver: a
+//! switch that works in slots is driven slot by slot, everything else by events.
+
+use weft_fabric::adapter::{Feed, Insertion, Release, SendBuffers};
+use weft_fabric::measure::Observations;
+use weft_fabric::scheduler::SchedulerSettings;
+use weft_fabric::workload::{ChannelFacts, Source, WorkloadSettings};
+use weft_kernel::{Halt, Stopped, Streams};
+use weft_protocol::retransmit::ControlSettings;
+use weft_units::{Limit, PositiveCount, Span, Time};
+
+use crate::composition::{ChannelSettings, InputQueues, SwitchSettings};
+use crate::drive::event::{EventChannel, EventParts, EventSwitch};
+use crate::drive::output_queued::OutputQueuedChannel;
+use crate::drive::slotted::{SlotTiming, SlottedChannel};
+use crate::error::Error;
+
+/// A channel with its driver.
+#[derive(Debug)]
+pub enum Driver {
+    /// One scheduling pass a slot.
+    Slotted(Box<SlottedChannel>),
+    /// One cell an output and slot.
+    OutputQueued(Box<OutputQueuedChannel>),
+    /// Event by event.
+    Event(Box<EventChannel>),
+}
+
+/// What a channel is built from besides its settings.
+#[derive(Clone, Copy, Debug)]
+pub struct Site<'a> {
+    /// The name of the channel.
+    pub name: &'a str,
+    /// How many hosts there are.
+    pub hosts: u16,
+    /// The randomness of the run.
+    pub streams: &'a Streams,
+    /// When records begin.
+    pub from: Time,
+    /// When the run ends.
+    pub until: Time,
+}
+
+impl ChannelSettings {
+    /// The time that a request packet occupies its link.
+    pub fn packet_span(&self) -> Span {
+        self.link.span(self.packet)
+    }
+
+    /// The time from one slot to the next, on a channel that works in slots.
+    pub fn slot(&self) -> Option<Span> {
+        match &self.switch {
+            SwitchSettings::Scheduled(switch) => Some(switch.slot(self.packet_span())),
+            SwitchSettings::InputQueued(_) | SwitchSettings::OutputQueued(_) => {
+                Some(self.packet_span())
+            }
+            SwitchSettings::Crossbar(_) | SwitchSettings::OutputBuffered(_) => None,
+        }
+    }
+
+    /// From an input of the switch to an output.
+    pub fn switch_latency(&self) -> Span {
+        match &self.switch {
+            SwitchSettings::Scheduled(switch) => switch.latency,
+            SwitchSettings::InputQueued(switch) => switch.latency,
+            SwitchSettings::OutputQueued(switch) => switch.latency,
+            SwitchSettings::Crossbar(switch) => switch.latency,
+            SwitchSettings::OutputBuffered(switch) => switch.latency,
+        }
+    }
+
+    /// From the start of a transmission to the arrival of its last byte if nothing disturbs it.
+    pub fn transit(&self) -> Span {
+        self.packet_span() + self.link.propagation() * 2 + self.switch_latency()
+    }
+}
+
+impl Driver {
+    /// The channel at time zero, with the traffic of `workload`.
+    pub fn new(
+        settings: &ChannelSettings,
+        workload: Option<&WorkloadSettings>,
+        site: Site<'_>,
+    ) -> Result<Driver, Error> {
+        let sources = workload.map(|workload| sources(settings, workload, site)).transpose()?;
+        let sources = sources.unwrap_or_default();
+        match &settings.switch {
+            SwitchSettings::Scheduled(switch) => {
+                let lead = switch.lead;
+                slotted(settings, &switch.scheduler, lead, sources, site)
+            }
+            SwitchSettings::InputQueued(switch) => {
+                let mut settings = settings.clone();
+                if switch.queues == InputQueues::Fifo {
+                    // Only the packet in the one send buffer is requested: a head of line.
+                    settings.adapter.send_buffers = Limit::AtMost(PositiveCount::ONE);
+                }
+                slotted(&settings, &switch.scheduler, Span::ZERO, sources, site)
+            }
+            SwitchSettings::OutputQueued(_) => {
+                refuse_what_slots_do_not_read(settings, site.name)?;
+                refuse_what_output_queues_do_not_read(settings, site.name)?;
+                let slot = settings.packet_span();
+                Ok(Driver::OutputQueued(Box::new(OutputQueuedChannel::new(
+                    usize::from(site.hosts),
+                    (slot, settings.transit()),
+                    settings.payload,
+                    sources,
+                    site.observations(),
+                ))))
+            }
+            SwitchSettings::Crossbar(switch) => {
+                event(settings, EventSwitch::Crossbar(switch.clone()), sources, site)
+            }
+            SwitchSettings::OutputBuffered(switch) => {
+                event(settings, EventSwitch::OutputBuffered(switch.clone()), sources, site)
+            }
+        }
+    }
+
+    /// Runs until an instant, or until `halt` says so.
+    pub fn run(&mut self, until: Time, halt: &Halt) -> Option<Stopped> {
+        match self {
+            Driver::Slotted(channel) => channel.run(until, halt),
+            Driver::OutputQueued(channel) => channel.run(until, halt),
+            Driver::Event(channel) => channel.run(until, halt),
+        }
+    }
+
+    /// Packets whose transmission has not begun.
+    pub fn backlog(&self) -> u64 {
+        match self {
+            Driver::Slotted(channel) => channel.backlog(),
+            Driver::OutputQueued(channel) => channel.backlog(),
+            Driver::Event(channel) => channel.backlog(),
+        }
+    }
+
+    /// Packets on their way.
+    pub fn in_flight(&self) -> u64 {
+        match self {
+            Driver::Slotted(channel) => channel.in_flight(),
+            Driver::OutputQueued(channel) => channel.in_flight(),
+            Driver::Event(channel) => channel.in_flight(),
+        }
+    }
+
+    /// How many slots or events it took.
+    pub fn steps(&self) -> u64 {
+        match self {
+            Driver::Slotted(channel) => channel.slots(),
+            Driver::OutputQueued(channel) => channel.slots(),
+            Driver::Event(channel) => channel.steps(),
+        }
+    }
+
+    /// Who waits for whom, for a run that does not get on; empty where nothing can wait for ever.
+    pub fn waiting(&self) -> Vec<String> {
+        match self {
+            Driver::Slotted(_) | Driver::OutputQueued(_) => Vec::new(),
+            Driver::Event(channel) => channel.waiting(),
+        }
+    }
+
+    /// What was observed; ends the channel.
+    pub fn into_observations(self) -> Observations {
+        match self {
+            Driver::Slotted(channel) => channel.into_observations(),
+            Driver::OutputQueued(channel) => channel.into_observations(),
+            Driver::Event(channel) => channel.into_observations(),
+        }
+    }
+}
+
+impl Site<'_> {
+    fn observations(&self) -> Observations {
+        Observations::over(self.from, self.until).of_hosts(usize::from(self.hosts))
+    }
+}
+
+fn sources(
+    settings: &ChannelSettings,
+    workload: &WorkloadSettings,
+    site: Site<'_>,
+) -> Result<Vec<Source>, Error> {
+    let channel = ChannelFacts {
+        name: site.name,
+        hosts: site.hosts,
+        packet: settings.packet,
+        packet_span: settings.packet_span(),
+        slot_span: settings.slot(),
+    };
+    Ok(workload.build(&channel, site.streams)?)
+}
+
+fn slotted(
+    settings: &ChannelSettings,
+    scheduler: &SchedulerSettings,
+    lead: Span,
+    sources: Vec<Source>,
+    site: Site<'_>,
+) -> Result<Driver, Error> {
+    refuse_what_slots_do_not_read(settings, site.name)?;
+    let ports = usize::from(site.hosts);
+    let scheduler = scheduler
+        .build(ports)
+        .map_err(|error| Error::Scheduler { channel: site.name.to_owned(), error })?;
+    let slot = settings.slot().unwrap_or_else(|| settings.packet_span());
+    let timing = SlotTiming {
+        slot,
+        lead,
+        packet: settings.packet_span(),
+        wire: settings.link.propagation() * 2,
+        switch: settings.switch_latency(),
+        // The acknowledgment returns within the slot after the one of the transfer (Clint 3.3).
+        release: match settings.adapter.release {
+            Some(Release::Acknowledgment) => slot * 2,
+            Some(Release::Transmission) | None => Span::ZERO,
+        },
+    };
+    let buffers = (0..ports).map(|_| SendBuffers::new(&settings.adapter, ports)).collect();
+    let random = site.streams.stream(&format!("{}.scheduler", site.name), 0);
+    Ok(Driver::Slotted(Box::new(SlottedChannel::new(
+        timing,
+        settings.payload,
+        sources,
+        buffers,
+        (scheduler, random),
+        site.observations(),
+    ))))
+}
+
+fn event(
+    settings: &ChannelSettings,
+    switch: EventSwitch,
+    sources: Vec<Source>,
+    site: Site<'_>,
+) -> Result<Driver, Error> {
+    let parts = EventParts {
+        name: site.name.to_owned(),
+        ports: site.hosts,
+        packet: settings.packet,
+        payload: settings.payload,
+        link: settings.link.clone(),
+        switch,
+        adapter: settings.adapter.clone(),
+        control: settings.control.clone().unwrap_or(ControlSettings::Unacknowledged),
+    };
+    let channel = EventChannel::new(parts, sources, site.streams, site.observations());
+    let channel = channel.map_err(|error| Error::Assembly {
+        key: format!("channel.{}.{}", site.name, error.key),
+        value: error.value,
+        accepted: error.accepted,
+    })?;
+    Ok(Driver::Event(Box::new(channel)))
+}
+
+/// A slotted channel loses nothing and acknowledges nothing on itself: what only an event-driven
+/// channel reads is refused, not ignored.
+fn refuse_what_slots_do_not_read(settings: &ChannelSettings, name: &str) -> Result<(), Error> {
+    let refuse = |key: &str, value: &str, accepted: &str| refuse(name, key, value, accepted);
+    if settings.control.is_some() {
+        return refuse("control", "given", "no control on a channel that works in slots");
+    }
+    if settings.adapter.acknowledgments != Insertion::Wait {
+        let accepted = "wait, since a channel that works in slots carries no acknowledgments";
+        return refuse("adapter.acknowledgments", "interleave", accepted);
+    }
+    if settings.adapter.throttle.is_some() {
+        return refuse("adapter.throttle", "given", "no throttle on a channel that works in slots");
+    }
+    Ok(())
+}
+
+/// Cells wait in the switch alone, so nothing reads how an adapter would hold them.
+fn refuse_what_output_queues_do_not_read(
+    settings: &ChannelSettings,
+    name: &str,
+) -> Result<(), Error> {
+    let adapter = &settings.adapter;
+    if adapter.send_buffers != Limit::Unlimited {
+        let value = adapter.send_buffers.to_string();
+        let accepted = "unlimited, since output queues take every cell at once";
+        return refuse(name, "adapter.send_buffers", &value, accepted);
+    }
+    if adapter.feed != Feed::Fifo {
+        return refuse(name, "adapter.feed", "per_target", "fifo with output queues");
+    }
+    if adapter.release == Some(Release::Acknowledgment) {
+        let accepted = "transmission with output queues";
+        return refuse(name, "adapter.release", "acknowledgment", accepted);
+    }
+    Ok(())
+}
+
+fn refuse(channel: &str, key: &str, value: &str, accepted: &str) -> Result<(), Error> {
+    let key = format!("channel.{channel}.{key}");
+    Err(Error::Assembly { key, value: value.into(), accepted: accepted.into() })
+}

@@ -1,0 +1,246 @@
+//! What is shipped, and what a composition consists of.
+
+use serde::Serialize;
+use serde_json::Value;
+use weft_units::Bytes;
+
+use crate::composition::{ChannelSettings, Spec, SwitchSettings};
+use crate::error::Error;
+use crate::plan::Plan;
+use crate::shipped;
+use crate::source::Request;
+use crate::spec::{Origin, schema as schema_of};
+
+/// A shipped interconnect.
+#[derive(Clone, Debug, Serialize)]
+pub struct SystemEntry {
+    /// Its name in requests.
+    pub name: String,
+    /// Its name in prose.
+    pub title: String,
+    /// The document that describes it.
+    pub document: String,
+    /// How many hosts it connects.
+    pub hosts: u16,
+    /// Its channels.
+    pub channels: Vec<String>,
+    /// Its named presets.
+    pub presets: Vec<String>,
+}
+
+/// A shipped experiment.
+#[derive(Clone, Debug, Serialize)]
+pub struct ExperimentEntry {
+    /// Its name in requests.
+    pub name: String,
+    /// One line.
+    pub title: String,
+    /// The system that it is run on.
+    pub system: String,
+    /// Where the document shows it.
+    pub section: String,
+    /// How many points it has.
+    pub points: usize,
+}
+
+/// A composition with all its parameters.
+#[derive(Clone, Debug, Serialize)]
+pub struct Shown {
+    /// Its name in prose.
+    pub title: String,
+    /// The document that `stated` origins refer to.
+    pub document: String,
+    /// The presets that were merged.
+    pub presets: Vec<String>,
+    /// Every value and every choice of a part, in file order.
+    pub parameters: Vec<Parameter>,
+    /// The shape, for a picture.
+    pub composition: Shape,
+}
+
+/// One parameter, or one choice of a part.
+#[derive(Clone, Debug, Serialize)]
+pub struct Parameter {
+    /// The dotted key.
+    pub key: String,
+    /// Its value; for a choice, the part that was chosen.
+    pub value: String,
+    /// Where the value comes from.
+    pub origin: Option<Origin>,
+    /// What it means: the documentation of the field in the part that reads it.
+    pub description: String,
+    /// Whether it is a choice among parts.
+    pub choice: bool,
+}
+
+/// The shape of a composition.
+#[derive(Clone, Debug, Serialize)]
+pub struct Shape {
+    /// How many hosts there are.
+    pub hosts: u16,
+    /// The channels.
+    pub channels: Vec<ChannelShape>,
+}
+
+/// The shape of a channel.
+#[derive(Clone, Debug, Serialize)]
+pub struct ChannelShape {
+    /// Its name.
+    pub name: String,
+    /// Size of a request packet.
+    pub packet: Bytes,
+    /// Ports of its switch.
+    pub ports: u16,
+    /// Its links.
+    pub link: Value,
+    /// Its switch: the kind, and what it is set to.
+    pub switch: Value,
+    /// Who decides in the switch, if anybody does.
+    pub scheduler: Option<String>,
+    /// Its adapters.
+    pub adapter: Value,
+    /// How initiators learn what became of packets.
+    pub control: Option<Value>,
+}
+
+/// The shipped interconnects.
+pub fn systems() -> Result<Vec<SystemEntry>, Error> {
+    shipped::systems().map(system).collect()
+}
+
+/// The shipped experiments.
+pub fn experiments() -> Result<Vec<ExperimentEntry>, Error> {
+    shipped::experiments().map(experiment).collect()
+}
+
+/// A composition with every parameter, its origin and its meaning.
+pub fn show(request: &Request) -> Result<Shown, Error> {
+    let plan = Plan::new(request)?;
+    let (spec, tree) = plan.tree.resolve::<Spec>()?;
+    let schema = schema();
+    let parameters = tree.leaves().into_iter().map(|leaf| Parameter {
+        description: describe(&schema, &leaf.path).unwrap_or_default(),
+        key: leaf.path,
+        value: leaf.value_text,
+        origin: leaf.origin,
+        choice: leaf.choice,
+    });
+    Ok(Shown {
+        parameters: parameters.collect(),
+        composition: shape(&spec),
+        title: spec.system.title,
+        document: spec.system.document,
+        presets: plan.presets,
+    })
+}
+
+/// The JSON schema of composition and experiment files.
+pub fn schema() -> Value {
+    schema_of::<Spec>()
+}
+
+fn system(name: &str) -> Result<SystemEntry, Error> {
+    let source = Request::new(name, None, &[]).read()?;
+    let presets = source.tree.presets().into_iter().map(str::to_owned).collect();
+    let spec: Spec = source.tree.without_presets().read()?;
+    Ok(SystemEntry {
+        name: name.to_owned(),
+        title: spec.system.title,
+        document: spec.system.document,
+        hosts: spec.system.hosts,
+        channels: spec.channel.into_keys().collect(),
+        presets,
+    })
+}
+
+fn experiment(name: &str) -> Result<ExperimentEntry, Error> {
+    let plan = Plan::new(&Request::new(name, None, &[]))?;
+    let settings = plan.points.first().map(|point| point.spec.experiment.clone());
+    let settings = settings.unwrap_or_default();
+    Ok(ExperimentEntry {
+        name: name.to_owned(),
+        title: settings.title,
+        system: plan.system,
+        section: settings.section,
+        points: plan.points.len(),
+    })
+}
+
+fn shape(spec: &Spec) -> Shape {
+    let channels = spec.channel.iter().map(|(name, channel)| ChannelShape {
+        name: name.clone(),
+        packet: channel.packet,
+        ports: spec.system.hosts,
+        link: json(&channel.link),
+        switch: kind_and_settings(json(&channel.switch)),
+        scheduler: scheduler(channel),
+        adapter: json(&channel.adapter),
+        control: channel.control.as_ref().map(|control| kind_and_settings(json(control))),
+    });
+    Shape { hosts: spec.system.hosts, channels: channels.collect() }
+}
+
+fn scheduler(channel: &ChannelSettings) -> Option<String> {
+    let scheduler = match &channel.switch {
+        SwitchSettings::Scheduled(switch) => &switch.scheduler,
+        SwitchSettings::InputQueued(switch) => &switch.scheduler,
+        SwitchSettings::Crossbar(_)
+        | SwitchSettings::OutputBuffered(_)
+        | SwitchSettings::OutputQueued(_) => return None,
+    };
+    Some(scheduler.name().to_owned())
+}
+
+/// Settings as JSON. Every settings type consists of texts, numbers and tables of them, for which
+/// this does not fail; should one ever, the picture lacks it and nothing else does.
+fn json(settings: &impl Serialize) -> Value {
+    serde_json::to_value(settings).unwrap_or_default()
+}
+
+/// An externally tagged choice with its tag beside its settings.
+fn kind_and_settings(choice: Value) -> Value {
+    match choice {
+        Value::Object(tagged) if tagged.len() == 1 => {
+            let mut settings = serde_json::Map::new();
+            for (kind, value) in tagged {
+                settings.insert("kind".into(), kind.into());
+                if let Value::Object(values) = value {
+                    settings.extend(values);
+                }
+            }
+            settings.into()
+        }
+        Value::String(kind) => serde_json::json!({ "kind": kind }),
+        other => other,
+    }
+}
+
+/// The documentation of the field at a dotted path.
+fn describe(schema: &Value, path: &str) -> Option<String> {
+    let mut at = schema;
+    for name in path.split('.') {
+        at = step(schema, follow(schema, at), name)?;
+    }
+    let text = at.get("description").or_else(|| follow(schema, at).get("description"))?;
+    // What a person reads in a table is one paragraph without line breaks.
+    let paragraph = text.as_str()?.split("\n\n").next()?;
+    Some(paragraph.split_whitespace().collect::<Vec<_>>().join(" "))
+}
+
+fn follow<'a>(schema: &'a Value, at: &'a Value) -> &'a Value {
+    let reference = at.get("$ref").and_then(Value::as_str);
+    let found = reference.and_then(|to| schema.pointer(to.trim_start_matches('#')));
+    found.unwrap_or(at)
+}
+
+/// The schema of one key: a property, a value of a map, or the variant of a choice.
+fn step<'a>(schema: &'a Value, at: &'a Value, name: &str) -> Option<&'a Value> {
+    if let Some(property) = at.get("properties").and_then(|properties| properties.get(name)) {
+        return Some(property);
+    }
+    if let Some(value) = at.get("additionalProperties").filter(|value| value.is_object()) {
+        return Some(value);
+    }
+    let variants = at.get("oneOf").or_else(|| at.get("anyOf"))?.as_array()?;
+    variants.iter().find_map(|variant| step(schema, follow(schema, variant), name))
+}

@@ -1,0 +1,155 @@
+//! The types of a composition file: which parts, with which parameters. They are the types that
+//! run; a value that exists is legal.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use weft_fabric::adapter::AdapterSettings;
+use weft_fabric::link::{LineCode, LinkBudgetSettings, LinkSettings};
+use weft_fabric::scheduler::SchedulerSettings;
+use weft_fabric::switch::{CrossbarSettings, OutputBufferedSettings};
+use weft_fabric::workload::WorkloadSettings;
+use weft_protocol::retransmit::ControlSettings;
+use weft_units::{Bytes, Fraction, Span};
+
+use crate::experiment::{ExperimentSettings, Figure, Published, RunSettings};
+
+/// Everything that a file says once its layers are merged: a system, and what is run on it.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Spec {
+    /// The interconnect as a whole.
+    pub system: SystemSettings,
+    /// Its independent networks, by name.
+    pub channel: BTreeMap<String, ChannelSettings>,
+    /// What this file sets out to show.
+    #[serde(default)]
+    pub experiment: ExperimentSettings,
+    /// The traffic of each channel, by the name of the channel. A channel without is silent.
+    #[serde(default)]
+    pub workload: BTreeMap<String, WorkloadSettings>,
+    /// How long, from where, how often.
+    #[serde(default)]
+    pub run: RunSettings,
+    /// What the document printed, to be held against what is measured.
+    #[serde(default)]
+    pub published: Vec<Published>,
+    /// The pictures to draw.
+    #[serde(default)]
+    pub figure: Vec<Figure>,
+}
+
+/// The interconnect as a whole.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SystemSettings {
+    /// Its name in prose.
+    pub title: String,
+    /// The document that `stated` origins refer to.
+    #[serde(default)]
+    pub document: String,
+    /// How many hosts it connects, 2 to 64 on a single switch.
+    pub hosts: u16,
+}
+
+/// One independent network: every host has an adapter on it and a link to its switch.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ChannelSettings {
+    /// Size of a request packet on the wire, header and check code included.
+    pub packet: Bytes,
+    /// What of it a program handed over.
+    pub payload: Bytes,
+    /// The cable between an adapter and the switch.
+    pub link: LinkSettings,
+    /// The line code on the cable; without one the line rate is the data rate.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub coding: Option<LineCode>,
+    /// What the signal loses between two adapters. It does not slow a packet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attenuation: Option<LinkBudgetSettings>,
+    /// The buffers of each adapter.
+    pub adapter: AdapterSettings,
+    /// The one switch of the channel.
+    pub switch: SwitchSettings,
+    /// How an initiator learns what became of its packets. Without it none is ever lost.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub control: Option<ControlSettings>,
+}
+
+/// The switch of a channel. Which driver runs the channel follows from it.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum SwitchSettings {
+    /// A crossbar without buffers that all hosts use in slots of a global schedule.
+    Scheduled(ScheduledSettings),
+    /// A crossbar without buffers and without a schedule.
+    Crossbar(CrossbarSettings),
+    /// A switch with packet buffers at its outputs.
+    OutputBuffered(OutputBufferedSettings),
+    /// A cell switch with queues at its inputs and a scheduler, in slots of one cell.
+    InputQueued(InputQueuedSettings),
+    /// A cell switch with unlimited queues at its outputs, in slots of one cell.
+    OutputQueued(OutputQueuedSettings),
+}
+
+/// A bufferless crossbar under a global schedule (Clint 3.3).
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ScheduledSettings {
+    /// From an input to an output of the crossbar.
+    pub latency: Span,
+    /// Idle time in each slot that covers the misalignment of the hosts.
+    #[serde(default)]
+    pub gap: Span,
+    /// Share of each slot in which the receiver locks onto the clock of a new sender.
+    #[serde(default)]
+    pub relock: Fraction,
+    /// How long before a transmission the requests for it are sampled.
+    pub lead: Span,
+    /// Who decides.
+    pub scheduler: SchedulerSettings,
+}
+
+/// A cell switch with queues at its inputs.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct InputQueuedSettings {
+    /// From an input to an output of the switch.
+    #[serde(default)]
+    pub latency: Span,
+    /// How the cells of one input wait.
+    #[serde(default)]
+    pub queues: InputQueues,
+    /// Who decides.
+    pub scheduler: SchedulerSettings,
+}
+
+/// How the cells of one input wait.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum InputQueues {
+    /// One queue per output, so that no cell waits behind one for another output.
+    #[default]
+    Voq,
+    /// One queue; only its head is requested from the scheduler.
+    Fifo,
+}
+
+/// A cell switch with unlimited queues at its outputs.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct OutputQueuedSettings {
+    /// From an input to an output of the switch.
+    #[serde(default)]
+    pub latency: Span,
+}
+
+impl ScheduledSettings {
+    /// The length of a slot: the packet and the gap fill what the re-lock leaves of it.
+    pub fn slot(&self, packet: Span) -> Span {
+        let useful = (packet + self.gap).0 as f64;
+        Span((useful / (1.0 - self.relock.get())).round() as u64)
+    }
+}

@@ -1,0 +1,119 @@
+//! Quantities that follow from a composition without a run.
+
+use weft_units::Span;
+
+use crate::composition::{ChannelSettings, Spec, SwitchSettings};
+
+/// A quantity that follows from the composition by arithmetic alone.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Derived {
+    /// Its name; a published number refers to it as `derived.NAME`.
+    pub name: String,
+    /// Its unit; empty for a ratio.
+    pub unit: &'static str,
+    /// Its value.
+    pub value: f64,
+    /// How it was computed, with the numbers put in.
+    pub arithmetic: String,
+}
+
+/// Everything that follows from `spec`, channel by channel, then across channels.
+pub fn derive(spec: &Spec) -> Vec<Derived> {
+    let mut all = Vec::new();
+    for (name, channel) in &spec.channel {
+        of_channel(name, channel, spec.system.hosts, &mut all);
+    }
+    for (name, channel) in &spec.channel {
+        for (other_name, other) in &spec.channel {
+            if name != other_name {
+                between(name, channel, other_name, other, &mut all);
+            }
+        }
+    }
+    all
+}
+
+fn of_channel(name: &str, channel: &ChannelSettings, hosts: u16, all: &mut Vec<Derived>) {
+    let rate = channel.link.rate;
+    let packet = rate.span(channel.packet);
+    all.push(Derived {
+        name: format!("{name}.packet_span"),
+        unit: "us",
+        value: packet.as_us(),
+        arithmetic: format!("{} at {rate}", channel.packet),
+    });
+    all.push(Derived {
+        name: format!("{name}.aggregate_rate"),
+        unit: "Gbit/s",
+        value: rate.bytes_per_second() * 8e-9 * f64::from(hosts),
+        arithmetic: format!("{hosts} hosts x {rate}"),
+    });
+    if let Some(code) = channel.coding {
+        let line = code.line_rate(rate);
+        all.push(Derived {
+            name: format!("{name}.line_rate"),
+            unit: "Gbit/s",
+            value: line.bytes_per_second() * 8e-9,
+            arithmetic: format!(
+                "{rate} x {:.4}, the bits sent for a bit of data",
+                line.bytes_per_second() / rate.bytes_per_second()
+            ),
+        });
+    }
+    if let Some(settings) = &channel.attenuation {
+        let budget = settings.budget();
+        all.push(Derived {
+            name: format!("{name}.attenuation"),
+            unit: "dB",
+            value: budget.total().0 as f64 * 1e-3,
+            arithmetic: format!(
+                "{} cable + {} connectors + {} traces",
+                budget.cable, budget.connectors, budget.traces
+            ),
+        });
+    }
+    slots(name, channel, packet, all);
+}
+
+fn slots(name: &str, channel: &ChannelSettings, packet: Span, all: &mut Vec<Derived>) {
+    if let SwitchSettings::Scheduled(scheduled) = &channel.switch {
+        let slot = scheduled.slot(packet);
+        all.push(Derived {
+            name: format!("{name}.slot"),
+            unit: "us",
+            value: slot.as_us(),
+            arithmetic: format!(
+                "({packet} packet + {} gap) / (1 - {} re-lock)",
+                scheduled.gap, scheduled.relock
+            ),
+        });
+        all.push(Derived {
+            name: format!("{name}.unloaded_latency"),
+            unit: "us",
+            value: slot.as_us() / 2.0 + scheduled.lead.as_us(),
+            arithmetic: format!("{slot} slot / 2 + {} lead", scheduled.lead),
+        });
+    }
+}
+
+/// How many packets one channel carries in the time of one packet of another.
+fn between(
+    name: &str,
+    channel: &ChannelSettings,
+    other_name: &str,
+    other: &ChannelSettings,
+    all: &mut Vec<Derived>,
+) {
+    let own = channel.link.rate.span(channel.packet);
+    let others = other.link.rate.span(other.packet);
+    all.push(Derived {
+        name: format!("{name}_per_{other_name}_packet"),
+        unit: "",
+        value: ratio(others, own),
+        arithmetic: format!("{others} / {own}"),
+    });
+}
+
+fn ratio(numerator: Span, denominator: Span) -> f64 {
+    numerator.0 as f64 / denominator.0 as f64
+}

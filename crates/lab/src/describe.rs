@@ -1,0 +1,98 @@
+//! What the columns of the tables mean.
+
+use serde::Serialize;
+
+use crate::study::Outcome;
+
+/// The meaning of a column.
+#[derive(Clone, Debug, Serialize)]
+pub struct Description {
+    /// The table.
+    pub table: String,
+    /// The column.
+    pub name: String,
+    /// Its unit; empty for a ratio, a name or a number of things.
+    pub unit: String,
+    /// What it is.
+    pub description: String,
+}
+
+/// Beginnings of column names and what they mean; the first that fits counts.
+const MEANINGS: &[(&str, &str)] = &[
+    ("queueing_", "generation of a packet to the start of the transmission that succeeds"),
+    ("first_attempt_", "generation of a packet to the start of its first transmission"),
+    ("one_way_", "generation of a packet to the arrival of its last byte at the target"),
+    ("transit_", "start of the transmission that succeeds to the arrival of its last byte"),
+    ("round_trip_", "start of the transmission that succeeds to the end of its acknowledgment"),
+    ("offered_load", "packets generated, as a fraction of what the links carry"),
+    ("accepted_load", "packets delivered, as a fraction of what the links carry"),
+    ("accepted_mb_per_s_per_host", "payload delivered, in 10^6 bytes per second and host"),
+    ("accepted_mb_per_s", "payload delivered, in 10^6 bytes per second, all hosts"),
+    ("generated_packets", "packets that the workload handed over in one run, mean over runs"),
+    ("delivered_packets", "packets that reached their target in one run, mean over runs"),
+    ("abandoned_packets", "packets given up by a stated rule in one run, mean over runs"),
+    ("backlog_packets", "packets whose transmission had not begun at the end of a run"),
+    ("in_flight_packets", "packets on their way at the end of a run"),
+    ("attempts", "transmissions started, retransmissions included"),
+    ("dropped_", "transmissions dropped by this rule"),
+    ("collisions_per_attempt", "collisions as a fraction of the transmissions started"),
+    ("collisions_", "collisions with this kind of packet in a bufferless switch"),
+    ("jain_index", "fairness among initiators: 1 if all deliver the same, 1/n if one does all"),
+    ("verdict", "settled, transient, saturated, stuck or stopped; only a settled mean is steady"),
+    ("replications", "runs with different seeds"),
+    ("seed", "the seed of the run"),
+    ("channel", "the network within the system"),
+    ("point", "the number of the combination of swept values"),
+    ("waiting_for", "who waits for whom, where a run is stuck"),
+    ("lower_us", "lower end of the bin"),
+    ("upper_us", "upper end of the bin"),
+    ("count", "packets in the bin"),
+    ("stage", "where the time was spent"),
+    ("share", "share of the whole latency"),
+    ("collided_with", "what a packet collided with"),
+    ("latency", "the definition of latency"),
+    ("mean_us", "mean per delivered packet"),
+    ("quantity", "what was published or follows by arithmetic"),
+    ("published", "the number in the document"),
+    ("measured", "the number of this run"),
+    ("half_width", "half width of the 95 % interval"),
+    ("error", "measured / published - 1"),
+    ("band", "what counts as reproduced"),
+    ("preset", "the reading of the document"),
+    ("section", "where the document prints it"),
+    ("arithmetic", "how it follows"),
+];
+
+/// The unit that the end of a column's name tells.
+pub fn unit(name: &str) -> &'static str {
+    const ENDS: &[(&str, &str)] = &[
+        ("_mb_per_s_per_host", "MB/s"),
+        ("_mb_per_s_half_width", "MB/s"),
+        ("_mb_per_s_per_host_half_width", "MB/s"),
+        ("_mb_per_s", "MB/s"),
+        ("_us", "us"),
+        ("_packets", "packets"),
+        ("_load", "fraction of link bandwidth"),
+    ];
+    ENDS.iter().find(|(end, _)| name.ends_with(end)).map_or("", |(_, unit)| unit)
+}
+
+impl Outcome {
+    /// The meaning of every column of every table.
+    pub fn descriptions(&self) -> Vec<Description> {
+        let mut all = Vec::new();
+        for (table, columns) in &self.tables {
+            for column in columns.columns() {
+                let meaning = MEANINGS.iter().find(|(start, _)| column.name.starts_with(start));
+                let swept = "a value of the sweep or of a variant";
+                all.push(Description {
+                    table: (*table).to_owned(),
+                    name: column.name.clone(),
+                    unit: unit(&column.name).to_owned(),
+                    description: meaning.map_or(swept, |(_, meaning)| meaning).to_owned(),
+                });
+            }
+        }
+        all
+    }
+}

@@ -1,0 +1,117 @@
+//! A cell switch with unlimited queues at its outputs, in slots: the bound that no other switch
+//! goes below, and a law to hold the others against.
+
+use std::collections::VecDeque;
+
+use weft_fabric::measure::{Latency, Observations, Stage};
+use weft_fabric::workload::Source;
+use weft_kernel::{Halt, Stopped};
+use weft_units::{Bytes, Span, Time};
+
+use super::slots::{Arrivals, InFlight};
+
+/// A channel around an output-queued cell switch. Every cell that arrives by the start of a slot
+/// is in the queue of its output; each output sends the oldest cell of its queue per slot.
+#[derive(Debug)]
+pub struct OutputQueuedChannel {
+    slot: Span,
+    transit: Span,
+    payload: Bytes,
+    arrivals: Arrivals,
+    /// Origin and generation time of the cells that wait, by output.
+    queues: Vec<VecDeque<(u16, Time)>>,
+    in_flight: InFlight,
+    observations: Observations,
+    slots: u64,
+}
+
+impl OutputQueuedChannel {
+    /// A channel of `ports` hosts at time zero; `sources` holds one element per host or none.
+    /// `transit` is from the start of a transmission to the arrival of its last byte.
+    pub fn new(
+        ports: usize,
+        (slot, transit): (Span, Span),
+        payload: Bytes,
+        sources: Vec<Source>,
+        observations: Observations,
+    ) -> OutputQueuedChannel {
+        OutputQueuedChannel {
+            slot,
+            transit,
+            payload,
+            arrivals: Arrivals::new(sources),
+            queues: vec![VecDeque::new(); ports],
+            in_flight: InFlight::default(),
+            observations,
+            slots: 0,
+        }
+    }
+
+    /// Runs every slot that begins before `until`; to be called once. Returns why it stopped early,
+    /// if it did.
+    pub fn run(&mut self, until: Time, halt: &Halt) -> Option<Stopped> {
+        loop {
+            let start = Time(self.slots * self.slot.0);
+            if start >= until {
+                self.accept(until);
+                self.arrive(until);
+                return None;
+            }
+            if let Some(stopped) = halt.check(self.slots) {
+                return Some(stopped);
+            }
+            self.arrive(start);
+            self.accept(start);
+            self.transmit(start);
+            self.slots += 1;
+        }
+    }
+
+    /// What was observed; ends the channel.
+    pub fn into_observations(self) -> Observations {
+        self.observations
+    }
+
+    /// Cells whose transmission has not begun.
+    pub fn backlog(&self) -> u64 {
+        self.queues.iter().map(|queue| queue.len() as u64).sum()
+    }
+
+    /// Cells on their way.
+    pub fn in_flight(&self) -> u64 {
+        self.in_flight.len()
+    }
+
+    /// How many slots have passed.
+    pub fn slots(&self) -> u64 {
+        self.slots
+    }
+
+    /// Cells of one slot enter in an order that rotates, so that no host is always first.
+    fn accept(&mut self, start: Time) {
+        let first = (self.slots % self.queues.len() as u64) as usize;
+        let queues = &mut self.queues;
+        self.arrivals.take(start, first, &mut self.observations, |host, demand| {
+            if let Some(demand) = demand {
+                queues[usize::from(demand.target)].push_back((host as u16, demand.time));
+            }
+            false
+        });
+    }
+
+    fn arrive(&mut self, now: Time) {
+        self.in_flight.arrive(now, self.payload, &mut self.arrivals, &mut self.observations);
+    }
+
+    fn transmit(&mut self, start: Time) {
+        for (output, queue) in self.queues.iter_mut().enumerate() {
+            let Some((host, generated)) = queue.pop_front() else { continue };
+            let queueing = start.since(generated);
+            self.observations.spend(Stage::SwitchWait, start, queueing);
+            self.observations.attempt(start);
+            self.observations.latency(Latency::Queueing, start, queueing);
+            self.observations.latency(Latency::OneWay, start, queueing + self.transit);
+            self.in_flight.send(usize::from(host), output, start + self.transit);
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! The slotted driver: a channel in which all hosts transmit in common time slots.
+//!
+//! One slot costs one scheduling pass and no event. A globally scheduled channel (Clint's bulk
+//! channel, Clint 3.3) and a cell switch with virtual output queues are the same machine here: the
+//! first has the queues in its adapters and continuous arrivals, the second has them at the inputs
+//! of the switch and arrivals at slot boundaries.
+
+use std::collections::VecDeque;
+
+use weft_fabric::adapter::SendBuffers;
+use weft_fabric::measure::{Latency, Observations, Stage};
+use weft_fabric::scheduler::{AnyScheduler, Matching, Requests, Scheduler};
+use weft_fabric::workload::Source;
+use weft_kernel::{Halt, Stopped, Stream};
+use weft_units::{Bytes, Span, Time};
+
+use super::slots::{Arrivals, InFlight};
+
+/// The timing of a slotted channel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SlotTiming {
+    /// From one slot to the next: packet, gap and re-lock.
+    pub slot: Span,
+    /// How long before the transmissions of a slot its requests are sampled.
+    pub lead: Span,
+    /// The time of a packet on its link.
+    pub packet: Span,
+    /// Propagation on all cables of a path.
+    pub wire: Span,
+    /// From an input to an output of the switch.
+    pub switch: Span,
+    /// From the start of a transmission until its send buffer is free again.
+    pub release: Span,
+}
+
+impl SlotTiming {
+    /// From the start of a transmission to the arrival of its last byte at the target.
+    pub fn transit(&self) -> Span {
+        self.packet + self.wire + self.switch
+    }
+}
+
+/// A channel in slots: sources, send buffers, a scheduler.
+#[derive(Debug)]
+pub struct SlottedChannel {
+    timing: SlotTiming,
+    payload: Bytes,
+    arrivals: Arrivals,
+    buffers: Vec<SendBuffers>,
+    scheduler: AnyScheduler,
+    random: Stream,
+    requests: Requests,
+    matching: Matching,
+    /// Send buffers held by a transmission: when each is free, of which host, for which target.
+    held: VecDeque<(Time, u16, u16)>,
+    in_flight: InFlight,
+    observations: Observations,
+    slots: u64,
+}
+
+impl SlottedChannel {
+    /// A channel at time zero. `sources` holds one element per host or none, `buffers` one per
+    /// host; the scheduler comes with the stream that it may draw from.
+    pub fn new(
+        timing: SlotTiming,
+        payload: Bytes,
+        sources: Vec<Source>,
+        buffers: Vec<SendBuffers>,
+        (scheduler, random): (AnyScheduler, Stream),
+        observations: Observations,
+    ) -> SlottedChannel {
+        let ports = buffers.len();
+        SlottedChannel {
+            timing,
+            payload,
+            arrivals: Arrivals::new(sources),
+            buffers,
+            scheduler,
+            random,
+            requests: Requests::new(ports),
+            matching: Matching::new(ports),
+            held: VecDeque::new(),
+            in_flight: InFlight::default(),
+            observations,
+            slots: 0,
+        }
+    }
+
+    /// Runs every slot whose transmissions begin before `until`; to be called once. Returns why it
+    /// stopped early, if it did.
+    pub fn run(&mut self, until: Time, halt: &Halt) -> Option<Stopped> {
+        loop {
+            let sampled = Time(self.slots * self.timing.slot.0);
+            let start = sampled + self.timing.lead;
+            if start >= until {
+                self.accept(until);
+                self.arrive(until);
+                return None;
+            }
+            if let Some(stopped) = halt.check(self.slots) {
+                return Some(stopped);
+            }
+            self.slots += 1;
+            self.arrive(sampled);
+            self.free_buffers(sampled);
+            self.accept(sampled);
+            self.scheduler.schedule(&self.requests, &mut self.random, &mut self.matching);
+            self.transmit(start);
+        }
+    }
+
+    /// What was observed; ends the channel.
+    pub fn into_observations(mut self) -> Observations {
+        let SlotTiming { packet, wire, switch, .. } = self.timing;
+        self.observations.spend_always(&[
+            (Stage::Transmission, packet),
+            (Stage::Wire, wire),
+            (Stage::Switch, switch),
+        ]);
+        self.observations
+    }
+
+    /// Packets that were handed over and whose transmission has not begun.
+    pub fn backlog(&self) -> u64 {
+        self.buffers.iter().map(SendBuffers::backlog).sum()
+    }
+
+    /// Packets on their way.
+    pub fn in_flight(&self) -> u64 {
+        self.in_flight.len()
+    }
+
+    /// How many slots have been scheduled.
+    pub fn slots(&self) -> u64 {
+        self.slots
+    }
+
+    fn free_buffers(&mut self, sampled: Time) {
+        while let Some(&(free_at, host, target)) = self.held.front() {
+            if free_at > sampled {
+                break;
+            }
+            self.held.pop_front();
+            if let Some(target) =
+                self.buffers[usize::from(host)].release(free_at, usize::from(target))
+            {
+                self.requests.set(usize::from(host), target);
+            }
+        }
+    }
+
+    fn accept(&mut self, sampled: Time) {
+        let (buffers, requests) = (&mut self.buffers, &mut self.requests);
+        self.arrivals.take(sampled, 0, &mut self.observations, |host, demand| {
+            if let Some(target) = demand.and_then(|demand| buffers[host].accept(demand)) {
+                requests.set(host, target);
+            }
+            buffers[host].has_space()
+        });
+    }
+
+    fn arrive(&mut self, now: Time) {
+        self.in_flight.arrive(now, self.payload, &mut self.arrivals, &mut self.observations);
+    }
+
+    fn transmit(&mut self, start: Time) {
+        let (transit, release) = (self.timing.transit(), self.timing.release);
+        for (host, target) in self.matching.iter() {
+            let Some((packet, more)) = self.buffers[host].take(target) else { continue };
+            if !more {
+                self.requests.clear(host, target);
+            }
+            if self.buffers[host].is_limited() {
+                self.held.push_back((start + release, host as u16, target as u16));
+            }
+            let queueing = start.since(packet.generated);
+            self.observations.spend(Stage::BufferWait, start, packet.since.since(packet.generated));
+            self.observations.spend(Stage::SlotWait, start, start.since(packet.since));
+            self.observations.attempt(start);
+            self.observations.latency(Latency::Queueing, start, queueing);
+            self.observations.latency(Latency::OneWay, start, queueing + transit);
+            self.in_flight.send(host, target, start + transit);
+        }
+    }
+}

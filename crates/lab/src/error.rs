@@ -1,0 +1,164 @@
+//! What can be wrong with a request, a file or a run.
+
+use serde::Serialize;
+use weft_fabric::scheduler::SchedulerError;
+use weft_fabric::workload::WorkloadError;
+
+use crate::shipped;
+use crate::spec::SpecError;
+
+/// Why a request could not be carried out.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A value in a file or in an override.
+    #[error(transparent)]
+    Spec(#[from] SpecError),
+    /// Nothing of that name is shipped, and it is not a path.
+    #[error(
+        "`{name}` is not shipped; accepted: {accepted}, or the path of a file that ends in \
+         .toml"
+    )]
+    UnknownName {
+        /// What was asked for.
+        name: String,
+        /// What there is.
+        accepted: String,
+    },
+    /// A file that cannot be read.
+    #[error("{path} cannot be read: {error}")]
+    Unreadable {
+        /// The file.
+        path: String,
+        /// What the operating system says.
+        error: std::io::Error,
+    },
+    /// Files that name each other as base.
+    #[error("`base` leads through more than 16 files; the last is {name}: do two name each other?")]
+    BaseLoop {
+        /// The file at which the search ended.
+        name: String,
+    },
+    /// An override that is not `key.path=value`.
+    #[error("override `{text}` has no `=`; write it as key.path=value, for example run.seeds=5")]
+    Override {
+        /// The text.
+        text: String,
+    },
+    /// A value that an axis does not have.
+    #[error("{axis} = `{value}` is not one of its values; accepted: {}", .names.join(", "))]
+    UnknownVariant {
+        /// The axis.
+        axis: String,
+        /// What was asked for.
+        value: String,
+        /// What there is.
+        names: Vec<String>,
+    },
+    /// A study that is larger than anybody means.
+    #[error("the sweeps and variants multiply to more than {most} points; sweep fewer values")]
+    TooManyPoints {
+        /// The bound.
+        most: usize,
+    },
+    /// Parts that do not fit together.
+    #[error("{key} = {value}: accepted is {accepted}")]
+    Assembly {
+        /// The key.
+        key: String,
+        /// Its value.
+        value: String,
+        /// What would be right.
+        accepted: String,
+    },
+    /// A scheduler that cannot be built.
+    #[error("channel.{channel}.switch: {error}")]
+    Scheduler {
+        /// The channel.
+        channel: String,
+        /// What is wrong.
+        error: SchedulerError,
+    },
+    /// A workload that cannot be built.
+    #[error(transparent)]
+    Workload(#[from] WorkloadError),
+    /// A run in which packets were lost or made without a rule: a defect of a part.
+    #[error("{channel}, seed {seed}: {problem}")]
+    Conservation {
+        /// The channel.
+        channel: String,
+        /// The seed of the run.
+        seed: u64,
+        /// The counts that do not agree.
+        problem: String,
+    },
+}
+
+/// The parts of an error, for programs.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Details {
+    /// The file, if a file is to blame.
+    pub file: Option<String>,
+    /// The line in it, from 1.
+    pub line: Option<usize>,
+    /// The column in the line, from 1.
+    pub column: Option<usize>,
+    /// The dotted key.
+    pub key: Option<String>,
+    /// The value that was refused.
+    pub value: Option<String>,
+    /// What would be accepted.
+    pub accepted: Option<String>,
+    /// What is wrong, in one sentence.
+    pub message: String,
+}
+
+impl Error {
+    pub(crate) fn unknown_name(name: &str) -> Error {
+        let names: Vec<&str> = shipped::experiments().chain(shipped::systems()).collect();
+        Error::UnknownName { name: name.to_owned(), accepted: names.join(", ") }
+    }
+
+    /// The parts of the error.
+    pub fn details(&self) -> Details {
+        let message = self.to_string();
+        match self {
+            Error::Spec(error) => Details {
+                file: some(&error.file),
+                line: error.line,
+                column: error.column,
+                key: some(&error.key),
+                value: some(&error.value),
+                accepted: some(&error.accepted.join(", ")),
+                message: error.message.clone(),
+            },
+            Error::UnknownName { name, accepted } => Details {
+                value: Some(name.clone()),
+                accepted: Some(accepted.clone()),
+                message,
+                ..Details::default()
+            },
+            Error::Unreadable { path, .. } => {
+                Details { file: Some(path.clone()), message, ..Details::default() }
+            }
+            Error::UnknownVariant { axis, value, names } => Details {
+                key: Some(axis.clone()),
+                value: Some(value.clone()),
+                accepted: Some(names.join(", ")),
+                message,
+                ..Details::default()
+            },
+            Error::Assembly { key, value, accepted } => Details {
+                key: Some(key.clone()),
+                value: Some(value.clone()),
+                accepted: Some(accepted.clone()),
+                message,
+                ..Details::default()
+            },
+            _ => Details { message, ..Details::default() },
+        }
+    }
+}
+
+fn some(text: &str) -> Option<String> {
+    (!text.is_empty()).then(|| text.to_owned())
+}

@@ -1,0 +1,181 @@
+//! The types of an experiment file: what is run, what is swept, what was published, what is drawn.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use weft_units::{Fraction, PositiveCount, Span};
+
+/// What an experiment sets out to show.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ExperimentSettings {
+    /// One line.
+    pub title: String,
+    /// Where the document shows it.
+    #[serde(default)]
+    pub section: String,
+    /// What a reader should know before reading the numbers.
+    #[serde(default)]
+    pub note: String,
+}
+
+/// How long, from where, how often.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct RunSettings {
+    /// Simulated time of one run.
+    pub length: Span,
+    /// Which part of a run is measured.
+    pub regime: Regime,
+    /// How many runs with different seeds; the interval comes from their scatter.
+    pub seeds: PositiveCount,
+    /// The seed of the first run; the others follow it.
+    pub seed: u64,
+    /// The largest number of slots or events of one run.
+    pub step_limit: Option<u64>,
+}
+
+/// Which part of a run is measured.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Regime {
+    /// Everything, from an empty system on and without warm-up, as Clint 4.1 did it. The mean of
+    /// a run that does not settle is then a function of its length.
+    FromEmpty,
+    /// What follows the warm-up that MSER-5 finds in the series of latencies.
+    #[default]
+    Steady,
+    /// What follows a span that is left out.
+    Skip(Span),
+}
+
+/// One number that the document printed.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Published {
+    /// Which column of the points it is held against, or a quantity over all points that match
+    /// (`saturation_load`), or a quantity that follows without a run (`derived.NAME`).
+    pub quantity: String,
+    /// At which values of the sweep and which variants.
+    #[serde(default)]
+    pub at: BTreeMap<String, Setting>,
+    /// Divides by the same quantity where these differ: a ratio between channels or variants.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub over: BTreeMap<String, Setting>,
+    /// A factor that the document applies to the quantity.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub times: Option<f64>,
+    /// What was printed. Absent where the document shows only a band or a trend.
+    #[serde(default)]
+    pub value: Option<f64>,
+    /// What counts as reproduced.
+    pub band: Band,
+    /// Where it was printed.
+    pub section: String,
+    /// What a reader should know about it.
+    #[serde(default)]
+    pub note: String,
+}
+
+/// What counts as reproduced.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Band {
+    /// Within this fraction of the published value.
+    Relative(Fraction),
+    /// Between two numbers, both included.
+    Between([f64; 2]),
+    /// Shown without a verdict, because the number does not allow one; the note says why.
+    ReportOnly,
+}
+
+/// A value in a sweep, as it stands in the file.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum Setting {
+    /// A switch.
+    Flag(bool),
+    /// A number.
+    Number(f64),
+    /// Anything else: a quantity with its unit, a name.
+    Text(String),
+}
+
+/// One picture of an experiment.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Figure {
+    /// File name without ending.
+    pub name: String,
+    /// One line above the picture.
+    pub title: String,
+    /// Below the picture: what to look at.
+    #[serde(default)]
+    pub caption: String,
+    /// What is drawn.
+    pub kind: FigureKind,
+    /// The channel that is drawn.
+    pub channel: String,
+    /// The column on the horizontal axis.
+    #[serde(default)]
+    pub x: Option<String>,
+    /// The column on the vertical axis.
+    #[serde(default)]
+    pub y: Option<String>,
+    /// The axis of variants that gives one line each.
+    #[serde(default)]
+    pub series: Option<String>,
+    /// The axis of variants that gives one picture each, side by side.
+    #[serde(default)]
+    pub panels: Option<String>,
+}
+
+/// What a picture shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum FigureKind {
+    /// Latency against load, latency on a logarithmic axis.
+    LatencyAgainstLoad,
+    /// Accepted throughput against offered load.
+    ThroughputAgainstLoad,
+    /// Collisions per transmission, by what was collided with.
+    CollisionRates,
+    /// The distribution of latencies.
+    Histogram,
+    /// Where the time went, stage by stage.
+    LatencyBudget,
+}
+
+impl Default for RunSettings {
+    fn default() -> RunSettings {
+        RunSettings {
+            length: Span::from_ns(40_000_000),
+            regime: Regime::default(),
+            seeds: PositiveCount::ONE,
+            seed: 1,
+            step_limit: None,
+        }
+    }
+}
+
+impl fmt::Display for Band {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Band::Relative(share) => write!(f, "within {} %", share.get() * 100.0),
+            Band::Between([low, high]) => write!(f, "{low} to {high}"),
+            Band::ReportOnly => f.pad("shown, not judged"),
+        }
+    }
+}
+
+impl fmt::Display for Setting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Setting::Flag(flag) => flag.fmt(f),
+            Setting::Number(number) => number.fmt(f),
+            Setting::Text(text) => f.pad(text),
+        }
+    }
+}

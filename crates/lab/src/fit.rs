@@ -1,0 +1,116 @@
+//! Whether the parts that a file names fit together: what no single type can hold. Every point of
+//! a study is looked at before its first run, so that a refusal names the file and the line.
+
+use weft_fabric::scheduler::{MAX_PORTS, SchedulerError};
+use weft_fabric::workload::{SourceSettings, WorkloadSettings};
+use weft_kernel::Streams;
+use weft_units::{Limit, Span, Time};
+
+use crate::assemble::{Driver, Site};
+use crate::composition::{ChannelSettings, Spec, SwitchSettings};
+use crate::error::Error;
+use crate::experiment::Regime;
+use crate::spec::{SpecError, Tree};
+
+/// Refuses the composition that was read from `tree` if its parts do not fit together.
+pub fn check(tree: &Tree, spec: &Spec) -> Result<(), Error> {
+    let hosts = spec.system.hosts;
+    if hosts < 2 {
+        return Err(misfit(tree, "system.hosts", &hosts.to_string(), "2 or more").into());
+    }
+    check_workloads(tree, spec)?;
+    check_run(tree, spec)?;
+    for (name, channel) in &spec.channel {
+        check_sizes(tree, name, channel)?;
+        check_source(tree, name, channel, spec.workload.get(name))?;
+        assemble(spec, name, channel).map_err(|error| placed(tree, error))?;
+    }
+    Ok(())
+}
+
+/// Traffic is for a channel that there is.
+fn check_workloads(tree: &Tree, spec: &Spec) -> Result<(), SpecError> {
+    match spec.workload.keys().find(|name| !spec.channel.contains_key(*name)) {
+        Some(name) => {
+            let path = format!("workload.{name}");
+            let names: Vec<&String> = spec.channel.keys().collect();
+            Err(tree.refuse(&path, format!("there is no channel `{name}`")).names(&names, name))
+        }
+        None => Ok(()),
+    }
+}
+
+/// Some part of a run is measured.
+fn check_run(tree: &Tree, spec: &Spec) -> Result<(), SpecError> {
+    let length = spec.run.length;
+    match spec.run.regime {
+        _ if length == Span::ZERO => {
+            Err(misfit(tree, "run.length", &length.to_string(), "more than no time"))
+        }
+        Regime::Skip(span) if span >= length => {
+            let accepted = format!("less than run.length, {length}");
+            Err(misfit(tree, "run.regime.skip", &span.to_string(), &accepted))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn check_sizes(tree: &Tree, name: &str, channel: &ChannelSettings) -> Result<(), SpecError> {
+    let refuse = |key: &str, value: &dyn ToString, accepted: &str| {
+        Err(misfit(tree, &format!("channel.{name}.{key}"), &value.to_string(), accepted))
+    };
+    if channel.payload > channel.packet {
+        let accepted = format!("at most the packet that carries it, {}", channel.packet);
+        return refuse("payload", &channel.payload, &accepted);
+    }
+    if channel.link.reserved.get() >= 1.0 {
+        return refuse("link.reserved", &channel.link.reserved, "a fraction below 1");
+    }
+    match &channel.switch {
+        SwitchSettings::Scheduled(switch) if switch.relock.get() >= 1.0 => {
+            refuse("switch.scheduled.relock", &switch.relock, "a fraction below 1")
+        }
+        _ => Ok(()),
+    }
+}
+
+/// A greedy source fills the space that there is: without a bound it would never stop.
+fn check_source(
+    tree: &Tree,
+    name: &str,
+    channel: &ChannelSettings,
+    workload: Option<&WorkloadSettings>,
+) -> Result<(), SpecError> {
+    let greedy = workload.is_some_and(|workload| workload.source == SourceSettings::Greedy);
+    if !greedy || channel.adapter.send_buffers != Limit::Unlimited {
+        return Ok(());
+    }
+    let accepted = format!("greedy only with a limited channel.{name}.adapter.send_buffers");
+    Err(misfit(tree, &format!("workload.{name}.source"), "greedy", &accepted))
+}
+
+/// Builds the channel and drops it: whatever a part refuses is found.
+fn assemble(spec: &Spec, name: &str, channel: &ChannelSettings) -> Result<(), Error> {
+    let (streams, until) = (Streams::new(spec.run.seed), Time::ZERO + spec.run.length);
+    let hosts = spec.system.hosts;
+    let site = Site { name, hosts, streams: &streams, from: Time::ZERO, until };
+    Driver::new(channel, spec.workload.get(name), site).map(drop)
+}
+
+/// The same error with the place of the key that is to blame.
+fn placed(tree: &Tree, error: Error) -> Error {
+    match error {
+        Error::Assembly { key, value, accepted } => misfit(tree, &key, &value, &accepted).into(),
+        Error::Workload(error) => misfit(tree, &error.key, &error.value, &error.accepted).into(),
+        Error::Scheduler { error: SchedulerError::Ports { ports }, .. } => {
+            let accepted = format!("2 to {MAX_PORTS} on a switch with a scheduler");
+            misfit(tree, "system.hosts", &ports.to_string(), &accepted).into()
+        }
+        other => other,
+    }
+}
+
+fn misfit(tree: &Tree, key: &str, value: &str, accepted: &str) -> SpecError {
+    let refusal = tree.refuse(key, format!("{key} = {value} does not fit"));
+    refusal.value(value.to_owned()).accepts(accepted)
+}

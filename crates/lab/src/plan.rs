@@ -1,0 +1,213 @@
+//! From one tree to the points of a study: every combination of sweeps and variants.
+
+use sha2::{Digest, Sha256};
+
+use crate::composition::Spec;
+use crate::error::Error;
+use crate::fit;
+use crate::source::{Request, Source, lay_presets, split_presets, take_preset_names};
+use crate::spec::{Node, Tree};
+use crate::table::Cell;
+
+/// The points of a study, in file order: the last axis varies fastest.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The system at the bottom of the layers.
+    pub system: String,
+    /// The presets merged under all points.
+    pub presets: Vec<String>,
+    /// The names of the axes, in order.
+    pub axes: Vec<String>,
+    /// What is run.
+    pub points: Vec<Point>,
+    /// The tree without sweeps, variants and presets that nobody chose.
+    pub tree: Tree,
+}
+
+/// One combination of the values of all axes.
+#[derive(Clone, Debug)]
+pub struct Point {
+    /// The value on each axis.
+    pub at: Vec<(String, Cell)>,
+    /// What is assembled and run.
+    pub spec: Spec,
+}
+
+/// One dimension of a study.
+#[derive(Clone, Debug)]
+struct Axis {
+    name: String,
+    steps: Vec<Step>,
+}
+
+/// One value on an axis: how it is shown, and what it changes.
+#[derive(Clone, Debug)]
+struct Step {
+    shown: Cell,
+    change: Change,
+}
+
+#[derive(Clone, Debug)]
+enum Change {
+    /// A key is given a value.
+    Set(String, Node),
+    /// Presets are merged.
+    Presets(Vec<String>),
+    /// A partial tree is merged, with the presets that it names.
+    Merge(Tree, Vec<String>),
+}
+
+/// More points than this is taken for a mistake in the file.
+const MOST_POINTS: usize = 1_000_000;
+
+impl Plan {
+    /// Expands the sweeps and variants of a request.
+    pub fn new(request: &Request) -> Result<Plan, Error> {
+        let Source { mut tree, system, presets } = request.read()?;
+        let mut axes = variants(&mut tree)?;
+        axes.extend(sweeps(&mut tree)?);
+        let mut settings = Vec::new();
+        for (key, value) in request.settings()? {
+            if !narrow(&mut axes, key, value)? {
+                tree.set(key, value)?;
+                settings.push((key, value));
+            }
+        }
+        let count = axes.iter().try_fold(1_usize, |count, axis| {
+            count.checked_mul(axis.steps.len()).filter(|count| *count <= MOST_POINTS)
+        });
+        let count = count.ok_or(Error::TooManyPoints { most: MOST_POINTS })?;
+        let points = (0..count)
+            .map(|index| point(&tree, &axes, &settings, index))
+            .collect::<Result<_, _>>()?;
+        let tree = tree.without_presets();
+        let axes = axes.into_iter().map(|axis| axis.name).collect();
+        Ok(Plan { system, presets, axes, points, tree })
+    }
+
+    /// The identity of the plan: the SHA-256 of the canonical form of its first point's tree and
+    /// of its axes, in hexadecimal digits.
+    pub fn hash(&self) -> String {
+        let mut digest = Sha256::new();
+        digest.update(self.tree.canonical());
+        for point in &self.points {
+            for (axis, value) in &point.at {
+                digest.update(format!("{axis}={value};"));
+            }
+        }
+        digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+}
+
+/// The axes under `[variant.AXIS.NAME]`.
+fn variants(tree: &mut Tree) -> Result<Vec<Axis>, Error> {
+    let Some(mut table) = tree.take("variant") else { return Ok(Vec::new()) };
+    let mut axes = Vec::new();
+    for name in names(&table) {
+        let mut steps = Vec::new();
+        let Some(mut variants) = table.take(&name) else { continue };
+        for variant in names(&variants) {
+            let Some(mut change) = variants.take(&variant) else { continue };
+            let presets = take_preset_names(&mut change)?;
+            steps.push(Step { shown: variant.into(), change: Change::Merge(change, presets) });
+        }
+        axes.push(Axis { name, steps });
+    }
+    Ok(axes)
+}
+
+/// The axes under `[sweep]`: a list of values for a key, or of presets.
+fn sweeps(tree: &mut Tree) -> Result<Vec<Axis>, Error> {
+    let Some(table) = tree.take("sweep") else { return Ok(Vec::new()) };
+    let mut axes = Vec::new();
+    for (name, list) in table.root().entries().into_iter().flatten() {
+        let values = list.elements().unwrap_or(std::slice::from_ref(list));
+        let step = |value: &Node| {
+            let shown = cell(value);
+            let change = match (name, &shown) {
+                ("preset", Cell::Text(text)) => Change::Presets(split_presets(text).collect()),
+                _ => Change::Set(name.to_owned(), value.clone()),
+            };
+            Step { shown, change }
+        };
+        axes.push(Axis { name: name.to_owned(), steps: values.iter().map(step).collect() });
+    }
+    Ok(axes)
+}
+
+fn names(table: &Tree) -> Vec<String> {
+    table.root().entries().into_iter().flatten().map(|(name, _)| name.to_owned()).collect()
+}
+
+/// A value as it stands in a column.
+fn cell(value: &Node) -> Cell {
+    let text = value.text();
+    match (value.as_str(), text.parse::<f64>()) {
+        (None, Ok(number)) => number.into(),
+        _ => text.into(),
+    }
+}
+
+/// An override of a swept key, or of the name of a variant axis, picks from the axis instead of
+/// being overwritten by it. Returns whether there is such an axis.
+fn narrow(axes: &mut [Axis], key: &str, value: &str) -> Result<bool, Error> {
+    let Some(axis) = axes.iter_mut().find(|axis| axis.name == key) else { return Ok(false) };
+    let mut scratch = Tree::parse("", "")?;
+    scratch.set("value", value)?;
+    let wanted = scratch
+        .get("value")
+        .map(|chosen| chosen.elements().map_or_else(|| vec![chosen.clone()], <[Node]>::to_vec));
+    let is_key = axis.steps.iter().all(|step| matches!(step.change, Change::Set(..)));
+    let mut steps = Vec::new();
+    for value in wanted.unwrap_or_default() {
+        let shown = cell(&value);
+        match axis.steps.iter().find(|step| step.shown == shown) {
+            Some(step) => steps.push(step.clone()),
+            None if is_key => {
+                steps.push(Step { shown, change: Change::Set(key.to_owned(), value) });
+            }
+            None => {
+                let names = axis.steps.iter().map(|step| step.shown.to_string()).collect();
+                let (axis, value) = (key.to_owned(), shown.to_string());
+                return Err(Error::UnknownVariant { axis, value, names });
+            }
+        }
+    }
+    axis.steps = steps;
+    Ok(true)
+}
+
+/// The point with a number: its digits, one per axis, pick the steps. Settings from outside have
+/// the last word.
+fn point(
+    tree: &Tree,
+    axes: &[Axis],
+    settings: &[(&str, &str)],
+    index: usize,
+) -> Result<Point, Error> {
+    let mut tree = tree.clone();
+    let mut at = Vec::new();
+    let mut rest = index;
+    let mut chosen = Vec::new();
+    for axis in axes.iter().rev() {
+        chosen.push((axis, &axis.steps[rest % axis.steps.len()]));
+        rest /= axis.steps.len();
+    }
+    for (axis, step) in chosen.into_iter().rev() {
+        match &step.change {
+            Change::Set(key, value) => tree.insert(key, value.clone())?,
+            Change::Presets(presets) => tree = lay_presets(tree, presets)?,
+            Change::Merge(over, presets) => {
+                tree = lay_presets(tree, presets)?.merge(over.clone());
+            }
+        }
+        at.push((axis.name.clone(), step.shown.clone()));
+    }
+    for (key, value) in settings {
+        tree.set(key, value)?;
+    }
+    let tree = tree.without_presets();
+    let spec = tree.read()?;
+    fit::check(&tree, &spec)?;
+    Ok(Point { at, spec })
+}

@@ -1,0 +1,272 @@
+//! Published against measured: every experiment of a system, and a verdict on each printed number.
+
+use std::collections::BTreeMap;
+
+use serde_json::json;
+
+use crate::catalogue;
+use crate::error::Error;
+use crate::experiment::{Band, Published, Setting};
+use crate::shipped;
+use crate::source::Request;
+use crate::statistics::saturation;
+use crate::study::{self, Options, Outcome};
+use crate::table::{Cell, Table};
+
+/// All experiments of a system with the checks on them.
+#[derive(Clone, Debug)]
+pub struct Reproduction {
+    /// The checks as one table (`checks`), and what they belong to.
+    pub summary: Outcome,
+    /// Each experiment by name.
+    pub runs: Vec<(String, Outcome)>,
+}
+
+/// The preset that takes a document at its word. Its numbers are shown beside the others and not
+/// judged: that they differ is why there is another preset.
+const LITERAL: &str = "literal";
+
+/// How much accepted throughput may fall short of the offered load by noise alone.
+const CARRIED: f64 = 0.02;
+
+/// Runs every experiment of a system. `observe` is called with (runs done, runs in all, name of
+/// the experiment); when it returns `false` the reproduction ends with what was finished.
+pub fn reproduce(
+    system: &str,
+    options: &Options,
+    observe: &mut dyn FnMut(usize, usize, &str) -> bool,
+) -> Result<Reproduction, Error> {
+    if shipped::system(system).is_none() {
+        return Err(Error::unknown_name(system));
+    }
+    let all = catalogue::experiments()?;
+    let own: Vec<_> = all.into_iter().filter(|experiment| experiment.system == system).collect();
+    let mut checks = Table::new();
+    let mut runs = Vec::new();
+    let mut stopped = false;
+    for experiment in own {
+        let request = Request::new(&experiment.name, None, &[]);
+        let name = &experiment.name;
+        let outcome = study::run(&request, options, &mut |done, total| observe(done, total, name))?;
+        check(system, name, &outcome, &mut checks);
+        stopped |= outcome.stopped;
+        runs.push((experiment.name, outcome));
+        if stopped {
+            break;
+        }
+    }
+    let shown = catalogue::show(&Request::new(system, None, &[]))?;
+    let plan = crate::plan::Plan::new(&Request::new(system, None, &[]))?;
+    let meta = json!({
+        "title": format!("{}: published against measured", shown.title),
+        "system": system,
+        "system_title": shown.title,
+        "document": shown.document,
+        "preset": plan.presets.join("+"),
+        "spec_toml": plan.tree.to_toml(),
+        "spec_hash": plan.hash(),
+        "version": env!("CARGO_PKG_VERSION"),
+        "experiments": runs.iter().map(|(name, _)| name).collect::<Vec<_>>(),
+        "stopped": stopped,
+    });
+    let summary = Outcome { tables: vec![("checks", checks)], meta, stopped, plan };
+    Ok(Reproduction { summary, runs })
+}
+
+/// One number that was measured where another was published.
+struct Measured {
+    at: At,
+    value: Option<f64>,
+    half_width: Option<f64>,
+    verdict: String,
+}
+
+/// Adds a row for every published number of an experiment and every reading of the document.
+pub fn check(system: &str, experiment: &str, outcome: &Outcome, checks: &mut Table) {
+    let published = outcome.plan.points.first().map(|point| point.spec.published.as_slice());
+    for published in published.unwrap_or_default() {
+        for measured in measure(outcome, published) {
+            push(system, experiment, outcome, published, &measured, checks);
+        }
+    }
+}
+
+fn push(
+    system: &str,
+    experiment: &str,
+    outcome: &Outcome,
+    published: &Published,
+    measured: &Measured,
+    checks: &mut Table,
+) {
+    let preset = measured.at.iter().find(|(axis, _)| axis == "preset");
+    let preset =
+        preset.map_or_else(|| outcome.plan.presets.join("+"), |(_, name)| name.to_string());
+    let error = measured.value.zip(published.value).map(|(value, printed)| value / printed - 1.0);
+    checks.push([
+        ("system", Cell::from(system)),
+        ("experiment", experiment.into()),
+        ("quantity", published.quantity.as_str().into()),
+        ("at", place_of(published).into()),
+        ("unit", unit(&published.quantity, outcome).into()),
+        ("published", published.value.into()),
+        ("measured", measured.value.into()),
+        ("half_width", measured.half_width.into()),
+        ("error", error.into()),
+        ("band", published.band.to_string().into()),
+        ("verdict", verdict(published, measured.value, &preset).into()),
+        ("settled", measured.verdict.as_str().into()),
+        ("preset", preset.into()),
+        ("section", published.section.as_str().into()),
+        ("note", published.note.as_str().into()),
+    ]);
+}
+
+/// Where in the study a published number stands, in words.
+fn place_of(published: &Published) -> String {
+    let part = |(axis, value): (&String, &Setting)| match axis.as_str() {
+        "channel" => value.to_string(),
+        _ => format!("{} {value}", axis.rsplit('.').next().unwrap_or(axis)),
+    };
+    let at: Vec<String> =
+        published.at.iter().filter(|(axis, _)| *axis != "preset").map(part).collect();
+    let over: Vec<String> = published.over.iter().map(part).collect();
+    match over.is_empty() {
+        true => at.join(", "),
+        false => format!("{}, over {}", at.join(", "), over.join(", ")),
+    }
+}
+
+/// Within the band, outside of it, or shown without a verdict.
+fn verdict(published: &Published, measured: Option<f64>, preset: &str) -> &'static str {
+    if published.band == Band::ReportOnly || preset.split('+').any(|name| name == LITERAL) {
+        return "report";
+    }
+    let within = match (published.band, published.value, measured) {
+        (Band::Between([low, high]), _, Some(value)) => (low..=high).contains(&value),
+        (Band::Relative(share), Some(printed), Some(value)) => {
+            (value - printed).abs() <= share.get() * printed.abs()
+        }
+        _ => false,
+    };
+    if within { "within" } else { "outside" }
+}
+
+/// The unit at the end of the name of a column.
+fn unit(quantity: &str, outcome: &Outcome) -> String {
+    if let Some(name) = quantity.strip_prefix("derived.") {
+        let derived = outcome.table("derived");
+        let row =
+            (0..derived.rows()).find(|row| derived.get(*row, "quantity") == Some(Cell::from(name)));
+        let unit = row.and_then(|row| derived.get(row, "unit"));
+        return unit.map_or_else(String::new, |unit| unit.to_string());
+    }
+    crate::describe::unit(quantity).to_owned()
+}
+
+/// What was measured where `published` says: one number per reading of the document, that is per
+/// value of every axis that `published` leaves open.
+fn measure(outcome: &Outcome, published: &Published) -> Vec<Measured> {
+    let mut all = collect(outcome, &published.quantity, &published.at);
+    if !published.over.is_empty() {
+        let mut at = published.at.clone();
+        at.extend(published.over.clone());
+        let divisors = collect(outcome, &published.quantity, &at);
+        for (measured, divisor) in all.iter_mut().zip(divisors) {
+            measured.divide(&divisor);
+        }
+    }
+    let times = published.times.unwrap_or(1.0);
+    for measured in &mut all {
+        measured.value = measured.value.map(|value| value * times);
+        measured.half_width = measured.half_width.map(|half_width| half_width * times);
+    }
+    all
+}
+
+fn collect(outcome: &Outcome, quantity: &str, at: &BTreeMap<String, Setting>) -> Vec<Measured> {
+    if let Some(name) = quantity.strip_prefix("derived.") {
+        return vec![derived(outcome, name)];
+    }
+    let table = match quantity {
+        "collisions_per_attempt" => outcome.table("collisions"),
+        _ => outcome.table("points"),
+    };
+    let axes = &outcome.plan.axes;
+    let rows: Vec<usize> = (0..table.rows()).filter(|row| matches(&table, *row, at)).collect();
+    if quantity == "saturation_load" {
+        return limits(&table, &rows, axes);
+    }
+    let measured = rows.into_iter().map(|row| Measured {
+        at: place(&table, row, axes),
+        value: table.number(row, quantity),
+        half_width: table.number(row, &half_width_of(quantity)),
+        verdict: table.get(row, "verdict").map_or_else(String::new, |cell| cell.to_string()),
+    });
+    measured.collect()
+}
+
+impl Measured {
+    /// A ratio; its relative half width is that of two independent numbers.
+    fn divide(&mut self, divisor: &Measured) {
+        let (value, by) = (self.value.unwrap_or(f64::NAN), divisor.value.unwrap_or(f64::NAN));
+        let ratio = value / by;
+        let share = |measured: &Measured| {
+            measured.half_width.zip(measured.value).map(|(half_width, value)| half_width / value)
+        };
+        self.half_width = share(self)
+            .zip(share(divisor))
+            .map(|(one, other)| libm::hypot(one, other) * ratio.abs());
+        self.value = ratio.is_finite().then_some(ratio);
+    }
+}
+
+/// The half width of `x_mean_us` is `x_half_width_us`, that of `x` is `x_half_width`.
+fn half_width_of(quantity: &str) -> String {
+    match quantity.strip_suffix("_mean_us") {
+        Some(name) => format!("{name}_half_width_us"),
+        None => format!("{quantity}_half_width"),
+    }
+}
+
+/// The values of some axes.
+type At = Vec<(String, Cell)>;
+
+/// The largest accepted throughput over a sweep of the load, for each value of the other axes.
+fn limits(table: &Table, rows: &[usize], axes: &[String]) -> Vec<Measured> {
+    let mut groups: Vec<(At, Vec<(f64, f64)>)> = Vec::new();
+    for &row in rows {
+        let at = place(table, row, axes);
+        let at: Vec<_> = at.into_iter().filter(|(axis, _)| !axis.ends_with(".load")).collect();
+        let load = table.number(row, "offered_load").zip(table.number(row, "accepted_load"));
+        let Some(load) = load else { continue };
+        match groups.iter_mut().find(|(other, _)| *other == at) {
+            Some((_, loads)) => loads.push(load),
+            None => groups.push((at, vec![load])),
+        }
+    }
+    let limit = |(at, loads): (At, Vec<(f64, f64)>)| {
+        let value = saturation(&loads, CARRIED).map(|limit| limit.throughput);
+        Measured { at, value, half_width: None, verdict: String::new() }
+    };
+    groups.into_iter().map(limit).collect()
+}
+
+fn derived(outcome: &Outcome, name: &str) -> Measured {
+    let table = outcome.table("derived");
+    let row = (0..table.rows()).find(|row| table.get(*row, "quantity") == Some(Cell::from(name)));
+    let value = row.and_then(|row| table.number(row, "value"));
+    Measured { at: Vec::new(), value, half_width: None, verdict: String::new() }
+}
+
+fn place(table: &Table, row: usize, axes: &[String]) -> At {
+    axes.iter().filter_map(|axis| Some((axis.clone(), table.get(row, axis)?))).collect()
+}
+
+fn matches(table: &Table, row: usize, at: &BTreeMap<String, Setting>) -> bool {
+    at.iter().all(|(column, wanted)| match (table.get(row, column), wanted) {
+        (Some(Cell::Number(Some(found))), Setting::Number(wanted)) => found == *wanted,
+        (Some(Cell::Text(found)), wanted) => found == wanted.to_string(),
+        _ => false,
+    })
+}

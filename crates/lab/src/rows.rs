@@ -1,0 +1,264 @@
+//! From runs to rows: one per run, one per point with intervals over its runs.
+
+use weft_fabric::measure::{Budget, Collision, Drop, Histogram, Latency, Recorder};
+use weft_units::Span;
+
+use crate::experiment::Regime;
+use crate::simulate::ChannelRun;
+use crate::statistics::{
+    Estimate, Judgement, Verdict, judge, mser, ratio, replications, steady_state,
+};
+use crate::table::{Cell, Table};
+
+/// The runs of one channel at one point, in order of their seeds.
+#[derive(Clone, Debug)]
+pub struct PointRuns<'a> {
+    /// The number of the point.
+    pub point: usize,
+    /// The value on each axis.
+    pub at: &'a [(String, Cell)],
+    /// Which part of each run is measured.
+    pub regime: Regime,
+    /// The runs; at least one.
+    pub runs: Vec<&'a ChannelRun>,
+}
+
+type Row = Vec<(String, Cell)>;
+
+/// The quantiles that are shown: name in columns, share.
+const QUANTILES: [(&str, f64); 3] = [("p50", 0.5), ("p99", 0.99), ("p999", 0.999)];
+
+impl PointRuns<'_> {
+    /// Adds a row per run.
+    pub fn replications(&self, table: &mut Table) {
+        for run in &self.runs {
+            let mut row = self.head(&run.channel);
+            row.push(("seed".into(), run.seed.into()));
+            row.extend(counts(run).into_iter().map(|(name, value)| (name, value.into())));
+            row.extend(loads(run).map(|(name, value)| (name.to_owned(), value.into())));
+            for latency in Latency::ALL {
+                let recorder = run.observations.recorder(latency);
+                if recorder.count() > 0 {
+                    let mean = self.mean(run, latency).map(|estimate| estimate.mean);
+                    row.push((format!("{}_mean_us", latency.name()), mean.into()));
+                    quantiles(latency, recorder, &mut row);
+                }
+            }
+            let jain = run.observations.fairness.jain();
+            row.push(("jain_index".into(), jain.into()));
+            let judgement = self.judgement(run);
+            row.push(("verdict".into(), judgement.verdict.name().into()));
+            row.push(("waiting_for".into(), waiting(run, &judgement).into()));
+            table.push(row);
+        }
+    }
+
+    /// Adds one row for the point: means over its runs with the half width of their 95 %
+    /// interval, quantiles of all runs pooled.
+    pub fn point(&self, table: &mut Table) {
+        let Some(first) = self.runs.first() else { return };
+        let mut row = self.head(&first.channel);
+        let all: Vec<_> = self.runs.iter().map(|run| loads(run)).collect();
+        for (index, (name, _)) in loads(first).into_iter().enumerate() {
+            let values: Vec<f64> = all.iter().map(|loads| loads[index].1).collect();
+            estimate(name, replications(&values), &mut row);
+        }
+        for latency in Latency::ALL {
+            self.latency(latency, &mut row);
+        }
+        let all: Vec<_> = self.runs.iter().map(|run| counts(run)).collect();
+        for (index, (name, _)) in counts(first).into_iter().enumerate() {
+            let sum: f64 = all.iter().map(|counts| counts[index].1).sum();
+            row.push((name, (sum / all.len() as f64).into()));
+        }
+        let jain: Vec<f64> =
+            self.runs.iter().filter_map(|run| run.observations.fairness.jain()).collect();
+        row.push(("jain_index".into(), replications(&jain).map(|jain| jain.mean).into()));
+        row.push(("verdict".into(), self.verdict().name().into()));
+        row.push(("replications".into(), (self.runs.len() as u64).into()));
+        table.push(row);
+    }
+
+    /// Adds the distribution of each latency over all runs of the point, in steps of a twentieth
+    /// of an octave at the most, so that a page can draw it.
+    pub fn histograms(&self, table: &mut Table) {
+        for latency in Latency::ALL {
+            let pooled = self.pooled(latency);
+            for (lower, upper, count) in coarse(pooled.histogram()) {
+                let mut row = self.head(&self.runs[0].channel);
+                row.push(("latency".into(), latency.name().into()));
+                row.push(("lower_us".into(), lower.into()));
+                row.push(("upper_us".into(), upper.into()));
+                row.push(("count".into(), (count as f64).into()));
+                table.push(row);
+            }
+        }
+    }
+
+    /// Adds where the time of a packet went, stage by stage.
+    pub fn budget(&self, table: &mut Table) {
+        let mut budget = Budget::default();
+        let mut packets = 0;
+        for run in &self.runs {
+            budget.merge(&run.observations.budget);
+            packets += run.observations.recorder(Latency::Queueing).count();
+        }
+        for (stage, mean, share) in budget.rows(packets) {
+            let mut row = self.head(&self.runs[0].channel);
+            row.push(("stage".into(), stage.name().into()));
+            row.push(("mean_us".into(), (mean * 1e-6).into()));
+            row.push(("share".into(), share.into()));
+            table.push(row);
+        }
+    }
+
+    /// Adds collisions per transmission by what was collided with.
+    pub fn collisions(&self, table: &mut Table) {
+        for kind in Collision::ALL {
+            let pairs: Vec<(f64, f64)> = self.runs.iter().map(|run| rate(run, kind)).collect();
+            if pairs.iter().all(|(collisions, _)| *collisions == 0.0) {
+                continue;
+            }
+            let mut row = self.head(&self.runs[0].channel);
+            row.push(("collided_with".into(), kind.name().into()));
+            estimate("collisions_per_attempt", ratio(&pairs), &mut row);
+            table.push(row);
+        }
+    }
+
+    /// The verdict on the point: the worst of its runs.
+    pub fn verdict(&self) -> Verdict {
+        let verdicts = self.runs.iter().map(|run| self.judgement(run).verdict);
+        verdicts.max().unwrap_or(Verdict::Settled)
+    }
+
+    fn head(&self, channel: &str) -> Row {
+        let mut row: Row = vec![("point".into(), (self.point as u64).into())];
+        row.extend(self.at.iter().cloned());
+        row.push(("channel".into(), channel.into()));
+        row
+    }
+
+    fn latency(&self, latency: Latency, row: &mut Row) {
+        let means: Vec<Estimate> =
+            self.runs.iter().filter_map(|run| self.mean(run, latency)).collect();
+        let name = latency.name();
+        let across = match means[..] {
+            [] => return,
+            [only] => Some(only),
+            _ => replications(&means.iter().map(|one| one.mean).collect::<Vec<_>>()),
+        };
+        row.push((format!("{name}_mean_us"), across.map(|across| across.mean).into()));
+        let half_width = across.and_then(|across| across.half_width_95);
+        row.push((format!("{name}_half_width_us"), half_width.into()));
+        quantiles(latency, &self.pooled(latency), row);
+    }
+
+    fn pooled(&self, latency: Latency) -> Recorder {
+        let mut pooled = Recorder::default();
+        self.runs.iter().for_each(|run| pooled.merge(run.observations.recorder(latency)));
+        pooled
+    }
+
+    /// The mean of one run in microseconds, under its regime.
+    fn mean(&self, run: &ChannelRun, latency: Latency) -> Option<Estimate> {
+        let recorder = run.observations.recorder(latency);
+        let series: Vec<f64> =
+            recorder.series().means_ps().iter().map(|mean| mean * 1e-6).collect();
+        let steady = match self.regime {
+            Regime::Steady => steady_state(&series),
+            Regime::FromEmpty | Regime::Skip(_) => None,
+        };
+        let Some((estimate, _)) = steady else {
+            let mean = recorder.mean_ps()? * 1e-6;
+            let batches = crate::statistics::batch_means(&series, crate::statistics::BATCHES);
+            let half_width_95 = batches.and_then(|batches| batches.half_width_95);
+            return Some(Estimate { mean, half_width_95, batches: 0, truncated: 0, lag_1: 0.0 });
+        };
+        Some(estimate)
+    }
+
+    fn judgement(&self, run: &ChannelRun) -> Judgement {
+        let series = run.observations.recorder(Latency::Queueing).series().means_ps();
+        let warm_up = match self.regime {
+            Regime::Steady => Some(mser(&series)),
+            Regime::FromEmpty | Regime::Skip(_) => None,
+        };
+        judge(&run.observations.progress(run.until), run.stopped.is_some(), warm_up)
+    }
+}
+
+/// What is a rate or a share, and has an interval over runs.
+fn loads(run: &ChannelRun) -> [(&'static str, f64); 4] {
+    let seconds = run.measured().as_secs();
+    let payload = run.observations.payload_measured.0 as f64;
+    [
+        ("offered_load", run.offered_load()),
+        ("accepted_load", run.accepted_load()),
+        ("accepted_mb_per_s", payload / seconds * 1e-6),
+        ("accepted_mb_per_s_per_host", payload / seconds * 1e-6 / f64::from(run.hosts)),
+    ]
+}
+
+/// What is counted. Only what happened at all in some channel becomes a column.
+fn counts(run: &ChannelRun) -> Vec<(String, f64)> {
+    let seen = &run.observations;
+    let mut counts = vec![
+        ("generated_packets".to_owned(), seen.generated as f64),
+        ("delivered_packets".to_owned(), seen.delivered as f64),
+        ("abandoned_packets".to_owned(), seen.abandoned as f64),
+        ("backlog_packets".to_owned(), run.backlog as f64),
+        ("in_flight_packets".to_owned(), run.in_flight as f64),
+        ("attempts".to_owned(), seen.attempts as f64),
+    ];
+    for rule in Drop::ALL {
+        counts.push((format!("dropped_{}", rule.name()), seen.dropped(rule) as f64));
+    }
+    for kind in Collision::ALL {
+        counts.push((format!("collisions_{}", kind.name()), seen.collisions(kind) as f64));
+    }
+    counts
+}
+
+fn rate(run: &ChannelRun, kind: Collision) -> (f64, f64) {
+    (run.observations.collisions(kind) as f64, run.observations.attempts as f64)
+}
+
+fn quantiles(latency: Latency, recorder: &Recorder, row: &mut Row) {
+    let name = latency.name();
+    for (quantile, share) in QUANTILES {
+        let value = recorder.quantile(share).map(Span::as_us);
+        row.push((format!("{name}_{quantile}_us"), value.into()));
+    }
+    row.push((format!("{name}_max_us"), recorder.max().map(Span::as_us).into()));
+}
+
+fn estimate(name: &str, estimate: Option<Estimate>, row: &mut Row) {
+    row.push((name.to_owned(), estimate.map(|estimate| estimate.mean).into()));
+    let half_width = estimate.and_then(|estimate| estimate.half_width_95);
+    row.push((format!("{name}_half_width"), half_width.into()));
+}
+
+/// Who waits for whom, where a run is stuck.
+fn waiting(run: &ChannelRun, judgement: &Judgement) -> String {
+    match judgement.verdict {
+        Verdict::Stuck => run.waiting.join("; "),
+        _ => String::new(),
+    }
+}
+
+/// The buckets of a histogram, neighbours joined until each spans a twentieth of its value.
+fn coarse(histogram: &Histogram) -> Vec<(f64, f64, u64)> {
+    let mut joined: Vec<(u64, u64, u64)> = Vec::new();
+    for (lower, upper, count) in histogram.buckets() {
+        match joined.last_mut() {
+            Some(last) if upper <= last.0 + last.0 / 20 => {
+                last.1 = upper;
+                last.2 += count;
+            }
+            _ => joined.push((lower, upper, count)),
+        }
+    }
+    let us = |ps: u64| Span(ps).as_us();
+    joined.into_iter().map(|(lower, upper, count)| (us(lower), us(upper + 1), count)).collect()
+}

@@ -1,0 +1,148 @@
+//! From a name or a path to one tree: the file, every layer beneath it, presets and overrides.
+
+use std::path::{Path, PathBuf};
+
+use crate::error::Error;
+use crate::shipped;
+use crate::spec::Tree;
+
+/// What a person asked for: a file or a shipped name, presets, and `key.path=value` overrides.
+#[derive(Clone, Debug, Default)]
+pub struct Request {
+    /// A shipped experiment or system, or the path of a file.
+    pub name: String,
+    /// The text itself, where it stands in no file; `name` is then what messages call it.
+    pub text: Option<String>,
+    /// Presets, merged in this order over those that the file names.
+    pub presets: Vec<String>,
+    /// Overrides, each `key.path=value`.
+    pub overrides: Vec<String>,
+}
+
+/// The merged tree of a request.
+#[derive(Clone, Debug)]
+pub struct Source {
+    /// The tree, with the presets that were asked for merged in. Other presets, variants and
+    /// sweeps are still in it.
+    pub tree: Tree,
+    /// The name of the system at the bottom of the layers: a shipped name, or a file stem.
+    pub system: String,
+    /// The presets that were merged, in order.
+    pub presets: Vec<String>,
+}
+
+/// How deep `base` may lead, so that files that name each other are refused.
+const DEEPEST: usize = 16;
+
+impl Request {
+    /// A request; `preset` may name several, joined by `+`.
+    pub fn new(name: &str, preset: Option<&str>, overrides: &[String]) -> Request {
+        Request {
+            name: name.to_owned(),
+            text: None,
+            presets: preset.into_iter().flat_map(split_presets).collect(),
+            overrides: overrides.to_vec(),
+        }
+    }
+
+    /// A request for a text that stands in no file. Files that it names are looked for from the
+    /// current folder.
+    pub fn of_text(name: &str, text: &str) -> Request {
+        Request { name: name.to_owned(), text: Some(text.to_owned()), ..Request::default() }
+    }
+
+    /// Reads and merges every layer and the presets, without the overrides.
+    pub fn read(&self) -> Result<Source, Error> {
+        let mut source = match &self.text {
+            Some(text) => lay(&self.name, text, None, 0)?,
+            None => layers(&self.name, None, 0)?,
+        };
+        source.presets.extend(self.presets.iter().cloned());
+        source.tree = lay_presets(source.tree, &source.presets)?;
+        Ok(source)
+    }
+
+    /// The overrides as pairs of key and value.
+    pub fn settings(&self) -> Result<Vec<(&str, &str)>, Error> {
+        let pairs = self.overrides.iter().map(|text| {
+            let (key, value) =
+                text.split_once('=').ok_or_else(|| Error::Override { text: text.clone() })?;
+            Ok((key.trim(), value.trim()))
+        });
+        pairs.collect()
+    }
+}
+
+/// The tree with presets laid over it, one after the other; all presets stay in it.
+pub fn lay_presets(mut tree: Tree, presets: &[String]) -> Result<Tree, Error> {
+    for name in presets {
+        let all = tree.get("preset").cloned();
+        tree = tree.preset(name)?;
+        if let Some(all) = all {
+            tree.insert("preset", all)?;
+        }
+    }
+    Ok(tree)
+}
+
+/// The presets that a text names.
+pub fn split_presets(text: &str) -> impl Iterator<Item = String> + use<'_> {
+    text.split('+').map(|preset| preset.trim().to_owned()).filter(|preset| !preset.is_empty())
+}
+
+/// The tree of a file and of everything beneath it.
+fn layers(name: &str, beside: Option<&Path>, depth: usize) -> Result<Source, Error> {
+    if depth > DEEPEST {
+        return Err(Error::BaseLoop { name: name.to_owned() });
+    }
+    let (shown, text, folder) = text_of(name, beside)?;
+    lay(&shown, &text, folder.as_deref(), depth)
+}
+
+/// The tree of a text over everything beneath it. `folder` is what names in it are relative to.
+fn lay(name: &str, text: &str, folder: Option<&Path>, depth: usize) -> Result<Source, Error> {
+    let mut tree = Tree::parse(name, text)?;
+    let base = tree.take("base").map(|base| base.read::<String>()).transpose()?;
+    let presets = take_preset_names(&mut tree)?;
+    let Some(base) = base else {
+        let stem = Path::new(name).file_stem().unwrap_or_default().to_string_lossy();
+        return Ok(Source { tree, system: stem.into_owned(), presets });
+    };
+    let mut beneath = layers(&base, folder, depth + 1)?;
+    beneath.tree = beneath.tree.merge(tree);
+    beneath.presets.extend(presets);
+    Ok(beneath)
+}
+
+/// Removes `preset = "NAME"` or `preset = ["NAME", ...]` from a tree. A table of that name holds
+/// presets and stays.
+pub fn take_preset_names(tree: &mut Tree) -> Result<Vec<String>, Error> {
+    let is_table = tree.get("preset").is_none_or(|preset| preset.entries().is_some());
+    let Some(names) = (!is_table).then(|| tree.take("preset")).flatten() else {
+        return Ok(Vec::new());
+    };
+    if names.root().elements().is_some() {
+        return Ok(names.read::<Vec<String>>()?);
+    }
+    Ok(split_presets(&names.read::<String>()?).collect())
+}
+
+/// What a name stands for: how it is shown in messages, its text, and the folder that names in it
+/// are relative to.
+fn text_of(name: &str, beside: Option<&Path>) -> Result<(String, String, Option<PathBuf>), Error> {
+    let looks_like_a_path = name.ends_with(".toml") || name.contains(std::path::MAIN_SEPARATOR);
+    if !looks_like_a_path {
+        if let Some(text) = shipped::experiment(name) {
+            return Ok((format!("experiments/{name}.toml"), text.to_owned(), None));
+        }
+        if let Some(text) = shipped::system(name) {
+            return Ok((format!("systems/{name}.toml"), text.to_owned(), None));
+        }
+        return Err(Error::unknown_name(name));
+    }
+    let path = beside.map_or_else(|| PathBuf::from(name), |folder| folder.join(name));
+    let text = std::fs::read_to_string(&path)
+        .map_err(|error| Error::Unreadable { path: path.display().to_string(), error })?;
+    let folder = path.parent().map(Path::to_owned);
+    Ok((path.display().to_string(), text, folder))
+}

@@ -1,0 +1,118 @@
+//! How a specification is refused: where, what, and what would be accepted.
+
+use std::fmt;
+use std::ops::Deref;
+
+use serde::Serialize;
+
+use super::nearest::nearest;
+use super::place::Place;
+
+/// The refusal of a specification.
+///
+/// `Display` shows it to a person, over several lines; the fields of [`Refusal`], which this
+/// dereferences to, serve programs.
+#[derive(Clone, Debug)]
+pub struct SpecError(Box<Refusal>);
+
+/// What a [`SpecError`] knows.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Refusal {
+    /// The file, or the whole `--set` option.
+    pub file: String,
+    /// The line, counted from 1.
+    pub line: Option<usize>,
+    /// The column in characters, counted from 1.
+    pub column: Option<usize>,
+    /// The dotted key; empty for the whole file.
+    pub key: String,
+    /// The value as it was written, shortened if it is long; empty where a key itself is refused.
+    pub value: String,
+    /// What is wrong, in one line.
+    pub message: String,
+    /// What would be accepted instead: names, or one description.
+    pub accepted: Vec<String>,
+    /// The accepted name that is nearest to the one written, if any is near.
+    pub nearest: Option<String>,
+    /// The line of the file with carets under the place.
+    #[serde(skip)]
+    excerpt: Option<String>,
+}
+
+impl SpecError {
+    /// A refusal that concerns `key`, as yet without a place.
+    pub(super) fn new(key: &str, message: String) -> SpecError {
+        SpecError(Box::new(Refusal { key: key.to_owned(), message, ..Refusal::default() }))
+    }
+
+    /// The same refusal, shown at `place`: for what is wrong about a value that was read earlier,
+    /// such as a preset's name.
+    #[must_use]
+    pub fn at(mut self, place: &Place) -> SpecError {
+        self.0.file = place.file().to_owned();
+        self.0.line = place.line();
+        self.0.column = place.column();
+        self.0.excerpt = place.excerpt();
+        self
+    }
+
+    pub(crate) fn value(mut self, value: String) -> SpecError {
+        self.0.value = value;
+        self
+    }
+
+    /// Names what would be accepted instead of `written`, and the nearest of it.
+    #[must_use]
+    pub fn names<S: AsRef<str>>(mut self, accepted: &[S], written: &str) -> SpecError {
+        self.0.nearest = nearest(written, accepted.iter().map(AsRef::as_ref)).map(str::to_owned);
+        self.0.accepted = accepted.iter().map(|name| name.as_ref().to_owned()).collect();
+        self
+    }
+
+    /// Describes what would be accepted.
+    #[must_use]
+    pub fn accepts(mut self, description: impl Into<String>) -> SpecError {
+        self.0.accepted = vec![description.into()];
+        self
+    }
+}
+
+impl Deref for SpecError {
+    type Target = Refusal;
+
+    fn deref(&self) -> &Refusal {
+        &self.0
+    }
+}
+
+impl std::error::Error for SpecError {}
+
+impl fmt::Display for SpecError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.file)?;
+        if let (Some(line), Some(column)) = (self.line, self.column) {
+            write!(f, ":{line}:{column}")?;
+        }
+        if !self.file.is_empty() {
+            f.write_str(": ")?;
+        }
+        f.write_str(&self.message)?;
+        if let Some(excerpt) = &self.excerpt {
+            write!(f, "\n{excerpt}")?;
+        }
+        if self.accepted.is_empty() {
+            return Ok(());
+        }
+        let accepted: Vec<_> = self.accepted.iter().map(|text| quoted(text)).collect();
+        write!(f, "\n    accepted: {}", accepted.join(", "))?;
+        match &self.nearest {
+            Some(name) => write!(f, "; did you mean {}?", quoted(name)),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Names stand in backquotes, descriptions (which have spaces) do not.
+fn quoted(text: &str) -> String {
+    if text.contains(' ') { text.to_owned() } else { format!("`{text}`") }
+}

@@ -1,0 +1,16 @@
+//! What a run is worth: warm-up, intervals, and the verdict on whether it settled.
+//!
+//! Everything here works on what a run recorded and touches no simulation. Elementary functions
+//! are those of `libm`, so that the same run has the same interval on every machine.
+
+mod curve;
+mod estimate;
+mod student;
+mod verdict;
+mod warm_up;
+
+pub use curve::{Saturation, saturation};
+pub use estimate::{BATCHES, Estimate, batch_means, ratio, replications, steady_state};
+pub use student::student_t;
+pub use verdict::{Judgement, Verdict, judge};
+pub use warm_up::{WarmUp, mser, mser5};

@@ -1,0 +1,293 @@
+//! What is refused, through the interface that people use, on the system that is shipped: the
+//! exact messages.
+
+#![allow(missing_docs, reason = "a test's items speak for themselves")]
+
+use std::fs;
+use std::path::Path;
+
+use expect_test::{Expect, expect};
+use weft_lab::{Error, Options, Request, run};
+
+/// Carries out a request that must be refused.
+fn refusal(request: &Request) -> Error {
+    let options = Options { length: Some("10 us".to_owned()), ..Options::default() };
+    run(request, &options, &mut |_, _| true).expect_err("the request was carried out")
+}
+
+/// Overrides of Clint that must be refused.
+fn clint(overrides: &[&str], message: Expect) {
+    let overrides: Vec<String> = overrides.iter().map(|text| (*text).to_owned()).collect();
+    message.assert_eq(&refusal(&Request::new("clint", None, &overrides)).to_string());
+}
+
+/// A file on top of Clint that must be refused.
+fn file(name: &str, text: &str, message: Expect) -> Error {
+    let error = refusal(&Request::of_text(name, text));
+    message.assert_eq(&error.to_string());
+    error
+}
+
+#[test]
+fn an_unknown_key_names_the_nearest() {
+    file(
+        "typo.toml",
+        "base = \"clint\"\n\n[channel.bulk.link]\nlenght = \"3 m\"\n",
+        expect![[r#"
+            typo.toml:4:1: unknown key `lenght` in channel.bulk.link
+                4 | lenght = "3 m"
+                  | ^^^^^^
+                accepted: `rate`, `length`, `delay_per_metre`, `reserved`; did you mean `length`?"#]],
+    );
+    clint(
+        &["channel.bulk.adapter.send_bufers=8"],
+        expect![[r#"
+        --set channel.bulk.adapter.send_bufers=8: unknown key `send_bufers` in channel.bulk.adapter
+            accepted: `send_buffers`, `feed`, `release`, `acknowledgments`, `throttle`; did you mean `send_buffers`?"#]],
+    );
+}
+
+#[test]
+fn a_wrong_unit_is_told_the_right_ones() {
+    file(
+        "unit.toml",
+        "base = \"clint\"\n\n[channel.bulk]\npacket = \"2 us\"\n",
+        expect![[r#"
+            unit.toml:4:10: channel.bulk.packet = "2 us": unknown unit `us`; use B, KB, KiB, MB, MiB, GB or GiB
+                4 | packet = "2 us"
+                  |          ^^^^^^"#]],
+    );
+    clint(
+        &["channel.bulk.link.rate=2 Gbits"],
+        expect![[
+            r#"--set channel.bulk.link.rate=2 Gbits: channel.bulk.link.rate = "2 Gbits": unknown unit `Gbits`; use bit/s, kbit/s, Mbit/s, Gbit/s, B/s, KB/s, MB/s or GB/s"#
+        ]],
+    );
+}
+
+#[test]
+fn a_missing_unit_is_told_an_example() {
+    file(
+        "no-unit.toml",
+        "base = \"clint\"\nchannel.bulk.switch.scheduled.gap = 190\n",
+        expect![[r#"
+            no-unit.toml:2:37: channel.bulk.switch.scheduled.gap = 190: write the unit, for example "190 ns"
+                2 | channel.bulk.switch.scheduled.gap = 190
+                  |                                     ^^^"#]],
+    );
+    clint(
+        &["channel.bulk.link.length=5"],
+        expect![[
+            r#"--set channel.bulk.link.length=5: channel.bulk.link.length = 5: write the unit, for example "5 m""#
+        ]],
+    );
+}
+
+#[test]
+fn a_value_out_of_range_is_told_the_range() {
+    let error = file(
+        "load.toml",
+        "base = \"clint\"\n\n[workload.bulk]\nload = 2.5\n",
+        expect![[r#"
+            load.toml:4:8: workload.bulk.load = 2.5: load must lie in 0..=2, got 2.5
+                4 | load = 2.5
+                  |        ^^^"#]],
+    );
+    let details = error.details();
+    assert_eq!((details.line, details.column), (Some(4), Some(8)));
+    assert_eq!(details.key.as_deref(), Some("workload.bulk.load"));
+    assert_eq!(details.value.as_deref(), Some("2.5"));
+    clint(
+        &["channel.bulk.adapter.send_buffers=0"],
+        expect![
+            "--set channel.bulk.adapter.send_buffers=0: channel.bulk.adapter.send_buffers = 0: count must lie in 1..=4294967295, got 0"
+        ],
+    );
+    clint(
+        &["channel.bulk.switch.scheduled.relock=1"],
+        expect![[r#"
+        --set channel.bulk.switch.scheduled.relock=1: channel.bulk.switch.scheduled.relock = 1 does not fit
+            accepted: a fraction below 1"#]],
+    );
+}
+
+#[test]
+fn two_switches_in_one_file_are_both_named() {
+    file(
+        "two.toml",
+        "base = \"clint\"\n\n[channel.bulk.switch.output_queued]\n\n\
+         [channel.bulk.switch.input_queued.scheduler.wavefront]\n",
+        expect![[r#"
+            two.toml:5:22: two parts where one fits: `input_queued` here, `output_queued` at two.toml:3:22
+                5 | [channel.bulk.switch.input_queued.scheduler.wavefront]
+                  |                      ^^^^^^^^^^^^
+                accepted: one choice for channel.bulk.switch"#]],
+    );
+}
+
+#[test]
+fn an_unknown_part_names_the_parts() {
+    clint(
+        &["channel.bulk.switch.scheduled.scheduler=iSLIP"],
+        expect![[r#"
+        --set channel.bulk.switch.scheduled.scheduler=iSLIP: unknown choice `iSLIP` for channel.bulk.switch.scheduled.scheduler
+            accepted: `least_choice_first`, `least_choice_first_distributed`, `islip`, `pim`, `wavefront`, `maximum_matching`, `random_maximal`; did you mean `islip`?"#]],
+    );
+    clint(
+        &["channel.bulk.switch.scheduled.scheduler.roundrobin.iterations=4"],
+        expect![[r#"
+        --set channel.bulk.switch.scheduled.scheduler.roundrobin.iterations=4: unknown choice `roundrobin` for channel.bulk.switch.scheduled.scheduler
+            accepted: `least_choice_first`, `least_choice_first_distributed`, `islip`, `pim`, `wavefront`, `maximum_matching`, `random_maximal`"#]],
+    );
+}
+
+#[test]
+fn an_unknown_preset_names_the_presets() {
+    expect![[r#"
+        unknown preset `fited`
+            accepted: `literal`, `fitted`, `b1`, `b2`, `b3`, `q2`; did you mean `fitted`?"#]]
+    .assert_eq(&refusal(&Request::new("clint", Some("fited"), &[])).to_string());
+}
+
+#[test]
+fn an_unknown_system_names_the_systems() {
+    let error = refusal(&Request::new("clnt", None, &[]));
+    let Error::UnknownName { name, accepted } = &error else { panic!("{error}") };
+    assert_eq!(name, "clnt");
+    assert!(accepted.split(", ").any(|name| name == "clint"), "{accepted}");
+    let message = error.to_string().replace(accepted.as_str(), "...");
+    expect!["`clnt` is not shipped; accepted: ..., or the path of a file that ends in .toml"]
+        .assert_eq(&message);
+}
+
+#[test]
+fn an_override_without_an_equals_sign_is_told_the_form() {
+    clint(
+        &["run.seeds"],
+        expect![
+            "override `run.seeds` has no `=`; write it as key.path=value, for example run.seeds=5"
+        ],
+    );
+}
+
+#[test]
+fn a_parameter_that_no_part_reads_is_refused() {
+    file(
+        "throttle.toml",
+        "base = \"clint\"\n\n[channel.bulk.adapter.throttle]\nrequests = 2\nper = \"9 us\"\n",
+        expect![[r#"
+            throttle.toml:3:23: channel.bulk.adapter.throttle = given does not fit
+                3 | [channel.bulk.adapter.throttle]
+                  |                       ^^^^^^^^
+                accepted: no throttle on a channel that works in slots"#]],
+    );
+    clint(
+        &["channel.bulk.switch.output_queued.latency=0 ns", "channel.bulk.adapter.send_buffers=8"],
+        expect![[r#"
+            --set channel.bulk.adapter.send_buffers=8: channel.bulk.adapter.send_buffers = 8 does not fit
+                accepted: unlimited, since output queues take every cell at once"#]],
+    );
+    clint(
+        &["workload.bulk.source=greedy", "workload.bulk.load=0.5"],
+        expect![[r#"
+        --set workload.bulk.load=0.5: workload.bulk.load = given with source = greedy does not fit
+            accepted: no such setting for this source"#]],
+    );
+}
+
+#[test]
+fn a_scheduler_has_a_largest_number_of_ports() {
+    file(
+        "hosts.toml",
+        "base = \"clint\"\nsystem.hosts = 65\n",
+        expect![[r#"
+        hosts.toml:2:8: system.hosts = 65 does not fit
+            2 | system.hosts = 65
+              |        ^^^^^
+            accepted: 2 to 64 on a switch with a scheduler"#]],
+    );
+    clint(
+        &["system.hosts=1"],
+        expect![[r#"
+        --set system.hosts=1: system.hosts = 1 does not fit
+            accepted: 2 or more"#]],
+    );
+}
+
+#[test]
+fn a_payload_fits_into_its_packet() {
+    file(
+        "payload.toml",
+        "base = \"clint\"\n\n[channel.bulk]\npayload = \"2087 B\"\n",
+        expect![[r#"
+            payload.toml:4:1: channel.bulk.payload = 2087 B does not fit
+                4 | payload = "2087 B"
+                  | ^^^^^^^
+                accepted: at most the packet that carries it, 2086 B"#]],
+    );
+    clint(
+        &["channel.quick.payload=64 B"],
+        expect![[r#"
+        --set channel.quick.payload=64 B: channel.quick.payload = 64 B does not fit
+            accepted: at most the packet that carries it, 36 B"#]],
+    );
+}
+
+#[test]
+fn traffic_is_for_a_channel_that_there_is() {
+    file(
+        "workload.toml",
+        "base = \"clint\"\n\n[workload.bluk]\nload = 0.5\n",
+        expect![[r#"
+            workload.toml:3:11: there is no channel `bluk`
+                3 | [workload.bluk]
+                  |           ^^^^
+                accepted: `bulk`, `quick`; did you mean `bulk`?"#]],
+    );
+}
+
+#[test]
+fn a_pattern_names_hosts_that_there_are() {
+    file(
+        "pattern.toml",
+        "base = \"clint\"\n\n[workload.bulk]\nload = 0.5\n\
+         pattern.hot_spot = { target = 16, fraction = 0.5 }\n",
+        expect![[r#"
+            pattern.toml:5:22: workload.bulk.pattern.hot_spot.target = 16 does not fit
+                5 | pattern.hot_spot = { target = 16, fraction = 0.5 }
+                  |                      ^^^^^^
+                accepted: a host, below 16"#]],
+    );
+}
+
+#[test]
+fn a_run_measures_something() {
+    clint(
+        &["run.regime.skip=10 us"],
+        expect![[r#"
+        --set run.regime.skip=10 us: run.regime.skip = 10 us does not fit
+            accepted: less than run.length, 10 us"#]],
+    );
+    clint(
+        &["run.seeds=0"],
+        expect!["--set run.seeds=0: run.seeds = 0: count must lie in 1..=4294967295, got 0"],
+    );
+}
+
+#[test]
+fn an_axis_is_narrowed_to_values_that_it_has() {
+    let error = refusal(&Request::new("clint-table-2-bulk", None, &["traffic=burst".to_owned()]));
+    expect!["traffic = `burst` is not one of its values; accepted: single, bursty"]
+        .assert_eq(&error.to_string());
+}
+
+#[test]
+fn files_that_name_each_other_are_refused() {
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("loop.toml");
+    fs::write(&path, "base = \"loop.toml\"\n").expect("the folder of the tests can be written");
+    let error = refusal(&Request::new(&path.to_string_lossy(), None, &[]));
+    expect![
+        "`base` leads through more than 16 files; the last is loop.toml: do two name each other?"
+    ]
+    .assert_eq(&error.to_string());
+}

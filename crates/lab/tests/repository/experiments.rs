@@ -1,0 +1,257 @@
+//! Every experiment can be read, names a shipped system, and holds its published numbers and its
+//! figures against columns, axes and values that there are.
+
+use serde_json::{Map, Value};
+use weft_lab::spec::Tree;
+use weft_lab::{Options, Outcome, Plan, Request, Table};
+
+use crate::files::{self, File, Finding, assert_none};
+
+/// Long enough for every kind of packet and collision to be seen.
+const LENGTH: &str = "1 ms";
+
+/// What is wrong with the experiment in a file. `name` is how it is requested.
+fn check(file: &File, name: &str) -> Vec<Finding> {
+    let plan = match Plan::new(&Request::new(name, None, &[])) {
+        Ok(plan) => plan,
+        Err(error) => return vec![file.finding(1, error.to_string())],
+    };
+    let mut findings = Vec::new();
+    if !weft_lab::systems().unwrap().iter().any(|system| system.name == plan.system) {
+        findings.push(file.finding(1, format!("`{}` is not a shipped system", plan.system)));
+    }
+    let short = Options { seeds: Some(1), length: Some(LENGTH.to_owned()), ..Options::default() };
+    let outcome = match weft_lab::run(&Request::new(name, None, &[]), &short, &mut |_, _| true) {
+        Ok(outcome) => outcome,
+        Err(error) => return vec![file.finding(1, error.to_string())],
+    };
+    let seen = Seen { plan, outcome };
+    let first = serde_json::to_value(&seen.plan.points[0].spec).unwrap();
+    for (kind, rule) in [("published", Seen::published as Rule), ("figure", Seen::figure as Rule)] {
+        for (index, entry) in first[kind].as_array().into_iter().flatten().enumerate() {
+            let line = line(file, &format!("{kind}[{index}]"));
+            let wrong = rule(&seen, entry);
+            findings.extend(wrong.into_iter().map(|message| file.finding(line, message)));
+        }
+    }
+    findings
+}
+
+type Rule = fn(&Seen, &Value) -> Vec<String>;
+
+/// The line on which an entry begins.
+fn line(file: &File, entry: &str) -> usize {
+    let leaves = Tree::parse(&file.path, &file.text).unwrap().leaves();
+    let leaf = leaves.iter().find(|leaf| leaf.path.starts_with(entry));
+    leaf.and_then(|leaf| leaf.place.line()).unwrap_or(1)
+}
+
+/// An experiment as it is written, and as a short run of it comes out.
+struct Seen {
+    plan: Plan,
+    outcome: Outcome,
+}
+
+impl Seen {
+    fn published(&self, entry: &Value) -> Vec<String> {
+        let quantity = entry["quantity"].as_str().unwrap_or_default();
+        if let Some(name) = quantity.strip_prefix("derived.") {
+            let known = texts(&self.outcome.table("derived"), "quantity");
+            let found = known.iter().any(|known| known == name);
+            return if found { Vec::new() } else { vec![format!("nothing derives `{name}`")] };
+        }
+        let (table, column) = match quantity {
+            "collisions_per_attempt" => ("collisions", quantity),
+            "saturation_load" => ("points", "accepted_load"),
+            _ => ("points", quantity),
+        };
+        let table = self.outcome.table(table);
+        let mut wrong = Vec::new();
+        if !has(&table, column) {
+            wrong.push(format!("`{quantity}` is not a column"));
+        }
+        let empty = Map::new();
+        let at = entry["at"].as_object().unwrap_or(&empty);
+        let mut other = at.clone();
+        other.extend(entry["over"].as_object().unwrap_or(&empty).clone());
+        for place in [at, &other] {
+            wrong.extend(self.place(&table, place));
+        }
+        wrong.dedup();
+        wrong
+    }
+
+    /// Each key is an axis or a column, and some point, or some row, has all the values.
+    fn place(&self, table: &Table, at: &Map<String, Value>) -> Vec<String> {
+        let is_axis = |key: &String| self.plan.axes.contains(key);
+        let unknown = at.keys().filter(|key| !is_axis(key) && !has(table, key));
+        let mut wrong: Vec<String> =
+            unknown.map(|key| format!("`{key}` is neither an axis nor a column")).collect();
+        let matches = |(key, value): (&String, &Value), shown: &dyn Fn(&str) -> Option<String>| {
+            shown(key).is_some_and(|shown| shown == text(value))
+        };
+        let of_axes = |shown: &dyn Fn(&str) -> Option<String>| {
+            at.iter().filter(|(key, _)| is_axis(key)).all(|pair| matches(pair, shown))
+        };
+        let point = self.plan.points.iter().any(|point| {
+            of_axes(&|key| {
+                point.at.iter().find(|(axis, _)| axis == key).map(|(_, cell)| cell.to_string())
+            })
+        });
+        let row = (0..table.rows()).any(|row| {
+            at.iter()
+                .filter(|(key, _)| !is_axis(key))
+                .all(|pair| matches(pair, &|key| table.get(row, key).map(|cell| cell.to_string())))
+        });
+        if !(point && row) && wrong.is_empty() {
+            let at: Vec<String> =
+                at.iter().map(|(key, value)| format!("{key} = {}", text(value))).collect();
+            wrong.push(format!("no point has {}", at.join(", ")));
+        }
+        wrong
+    }
+
+    fn figure(&self, entry: &Value) -> Vec<String> {
+        let text = |key: &str| entry[key].as_str();
+        let table = match text("kind") {
+            Some("collision_rates") => self.outcome.table("collisions"),
+            _ => self.outcome.table("points"),
+        };
+        let mut wrong = Vec::new();
+        let channel = text("channel").unwrap_or_default();
+        if !texts(&table, "channel").iter().any(|known| known == channel) {
+            wrong.push(format!("no channel `{channel}` has traffic"));
+        }
+        for column in ["x", "y"].into_iter().filter_map(text) {
+            if !has(&table, column) {
+                wrong.push(format!("`{column}` is not a column"));
+            }
+        }
+        for axis in ["series", "panels"].into_iter().filter_map(text) {
+            if !self.plan.axes.iter().any(|known| known == axis) {
+                wrong.push(format!("`{axis}` is not an axis"));
+            }
+        }
+        wrong
+    }
+}
+
+fn has(table: &Table, name: &str) -> bool {
+    table.columns().iter().any(|column| column.name == name)
+}
+
+fn texts(table: &Table, name: &str) -> Vec<String> {
+    (0..table.rows()).filter_map(|row| table.get(row, name)).map(|cell| cell.to_string()).collect()
+}
+
+/// A value of the file as a cell shows it.
+fn text(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Number(number) => number.as_f64().unwrap_or(f64::NAN).to_string(),
+        other => other.to_string(),
+    }
+}
+
+#[test]
+fn experiments_hold_what_they_name() {
+    let all: Vec<File> = files::ending(".toml")
+        .into_iter()
+        .filter(|file| file.path.starts_with("experiments/"))
+        .collect();
+    assert!(!all.is_empty(), "no experiment is shipped");
+    for file in all {
+        let name = file.path["experiments/".len()..].trim_end_matches(".toml").to_owned();
+        assert_none(&check(&file, &name));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GOOD: &str = r#"
+base = "clint"
+experiment.title = "X"
+workload.bulk.load = 0.5
+
+[variant.traffic.single]
+
+[sweep]
+"workload.bulk.load" = [0.1, 0.5]
+
+[[published]]
+quantity = "queueing_mean_us"
+at = { channel = "bulk", traffic = "single", "workload.bulk.load" = 0.5 }
+value = 16.8
+band = "report_only"
+section = "Table 2"
+
+[[figure]]
+name = "x"
+title = "X"
+kind = "latency_against_load"
+channel = "bulk"
+x = "workload.bulk.load"
+y = "queueing_mean_us"
+series = "traffic"
+"#;
+
+    fn found(old: &str, new: &str) -> Vec<String> {
+        assert!(GOOD.contains(old));
+        let file = File::new("x.toml", &GOOD.replacen(old, new, 1));
+        let name = old.chars().chain(new.chars()).filter(char::is_ascii_alphanumeric);
+        let name = format!("experiment-{}.toml", name.collect::<String>());
+        let path = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+        std::fs::write(&path, &file.text).unwrap();
+        check(&file, &path.to_string_lossy()).iter().map(Finding::to_string).collect()
+    }
+
+    #[test]
+    fn a_sound_experiment_passes() {
+        assert_eq!(found("X", "Y"), [String::new(); 0]);
+    }
+
+    #[test]
+    fn what_is_not_there_is_found() {
+        let cases = [
+            ("queueing_mean_us", "queing_mean_us", "x.toml:12: `queing_mean_us` is not a column"),
+            (
+                "traffic = \"single\"",
+                "trafic = \"single\"",
+                "x.toml:12: `trafic` is neither an axis nor a column",
+            ),
+            (
+                "= 0.5 }",
+                "= 0.4 }",
+                "x.toml:12: no point has channel = bulk, traffic = single, workload.bulk.load = 0.4",
+            ),
+            (
+                "channel = \"bulk\", ",
+                "channel = \"quick\", ",
+                "x.toml:12: no point has channel = quick, traffic = single, workload.bulk.load = 0.5",
+            ),
+            (
+                "quantity = \"queueing_mean_us\"",
+                "quantity = \"derived.magic\"",
+                "x.toml:12: nothing derives `magic`",
+            ),
+            ("\ny = \"queueing", "\ny = \"queing", "x.toml:19: `queing_mean_us` is not a column"),
+            ("series = \"traffic\"", "series = \"load\"", "x.toml:19: `load` is not an axis"),
+            (
+                "channel = \"bulk\"\nx",
+                "channel = \"quick\"\nx",
+                "x.toml:19: no channel `quick` has traffic",
+            ),
+        ];
+        for (old, new, message) in cases {
+            assert_eq!(found(old, new), [message]);
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_found() {
+        let findings = found("workload.bulk", "worklaod.bulk");
+        assert!(findings[0].contains("unknown key `worklaod`"), "{findings:?}");
+    }
+}

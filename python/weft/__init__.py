@@ -1,0 +1,48 @@
+"""Weft, a laboratory for cluster interconnects.
+
+    >>> import weft
+    >>> result = weft.run("clint-figure8", set={"workload.bulk.load": [0.1, 0.5, 0.9]})
+    >>> result.points[["series", "offered_load", "queueing_mean_us", "verdict"]]
+    >>> result.save("out/figure8")          # tables, figures, report.html, provenance
+
+Every column and every parameter carries its unit in its name or beside it; every mean carries the
+half width of its 95 % confidence interval; a mean from a run that did not settle says so in the
+column `verdict`.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from weft.api import experiments, load, reproduce, run, schema, show, systems
+from weft.figure import Figure
+from weft.folder import FolderError
+from weft.result import Result
+from weft.system import Parameter, System
+
+if TYPE_CHECKING:
+    from weft._core import WeftError
+
+__all__ = [
+    "Figure",
+    "FolderError",
+    "Parameter",
+    "Result",
+    "System",
+    "WeftError",
+    "__version__",
+    "experiments",
+    "load",
+    "reproduce",
+    "run",
+    "schema",
+    "show",
+    "systems",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Load the extension module only when something of it is asked for."""
+    if name in {"WeftError", "__version__"}:
+        from weft import _core  # noqa: PLC0415
+
+        return getattr(_core, name)
+    raise AttributeError(f"module 'weft' has no attribute {name!r}")

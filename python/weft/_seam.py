@@ -1,0 +1,133 @@
+"""The one place that calls the extension module: decodes its JSON, keeps Ctrl-C alive.
+
+Nothing else in the package imports `weft._core`, so tests put a small recorded core in its place.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from types import ModuleType
+
+    from weft._core import RawReproduction, RawResult
+
+Progress = Callable[[int, int, str], bool | None]
+"""Called with (steps done, steps in all, what is running); returning False ends the run."""
+
+_Outcome = TypeVar("_Outcome")
+_Callback = Callable[[int, int, str], bool]
+
+# Short enough that Ctrl-C feels immediate, long enough to cost nothing.
+_POLL_S = 0.05
+
+
+def core() -> ModuleType:
+    """Return the extension module."""
+    from weft import _core  # noqa: PLC0415
+
+    return _core
+
+
+def error_type() -> type[ValueError]:
+    """Return `WeftError`, for an `except` clause that must not import the core up front."""
+    kind: type[ValueError] = core().WeftError
+    return kind
+
+
+def version() -> str:
+    """Return the version that is part of every result's identity."""
+    return str(core().__version__)
+
+
+def systems() -> list[dict[str, Any]]:
+    """Return what is shipped, one entry a system."""
+    found: list[dict[str, Any]] = json.loads(core().systems())
+    return found
+
+
+def experiments() -> list[dict[str, Any]]:
+    """Return the shipped experiments."""
+    found: list[dict[str, Any]] = json.loads(core().experiments())
+    return found
+
+
+def show(name: str, preset: str | None, overrides: list[str]) -> dict[str, Any]:
+    """Return a system's parameters, with their origins, and its composition."""
+    found: dict[str, Any] = json.loads(core().show(name, preset, overrides))
+    return found
+
+
+def schema() -> dict[str, Any]:
+    """Return the JSON schema that composition and experiment files share."""
+    found: dict[str, Any] = json.loads(core().schema())
+    return found
+
+
+def run(
+    name: str,
+    preset: str | None,
+    overrides: list[str],
+    options: Mapping[str, object],
+    progress: Progress | None,
+) -> RawResult:
+    """Run one experiment."""
+    text = json.dumps(options)
+
+    def call(callback: _Callback) -> RawResult:
+        raw: RawResult = core().run(name, preset, overrides, text, callback)
+        return raw
+
+    return _drive(call, progress)
+
+
+def reproduce(
+    name: str, options: Mapping[str, object], progress: Progress | None
+) -> RawReproduction:
+    """Run every published experiment of a system."""
+    text = json.dumps(options)
+
+    def call(callback: _Callback) -> RawReproduction:
+        raw: RawReproduction = core().reproduce(name, text, callback)
+        return raw
+
+    return _drive(call, progress)
+
+
+def _drive(call: Callable[[_Callback], _Outcome], progress: Progress | None) -> _Outcome:
+    """Run `call` on a thread of its own and wait for it, so that signals are still delivered.
+
+    Python handles a signal on the main thread, between two of its instructions; a main thread that
+    is inside the core would handle it only when the run is over. On KeyboardInterrupt the core is
+    told to stop and is waited for, so that no run goes on behind the caller's back.
+    """
+    stop = threading.Event()
+    outcome: list[_Outcome] = []
+    failure: list[BaseException] = []
+
+    def report(done: int, total: int, label: str) -> bool:
+        wanted = progress is None or progress(done, total, label) is not False
+        return wanted and not stop.is_set()
+
+    def work() -> None:
+        try:
+            outcome.append(call(report))
+        except BaseException as error:  # handed to the thread that waits, whatever it is
+            failure.append(error)
+
+    thread = threading.Thread(target=work, name="weft-run", daemon=True)
+    thread.start()
+    try:
+        while thread.is_alive():
+            thread.join(_POLL_S)
+    except KeyboardInterrupt:
+        stop.set()
+        thread.join()
+        raise
+    if failure:
+        raise failure[0]
+    return outcome[0]

@@ -1,0 +1,177 @@
+"""The verbs: run, reproduce, systems, show, load."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from weft import _seam
+from weft.result import Result
+from weft.system import System
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from os import PathLike
+
+    import pandas as pd
+
+    from weft._seam import Progress
+
+# An override under one of these is about the system; any other is about the experiment on it.
+_SYSTEM_KEYS = ("system.", "channel.")
+
+
+def run(
+    path: str | PathLike[str],
+    set: Mapping[str, object] | None = None,
+    preset: str | None = None,
+    seeds: int | None = None,
+    *,
+    seed: int | None = None,
+    length: str | None = None,
+    workers: int | None = None,
+    progress: Progress | None = None,
+) -> Result:
+    """Run one experiment and return its tables.
+
+    Args:
+        path: an experiment file, or the name of a shipped experiment.
+        set: dotted keys and values that replace those of the file, for example
+            `{"channel.bulk.link.rate": "4 Gbit/s", "workload.bulk.load": [0.1, 0.5]}`; a list
+            where the file has one value is a sweep.
+        preset: a named preset of the system, for example `"literal"`.
+        seeds: how many replications, each with its own seed.
+        seed: the first seed; the file's (or 1) if not given. Never random.
+        length: simulated time of each replication, with its unit: `"40 ms"`.
+        workers: threads; all cores if not given. Results do not depend on it.
+        progress: called with (done, total, label); returning False ends the run early, and the
+            result then holds what was finished and says `stopped`.
+
+    Raises:
+        WeftError: the file or a setting cannot be used; names the place and what is accepted.
+
+    """
+    options = {"seeds": seeds, "seed": seed, "length": length, "workers": workers}
+    return run_overrides(str(path), preset, spell_overrides(set or {}), options, progress)
+
+
+def run_overrides(
+    name: str,
+    preset: str | None,
+    overrides: list[str],
+    options: Mapping[str, object],
+    progress: Progress | None,
+) -> Result:
+    """Do what `run` does, with overrides as `key=value`, the way the command line has them."""
+    raw = _seam.run(name, preset, overrides, _given(options), progress)
+    return Result.from_core(raw, describe=lambda meta: _describe(meta, overrides))
+
+
+def reproduce(
+    name: str,
+    *,
+    quick: bool = False,
+    seeds: int | None = None,
+    workers: int | None = None,
+    progress: Progress | None = None,
+) -> Result:
+    """Re-run every published experiment of a system, and compare.
+
+    The result's `checks` has one row a published value: quantity, unit, published, measured,
+    half_width, error, band, verdict ("within", "outside", or "report" where nothing is claimed).
+    Its `runs` holds the experiments' own results by name.
+
+    Args:
+        name: a shipped system.
+        quick: fewer seeds and shorter runs, for a first look; wider intervals.
+        seeds: replications of each point, instead of each experiment's own number.
+        workers: threads; all cores if not given. Results do not depend on it.
+        progress: as for `run`.
+
+    """
+    options = {"quick": quick or None, "seeds": seeds, "workers": workers}
+    return reproduce_options(name, options, progress)
+
+
+def reproduce_options(
+    name: str, options: Mapping[str, object], progress: Progress | None
+) -> Result:
+    """Do what `reproduce` does, with its options as a mapping."""
+    raw = _seam.reproduce(name, _given(options), progress)
+    return Result.from_core(raw, describe=lambda meta: _describe(meta, []))
+
+
+def systems() -> pd.DataFrame:
+    """Return the shipped systems: name, title, document, channels, presets."""
+    import pandas as pd  # noqa: PLC0415
+
+    return pd.DataFrame(_seam.systems())
+
+
+def experiments() -> pd.DataFrame:
+    """Return the shipped experiments: name, title, system, section."""
+    import pandas as pd  # noqa: PLC0415
+
+    return pd.DataFrame(_seam.experiments())
+
+
+def show(
+    name: str | PathLike[str],
+    preset: str | None = None,
+    set: Mapping[str, object] | None = None,
+) -> System:
+    """Return a system's every parameter with its origin, and its composition."""
+    data = _seam.show(str(name), preset, spell_overrides(set or {}))
+    return System.from_json(str(name), data)
+
+
+def schema() -> dict[str, Any]:
+    """Return the JSON schema of composition and experiment files, for editors and programs."""
+    return _seam.schema()
+
+
+def load(folder: str | PathLike[str]) -> Result:
+    """Read a results folder back: the same tables, figures and report, without running."""
+    from weft.folder import read  # noqa: PLC0415
+
+    return read(folder)
+
+
+def spell_overrides(settings: Mapping[str, object]) -> list[str]:
+    """Write settings as `key=value` with the value as TOML, which is what the core reads."""
+    return [f"{key}={_toml(value)}" for key, value in settings.items()]
+
+
+def _toml(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False)
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{json.dumps(k)} = {_toml(v)}" for k, v in value.items()) + "}"
+    if hasattr(value, "tolist"):  # numpy's arrays and scalars
+        return _toml(value.tolist())
+    if isinstance(value, (list, tuple, range)):
+        return "[" + ", ".join(_toml(item) for item in value) + "]"
+    if isinstance(value, (int, float)):
+        return repr(value)
+    raise TypeError(f"a setting is a number, a text, true or false, or a list of them: {value!r}")
+
+
+def _given(options: Mapping[str, object]) -> dict[str, object]:
+    """Leave out what was not asked for: the file's own setting, or the core's, then holds."""
+    return {name: value for name, value in options.items() if value is not None}
+
+
+def _describe(meta: Mapping[str, Any], overrides: list[str]) -> System | str:
+    """Describe the system that a run used, or say why it cannot be described.
+
+    A finished run is worth more than its picture, so a failure here becomes a sentence in the
+    report instead of an exception after the work is done.
+    """
+    name = str(meta.get("system") or "")
+    about_system = [entry for entry in overrides if entry.startswith(_SYSTEM_KEYS)]
+    try:
+        return System.from_json(name, _seam.show(name, meta.get("preset"), about_system))
+    except _seam.error_type() as error:
+        return str(error)

@@ -1,0 +1,245 @@
+"""The picture of a composition: hosts in a row, each channel's switch above or below them.
+
+A switch is drawn as one wide bar, so that every link is a straight line and sixteen hosts stay
+legible. Two channels share a row of hosts, the first above it and the second below; further
+channels get a row of hosts of their own. Text that a reader needs stands on the parts themselves.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from html import escape
+from typing import Any
+
+from weft.theme import DARK, FONT, LIGHT, Theme
+from weft.words import plain
+
+_PITCH = 44  # between hosts
+_MARGIN = 20
+_MOST = 24  # hosts drawn; beyond that the middle ones become an ellipsis
+_SWITCH = 54  # height of a switch
+_LINK = 74
+_ADAPTER = 24
+_HOST = 30
+_BOX = 32  # width of a host and of its adapters
+_NARROW = 520  # the words on a switch need this much, however few hosts there are
+
+_PARTS = {
+    "scheduled": "globally scheduled crossbar",
+    "crossbar": "bufferless crossbar",
+    "output_buffered": "output-buffered switch",
+    "input_queued": "input-queued switch",
+    "output_queued": "output-queued switch",
+}
+# Where a switch keeps packets: drawn as small cells beside each port.
+_BUFFERED = {"output_buffered", "input_queued", "output_queued"}
+
+
+@dataclass(frozen=True)
+class _Frame:
+    """Where the hosts stand: the centre of each drawn one, None for the ellipsis."""
+
+    hosts: int
+    width: float
+    places: tuple[tuple[float, int | None], ...]
+
+    @classmethod
+    def of(cls, hosts: int) -> _Frame:
+        numbers: list[int | None] = list(range(hosts))
+        if hosts > _MOST:
+            numbers = [*range(_MOST - 2), None, hosts - 1]
+        span = len(numbers) * _PITCH
+        width = max(span + 2 * _MARGIN, _NARROW)
+        first = (width - span) / 2 + _PITCH / 2
+        return cls(hosts, width, tuple((first + i * _PITCH, n) for i, n in enumerate(numbers)))
+
+    @property
+    def wired(self) -> list[float]:
+        """Centres of the hosts that are drawn."""
+        return [x for x, number in self.places if number is not None]
+
+
+def draw(composition: dict[str, Any], *, title: str = "") -> str:
+    """Return the composition as an SVG document that follows a light or a dark page.
+
+    Args:
+        composition: `hosts` and a list of `channels`, each with name, packet, link, switch,
+            scheduler and adapter, as `weft.show` gives it.
+        title: what a screen reader says first.
+
+    """
+    hosts = int(composition.get("hosts") or 0)
+    channels = list(composition.get("channels") or [])
+    frame = _Frame.of(hosts)
+    parts: list[str] = []
+    y = 8.0
+    for index in range(0, max(len(channels), 1), 2):
+        pair = channels[index : index + 2]
+        body, height = _panel(frame, pair, index, y)
+        parts += body
+        y += height + 22
+    names = " and ".join(str(channel["name"]) for channel in channels)
+    label = escape(f"{title}: {hosts} hosts on {names}".strip(": "))
+    size = f'viewBox="0 0 {frame.width:g} {y - 14:g}" width="{frame.width:g}"'
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="weft-composition" role="img" '
+        f'aria-label="{label}" {size} height="{y - 14:g}">\n<title>{label}</title>\n'
+        f"<style>{_style()}</style>\n" + "\n".join(parts) + "\n</svg>\n"
+    )
+
+
+def _panel(
+    frame: _Frame, channels: list[dict[str, Any]], first: int, top: float
+) -> tuple[list[str], float]:
+    """Draw a row of hosts with one channel above and, if there is a second, one below."""
+    parts: list[str] = []
+    y = top
+    if channels:
+        parts += _switch(frame, channels[0], first, y, below=False)
+        y += _SWITCH
+        parts += _links(frame, channels[0], first, y)
+        y += _LINK
+        parts += _adapters(frame, channels[0], first, y)
+        y += _ADAPTER
+    parts += _hosts(frame, y)
+    y += _HOST
+    if len(channels) > 1:
+        parts += _adapters(frame, channels[1], first + 1, y)
+        y += _ADAPTER
+        parts += _links(frame, channels[1], first + 1, y)
+        y += _LINK
+        parts += _switch(frame, channels[1], first + 1, y, below=True)
+        y += _SWITCH
+    return parts, y - top
+
+
+def _switch(
+    frame: _Frame, channel: dict[str, Any], index: int, y: float, *, below: bool
+) -> list[str]:
+    switch = channel.get("switch") or {}
+    kind = str(switch.get("kind") or "switch")
+    left, width = _MARGIN / 2, frame.width - _MARGIN
+    first = f"{channel['name']} channel: {_PARTS.get(kind, plain(kind))}"
+    facts = [
+        _scheduler(channel),
+        _fact(switch, "contention", "{} on contention"),
+        _fact(switch, "latency", "latency {}"),
+        _fact(channel, "packet", "packets of {}"),
+    ]
+    second = " · ".join(fact for fact in facts if fact)
+    shift = 0 if kind not in _BUFFERED else 4 if below else -4
+    parts = [
+        f'<rect class="switch c{index % 6}" x="{left:g}" y="{y:g}" width="{width:g}" '
+        f'height="{_SWITCH}" rx="6"/>',
+        _text(frame.width / 2, y + 23 + shift, first, "name"),
+        _text(frame.width / 2, y + 41 + shift, second, "fact"),
+    ]
+    if kind in _BUFFERED:
+        edge = y + 3 if below else y + _SWITCH - 9
+        parts += [
+            f'<rect class="cell c{index % 6}" x="{x - 9 + 6 * i:g}" y="{edge:g}" width="5" '
+            f'height="6"/>'
+            for x in frame.wired
+            for i in range(3)
+        ]
+    return parts
+
+
+def _links(frame: _Frame, channel: dict[str, Any], index: int, y: float) -> list[str]:
+    link = channel.get("link") or {}
+    facts = [_fact(link, "rate", "{} each way"), _fact(link, "length", "{}")]
+    words = " · ".join(fact for fact in facts if fact)
+    lines = [
+        f'<line class="link c{index % 6}" x1="{x:g}" y1="{y:g}" x2="{x:g}" y2="{y + _LINK:g}"/>'
+        for x in frame.wired
+    ]
+    middle, text = y + _LINK / 2, f"{frame.hosts} links, {words}"
+    half = 3.6 * len(text) + 12
+    plate = (
+        f'<rect class="plate" x="{frame.width / 2 - half:g}" y="{middle - 13:g}" '
+        f'width="{2 * half:g}" height="26" rx="4"/>'
+    )
+    return [*lines, plate, _text(frame.width / 2, middle + 4.5, text, "rate")]
+
+
+def _adapters(frame: _Frame, channel: dict[str, Any], index: int, y: float) -> list[str]:
+    buffers = (channel.get("adapter") or {}).get("send_buffers")
+    mark = "∞" if buffers == "unlimited" else str(buffers or "")
+    hint = f"adapter of the {channel['name']} channel: {buffers} send buffers"
+    return [
+        f'<g><title>{escape(hint)}</title><rect class="adapter c{index % 6}" '
+        f'x="{x - _BOX / 2:g}" y="{y:g}" width="{_BOX}" height="{_ADAPTER}"/>'
+        f"{_text(x, y + 16, mark, 'count')}</g>"
+        for x in frame.wired
+    ]
+
+
+def _hosts(frame: _Frame, y: float) -> list[str]:
+    parts = []
+    for x, number in frame.places:
+        if number is None:
+            parts.append(_text(x, y + 20, "…", "name"))
+            continue
+        parts.append(
+            f'<g><title>host {number}</title><rect class="host" x="{x - _BOX / 2:g}" y="{y:g}" '
+            f'width="{_BOX}" height="{_HOST}"/>{_text(x, y + 20, str(number), "number")}</g>'
+        )
+    return parts
+
+
+def caption(composition: dict[str, Any]) -> str:
+    """Say what the picture shows, for the line under it."""
+    hosts = composition.get("hosts")
+    parts = []
+    for channel in composition.get("channels") or []:
+        buffers = (channel.get("adapter") or {}).get("send_buffers", "no")
+        parts.append(f"{buffers} send buffers on the {channel['name']} channel")
+    return (
+        f"The {hosts} hosts stand in the middle, numbered; the coloured boxes on them are their "
+        f"adapters ({'; '.join(parts)})."
+    )
+
+
+def _scheduler(channel: dict[str, Any]) -> str:
+    scheduler = channel.get("scheduler")
+    if isinstance(scheduler, dict):
+        scheduler = scheduler.get("kind") or next(iter(scheduler), None)
+    return plain(str(scheduler)) if scheduler else ""
+
+
+def _fact(part: dict[str, Any], key: str, words: str) -> str:
+    value = part.get(key)
+    return words.format(plain(str(value))) if value not in (None, "") else ""
+
+
+def _text(x: float, y: float, words: str, kind: str) -> str:
+    return f'<text class="{kind}" x="{x:g}" y="{y:g}">{escape(words)}</text>'
+
+
+def _style() -> str:
+    """Style by class; a page that sets the theme's properties overrules what the file assumes."""
+    scope = ".weft-composition"
+    series = "".join(f"{scope} .c{i}{{--c:var(--series-{i},var(--own-{i}))}}" for i in range(6))
+    return (
+        f"{scope}{{{_own(LIGHT)};font-family:{FONT.replace(chr(39), '')}}}"
+        f"@media(prefers-color-scheme:dark){{{scope}{{{_own(DARK)}}}}}{series}"
+        f"{scope} text{{text-anchor:middle;fill:var(--ink,var(--own-ink))}}"
+        f"{scope} .name{{font-size:14px;font-weight:600}}"
+        f"{scope} .fact,{scope} .rate{{font-size:12.5px}}"
+        f"{scope} .fact{{fill:var(--muted,var(--own-muted))}}"
+        f"{scope} .number,{scope} .count{{font-size:12px;font-variant-numeric:tabular-nums}}"
+        f"{scope} .switch{{fill:var(--c);fill-opacity:.1;stroke:var(--c);stroke-width:1.5}}"
+        f"{scope} .cell{{fill:var(--c)}}"
+        f"{scope} .link{{stroke:var(--c);stroke-width:2}}"
+        f"{scope} .adapter{{fill:var(--c);fill-opacity:.22;stroke:var(--c);stroke-width:1.5}}"
+        f"{scope} .host{{fill:var(--raised,var(--own-raised));stroke:var(--muted,"
+        f"var(--own-muted));stroke-width:1.2}}"
+        f"{scope} .plate{{fill:var(--ground,var(--own-ground))}}"
+    )
+
+
+def _own(theme: Theme) -> str:
+    roles = ("ink", "muted", "ground", "raised")
+    named = [f"--own-{role}:{theme.colours[role]}" for role in roles]
+    numbered = [f"--own-{i}:{colour}" for i, colour in enumerate(theme.series[:6])]
+    return ";".join(named + numbered)

@@ -1,0 +1,153 @@
+"""Tables for a terminal."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from weft.checks import counts
+from weft.plots.request import SETTLED
+from weft.words import number, percent, printed, prose, unit_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from weft.checks import Check
+    from weft.result import Result
+    from weft.system import System
+
+_COLOURS = {"within": "green", "outside": "bold red", "report": "dim", SETTLED: "green",
+            "saturated": "yellow", "stuck": "bold red", "stated": "blue", "derived": "yellow",
+            "calibrated": "magenta"}  # fmt: skip
+
+_MEASURED = (
+    "offered_load",
+    "accepted_load",
+    "queueing_mean_us",
+    "queueing_p99_us",
+    "backlog_packets",
+)
+
+# A file or a pipe has no width of its own; nothing may be cut there.
+_WIDE = 240
+
+
+def print_systems(systems: Sequence[Mapping[str, Any]], tried: Sequence[Mapping[str, Any]]) -> None:
+    """Print the shipped systems, and under them the shipped experiments."""
+    table = _table("name", "title", "channels", "presets")
+    for entry in systems:
+        table.add_row(entry["name"], entry["title"], ", ".join(entry.get("channels") or []),
+                      ", ".join(entry.get("presets") or []))  # fmt: skip
+    experiments = _table("experiment", "system", "section", "title")
+    for entry in tried:
+        experiments.add_row(entry["name"], entry["system"], entry.get("section") or "",
+                            entry.get("title") or "")  # fmt: skip
+    console = _console()
+    console.print(table)
+    console.print(experiments)
+
+
+def print_parameters(system: System) -> None:
+    """Print every parameter of a system with its origin."""
+    console = _console()
+    console.print(f"[bold]{_plain(system.title)}[/]")
+    if system.document:
+        console.print(_plain(system.document), style="dim")
+    table = _table("parameter", "value", "origin", "")
+    for parameter in system.parameters:
+        text = parameter.origin_text
+        if parameter.predicts:
+            text += f"; predicts {parameter.predicts}"
+        table.add_row(_plain(parameter.key), _plain(parameter.text), _coloured(parameter.origin),
+                      _plain(text))  # fmt: skip
+    console.print(table)
+
+
+def print_points(result: Result) -> None:
+    """Print the points of a run: what was swept, and what came out."""
+    points = result.points
+    swept = [
+        str(name)
+        for name in points
+        if ("." in str(name) or name in {"series", "channel", "preset"})
+        and points[name].nunique() > 1
+    ]
+    swept.sort(key=lambda name: "." in name)  # names first, then the numbers that were set
+    measured = [name for name in _MEASURED if name in points]
+    heads = [*swept, *(_head(name) for name in measured)]
+    table = _table(*heads, *(["verdict"] if "verdict" in points else []))
+    for column in table.columns[len(swept) : len(heads)]:
+        column.justify = "right"
+    for row in points.to_dict("records"):
+        cells = [_setting(row[name]) for name in swept]
+        for name in measured:
+            half = row.get(name.replace("_mean_", "_half_width_"), 0) if "_mean_" in name else 0
+            cells.append(number(row[name], 4) + (f" ± {number(half, 2)}" if half else ""))
+        if "verdict" in points:
+            cells.append(_coloured(str(row["verdict"])))
+        table.add_row(*cells)
+    console = _console()
+    console.print(f"[bold]{_plain(result.title)}[/]")
+    console.print(table)
+
+
+def print_checks(title: str, checks: Sequence[Check]) -> None:
+    """Print published against measured, and how many came out."""
+    console = _console()
+    console.print(f"[bold]{_plain(title)}[/]")
+    for experiment in dict.fromkeys(check.experiment for check in checks):
+        table = _table(experiment, "published", "measured", "error", "band", "verdict")
+        for column in table.columns[1:5]:
+            column.justify = "right"
+        for check in checks:
+            if check.experiment != experiment:
+                continue
+            half = f" ± {number(check.half_width, 2)}" if check.half_width else ""
+            table.add_row(
+                _plain(check.label),
+                f"{printed(check.published)} {check.unit}" if check.published else "–",
+                f"{number(check.measured, 4)}{half} {check.unit}",
+                percent(check.error),
+                check.band.text if check.band else "–",
+                _coloured(check.verdict),
+            )
+        console.print(table)
+    found = counts(list(checks))
+    console.print(
+        f"{found['within']} within their band, {found['outside']} outside, "
+        f"{found['report']} reported without one"
+    )
+
+
+def _table(*heads: str) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, header_style="dim", pad_edge=False)
+    for head in heads:
+        table.add_column(_plain(head), overflow="fold")
+    return table
+
+
+def _head(name: str) -> str:
+    unit = unit_of(name)
+    return f"{prose(name)} ({unit})" if unit else prose(name)
+
+
+def _setting(value: object) -> str:
+    return _plain(value) if isinstance(value, str) else printed(value)
+
+
+def _coloured(word: str) -> str:
+    colour = _COLOURS.get(word)
+    return f"[{colour}]{word}[/]" if colour else _plain(word)
+
+
+def _plain(text: str) -> str:
+    """Keep rich from reading brackets in a file's words as its own marks."""
+    return text.replace("[", "\\[")
+
+
+def _console() -> Console:
+    console = Console(highlight=False)
+    return console if console.is_terminal else Console(highlight=False, width=_WIDE)

@@ -1,0 +1,76 @@
+"""A figure: a Vega-Lite specification that renders itself to SVG, PNG and notebooks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from weft.theme import DARK, FILE_FONT, LIGHT, paint
+
+if TYPE_CHECKING:
+    import os
+
+# The Vega-Lite that draws the files and the page; pinned, so a figure looks the same everywhere.
+VEGA_LITE = "6.4"
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One figure of a result.
+
+    `name` is a file name without extension; `caption` says what to see and how to read the marks;
+    `spec` is Vega-Lite with the data inside and colours by name (see `weft.theme`).
+    """
+
+    name: str
+    title: str
+    caption: str
+    spec: dict[str, Any] = field(repr=False)
+
+    def vega_lite(self, *, dark: bool = False) -> dict[str, Any]:
+        """Return the complete Vega-Lite specification, colours and type included."""
+        theme = DARK if dark else LIGHT
+        painted: dict[str, Any] = paint(self.spec, theme)
+        return {**painted, "title": self._title(), "config": theme.config(FILE_FONT)}
+
+    def svg(self, *, dark: bool = False) -> str:
+        """Return the figure as an SVG document."""
+        import vl_convert  # noqa: PLC0415 (80 MB of it)
+
+        return str(vl_convert.vegalite_to_svg(self.vega_lite(dark=dark), vl_version=VEGA_LITE))
+
+    def png(self, *, dark: bool = False, scale: float = 2.0) -> bytes:
+        """Return the figure as a PNG file, at `scale` pixels to a CSS pixel."""
+        import vl_convert  # noqa: PLC0415
+
+        spec = self.vega_lite(dark=dark)
+        return bytes(vl_convert.vegalite_to_png(spec, vl_version=VEGA_LITE, scale=scale))
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write the figure as .svg, .png or .json, by the extension of `path`."""
+        target = Path(path)
+        match target.suffix:
+            case ".svg":
+                target.write_text(self.svg(), encoding="utf-8")
+            case ".png":
+                target.write_bytes(self.png())
+            case ".json":
+                import json  # noqa: PLC0415
+
+                text = json.dumps(self.vega_lite(), indent=1, ensure_ascii=False)
+                target.write_text(text + "\n", encoding="utf-8")
+            case other:
+                raise ValueError(f"a figure is saved as .svg, .png or .json, not {other!r}")
+        return target
+
+    def _title(self) -> dict[str, Any]:
+        given = self.spec.get("title") or {}
+        return {**given, "text": self.title}
+
+    def _repr_mimebundle_(self, **_: object) -> dict[str, Any]:
+        return {
+            "application/vnd.vegalite.v6+json": self.vega_lite(),
+            "image/svg+xml": self.svg(),
+            "text/plain": repr(self),
+        }

@@ -1,0 +1,165 @@
+"""The results folder: ordinary files, written whole or not at all, enough to run it again.
+
+spec.toml          the resolved experiment; `weft run spec.toml` runs it again
+provenance.json    version, seed, spec hash, command
+result.json        what the tables mean, and the system with the origin of its parameters
+tables/NAME.csv    and NAME.parquet
+figures/NAME.svg   and NAME.png, and composition.svg
+report.html        everything on one page
+runs/NAME/...      the same again, for each experiment of a reproduction
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from weft.system import System
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from weft.result import Result
+
+RESULT = "result.json"
+PROVENANCE = "provenance.json"
+
+
+class FolderError(ValueError):
+    """A folder that cannot be written to, or that holds no results."""
+
+
+def write(result: Result, folder: Path, *, command: str) -> Path:
+    """Write the whole folder beside its place, then move it there."""
+    check_place(folder)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    # Beside the target, so that the last step is a rename within one file system.
+    draft = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+    try:
+        _fill(result, draft, command)
+        result.report(draft / "report.html")
+        _make_readable(draft)
+        _put_in_place(draft, folder)
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+    return folder
+
+
+def read(folder: str | os.PathLike[str]) -> Result:
+    """Read a results folder back."""
+    from weft.result import Column, Result  # noqa: PLC0415 (it imports this module's writer)
+
+    root = Path(folder)
+    try:
+        text = (root / RESULT).read_text(encoding="utf-8")
+    except OSError as error:
+        raise FolderError(f"{root} holds no results: {RESULT} cannot be read there") from error
+    data = json.loads(text)
+    system = data["system"]
+    return Result(
+        tables={name: _read_table(root / "tables", name) for name in data["tables"]},
+        columns=tuple(Column(**entry) for entry in data["columns"]),
+        meta=data["meta"],
+        system=system
+        if isinstance(system, str)
+        else System.from_json(str(data["meta"].get("system") or ""), system),
+        runs={name: read(root / "runs" / name) for name in data["runs"]},
+    )
+
+
+def provenance(result: Result, command: str) -> dict[str, Any]:
+    """Return what is needed to get the same bytes again."""
+    meta = result.meta
+    return {
+        "title": result.title,
+        "system": meta.get("system"),
+        "preset": meta.get("preset"),
+        "version": meta.get("version"),
+        "seed": meta.get("seed"),
+        "spec_hash": meta.get("spec_hash"),
+        "stopped": result.stopped,
+        "command": command,
+    }
+
+
+def check_place(folder: Path) -> None:
+    """Refuse a place that results must not overwrite."""
+    if not folder.exists():
+        return
+    if not folder.is_dir():
+        raise FolderError(f"{folder} is a file; give a folder to write the results to")
+    if any(folder.iterdir()) and not (folder / RESULT).exists():
+        raise FolderError(
+            f"{folder} is not empty and holds no earlier results; give another folder with --out"
+        )
+
+
+def _fill(result: Result, root: Path, command: str) -> None:
+    """Write everything but the page."""
+    (root / "tables").mkdir(parents=True)
+    for name, table in result.tables.items():
+        table.to_csv(root / "tables" / f"{name}.csv", index=False, lineterminator="\n")
+        table.to_parquet(root / "tables" / f"{name}.parquet", index=False)
+    (root / "figures").mkdir()
+    for figure in result.figures:
+        figure.save(root / "figures" / f"{figure.name}.svg")
+        figure.save(root / "figures" / f"{figure.name}.png")
+    if isinstance(result.system, System) and result.system.composition:
+        picture = root / "figures" / "composition.svg"
+        picture.write_text(result.system.picture(), encoding="utf-8")
+    if spec := result.meta.get("spec_toml"):
+        (root / "spec.toml").write_text(spec, encoding="utf-8")
+    _write_json(root / PROVENANCE, provenance(result, command))
+    _write_json(root / RESULT, _contents(result))
+    for name, run in result.runs.items():
+        inner = root / "runs" / name
+        inner.mkdir(parents=True)
+        _fill(run, inner, command)
+
+
+def _contents(result: Result) -> dict[str, Any]:
+    described = result.system
+    return {
+        "meta": result.meta,
+        "columns": [vars(column) for column in result.columns],
+        "tables": list(result.tables),
+        "runs": list(result.runs),
+        "system": described if isinstance(described, str) else described.to_json(),
+    }
+
+
+def _read_table(folder: Path, name: str) -> pd.DataFrame:
+    import pandas as pd  # noqa: PLC0415
+
+    parquet = folder / f"{name}.parquet"
+    return pd.read_parquet(parquet) if parquet.exists() else pd.read_csv(folder / f"{name}.csv")
+
+
+def _write_json(path: Path, value: object) -> None:
+    path.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def _make_readable(folder: Path) -> None:
+    """Give the folder the permissions of any new one: `mkdtemp` shuts everybody else out."""
+    mask = os.umask(0)
+    os.umask(mask)
+    folder.chmod(0o777 & ~mask)
+
+
+def _put_in_place(draft: Path, folder: Path) -> None:
+    if not folder.exists():
+        draft.rename(folder)
+        return
+    aside = Path(tempfile.mkdtemp(prefix=f".{folder.name}.old.", dir=folder.parent))
+    folder.rename(aside / "old")
+    try:
+        draft.rename(folder)
+    except OSError:
+        (aside / "old").rename(folder)
+        raise
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)

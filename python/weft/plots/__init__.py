@@ -1,0 +1,66 @@
+"""Figures from tables: which ones a result gets, and who draws each kind."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from weft.plots.budget import budget
+from weft.plots.curves import collision_rates, latency_against_load, throughput_against_load
+from weft.plots.distribution import distribution
+from weft.plots.published import published_against_measured
+from weft.plots.request import Request
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from weft.figure import Figure
+    from weft.result import Result
+
+DRAWN_BY: dict[str, Callable[[Result, Request], Figure | None]] = {
+    "latency_against_load": latency_against_load,
+    "throughput_against_load": throughput_against_load,
+    "collision_rates": collision_rates,
+    "histogram": distribution,
+    "latency_budget": budget,
+    "published": published_against_measured,
+}
+
+_DEFAULT_TITLES = {
+    "latency_against_load": "Latency against load",
+    "throughput_against_load": "Accepted throughput against offered load",
+    "collision_rates": "Collisions",
+    "histogram": "Distribution of latency",
+    "latency_budget": "Where the time went",
+}
+
+
+def figures_of(result: Result) -> list[Figure]:
+    """Draw what the experiment's file asks for; without a wish, whatever the tables allow."""
+    requests = [Request.from_json(entry) for entry in result.meta.get("figures") or []]
+    if not requests:
+        requests = _defaults(result)
+    if len(result.checks):
+        title = "Error of each published value"
+        requests.insert(
+            0, Request(name="published-against-measured", title=title, kind="published")
+        )
+    drawn = [DRAWN_BY[request.kind](result, request) for request in requests]
+    return [figure for figure in drawn if figure is not None]
+
+
+def _defaults(result: Result) -> list[Request]:
+    """One figure of each kind for each channel that carried traffic."""
+    points = result.points
+    if "channel" not in points:
+        return []
+    channels = list(dict.fromkeys(points["channel"]))
+    return [
+        Request(
+            name=f"{channel}-{kind.replace('_', '-')}",
+            title=f"{title}: {channel} channel" if len(channels) > 1 else title,
+            kind=kind,
+            channel=channel,
+        )
+        for channel in channels
+        for kind, title in _DEFAULT_TITLES.items()
+    ]

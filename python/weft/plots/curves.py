@@ -1,0 +1,309 @@
+"""Curves over load: latency, accepted throughput, collisions.
+
+Intervals are bands. A filled mark is a run that settled, a hollow one a run that did not (its mean
+depends on how long it ran). A cross is a number that the document printed.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from weft.figure import Figure
+from weft.plots.request import (
+    SETTLED,
+    Request,
+    load_column,
+    records,
+    rows_of,
+    series_labels,
+    with_points,
+)
+from weft.theme import CROSS, HEIGHT, WIDTH
+from weft.words import axis_title
+
+if TYPE_CHECKING:
+    from weft.result import Result
+
+
+def latency_against_load(result: Result, request: Request) -> Figure | None:
+    """Draw mean latency over load, on a logarithmic axis, with its confidence band."""
+    rows = rows_of(result.points, request)
+    y = request.y or "queueing_mean_us"
+    return _curves(result, request, rows, y, log=True) if y in rows else None
+
+
+def throughput_against_load(result: Result, request: Request) -> Figure | None:
+    """Draw accepted over offered load, with the line where everything offered is accepted."""
+    rows = rows_of(result.points, request)
+    y = request.y or "accepted_load"
+    return _curves(result, request, rows, y, diagonal=True) if y in rows else None
+
+
+def collision_rates(result: Result, request: Request) -> Figure | None:
+    """Draw collisions per transmission over load, one curve for each kind of opponent."""
+    rows = with_points(rows_of(result.collisions, request), result)
+    y = request.y or "collisions_per_attempt"
+    if y not in rows or "collided_with" not in rows:
+        return None
+    rows = rows.assign(collided_with="with " + rows["collided_with"].astype(str) + "s")
+    return _curves(result, request, rows, y, kind="collided_with")
+
+
+def _curves(
+    result: Result,
+    request: Request,
+    rows: pd.DataFrame,
+    y: str,
+    *,
+    log: bool = False,
+    diagonal: bool = False,
+    kind: str = "",
+) -> Figure | None:
+    x = load_column(rows, request)
+    if x not in rows or not pd.api.types.is_numeric_dtype(rows[x]):
+        return None
+    series = series_labels(rows, x, request, result)
+    if kind:
+        series = rows[kind] if series.nunique() < 2 else series + " · " + rows[kind]
+    measured = _measured(rows, x, y, series, request.panels)
+    drawable = measured[measured["y"] > 0] if log else measured.dropna(subset=["y"])
+    if drawable.empty:
+        return None
+    printed = _published(result, request, rows, x, y)
+    layers = _layers(drawable, x, y, log=log)
+    if len(printed):
+        layers += _published_layers(printed)
+    if diagonal:
+        layers.insert(0, _diagonal(drawable))
+    values = records(drawable) + records(printed)
+    missing = len(measured) - len(drawable)
+    return Figure(
+        name=request.name,
+        title=request.title,
+        caption=request.caption,
+        spec={
+            "title": {"subtitle": _legend_of_marks(drawable, printed, missing)},
+            "data": {"values": values},
+            **_arranged(layers, drawable, request.panels),
+        },
+    )
+
+
+def _measured(
+    rows: pd.DataFrame, x: str, y: str, series: pd.Series[str], panels: str
+) -> pd.DataFrame:
+    """Return the rows as the fields that the marks read."""
+    half = _half_width(rows, y)
+    verdict = rows.get("verdict", SETTLED)
+    frame = pd.DataFrame({"x": rows[x], "y": rows[y], "series": series, "half_width": half})
+    frame["verdict"] = verdict
+    frame["panel"] = rows[panels].astype(str) if panels in rows else ""
+    smallest = frame["y"][frame["y"] > 0].min()
+    # A logarithmic axis has no place for a bound at or below zero; a tenth of the smallest mean
+    # lies below everything that is drawn.
+    frame["lower"] = (frame["y"] - half).clip(lower=smallest / 10 if pd.notna(smallest) else None)
+    frame["upper"] = frame["y"] + half
+    for extra in ("queueing_p50_us", "queueing_p99_us", "backlog_packets", "accepted_load"):
+        if extra in rows and extra != y:
+            frame[extra] = rows[extra]
+    frame["mark"] = "measured"
+    return frame.sort_values(["panel", "series", "x"])
+
+
+def _half_width(rows: pd.DataFrame, y: str) -> pd.Series[float]:
+    """Find the half width of a column: `queueing_mean_us` has `queueing_half_width_us`."""
+    for name in (y.replace("_mean_", "_half_width_"), f"{y}_half_width",
+                 y.replace("_load", "_half_width")):  # fmt: skip
+        if name != y and name in rows:
+            return rows[name].fillna(0.0)
+    return pd.Series(0.0, index=rows.index)
+
+
+def _published(
+    result: Result, request: Request, rows: pd.DataFrame, x: str, y: str
+) -> pd.DataFrame:
+    """Place each printed number that belongs to this figure where its settings put it."""
+    marks: list[dict[str, Any]] = []
+    for entry in result.meta.get("published") or []:
+        if entry.get("quantity") != y or entry.get("channel") not in (None, "", request.channel):
+            continue
+        at = rows
+        for key, value in (entry.get("at") or {}).items():
+            if key in at:
+                at = at[at[key] == value]
+        band = entry.get("band")
+        between = band.get("between") if isinstance(band, dict) else None
+        panels = at[request.panels].astype(str) if request.panels in at else pd.Series("", at.index)
+        for (place, panel), _ in at.groupby([at[x], panels]):
+            marks.append(
+                {
+                    "x": place,
+                    "panel": panel,
+                    "y": entry.get("value"),
+                    "lower": between[0] if between else None,
+                    "upper": between[1] if between else None,
+                    "section": entry.get("section") or "",
+                    "mark": "published",
+                }
+            )
+    return pd.DataFrame(marks, columns=["x", "panel", "y", "lower", "upper", "section", "mark"])
+
+
+def _layers(drawn: pd.DataFrame, x: str, y: str, *, log: bool) -> list[dict[str, Any]]:
+    scale: dict[str, Any] = {"type": "log", "nice": True} if log else {"zero": True, "nice": True}
+    y_axis = {
+        "field": "y",
+        "type": "quantitative",
+        "scale": scale,
+        "title": axis_title(y),
+        "axis": {"format": ",~g", **({"values": _decades(drawn)} if log else {"tickCount": 6})},
+    }
+    x_axis = {
+        "field": "x",
+        "type": "quantitative",
+        "title": axis_title(x),
+        "scale": {"nice": False, "zero": bool(drawn["x"].min() < drawn["x"].max() / 3)},
+        "axis": {"format": "~g", "tickCount": 10},
+    }
+    order = list(dict.fromkeys(drawn["series"]))
+    single = len(order) < 2
+    colour = {
+        "field": "series",
+        "type": "nominal",
+        "scale": {"domain": order},
+        "legend": None if single else {"symbolOpacity": 1},
+    }
+    shape = {**colour}
+    tooltip = _tooltip(drawn, x, y)
+    base = {"x": x_axis, "y": y_axis, "color": colour}
+    dots = {"filled": True, "size": 52, "opacity": 1}
+    settled = f"datum.verdict === '{SETTLED}'"
+    layers: list[dict[str, Any]] = [
+        {
+            "transform": [{"filter": "datum.mark === 'measured'"}],
+            "mark": {"type": "area", "opacity": 0.18},
+            "encoding": {**base, "y": {**y_axis, "field": "lower"}, "y2": {"field": "upper"}},
+        },
+        {
+            "transform": [{"filter": "datum.mark === 'measured'"}],
+            "mark": {"type": "line"},
+            "encoding": base,
+        },
+        {
+            "transform": [{"filter": f"datum.mark === 'measured' && {settled}"}],
+            "mark": {"type": "point", **dots},
+            "encoding": {**base, "shape": shape, "tooltip": tooltip},
+        },
+        {
+            "transform": [{"filter": f"datum.mark === 'measured' && !({settled})"}],
+            "mark": {"type": "point", "fill": "$ground", "size": 60, "strokeWidth": 1.8,
+                     "opacity": 1},
+            "encoding": {
+                "x": x_axis, "y": y_axis, "stroke": colour, "shape": shape, "tooltip": tooltip,
+            },
+        },
+    ]  # fmt: skip
+    # A layer without a row would have no extent, and Vega says so on the reader's console.
+    unsettled = drawn["verdict"] != SETTLED
+    return [
+        *layers[:2],
+        *layers[2:3] * bool((~unsettled).any()),
+        *layers[3:] * bool(unsettled.any()),
+    ]
+
+
+def _decades(drawn: pd.DataFrame) -> list[float]:
+    """Grid lines at powers of ten, or at 1, 2 and 5 of each where few powers would show."""
+    low = math.floor(math.log10(drawn["lower"].min()))
+    high = math.ceil(math.log10(drawn["upper"].max()))
+    steps = (1, 2, 5) if high - low < 3 else (1,)
+    return [step * 10.0**power for power in range(low, high + 1) for step in steps]
+
+
+def _published_layers(printed: pd.DataFrame) -> list[dict[str, Any]]:
+    place = {"field": "x", "type": "quantitative"}
+    tooltip = [
+        {"field": "y", "type": "quantitative", "title": "published", "format": ",.4~g"},
+        {"field": "section", "type": "nominal", "title": "printed in"},
+    ]
+    ranges = [
+        {
+            "transform": [{"filter": "datum.mark === 'published' && isValid(datum.lower)"}],
+            "mark": {"type": "rule", "stroke": "$ink", "strokeWidth": 2, "opacity": 0.6},
+            "encoding": {
+                "x": place,
+                "y": {"field": "lower", "type": "quantitative"},
+                "y2": {"field": "upper"},
+            },
+        }
+    ]
+    values = [
+        {
+            "transform": [{"filter": "datum.mark === 'published' && isValid(datum.y)"}],
+            "mark": {"type": "point", "shape": CROSS, "stroke": "$ink", "strokeWidth": 2,
+                     "size": 110, "opacity": 1},
+            "encoding": {
+                "x": place, "y": {"field": "y", "type": "quantitative"}, "tooltip": tooltip,
+            },
+        }
+    ]  # fmt: skip
+    return (ranges if printed["lower"].notna().any() else []) + (
+        values if printed["y"].notna().any() else []
+    )
+
+
+def _diagonal(drawn: pd.DataFrame) -> dict[str, Any]:
+    most = float(drawn["x"].max())
+    return {
+        "data": {"values": [{"x": 0, "y": 0}, {"x": most, "y": most}]},
+        "mark": {"type": "line", "stroke": "$muted", "strokeDash": [3, 4], "strokeWidth": 1},
+        "encoding": {
+            "x": {"field": "x", "type": "quantitative"},
+            "y": {"field": "y", "type": "quantitative"},
+        },
+    }
+
+
+def _tooltip(drawn: pd.DataFrame, x: str, y: str) -> list[dict[str, Any]]:
+    fields = [
+        {"field": "series", "type": "nominal", "title": "series"},
+        {"field": "x", "type": "quantitative", "title": axis_title(x), "format": ".4~g"},
+        {"field": "y", "type": "quantitative", "title": axis_title(y), "format": ",.4~g"},
+        {"field": "half_width", "type": "quantitative", "title": "± (95 %)", "format": ",.3~g"},
+        {"field": "verdict", "type": "nominal", "title": "verdict"},
+    ]
+    for extra in ("queueing_p50_us", "queueing_p99_us", "accepted_load", "backlog_packets"):
+        if extra in drawn:
+            fields.append(
+                {"field": extra, "type": "quantitative", "title": axis_title(extra),
+                 "format": ",.4~g"}
+            )  # fmt: skip
+    return fields
+
+
+def _legend_of_marks(drawn: pd.DataFrame, printed: pd.DataFrame, missing: int) -> str:
+    parts = []
+    if (drawn["verdict"] != SETTLED).any():
+        parts.append("hollow: did not settle")
+    if (drawn["half_width"] > 0).any():
+        parts.append("band: 95 % interval")
+    if len(printed):
+        parts.append("× published")
+    if missing:
+        parts.append(f"{missing} points at zero have no place on a logarithmic axis")
+    return " · ".join(parts)
+
+
+def _arranged(layers: list[dict[str, Any]], drawn: pd.DataFrame, panels: str) -> dict[str, Any]:
+    """One picture, or one for each value of the column `panels`, side by side."""
+    if not panels or drawn["panel"].nunique() < 2:
+        return {"layer": layers, "width": WIDTH, "height": HEIGHT}
+    return {
+        "facet": {"field": "panel", "type": "nominal", "title": None,
+                  "header": {"labelFontSize": 13, "labelAnchor": "start"}},
+        "columns": 2,
+        "spec": {"layer": layers, "width": WIDTH // 2 - 20, "height": HEIGHT - 60},
+    }  # fmt: skip

@@ -1,0 +1,119 @@
+"""The distribution of a latency, drawn as its tail: which share of the packets waited longer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from weft.figure import Figure
+from weft.plots.request import (
+    Request,
+    chosen_points,
+    load_column,
+    point_labels,
+    records,
+    rows_of,
+    series_labels,
+    spread,
+    with_points,
+)
+from weft.theme import HEIGHT, WIDTH
+from weft.words import plain
+
+if TYPE_CHECKING:
+    from weft.result import Result
+
+_CURVES = 6
+# Steps of a curve; more would not be told apart at this size.
+_STEPS = 200
+
+
+def distribution(result: Result, request: Request) -> Figure | None:
+    """Draw the share of packets with a longer latency, both axes logarithmic."""
+    rows = rows_of(result.histograms, request)
+    if rows.empty or "point" not in result.points:
+        return None
+    kinds = list(dict.fromkeys(rows["latency"]))
+    wanted = request.y if request.y in kinds else "queueing"
+    kind = wanted if wanted in kinds else kinds[0]
+    rows = with_points(rows[rows["latency"] == kind], result)
+    x = load_column(rows, request)
+    if x not in rows:
+        return None
+    series = series_labels(rows, x, request, result)
+    labels = point_labels(rows, x, series)
+    chosen = chosen_points(labels, series, _CURVES)
+    tails = [_tail(rows[labels == label], label) for label in chosen]
+    drawn = pd.concat(tails)
+    if drawn.empty:
+        return None
+    subtitle = f"{plain(kind)} latency; read p99 where a curve crosses 0.01"
+    return Figure(
+        name=request.name,
+        title=request.title,
+        caption=request.caption,
+        spec={
+            "title": {"subtitle": subtitle},
+            "width": WIDTH,
+            "height": HEIGHT,
+            "layer": [_quantile_rules(), _curves(drawn, chosen, kind)],
+        },
+    )
+
+
+def _tail(bins: pd.DataFrame, label: str) -> pd.DataFrame:
+    """Share of the counted packets above each bin's upper edge."""
+    count = bins.groupby("upper_us")["count"].sum().sort_index()
+    share = 1.0 - count.cumsum() / count.sum()
+    tail = pd.DataFrame({"latency": count.index, "share": share.to_numpy(), "series": label})
+    # Sums of fractions end a rounding error beside zero, which a logarithmic axis would show.
+    tail = tail.loc[(tail["latency"] > 0) & (tail["share"] > 1e-12)]
+    return tail.iloc[spread(range(len(tail)), _STEPS)]
+
+
+def _curves(drawn: pd.DataFrame, order: list[str], kind: str) -> dict[str, Any]:
+    return {
+        "data": {"values": records(drawn)},
+        "mark": {"type": "line", "interpolate": "step-after"},
+        "encoding": {
+            "x": {
+                "field": "latency",
+                "type": "quantitative",
+                "scale": {"type": "log", "nice": False},
+                "title": f"{plain(kind).capitalize()} latency (µs)",
+                "axis": {"format": "~g", "tickCount": 8},
+            },
+            "y": {
+                "field": "share",
+                "type": "quantitative",
+                "scale": {"type": "log", "domainMax": 1},
+                "title": "Share of packets that waited longer",
+                "axis": {"format": "~g", "values": [10.0**-power for power in range(9)]},
+            },
+            "color": {"field": "series", "type": "nominal", "scale": {"domain": order},
+                      "legend": {"symbolType": "stroke", "columns": 3} if len(order) > 1 else None},
+            "tooltip": [
+                {"field": "series", "type": "nominal", "title": "point"},
+                {"field": "latency", "type": "quantitative", "title": "longer than (µs)",
+                 "format": ",.4~g"},
+                {"field": "share", "type": "quantitative", "title": "share", "format": ".3~g"},
+            ],
+        },
+    }  # fmt: skip
+
+
+def _quantile_rules() -> dict[str, Any]:
+    marks = [{"share": 0.5, "name": "p50"}, {"share": 0.01, "name": "p99"},
+             {"share": 0.001, "name": "p99.9"}]  # fmt: skip
+    place = {"y": {"field": "share", "type": "quantitative"}}
+    return {
+        "data": {"values": marks},
+        "layer": [
+            {"mark": {"type": "rule", "stroke": "$muted", "strokeDash": [2, 4], "opacity": 0.7},
+             "encoding": place},
+            {"mark": {"type": "text", "align": "left", "dx": 4, "dy": 8, "color": "$muted",
+                      "x": 0},
+             "encoding": {**place, "text": {"field": "name"}}},
+        ],
+    }  # fmt: skip

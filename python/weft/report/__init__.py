@@ -1,0 +1,148 @@
+"""One self-contained HTML page: everything a reader needs, nothing fetched from anywhere.
+
+The figures are in the page twice: as a still picture, which needs no script and prints, and as data
+that the script turns into a drawing with tooltips that follows the page's width and its light or
+dark ground.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from html import escape
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+from weft.figure import VEGA_LITE
+from weft.report.sections import (
+    Section,
+    again,
+    checks_section,
+    composition_section,
+    experiment_section,
+    parameters_section,
+    specification_section,
+    summary,
+)
+from weft.theme import DARK, FONT, LIGHT, MONOSPACE
+
+if TYPE_CHECKING:
+    from weft.figure import Figure
+    from weft.result import Result
+
+
+def page(result: Result) -> str:
+    """Return the whole page."""
+    gallery = _Gallery()
+    sections = [
+        summary(result),
+        checks_section(result, gallery.place),
+        *(
+            experiment_section(name, run, gallery.place)
+            for name, run in (result.runs or {"results": result}).items()
+        ),
+        composition_section(result),
+        parameters_section(result),
+        specification_section(result),
+        again(result),
+    ]
+    present = [section for section in sections if section is not None]
+    return "".join(
+        (
+            '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n',
+            '<meta name="viewport" content="width=device-width, initial-scale=1">\n',
+            '<meta name="color-scheme" content="light dark">\n',
+            f"<title>{escape(result.title)}</title>\n<style>\n{_style()}\n</style>\n</head>\n",
+            f"<body>\n{_navigation(result, present)}\n<main>\n",
+            "\n".join(section.html for section in present),
+            "\n</main>\n",
+            gallery.scripts(),
+            "</body>\n</html>\n",
+        )
+    )
+
+
+class _Gallery:
+    """Collects the figures of a page: each gets a place in the text and its data at the end."""
+
+    def __init__(self) -> None:
+        self.figures: list[Figure] = []
+
+    def place(self, figures: list[Figure]) -> str:
+        # Rendering runs outside the interpreter, so two at a time halve the wait.
+        with ThreadPoolExecutor(2) as pool:
+            stills = list(pool.map(lambda figure: figure.svg(), figures))
+        return "\n".join(
+            self._one(figure, still) for figure, still in zip(figures, stills, strict=True)
+        )
+
+    def _one(self, figure: Figure, still: str) -> str:
+        number = len(self.figures)
+        self.figures.append(figure)
+        encoded = base64.b64encode(still.encode()).decode()
+        image = f'<img alt="{escape(figure.title)}" src="data:image/svg+xml;base64,{encoded}">'
+        caption = f"<figcaption>{escape(figure.caption)}</figcaption>" if figure.caption else ""
+        return (
+            f'<figure id="{escape(figure.name)}"><div class="chart" id="chart-{number}">{image}'
+            f"</div>{caption}</figure>"
+        )
+
+    def scripts(self) -> str:
+        if not self.figures:
+            return ""
+        data = {
+            "themes": {
+                theme.name: {"colours": theme.colours, "config": theme.config(FONT)}
+                for theme in (LIGHT, DARK)
+            },
+            "charts": [_chart(figure) for figure in self.figures],
+        }
+        return (
+            f'<script type="application/json" id="figures">{_embedded(data)}</script>\n'
+            f"<script>{_bundle()}</script>\n<script>{_asset('page.js')}</script>\n"
+        )
+
+
+def _chart(figure: Figure) -> dict[str, Any]:
+    subtitle = (figure.spec.get("title") or {}).get("subtitle") or ""
+    return {**figure.spec, "title": {"text": figure.title, "subtitle": subtitle}}
+
+
+def _embedded(data: object) -> str:
+    """Write JSON that cannot end the script element that holds it."""
+    return json.dumps(data, ensure_ascii=False, separators=(",", ":")).replace("</", "<\\/")
+
+
+@cache
+def _bundle() -> str:
+    """Return Vega, kept inside a function: its short global names would collide with others."""
+    import vl_convert  # noqa: PLC0415 (80 MB of it)
+
+    code = str(vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;", VEGA_LITE))
+    return "(()=>{" + code.replace("</script", "<\\/script") + "\n})();"
+
+
+@cache
+def _asset(name: str) -> str:
+    return files("weft.report").joinpath(name).read_text(encoding="utf-8")
+
+
+@cache
+def _style() -> str:
+    dark = DARK.css
+    return (
+        f":root {{ --font: {FONT}; --mono: {MONOSPACE}; {LIGHT.css} }}\n"
+        f"@media (prefers-color-scheme: dark) {{ :root {{ {dark} }} }}\n" + _asset("style.css")
+    )
+
+
+def _navigation(result: Result, sections: list[Section]) -> str:
+    links = "".join(
+        f'<li><a href="#{section.anchor}">{escape(section.name)}</a></li>' for section in sections
+    )
+    return (
+        f'<nav aria-label="Contents"><a class="mark" href="#summary">Weft</a>'
+        f'<p class="what">{escape(result.title)}</p><ul>{links}</ul></nav>'
+    )

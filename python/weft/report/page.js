@@ -1,0 +1,136 @@
+// Draws the figures in the page's own width and colours, again when either changes, and marks in
+// the contents where the reader is. Without this script the page shows still pictures.
+(() => {
+  "use strict";
+  const { themes, charts } = JSON.parse(document.getElementById("figures").textContent);
+  const dark = window.matchMedia("(prefers-color-scheme: dark)");
+  const NARROW = 520;
+  const ERRORS_ONLY = 1; // Vega also warns of layouts that come out as they are meant to
+
+  // The same replacement as weft.theme.paint: "$ink" becomes the theme's colour of that role.
+  const paint = (value, colours) => {
+    if (Array.isArray(value)) return value.map((item) => paint(item, colours));
+    if (value && typeof value === "object") {
+      return Object.fromEntries(Object.entries(value).map(([k, v]) => [k, paint(v, colours)]));
+    }
+    return typeof value === "string" && value[0] === "$" ? colours[value.slice(1)] ?? value : value;
+  };
+
+  // A legend, an axis label and a title take their room from the figure, which must not be wider
+  // than the text around it.
+  const fit = (chart, width) => {
+    const narrow = width < NARROW;
+    const fitted = { ...chart };
+    if (chart.facet) {
+      const columns = narrow ? 1 : Math.min(chart.columns, 2);
+      fitted.columns = columns;
+      fitted.spec = { ...chart.spec, width: Math.floor((width - 90) / columns) - 16 };
+    } else {
+      fitted.width = "container";
+      fitted.autosize = { type: "fit-x", contains: "padding" };
+    }
+    return fitted;
+  };
+
+  const narrowConfig = (config, chart) => ({
+    ...config,
+    legend: {
+      ...config.legend, columns: longest(chart) > 12 ? 1 : 3, labelLimit: 300, rowPadding: 3,
+    },
+    axis: { ...config.axis, labelFontSize: 10, titleFontSize: 11 },
+    title: { ...config.title, fontSize: 14, subtitleFontSize: 11, frame: "bounds" },
+  });
+
+  // The longest name in a chart's legends.
+  const longest = (value) => {
+    if (!value || typeof value !== "object") return 0;
+    const names = value.legend !== null && value.scale?.domain ? value.scale.domain : [];
+    const own = names.map((name) => String(name).length);
+    return Math.max(0, ...own, ...Object.values(value).map(longest));
+  };
+
+  // Settings of single axes and legends that were chosen for the wide drawing.
+  const slim = (value) => {
+    if (Array.isArray(value)) return value.map(slim);
+    if (!value || typeof value !== "object") return value;
+    const out = Object.fromEntries(Object.entries(value).map(([k, v]) => [k, slim(v)]));
+    if (out.tickCount) out.tickCount = Math.min(out.tickCount, 5);
+    if (out.legend) delete out.legend.columns;
+    return out;
+  };
+
+  // Names of rows take half of a narrow drawing; there they stand above their row instead.
+  const namesAbove = (chart) => {
+    if (!chart.height?.step) return chart;
+    const layers = chart.layer ?? [{ mark: chart.mark, encoding: chart.encoding }];
+    const y = layers.map((layer) => layer.encoding.y).find(Boolean);
+    const above = {
+      transform: [{ aggregate: [{ op: "count", as: "n" }], groupby: [y.field] }],
+      mark: { type: "text", align: "left", baseline: "middle", dy: -17, fontSize: 11, x: 0 },
+      encoding: { y, text: { field: y.field } },
+    };
+    const bare = { ...y, axis: { ...y.axis, labels: false } };
+    const nameless = (layer) =>
+      layer.encoding.y ? { ...layer, encoding: { ...layer.encoding, y: bare } } : layer;
+    const { mark, encoding, ...rest } = chart;
+    return { ...rest, height: { step: 42 }, layer: [...layers, above].map(nameless) };
+  };
+
+  // A line of text in a drawing does not wrap by itself.
+  const wrap = (text, most) => {
+    const lines = [""];
+    for (const word of text.split(" ")) {
+      const line = lines[lines.length - 1];
+      if (line && line.length + word.length >= most) lines.push(word);
+      else lines[lines.length - 1] = line ? `${line} ${word}` : word;
+    }
+    return lines;
+  };
+
+  const drawn = new Map();
+  const draw = async (number) => {
+    const place = document.getElementById(`chart-${number}`);
+    const width = place.clientWidth;
+    const theme = dark.matches ? themes.dark : themes.light;
+    const narrow = width < NARROW;
+    let chart = paint(fit(charts[number], width), theme.colours);
+    if (narrow) {
+      chart = namesAbove(slim(chart));
+      chart.title = { ...chart.title, subtitle: wrap(chart.title.subtitle, width / 6.2) };
+    }
+    const config = narrow ? narrowConfig(theme.config, chart) : theme.config;
+    drawn.get(number)?.view?.finalize();
+    drawn.set(number, { width });
+    const actions = { export: true, source: false, compiled: false, editor: false };
+    const result = await window.vegaEmbed(place, chart, {
+      mode: "vega-lite", renderer: "svg", logLevel: ERRORS_ONLY, config, actions,
+    });
+    drawn.set(number, { width, view: result.view });
+  };
+
+  const drawAll = async () => {
+    for (const number of charts.keys()) await draw(number);
+  };
+  drawAll();
+
+  dark.addEventListener("change", drawAll);
+  let pending;
+  window.addEventListener("resize", () => {
+    clearTimeout(pending);
+    pending = setTimeout(() => {
+      for (const [number, { width }] of drawn) {
+        if (document.getElementById(`chart-${number}`).clientWidth !== width) draw(number);
+      }
+    }, 150);
+  });
+
+  const links = new Map(
+    [...document.querySelectorAll("nav li a")].map((link) => [link.hash.slice(1), link]),
+  );
+  const here = new IntersectionObserver((entries) => {
+    for (const entry of entries) {
+      links.get(entry.target.id)?.classList.toggle("here", entry.isIntersecting);
+    }
+  }, { rootMargin: "-10% 0px -80% 0px" });
+  document.querySelectorAll("main > section").forEach((section) => here.observe(section));
+})();

@@ -1,0 +1,98 @@
+"""Names of columns, parts and units, as a person reads them."""
+
+from __future__ import annotations
+
+import math
+
+# Suffix of a column's name -> the unit that it stands for. Longest first.
+_UNITS = {
+    "_bytes_per_s": "B/s",
+    "_packets_per_s": "packets/s",
+    "_per_s": "1/s",
+    "_mbit_s": "Mbit/s",
+    "_gbit_s": "Gbit/s",
+    "_us": "µs",
+    "_ns": "ns",
+    "_ms": "ms",
+    "_packets": "packets",
+    "_slots": "slots",
+    "_bytes": "B",
+}
+
+_TITLES = {
+    "offered_load": "Offered load (fraction of link bandwidth)",
+    "accepted_load": "Accepted throughput (fraction of link bandwidth)",
+    "collisions_per_attempt": "Collisions per transmission",
+}
+
+
+def unit_of(column: str) -> str:
+    """Return the unit that a column's name ends in, or ""."""
+    return next((unit for suffix, unit in _UNITS.items() if column.endswith(suffix)), "")
+
+
+def plain(name: str) -> str:
+    """`least_choice_first` -> "least choice first"."""
+    return name.replace("_", " ").strip()
+
+
+def prose(text: str) -> str:
+    """Read the column names in a sentence aloud; their units stand beside the numbers."""
+    return " ".join(_aloud(word) for word in text.split())
+
+
+def _aloud(word: str) -> str:
+    title = axis_title(word).split(" (")[0] if "_" in word else word
+    return title if title == word else title[:1].lower() + title[1:]
+
+
+def axis_title(column: str) -> str:
+    """Name a column on an axis, with its unit: "Mean queueing latency (µs)"."""
+    if column in _TITLES:
+        return _TITLES[column]
+    if column.endswith(".load"):
+        return "Offered load (fraction of link bandwidth)"
+    unit = unit_of(column)
+    name = column
+    for suffix in _UNITS:
+        if name.endswith(suffix):
+            name = name.removesuffix(suffix)
+            break
+    for ending, prefix in (("_mean", "Mean "), ("_p50", "Median "), ("_p999", "p99.9 "),
+                           ("_p99", "p99 "), ("_max", "Longest ")):  # fmt: skip
+        if name.endswith(ending):
+            name = f"{prefix}{plain(name.removesuffix(ending))} latency"
+            break
+    text = plain(name.rsplit(".", 1)[-1])
+    text = text[:1].upper() + text[1:]
+    return f"{text} ({unit})" if unit else text
+
+
+def number(value: object, digits: int = 3) -> str:
+    """Write a measured number with three significant digits, without exponents where possible."""
+    if not isinstance(value, (int, float)) or not math.isfinite(value):
+        return "–"
+    if value == 0:
+        return "0"
+    size = math.floor(math.log10(abs(value)))
+    if size >= 6 or size < -4:
+        return f"{value:.{digits - 1}e}"
+    rounded = round(value, max(digits - 1 - size, 0))
+    return f"{rounded:,.{max(digits - 1 - size, 0)}f}".replace(",", "\u202f")
+
+
+def printed(value: object) -> str:
+    """Write a published number with the digits that were printed, no more and no fewer."""
+    if not isinstance(value, (int, float)) or not math.isfinite(value):
+        return "–"
+    return f"{value:.10g}"
+
+
+def percent(fraction: object, *, sign: bool = True) -> str:
+    """Write a fraction as a percentage: 0.12 -> "+12 %"."""
+    if not isinstance(fraction, (int, float)) or not math.isfinite(fraction):
+        return "–"
+    points = 100 * fraction
+    digits = 0 if abs(points) >= 9.95 else 1
+    text = f"{points:+.{digits}f}" if sign else f"{points:.{digits}f}"
+    return text.replace("-", "−") + "\u202f%"

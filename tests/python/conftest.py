@@ -1,0 +1,37 @@
+"""Every test runs against the small stand-in core, except those in `test_wheel.py`."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+import fake_core
+import weft
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+
+@pytest.fixture(autouse=True)
+def core(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    if request.module.__name__ != "test_wheel":
+        monkeypatch.setitem(sys.modules, "weft._core", fake_core)
+        monkeypatch.setattr(weft, "_core", fake_core, raising=False)
+    return fake_core
+
+
+@pytest.fixture
+def bulk() -> weft.Result:
+    return weft.run("clint-table-2-bulk")
+
+
+@pytest.fixture
+def quick() -> weft.Result:
+    return weft.run("clint-quick")
+
+
+@pytest.fixture
+def reproduction() -> weft.Result:
+    return weft.reproduce("clint")

@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+from xml.etree import ElementTree
+
+import pytest
+
+import fake_core
+from weft.composition import draw
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def classes(svg: str) -> list[str]:
+    root = ElementTree.fromstring(svg)
+    return [word for part in root.iter() for word in (part.get("class") or "").split()[:1]]
+
+
+@pytest.mark.parametrize("hosts", [2, 16, 24])
+def test_every_host_has_an_adapter_and_a_link_on_each_channel(hosts: int) -> None:
+    found = classes(draw(fake_core.composition(hosts)))
+    assert found.count("host") == hosts
+    assert found.count("adapter") == found.count("link") == 2 * hosts
+    assert found.count("switch") == 2
+
+
+def test_many_hosts_become_an_ellipsis_and_keep_their_number() -> None:
+    svg = draw(fake_core.composition(64))
+    found = classes(svg)
+    assert found.count("host") == 23
+    assert "…" in svg
+    assert ">63<" in svg
+    assert "64 links" in svg
+
+
+def test_parts_carry_their_names_and_rates() -> None:
+    svg = draw(fake_core.composition(16), title="Clint")
+    for words in (
+        "bulk channel: globally scheduled crossbar",
+        "least choice first · latency 1.5 ns · packets of 2086 B",
+        "16 links, 2 Gbit/s each way · 5 m",
+        "quick channel: bufferless crossbar",
+        "drop on contention",
+        "Clint: 16 hosts on bulk and quick",
+    ):
+        assert words in svg
+
+
+def test_nothing_is_drawn_outside_the_picture() -> None:
+    for hosts in (2, 16, 64):
+        root = ElementTree.fromstring(draw(fake_core.composition(hosts)))
+        _, _, width, height = map(float, (root.get("viewBox") or "").split())
+        for box in root.iter(f"{SVG}rect"):
+            x, y, w, h = (float(box.get(name) or 0) for name in ("x", "y", "width", "height"))
+            assert x >= 0
+            assert y >= 0
+            assert x + w <= width
+            assert y + h <= height
+
+
+def test_a_third_channel_gets_a_row_of_hosts_of_its_own() -> None:
+    composition = fake_core.composition(4)
+    composition["channels"].append({"name": "third", "switch": {"kind": "input_queued"}})
+    found = classes(draw(composition))
+    assert found.count("host") == 8
+    assert found.count("switch") == 3
+    assert found.count("cell") == 3 * 4
+
+
+def test_names_from_a_file_cannot_break_the_picture() -> None:
+    composition = fake_core.composition(2)
+    composition["channels"][0]["name"] = "<bulk> & co"
+    ElementTree.fromstring(draw(composition, title='"quoted"'))

@@ -1,0 +1,196 @@
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+import pytest
+
+from weft.checks import checks_of
+from weft.plots.request import Request, series_labels, spread
+from weft.theme import DARK, LIGHT, Theme, paint
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    import weft
+
+
+def figure(result: weft.Result, name: str) -> weft.Figure:
+    return next(figure for figure in result.figures if figure.name == name)
+
+
+def walk(value: Any) -> Iterator[dict[str, Any]]:
+    if isinstance(value, dict):
+        yield value
+        for item in value.values():
+            yield from walk(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from walk(item)
+
+
+def encodings(spec: dict[str, Any], channel: str) -> list[dict[str, Any]]:
+    found = [
+        part["encoding"][channel] for part in walk(spec) if channel in part.get("encoding", {})
+    ]
+    return [entry for entry in found if isinstance(entry, dict)]
+
+
+def test_an_experiment_gets_the_figures_that_it_asks_for(bulk: weft.Result) -> None:
+    assert [figure.name for figure in bulk.figures] == ["table-2", "distribution", "budget"]
+
+
+def test_without_a_wish_every_kind_that_the_tables_allow_is_drawn(quick: weft.Result) -> None:
+    quick.meta["figures"] = []
+    kinds = [figure.name for figure in quick.figures]
+    assert kinds == [
+        "quick-latency-against-load",
+        "quick-throughput-against-load",
+        "quick-collision-rates",
+    ]
+
+
+def test_latency_has_a_logarithmic_axis_with_its_unit(bulk: weft.Result) -> None:
+    drawn = figure(bulk, "table-2").spec
+    axes = [y for y in encodings(drawn, "y") if "title" in y]
+    assert {y["title"] for y in axes} == {"Mean queueing latency (µs)"}
+    assert {y["scale"]["type"] for y in axes} == {"log"}
+    assert {x["title"] for x in encodings(drawn, "x") if "title" in x} == {
+        "Offered load (fraction of link bandwidth)"
+    }
+
+
+def test_intervals_are_drawn_and_never_below_a_logarithmic_axis(bulk: weft.Result) -> None:
+    rows = figure(bulk, "table-2").spec["data"]["values"]
+    measured = [row for row in rows if row["mark"] == "measured"]
+    assert len(measured) == len(bulk.points)
+    assert all(0 < row["lower"] < row["y"] < row["upper"] for row in measured)
+
+
+def test_printed_numbers_stand_at_their_settings_in_every_panel(bulk: weft.Result) -> None:
+    rows = figure(bulk, "table-2").spec["data"]["values"]
+    printed = [row for row in rows if row["mark"] == "published"]
+    assert len(printed) == 2 * 10
+    at_half = {(row["panel"], row["y"]) for row in printed if row["x"] == 0.5}
+    assert at_half == {(panel, y) for panel in ("fitted", "literal") for y in (16.8, 53.5)}
+
+
+def test_points_that_did_not_settle_are_hollow(bulk: weft.Result) -> None:
+    spec = figure(bulk, "table-2").spec
+    hollow = [part for part in walk(spec) if part.get("fill") == "$ground"]
+    assert len(hollow) == 1
+    assert "hollow: did not settle" in spec["title"]["subtitle"]
+
+
+def test_a_setting_that_nobody_named_still_separates_its_curves(bulk: weft.Result) -> None:
+    request = Request(name="x", title="", kind="latency_against_load", series="traffic")
+    labels = series_labels(bulk.points, "workload.bulk.load", request, bulk)
+    assert set(labels) == {
+        "single · literal",
+        "single · fitted",
+        "bursty · literal",
+        "bursty · fitted",
+    }
+
+
+def test_collisions_are_told_apart_by_opponent(quick: weft.Result) -> None:
+    rows = figure(quick, "figure-10").spec["data"]["values"]
+    assert {row["series"] for row in rows} == {
+        f"{name} · with {kind}s" for name in ("Q1", "Q2") for kind in ("request", "acknowledgment")
+    }
+
+
+def test_the_tail_of_a_distribution_falls_from_one(bulk: weft.Result) -> None:
+    layers = figure(bulk, "distribution").spec["layer"]
+    rows = pd.DataFrame(layers[-1]["data"]["values"])
+    for _, curve in rows.groupby("series"):
+        assert (curve["share"].diff().dropna() < 0).all()
+        assert curve["share"].min() > 0
+        assert curve["share"].max() < 1
+
+
+def test_a_budget_adds_up_to_the_whole(bulk: weft.Result) -> None:
+    rows = pd.DataFrame(figure(bulk, "budget").spec["data"]["values"])
+    assert list(dict.fromkeys(rows["stage"]))[:2] == ["buffer wait", "slot wait"]
+    totals = bulk.budget.groupby("point")["mean_us"].sum()
+    assert rows.groupby("bar")["mean_us"].sum().max() == pytest.approx(totals.max())
+
+
+def test_the_dot_plot_shows_each_value_that_has_an_error(reproduction: weft.Result) -> None:
+    rows = figure(reproduction, "published-against-measured").spec["data"]["values"]
+    assert len(rows) == 20
+    banded = [row for row in rows if row["band_low"] is not None]
+    assert {(row["band_low"], row["band_high"]) for row in banded} == {(-0.12, 0.12)}
+
+
+def test_a_huge_error_is_drawn_at_the_edge_with_its_number(reproduction: weft.Result) -> None:
+    reproduction.tables["checks"].loc[0, "error"] = 4.0
+    rows = figure(reproduction, "published-against-measured").spec["data"]["values"]
+    assert rows[0]["error"] == 0.6
+    assert rows[0]["beyond"] == "+400\u202f%"
+
+
+def test_bands_are_read_as_fractions_and_as_ranges(reproduction: weft.Result) -> None:
+    checks = reproduction.tables["checks"].head(3).copy()
+    checks["band"] = ["0.12", '{"between": [0.33, 0.37]}', '"report_only"']
+    checks["published"] = [10.0, 0.35, 1.0]
+    reproduction.tables["checks"] = checks
+    relative, between, none = (check.band for check in checks_of(reproduction))
+    assert relative is not None
+    assert relative.text == "±12\u202f%"
+    assert between is not None
+    assert (between.low, between.high, between.text) == (0.33, 0.37, "0.330 to 0.370")
+    assert none is None
+
+
+@pytest.mark.parametrize("theme", [LIGHT, DARK], ids=lambda theme: theme.name)
+def test_every_colour_stands_out_from_its_ground(theme: Theme) -> None:
+    ground = luminance(theme.colours["ground"])
+    marks = [*theme.series, *(theme.colours[role] for role in ("within", "outside", "report"))]
+    text = [theme.colours[role] for role in ("ink", "muted", "accent")]
+    assert min(contrast(luminance(colour), ground) for colour in marks) >= 3.0
+    assert min(contrast(luminance(colour), ground) for colour in text) >= 4.5
+
+
+def luminance(colour: str) -> float:
+    """Relative luminance as WCAG 2 defines it."""
+    parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    red, green, blue = (p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def contrast(one: float, other: float) -> float:
+    return (max(one, other) + 0.05) / (min(one, other) + 0.05)
+
+
+@pytest.mark.parametrize("theme", [LIGHT, DARK], ids=lambda theme: theme.name)
+def test_painting_leaves_no_colour_by_name(bulk: weft.Result, theme: Theme) -> None:
+    for drawn in bulk.figures:
+        assert '"$' not in json.dumps(paint(drawn.spec, theme))
+
+
+def test_figures_render_as_files_and_in_notebooks(quick: weft.Result, tmp_path: Path) -> None:
+    drawn = figure(quick, "figure-9")
+    assert drawn.svg().startswith("<svg")
+    assert drawn.svg(dark=True) != drawn.svg()
+    assert drawn.save(tmp_path / "f.png").read_bytes().startswith(b"\x89PNG")
+    assert json.loads(drawn.save(tmp_path / "f.json").read_text())["title"]["text"] == drawn.title
+    with pytest.raises(ValueError, match=r"\.svg, \.png or \.json"):
+        drawn.save(tmp_path / "f.pdf")
+    bundle = drawn._repr_mimebundle_()
+    assert set(bundle) == {"application/vnd.vegalite.v6+json", "image/svg+xml", "text/plain"}
+
+
+def test_every_figure_of_a_reproduction_renders(reproduction: weft.Result) -> None:
+    runs = reproduction.runs.values()
+    for drawn in [*reproduction.figures, *(f for run in runs for f in run.figures)]:
+        assert drawn.title in drawn.svg()
+
+
+@pytest.mark.parametrize(
+    ("count", "most", "chosen"), [(3, 6, [0, 1, 2]), (9, 3, [0, 4, 8]), (9, 1, [4])]
+)
+def test_spread_keeps_the_ends(count: int, most: int, chosen: list[int]) -> None:
+    assert spread(range(count), most) == chosen
