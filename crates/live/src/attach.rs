@@ -27,6 +27,9 @@ pub const FIRST_ATTEMPT: u32 = 6;
 /// After so many operations nobody will come any more.
 const LAST_ATTEMPT: u32 = 4096;
 
+/// How long the server waits for the segment once the client has connected, in nanoseconds.
+const HAND_OVER: u64 = 50_000_000;
+
 /// Guards joining against forking: a connection is joined only while one process holds it.
 pub static ATTACHING: Lock = Lock::new();
 
@@ -189,7 +192,8 @@ fn take_segment(guard: &Guard, caller: c_int) -> Result<Segment, Reason> {
     }
     within_limit()?;
     epoll::can_follow(guard).then_some(()).ok_or(Reason::Epoll)?;
-    if sys::poll_now(caller, libc::POLLIN) & libc::POLLIN == 0 {
+    // The client sends at once after it has connected, so this is a wait of microseconds.
+    if sys::poll(caller, libc::POLLIN, HAND_OVER) & libc::POLLIN == 0 {
         return Err(Reason::PeerRefused);
     }
     let file = meeting::take_over(caller).map_err(|_| Reason::PeerRefused)?;
@@ -229,6 +233,8 @@ fn join(guard: &Guard, say_so: impl Fn(&Segment) -> bool) -> Result<(), Reason> 
     }
     let nonblocking = sys::fcntl(guard.fd, libc::F_GETFL, 0).unwrap_or(0) & libc::O_NONBLOCK != 0;
     connection.nonblocking.store(nonblocking, Ordering::Relaxed);
+    let times_out = sys::timeout_option(guard.fd, libc::SO_RCVTIMEO).is_some();
+    connection.times_out.store(times_out, Ordering::Relaxed);
     connection.phase.store(phase::JOINED, Ordering::SeqCst);
     epoll::follow(guard);
     stats::count(|stats| &stats.joined, 1);

@@ -413,7 +413,7 @@ fn wait_in(
             };
             return Ok(found + more);
         }
-        if followed && !polled {
+        if followed && !polled && is_elsewhere(instance) {
             polled = true;
             let known = from_kernel(instance, epoll, events, Some(0), mask)?;
             if known > 0 {
@@ -542,20 +542,21 @@ fn arm(instance: &Instance) {
     }
 }
 
+/// Whether any other end runs on another processor, so that polling makes sense.
+fn is_elsewhere(instance: &Instance) -> bool {
+    let Some(_held) = instance.lock.lock() else { return false };
+    // SAFETY: the lock is held.
+    let inner = unsafe { &*instance.inner.get() };
+    inner.links[..inner.count].iter().any(|link| {
+        resolve(*link)
+            .is_some_and(|(_, guard, segment)| wait::is_elsewhere(guard.connection, &segment))
+    })
+}
+
 fn spin(instance: &Instance) -> bool {
-    let elsewhere = {
-        let Some(_held) = instance.lock.lock() else { return false };
-        // SAFETY: the lock is held.
-        let inner = unsafe { &*instance.inner.get() };
-        inner.links[..inner.count].iter().any(|link| {
-            resolve(*link)
-                .is_some_and(|(_, guard, segment)| wait::is_elsewhere(guard.connection, &segment))
-        })
-    };
     // SAFETY: a policy is plain numbers; two threads that wait in one instance at once may spoil
     // each other's lesson and nothing else.
-    let policy = unsafe { &mut (*instance.inner.get()).spin };
-    elsewhere && policy.poll(|| has_any(instance), sys::now)
+    unsafe { (*instance.inner.get()).spin.poll(|| has_any(instance), sys::now) }
 }
 
 /// Whether any followed connection has an event, without taking it.
@@ -593,7 +594,7 @@ fn from_kernel(
     for at in 0..count as usize {
         let event = events[at];
         if event.u64 & !0xffff_ffff == TAG {
-            answer(instance, event.u64 as u32);
+            answer(instance, event.u64 as u32, event.events);
         } else {
             events[kept] = event;
             kept += 1;
@@ -602,10 +603,18 @@ fn from_kernel(
     Ok(kept)
 }
 
-/// Takes a doorbell away. What it stands for is found by the next look at all connections.
-fn answer(instance: &Instance, link: u32) {
+/// Answers a doorbell; what it stands for is found by the next look at all connections. The kernel
+/// reports each as an edge, so they may lie where they are for a while.
+fn answer(instance: &Instance, link: u32, events: u32) {
+    const LEFT_LYING: u32 = 32;
+    let ended = (libc::EPOLLRDHUP | libc::EPOLLHUP | libc::EPOLLERR) as u32;
     let Some(_held) = instance.lock.lock() else { return };
-    if let Some((_, guard, _)) = resolve(link) {
+    let Some((_, guard, _)) = resolve(link) else { return };
+    let lying = guard.connection.doorbells.fetch_add(1, Ordering::Relaxed) + 1;
+    if lying >= LEFT_LYING {
+        guard.connection.doorbells.store(0, Ordering::Relaxed);
         wait::answer_doorbells(&guard);
+    } else if events & ended != 0 {
+        wait::is_gone(&guard);
     }
 }

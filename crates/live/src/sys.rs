@@ -151,10 +151,15 @@ pub fn send(fd: c_int, from: *const u8, length: usize, flags: c_int) -> Result<u
 
 /// What the kernel says about one descriptor at this moment.
 pub fn poll_now(fd: c_int, events: i16) -> i16 {
+    poll(fd, events, 0)
+}
+
+/// What the kernel says about one descriptor, waiting for at most a second.
+pub fn poll(fd: c_int, events: i16, nanoseconds: u64) -> i16 {
     let mut entry = libc::pollfd { fd, events, revents: 0 };
-    let zero = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    let time = libc::timespec { tv_sec: 0, tv_nsec: nanoseconds.min(999_999_999) as c_long };
     let none: *const c_void = std::ptr::null();
-    let _ = call!(libc::SYS_ppoll, &raw mut entry, 1, &raw const zero, none, 8);
+    let _ = call!(libc::SYS_ppoll, &raw mut entry, 1, &raw const time, none, 8);
     entry.revents
 }
 

@@ -99,6 +99,10 @@ pub struct Connection {
     /// Guards the count of sleepers against the draining of doorbells.
     pub bell: Lock,
     pub sleepers: AtomicU32,
+    /// Doorbells that an epoll instance has answered and left in the kernel's stream.
+    pub doorbells: AtomicU32,
+    /// Whether a receive may time out, in which case only the kernel waits for it.
+    pub times_out: AtomicBool,
     pub end: AtomicU32,
     /// Whether each direction has switched: what the halves say, readable without holding them.
     pub switched_in: AtomicBool,
@@ -197,6 +201,7 @@ impl Connection {
             &self.kernel_writers,
             &self.sleepers,
             &self.end,
+            &self.doorbells,
             &self.filled,
         ] {
             word.store(0, Ordering::Relaxed);

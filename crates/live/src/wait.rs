@@ -89,7 +89,7 @@ pub fn readable(guard: &Guard, segment: &Segment, announced: bool) -> Result<(),
         if polled(connection, segment, came) {
             return Ok(());
         }
-        if sys::timeout_option(guard.fd, libc::SO_RCVTIMEO).is_none() {
+        if !connection.times_out.load(Ordering::Relaxed) {
             stats::count(|stats| &stats.sleeps, 1);
             match sleep_on_word(&way.arrived, ON_WORD, came) {
                 Err(libc::ETIMEDOUT) => {}

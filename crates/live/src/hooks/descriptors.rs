@@ -15,6 +15,9 @@ use crate::stream::fail;
 use crate::sys;
 use crate::table::{self, Entry};
 
+/// The receive timeout with 64-bit seconds on 32-bit machines.
+const SO_RCVTIMEO_NEW: c_int = 66;
+
 /// Remembers a connection of the kind that can be carried.
 fn track(fd: c_int, role: Role) {
     let _errno = sys::KeepErrno::new();
@@ -241,7 +244,17 @@ interpose! {
         {
             attach::give_up(guard.connection, Reason::Call);
         }
-        next(fd, level, name, value, length)
+        let result = next(fd, level, name, value, length);
+        let timeouts = [libc::SO_RCVTIMEO, SO_RCVTIMEO_NEW];
+        if result == 0
+            && level == libc::SOL_SOCKET
+            && timeouts.contains(&name)
+            && let Some(guard) = table::enter(fd)
+        {
+            let times_out = sys::timeout_option(fd, libc::SO_RCVTIMEO).is_some();
+            guard.connection.times_out.store(times_out, Ordering::Relaxed);
+        }
+        result
     }
 }
 
