@@ -19,7 +19,7 @@ use crate::meeting::{self, Place};
 use crate::segment::{Role, Segment, handshake};
 use crate::stats::{self, Reason};
 use crate::sys;
-use crate::table::{self, Connection, Guard, Sending, phase};
+use crate::table::{self, Connection, Guard, Receiving, Sending, phase};
 
 /// The operation of a connection that first looks for the other end: a connection that carries one
 /// request and its answer is over before, and pays nothing.
@@ -44,6 +44,12 @@ pub fn tick(guard: &Guard) {
     }
 }
 
+/// Whether no thread is inside a call of the kernel that counts bytes.
+fn is_quiet(connection: &Connection) -> bool {
+    connection.kernel_readers.load(Ordering::SeqCst) == 0
+        && connection.kernel_writers.load(Ordering::SeqCst) == 0
+}
+
 #[cold]
 fn attempt(guard: &Guard, operations: u32) {
     let Some(_attaching) = ATTACHING.try_lock() else { return };
@@ -52,8 +58,7 @@ fn attempt(guard: &Guard, operations: u32) {
     let next = operations.saturating_add((operations / 3).max(1));
     connection.next_attempt.store(next, Ordering::Relaxed);
     let alone = connection.holders.load(Ordering::SeqCst) == 1;
-    let quiet = connection.kernel_readers.load(Ordering::SeqCst) == 0;
-    if !alone || !quiet || !table::is_owner() {
+    if !alone || !is_quiet(connection) || !table::is_owner() {
         return;
     }
     let result = match connection.phase() {
@@ -221,7 +226,7 @@ fn join(guard: &Guard, say_so: impl Fn(&Segment) -> bool) -> Result<(), Reason> 
     let connection = guard.connection;
     let segment = connection.segment().ok_or(Reason::NoSegment)?;
     connection.phase.store(phase::JOINING, Ordering::SeqCst);
-    if connection.kernel_readers.load(Ordering::SeqCst) != 0 {
+    if !is_quiet(connection) {
         return Err(Reason::Counters);
     }
     let from_kernel = sys::bytes_read(guard.fd).map_err(|_| Reason::Counters)?;
@@ -236,16 +241,29 @@ fn join(guard: &Guard, say_so: impl Fn(&Segment) -> bool) -> Result<(), Reason> 
     let times_out = sys::timeout_option(guard.fd, libc::SO_RCVTIMEO).is_some();
     connection.times_out.store(times_out, Ordering::Relaxed);
     connection.phase.store(phase::JOINED, Ordering::SeqCst);
+    if let Some(mut sending) = connection.sending() {
+        switch(guard, &segment, &mut sending);
+    }
     epoll::follow(guard);
     stats::count(|stats| &stats.joined, 1);
     Ok(())
 }
 
-/// Switches the sending direction, if both ends look into the segment and no thread is inside a
-/// sending call of the kernel. Called with the sending half held.
+/// Takes back this end's word that it looks into the segment, if the other has not heard it.
+pub fn revoke(connection: &Connection, segment: &Segment) {
+    let order = Ordering::SeqCst;
+    let (from, to) = (handshake::SERVER_READY, handshake::REVOKED);
+    if segment.words().handshake.compare_exchange(from, to, order, order).is_ok() {
+        connection.phase.store(phase::PLAIN, order);
+        stats::fell_through(Reason::Call);
+    }
+}
+
+/// Switches the sending direction, if both ends look into the segment. Called with the sending half
+/// held, without which nobody sends through the kernel once joined.
 pub fn switch(guard: &Guard, segment: &Segment, sending: &mut Sending) {
     let both = segment.words().handshake.load(Ordering::Acquire) == handshake::BOTH_READY;
-    if !both || guard.connection.kernel_writers.load(Ordering::SeqCst) != 0 {
+    if !both || sending.switched {
         return;
     }
     let _errno = sys::KeepErrno::new();
@@ -256,4 +274,15 @@ pub fn switch(guard: &Guard, segment: &Segment, sending: &mut Sending) {
         sending.switched = true;
         guard.connection.switched_out.store(true, Ordering::Release);
     }
+}
+
+/// Goes over to the ring for receiving, once the kernel's stream is read up to where the sender
+/// switched. This end's own direction switches first: whoever reads from the ring must be able to
+/// ring doorbells, which only a switched direction carries.
+pub fn arrive(guard: &Guard, segment: &Segment, receiving: &mut Receiving) -> bool {
+    let Some(mut sending) = guard.connection.sending() else { return false };
+    switch(guard, segment, &mut sending);
+    receiving.switched = true;
+    guard.connection.switched_in.store(true, Ordering::Release);
+    true
 }

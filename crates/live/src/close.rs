@@ -92,8 +92,8 @@ fn say_goodbye(guard: &Guard, segment: &Segment) {
 
 fn wake_peer(guard: &Guard, segment: &Segment) {
     let role = guard.connection.role();
-    wait::wake(guard.fd, &segment.way(role).arrived);
-    wait::wake(guard.fd, &segment.way(role.peer()).freed);
+    wait::wake(guard, &segment.way(role).arrived);
+    wait::wake(guard, &segment.way(role.peer()).freed);
 }
 
 /// Shuts a connection down; `None` leaves it to the kernel.
@@ -111,12 +111,14 @@ pub fn shutdown(fd: c_int, how: c_int) -> Option<c_int> {
     }
     let segment = connection.segment()?;
     if how != libc::SHUT_RD && !finish(&guard, &segment) {
+        // Without its kernel's direction this end could wake nobody: both stay with the kernel.
+        attach::revoke(connection, &segment);
         return None;
     }
     if how != libc::SHUT_WR {
         connection.read_shut.store(true, Ordering::Release);
         // Wakes this process's own readers, wherever they sleep; the other end sees nothing.
-        wait::wake(-1, &segment.way(connection.role().peer()).arrived);
+        wait::wake_own(&segment.way(connection.role().peer()).arrived);
         sys::shutdown(fd, libc::SHUT_RD);
     }
     Some(0)
@@ -137,9 +139,9 @@ fn finish(guard: &Guard, segment: &Segment) -> bool {
     let way = segment.way(connection.role());
     way.finished.store(1, Ordering::Release);
     drop(sending);
-    wait::wake(guard.fd, &way.arrived);
+    wait::wake(guard, &way.arrived);
     // This process's own writers end too.
-    wait::wake(-1, &way.freed);
+    wait::wake_own(&way.freed);
     true
 }
 

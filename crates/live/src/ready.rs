@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use libc::{c_int, pollfd, sigset_t, timespec};
 use weft_protocol::interrupt_flag::Sleep;
 
+use crate::attach;
 use crate::segment::{Segment, closed};
 use crate::spin::SpinPolicy;
 use crate::stream;
@@ -55,9 +56,8 @@ fn has_switched_in(guard: &Guard, segment: &Segment) -> bool {
     }
     let Some(mut receiving) = connection.receiving() else { return false };
     let announced = segment.way(connection.role().peer()).switched.load(Ordering::Acquire);
-    receiving.switched = announced != 0 && announced - 1 <= receiving.from_kernel;
-    connection.switched_in.store(receiving.switched, Ordering::Release);
-    receiving.switched
+    let reached = announced != 0 && announced - 1 <= receiving.from_kernel;
+    reached && attach::arrive(guard, segment, &mut receiving)
 }
 
 fn has_switched_out(connection: &Connection) -> bool {

@@ -17,6 +17,10 @@ use crate::wait;
 /// A long message is handed over in pieces of this many bytes, so that both ends copy at once.
 const PIECE: u64 = 32 * 1024;
 
+/// How long a blocking send waits for the kernel before it looks again whether it can switch, in
+/// nanoseconds.
+const UNTIL_SWITCHED: u64 = 1_000_000;
+
 /// Sets `errno` and returns what a failed call returns.
 pub fn fail(errno: Errno) -> isize {
     sys::set_errno(errno);
@@ -124,10 +128,8 @@ fn step(guard: &Guard, segment: &Segment, to: &[iovec], skip: usize, flags: c_in
     if !receiving.switched {
         match from_kernel(guard, segment, &mut receiving, to, skip, flags) {
             Some(step) => return step,
-            None => {
-                receiving.switched = true;
-                guard.connection.switched_in.store(true, Ordering::Release);
-            }
+            None if attach::arrive(guard, segment, &mut receiving) => {}
+            None => return Step::Failed(libc::EINTR),
         }
     }
     match from_ring(guard, segment, &mut receiving, to, skip, flags) {
@@ -162,7 +164,7 @@ fn from_kernel(
     let announced = way.switched.load(Ordering::Acquire);
     let left = match announced {
         0 => u64::MAX,
-        count => (count - 1).checked_sub(receiving.from_kernel).unwrap_or(0),
+        count => (count - 1).saturating_sub(receiving.from_kernel),
     };
     if left == 0 {
         return None;
@@ -227,7 +229,7 @@ fn from_ring(
         let unread = receiving.reader.available(&way.pointers, u64::MAX)?;
         if capacity - unread >= capacity / 4 {
             receiving.released = 0;
-            wait::wake(guard.fd, &way.freed);
+            wait::wake(guard, &way.freed);
         }
     }
     Ok(done as usize)
@@ -294,7 +296,7 @@ pub fn send(fd: c_int, from: &[iovec], flags: c_int, kernel: impl Fn() -> isize)
     }
     match sent(&guard, from, flags) {
         Sent::Done(result) => result,
-        Sent::Kernel => inside(&guard.connection.kernel_writers, kernel),
+        Sent::Kernel => kernel(),
     }
 }
 
@@ -304,22 +306,26 @@ pub fn before_joining(guard: &Guard, kernel: impl Fn() -> isize) -> Option<isize
     if connection.phase() < phase::JOINED {
         attach::tick(guard);
     }
-    match connection.phase() {
-        phase::JOINED => return None,
-        phase::PLAIN | phase::FREE => return Some(kernel()),
-        _ => {}
+    loop {
+        match connection.phase() {
+            phase::JOINED => return None,
+            phase::PLAIN | phase::FREE => return Some(kernel()),
+            _ => {}
+        }
+        connection.kernel_writers.fetch_add(1, Ordering::SeqCst);
+        match connection.phase() {
+            phase::JOINING | phase::JOINED => {
+                connection.kernel_writers.fetch_sub(1, Ordering::SeqCst);
+                std::thread::yield_now();
+            }
+            _ => return Some(inside(&connection.kernel_writers, kernel)),
+        }
     }
-    connection.kernel_writers.fetch_add(1, Ordering::SeqCst);
-    if connection.phase() == phase::JOINED {
-        connection.kernel_writers.fetch_sub(1, Ordering::SeqCst);
-        return None;
-    }
-    Some(inside(&connection.kernel_writers, kernel))
 }
 
 enum Sent {
     Done(isize),
-    /// The kernel is to do it; the thread is counted among its writers.
+    /// The other end has left, and the kernel knows the right error.
     Kernel,
 }
 
@@ -334,12 +340,22 @@ fn sent(guard: &Guard, from: &[iovec], flags: c_int) -> Sent {
         let Some(mut sending) = connection.sending() else {
             return Sent::Done(fail(libc::EINTR));
         };
-        if !sending.switched {
-            attach::switch(guard, &segment, &mut sending);
-        }
-        if done == 0 && (!sending.switched || has_left(guard, &segment)) {
-            connection.kernel_writers.fetch_add(1, Ordering::SeqCst);
+        attach::switch(guard, &segment, &mut sending);
+        if done == 0 && has_left(guard, &segment) {
             return Sent::Kernel;
+        }
+        if !sending.switched {
+            let sent = into_kernel(guard, from, &mut done, flags);
+            drop(sending);
+            match sent {
+                Ok(()) if done == wanted => return finish_send(done),
+                Err(why) if why != libc::EAGAIN && done == 0 => return Sent::Done(fail(why)),
+                Err(why) if why != libc::EAGAIN => return finish_send(done),
+                _ if !blocking && done > 0 => return finish_send(done),
+                _ if !blocking => return Sent::Done(fail(libc::EAGAIN)),
+                _ => sys::poll(guard.fd, libc::POLLOUT, UNTIL_SWITCHED),
+            };
+            continue;
         }
         if flags & libc::MSG_OOB != 0 {
             return Sent::Done(fail(libc::EOPNOTSUPP));
@@ -369,6 +385,16 @@ fn sent(guard: &Guard, from: &[iovec], flags: c_int) -> Sent {
             return finish_send(done);
         }
     }
+}
+
+/// Sends through the kernel while the other end has not yet joined, without blocking, so that the
+/// direction can switch as soon as it has.
+fn into_kernel(guard: &Guard, from: &[iovec], done: &mut usize, flags: c_int) -> Result<(), Errno> {
+    let flags = flags & libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
+    while let Some((place, length)) = part(from, *done) {
+        *done += sys::send(guard.fd, place, length, flags)?;
+    }
+    Ok(())
 }
 
 fn finish_send(done: usize) -> Sent {
@@ -403,7 +429,7 @@ fn into_ring(
         unsafe { segment.fill_ring(role, &spans, place) };
         sending.writer.publish(&way.pointers, count);
         *done += count as usize;
-        wait::wake(guard.fd, &way.arrived);
+        wait::wake(guard, &way.arrived);
     }
     Ok(())
 }

@@ -2,7 +2,6 @@
 
 use std::sync::atomic::Ordering;
 
-use libc::c_int;
 use weft_protocol::interrupt_flag::{InterruptFlag, Sleep};
 
 use crate::epoll;
@@ -19,7 +18,7 @@ const ASK_EVERY: u64 = 4_000_000;
 
 /// Stimulates a flag, and wakes whoever sleeps there.
 #[inline]
-pub fn wake(fd: c_int, flag: &InterruptFlag) {
+pub fn wake(guard: &Guard, flag: &InterruptFlag) {
     let wake = flag.stimulate();
     if wake.is_none() {
         return;
@@ -29,12 +28,20 @@ pub fn wake(fd: c_int, flag: &InterruptFlag) {
         sys::futex_wake(flag.word().as_ptr());
         stats::count(|stats| &stats.word_wakes, 1);
     }
-    if wake.includes(Sleep::InKernel) {
+    // Before this end has switched, a byte on its kernel's stream would be the program's.
+    if wake.includes(Sleep::InKernel) && guard.connection.switched_out.load(Ordering::Acquire) {
         // A full stream is full of doorbells: the other end is awake.
         let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
-        let _ = sys::send(fd, [0u8].as_ptr(), 1, flags);
+        let _ = sys::send(guard.fd, [0u8].as_ptr(), 1, flags);
         stats::count(|stats| &stats.doorbells, 1);
     }
+}
+
+/// Wakes this process's own threads that sleep on the word of a flag. Those that sleep in the kernel
+/// are woken by it.
+pub fn wake_own(flag: &InterruptFlag) {
+    let _errno = sys::KeepErrno::new();
+    sys::futex_wake(flag.word().as_ptr());
 }
 
 /// Whether polling makes sense: not if both ends share a processor.
@@ -83,7 +90,7 @@ fn polled(connection: &Connection, segment: &Segment, came: impl FnMut() -> bool
 pub fn readable(guard: &Guard, segment: &Segment, announced: bool) -> Result<(), Errno> {
     let connection = guard.connection;
     let way = segment.way(connection.role().peer());
-    let switched = connection.receiving().is_some_and(|receiving| receiving.switched);
+    let switched = connection.switched_in.load(Ordering::Acquire);
     let came = || may_receive(connection, segment);
     if switched {
         if polled(connection, segment, came) {
@@ -180,7 +187,7 @@ fn is_interrupting() -> bool {
 /// Asks the kernel whether the other end has closed or died, and remembers that it has. As long as
 /// the receiving direction is the kernel's, its end of stream says nothing about the sending one.
 pub fn is_gone(guard: &Guard) -> bool {
-    let switched = guard.connection.receiving().is_some_and(|receiving| receiving.switched);
+    let switched = guard.connection.switched_in.load(Ordering::Acquire);
     switched && is_gone_since_switched(guard)
 }
 
@@ -251,7 +258,7 @@ pub fn answer_doorbells(guard: &Guard) {
 
 /// Reads and forgets what stands in the kernel's stream, if only doorbells can. True if any did.
 fn take_doorbells(guard: &Guard) -> bool {
-    if !guard.connection.receiving().is_some_and(|receiving| receiving.switched) {
+    if !guard.connection.switched_in.load(Ordering::Acquire) {
         return false;
     }
     let mut scratch = [0u8; 256];

@@ -3,6 +3,15 @@
 //! Each test runs its body in a process of its own with the library preloaded. There both ends of a
 //! carried connection are in the one process, so that the order of all calls is known; the
 //! connection to compare with is made past the library, by bare system calls.
+//!
+//! All unsafe blocks but the last are C calls whose pointers are of local variables that outlive
+//! them; the last writes into a mapping of this process.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test helper that cannot go on fails its test"
+)]
 
 use std::io::Read;
 use std::mem::{size_of, zeroed};
@@ -389,6 +398,46 @@ fn long_streams_arrive_whole_in_both_directions() {
         for thread in threads {
             thread.join().unwrap();
         }
+    });
+}
+
+/// The server only reads and the client, which does not block, waits for room: the server's
+/// doorbells must not end up among its bytes.
+#[test]
+fn an_end_that_never_sent_can_still_wake_the_other() {
+    preloaded("an_end_that_never_sent_can_still_wake_the_other", || {
+        const BYTES: usize = 8 << 20;
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let a = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap().into_raw_fd();
+        let b = listener.accept().unwrap().0.into_raw_fd();
+        let reader = std::thread::spawn(move || {
+            let mut read = 0;
+            while read < BYTES {
+                let bytes = recv(b, 50_000, 0).unwrap();
+                assert!(bytes.iter().enumerate().all(|(at, byte)| *byte == (read + at) as u8));
+                read += bytes.len();
+                if read % 7 == 0 {
+                    std::thread::sleep(std::time::Duration::from_micros(300));
+                }
+            }
+            assert_eq!(send(b, b"all", 0), Ok(3));
+        });
+        let pattern: Vec<u8> = (0..1 << 16).map(|byte: u32| byte as u8).collect();
+        let mut sent = 0;
+        while sent < BYTES {
+            let rest = (BYTES - sent).min(40_000);
+            let start = sent % 256;
+            match send(a, &pattern[start..start + rest], libc::MSG_DONTWAIT) {
+                Ok(count) => sent += count,
+                Err(why) => {
+                    assert_eq!(why, libc::EAGAIN);
+                    assert_eq!(poll(a, libc::POLLOUT, 10_000), libc::POLLOUT);
+                }
+            }
+        }
+        assert_eq!(recv(a, 10, 0), Ok(b"all".to_vec()));
+        reader.join().unwrap();
+        assert_eq!(joined(), 2);
     });
 }
 
