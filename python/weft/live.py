@@ -86,6 +86,7 @@ def library() -> Path:
 
     Raises:
         LiveError: If it is not there.
+
     """
     named = os.environ.get("WEFT_LIVE_LIBRARY")
     path = Path(named) if named else Path(__file__).parent / LIBRARY
@@ -182,18 +183,16 @@ class _Programs(click.Group):
         return super().parse_args(ctx, args)
 
 
-@click.group(cls=_Programs, subcommand_metavar="-- PROGRAM [ARGS]... | status | check PROGRAM")
+@click.group(
+    cls=_Programs,
+    subcommand_metavar="-- PROGRAM [ARGS]... | status | check PROGRAM",
+    epilog="\b\nExamples:\n  weft live -- redis-server\n  weft live status",
+)
 def live() -> None:
     """Run a program with its sockets over shared memory.
 
     Connections to other programs on this host that were started the same way by the same user go
     through shared memory; all others go through the kernel as ever.
-
-    \b
-    Examples:
-      weft live -- redis-server
-      weft live -- redis-benchmark -t get -q
-      weft live status
     """
 
 
@@ -205,8 +204,8 @@ def run_program(command: tuple[str, ...]) -> NoReturn:
         path = library()
     except LiveError as why:
         raise click.ClickException(str(why)) from None
-    if (why := obstacle(command[0])) is not None:
-        click.echo(f"weft live: nothing will be accelerated: {why}", err=True)
+    if (found := obstacle(command[0])) is not None:
+        click.echo(f"weft live: nothing will be accelerated: {found}", err=True)
     try:
         os.execvpe(command[0], command, environment(path))
     except OSError as error:

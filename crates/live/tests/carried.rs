@@ -518,7 +518,7 @@ fn a_killed_peer_is_read_out_and_then_over() {
             }
             assert_eq!(joined() % 2, 0, "both ends have joined");
             let mut read = recv(fd, 100, 0).unwrap().len();
-            while (unread_everything(fd) as usize) < 100_000 - read {
+            while (self::unread(fd) as usize) < 100_000 - read {
                 std::thread::sleep(std::time::Duration::from_millis(1));
             }
             if unread {
@@ -537,11 +537,8 @@ fn a_killed_peer_is_read_out_and_then_over() {
             unsafe { libc::waitpid(child, std::ptr::null_mut(), 0) };
             close(fd);
         }
+        assert_eq!(segments(), [0; 0], "no mapping is left");
     });
-}
-
-fn unread_everything(fd: c_int) -> c_int {
-    unread(fd)
 }
 
 extern "C" fn nothing(_: c_int) {}
