@@ -138,13 +138,16 @@ fn offer(guard: &Guard, place: &Place) -> Result<(), Reason> {
         Err(Reason::PeerRefused)
     };
     sys::close(caller);
-    let segment = handed?;
-    guard.connection.attach(segment);
+    let (segment, [own, peer]) = handed?;
+    guard.connection.attach(segment, own, peer);
     guard.connection.phase.store(phase::OFFERED, Ordering::SeqCst);
     Ok(())
 }
 
-fn hand_segment_over(guard: &Guard, caller: c_int) -> Result<Segment, Reason> {
+/// The segment, the own event and the other's.
+type Handed = (Segment, [c_int; 2]);
+
+fn hand_segment_over(guard: &Guard, caller: c_int) -> Result<Handed, Reason> {
     within_limit()?;
     epoll::can_follow(guard).then_some(()).ok_or(Reason::Epoll)?;
     let capacity = Capacity::new(config::ring_bytes()).map_err(|_| Reason::NoSegment)?;
@@ -153,14 +156,20 @@ fn hand_segment_over(guard: &Guard, caller: c_int) -> Result<Segment, Reason> {
     for role in [Role::Client, Role::Server] {
         segment.way(role).arrived.arm(Sleep::InKernel);
     }
-    let handed = meeting::hand_over(caller, file);
+    let events = [sys::event(), sys::event()];
+    let handed = match events {
+        [Ok(own), Ok(peer)] => {
+            meeting::hand_over(caller, [file, own, peer]).map(|()| (segment, [own, peer]))
+        }
+        _ => Err(libc::EMFILE),
+    };
     sys::close(file);
     if handed.is_err() {
+        events.into_iter().flatten().for_each(sys::close);
         // SAFETY: the segment was made above and nobody else in this process knows it.
         unsafe { segment.unmap() };
-        return Err(Reason::PeerRefused);
     }
-    Ok(segment)
+    handed.map_err(|_| Reason::NoSegment)
 }
 
 fn within_limit() -> Result<(), Reason> {
@@ -182,7 +191,8 @@ fn look_for_offer(guard: &Guard) -> Result<(), Reason> {
     let taken = take_segment(guard, caller);
     sys::close(caller);
     leave_meeting(connection);
-    connection.attach(taken?);
+    let (segment, [own, peer]) = taken?;
+    connection.attach(segment, own, peer);
     let ready = |segment: &Segment| {
         let order = Ordering::SeqCst;
         let word = &segment.words().handshake;
@@ -191,7 +201,7 @@ fn look_for_offer(guard: &Guard) -> Result<(), Reason> {
     join(guard, ready)
 }
 
-fn take_segment(guard: &Guard, caller: c_int) -> Result<Segment, Reason> {
+fn take_segment(guard: &Guard, caller: c_int) -> Result<Handed, Reason> {
     if !meeting::is_same_user(caller) {
         return Err(Reason::PeerRefused);
     }
@@ -201,10 +211,20 @@ fn take_segment(guard: &Guard, caller: c_int) -> Result<Segment, Reason> {
     if sys::poll(caller, libc::POLLIN, HAND_OVER) & libc::POLLIN == 0 {
         return Err(Reason::PeerRefused);
     }
-    let file = meeting::take_over(caller).map_err(|_| Reason::PeerRefused)?;
-    let segment = Segment::join(file).map_err(|_| Reason::PeerRefused);
+    let [file, peer, own] = meeting::take_over(caller).map_err(|_| Reason::PeerRefused)?;
+    let segment = Segment::join(file);
     sys::close(file);
-    segment
+    match (segment, sys::move_high(own), sys::move_high(peer)) {
+        (Ok(segment), Ok(own), Ok(peer)) => Ok((segment, [own, peer])),
+        (segment, own, peer) => {
+            [own, peer].into_iter().flatten().for_each(sys::close);
+            if let Ok(segment) = segment {
+                // SAFETY: the segment was mapped above and nobody else in this process knows it.
+                unsafe { segment.unmap() };
+            }
+            Err(Reason::PeerRefused)
+        }
+    }
 }
 
 /// The client's part again: has the server joined?

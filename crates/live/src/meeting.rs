@@ -151,9 +151,15 @@ pub fn is_same_user(fd: c_int) -> bool {
     asked.is_ok_and(|peer| peer.process != 0 && peer.user == unsafe { libc::geteuid() })
 }
 
-/// Room for one descriptor in a control message.
+/// What is handed over: the segment, the client's event and the server's.
+pub const FILES: usize = 3;
+/// The length of a control message's header, and of one with all files.
+const HEADER: usize = 16;
+const WHOLE: usize = HEADER + FILES * size_of::<c_int>();
+
+/// Room for the files in a control message.
 #[repr(C, align(8))]
-struct Control([u8; 24]);
+struct Control([u8; 32]);
 
 fn message(vector: &mut libc::iovec, control: &mut Control) -> libc::msghdr {
     // SAFETY: all zeroes is a valid message.
@@ -165,15 +171,17 @@ fn message(vector: &mut libc::iovec, control: &mut Control) -> libc::msghdr {
     message
 }
 
-/// Hands a file over.
-pub fn hand_over(fd: c_int, file: c_int) -> Result<(), Errno> {
+/// Hands files over.
+pub fn hand_over(fd: c_int, files: [c_int; FILES]) -> Result<(), Errno> {
     let mut byte = VERSION as u8;
     let mut vector = libc::iovec { iov_base: (&raw mut byte).cast(), iov_len: 1 };
-    let mut control = Control([0; 24]);
-    control.0[..8].copy_from_slice(&20u64.to_ne_bytes());
+    let mut control = Control([0; 32]);
+    control.0[..8].copy_from_slice(&WHOLE.to_ne_bytes());
     control.0[8..12].copy_from_slice(&libc::SOL_SOCKET.to_ne_bytes());
     control.0[12..16].copy_from_slice(&libc::SCM_RIGHTS.to_ne_bytes());
-    control.0[16..20].copy_from_slice(&file.to_ne_bytes());
+    for (to, file) in control.0[HEADER..].chunks_exact_mut(4).zip(files) {
+        to.copy_from_slice(&file.to_ne_bytes());
+    }
     let message = message(&mut vector, &mut control);
     // SAFETY: everything that the message points to lives until the call returns.
     let sent =
@@ -181,11 +189,11 @@ pub fn hand_over(fd: c_int, file: c_int) -> Result<(), Errno> {
     if sent == 1 { Ok(()) } else { Err(sys::errno()) }
 }
 
-/// Receives a file that was handed over.
-pub fn take_over(fd: c_int) -> Result<c_int, Errno> {
+/// Receives the files that were handed over.
+pub fn take_over(fd: c_int) -> Result<[c_int; FILES], Errno> {
     let mut byte = 0u8;
     let mut vector = libc::iovec { iov_base: (&raw mut byte).cast(), iov_len: 1 };
-    let mut control = Control([0; 24]);
+    let mut control = Control([0; 32]);
     let mut message = message(&mut vector, &mut control);
     let flags = libc::MSG_CMSG_CLOEXEC | libc::MSG_DONTWAIT;
     // SAFETY: everything that the message points to lives until the call returns.
@@ -194,11 +202,19 @@ pub fn take_over(fd: c_int) -> Result<c_int, Errno> {
         return Err(sys::errno());
     }
     let length = message.msg_controllen;
-    let header = i32::from_ne_bytes([control.0[12], control.0[13], control.0[14], control.0[15]]);
-    if received != 1 || byte != VERSION as u8 || length < 20 || header != libc::SCM_RIGHTS {
-        return Err(libc::EPROTO);
+    let word = |at: usize| {
+        let bytes = &control.0[at..at + 4];
+        c_int::from_ne_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])
+    };
+    let passed = length >= HEADER && word(12) == libc::SCM_RIGHTS;
+    let count = if passed { (word(0) as usize).saturating_sub(HEADER) / 4 } else { 0 };
+    if received == 1 && byte == VERSION as u8 && count == FILES {
+        return Ok([word(HEADER), word(HEADER + 4), word(HEADER + 8)]);
     }
-    Ok(i32::from_ne_bytes([control.0[16], control.0[17], control.0[18], control.0[19]]))
+    for at in 0..count.min(FILES) {
+        sys::close(word(HEADER + 4 * at));
+    }
+    Err(libc::EPROTO)
 }
 
 #[cfg(test)]
@@ -240,13 +256,13 @@ mod tests {
         assert_eq!(take_caller(listener), Err(libc::EAGAIN));
         let caller = place.call().unwrap();
         assert!(is_same_user(caller));
-        hand_over(caller, server.as_raw_fd()).unwrap();
+        hand_over(caller, [server.as_raw_fd(), 0, 1]).unwrap();
         let taken = take_caller(listener).unwrap();
         assert!(is_same_user(taken));
-        let file = take_over(taken).unwrap();
+        let [file, first, second] = take_over(taken).unwrap();
         let arrived = Place::of(file, Role::Server).unwrap();
         assert_eq!(name(&arrived), name(&place), "the very socket arrived");
-        for fd in [listener, caller, taken, file] {
+        for fd in [listener, caller, taken, file, first, second] {
             sys::close(fd);
         }
     }

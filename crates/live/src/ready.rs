@@ -81,13 +81,13 @@ fn incoming(connection: &Connection, segment: &Segment) -> i16 {
 }
 
 /// Arms the flags that these events would stimulate.
-pub fn arm(connection: &Connection, segment: &Segment, events: i16) {
+pub fn arm(connection: &Connection, segment: &Segment, events: i16, sleep: Sleep) {
     let arrived = &segment.way(connection.role().peer()).arrived;
-    if !arrived.is_armed(Sleep::InKernel) {
-        arrived.arm(Sleep::InKernel);
+    if !arrived.is_armed(sleep) {
+        arrived.arm(sleep);
     }
     if events & OUT != 0 {
-        segment.way(connection.role()).freed.arm(Sleep::InKernel);
+        segment.way(connection.role()).freed.arm(sleep);
     }
 }
 
@@ -136,7 +136,8 @@ pub fn poll(
         }
         let sleepers: Vec<_> = joined.iter().map(|it| Sleeper::begin(&it.guard)).collect();
         for it in &joined {
-            arm(it.guard.connection, &it.segment, entries[it.index].events);
+            let events = entries[it.index].events;
+            arm(it.guard.connection, &it.segment, events, Sleep::InKernel);
         }
         if evaluate(&joined, entries) {
             continue;

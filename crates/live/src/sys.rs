@@ -163,6 +163,18 @@ pub fn poll(fd: c_int, events: i16, nanoseconds: u64) -> i16 {
     entry.revents
 }
 
+/// Makes an event, which counts and never blocks.
+pub fn event() -> Result<c_int, Errno> {
+    let flags = libc::EFD_CLOEXEC | libc::EFD_NONBLOCK;
+    move_high(call!(libc::SYS_eventfd2, 0, flags)? as c_int)
+}
+
+/// Lets whoever waits for an event look.
+pub fn signal_event(fd: c_int) {
+    let one = 1u64;
+    let _ = call!(libc::SYS_write, fd, &raw const one, 8);
+}
+
 /// Sleeps while the word has this value, for at most `nanoseconds`.
 pub fn futex_wait(word: *const u32, value: u32, nanoseconds: u64) -> Result<(), Errno> {
     let span = libc::timespec {

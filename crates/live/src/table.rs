@@ -7,7 +7,7 @@
 
 use std::cell::UnsafeCell;
 use std::mem::ManuallyDrop;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 use libc::c_int;
 use weft_protocol::byte_ring::{Capacity, Reader, Writer};
@@ -96,6 +96,9 @@ pub struct Connection {
     send_lock: Lock,
     sending: UnsafeCell<Sending>,
     pub spin: UnsafeCell<SpinPolicy>,
+    /// The events on which this end and the other wait for many connections; none is -1.
+    pub own_event: AtomicI32,
+    pub peer_event: AtomicI32,
     /// Guards the count of sleepers against the draining of doorbells.
     pub bell: Lock,
     pub sleepers: AtomicU32,
@@ -173,9 +176,13 @@ impl Connection {
         Some(unsafe { Segment::from_parts(memory, capacity) })
     }
 
-    /// Gives the connection its segment and the halves their beginning. Called by the one process
+    /// Gives the connection its segment and events, and the halves their beginning. Called by the one process
     /// that holds the connection, before the phase is joined.
-    pub fn attach(&self, segment: Segment) {
+    pub fn attach(&self, segment: Segment, own_event: c_int, peer_event: c_int) {
+        for (place, event) in [(&self.own_event, own_event), (&self.peer_event, peer_event)] {
+            claim(event);
+            place.store(event, Ordering::Relaxed);
+        }
         // SAFETY: no operation looks at the halves before the phase is joined.
         unsafe {
             *self.receiving.get() = Receiving {
@@ -210,6 +217,8 @@ impl Connection {
         self.meeting.store(u32::MAX, Ordering::Relaxed);
         self.switched_in.store(false, Ordering::Relaxed);
         self.switched_out.store(false, Ordering::Relaxed);
+        self.own_event.store(-1, Ordering::Relaxed);
+        self.peer_event.store(-1, Ordering::Relaxed);
         self.read_shut.store(false, Ordering::Relaxed);
         self.write_shut.store(false, Ordering::Relaxed);
         self.asked.store(0, Ordering::Relaxed);
@@ -235,6 +244,8 @@ pub struct Registration {
     pub reported: Reported,
     /// A one-shot registration that has fired.
     pub disabled: bool,
+    /// Whether its instance waits for the connection's event.
+    pub by_event: bool,
     /// Whether the instance scans it.
     pub linked: bool,
 }
@@ -502,6 +513,12 @@ fn retire(connection: &Connection, local: &Local) {
     if let Some(segment) = connection.segment() {
         // SAFETY: no descriptor leads here any more and no thread is inside.
         unsafe { segment.unmap() };
+    }
+    for event in [&connection.own_event, &connection.peer_event] {
+        let event = event.load(order);
+        if event >= 0 {
+            close_own(event);
+        }
     }
     local.descriptors.store(0, order);
     if connection.holders.load(order) == 1 {

@@ -28,6 +28,10 @@ pub fn wake(guard: &Guard, flag: &InterruptFlag) {
         sys::futex_wake(flag.word().as_ptr());
         stats::count(|stats| &stats.word_wakes, 1);
     }
+    if wake.includes(Sleep::OnEvent) {
+        sys::signal_event(guard.connection.peer_event.load(Ordering::Relaxed));
+        stats::count(|stats| &stats.doorbells, 1);
+    }
     // Before this end has switched, a byte on its kernel's stream would be the program's.
     if wake.includes(Sleep::InKernel) && guard.connection.switched_out.load(Ordering::Acquire) {
         // A full stream is full of doorbells: the other end is awake.

@@ -19,8 +19,10 @@ use crate::sync::{AtomicU32, Ordering, full_fence};
 pub enum Sleep {
     /// On the flag's word itself, in one blocking call: the cheapest to wake.
     OnWord,
-    /// In a call that waits for several descriptors: needs an event that the kernel sees.
+    /// In a call that waits for the connection among others: needs an event on the connection.
     InKernel,
+    /// In a call that waits for many connections: needs an event beside the connection.
+    OnEvent,
 }
 
 impl Sleep {
@@ -28,6 +30,7 @@ impl Sleep {
         match self {
             Self::OnWord => 1,
             Self::InKernel => 2,
+            Self::OnEvent => 4,
         }
     }
 }
@@ -57,7 +60,7 @@ pub struct InterruptFlag {
 }
 
 impl InterruptFlag {
-    const KNOWN: u32 = Sleep::OnWord.bit() | Sleep::InKernel.bit();
+    const KNOWN: u32 = Sleep::OnWord.bit() | Sleep::InKernel.bit() | Sleep::OnEvent.bit();
 
     /// Says that somebody is about to sleep. The caller must look at the ring once more after this
     /// and before it sleeps. Sleepers of both kinds may be armed at once; none disarms itself,

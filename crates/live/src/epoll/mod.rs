@@ -28,6 +28,9 @@ const FULL: usize = 256;
 /// The upper half of the datum under which a followed connection is registered.
 const TAG: u64 = 0xf3e7_1a5b << 32;
 
+/// Set in the datum under which the connection's event is registered: it needs no answer.
+const EVENT: u64 = 1 << 31;
+
 /// One epoll instance of this process.
 struct Instance {
     /// Its descriptor plus one; zero is free.
@@ -182,9 +185,34 @@ pub fn follow(guard: &Guard) {
         let epoll = instance.fd.load(Ordering::Relaxed) as c_int - 1;
         if sys::epoll_ctl(epoll, libc::EPOLL_CTL_MOD, registration.fd, &mut event).is_ok() {
             link(inner, registration, guard.place, which);
+            watch_event(instance, registration, guard, which);
         } else {
             *registration = Registration::default();
         }
+    }
+}
+
+/// Lets the instance wait for the connection's event too, under the first registration there.
+fn watch_event(instance: &Instance, registration: &mut Registration, guard: &Guard, which: usize) {
+    let mut event = tagged(guard.place, which);
+    event.u64 |= EVENT;
+    let epoll = instance.fd.load(Ordering::Relaxed) as c_int - 1;
+    let own = guard.connection.own_event.load(Ordering::Relaxed);
+    let added = sys::epoll_ctl(epoll, libc::EPOLL_CTL_ADD, own, &mut event);
+    registration.by_event = matches!(added, Ok(()) | Err(libc::EEXIST));
+}
+
+/// The end of this, once no registration of the connection is left in the instance. While others
+/// hold the connection too, the event stays: the kernel's instance may be theirs as well.
+fn unwatch_event(instance: &Instance, index: u32, guard: &Guard) {
+    let more = registrations(guard.place).any(|it| {
+        // SAFETY: with the control lock held the instances cannot change.
+        unsafe { (*it).instance == index }
+    });
+    if !more && guard.connection.holders.load(Ordering::SeqCst) == 1 {
+        let epoll = instance.fd.load(Ordering::Relaxed) as c_int - 1;
+        let own = guard.connection.own_event.load(Ordering::Relaxed);
+        let _ = sys::epoll_ctl(epoll, libc::EPOLL_CTL_DEL, own, &mut tagged(guard.place, 0));
     }
 }
 
@@ -216,6 +244,7 @@ pub fn unfollow(guard: &Guard) {
             unlink(&mut *instance.inner.get(), guard.place, which);
             *registration = Registration::default();
         }
+        unwatch_event(instance, index, guard);
     }
 }
 
@@ -298,6 +327,7 @@ fn add(
     };
     if joined && inner.count < FOLLOWED {
         link(inner, registration, guard.place, which);
+        watch_event(instance, registration, guard, which);
         rouse(instance, registration, guard.place, which);
     }
     0
@@ -348,6 +378,7 @@ fn remove(guard: &Guard, instance: &Instance, index: usize, kernel: impl Fn() ->
             unlink(&mut *instance.inner.get(), guard.place, which);
             *registration = Registration::default();
         }
+        unwatch_event(instance, index as u32 + 1, guard);
     }
     result
 }

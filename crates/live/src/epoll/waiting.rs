@@ -4,7 +4,9 @@ use std::sync::atomic::Ordering;
 
 use libc::{c_int, epoll_event, sigset_t};
 
-use super::{Instance, TAG, instance, registrations};
+use weft_protocol::interrupt_flag::Sleep;
+
+use super::{EVENT, Instance, TAG, instance, registrations};
 use crate::ready;
 use crate::segment::Segment;
 use crate::stats;
@@ -173,7 +175,8 @@ fn arm(instance: &Instance) {
         {
             let full = !wait::may_send(guard.connection, &segment);
             let wanted = registration.events as i16 & if full { !0 } else { !libc::POLLOUT };
-            ready::arm(guard.connection, &segment, wanted);
+            let sleep = if registration.by_event { Sleep::OnEvent } else { Sleep::InKernel };
+            ready::arm(guard.connection, &segment, wanted, sleep);
         }
     }
 }
@@ -230,7 +233,9 @@ fn from_kernel(
     for at in 0..count as usize {
         let event = events[at];
         if event.u64 & !0xffff_ffff == TAG {
-            answer(instance, event.u64 as u32, event.events);
+            if event.u64 & EVENT == 0 {
+                answer(instance, event.u64 as u32, event.events);
+            }
         } else {
             events[kept] = event;
             kept += 1;
