@@ -93,8 +93,8 @@ s = socket.create_connection(("127.0.0.1", {port})); f = s.makefile("rb")
 begin = time.perf_counter(); done = 0
 for round in range(3000):
     value = bytes([round % 251]) * (1 << round % 15)
-    s.sendall(b"set k%d 0 0 %d\\r\\n" % (round, len(value)) + value)
-    s.sendall(b"\\r\\nget k%d\\r\\n" % round)
+    store = b"set k%d 0 0 %d\\r\\n" % (round, len(value)) + value + b"\\r\\n"
+    s.sendall(store + b"get k%d\\r\\n" % round)
     assert f.readline() == b"STORED\\r\\n"
     assert f.readline() == b"VALUE k%d 0 %d\\r\\n" % (round, len(value))
     assert f.read(len(value) + 2) == value + b"\\r\\n" and f.readline() == b"END\\r\\n"

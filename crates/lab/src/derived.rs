@@ -1,6 +1,6 @@
 //! Quantities that follow from a composition without a run.
 
-use weft_units::Span;
+use weft_units::{Rate, Span};
 
 use crate::composition::{ChannelSettings, Spec, SwitchSettings};
 
@@ -54,10 +54,7 @@ fn of_channel(name: &str, channel: &ChannelSettings, hosts: u16, all: &mut Vec<D
             name: format!("{name}.line_rate"),
             unit: "Gbit/s",
             value: line.bytes_per_second() * 8e-9,
-            arithmetic: format!(
-                "{rate} x {:.4}, the bits sent for a bit of data",
-                line.bytes_per_second() / rate.bytes_per_second()
-            ),
+            arithmetic: format!("{rate} x {:.2}", ratio_of(line, rate)),
         });
     }
     if let Some(settings) = &channel.attenuation {
@@ -112,6 +109,10 @@ fn between(
         value: ratio(others, own),
         arithmetic: format!("{others} / {own}"),
     });
+}
+
+fn ratio_of(one: Rate, other: Rate) -> f64 {
+    one.bytes_per_second() / other.bytes_per_second()
 }
 
 fn ratio(numerator: Span, denominator: Span) -> f64 {
