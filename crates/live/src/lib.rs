@@ -14,6 +14,7 @@
 //! Every function here may run in a signal handler, between a `fork` and an `exec`, and before
 //! `main`.
 
+#![cfg(target_os = "linux")]
 #![cfg_attr(
     test,
     allow(dead_code, reason = "unit tests must not stand in front of the C functions they use")

@@ -7,6 +7,7 @@
 //! All unsafe blocks but the last are C calls whose pointers are of local variables that outlive
 //! them; the last writes into a mapping of this process.
 
+#![cfg(target_os = "linux")]
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

@@ -63,8 +63,8 @@ impl InterruptFlag {
     const KNOWN: u32 = Sleep::OnWord.bit() | Sleep::InKernel.bit() | Sleep::OnEvent.bit();
 
     /// Says that somebody is about to sleep. The caller must look at the ring once more after this
-    /// and before it sleeps. Sleepers of both kinds may be armed at once; none disarms itself,
-    /// since it cannot know whether it is alone, and a wake-up too many costs one system call.
+    /// and before it sleeps. Sleepers of all kinds may be armed at once; a wake-up too many costs
+    /// one system call.
     ///
     /// Returns the value of the word to sleep on.
     #[inline]
@@ -78,6 +78,15 @@ impl InterruptFlag {
     #[inline]
     pub fn is_armed(&self, sleep: Sleep) -> bool {
         self.word.load(Ordering::Relaxed) & sleep.bit() != 0
+    }
+
+    /// Takes a way of sleeping out again, for a receiver that was woken by something else and knows
+    /// that nobody else sleeps in this way: what arrives while it is awake then interrupts nobody.
+    #[inline]
+    pub fn disarm(&self, sleep: Sleep) {
+        if self.is_armed(sleep) {
+            self.word.fetch_and(!sleep.bit(), Ordering::Relaxed);
+        }
     }
 
     /// To be called after every change that the other side may wait for. Takes all sleepers out
@@ -120,6 +129,16 @@ mod tests {
         assert_eq!(flag.arm(Sleep::OnWord), 3);
         let wake = flag.stimulate();
         assert!(wake.includes(Sleep::OnWord) && wake.includes(Sleep::InKernel));
+    }
+
+    #[test]
+    fn a_receiver_that_woke_by_itself_is_not_woken_again() {
+        let flag = InterruptFlag::default();
+        flag.arm(Sleep::OnEvent);
+        flag.arm(Sleep::OnWord);
+        flag.disarm(Sleep::OnEvent);
+        let wake = flag.stimulate();
+        assert!(wake.includes(Sleep::OnWord) && !wake.includes(Sleep::OnEvent));
     }
 
     #[test]

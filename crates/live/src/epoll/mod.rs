@@ -163,6 +163,15 @@ pub fn can_follow(guard: &Guard) -> bool {
     })
 }
 
+/// Whether a connection has one registration only.
+fn is_followed_once(place: usize) -> bool {
+    let used = registrations(place).filter(|registration| {
+        // SAFETY: with the control lock held the instances cannot change.
+        unsafe { (**registration).instance != 0 }
+    });
+    used.count() == 1
+}
+
 fn tagged(place: usize, which: usize) -> epoll_event {
     let events = (libc::EPOLLIN | libc::EPOLLRDHUP | libc::EPOLLET) as u32;
     epoll_event { events, u64: TAG | (place * REGISTRATIONS + which) as u64 }

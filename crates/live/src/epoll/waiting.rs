@@ -6,7 +6,7 @@ use libc::{c_int, epoll_event, sigset_t};
 
 use weft_protocol::interrupt_flag::Sleep;
 
-use super::{EVENT, Instance, TAG, instance, registrations};
+use super::{CONTROL, EVENT, Instance, TAG, instance, registrations};
 use crate::ready;
 use crate::segment::Segment;
 use crate::stats;
@@ -71,7 +71,9 @@ fn wait_in(
             stats::count(|stats| &stats.sleeps, 1);
             from_kernel(instance, epoll, events, left, mask)
         };
-        instance.waiters.fetch_sub(1, Ordering::SeqCst);
+        if instance.waiters.fetch_sub(1, Ordering::SeqCst) == 1 {
+            disarm(instance);
+        }
         let found = slept?;
         if found > 0 {
             return Ok(found);
@@ -177,6 +179,30 @@ fn arm(instance: &Instance) {
             let wanted = registration.events as i16 & if full { !0 } else { !libc::POLLOUT };
             let sleep = if registration.by_event { Sleep::OnEvent } else { Sleep::InKernel };
             ready::arm(guard.connection, &segment, wanted, sleep);
+        }
+    }
+}
+
+/// Takes the flags back that this thread has armed: while it is awake, none of the other ends need
+/// enter the kernel for it. Not while anybody else may sleep by the same flag.
+fn disarm(instance: &Instance) {
+    // With the control lock held nobody registers a connection elsewhere meanwhile.
+    let Some(_control) = CONTROL.try_lock() else { return };
+    let Some(_held) = instance.lock.lock() else { return };
+    if instance.waiters.load(Ordering::SeqCst) != 0 {
+        return;
+    }
+    // SAFETY: the lock is held.
+    let inner = unsafe { &*instance.inner.get() };
+    for link in &inner.links[..inner.count] {
+        let Some((registration, guard, segment)) = resolve(*link) else { continue };
+        let alone = registration.by_event
+            && guard.connection.holders.load(Ordering::SeqCst) == 1
+            && super::is_followed_once(guard.place);
+        if alone {
+            let role = guard.connection.role();
+            segment.way(role.peer()).arrived.disarm(Sleep::OnEvent);
+            segment.way(role).freed.disarm(Sleep::OnEvent);
         }
     }
 }
