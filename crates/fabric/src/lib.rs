@@ -4,6 +4,7 @@
 
 pub mod adapter;
 pub mod control;
+pub mod fabric;
 pub mod interface;
 pub mod link;
 pub mod measure;

@@ -1,6 +1,8 @@
 //! From the settings of a channel to a channel that runs. The composition decides the driver: a
 //! switch that works in slots is driven slot by slot, everything else by events.
 
+mod network;
+
 use weft_fabric::adapter::{Feed, Insertion, Release, SendBuffers};
 use weft_fabric::measure::Observations;
 use weft_fabric::scheduler::SchedulerSettings;
@@ -12,6 +14,7 @@ use weft_units::{Limit, PositiveCount, Span, Time};
 use crate::composition::{ChannelSettings, InputQueues, SwitchSettings};
 use crate::couple::check_disabled;
 use crate::drive::event::{EventChannel, EventParts, EventSwitch};
+use crate::drive::network::OutputQueuedNetwork;
 use crate::drive::output_queued::OutputQueuedChannel;
 use crate::drive::slotted::{SlotTiming, SlottedChannel};
 use crate::drive::trace::TraceEntry;
@@ -26,6 +29,8 @@ pub enum Driver {
     OutputQueued(Box<OutputQueuedChannel>),
     /// Event by event.
     Event(Box<EventChannel>),
+    /// Event by event, through several switches.
+    Network(Box<OutputQueuedNetwork>),
 }
 
 /// What a channel is built from besides its settings.
@@ -103,6 +108,10 @@ impl Driver {
     ) -> Result<Driver, Error> {
         let sources = workload.map(|workload| sources(settings, workload, site)).transpose()?;
         let sources = sources.unwrap_or_default();
+        if !settings.fabric.is_star() {
+            return network::build(settings, sources, site);
+        }
+        network::refuse_what_a_star_does_not_read(settings, site.name)?;
         match &settings.switch {
             SwitchSettings::Scheduled(switch) => {
                 let lead = switch.lead;
@@ -140,6 +149,7 @@ impl Driver {
             Driver::Slotted(channel) => channel.run(until, halt),
             Driver::OutputQueued(channel) => channel.run(until, halt),
             Driver::Event(channel) => channel.run(until, halt),
+            Driver::Network(channel) => channel.run(until, halt),
         }
     }
 
@@ -153,7 +163,7 @@ impl Driver {
     /// What was counted and measured besides, with the names of its columns.
     pub fn counters(&self, until: Time) -> Vec<(&'static str, f64)> {
         match self {
-            Driver::Slotted(_) | Driver::OutputQueued(_) => Vec::new(),
+            Driver::Slotted(_) | Driver::OutputQueued(_) | Driver::Network(_) => Vec::new(),
             Driver::Event(channel) => channel.interface_columns(until),
         }
     }
@@ -161,7 +171,7 @@ impl Driver {
     /// The transmissions noted so far.
     pub fn take_trace(&mut self) -> Vec<TraceEntry> {
         match self {
-            Driver::Slotted(_) | Driver::OutputQueued(_) => Vec::new(),
+            Driver::Slotted(_) | Driver::OutputQueued(_) | Driver::Network(_) => Vec::new(),
             Driver::Event(channel) => channel.take_trace(),
         }
     }
@@ -172,6 +182,7 @@ impl Driver {
             Driver::Slotted(channel) => channel.backlog(),
             Driver::OutputQueued(channel) => channel.backlog(),
             Driver::Event(channel) => channel.backlog(),
+            Driver::Network(channel) => channel.backlog(),
         }
     }
 
@@ -181,6 +192,7 @@ impl Driver {
             Driver::Slotted(channel) => channel.in_flight(),
             Driver::OutputQueued(channel) => channel.in_flight(),
             Driver::Event(channel) => channel.in_flight(),
+            Driver::Network(channel) => channel.in_flight(),
         }
     }
 
@@ -190,13 +202,14 @@ impl Driver {
             Driver::Slotted(channel) => channel.slots(),
             Driver::OutputQueued(channel) => channel.slots(),
             Driver::Event(channel) => channel.steps(),
+            Driver::Network(channel) => channel.steps(),
         }
     }
 
     /// Who waits for whom, for a run that does not get on; empty where nothing can wait for ever.
     pub fn waiting(&self) -> Vec<String> {
         match self {
-            Driver::Slotted(_) | Driver::OutputQueued(_) => Vec::new(),
+            Driver::Slotted(_) | Driver::OutputQueued(_) | Driver::Network(_) => Vec::new(),
             Driver::Event(channel) => channel.waiting(),
         }
     }
@@ -207,6 +220,7 @@ impl Driver {
             Driver::Slotted(channel) => channel.into_observations(),
             Driver::OutputQueued(channel) => channel.into_observations(),
             Driver::Event(channel) => channel.into_observations(),
+            Driver::Network(channel) => channel.into_observations(),
         }
     }
 }

@@ -7,6 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use weft_fabric::adapter::AdapterSettings;
 use weft_fabric::control::Speculation;
+use weft_fabric::fabric::{FabricSettings, RoutesSettings};
 use weft_fabric::link::{ErrorSettings, LineCode, LinkBudgetSettings, LinkSettings};
 use weft_fabric::scheduler::SchedulerSettings;
 use weft_fabric::switch::{CrossbarSettings, OutputBufferedSettings};
@@ -53,11 +54,11 @@ pub struct SystemSettings {
     /// The document that `stated` origins refer to.
     #[serde(default)]
     pub document: String,
-    /// How many hosts it connects, 2 to 64 on a single switch.
+    /// How many hosts it connects: 2 or more, on a single switch with a scheduler at most 64.
     pub hosts: u16,
 }
 
-/// One independent network: every host has an adapter on it and a link to its switch.
+/// One independent network: every host has an adapter on it and a link to a switch.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ChannelSettings {
@@ -75,7 +76,14 @@ pub struct ChannelSettings {
     pub attenuation: Option<LinkBudgetSettings>,
     /// The buffers of each adapter.
     pub adapter: AdapterSettings,
-    /// The one switch of the channel.
+    /// Which switches there are, and the cables between them, all like `link`.
+    #[serde(default, skip_serializing_if = "FabricSettings::is_star")]
+    pub fabric: FabricSettings,
+    /// Which ways packets take through a fabric that has several. Without a value each packet takes
+    /// a random one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub routes: Option<RoutesSettings>,
+    /// The one switch of a star, or each switch of another fabric.
     pub switch: SwitchSettings,
     /// How an initiator learns what became of its packets. Without it none is ever lost.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -100,7 +108,7 @@ pub struct ChannelSettings {
     pub disabled: Vec<DisabledInitiator>,
 }
 
-/// The switch of a channel. Which driver runs the channel follows from it.
+/// The switches of a channel. Which driver runs the channel follows from it.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum SwitchSettings {
@@ -173,6 +181,19 @@ pub struct OutputQueuedSettings {
     /// From an input to an output of the switch.
     #[serde(default)]
     pub latency: Span,
+}
+
+impl SwitchSettings {
+    /// The name of the kind in files.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            SwitchSettings::Scheduled(_) => "scheduled",
+            SwitchSettings::Crossbar(_) => "crossbar",
+            SwitchSettings::OutputBuffered(_) => "output_buffered",
+            SwitchSettings::InputQueued(_) => "input_queued",
+            SwitchSettings::OutputQueued(_) => "output_queued",
+        }
+    }
 }
 
 impl ScheduledSettings {

@@ -81,6 +81,9 @@ impl ChannelSettings {
     /// The schedule of the channel, if it is one that has to be driven by events.
     pub(crate) fn schedule_by_events(&self, trace: bool) -> Option<&ScheduledSettings> {
         let SwitchSettings::Scheduled(switch) = &self.switch else { return None };
+        if !self.fabric.is_star() {
+            return None;
+        }
         let faulty = self.faults().first().is_some() || self.recovery.is_some();
         let faulty = faulty || self.interface.is_some();
         let detailed = is_detailed(&switch.signalling, switch.speculation);

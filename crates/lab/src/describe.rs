@@ -38,6 +38,7 @@ const MEANINGS: &[(&str, &str)] = &[
     ("collisions_per_attempt", "collisions as a fraction of the transmissions started"),
     ("collisions_", "collisions with this kind of packet in a bufferless switch"),
     ("jain_index", "fairness among initiators: 1 if all deliver the same, 1/n if one does all"),
+    ("hops_mean", "switches that a delivered packet passed"),
     ("verdict", "settled, transient, saturated, stuck or stopped; only a settled mean is steady"),
     ("replications", "runs with different seeds"),
     ("seed", "the seed of the run"),

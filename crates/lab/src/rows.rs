@@ -46,6 +46,9 @@ impl PointRuns<'_> {
             }
             let jain = run.observations.fairness.jain();
             row.push(("jain_index".into(), jain.into()));
+            if let Some(hops) = run.observations.hops.mean() {
+                row.push(("hops_mean".into(), hops.into()));
+            }
             let judgement = self.judgement(run);
             row.push(("verdict".into(), judgement.verdict.name().into()));
             row.push(("waiting_for".into(), waiting(run, &judgement).into()));
@@ -74,6 +77,11 @@ impl PointRuns<'_> {
         let jain: Vec<f64> =
             self.runs.iter().filter_map(|run| run.observations.fairness.jain()).collect();
         row.push(("jain_index".into(), replications(&jain).map(|jain| jain.mean).into()));
+        let hops: Vec<f64> =
+            self.runs.iter().filter_map(|run| run.observations.hops.mean()).collect();
+        if let Some(hops) = replications(&hops) {
+            row.push(("hops_mean".into(), hops.mean.into()));
+        }
         row.push(("verdict".into(), self.verdict().name().into()));
         row.push(("replications".into(), (self.runs.len() as u64).into()));
         table.push(row);

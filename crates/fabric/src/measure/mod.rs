@@ -3,6 +3,7 @@
 mod budget;
 mod fairness;
 mod histogram;
+mod hops;
 mod level;
 mod observations;
 mod progress;
@@ -12,6 +13,7 @@ mod series;
 pub use budget::{Budget, Stage};
 pub use fairness::Fairness;
 pub use histogram::Histogram;
+pub use hops::Hops;
 pub use level::Level;
 pub use observations::{Collision, ConservationError, Drop, Latency, Observations};
 pub use progress::Progress;

@@ -3,7 +3,7 @@
 use weft_units::{Bytes, Span, Time};
 
 use super::progress::Sampler;
-use super::{Budget, Fairness, Progress, Recorder, Stage};
+use super::{Budget, Fairness, Hops, Progress, Recorder, Stage};
 
 /// The latency definitions of the papers, each by its own name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -71,6 +71,8 @@ pub struct Observations {
     pub attempts: u64,
     /// Deliveries since `from` by initiator; counts nothing unless [`of_hosts`](Self::of_hosts).
     pub fairness: Fairness,
+    /// Deliveries since `from` by the number of switches passed; empty where there is but one.
+    pub hops: Hops,
     /// Where the time went, of packets delivered since `from`.
     pub budget: Budget,
     sampler: Sampler,

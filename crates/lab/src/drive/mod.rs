@@ -3,6 +3,7 @@
 pub mod cluster;
 pub mod event;
 pub mod interface;
+pub mod network;
 pub mod output_queued;
 pub mod receiver;
 mod slots;

@@ -1,0 +1,60 @@
+//! Fabrics: which switches there are, what is plugged into their ports, and which ways a packet
+//! has. Wiring is data; how a switch works inside is not decided here.
+//!
+//! Trees are given by numbers, anything else by a table. Ways follow from the wiring: a tree knows
+//! by the target's number whether it lies below a switch, a table is searched for shortest paths.
+
+mod error;
+mod routes;
+mod table;
+mod tree;
+mod ways;
+mod wiring;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+pub use error::FabricError;
+pub use routes::{ConnectionRoutes, GivenRoute, Heading, PacketRoutes, Routes, RoutesSettings};
+pub use table::{Cable, End, TableSettings, TableSwitch};
+pub use tree::{FatTreeSettings, KAryTreeSettings, Tiers};
+pub use wiring::{Peer, Wiring};
+
+/// The switches of a channel and the cables between them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum FabricSettings {
+    /// One switch with a port for each host.
+    #[default]
+    Star,
+    /// A tree in which every switch has as many ports down as up (k-ary n-tree; Petrini and
+    /// Vanneschi, IPPS 1997).
+    KAryTree(KAryTreeSettings),
+    /// A tree of switches with equally many ports, all of which the highest tier has down
+    /// (Al-Fares, Loukissas and Vahdat, SIGCOMM 2008).
+    FatTree(FatTreeSettings),
+    /// 40 eight-port switches in stages of 16, 16 and 8 for 64 hosts, with the numbers of the
+    /// switches in the AC3 Velocity cluster (Vogels, Follett, Hsieh, Lifka and Stern,
+    /// "Tree-Saturation Control in the AC3 Velocity Cluster Interconnect", Figures 1 and 9).
+    FoldedTree,
+    /// Switches and cables one by one.
+    Table(TableSettings),
+}
+
+impl FabricSettings {
+    /// Whether it is one switch with a port for each host.
+    pub fn is_star(&self) -> bool {
+        *self == FabricSettings::Star
+    }
+
+    /// The wiring for so many hosts.
+    pub fn wiring(&self, hosts: u16) -> Result<Wiring, FabricError> {
+        match self {
+            FabricSettings::Star => tree::star(hosts),
+            FabricSettings::KAryTree(settings) => settings.wiring(hosts),
+            FabricSettings::FatTree(settings) => settings.wiring(hosts),
+            FabricSettings::FoldedTree => tree::folded(hosts),
+            FabricSettings::Table(settings) => settings.wiring(hosts),
+        }
+    }
+}

@@ -1,0 +1,256 @@
+//! Which of the ways through a fabric a packet takes.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use weft_kernel::Stream;
+use weft_units::Time;
+
+use super::error::FabricError;
+use super::ways::Ways;
+use super::wiring::{Peer, Wiring};
+
+/// How a packet chooses among the ways through a fabric. In a tree the ways differ on the way up;
+/// packets never go down and up again.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum RoutesSettings {
+    /// All packets from one host to another take one way, and so arrive in order.
+    PerConnection(ConnectionRoutes),
+    /// Each packet takes its own.
+    PerPacket(PacketRoutes),
+}
+
+/// How the way of a connection is chosen.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ConnectionRoutes {
+    /// At random, by the seed of the run.
+    Random,
+    /// By the numbers of the two hosts, whatever the seed.
+    Hashed,
+    /// As listed; connections that are not listed are hashed.
+    Given(Vec<GivenRoute>),
+}
+
+/// How the way of a packet is chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum PacketRoutes {
+    /// Each port that leads to the target is equally likely.
+    Random,
+    /// The port that is free first, of those equally free a random one.
+    Adaptive,
+}
+
+/// The way of one connection.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct GivenRoute {
+    /// The initiator.
+    pub from: u16,
+    /// The target.
+    pub to: u16,
+    /// The names of the switches, from that of the initiator to that of the target.
+    pub switches: Vec<String>,
+}
+
+impl Default for RoutesSettings {
+    fn default() -> RoutesSettings {
+        RoutesSettings::PerPacket(PacketRoutes::Random)
+    }
+}
+
+/// What a packet carries of its route: what is left of its choices among ports, as a fraction of
+/// 2^32. Where routes are given the first bit tells whether its own is; the others are then its
+/// place in the list of ports.
+#[derive(Clone, Copy, Debug)]
+pub struct Heading(u32);
+
+/// The first bit of a heading whose route is given.
+const OWN: u32 = 1 << 31;
+
+/// The choice of ways, ready to be asked.
+#[derive(Debug)]
+pub struct Routes {
+    ways: Ways,
+    rule: Rule,
+    random: Stream,
+    /// Initiator and target of each given route, in order, with the place of its ports.
+    given: Vec<((u16, u16), u32)>,
+    ports: Vec<u8>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Rule {
+    /// The choice follows from both hosts and a key.
+    Connection {
+        key: u64,
+    },
+    /// As listed, or as without a key.
+    Given,
+    Packet,
+    Adaptive,
+}
+
+const GIVEN: &str = "routes.per_connection.given";
+
+impl Routes {
+    /// The routes through `wiring`. `random` decides what is random.
+    pub fn new(
+        settings: &RoutesSettings,
+        wiring: &Wiring,
+        mut random: Stream,
+    ) -> Result<Routes, FabricError> {
+        let mut given = Vec::new();
+        let mut ports = Vec::new();
+        let rule = match settings {
+            RoutesSettings::PerPacket(PacketRoutes::Random) => Rule::Packet,
+            RoutesSettings::PerPacket(PacketRoutes::Adaptive) => Rule::Adaptive,
+            RoutesSettings::PerConnection(ConnectionRoutes::Random) => {
+                Rule::Connection { key: random.bits() }
+            }
+            RoutesSettings::PerConnection(ConnectionRoutes::Hashed) => Rule::Connection { key: 0 },
+            RoutesSettings::PerConnection(ConnectionRoutes::Given(routes)) => {
+                for route in routes {
+                    given.push(((route.from, route.to), ports.len() as u32));
+                    ports.extend(route.ports(wiring)?);
+                }
+                given.sort_unstable();
+                Rule::Given
+            }
+        };
+        if let Some(pair) = given.windows(2).find(|pair| pair[0].0 == pair[1].0) {
+            let (from, to) = pair[0].0;
+            let value = format!("two routes from host {from} to host {to}");
+            return Err(FabricError::new(GIVEN, value, "one route for a connection"));
+        }
+        Ok(Routes { ways: wiring.ways().clone(), rule, random, given, ports })
+    }
+
+    /// The heading of a packet that departs.
+    #[inline]
+    pub fn depart(&mut self, from: u16, to: u16) -> Heading {
+        let connection = u64::from(from) << 16 | u64::from(to);
+        match self.rule {
+            Rule::Packet | Rule::Adaptive => Heading(self.random.bits() as u32),
+            Rule::Connection { key } => Heading(mix(key ^ mix(connection)) as u32),
+            Rule::Given => match self.given.binary_search_by_key(&(from, to), |route| route.0) {
+                Ok(place) => Heading(OWN | self.given[place].1),
+                Err(_) => Heading(mix(mix(connection)) as u32 >> 1),
+            },
+        }
+    }
+
+    /// The port by which a packet for `to` leaves `switch`, the `hop`th on its way from 0 on.
+    /// `free_at` tells when a port is free.
+    #[inline]
+    pub fn port(
+        &self,
+        (switch, hop): (u32, u8),
+        to: u16,
+        heading: &mut Heading,
+        free_at: impl Fn(u32) -> Time,
+    ) -> u32 {
+        if self.rule == Rule::Given && heading.0 & OWN != 0 {
+            return u32::from(self.ports[(heading.0 ^ OWN) as usize + usize::from(hop)]);
+        }
+        let ports = self.ways.ports(switch, to);
+        if ports & (ports - 1) == 0 {
+            return ports.trailing_zeros();
+        }
+        let unused_bits = u32::from(self.rule == Rule::Given);
+        let wide = u64::from(heading.0 << unused_bits) * u64::from(ports.count_ones());
+        heading.0 = wide as u32 >> unused_bits;
+        let chosen = member(ports, (wide >> 32) as u32);
+        if self.rule == Rule::Adaptive { least(ports, chosen, free_at) } else { chosen }
+    }
+}
+
+/// The member of a rank, counted from 0.
+#[inline]
+fn member(ports: u64, rank: u32) -> u32 {
+    let lowest = ports.trailing_zeros();
+    let run = ports >> lowest;
+    if run & run.wrapping_add(1) == 0 {
+        return lowest + rank;
+    }
+    let mut rest = ports;
+    for _ in 0..rank {
+        rest &= rest - 1;
+    }
+    rest.trailing_zeros()
+}
+
+/// The port that is free first; of those equally free the one at or next after `start`.
+fn least(ports: u64, start: u32, free_at: impl Fn(u32) -> Time) -> u32 {
+    let mut rest = ports.rotate_right(start);
+    let (mut best, mut earliest) = (start, Time::NEVER);
+    while rest != 0 {
+        let port = (rest.trailing_zeros() + start) & 63;
+        rest &= rest - 1;
+        let free = free_at(port);
+        if free < earliest {
+            (best, earliest) = (port, free);
+        }
+    }
+    best
+}
+
+/// Spreads what differs in a few bits over all of them (the finaliser of `SplitMix64`; Steele, Lea
+/// and Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014).
+fn mix(bits: u64) -> u64 {
+    let bits = bits.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let bits = (bits ^ bits >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let bits = (bits ^ bits >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    bits ^ bits >> 31
+}
+
+impl GivenRoute {
+    /// The ports along the way, one in each switch.
+    fn ports(&self, wiring: &Wiring) -> Result<Vec<u8>, FabricError> {
+        let GivenRoute { from, to, switches } = self;
+        for host in [*from, *to] {
+            if host >= wiring.hosts() {
+                let accepted = format!("a host below {}", wiring.hosts());
+                return Err(FabricError::new(GIVEN, format!("host {host}"), accepted));
+            }
+        }
+        let (initiator, target) = (wiring.host_name(*from), wiring.host_name(*to));
+        let whole = format!("{initiator} to {target} by {}", switches.join(", "));
+        let refuse = |accepted: String| Err(FabricError::new(GIVEN, &whole, accepted));
+        let mut path = Vec::new();
+        for name in switches {
+            let Some(switch) = wiring.switch_named(name) else {
+                return refuse(format!("a name of a switch instead of {name}"));
+            };
+            if path.contains(&switch) {
+                return refuse(format!("a route that visits {} once", wiring.switch_name(switch)));
+            }
+            path.push(switch);
+        }
+        let at = |host: u16| wiring.switch_of(wiring.host_port(host));
+        if path.first() != Some(&at(*from)) {
+            let home = wiring.switch_name(at(*from));
+            return refuse(format!("a route that begins at {home}, where {initiator} is"));
+        }
+        if path.last() != Some(&at(*to)) {
+            let home = wiring.switch_name(at(*to));
+            return refuse(format!("a route that ends at {home}, where {target} is"));
+        }
+        let mut ports = Vec::new();
+        for pair in path.windows(2) {
+            let (own, next) = (pair[0], pair[1]);
+            let leads = |port: &u32| {
+                matches!(wiring.peer(wiring.port(own, *port)),
+                    Peer::Port(peer) if wiring.switch_of(peer) == next)
+            };
+            let Some(port) = (0..wiring.ports_of(own)).find(leads) else {
+                let (own, next) = (wiring.switch_name(own), wiring.switch_name(next));
+                return refuse(format!("a cable between {own} and {next}"));
+            };
+            ports.push(port as u8);
+        }
+        ports.push((wiring.host_port(*to) - wiring.port(at(*to), 0)) as u8);
+        Ok(ports)
+    }
+}

@@ -1,0 +1,253 @@
+//! Any wiring, cable by cable.
+
+use std::fmt;
+use std::str::FromStr;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use weft_units::PositiveCount;
+
+use super::error::FabricError;
+use super::ways::{ShortestPaths, Ways};
+use super::wiring::{Peer, Wiring};
+use crate::scheduler::MAX_PORTS;
+
+/// Settings of a fabric that is listed. Packets take the shortest paths.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TableSettings {
+    /// The switches.
+    pub switches: Vec<TableSwitch>,
+    /// The cables.
+    pub cables: Vec<Cable>,
+}
+
+/// A switch of a table.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TableSwitch {
+    /// Its name, not `host`.
+    pub name: String,
+    /// How many ports it has, numbered from 0; at most 64.
+    pub ports: PositiveCount,
+    /// The ports that no cable is in on purpose.
+    #[serde(default)]
+    pub unused: Vec<u32>,
+}
+
+/// A cable of a table.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Cable {
+    /// One end.
+    pub from: End,
+    /// The other end.
+    pub to: End,
+}
+
+/// One end of a cable: `host 3`, or port 2 of the switch `a` as `a.2`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum End {
+    /// The adapter of a host.
+    Host(u16),
+    /// A port of a switch.
+    Port {
+        /// The name of the switch.
+        switch: String,
+        /// The number of the port.
+        port: u32,
+    },
+}
+
+const CABLES: &str = "fabric.table.cables";
+const SWITCHES: &str = "fabric.table.switches";
+
+impl TableSettings {
+    pub(super) fn wiring(&self, hosts: u16) -> Result<Wiring, FabricError> {
+        self.check_switches()?;
+        let switches = self.switches.iter().map(|own| (own.name.clone(), own.ports.get()));
+        let empty = Ways::Tree(Vec::new());
+        let mut wiring = Wiring::new(switches.collect(), hosts, empty);
+        let mut taken = Vec::new();
+        for cable in &self.cables {
+            self.plug(cable, hosts, &mut wiring, &mut taken)?;
+        }
+        self.check_ports(hosts, &wiring)?;
+        wiring.set_ways(Ways::Table(ShortestPaths::of(&wiring)));
+        check_reach(&wiring)?;
+        Ok(wiring)
+    }
+
+    fn check_switches(&self) -> Result<(), FabricError> {
+        for (place, switch) in self.switches.iter().enumerate() {
+            let TableSwitch { name, ports, unused } = switch;
+            if ports.as_usize() > MAX_PORTS {
+                let value = format!("{ports} ports of switch {name}");
+                return Err(FabricError::new(SWITCHES, value, format!("at most {MAX_PORTS}")));
+            }
+            if self.switches[..place].iter().any(|other| other.name == *name) {
+                let value = format!("two switches of the name {name}");
+                return Err(FabricError::new(SWITCHES, value, "a name for each switch"));
+            }
+            if let Some(port) = unused.iter().find(|port| **port >= ports.get()) {
+                let value = format!("unused port {port} of switch {name}");
+                let accepted = format!("a port below {ports}");
+                return Err(FabricError::new(SWITCHES, value, accepted));
+            }
+        }
+        if self.switches.is_empty() {
+            return Err(FabricError::new(SWITCHES, "[]", "at least one switch"));
+        }
+        Ok(())
+    }
+
+    fn plug<'a>(
+        &'a self,
+        cable: &'a Cable,
+        hosts: u16,
+        wiring: &mut Wiring,
+        taken: &mut Vec<(&'a End, &'a End)>,
+    ) -> Result<(), FabricError> {
+        for (end, other) in [(&cable.from, &cable.to), (&cable.to, &cable.from)] {
+            if let Some((_, first)) = taken.iter().find(|(own, _)| *own == end) {
+                let value = format!("{end} with a cable to {first} and one to {other}");
+                return Err(FabricError::new(CABLES, value, "one cable in each port"));
+            }
+            taken.push((end, other));
+        }
+        match (self.place(&cable.from, hosts)?, self.place(&cable.to, hosts)?) {
+            (Ok(from), Ok(to)) => wiring.connect(from, to),
+            (Err(host), Ok(port)) | (Ok(port), Err(host)) => wiring.attach(host, port),
+            (Err(_), Err(_)) => {
+                let value = format!("a cable from {} to {}", cable.from, cable.to);
+                return Err(FabricError::new(CABLES, value, "a switch at one end at least"));
+            }
+        }
+        Ok(())
+    }
+
+    /// The switch and port of an end, or the host.
+    fn place(&self, end: &End, hosts: u16) -> Result<Result<(u32, u32), u32>, FabricError> {
+        match end {
+            End::Host(host) if *host < hosts => Ok(Err(u32::from(*host))),
+            End::Host(_) => Err(FabricError::new(CABLES, end, format!("a host below {hosts}"))),
+            End::Port { switch, port } => {
+                let named = self.switches.iter().position(|own| own.name == *switch);
+                let Some(index) = named else {
+                    let names: Vec<&str> =
+                        self.switches.iter().map(|own| own.name.as_str()).collect();
+                    let accepted = format!("a port of {}", names.join(", "));
+                    return Err(FabricError::new(CABLES, end, accepted));
+                };
+                let ports = self.switches[index].ports.get();
+                if *port >= ports {
+                    let accepted = format!("a port below {ports}");
+                    return Err(FabricError::new(CABLES, end, accepted));
+                }
+                Ok(Ok((index as u32, *port)))
+            }
+        }
+    }
+
+    /// Every port has a cable or is unused on purpose, and every host has one.
+    fn check_ports(&self, hosts: u16, wiring: &Wiring) -> Result<(), FabricError> {
+        for (index, switch) in self.switches.iter().enumerate() {
+            for number in 0..switch.ports.get() {
+                let port = wiring.port(index as u32, number);
+                let plugged = wiring.peer(port) != Peer::Unused;
+                let unused = switch.unused.contains(&number);
+                if !plugged && !unused {
+                    let value = format!("dangling {}", wiring.port_name(port));
+                    let accepted = "a cable in it, or its number among the `unused` of its switch";
+                    return Err(FabricError::new(SWITCHES, value, accepted));
+                }
+                if plugged && unused {
+                    let value = format!("unused {} with a cable in it", wiring.port_name(port));
+                    return Err(FabricError::new(SWITCHES, value, "a port without a cable"));
+                }
+            }
+        }
+        let ports = wiring.open_to_hosts();
+        if usize::from(hosts) > ports {
+            return Err(FabricError::hosts(hosts, ports, "the table"));
+        }
+        match wiring.unattached() {
+            Some(host) => {
+                let value = format!("{} without a cable", wiring.host_name(host));
+                Err(FabricError::new(CABLES, value, "a cable from every host to a switch"))
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+/// Every host can be reached from the first one; cables go both ways.
+fn check_reach(wiring: &Wiring) -> Result<(), FabricError> {
+    let at = |host: u16| wiring.switch_of(wiring.host_port(host));
+    let unreached = (1..wiring.hosts()).find(|host| wiring.ways().ports(at(0), *host) == 0);
+    match unreached {
+        Some(host) => {
+            let place =
+                |host| format!("{} at {}", wiring.host_name(host), wiring.switch_name(at(host)));
+            let value = format!("{}, out of reach of {}", place(host), place(0));
+            Err(FabricError::new(CABLES, value, "cables by which every host reaches every other"))
+        }
+        None => Ok(()),
+    }
+}
+
+impl fmt::Display for End {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            End::Host(host) => write!(f, "host {host}"),
+            End::Port { switch, port } => write!(f, "{switch}.{port}"),
+        }
+    }
+}
+
+impl FromStr for End {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<End, String> {
+        let host = text.strip_prefix("host ").and_then(|number| number.trim().parse().ok());
+        let port = text.rsplit_once('.').and_then(|(switch, number)| {
+            let port = number.parse().ok()?;
+            (!switch.is_empty()).then(|| End::Port { switch: switch.to_owned(), port })
+        });
+        host.map(End::Host).or(port).ok_or_else(|| {
+            format!(
+                "`{text}` is not the end of a cable; accepted: \"host 3\", or \"a.2\" for port 2 \
+                 of switch a"
+            )
+        })
+    }
+}
+
+impl Serialize for End {
+    fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
+        s.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for End {
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<End, D::Error> {
+        String::deserialize(d)?.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+impl JsonSchema for End {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "End".into()
+    }
+
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "type": "string", "pattern": "^(host [0-9]+|.+\\.[0-9]+)$", "x-unit": "",
+            "examples": ["host 3", "a.2"],
+        })
+    }
+}

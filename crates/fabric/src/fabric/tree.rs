@@ -1,0 +1,183 @@
+//! Trees: wirings that follow from a few numbers.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use weft_units::PositiveCount;
+
+use super::error::FabricError;
+use super::ways::{Below, Ways};
+use super::wiring::Wiring;
+use crate::scheduler::MAX_PORTS;
+
+/// Ports of all switches together beyond which a number in a file is taken for a mistake.
+const MOST_PORTS: u64 = 1 << 22;
+
+/// Settings of a k-ary n-tree: `levels` stages of `arity^(levels-1)` switches, `arity^levels` ports
+/// for hosts. In stage `l`, switch `P * arity^l + c` is copy `c` over the subtree `P`; its port up
+/// `p` leads to copy `c * arity + p` in the stage above. A switch is named by its stage, counted
+/// from that of the hosts, and its number there: `0.15`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct KAryTreeSettings {
+    /// Ports down and ports up of every switch, 2 to 32; the highest stage has none up.
+    pub arity: PositiveCount,
+    /// How many stages there are.
+    pub levels: PositiveCount,
+}
+
+/// Settings of a fat tree of switches with equally many ports. With `k` ports there are `k * k / 2`
+/// ports for hosts in two tiers and `k * k * k / 4` in three. Switches are named as in a k-ary tree.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FatTreeSettings {
+    /// Ports of every switch, an even number, 2 to 64.
+    pub radix: PositiveCount,
+    /// How many stages there are.
+    pub tiers: Tiers,
+}
+
+/// The stages of a fat tree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(try_from = "u32", into = "u32")]
+pub enum Tiers {
+    /// Leaves and spines.
+    Two,
+    /// Pods of leaves and middle switches, and a core.
+    Three,
+}
+
+impl TryFrom<u32> for Tiers {
+    type Error = String;
+
+    fn try_from(tiers: u32) -> Result<Tiers, String> {
+        match tiers {
+            2 => Ok(Tiers::Two),
+            3 => Ok(Tiers::Three),
+            _ => Err(format!("tiers = {tiers}: accepted is 2 or 3")),
+        }
+    }
+}
+
+impl From<Tiers> for u32 {
+    fn from(tiers: Tiers) -> u32 {
+        match tiers {
+            Tiers::Two => 2,
+            Tiers::Three => 3,
+        }
+    }
+}
+
+impl KAryTreeSettings {
+    pub(super) fn wiring(&self, hosts: u16) -> Result<Wiring, FabricError> {
+        let (arity, levels) = (self.arity.get(), self.levels.get());
+        if !(2..=32).contains(&arity) {
+            let accepted = "2 to 32, half of the ports of a switch";
+            return Err(FabricError::new("fabric.k_ary_tree.arity", arity, accepted));
+        }
+        let ports = u64::from(arity).checked_pow(levels).map(|hosts| hosts * u64::from(levels) * 2);
+        if ports.is_none_or(|ports| ports > MOST_PORTS) {
+            let accepted = format!("so many that all switches have at most {MOST_PORTS} ports");
+            return Err(FabricError::new("fabric.k_ary_tree.levels", levels, accepted));
+        }
+        let fabric = format!("a {arity}-ary {levels}-tree");
+        grow(&vec![arity; levels as usize], arity, hosts, &fabric)
+    }
+}
+
+impl FatTreeSettings {
+    pub(super) fn wiring(&self, hosts: u16) -> Result<Wiring, FabricError> {
+        let radix = self.radix.get();
+        if !radix.is_multiple_of(2) || radix as usize > MAX_PORTS {
+            let accepted = format!("an even number, 2 to {MAX_PORTS}");
+            return Err(FabricError::new("fabric.fat_tree.radix", radix, accepted));
+        }
+        let half = radix / 2;
+        let tiers = u32::from(self.tiers);
+        let fabric = format!("a fat tree of {tiers} tiers of {radix}-port switches");
+        match self.tiers {
+            Tiers::Two => grow(&[half, radix], half, hosts, &fabric),
+            Tiers::Three => grow(&[half, half, radix], half, hosts, &fabric),
+        }
+    }
+}
+
+/// One switch with a port for each host.
+pub(super) fn star(hosts: u16) -> Result<Wiring, FabricError> {
+    if usize::from(hosts) > MAX_PORTS {
+        return Err(FabricError::hosts(hosts, MAX_PORTS, "one switch"));
+    }
+    grow(&[u32::from(hosts)], 0, hosts, "one switch")
+}
+
+/// A tree whose switches have `down[stage]` ports down and, below the highest stage, `up` ports up.
+fn grow(down: &[u32], up: u32, hosts: u16, fabric: &str) -> Result<Wiring, FabricError> {
+    let ports: u32 = down.iter().product();
+    if u32::from(hosts) > ports {
+        return Err(FabricError::hosts(hosts, ports as usize, fabric));
+    }
+    let mut switches = Vec::new();
+    let mut below = Vec::new();
+    let mut bases = Vec::new();
+    let (mut beneath, mut copies) = (1, 1);
+    for (stage, &children) in down.iter().enumerate() {
+        let highest = stage + 1 == down.len();
+        let own_up = if highest { 0 } else { up };
+        let (per_child, subtrees) = (beneath, ports / (beneath * children));
+        beneath *= children;
+        bases.push(switches.len() as u32);
+        for index in 0..subtrees * copies {
+            switches.push((format!("{stage}.{index}"), children + own_up));
+            let ups = if highest { 0 } else { (!0 >> (64 - own_up)) << children };
+            let first = index / copies * beneath;
+            below.push(Below { first, hosts: beneath, per_child, width: 1, up: ups });
+        }
+        copies *= own_up;
+    }
+    let mut wiring = Wiring::new(switches, hosts, Ways::Tree(below));
+    for host in 0..ports {
+        wiring.attach(host, (host / down[0], host % down[0]));
+    }
+    let mut copies = 1;
+    for stage in 0..down.len() - 1 {
+        for index in 0..bases[stage + 1] - bases[stage] {
+            let (subtree, copy) = (index / copies, index % copies);
+            for port in 0..up {
+                let above = subtree / down[stage + 1] * (copies * up) + copy * up + port;
+                let child = subtree % down[stage + 1];
+                let own = (bases[stage] + index, down[stage] + port);
+                wiring.connect(own, (bases[stage + 1] + above, child));
+            }
+        }
+        copies *= up;
+    }
+    Ok(wiring)
+}
+
+/// Switches 1 to 16 with nodes 4k-3 to 4k on switch k, middle 17 to 32, top 33 to 40. Pods of four
+/// leaves and four middles; tops 33 to 36 reach the first two middles of every pod, tops 37 to 40
+/// the other two, a pod by its ports 2k-1 and 2k.
+pub(super) fn folded(hosts: u16) -> Result<Wiring, FabricError> {
+    if hosts > 64 {
+        return Err(FabricError::hosts(hosts, 64, "the folded tree"));
+    }
+    let switches = (1..=40).map(|number| (number.to_string(), 8)).collect();
+    let up = 0b1111_0000;
+    let below = (0..40).map(|switch| match switch {
+        0..16 => Below { first: 4 * switch, hosts: 4, per_child: 1, width: 1, up },
+        16..32 => Below { first: (switch - 16) / 4 * 16, hosts: 16, per_child: 4, width: 1, up },
+        _ => Below { first: 0, hosts: 64, per_child: 16, width: 2, up: 0 },
+    });
+    let mut wiring = Wiring::new(switches, hosts, Ways::Tree(below.collect())).counted_from(1);
+    for host in 0..64 {
+        wiring.attach(host, (host / 4, host % 4));
+    }
+    for switch in 0..16 {
+        let (pod, place) = (switch / 4, switch % 4);
+        for port in 0..4 {
+            wiring.connect((switch, 4 + port), (16 + 4 * pod + port, place));
+            let top = 32 + 4 * (place / 2) + port;
+            wiring.connect((16 + switch, 4 + port), (top, 2 * pod + place % 2));
+        }
+    }
+    Ok(wiring)
+}

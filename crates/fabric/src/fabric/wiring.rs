@@ -1,0 +1,154 @@
+//! Switches with their ports, and what is plugged into each.
+
+use super::ways::Ways;
+
+/// What is at the other end of the cable in a port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Peer {
+    /// There is no cable.
+    Unused,
+    /// The adapter of a host.
+    Host(u16),
+    /// A port of a switch, by its index among the ports of all switches.
+    Port(u32),
+}
+
+/// Switches, hosts and cables. Ports are numbered through all switches; those of one switch follow
+/// each other. Memory: 12 bytes a port.
+#[derive(Clone, Debug)]
+pub struct Wiring {
+    names: Vec<String>,
+    /// The number that the first port and the first host have in prose.
+    counted_from: u32,
+    /// The index of the first port of each switch, and behind them the number of all ports.
+    first: Vec<u32>,
+    peers: Vec<Peer>,
+    /// The port that the cable of each host is in.
+    hosts: Vec<u32>,
+    ways: Ways,
+}
+
+impl Wiring {
+    /// Switches with so many ports each, without a cable.
+    pub(super) fn new(switches: Vec<(String, u32)>, hosts: u16, ways: Ways) -> Wiring {
+        let mut first = vec![0];
+        let mut names = Vec::with_capacity(switches.len());
+        let mut ports = 0;
+        for (name, count) in switches {
+            ports += count;
+            first.push(ports);
+            names.push(name);
+        }
+        Wiring {
+            names,
+            counted_from: 0,
+            first,
+            peers: vec![Peer::Unused; ports as usize],
+            hosts: vec![u32::MAX; usize::from(hosts)],
+            ways,
+        }
+    }
+
+    /// The same with ports and hosts that count from a number in prose.
+    pub(super) fn counted_from(self, counted_from: u32) -> Wiring {
+        Wiring { counted_from, ..self }
+    }
+
+    pub(super) fn set_ways(&mut self, ways: Ways) {
+        self.ways = ways;
+    }
+
+    /// Plugs a cable between two ports, each given as switch and number of the port.
+    pub(super) fn connect(&mut self, one: (u32, u32), other: (u32, u32)) {
+        let (one, other) = (self.port(one.0, one.1), self.port(other.0, other.1));
+        self.peers[one as usize] = Peer::Port(other);
+        self.peers[other as usize] = Peer::Port(one);
+    }
+
+    /// Plugs the cable of a host into a port; hosts that are not there leave it unused.
+    pub(super) fn attach(&mut self, host: u32, port: (u32, u32)) {
+        let port = self.port(port.0, port.1);
+        if let Some(place) = self.hosts.get_mut(host as usize) {
+            *place = port;
+            self.peers[port as usize] = Peer::Host(host as u16);
+        }
+    }
+
+    /// How many switches there are.
+    pub fn switches(&self) -> u32 {
+        self.names.len() as u32
+    }
+
+    /// How many hosts there are.
+    pub fn hosts(&self) -> u16 {
+        self.hosts.len() as u16
+    }
+
+    /// How many ports all switches have together.
+    pub fn ports(&self) -> u32 {
+        self.peers.len() as u32
+    }
+
+    /// How many ports a switch has.
+    pub fn ports_of(&self, switch: u32) -> u32 {
+        self.first[switch as usize + 1] - self.first[switch as usize]
+    }
+
+    /// The index of a port among those of all switches.
+    pub fn port(&self, switch: u32, number: u32) -> u32 {
+        self.first[switch as usize] + number
+    }
+
+    /// The switch that has a port.
+    pub fn switch_of(&self, port: u32) -> u32 {
+        self.first.partition_point(|first| *first <= port) as u32 - 1
+    }
+
+    /// What is at the other end of the cable in a port.
+    pub fn peer(&self, port: u32) -> Peer {
+        self.peers[port as usize]
+    }
+
+    /// The port that the cable of a host is in.
+    pub fn host_port(&self, host: u16) -> u32 {
+        self.hosts[usize::from(host)]
+    }
+
+    /// How many ports have no cable to another switch.
+    pub(super) fn open_to_hosts(&self) -> usize {
+        self.peers.iter().filter(|peer| !matches!(peer, Peer::Port(_))).count()
+    }
+
+    /// The first host without a cable.
+    pub(super) fn unattached(&self) -> Option<u16> {
+        self.hosts.iter().position(|port| *port == u32::MAX).map(|host| host as u16)
+    }
+
+    /// How packets find their way.
+    pub(super) fn ways(&self) -> &Ways {
+        &self.ways
+    }
+
+    /// The switch of a name.
+    pub fn switch_named(&self, name: &str) -> Option<u32> {
+        self.names.iter().position(|own| own == name).map(|index| index as u32)
+    }
+
+    /// A switch in prose.
+    pub fn switch_name(&self, switch: u32) -> String {
+        format!("switch {}", self.names[switch as usize])
+    }
+
+    /// A port in prose.
+    pub fn port_name(&self, port: u32) -> String {
+        let switch = self.switch_of(port);
+        let number = port - self.first[switch as usize] + self.counted_from;
+        format!("port {number} of {}", self.switch_name(switch))
+    }
+
+    /// The number of a host in prose.
+    pub fn host_name(&self, host: u16) -> String {
+        let number = u32::from(host) + self.counted_from;
+        if self.counted_from == 0 { format!("host {number}") } else { format!("node {number}") }
+    }
+}

@@ -1,0 +1,44 @@
+//! How many switches packets passed on their way.
+
+/// Deliveries by the number of switches passed. Nothing is allocated before the first.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Hops {
+    delivered: Vec<u64>,
+}
+
+impl Hops {
+    /// Counts one delivery of a packet that passed so many switches.
+    #[inline]
+    pub fn count(&mut self, switches: u8) {
+        let place = usize::from(switches);
+        if place >= self.delivered.len() {
+            self.delivered.resize(place + 1, 0);
+        }
+        self.delivered[place] += 1;
+    }
+
+    /// Deliveries by the number of switches passed, from none on.
+    pub fn delivered(&self) -> &[u64] {
+        &self.delivered
+    }
+
+    /// The mean number of switches passed; `None` if nothing was counted.
+    pub fn mean(&self) -> Option<f64> {
+        let packets: u64 = self.delivered.iter().sum();
+        let hops: u64 = (0..).zip(&self.delivered).map(|(hops, packets)| hops * packets).sum();
+        (packets > 0).then(|| hops as f64 / packets as f64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn three_packets_by_hand() {
+        let mut hops = Hops::default();
+        assert_eq!(hops.mean(), None);
+        [1, 5, 3].into_iter().for_each(|switches| hops.count(switches));
+        assert_eq!((hops.mean(), hops.delivered()), (Some(3.0), &[0, 1, 0, 1, 0, 1][..]));
+    }
+}

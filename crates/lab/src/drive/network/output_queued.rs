@@ -1,0 +1,191 @@
+//! Switches with unlimited queues at their outputs: a packet is in the queue of its output as soon
+//! as it is there, so that the time at which it leaves is known when it comes.
+
+use weft_fabric::fabric::{Heading, Peer};
+use weft_fabric::measure::Observations;
+use weft_kernel::{Halt, Id, Queue, Stopped};
+use weft_units::{Span, Time};
+
+use super::ends::{Delivery, Departure, Ends, NetworkParts, Packet};
+
+/// A channel of output-queued switches: an event for each packet and switch.
+#[derive(Debug)]
+pub struct OutputQueuedNetwork {
+    ends: Ends,
+    /// The switch that each host is at.
+    homes: Vec<u32>,
+    /// The first output of each switch.
+    first: Vec<u32>,
+    outputs: Vec<Output>,
+    packet: Span,
+    propagation: Span,
+    latency: Span,
+    queue: Queue<Event>,
+    ended: Time,
+    steps: u64,
+}
+
+/// An output of a switch.
+#[derive(Clone, Copy, Debug)]
+struct Output {
+    /// When the last byte of what has come so far leaves.
+    free: Time,
+    /// The switch at the other end of the cable; [`HOST`] for a host.
+    next: u32,
+}
+
+const HOST: u32 = u32::MAX;
+
+#[derive(Clone, Copy, Debug)]
+enum Event {
+    /// The source of a host hands over a packet.
+    Generate(u16),
+    /// The first byte of a packet is at a switch: the fields of a [`Hop`], laid out so that the
+    /// kind of event fits beside them.
+    Reach { id: Id<Packet>, heading: Heading, switch: u32, to: u16, hops: u8 },
+    /// The last byte of a packet, which passed so many switches, is at its target.
+    Deliver(Id<Packet>, u8),
+}
+
+/// A packet at a switch. It has with it what the switch must know, so that no packet is looked up
+/// on its way.
+#[derive(Clone, Copy, Debug)]
+struct Hop {
+    id: Id<Packet>,
+    heading: Heading,
+    switch: u32,
+    to: u16,
+    /// How many switches it passed before.
+    hops: u8,
+}
+
+impl From<Hop> for Event {
+    #[inline]
+    fn from(Hop { id, heading, switch, to, hops }: Hop) -> Event {
+        Event::Reach { id, heading, switch, to, hops }
+    }
+}
+
+const _: () = assert!(size_of::<Event>() <= 16, "an event is copied at every step");
+
+impl OutputQueuedNetwork {
+    /// A channel at time zero.
+    pub fn new(parts: NetworkParts) -> OutputQueuedNetwork {
+        let wiring = &parts.wiring;
+        let output = |port| Output {
+            free: Time::ZERO,
+            next: match wiring.peer(port) {
+                Peer::Port(peer) => wiring.switch_of(peer),
+                Peer::Host(_) | Peer::Unused => HOST,
+            },
+        };
+        let home = |host| wiring.switch_of(wiring.host_port(host));
+        let mut network = OutputQueuedNetwork {
+            homes: (0..wiring.hosts()).map(home).collect(),
+            first: (0..wiring.switches()).map(|switch| wiring.port(switch, 0)).collect(),
+            outputs: (0..wiring.ports()).map(output).collect(),
+            packet: parts.packet,
+            propagation: parts.propagation,
+            latency: parts.latency,
+            queue: Queue::new(),
+            ended: Time::ZERO,
+            steps: 0,
+            ends: parts.into_ends(),
+        };
+        for (host, time) in network.ends.begin() {
+            network.queue.push(time, Event::Generate(host));
+        }
+        network
+    }
+
+    /// Runs up to and including `until`, or until `halt` stops it; to be called once.
+    pub fn run(&mut self, until: Time, halt: &Halt) -> Option<Stopped> {
+        self.run_watched(until, halt, |_| {})
+    }
+
+    /// The same, showing every delivery to `watch`.
+    pub fn run_watched(
+        &mut self,
+        until: Time,
+        halt: &Halt,
+        mut watch: impl FnMut(Delivery),
+    ) -> Option<Stopped> {
+        while let Some((now, event)) = self.queue.pop_until(until) {
+            self.ended = now;
+            match event {
+                Event::Generate(host) => self.generate(now, host),
+                Event::Reach { id, heading, switch, to, hops } => {
+                    self.reach(now, Hop { id, heading, switch, to, hops });
+                }
+                Event::Deliver(id, hops) => watch(self.deliver(now, id, hops)),
+            }
+            self.steps += 1;
+            let stopped = halt.check(self.steps);
+            if stopped.is_some() {
+                return stopped;
+            }
+        }
+        self.ended = until;
+        None
+    }
+
+    /// What was observed; ends the channel.
+    pub fn into_observations(self) -> Observations {
+        self.ends.into_observations(self.ended)
+    }
+
+    /// Packets whose transmission has not begun.
+    pub fn backlog(&self) -> u64 {
+        self.ends.waiting(self.ended)
+    }
+
+    /// Packets on their way.
+    pub fn in_flight(&self) -> u64 {
+        self.ends.packets.len() as u64 - self.backlog()
+    }
+
+    /// How many events have happened.
+    pub fn steps(&self) -> u64 {
+        self.steps
+    }
+
+    #[inline]
+    fn generate(&mut self, now: Time, host: u16) {
+        let Departure { id, to, heading, start, again } = self.ends.generate(now, host);
+        if again < Time::NEVER {
+            self.queue.push(again, Event::Generate(host));
+        }
+        let switch = self.homes[usize::from(host)];
+        let hop = Hop { id, heading, switch, to, hops: 0 };
+        self.queue.push(start + self.propagation, hop.into());
+    }
+
+    #[inline]
+    fn reach(&mut self, now: Time, mut hop: Hop) {
+        let first = self.first[hop.switch as usize];
+        let outputs = &self.outputs;
+        let free_at = |port| outputs[(first + port) as usize].free;
+        let place = (hop.switch, hop.hops);
+        let port = self.ends.routes.port(place, hop.to, &mut hop.heading, free_at);
+        let output = &mut self.outputs[(first + port) as usize];
+        let start = output.free.max(now + self.latency);
+        output.free = start + self.packet;
+        let next = start + self.propagation;
+        hop.hops += 1;
+        if output.next == HOST {
+            self.queue.push(next + self.packet, Event::Deliver(hop.id, hop.hops));
+        } else {
+            hop.switch = output.next;
+            self.queue.push(next, hop.into());
+        }
+    }
+
+    #[inline]
+    fn deliver(&mut self, now: Time, id: Id<Packet>, hops: u8) -> Delivery {
+        let (delivery, answer) = self.ends.deliver(now, id, hops);
+        if let Some(time) = answer {
+            self.queue.push(time, Event::Generate(delivery.to));
+        }
+        delivery
+    }
+}

@@ -1,0 +1,204 @@
+//! Laws that hold whatever the numbers: conservation, order, determinism, and the answers of
+//! queueing theory where it has some.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+use weft_fabric::fabric::{FabricSettings, Routes, RoutesSettings};
+use weft_fabric::measure::{Latency, Observations};
+use weft_fabric::workload::{ChannelFacts, WorkloadSettings};
+use weft_kernel::{Halt, Streams};
+use weft_lab::drive::network::{Delivery, NetworkParts, OutputQueuedNetwork};
+use weft_units::{Bytes, Limit, Span, Time};
+
+use super::{file, run};
+
+#[derive(serde::Deserialize)]
+struct Parts {
+    fabric: FabricSettings,
+    routes: RoutesSettings,
+    workload: WorkloadSettings,
+}
+
+/// Runs a network bare, and returns what it delivered and how many packets are left in it.
+fn deliveries(
+    text: &str,
+    hosts: u16,
+    (packet, seed): (Span, u64),
+    until: Time,
+) -> (Vec<Delivery>, u64, Observations) {
+    let parts: Parts = toml::from_str(text).expect(text);
+    let streams = Streams::new(seed);
+    let facts =
+        ChannelFacts { name: "c", hosts, packet: Bytes(125), packet_span: packet, slot_span: None };
+    let wiring = parts.fabric.wiring(hosts).expect(text);
+    let routes = Routes::new(&parts.routes, &wiring, streams.stream("c.routes", 0)).expect(text);
+    let mut network = OutputQueuedNetwork::new(NetworkParts {
+        wiring,
+        routes,
+        packet,
+        payload: Bytes(100),
+        propagation: Span(20_000),
+        latency: Span(90_000),
+        send_buffers: Limit::Unlimited,
+        sources: parts.workload.build(&facts, &streams).expect(text),
+        observations: Observations::over(Time::ZERO, until),
+    });
+    let mut delivered = Vec::new();
+    let stopped = network.run_watched(until, &Halt::new(), |delivery| delivered.push(delivery));
+    assert_eq!(stopped, None);
+    let left = network.backlog() + network.in_flight();
+    (delivered, left, network.into_observations())
+}
+
+const FABRICS: &[(&str, u16)] = &[
+    ("fabric.k_ary_tree = { arity = 2, levels = 4 }", 16),
+    ("fabric.k_ary_tree = { arity = 3, levels = 2 }", 8),
+    ("fabric.fat_tree = { radix = 4, tiers = 3 }", 16),
+    ("fabric.fat_tree = { radix = 6, tiers = 2 }", 17),
+    ("fabric = 'folded_tree'", 64),
+    (
+        "fabric.table = { switches = [{ name = 'a', ports = 4 }, { name = 'b', ports = 4 }, \
+         { name = 'c', ports = 4 }], cables = [{ from = 'host 0', to = 'a.0' }, \
+         { from = 'host 1', to = 'a.1' }, { from = 'host 2', to = 'b.0' }, \
+         { from = 'host 3', to = 'b.1' }, { from = 'host 4', to = 'c.0' }, \
+         { from = 'host 5', to = 'c.1' }, { from = 'a.2', to = 'b.2' }, \
+         { from = 'b.3', to = 'c.2' }, { from = 'c.3', to = 'a.3' }] }",
+        6,
+    ),
+];
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    /// Whatever the wiring, the size of packets, the load and the routes: nothing is lost or made
+    /// up, no link carries two packets at once, none is faster than light and switches allow, and
+    /// connections with one way are in order.
+    #[test]
+    fn packets_are_conserved_and_connections_in_order(
+        place in 0_usize..FABRICS.len(),
+        packet in 1_000_u64..5_000_000,
+        load in 0.05_f64..1.2,
+        rule in prop::sample::select(vec![
+            "per_packet = 'random'", "per_packet = 'adaptive'", "per_connection = 'random'",
+            "per_connection = 'hashed'",
+        ]),
+        seed in any::<u64>(),
+    ) {
+        let (fabric, hosts) = FABRICS[place];
+        let text = format!("{fabric}\nroutes.{rule}\nworkload.load = {load}");
+        let until = Time(packet * 200);
+        let (delivered, left, seen) = deliveries(&text, hosts, (Span(packet), seed), until);
+        prop_assert_eq!(seen.conserve(left), Ok(()));
+        prop_assert_eq!(seen.delivered, delivered.len() as u64);
+        let mut targets = BTreeMap::new();
+        let mut connections = BTreeMap::new();
+        for one in &delivered {
+            let hops = u64::from(one.hops);
+            let least = packet + 20_000 * (hops + 1) + 90_000 * hops;
+            prop_assert!(one.start >= one.generated && one.end.since(one.start).0 >= least);
+            let last: Option<Time> = targets.insert(one.to, one.end);
+            prop_assert!(last.is_none_or(|last| one.end.since(last).0 >= packet), "{one:?}");
+            let before = connections.insert((one.from, one.to), one.start);
+            if rule.starts_with("per_connection") {
+                prop_assert!(before.is_none_or(|before| before < one.start), "{one:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_seed_gives_the_same_run_and_another_seed_another() {
+    for fabric in ["k_ary_tree = { arity = 4, levels = 3 }", "fat_tree = { radix = 8, tiers = 3 }"]
+    {
+        for rule in ["per_packet = 'adaptive'", "per_connection = 'random'"] {
+            let channel = format!("fabric.{fabric}\nroutes.{rule}");
+            let sum = |seed| {
+                let run = run(&file(64, &channel, "load = 0.4", "300 us"), seed);
+                run.observations.recorder(Latency::OneWay).sum_ps()
+            };
+            assert_eq!(sum(7), sum(7), "{channel}");
+            assert_ne!(sum(7), sum(8), "{channel}");
+        }
+    }
+}
+
+/// One switch of a table is the switch of the star. Cells that start with the slots of the star
+/// wait in neither adapter, so that every one-way latency, and with it their sum, is the same.
+#[test]
+fn one_switch_is_the_star() {
+    let ports: Vec<String> =
+        (0..8).map(|host| format!("{{ from = 'host {host}', to = 's.{host}' }}")).collect();
+    let table = format!(
+        "fabric.table = {{ switches = [{{ name = 's', ports = 8 }}], cables = [{}] }}",
+        ports.join(", ")
+    );
+    // In every slot of 1 us each host may send one cell, drawn once for both.
+    let mut random = Streams::new(3).stream("cells", 0);
+    let mut cells = Vec::new();
+    for (slot, from) in (0..400).flat_map(|slot| (0..8).map(move |from| (slot, from))) {
+        if random.chance(0.7) {
+            let to = random.below(8);
+            cells.push(format!("{{ time = '{slot} us', from = {from}, to = {to} }}"));
+        }
+    }
+    let list = format!("source.list = [{}]", cells.join(", "));
+    let of = |channel: &str| run(&file(8, channel, &list, "1 ms"), 1);
+    let (star, one) = (of(""), of(&table));
+    assert_eq!((star.in_flight, one.in_flight), (0, 0));
+    let sums = |run: &weft_lab::ChannelRun| {
+        let seen = run.observations.recorder(Latency::OneWay);
+        (seen.count(), seen.sum_ps(), seen.min())
+    };
+    assert_eq!(sums(&star), sums(&one));
+    assert!(sums(&one).1 > u128::from(sums(&one).0) * 1_500_000, "cells wait for each other");
+}
+
+/// The adapter has Poisson arrivals and one service time: its wait is that of M/D/1, which is
+/// rho / (2 (1 - rho)) services (Kleinrock, Queueing Systems I, 5.7).
+#[test]
+fn an_adapter_waits_like_m_d_1() {
+    let text = file(64, "fabric.k_ary_tree = { arity = 8, levels = 2 }", "load = 0.5", "60 ms");
+    let run = run(&text, 1);
+    let queueing = run.observations.recorder(Latency::Queueing).mean_ps().expect("packets") * 1e-6;
+    assert!((queueing / 0.5 - 1.0).abs() < 0.02, "{queueing} us");
+}
+
+/// The output of a switch with 31 inputs at 0.8 / 31 each is M/D/1 but for one part in 31: the
+/// links before it are hardly used, so that arrivals are nearly Poisson.
+#[test]
+fn many_to_one_is_m_d_1() {
+    let flows: Vec<String> = (1..32).map(|from| format!("{{ from = {from}, to = 0 }}")).collect();
+    let workload = format!("load = {}\npattern.flows = [{}]", 0.8 / 31.0, flows.join(", "));
+    let text = file(32, "fabric.k_ary_tree = { arity = 32, levels = 1 }", &workload, "400 ms");
+    let run = run(&text, 1);
+    let waited = run.observations.budget.sum_ps(weft_fabric::measure::Stage::SwitchWait) as f64
+        / run.observations.delivered as f64
+        * 1e-6;
+    // rho / (2 (1 - rho)) = 2 us. With n inputs of rho / n each the wait is smaller by about 1/n,
+    // since two packets of one input do not meet: 2 us * (1 - 1/31) = 1.94 us.
+    assert!((waited / 1.94 - 1.0).abs() < 0.05, "{waited} us");
+}
+
+#[test]
+fn a_permutation_with_a_way_for_each_is_never_delayed_and_one_way_for_all_saturates() {
+    // Hosts of leaf 0 to those of leaf 1 over tops of their own, or all over the first.
+    let flows = "load = 0.9\npattern.flows = [{ from = 0, to = 2 }, { from = 1, to = 3 }]";
+    let route = |from: u16, top: u16| {
+        format!("{{ from = {from}, to = {}, switches = ['0.0', '1.{top}', '0.1'] }}", from + 2)
+    };
+    let of = |tops: [u16; 2]| {
+        let channel = format!(
+            "fabric.fat_tree = {{ radix = 4, tiers = 2 }}\nroutes.per_connection.given = [{}, {}]",
+            route(0, tops[0]),
+            route(1, tops[1]),
+        );
+        run(&file(4, &channel, flows, "10 ms"), 1)
+    };
+    let apart = of([0, 1]);
+    let transit = apart.observations.recorder(Latency::Transit);
+    assert_eq!((transit.min(), transit.max()), (Some(Span(1_350_000)), Some(Span(1_350_000))));
+    let together = of([1, 1]);
+    let carried = together.accepted_load() * 4.0;
+    assert!((carried - 1.0).abs() < 0.01, "{carried} through one cable");
+}

@@ -1,0 +1,34 @@
+//! Channels of several switches, through the same door as every other channel.
+
+#![allow(clippy::expect_used, reason = "a test that cannot go on fails")]
+
+mod cycle_counts;
+mod laws;
+mod refusals;
+
+use weft_kernel::Halt;
+use weft_lab::{ChannelRun, Plan, Request, simulate};
+
+/// A channel with packets of 1 us, cables of 20 ns and switches of 90 ns. `channel` holds further
+/// keys of the channel, `workload` those of its traffic.
+fn file(hosts: u16, channel: &str, workload: &str, length: &str) -> String {
+    format!(
+        "[system]\ntitle = 'network'\nhosts = {hosts}\n\
+         [channel.c]\npacket = '125 B'\npayload = '100 B'\n\
+         link = {{ rate = '1 Gbit/s', length = '4 m', delay_per_metre = '5 ns' }}\n\
+         adapter.send_buffers = 'unlimited'\n\
+         switch.output_queued.latency = '90 ns'\n{channel}\n\
+         [workload.c]\n{workload}\n\
+         [run]\nlength = '{length}'\nregime = 'from_empty'\n"
+    )
+}
+
+fn run(text: &str, seed: u64) -> ChannelRun {
+    let plan = Plan::new(&Request::of_text("network.toml", text)).expect(text);
+    let runs = simulate(&plan.points[0].spec, seed, &Halt::new()).expect(text);
+    runs.into_iter().next().expect("the channel")
+}
+
+fn refusal(text: &str) -> String {
+    Plan::new(&Request::of_text("network.toml", text)).expect_err(text).to_string()
+}

@@ -1,0 +1,77 @@
+//! What does not fit a fabric, or a star, is refused with its key, its value and what is accepted.
+
+use super::{file, refusal};
+
+const TREE: &str = "fabric.k_ary_tree = { arity = 2, levels = 2 }";
+
+fn refused(channel: &str) -> String {
+    refusal(&file(4, channel, "load = 0.1", "1 ms"))
+}
+
+#[test]
+fn what_the_driver_of_a_fabric_does_not_read_is_refused() {
+    let cases = [
+        ("adapter.feed.per_target.limit = 2", "adapter.feed = per_target", "fifo in a fabric"),
+        ("adapter.release = 'acknowledgment'", "adapter.release = ack", "transmission, since"),
+        ("adapter.acknowledgments = 'interleave'", "adapter.acknowledgments = int", "wait, since"),
+        (
+            "adapter.throttle = { requests = 1, per = '1 us' }",
+            "adapter.throttle = given",
+            "no throttle in a fabric",
+        ),
+        (
+            "control.out_of_band = { delay = '1 us', outstanding = 2 }",
+            "control = given",
+            "no control in a fabric other than star, which loses nothing",
+        ),
+    ];
+    for (channel, key, accepted) in cases {
+        let text = refused(&format!("{TREE}\n{channel}"));
+        assert!(text.contains(&format!("channel.c.{key}")), "{text}");
+        assert!(text.contains(accepted), "{text}");
+    }
+}
+
+#[test]
+fn a_switch_that_is_no_stage_is_refused() {
+    let text = file(4, TREE, "load = 0.1", "1 ms").replace(
+        "switch.output_queued.latency = '90 ns'",
+        "switch.crossbar = { latency = '90 ns', contention = 'drop' }",
+    );
+    let text = refusal(&text);
+    assert!(text.contains("channel.c.switch = crossbar does not fit"), "{text}");
+    assert!(text.contains("output_queued in a fabric other than star"), "{text}");
+}
+
+#[test]
+fn routes_in_a_star_are_refused() {
+    let text = refused("routes.per_packet = 'random'");
+    assert!(text.contains("channel.c.routes = given does not fit"), "{text}");
+    assert!(text.contains("no routes in a star"), "{text}");
+}
+
+#[test]
+fn refusals_of_a_wiring_stand_at_their_place_in_the_file() {
+    let text = refusal(&file(5, TREE, "load = 0.1", "1 ms"));
+    assert!(text.contains("network.toml:3"), "{text}");
+    assert!(text.contains("system.hosts = 5 does not fit"), "{text}");
+    assert!(text.contains("at most 4, the ports for hosts of a 2-ary 2-tree"), "{text}");
+    let given = format!(
+        "{TREE}\nroutes.per_connection.given = \
+         [{{ from = 0, to = 3, switches = ['0.0', '1.0', '0.0', '1.1', '0.1'] }}]"
+    );
+    let text = refused(&given);
+    assert!(text.contains("network.toml:11"), "{text}");
+    let value = "channel.c.routes.per_connection.given = host 0 to host 3 by 0.0, 1.0, 0.0, 1.1, \
+                 0.1 does not fit";
+    assert!(text.contains(value), "{text}");
+    assert!(text.contains("a route that visits switch 0.0 once"), "{text}");
+}
+
+#[test]
+fn a_fabric_of_no_such_kind_is_refused_with_the_kinds_there_are() {
+    let text = refused("fabric.hypercube = { dimension = 3 }");
+    for kind in ["k_ary_tree", "fat_tree", "folded_tree", "table", "star"] {
+        assert!(text.contains(kind), "{text}");
+    }
+}
