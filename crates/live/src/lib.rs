@@ -1,5 +1,5 @@
-//! The preload library of `weft live`: carries the TCP connections between programs of one host over
-//! shared memory, without a change to either (SCILAN, Research Report 256, section 3).
+//! The preload library of `weft live`: carries the TCP connections between programs of one host
+//! over shared memory, without a change to either (SCILAN, Research Report 256, section 3).
 //!
 //! The kernel's connection stays open underneath. It keeps the descriptor's meaning, says when the
 //! other end has died, wakes who sleeps in the kernel, and carries whatever the library does not:
@@ -8,8 +8,8 @@
 //! From the outside in: [`hooks`] are the C functions that a program calls; [`stream`], [`ready`],
 //! [`epoll`] and [`close`] are what they do on a joined connection; [`attach`] and [`meeting`] are
 //! how it became one; [`wait`] is how the two ends sleep and wake; [`segment`] is the memory that
-//! they share, whose state machines are `weft_protocol`'s ring and interrupt flag; [`table`] is what
-//! this process remembers.
+//! they share, whose state machines are `weft_protocol`'s ring and interrupt flag; [`table`] is
+//! what this process remembers.
 //!
 //! Every function here may run in a signal handler, between a `fork` and an `exec`, and before
 //! `main`.

@@ -46,11 +46,12 @@ macro_rules! interpose {
                 },
             );
             let $next = move |$($argument: $type),*| -> $result {
+                type Function = unsafe extern "C" fn($($type),*) -> $result;
                 // SAFETY: the address is that of the C function with this name, whose type this is.
                 unsafe {
-                    std::mem::transmute::<*mut libc::c_void, unsafe extern "C" fn($($type),*) -> $result>(
-                        NEXT.address(),
-                    )($($argument),*)
+                    std::mem::transmute::<*mut libc::c_void, Function>(NEXT.address())(
+                        $($argument),*
+                    )
                 }
             };
             $body

@@ -1,11 +1,11 @@
 //! How long to poll before going to sleep (SCILAN 4.7: polling that backs off to interrupts).
 //!
 //! The paper backs off after prolonged unsuccessful polling. Here each receiver learns from its own
-//! waits: one that ends within the span is worth polling for again, one that does not makes it sleep
-//! at once the next time, then the next two, four and more times. A wait in which the processor was
-//! taken away counts as in vain: somebody else needs it. The span of a try stays long, since after a
-//! while of sleeping the other end must wake up before it can answer. With both ends on one
-//! processor nobody polls, since the other end cannot run meanwhile.
+//! waits: one that ends within the span is worth polling for again, one that does not makes it
+//! sleep at once the next time, then the next two, four and more times. A wait in which the
+//! processor was taken away counts as in vain: somebody else needs it. The span of a try stays
+//! long, since after a while of sleeping the other end must wake up before it can answer. With both
+//! ends on one processor nobody polls, since the other end cannot run meanwhile.
 
 /// The span of polling in nanoseconds: a little more than a wake-up across processors costs on the
 /// slowest machine measured (33 us).

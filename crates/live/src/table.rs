@@ -176,8 +176,8 @@ impl Connection {
         Some(unsafe { Segment::from_parts(memory, capacity) })
     }
 
-    /// Gives the connection its segment and events, and the halves their beginning. Called by the one process
-    /// that holds the connection, before the phase is joined.
+    /// Gives the connection its segment and events, and the halves their beginning. Called by the
+    /// one process that holds the connection, before the phase is joined.
     pub fn attach(&self, segment: Segment, own_event: c_int, peer_event: c_int) {
         for (place, event) in [(&self.own_event, own_event), (&self.peer_event, peer_event)] {
             claim(event);

@@ -41,8 +41,8 @@ pub fn wake(guard: &Guard, flag: &InterruptFlag) {
     }
 }
 
-/// Wakes this process's own threads that sleep on the word of a flag. Those that sleep in the kernel
-/// are woken by it.
+/// Wakes this process's own threads that sleep on the word of a flag. Those that sleep in the
+/// kernel are woken by it.
 pub fn wake_own(flag: &InterruptFlag) {
     let _errno = sys::KeepErrno::new();
     sys::futex_wake(flag.word().as_ptr());

@@ -318,14 +318,18 @@ mod tests {
         #[test]
         fn no_value_of_a_pointer_leads_outside_the_ring(
             exponent in 0u32..12,
-            steps in prop::collection::vec((any::<u64>(), 0u64..10_000, any::<bool>(), any::<bool>()), 1..200),
+            steps in prop::collection::vec(
+                (any::<u64>(), 0u64..10_000, any::<bool>(), any::<bool>()),
+                1..200,
+            ),
         ) {
             let capacity = capacity(1 << exponent);
             let pointers = RingPointers::default();
             let (mut writer, mut reader) = (Writer::new(capacity), Reader::new(capacity));
             for (garbage, length, near, writing) in steps {
                 if writing {
-                    let value = if near { writer.read.wrapping_add(garbage % 5000) } else { garbage };
+                    let close = writer.read.wrapping_add(garbage % 5000);
+                    let value = if near { close } else { garbage };
                     pointers.read.0.store(value, Ordering::Relaxed);
                     if let Ok(room) = writer.room(&pointers, length) {
                         prop_assert!(room <= capacity.bytes());
@@ -334,7 +338,8 @@ mod tests {
                         writer.publish(&pointers, length);
                     }
                 } else {
-                    let value = if near { reader.written.wrapping_add(garbage % 5000) } else { garbage };
+                    let close = reader.written.wrapping_add(garbage % 5000);
+                    let value = if near { close } else { garbage };
                     pointers.written.0.store(value, Ordering::Relaxed);
                     if let Ok(known) = reader.available(&pointers, length) {
                         prop_assert!(known <= capacity.bytes());

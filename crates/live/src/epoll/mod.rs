@@ -1,9 +1,10 @@
 //! `epoll` over joined connections.
 //!
-//! A followed connection stays registered in the kernel's instance, edge-triggered and for doorbells
-//! only, under a datum of the library's own; what the program asked for is kept here. A wait looks
-//! at all followed connections, then polls as the policy says, then arms their flags and sleeps in
-//! the kernel. So a busy instance never enters the kernel but to look after its other descriptors.
+//! A followed connection stays registered in the kernel's instance, edge-triggered and for
+//! doorbells only, under a datum of the library's own; what the program asked for is kept here. A
+//! wait looks at all followed connections, then polls as the policy says, then arms their flags and
+//! sleeps in the kernel. So a busy instance never enters the kernel but to look after its other
+//! descriptors.
 
 mod waiting;
 

@@ -34,7 +34,7 @@ fn track(fd: c_int, role: Role) {
 interpose! {
     fn connect(fd: c_int, address: *const sockaddr, length: c_uint) -> c_int = |next| {
         // SAFETY: the program says that the address is valid.
-        let family = if address.is_null() { 0 } else { c_int::from(unsafe { (*address).sa_family }) };
+        let family = unsafe { address.as_ref() }.map_or(0, |it| c_int::from(it.sa_family));
         let inet = family == libc::AF_INET || family == libc::AF_INET6;
         if family == libc::AF_UNSPEC {
             close::forget(fd);

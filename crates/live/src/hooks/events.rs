@@ -52,7 +52,9 @@ interpose! {
 }
 
 interpose! {
-    fn __poll_chk(first: *mut pollfd, count: nfds_t, timeout: c_int, room: size_t) -> c_int = |next| {
+    fn __poll_chk(
+        first: *mut pollfd, count: nfds_t, timeout: c_int, room: size_t,
+    ) -> c_int = |next| {
         // SAFETY: as for `poll`.
         match unsafe { entries(first, count) }.filter(|it| size_of_val(*it) <= room) {
             Some(entries) => answer(ready::poll(entries, milliseconds(timeout), std::ptr::null())),
@@ -79,9 +81,10 @@ interpose! {
         room: size_t,
     ) -> c_int = |next| {
         // SAFETY: as for `ppoll`.
-        match unsafe { (entries(first, count).filter(|it| size_of_val(*it) <= room), span(timeout)) } {
-            (Some(entries), span) => answer(ready::poll(entries, span, mask)),
-            (None, _) => next(first, count, timeout, mask, room),
+        let (entries, span) = unsafe { (entries(first, count), span(timeout)) };
+        match entries.filter(|it| size_of_val(*it) <= room) {
+            Some(entries) => answer(ready::poll(entries, span, mask)),
+            None => next(first, count, timeout, mask, room),
         }
     }
 }
@@ -110,7 +113,9 @@ interpose! {
         }
         // SAFETY: the program says that the time is null or valid.
         let time = unsafe { timeout.as_mut() };
-        let span = time.as_ref().map(|it| it.tv_sec as u64 * 1_000_000_000 + it.tv_usec as u64 * 1000);
+        let span = time
+            .as_ref()
+            .map(|it| it.tv_sec as u64 * 1_000_000_000 + it.tv_usec as u64 * 1000);
         let begin = sys::now();
         // SAFETY: as above.
         let result = unsafe { ready::select(count, sets, span, std::ptr::null()) };
@@ -140,7 +145,9 @@ interpose! {
 }
 
 interpose! {
-    fn epoll_ctl(epoll: c_int, operation: c_int, fd: c_int, event: *mut epoll_event) -> c_int = |next| {
+    fn epoll_ctl(
+        epoll: c_int, operation: c_int, fd: c_int, event: *mut epoll_event,
+    ) -> c_int = |next| {
         crate::epoll::control(epoll, operation, fd, event, || next(epoll, operation, fd, event))
     }
 }
@@ -165,7 +172,9 @@ unsafe fn wait(
 }
 
 interpose! {
-    fn epoll_wait(epoll: c_int, first: *mut epoll_event, count: c_int, timeout: c_int) -> c_int = |next| {
+    fn epoll_wait(
+        epoll: c_int, first: *mut epoll_event, count: c_int, timeout: c_int,
+    ) -> c_int = |next| {
         // SAFETY: the program says that there is room for so many events.
         unsafe { wait(epoll, first, count, milliseconds(timeout), std::ptr::null()) }
             .unwrap_or_else(|| next(epoll, first, count, timeout))
