@@ -80,12 +80,8 @@ def print_parameters(system: System) -> None:
 def print_points(result: Result) -> None:
     """Print the points of a run: what was swept, and what came out."""
     points = result.points
-    swept = [
-        str(name)
-        for name in points
-        if ("." in str(name) or name in {"series", "channel", "preset"})
-        and points[name].nunique() > 1
-    ]
+    axes = {*result.meta.get("axes", ()), "channel"}
+    swept = [str(name) for name in points if name in axes and points[name].nunique() > 1]
     swept.sort(key=lambda name: "." in name)  # names first, then the numbers that were set
     measured = [name for name in _MEASURED if name in points]
     last = Counter(name.rsplit(".", 1)[-1] for name in swept)

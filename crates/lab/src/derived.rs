@@ -3,6 +3,7 @@
 use weft_units::{Rate, Span};
 
 use crate::composition::{ChannelSettings, Spec, SwitchSettings};
+use crate::drive::cluster::SignallingSettings;
 
 /// A quantity that follows from the composition by arithmetic alone.
 #[derive(Clone, Debug, PartialEq)]
@@ -22,6 +23,7 @@ pub fn derive(spec: &Spec) -> Vec<Derived> {
     let mut all = Vec::new();
     for (name, channel) in &spec.channel {
         of_channel(name, channel, spec.system.hosts, &mut all);
+        all.extend(signalling(name, channel, spec));
     }
     for (name, channel) in &spec.channel {
         for (other_name, other) in &spec.channel {
@@ -91,6 +93,22 @@ fn slots(name: &str, channel: &ChannelSettings, packet: Span, all: &mut Vec<Deri
             arithmetic: format!("{slot} slot / 2 + {} lead", scheduled.lead),
         });
     }
+}
+
+/// The share of another channel that the signalling of a schedule takes: one packet of each kind
+/// per host in the time of a packet (Clint 3.3 counts so; the slot is longer by gap and re-lock).
+fn signalling(name: &str, channel: &ChannelSettings, spec: &Spec) -> Option<Derived> {
+    let SwitchSettings::Scheduled(scheduled) = &channel.switch else { return None };
+    let SignallingSettings::Carried(own) = &scheduled.signalling else { return None };
+    let carrier = spec.channel.get(&own.by)?;
+    let sizes = own.configuration + own.grant + own.acknowledgment;
+    let (span, packet) = (carrier.link.rate.span(sizes), channel.link.rate.span(channel.packet));
+    Some(Derived {
+        name: format!("{name}.signalling_share_of_{}", own.by),
+        unit: "",
+        value: ratio(span, packet),
+        arithmetic: format!("{sizes} at {} = {span}, in {packet}", carrier.link.rate),
+    })
 }
 
 /// How many packets one channel carries in the time of one packet of another.
