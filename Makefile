@@ -27,6 +27,8 @@ $(VENV)/.lock: requirements.lock
 
 $(VENV)/.wheel: $(VENV)/.lock pyproject.toml Cargo.toml Cargo.lock $(SOURCES)
 	@rm -rf $(VENV)/wheel
+	@cargo build --quiet --release --locked --package weft-live --lib
+	@strip -o python/weft/libweft_live.so target/release/libweft_live.so
 	$(BIN)/maturin build --quiet --release --locked --interpreter $(BIN)/python --out $(VENV)/wheel
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-index \
 		--force-reinstall $(VENV)/wheel/*.whl
