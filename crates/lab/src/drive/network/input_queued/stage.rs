@@ -1,0 +1,242 @@
+//! One switch: what waits in its inputs, and what a slot lets through.
+
+use weft_fabric::fabric::Peer;
+use weft_fabric::scheduler::{AnyScheduler, Scheduler};
+use weft_kernel::Id;
+use weft_units::Time;
+
+use super::sender::Sender;
+use super::{Event, InputQueuedNetwork, Packet};
+
+/// A switch.
+#[derive(Debug)]
+pub(super) struct Stage {
+    pub scheduler: AnyScheduler,
+    pub ports: u32,
+    /// The index of its first port among those of all switches.
+    pub first: u32,
+    /// The index of its first queue among those of all switches.
+    pub base: u32,
+    /// The inputs that hold packets, by bit.
+    pub busy: u64,
+    /// The next slot that it takes part in.
+    pub due: Time,
+}
+
+/// An input with its buffer.
+#[derive(Clone, Debug)]
+pub(super) struct Input {
+    /// Who sends to it.
+    upstream: Peer,
+    /// The outputs that packets in the buffer wait for, by bit.
+    wanted: u64,
+    /// Until when a packet leaves it.
+    held: Time,
+}
+
+/// An output.
+#[derive(Clone, Debug)]
+pub(super) struct Output {
+    pub peer: Peer,
+    pub sender: Sender,
+    /// How many packets in the buffers of the switch wait for it.
+    pub waiting: u32,
+    /// Until when a packet leaves by it.
+    held: Time,
+}
+
+impl Input {
+    pub fn new(upstream: Peer) -> Input {
+        Input { upstream, wanted: 0, held: Time::ZERO }
+    }
+}
+
+impl Output {
+    /// An output to a buffer of so many packets, if a switch is at the other end.
+    pub fn new(peer: Peer, buffer: u32) -> Output {
+        let credits = if matches!(peer, Peer::Port(_)) { buffer } else { 0 };
+        Output { peer, sender: Sender::new(credits), waiting: 0, held: Time::ZERO }
+    }
+
+    /// Whether a packet may start at `now`; a host takes every packet.
+    #[inline]
+    fn is_ready(&mut self, now: Time) -> bool {
+        self.held <= now && (matches!(self.peer, Peer::Host(_)) || self.sender.has_credit(now))
+    }
+
+    /// From when on a packet may start; `None` if that is not known.
+    #[inline]
+    fn ready_at(&mut self, now: Time) -> Option<Time> {
+        match self.peer {
+            Peer::Host(_) => Some(self.held),
+            Peer::Port(_) | Peer::Unused => Some(self.sender.credit_at(now)?.max(self.held)),
+        }
+    }
+}
+
+impl InputQueuedNetwork {
+    /// A packet is in the buffer of an input in time for the slot that begins next.
+    #[inline]
+    pub(super) fn reach(&mut self, now: Time, id: Id<Packet>, port: u32) {
+        let switch = self.owner[port as usize];
+        let stage = &mut self.stages[switch as usize];
+        let packet = &mut self.ends.packets[id];
+        let (first, outputs) = (stage.first, &self.outputs);
+        let output = self.routes.port(
+            (switch, packet.note.hops),
+            packet.to,
+            &mut packet.note.heading,
+            |output| u64::from(outputs[(first + output) as usize].waiting),
+        );
+        packet.note.hops += 1;
+        packet.note.behind = None;
+        let input = port - first;
+        let queue = &mut self.queues[(stage.base + input * stage.ports + output) as usize];
+        match queue.1.replace(id) {
+            Some(before) => self.ends.packets[before].note.behind = Some(id),
+            None => queue.0 = Some(id),
+        }
+        self.inputs[port as usize].wanted |= 1 << output;
+        self.outputs[(first + output) as usize].waiting += 1;
+        stage.busy |= 1 << input;
+        self.take_part(switch, Time(now.0 + 1));
+    }
+
+    /// A slot begins: the scheduler chooses among the packets that may leave.
+    pub(super) fn slot(&mut self, now: Time, switch: u32) {
+        let stage = &mut self.stages[switch as usize];
+        if stage.due != now {
+            return;
+        }
+        stage.due = Time::NEVER;
+        let size = stage.ports as usize - 1;
+        let requests = &mut self.requests[size];
+        requests.clear_all();
+        let (mut asked, mut ready, mut requesting) = (0_u64, 0_u64, 0_u64);
+        for input in members(stage.busy) {
+            let own = &self.inputs[(stage.first + input) as usize];
+            if own.held > now {
+                continue;
+            }
+            for output in members(own.wanted & !asked) {
+                let may = self.outputs[(stage.first + output) as usize].is_ready(now);
+                ready |= u64::from(may) << output;
+            }
+            asked |= own.wanted;
+            for output in members(own.wanted & ready) {
+                requests.set(input as usize, output as usize);
+                requesting |= 1 << input;
+            }
+        }
+        if requesting != 0 {
+            stage.scheduler.schedule(requests, &mut self.random, &mut self.matching[size]);
+        }
+        for input in members(requesting) {
+            if let Some(output) = self.matching[size].target_of(input as usize) {
+                self.pass(now, switch, input, output as u32);
+            }
+        }
+        if let Some(next) = self.next_slot(now, switch) {
+            self.take_part(switch, next);
+        }
+    }
+
+    /// Lets the oldest packet of a queue through.
+    fn pass(&mut self, now: Time, switch: u32, input: u32, output: u32) {
+        let stage = &mut self.stages[switch as usize];
+        let place = (stage.base + input * stage.ports + output) as usize;
+        let Some(id) = self.queues[place].0 else { return };
+        let own = &mut self.inputs[(stage.first + input) as usize];
+        self.queues[place].0 = self.ends.packets[id].note.behind.take();
+        if self.queues[place].0.is_none() {
+            self.queues[place].1 = None;
+            own.wanted &= !(1 << output);
+            if own.wanted == 0 {
+                stage.busy &= !(1 << input);
+            }
+        }
+        let end = now + self.timing.held;
+        own.held = end;
+        let upstream = own.upstream;
+        let out = &mut self.outputs[(stage.first + output) as usize];
+        out.held = end;
+        out.waiting -= 1;
+        match out.peer {
+            Peer::Port(peer) => {
+                out.sender.spend();
+                let slot = self.timing.slot_after(now);
+                self.queue.push(Time(slot.0 - 1), Event::Reach(id, peer));
+            }
+            Peer::Host(_) | Peer::Unused => {
+                let arrival = now + self.timing.packet + self.timing.propagation;
+                self.queue.push(arrival, Event::Deliver(id));
+            }
+        }
+        self.restore(upstream, end + self.timing.propagation);
+    }
+
+    /// Returns the credit of a packet to whoever sent it.
+    fn restore(&mut self, upstream: Peer, time: Time) {
+        match upstream {
+            Peer::Port(port) => {
+                let sender = &mut self.outputs[port as usize].sender;
+                sender.restore(time);
+                if std::mem::take(&mut sender.starved) {
+                    let slot = self.timing.slot_at(time);
+                    self.take_part(self.owner[port as usize], slot);
+                }
+            }
+            Peer::Host(host) => {
+                let state = &mut self.hosts[usize::from(host)];
+                state.sender.restore(time);
+                if std::mem::take(&mut state.sender.starved) {
+                    state.wake = time;
+                    self.queue.push(time, Event::Send(host));
+                }
+            }
+            Peer::Unused => {}
+        }
+    }
+
+    /// The first slot after `now` in which one of the packets that are left may leave, as far as
+    /// that is known.
+    fn next_slot(&mut self, now: Time, switch: u32) -> Option<Time> {
+        let stage = &self.stages[switch as usize];
+        let soonest = now + self.timing.cell;
+        let mut next = Time::NEVER;
+        for input in members(stage.busy) {
+            let own = &self.inputs[(stage.first + input) as usize];
+            for output in members(own.wanted) {
+                let output = &mut self.outputs[(stage.first + output) as usize];
+                let Some(ready) = output.ready_at(now) else { continue };
+                next = next.min(ready.max(own.held));
+                if next <= soonest {
+                    return Some(soonest);
+                }
+            }
+        }
+        (next < Time::NEVER).then(|| self.timing.slot_at(next))
+    }
+
+    /// Sees to it that a switch takes part in a slot.
+    #[inline]
+    fn take_part(&mut self, switch: u32, slot: Time) {
+        let stage = &mut self.stages[switch as usize];
+        if slot < stage.due {
+            stage.due = slot;
+            self.queue.push(slot, Event::Slot(switch));
+        }
+    }
+}
+
+/// The ports of a set, in ascending order.
+#[inline]
+fn members(mut set: u64) -> impl Iterator<Item = u32> {
+    std::iter::from_fn(move || {
+        (set != 0).then(|| {
+            let lowest = set.trailing_zeros();
+            set &= set - 1;
+            lowest
+        })
+    })
+}
