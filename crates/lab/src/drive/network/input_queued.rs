@@ -3,8 +3,9 @@
 //!
 //! Switches start packets at the beginnings of slots of one cell, all at the same instants. A
 //! packet of several cells that a scheduler has let through keeps its input and its output until
-//! its end, so that it costs one decision however long it is. A switch that holds no packet takes
-//! part in no slot.
+//! its end, so that it costs one decision however long it is. Whoever sends a packet knows the slot
+//! in which it is there, and leaves it with the next switch, so that packets cost no events between
+//! their hosts: a switch takes part in the slots in which it has packets.
 //!
 //! A buffer is counted in packets: the credit for a packet is spent when its first byte is sent
 //! and is back when its last byte has left the buffer and the news has come over the cable.
@@ -70,6 +71,8 @@ type Packet = super::ends::Packet<Note>;
 struct Note {
     heading: Heading,
     behind: Link,
+    /// The slot in which the switch that it is on its way to can first decide on it.
+    slot: Time,
     hops: u8,
 }
 
@@ -91,9 +94,6 @@ enum Event {
     Generate(u16),
     /// A host may be able to send.
     Send(u16),
-    /// A packet is in the buffer of an input: its switch decides on it in the slot that begins a
-    /// picosecond later, when all that come for that slot are there.
-    Reach(Id<Packet>, u32),
     /// A slot of a switch begins.
     Slot(u32),
     /// The last byte of a packet is at its target.
@@ -134,6 +134,7 @@ impl InputQueuedNetwork {
                 ports,
                 first: wiring.port(switch, 0),
                 base,
+                expecting: 0,
                 busy: 0,
                 due: Time::NEVER,
             }
@@ -189,7 +190,6 @@ impl InputQueuedNetwork {
             match event {
                 Event::Generate(host) => self.generate(now, host),
                 Event::Send(host) => self.send(now, host),
-                Event::Reach(id, port) => self.reach(now, id, port),
                 Event::Slot(switch) => self.slot(now, switch),
                 Event::Deliver(id) => watch(self.deliver(now, id)),
             }

@@ -37,7 +37,7 @@ impl InputQueuedNetwork {
             self.queue.push(next, Event::Generate(number));
         }
         let heading = self.routes.depart(number, to);
-        let note = Note { heading, behind: None, hops: 0 };
+        let note = Note { heading, behind: None, slot: now, hops: 0 };
         let packet = Packet { generated: now, start: now, from: number, to, note };
         let id = self.ends.packets.insert(packet);
         let host = &mut self.hosts[usize::from(number)];
@@ -85,8 +85,8 @@ impl InputQueuedNetwork {
         host.sender.spend();
         host.free = now + self.timing.packet;
         self.ends.observations.attempt(now);
-        let slot = self.timing.slot_after(now);
-        self.queue.push(Time(slot.0 - 1), Event::Reach(id, host.port));
+        let (port, slot) = (host.port, self.timing.slot_after(now));
+        self.expect(id, port, slot);
         // The buffer of a greedy source is free when the transmission starts.
         if self.ends.is_greedy(number) {
             self.queue.push(now, Event::Generate(number));

@@ -6,7 +6,7 @@ use weft_kernel::Id;
 use weft_units::Time;
 
 use super::sender::Sender;
-use super::{Event, InputQueuedNetwork, Packet};
+use super::{Event, InputQueuedNetwork, Link, Packet};
 
 /// A switch.
 #[derive(Debug)]
@@ -17,7 +17,8 @@ pub(super) struct Stage {
     pub first: u32,
     /// The index of its first queue among those of all switches.
     pub base: u32,
-    /// The inputs that hold packets, by bit.
+    /// The inputs that packets are on their way to, and those that hold packets, by bit.
+    pub expecting: u64,
     pub busy: u64,
     /// The next slot that it takes part in.
     pub due: Time,
@@ -28,6 +29,11 @@ pub(super) struct Stage {
 pub(super) struct Input {
     /// Who sends to it.
     upstream: Peer,
+    /// The packets on their way to it, the oldest and the youngest, and from which slot on the
+    /// oldest is there.
+    oldest: Link,
+    youngest: Link,
+    there_at: Time,
     /// The outputs that packets in the buffer wait for, by bit.
     wanted: u64,
     /// Until when a packet leaves it.
@@ -47,7 +53,8 @@ pub(super) struct Output {
 
 impl Input {
     pub fn new(upstream: Peer) -> Input {
-        Input { upstream, wanted: 0, held: Time::ZERO }
+        let (oldest, youngest, held) = (None, None, Time::ZERO);
+        Input { upstream, oldest, youngest, there_at: Time::NEVER, wanted: 0, held }
     }
 }
 
@@ -75,31 +82,64 @@ impl Output {
 }
 
 impl InputQueuedNetwork {
-    /// A packet is in the buffer of an input in time for the slot that begins next.
+    /// A packet was sent to an input, whose switch can decide on it from `slot` on.
     #[inline]
-    pub(super) fn reach(&mut self, now: Time, id: Id<Packet>, port: u32) {
+    pub(super) fn expect(&mut self, id: Id<Packet>, port: u32, slot: Time) {
+        let note = &mut self.ends.packets[id].note;
+        note.behind = None;
+        note.slot = slot;
         let switch = self.owner[port as usize];
-        let stage = &mut self.stages[switch as usize];
-        let packet = &mut self.ends.packets[id];
-        let (first, outputs) = (stage.first, &self.outputs);
-        let output = self.routes.port(
-            (switch, packet.note.hops),
-            packet.to,
-            &mut packet.note.heading,
-            |output| u64::from(outputs[(first + output) as usize].waiting),
-        );
-        packet.note.hops += 1;
-        packet.note.behind = None;
-        let input = port - first;
-        let queue = &mut self.queues[(stage.base + input * stage.ports + output) as usize];
-        match queue.1.replace(id) {
+        let input = &mut self.inputs[port as usize];
+        match input.youngest.replace(id) {
             Some(before) => self.ends.packets[before].note.behind = Some(id),
-            None => queue.0 = Some(id),
+            None => {
+                let stage = &mut self.stages[switch as usize];
+                input.oldest = Some(id);
+                input.there_at = slot;
+                stage.expecting |= 1 << (port - stage.first);
+                let first = slot.max(input.held);
+                self.take_part(switch, first);
+            }
         }
-        self.inputs[port as usize].wanted |= 1 << output;
-        self.outputs[(first + output) as usize].waiting += 1;
-        stage.busy |= 1 << input;
-        self.take_part(switch, Time(now.0 + 1));
+    }
+
+    /// Packets that are there by now join the queues of their outputs.
+    #[inline]
+    fn admit(&mut self, now: Time, switch: u32) {
+        let stage = &mut self.stages[switch as usize];
+        let (first, mut left) = (stage.first, stage.expecting);
+        for input in members(stage.expecting) {
+            let own = &mut self.inputs[(first + input) as usize];
+            while own.there_at <= now {
+                let Some(id) = own.oldest else { break };
+                let packet = &mut self.ends.packets[id];
+                let outputs = &self.outputs;
+                let output = self.routes.port(
+                    (switch, packet.note.hops),
+                    packet.to,
+                    &mut packet.note.heading,
+                    |output| u64::from(outputs[(first + output) as usize].waiting),
+                );
+                packet.note.hops += 1;
+                own.oldest = packet.note.behind.take();
+                own.wanted |= 1 << output;
+                self.outputs[(first + output) as usize].waiting += 1;
+                let queue = &mut self.queues[(stage.base + input * stage.ports + output) as usize];
+                match queue.1.replace(id) {
+                    Some(before) => self.ends.packets[before].note.behind = Some(id),
+                    None => queue.0 = Some(id),
+                }
+                stage.busy |= 1 << input;
+                match own.oldest {
+                    Some(next) => own.there_at = self.ends.packets[next].note.slot,
+                    None => {
+                        (own.youngest, own.there_at) = (None, Time::NEVER);
+                        left &= !(1 << input);
+                    }
+                }
+            }
+        }
+        stage.expecting = left;
     }
 
     /// A slot begins: the scheduler chooses among the packets that may leave.
@@ -109,6 +149,8 @@ impl InputQueuedNetwork {
             return;
         }
         stage.due = Time::NEVER;
+        self.admit(now, switch);
+        let stage = &mut self.stages[switch as usize];
         let size = stage.ports as usize - 1;
         let requests = &mut self.requests[size];
         requests.clear_all();
@@ -165,7 +207,7 @@ impl InputQueuedNetwork {
             Peer::Port(peer) => {
                 out.sender.spend();
                 let slot = self.timing.slot_after(now);
-                self.queue.push(Time(slot.0 - 1), Event::Reach(id, peer));
+                self.expect(id, peer, slot);
             }
             Peer::Host(_) | Peer::Unused => {
                 let arrival = now + self.timing.packet + self.timing.propagation;
@@ -204,6 +246,13 @@ impl InputQueuedNetwork {
         let stage = &self.stages[switch as usize];
         let soonest = now + self.timing.cell;
         let mut next = Time::NEVER;
+        for input in members(stage.expecting) {
+            let own = &self.inputs[(stage.first + input) as usize];
+            next = next.min(own.there_at.max(own.held));
+        }
+        if next <= soonest {
+            return Some(soonest);
+        }
         for input in members(stage.busy) {
             let own = &self.inputs[(stage.first + input) as usize];
             for output in members(own.wanted) {
