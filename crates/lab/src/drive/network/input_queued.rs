@@ -86,6 +86,8 @@ struct Timing {
     propagation: Span,
     /// From the first byte at the beginning of a cable to the first byte at a crossbar.
     pass: Span,
+    /// From a slot to the one in which the next switch can decide on a packet that left in it.
+    hop: Span,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -103,6 +105,14 @@ enum Event {
 const _: () = assert!(size_of::<Event>() <= 16, "an event is copied at every step");
 
 impl Timing {
+    fn new(cell: Span, cells: u64, packet: Span, (propagation, latency): (Span, Span)) -> Timing {
+        let pass = propagation + latency;
+        let mut timing =
+            Timing { cell, packet, held: Span(cell.0 * cells), propagation, pass, hop: cell };
+        timing.hop = timing.slot_after(Time::ZERO).since(Time::ZERO);
+        timing
+    }
+
     /// The beginning of the first slot at or after `time`.
     #[inline]
     fn slot_at(&self, time: Time) -> Time {
@@ -136,6 +146,8 @@ impl InputQueuedNetwork {
                 base,
                 expecting: 0,
                 busy: 0,
+                held: 0,
+                closed: 0,
                 due: Time::NEVER,
             }
         });
@@ -158,13 +170,7 @@ impl InputQueuedNetwork {
             routes,
             wiring,
             random,
-            timing: Timing {
-                cell,
-                packet,
-                held: Span(cell.0 * cells),
-                propagation,
-                pass: propagation + latency,
-            },
+            timing: Timing::new(cell, cells, packet, (propagation, latency)),
             queue: Queue::new(),
             steps: 0,
         };

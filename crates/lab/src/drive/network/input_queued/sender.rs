@@ -32,11 +32,12 @@ impl Sender {
         self.credits > 0
     }
 
-    /// A packet is sent; there must be a credit.
+    /// A packet is sent; there must be a credit. Returns whether it was the last at hand.
     #[inline]
-    pub fn spend(&mut self) {
+    pub fn spend(&mut self) -> bool {
         debug_assert!(self.credits > 0, "a packet was sent to a full buffer");
         self.credits -= 1;
+        self.credits == 0
     }
 
     /// A credit will be back at `time`, not before any other.

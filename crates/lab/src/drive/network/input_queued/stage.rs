@@ -20,6 +20,10 @@ pub(super) struct Stage {
     /// The inputs that packets are on their way to, and those that hold packets, by bit.
     pub expecting: u64,
     pub busy: u64,
+    /// The inputs that a packet leaves, and the outputs that had no credit or that a packet leaves
+    /// by, when they were looked at last.
+    pub held: u64,
+    pub closed: u64,
     /// The next slot that it takes part in.
     pub due: Time,
 }
@@ -103,11 +107,12 @@ impl InputQueuedNetwork {
         }
     }
 
-    /// Packets that are there by now join the queues of their outputs.
+    /// Packets that are there by now join the queues of their outputs. Returns from which slot on the
+    /// next ones can leave.
     #[inline]
-    fn admit(&mut self, now: Time, switch: u32) {
+    fn admit(&mut self, now: Time, switch: u32) -> Time {
         let stage = &mut self.stages[switch as usize];
-        let (first, mut left) = (stage.first, stage.expecting);
+        let (first, mut left, mut next) = (stage.first, stage.expecting, Time::NEVER);
         for input in members(stage.expecting) {
             let own = &mut self.inputs[(first + input) as usize];
             while own.there_at <= now {
@@ -131,15 +136,17 @@ impl InputQueuedNetwork {
                 }
                 stage.busy |= 1 << input;
                 match own.oldest {
-                    Some(next) => own.there_at = self.ends.packets[next].note.slot,
+                    Some(oldest) => own.there_at = self.ends.packets[oldest].note.slot,
                     None => {
                         (own.youngest, own.there_at) = (None, Time::NEVER);
                         left &= !(1 << input);
                     }
                 }
             }
+            next = next.min(own.there_at.max(own.held));
         }
         stage.expecting = left;
+        next
     }
 
     /// A slot begins: the scheduler chooses among the packets that may leave.
@@ -149,26 +156,19 @@ impl InputQueuedNetwork {
             return;
         }
         stage.due = Time::NEVER;
-        self.admit(now, switch);
+        let next = self.admit(now, switch);
+        self.open(now, switch);
         let stage = &mut self.stages[switch as usize];
         let size = stage.ports as usize - 1;
         let requests = &mut self.requests[size];
         requests.clear_all();
-        let (mut asked, mut ready, mut requesting) = (0_u64, 0_u64, 0_u64);
-        for input in members(stage.busy) {
-            let own = &self.inputs[(stage.first + input) as usize];
-            if own.held > now {
-                continue;
-            }
-            for output in members(own.wanted & !asked) {
-                let may = self.outputs[(stage.first + output) as usize].is_ready(now);
-                ready |= u64::from(may) << output;
-            }
-            asked |= own.wanted;
-            for output in members(own.wanted & ready) {
+        let mut requesting = 0_u64;
+        for input in members(stage.busy & !stage.held) {
+            let wanted = self.inputs[(stage.first + input) as usize].wanted & !stage.closed;
+            for output in members(wanted) {
                 requests.set(input as usize, output as usize);
-                requesting |= 1 << input;
             }
+            requesting |= u64::from(wanted != 0) << input;
         }
         if requesting != 0 {
             stage.scheduler.schedule(requests, &mut self.random, &mut self.matching[size]);
@@ -178,8 +178,23 @@ impl InputQueuedNetwork {
                 self.pass(now, switch, input, output as u32);
             }
         }
-        if let Some(next) = self.next_slot(now, switch) {
+        let next = next.min(self.next_slot(now, switch));
+        if next < Time::NEVER {
             self.take_part(switch, next);
+        }
+    }
+
+    /// Looks again at inputs and outputs that were held or had no credit.
+    #[inline]
+    fn open(&mut self, now: Time, switch: u32) {
+        let stage = &mut self.stages[switch as usize];
+        for input in members(stage.held) {
+            let is_held = self.inputs[(stage.first + input) as usize].held > now;
+            stage.held &= !(u64::from(!is_held) << input);
+        }
+        for output in members(stage.closed) {
+            let is_ready = self.outputs[(stage.first + output) as usize].is_ready(now);
+            stage.closed &= !(u64::from(is_ready) << output);
         }
     }
 
@@ -203,10 +218,15 @@ impl InputQueuedNetwork {
         let out = &mut self.outputs[(stage.first + output) as usize];
         out.held = end;
         out.waiting -= 1;
+        if self.timing.held > self.timing.cell {
+            stage.held |= 1 << input;
+            stage.closed |= 1 << output;
+        }
         match out.peer {
             Peer::Port(peer) => {
-                out.sender.spend();
-                let slot = self.timing.slot_after(now);
+                let is_last = out.sender.spend();
+                stage.closed |= u64::from(is_last) << output;
+                let slot = now + self.timing.hop;
                 self.expect(id, peer, slot);
             }
             Peer::Host(_) | Peer::Unused => {
@@ -240,31 +260,32 @@ impl InputQueuedNetwork {
         }
     }
 
-    /// The first slot after `now` in which one of the packets that are left may leave, as far as
+    /// The first slot after `now` in which one of the packets in the buffers may leave, as far as
     /// that is known.
-    fn next_slot(&mut self, now: Time, switch: u32) -> Option<Time> {
+    fn next_slot(&mut self, now: Time, switch: u32) -> Time {
         let stage = &self.stages[switch as usize];
         let soonest = now + self.timing.cell;
-        let mut next = Time::NEVER;
-        for input in members(stage.expecting) {
+        let is_free = |input: u32| {
             let own = &self.inputs[(stage.first + input) as usize];
-            next = next.min(own.there_at.max(own.held));
+            own.wanted & !stage.closed != 0
+        };
+        if members(stage.busy & !stage.held).any(is_free) {
+            return soonest;
         }
-        if next <= soonest {
-            return Some(soonest);
-        }
+        let mut next = Time::NEVER;
         for input in members(stage.busy) {
             let own = &self.inputs[(stage.first + input) as usize];
             for output in members(own.wanted) {
                 let output = &mut self.outputs[(stage.first + output) as usize];
                 let Some(ready) = output.ready_at(now) else { continue };
                 next = next.min(ready.max(own.held));
-                if next <= soonest {
-                    return Some(soonest);
-                }
             }
         }
-        (next < Time::NEVER).then(|| self.timing.slot_at(next))
+        match next {
+            Time::NEVER => Time::NEVER,
+            next if next <= soonest => soonest,
+            next => self.timing.slot_at(next),
+        }
     }
 
     /// Sees to it that a switch takes part in a slot.
