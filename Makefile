@@ -11,7 +11,7 @@ SOURCES := $(shell find crates systems experiments python -type f \
 	-o -name '*.css' -o -name '*.js' \) -not -path '*/target/*' 2>/dev/null)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-rust test-python lint format bench lock clean
+.PHONY: help setup demo images test test-rust test-python lint format bench lock clean
 
 help: ## list these verbs
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -34,6 +34,18 @@ $(VENV)/.wheel: $(VENV)/.lock pyproject.toml Cargo.toml Cargo.lock $(SOURCES)
 demo: $(VENV)/.wheel ## re-run Clint's published experiments; leaves demo/clint/report.html
 	$(WEFT) reproduce clint --out demo
 	@echo "Open demo/clint/report.html"
+
+# The pictures of README.md: the figure is a file of the demo, the page a screenshot of it.
+CHROMIUM ?= chromium --headless --no-sandbox --disable-gpu --disable-quic --no-first-run \
+	--disable-background-networking --disable-component-update --disable-sync --hide-scrollbars \
+	--blink-settings=preferredColorScheme=1 --virtual-time-budget=30000
+
+images: demo ## draw docs/images anew from the demo (needs Debian's chromium)
+	@mkdir -p docs/images
+	cp demo/clint/runs/clint-figure-8/figures/figure-8.svg docs/images/clint-figure-8.svg
+	$(CHROMIUM) --user-data-dir=$(VENV)/chromium --window-size=1200,1500 \
+		--screenshot=docs/images/clint-report.png file://$(CURDIR)/demo/clint/report.html
+	@rm -rf $(VENV)/chromium
 
 test: test-rust test-python ## run every test, Rust and Python
 

@@ -1,9 +1,9 @@
 """Weft, a laboratory for cluster interconnects.
 
     >>> import weft
-    >>> result = weft.run("clint-figure8", set={"workload.bulk.load": [0.1, 0.5, 0.9]})
-    >>> result.points[["series", "offered_load", "queueing_mean_us", "verdict"]]
-    >>> result.save("out/figure8")          # tables, figures, report.html, provenance
+    >>> result = weft.run("clint-figure-8", set={"workload.bulk.load": [0.1, 0.5, 0.9]})
+    >>> result.points[["architecture", "traffic", "queueing_mean_us", "verdict"]]
+    >>> result.save("out/figure-8")         # tables, figures, report.html, provenance
 
 Every column and every parameter carries its unit in its name or beside it; every mean carries the
 half width of its 95 % confidence interval; a mean from a run that did not settle says so in the

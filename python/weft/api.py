@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from weft import _seam
@@ -16,9 +17,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from weft._seam import Progress
-
-# An override under one of these is about the system; any other is about the experiment on it.
-_SYSTEM_KEYS = ("system.", "channel.")
 
 
 def run(
@@ -64,7 +62,8 @@ def run_overrides(
 ) -> Result:
     """Do what `run` does, with overrides as `key=value`, the way the command line has them."""
     raw = _seam.run(name, preset, overrides, _given(options), progress)
-    return Result.from_core(raw, describe=lambda meta: _describe(meta, overrides))
+    described = [*overrides, *_as_overrides(options)]
+    return Result.from_core(raw, name, lambda name, axes: _describe(name, preset, described, axes))
 
 
 def reproduce(
@@ -98,7 +97,12 @@ def reproduce_options(
 ) -> Result:
     """Do what `reproduce` does, with its options as a mapping."""
     raw = _seam.reproduce(name, _given(options), progress)
-    return Result.from_core(raw, describe=lambda meta: _describe(meta, []))
+    described = _as_overrides(options)
+    return Result.from_core(
+        raw,
+        name,
+        lambda run, axes: _describe(run, None, [] if run == name else described, axes),
+    )
 
 
 def systems() -> pd.DataFrame:
@@ -163,15 +167,32 @@ def _given(options: Mapping[str, object]) -> dict[str, object]:
     return {name: value for name, value in options.items() if value is not None}
 
 
-def _describe(meta: Mapping[str, Any], overrides: list[str]) -> System | str:
-    """Describe the system that a run used, or say why it cannot be described.
+def _as_overrides(options: Mapping[str, object]) -> list[str]:
+    """Return those options that are settings of the file's [run] as overrides."""
+    given = _given(options)
+    return spell_overrides({f"run.{key}": given[key] for key in ("seeds", "seed", "length")
+                            if key in given})  # fmt: skip
+
+
+def _describe(
+    name: str, preset: str | None, overrides: list[str], axes: Mapping[str, list[str]]
+) -> tuple[System | str, dict[str, System]]:
+    """Describe the system that a run used, and each variant of it; or say why it cannot be done.
 
     A finished run is worth more than its picture, so a failure here becomes a sentence in the
     report instead of an exception after the work is done.
     """
-    name = str(meta.get("system") or "")
-    about_system = [entry for entry in overrides if entry.startswith(_SYSTEM_KEYS)]
+    stem = Path(name).stem
     try:
-        return System.from_json(name, _seam.show(name, meta.get("preset"), about_system))
+        system = System.from_json(stem, _seam.show(name, preset, overrides))
+        variants = {
+            f"{axis} {value}": System.from_json(
+                stem,
+                _seam.show(name, preset, [*overrides, *spell_overrides({axis: value})]),
+            )
+            for axis, values in axes.items()
+            for value in values
+        }
     except _seam.error_type() as error:
-        return str(error)
+        return str(error), {}
+    return system, variants

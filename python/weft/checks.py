@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import math
+import re
 from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from weft.words import number, percent, prose
+from weft.words import prose, shown_unit
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -17,77 +17,82 @@ if TYPE_CHECKING:
 
 VERDICTS = ("within", "outside", "report")
 
+# The reading that takes a document at its word; shown beside the others and never judged.
+LITERAL = "literal"
 
-@dataclass(frozen=True)
-class Band:
-    """What counts as reproduced: an interval of the measured value, both ends included."""
-
-    low: float
-    high: float
-    relative: float | None
-
-    @property
-    def text(self) -> str:
-        """As a person writes it: "±12 %", or "0.33 to 0.37"."""
-        if self.relative is not None:
-            return "±" + percent(self.relative, sign=False)
-        return f"{number(self.low)} to {number(self.high)}"
-
-    def as_error(self, published: float | None) -> tuple[float | None, float | None]:
-        """Return the band in fractions of the published value."""
-        if self.relative is not None:
-            return -self.relative, self.relative
-        if not published:
-            return None, None
-        return self.low / published - 1.0, self.high / published - 1.0
+_TEXTS = ("system", "experiment", "quantity", "at", "unit", "band", "verdict", "settled", "preset",
+          "section", "note")  # fmt: skip
+_NUMBERS = ("published", "measured", "half_width", "error", "band_low", "band_high")
 
 
 @dataclass(frozen=True)
 class Check:
-    """One published value beside the measured one; a missing number is None."""
+    """One published value beside the measured one; a missing number is None, a missing text "".
+
+    `band` says in words what counts as reproduced; `band_low` and `band_high` are its ends in the
+    unit of the quantity, both included.
+    """
 
     system: str
     experiment: str
     quantity: str
+    at: str
     unit: str
+    band: str
+    verdict: str
+    settled: str
+    preset: str
+    section: str
+    note: str
     published: float | None
     measured: float | None
     half_width: float | None
     error: float | None
-    band: Band | None
-    verdict: str
-    preset: str
-    note: str
-    section: str
+    band_low: float | None
+    band_high: float | None
+
+    @property
+    def name(self) -> str:
+        """The quantity as a person reads it: "mean queueing latency"."""
+        return prose(self.quantity)
+
+    @property
+    def place(self) -> str:
+        """Where in the study it stands, with the reading of the document where there is one."""
+        return f"{self.at} ({self.preset})" if self.at and self.preset else self.at or self.preset
 
     @property
     def label(self) -> str:
-        """The quantity as a person reads it, with the preset where there is one."""
-        words = prose(self.quantity)
-        return f"{words} ({self.preset})" if self.preset else words
+        """Quantity and place in one line."""
+        return f"{self.name}: {self.place}" if self.place else self.name
 
     @property
-    def interval(self) -> tuple[float, float]:
-        """The 95 % confidence interval of the measured value."""
-        middle = math.nan if self.measured is None else self.measured
-        half = self.half_width or 0.0
-        return middle - half, middle + half
+    def shown_unit(self) -> str:
+        """The unit as a person reads it: "µs"."""
+        return shown_unit(self.unit)
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """The 95 % confidence interval of the measured value, where one is known."""
+        if self.measured is None or self.half_width is None:
+            return None
+        return self.measured - self.half_width, self.measured + self.half_width
 
     def to_json(self) -> dict[str, Any]:
         """Return the object that `weft reproduce --json` prints on a line."""
-        known = self.measured is not None
         return {
             "system": self.system,
             "experiment": self.experiment,
             "quantity": self.quantity,
+            "at": self.at,
             "unit": self.unit,
             "published": self.published,
             "measured": self.measured,
-            "interval": list(self.interval) if known and self.half_width is not None else None,
+            "interval": self.interval,
             "error": self.error,
-            "band": None if self.band is None else [self.band.low, self.band.high],
+            "band": self.band,
             "verdict": self.verdict,
-            "preset": self.preset or None,
+            "preset": self.preset,
             "section": self.section,
             "note": self.note,
         }
@@ -98,52 +103,47 @@ def checks_of(result: Result) -> list[Check]:
     return [_check(row) for row in result.checks.to_dict("records")]
 
 
+def readings(checks: list[Check]) -> tuple[str, list[str]]:
+    """Return the preset that all these checks share ("" if they differ) and the place of each.
+
+    A place names the preset only where it tells rows apart.
+    """
+    presets = {check.preset for check in checks}
+    if len(presets) == 1:
+        return presets.pop(), [check.at for check in checks]
+    return "", [check.place for check in checks]
+
+
 def counts(checks: list[Check]) -> dict[str, int]:
     """Count the verdicts, each named even where there is none."""
     found = Counter(check.verdict for check in checks)
     return {verdict: found[verdict] for verdict in VERDICTS}
 
 
+def named_in(text: str, key: str, checks: list[Check]) -> list[Check]:
+    """Return the checks on the printed latencies that a calibration's words name.
+
+    A constant's origin says what it was fitted to and what it predicts in words with the printed
+    numbers in them ("B4 bursty at 0.7 (103.7 us)"); a check belongs to it if it holds one of these
+    numbers against a latency of the constant's own channel.
+    """
+    channel = key.split(".")[1] if key.startswith(("channel.", "workload.")) else ""
+    if " us" not in text:
+        return []
+    printed = {float(found) for found in re.findall(r"\d+\.\d+", text)}
+    named: dict[float, Check] = {}
+    for check in checks:
+        fits = check.published in printed and check.unit == "us" and channel in check.at.split(", ")
+        if fits and LITERAL not in check.preset.split("+"):
+            named[check.published or 0.0] = check
+    return list(named.values())
+
+
 def _check(row: Mapping[Any, Any]) -> Check:
-    published = _number(row.get("published"))
-    texts = {
-        name: str(row.get(name) or "")
-        for name in ("system", "experiment", "quantity", "unit", "verdict", "preset", "note",
-                     "section")
-    }  # fmt: skip
-    return Check(
-        **texts,
-        published=published,
-        measured=_number(row.get("measured")),
-        half_width=_number(row.get("half_width")),
-        error=_number(row.get("error")),
-        band=_band(row.get("band"), published),
-    )
+    fields: dict[str, Any] = {name: str(row.get(name) or "") for name in _TEXTS}
+    fields.update({name: _number(row.get(name)) for name in _NUMBERS})
+    return Check(**fields)
 
 
 def _number(value: object) -> float | None:
     return float(value) if isinstance(value, (int, float)) and math.isfinite(value) else None
-
-
-def _band(value: object, published: float | None) -> Band | None:
-    """Read a band: a fraction of the published value, or JSON as experiment files write it.
-
-    The core's column is numeric where every band is relative, and text as soon as one is not.
-    """
-    if isinstance(value, str):
-        try:
-            value = json.loads(value)
-        except ValueError:
-            return None
-    if isinstance(value, dict):
-        if "between" in value:
-            low, high = value["between"]
-            return Band(float(low), float(high), None)
-        value = value.get("relative")
-    if isinstance(value, list) and len(value) == 2:
-        return Band(float(value[0]), float(value[1]), None)
-    relative = _number(value)
-    if relative is None or published is None:
-        return None
-    ends = sorted((published * (1 - relative), published * (1 + relative)))
-    return Band(ends[0], ends[1], relative)

@@ -118,13 +118,20 @@ def _switch(
 ) -> list[str]:
     switch = channel.get("switch") or {}
     kind = str(switch.get("kind") or "switch")
+    control = channel.get("control") or {}
+    in_band = control.get("kind") == "request_acknowledge"
     left, width = _MARGIN / 2, frame.width - _MARGIN
     first = f"{channel['name']} channel: {_PARTS.get(kind, plain(kind))}"
     facts = [
         _scheduler(channel),
         _fact(switch, "contention", "{} on contention"),
+        # Where acknowledgments travel another way, none of them meets a request here.
+        _fact(switch if in_band else {}, "acknowledgments", "acknowledgments {}"),
+        _fact(switch, "writers", "{} writers at once"),
         _fact(switch, "latency", "latency {}"),
         _fact(channel, "packet", "packets of {}"),
+        _fact(control, "timeout", "timeout {}"),
+        _fact(control, "outstanding", "{} outstanding"),
     ]
     second = " · ".join(fact for fact in facts if fact)
     shift = 0 if kind not in _BUFFERED else 4 if below else -4
@@ -209,7 +216,8 @@ def _scheduler(channel: dict[str, Any]) -> str:
 
 def _fact(part: dict[str, Any], key: str, words: str) -> str:
     value = part.get(key)
-    return words.format(plain(str(value))) if value not in (None, "") else ""
+    # What is unlimited limits nothing, so a picture need not say it.
+    return words.format(plain(str(value))) if value not in {None, "", "unlimited"} else ""
 
 
 def _text(x: float, y: float, words: str, kind: str) -> str:

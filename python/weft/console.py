@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from weft.checks import counts
+from weft.checks import counts, readings
 from weft.plots.request import SETTLED
 from weft.words import number, percent, printed, prose, unit_of
 
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
 
     from weft.checks import Check
     from weft.result import Result
-    from weft.system import System
+    from weft.system import Parameter, System
 
 _COLOURS = {"within": "green", "outside": "bold red", "report": "dim", SETTLED: "green",
             "saturated": "yellow", "stuck": "bold red", "stated": "blue", "derived": "yellow",
@@ -51,33 +53,40 @@ def print_systems(systems: Sequence[Mapping[str, Any]], tried: Sequence[Mapping[
 
 
 def print_parameters(system: System) -> None:
-    """Print every parameter of a system with its origin."""
+    """Print every parameter of a system with its origin, one block a channel or part."""
     console = _console()
     console.print(f"[bold]{_plain(system.title)}[/]")
     if system.document:
         console.print(_plain(system.document), style="dim")
-    table = _table("parameter", "value", "origin", "")
-    for parameter in system.parameters:
-        text = parameter.origin_text
-        if parameter.predicts:
-            text += f"; predicts {parameter.predicts}"
-        table.add_row(_plain(parameter.key), _plain(parameter.text), _coloured(parameter.origin),
-                      _plain(text))  # fmt: skip
-    console.print(table)
+    shown = [one for one in system.parameters if one.key not in {"system.title", "system.document"}]
+    groups: dict[str, list[Parameter]] = {}
+    for parameter in shown:
+        groups.setdefault(parameter.group, []).append(parameter)
+    wide = max((len(system.short_key(one)) for one in shown), default=0)
+    values = max((len(one.text) for one in shown), default=0)
+    for name, parameters in groups.items():
+        table = _table(name, "value", "origin", "")
+        table.columns[0].min_width, table.columns[1].min_width = wide, values
+        table.columns[2].min_width = len("calibrated")
+        for parameter in parameters:
+            text = parameter.source
+            if parameter.predicts:
+                text += f"; predicts {parameter.predicts}"
+            table.add_row(_plain(system.short_key(parameter)), _plain(parameter.text),
+                          _coloured(parameter.origin), _plain(text))  # fmt: skip
+        console.print(table)
 
 
 def print_points(result: Result) -> None:
     """Print the points of a run: what was swept, and what came out."""
     points = result.points
-    swept = [
-        str(name)
-        for name in points
-        if ("." in str(name) or name in {"series", "channel", "preset"})
-        and points[name].nunique() > 1
-    ]
+    axes = {*result.meta.get("axes", ()), "channel"}
+    swept = [str(name) for name in points if name in axes and points[name].nunique() > 1]
     swept.sort(key=lambda name: "." in name)  # names first, then the numbers that were set
     measured = [name for name in _MEASURED if name in points]
-    heads = [*swept, *(_head(name) for name in measured)]
+    last = Counter(name.rsplit(".", 1)[-1] for name in swept)
+    short = [tail if last[tail := name.rsplit(".", 1)[-1]] == 1 else name for name in swept]
+    heads = [*short, *(_head(name) for name in measured)]
     table = _table(*heads, *(["verdict"] if "verdict" in points else []))
     for column in table.columns[len(swept) : len(heads)]:
         column.justify = "right"
@@ -85,10 +94,14 @@ def print_points(result: Result) -> None:
         cells = [_setting(row[name]) for name in swept]
         for name in measured:
             half = row.get(name.replace("_mean_", "_half_width_"), 0) if "_mean_" in name else 0
-            cells.append(number(row[name], 4) + (f" ± {number(half, 2)}" if half else ""))
+            spread = f" ± {number(half, 2)}" if half else ""
+            cells.append(f"{number(row[name], 4)}{spread}")
         if "verdict" in points:
             cells.append(_coloured(str(row["verdict"])))
         table.add_row(*cells)
+    for column in table.columns:
+        # The words above a column may break, the numbers in it may not.
+        column.min_width = max((len(str(cell)) for cell in column.cells), default=0)
     console = _console()
     console.print(f"[bold]{_plain(result.title)}[/]")
     console.print(table)
@@ -99,27 +112,37 @@ def print_checks(title: str, checks: Sequence[Check]) -> None:
     console = _console()
     console.print(f"[bold]{_plain(title)}[/]")
     for experiment in dict.fromkeys(check.experiment for check in checks):
-        table = _table(experiment, "published", "measured", "error", "band", "verdict")
-        for column in table.columns[1:5]:
+        own = [check for check in checks if check.experiment == experiment]
+        preset, places = readings(own)
+        head = f"{experiment} ({preset})" if preset else experiment
+        table = _table(head, "published", "measured", "error", "band", "verdict")
+        for column in table.columns[1:4]:
             column.justify = "right"
-        for check in checks:
-            if check.experiment != experiment:
-                continue
-            half = f" ± {number(check.half_width, 2)}" if check.half_width else ""
-            table.add_row(
-                _plain(check.label),
-                f"{printed(check.published)} {check.unit}" if check.published else "–",
-                f"{number(check.measured, 4)}{half} {check.unit}",
-                percent(check.error),
-                check.band.text if check.band else "–",
-                _coloured(check.verdict),
-            )
+        heading = ""
+        for check, place in zip(own, places, strict=True):
+            named = f"{check.name} ({check.shown_unit})" if check.shown_unit else check.name
+            if place and named != heading:
+                table.add_row(f"[dim]{_plain(named)}[/]")
+                heading = named
+            table.add_row(*_check_cells(check, "  " + place if place else named))
         console.print(table)
     found = counts(list(checks))
     console.print(
         f"{found['within']} within their band, {found['outside']} outside, "
-        f"{found['report']} reported without one"
+        f"{found['report']} shown without a verdict"
     )
+
+
+def _check_cells(check: Check, label: str) -> list[str]:
+    half = f" ± {number(check.half_width, 2)}" if check.half_width else ""
+    return [
+        _plain(label),
+        printed(check.published),
+        f"{number(check.measured, 4)}{half}",
+        percent(check.error),
+        "not judged" if check.verdict == "report" else check.band,
+        _coloured(check.verdict),
+    ]
 
 
 def _table(*heads: str) -> Table:
@@ -150,4 +173,6 @@ def _plain(text: str) -> str:
 
 def _console() -> Console:
     console = Console(highlight=False)
-    return console if console.is_terminal else Console(highlight=False, width=_WIDE)
+    if console.is_terminal or "COLUMNS" in os.environ:
+        return console
+    return Console(highlight=False, width=_WIDE)

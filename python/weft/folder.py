@@ -60,14 +60,17 @@ def read(folder: str | os.PathLike[str]) -> Result:
         raise FolderError(f"{root} holds no results: {RESULT} cannot be read there") from error
     data = json.loads(text)
     system = data["system"]
+    system_name = str(data["meta"].get("name") or "")
     return Result(
         tables={name: _read_table(root / "tables", name) for name in data["tables"]},
         columns=tuple(Column(**entry) for entry in data["columns"]),
         meta=data["meta"],
-        system=system
-        if isinstance(system, str)
-        else System.from_json(str(data["meta"].get("system") or ""), system),
+        system=system if isinstance(system, str) else System.from_json(system_name, system),
         runs={name: read(root / "runs" / name) for name in data["runs"]},
+        variants={
+            label: System.from_json(system_name, found)
+            for label, found in (data.get("variants") or {}).items()
+        },
     )
 
 
@@ -129,6 +132,7 @@ def _contents(result: Result) -> dict[str, Any]:
         "tables": list(result.tables),
         "runs": list(result.runs),
         "system": described if isinstance(described, str) else described.to_json(),
+        "variants": {label: system.to_json() for label, system in result.variants.items()},
     }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -10,13 +11,18 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     import pandas as pd
 
     from weft._core import RawResult
     from weft.figure import Figure
     from weft.system import System
+
+
+# Describes what a file or a name stands for: (name, values of each axis of variants or presets) to
+# the system and its variants.
+Describe = Callable[[str, dict[str, list[str]]], "tuple[System | str, dict[str, System]]"]
 
 
 @dataclass(frozen=True)
@@ -39,6 +45,7 @@ class Result:
         meta: title, system, preset, spec_toml, spec_hash, version, seed, stopped, section, ...
         system: the system that was run, or a sentence that says why it cannot be described.
         runs: results of single experiments by name; empty for a single run.
+        variants: the system under each variant that was run ("architecture B1").
 
     """
 
@@ -47,28 +54,33 @@ class Result:
     meta: dict[str, Any]
     system: System | str
     runs: dict[str, Result] = field(default_factory=dict)
+    variants: dict[str, System] = field(default_factory=dict)
 
     @classmethod
-    def from_core(
-        cls, raw: RawResult, describe: Callable[[Mapping[str, Any]], System | str]
-    ) -> Result:
-        """Build a result from what the core returned."""
+    def from_core(cls, raw: RawResult, name: str, describe: Describe) -> Result:
+        """Build a result from what the core returned for the file or name `name`."""
         import pandas as pd  # noqa: PLC0415 (half a second)
 
-        meta: dict[str, Any] = json.loads(raw["meta"])
+        meta: dict[str, Any] = {**json.loads(raw["meta"]), "name": Path(name).stem}
         inner: Any = raw.get("runs") or {}
+        tables = {table: pd.DataFrame(dict(rows)) for table, rows in raw["tables"].items()}
+        system, variants = describe(name, _named_axes(meta, tables.get("points", pd.DataFrame())))
         return cls(
-            tables={name: pd.DataFrame(dict(table)) for name, table in raw["tables"].items()},
+            tables=tables,
             columns=tuple(Column(**entry) for entry in json.loads(raw["columns"])),
             meta=meta,
-            system=describe(meta),
-            runs={name: cls.from_core(run, describe) for name, run in inner.items()},
+            system=system,
+            runs={run: cls.from_core(found, run, describe) for run, found in inner.items()},
+            variants=variants,
         )
 
     @property
     def title(self) -> str:
         """What was run, in words."""
-        return str(self.meta.get("title") or self.meta.get("system") or "Weft")
+        title = str(self.meta.get("title") or self.meta.get("system") or "Weft")
+        name = self.meta.get("name")
+        # A file without a title of its own has that of the system beneath it.
+        return f"{name}: {title}" if name and title == self.meta.get("system_title") else title
 
     @property
     def stopped(self) -> bool:
@@ -99,6 +111,11 @@ class Result:
     def collisions(self) -> pd.DataFrame:
         """Collisions by kind, per point and channel."""
         return self._table("collisions")
+
+    @property
+    def derived(self) -> pd.DataFrame:
+        """What follows from the composition without a run: quantity, value, unit, arithmetic."""
+        return self._table("derived")
 
     @property
     def checks(self) -> pd.DataFrame:
@@ -153,3 +170,12 @@ class Result:
         sizes = ", ".join(f"{name}: {len(table)} rows" for name, table in self.tables.items())
         stopped = ", stopped early" if self.stopped else ""
         return f"<weft.Result {self.title!r} ({sizes}{stopped})>"
+
+
+def _named_axes(meta: Mapping[str, Any], points: pd.DataFrame) -> dict[str, list[str]]:
+    """Return the values of each axis of variants or presets, in the order of the file."""
+    return {
+        axis: list(dict.fromkeys(points[axis]))
+        for axis in meta.get("axes") or []
+        if "." not in axis and axis in points
+    }

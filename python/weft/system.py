@@ -19,6 +19,7 @@ class Parameter:
     "calibrated" (fitted to a published number) or "" (chosen here, or by the reader's own file).
     `origin_text` is the section, the arithmetic, or the number that it was fitted to; `predicts`
     names a published number that a calibrated value meets without having been fitted to it.
+    `choice` marks a choice among parts, whose value is the part's name.
     """
 
     key: str
@@ -28,6 +29,7 @@ class Parameter:
     origin_text: str
     predicts: str
     description: str
+    choice: bool = False
 
     @classmethod
     def from_json(cls, entry: Mapping[str, Any]) -> Parameter:
@@ -41,7 +43,20 @@ class Parameter:
             origin_text=origin.get("text") or "",
             predicts=origin.get("predicts") or "",
             description=entry.get("description") or "",
+            choice=bool(entry.get("choice")),
         )
+
+    @property
+    def group(self) -> str:
+        """The channel or the section that it belongs to: `channel.bulk`, `system`."""
+        names = self.key.split(".")
+        return ".".join(names[:2]) if names[0] in {"channel", "workload"} else names[0]
+
+    @property
+    def source(self) -> str:
+        """The origin's words, a bare section of the document named as one."""
+        bare = self.origin == "stated" and self.origin_text[:1].isdigit()
+        return f"section {self.origin_text}" if bare else self.origin_text
 
     @property
     def text(self) -> str:
@@ -82,6 +97,7 @@ class System:
                     "value": parameter.value,
                     "unit": parameter.unit,
                     "description": parameter.description,
+                    "choice": parameter.choice,
                     "origin": {
                         "kind": parameter.origin,
                         "text": parameter.origin_text,
@@ -93,6 +109,21 @@ class System:
                 for parameter in self.parameters
             ],
         }
+
+    def short_key(self, parameter: Parameter) -> str:
+        """Return a key within its group, without the names of the parts that were chosen.
+
+        `channel.bulk.switch.scheduled.gap` becomes `switch.gap`: that the switch is `scheduled`
+        stands in a row of its own.
+        """
+        values = {one.key: one.value for one in self.parameters}
+        names = parameter.key.split(".")
+        kept = [
+            name
+            for i, name in enumerate(names)
+            if i == len(names) - 1 or values.get(".".join(names[:i])) != name
+        ]
+        return ".".join(kept).removeprefix(parameter.group + ".")
 
     @property
     def table(self) -> pd.DataFrame:

@@ -23,7 +23,17 @@ _TITLES = {
     "offered_load": "Offered load (fraction of link bandwidth)",
     "accepted_load": "Accepted throughput (fraction of link bandwidth)",
     "collisions_per_attempt": "Collisions per transmission",
+    "run.length": "Simulated time of a run",
 }
+
+
+# Units as the core writes them -> as a person reads them beside a number.
+_SHOWN = {"us": "µs", "fraction of link bandwidth": "of link"}
+
+
+def shown_unit(unit: str) -> str:
+    """Write a unit of the core as it is read: "us" -> "µs"."""
+    return _SHOWN.get(unit, unit)
 
 
 def unit_of(column: str) -> str:
@@ -38,12 +48,18 @@ def plain(name: str) -> str:
 
 def prose(text: str) -> str:
     """Read the column names in a sentence aloud; their units stand beside the numbers."""
-    return " ".join(_aloud(word) for word in text.split())
+    return " ".join(_aloud(word) for word in text.split()).replace(" x ", " × ")
 
 
 def _aloud(word: str) -> str:
-    title = axis_title(word).split(" (")[0] if "_" in word else word
-    return title if title == word else title[:1].lower() + title[1:]
+    bare = word.rstrip(",:;")
+    if bare.startswith("derived."):
+        title = plain(bare.removeprefix("derived.").replace(".", " "))
+    elif "_" in bare:
+        title = axis_title(bare).split(" (")[0]
+    else:
+        return word
+    return title[:1].lower() + title[1:] + word[len(bare) :]
 
 
 def axis_title(column: str) -> str:
@@ -94,5 +110,7 @@ def percent(fraction: object, *, sign: bool = True) -> str:
         return "–"
     points = 100 * fraction
     digits = 0 if abs(points) >= 9.95 else 1
+    if not round(points, digits):
+        return "0\u202f%"
     text = f"{points:+.{digits}f}" if sign else f"{points:.{digits}f}"
     return text.replace("-", "−") + "\u202f%"

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 import pytest
 
-from weft.checks import checks_of
+from weft.checks import checks_of, named_in
 from weft.plots.request import Request, series_labels, spread
 from weft.theme import DARK, LIGHT, Theme, paint
 
@@ -120,29 +120,58 @@ def test_a_budget_adds_up_to_the_whole(bulk: weft.Result) -> None:
 
 def test_the_dot_plot_shows_each_value_that_has_an_error(reproduction: weft.Result) -> None:
     rows = figure(reproduction, "published-against-measured").spec["data"]["values"]
-    assert len(rows) == 20
-    banded = [row for row in rows if row["band_low"] is not None]
-    assert {(row["band_low"], row["band_high"]) for row in banded} == {(-0.12, 0.12)}
+    marked = [row for row in rows if not row["head"]]
+    assert len(marked) == 20
+    banded = [row for row in marked if row["band_low"] is not None]
+    assert len(banded) == 16
+    for row in banded:
+        assert (row["band_low"], row["band_high"]) == pytest.approx((-0.12, 0.12))
 
 
 def test_a_huge_error_is_drawn_at_the_edge_with_its_number(reproduction: weft.Result) -> None:
     reproduction.tables["checks"].loc[0, "error"] = 4.0
     rows = figure(reproduction, "published-against-measured").spec["data"]["values"]
-    assert rows[0]["error"] == 0.6
-    assert rows[0]["beyond"] == "+400\u202f%"
+    assert rows[1]["error"] == 0.4
+    assert rows[1]["beyond"] == "+400\u202f% (literal)"
 
 
-def test_bands_are_read_as_fractions_and_as_ranges(reproduction: weft.Result) -> None:
-    checks = reproduction.tables["checks"].head(3).copy()
-    checks["band"] = ["0.12", '{"between": [0.33, 0.37]}', '"report_only"']
-    checks["published"] = [10.0, 0.35, 1.0]
-    reproduction.tables["checks"] = checks
-    relative, between, none = (check.band for check in checks_of(reproduction))
-    assert relative is not None
-    assert relative.text == "±12\u202f%"
-    assert between is not None
-    assert (between.low, between.high, between.text) == (0.33, 0.37, "0.330 to 0.370")
-    assert none is None
+def test_constants_find_the_checks_that_their_words_name(reproduction: weft.Result) -> None:
+    checks = checks_of(reproduction)
+    words = "B4 bursty at 0.7 (103.7 us) and the non-bursty 0.5 cell (16.8 us)"
+    named = named_in(words, "channel.bulk.switch.scheduled.gap", checks)
+    assert {check.published for check in named} == {103.7, 16.8}
+    assert {check.preset for check in named} == {"fitted"}
+    assert named_in(words, "channel.quick.control.timeout", checks) == []
+
+
+def test_a_ratio_is_no_mark_on_an_axis_of_latencies(bulk: weft.Result) -> None:
+    before = len(figure(bulk, "table-2").spec["data"]["values"])
+    bulk.meta["published"].append(
+        {"quantity": "queueing_mean_us", "at": {"traffic": "single"}, "over": {"preset": "x"},
+         "value": None, "band": {"between": [0.0, 1.0]}, "section": ""}
+    )  # fmt: skip
+    del bulk.__dict__["figures"]
+    assert len(figure(bulk, "table-2").spec["data"]["values"]) == before
+
+
+def test_words_on_an_axis_keep_the_order_of_the_file(bulk: weft.Result) -> None:
+    lengths = {0.1: "40 ms", 0.5: "400 ms", 0.9: "4 s"}
+    points = bulk.points[bulk.points["workload.bulk.load"].isin(lengths)]
+    length = points["workload.bulk.load"].map(lengths)
+    bulk.tables["points"] = points.assign(**{"run.length": length})
+    bulk.meta["figures"] = [
+        {
+            "name": "transient",
+            "title": "",
+            "kind": "latency_against_load",
+            "channel": "bulk",
+            "x": "run.length",
+            "series": "traffic",
+        }
+    ]
+    drawn = figure(bulk, "transient").spec
+    sorts = [x["sort"] for x in encodings(drawn, "x") if "sort" in x]
+    assert sorts[0] == ["40 ms", "400 ms", "4 s"]
 
 
 @pytest.mark.parametrize("theme", [LIGHT, DARK], ids=lambda theme: theme.name)

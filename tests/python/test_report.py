@@ -76,7 +76,7 @@ def test_the_summary_comes_first_and_names_what_falls_outside(text: str) -> None
     summary = text[text.index('id="summary"') : text.index('id="checks"')]
     assert "13 of 16 published values come out" in summary
     assert "What falls outside" in summary
-    assert "Mean queueing latency at load 0.7, bursty (literal)" in summary
+    assert "Mean queueing latency: bulk, bursty, load 0.7 (literal)" in summary
     assert "published 103.7 µs" in summary
 
 

@@ -12,10 +12,12 @@ use weft_protocol::retransmit::ControlSettings;
 use weft_units::{Limit, PositiveCount, Span, Time};
 
 use crate::composition::{ChannelSettings, InputQueues, SwitchSettings};
+use crate::couple::check_disabled;
 use crate::drive::event::{EventChannel, EventParts, EventSwitch};
 use crate::drive::network::{InputQueuedNetwork, OutputQueuedNetwork};
 use crate::drive::output_queued::OutputQueuedChannel;
 use crate::drive::slotted::{SlotTiming, SlottedChannel};
+use crate::drive::trace::TraceEntry;
 use crate::error::Error;
 
 /// A channel with its driver.
@@ -76,6 +78,23 @@ impl ChannelSettings {
         }
     }
 
+    /// The timing of a channel that works in slots.
+    fn slot_timing(&self, lead: Span) -> SlotTiming {
+        let slot = self.slot().unwrap_or_else(|| self.packet_span());
+        SlotTiming {
+            slot,
+            lead,
+            packet: self.packet_span(),
+            wire: self.link.propagation() * 2,
+            switch: self.switch_latency(),
+            release: match self.adapter.release {
+                // The acknowledgment is back by the end of the slot after the transfer's.
+                Some(Release::Acknowledgment) => slot * 2,
+                Some(Release::Transmission) | None => Span::ZERO,
+            },
+        }
+    }
+
     /// From the start of a transmission to the arrival of its last byte if nothing disturbs it.
     pub fn transit(&self) -> Span {
         self.packet_span() + self.link.propagation() * 2 + self.switch_latency()
@@ -111,20 +130,17 @@ impl Driver {
             SwitchSettings::OutputQueued(_) => {
                 refuse_what_slots_do_not_read(settings, site.name)?;
                 refuse_what_output_queues_do_not_read(settings, site.name)?;
-                let slot = settings.packet_span();
+                let timing = settings.slot_timing(Span::ZERO);
                 Ok(Driver::OutputQueued(Box::new(OutputQueuedChannel::new(
                     usize::from(site.hosts),
-                    (slot, settings.transit()),
+                    timing,
                     settings.payload,
                     sources,
                     site.observations(),
                 ))))
             }
-            SwitchSettings::Crossbar(switch) => {
-                event(settings, EventSwitch::Crossbar(switch.clone()), sources, site)
-            }
-            SwitchSettings::OutputBuffered(switch) => {
-                event(settings, EventSwitch::OutputBuffered(switch.clone()), sources, site)
+            SwitchSettings::Crossbar(_) | SwitchSettings::OutputBuffered(_) => {
+                Ok(Driver::Event(Box::new(event_channel(settings, sources, site)?)))
             }
         }
     }
@@ -137,6 +153,29 @@ impl Driver {
             Driver::Event(channel) => channel.run(until, halt),
             Driver::OutputQueuedNetwork(channel) => channel.run(until, halt),
             Driver::InputQueuedNetwork(channel) => channel.run(until, halt),
+        }
+    }
+
+    /// Notes every transmission from now on. Channels that work in slots of their own note none.
+    pub fn record_trace(&mut self) {
+        if let Driver::Event(channel) = self {
+            channel.record_trace();
+        }
+    }
+
+    /// What was counted and measured besides, with the names of its columns.
+    pub fn counters(&self, until: Time) -> Vec<(&'static str, f64)> {
+        match self {
+            Driver::Event(channel) => channel.interface_columns(until),
+            _ => Vec::new(),
+        }
+    }
+
+    /// The transmissions noted so far.
+    pub fn take_trace(&mut self) -> Vec<TraceEntry> {
+        match self {
+            Driver::Event(channel) => channel.take_trace(),
+            _ => Vec::new(),
         }
     }
 
@@ -197,12 +236,12 @@ impl Driver {
 }
 
 impl Site<'_> {
-    fn observations(&self) -> Observations {
+    pub(crate) fn observations(&self) -> Observations {
         Observations::over(self.from, self.until).of_hosts(usize::from(self.hosts))
     }
 }
 
-fn sources(
+pub(crate) fn sources(
     settings: &ChannelSettings,
     workload: &WorkloadSettings,
     site: Site<'_>,
@@ -229,19 +268,7 @@ fn slotted(
     let scheduler = scheduler
         .build(ports)
         .map_err(|error| Error::Scheduler { channel: site.name.to_owned(), error })?;
-    let slot = settings.slot().unwrap_or_else(|| settings.packet_span());
-    let timing = SlotTiming {
-        slot,
-        lead,
-        packet: settings.packet_span(),
-        wire: settings.link.propagation() * 2,
-        switch: settings.switch_latency(),
-        // The acknowledgment returns within the slot after the one of the transfer (Clint 3.3).
-        release: match settings.adapter.release {
-            Some(Release::Acknowledgment) => slot * 2,
-            Some(Release::Transmission) | None => Span::ZERO,
-        },
-    };
+    let timing = settings.slot_timing(lead);
     let buffers = (0..ports).map(|_| SendBuffers::new(&settings.adapter, ports)).collect();
     let random = site.streams.stream(&format!("{}.scheduler", site.name), 0);
     Ok(Driver::Slotted(Box::new(SlottedChannel::new(
@@ -254,12 +281,33 @@ fn slotted(
     ))))
 }
 
-fn event(
+/// A channel with a switch that packets reach unannounced.
+pub(crate) fn event_channel(
     settings: &ChannelSettings,
-    switch: EventSwitch,
     sources: Vec<Source>,
     site: Site<'_>,
-) -> Result<Driver, Error> {
+) -> Result<EventChannel, Error> {
+    let switch = match &settings.switch {
+        SwitchSettings::Crossbar(switch) => EventSwitch::Crossbar(switch.clone()),
+        SwitchSettings::OutputBuffered(switch) => EventSwitch::OutputBuffered(switch.clone()),
+        SwitchSettings::Scheduled(_)
+        | SwitchSettings::InputQueued(_)
+        | SwitchSettings::OutputQueued(_) => {
+            return Err(Error::Assembly {
+                key: format!("channel.{}.switch", site.name),
+                value: "one that works in slots".to_owned(),
+                accepted: "crossbar, or output_buffered".to_owned(),
+            });
+        }
+    };
+    check_disabled(settings, site)?;
+    if settings.recovery.is_some() {
+        return Err(Error::Assembly {
+            key: format!("channel.{}.recovery", site.name),
+            value: "given".to_owned(),
+            accepted: "it only with a scheduled switch; others send again by `control`".to_owned(),
+        });
+    }
     let parts = EventParts {
         name: site.name.to_owned(),
         ports: site.hosts,
@@ -269,6 +317,8 @@ fn event(
         switch,
         adapter: settings.adapter.clone(),
         control: settings.control.clone().unwrap_or(ControlSettings::Unacknowledged),
+        interface: settings.interface_with_buffers(site.name)?,
+        faults: settings.faults(),
     };
     let channel = EventChannel::new(parts, sources, site.streams, site.observations());
     let channel = channel.map_err(|error| Error::Assembly {
@@ -276,12 +326,15 @@ fn event(
         value: error.value,
         accepted: error.accepted,
     })?;
-    Ok(Driver::Event(Box::new(channel)))
+    Ok(channel)
 }
 
 /// A slotted channel loses nothing and acknowledges nothing on itself: what only an event-driven
 /// channel reads is refused, not ignored.
-fn refuse_what_slots_do_not_read(settings: &ChannelSettings, name: &str) -> Result<(), Error> {
+pub(crate) fn refuse_what_slots_do_not_read(
+    settings: &ChannelSettings,
+    name: &str,
+) -> Result<(), Error> {
     let refuse = |key: &str, value: &str, accepted: &str| refuse(name, key, value, accepted);
     if settings.control.is_some() {
         return refuse("control", "given", "no control on a channel that works in slots");
@@ -292,6 +345,12 @@ fn refuse_what_slots_do_not_read(settings: &ChannelSettings, name: &str) -> Resu
     }
     if settings.adapter.throttle.is_some() {
         return refuse("adapter.throttle", "given", "no throttle on a channel that works in slots");
+    }
+    let faults = settings.faults();
+    let given = faults.first().or(settings.recovery.map(|_| "recovery"));
+    let given = given.or(settings.interface.as_ref().map(|_| "interface"));
+    if let Some(key) = given.filter(|_| !matches!(settings.switch, SwitchSettings::Scheduled(_))) {
+        return refuse(key, "given", "it only on a channel whose packets are acknowledged");
     }
     Ok(())
 }

@@ -113,10 +113,11 @@ pub fn experiments() -> Result<Vec<ExperimentEntry>, Error> {
     shipped::experiments().map(experiment).collect()
 }
 
-/// A composition with every parameter, its origin and its meaning.
+/// A composition with every parameter, its origin and its meaning; of a study, that of its first
+/// point, which overrides of its axes choose (`architecture=B1`).
 pub fn show(request: &Request) -> Result<Shown, Error> {
     let plan = Plan::new(request)?;
-    let (spec, tree) = plan.tree.resolve::<Spec>()?;
+    let (spec, tree) = plan.first.resolve::<Spec>()?;
     let schema = schema();
     let parameters = tree.leaves().into_iter().map(|leaf| Parameter {
         description: describe(&schema, &leaf.path).unwrap_or_default(),

@@ -6,14 +6,18 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use weft_fabric::adapter::AdapterSettings;
+use weft_fabric::control::Speculation;
 use weft_fabric::fabric::{FabricSettings, RoutesSettings};
-use weft_fabric::link::{LineCode, LinkBudgetSettings, LinkSettings};
+use weft_fabric::link::{ErrorSettings, LineCode, LinkBudgetSettings, LinkSettings};
 use weft_fabric::scheduler::SchedulerSettings;
 use weft_fabric::switch::{CrossbarSettings, OutputBufferedSettings};
 use weft_fabric::workload::WorkloadSettings;
 use weft_protocol::retransmit::ControlSettings;
 use weft_units::{Bytes, Fraction, PositiveCount, Span};
 
+use crate::drive::cluster::{DisabledInitiator, RecoverySettings, SignallingSettings};
+use crate::drive::interface::InterfaceSettings;
+use crate::drive::receiver::ReceiverSettings;
 use crate::experiment::{ExperimentSettings, Figure, Published, RunSettings};
 
 /// Everything that a file says once its layers are merged: a system, and what is run on it.
@@ -88,6 +92,24 @@ pub struct ChannelSettings {
     /// How an initiator learns what became of its packets. Without it none is ever lost.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub control: Option<ControlSettings>,
+    /// Damage to packets on the links, by rate and by list.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub errors: Option<ErrorSettings>,
+    /// The receive buffers of each adapter, and how fast its host empties them; unlimited if
+    /// absent. Without a free one the target answers with a negative acknowledgment (Clint 3.3).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub receiver: Option<ReceiverSettings>,
+    /// The interface between each host and this channel in detail: buffer pools, rings, bus
+    /// (Clint 3.1). Without one a packet is in a send buffer as soon as one is free.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interface: Option<InterfaceSettings>,
+    /// What is done about a transfer that failed, on a channel with a scheduled switch
+    /// (Clint 3.1, `trErr`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recovery: Option<RecoverySettings>,
+    /// Initiators that the targets of this channel disable (Clint 3.3, enable vectors).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub disabled: Vec<DisabledInitiator>,
 }
 
 /// What keeps a buffer from being written while it is full.
@@ -132,6 +154,13 @@ pub struct ScheduledSettings {
     pub lead: Span,
     /// Who decides.
     pub scheduler: SchedulerSettings,
+    /// How requests, grants and acknowledgments travel.
+    #[serde(default)]
+    pub signalling: SignallingSettings,
+    /// Whether what the scheduler leaves over is granted without request. An option that the paper
+    /// announces and does not describe (Clint 4.2).
+    #[serde(default)]
+    pub speculation: Speculation,
 }
 
 /// A cell switch with queues at its inputs.

@@ -1,8 +1,9 @@
 //! Quantities that follow from a composition without a run.
 
-use weft_units::Span;
+use weft_units::{Rate, Span};
 
 use crate::composition::{ChannelSettings, Spec, SwitchSettings};
+use crate::drive::cluster::SignallingSettings;
 
 /// A quantity that follows from the composition by arithmetic alone.
 #[derive(Clone, Debug, PartialEq)]
@@ -22,6 +23,7 @@ pub fn derive(spec: &Spec) -> Vec<Derived> {
     let mut all = Vec::new();
     for (name, channel) in &spec.channel {
         of_channel(name, channel, spec.system.hosts, &mut all);
+        all.extend(signalling(name, channel, spec));
     }
     for (name, channel) in &spec.channel {
         for (other_name, other) in &spec.channel {
@@ -54,10 +56,7 @@ fn of_channel(name: &str, channel: &ChannelSettings, hosts: u16, all: &mut Vec<D
             name: format!("{name}.line_rate"),
             unit: "Gbit/s",
             value: line.bytes_per_second() * 8e-9,
-            arithmetic: format!(
-                "{rate} x {:.4}, the bits sent for a bit of data",
-                line.bytes_per_second() / rate.bytes_per_second()
-            ),
+            arithmetic: format!("{rate} x {:.2}", ratio_of(line, rate)),
         });
     }
     if let Some(settings) = &channel.attenuation {
@@ -96,6 +95,22 @@ fn slots(name: &str, channel: &ChannelSettings, packet: Span, all: &mut Vec<Deri
     }
 }
 
+/// The share of another channel that the signalling of a schedule takes: one packet of each kind
+/// per host in the time of a packet (Clint 3.3 counts so; the slot is longer by gap and re-lock).
+fn signalling(name: &str, channel: &ChannelSettings, spec: &Spec) -> Option<Derived> {
+    let SwitchSettings::Scheduled(scheduled) = &channel.switch else { return None };
+    let SignallingSettings::Carried(own) = &scheduled.signalling else { return None };
+    let carrier = spec.channel.get(&own.by)?;
+    let sizes = own.configuration + own.grant + own.acknowledgment;
+    let (span, packet) = (carrier.link.rate.span(sizes), channel.link.rate.span(channel.packet));
+    Some(Derived {
+        name: format!("{name}.signalling_share_of_{}", own.by),
+        unit: "",
+        value: ratio(span, packet),
+        arithmetic: format!("{sizes} at {} = {span}, in {packet}", carrier.link.rate),
+    })
+}
+
 /// How many packets one channel carries in the time of one packet of another.
 fn between(
     name: &str,
@@ -112,6 +127,10 @@ fn between(
         value: ratio(others, own),
         arithmetic: format!("{others} / {own}"),
     });
+}
+
+fn ratio_of(one: Rate, other: Rate) -> f64 {
+    one.bytes_per_second() / other.bytes_per_second()
 }
 
 fn ratio(numerator: Span, denominator: Span) -> f64 {

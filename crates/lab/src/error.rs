@@ -54,6 +54,15 @@ pub enum Error {
         /// What there is.
         names: Vec<String>,
     },
+    /// A composition that no traffic is given.
+    #[error(
+        "nothing is sent: there is no [workload.CHANNEL], so there is nothing to run; the channels \
+         are {}. To see a system, show it; to run one, run an experiment on it", .channels.join(", ")
+    )]
+    NoWorkload {
+        /// The channels that a workload could be given to.
+        channels: Vec<String>,
+    },
     /// A study that is larger than anybody means.
     #[error("the sweeps and variants multiply to more than {most} points; sweep fewer values")]
     TooManyPoints {
@@ -81,6 +90,16 @@ pub enum Error {
     /// A workload that cannot be built.
     #[error(transparent)]
     Workload(#[from] WorkloadError),
+    /// A run in which two packets met that a global schedule keeps apart: a defect of a part.
+    #[error("{channel}, seed {seed}: the schedule is broken: {problem}")]
+    Schedule {
+        /// The scheduled channel.
+        channel: String,
+        /// The seed of the run.
+        seed: u64,
+        /// Where and when they met.
+        problem: String,
+    },
     /// A run in which packets were lost or made without a rule: a defect of a part.
     #[error("{channel}, seed {seed}: {problem}")]
     Conservation {
@@ -144,6 +163,12 @@ impl Error {
                 key: Some(axis.clone()),
                 value: Some(value.clone()),
                 accepted: Some(names.join(", ")),
+                message,
+                ..Details::default()
+            },
+            Error::NoWorkload { channels } => Details {
+                key: Some("workload".to_owned()),
+                accepted: Some(channels.join(", ")),
                 message,
                 ..Details::default()
             },

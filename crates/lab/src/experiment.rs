@@ -19,6 +19,9 @@ pub struct ExperimentSettings {
     /// What a reader should know before reading the numbers.
     #[serde(default)]
     pub note: String,
+    /// What came out that the document does not say, in a sentence or two for the front page.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub finding: String,
 }
 
 /// How long, from where, how often.
@@ -35,6 +38,9 @@ pub struct RunSettings {
     pub seed: u64,
     /// The largest number of slots or events of one run.
     pub step_limit: Option<u64>,
+    /// Whether every transmission is noted, for the table `trace`. It takes memory in proportion
+    /// to the length of the run, so it is for short ones.
+    pub trace: bool,
 }
 
 /// Which part of a run is measured.
@@ -156,6 +162,7 @@ impl Default for RunSettings {
             seeds: PositiveCount::ONE,
             seed: 1,
             step_limit: None,
+            trace: false,
         }
     }
 }

@@ -8,6 +8,7 @@ use weft_units::{Limit, Span, Time};
 
 use crate::assemble::{Driver, Site};
 use crate::composition::{ChannelSettings, Spec, SwitchSettings};
+use crate::couple;
 use crate::error::Error;
 use crate::experiment::Regime;
 use crate::spec::{SpecError, Tree};
@@ -94,7 +95,10 @@ fn assemble(spec: &Spec, name: &str, channel: &ChannelSettings) -> Result<(), Er
     let (streams, until) = (Streams::new(spec.run.seed), Time::ZERO + spec.run.length);
     let hosts = spec.system.hosts;
     let site = Site { name, hosts, streams: &streams, from: Time::ZERO, until };
-    Driver::new(channel, spec.workload.get(name), site).map(drop)
+    match channel.schedule_by_events(spec.run.trace) {
+        Some(switch) => couple::cluster(spec, channel, switch, site).map(drop),
+        None => Driver::new(channel, spec.workload.get(name), site).map(drop),
+    }
 }
 
 /// The same error with the place of the key that is to blame.

@@ -8,6 +8,7 @@
 pub mod assemble;
 mod catalogue;
 pub mod composition;
+mod couple;
 mod derived;
 mod describe;
 pub mod drive;

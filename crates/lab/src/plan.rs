@@ -22,6 +22,11 @@ pub struct Plan {
     pub points: Vec<Point>,
     /// The tree without sweeps, variants and presets that nobody chose.
     pub tree: Tree,
+    /// The tree of the first point.
+    pub first: Tree,
+    /// The whole study as one file, with sweeps and variants as overrides narrowed them. Planned
+    /// again, it gives the same points.
+    pub written: Tree,
 }
 
 /// One combination of the values of all axes.
@@ -64,6 +69,7 @@ impl Plan {
     /// Expands the sweeps and variants of a request.
     pub fn new(request: &Request) -> Result<Plan, Error> {
         let Source { mut tree, system, presets } = request.read()?;
+        let kept = ["preset", "variant"].map(|name| (name, tree.get(name).cloned()));
         let mut axes = variants(&mut tree)?;
         axes.extend(sweeps(&mut tree)?);
         let mut settings = Vec::new();
@@ -78,11 +84,13 @@ impl Plan {
         });
         let count = count.ok_or(Error::TooManyPoints { most: MOST_POINTS })?;
         let points = (0..count)
-            .map(|index| point(&tree, &axes, &settings, index))
+            .map(|index| point(&tree, &axes, &settings, index).map(|(_, point)| point))
             .collect::<Result<_, _>>()?;
+        let (first, _) = point(&tree, &axes, &settings, 0)?;
         let tree = tree.without_presets();
+        let written = write(&tree, kept, &axes)?;
         let axes = axes.into_iter().map(|axis| axis.name).collect();
-        Ok(Plan { system, presets, axes, points, tree })
+        Ok(Plan { system, presets, axes, points, tree, first, written })
     }
 
     /// The identity of the plan: the SHA-256 of the canonical form of its first point's tree and
@@ -97,6 +105,54 @@ impl Plan {
         }
         digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
     }
+}
+
+/// The tree of a study as it would be written into one file. Two variants of a choice that stood in
+/// two layers would meet in one there, so the tree is resolved first, to the one that is read.
+fn write(tree: &Tree, kept: [(&str, Option<Node>); 2], axes: &[Axis]) -> Result<Tree, Error> {
+    // Without its sweep a file may lack what the sweep gives; it is then written as it stands.
+    let mut written = tree.resolve::<Spec>().map_or_else(|_| tree.clone(), |(_, tree)| tree);
+    for (name, node) in kept {
+        if let Some(node) = node {
+            written.insert(name, node)?;
+        }
+    }
+    for axis in axes {
+        let chosen: Vec<&str> = axis.steps.iter().filter_map(Step::variant).collect();
+        let key = format!("sweep.{}", quoted(&axis.name));
+        match axis.steps.first().map(|step| &step.change) {
+            Some(Change::Merge(..)) => written.retain(&["variant", &axis.name], &chosen),
+            Some(_) => {
+                let values: Vec<String> = axis.steps.iter().map(Step::text).collect();
+                written.set(&key, &format!("[{}]", values.join(", ")))?;
+            }
+            None => {}
+        }
+    }
+    Ok(written)
+}
+
+impl Step {
+    /// The name of the variant, where the step is one.
+    fn variant(&self) -> Option<&str> {
+        match (&self.change, &self.shown) {
+            (Change::Merge(..), Cell::Text(name)) => Some(name),
+            _ => None,
+        }
+    }
+
+    /// The value as it stands in a list of a sweep.
+    fn text(&self) -> String {
+        match &self.change {
+            Change::Set(_, value) => value.inline(),
+            Change::Presets(_) | Change::Merge(..) => quoted(&self.shown.to_string()),
+        }
+    }
+}
+
+/// A text as a key or a value of TOML.
+fn quoted(text: &str) -> String {
+    format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
 }
 
 /// The axes under `[variant.AXIS.NAME]`.
@@ -184,7 +240,7 @@ fn point(
     axes: &[Axis],
     settings: &[(&str, &str)],
     index: usize,
-) -> Result<Point, Error> {
+) -> Result<(Tree, Point), Error> {
     let mut tree = tree.clone();
     let mut at = Vec::new();
     let mut rest = index;
@@ -209,5 +265,5 @@ fn point(
     let tree = tree.without_presets();
     let spec = tree.read()?;
     fit::check(&tree, &spec)?;
-    Ok(Point { at, spec })
+    Ok((tree, Point { at, spec }))
 }

@@ -7,6 +7,7 @@ use serde_json::json;
 use crate::catalogue;
 use crate::error::Error;
 use crate::experiment::{Band, Published, Setting};
+use crate::plan::Plan;
 use crate::shipped;
 use crate::source::Request;
 use crate::statistics::saturation;
@@ -44,26 +45,34 @@ pub fn reproduce(
     let mut checks = Table::new();
     let mut runs = Vec::new();
     let mut stopped = false;
+    let mut plans = Vec::new();
     for experiment in own {
-        let request = Request::new(&experiment.name, None, &[]);
-        let name = &experiment.name;
-        let outcome = study::run(&request, options, &mut |done, total| observe(done, total, name))?;
-        check(system, name, &outcome, &mut checks);
+        let request = options.apply(&Request::new(&experiment.name, None, &[]));
+        plans.push((experiment.name, Plan::new(&request)?));
+    }
+    let all: usize = plans.iter().map(|(_, plan)| study::tasks(plan, options).len()).sum();
+    let mut before = 0;
+    for (name, plan) in plans {
+        let own = study::tasks(&plan, options).len();
+        let outcome =
+            study::carry_out(plan, options, &mut |done, _| observe(before + done, all, &name))?;
+        before += own;
+        check(system, &name, &outcome, &mut checks);
         stopped |= outcome.stopped;
-        runs.push((experiment.name, outcome));
+        runs.push((name, outcome));
         if stopped {
             break;
         }
     }
     let shown = catalogue::show(&Request::new(system, None, &[]))?;
-    let plan = crate::plan::Plan::new(&Request::new(system, None, &[]))?;
+    let plan = Plan::new(&Request::new(system, None, &[]))?;
     let meta = json!({
         "title": format!("{}: published against measured", shown.title),
         "system": system,
         "system_title": shown.title,
         "document": shown.document,
         "preset": plan.presets.join("+"),
-        "spec_toml": plan.tree.to_toml(),
+        "spec_toml": plan.written.to_toml(),
         "spec_hash": plan.hash(),
         "version": env!("CARGO_PKG_VERSION"),
         "experiments": runs.iter().map(|(name, _)| name).collect::<Vec<_>>(),
@@ -86,6 +95,11 @@ pub fn check(system: &str, experiment: &str, outcome: &Outcome, checks: &mut Tab
     let published = outcome.plan.points.first().map(|point| point.spec.published.as_slice());
     for published in published.unwrap_or_default() {
         for measured in measure(outcome, published) {
+            // What is taken over a whole sweep cannot be told from a part of it.
+            let whole = published.quantity != "saturation_load" && measured.value.is_some();
+            if outcome.stopped && !whole {
+                continue;
+            }
             push(system, experiment, outcome, published, &measured, checks);
         }
     }
@@ -106,14 +120,16 @@ fn push(
     checks.push([
         ("system", Cell::from(system)),
         ("experiment", experiment.into()),
-        ("quantity", published.quantity.as_str().into()),
+        ("quantity", quantity_of(published).into()),
         ("at", place_of(published).into()),
-        ("unit", unit(&published.quantity, outcome).into()),
+        ("unit", unit_of(published, outcome).into()),
         ("published", published.value.into()),
         ("measured", measured.value.into()),
         ("half_width", measured.half_width.into()),
         ("error", error.into()),
         ("band", published.band.to_string().into()),
+        ("band_low", limits_of(published).map(|(low, _)| low).into()),
+        ("band_high", limits_of(published).map(|(_, high)| high).into()),
         ("verdict", verdict(published, measured.value, &preset).into()),
         ("settled", measured.verdict.as_str().into()),
         ("preset", preset.into()),
@@ -122,18 +138,49 @@ fn push(
     ]);
 }
 
-/// Where in the study a published number stands, in words.
+/// What is measured: a column, or how it stands to the same column somewhere else
+/// (`queueing_mean_us, B4 over B1`).
+fn quantity_of(published: &Published) -> String {
+    let mut text = published.quantity.clone();
+    if let Some(factor) = published.times {
+        text.push_str(&format!(" x {factor}"));
+    }
+    let over = published.over.iter().map(|(axis, other)| match published.at.get(axis) {
+        Some(own) => format!(", {} over {other}", in_words(axis, own)),
+        None => format!(", over {}", in_words(axis, other)),
+    });
+    text.extend(over);
+    text
+}
+
+/// Where in the study a published number stands, in words. What a ratio differs in belongs to its
+/// quantity.
 fn place_of(published: &Published) -> String {
-    let part = |(axis, value): (&String, &Setting)| match axis.as_str() {
-        "channel" => value.to_string(),
-        _ => format!("{} {value}", axis.rsplit('.').next().unwrap_or(axis)),
-    };
-    let at: Vec<String> =
-        published.at.iter().filter(|(axis, _)| *axis != "preset").map(part).collect();
-    let over: Vec<String> = published.over.iter().map(part).collect();
-    match over.is_empty() {
-        true => at.join(", "),
-        false => format!("{}, over {}", at.join(", "), over.join(", ")),
+    let at = published
+        .at
+        .iter()
+        .filter(|(axis, _)| *axis != "preset" && !published.over.contains_key(*axis));
+    at.map(|(axis, value)| in_words(axis, value)).collect::<Vec<_>>().join(", ")
+}
+
+/// A value on an axis: a name alone, a number with the last part of its key.
+fn in_words(axis: &str, value: &Setting) -> String {
+    match (value, axis.rsplit_once('.')) {
+        (_, Some((_, key))) => format!("{key} {value}"),
+        (Setting::Text(name), None) => name.clone(),
+        (_, None) => format!("{axis} {value}"),
+    }
+}
+
+/// The ends of the band, in the unit of the quantity; both belong to it.
+fn limits_of(published: &Published) -> Option<(f64, f64)> {
+    match (published.band, published.value) {
+        (Band::Between([low, high]), _) => Some((low, high)),
+        (Band::Relative(share), Some(printed)) => {
+            let reach = share.get() * printed.abs();
+            Some((printed - reach, printed + reach))
+        }
+        (Band::Relative(_), None) | (Band::ReportOnly, _) => None,
     }
 }
 
@@ -142,18 +189,18 @@ fn verdict(published: &Published, measured: Option<f64>, preset: &str) -> &'stat
     if published.band == Band::ReportOnly || preset.split('+').any(|name| name == LITERAL) {
         return "report";
     }
-    let within = match (published.band, published.value, measured) {
-        (Band::Between([low, high]), _, Some(value)) => (low..=high).contains(&value),
-        (Band::Relative(share), Some(printed), Some(value)) => {
-            (value - printed).abs() <= share.get() * printed.abs()
-        }
-        _ => false,
-    };
+    let within = limits_of(published)
+        .zip(measured)
+        .is_some_and(|((low, high), value)| (low..=high).contains(&value));
     if within { "within" } else { "outside" }
 }
 
-/// The unit at the end of the name of a column.
-fn unit(quantity: &str, outcome: &Outcome) -> String {
+/// The unit of what is measured: that of the column, or none for a ratio.
+fn unit_of(published: &Published, outcome: &Outcome) -> String {
+    let quantity = published.quantity.as_str();
+    if !published.over.is_empty() {
+        return String::new();
+    }
     if let Some(name) = quantity.strip_prefix("derived.") {
         let derived = outcome.table("derived");
         let row =

@@ -1,7 +1,7 @@
 //! From runs to rows: one per run, one per point with intervals over its runs.
 
 use weft_fabric::measure::{Budget, Collision, Drop, Histogram, Latency, Recorder};
-use weft_units::Span;
+use weft_units::{Span, Time};
 
 use crate::experiment::Regime;
 use crate::simulate::ChannelRun;
@@ -134,6 +134,27 @@ impl PointRuns<'_> {
         }
     }
 
+    /// Adds every transmission that was noted, in order of time within a run.
+    pub fn trace(&self, table: &mut Table) {
+        for run in &self.runs {
+            for entry in &run.trace {
+                let mut row = self.head(&run.channel);
+                let us = |time: Time| time.since(Time::ZERO).as_us();
+                let host = |host: Option<u16>| host.map(f64::from);
+                row.push(("seed".into(), run.seed.into()));
+                row.push(("time_us".into(), us(entry.time).into()));
+                row.push(("until_us".into(), us(entry.until).into()));
+                row.push(("kind".into(), entry.kind.into()));
+                row.push(("sequence".into(), entry.sequence.into()));
+                row.push(("initiator".into(), host(entry.initiator).into()));
+                row.push(("target".into(), host(entry.target).into()));
+                row.push(("slot".into(), entry.slot.map(|slot| slot as f64).into()));
+                row.push(("content".into(), entry.content.as_str().into()));
+                table.push(row);
+            }
+        }
+    }
+
     /// The verdict on the point: the worst of its runs.
     pub fn verdict(&self) -> Verdict {
         let verdicts = self.runs.iter().map(|run| self.judgement(run).verdict);
@@ -225,6 +246,7 @@ fn counts(run: &ChannelRun) -> Vec<(String, f64)> {
     for kind in Collision::ALL {
         counts.push((format!("collisions_{}", kind.name()), seen.collisions(kind) as f64));
     }
+    counts.extend(run.counters.iter().map(|(name, value)| ((*name).to_owned(), *value)));
     counts
 }
 

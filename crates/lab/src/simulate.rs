@@ -1,11 +1,14 @@
 //! One run: a pure function of what is run and a seed.
 
 use weft_fabric::measure::{Latency, Observations};
+use weft_fabric::workload::WorkloadSettings;
 use weft_kernel::{Halt, Stopped, Streams};
 use weft_units::{Span, Time};
 
 use crate::assemble::{Driver, Site};
-use crate::composition::Spec;
+use crate::composition::{ChannelSettings, ScheduledSettings, Spec};
+use crate::couple;
+use crate::drive::trace::TraceEntry;
 use crate::error::Error;
 use crate::experiment::Regime;
 
@@ -38,6 +41,10 @@ pub struct ChannelRun {
     pub slot: Option<Span>,
     /// Who waits for whom, if packets were under way and nothing was to happen any more.
     pub waiting: Vec<String>,
+    /// What was counted or measured besides, with the names of its columns.
+    pub counters: Vec<(&'static str, f64)>,
+    /// Every transmission, if they were noted.
+    pub trace: Vec<TraceEntry>,
 }
 
 /// Runs what `spec` describes, once, with one seed: one element per channel that has a workload.
@@ -49,34 +56,124 @@ pub fn simulate(spec: &Spec, seed: u64, halt: &Halt) -> Result<Vec<ChannelRun>, 
         Regime::Skip(span) => Time::ZERO + span,
     };
     let halt = halt.with_step_limit(spec.run.step_limit);
+    let carriers: Vec<&str> = spec.channel.values().filter_map(ChannelSettings::carrier).collect();
     let mut runs = Vec::new();
     for (name, settings) in &spec.channel {
-        let Some(workload) = spec.workload.get(name) else { continue };
+        if carriers.contains(&name.as_str()) {
+            continue;
+        }
         let site = Site { name, hosts: spec.system.hosts, streams: &streams, from, until };
-        let mut driver = Driver::new(settings, Some(workload), site)?;
-        let stopped = driver.run(until, &halt);
-        let run = ChannelRun {
-            channel: name.clone(),
-            seed,
-            hosts: spec.system.hosts,
-            backlog: driver.backlog(),
-            in_flight: driver.in_flight(),
-            steps: driver.steps(),
-            stopped,
-            packet: settings.packet_span(),
-            slot: settings.slot(),
-            waiting: driver.waiting(),
-            observations: driver.into_observations(),
-            from,
-            until,
-        };
-        run.check_conservation()?;
-        runs.push(run);
+        if let Some(switch) = settings.schedule_by_events(spec.run.trace) {
+            runs.extend(run_cluster(spec, (settings, switch), site, (seed, &halt))?);
+        } else if let Some(workload) = spec.workload.get(name) {
+            runs.push(run_alone(settings, workload, site, (seed, &halt), spec.run.trace)?);
+        }
     }
+    // A channel that carries the signalling of another one ran together with it.
+    runs.sort_by(|a, b| a.channel.cmp(&b.channel));
+    Ok(runs)
+}
+
+fn run_alone(
+    settings: &ChannelSettings,
+    workload: &WorkloadSettings,
+    site: Site<'_>,
+    (seed, halt): (u64, &Halt),
+    trace: bool,
+) -> Result<ChannelRun, Error> {
+    let mut driver = Driver::new(settings, Some(workload), site)?;
+    if trace {
+        driver.record_trace();
+    }
+    let stopped = driver.run(site.until, halt);
+    let run = ChannelRun {
+        backlog: driver.backlog(),
+        in_flight: driver.in_flight(),
+        steps: driver.steps(),
+        stopped,
+        waiting: driver.waiting(),
+        counters: driver.counters(site.until),
+        trace: driver.take_trace(),
+        observations: driver.into_observations(),
+        ..ChannelRun::of(settings, site, seed)
+    };
+    run.check_conservation()?;
+    Ok(run)
+}
+
+/// A scheduled channel by events, and the channel that carries its signalling if one does: a run
+/// of each that has a workload.
+fn run_cluster(
+    spec: &Spec,
+    (settings, switch): (&ChannelSettings, &ScheduledSettings),
+    site: Site<'_>,
+    (seed, halt): (u64, &Halt),
+) -> Result<Vec<ChannelRun>, Error> {
+    let mut cluster = couple::cluster(spec, settings, switch, site)?;
+    if spec.run.trace {
+        cluster.record_trace();
+    }
+    let stopped = cluster.run(site.until, halt);
+    if let Some(problem) = cluster.broken_schedule() {
+        let (channel, problem) = (site.name.to_owned(), problem.to_owned());
+        return Err(Error::Schedule { channel, seed, problem });
+    }
+    let (trace, quick_trace) = cluster.take_traces();
+    let bulk = ChannelRun {
+        backlog: cluster.bulk().backlog(),
+        in_flight: cluster.bulk().in_flight(),
+        steps: cluster.steps(),
+        stopped,
+        counters: cluster.counters(site.until),
+        trace,
+        observations: cluster.bulk().observations().clone(),
+        ..ChannelRun::of(settings, site, seed)
+    };
+    let mut runs = vec![bulk];
+    if let (Some(signalling), Some(name)) = (cluster.signalling(), settings.carrier())
+        && let Some(quick) = spec.channel.get(name)
+    {
+        let channel = signalling.channel();
+        runs.push(ChannelRun {
+            backlog: channel.backlog(),
+            in_flight: channel.in_flight(),
+            steps: cluster.steps(),
+            stopped,
+            waiting: channel.waiting(),
+            counters: channel.interface_columns(site.until),
+            trace: quick_trace,
+            observations: channel.observations().clone(),
+            ..ChannelRun::of(quick, Site { name, ..site }, seed)
+        });
+    }
+    runs.iter().try_for_each(ChannelRun::check_conservation)?;
+    // A trace is worth a row of its own; nothing else of a channel without traffic is.
+    runs.retain(|run| spec.workload.contains_key(&run.channel) || !run.trace.is_empty());
     Ok(runs)
 }
 
 impl ChannelRun {
+    /// A run of a channel in which nothing happened.
+    fn of(settings: &ChannelSettings, site: Site<'_>, seed: u64) -> ChannelRun {
+        ChannelRun {
+            channel: site.name.to_owned(),
+            seed,
+            hosts: site.hosts,
+            observations: Observations::default(),
+            from: site.from,
+            until: site.until,
+            backlog: 0,
+            in_flight: 0,
+            steps: 0,
+            stopped: None,
+            packet: settings.packet_span(),
+            slot: settings.slot(),
+            waiting: Vec::new(),
+            counters: Vec::new(),
+            trace: Vec::new(),
+        }
+    }
+
     /// Mean time from generation to the start of the transmission that succeeds.
     pub fn mean_queueing(&self) -> Option<Span> {
         let mean = self.observations.recorder(Latency::Queueing).mean_ps()?;

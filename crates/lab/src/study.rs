@@ -81,10 +81,29 @@ pub fn run(
     options: &Options,
     observe: &mut dyn FnMut(usize, usize) -> bool,
 ) -> Result<Outcome, Error> {
-    let plan = Plan::new(&options.apply(request))?;
-    let tasks: Vec<(usize, u64)> = (0..plan.points.len())
-        .flat_map(|point| seeds(&plan, point, options).map(move |seed| (point, seed)))
-        .collect();
+    carry_out(Plan::new(&options.apply(request))?, options, observe)
+}
+
+/// The runs of a plan: a point and a seed each.
+pub fn tasks(plan: &Plan, options: &Options) -> Vec<(usize, u64)> {
+    (0..plan.points.len())
+        .flat_map(|point| seeds(plan, point, options).map(move |seed| (point, seed)))
+        .collect()
+}
+
+/// Runs a plan; `observe` is that of [`run`].
+pub fn carry_out(
+    plan: Plan,
+    options: &Options,
+    observe: &mut dyn FnMut(usize, usize) -> bool,
+) -> Result<Outcome, Error> {
+    if let Some(point) = plan.points.first()
+        && plan.points.iter().all(|point| point.spec.workload.is_empty())
+    {
+        let channels = point.spec.channel.keys().cloned().collect();
+        return Err(Error::NoWorkload { channels });
+    }
+    let tasks = tasks(&plan, options);
     let halt = Halt::new();
     let failure = Mutex::new(None);
     let results = parallel::map(
@@ -134,8 +153,8 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 
 impl Outcome {
     fn new(plan: Plan, runs: &[Vec<Vec<ChannelRun>>], stopped: bool, options: &Options) -> Outcome {
-        let [mut points, mut replications, mut histograms, mut budget, mut collisions] =
-            [(); 5].map(|()| Table::new());
+        let [mut points, mut replications, mut histograms, mut budget, mut collisions, mut trace] =
+            [(); 6].map(|()| Table::new());
         for (index, (point, runs)) in plan.points.iter().zip(runs).enumerate() {
             // A point counts when all its runs are there, so that a stopped study holds no mean
             // over fewer runs than it says.
@@ -154,6 +173,7 @@ impl Outcome {
                 of_channel.histograms(&mut histograms);
                 of_channel.budget(&mut budget);
                 of_channel.collisions(&mut collisions);
+                of_channel.trace(&mut trace);
             }
         }
         drop_empty_columns(&mut points);
@@ -167,6 +187,7 @@ impl Outcome {
             ("collisions", collisions),
             ("budget", budget),
             ("histograms", histograms),
+            ("trace", trace),
         ];
         Outcome { tables, meta, stopped, plan }
     }
@@ -209,11 +230,12 @@ fn meta(plan: &Plan, stopped: bool, options: &Options) -> Value {
         "title": spec.map(title),
         "section": spec.map(|spec| &spec.experiment.section),
         "note": spec.map(|spec| &spec.experiment.note),
+        "finding": spec.map(|spec| &spec.experiment.finding),
         "system": plan.system,
         "system_title": spec.map(|spec| &spec.system.title),
         "preset": plan.presets.join("+"),
         "axes": plan.axes,
-        "spec_toml": plan.tree.to_toml(),
+        "spec_toml": plan.written.to_toml(),
         "spec_hash": plan.hash(),
         "version": env!("CARGO_PKG_VERSION"),
         "seed": spec.map(|spec| spec.run.seed),

@@ -1,6 +1,7 @@
 //! What is refused, through the interface that people use, on the system that is shipped: the
 //! exact messages.
 
+#![allow(clippy::expect_used, clippy::panic, reason = "the helpers of a test may fail the test")]
 #![allow(missing_docs, reason = "a test's items speak for themselves")]
 
 use std::fs;
@@ -145,7 +146,7 @@ fn an_unknown_part_names_the_parts() {
 fn an_unknown_preset_names_the_presets() {
     expect![[r#"
         unknown preset `fited`
-            accepted: `literal`, `fitted`, `b1`, `b2`, `b3`, `q2`; did you mean `fitted`?"#]]
+            accepted: `literal`, `fitted`, `b1`, `b2`, `b3`, `q2`, `detailed`; did you mean `fitted`?"#]]
     .assert_eq(&refusal(&Request::new("clint", Some("fited"), &[])).to_string());
 }
 

@@ -2,6 +2,7 @@
 //! here is run, its packets are accounted for (every run is checked for conservation before its
 //! numbers are seen), and a law that can be worked out by hand holds.
 
+#![allow(clippy::expect_used, clippy::panic, reason = "the helpers of a test may fail the test")]
 #![allow(missing_docs, reason = "a test's items speak for themselves")]
 
 use std::num::NonZeroUsize;

@@ -50,11 +50,13 @@ const SWITCHES: &[(&str, &str)] = &[
 ];
 
 fn run(switch: &str, workload: &str, length: &str, seed: u64) -> ChannelRun {
+    // Output queues take every cell at once, so that nothing would read a number of send buffers.
+    let buffers = if switch.contains("output_queued") { "'unlimited'" } else { "8" };
     let text = format!(
         "[system]\ntitle = 'star'\nhosts = 8\n\
          [channel.c]\npacket = '125 B'\npayload = '100 B'\n\
          link = {{ rate = '1 Gbit/s', length = '4 m', delay_per_metre = '5 ns' }}\n\
-         adapter.send_buffers = 8\n{switch}\n\
+         adapter.send_buffers = {buffers}\n{switch}\n\
          [workload.c]\n{workload}\n\
          [run]\nlength = '{length}'\nregime = 'from_empty'\n"
     );
@@ -97,6 +99,17 @@ fn a_lone_packet_takes_its_length_the_cables_and_the_switch() {
         // 1 us at 1 Gbit/s, two cables of 20 ns, 90 ns through the switch.
         assert_eq!(one_way - queueing, Span(1_000_000 + 2 * 20_000 + 90_000), "{switch}");
         assert!(queueing <= Span(1_100_000), "{switch}: {queueing}");
+    }
+}
+
+/// The stages follow each other without a gap, so they add up to the latency from end to end.
+#[test]
+fn the_budget_adds_up_to_the_latency() {
+    for (_, switch) in SWITCHES {
+        let run = run(switch, "load = 0.3\nburst.length.uniform = [1, 5]", "4 ms", 1);
+        let one_way = run.observations.recorder(Latency::OneWay);
+        assert!(one_way.count() > 500, "{switch}");
+        assert_eq!(run.observations.budget.total_ps(), one_way.sum_ps(), "{switch}");
     }
 }
 

@@ -113,12 +113,12 @@ pub enum Retries {
 }
 
 /// The place of a packet in a [`Window`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Slot(u32);
 
 /// One transmission of the packet in a slot. The number differs from that of every other
 /// transmission of the window, so that a timer of an earlier one is recognised as stale.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Attempt(u32);
 
 /// What [`Window::start`] says about a transmission.
@@ -262,6 +262,11 @@ impl<P: Copy> Window<P> {
         };
         self.by_age.push_back(place);
         Slot(place)
+    }
+
+    /// What was admitted with the packet in a slot, to note something with it.
+    pub fn packet_mut(&mut self, slot: Slot) -> &mut P {
+        &mut self.entries[slot.0 as usize].held.packet
     }
 
     /// Whether [`Window::next`] may find a packet; that it does not is certain if not.

@@ -25,6 +25,8 @@ from weft.theme import CROSS, HEIGHT, WIDTH
 from weft.words import axis_title
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from weft.result import Result
 
 
@@ -63,9 +65,9 @@ def _curves(
     kind: str = "",
 ) -> Figure | None:
     x = load_column(rows, request)
-    if x not in rows or not pd.api.types.is_numeric_dtype(rows[x]):
+    if x not in rows:
         return None
-    series = series_labels(rows, x, request, result)
+    series = series_labels(rows, x, request, result, apart=(kind,))
     if kind:
         series = rows[kind] if series.nunique() < 2 else series + " · " + rows[kind]
     measured = _measured(rows, x, y, series, request.panels)
@@ -73,10 +75,10 @@ def _curves(
     if drawable.empty:
         return None
     printed = _published(result, request, rows, x, y)
-    layers = _layers(drawable, x, y, log=log)
+    layers = _layers(drawable, printed, x, y, log=log)
     if len(printed):
-        layers += _published_layers(printed)
-    if diagonal:
+        layers += _published_layers(printed, layers[0]["encoding"])
+    if diagonal and pd.api.types.is_numeric_dtype(drawable["x"]):
         layers.insert(0, _diagonal(drawable))
     values = records(drawable) + records(printed)
     missing = len(measured) - len(drawable)
@@ -110,7 +112,22 @@ def _measured(
         if extra in rows and extra != y:
             frame[extra] = rows[extra]
     frame["mark"] = "measured"
-    return frame.sort_values(["panel", "series", "x"])
+    if not pd.api.types.is_numeric_dtype(frame["x"]):
+        return frame
+    # Curves and panels keep the order of the file, points on a curve that of the axis.
+    return frame.sort_values("x", kind="stable").sort_values(
+        ["panel", "series"], key=_first_seen_in(frame), kind="stable"
+    )
+
+
+def _first_seen_in(frame: pd.DataFrame) -> Callable[[pd.Series[Any]], pd.Series[int]]:
+    """Return a sort key that follows the order in which values stand in the table."""
+
+    def rank(column: pd.Series[Any]) -> pd.Series[int]:
+        order = {value: i for i, value in enumerate(dict.fromkeys(frame[str(column.name)]))}
+        return column.map(order)
+
+    return rank
 
 
 def _half_width(rows: pd.DataFrame, y: str) -> pd.Series[float]:
@@ -128,12 +145,13 @@ def _published(
     """Place each printed number that belongs to this figure where its settings put it."""
     marks: list[dict[str, Any]] = []
     for entry in result.meta.get("published") or []:
-        if entry.get("quantity") != y or entry.get("channel") not in (None, "", request.channel):
+        # A ratio, or a multiple, is a number of another kind than the axis.
+        if entry.get("quantity") != y or entry.get("over") or entry.get("times"):
             continue
         at = rows
         for key, value in (entry.get("at") or {}).items():
             if key in at:
-                at = at[at[key] == value]
+                at = at[at[key] == (f"with {value}s" if key == "collided_with" else value)]
         band = entry.get("band")
         between = band.get("between") if isinstance(band, dict) else None
         panels = at[request.panels].astype(str) if request.panels in at else pd.Series("", at.index)
@@ -152,22 +170,53 @@ def _published(
     return pd.DataFrame(marks, columns=["x", "panel", "y", "lower", "upper", "section", "mark"])
 
 
-def _layers(drawn: pd.DataFrame, x: str, y: str, *, log: bool) -> list[dict[str, Any]]:
-    scale: dict[str, Any] = {"type": "log", "nice": True} if log else {"zero": True, "nice": True}
+def _x_axis(places: pd.Series[Any], x: str) -> dict[str, Any]:
+    """Encode what is swept: numbers to scale, words (run lengths, parts) in the file's order."""
+    if not pd.api.types.is_numeric_dtype(places):
+        return {
+            "field": "x",
+            "type": "ordinal",
+            "title": axis_title(x),
+            "sort": list(dict.fromkeys(places)),
+            "scale": {"type": "point", "padding": 0.4},
+            "axis": {"labelAngle": 0},
+        }
+    return {
+        "field": "x",
+        "type": "quantitative",
+        "title": axis_title(x),
+        "scale": {"nice": False, "zero": bool(places.min() < places.max() / 3)},
+        "axis": {"format": "~g", "tickCount": 10},
+    }
+
+
+def _reach(drawn: pd.DataFrame, printed: pd.DataFrame) -> list[float]:
+    """Choose the ends of a logarithmic axis: all means and printed numbers, with some air.
+
+    Bounds of intervals do not count, because one that reaches almost to zero would take decades
+    for itself; they are clipped at the edge.
+    """
+    values = pd.concat([drawn["y"], printed["y"].dropna().astype(float)])
+    return [float(values.min()) / 1.6, float(max(values.max(), drawn["upper"].max())) * 1.3]
+
+
+def _layers(
+    drawn: pd.DataFrame, printed: pd.DataFrame, x: str, y: str, *, log: bool
+) -> list[dict[str, Any]]:
+    scale: dict[str, Any] = {"type": "log", "nice": False} if log else {"zero": True, "nice": True}
+    if log:
+        scale["domain"] = _reach(drawn, printed)
     y_axis = {
         "field": "y",
         "type": "quantitative",
         "scale": scale,
         "title": axis_title(y),
-        "axis": {"format": ",~g", **({"values": _decades(drawn)} if log else {"tickCount": 6})},
+        "axis": {
+            "format": ",~g",
+            **({"values": _decades(scale["domain"])} if log else {"tickCount": 6}),
+        },
     }
-    x_axis = {
-        "field": "x",
-        "type": "quantitative",
-        "title": axis_title(x),
-        "scale": {"nice": False, "zero": bool(drawn["x"].min() < drawn["x"].max() / 3)},
-        "axis": {"format": "~g", "tickCount": 10},
-    }
+    x_axis = _x_axis(drawn["x"], x)
     order = list(dict.fromkeys(drawn["series"]))
     single = len(order) < 2
     colour = {
@@ -179,12 +228,12 @@ def _layers(drawn: pd.DataFrame, x: str, y: str, *, log: bool) -> list[dict[str,
     shape = {**colour}
     tooltip = _tooltip(drawn, x, y)
     base = {"x": x_axis, "y": y_axis, "color": colour}
-    dots = {"filled": True, "size": 52, "opacity": 1}
+    dots = {"filled": True, "size": 60, "opacity": 1}
     settled = f"datum.verdict === '{SETTLED}'"
     layers: list[dict[str, Any]] = [
         {
             "transform": [{"filter": "datum.mark === 'measured'"}],
-            "mark": {"type": "area", "opacity": 0.18},
+            "mark": {"type": "area", "opacity": 0.18, "clip": True},
             "encoding": {**base, "y": {**y_axis, "field": "lower"}, "y2": {"field": "upper"}},
         },
         {
@@ -215,16 +264,16 @@ def _layers(drawn: pd.DataFrame, x: str, y: str, *, log: bool) -> list[dict[str,
     ]
 
 
-def _decades(drawn: pd.DataFrame) -> list[float]:
+def _decades(reach: list[float]) -> list[float]:
     """Grid lines at powers of ten, or at 1, 2 and 5 of each where few powers would show."""
-    low = math.floor(math.log10(drawn["lower"].min()))
-    high = math.ceil(math.log10(drawn["upper"].max()))
-    steps = (1, 2, 5) if high - low < 3 else (1,)
-    return [step * 10.0**power for power in range(low, high + 1) for step in steps]
+    low, high = math.floor(math.log10(reach[0])), math.ceil(math.log10(reach[1]))
+    steps = (1, 2, 5) if math.log10(reach[1] / reach[0]) < 2.5 else (1,)
+    lines = [step * 10.0**power for power in range(low, high + 1) for step in steps]
+    return [line for line in lines if reach[0] <= line <= reach[1]]
 
 
-def _published_layers(printed: pd.DataFrame) -> list[dict[str, Any]]:
-    place = {"field": "x", "type": "quantitative"}
+def _published_layers(printed: pd.DataFrame, shared: dict[str, Any]) -> list[dict[str, Any]]:
+    place, height = shared["x"], {**shared["y"], "field": "y"}
     tooltip = [
         {"field": "y", "type": "quantitative", "title": "published", "format": ",.4~g"},
         {"field": "section", "type": "nominal", "title": "printed in"},
@@ -235,7 +284,7 @@ def _published_layers(printed: pd.DataFrame) -> list[dict[str, Any]]:
             "mark": {"type": "rule", "stroke": "$ink", "strokeWidth": 2, "opacity": 0.6},
             "encoding": {
                 "x": place,
-                "y": {"field": "lower", "type": "quantitative"},
+                "y": {**height, "field": "lower"},
                 "y2": {"field": "upper"},
             },
         }
@@ -243,10 +292,10 @@ def _published_layers(printed: pd.DataFrame) -> list[dict[str, Any]]:
     values = [
         {
             "transform": [{"filter": "datum.mark === 'published' && isValid(datum.y)"}],
-            "mark": {"type": "point", "shape": CROSS, "stroke": "$ink", "strokeWidth": 2,
-                     "size": 110, "opacity": 1},
+            "mark": {"type": "point", "shape": CROSS, "stroke": "$ink", "strokeWidth": 1.6,
+                     "size": 210, "opacity": 1},
             "encoding": {
-                "x": place, "y": {"field": "y", "type": "quantitative"}, "tooltip": tooltip,
+                "x": place, "y": height, "tooltip": tooltip,
             },
         }
     ]  # fmt: skip
@@ -270,7 +319,15 @@ def _diagonal(drawn: pd.DataFrame) -> dict[str, Any]:
 def _tooltip(drawn: pd.DataFrame, x: str, y: str) -> list[dict[str, Any]]:
     fields = [
         {"field": "series", "type": "nominal", "title": "series"},
-        {"field": "x", "type": "quantitative", "title": axis_title(x), "format": ".4~g"},
+        {
+            "field": "x",
+            "title": axis_title(x),
+            **(
+                {"type": "quantitative", "format": ".4~g"}
+                if pd.api.types.is_numeric_dtype(drawn["x"])
+                else {"type": "nominal"}
+            ),
+        },
         {"field": "y", "type": "quantitative", "title": axis_title(y), "format": ",.4~g"},
         {"field": "half_width", "type": "quantitative", "title": "± (95 %)", "format": ",.3~g"},
         {"field": "verdict", "type": "nominal", "title": "verdict"},
@@ -303,6 +360,7 @@ def _arranged(layers: list[dict[str, Any]], drawn: pd.DataFrame, panels: str) ->
         return {"layer": layers, "width": WIDTH, "height": HEIGHT}
     return {
         "facet": {"field": "panel", "type": "nominal", "title": None,
+                  "sort": list(dict.fromkeys(drawn["panel"])),
                   "header": {"labelFontSize": 13, "labelAnchor": "start"}},
         "columns": 2,
         "spec": {"layer": layers, "width": WIDTH // 2 - 20, "height": HEIGHT - 60},

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 _CURVES = 6
 # Steps of a curve; more would not be told apart at this size.
 _STEPS = 200
+# How far below the longest latency the axis begins.
+_DECADES = 3000.0
 
 
 def distribution(result: Result, request: Request) -> Figure | None:
@@ -69,7 +71,10 @@ def _tail(bins: pd.DataFrame, label: str) -> pd.DataFrame:
     tail = pd.DataFrame({"latency": count.index, "share": share.to_numpy(), "series": label})
     # Sums of fractions end a rounding error beside zero, which a logarithmic axis would show.
     tail = tail.loc[(tail["latency"] > 0) & (tail["share"] > 1e-12)]
-    return tail.iloc[spread(range(len(tail)), _STEPS)]
+    # Packets that hardly waited would take most of a logarithmic axis for a level line.
+    tail = tail.loc[tail["latency"] >= tail["latency"].max() / _DECADES]
+    chosen: pd.DataFrame = tail.iloc[spread(range(len(tail)), _STEPS)]
+    return chosen
 
 
 def _curves(drawn: pd.DataFrame, order: list[str], kind: str) -> dict[str, Any]:
@@ -89,7 +94,7 @@ def _curves(drawn: pd.DataFrame, order: list[str], kind: str) -> dict[str, Any]:
                 "type": "quantitative",
                 "scale": {"type": "log", "domainMax": 1},
                 "title": "Share of packets that waited longer",
-                "axis": {"format": "~g", "values": [10.0**-power for power in range(9)]},
+                "axis": {"format": "~g", "values": [10.0**-power for power in range(7)]},
             },
             "color": {"field": "series", "type": "nominal", "scale": {"domain": order},
                       "legend": {"symbolType": "stroke", "columns": 3} if len(order) > 1 else None},

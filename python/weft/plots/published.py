@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
-from weft.checks import Check, checks_of
+from weft.checks import LITERAL, Check, checks_of
 from weft.figure import Figure
 from weft.theme import WIDTH
 from weft.words import number, percent, printed
@@ -13,18 +14,25 @@ if TYPE_CHECKING:
     from weft.plots.request import Request
     from weft.result import Result
 
-_ROW = 20
+_ROW = 19
 # An error beyond this is drawn at the edge with its number beside it, so that one of +400 %
 # does not flatten the others.
-_EDGE = 0.6
+_EDGE = 0.4
 
-_COLOURS = {"within": "$within", "outside": "$outside", "report": "$report"}
-_SHAPES = {"within": "circle", "outside": "diamond", "report": "circle"}
+_KINDS = {
+    "within": ("$within", "circle"),
+    "outside": ("$outside", "diamond"),
+    "shown, not judged": ("$report", "square"),
+}
 
 
 def published_against_measured(result: Result, request: Request) -> Figure | None:
-    """Draw one row a published value: error as a dot, its interval, the band that is claimed."""
-    rows = [_row(i, check) for i, check in enumerate(checks_of(result)) if check.error is not None]
+    """Draw one row a published value: error as a dot, its interval, the band that is claimed.
+
+    The rows stand under the experiment that they belong to. Two readings of the document share the
+    row of their number.
+    """
+    rows = _rows([check for check in checks_of(result) if check.error is not None], result)
     if not rows:
         return None
     return Figure(
@@ -32,9 +40,7 @@ def published_against_measured(result: Result, request: Request) -> Figure | Non
         title=request.title,
         caption=request.caption,
         spec={
-            "title": {
-                "subtitle": "dot: error · line: 95 % interval · grey: the band that is claimed"
-            },
+            "title": {"subtitle": "mark: error · line: 95 % interval · grey: the band claimed"},
             "data": {"values": rows},
             "width": WIDTH - 240,
             "height": {"step": _ROW},
@@ -43,64 +49,99 @@ def published_against_measured(result: Result, request: Request) -> Figure | Non
     )
 
 
-def _row(place: int, check: Check) -> dict[str, Any]:
+def _rows(checks: list[Check], result: Result) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = []
+    for count, experiment in enumerate(dict.fromkeys(check.experiment for check in checks)):
+        run = result.runs.get(experiment)
+        # Labels are told apart by their text; what cannot be seen tells equal ones apart.
+        apart = "\u200b" * count
+        title = run.title.split(":")[0] if run else experiment
+        rows.append({"label": title + apart, "head": True, "verdict": ""})
+        for check in checks:
+            if check.experiment == experiment:
+                rows.append(_row(check, apart))
+    return rows
+
+
+def _row(check: Check, apart: str) -> dict[str, Any]:
     error = check.error or 0.0
-    interval = check.interval
-    low, high = check.band.as_error(check.published) if check.band else (None, None)
-    wide = (interval[1] - interval[0]) / 2 / abs(check.published) if check.published else 0.0
     beyond = abs(error) > _EDGE
+    scale = abs(check.published or 1.0)
+    half = (check.half_width or 0.0) / scale
+    ends = [
+        None if end is None or not check.published else end / check.published - 1.0
+        for end in (check.band_low, check.band_high)
+    ]
+    judged = check.verdict != "report"
+    low, high = ends if judged else (None, None)
+    reading = f" ({LITERAL})" if LITERAL in check.preset.split("+") else ""
     return {
-        "place": place,
-        "label": check.label,
+        "label": _short(check) + apart,
+        "head": False,
+        "reading": check.preset,
         "experiment": check.experiment,
         "error": max(-_EDGE, min(_EDGE, error)),
-        "low": max(-_EDGE, error - wide) if not beyond else None,
-        "high": min(_EDGE, error + wide) if not beyond else None,
+        "low": None if beyond else max(-_EDGE, error - half),
+        "high": None if beyond else min(_EDGE, error + half),
         "band_low": None if low is None else max(-_EDGE, low),
         "band_high": None if high is None else min(_EDGE, high),
-        "beyond": percent(error) if beyond else "",
-        "verdict": check.verdict,
-        "published": f"{printed(check.published)} {check.unit}".strip(),
-        "measured": f"{number(check.measured, 4)} {check.unit}".strip(),
+        "beyond": f"{percent(error)}{reading}" if beyond else "",
+        "verdict": check.verdict if judged else "shown, not judged",
+        "published": f"{printed(check.published)} {check.shown_unit}".strip(),
+        "measured": f"{number(check.measured, 4)} {check.shown_unit}".strip(),
         "error_text": percent(error),
     }
 
 
+def _short(check: Check) -> str:
+    """Name a row: the place alone where the quantity is the usual one."""
+    if not check.at:
+        return check.name
+    return check.at if check.quantity == "queueing_mean_us" else f"{check.name}, {check.at}"
+
+
 def _layers(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    order = [row["label"] for row in rows]
-    reach = max(0.15, *(abs(row[key]) for row in rows for key in ("error", "low", "high",
-                        "band_low", "band_high") if row[key] is not None))  # fmt: skip
-    y = {"field": "label", "type": "nominal", "sort": list(dict.fromkeys(order)), "title": None,
-         "axis": {"labelLimit": 330, "grid": True}}  # fmt: skip
+    heads = [row["label"] for row in rows if row["head"]]
+    is_head = f"indexof({json.dumps(heads, ensure_ascii=False)}, datum.value) >= 0"
+    y = {"field": "label", "type": "nominal", "title": None,
+         "scale": {"domain": list(dict.fromkeys(row["label"] for row in rows))},
+         "axis": {"labelLimit": 330, "grid": True, "labelFontWeight": {
+             "condition": {"test": is_head, "value": 600}, "value": "normal"}, "labelColor": {
+             "condition": {"test": is_head, "value": "$ink"}, "value": "$muted"}}}  # fmt: skip
     x = {"field": "error", "type": "quantitative", "title": "Error, measured against published (%)",
-         "scale": {"domain": [-1.06 * reach, 1.06 * reach], "nice": False},
+         "scale": {"domain": [-1.06 * _EDGE, 1.06 * _EDGE], "nice": False},
          "axis": {"format": "+.0%", "tickCount": 7}}  # fmt: skip
-    present = [verdict for verdict in _COLOURS if any(row["verdict"] == verdict for row in rows)]
+    present = [kind for kind in _KINDS if any(row["verdict"] == kind for row in rows)]
     verdict = {"field": "verdict", "type": "nominal"}
-    colour = {**verdict, "scale": {"domain": present, "range": [_COLOURS[v] for v in present]}}
-    shape = {**verdict, "scale": {"domain": present, "range": [_SHAPES[v] for v in present]}}
+    colour = {**verdict, "scale": {"domain": present, "range": [_KINDS[v][0] for v in present]}}
+    shape = {**verdict, "scale": {"domain": present, "range": [_KINDS[v][1] for v in present]}}
+    quiet = {**colour, "legend": None}
     tooltip = [
         {"field": name, "type": "nominal", "title": title}
         for name, title in (("label", "quantity"), ("experiment", "experiment"),
-                            ("published", "published"), ("measured", "measured"),
-                            ("error_text", "error"), ("verdict", "verdict"))
+                            ("reading", "reading"), ("published", "published"),
+                            ("measured", "measured"), ("error_text", "error"),
+                            ("verdict", "verdict"))
     ]  # fmt: skip
-    return [
-        {"mark": {"type": "bar", "height": 12, "color": "$line"},
+    layers: list[dict[str, Any]] = [
+        {"transform": [{"filter": "isValid(datum.band_low)"}],
+         "mark": {"type": "bar", "height": 11, "color": "$line"},
          "encoding": {"y": y, "x": {**x, "field": "band_low"}, "x2": {"field": "band_high"}}},
         {"mark": {"type": "rule", "stroke": "$muted"},
          "encoding": {"x": {"datum": 0, "type": "quantitative"}}},
-        {"mark": {"type": "rule", "strokeWidth": 2},
+        {"transform": [{"filter": "isValid(datum.low)"}],
+         "mark": {"type": "rule", "strokeWidth": 2},
          "encoding": {"y": y, "x": {**x, "field": "low"}, "x2": {"field": "high"},
-                      "color": {**colour, "legend": None}}},
-        {"mark": {"type": "point", "filled": True, "size": 64, "opacity": 1},
+                      "color": quiet}},
+        {"transform": [{"filter": "isValid(datum.error)"}],
+         "mark": {"type": "point", "filled": True, "size": 62, "opacity": 1},
          "encoding": {"y": y, "x": x, "color": colour, "shape": shape, "tooltip": tooltip}},
-        {"transform": [{"filter": "datum.beyond !== '' && datum.error > 0"}],
-         "mark": {"type": "text", "align": "right", "dx": -9, "fontSize": 11},
-         "encoding": {"y": y, "x": x, "text": {"field": "beyond"},
-                      "color": {**colour, "legend": None}}},
-        {"transform": [{"filter": "datum.beyond !== '' && datum.error < 0"}],
-         "mark": {"type": "text", "align": "left", "dx": 9, "fontSize": 11},
-         "encoding": {"y": y, "x": x, "text": {"field": "beyond"},
-                      "color": {**colour, "legend": None}}},
     ]  # fmt: skip
+    for sign, align, shift in ((">", "right", -9), ("<", "left", 9)):
+        if any(row.get("beyond") and (row["error"] > 0) == (sign == ">") for row in rows):
+            layers.append(
+                {"transform": [{"filter": f"datum.beyond && datum.error {sign} 0"}],
+                 "mark": {"type": "text", "align": align, "dx": shift, "dy": -6, "fontSize": 10},
+                 "encoding": {"y": y, "x": x, "text": {"field": "beyond"}, "color": quiet}}
+            )  # fmt: skip
+    return layers

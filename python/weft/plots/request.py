@@ -63,16 +63,24 @@ def load_column(rows: pd.DataFrame, request: Request) -> str:
     return setting if setting in rows and rows[setting].nunique() > 1 else "offered_load"
 
 
-def series_labels(rows: pd.DataFrame, x: str, request: Request, result: Result) -> pd.Series[str]:
+def series_labels(
+    rows: pd.DataFrame,
+    x: str,
+    request: Request,
+    result: Result,
+    apart: tuple[str, ...] = (),
+) -> pd.Series[str]:
     """Name the curve that each row belongs to.
 
     The request's own column (or the core's `series` label) comes first; any other setting that was
-    swept joins it where rows of different settings would otherwise share a curve.
+    swept joins it where rows of different settings would otherwise share a curve. The caller tells
+    columns in `apart` apart.
     """
     swept = [str(name) for name in rows if "." in str(name) or name == "preset"]
     for entry in result.meta.get("published") or []:
         swept += [name for name in entry.get("at") or {} if name not in swept]
-    taken = {x, request.panels}
+    swept += [str(name) for name in result.meta.get("axes") or [] if name not in swept]
+    taken = {x, request.panels, *apart}
     first = [request.series] if request.series else ["series"]
     chosen: list[str] = []
     for name in [*first, *swept]:
@@ -100,9 +108,15 @@ def _value(name: str, value: Any) -> str:
 
 def point_labels(rows: pd.DataFrame, x: str, series: pd.Series[str]) -> pd.Series[str]:
     """Name each row by its curve and its place on it."""
-    place = rows[x].map(lambda value: f"{value:.3g}" if pd.notna(value) else "–")
+    place = rows[x].map(_place)
     word = "load" if x.endswith("load") else x.rsplit(".", 1)[-1]
     return (series + f" · {word} " + place) if series.nunique() > 1 else (f"{word} " + place)
+
+
+def _place(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    return f"{value:.3g}" if pd.notna(value) else "–"
 
 
 def chosen_points(labels: pd.Series[str], series: pd.Series[str], most: int) -> list[str]:

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import base64
 import json
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import cache
 from html import escape
 from importlib.resources import files
@@ -17,19 +19,19 @@ from typing import TYPE_CHECKING, Any
 
 from weft.figure import VEGA_LITE
 from weft.report.sections import (
-    Section,
     again,
     checks_section,
     composition_section,
     experiment_section,
     parameters_section,
     specification_section,
-    summary,
 )
+from weft.report.summary import summary
 from weft.theme import DARK, FONT, LIGHT, MONOSPACE
 
 if TYPE_CHECKING:
     from weft.figure import Figure
+    from weft.report.markup import Section
     from weft.result import Result
 
 
@@ -40,7 +42,7 @@ def page(result: Result) -> str:
         summary(result),
         checks_section(result, gallery.place),
         *(
-            experiment_section(name, run, gallery.place)
+            experiment_section(name, run, gallery.place, alone=not result.runs)
             for name, run in (result.runs or {"results": result}).items()
         ),
         composition_section(result),
@@ -48,7 +50,7 @@ def page(result: Result) -> str:
         specification_section(result),
         again(result),
     ]
-    present = [section for section in sections if section is not None]
+    present = _told_apart([section for section in sections if section is not None])
     return "".join(
         (
             '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n',
@@ -62,6 +64,17 @@ def page(result: Result) -> str:
             "</body>\n</html>\n",
         )
     )
+
+
+def _told_apart(sections: list[Section]) -> list[Section]:
+    """Lengthen the entries of the contents that would read alike: "Table 2 (bulk)"."""
+    names = Counter(section.name for section in sections)
+    return [
+        replace(section, name=f"{section.name} ({section.anchor.rsplit('-', 1)[-1]})")
+        if names[section.name] > 1
+        else section
+        for section in sections
+    ]
 
 
 class _Gallery:

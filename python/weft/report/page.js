@@ -16,6 +16,13 @@
     return typeof value === "string" && value[0] === "$" ? colours[value.slice(1)] ?? value : value;
   };
 
+  // How many rows a drawing with named rows has.
+  const rowsOf = (chart) => {
+    const layers = chart.layer ?? [chart];
+    const y = layers.map((layer) => layer.encoding.y).find((y) => y?.scale?.domain || y?.sort);
+    return (y.scale?.domain ?? y.sort).length;
+  };
+
   // A legend, an axis label and a title take their room from the figure, which must not be wider
   // than the text around it.
   const fit = (chart, width) => {
@@ -26,6 +33,8 @@
       fitted.columns = columns;
       fitted.spec = { ...chart.spec, width: Math.floor((width - 90) / columns) - 16 };
     } else {
+      // A height by steps makes Vega complain that it cannot fit it, which nobody asked for.
+      if (chart.height?.step) fitted.height = chart.height.step * rowsOf(chart);
       fitted.width = "container";
       fitted.autosize = { type: "fit-x", contains: "padding" };
     }
@@ -45,35 +54,39 @@
   const longest = (value) => {
     if (!value || typeof value !== "object") return 0;
     const names = value.legend !== null && value.scale?.domain ? value.scale.domain : [];
-    const own = names.map((name) => String(name).length);
+    const own = names.filter((name) => typeof name === "string").map((name) => name.length);
     return Math.max(0, ...own, ...Object.values(value).map(longest));
   };
 
   // Settings of single axes and legends that were chosen for the wide drawing.
-  const slim = (value) => {
-    if (Array.isArray(value)) return value.map(slim);
+  const slim = (value, most) => {
+    if (Array.isArray(value)) return value.map((item) => slim(item, most));
     if (!value || typeof value !== "object") return value;
-    const out = Object.fromEntries(Object.entries(value).map(([k, v]) => [k, slim(v)]));
+    const out = Object.fromEntries(Object.entries(value).map(([k, v]) => [k, slim(v, most)]));
+    if (out.axis && typeof out.title === "string") out.title = wrap(out.title, most);
     if (out.tickCount) out.tickCount = Math.min(out.tickCount, 5);
     if (out.legend) delete out.legend.columns;
     return out;
   };
 
   // Names of rows take half of a narrow drawing; there they stand above their row instead.
-  const namesAbove = (chart) => {
-    if (!chart.height?.step) return chart;
+  const namesAbove = (chart, width, number) => {
+    if (!charts[number].height?.step) return chart;
     const layers = chart.layer ?? [{ mark: chart.mark, encoding: chart.encoding }];
     const y = layers.map((layer) => layer.encoding.y).find(Boolean);
     const above = {
       transform: [{ aggregate: [{ op: "count", as: "n" }], groupby: [y.field] }],
-      mark: { type: "text", align: "left", baseline: "middle", dy: -17, fontSize: 11, x: 0 },
+      mark: {
+        type: "text", align: "left", baseline: "middle", dy: -17, fontSize: 11, x: 0,
+        limit: width - 60,
+      },
       encoding: { y, text: { field: y.field } },
     };
     const bare = { ...y, axis: { ...y.axis, labels: false } };
     const nameless = (layer) =>
       layer.encoding.y ? { ...layer, encoding: { ...layer.encoding, y: bare } } : layer;
     const { mark, encoding, ...rest } = chart;
-    return { ...rest, height: { step: 42 }, layer: [...layers, above].map(nameless) };
+    return { ...rest, height: 42 * rowsOf(chart), layer: [...layers, above].map(nameless) };
   };
 
   // A line of text in a drawing does not wrap by itself.
@@ -95,8 +108,12 @@
     const narrow = width < NARROW;
     let chart = paint(fit(charts[number], width), theme.colours);
     if (narrow) {
-      chart = namesAbove(slim(chart));
-      chart.title = { ...chart.title, subtitle: wrap(chart.title.subtitle, width / 6.2) };
+      chart = namesAbove(slim(chart, width / 9), width, number);
+      chart.title = {
+        ...chart.title,
+        text: wrap(chart.title.text, width / 9),
+        subtitle: wrap(chart.title.subtitle, width / 6.2),
+      };
     }
     const config = narrow ? narrowConfig(theme.config, chart) : theme.config;
     drawn.get(number)?.view?.finalize();

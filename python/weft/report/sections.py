@@ -1,20 +1,28 @@
-"""The sections of the page, in the order in which a reader asks: is it right, what is it, how."""
+"""The sections of the page below the summary: every value, every experiment, what was run."""
 
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING
 
-from weft.checks import Check, checks_of, counts
-from weft.composition import caption
-from weft.plots.request import SETTLED
+from weft.checks import Check, checks_of, readings
+from weft.composition import caption, draw
+from weft.report.markup import (
+    Section,
+    measured,
+    published,
+    section,
+    sentence,
+    system_of,
+    table,
+)
+from weft.report.summary import provenance
 from weft.system import Parameter, System
-from weft.words import number, percent, plain, printed, prose, unit_of
+from weft.words import number, percent, plain, printed, prose, shown_unit, unit_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
     import pandas as pd
 
@@ -23,36 +31,8 @@ if TYPE_CHECKING:
 
     Place = Callable[[list[Figure]], str]
 
-_VERDICT_WORDS = {
-    "within": "within the band",
-    "outside": "outside the band",
-    "report": "reported, no band claimed",
-}
-
-
-@dataclass(frozen=True)
-class Section:
-    """One part of the page, with its entry in the navigation."""
-
-    anchor: str
-    name: str
-    html: str
-
-
-def summary(result: Result) -> Section:
-    """Open with the answer: how many published values come out, which do not, and why."""
-    checks = checks_of(result)
-    body = [f"<h1>{escape(result.title)}</h1>"]
-    if result.stopped:
-        body.append(
-            '<p class="banner">This run was stopped before its last point. What stands here was '
-            "finished; the rest is missing, not zero.</p>"
-        )
-    if note := result.meta.get("note"):
-        body.append(f'<p class="lead">{escape(str(note))}</p>')
-    body.append(_verdicts(checks) if checks else _settled(result))
-    body.append(f'<p class="provenance">{_provenance(result)}</p>')
-    return Section("summary", "Summary", _section("summary", "".join(body)))
+# What a parameter table leaves out: it stands in the title, or is not about the system.
+_UNSHOWN = ("system.title", "system.document", "experiment.", "figure", "published", "run.")
 
 
 def checks_section(result: Result, place: Place) -> Section | None:
@@ -66,60 +46,172 @@ def checks_section(result: Result, place: Place) -> Section | None:
         groups.setdefault(check.experiment, []).append(check)
     tables = "".join(_checks_table(_title_of(result, name), rows) for name, rows in groups.items())
     body = f"<h2>Published against measured</h2>{place(drawn)}{tables}"
-    return Section("checks", "Published / measured", _section("checks", body))
+    return Section("checks", "Published / measured", section("checks", body))
 
 
-def experiment_section(name: str, run: Result, place: Place) -> Section | None:
-    """Show one experiment: its figures, and its points in a table that folds away."""
+def experiment_section(name: str, run: Result, place: Place, *, alone: bool) -> Section | None:
+    """Show one experiment: its figures, what was run, and its points in a table that folds away."""
     drawn = [figure for figure in run.figures if figure.name != "published-against-measured"]
-    if not drawn and run.points.empty:
+    arithmetic = _is_arithmetic(run)
+    if not drawn and run.points.empty and run.derived.empty:
         return None
-    body = [f"<h2>{escape(run.title)}</h2>"]
-    if section := run.meta.get("section"):
-        body.append(f'<p class="source">Section {escape(str(section))} of the document.</p>')
-    if note := run.meta.get("note"):
+    body = [f"<h2>{escape('Results' if alone else run.title)}</h2>"]
+    if section_ := run.meta.get("section"):
+        body.append(f'<p class="source">Section {escape(str(section_))} of the document.</p>')
+    if (note := run.meta.get("note")) and not alone:
         body.append(f"<p>{escape(str(note))}</p>")
-    body.append(place(drawn))
-    if not run.points.empty:
+    if not arithmetic:
+        body.append(place(drawn))
+    if not alone and not arithmetic:
+        body.append(_variants(run))
+    if not run.points.empty and not arithmetic:
+        count = len(run.points)
+        noun = "point" if count == 1 else "points"
+        body.append(f"<details><summary>{count} {noun}</summary>{_points_table(run)}</details>")
+    if arithmetic:
+        body.append(f"<h3>What follows without a run</h3>{_derived_table(run)}")
+    elif not run.derived.empty:
         body.append(
-            f"<details><summary>{len(run.points)} points</summary>{_points_table(run)}</details>"
+            f"<details><summary>What follows without a run</summary>{_derived_table(run)}</details>"
         )
-    return Section(name, _short(run.title), _section(name, "".join(body)))
+    return Section(name, _short(run.title), section(name, "".join(body)))
+
+
+def _is_arithmetic(run: Result) -> bool:
+    """Whether all that an experiment holds against the document follows without a run."""
+    published = run.meta.get("published") or []
+    return bool(published) and all(
+        str(entry.get("quantity")).startswith("derived.") for entry in published
+    )
+
+
+def _variants(run: Result) -> str:
+    """Draw the channels that an experiment used, once for each variant that looks different."""
+    pictures = _pictures(run)
+    if not pictures:
+        return ""
+    drawn = "".join(
+        f'<figure><figcaption>{escape(label)}</figcaption><div class="picture">{picture}</div>'
+        "</figure>"
+        for picture, label in pictures.items()
+    )
+    return f'<details><summary>What was run</summary><div class="pictures">{drawn}</div></details>'
+
+
+def _pictures(run: Result) -> dict[str, str]:
+    """Return the distinct pictures of a run's variants, each with the names that it stands for."""
+    busy = set(run.points["channel"]) if "channel" in run.points else set()
+    systems = run.variants or (
+        {str(run.meta.get("preset") or run.title): run.system}
+        if isinstance(run.system, System)
+        else {}
+    )
+    axes: dict[str, dict[str, list[str]]] = {}
+    for label, system in systems.items():
+        channels = [c for c in system.composition.get("channels") or [] if c["name"] in busy]
+        picture = draw({**system.composition, "channels": channels}, title=label)
+        bare = picture.split("<style>", 1)[1]
+        axes.setdefault(label.split(" ")[0], {}).setdefault(bare, []).extend([label, picture])
+    found: dict[str, str] = {}
+    for pictures in axes.values():
+        # An axis whose variants all look alike (another workload) is not one of compositions.
+        if len(pictures) > 1 or len(axes) == 1:
+            for named in pictures.values():
+                found[named[1]] = ", ".join(named[::2])
+    return found
 
 
 def composition_section(result: Result) -> Section | None:
-    """Draw the system."""
-    system = _system_of(result)
+    """Draw the system; of a run of several variants, each that looks different."""
+    system = system_of(result)
     if isinstance(system, str):
         body = f"<h2>Composition</h2><p>It cannot be drawn: {escape(system)}</p>"
-        return Section("composition", "Composition", _section("composition", body))
+        return Section("composition", "Composition", section("composition", body))
     if not system.composition:
         return None
     source = f'<p class="source">{escape(system.document)}</p>' if system.document else ""
+    variants = {} if result.runs or not result.variants else _pictures(result)
+    if len(variants) > 1:
+        drawn = "".join(
+            f'<figure><figcaption>{escape(label)}</figcaption><div class="picture">{picture}</div>'
+            "</figure>"
+            for picture, label in variants.items()
+        )
+        words = escape(_numbers(system))
+        body = f'<h2>Composition</h2>{source}<div class="pictures">{drawn}</div><p>{words}</p>'
+        return Section("composition", "Composition", section("composition", body))
     body = (
         f'<h2>Composition</h2>{source}<figure><div class="picture">{system.picture()}</div>'
         f"<figcaption>{escape(caption(system.composition))}</figcaption></figure>"
     )
-    return Section("composition", "Composition", _section("composition", body))
+    return Section("composition", "Composition", section("composition", body))
+
+
+def _numbers(system: System) -> str:
+    hosts = system.composition.get("hosts")
+    return (
+        f"Only the channels that carried traffic. The {hosts} hosts are numbered; the coloured "
+        "box on each is its adapter, with the number of its send buffers."
+    )
 
 
 def parameters_section(result: Result) -> Section | None:
     """List every parameter with its origin, and what the calibrated ones predict."""
-    system = _system_of(result)
+    system = system_of(result)
     if isinstance(system, str) or not system.parameters:
         return None
-    origins = Counter(parameter.origin or "chosen here" for parameter in system.parameters)
-    tally = ", ".join(f"{count} {origin}" for origin, count in origins.items())
-    groups: dict[str, list[Parameter]] = {}
-    for parameter in system.parameters:
-        groups.setdefault(".".join(parameter.key.split(".")[:-1][:2]), []).append(parameter)
-    tables = "".join(_parameters_table(name, rows) for name, rows in groups.items())
+    shown = [one for one in system.parameters if not one.key.startswith(_UNSHOWN)]
+    origins = Counter(_kind(parameter) for parameter in shown)
+    tally = ", ".join(f"{count} {origin}" for origin, count in origins.most_common())
     body = (
         f"<h2>Parameters</h2><p>{escape(tally)}. <em>Stated</em>: the document says it. "
         "<em>Derived</em>: it follows, by the arithmetic given. <em>Calibrated</em>: fitted to one "
-        f"published number, and then held against others.</p>{tables}"
+        "published number, and then held against others. <em>Part</em>: a choice among parts, "
+        f"whose numbers follow it.</p>{_parameter_tables(system, shown)}{_differences(result)}"
     )
-    return Section("parameters", "Parameters", _section("parameters", body))
+    return Section("parameters", "Parameters", section("parameters", body))
+
+
+def _kind(parameter: Parameter) -> str:
+    return parameter.origin or ("part" if parameter.choice else "chosen here")
+
+
+def _parameter_tables(system: System, parameters: list[Parameter]) -> str:
+    groups: dict[str, list[Parameter]] = {}
+    for parameter in parameters:
+        groups.setdefault(parameter.group, []).append(parameter)
+    return "".join(
+        f"<h3>{escape(name)}</h3>{_parameters_table(system, rows)}" for name, rows in groups.items()
+    )
+
+
+def _differences(result: Result) -> str:
+    """List what each variant, or each experiment's preset, sets otherwise than the first."""
+    base = system_of(result)
+    if isinstance(base, str):
+        return ""
+    others: dict[str, System] = dict(result.variants)
+    for run in result.runs.values():
+        others.update(run.variants)
+        if not run.variants and isinstance(run.system, System):
+            others[f"preset {run.meta.get('preset')}"] = run.system
+    blocks = ""
+    seen: set[tuple[tuple[str, str], ...]] = set()
+    common = {(one.key, one.value) for one in base.parameters}
+    for label, system in others.items():
+        own = [
+            one
+            for one in system.parameters
+            if (one.key, one.value) not in common and one.key.startswith(("channel.", "system."))
+        ]
+        values = tuple((one.key, one.value) for one in own)
+        if own and values not in seen:
+            seen.add(values)
+            blocks += (
+                f"<details><summary>{escape(label)}: {len(own)} otherwise</summary>"
+                f"{_parameter_tables(system, own)}</details>"
+            )
+    return f"<h3>What the variants set otherwise</h3>{blocks}" if blocks else ""
 
 
 def specification_section(result: Result) -> Section | None:
@@ -137,8 +229,8 @@ def specification_section(result: Result) -> Section | None:
         f"<pre><code>{escape(text)}</code></pre></details>"
         for title, text in texts.items()
     )
-    body = f"<h2>Specification</h2><p>With every default written out.</p>{blocks}"
-    return Section("specification", "Specification", _section("specification", body))
+    body = f"<h2>Specification</h2><p>As it was run, in one file each.</p>{blocks}"
+    return Section("specification", "Specification", section("specification", body))
 
 
 def again(result: Result) -> Section:
@@ -153,98 +245,50 @@ def again(result: Result) -> Section:
         "any machine and with any number of threads. <code>spec.toml</code> lies in the results "
         f"folder.</p><pre><code>{escape(command)}</code></pre>"
         f"<pre><code>import weft\n{escape(code)}</code></pre>"
-        f'<p class="provenance">{_provenance(result)}</p>'
+        f'<p class="provenance">{provenance(result)}</p>'
     )
-    return Section("again", "Run it again", _section("again", body))
-
-
-def _verdicts(checks: list[Check]) -> str:
-    found = counts(checks)
-    claimed = found["within"] + found["outside"]
-    tiles = "".join(
-        f'<li class="{verdict}"><b>{count}</b> {_VERDICT_WORDS[verdict]}</li>'
-        for verdict, count in found.items()
-    )
-    lead = (
-        f"{found['within']} of {claimed} published values come out within the band that is claimed "
-        "for them."
-        if claimed
-        else "No band is claimed for any of these values."
-    )
-    missed = [check for check in checks if check.verdict == "outside"]
-    listed = ""
-    if missed:
-        entries = "".join(f"<li>{_miss(check)}</li>" for check in missed)
-        listed = f'<h3>What falls outside</h3><ul class="misses">{entries}</ul>'
-    return f'<p class="lead">{lead}</p><ul class="tiles">{tiles}</ul>{listed}'
-
-
-def _miss(check: Check) -> str:
-    note = f" {escape(check.note)}" if check.note else ""
-    band = f"; claimed {check.band.text}" if check.band else ""
-    return (
-        f"<b>{escape(_sentence(check.label))}</b>: published {_printed(check)}, measured "
-        f"{_value(check.measured, check.unit)}, {percent(check.error)}{band}.{note}"
-    )
-
-
-def _sentence(text: str) -> str:
-    return text[:1].upper() + text[1:]
-
-
-def _settled(result: Result) -> str:
-    points = result.points
-    if points.empty:
-        return '<p class="lead">No point was finished.</p>'
-    if "verdict" not in points:
-        return f'<p class="lead">{len(points)} points.</p>'
-    words = ", ".join(f"{n} {verdict}" for verdict, n in Counter(points["verdict"]).items())
-    more = ""
-    if (points["verdict"] != SETTLED).any():
-        more = " The mean of a point that did not settle depends on how long it ran."
-    return f'<p class="lead">{len(points)} points: {escape(words)}.{more}</p>'
-
-
-def _provenance(result: Result) -> str:
-    meta = result.meta
-    parts = [("version", meta.get("version")), ("first seed", meta.get("seed")),
-             ("preset", meta.get("preset")), ("specification", meta.get("spec_hash"))]  # fmt: skip
-    return " · ".join(
-        f"{name} <code>{escape(str(value))}</code>" for name, value in parts if value is not None
-    )
+    return Section("again", "Run it again", section("again", body))
 
 
 def _checks_table(title: str, checks: list[Check]) -> str:
     heads = ["Quantity", "Published", "Measured", "Error", "Band", "Verdict"]
+    preset, places = readings(checks)
     rows = [
         [
-            f"{escape(_sentence(check.label))}{_note(check)}",
-            _printed(check),
-            _value(check.measured, check.unit, check.half_width),
+            f"{escape(sentence(check.name))}{_place(place)}{_note(check)}",
+            published(check),
+            measured(check, spread=True),
             percent(check.error),
-            escape(check.band.text) if check.band else "–",
+            escape(check.band) if check.verdict != "report" else "–",
             f'<span class="badge {escape(check.verdict)}">{escape(check.verdict)}</span>',
         ]
-        for check in checks
+        for check, place in zip(checks, places, strict=True)
     ]
     sections = ", ".join(dict.fromkeys(check.section for check in checks if check.section))
-    source = f' <span class="source">{escape(sections)}</span>' if sections else ""
-    return f"<h3>{escape(title)}{source}</h3>{_table(heads, rows, numeric={1, 2, 3, 4})}"
+    words = " · ".join(part for part in (sections, f"preset {preset}" if preset else "") if part)
+    source = f' <span class="source">{escape(words)}</span>' if words else ""
+    return f"<h3>{escape(title)}{source}</h3>{table(heads, rows, numeric={1, 2, 3})}"
+
+
+def _place(place: str) -> str:
+    return f' <span class="place">{escape(place)}</span>' if place else ""
+
+
+def _derived_table(run: Result) -> str:
+    heads = ["Quantity", "Value", "Arithmetic"]
+    rows = [
+        [
+            escape(sentence(plain(str(row["quantity"]).replace(".", " ")))),
+            f"{number(row['value'], 4)} {escape(shown_unit(str(row['unit'])))}".strip(),
+            escape(str(row["arithmetic"])),
+        ]
+        for row in run.derived.to_dict("records")
+    ]
+    return table(heads, rows, numeric={1})
 
 
 def _note(check: Check) -> str:
     return f'<small class="note">{escape(check.note)}</small>' if check.note else ""
-
-
-def _printed(check: Check) -> str:
-    return f"{printed(check.published)} {escape(check.unit)}".strip() if check.published else "–"
-
-
-def _value(value: float | None, unit: str, half_width: float | None = None) -> str:
-    if value is None:
-        return "–"
-    spread = f"\u202f±\u202f{number(half_width, 2)}" if half_width else ""
-    return f"{number(value, 4)}{spread} {escape(unit)}".strip()
 
 
 def _points_table(run: Result) -> str:
@@ -253,7 +297,7 @@ def _points_table(run: Result) -> str:
     heads = [escape(_head(name)) for name in shown]
     rows = [[_cell(name, row[name]) for name in shown] for row in points[shown].to_dict("records")]
     numeric = {i for i, name in enumerate(shown) if points[name].dtype.kind in "fi"}
-    return _table(heads, rows, numeric)
+    return table(heads, rows, numeric)
 
 
 def _worth_showing(points: pd.DataFrame, name: str) -> bool:
@@ -275,60 +319,29 @@ def _cell(name: str, value: object) -> str:
     return printed(value) if "." in name else number(value, 4)
 
 
-def _parameters_table(group: str, parameters: list[Parameter]) -> str:
+def _parameters_table(system: System, parameters: list[Parameter]) -> str:
     rows = [
         [
-            f"<code>{escape(_tail(parameter.key, group))}</code>"
+            f"<code>{escape(system.short_key(parameter))}</code>"
             f'<small class="note">{escape(parameter.description)}</small>',
             f"<b>{escape(parameter.text)}</b>",
             _origin(parameter),
         ]
         for parameter in parameters
     ]
-    return f"<h3>{escape(group)}</h3>{_table(['Parameter', 'Value', 'Origin'], rows)}"
+    return table(["Parameter", "Value", "Origin"], rows)
 
 
 def _origin(parameter: Parameter) -> str:
     if not parameter.origin:
-        return '<span class="badge">chosen here</span>'
+        return f'<span class="badge">{_kind(parameter)}</span>'
     predicts = (
         f'<small class="note">predicts: {escape(parameter.predicts)}</small>'
         if parameter.predicts
         else ""
     )
     kind = escape(parameter.origin)
-    return f'<span class="badge {kind}">{kind}</span> {escape(parameter.origin_text)}{predicts}'
-
-
-def _table(heads: list[str], rows: Iterable[list[str]], numeric: Iterable[int] = ()) -> str:
-    """Write a table whose rows a narrow screen may stack: each cell carries its column's name."""
-    right = set(numeric)
-    head = "".join(
-        f"<th{' class=n' if i in right else ''}>{text}</th>" for i, text in enumerate(heads)
-    )
-    body = "".join(
-        "<tr>"
-        + "".join(
-            f'<td data-head="{heads[i]}"{" class=n" if i in right else ""}><div>{cell}</div></td>'
-            for i, cell in enumerate(row)
-        )
-        + "</tr>"
-        for row in rows
-    )
-    return (
-        f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
-        "</div>"
-    )
-
-
-def _section(anchor: str, body: str) -> str:
-    return f'<section id="{escape(anchor)}">{body}</section>'
-
-
-def _system_of(result: Result) -> System | str:
-    """Take the first system that could be described: all runs of a reproduction share one."""
-    candidates = [result.system, *(run.system for run in result.runs.values())]
-    return next((found for found in candidates if isinstance(found, System)), result.system)
+    return f'<span class="badge {kind}">{kind}</span> {escape(parameter.source)}{predicts}'
 
 
 def _title_of(result: Result, name: str) -> str:
@@ -340,7 +353,3 @@ def _short(title: str) -> str:
     """Keep the part of a title that tells it from its neighbours: "Table 2"."""
     head = title.split(":", maxsplit=1)[0]
     return head.split(", ", 1)[-1] if ", " in head else head
-
-
-def _tail(key: str, group: str) -> str:
-    return key.removeprefix(group + ".") if group else key

@@ -33,6 +33,10 @@ pub enum Drop {
     Corrupted,
     /// The target had disabled its initiator.
     Disabled,
+    /// An older packet of its pair had not arrived, and packets of a pair arrive in order.
+    OutOfOrder,
+    /// Initiator and target belong to different virtual networks.
+    Protected,
 }
 
 /// What a packet collided with in a bufferless switch.
@@ -42,6 +46,8 @@ pub enum Collision {
     Request,
     /// An acknowledgment packet.
     Acknowledgment,
+    /// A packet of the schedule of another channel.
+    Control,
 }
 
 /// The counters and recorders of one channel of one run. Attempts are counted apart from packets:
@@ -130,8 +136,15 @@ impl Latency {
 
 impl Drop {
     /// Every rule, in the order of the columns.
-    pub const ALL: [Drop; 5] =
-        [Drop::Collision, Drop::Overflow, Drop::NoReceiveBuffer, Drop::Corrupted, Drop::Disabled];
+    pub const ALL: [Drop; 7] = [
+        Drop::Collision,
+        Drop::Overflow,
+        Drop::NoReceiveBuffer,
+        Drop::Corrupted,
+        Drop::Disabled,
+        Drop::OutOfOrder,
+        Drop::Protected,
+    ];
 
     /// The name in columns.
     pub const fn name(self) -> &'static str {
@@ -141,19 +154,23 @@ impl Drop {
             Drop::NoReceiveBuffer => "no_receive_buffer",
             Drop::Corrupted => "corrupted",
             Drop::Disabled => "disabled",
+            Drop::OutOfOrder => "out_of_order",
+            Drop::Protected => "protected",
         }
     }
 }
 
 impl Collision {
     /// Every kind, in the order of the columns.
-    pub const ALL: [Collision; 2] = [Collision::Request, Collision::Acknowledgment];
+    pub const ALL: [Collision; 3] =
+        [Collision::Request, Collision::Acknowledgment, Collision::Control];
 
     /// The name in columns.
     pub const fn name(self) -> &'static str {
         match self {
             Collision::Request => "request",
             Collision::Acknowledgment => "acknowledgment",
+            Collision::Control => "control",
         }
     }
 }

@@ -74,7 +74,11 @@ struct Output<K> {
     request_input: u16,
     request_in_until: Time,
     request_until: Time,
+    /// The last acknowledgment that was forwarded.
+    acknowledgment: Option<K>,
     acknowledgment_until: Time,
+    /// Until when a packet that keeps to a schedule occupies the output.
+    scheduled_until: Time,
     favoured: u16,
     /// The time of the decision already asked for on behalf of `blocked`.
     review: Time,
@@ -90,7 +94,9 @@ impl<K: Copy + PartialEq> Crossbar<K> {
             request_input: 0,
             request_in_until: Time::ZERO,
             request_until: Time::ZERO,
+            acknowledgment: None,
             acknowledgment_until: Time::ZERO,
+            scheduled_until: Time::ZERO,
             favoured: 0,
             review: Time::ZERO,
         };
@@ -146,6 +152,22 @@ impl<K: Copy + PartialEq> Crossbar<K> {
         state.contend(now, &self.settings, arrival)
     }
 
+    /// Decides at once on a packet that keeps to a schedule, under [`Contention::Drop`]: it passes
+    /// whatever is there, before as well as in the same picosecond. An acknowledgment that is there
+    /// ends; to a request it does what an acknowledgment would. Only another packet of the schedule
+    /// stops it, which the schedule rules out.
+    pub fn pass(
+        &mut self,
+        now: Time,
+        output: u16,
+        arrival: Arrival<K>,
+        effects: &mut Vec<Effect<K>>,
+    ) {
+        let state = &mut self.outputs[usize::from(output)];
+        debug_assert!(self.settings.contention == Contention::Drop);
+        state.pass(now, &self.settings, arrival, effects);
+    }
+
     /// The adapter inserts other bytes into a request: it ends later by `by` wherever it is.
     pub fn stretch(&mut self, output: u16, key: K, by: Span) {
         let state = &mut self.outputs[usize::from(output)];
@@ -180,10 +202,14 @@ impl<K: Copy + PartialEq> Output<K> {
     ) -> (Option<Effect<K>>, Effect<K>) {
         let collides = settings.acknowledgments == AcknowledgmentRule::Collide;
         let acknowledging = self.acknowledgment_until > now;
+        let scheduled = self.scheduled_until > now;
         let loss = match arrival.kind {
+            PacketKind::Scheduled => None,
+            PacketKind::Acknowledgment if scheduled => Some(Loss::ToScheduled),
             PacketKind::Acknowledgment if acknowledging => Some(Loss::ToAcknowledgment),
             PacketKind::Acknowledgment => None,
             PacketKind::Request if self.request_until > now => Some(Loss::ToRequest),
+            PacketKind::Request if scheduled && collides => Some(Loss::ToScheduled),
             PacketKind::Request if acknowledging && collides => Some(Loss::ToAcknowledgment),
             PacketKind::Request => None,
         };
@@ -195,10 +221,45 @@ impl<K: Copy + PartialEq> Output<K> {
             && self.meets_request(now, &arrival);
         if kills {
             self.request_until = now;
-            let killed = self.request.map(|key| Effect::Killed { key });
+            let loss = Loss::ToAcknowledgment;
+            let killed = self.request.map(|key| Effect::Killed { key, loss });
             return (killed, self.forward(now, settings, arrival).1);
         }
         self.forward(now, settings, arrival)
+    }
+
+    /// One packet of a schedule: up to two effects on others, and what becomes of it.
+    fn pass(
+        &mut self,
+        now: Time,
+        settings: &CrossbarSettings,
+        arrival: Arrival<K>,
+        effects: &mut Vec<Effect<K>>,
+    ) {
+        let loss = Loss::ToScheduled;
+        let Arrival { key, span, .. } = arrival;
+        if self.scheduled_until > now {
+            effects.push(Effect::Dropped { key, loss });
+            return;
+        }
+        if self.acknowledgment_until > now {
+            self.acknowledgment_until = now;
+            effects.extend(self.acknowledgment.map(|key| Effect::Killed { key, loss }));
+        }
+        if self.meets_request(now, &arrival) {
+            match settings.acknowledgments {
+                AcknowledgmentRule::Collide => {
+                    self.request_until = now;
+                    effects.extend(self.request.map(|key| Effect::Killed { key, loss }));
+                }
+                AcknowledgmentRule::Interleave => {
+                    self.request_until += span;
+                    effects.extend(self.request.map(|key| Effect::Stretched { key, by: span }));
+                }
+            }
+        }
+        self.scheduled_until = now + span;
+        effects.push(Effect::Forwarded { key, end: now + span + settings.latency });
     }
 
     /// Lets a packet pass that nothing forbids: what that does to the request in progress, and to
@@ -213,16 +274,18 @@ impl<K: Copy + PartialEq> Output<K> {
         let Arrival { key, span, .. } = arrival;
         let mut stretched = None;
         let end = match arrival.kind {
-            PacketKind::Acknowledgment => {
+            PacketKind::Scheduled | PacketKind::Acknowledgment => {
                 if self.meets_request(now, &arrival) {
                     self.request_until += span;
                     stretched = self.request.map(|key| Effect::Stretched { key, by: span });
                 }
+                self.acknowledgment = Some(key);
                 self.acknowledgment_until = now + span;
                 self.acknowledgment_until
             }
             PacketKind::Request => {
-                self.request_until = now + self.acknowledgment_until.since(now) + span;
+                let inserted = self.acknowledgment_until.max(self.scheduled_until);
+                self.request_until = now + inserted.since(now) + span;
                 self.request = Some(key);
                 self.request_input = arrival.input;
                 self.request_in_until = now + span;
@@ -270,10 +333,8 @@ impl<K: Copy + PartialEq> Output<K> {
     fn free_at(&self, settings: &CrossbarSettings, kind: PacketKind) -> Time {
         match (settings.acknowledgments, kind) {
             (AcknowledgmentRule::Collide, _) => self.request_until.max(self.acknowledgment_until),
-            (AcknowledgmentRule::Interleave, PacketKind::Acknowledgment) => {
-                self.acknowledgment_until
-            }
             (AcknowledgmentRule::Interleave, PacketKind::Request) => self.request_until,
+            (AcknowledgmentRule::Interleave, _) => self.acknowledgment_until,
         }
     }
 
@@ -327,7 +388,7 @@ mod tests {
         match effect {
             Effect::Forwarded { key, end } => format!("{key} until {}", end.0),
             Effect::Dropped { key, loss } => format!("{key} dropped {loss:?}"),
-            Effect::Killed { key } => format!("{key} killed"),
+            Effect::Killed { key, loss } => format!("{key} killed {loss:?}"),
             Effect::Stretched { key, by } => format!("{key} stretched by {}", by.0),
             Effect::Blocked { key } => format!("{key} blocked"),
         }
@@ -350,7 +411,7 @@ mod tests {
     fn acknowledgments_collide_in_q1() {
         let mut switch = crossbar(Contention::Drop, AcknowledgmentRule::Collide);
         assert_eq!(arrive(&mut switch, 100, "a"), "a until 142");
-        assert_eq!(arrive(&mut switch, 110, "B"), "a killed, B until 120");
+        assert_eq!(arrive(&mut switch, 110, "B"), "a killed ToAcknowledgment, B until 120");
         assert_eq!(arrive(&mut switch, 112, "c"), "c dropped ToAcknowledgment");
         assert_eq!(arrive(&mut switch, 113, "D"), "D dropped ToAcknowledgment");
         assert_eq!(arrive(&mut switch, 114, "c"), "c until 156");
@@ -377,6 +438,40 @@ mod tests {
         assert_eq!(arrive(&mut switch, 190, "A"), "A until 200", "within a, where there is room");
         assert_eq!(arrive(&mut switch, 223, "b"), "b dropped ToRequest");
         assert_eq!(arrive(&mut switch, 224, "b"), "b until 266");
+    }
+
+    /// Lets a packet of the schedule, as long as an acknowledgment, reach output 0 from input 3.
+    fn pass(switch: &mut Crossbar<char>, now: u64, key: char) -> String {
+        let (kind, span) = (PacketKind::Scheduled, ACKNOWLEDGMENT);
+        let mut effects = Vec::new();
+        switch.pass(Time(now), 0, Arrival { input: 3, kind, span, key }, &mut effects);
+        effects.iter().map(describe).collect::<Vec<_>>().join(", ")
+    }
+
+    /// Clint 3.3: "gives the acknowledgment packets back and qack as well as the scheduling packets
+    /// cfg and gnt priority over qreq by dropping qreq in the case of collisions".
+    #[test]
+    fn what_is_scheduled_passes_whatever_is_there() {
+        let mut switch = crossbar(Contention::Drop, AcknowledgmentRule::Collide);
+        assert_eq!(arrive(&mut switch, 100, "a"), "a until 142");
+        assert_eq!(pass(&mut switch, 110, 's'), "a killed ToScheduled, s until 120");
+        let lost = "C dropped ToScheduled, b dropped ToScheduled";
+        assert_eq!(arrive(&mut switch, 112, "bC"), lost);
+        assert_eq!(pass(&mut switch, 113, 't'), "t dropped ToScheduled", "a broken schedule");
+        assert_eq!(arrive(&mut switch, 114, "B"), "B until 124");
+        assert_eq!(pass(&mut switch, 116, 's'), "B killed ToScheduled, s until 126");
+    }
+
+    #[test]
+    fn what_is_scheduled_is_interleaved_with_requests() {
+        let mut switch = crossbar(Contention::Drop, AcknowledgmentRule::Interleave);
+        assert_eq!(arrive(&mut switch, 100, "a"), "a until 142");
+        assert_eq!(pass(&mut switch, 110, 's'), "a stretched by 4, s until 120");
+        assert_eq!(arrive(&mut switch, 116, "B"), "a stretched by 4, B until 126");
+        let both = "B killed ToScheduled, a stretched by 4, s until 127";
+        assert_eq!(pass(&mut switch, 117, 's'), both);
+        assert_eq!(pass(&mut switch, 200, 's'), "s until 210");
+        assert_eq!(arrive(&mut switch, 201, "c"), "c until 246", "3 of s, then 36, then 6");
     }
 
     #[test]

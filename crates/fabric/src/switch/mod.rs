@@ -14,10 +14,13 @@ pub use crossbar::{AcknowledgmentRule, Contention, Crossbar, CrossbarSettings};
 pub use output_buffered::{OutputBuffered, OutputBufferedSettings, Overflow};
 pub use simultaneous::Simultaneous;
 
-/// The two kinds of packet that a switch tells apart.
+/// The kinds of packet that a switch tells apart, by falling priority.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum PacketKind {
-    /// An acknowledgment packet; it has priority.
+    /// A packet that keeps to a global schedule, by which no two of them ever meet; it has priority
+    /// over all others (Clint 3.3: `cfg`, `gnt` and `back`).
+    Scheduled,
+    /// An acknowledgment packet; it has priority over requests.
     Acknowledgment,
     /// A request packet.
     Request,
@@ -43,6 +46,8 @@ pub enum Loss {
     ToRequest,
     /// An acknowledgment packet at the same output.
     ToAcknowledgment,
+    /// A packet that keeps to the global schedule, at the same output.
+    ToScheduled,
     /// All buffers of the output were full.
     Overflow,
 }
@@ -68,6 +73,8 @@ pub enum Effect<K> {
     Killed {
         /// The packet.
         key: K,
+        /// To what it had to give way.
+        loss: Loss,
     },
     /// Other bytes are inserted into it: its last byte leaves later than was said.
     Stretched {

@@ -143,7 +143,12 @@ fn refuse_what_a_fabric_does_not_read(settings: &ChannelSettings, name: &str) ->
     if adapter.throttle.is_some() {
         return refuse("adapter.throttle", "given", "no throttle in a fabric other than star");
     }
-    Ok(())
+    let given = settings.faults().first().or(settings.recovery.map(|_| "recovery"));
+    let given = given.or(settings.interface.as_ref().map(|_| "interface"));
+    match given {
+        Some(key) => refuse(key, "given", "it only in a star"),
+        None => Ok(()),
+    }
 }
 
 /// A star has one way from a host to another, and queues without a limit.

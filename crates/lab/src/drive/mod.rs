@@ -1,7 +1,11 @@
 //! Drivers: how the parts of a channel are moved through simulated time.
 
+pub mod cluster;
 pub mod event;
+pub mod interface;
 pub mod network;
 pub mod output_queued;
+pub mod receiver;
 mod slots;
 pub mod slotted;
+pub mod trace;

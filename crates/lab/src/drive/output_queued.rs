@@ -6,16 +6,16 @@ use std::collections::VecDeque;
 use weft_fabric::measure::{Latency, Observations, Stage};
 use weft_fabric::workload::Source;
 use weft_kernel::{Halt, Stopped};
-use weft_units::{Bytes, Span, Time};
+use weft_units::{Bytes, Time};
 
 use super::slots::{Arrivals, InFlight};
+use super::slotted::SlotTiming;
 
 /// A channel around an output-queued cell switch. Every cell that arrives by the start of a slot
 /// is in the queue of its output; each output sends the oldest cell of its queue per slot.
 #[derive(Debug)]
 pub struct OutputQueuedChannel {
-    slot: Span,
-    transit: Span,
+    timing: SlotTiming,
     payload: Bytes,
     arrivals: Arrivals,
     /// Origin and generation time of the cells that wait, by output.
@@ -27,17 +27,16 @@ pub struct OutputQueuedChannel {
 
 impl OutputQueuedChannel {
     /// A channel of `ports` hosts at time zero; `sources` holds one element per host or none.
-    /// `transit` is from the start of a transmission to the arrival of its last byte.
+    /// Cells are looked at when a slot begins: `lead` and `release` of `timing` are not read.
     pub fn new(
         ports: usize,
-        (slot, transit): (Span, Span),
+        timing: SlotTiming,
         payload: Bytes,
         sources: Vec<Source>,
         observations: Observations,
     ) -> OutputQueuedChannel {
         OutputQueuedChannel {
-            slot,
-            transit,
+            timing,
             payload,
             arrivals: Arrivals::new(sources),
             queues: vec![VecDeque::new(); ports],
@@ -51,7 +50,7 @@ impl OutputQueuedChannel {
     /// if it did.
     pub fn run(&mut self, until: Time, halt: &Halt) -> Option<Stopped> {
         loop {
-            let start = Time(self.slots * self.slot.0);
+            let start = Time(self.slots * self.timing.slot.0);
             if start >= until {
                 self.accept(until);
                 self.arrive(until);
@@ -68,7 +67,8 @@ impl OutputQueuedChannel {
     }
 
     /// What was observed; ends the channel.
-    pub fn into_observations(self) -> Observations {
+    pub fn into_observations(mut self) -> Observations {
+        self.timing.spend_on_the_way(&mut self.observations);
         self.observations
     }
 
@@ -104,14 +104,15 @@ impl OutputQueuedChannel {
     }
 
     fn transmit(&mut self, start: Time) {
+        let transit = self.timing.transit();
         for (output, queue) in self.queues.iter_mut().enumerate() {
             let Some((host, generated)) = queue.pop_front() else { continue };
             let queueing = start.since(generated);
             self.observations.spend(Stage::SwitchWait, start, queueing);
             self.observations.attempt(start);
             self.observations.latency(Latency::Queueing, start, queueing);
-            self.observations.latency(Latency::OneWay, start, queueing + self.transit);
-            self.in_flight.send(usize::from(host), output, start + self.transit);
+            self.observations.latency(Latency::OneWay, start, queueing + transit);
+            self.in_flight.send(usize::from(host), output, start + transit);
         }
     }
 }

@@ -38,6 +38,15 @@ impl SlotTiming {
     pub fn transit(&self) -> Span {
         self.packet + self.wire + self.switch
     }
+
+    /// Adds what every packet spends alike once its transmission has begun.
+    pub(super) fn spend_on_the_way(&self, observations: &mut Observations) {
+        observations.spend_always(&[
+            (Stage::Transmission, self.packet),
+            (Stage::Wire, self.wire),
+            (Stage::Switch, self.switch),
+        ]);
+    }
 }
 
 /// A channel in slots: sources, send buffers, a scheduler.
@@ -111,12 +120,7 @@ impl SlottedChannel {
 
     /// What was observed; ends the channel.
     pub fn into_observations(mut self) -> Observations {
-        let SlotTiming { packet, wire, switch, .. } = self.timing;
-        self.observations.spend_always(&[
-            (Stage::Transmission, packet),
-            (Stage::Wire, wire),
-            (Stage::Switch, switch),
-        ]);
+        self.timing.spend_on_the_way(&mut self.observations);
         self.observations
     }
 

@@ -141,6 +141,11 @@ impl Node {
         }
     }
 
+    /// The value as TOML on one line.
+    pub fn inline(&self) -> String {
+        inline(self)
+    }
+
     pub(super) fn get(&self, name: &str) -> Option<&Node> {
         self.entries()?.find(|(key, _)| *key == name).map(|(_, node)| node)
     }
@@ -214,6 +219,19 @@ impl Tree {
         let position = entries.iter().position(|entry| entry.name == name)?;
         let root = entries.remove(position).node;
         Some(Tree { root, layers: self.layers, prefix: join(&self.prefix, name) })
+    }
+
+    /// Keeps only the entries `names` of the table that the keys of `path` lead to.
+    pub fn retain(&mut self, path: &[&str], names: &[&str]) {
+        let found = path.iter().try_fold(&mut self.root, |node, name| match &mut node.content {
+            Content::Table(entries) => {
+                entries.iter_mut().find(|entry| entry.name == *name).map(|entry| &mut entry.node)
+            }
+            _ => None,
+        });
+        if let Some(Node { content: Content::Table(entries), .. }) = found {
+            entries.retain(|entry| names.contains(&entry.name.as_str()));
+        }
     }
 
     /// Puts a value, such as one element of a sweep, at a dotted path, as a layer of its own.

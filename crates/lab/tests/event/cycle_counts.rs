@@ -12,7 +12,7 @@ use weft_fabric::measure::{Collision, Latency, Observations};
 use weft_fabric::switch::{AcknowledgmentRule, Contention};
 use weft_fabric::workload::{ChannelFacts, Pair, Source, SourceSettings, WorkloadSettings};
 use weft_kernel::{Halt, Streams};
-use weft_lab::drive::event::{EventChannel, EventParts, EventSwitch};
+use weft_lab::drive::event::{EventChannel, EventParts, EventSwitch, Faults};
 use weft_protocol::retransmit::{ControlSettings, KnownAfter};
 use weft_units::{Bytes, Fraction, Limit, PositiveCount, Rate, Span, Time};
 
@@ -37,6 +37,8 @@ fn bulk(switch: EventSwitch, control: ControlSettings) -> EventParts {
         switch,
         adapter: parts::adapter(16, Insertion::Wait),
         control,
+        interface: None,
+        faults: Faults::default(),
     }
 }
 
@@ -44,7 +46,11 @@ fn bulk_crossbar(contention: Contention) -> EventSwitch {
     parts::crossbar(Span(1_500), contention, AcknowledgmentRule::Collide)
 }
 
-fn quick(acknowledgments: AcknowledgmentRule, insertion: Insertion, timeout: Span) -> EventParts {
+pub fn quick(
+    acknowledgments: AcknowledgmentRule,
+    insertion: Insertion,
+    timeout: Span,
+) -> EventParts {
     EventParts {
         name: "quick".into(),
         ports: 3,
@@ -54,6 +60,8 @@ fn quick(acknowledgments: AcknowledgmentRule, insertion: Insertion, timeout: Spa
         switch: parts::crossbar(Span(90_000), Contention::Drop, acknowledgments),
         adapter: parts::adapter(4, insertion),
         control: parts::request_acknowledge(timeout, 4, 4, Span::ZERO),
+        interface: None,
+        faults: Faults::default(),
     }
 }
 

@@ -13,7 +13,7 @@ use weft_fabric::switch::{
 };
 use weft_fabric::workload::Source;
 use weft_kernel::{Halt, Stopped, Streams};
-use weft_lab::drive::event::{EventChannel, EventParts, EventSwitch};
+use weft_lab::drive::event::{EventChannel, EventParts, EventSwitch, Faults};
 use weft_protocol::retransmit::{
     ControlSettings, KnownAfter, Order, OutOfBandSettings, RequestAcknowledgeSettings, Retries,
 };
@@ -130,7 +130,7 @@ prop_compose! {
     ) -> EventParts {
         let link = parts::link(Span(propagation));
         let (packet, payload) = (Bytes(packet), Bytes(1));
-        EventParts { name: "any".into(), ports, packet, payload, link, switch, adapter, control }
+        EventParts { name: "any".into(), ports, packet, payload, link, switch, adapter, control, interface: None, faults: Faults::default(), }
     }
 }
 
@@ -248,6 +248,8 @@ fn in_order(order: Order) -> bool {
         switch: parts::crossbar(Span(3_000), Contention::Drop, AcknowledgmentRule::Collide),
         adapter: parts::adapter(4, Insertion::Wait),
         control,
+        interface: None,
+        faults: Faults::default(),
     };
     // Times that differ in the last digits tell from the one-way latency which packet it was.
     let offers: Vec<_> =
@@ -281,6 +283,8 @@ fn settings_that_do_not_go_together_are_refused() {
         switch: parts::crossbar(Span(3_000), contention, AcknowledgmentRule::Collide),
         adapter: parts::adapter(4, insertion),
         control,
+        interface: None,
+        faults: Faults::default(),
     };
     let acknowledged = || parts::request_acknowledge(Span(40_000), 4, 2, Span(1_000));
     let message = |parts: EventParts| parts.check().expect_err("refused").to_string();

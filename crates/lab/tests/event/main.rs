@@ -8,4 +8,5 @@ mod laws;
 mod oracle;
 mod parts;
 mod saturation;
+mod scheduled;
 mod settings;

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use weft_fabric::adapter::Insertion;
 use weft_fabric::measure::Latency;
 use weft_fabric::switch::{AcknowledgmentRule, Contention};
-use weft_lab::drive::event::EventParts;
+use weft_lab::drive::event::{EventParts, Faults};
 use weft_units::{Bytes, Span, Time};
 
 use crate::byte_tick::{self, Log, Offer, Setting};
@@ -34,6 +34,8 @@ fn event_parts(setting: Setting) -> EventParts {
             setting.acknowledgment,
             BYTE * setting.turn_around,
         ),
+        interface: None,
+        faults: Faults::default(),
     }
 }
 

@@ -9,7 +9,7 @@ use weft_fabric::workload::{
     ArrivalsSettings, BurstLength, BurstSettings, BurstTargets, ChannelFacts, WorkloadSettings,
 };
 use weft_kernel::{Halt, Streams};
-use weft_lab::drive::event::{EventChannel, EventParts, EventSwitch};
+use weft_lab::drive::event::{EventChannel, EventParts, EventSwitch, Faults};
 use weft_protocol::retransmit::{ControlSettings, KnownAfter};
 use weft_units::{Bytes, Fraction, Limit, Load, PositiveCount, Span, Time};
 
@@ -28,6 +28,8 @@ fn bulk(switch: EventSwitch, control: ControlSettings) -> EventParts {
         switch,
         adapter: parts::adapter(16, Insertion::Wait),
         control,
+        interface: None,
+        faults: Faults::default(),
     }
 }
 
@@ -46,6 +48,8 @@ fn quick(rule: AcknowledgmentRule, insertion: Insertion, timeout: u64) -> EventP
         switch: parts::crossbar(Span(90_000), Contention::Drop, rule),
         adapter: parts::adapter(4, insertion),
         control: parts::request_acknowledge(byte * timeout, 4, 4, byte * 2),
+        interface: None,
+        faults: Faults::default(),
     }
 }
 

@@ -2,6 +2,9 @@
 
 use std::path::{Component, Path, PathBuf};
 
+use serde_json::Value;
+use weft_fabric::measure::Latency;
+
 use crate::files::{self, File, Finding, assert_none};
 
 /// The links of a Markdown file that lead into the repository, with their lines. Code is skipped.
@@ -139,6 +142,57 @@ fn paths_in_documents_are_there() {
     assert_none(&dead_paths(&documents, &|path| root.join(path).exists()));
 }
 
+/// The names that a document does not mention between backquotes.
+fn unmentioned<'a>(document: &File, names: &[&'a str]) -> Vec<&'a str> {
+    let is_missing = |name: &&&str| !document.text.contains(&format!("`{name}`"));
+    names.iter().filter(is_missing).copied().collect()
+}
+
+/// The parts among which a settings type chooses.
+fn parts(schema: &Value, settings: &str) -> Vec<String> {
+    let choices = schema["$defs"][settings]["oneOf"].as_array().into_iter().flatten();
+    let names = choices.flat_map(|choice| {
+        let keyed = choice["properties"].as_object().into_iter().flat_map(|all| all.keys());
+        let one = choice["const"].as_str().into_iter().map(str::to_owned);
+        let some = choice["enum"].as_array().into_iter().flatten();
+        let some = some.filter_map(|name| name.as_str().map(str::to_owned));
+        keyed.filter(|key| *key != "value").cloned().chain(one).chain(some).collect::<Vec<_>>()
+    });
+    names
+        .filter(|name| !["stated", "derived", "calibrated", "predicts"].contains(&&**name))
+        .collect()
+}
+
+#[test]
+fn the_page_on_files_names_every_part() {
+    let page = &files::ending("docs/files.md")[0];
+    let schema = weft_lab::schema();
+    for settings in [
+        "SwitchSettings",
+        "SchedulerSettings",
+        "ControlSettings",
+        "Feed",
+        "SourceSettings",
+        "ArrivalsSettings",
+        "PatternSettings",
+        "Regime",
+        "FigureKind",
+    ] {
+        let parts = parts(&schema, settings);
+        assert!(parts.len() >= 2, "{settings} has the parts {parts:?}; is it still a choice?");
+        let names: Vec<&str> = parts.iter().map(String::as_str).collect();
+        assert_eq!(unmentioned(page, &names), [""; 0], "{settings} in {}", page.path);
+    }
+}
+
+#[test]
+fn the_page_on_measures_names_every_latency_and_verdict() {
+    let page = &files::ending("docs/measures.md")[0];
+    assert_eq!(unmentioned(page, &Latency::ALL.map(Latency::name)), [""; 0]);
+    let verdicts = ["settled", "transient", "saturated", "stuck", "stopped"];
+    assert_eq!(unmentioned(page, &verdicts), [""; 0]);
+}
+
 #[test]
 fn the_changelog_is_open() {
     assert_none(&changelog(&files::ending("CHANGELOG.md")[0]));
@@ -170,7 +224,7 @@ mod tests {
     fn live_links_code_and_the_web_are_left_alone() {
         let text = "# A\n[a](#a) [r](../README.md#the-read-me-v2) [w](https://example.org/x)\n\
                     `[b](b.md)`\n```\n[c](c.md)\n```\n";
-        assert_eq!(found(text), [String::new(); 0]);
+        assert_eq!(found(text), Vec::<String>::new());
     }
 
     #[test]
@@ -181,6 +235,18 @@ mod tests {
         let found = dead_paths(&files, &|path| path == Path::new("systems/x.toml"));
         let found: Vec<String> = found.iter().map(Finding::to_string).collect();
         assert_eq!(found, ["a.md:1: `crates/a.rs` is not there"]);
+    }
+
+    #[test]
+    fn a_name_that_is_not_mentioned_is_found() {
+        let page = File::new("a.md", "`islip`, pim");
+        assert_eq!(unmentioned(&page, &["islip", "pim"]), ["pim"]);
+        let schema = serde_json::json!({ "$defs": { "S": { "oneOf": [
+            { "const": "off" },
+            { "properties": { "islip": {}, "stated": {} } },
+            { "enum": ["a", "b"] },
+        ] } } });
+        assert_eq!(parts(&schema, "S"), ["off", "islip", "a", "b"]);
     }
 
     #[test]

@@ -140,7 +140,7 @@ mod tests {
             "code": { "description": "x", "type": "integer", "format": "uint16" },
             "title": { "description": "x", "type": "string" },
         });
-        assert_eq!(found(&properties), [String::new(); 0]);
+        assert_eq!(found(&properties), Vec::<String>::new());
     }
 
     #[test]

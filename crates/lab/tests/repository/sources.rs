@@ -138,7 +138,7 @@ mod tests {
             let message = format!("a.rs:2: `{place}` is a place on one machine");
             assert_eq!(found("a.rs", &text), [message]);
         }
-        assert_eq!(found("a.md", "see docs/work/x and ../home/x\n"), [String::new(); 0]);
+        assert_eq!(found("a.md", "see docs/work/x and ../home/x\n"), Vec::<String>::new());
     }
 
     #[test]

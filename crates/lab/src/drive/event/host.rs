@@ -3,12 +3,16 @@
 use std::collections::VecDeque;
 
 use weft_fabric::adapter::{AdapterSettings, Insertion, PacketQueue, Throttle};
+use weft_fabric::link::Errors;
 use weft_fabric::switch::PacketKind;
 use weft_fabric::workload::{Feedback, Source};
 use weft_kernel::{Id, Stream};
 use weft_protocol::resequence::Resequencer;
 use weft_protocol::retransmit::{Attempt, ControlSettings, Slot, Window};
 use weft_units::{Span, Time};
+
+use super::interface::QuickInterface;
+use crate::drive::receiver::Receiver;
 
 /// One packet on its way: one transmission of a request, or an acknowledgment.
 #[derive(Clone, Copy, Debug)]
@@ -18,6 +22,10 @@ pub(super) struct Flight {
     pub kind: PacketKind,
     /// The rest of it was dropped in the switch.
     pub killed: bool,
+    /// A bit of it arrives wrong.
+    pub damaged: bool,
+    /// Of an acknowledgment: the target had no receive buffer.
+    pub refused: bool,
     /// Back pressure holds it.
     pub blocked: bool,
     /// Others may reach the same output in the same picosecond.
@@ -26,14 +34,49 @@ pub(super) struct Flight {
     pub slot: Slot,
     pub sequence: u32,
     pub attempt: Attempt,
-    /// When the packet was handed over, and when this transmission of it started; of an
+    /// What happened to the packet before, and when this transmission of it started; of an
     /// acknowledgment, those of its request.
-    pub generated: Time,
+    pub past: Past,
     pub start: Time,
     /// How long it occupies a link.
     pub span: Span,
     /// When its last byte reaches its destination, once it has been forwarded.
     pub end: Time,
+}
+
+/// When what happened to a packet until a transmission of it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Past {
+    /// It was handed over.
+    pub generated: Time,
+    /// It got its send buffer.
+    pub buffered: Time,
+    /// Its first transmission started.
+    pub first: Time,
+}
+
+impl Flight {
+    /// A request that starts at `start`, with nothing known about it besides.
+    #[inline]
+    pub fn new(from: u16, to: u16, start: Time) -> Flight {
+        Flight {
+            from,
+            to,
+            kind: PacketKind::Request,
+            killed: false,
+            damaged: false,
+            refused: false,
+            blocked: false,
+            in_company: false,
+            slot: Slot::default(),
+            sequence: 0,
+            attempt: Attempt::default(),
+            past: Past { generated: start, buffered: start, first: start },
+            start,
+            span: Span::ZERO,
+            end: Time::NEVER,
+        }
+    }
 }
 
 /// A packet that arrived before an older one of its pair.
@@ -57,7 +100,9 @@ pub(super) struct Host {
     /// What the source wants to be told.
     pub feedback: Feedback,
     pub queue: PacketQueue<Time>,
-    pub window: Window<Time>,
+    pub window: Window<Past>,
+    /// Packets of a schedule that wait for the link.
+    pub scheduled: VecDeque<Id<Flight>>,
     /// Acknowledgments that wait for the link.
     pub acknowledgments: VecDeque<Id<Flight>>,
     /// Until when a request, and until when an acknowledgment, occupies the link.
@@ -73,6 +118,13 @@ pub(super) struct Host {
     /// What has arrived, by initiator.
     pub received: Vec<Resequencer>,
     pub early: Vec<Early>,
+    pub receiver: Receiver,
+    /// The interface in front of the send buffers and behind the receive buffers.
+    pub interface: Option<Box<QuickInterface>>,
+    /// What happens to what this host sends; absent on links free of errors.
+    pub errors: Option<Errors>,
+    /// From when on the switch refuses its requests.
+    pub disabled_from: Time,
     back_off: Span,
     random: Stream,
 }
@@ -91,6 +143,7 @@ impl Host {
             source,
             queue: PacketQueue::new(&adapter.feed, hosts),
             window: Window::new(adapter.send_buffers, control, hosts),
+            scheduled: VecDeque::new(),
             acknowledgments: VecDeque::new(),
             request_until: Time::ZERO,
             acknowledgment_until: Time::ZERO,
@@ -100,6 +153,10 @@ impl Host {
             throttle: adapter.throttle.clone().map(Throttle::new),
             received: vec![Resequencer::default(); hosts],
             early: Vec::new(),
+            receiver: Receiver::new(None),
+            interface: None,
+            errors: None,
+            disabled_from: Time::NEVER,
             back_off: control.back_off(),
             random,
         }
@@ -107,29 +164,36 @@ impl Host {
 
     /// Moves packets from the packet queue into the send buffers that are free.
     #[inline]
-    pub fn feed(&mut self) {
+    pub fn feed(&mut self, now: Time) {
         while !self.queue.is_empty() && self.window.has_space() {
             let Some((target, generated)) = self.queue.take() else { break };
-            self.window.admit(target, generated);
+            self.window.admit(target, Past { generated, buffered: now.max(generated), first: now });
+        }
+    }
+
+    /// When something with priority over requests may start on the link.
+    #[inline]
+    pub fn priority_at(&self, insertion: Insertion) -> Time {
+        match insertion {
+            Insertion::Wait => self.acknowledgment_until.max(self.request_until),
+            Insertion::Interleave => self.acknowledgment_until,
         }
     }
 
     /// When the next acknowledgment may start on the link, if one waits.
     #[inline]
     pub fn acknowledgment_at(&self, insertion: Insertion) -> Option<Time> {
-        if self.acknowledgments.is_empty() {
+        if self.acknowledgments.is_empty() || !self.scheduled.is_empty() {
             return None;
         }
-        Some(match insertion {
-            Insertion::Wait => self.acknowledgment_until.max(self.request_until),
-            Insertion::Interleave => self.acknowledgment_until,
-        })
+        Some(self.priority_at(insertion))
     }
 
     /// When the next request may start on the link, if one may be sent: acknowledgments go first.
     #[inline]
     pub fn request_at(&self) -> Option<Time> {
-        if !self.acknowledgments.is_empty() || !self.window.has_candidates() {
+        let waits = !self.acknowledgments.is_empty() || !self.scheduled.is_empty();
+        if waits || !self.window.has_candidates() {
             return None;
         }
         let free = self.request_until.max(self.acknowledgment_until);

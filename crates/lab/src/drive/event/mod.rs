@@ -9,24 +9,31 @@
 //! knows all arrivals of its picosecond, and a host starts a request when it knows all that
 //! arrived, ran out or was handed over in the same one.
 
+mod faults;
 mod host;
+mod interface;
 mod parts;
 mod receive;
 mod report;
+mod scheduled;
 mod switch;
 mod transmit;
 
 use weft_fabric::adapter::Insertion;
-use weft_fabric::measure::Observations;
+use weft_fabric::measure::{Drop, Observations};
 use weft_fabric::switch::Effect;
 use weft_fabric::workload::{Feedback, Source};
 use weft_kernel::{Arena, Halt, Id, Queue, Stopped, Streams};
 use weft_protocol::retransmit::{Attempt, Slot};
 use weft_units::{Limit, Span, Time};
 
+pub use faults::Faults;
 pub use parts::{EventParts, EventPartsError, EventSwitch};
+pub use scheduled::{Calendar, Route, ScheduledArrival, ScheduledPacket};
 
+use super::trace::TraceEntry;
 use host::{Departure, Flight, Host};
+use scheduled::Scheduled;
 use switch::Switch;
 
 /// Something that happens in a channel at a certain time.
@@ -51,6 +58,8 @@ enum Happening {
     Acknowledge(Id<Flight>),
     /// A timer runs out, or a loss becomes known.
     Fail { host: u16, slot: Slot, attempt: Attempt },
+    /// Something is due at the interface of a host.
+    Interface(u16),
     /// A success becomes known without an acknowledgment packet.
     Complete { host: u16, slot: Slot },
 }
@@ -66,6 +75,10 @@ pub struct ControlCounters {
     pub lost_acknowledgments: u64,
     /// Requests that arrived although an earlier transmission of the same packet had.
     pub duplicates: u64,
+    /// Acknowledgments that arrived damaged; ignored.
+    pub damaged_acknowledgments: u64,
+    /// Acknowledgments that met a packet of a schedule in the switch, and gave way.
+    pub acknowledgments_against_schedule: u64,
 }
 
 /// One channel with all its parts and their state.
@@ -88,6 +101,9 @@ pub struct EventChannel {
     /// Every decision waits for the end of its picosecond: arrivals are not known from departures
     /// without a delay between them, and under back pressure packets wait at the output besides.
     decides_together: bool,
+    /// What keeps to the schedule of another channel.
+    scheduled: Scheduled,
+    trace: Option<Vec<TraceEntry>>,
     queue: Queue<Event>,
     started: bool,
     steps: u64,
@@ -118,14 +134,23 @@ impl EventChannel {
                 accepted: "a number, since a greedy source fills them all at once".into(),
             });
         }
+        if greedy && parts.interface.is_some() {
+            return Err(EventPartsError {
+                key: "interface",
+                value: "given with a greedy source".into(),
+                accepted: "another source, since an interface takes whatever it is given".into(),
+            });
+        }
         let purpose = format!("{}.back_off", parts.name);
         let mut sources = sources.into_iter();
-        let hosts = (0..parts.ports)
+        let mut hosts: Vec<Host> = (0..parts.ports)
             .map(|host| {
                 let random = streams.stream(&purpose, host.into());
                 Host::new(&parts.adapter, &parts.control, parts.ports, sources.next(), random)
             })
             .collect();
+        parts.build_interfaces(&mut hosts);
+        parts.faults.apply(&mut hosts, streams, &parts.name);
         let random = streams.stream(&format!("{}.switch", parts.name), 0);
         Ok(EventChannel {
             hosts,
@@ -140,6 +165,8 @@ impl EventChannel {
             insertion: parts.adapter.acknowledgments,
             departures: vec![None; parts.ports.into()],
             decides_together: parts.link.propagation() == Span::ZERO || parts.blocks(),
+            scheduled: Scheduled::new(&parts, streams),
+            trace: None,
             queue: Queue::new(),
             started: false,
             steps: 0,
@@ -203,6 +230,10 @@ impl EventChannel {
                     self.transmit(now, host, schedule);
                 }
             }
+            Happening::Interface(host) => {
+                self.serve(now, host, schedule);
+                self.transmit(now, host, schedule);
+            }
             Happening::Complete { host, slot } => self.complete(now, host, slot, schedule),
         }
     }
@@ -216,8 +247,25 @@ impl EventChannel {
         schedule: &mut impl FnMut(Time, Event),
     ) {
         self.observations.generate(now);
-        self.hosts[usize::from(host)].queue.push(target, now);
+        if self.hosts[usize::from(host)].interface.is_none() {
+            self.hosts[usize::from(host)].queue.push(target, now);
+        } else if self.submit(now, host, target) {
+            self.serve(now, host, schedule);
+        } else {
+            self.observations.drop(Drop::Protected, now);
+            self.observations.abandon(now);
+        }
         self.transmit(now, host, schedule);
+    }
+
+    /// Notes every transmission from now on.
+    pub fn record_trace(&mut self) {
+        self.trace = Some(Vec::new());
+    }
+
+    /// The transmissions noted so far.
+    pub fn take_trace(&mut self) -> Vec<TraceEntry> {
+        self.trace.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
     /// All that was observed.

@@ -8,6 +8,11 @@ use weft_fabric::switch::{
 use weft_protocol::retransmit::ControlSettings;
 use weft_units::{Bytes, Span};
 
+use super::faults::Faults;
+use super::host::Host;
+use super::interface::QuickInterface;
+use crate::drive::interface::InterfaceSettings;
+
 /// The parts of one channel: hosts with one adapter each around one switch.
 #[derive(Clone, Debug)]
 pub struct EventParts {
@@ -27,6 +32,11 @@ pub struct EventParts {
     pub adapter: AdapterSettings,
     /// How an initiator learns what became of a packet.
     pub control: ControlSettings,
+    /// The interface of each host, and how many send buffers its adapter has; without one packets
+    /// are in send buffers as soon as there is space.
+    pub interface: Option<(InterfaceSettings, u16)>,
+    /// What goes wrong.
+    pub faults: Faults,
 }
 
 /// A switch that packets reach unannounced.
@@ -56,6 +66,7 @@ impl EventParts {
         self.check_sizes()?;
         self.check_release()?;
         self.check_insertion()?;
+        self.check_faults()?;
         self.check_back_pressure()
     }
 
@@ -87,7 +98,7 @@ impl EventParts {
     }
 
     /// From a byte at an input of the switch to the same byte at an output.
-    fn latency(&self) -> Span {
+    pub fn latency(&self) -> Span {
         match &self.switch {
             EventSwitch::Crossbar(switch) => switch.latency,
             EventSwitch::OutputBuffered(switch) => switch.latency,
@@ -165,6 +176,35 @@ impl EventParts {
                 "interleave",
                 "wait, since only a crossbar with contention = drop can follow an insertion",
             ),
+        }
+    }
+
+    /// Whether requests go on behind what is inserted into them, on links and in the switch.
+    pub(super) fn interleaves(&self) -> bool {
+        let EventSwitch::Crossbar(switch) = &self.switch else { return false };
+        let in_switch = switch.acknowledgments == AcknowledgmentRule::Interleave;
+        in_switch && self.adapter.acknowledgments == Insertion::Interleave
+    }
+
+    pub(super) fn build_interfaces(&self, hosts: &mut [Host]) {
+        let Some((settings, buffers)) = &self.interface else { return };
+        for (index, host) in (0..).zip(hosts) {
+            let interface = settings.build(index, self.ports, *buffers);
+            host.interface = Some(Box::new(QuickInterface::new(interface)));
+        }
+    }
+
+    /// What is lost or refused must be found out and sent again.
+    fn check_faults(&self) -> Result<(), EventPartsError> {
+        let acknowledged = matches!(self.control, ControlSettings::RequestAcknowledge(_));
+        let interface = self.interface.as_ref().map(|_| "interface");
+        match self.faults.first().or(interface) {
+            Some(key) if !acknowledged => refuse(
+                key,
+                "given",
+                "it only with control.request_acknowledge, which sends again what is lost",
+            ),
+            _ => Ok(()),
         }
     }
 

@@ -1,15 +1,16 @@
 //! The receiving side of a host.
 
-use weft_fabric::measure::Latency;
+use weft_fabric::measure::{Drop, Latency, Stage};
 use weft_fabric::switch::PacketKind;
 use weft_fabric::workload::Feedback;
 use weft_kernel::Id;
 use weft_protocol::resequence::Received;
 use weft_protocol::retransmit::{ControlSettings, KnownAfter, Order};
-use weft_units::Time;
+use weft_units::{Span, Time};
 
-use super::host::{Early, Flight};
+use super::host::{Early, Flight, Past};
 use super::{Event, EventChannel, Happening};
+use crate::drive::interface::Letter;
 
 impl EventChannel {
     /// The last byte of a packet is at its destination, unless bytes were inserted before it.
@@ -26,6 +27,10 @@ impl EventChannel {
             schedule(flight.end, Event(Happening::Deliver(id)));
         } else {
             match flight.kind {
+                PacketKind::Scheduled => self.receive_scheduled(id),
+                PacketKind::Request | PacketKind::Acknowledgment if flight.damaged => {
+                    self.receive_damaged(now, id);
+                }
                 PacketKind::Request => self.receive_request(now, id, schedule),
                 PacketKind::Acknowledgment => {
                     self.flights.remove(id);
@@ -43,15 +48,19 @@ impl EventChannel {
     ) {
         let flight = self.flights[id];
         let Flight { from, to, slot, sequence, .. } = flight;
+        let refused = !self.take_receive_buffer(now, &flight);
+        self.serve(now, to, schedule);
         if self.parts.control == ControlSettings::Unacknowledged {
             self.record_success(now, &flight);
-            self.hand_over(now, from, to, flight.generated, schedule);
+            self.hand_over(now, from, to, flight.past.generated, schedule);
+        } else if refused {
+            self.observations.drop(Drop::NoReceiveBuffer, now);
         } else {
             let initiator = &mut self.hosts[usize::from(to)].received[usize::from(from)];
             match initiator.receive(sequence) {
                 Received::InOrder { also } => {
                     self.record_success(now, &flight);
-                    self.hand_over(now, from, to, flight.generated, schedule);
+                    self.hand_over(now, from, to, flight.past.generated, schedule);
                     self.hand_over_early(now, &flight, also, schedule);
                 }
                 Received::Early => {
@@ -71,6 +80,7 @@ impl EventChannel {
                     to: from,
                     kind: PacketKind::Acknowledgment,
                     blocked: false,
+                    refused,
                     in_company: self.decides_together,
                     span: self.acknowledgment_span,
                     end: Time::NEVER,
@@ -103,9 +113,20 @@ impl EventChannel {
     ) {
         let Flight { from: target, to: host, slot, sequence, start, .. } = flight;
         let state = &mut self.hosts[usize::from(host)];
+        if flight.refused {
+            if state.window.fail(slot, flight.attempt) {
+                self.transmit(now, host, schedule);
+            }
+            return;
+        }
         match state.window.acknowledge(slot, target, sequence) {
             Some(_) => {
-                state.queue.left_buffer(target);
+                if let Some(quick) = &mut state.interface {
+                    quick.acknowledged(now, target, sequence);
+                    self.serve(now, host, schedule);
+                } else {
+                    state.queue.left_buffer(target);
+                }
                 self.observations.latency(Latency::RoundTrip, now, now.since(start));
                 self.transmit(now, host, schedule);
             }
@@ -113,10 +134,55 @@ impl EventChannel {
         }
     }
 
+    /// Whether a receive buffer takes a request. A repetition needs none: the target has it.
+    fn take_receive_buffer(&mut self, now: Time, flight: &Flight) -> bool {
+        let state = &mut self.hosts[usize::from(flight.to)];
+        if state.receiver.is_unlimited() && state.interface.is_none() {
+            return true;
+        }
+        let known = &state.received[usize::from(flight.from)];
+        let repeated = known.clone().receive(flight.sequence) == Received::Duplicate;
+        if repeated {
+            return true;
+        }
+        let Some(quick) = &mut state.interface else { return state.receiver.take(now) };
+        let Flight { from, to, past: Past { generated, .. }, .. } = *flight;
+        quick.interface.arrive(now, Letter { from, to, generated, sequence: 0 })
+    }
+
+    /// A wrong check code: the target stays silent, since what it reads may not be what was sent
+    /// (Clint 3.3). The timer of the initiator does the rest.
+    fn receive_damaged(&mut self, now: Time, id: Id<Flight>) {
+        match self.flights[id].kind {
+            PacketKind::Request => self.observations.drop(Drop::Corrupted, now),
+            PacketKind::Acknowledgment | PacketKind::Scheduled => {
+                self.counters.damaged_acknowledgments += 1;
+            }
+        }
+        self.flights.remove(id);
+    }
+
     fn record_success(&mut self, now: Time, flight: &Flight) {
-        let Flight { generated, start, .. } = *flight;
-        self.observations.latency(Latency::Queueing, now, start.since(generated));
-        self.observations.latency(Latency::Transit, now, now.since(start));
+        let Flight { past: Past { generated, buffered, first }, start, .. } = *flight;
+        let (queueing, transit) = (start.since(generated), now.since(start));
+        self.observations.latency(Latency::Queueing, now, queueing);
+        self.observations.latency(Latency::Transit, now, transit);
+        // What is never sent twice and starts later than at first was held on its link.
+        let unacknowledged = self.parts.control == ControlSettings::Unacknowledged;
+        let delayed = if unacknowledged { Stage::SwitchWait } else { Stage::Retry };
+        let (wire, switch) = (self.propagation * 2, self.parts.latency());
+        let undisturbed = self.packet_span + wire + switch;
+        for (stage, span) in [
+            (Stage::BufferWait, buffered.since(generated)),
+            (Stage::SlotWait, first.since(buffered)),
+            (delayed, start.since(first)),
+            (Stage::Transmission, self.packet_span),
+            (Stage::Wire, wire),
+            (Stage::Switch, switch),
+            (Stage::SwitchWait, Span(transit.0.saturating_sub(undisturbed.0))),
+        ] {
+            self.observations.spend(stage, now, span);
+        }
     }
 
     fn hand_over(
@@ -136,7 +202,7 @@ impl EventChannel {
 
     /// A packet came before an older one of its pair: it is kept if order is to be restored.
     fn hold_early(&mut self, now: Time, flight: &Flight, schedule: &mut impl FnMut(Time, Event)) {
-        let Flight { from: initiator, to, sequence, generated, .. } = *flight;
+        let Flight { from: initiator, to, sequence, past: Past { generated, .. }, .. } = *flight;
         if self.restores_order() {
             let state = &mut self.hosts[usize::from(to)];
             state.early.push(Early { initiator, sequence, generated });

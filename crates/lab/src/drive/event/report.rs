@@ -10,7 +10,11 @@ use super::switch::Switch;
 impl EventChannel {
     /// Packets handed over whose first transmission has not started.
     pub fn backlog(&self) -> u64 {
-        self.hosts.iter().map(|host| host.queue.len() as u64 + fresh(host)).sum()
+        let unsent = |host: &Host| {
+            let interface = host.interface.as_ref();
+            interface.map_or(0, |quick| quick.interface.unsent()) + host.queue.len()
+        };
+        self.hosts.iter().map(|host| unsent(host) as u64 + fresh(host)).sum()
     }
 
     /// Packets sent at least once that their target has not handed over: by what the initiators

@@ -45,6 +45,14 @@ impl EventChannel {
         schedule: &mut impl FnMut(Time, Event),
     ) {
         let flight = &self.flights[id];
+        if flight.kind == PacketKind::Scheduled {
+            return self.pass(now, id, schedule);
+        }
+        if flight.kind == PacketKind::Request
+            && self.hosts[usize::from(flight.from)].disabled_from <= now
+        {
+            return self.refuse_disabled(now, id);
+        }
         let (output, alone) = (flight.to, !flight.in_company);
         let arrival = Arrival { input: flight.from, kind: flight.kind, span: flight.span, key: id };
         if alone {
@@ -107,8 +115,8 @@ impl EventChannel {
                 self.dropped(now, key, loss, schedule);
                 self.flights.remove(key);
             }
-            Effect::Killed { key } => {
-                self.dropped(now, key, Loss::ToAcknowledgment, schedule);
+            Effect::Killed { key, loss } => {
+                self.dropped(now, key, loss, schedule);
                 // It is freed by the event of its delivery, which is scheduled already.
                 self.flights[key].killed = true;
             }
@@ -130,7 +138,9 @@ impl EventChannel {
             let passed_from = now - self.propagation;
             let state = &mut self.hosts[usize::from(from)];
             match kind {
-                PacketKind::Acknowledgment => state.acknowledgment_until = passed_from + span,
+                PacketKind::Scheduled | PacketKind::Acknowledgment => {
+                    state.acknowledgment_until = passed_from + span;
+                }
                 PacketKind::Request => {
                     flight.start = passed_from;
                     state.request_until = passed_from + span;
@@ -152,7 +162,9 @@ impl EventChannel {
         flight.blocked = true;
         let state = &mut self.hosts[usize::from(flight.from)];
         match flight.kind {
-            PacketKind::Acknowledgment => state.acknowledgment_until = Time::NEVER,
+            PacketKind::Scheduled | PacketKind::Acknowledgment => {
+                state.acknowledgment_until = Time::NEVER;
+            }
             PacketKind::Request => state.request_until = Time::NEVER,
         }
     }
@@ -166,13 +178,20 @@ impl EventChannel {
         schedule: &mut impl FnMut(Time, Event),
     ) {
         let Flight { from: host, kind, slot, attempt, start, span, .. } = self.flights[id];
-        if kind == PacketKind::Acknowledgment {
-            self.counters.lost_acknowledgments += 1;
-            return;
+        match kind {
+            PacketKind::Scheduled => return self.note_broken(now, id),
+            PacketKind::Acknowledgment => {
+                self.counters.lost_acknowledgments += 1;
+                let against = u64::from(loss == Loss::ToScheduled);
+                self.counters.acknowledgments_against_schedule += against;
+                return;
+            }
+            PacketKind::Request => {}
         }
         let (rule, with) = match loss {
             Loss::ToRequest => (Drop::Collision, Some(Collision::Request)),
             Loss::ToAcknowledgment => (Drop::Collision, Some(Collision::Acknowledgment)),
+            Loss::ToScheduled => (Drop::Collision, Some(Collision::Control)),
             Loss::Overflow => (Drop::Overflow, None),
         };
         self.observations.drop(rule, now);
@@ -191,5 +210,28 @@ impl EventChannel {
                 schedule(known, Event(Happening::Fail { host, slot, attempt }));
             }
         }
+    }
+
+    /// A packet of a schedule passes.
+    fn pass(&mut self, now: Time, id: Id<Flight>, schedule: &mut impl FnMut(Time, Event)) {
+        let Flight { from: input, to: output, kind, span, .. } = self.flights[id];
+        // Without a crossbar that drops, no packet of a schedule is ever sent.
+        let Switch::Crossbar(switch) = &mut self.switch else { return };
+        let mut effects = std::mem::take(&mut self.effects);
+        switch.pass(now, output, Arrival { input, kind, span, key: id }, &mut effects);
+        for effect in effects.drain(..) {
+            self.apply(now, effect, schedule);
+        }
+        self.effects = effects;
+    }
+
+    /// The switch does not forward the requests of a disabled initiator (Clint 3.3).
+    fn refuse_disabled(&mut self, now: Time, id: Id<Flight>) {
+        self.observations.drop(Drop::Disabled, now);
+        let state = &mut self.hosts[usize::from(self.flights[id].from)];
+        if state.sending == Some(id) {
+            state.sending = None;
+        }
+        self.flights.remove(id);
     }
 }

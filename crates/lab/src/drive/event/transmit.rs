@@ -1,10 +1,10 @@
 //! The sending side of a host.
 
+use weft_fabric::link::Errors;
 use weft_fabric::measure::Latency;
-use weft_fabric::switch::PacketKind;
 use weft_kernel::Id;
 use weft_protocol::retransmit::{ControlSettings, Slot};
-use weft_units::Time;
+use weft_units::{Span, Time};
 
 use super::host::{Departure, Flight};
 use super::{Event, EventChannel, Happening};
@@ -17,16 +17,26 @@ impl EventChannel {
         host: u16,
         schedule: &mut impl FnMut(Time, Event),
     ) {
-        self.hosts[usize::from(host)].feed();
+        self.hosts[usize::from(host)].feed(now);
         self.ask_source(now, host, schedule);
+        while !self.hosts[usize::from(host)].scheduled.is_empty() {
+            let at = self.scheduled_at(now, host);
+            if at > now {
+                return self.look_again(at, host, schedule);
+            }
+            self.start_scheduled(now, host, schedule);
+        }
         while let Some(at) = self.hosts[usize::from(host)].acknowledgment_at(self.insertion) {
+            let at = self.clear_for_acknowledgment(at.max(now));
             if at > now {
                 return self.look_again(at, host, schedule);
             }
             self.start_acknowledgment(now, host, schedule);
         }
+        let at = self.hosts[usize::from(host)].request_at();
+        let at = at.map(|at| self.clear_for_request(at.max(now)));
         let state = &mut self.hosts[usize::from(host)];
-        match state.request_at() {
+        match at {
             None => {}
             Some(at) if at > now => self.look_again(at, host, schedule),
             Some(_) if state.settling => {}
@@ -53,7 +63,7 @@ impl EventChannel {
         schedule: &mut impl FnMut(Time, Event),
     ) {
         let state = &self.hosts[usize::from(host)];
-        if state.request_at().is_some_and(|at| at <= now)
+        if state.request_at().is_some_and(|at| self.clear_for_request(at.max(now)) <= now)
             && let Some(slot) = state.window.next()
         {
             self.start_request(now, host, slot, schedule);
@@ -82,25 +92,23 @@ impl EventChannel {
     ) {
         let state = &mut self.hosts[usize::from(host)];
         let started = state.window.start(slot);
-        let generated = started.packet;
+        let mut past = started.packet;
         self.observations.attempt(now);
         if started.first {
-            self.observations.latency(Latency::FirstAttempt, now, now.since(generated));
+            past.first = now;
+            state.window.packet_mut(slot).first = now;
+            self.observations.latency(Latency::FirstAttempt, now, now.since(past.generated));
         }
+        let damages = |errors: &mut Errors| errors.damages_next(None, self.parts.packet);
         let id = self.flights.insert(Flight {
-            from: host,
-            to: started.target,
-            kind: PacketKind::Request,
-            killed: false,
-            blocked: false,
+            damaged: state.errors.as_mut().is_some_and(damages),
             in_company: self.decides_together,
             slot,
             sequence: started.sequence,
             attempt: started.attempt,
-            generated,
-            start: now,
+            past,
             span: self.packet_span,
-            end: Time::NEVER,
+            ..Flight::new(host, started.target, now)
         });
         state.request_until = now + self.packet_span;
         state.sending = Some(id);
@@ -119,6 +127,7 @@ impl EventChannel {
             }
             ControlSettings::OutOfBand(_) => {}
         }
+        self.trace_flight(now, id, "qreq");
         self.depart(now, id, schedule);
     }
 
@@ -130,7 +139,20 @@ impl EventChannel {
     ) {
         let state = &mut self.hosts[usize::from(host)];
         let Some(id) = state.acknowledgments.pop_front() else { return };
-        let span = self.acknowledgment_span;
+        if let (Some(errors), ControlSettings::RequestAcknowledge(control)) =
+            (&mut state.errors, &self.parts.control)
+        {
+            self.flights[id].damaged = errors.damages_next(None, control.acknowledgment);
+        }
+        self.occupy_before_request(now, host, self.acknowledgment_span);
+        self.trace_flight(now, id, "qack");
+        self.depart(now, id, schedule);
+    }
+
+    /// Something with priority occupies the link of a host for `span`, inserted into the request
+    /// that is on it if there is one.
+    pub(super) fn occupy_before_request(&mut self, now: Time, host: u16, span: Span) {
+        let state = &mut self.hosts[usize::from(host)];
         state.acknowledgment_until = now + span;
         // Only an inserted acknowledgment starts before the end of the request.
         if state.request_until > now {
@@ -144,12 +166,16 @@ impl EventChannel {
                 self.switch.stretch(flight.to, request, span);
             }
         }
-        self.depart(now, id, schedule);
     }
 
     /// The first byte of a packet is sent. All links are of one length, so packets reach an output
     /// together if and only if they departed together.
-    fn depart(&mut self, now: Time, id: Id<Flight>, schedule: &mut impl FnMut(Time, Event)) {
+    pub(super) fn depart(
+        &mut self,
+        now: Time,
+        id: Id<Flight>,
+        schedule: &mut impl FnMut(Time, Event),
+    ) {
         if !self.decides_together {
             let output = usize::from(self.flights[id].to);
             let last = self.departures[output].replace(Departure { time: now, id });

@@ -1,6 +1,7 @@
-//! The tour, run: every file that `docs/tour.md` shows is written and carried out, and every table
-//! that it shows must be what comes out. `UPDATE_EXPECT=1` writes the tables anew.
+//! The documents, run: every file that they show under a name is carried out, and every table that
+//! they show must be what comes out. `UPDATE_EXPECT=1` writes the tables anew.
 
+#![allow(clippy::expect_used, clippy::panic, reason = "the helpers of a test may fail the test")]
 #![allow(missing_docs, reason = "a test's items speak for themselves")]
 
 use std::env;
@@ -89,23 +90,23 @@ fn regenerated(document: &str) -> String {
     text
 }
 
-#[test]
-fn the_tour_shows_what_comes_out() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/tour.md");
-    let document = fs::read_to_string(&path).expect("the tour is there");
-    let files = document.matches("\n```toml ").count();
-    assert!(files >= 7, "{files} files were found; are they still recognised?");
+/// Holds the tables of a document with at least so many files against what comes out.
+fn check(name: &str, least: usize) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(name);
+    let document = fs::read_to_string(&path).expect("the document is there");
+    let files = document.lines().filter(|line| line.starts_with("```toml ")).count();
+    assert!(files >= least, "{files} files were found in {name}; are they still recognised?");
     let found = regenerated(&document);
     if env::var_os("UPDATE_EXPECT").is_some() {
-        fs::write(&path, &found).expect("the tour can be written");
+        fs::write(&path, &found).expect("the document can be written");
         return;
     }
     let differs = document.lines().zip(found.lines()).position(|(shown, found)| shown != found);
     if let Some(line) = differs {
         let (shown, found) = (document.lines().nth(line), found.lines().nth(line));
         panic!(
-            "docs/tour.md:{}: shown is {shown:?}, what comes out is {found:?}; UPDATE_EXPECT=1 \
-             writes the tables anew",
+            "{name}:{}: shown is {shown:?}, what comes out is {found:?}; UPDATE_EXPECT=1 writes \
+             the tables anew",
             line + 1
         );
     }
@@ -113,8 +114,19 @@ fn the_tour_shows_what_comes_out() {
 }
 
 #[test]
+fn the_tour_shows_what_comes_out() {
+    check("docs/tour.md", 7);
+}
+
+#[test]
+fn the_page_of_clint_shows_what_comes_out() {
+    check("docs/systems/clint.md", 2);
+}
+
+#[test]
 fn a_table_that_is_not_what_comes_out_is_found() {
     let document = "```toml one.toml\nbase = \"clint\"\nrun.length = \"100 us\"\n\
+                    channel.bulk.switch.scheduled = { gap = \"190 ns\", lead = \"1880 ns\" }\n\
                     workload.bulk.source.list = [{ time = \"1 us\", from = 0, to = 1 }]\n```\n\
                     ```text points\nchannel  queueing_mean_us\nbulk     1\n```\n";
     let found = regenerated(document);

@@ -1,0 +1,305 @@
+//! From the settings of channels that act together to a cluster that runs. Which channels do, and
+//! which scheduled channel is driven by events for another reason, follows from the composition.
+
+use weft_fabric::adapter::{Feed, Release};
+use weft_fabric::control::GlobalScheduleSettings;
+use weft_fabric::link::ErrorSettings;
+use weft_fabric::switch::Contention;
+use weft_fabric::workload::{Feedback, Source};
+use weft_units::{Limit, Span};
+
+use crate::assemble::{Site, event_channel, sources};
+use crate::composition::{ChannelSettings, ScheduledSettings, Spec, SwitchSettings};
+use crate::drive::cluster::{
+    BulkChannel, BulkParts, CarriedSettings, CarriedTiming, Cluster, Signalling,
+    SignallingSettings, Timing, is_detailed,
+};
+use crate::drive::event::{Calendar, Faults};
+use crate::drive::interface::InterfaceSettings;
+use crate::error::Error;
+
+/// The largest number of hosts that the packets of the signalling have room for (Clint 3.3).
+const MAX_HOSTS: u16 = 16;
+
+impl ChannelSettings {
+    /// What goes wrong on the channel.
+    pub(crate) fn faults(&self) -> Faults {
+        Faults {
+            errors: self.errors.clone().unwrap_or_default(),
+            receiver: self.receiver.clone(),
+            disabled: self.disabled.clone(),
+        }
+    }
+
+    /// The name of the channel that carries the signalling of this one.
+    pub(crate) fn carrier(&self) -> Option<&str> {
+        match &self.switch {
+            SwitchSettings::Scheduled(ScheduledSettings {
+                signalling: SignallingSettings::Carried(carried),
+                ..
+            }) => Some(&carried.by),
+            _ => None,
+        }
+    }
+
+    /// The interface of each host and the number of send buffers on its adapter, if there is one.
+    pub(crate) fn interface_with_buffers(
+        &self,
+        name: &str,
+    ) -> Result<Option<(InterfaceSettings, u16)>, Error> {
+        let Some(interface) = &self.interface else { return Ok(None) };
+        let refuse = |key: &str, value: String, accepted: &str| {
+            let key = format!("channel.{name}.{key}");
+            Err(Error::Assembly { key, value, accepted: accepted.to_owned() })
+        };
+        let numbers = [
+            ("interface.host_send_buffers", interface.host_send_buffers),
+            ("interface.host_receive_buffers", interface.host_receive_buffers),
+            ("interface.receive_buffers", interface.receive_buffers),
+        ];
+        if let Some((key, _)) = numbers.into_iter().find(|(_, count)| *count == 0) {
+            return refuse(key, "0".to_owned(), "1 to 65535");
+        }
+        if self.receiver.is_some() {
+            return refuse("receiver", "given".to_owned(), "it or interface, not both");
+        }
+        if self.adapter.feed != Feed::Fifo {
+            let accepted = "fifo with an interface, of which interface.prefetch decides";
+            return refuse("adapter.feed", "per_target".to_owned(), accepted);
+        }
+        let count = self.adapter.send_buffers.count().map(|count| u16::try_from(count.get()));
+        match count {
+            Some(Ok(count)) => Ok(Some((interface.clone(), count))),
+            _ => refuse(
+                "adapter.send_buffers",
+                "unlimited, or too many".to_owned(),
+                "1 to 65535 with an interface",
+            ),
+        }
+    }
+
+    /// The schedule of the channel, if it is one that has to be driven by events.
+    pub(crate) fn schedule_by_events(&self, trace: bool) -> Option<&ScheduledSettings> {
+        let SwitchSettings::Scheduled(switch) = &self.switch else { return None };
+        if !self.fabric.is_star() {
+            return None;
+        }
+        let faulty = self.faults().first().is_some() || self.recovery.is_some();
+        let faulty = faulty || self.interface.is_some();
+        let detailed = is_detailed(&switch.signalling, switch.speculation);
+        (trace || faulty || detailed).then_some(switch)
+    }
+}
+
+/// A scheduled channel by events, with the channel that carries its signalling if one does.
+pub(crate) fn cluster(
+    spec: &Spec,
+    settings: &ChannelSettings,
+    switch: &ScheduledSettings,
+    site: Site<'_>,
+) -> Result<Cluster, Error> {
+    let timing = timing(spec, settings, switch, site)?;
+    let carrier = carrier(spec, settings, site.name)?;
+    check_bulk(settings, carrier, site)?;
+    let schedule = GlobalScheduleSettings {
+        scheduler: switch.scheduler.clone(),
+        speculation: switch.speculation,
+    };
+    let schedule = schedule
+        .build(site.hosts.into())
+        .map_err(|error| Error::Scheduler { channel: site.name.to_owned(), error })?;
+    let faults = settings.faults();
+    let mut adapter = settings.adapter.clone();
+    if adapter.release.is_none() && may_fail(settings, carrier) {
+        adapter.release = Some(Release::Acknowledgment);
+    }
+    let parts = BulkParts {
+        name: site.name.to_owned(),
+        packet: settings.packet,
+        payload: settings.payload,
+        timing,
+        adapter,
+        schedule,
+        errors: faults.errors,
+        receiver: faults.receiver,
+        interface: settings.interface_with_buffers(site.name)?,
+        recovery: settings.recovery.unwrap_or_default(),
+        disabled: faults.disabled,
+    };
+    let of = |name: &str, settings| {
+        let workload = spec.workload.get(name);
+        let site = Site { name, ..site };
+        workload.map_or(Ok(Vec::new()), |workload| sources(settings, workload, site))
+    };
+    let bulk = of(site.name, settings)?;
+    refuse_endless(settings, &bulk, site)?;
+    let bulk = BulkChannel::new(parts, bulk, site.streams, site.observations());
+    let (Some((carried, quick)), Some(of_carried)) = (carrier, timing.carried) else {
+        return Ok(Cluster::new(bulk, None));
+    };
+    let quick_site = Site { name: &carried.by, ..site };
+    let channel = event_channel(quick, of(&carried.by, quick)?, quick_site)?;
+    let signalling = Signalling::new(channel, carried.clone(), of_carried, timing.slot);
+    Ok(Cluster::new(bulk, Some(signalling)))
+}
+
+/// The channel that carries the signalling of another one, with what it is to carry.
+type Carrier<'a> = Option<(&'a CarriedSettings, &'a ChannelSettings)>;
+
+fn carrier<'a>(
+    spec: &'a Spec,
+    settings: &'a ChannelSettings,
+    name: &str,
+) -> Result<Carrier<'a>, Error> {
+    let SwitchSettings::Scheduled(ScheduledSettings {
+        signalling: SignallingSettings::Carried(carried),
+        ..
+    }) = &settings.switch
+    else {
+        return Ok(None);
+    };
+    let key = format!("channel.{name}.switch.scheduled.signalling.carried.by");
+    let by = &carried.by;
+    let refuse = |value: String, accepted: &str| {
+        Err(Error::Assembly { key: key.clone(), value, accepted: accepted.to_owned() })
+    };
+    let Some(quick) = spec.channel.get(by).filter(|_| by != name) else {
+        return refuse(by.clone(), "the name of another channel of this system");
+    };
+    let crossbar = match &quick.switch {
+        SwitchSettings::Crossbar(crossbar) => Some(crossbar),
+        _ => None,
+    };
+    if crossbar.is_none_or(|crossbar| crossbar.contention != Contention::Drop) {
+        let accepted = format!(
+            "a channel with channel.{by}.switch.crossbar.contention = drop, in which what is \
+             scheduled can pass"
+        );
+        return refuse(by.clone(), &accepted);
+    }
+    if quick.link.reserved.get() > 0.0 {
+        let value = format!("{by}, of which channel.{by}.link.reserved = {}", quick.link.reserved);
+        return refuse(
+            value,
+            "a channel with reserved = 0, since what was reserved is packets now",
+        );
+    }
+    if spec.system.hosts > MAX_HOSTS {
+        let value = format!("{by}, with system.hosts = {}", spec.system.hosts);
+        return refuse(value, "at most 16 hosts, for which its packets have room");
+    }
+    Ok(Some((carried, quick)))
+}
+
+fn timing(
+    spec: &Spec,
+    settings: &ChannelSettings,
+    switch: &ScheduledSettings,
+    site: Site<'_>,
+) -> Result<Timing, Error> {
+    let slot = switch.slot(settings.packet_span());
+    let mut timing = Timing { slot, lead: switch.lead, transit: settings.transit(), carried: None };
+    let refuse = |what: &str, value: Span, accepted: String| {
+        let key = format!("channel.{}.switch.scheduled.{what}", site.name);
+        Err(Error::Assembly { key, value: value.to_string(), accepted })
+    };
+    if timing.lead >= slot {
+        return refuse("lead", timing.lead, format!("less than a slot, {slot}"));
+    }
+    let Some((carried, quick)) = carrier(spec, settings, site.name)? else { return Ok(timing) };
+    let of_carried = CarriedTiming {
+        configuration: quick.link.span(carried.configuration),
+        grant: quick.link.span(carried.grant),
+        acknowledgment: quick.link.span(carried.acknowledgment),
+        arbitration: carried.arbitration,
+        turn_around: carried.turn_around,
+        latency: quick.switch_latency(),
+        propagation: quick.link.propagation(),
+        obstruction: quick.packet_span() + quick.link.span(carried.configuration),
+    };
+    timing.carried = Some(of_carried);
+    let shortest = of_carried.shortest_lead();
+    if timing.lead < shortest {
+        let accepted = format!(
+            "{shortest} or more: configuration, grant, cable and switch of channel.{}, and \
+             signalling.carried.arbitration = {}",
+            carried.by, carried.arbitration
+        );
+        return refuse("lead", timing.lead, accepted);
+    }
+    if timing.transit + of_carried.longest_acknowledgment() > slot * 2 {
+        let accepted = "so little that an acknowledgment is back within two slots".to_owned();
+        return refuse("signalling.carried.turn_around", carried.turn_around, accepted);
+    }
+    let calendar = Calendar {
+        slot,
+        configuration: of_carried.configuration,
+        grant_from: of_carried.granted(),
+        grant: of_carried.grant,
+    };
+    if !calendar.has_room_for(quick.packet_span()) {
+        let accepted = format!(
+            "smaller packets: a slot of {slot} has to have room for those of channel.{} beside",
+            carried.by
+        );
+        return refuse("signalling.carried.configuration", of_carried.configuration, accepted);
+    }
+    Ok(timing)
+}
+
+/// A greedy source would fill unlimited buffers without end.
+fn refuse_endless(
+    settings: &ChannelSettings,
+    sources: &[Source],
+    site: Site<'_>,
+) -> Result<(), Error> {
+    let greedy = sources.iter().any(|source| source.feedback() == Feedback::Ready);
+    if greedy && settings.adapter.send_buffers == Limit::Unlimited {
+        return Err(Error::Assembly {
+            key: format!("channel.{}.adapter.send_buffers", site.name),
+            value: "unlimited".to_owned(),
+            accepted: "a number, since a greedy source fills them all at once".to_owned(),
+        });
+    }
+    Ok(())
+}
+
+/// Whether a transfer can fail.
+fn may_fail(settings: &ChannelSettings, carrier: Carrier<'_>) -> bool {
+    let errors = |settings: &ChannelSettings| {
+        settings.errors.as_ref().is_some_and(|errors: &ErrorSettings| !errors.is_free_of_errors())
+    };
+    let refuses = settings.receiver.is_some() || settings.interface.is_some();
+    errors(settings) || refuses || carrier.is_some_and(|(_, by)| errors(by))
+}
+
+fn check_bulk(
+    settings: &ChannelSettings,
+    carrier: Carrier<'_>,
+    site: Site<'_>,
+) -> Result<(), Error> {
+    crate::assemble::refuse_what_slots_do_not_read(settings, site.name)?;
+    let refuse = |key: &str, value: String, accepted: &str| {
+        let key = format!("channel.{}.{key}", site.name);
+        Err(Error::Assembly { key, value, accepted: accepted.to_owned() })
+    };
+    let released = settings.adapter.release == Some(Release::Transmission);
+    if released && may_fail(settings, carrier) {
+        let accepted =
+            "acknowledgment, since a packet that may be sent again keeps its send buffer";
+        return refuse("adapter.release", "transmission".to_owned(), accepted);
+    }
+    check_disabled(settings, site)
+}
+
+/// Disabled initiators that do not exist are a mistake.
+pub(crate) fn check_disabled(settings: &ChannelSettings, site: Site<'_>) -> Result<(), Error> {
+    match settings.disabled.iter().find(|disabled| disabled.host >= site.hosts) {
+        Some(disabled) => Err(Error::Assembly {
+            key: format!("channel.{}.disabled.host", site.name),
+            value: disabled.host.to_string(),
+            accepted: format!("a host, below {}", site.hosts),
+        }),
+        None => Ok(()),
+    }
+}

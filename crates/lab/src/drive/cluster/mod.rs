@@ -1,0 +1,232 @@
+//! The driver of channels that act together: a bulk channel under a global schedule whose
+//! configurations, grants and acknowledgments travel on the quick channel (Clint 3.3), both in one
+//! simulation. A scheduled channel with ideal signalling on which packets are lost, refused or
+//! disabled is driven here as well, without a second channel.
+//!
+//! One cycle of the bulk pipeline, counted from the instant at which its requests are sampled:
+//!
+//! | instant | what happens |
+//! |---|---|
+//! | 0 | every adapter samples its send buffers and sends `cfg` |
+//! | `cfg` + cable | the last byte is at the switch: arbitration begins |
+//! | + arbitration | `gnt` enters the output stages of the switch, at all ports together |
+//! | + switch + `gnt` + cable | the grants are at the adapters |
+//! | lead | the granted packets are sent on the bulk channel |
+//! | lead + transit | the last byte is at the target, which answers by `back` or stays silent |
+//! | lead + 2 slots | an initiator without `back` knows that its transfer failed |
+//!
+//! All instants are fixed, so that the adapters know when grants come. The slot of a packet in the
+//! trace is the one of its stage: arbitration in slot `n`, transfer in `n + 1`, acknowledgment in
+//! `n + 2`.
+
+mod bulk;
+mod outlet;
+mod sender;
+mod settings;
+mod signalling;
+mod timing;
+
+use weft_kernel::{Halt, Id, Queue, Stopped};
+use weft_units::Time;
+
+use super::event::{Event as QuickEvent, EventChannel};
+use super::trace::TraceEntry;
+
+pub use bulk::{BulkChannel, BulkParts, ClusterCounters};
+pub use sender::{BulkPacket, Sender};
+pub(crate) use settings::is_detailed;
+pub use settings::{
+    CarriedSettings, DisabledInitiator, OnError, RecoverySettings, SignallingSettings,
+};
+pub use signalling::Signalling;
+pub use timing::{CarriedTiming, Timing};
+
+use bulk::Transfer;
+
+/// Something that happens in a cluster at a certain time.
+#[derive(Clone, Copy, Debug)]
+enum Event {
+    /// On the channel that carries the signalling.
+    Quick(QuickEvent),
+    /// The source of a host hands over packets for the bulk channel.
+    Generate(u16),
+    /// The requests of a cycle are sampled.
+    Sample(u64),
+    /// All that is handed over in the picosecond of the sampling is known.
+    Sampled(u64),
+    /// The configurations of a cycle are at the switch.
+    Arbitrate,
+    /// The grants of a cycle enter the output stages.
+    Grant,
+    /// The granted packets of a cycle are sent.
+    Transfer(u64),
+    /// The last byte of a packet is at its target.
+    Arrive(Id<Transfer>),
+    /// The acknowledgment of a transfer is ready to be sent.
+    Acknowledge(Id<Transfer>),
+    /// Something is due at the interface of a host.
+    Interface(u16),
+    /// The acknowledgment stage of a transfer is over.
+    Conclude(Id<Transfer>),
+}
+
+/// A bulk channel, and the channel that carries its signalling if one does.
+#[derive(Debug)]
+pub struct Cluster {
+    bulk: BulkChannel,
+    signalling: Option<Signalling>,
+    queue: Queue<Event>,
+    steps: u64,
+    started: bool,
+}
+
+impl Cluster {
+    /// Both channels at time zero. Where `signalling` is absent it is ideal.
+    pub fn new(bulk: BulkChannel, signalling: Option<Signalling>) -> Cluster {
+        Cluster { bulk, signalling, queue: Queue::new(), steps: 0, started: false }
+    }
+
+    /// Runs up to and including `until`, or until `halt` stops it. A later call goes on from there.
+    pub fn run(&mut self, until: Time, halt: &Halt) -> Option<Stopped> {
+        if !self.started {
+            self.start();
+        }
+        while self.queue.next_time().is_some_and(|time| time <= until) {
+            let stopped = halt.check(self.steps);
+            if stopped.is_some() {
+                return stopped;
+            }
+            let Some((now, event)) = self.queue.pop() else { break };
+            self.steps += 1;
+            self.handle(now, event);
+        }
+        None
+    }
+
+    /// Notes every transmission on both channels from now on.
+    pub fn record_trace(&mut self) {
+        self.bulk.record_trace();
+        if let Some(signalling) = &mut self.signalling {
+            signalling.record_trace();
+        }
+    }
+
+    /// The transmissions noted so far on the bulk channel, and on the one that carries its
+    /// signalling.
+    pub fn take_traces(&mut self) -> (Vec<TraceEntry>, Vec<TraceEntry>) {
+        let quick = self.signalling.as_mut().map(Signalling::take_trace).unwrap_or_default();
+        (self.bulk.take_trace(), quick)
+    }
+
+    /// The bulk channel.
+    pub fn bulk(&self) -> &BulkChannel {
+        &self.bulk
+    }
+
+    /// The channel that carries the signalling, and what belongs to it.
+    pub fn signalling(&self) -> Option<&Signalling> {
+        self.signalling.as_ref()
+    }
+
+    /// Where two packets met that the schedule keeps apart, if they did.
+    pub fn broken_schedule(&self) -> Option<&str> {
+        self.signalling.as_ref()?.channel().broken_schedule()
+    }
+
+    /// What was counted and measured besides, with the names of its columns; shares are those of
+    /// the links between zero and `until`.
+    pub fn counters(&self, until: Time) -> Vec<(&'static str, f64)> {
+        let counters = self.bulk.counters();
+        let mut columns = vec![
+            ("reported_errors", counters.reported_errors as f64),
+            ("duplicates", counters.duplicates as f64),
+            ("unused_grants", counters.unused_grants as f64),
+        ];
+        columns.extend(self.bulk.interface_columns(until));
+        let Some(signalling) = &self.signalling else { return columns };
+        let quick = signalling.channel();
+        let (up, down) = quick.scheduled_time();
+        let links = until.0 as f64 * f64::from(self.bulk.hosts());
+        let against = quick.control_counters().acknowledgments_against_schedule;
+        columns.extend([
+            ("lost_configurations", counters.lost_configurations as f64),
+            ("lost_grants", counters.lost_grants as f64),
+            ("lost_acknowledgments", counters.lost_acknowledgments as f64),
+            ("signalling_share", (up + down).0 as f64 / links),
+            ("signalling_share_to_switch", up.0 as f64 / links),
+            ("quick_acknowledgments_killed", against as f64),
+        ]);
+        columns
+    }
+
+    /// How many events have happened.
+    pub fn steps(&self) -> u64 {
+        self.steps
+    }
+
+    /// The two channels; ends the cluster.
+    pub fn into_channels(self) -> (BulkChannel, Option<EventChannel>) {
+        (self.bulk, self.signalling.map(Signalling::into_channel))
+    }
+
+    fn start(&mut self) {
+        self.started = true;
+        let queue = &mut self.queue;
+        self.bulk.start(&mut |time, event| queue.push(time, event));
+        if let Some(signalling) = &mut self.signalling {
+            signalling.start(&mut |time, event| queue.push(time, event));
+        }
+        queue.push(Time::ZERO, Event::Sample(0));
+    }
+
+    fn handle(&mut self, now: Time, event: Event) {
+        let Cluster { bulk, signalling, queue, .. } = self;
+        let mut schedule = |time, event| queue.push(time, event);
+        match event {
+            Event::Quick(event) => {
+                if let Some(signalling) = signalling {
+                    signalling.handle(now, event, bulk, &mut schedule);
+                }
+            }
+            Event::Generate(host) => bulk.generate(now, host, &mut schedule),
+            Event::Sample(cycle) => {
+                schedule(now, Event::Sampled(cycle));
+                schedule(bulk.timing().transfer(cycle), Event::Transfer(cycle));
+                schedule(bulk.timing().sampling(cycle + 1), Event::Sample(cycle + 1));
+            }
+            Event::Sampled(cycle) => match signalling {
+                Some(signalling) => signalling.configure(now, cycle, bulk, &mut schedule),
+                None => bulk.arbitrate_at_once(now),
+            },
+            Event::Arbitrate => {
+                if let Some(signalling) = signalling {
+                    signalling.arbitrate(now, bulk, &mut schedule);
+                }
+            }
+            Event::Grant => {
+                if let Some(signalling) = signalling {
+                    signalling.grant(now, bulk, &mut schedule);
+                }
+            }
+            Event::Transfer(cycle) => {
+                if let Some(signalling) = signalling {
+                    signalling.begin_slot();
+                }
+                bulk.transfer(now, cycle, &mut schedule);
+            }
+            Event::Arrive(id) => {
+                let answers = bulk.arrive(now, id, &mut schedule);
+                if let Some(signalling) = signalling.as_mut().filter(|_| answers) {
+                    schedule(now + signalling.turn_around(), Event::Acknowledge(id));
+                }
+            }
+            Event::Acknowledge(id) => {
+                if let Some(signalling) = signalling {
+                    signalling.acknowledge(now, id, bulk, &mut schedule);
+                }
+            }
+            Event::Interface(host) => bulk.serve(now, host, &mut schedule),
+            Event::Conclude(id) => bulk.conclude(now, id, &mut schedule),
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! The sending side of a host on the bulk channel: what it asks for, what it sends, what it does
+//! about failures.
+//!
+//! Packets of one pair arrive in order (Clint 3.2) although a failure becomes known only after
+//! later ones may have been sent. How, the paper does not say. Here a target takes no packet before
+//! an older one of its pair, and an initiator that learns of a failure sends everything of the pair
+//! again from there on, which is at most one packet more.
+
+use std::collections::VecDeque;
+
+use weft_fabric::adapter::{AdapterSettings, PacketQueue, Release};
+use weft_units::Time;
+
+/// A packet of the bulk channel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BulkPacket {
+    /// The host that it is for.
+    pub target: u16,
+    /// Its number in the pair.
+    pub sequence: u64,
+    /// When it was handed over.
+    pub generated: Time,
+    /// How often it has been sent since it was last handed over.
+    pub attempts: u32,
+    /// Whether it has ever been sent.
+    pub sent: bool,
+    /// Whether it has ever been sent before the attempt under way.
+    pub repeated: bool,
+}
+
+impl BulkPacket {
+    /// Whether the attempt under way is the first of all.
+    pub fn is_first_attempt(&self) -> bool {
+        !self.repeated
+    }
+}
+
+/// The send buffers of one host, by target.
+#[derive(Debug)]
+pub struct Sender {
+    queue: PacketQueue<Time>,
+    /// How many buffers are free; `None` where they are unlimited.
+    free: Option<u32>,
+    release: Release,
+    ready: Vec<VecDeque<BulkPacket>>,
+    /// The next number by target.
+    numbers: Vec<u64>,
+}
+
+impl Sender {
+    /// Empty buffers of one host among `hosts`.
+    pub fn new(settings: &AdapterSettings, hosts: usize) -> Sender {
+        Sender {
+            queue: PacketQueue::new(&settings.feed, hosts),
+            free: settings.send_buffers.count().map(|count| count.get()),
+            release: settings.release.unwrap_or(Release::Transmission),
+            ready: vec![VecDeque::new(); hosts],
+            numbers: vec![0; hosts],
+        }
+    }
+
+    /// Takes a packet over from the host.
+    pub fn offer(&mut self, now: Time, target: u16) {
+        self.queue.push(target, now);
+        self.fill();
+    }
+
+    /// The targets for which there is a packet in a send buffer, one bit each.
+    pub fn requests(&self) -> u64 {
+        let full = self.ready.iter().enumerate().filter(|(_, packets)| !packets.is_empty());
+        full.fold(0, |set, (target, _)| set | 1 << target)
+    }
+
+    /// Takes the oldest packet for `target`, which is sent now.
+    pub fn start(&mut self, target: u16) -> Option<BulkPacket> {
+        let mut packet = self.ready[usize::from(target)].pop_front()?;
+        packet.attempts = packet.attempts.saturating_add(1);
+        packet.repeated = packet.sent;
+        packet.sent = true;
+        if self.release == Release::Transmission {
+            self.free_buffer(target);
+        }
+        Some(packet)
+    }
+
+    /// A packet is done with: delivered or given up.
+    pub fn finish(&mut self, packet: &BulkPacket) {
+        if self.release == Release::Acknowledgment {
+            self.free_buffer(packet.target);
+        }
+    }
+
+    /// A packet is to be sent again, before all later ones of its pair.
+    pub fn again(&mut self, packet: BulkPacket) {
+        let ready = &mut self.ready[usize::from(packet.target)];
+        let place = ready.partition_point(|other| other.sequence < packet.sequence);
+        ready.insert(place, packet);
+    }
+
+    /// The packets in send buffers that are not on their way.
+    pub fn ready(&self) -> impl Iterator<Item = &BulkPacket> {
+        self.ready.iter().flatten()
+    }
+
+    /// Whether a packet handed over now would have a send buffer at once.
+    pub fn has_space(&self) -> bool {
+        self.free != Some(0) && self.queue.is_empty()
+    }
+
+    /// How many packets wait for a send buffer.
+    pub fn waiting(&self) -> usize {
+        self.queue.len()
+    }
+
+    fn free_buffer(&mut self, target: u16) {
+        if let Some(free) = &mut self.free {
+            *free += 1;
+        }
+        self.queue.left_buffer(target);
+        self.fill();
+    }
+
+    /// Moves packets from the packet queue into buffers that are free.
+    fn fill(&mut self) {
+        while self.free != Some(0) {
+            let Some((target, generated)) = self.queue.take() else { return };
+            if let Some(free) = &mut self.free {
+                *free -= 1;
+            }
+            let number = &mut self.numbers[usize::from(target)];
+            let packet = BulkPacket {
+                target,
+                sequence: *number,
+                generated,
+                attempts: 0,
+                sent: false,
+                repeated: false,
+            };
+            *number += 1;
+            self.ready[usize::from(target)].push_back(packet);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weft_fabric::adapter::{Feed, Insertion};
+    use weft_units::Limit;
+
+    use super::*;
+
+    fn sender(release: Release) -> Sender {
+        let settings = AdapterSettings {
+            send_buffers: Limit::at_most(2).expect("positive"),
+            feed: Feed::Fifo,
+            release: Some(release),
+            acknowledgments: Insertion::Wait,
+            throttle: None,
+        };
+        Sender::new(&settings, 4)
+    }
+
+    #[test]
+    fn a_packet_sent_again_goes_before_later_ones_and_keeps_its_number() {
+        let mut sender = sender(Release::Acknowledgment);
+        (0..3).for_each(|time| sender.offer(Time(time), 3));
+        assert_eq!((sender.requests(), sender.waiting()), (0b1000, 1));
+        let first = sender.start(3).expect("a packet");
+        assert_eq!((first.sequence, first.attempts), (0, 1));
+        assert_eq!(sender.waiting(), 1, "the buffer is kept");
+        sender.again(first);
+        assert_eq!(sender.start(3).map(|packet| (packet.sequence, packet.attempts)), Some((0, 2)));
+        sender.finish(&first);
+        assert_eq!((sender.waiting(), sender.ready().count()), (0, 2));
+    }
+
+    #[test]
+    fn a_buffer_released_at_transmission_is_filled_at_once() {
+        let mut sender = sender(Release::Transmission);
+        (0..3).for_each(|time| sender.offer(Time(time), 1));
+        sender.start(1).expect("a packet");
+        assert_eq!((sender.waiting(), sender.ready().count()), (0, 2));
+    }
+}

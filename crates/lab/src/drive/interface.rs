@@ -1,0 +1,296 @@
+//! A host with its network interface in front of a channel: doorbells, buffer pools, completion
+//! rings, the bus between them, and the handlers that messages call (Clint 3.1).
+
+use std::collections::VecDeque;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use weft_fabric::interface::{BusSettings, Nic, NicCounters, NicSettings};
+use weft_fabric::message::{ActiveMessageCounters, ActiveMessageSettings, ActiveMessages};
+use weft_protocol::adapter::{Prefetch, ReceiveState, Release, SendState, TransmissionError};
+use weft_protocol::endpoint::{NetworkNumber, VirtualNetworks};
+use weft_protocol::packet::{EndpointName, HandlerIndex, Message};
+use weft_protocol::ring::BufferId;
+use weft_units::{Bytes, Span, Time};
+
+/// Settings of the interface between a host and one channel (Clint 3.1, Figure 2). The number of
+/// send buffers on the adapter is that of `adapter.send_buffers`. Bus and host are occupied by one
+/// use at a time, but each channel has its own.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct InterfaceSettings {
+    /// Send buffers in host memory, and entries of `SendCmplQueue`.
+    pub host_send_buffers: u16,
+    /// Receive buffers in host memory, and entries of `RecvQueue`.
+    pub host_receive_buffers: u16,
+    /// Receive buffers on the adapter. Without a free one a request is refused (Clint 3.3).
+    pub receive_buffers: u16,
+    /// Size of a message without what the link adds: what is copied over the bus.
+    pub message: Bytes,
+    /// Size of an entry of a completion ring.
+    #[serde(default)]
+    pub entry: Bytes,
+    /// Which message the adapter fetches next.
+    #[serde(default)]
+    pub prefetch: Prefetch,
+    /// What crossing the bus costs.
+    #[serde(default)]
+    pub bus: BusSettings,
+    /// What calling a handler costs the host.
+    #[serde(default)]
+    pub handlers: ActiveMessageSettings,
+    /// The hosts of each virtual network, every one with one endpoint; messages between hosts of
+    /// different networks are refused. One network of all hosts if absent.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub virtual_networks: Vec<Vec<u16>>,
+}
+
+/// A message between two hosts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Letter {
+    /// The host that sends it.
+    pub from: u16,
+    /// The host that it is for.
+    pub to: u16,
+    /// When a program handed it over.
+    pub generated: Time,
+    /// Its number in the pair, where the interface numbers.
+    pub sequence: u64,
+}
+
+/// What the interfaces of a channel did.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct InterfaceCounters {
+    /// Of all adapters together.
+    pub nic: NicCounters,
+    /// Of all hosts together.
+    pub messages: ActiveMessageCounters,
+    /// From generation to the end of the handler, summed over all messages handled.
+    pub handled_time: Span,
+}
+
+/// One host with its interface.
+#[derive(Debug)]
+pub struct Interface {
+    nic: Nic<Letter>,
+    /// Messages that wait for a send buffer in host memory.
+    waiting: VecDeque<Letter>,
+    messages: ActiveMessages<u64>,
+    networks: VirtualNetworks,
+    /// When the handler of each message is done, and its buffer; in order of time.
+    handled: VecDeque<(Time, BufferId)>,
+    handled_time: Span,
+    /// For when an event is scheduled.
+    armed: Time,
+}
+
+const ENDPOINT: u16 = 0;
+const HANDLER: HandlerIndex = HandlerIndex(0);
+
+fn endpoint(node: u16) -> EndpointName {
+    EndpointName { node, endpoint: ENDPOINT }
+}
+
+impl InterfaceSettings {
+    /// The interface of `host` among `hosts`, with so many send buffers on the adapter.
+    pub fn build(&self, host: u16, hosts: u16, send_buffers: u16) -> Interface {
+        let nic = NicSettings {
+            host_send_buffers: self.host_send_buffers,
+            send_buffers,
+            host_receive_buffers: self.host_receive_buffers,
+            receive_buffers: self.receive_buffers,
+            message: self.message,
+            entry: self.entry,
+            prefetch: self.prefetch,
+            // A message that may be sent again keeps its buffer.
+            release: Release::Acknowledgment,
+            bus: self.bus.clone(),
+        };
+        let mut networks = VirtualNetworks::new();
+        if self.virtual_networks.is_empty() {
+            for node in 0..hosts {
+                networks.join(endpoint(node), NetworkNumber(0));
+            }
+        }
+        for (number, members) in (0..).zip(&self.virtual_networks) {
+            for node in members {
+                networks.join(endpoint(*node), NetworkNumber(number));
+            }
+        }
+        let mut messages = self.handlers.build(host);
+        let own = messages.endpoints.open(ENDPOINT);
+        // The endpoint has just been opened.
+        let known = messages.endpoints.set_handler(own, HANDLER, 0);
+        debug_assert!(known.is_ok());
+        Interface {
+            nic: nic.build(hosts),
+            waiting: VecDeque::new(),
+            messages,
+            networks,
+            handled: VecDeque::new(),
+            handled_time: Span::ZERO,
+            armed: Time::NEVER,
+        }
+    }
+}
+
+impl Interface {
+    /// Whether a message may pass: both endpoints are of one virtual network.
+    pub fn admits(&self, from: u16, to: u16) -> bool {
+        let (initiator, target) = (endpoint(from), endpoint(to));
+        let message = Message { initiator, target, handler: HANDLER, ..Message::default() };
+        self.messages.endpoints.compose(&self.networks, message).is_ok()
+    }
+
+    /// A program hands over a message that [may pass](Interface::admits).
+    pub fn submit(&mut self, now: Time, letter: Letter) {
+        self.waiting.push_back(letter);
+        self.feed(now);
+    }
+
+    /// The targets for which the adapter holds a message, one bit each.
+    pub fn requests(&mut self, now: Time) -> u64 {
+        self.nic.requests(now).fold(0, |set, target| set | 1 << target)
+    }
+
+    /// The oldest message for a target is sent.
+    pub fn transmit(&mut self, now: Time, target: u16) -> Option<(BufferId, Letter)> {
+        let buffer = self.nic.transmit(now, target)?;
+        let letter = *self.nic.send_side().message(buffer)?;
+        Some((buffer, letter))
+    }
+
+    /// The outcome of a transmission is known, and the host is told of it.
+    pub fn complete(
+        &mut self,
+        now: Time,
+        buffer: BufferId,
+        outcome: Result<(), TransmissionError>,
+    ) {
+        // The caller knows its buffers: each has been sent and not been reported.
+        let legal = self.nic.complete(now, buffer, outcome);
+        debug_assert!(legal.is_ok(), "{legal:?}");
+    }
+
+    /// The adapter is to send a message again.
+    pub fn retry(&mut self, now: Time, buffer: BufferId) {
+        let legal = self.nic.retry(now, buffer);
+        debug_assert!(legal.is_ok(), "{legal:?}");
+    }
+
+    /// A message is whole at the adapter. Returns whether a receive buffer took it.
+    pub fn arrive(&mut self, now: Time, letter: Letter) -> bool {
+        self.nic.arrive(now, letter).is_ok()
+    }
+
+    /// Lets host and adapter do what is due: the host reads what the adapter has written into its
+    /// memory, handlers run, buffers go back, and the next messages are handed over. Returns when
+    /// to be called again, unless that is known already.
+    pub fn serve(&mut self, now: Time) -> Option<Time> {
+        if self.armed <= now {
+            self.armed = Time::NEVER;
+        }
+        self.nic.advance(now);
+        while self.nic.send_side().count(SendState::Completed) > 0 {
+            self.nic.poll_completion(now);
+        }
+        self.read_messages(now);
+        while self.handled.front().is_some_and(|(done, _)| *done <= now) {
+            let Some((_, buffer)) = self.handled.pop_front() else { break };
+            // The host has polled the buffer and gives it back once.
+            let legal = self.nic.give_back(now, buffer);
+            debug_assert!(legal.is_ok(), "{legal:?}");
+        }
+        self.feed(now);
+        let done = self.handled.front().map_or(Time::NEVER, |(done, _)| *done);
+        let next = self.nic.next_time().min(done);
+        if next >= self.armed {
+            return None;
+        }
+        self.armed = next;
+        Some(next)
+    }
+
+    /// Messages that a program has handed over and whose transmission has never begun, together
+    /// with those that are to be sent again.
+    pub fn unsent(&self) -> usize {
+        let side = self.nic.send_side();
+        let states = [
+            SendState::Taken,
+            SendState::Written,
+            SendState::Posted,
+            SendState::Fetching,
+            SendState::Ready,
+        ];
+        self.waiting.len() + states.into_iter().map(|state| side.count(state)).sum::<usize>()
+    }
+
+    /// Whether the host has a free send buffer for the next message.
+    pub fn has_space(&self) -> bool {
+        self.waiting.is_empty() && self.nic.send_side().count(SendState::Free) > 0
+    }
+
+    /// Adds what this interface did.
+    pub fn count(&self, sum: &mut InterfaceCounters) {
+        let (nic, own) = (self.nic.counters(), self.messages.counters());
+        sum.nic.host_writes += nic.host_writes;
+        sum.nic.polls += nic.polls;
+        sum.nic.copies += nic.copies;
+        sum.nic.host_busy += nic.host_busy;
+        sum.nic.bus_busy += nic.bus_busy;
+        sum.nic.refused += nic.refused;
+        sum.messages.handled += own.handled;
+        sum.messages.protected += own.protected;
+        sum.messages.unclaimed += own.unclaimed;
+        sum.handled_time += self.handled_time;
+    }
+
+    fn read_messages(&mut self, now: Time) {
+        while self.nic.receive_side().count(ReceiveState::Unread) > 0 {
+            let (known, Some((buffer, letter))) = self.nic.poll_message(now) else { return };
+            let (initiator, target) = (endpoint(letter.from), endpoint(letter.to));
+            let generated = letter.generated;
+            let message = Message { initiator, target, handler: HANDLER, ..Message::default() };
+            let done = match self.messages.deliver(known, &self.networks, &message) {
+                Ok((done, calls)) => {
+                    *calls += 1;
+                    self.handled_time += done.since(generated);
+                    done
+                }
+                Err(_) => known,
+            };
+            let place = self.handled.partition_point(|(other, _)| *other <= done);
+            self.handled.insert(place, (done, buffer));
+        }
+    }
+
+    /// Hands messages over while there are free buffers.
+    fn feed(&mut self, now: Time) {
+        while let Some(letter) = self.waiting.front() {
+            if self.nic.submit(now, letter.to, *letter).is_err() {
+                return;
+            }
+            self.waiting.pop_front();
+        }
+    }
+}
+
+impl InterfaceCounters {
+    /// The columns of a run until `until` with so many hosts. Shares are those of the hosts, or of
+    /// the buses, that were occupied on the mean.
+    pub fn columns(&self, hosts: u16, until: Time) -> Vec<(&'static str, f64)> {
+        let all = until.0 as f64 * f64::from(hosts);
+        let handled = self.messages.handled;
+        let mean = self.handled_time.as_us() / handled.max(1) as f64;
+        vec![
+            ("handled_messages", handled as f64),
+            ("handled_mean_us", mean),
+            ("unclaimed_messages", (self.messages.protected + self.messages.unclaimed) as f64),
+            ("host_writes", self.nic.host_writes as f64),
+            ("polls", self.nic.polls as f64),
+            ("copies", self.nic.copies as f64),
+            ("host_share", self.nic.host_busy.0 as f64 / all),
+            ("bus_share", self.nic.bus_busy.0 as f64 / all),
+        ]
+    }
+}

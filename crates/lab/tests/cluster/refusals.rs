@@ -1,0 +1,63 @@
+//! Settings of coupled channels that do not go together, with their messages.
+
+use super::try_runs;
+
+fn refusal(preset: Option<&str>, overrides: &[&str]) -> String {
+    let mut all = vec!["workload.bulk.load=0.5", "run.length=100 us"];
+    all.extend(overrides);
+    let error = try_runs("clint", preset, &all, 1).unwrap_err().details();
+    let [key, value, accepted] = [error.key, error.value, error.accepted].map(Option::unwrap);
+    format!("{key} = {value}: accepted is {accepted}")
+}
+
+#[test]
+fn signalling_needs_a_channel_that_can_carry_it() {
+    let detailed = Some("detailed");
+    assert_eq!(
+        refusal(detailed, &["channel.quick.link.reserved=0.049"]),
+        "channel.bulk.switch.scheduled.signalling.carried.by = quick, of which \
+         channel.quick.link.reserved = 0.049: accepted is a channel with reserved = 0, since what \
+         was reserved is packets now"
+    );
+    assert_eq!(
+        refusal(detailed, &["channel.bulk.switch.scheduled.signalling.carried.by=fast"]),
+        "channel.bulk.switch.scheduled.signalling.carried.by = fast: accepted is the name of \
+         another channel of this system"
+    );
+    assert_eq!(
+        refusal(detailed, &["channel.quick.switch.crossbar.contention=back_pressure"]),
+        "channel.bulk.switch.scheduled.signalling.carried.by = quick: accepted is a channel with \
+         channel.quick.switch.crossbar.contention = drop, in which what is scheduled can pass"
+    );
+    assert_eq!(
+        refusal(detailed, &["system.hosts=17"]),
+        "channel.bulk.switch.scheduled.signalling.carried.by = quick, with system.hosts = 17: \
+         accepted is at most 16 hosts, for which its packets have room"
+    );
+}
+
+#[test]
+fn the_lead_has_room_for_the_signalling() {
+    assert_eq!(
+        refusal(Some("detailed"), &["channel.bulk.switch.scheduled.lead=1.7 us"]),
+        "channel.bulk.switch.scheduled.lead = 1.7 us: accepted is 1.748485 us or more: \
+         configuration, grant, cable and switch of channel.quick, and \
+         signalling.carried.arbitration = 1.26 us"
+    );
+    let long = "channel.bulk.switch.scheduled.lead=9 us";
+    let refused = refusal(Some("detailed"), &[long]);
+    assert!(refused.ends_with("accepted is less than a slot, 8.983158 us"), "{refused}");
+}
+
+#[test]
+fn what_may_be_sent_again_keeps_its_buffer() {
+    assert_eq!(
+        refusal(None, &["channel.bulk.errors.packet_error_rate=0.1"]),
+        "channel.bulk.adapter.release = transmission: accepted is acknowledgment, since a packet \
+         that may be sent again keeps its send buffer"
+    );
+    assert_eq!(
+        refusal(None, &["channel.bulk.disabled=[{ host = 16 }]"]),
+        "channel.bulk.disabled.host = 16: accepted is a host, below 16"
+    );
+}

@@ -1,0 +1,103 @@
+//! Packets that keep to the schedule of another channel, to the picosecond.
+
+use weft_fabric::adapter::Insertion;
+use weft_fabric::measure::{Collision, Observations};
+use weft_fabric::switch::AcknowledgmentRule;
+use weft_kernel::{Queue, Streams};
+use weft_lab::drive::event::{Event, EventChannel, Route, ScheduledPacket};
+use weft_units::{Bytes, Span, Time};
+
+use crate::cycle_counts::quick;
+
+/// A channel that sends packets of the schedule and requests when it is told to.
+struct Bench {
+    channel: EventChannel,
+    queue: Queue<Event>,
+}
+
+impl Bench {
+    fn new(rule: AcknowledgmentRule, insertion: Insertion) -> Bench {
+        let parts = quick(rule, insertion, Span(5_000_000));
+        let streams = Streams::new(1);
+        let channel = EventChannel::new(parts, Vec::new(), &streams, Observations::default());
+        Bench { channel: channel.expect("parts that fit"), queue: Queue::new() }
+    }
+
+    fn send(&mut self, now: u64, route: Route, token: u32) {
+        let queue = &mut self.queue;
+        let packet = ScheduledPacket { route, size: Bytes(4), token };
+        self.channel.send_scheduled(Time(now), packet, &mut |time, event| queue.push(time, event));
+    }
+
+    fn request(&mut self, now: u64, from: u16, to: u16) {
+        let queue = &mut self.queue;
+        self.channel.offer(Time(now), from, to, &mut |time, event| queue.push(time, event));
+    }
+
+    /// Runs up to and including a time; returns when which packet of the schedule arrived.
+    fn run(&mut self, until: u64) -> Vec<(u64, u32)> {
+        let mut arrivals = Vec::new();
+        while self.queue.next_time().is_some_and(|time| time <= Time(until)) {
+            let Some((now, event)) = self.queue.pop() else { break };
+            let queue = &mut self.queue;
+            self.channel.handle(now, event, &mut |time, event| queue.push(time, event));
+            let arrived = self.channel.scheduled_arrivals();
+            arrivals.extend(arrived.into_iter().map(|arrival| (now.0, arrival.token)));
+        }
+        arrivals
+    }
+}
+
+/// 4 bytes take 60 606 ps. To the switch they have one cable, from it the switch and one cable,
+/// through it both.
+#[test]
+fn routes_have_their_own_lengths() {
+    let mut bench = Bench::new(AcknowledgmentRule::Collide, Insertion::Wait);
+    bench.send(0, Route::ToSwitch { from: 0 }, 1);
+    bench.send(0, Route::FromSwitch { to: 0 }, 2);
+    bench.send(0, Route::Through { from: 1, to: 2 }, 3);
+    let expected = [(60_606 + 25_000, 1), (60_606 + 115_000, 2), (60_606 + 140_000, 3)];
+    assert_eq!(bench.run(1_000_000), expected);
+    let upwards = Span(2 * 60_606);
+    assert_eq!(bench.channel.scheduled_time(), (upwards, Span(60_606)));
+    assert_eq!(bench.channel.broken_schedule(), None);
+}
+
+/// A request on the way to output 2 when a scheduled packet passes there: killed where they
+/// collide, and later by as much where they are interleaved. Sent from 0 at time 0, it would be
+/// there at 685 455 ps.
+#[test]
+fn a_request_gives_way() {
+    for (rule, insertion, first_delivery) in [
+        (AcknowledgmentRule::Collide, Insertion::Wait, None),
+        (AcknowledgmentRule::Interleave, Insertion::Interleave, Some(685_455 + 60_606)),
+    ] {
+        let mut bench = Bench::new(rule, insertion);
+        bench.request(0, 0, 2);
+        bench.run(200_000);
+        bench.send(200_000, Route::Through { from: 1, to: 2 }, 7);
+        assert_eq!(bench.run(685_455 + 60_605), [(400_606, 7)]);
+        assert_eq!(bench.channel.observations().delivered, 0);
+        bench.run(685_455 + 60_606);
+        let delivered = u64::from(first_delivery.is_some());
+        let seen = bench.channel.observations();
+        assert_eq!(
+            (seen.delivered, seen.collisions(Collision::Control)),
+            (delivered, 1 - delivered)
+        );
+        bench.run(20_000_000);
+        assert_eq!(bench.channel.observations().delivered, 1, "it is sent again");
+    }
+}
+
+/// Two packets of the schedule at one output are a broken schedule, and are noted as one.
+#[test]
+fn a_broken_schedule_is_noticed() {
+    let mut bench = Bench::new(AcknowledgmentRule::Collide, Insertion::Wait);
+    bench.send(0, Route::Through { from: 0, to: 2 }, 1);
+    bench.send(0, Route::Through { from: 1, to: 2 }, 2);
+    assert_eq!(bench.run(1_000_000), [(200_606, 1)]);
+    let problem = bench.channel.broken_schedule();
+    let expected = "at 25 ns two packets of the schedule met at output 2, one from 1";
+    assert_eq!(problem, Some(expected));
+}

@@ -1,0 +1,77 @@
+"""Pieces of markup that every section of the page is made of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from html import escape
+from typing import TYPE_CHECKING
+
+from weft.system import System
+from weft.words import number, printed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from weft.checks import Check
+    from weft.result import Result
+
+
+@dataclass(frozen=True)
+class Section:
+    """One part of the page, with its entry in the navigation."""
+
+    anchor: str
+    name: str
+    html: str
+
+
+def table(heads: list[str], rows: Iterable[list[str]], numeric: Iterable[int] = ()) -> str:
+    """Write a table whose rows a narrow screen may stack: each cell carries its column's name."""
+    right = set(numeric)
+    head = "".join(
+        f"<th{' class=n' if i in right else ''}>{text}</th>" for i, text in enumerate(heads)
+    )
+    body = "".join(
+        "<tr>"
+        + "".join(
+            f'<td data-head="{heads[i]}"{" class=n" if i in right else ""}><div>{cell}</div></td>'
+            for i, cell in enumerate(row)
+        )
+        + "</tr>"
+        for row in rows
+    )
+    return (
+        f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
+        "</div>"
+    )
+
+
+def section(anchor: str, body: str) -> str:
+    """Wrap the body of a section."""
+    return f'<section id="{escape(anchor)}">{body}</section>'
+
+
+def published(check: Check) -> str:
+    """Write the printed number of a check with its unit."""
+    if check.published is None:
+        return "–"
+    return f"{printed(check.published)} {escape(check.shown_unit)}".strip()
+
+
+def measured(check: Check, *, spread: bool = False) -> str:
+    """Write the measured number of a check with its unit, and its half width if asked for."""
+    if check.measured is None:
+        return "–"
+    half = f"\u202f±\u202f{number(check.half_width, 2)}" if spread and check.half_width else ""
+    return f"{number(check.measured, 4)}{half} {escape(check.shown_unit)}".strip()
+
+
+def sentence(text: str) -> str:
+    """Begin with a capital letter."""
+    return text[:1].upper() + text[1:]
+
+
+def system_of(result: Result) -> System | str:
+    """Take the first system that could be described: all runs of a reproduction share one."""
+    candidates = [result.system, *(run.system for run in result.runs.values())]
+    return next((found for found in candidates if isinstance(found, System)), result.system)
