@@ -78,12 +78,13 @@ fn run_one(file: &Path, length: Option<&str>) -> Result<Value, Error> {
     let overrides: Vec<String> =
         length.map(|length| format!("run.length={length}")).into_iter().collect();
     let plan = Plan::new(&Request::new(&file.to_string_lossy(), None, &overrides))?;
-    let mut packets = 0;
+    let (mut packets, mut steps) = (0, 0);
     let mut channels = Vec::new();
     let before = process::cpu_seconds();
     for point in &plan.points {
         for run in simulate(&point.spec, point.spec.run.seed, &Halt::new())? {
             packets += run.observations.delivered;
+            steps += run.steps;
             channels.push(json!({
                 "channel": run.channel,
                 "mean_wait_slots": run.mean_queueing().zip(run.slot)
@@ -99,6 +100,7 @@ fn run_one(file: &Path, length: Option<&str>) -> Result<Value, Error> {
         "length_us": plan.points.first().map(|point| point.spec.run.length.as_us()),
         "packets": packets,
         "packets_per_cpu_s": packets as f64 / seconds,
+        "steps_per_packet": steps as f64 / packets as f64,
         "peak_rss_bytes": process::peak_rss_bytes(),
         "mean_wait_slots": first["mean_wait_slots"],
         "accepted": first["accepted"],

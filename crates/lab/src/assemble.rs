@@ -14,7 +14,7 @@ use weft_units::{Limit, PositiveCount, Span, Time};
 use crate::composition::{ChannelSettings, InputQueues, SwitchSettings};
 use crate::couple::check_disabled;
 use crate::drive::event::{EventChannel, EventParts, EventSwitch};
-use crate::drive::network::OutputQueuedNetwork;
+use crate::drive::network::{InputQueuedNetwork, OutputQueuedNetwork};
 use crate::drive::output_queued::OutputQueuedChannel;
 use crate::drive::slotted::{SlotTiming, SlottedChannel};
 use crate::drive::trace::TraceEntry;
@@ -29,8 +29,10 @@ pub enum Driver {
     OutputQueued(Box<OutputQueuedChannel>),
     /// Event by event.
     Event(Box<EventChannel>),
-    /// Event by event, through several switches.
-    Network(Box<OutputQueuedNetwork>),
+    /// Event by event, through several switches with queues at their outputs.
+    OutputQueuedNetwork(Box<OutputQueuedNetwork>),
+    /// Event by event, through several switches with queues at their inputs.
+    InputQueuedNetwork(Box<InputQueuedNetwork>),
 }
 
 /// What a channel is built from besides its settings.
@@ -149,7 +151,8 @@ impl Driver {
             Driver::Slotted(channel) => channel.run(until, halt),
             Driver::OutputQueued(channel) => channel.run(until, halt),
             Driver::Event(channel) => channel.run(until, halt),
-            Driver::Network(channel) => channel.run(until, halt),
+            Driver::OutputQueuedNetwork(channel) => channel.run(until, halt),
+            Driver::InputQueuedNetwork(channel) => channel.run(until, halt),
         }
     }
 
@@ -163,16 +166,16 @@ impl Driver {
     /// What was counted and measured besides, with the names of its columns.
     pub fn counters(&self, until: Time) -> Vec<(&'static str, f64)> {
         match self {
-            Driver::Slotted(_) | Driver::OutputQueued(_) | Driver::Network(_) => Vec::new(),
             Driver::Event(channel) => channel.interface_columns(until),
+            _ => Vec::new(),
         }
     }
 
     /// The transmissions noted so far.
     pub fn take_trace(&mut self) -> Vec<TraceEntry> {
         match self {
-            Driver::Slotted(_) | Driver::OutputQueued(_) | Driver::Network(_) => Vec::new(),
             Driver::Event(channel) => channel.take_trace(),
+            _ => Vec::new(),
         }
     }
 
@@ -182,7 +185,8 @@ impl Driver {
             Driver::Slotted(channel) => channel.backlog(),
             Driver::OutputQueued(channel) => channel.backlog(),
             Driver::Event(channel) => channel.backlog(),
-            Driver::Network(channel) => channel.backlog(),
+            Driver::OutputQueuedNetwork(channel) => channel.backlog(),
+            Driver::InputQueuedNetwork(channel) => channel.backlog(),
         }
     }
 
@@ -192,7 +196,8 @@ impl Driver {
             Driver::Slotted(channel) => channel.in_flight(),
             Driver::OutputQueued(channel) => channel.in_flight(),
             Driver::Event(channel) => channel.in_flight(),
-            Driver::Network(channel) => channel.in_flight(),
+            Driver::OutputQueuedNetwork(channel) => channel.in_flight(),
+            Driver::InputQueuedNetwork(channel) => channel.in_flight(),
         }
     }
 
@@ -202,14 +207,18 @@ impl Driver {
             Driver::Slotted(channel) => channel.slots(),
             Driver::OutputQueued(channel) => channel.slots(),
             Driver::Event(channel) => channel.steps(),
-            Driver::Network(channel) => channel.steps(),
+            Driver::OutputQueuedNetwork(channel) => channel.steps(),
+            Driver::InputQueuedNetwork(channel) => channel.steps(),
         }
     }
 
     /// Who waits for whom, for a run that does not get on; empty where nothing can wait for ever.
     pub fn waiting(&self) -> Vec<String> {
         match self {
-            Driver::Slotted(_) | Driver::OutputQueued(_) | Driver::Network(_) => Vec::new(),
+            Driver::Slotted(_) | Driver::OutputQueued(_) | Driver::OutputQueuedNetwork(_) => {
+                Vec::new()
+            }
+            Driver::InputQueuedNetwork(channel) => channel.waiting(),
             Driver::Event(channel) => channel.waiting(),
         }
     }
@@ -220,7 +229,8 @@ impl Driver {
             Driver::Slotted(channel) => channel.into_observations(),
             Driver::OutputQueued(channel) => channel.into_observations(),
             Driver::Event(channel) => channel.into_observations(),
-            Driver::Network(channel) => channel.into_observations(),
+            Driver::OutputQueuedNetwork(channel) => channel.into_observations(),
+            Driver::InputQueuedNetwork(channel) => channel.into_observations(),
         }
     }
 }

@@ -13,7 +13,7 @@ use weft_fabric::scheduler::SchedulerSettings;
 use weft_fabric::switch::{CrossbarSettings, OutputBufferedSettings};
 use weft_fabric::workload::WorkloadSettings;
 use weft_protocol::retransmit::ControlSettings;
-use weft_units::{Bytes, Fraction, Span};
+use weft_units::{Bytes, Fraction, PositiveCount, Span};
 
 use crate::drive::cluster::{DisabledInitiator, RecoverySettings, SignallingSettings};
 use crate::drive::interface::InterfaceSettings;
@@ -83,6 +83,10 @@ pub struct ChannelSettings {
     /// a random one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub routes: Option<RoutesSettings>,
+    /// What keeps a buffer of a switch from being written while it is full. For fabrics whose
+    /// switches have buffers of limited size; "credits" if not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub flow_control: Option<FlowControlSettings>,
     /// The one switch of a star, or each switch of another fabric.
     pub switch: SwitchSettings,
     /// How an initiator learns what became of its packets. Without it none is ever lost.
@@ -106,6 +110,16 @@ pub struct ChannelSettings {
     /// Initiators that the targets of this channel disable (Clint 3.3, enable vectors).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub disabled: Vec<DisabledInitiator>,
+}
+
+/// What keeps a buffer from being written while it is full.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum FlowControlSettings {
+    /// Whoever sends to a buffer has a credit for each packet that it holds. A credit is spent with
+    /// the first byte, and comes back over the cable when the last byte has left the buffer.
+    #[default]
+    Credits,
 }
 
 /// The switches of a channel. Which driver runs the channel follows from it.
@@ -161,6 +175,14 @@ pub struct InputQueuedSettings {
     pub queues: InputQueues,
     /// Who decides.
     pub scheduler: SchedulerSettings,
+    /// How many cells the queues of one input hold together. For fabrics other than `star`, which
+    /// need it; in a star queues are unlimited.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub buffer: Option<PositiveCount>,
+    /// Size of a cell on the wire, in fabrics other than `star`. A packet takes whole cells; without
+    /// a value it is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cell: Option<Bytes>,
 }
 
 /// How the cells of one input wait.

@@ -3,7 +3,6 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use weft_kernel::Stream;
-use weft_units::Time;
 
 use super::error::FabricError;
 use super::ways::Ways;
@@ -38,7 +37,8 @@ pub enum ConnectionRoutes {
 pub enum PacketRoutes {
     /// Each port that leads to the target is equally likely.
     Random,
-    /// The port that is free first, of those equally free a random one.
+    /// The port that is least occupied: that is free first where switches have output queues, with
+    /// the fewest packets waiting for it elsewhere. Of those equally occupied a random one.
     Adaptive,
 }
 
@@ -142,14 +142,14 @@ impl Routes {
     }
 
     /// The port by which a packet for `to` leaves `switch`, the `hop`th on its way from 0 on.
-    /// `free_at` tells when a port is free.
+    /// `occupied` tells how occupied a port is: adaptive packets take the port with the least.
     #[inline]
     pub fn port(
         &self,
         (switch, hop): (u32, u8),
         to: u16,
         heading: &mut Heading,
-        free_at: impl Fn(u32) -> Time,
+        occupied: impl Fn(u32) -> u64,
     ) -> u32 {
         if self.rule == Rule::Given && heading.0 & OWN != 0 {
             return u32::from(self.ports[(heading.0 ^ OWN) as usize + usize::from(hop)]);
@@ -162,7 +162,7 @@ impl Routes {
         let wide = u64::from(heading.0 << unused_bits) * u64::from(ports.count_ones());
         heading.0 = wide as u32 >> unused_bits;
         let chosen = member(ports, (wide >> 32) as u32);
-        if self.rule == Rule::Adaptive { least(ports, chosen, free_at) } else { chosen }
+        if self.rule == Rule::Adaptive { least(ports, chosen, occupied) } else { chosen }
     }
 }
 
@@ -181,16 +181,16 @@ fn member(ports: u64, rank: u32) -> u32 {
     rest.trailing_zeros()
 }
 
-/// The port that is free first; of those equally free the one at or next after `start`.
-fn least(ports: u64, start: u32, free_at: impl Fn(u32) -> Time) -> u32 {
+/// The port that is least occupied; of those equally occupied the one at or next after `start`.
+fn least(ports: u64, start: u32, occupied: impl Fn(u32) -> u64) -> u32 {
     let mut rest = ports.rotate_right(start);
-    let (mut best, mut earliest) = (start, Time::NEVER);
+    let (mut best, mut lowest) = (start, u64::MAX);
     while rest != 0 {
         let port = (rest.trailing_zeros() + start) & 63;
         rest &= rest - 1;
-        let free = free_at(port);
-        if free < earliest {
-            (best, earliest) = (port, free);
+        let level = occupied(port);
+        if level < lowest {
+            (best, lowest) = (port, level);
         }
     }
     best

@@ -1,14 +1,16 @@
 //! A channel of several switches: which of the settings its driver reads, and what it is made of.
 
 use weft_fabric::adapter::{Feed, Insertion, Release};
-use weft_fabric::fabric::{FabricError, Routes};
+use weft_fabric::fabric::{FabricError, Routes, Wiring};
 use weft_fabric::workload::Source;
 use weft_protocol::retransmit::ControlSettings;
 use weft_units::Span;
 
 use super::{Driver, Site, refuse};
-use crate::composition::{ChannelSettings, SwitchSettings};
-use crate::drive::network::{NetworkParts, OutputQueuedNetwork};
+use crate::composition::{ChannelSettings, InputQueuedSettings, InputQueues, SwitchSettings};
+use crate::drive::network::{
+    InputQueuedNetwork, InputQueuedParts, NetworkParts, OutputQueuedNetwork,
+};
 use crate::error::Error;
 
 /// The channel of a fabric that is not a star.
@@ -34,17 +36,72 @@ pub(super) fn build(
         sources,
         observations: site.observations(),
     };
-    Ok(Driver::Network(Box::new(OutputQueuedNetwork::new(parts))))
+    match &settings.switch {
+        SwitchSettings::InputQueued(switch) => {
+            let switches = input_queued(settings, switch, &parts.wiring, site)?;
+            let network = InputQueuedNetwork::new(parts, switches);
+            Ok(Driver::InputQueuedNetwork(Box::new(network)))
+        }
+        _ => Ok(Driver::OutputQueuedNetwork(Box::new(OutputQueuedNetwork::new(parts)))),
+    }
+}
+
+/// The switches of a fabric with queues at their inputs.
+fn input_queued(
+    settings: &ChannelSettings,
+    switch: &InputQueuedSettings,
+    wiring: &Wiring,
+    site: Site<'_>,
+) -> Result<InputQueuedParts, Error> {
+    let fault = |key: &str, value: String, accepted: String| Error::Assembly {
+        key: format!("channel.{}.switch.input_queued.{key}", site.name),
+        value,
+        accepted,
+    };
+    if switch.queues == InputQueues::Fifo {
+        let accepted = "voq in a fabric other than star";
+        return Err(fault("queues", "fifo".into(), accepted.into()));
+    }
+    let size = switch.cell.unwrap_or(settings.packet);
+    let cell = settings.link.span(size);
+    if cell == Span::ZERO {
+        let accepted = "a size that takes a picosecond or more";
+        return Err(fault("cell", size.to_string(), accepted.into()));
+    }
+    let cells = settings.packet.0.div_ceil(size.0);
+    let needed = format!("the cells that an input holds, at least {cells}, those of a packet");
+    let Some(buffer) = switch.buffer else {
+        return Err(fault("buffer", "(none)".into(), needed));
+    };
+    let packets = u64::from(buffer.get()) / cells;
+    if packets == 0 {
+        return Err(fault("buffer", buffer.get().to_string(), needed));
+    }
+    let scheduler = |number| {
+        let ports = wiring.ports_of(number) as usize;
+        switch
+            .scheduler
+            .build(ports)
+            .map_err(|error| Error::Scheduler { channel: site.name.to_owned(), error })
+    };
+    Ok(InputQueuedParts {
+        cell,
+        cells,
+        buffer: packets as u32,
+        schedulers: (0..wiring.switches()).map(scheduler).collect::<Result<_, _>>()?,
+        random: site.streams.stream(&format!("{}.scheduler", site.name), 0),
+    })
 }
 
 /// The latency of a kind of switch that there is in stages.
 fn latency(switch: &SwitchSettings, channel: &str) -> Result<Span, Error> {
     match switch {
         SwitchSettings::OutputQueued(switch) => Ok(switch.latency),
+        SwitchSettings::InputQueued(switch) => Ok(switch.latency),
         other => Err(Error::Assembly {
             key: format!("channel.{channel}.switch"),
             value: other.name().to_owned(),
-            accepted: "output_queued in a fabric other than star".to_owned(),
+            accepted: "output_queued or input_queued in a fabric other than star".to_owned(),
         }),
     }
 }
@@ -65,6 +122,11 @@ fn refuse_what_a_fabric_does_not_read(settings: &ChannelSettings, name: &str) ->
     if settings.control.as_ref().is_some_and(|own| *own != ControlSettings::Unacknowledged) {
         let accepted = "no control in a fabric other than star, which loses nothing";
         return refuse("control", "given", accepted);
+    }
+    let buffered = matches!(settings.switch, SwitchSettings::InputQueued(_));
+    if settings.flow_control.is_some() && !buffered {
+        let accepted = "no flow control where queues are unlimited";
+        return refuse("flow_control", "given", accepted);
     }
     if adapter.feed != Feed::Fifo {
         let accepted = "fifo in a fabric other than star";
@@ -89,16 +151,28 @@ fn refuse_what_a_fabric_does_not_read(settings: &ChannelSettings, name: &str) ->
     }
 }
 
-/// A star has one way from a host to another.
+/// A star has one way from a host to another, and queues without a limit.
 pub(super) fn refuse_what_a_star_does_not_read(
     settings: &ChannelSettings,
     name: &str,
 ) -> Result<(), Error> {
-    match &settings.routes {
-        Some(_) => {
-            let accepted = "no routes in a star, where every host is one switch from every other";
-            refuse(name, "routes", "given", accepted)
+    let (key, accepted) = match settings {
+        ChannelSettings { routes: Some(_), .. } => {
+            ("routes", "no routes in a star, where every host is one switch from every other")
         }
-        None => Ok(()),
-    }
+        ChannelSettings { flow_control: Some(_), .. } => {
+            ("flow_control", "no flow control in a star, whose queues are unlimited")
+        }
+        ChannelSettings { switch: SwitchSettings::InputQueued(switch), .. } => match switch {
+            InputQueuedSettings { buffer: Some(_), .. } => {
+                ("switch.input_queued.buffer", "no buffer in a star, whose queues are unlimited")
+            }
+            InputQueuedSettings { cell: Some(_), .. } => {
+                ("switch.input_queued.cell", "no cell in a star, where every packet is one")
+            }
+            _ => return Ok(()),
+        },
+        _ => return Ok(()),
+    };
+    refuse(name, key, "given", accepted)
 }

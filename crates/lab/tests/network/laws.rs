@@ -4,14 +4,17 @@
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
-use weft_fabric::fabric::{FabricSettings, Routes, RoutesSettings};
+use weft_fabric::fabric::{FabricSettings, Routes, RoutesSettings, Wiring};
 use weft_fabric::measure::{Latency, Observations};
+use weft_fabric::scheduler::SchedulerSettings;
 use weft_fabric::workload::{ChannelFacts, WorkloadSettings};
 use weft_kernel::{Halt, Streams};
-use weft_lab::drive::network::{Delivery, NetworkParts, OutputQueuedNetwork};
+use weft_lab::drive::network::{
+    Delivery, InputQueuedNetwork, InputQueuedParts, NetworkParts, OutputQueuedNetwork,
+};
 use weft_units::{Bytes, Limit, Span, Time};
 
-use super::{file, run};
+use super::{file, run, voq};
 
 #[derive(serde::Deserialize)]
 struct Parts {
@@ -20,11 +23,19 @@ struct Parts {
     workload: WorkloadSettings,
 }
 
+/// How the switches of a network queue.
+#[derive(Clone, Copy, Debug)]
+enum Queues {
+    Outputs,
+    /// Cells of a packet, packets of a buffer.
+    Inputs(u64, u32),
+}
+
 /// Runs a network bare, and returns what it delivered and how many packets are left in it.
 fn deliveries(
     text: &str,
     hosts: u16,
-    (packet, seed): (Span, u64),
+    (packet, queues, seed): (Span, Queues, u64),
     until: Time,
 ) -> (Vec<Delivery>, u64, Observations) {
     let parts: Parts = toml::from_str(text).expect(text);
@@ -33,7 +44,18 @@ fn deliveries(
         ChannelFacts { name: "c", hosts, packet: Bytes(125), packet_span: packet, slot_span: None };
     let wiring = parts.fabric.wiring(hosts).expect(text);
     let routes = Routes::new(&parts.routes, &wiring, streams.stream("c.routes", 0)).expect(text);
-    let mut network = OutputQueuedNetwork::new(NetworkParts {
+    let islip = |switch| SchedulerSettings::Islip(Default::default()).build(ports(&wiring, switch));
+    let switches = match queues {
+        Queues::Outputs => None,
+        Queues::Inputs(cells, buffer) => Some(InputQueuedParts {
+            cell: Span(packet.0.div_ceil(cells)),
+            cells,
+            buffer,
+            schedulers: (0..wiring.switches()).map(islip).collect::<Result<_, _>>().expect(text),
+            random: streams.stream("c.scheduler", 0),
+        }),
+    };
+    let parts = NetworkParts {
         wiring,
         routes,
         packet,
@@ -43,12 +65,27 @@ fn deliveries(
         send_buffers: Limit::Unlimited,
         sources: parts.workload.build(&facts, &streams).expect(text),
         observations: Observations::over(Time::ZERO, until),
-    });
+    };
     let mut delivered = Vec::new();
-    let stopped = network.run_watched(until, &Halt::new(), |delivery| delivered.push(delivery));
-    assert_eq!(stopped, None);
-    let left = network.backlog() + network.in_flight();
-    (delivered, left, network.into_observations())
+    let mut watch = |delivery| delivered.push(delivery);
+    match switches {
+        None => {
+            let mut network = OutputQueuedNetwork::new(parts);
+            assert_eq!(network.run_watched(until, &Halt::new(), &mut watch), None);
+            let left = network.backlog() + network.in_flight();
+            (delivered, left, network.into_observations())
+        }
+        Some(switches) => {
+            let mut network = InputQueuedNetwork::new(parts, switches);
+            assert_eq!(network.run_watched(until, &Halt::new(), &mut watch), None);
+            let left = network.backlog() + network.in_flight();
+            (delivered, left, network.into_observations())
+        }
+    }
+}
+
+fn ports(wiring: &Wiring, switch: u32) -> usize {
+    wiring.ports_of(switch) as usize
 }
 
 const FABRICS: &[(&str, u16)] = &[
@@ -69,7 +106,7 @@ const FABRICS: &[(&str, u16)] = &[
 ];
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(48))]
+    #![proptest_config(ProptestConfig::with_cases(96))]
 
     /// Whatever the wiring, the size of packets, the load and the routes: nothing is lost or made
     /// up, no link carries two packets at once, none is faster than light and switches allow, and
@@ -83,12 +120,15 @@ proptest! {
             "per_packet = 'random'", "per_packet = 'adaptive'", "per_connection = 'random'",
             "per_connection = 'hashed'",
         ]),
+        queues in prop::sample::select(vec![
+            Queues::Outputs, Queues::Inputs(1, 1), Queues::Inputs(1, 7), Queues::Inputs(5, 3),
+        ]),
         seed in any::<u64>(),
     ) {
         let (fabric, hosts) = FABRICS[place];
         let text = format!("{fabric}\nroutes.{rule}\nworkload.load = {load}");
         let until = Time(packet * 200);
-        let (delivered, left, seen) = deliveries(&text, hosts, (Span(packet), seed), until);
+        let (delivered, left, seen) = deliveries(&text, hosts, (Span(packet), queues, seed), until);
         prop_assert_eq!(seen.conserve(left), Ok(()));
         prop_assert_eq!(seen.delivered, delivered.len() as u64);
         let mut targets = BTreeMap::new();
@@ -113,12 +153,15 @@ fn a_seed_gives_the_same_run_and_another_seed_another() {
     {
         for rule in ["per_packet = 'adaptive'", "per_connection = 'random'"] {
             let channel = format!("fabric.{fabric}\nroutes.{rule}");
-            let sum = |seed| {
-                let run = run(&file(64, &channel, "load = 0.4", "300 us"), seed);
-                run.observations.recorder(Latency::OneWay).sum_ps()
-            };
-            assert_eq!(sum(7), sum(7), "{channel}");
-            assert_ne!(sum(7), sum(8), "{channel}");
+            let files = [
+                file(64, &channel, "load = 0.4", "300 us"),
+                voq(64, "buffer = 8", &channel, "load = 0.4", "300 us"),
+            ];
+            for text in files {
+                let sum = |seed| run(&text, seed).observations.recorder(Latency::OneWay).sum_ps();
+                assert_eq!(sum(7), sum(7), "{text}");
+                assert_ne!(sum(7), sum(8), "{text}");
+            }
         }
     }
 }

@@ -2,6 +2,7 @@
 
 #![allow(clippy::expect_used, reason = "a test that cannot go on fails")]
 
+mod credits;
 mod cycle_counts;
 mod laws;
 mod refusals;
@@ -21,6 +22,14 @@ fn file(hosts: u16, channel: &str, workload: &str, length: &str) -> String {
          [workload.c]\n{workload}\n\
          [run]\nlength = '{length}'\nregime = 'from_empty'\n"
     )
+}
+
+/// The same with queues at the inputs. A slot is a packet unless `switch` names a cell.
+fn voq(hosts: u16, switch: &str, channel: &str, workload: &str, length: &str) -> String {
+    let queues =
+        format!("switch.input_queued = {{ latency = '90 ns', scheduler = 'islip', {switch} }}");
+    file(hosts, channel, workload, length)
+        .replace("switch.output_queued.latency = '90 ns'", &queues)
 }
 
 fn run(text: &str, seed: u64) -> ChannelRun {

@@ -1,6 +1,6 @@
 //! What does not fit a fabric, or a star, is refused with its key, its value and what is accepted.
 
-use super::{file, refusal};
+use super::{file, refusal, voq};
 
 const TREE: &str = "fabric.k_ary_tree = { arity = 2, levels = 2 }";
 
@@ -40,7 +40,7 @@ fn a_switch_that_is_no_stage_is_refused() {
     );
     let text = refusal(&text);
     assert!(text.contains("channel.c.switch = crossbar does not fit"), "{text}");
-    assert!(text.contains("output_queued in a fabric other than star"), "{text}");
+    assert!(text.contains("output_queued or input_queued in a fabric other than star"), "{text}");
 }
 
 #[test]
@@ -74,4 +74,24 @@ fn a_fabric_of_no_such_kind_is_refused_with_the_kinds_there_are() {
     for kind in ["k_ary_tree", "fat_tree", "folded_tree", "table", "star"] {
         assert!(text.contains(kind), "{text}");
     }
+}
+
+#[test]
+fn buffers_that_cannot_be_are_refused() {
+    let of = |channel: &str, switch: &str| refusal(&voq(4, switch, channel, "load = 0.1", "1 ms"));
+    let cases = [
+        (of(TREE, ""), "buffer = (none)", "the cells that an input holds, at least 1"),
+        (of(TREE, "cell = '25 B', buffer = 4"), "buffer = 4", "at least 5, those of a packet"),
+        (of(TREE, "queues = 'fifo', buffer = 4"), "queues = fifo", "voq in a fabric other"),
+        (of("", "buffer = 4"), "buffer = given", "no buffer in a star"),
+        (of("", "cell = '25 B'"), "cell = given", "no cell in a star"),
+    ];
+    for (text, value, accepted) in cases {
+        assert!(text.contains(&format!("channel.c.switch.input_queued.{value}")), "{text}");
+        assert!(text.contains(accepted), "{text}");
+    }
+    let star = of("flow_control = 'credits'", "");
+    assert!(star.contains("channel.c.flow_control = given does not fit"), "{star}");
+    let unlimited = refused(&format!("{TREE}\nflow_control = 'credits'"));
+    assert!(unlimited.contains("no flow control where queues are unlimited"), "{unlimited}");
 }

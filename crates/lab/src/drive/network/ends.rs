@@ -1,6 +1,6 @@
 //! The hosts around a fabric: what they hand over, and what is observed where they receive it.
 
-use weft_fabric::fabric::{Heading, Routes, Wiring};
+use weft_fabric::fabric::{Routes, Wiring};
 use weft_fabric::measure::{Latency, Observations, Stage};
 use weft_fabric::workload::{Feedback, Source};
 use weft_kernel::{Arena, Id};
@@ -46,38 +46,23 @@ pub struct Delivery {
     pub hops: u8,
 }
 
-/// A packet that has been handed over.
+/// A packet that has been handed over; `X` is what the switches note on it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Packet {
+pub(super) struct Packet<X> {
     pub generated: Time,
     pub start: Time,
     pub from: u16,
     pub to: u16,
-}
-
-/// A packet whose transmission is known.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Departure {
-    pub id: Id<Packet>,
-    pub to: u16,
-    pub heading: Heading,
-    /// When it starts.
-    pub start: Time,
-    /// When its source is to be looked at again.
-    pub again: Time,
+    pub note: X,
 }
 
 /// Sources, packets and observations: what any kind of switch needs around it.
 #[derive(Debug)]
-pub(super) struct Ends {
-    pub packets: Arena<Packet>,
+pub(super) struct Ends<X> {
+    pub packets: Arena<Packet<X>>,
     pub observations: Observations,
     sources: Vec<Source>,
     send_buffers: Limit,
-    /// When the link of each host is free.
-    free: Vec<Time>,
-    /// The ways of a packet that is handed over.
-    pub routes: Routes,
     /// What every packet spends on the whole: on its link, and for each switch and cable.
     packet: Span,
     propagation: Span,
@@ -85,7 +70,7 @@ pub(super) struct Ends {
     payload: Bytes,
 }
 
-impl Ends {
+impl<X: Copy> Ends<X> {
     /// When each source hands over its first packets: host and time, several of a greedy one.
     pub fn begin(&self) -> Vec<(u16, Time)> {
         let first = |(host, source): (u16, &Source)| {
@@ -99,32 +84,28 @@ impl Ends {
         (0..).zip(&self.sources).flat_map(first).collect()
     }
 
-    /// The source of `host` hands over a packet.
+    /// The source of `host` hands over a packet. Returns its target, and when the next one comes if
+    /// it comes by itself.
     #[inline]
-    pub fn generate(&mut self, now: Time, host: u16) -> Departure {
-        let place = usize::from(host);
-        let source = &mut self.sources[place];
+    pub fn hand_over(&mut self, now: Time, host: u16) -> (u16, Time) {
+        let source = &mut self.sources[usize::from(host)];
         source.ready(now);
         let demand = source.take();
         self.observations.generate(now);
-        let start = now.max(self.free[place]);
-        self.observations.attempt(start);
-        self.free[place] = start + self.packet;
-        // The buffer of a greedy source is free when the transmission starts.
-        let again = match source.feedback() {
-            Feedback::Ready => start,
-            Feedback::None | Feedback::Delivered => source.next_time(),
-        };
-        let to = demand.target;
-        let id = self.packets.insert(Packet { generated: now, start, from: host, to });
-        Departure { id, to, heading: self.routes.depart(host, to), start, again }
+        (demand.target, source.next_time())
+    }
+
+    /// Whether the source of `host` hands over a packet whenever a buffer is free.
+    #[inline]
+    pub fn is_greedy(&self, host: u16) -> bool {
+        self.sources[usize::from(host)].feedback() == Feedback::Ready
     }
 
     /// The last byte of a packet that passed `hops` switches is at its target. Returns it, and when
     /// the source of the target is to be looked at because of that.
     #[inline]
-    pub fn deliver(&mut self, now: Time, id: Id<Packet>, hops: u8) -> (Delivery, Option<Time>) {
-        let Packet { generated, start, from, to } = self.packets[id];
+    pub fn deliver(&mut self, now: Time, id: Id<Packet<X>>, hops: u8) -> (Delivery, Option<Time>) {
+        let Packet { generated, start, from, to, .. } = self.packets[id];
         self.packets.remove(id);
         let seen = &mut self.observations;
         let (queueing, transit) = (start.since(generated), now.since(start));
@@ -147,21 +128,6 @@ impl Ends {
         (delivery, self.answer(now, from, to))
     }
 
-    /// Packets whose transmission starts after `now`. Each link sends one after another, so that
-    /// they follow from when it will be free.
-    pub fn waiting(&self, now: Time) -> u64 {
-        let whole = |free: &Time| (free.since(now).0).saturating_sub(1) / self.packet.0;
-        self.free.iter().map(whole).sum()
-    }
-
-    /// What was observed until `now`. Transmissions are counted when their start is known, which
-    /// may lie beyond.
-    pub fn into_observations(mut self, now: Time) -> Observations {
-        let attempts = self.observations.attempts.saturating_sub(self.waiting(now));
-        self.observations.attempts = attempts;
-        self.observations
-    }
-
     #[inline]
     fn answer(&mut self, now: Time, from: u16, to: u16) -> Option<Time> {
         let source = &mut self.sources[usize::from(to)];
@@ -174,19 +140,19 @@ impl Ends {
     }
 }
 
-impl NetworkParts {
-    pub(super) fn into_ends(self) -> Ends {
-        Ends {
+impl<X> Ends<X> {
+    /// The hosts of a channel at time zero.
+    pub fn new(parts: NetworkParts) -> (Ends<X>, Wiring, Routes) {
+        let ends = Ends {
             packets: Arena::new(),
-            observations: self.observations,
-            free: vec![Time::ZERO; self.sources.len()],
-            sources: self.sources,
-            send_buffers: self.send_buffers,
-            routes: self.routes,
-            packet: self.packet,
-            propagation: self.propagation,
-            latency: self.latency,
-            payload: self.payload,
-        }
+            observations: parts.observations,
+            sources: parts.sources,
+            send_buffers: parts.send_buffers,
+            packet: parts.packet,
+            propagation: parts.propagation,
+            latency: parts.latency,
+            payload: parts.payload,
+        };
+        (ends, parts.wiring, parts.routes)
     }
 }

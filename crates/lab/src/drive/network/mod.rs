@@ -9,7 +9,9 @@
 //! switches belongs to its *transit*.
 
 mod ends;
+mod input_queued;
 mod output_queued;
 
 pub use ends::{Delivery, NetworkParts};
+pub use input_queued::{InputQueuedNetwork, InputQueuedParts};
 pub use output_queued::OutputQueuedNetwork;

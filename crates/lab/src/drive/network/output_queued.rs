@@ -1,19 +1,21 @@
 //! Switches with unlimited queues at their outputs: a packet is in the queue of its output as soon
 //! as it is there, so that the time at which it leaves is known when it comes.
 
-use weft_fabric::fabric::{Heading, Peer};
+use weft_fabric::fabric::{Heading, Peer, Routes};
 use weft_fabric::measure::Observations;
 use weft_kernel::{Halt, Id, Queue, Stopped};
 use weft_units::{Span, Time};
 
-use super::ends::{Delivery, Departure, Ends, NetworkParts, Packet};
+use super::ends::{Delivery, Ends, NetworkParts};
+
+type Packet = super::ends::Packet<()>;
 
 /// A channel of output-queued switches: an event for each packet and switch.
 #[derive(Debug)]
 pub struct OutputQueuedNetwork {
-    ends: Ends,
-    /// The switch that each host is at.
-    homes: Vec<u32>,
+    ends: Ends<()>,
+    routes: Routes,
+    adapters: Vec<Adapter>,
     /// The first output of each switch.
     first: Vec<u32>,
     outputs: Vec<Output>,
@@ -23,6 +25,15 @@ pub struct OutputQueuedNetwork {
     queue: Queue<Event>,
     ended: Time,
     steps: u64,
+}
+
+/// The link from a host.
+#[derive(Clone, Copy, Debug)]
+struct Adapter {
+    /// When the last byte of what has been handed over so far is sent.
+    free: Time,
+    /// The switch at the other end of the cable.
+    home: u32,
 }
 
 /// An output of a switch.
@@ -71,7 +82,8 @@ const _: () = assert!(size_of::<Event>() <= 16, "an event is copied at every ste
 impl OutputQueuedNetwork {
     /// A channel at time zero.
     pub fn new(parts: NetworkParts) -> OutputQueuedNetwork {
-        let wiring = &parts.wiring;
+        let NetworkParts { packet, propagation, latency, .. } = parts;
+        let (ends, wiring, routes) = Ends::new(parts);
         let output = |port| Output {
             free: Time::ZERO,
             next: match wiring.peer(port) {
@@ -79,18 +91,20 @@ impl OutputQueuedNetwork {
                 Peer::Host(_) | Peer::Unused => HOST,
             },
         };
-        let home = |host| wiring.switch_of(wiring.host_port(host));
+        let adapter =
+            |host| Adapter { free: Time::ZERO, home: wiring.switch_of(wiring.host_port(host)) };
         let mut network = OutputQueuedNetwork {
-            homes: (0..wiring.hosts()).map(home).collect(),
+            adapters: (0..wiring.hosts()).map(adapter).collect(),
             first: (0..wiring.switches()).map(|switch| wiring.port(switch, 0)).collect(),
             outputs: (0..wiring.ports()).map(output).collect(),
-            packet: parts.packet,
-            propagation: parts.propagation,
-            latency: parts.latency,
+            ends,
+            routes,
+            packet,
+            propagation,
+            latency,
             queue: Queue::new(),
             ended: Time::ZERO,
             steps: 0,
-            ends: parts.into_ends(),
         };
         for (host, time) in network.ends.begin() {
             network.queue.push(time, Event::Generate(host));
@@ -131,12 +145,18 @@ impl OutputQueuedNetwork {
 
     /// What was observed; ends the channel.
     pub fn into_observations(self) -> Observations {
-        self.ends.into_observations(self.ended)
+        let waiting = self.backlog();
+        let mut observations = self.ends.observations;
+        // They were counted when their start was known, which lies beyond the end.
+        observations.attempts = observations.attempts.saturating_sub(waiting);
+        observations
     }
 
-    /// Packets whose transmission has not begun.
+    /// Packets whose transmission has not begun. Each link sends one after another, so that they
+    /// follow from when it will be free.
     pub fn backlog(&self) -> u64 {
-        self.ends.waiting(self.ended)
+        let after = |adapter: &Adapter| adapter.free.since(self.ended).0.saturating_sub(1);
+        self.adapters.iter().map(|adapter| after(adapter) / self.packet.0).sum()
     }
 
     /// Packets on their way.
@@ -151,11 +171,19 @@ impl OutputQueuedNetwork {
 
     #[inline]
     fn generate(&mut self, now: Time, host: u16) {
-        let Departure { id, to, heading, start, again } = self.ends.generate(now, host);
+        let (to, next) = self.ends.hand_over(now, host);
+        let adapter = &mut self.adapters[usize::from(host)];
+        let (start, switch) = (now.max(adapter.free), adapter.home);
+        adapter.free = start + self.packet;
+        self.ends.observations.attempt(start);
+        // The buffer of a greedy source is free when the transmission starts.
+        let again = if self.ends.is_greedy(host) { start } else { next };
         if again < Time::NEVER {
             self.queue.push(again, Event::Generate(host));
         }
-        let switch = self.homes[usize::from(host)];
+        let packet = Packet { generated: now, start, from: host, to, note: () };
+        let id = self.ends.packets.insert(packet);
+        let heading = self.routes.depart(host, to);
         let hop = Hop { id, heading, switch, to, hops: 0 };
         self.queue.push(start + self.propagation, hop.into());
     }
@@ -164,9 +192,9 @@ impl OutputQueuedNetwork {
     fn reach(&mut self, now: Time, mut hop: Hop) {
         let first = self.first[hop.switch as usize];
         let outputs = &self.outputs;
-        let free_at = |port| outputs[(first + port) as usize].free;
+        let free_at = |port| outputs[(first + port) as usize].free.0;
         let place = (hop.switch, hop.hops);
-        let port = self.ends.routes.port(place, hop.to, &mut hop.heading, free_at);
+        let port = self.routes.port(place, hop.to, &mut hop.heading, free_at);
         let output = &mut self.outputs[(first + port) as usize];
         let start = output.free.max(now + self.latency);
         output.free = start + self.packet;
