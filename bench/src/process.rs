@@ -35,7 +35,7 @@ fn instructions(own: &Path, file: &Path, line: &Value) -> Result<Value, String> 
     for share in [0.01, 0.02] {
         let mut command = Command::new("valgrind");
         command.args(["--tool=callgrind", "--callgrind-out-file=/dev/null"]).arg(own);
-        command.arg("--one").arg(file).arg(format!("{:.0} us", whole * share));
+        command.arg("--one").arg(file).arg(format!("{:.0} ns", whole * share * 1e3));
         let (shown, log) = output(&mut command)?;
         let total = log.lines().find_map(|text| text.split_once("Collected : "));
         let total = total.and_then(|(_, number)| number.trim().parse::<f64>().ok());
