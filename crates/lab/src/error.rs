@@ -5,7 +5,7 @@ use weft_fabric::scheduler::SchedulerError;
 use weft_fabric::workload::WorkloadError;
 
 use crate::shipped;
-use crate::spec::SpecError;
+use crate::spec::{SpecError, nearest};
 
 /// Why a request could not be carried out.
 #[derive(Debug, thiserror::Error)]
@@ -16,13 +16,25 @@ pub enum Error {
     /// Nothing of that name is shipped, and it is not a path.
     #[error(
         "`{name}` is not shipped; accepted: {accepted}, or the path of a file that ends in \
-         .toml"
+         .toml{hint}"
     )]
     UnknownName {
         /// What was asked for.
         name: String,
         /// What there is.
         accepted: String,
+        /// The nearest name, as a phrase.
+        hint: String,
+    },
+    /// No interconnect of that name is shipped.
+    #[error("there is no shipped system `{name}`; accepted: {accepted}{hint}")]
+    UnknownSystem {
+        /// What was asked for.
+        name: String,
+        /// What there is.
+        accepted: String,
+        /// The nearest name, as a phrase.
+        hint: String,
     },
     /// A file that cannot be read.
     #[error("{path} cannot be read: {error}")]
@@ -134,7 +146,14 @@ pub struct Details {
 impl Error {
     pub(crate) fn unknown_name(name: &str) -> Error {
         let names: Vec<&str> = shipped::experiments().chain(shipped::systems()).collect();
-        Error::UnknownName { name: name.to_owned(), accepted: names.join(", ") }
+        let (accepted, hint) = (names.join(", "), did_you_mean(name, &names));
+        Error::UnknownName { name: name.to_owned(), accepted, hint }
+    }
+
+    pub(crate) fn unknown_system(name: &str) -> Error {
+        let names: Vec<&str> = shipped::systems().collect();
+        let (accepted, hint) = (names.join(", "), did_you_mean(name, &names));
+        Error::UnknownSystem { name: name.to_owned(), accepted, hint }
     }
 
     /// The parts of the error.
@@ -150,7 +169,8 @@ impl Error {
                 accepted: some(&error.accepted.join(", ")),
                 message: error.message.clone(),
             },
-            Error::UnknownName { name, accepted } => Details {
+            Error::UnknownName { name, accepted, .. }
+            | Error::UnknownSystem { name, accepted, .. } => Details {
                 value: Some(name.clone()),
                 accepted: Some(accepted.clone()),
                 message,
@@ -186,4 +206,10 @@ impl Error {
 
 fn some(text: &str) -> Option<String> {
     (!text.is_empty()).then(|| text.to_owned())
+}
+
+/// The nearest of the names that there are, if one is near enough for a typo.
+fn did_you_mean(name: &str, names: &[&str]) -> String {
+    let hint = nearest(name, names.iter().copied());
+    hint.map_or_else(String::new, |hint| format!("; did you mean `{hint}`?"))
 }

@@ -38,7 +38,7 @@ pub fn reproduce(
     observe: &mut dyn FnMut(usize, usize, &str) -> bool,
 ) -> Result<Reproduction, Error> {
     if shipped::system(system).is_none() {
-        return Err(Error::unknown_name(system));
+        return Err(Error::unknown_system(system));
     }
     let all = catalogue::experiments()?;
     let own: Vec<_> = all.into_iter().filter(|experiment| experiment.system == system).collect();

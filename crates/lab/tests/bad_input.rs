@@ -153,12 +153,20 @@ fn an_unknown_preset_names_the_presets() {
 #[test]
 fn an_unknown_system_names_the_systems() {
     let error = refusal(&Request::new("clnt", None, &[]));
-    let Error::UnknownName { name, accepted } = &error else { panic!("{error}") };
+    let Error::UnknownName { name, accepted, .. } = &error else { panic!("{error}") };
     assert_eq!(name, "clnt");
     assert!(accepted.split(", ").any(|name| name == "clint"), "{accepted}");
     let message = error.to_string().replace(accepted.as_str(), "...");
-    expect!["`clnt` is not shipped; accepted: ..., or the path of a file that ends in .toml"]
+    expect!["`clnt` is not shipped; accepted: ..., or the path of a file that ends in .toml; did you mean `clint`?"]
         .assert_eq(&message);
+}
+
+#[test]
+fn what_is_reproduced_is_a_system() {
+    let refused = weft_lab::reproduce("clan", &Options::default(), &mut |_, _, _| true);
+    let error = refused.expect_err("no such system is shipped");
+    expect!["there is no shipped system `clan`; accepted: clint; did you mean `clint`?"]
+        .assert_eq(&error.to_string());
 }
 
 #[test]

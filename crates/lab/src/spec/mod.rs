@@ -45,6 +45,8 @@ mod schema;
 mod tree;
 mod write;
 
+pub(crate) use nearest::nearest;
+
 pub use error::{Refusal, SpecError};
 pub use place::Place;
 pub use schema::schema;

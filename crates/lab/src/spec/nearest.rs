@@ -2,7 +2,7 @@
 
 /// The candidate that is nearest to `written`, if it is near enough for a typo: a third of its
 /// length away, in insertions, deletions, substitutions and exchanges of neighbours.
-pub(super) fn nearest<'a>(
+pub(crate) fn nearest<'a>(
     written: &str,
     candidates: impl Iterator<Item = &'a str>,
 ) -> Option<&'a str> {
