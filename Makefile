@@ -11,7 +11,8 @@ SOURCES := $(shell find crates systems experiments python -type f \
 	-o -name '*.css' -o -name '*.js' \) -not -path '*/target/*' 2>/dev/null)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo images test test-rust test-python lint format bench lock clean
+.PHONY: help setup demo images test test-rust test-python lint format bench test-live bench-live \
+	test-loom lock clean
 
 help: ## list these verbs
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -26,6 +27,8 @@ $(VENV)/.lock: requirements.lock
 
 $(VENV)/.wheel: $(VENV)/.lock pyproject.toml Cargo.toml Cargo.lock $(SOURCES)
 	@rm -rf $(VENV)/wheel
+	@cargo build --quiet --release --locked --package weft-live --lib
+	@strip -o python/weft/libweft_live.so target/release/libweft_live.so
 	$(BIN)/maturin build --quiet --release --locked --interpreter $(BIN)/python --out $(VENV)/wheel
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-index \
 		--force-reinstall $(VENV)/wheel/*.whl
@@ -70,6 +73,20 @@ format: $(VENV)/.lock ## rewrite the sources in the house format
 bench: ## packets per CPU-second and instructions per packet, one JSON object a workload
 	@cargo build --quiet --release --locked --package weft-bench
 	@target/release/weft-bench $(if $(shell command -v valgrind),--instructions)
+
+test-live: ## real programs over the live library; those that are not installed are skipped
+	@cargo build --quiet --release --locked --package weft-live
+	$(PYTHON) tests/live/programs.py --library target/release/libweft_live.so
+
+bench-live: ## kernel TCP against the live library, in turn, one JSON object a case
+	@cargo build --quiet --release --locked --package weft-live --lib --example exchange
+	@$(PYTHON) tests/live/exchange.py --library target/release/libweft_live.so \
+		--program target/release/examples/exchange
+	@$(PYTHON) tests/live/programs.py --library target/release/libweft_live.so --bench
+
+test-loom: ## every interleaving of the shared ring and the interrupt flag
+	RUSTFLAGS="--cfg loom" cargo test --locked --release --package weft-protocol \
+		--test shared_memory_model --target-dir target/loom
 
 lock: $(VENV)/.lock ## pin the Python dependencies anew (needs the package index)
 	$(BIN)/python -m pip install --quiet uv

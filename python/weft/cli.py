@@ -1,4 +1,4 @@
-"""The command line: `weft systems`, `run`, `reproduce`, `report`, `schema`.
+"""The command line: `weft systems`, `run`, `reproduce`, `report`, `schema`, `live`.
 
 Tables go to standard output, progress and complaints to standard error; with `--json` standard
 output holds JSON alone. Exit codes: 0 done, 1 a published value falls outside its band (only with
@@ -19,6 +19,7 @@ import click
 
 from weft import _seam
 from weft.folder import FolderError
+from weft.live import live
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -237,6 +238,9 @@ def schema() -> None:
     """Print the JSON schema of composition and experiment files, for editors that complete keys."""
     with _complaints(as_json=True):
         click.echo(_dump(_seam.schema()))
+
+
+main.add_command(live)
 
 
 @contextmanager

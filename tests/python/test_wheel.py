@@ -18,10 +18,6 @@ import pytest
 import weft
 from weft.checks import checks_of
 
-pytestmark = pytest.mark.skipif(
-    not hasattr(pytest.importorskip("weft._core"), "run"), reason="needs the built core"
-)
-
 CHROMIUM = shutil.which("chromium")
 
 STUDY = """\

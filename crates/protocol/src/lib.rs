@@ -2,12 +2,15 @@
 //! comes out.
 
 pub mod adapter;
+pub mod byte_ring;
 pub mod endpoint;
+pub mod interrupt_flag;
 pub mod order;
 pub mod packet;
 pub mod resequence;
 pub mod retransmit;
 pub mod ring;
+pub mod sync;
 
 #[cfg(test)]
 mod explore;

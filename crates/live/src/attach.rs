@@ -1,0 +1,308 @@
+//! From a connection of the kernel to one in shared memory.
+//!
+//! After a few operations each end looks for the other, at its own pace and never waiting. Then
+//! both say in the segment that they look for what the other announces there, and only then does
+//! each direction switch, by itself: the sender notes how many bytes it has ever put into the
+//! kernel's stream and writes to the ring from there on; the receiver reads the kernel's stream up
+//! to that count, then the ring.
+
+use std::sync::atomic::Ordering;
+
+use libc::c_int;
+use weft_protocol::byte_ring::Capacity;
+use weft_protocol::interrupt_flag::Sleep;
+
+use crate::config;
+use crate::epoll;
+use crate::lock::Lock;
+use crate::meeting::{self, Place};
+use crate::segment::{Role, Segment, handshake};
+use crate::stats::{self, Reason};
+use crate::sys;
+use crate::table::{self, Connection, Guard, Receiving, Sending, phase};
+
+/// The operation of a connection that first looks for the other end: a connection that carries one
+/// request and its answer is over before, and pays nothing.
+pub const FIRST_ATTEMPT: u32 = 6;
+/// After so many operations nobody will come any more.
+const LAST_ATTEMPT: u32 = 4096;
+
+/// How long the server waits for the segment once the client has connected, in nanoseconds.
+const HAND_OVER: u64 = 50_000_000;
+
+/// Guards joining against forking: a connection is joined only while one process holds it.
+pub static ATTACHING: Lock = Lock::new();
+
+/// Called at the beginning of every operation on a connection that is not joined.
+#[inline]
+pub fn tick(guard: &Guard) {
+    let connection = guard.connection;
+    let operations = connection.operations.fetch_add(1, Ordering::Relaxed) + 1;
+    let offered = connection.phase.load(Ordering::Relaxed) == phase::OFFERED;
+    if offered || operations >= connection.next_attempt.load(Ordering::Relaxed) {
+        attempt(guard, operations);
+    }
+}
+
+/// Whether no thread is inside a call of the kernel that counts bytes.
+fn is_quiet(connection: &Connection) -> bool {
+    connection.kernel_readers.load(Ordering::SeqCst) == 0
+        && connection.kernel_writers.load(Ordering::SeqCst) == 0
+}
+
+#[cold]
+fn attempt(guard: &Guard, operations: u32) {
+    let Some(_attaching) = ATTACHING.try_lock() else { return };
+    let _errno = sys::KeepErrno::new();
+    let connection = guard.connection;
+    let next = operations.saturating_add((operations / 3).max(1));
+    connection.next_attempt.store(next, Ordering::Relaxed);
+    let alone = connection.holders.load(Ordering::SeqCst) == 1;
+    if !alone || !is_quiet(connection) || !table::is_owner() {
+        return;
+    }
+    let result = match connection.phase() {
+        phase::CANDIDATE => begin(guard),
+        phase::LISTENING => look_for_offer(guard),
+        phase::OFFERED => look_for_answer(guard),
+        _ => Ok(()),
+    };
+    let over = operations > LAST_ATTEMPT && connection.phase() <= phase::LISTENING;
+    let reason = if over { Err(Reason::PeerPlain) } else { result };
+    if let Err(reason) = reason {
+        give_up(connection, reason);
+    }
+}
+
+/// Leaves a connection to the kernel for good, if it is not joined.
+pub fn give_up(connection: &Connection, reason: Reason) {
+    let now = connection.phase();
+    if now == phase::FREE || now >= phase::JOINED {
+        return;
+    }
+    leave_meeting(connection);
+    if let Some(segment) = connection.segment() {
+        let word = &segment.words().handshake;
+        let order = Ordering::SeqCst;
+        let _ = word.compare_exchange(handshake::OFFERED, handshake::REVOKED, order, order);
+        let _ = word.compare_exchange(handshake::SERVER_READY, handshake::REVOKED, order, order);
+    }
+    connection.phase.store(phase::PLAIN, Ordering::SeqCst);
+    stats::fell_through(reason);
+}
+
+/// The same for a connection that is being closed: there is nothing to count.
+pub fn give_up_quietly(connection: &Connection) {
+    if let Some(segment) = connection.segment() {
+        let word = &segment.words().handshake;
+        let order = Ordering::SeqCst;
+        let _ = word.compare_exchange(handshake::OFFERED, handshake::REVOKED, order, order);
+    }
+}
+
+/// Closes the rendezvous socket, if there is one.
+pub fn leave_meeting(connection: &Connection) {
+    let meeting = connection.meeting.swap(u32::MAX, Ordering::Relaxed);
+    if meeting != u32::MAX {
+        table::close_own(meeting as c_int);
+    }
+}
+
+fn begin(guard: &Guard) -> Result<(), Reason> {
+    let fd = guard.fd;
+    let role = guard.connection.role();
+    if !sys::tcp_counts(fd).map_err(|_| Reason::Counters)?.established {
+        return Ok(());
+    }
+    let place = Place::of(fd, role).ok_or(Reason::Elsewhere)?;
+    if role == Role::Client {
+        return offer(guard, &place);
+    }
+    let listener = place.listen().map_err(|_| Reason::PeerRefused)?;
+    table::claim(listener);
+    guard.connection.meeting.store(listener as u32, Ordering::Relaxed);
+    guard.connection.phase.store(phase::LISTENING, Ordering::SeqCst);
+    Ok(())
+}
+
+/// The client's part: hand a segment over, if the server is there.
+fn offer(guard: &Guard, place: &Place) -> Result<(), Reason> {
+    let caller = match place.call() {
+        Ok(caller) => caller,
+        Err(libc::ECONNREFUSED) => return Ok(()),
+        Err(_) => return Err(Reason::PeerRefused),
+    };
+    let handed = if meeting::is_same_user(caller) {
+        hand_segment_over(guard, caller)
+    } else {
+        Err(Reason::PeerRefused)
+    };
+    sys::close(caller);
+    let (segment, [own, peer]) = handed?;
+    guard.connection.attach(segment, own, peer);
+    guard.connection.phase.store(phase::OFFERED, Ordering::SeqCst);
+    Ok(())
+}
+
+/// The segment, the own event and the other's.
+type Handed = (Segment, [c_int; 2]);
+
+fn hand_segment_over(guard: &Guard, caller: c_int) -> Result<Handed, Reason> {
+    within_limit()?;
+    epoll::can_follow(guard).then_some(()).ok_or(Reason::Epoll)?;
+    let capacity = Capacity::new(config::ring_bytes()).map_err(|_| Reason::NoSegment)?;
+    let (segment, file) = Segment::create(capacity).map_err(|_| Reason::NoSegment)?;
+    // Whoever sleeps in the kernel when the first byte passes it by must be woken there.
+    for role in [Role::Client, Role::Server] {
+        segment.way(role).arrived.arm(Sleep::InKernel);
+    }
+    let events = [sys::event(), sys::event()];
+    let handed = match events {
+        [Ok(own), Ok(peer)] => {
+            meeting::hand_over(caller, [file, own, peer]).map(|()| (segment, [own, peer]))
+        }
+        _ => Err(libc::EMFILE),
+    };
+    sys::close(file);
+    if handed.is_err() {
+        events.into_iter().flatten().for_each(sys::close);
+        // SAFETY: the segment was made above and nobody else in this process knows it.
+        unsafe { segment.unmap() };
+    }
+    handed.map_err(|_| Reason::NoSegment)
+}
+
+fn within_limit() -> Result<(), Reason> {
+    let Some(stats) = table::stats() else { return Err(Reason::Limit) };
+    let joined = stats.joined.load(Ordering::Relaxed);
+    let closed = stats.closed.load(Ordering::Relaxed);
+    if joined.saturating_sub(closed) < config::limit() { Ok(()) } else { Err(Reason::Limit) }
+}
+
+/// The server's part: take the segment, if the client has brought one.
+fn look_for_offer(guard: &Guard) -> Result<(), Reason> {
+    let connection = guard.connection;
+    let listener = connection.meeting.load(Ordering::Relaxed) as c_int;
+    let caller = match meeting::take_caller(listener) {
+        Ok(caller) => caller,
+        Err(libc::EAGAIN) => return Ok(()),
+        Err(_) => return Err(Reason::PeerRefused),
+    };
+    let taken = take_segment(guard, caller);
+    sys::close(caller);
+    leave_meeting(connection);
+    let (segment, [own, peer]) = taken?;
+    connection.attach(segment, own, peer);
+    let ready = |segment: &Segment| {
+        let order = Ordering::SeqCst;
+        let word = &segment.words().handshake;
+        word.compare_exchange(handshake::OFFERED, handshake::SERVER_READY, order, order).is_ok()
+    };
+    join(guard, ready)
+}
+
+fn take_segment(guard: &Guard, caller: c_int) -> Result<Handed, Reason> {
+    if !meeting::is_same_user(caller) {
+        return Err(Reason::PeerRefused);
+    }
+    within_limit()?;
+    epoll::can_follow(guard).then_some(()).ok_or(Reason::Epoll)?;
+    // The client sends at once after it has connected, so this is a wait of microseconds.
+    if sys::poll(caller, libc::POLLIN, HAND_OVER) & libc::POLLIN == 0 {
+        return Err(Reason::PeerRefused);
+    }
+    let [file, peer, own] = meeting::take_over(caller).map_err(|_| Reason::PeerRefused)?;
+    let segment = Segment::join(file);
+    sys::close(file);
+    match (segment, sys::move_high(own), sys::move_high(peer)) {
+        (Ok(segment), Ok(own), Ok(peer)) => Ok((segment, [own, peer])),
+        (segment, own, peer) => {
+            [own, peer].into_iter().flatten().for_each(sys::close);
+            if let Ok(segment) = segment {
+                // SAFETY: the segment was mapped above and nobody else in this process knows it.
+                unsafe { segment.unmap() };
+            }
+            Err(Reason::PeerRefused)
+        }
+    }
+}
+
+/// The client's part again: has the server joined?
+fn look_for_answer(guard: &Guard) -> Result<(), Reason> {
+    let Some(segment) = guard.connection.segment() else { return Err(Reason::NoSegment) };
+    match segment.words().handshake.load(Ordering::SeqCst) {
+        handshake::OFFERED => Ok(()),
+        handshake::SERVER_READY => join(guard, |segment| {
+            let order = Ordering::SeqCst;
+            let (from, to) = (handshake::SERVER_READY, handshake::BOTH_READY);
+            segment.words().handshake.compare_exchange(from, to, order, order).is_ok()
+        }),
+        _ => Err(Reason::PeerRefused),
+    }
+}
+
+/// Looks into the segment from now on, and says so.
+fn join(guard: &Guard, say_so: impl Fn(&Segment) -> bool) -> Result<(), Reason> {
+    let connection = guard.connection;
+    let segment = connection.segment().ok_or(Reason::NoSegment)?;
+    connection.phase.store(phase::JOINING, Ordering::SeqCst);
+    if !is_quiet(connection) {
+        return Err(Reason::Counters);
+    }
+    let from_kernel = sys::bytes_read(guard.fd).map_err(|_| Reason::Counters)?;
+    if let Some(mut receiving) = connection.receiving() {
+        receiving.from_kernel = from_kernel;
+    }
+    if !say_so(&segment) {
+        return Err(Reason::PeerRefused);
+    }
+    let nonblocking = sys::fcntl(guard.fd, libc::F_GETFL, 0).unwrap_or(0) & libc::O_NONBLOCK != 0;
+    connection.nonblocking.store(nonblocking, Ordering::Relaxed);
+    let times_out = sys::timeout_option(guard.fd, libc::SO_RCVTIMEO).is_some();
+    connection.times_out.store(times_out, Ordering::Relaxed);
+    connection.phase.store(phase::JOINED, Ordering::SeqCst);
+    if let Some(mut sending) = connection.sending() {
+        switch(guard, &segment, &mut sending);
+    }
+    epoll::follow(guard);
+    stats::count(|stats| &stats.joined, 1);
+    Ok(())
+}
+
+/// Takes back this end's word that it looks into the segment, if the other has not heard it.
+pub fn revoke(connection: &Connection, segment: &Segment) {
+    let order = Ordering::SeqCst;
+    let (from, to) = (handshake::SERVER_READY, handshake::REVOKED);
+    if segment.words().handshake.compare_exchange(from, to, order, order).is_ok() {
+        connection.phase.store(phase::PLAIN, order);
+        stats::fell_through(Reason::Call);
+    }
+}
+
+/// Switches the sending direction, if both ends look into the segment. Called with the sending half
+/// held, without which nobody sends through the kernel once joined.
+pub fn switch(guard: &Guard, segment: &Segment, sending: &mut Sending) {
+    let both = segment.words().handshake.load(Ordering::Acquire) == handshake::BOTH_READY;
+    if !both || sending.switched {
+        return;
+    }
+    let _errno = sys::KeepErrno::new();
+    let Ok(counts) = sys::tcp_counts(guard.fd) else { return };
+    if counts.established {
+        let way = segment.way(guard.connection.role());
+        way.switched.store(counts.put_in + 1, Ordering::Release);
+        sending.switched = true;
+        guard.connection.switched_out.store(true, Ordering::Release);
+    }
+}
+
+/// Goes over to the ring for receiving, once the kernel's stream is read up to where the sender
+/// switched. This end's own direction switches first: whoever reads from the ring must be able to
+/// ring doorbells, which only a switched direction carries.
+pub fn arrive(guard: &Guard, segment: &Segment, receiving: &mut Receiving) -> bool {
+    let Some(mut sending) = guard.connection.sending() else { return false };
+    switch(guard, segment, &mut sending);
+    receiving.switched = true;
+    guard.connection.switched_in.store(true, Ordering::Release);
+    true
+}

@@ -1,0 +1,203 @@
+//! Closing, shutting down, duplicating and forking.
+
+use std::mem::size_of;
+use std::sync::atomic::Ordering;
+
+use libc::c_int;
+
+use crate::attach;
+use crate::epoll;
+use crate::lock;
+use crate::segment::{Segment, closed};
+use crate::stats::{self, Reason};
+use crate::stream;
+use crate::sys;
+use crate::table::{self, Connection, Entry, Guard, phase};
+use crate::wait;
+
+/// To be called before the kernel closes a descriptor or gives its number to something else.
+pub fn forget(fd: c_int) {
+    match table::entry(fd) {
+        Entry::Unknown | Entry::Own => {}
+        Entry::Epoll(place) => {
+            if table::is_owner() {
+                table::set_entry(fd, Entry::Unknown);
+                epoll::forget(place, fd);
+            }
+        }
+        Entry::Connection(_) => {
+            // The child of a vfork has descriptors of its own and its parent's memory.
+            if table::is_owner() {
+                forget_connection(fd);
+            }
+        }
+    }
+}
+
+fn forget_connection(fd: c_int) {
+    let Some(guard) = table::enter(fd) else { return };
+    let _errno = sys::KeepErrno::new();
+    table::set_entry(fd, Entry::Unknown);
+    let last_here = guard.local().descriptors.fetch_sub(1, Ordering::SeqCst) == 1;
+    if !last_here {
+        return;
+    }
+    epoll::unfollow(&guard);
+    let connection = guard.connection;
+    let last = connection.holders.load(Ordering::SeqCst) == 1;
+    if !last {
+        return;
+    }
+    attach::leave_meeting(connection);
+    if connection.phase() == phase::JOINED
+        && let Some(segment) = connection.segment()
+    {
+        say_goodbye(&guard, &segment);
+    } else {
+        attach::give_up_quietly(connection);
+    }
+}
+
+/// Tells the other end how this one closes, so that the kernel's own end of the connection, which
+/// doorbells may turn into a reset, is not misread.
+fn say_goodbye(guard: &Guard, segment: &Segment) {
+    let connection = guard.connection;
+    let unread = match connection.receiving() {
+        Some(mut receiving) if receiving.switched => {
+            let way = segment.way(connection.role().peer());
+            receiving.reader.available(&way.pointers, u64::MAX).map_or(true, |count| count > 0)
+        }
+        Some(_) => sys::unread_bytes(guard.fd).unwrap_or(0) > 0,
+        None => false,
+    };
+    let linger = sys::socket_option::<[c_int; 2]>(guard.fd, libc::SOL_SOCKET, libc::SO_LINGER);
+    let aborting = linger.is_ok_and(|linger| linger[0] != 0 && linger[1] == 0);
+    let reset = unread || aborting;
+    if reset {
+        let now: [c_int; 2] = [1, 0];
+        let length = size_of::<[c_int; 2]>();
+        // SAFETY: the option has this length.
+        unsafe {
+            let (level, name) = (libc::SOL_SOCKET, libc::SO_LINGER);
+            libc::syscall(libc::SYS_setsockopt, guard.fd, level, name, &raw const now, length);
+        }
+    } else {
+        wait::answer_doorbells(guard);
+    }
+    let how = if reset { closed::RESET } else { closed::ORDERLY };
+    segment.side(connection.role()).closed.store(how, Ordering::Release);
+    wake_peer(guard, segment);
+    stats::count(|stats| &stats.closed, 1);
+}
+
+fn wake_peer(guard: &Guard, segment: &Segment) {
+    let role = guard.connection.role();
+    wait::wake(guard, &segment.way(role).arrived);
+    wait::wake(guard, &segment.way(role.peer()).freed);
+}
+
+/// Shuts a connection down; `None` leaves it to the kernel.
+pub fn shutdown(fd: c_int, how: c_int) -> Option<c_int> {
+    let guard = table::enter(fd)?;
+    let connection = guard.connection;
+    if connection.phase() < phase::JOINED {
+        attach::give_up(connection, Reason::Call);
+    }
+    if connection.phase() != phase::JOINED {
+        return None;
+    }
+    if !(libc::SHUT_RD..=libc::SHUT_RDWR).contains(&how) {
+        return Some(stream::fail(libc::EINVAL) as c_int);
+    }
+    let segment = connection.segment()?;
+    if how != libc::SHUT_RD && !finish(&guard, &segment) {
+        // Without its kernel's direction this end could wake nobody: both stay with the kernel.
+        attach::revoke(connection, &segment);
+        return None;
+    }
+    if how != libc::SHUT_WR {
+        connection.read_shut.store(true, Ordering::Release);
+        // Wakes this process's own readers, wherever they sleep; the other end sees nothing.
+        wait::wake_own(&segment.way(connection.role().peer()).arrived);
+        sys::shutdown(fd, libc::SHUT_RD);
+    }
+    Some(0)
+}
+
+/// Ends the sending direction after all that was written. The kernel's direction stays open, since
+/// doorbells must still pass. False if the direction is the kernel's.
+fn finish(guard: &Guard, segment: &Segment) -> bool {
+    let connection = guard.connection;
+    let Some(mut sending) = connection.sending() else { return false };
+    if !sending.switched {
+        attach::switch(guard, segment, &mut sending);
+    }
+    if !sending.switched {
+        return false;
+    }
+    connection.write_shut.store(true, Ordering::Release);
+    let way = segment.way(connection.role());
+    way.finished.store(1, Ordering::Release);
+    drop(sending);
+    wait::wake(guard, &way.arrived);
+    // This process's own writers end too.
+    wait::wake_own(&way.freed);
+    true
+}
+
+/// Remembers a second number for a connection, after the kernel has made it.
+pub fn duplicated(fd: c_int, copy: c_int) {
+    if copy < 0 || fd == copy || !table::is_owner() {
+        return;
+    }
+    let entry = table::entry(fd);
+    match entry {
+        Entry::Connection(_) => {
+            let Some(guard) = table::enter(fd) else { return };
+            guard.local().descriptors.fetch_add(1, Ordering::SeqCst);
+            if !table::set_entry(copy, entry) {
+                guard.local().descriptors.fetch_sub(1, Ordering::SeqCst);
+                attach::give_up(guard.connection, Reason::Limit);
+            }
+        }
+        Entry::Epoll(place) => epoll::duplicated(place, copy),
+        Entry::Unknown | Entry::Own => {}
+    }
+}
+
+/// Before a fork: the child will hold every connection too.
+pub extern "C" fn before_fork() {
+    std::mem::forget(attach::ATTACHING.lock());
+    for_each_held(|connection| {
+        if connection.phase() < phase::JOINED {
+            // An offer is one process's.
+            if connection.phase() == phase::CANDIDATE {
+                attach::leave_meeting(connection);
+            } else {
+                attach::give_up(connection, Reason::Call);
+            }
+        }
+        connection.holders.fetch_add(1, Ordering::SeqCst);
+    });
+}
+
+pub extern "C" fn after_fork_in_parent() {
+    attach::ATTACHING.reset();
+}
+
+pub extern "C" fn after_fork_in_child() {
+    lock::forget_thread();
+    table::start_in_child();
+    epoll::start_in_child();
+    attach::ATTACHING.reset();
+}
+
+fn for_each_held(act: impl Fn(&'static Connection)) {
+    for place in table::used() {
+        let held =
+            table::local(place).is_some_and(|local| local.descriptors.load(Ordering::SeqCst) > 0);
+        if held && let Some(connection) = table::connection(place) {
+            act(connection);
+        }
+    }
+}

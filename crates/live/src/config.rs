@@ -1,0 +1,53 @@
+//! What the environment sets. Read once, before the first connection.
+//!
+//! | variable | meaning | default |
+//! |---|---|---|
+//! | `WEFT_LIVE` | `off` leaves everything to the kernel | on |
+//! | `WEFT_LIVE_RING` | bytes of one direction's ring, a power of two from 4096 | 262144 |
+//! | `WEFT_LIVE_LIMIT` | connections in shared memory at one time | 2048 |
+
+use std::ffi::CStr;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+static RING: AtomicU64 = AtomicU64::new(256 * 1024);
+static LIMIT: AtomicU64 = AtomicU64::new(2048);
+
+/// The value of a variable.
+fn variable(name: &CStr) -> Option<&'static str> {
+    // SAFETY: the name is a C string. The value stays where it is as long as nobody changes the
+    // environment, which nobody can before `main`.
+    let value = unsafe { libc::getenv(name.as_ptr()) };
+    if value.is_null() {
+        return None;
+    }
+    // SAFETY: the environment consists of C strings.
+    unsafe { CStr::from_ptr(value) }.to_str().ok()
+}
+
+/// Reads the settings; false if the library is to do nothing.
+pub fn read() -> bool {
+    // SAFETY: takes no memory.
+    let secure = unsafe { libc::getauxval(libc::AT_SECURE) } != 0;
+    if secure || variable(c"WEFT_LIVE") == Some("off") {
+        return false;
+    }
+    let number = |name| variable(name).and_then(|value| value.parse::<u64>().ok());
+    if let Some(bytes) = number(c"WEFT_LIVE_RING")
+        && bytes.is_power_of_two()
+        && (4096..=1 << 28).contains(&bytes)
+    {
+        RING.store(bytes, Ordering::Relaxed);
+    }
+    if let Some(limit) = number(c"WEFT_LIVE_LIMIT") {
+        LIMIT.store(limit, Ordering::Relaxed);
+    }
+    true
+}
+
+pub fn ring_bytes() -> u64 {
+    RING.load(Ordering::Relaxed)
+}
+
+pub fn limit() -> u64 {
+    LIMIT.load(Ordering::Relaxed)
+}

@@ -1,0 +1,420 @@
+//! `epoll` over joined connections.
+//!
+//! A followed connection stays registered in the kernel's instance, edge-triggered and for
+//! doorbells only, under a datum of the library's own; what the program asked for is kept here. A
+//! wait looks at all followed connections, then polls as the policy says, then arms their flags and
+//! sleeps in the kernel. So a busy instance never enters the kernel but to look after its other
+//! descriptors.
+
+mod waiting;
+
+pub use waiting::wait;
+
+use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+
+use libc::{c_int, epoll_event};
+
+use crate::attach;
+use crate::lock::Lock;
+use crate::spin::SpinPolicy;
+use crate::stats::Reason;
+use crate::sys;
+use crate::table::{self, Entry, Guard, REGISTRATIONS, Registration, Reported, phase};
+
+const INSTANCES: usize = 256;
+/// An instance follows so many registrations at most: it looks at each in every wait.
+const FOLLOWED: usize = 512;
+/// With more than this many, further connections stay with the kernel.
+const FULL: usize = 256;
+/// The upper half of the datum under which a followed connection is registered.
+const TAG: u64 = 0xf3e7_1a5b << 32;
+
+/// Set in the datum under which the connection's event is registered: it needs no answer.
+const EVENT: u64 = 1 << 31;
+
+/// One epoll instance of this process.
+struct Instance {
+    /// Its descriptor plus one; zero is free.
+    fd: AtomicU32,
+    descriptors: AtomicU32,
+    lock: Lock,
+    /// Threads that are about to sleep in it, or do.
+    waiters: AtomicU32,
+    /// Whether it is itself watched by another, which sees only what the kernel sees.
+    nested: AtomicU32,
+    inner: std::cell::UnsafeCell<Inner>,
+}
+
+struct Inner {
+    count: usize,
+    /// Place and registration of each followed connection.
+    links: [u32; FOLLOWED],
+    turn: u32,
+    spin: SpinPolicy,
+}
+
+static MEMORY: AtomicPtr<Instance> = AtomicPtr::new(std::ptr::null_mut());
+/// Guards which registrations are free.
+static CONTROL: Lock = Lock::new();
+
+fn instance(index: usize) -> Option<&'static Instance> {
+    let memory = MEMORY.load(Ordering::Acquire);
+    if memory.is_null() || index >= INSTANCES {
+        return None;
+    }
+    // SAFETY: once stored, the instances are never unmapped; all zeroes are valid ones.
+    unsafe { memory.add(index).as_ref() }
+}
+
+/// Makes the table of instances. Without it no instance is followed.
+pub fn start() {
+    if let Some(memory) = sys::map(None, size_of::<Instance>() * INSTANCES) {
+        MEMORY.store(memory.cast(), Ordering::Release);
+    }
+}
+
+pub fn start_in_child() {
+    CONTROL.reset();
+    for instance in (0..INSTANCES).filter_map(instance) {
+        if instance.fd.load(Ordering::Relaxed) != 0 {
+            instance.lock.reset();
+            instance.waiters.store(0, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Remembers an instance that the program has made.
+pub fn track(fd: c_int) {
+    if !table::is_owner() {
+        return;
+    }
+    for index in 0..INSTANCES {
+        let Some(instance) = instance(index) else { return };
+        let order = Ordering::SeqCst;
+        if instance.fd.compare_exchange(0, fd as u32 + 1, order, order).is_ok() {
+            instance.descriptors.store(1, order);
+            instance.nested.store(0, order);
+            // SAFETY: the place was free, so nobody else uses it.
+            let inner = unsafe { &mut *instance.inner.get() };
+            inner.count = 0;
+            inner.spin = SpinPolicy::new();
+            if !table::set_entry(fd, Entry::Epoll(index)) {
+                instance.fd.store(0, order);
+            }
+            return;
+        }
+    }
+}
+
+/// Remembers a second number for an instance.
+pub fn duplicated(index: usize, copy: c_int) {
+    if let Some(instance) = instance(index)
+        && table::set_entry(copy, Entry::Epoll(index))
+    {
+        instance.descriptors.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+/// Forgets a number of an instance, and with the last the instance.
+pub fn forget(index: usize, fd: c_int) {
+    let Some(instance) = instance(index) else { return };
+    if instance.descriptors.fetch_sub(1, Ordering::SeqCst) > 1 {
+        if instance.fd.load(Ordering::Relaxed) == fd as u32 + 1
+            && let Some((other, _)) = table::known().find(|(_, it)| *it == Entry::Epoll(index))
+        {
+            instance.fd.store(other as u32 + 1, Ordering::SeqCst);
+        }
+        return;
+    }
+    let _control = CONTROL.lock();
+    for place in table::used() {
+        for registration in registrations(place) {
+            // SAFETY: the instance has no descriptor any more, so nobody else looks at its
+            // registrations.
+            unsafe {
+                if (*registration).instance == index as u32 + 1 {
+                    *registration = Registration::default();
+                }
+            }
+        }
+    }
+    instance.fd.store(0, Ordering::SeqCst);
+}
+
+/// The registrations of a place, each to be touched with its instance's lock held.
+fn registrations(place: usize) -> impl Iterator<Item = *mut Registration> {
+    let first = table::local(place).map(|local| local.registrations.get().cast::<Registration>());
+    (0..REGISTRATIONS).filter_map(move |index| {
+        // SAFETY: the array has this many.
+        first.map(|first| unsafe { first.add(index) })
+    })
+}
+
+/// Whether all instances that the connection is in can follow it.
+pub fn can_follow(guard: &Guard) -> bool {
+    registrations(guard.place).all(|registration| {
+        // SAFETY: a number is read that another thread may change; the answer may be old.
+        let index = unsafe { (*registration).instance };
+        index == 0
+            || instance(index as usize - 1).is_some_and(|it| {
+                // SAFETY: as above.
+                let count = unsafe { (*it.inner.get()).count };
+                it.nested.load(Ordering::Relaxed) == 0 && count < FULL
+            })
+    })
+}
+
+/// Whether a connection has one registration only.
+fn is_followed_once(place: usize) -> bool {
+    let used = registrations(place).filter(|registration| {
+        // SAFETY: with the control lock held the instances cannot change.
+        unsafe { (**registration).instance != 0 }
+    });
+    used.count() == 1
+}
+
+fn tagged(place: usize, which: usize) -> epoll_event {
+    let events = (libc::EPOLLIN | libc::EPOLLRDHUP | libc::EPOLLET) as u32;
+    epoll_event { events, u64: TAG | (place * REGISTRATIONS + which) as u64 }
+}
+
+/// Follows a connection that has just joined wherever it is registered.
+pub fn follow(guard: &Guard) {
+    let Some(_control) = CONTROL.lock() else { return };
+    for (which, registration) in registrations(guard.place).enumerate() {
+        // SAFETY: with the control lock held the instance cannot change.
+        let index = unsafe { (*registration).instance };
+        let Some(instance) = (index as usize).checked_sub(1).and_then(instance) else { continue };
+        let Some(_held) = instance.lock.lock() else { continue };
+        // SAFETY: the instance's lock is held.
+        let (registration, inner) = unsafe { (&mut *registration, &mut *instance.inner.get()) };
+        if registration.linked || inner.count == FOLLOWED {
+            continue;
+        }
+        let mut event = tagged(guard.place, which);
+        let epoll = instance.fd.load(Ordering::Relaxed) as c_int - 1;
+        if sys::epoll_ctl(epoll, libc::EPOLL_CTL_MOD, registration.fd, &mut event).is_ok() {
+            link(inner, registration, guard.place, which);
+            watch_event(instance, registration, guard, which);
+        } else {
+            *registration = Registration::default();
+        }
+    }
+}
+
+/// Lets the instance wait for the connection's event too, under the first registration there.
+fn watch_event(instance: &Instance, registration: &mut Registration, guard: &Guard, which: usize) {
+    let mut event = tagged(guard.place, which);
+    event.u64 |= EVENT;
+    let epoll = instance.fd.load(Ordering::Relaxed) as c_int - 1;
+    let own = guard.connection.own_event.load(Ordering::Relaxed);
+    let added = sys::epoll_ctl(epoll, libc::EPOLL_CTL_ADD, own, &mut event);
+    registration.by_event = matches!(added, Ok(()) | Err(libc::EEXIST));
+}
+
+/// The end of this, once no registration of the connection is left in the instance. While others
+/// hold the connection too, the event stays: the kernel's instance may be theirs as well.
+fn unwatch_event(instance: &Instance, index: u32, guard: &Guard) {
+    let more = registrations(guard.place).any(|it| {
+        // SAFETY: with the control lock held the instances cannot change.
+        unsafe { (*it).instance == index }
+    });
+    if !more && guard.connection.holders.load(Ordering::SeqCst) == 1 {
+        let epoll = instance.fd.load(Ordering::Relaxed) as c_int - 1;
+        let own = guard.connection.own_event.load(Ordering::Relaxed);
+        let _ = sys::epoll_ctl(epoll, libc::EPOLL_CTL_DEL, own, &mut tagged(guard.place, 0));
+    }
+}
+
+fn link(inner: &mut Inner, registration: &mut Registration, place: usize, which: usize) {
+    inner.links[inner.count] = (place * REGISTRATIONS + which) as u32;
+    inner.count += 1;
+    registration.linked = true;
+    registration.reported = Reported::default();
+}
+
+fn unlink(inner: &mut Inner, place: usize, which: usize) {
+    let link = (place * REGISTRATIONS + which) as u32;
+    if let Some(at) = inner.links[..inner.count].iter().position(|it| *it == link) {
+        inner.count -= 1;
+        inner.links[at] = inner.links[inner.count];
+    }
+}
+
+/// Forgets all registrations of a connection that has lost its last descriptor.
+pub fn unfollow(guard: &Guard) {
+    let Some(_control) = CONTROL.lock() else { return };
+    for (which, registration) in registrations(guard.place).enumerate() {
+        // SAFETY: with the control lock held the instance cannot change.
+        let index = unsafe { (*registration).instance };
+        let Some(instance) = (index as usize).checked_sub(1).and_then(instance) else { continue };
+        let Some(_held) = instance.lock.lock() else { continue };
+        // SAFETY: the instance's lock is held.
+        unsafe {
+            unlink(&mut *instance.inner.get(), guard.place, which);
+            *registration = Registration::default();
+        }
+        unwatch_event(instance, index, guard);
+    }
+}
+
+/// `epoll_ctl` on something that the library knows; `kernel` is the program's call.
+pub fn control(
+    epoll: c_int,
+    operation: c_int,
+    fd: c_int,
+    event: *mut epoll_event,
+    kernel: impl Fn() -> c_int,
+) -> c_int {
+    let index = match (table::entry(epoll), table::entry(fd)) {
+        (Entry::Epoll(index), Entry::Connection(_)) => index,
+        (_, Entry::Epoll(inner)) => {
+            if let Some(inner) = instance(inner) {
+                inner.nested.store(1, Ordering::SeqCst);
+            }
+            return kernel();
+        }
+        (_, Entry::Connection(_)) => {
+            if let Some(guard) = table::enter(fd) {
+                attach::give_up(guard.connection, Reason::Epoll);
+            }
+            return kernel();
+        }
+        _ => return kernel(),
+    };
+    let (Some(guard), Some(instance)) = (table::enter(fd), instance(index)) else {
+        return kernel();
+    };
+    let (Some(_control), Some(_held)) = (CONTROL.lock(), instance.lock.lock()) else {
+        return kernel();
+    };
+    // SAFETY: the program says that the event is valid, where the operation has one.
+    let event = if operation == libc::EPOLL_CTL_DEL { None } else { unsafe { event.as_ref() } };
+    match (operation, event) {
+        (libc::EPOLL_CTL_ADD, Some(event)) => add(&guard, instance, index, *event, kernel),
+        (libc::EPOLL_CTL_MOD, Some(event)) => modify(&guard, instance, index, *event, kernel),
+        (libc::EPOLL_CTL_DEL, _) => remove(&guard, instance, index, kernel),
+        _ => kernel(),
+    }
+}
+
+fn add(
+    guard: &Guard,
+    instance: &Instance,
+    index: usize,
+    event: epoll_event,
+    kernel: impl Fn() -> c_int,
+) -> c_int {
+    // SAFETY: the control lock is held, which guards what is free.
+    let free = registrations(guard.place).position(|it| unsafe { (*it).instance } == 0);
+    let joined = guard.connection.phase() == phase::JOINED;
+    let exclusive = event.events & libc::EPOLLEXCLUSIVE as u32 != 0;
+    let Some(which) = free.filter(|_| joined || !exclusive) else {
+        attach::give_up(guard.connection, Reason::Epoll);
+        return kernel();
+    };
+    let result = if joined {
+        let epoll = instance.fd.load(Ordering::Relaxed) as c_int - 1;
+        let mut event = tagged(guard.place, which);
+        match sys::epoll_ctl(epoll, libc::EPOLL_CTL_ADD, guard.fd, &mut event) {
+            Ok(()) => 0,
+            Err(why) => crate::stream::fail(why) as c_int,
+        }
+    } else {
+        kernel()
+    };
+    let Some(registration) = registrations(guard.place).nth(which).filter(|_| result == 0) else {
+        return result;
+    };
+    // SAFETY: the instance's lock is held.
+    let (registration, inner) = unsafe { (&mut *registration, &mut *instance.inner.get()) };
+    *registration = Registration {
+        instance: index as u32 + 1,
+        fd: guard.fd,
+        events: event.events,
+        data: event.u64,
+        ..Registration::default()
+    };
+    if joined && inner.count < FOLLOWED {
+        link(inner, registration, guard.place, which);
+        watch_event(instance, registration, guard, which);
+        rouse(instance, registration, guard.place, which);
+    }
+    0
+}
+
+/// The registration of this descriptor in this instance.
+fn find(guard: &Guard, index: usize) -> Option<(usize, *mut Registration)> {
+    registrations(guard.place).enumerate().find(|(_, it)| {
+        // SAFETY: the control lock is held.
+        let it = unsafe { &**it };
+        it.instance == index as u32 + 1 && it.fd == guard.fd
+    })
+}
+
+fn modify(
+    guard: &Guard,
+    instance: &Instance,
+    index: usize,
+    event: epoll_event,
+    kernel: impl Fn() -> c_int,
+) -> c_int {
+    let Some((which, registration)) = find(guard, index) else { return kernel() };
+    // SAFETY: the instance's lock is held.
+    let registration = unsafe { &mut *registration };
+    if !registration.linked {
+        let result = kernel();
+        if result != 0 {
+            return result;
+        }
+    }
+    registration.events = event.events;
+    registration.data = event.u64;
+    registration.disabled = false;
+    registration.reported = Reported::default();
+    if registration.linked {
+        rouse(instance, registration, guard.place, which);
+    }
+    0
+}
+
+fn remove(guard: &Guard, instance: &Instance, index: usize, kernel: impl Fn() -> c_int) -> c_int {
+    let result = kernel();
+    if result == 0
+        && let Some((which, registration)) = find(guard, index)
+    {
+        // SAFETY: the instance's lock is held.
+        unsafe {
+            unlink(&mut *instance.inner.get(), guard.place, which);
+            *registration = Registration::default();
+        }
+        unwatch_event(instance, index as u32 + 1, guard);
+    }
+    result
+}
+
+/// Lets a thread that sleeps in the instance look again. The kernel reports a socket that can be
+/// written at once when it is asked whether it can, and a followed one always can.
+fn rouse(instance: &Instance, registration: &Registration, place: usize, which: usize) {
+    if instance.waiters.load(Ordering::SeqCst) > 0 {
+        let _errno = sys::KeepErrno::new();
+        let mut event = tagged(place, which);
+        event.events |= libc::EPOLLOUT as u32;
+        let epoll = instance.fd.load(Ordering::Relaxed) as c_int - 1;
+        let _ = sys::epoll_ctl(epoll, libc::EPOLL_CTL_MOD, registration.fd, &mut event);
+    }
+}
+
+/// Lets all instances that follow the connection look again: somebody took its doorbells away.
+pub fn kick(guard: &Guard) {
+    for (which, registration) in registrations(guard.place).enumerate() {
+        // SAFETY: numbers are read that another thread may change; a look too many does no harm.
+        let registration = unsafe { *registration };
+        if registration.linked
+            && let Some(instance) =
+                (registration.instance as usize).checked_sub(1).and_then(instance)
+        {
+            rouse(instance, &registration, guard.place, which);
+        }
+    }
+}

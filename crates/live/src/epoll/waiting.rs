@@ -1,0 +1,287 @@
+//! Waiting in an instance that follows connections.
+
+use std::sync::atomic::Ordering;
+
+use libc::{c_int, epoll_event, sigset_t};
+
+use weft_protocol::interrupt_flag::Sleep;
+
+use super::{CONTROL, EVENT, Instance, TAG, instance, registrations};
+use crate::ready;
+use crate::segment::Segment;
+use crate::stats;
+use crate::sys::{self, Errno};
+use crate::table::{self, Entry, Guard, REGISTRATIONS, Registration, Reported};
+use crate::wait;
+
+/// Every so many waits that found something, the kernel is asked about other descriptors too.
+const LOOK_ASIDE: u32 = 4;
+
+/// `epoll_pwait` on a followed instance. `None` leaves it to the kernel.
+pub fn wait(
+    epoll: c_int,
+    events: &mut [epoll_event],
+    timeout: Option<u64>,
+    mask: *const sigset_t,
+) -> Option<Result<usize, Errno>> {
+    let Entry::Epoll(index) = table::entry(epoll) else { return None };
+    let instance = instance(index)?;
+    if events.is_empty() {
+        return None;
+    }
+    Some(wait_in(instance, epoll, events, timeout, mask))
+}
+
+fn wait_in(
+    instance: &Instance,
+    epoll: c_int,
+    events: &mut [epoll_event],
+    timeout: Option<u64>,
+    mask: *const sigset_t,
+) -> Result<usize, Errno> {
+    let deadline = timeout.map(|span| sys::now().saturating_add(span));
+    let mut polled = timeout == Some(0);
+    loop {
+        let (found, followed, aside) = look(instance, events);
+        if found > 0 {
+            let more = if aside && found < events.len() {
+                from_kernel(instance, epoll, &mut events[found..], Some(0), mask).unwrap_or(0)
+            } else {
+                0
+            };
+            return Ok(found + more);
+        }
+        if followed && !polled && is_elsewhere(instance) {
+            polled = true;
+            let known = from_kernel(instance, epoll, events, Some(0), mask)?;
+            if known > 0 {
+                return Ok(known);
+            }
+            if spin(instance) {
+                continue;
+            }
+        }
+        let left = deadline.map(|deadline| deadline.saturating_sub(sys::now()));
+        instance.waiters.fetch_add(1, Ordering::SeqCst);
+        arm(instance);
+        let (found, ..) = look(instance, events);
+        let slept = if found > 0 {
+            Ok(found)
+        } else {
+            stats::count(|stats| &stats.sleeps, 1);
+            from_kernel(instance, epoll, events, left, mask)
+        };
+        if instance.waiters.fetch_sub(1, Ordering::SeqCst) == 1 {
+            disarm(instance);
+        }
+        let found = slept?;
+        if found > 0 {
+            return Ok(found);
+        }
+        if deadline.is_some_and(|deadline| timeout == Some(0) || sys::now() >= deadline) {
+            return Ok(look(instance, events).0);
+        }
+    }
+}
+
+/// Looks at all followed connections. Returns how many events there are, whether there is anybody
+/// to look at, and whether it is time to look aside.
+fn look(instance: &Instance, events: &mut [epoll_event]) -> (usize, bool, bool) {
+    let Some(_held) = instance.lock.lock() else { return (0, false, true) };
+    // SAFETY: the lock is held.
+    let inner = unsafe { &mut *instance.inner.get() };
+    let mut found = 0;
+    // The next look begins where this one ended, so that nobody is served first for ever.
+    for step in 0..inner.count {
+        let at = (inner.turn as usize + step) % inner.count;
+        if found == events.len() {
+            break;
+        }
+        if let Some(event) = report(inner.links[at]) {
+            events[found] = event;
+            found += 1;
+        }
+    }
+    if found > 0 {
+        inner.turn = inner.turn.wrapping_add(1);
+    }
+    (found, inner.count > 0, inner.turn.is_multiple_of(LOOK_ASIDE))
+}
+
+/// The registration behind a link, its connection and segment. The instance's lock is held.
+fn resolve(
+    link: u32,
+) -> Option<(&'static mut Registration, std::mem::ManuallyDrop<Guard>, Segment)> {
+    let (place, which) = (link as usize / REGISTRATIONS, link as usize % REGISTRATIONS);
+    let registration = registrations(place).nth(which)?;
+    // SAFETY: the instance's lock is held, and the reference is gone before it is released.
+    let registration = unsafe { &mut *registration };
+    let guard = table::followed(place, registration.fd)?;
+    let segment = guard.connection.segment()?;
+    registration.linked.then_some((registration, guard, segment))
+}
+
+/// The event that a followed connection has for the program, if any.
+fn report(link: u32) -> Option<epoll_event> {
+    let (registration, guard, segment) = resolve(link)?;
+    if registration.disabled {
+        return None;
+    }
+    let mask = ready::events(&guard, &segment) as u16 as u32;
+    let always = (libc::EPOLLERR | libc::EPOLLHUP) as u32;
+    let events = mask & (registration.events | always);
+    if registration.events & libc::EPOLLET as u32 != 0 {
+        let peer = guard.connection.role().peer();
+        let now = Reported {
+            valid: true,
+            written: segment.way(peer).pointers.arrivals(),
+            filled: guard.connection.filled.load(Ordering::Relaxed),
+            mask,
+        };
+        let before = registration.reported;
+        if events == 0 || !is_edge(&before, &now, registration.events) {
+            return None;
+        }
+        registration.reported = now;
+        if before.valid && events & libc::EPOLLOUT as u32 == 0 {
+            // A full ring that has no room yet stays an edge for when it has.
+            registration.reported.filled = before.filled;
+        }
+    }
+    if events == 0 {
+        return None;
+    }
+    registration.disabled = registration.events & libc::EPOLLONESHOT as u32 != 0;
+    Some(epoll_event { events, u64: registration.data })
+}
+
+/// Whether something that the program asked for has happened since the last report: bytes arrived,
+/// the end came, or a full ring has room again. What is then reported is what there is by now.
+fn is_edge(before: &Reported, now: &Reported, asked: u32) -> bool {
+    let asks = |bit: c_int| asked & bit as u32 != 0;
+    let room = now.mask & libc::EPOLLOUT as u32 != 0;
+    let ended = (libc::EPOLLRDHUP | libc::EPOLLHUP | libc::EPOLLERR) as u32;
+    !before.valid
+        || (asks(libc::EPOLLIN) && before.written != now.written)
+        || (asks(libc::EPOLLOUT) && before.filled != now.filled && room)
+        || now.mask & !before.mask & ended != 0
+}
+
+fn arm(instance: &Instance) {
+    let Some(_held) = instance.lock.lock() else { return };
+    // SAFETY: the lock is held.
+    let inner = unsafe { &*instance.inner.get() };
+    for link in &inner.links[..inner.count] {
+        if let Some((registration, guard, segment)) = resolve(*link)
+            && !registration.disabled
+        {
+            let full = !wait::may_send(guard.connection, &segment);
+            let wanted = registration.events as i16 & if full { !0 } else { !libc::POLLOUT };
+            let sleep = if registration.by_event { Sleep::OnEvent } else { Sleep::InKernel };
+            ready::arm(guard.connection, &segment, wanted, sleep);
+        }
+    }
+}
+
+/// Takes the flags back that this thread has armed: while it is awake, none of the other ends need
+/// enter the kernel for it. Not while anybody else may sleep by the same flag.
+fn disarm(instance: &Instance) {
+    // With the control lock held nobody registers a connection elsewhere meanwhile.
+    let Some(_control) = CONTROL.try_lock() else { return };
+    let Some(_held) = instance.lock.lock() else { return };
+    if instance.waiters.load(Ordering::SeqCst) != 0 {
+        return;
+    }
+    // SAFETY: the lock is held.
+    let inner = unsafe { &*instance.inner.get() };
+    for link in &inner.links[..inner.count] {
+        let Some((registration, guard, segment)) = resolve(*link) else { continue };
+        let alone = registration.by_event
+            && guard.connection.holders.load(Ordering::SeqCst) == 1
+            && super::is_followed_once(guard.place);
+        if alone {
+            let role = guard.connection.role();
+            segment.way(role.peer()).arrived.disarm(Sleep::OnEvent);
+            segment.way(role).freed.disarm(Sleep::OnEvent);
+        }
+    }
+}
+
+/// Whether any other end runs on another processor, so that polling makes sense.
+fn is_elsewhere(instance: &Instance) -> bool {
+    let Some(_held) = instance.lock.lock() else { return false };
+    // SAFETY: the lock is held.
+    let inner = unsafe { &*instance.inner.get() };
+    inner.links[..inner.count].iter().any(|link| {
+        resolve(*link)
+            .is_some_and(|(_, guard, segment)| wait::is_elsewhere(guard.connection, &segment))
+    })
+}
+
+fn spin(instance: &Instance) -> bool {
+    // SAFETY: a policy is plain numbers; two threads that wait in one instance at once may spoil
+    // each other's lesson and nothing else.
+    unsafe { (*instance.inner.get()).spin.poll(|| has_any(instance), sys::now) }
+}
+
+/// Whether any followed connection has an event, without taking it.
+fn has_any(instance: &Instance) -> bool {
+    let Some(_held) = instance.lock.lock() else { return true };
+    // SAFETY: the lock is held.
+    let inner = unsafe { &*instance.inner.get() };
+    inner.links[..inner.count].iter().any(|link| {
+        let Some((registration, guard, segment)) = resolve(*link) else { return false };
+        let peer = guard.connection.role().peer();
+        let arrivals = segment.way(peer).pointers.arrivals();
+        let fresh = !registration.reported.valid || registration.reported.written != arrivals;
+        let edge = registration.events & libc::EPOLLET as u32 != 0;
+        let mask = ready::events(&guard, &segment) as u16 as u32;
+        !registration.disabled && mask & registration.events != 0 && (fresh || !edge)
+    })
+}
+
+/// Waits in the kernel, and keeps the events that are the program's.
+fn from_kernel(
+    instance: &Instance,
+    epoll: c_int,
+    events: &mut [epoll_event],
+    span: Option<u64>,
+    mask: *const sigset_t,
+) -> Result<usize, Errno> {
+    let time = span.map_or(-1, |span| span.div_ceil(1_000_000).min(i32::MAX as u64) as c_int);
+    let (place, room) = (events.as_mut_ptr(), events.len() as c_int);
+    // SAFETY: the events are valid, and so is the mask by the program's word.
+    let count = unsafe { libc::syscall(libc::SYS_epoll_pwait, epoll, place, room, time, mask, 8) };
+    if count < 0 {
+        return Err(sys::errno());
+    }
+    let mut kept = 0;
+    for at in 0..count as usize {
+        let event = events[at];
+        if event.u64 & !0xffff_ffff == TAG {
+            if event.u64 & EVENT == 0 {
+                answer(instance, event.u64 as u32, event.events);
+            }
+        } else {
+            events[kept] = event;
+            kept += 1;
+        }
+    }
+    Ok(kept)
+}
+
+/// Answers a doorbell; what it stands for is found by the next look at all connections. The kernel
+/// reports each as an edge, so they may lie where they are for a while.
+fn answer(instance: &Instance, link: u32, events: u32) {
+    const LEFT_LYING: u32 = 32;
+    let ended = (libc::EPOLLRDHUP | libc::EPOLLHUP | libc::EPOLLERR) as u32;
+    let Some(_held) = instance.lock.lock() else { return };
+    let Some((_, guard, _)) = resolve(link) else { return };
+    let lying = guard.connection.doorbells.fetch_add(1, Ordering::Relaxed) + 1;
+    if lying >= LEFT_LYING {
+        guard.connection.doorbells.store(0, Ordering::Relaxed);
+        wait::answer_doorbells(&guard);
+    } else if events & ended != 0 {
+        wait::is_gone(&guard);
+    }
+}

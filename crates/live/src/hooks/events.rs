@@ -1,0 +1,203 @@
+//! Waiting for several descriptors.
+
+use libc::{
+    c_int, c_long, epoll_event, fd_set, nfds_t, pollfd, sigset_t, size_t, timespec, timeval,
+};
+
+use crate::epoll;
+use crate::ready::{self, Sets};
+use crate::real::interpose;
+use crate::stream::fail;
+use crate::sys::{self, Errno};
+
+fn answer(result: Result<c_int, Errno>) -> c_int {
+    result.unwrap_or_else(|why| fail(why) as c_int)
+}
+
+/// A time in nanoseconds; a null one is for ever.
+///
+/// # Safety
+///
+/// The time is null or valid.
+unsafe fn span(time: *const timespec) -> Option<u64> {
+    // SAFETY: by the contract of this function.
+    let time = unsafe { time.as_ref() }?;
+    Some((time.tv_sec as u64).saturating_mul(1_000_000_000).saturating_add(time.tv_nsec as u64))
+}
+
+fn milliseconds(timeout: c_int) -> Option<u64> {
+    u64::try_from(timeout).ok().map(|timeout| timeout * 1_000_000)
+}
+
+/// # Safety
+///
+/// There are `count` entries.
+unsafe fn entries<'a>(first: *mut pollfd, count: nfds_t) -> Option<&'a mut [pollfd]> {
+    if first.is_null() || count as usize > 1 << 20 {
+        return None;
+    }
+    // SAFETY: by the contract of this function.
+    let entries = unsafe { std::slice::from_raw_parts_mut(first, count as usize) };
+    entries.iter().any(|entry| ready::is_joined(entry.fd)).then_some(entries)
+}
+
+interpose! {
+    fn poll(first: *mut pollfd, count: nfds_t, timeout: c_int) -> c_int = |next| {
+        // SAFETY: the program says that there are so many entries.
+        match unsafe { entries(first, count) } {
+            Some(entries) => answer(ready::poll(entries, milliseconds(timeout), std::ptr::null())),
+            None => next(first, count, timeout),
+        }
+    }
+}
+
+interpose! {
+    fn __poll_chk(
+        first: *mut pollfd, count: nfds_t, timeout: c_int, room: size_t,
+    ) -> c_int = |next| {
+        // SAFETY: as for `poll`.
+        match unsafe { entries(first, count) }.filter(|it| size_of_val(*it) <= room) {
+            Some(entries) => answer(ready::poll(entries, milliseconds(timeout), std::ptr::null())),
+            None => next(first, count, timeout, room),
+        }
+    }
+}
+
+interpose! {
+    fn ppoll(
+        first: *mut pollfd, count: nfds_t, timeout: *const timespec, mask: *const sigset_t,
+    ) -> c_int = |next| {
+        // SAFETY: the program says that there are so many entries and that the time is valid.
+        match unsafe { (entries(first, count), span(timeout)) } {
+            (Some(entries), span) => answer(ready::poll(entries, span, mask)),
+            (None, _) => next(first, count, timeout, mask),
+        }
+    }
+}
+
+interpose! {
+    fn __ppoll_chk(
+        first: *mut pollfd, count: nfds_t, timeout: *const timespec, mask: *const sigset_t,
+        room: size_t,
+    ) -> c_int = |next| {
+        // SAFETY: as for `ppoll`.
+        let (entries, span) = unsafe { (entries(first, count), span(timeout)) };
+        match entries.filter(|it| size_of_val(*it) <= room) {
+            Some(entries) => answer(ready::poll(entries, span, mask)),
+            None => next(first, count, timeout, mask, room),
+        }
+    }
+}
+
+fn sets(read: *mut fd_set, write: *mut fd_set, except: *mut fd_set) -> Sets {
+    Sets { read: read.cast(), write: write.cast(), except: except.cast() }
+}
+
+/// # Safety
+///
+/// Each set is null or has `count` bits.
+unsafe fn names_joined(count: c_int, sets: Sets) -> bool {
+    // SAFETY: by the contract of this function.
+    (0..=1 << 16).contains(&count) && unsafe { sets.name_joined(count) }
+}
+
+interpose! {
+    fn select(
+        count: c_int, read: *mut fd_set, write: *mut fd_set, except: *mut fd_set,
+        timeout: *mut timeval,
+    ) -> c_int = |next| {
+        let sets = sets(read, write, except);
+        // SAFETY: the program says that the sets are null or have so many bits.
+        if !unsafe { names_joined(count, sets) } {
+            return next(count, read, write, except, timeout);
+        }
+        // SAFETY: the program says that the time is null or valid.
+        let time = unsafe { timeout.as_mut() };
+        let span = time
+            .as_ref()
+            .map(|it| it.tv_sec as u64 * 1_000_000_000 + it.tv_usec as u64 * 1000);
+        let begin = sys::now();
+        // SAFETY: as above.
+        let result = unsafe { ready::select(count, sets, span, std::ptr::null()) };
+        if let (Some(time), Some(span)) = (time, span) {
+            // Linux leaves there what is left of the time.
+            let left = span.saturating_sub(sys::now() - begin);
+            time.tv_sec = (left / 1_000_000_000) as c_long;
+            time.tv_usec = (left % 1_000_000_000 / 1000) as c_long;
+        }
+        answer(result)
+    }
+}
+
+interpose! {
+    fn pselect(
+        count: c_int, read: *mut fd_set, write: *mut fd_set, except: *mut fd_set,
+        timeout: *const timespec, mask: *const sigset_t,
+    ) -> c_int = |next| {
+        let sets = sets(read, write, except);
+        // SAFETY: the program says that the sets are null or have so many bits.
+        if !unsafe { names_joined(count, sets) } {
+            return next(count, read, write, except, timeout, mask);
+        }
+        // SAFETY: as above, and for the time.
+        answer(unsafe { ready::select(count, sets, span(timeout), mask) })
+    }
+}
+
+interpose! {
+    fn epoll_ctl(
+        epoll: c_int, operation: c_int, fd: c_int, event: *mut epoll_event,
+    ) -> c_int = |next| {
+        crate::epoll::control(epoll, operation, fd, event, || next(epoll, operation, fd, event))
+    }
+}
+
+/// # Safety
+///
+/// There is room for `count` events.
+unsafe fn wait(
+    epoll: c_int,
+    first: *mut epoll_event,
+    count: c_int,
+    timeout: Option<u64>,
+    mask: *const sigset_t,
+) -> Option<c_int> {
+    if first.is_null() || !(1..=1 << 20).contains(&count) {
+        return None;
+    }
+    // SAFETY: by the contract of this function.
+    let events = unsafe { std::slice::from_raw_parts_mut(first, count as usize) };
+    let found = epoll::wait(epoll, events, timeout, mask)?;
+    Some(answer(found.map(|found| found as c_int)))
+}
+
+interpose! {
+    fn epoll_wait(
+        epoll: c_int, first: *mut epoll_event, count: c_int, timeout: c_int,
+    ) -> c_int = |next| {
+        // SAFETY: the program says that there is room for so many events.
+        unsafe { wait(epoll, first, count, milliseconds(timeout), std::ptr::null()) }
+            .unwrap_or_else(|| next(epoll, first, count, timeout))
+    }
+}
+
+interpose! {
+    fn epoll_pwait(
+        epoll: c_int, first: *mut epoll_event, count: c_int, timeout: c_int, mask: *const sigset_t,
+    ) -> c_int = |next| {
+        // SAFETY: as for `epoll_wait`.
+        unsafe { wait(epoll, first, count, milliseconds(timeout), mask) }
+            .unwrap_or_else(|| next(epoll, first, count, timeout, mask))
+    }
+}
+
+interpose! {
+    fn epoll_pwait2(
+        epoll: c_int, first: *mut epoll_event, count: c_int, timeout: *const timespec,
+        mask: *const sigset_t,
+    ) -> c_int = |next| {
+        // SAFETY: as for `epoll_wait`, and for the time.
+        unsafe { wait(epoll, first, count, span(timeout), mask) }
+            .unwrap_or_else(|| next(epoll, first, count, timeout, mask))
+    }
+}

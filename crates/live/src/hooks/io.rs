@@ -1,0 +1,382 @@
+//! Reading and writing.
+
+use libc::{
+    c_char, c_int, c_uint, c_void, iovec, mmsghdr, msghdr, off_t, size_t, sockaddr, ssize_t,
+};
+
+use crate::attach;
+use crate::close;
+use crate::ready;
+use crate::real::interpose;
+use crate::stats::Reason;
+use crate::stream::{self, fail, receive, send};
+use crate::sys;
+use crate::table::{self, Entry};
+
+fn one(base: *const c_void, length: size_t) -> [iovec; 1] {
+    // The kernel moves no more than this in one call either.
+    [iovec { iov_base: base.cast_mut(), iov_len: length.min(0x7fff_f000) }]
+}
+
+/// The parts of a vector; empty if the kernel would refuse it.
+///
+/// # Safety
+///
+/// The vector has `count` parts.
+unsafe fn parts<'a>(vector: *const iovec, count: usize) -> &'a [iovec] {
+    if vector.is_null() || count > 1024 {
+        return &[];
+    }
+    // SAFETY: by the contract of this function.
+    unsafe { std::slice::from_raw_parts(vector, count) }
+}
+
+interpose! {
+    fn read(fd: c_int, to: *mut c_void, length: size_t) -> ssize_t = |next| {
+        if length == 0 {
+            return next(fd, to, length);
+        }
+        receive(fd, &one(to, length), 0, || next(fd, to, length))
+    }
+}
+
+interpose! {
+    fn __read_chk(fd: c_int, to: *mut c_void, length: size_t, room: size_t) -> ssize_t = |next| {
+        if length > room {
+            return next(fd, to, length, room);
+        }
+        receive(fd, &one(to, length), 0, || next(fd, to, length, room))
+    }
+}
+
+interpose! {
+    fn readv(fd: c_int, vector: *const iovec, count: c_int) -> ssize_t = |next| {
+        // SAFETY: the program says that the vector has so many parts.
+        let to = unsafe { parts(vector, count as usize) };
+        receive(fd, to, 0, || next(fd, vector, count))
+    }
+}
+
+interpose! {
+    fn recv(fd: c_int, to: *mut c_void, length: size_t, flags: c_int) -> ssize_t = |next| {
+        receive(fd, &one(to, length), flags, || next(fd, to, length, flags))
+    }
+}
+
+interpose! {
+    fn __recv_chk(
+        fd: c_int, to: *mut c_void, length: size_t, room: size_t, flags: c_int,
+    ) -> ssize_t = |next| {
+        if length > room {
+            return next(fd, to, length, room, flags);
+        }
+        receive(fd, &one(to, length), flags, || next(fd, to, length, room, flags))
+    }
+}
+
+/// A stream says nothing about where its bytes came from.
+fn no_address(fd: c_int, length: *mut c_uint) {
+    if ready::is_joined(fd) && !length.is_null() {
+        // SAFETY: the program says that it is valid.
+        unsafe { *length = 0 };
+    }
+}
+
+interpose! {
+    fn recvfrom(
+        fd: c_int, to: *mut c_void, length: size_t, flags: c_int, address: *mut sockaddr,
+        address_length: *mut c_uint,
+    ) -> ssize_t = |next| {
+        let kernel = || next(fd, to, length, flags, address, address_length);
+        let result = receive(fd, &one(to, length), flags, kernel);
+        no_address(fd, address_length);
+        result
+    }
+}
+
+interpose! {
+    fn __recvfrom_chk(
+        fd: c_int, to: *mut c_void, length: size_t, room: size_t, flags: c_int,
+        address: *mut sockaddr, address_length: *mut c_uint,
+    ) -> ssize_t = |next| {
+        let kernel = || next(fd, to, length, room, flags, address, address_length);
+        if length > room {
+            return kernel();
+        }
+        let result = receive(fd, &one(to, length), flags, kernel);
+        no_address(fd, address_length);
+        result
+    }
+}
+
+/// # Safety
+///
+/// The message is valid as the program passed it.
+unsafe fn receive_message(
+    fd: c_int,
+    message: *mut msghdr,
+    flags: c_int,
+    kernel: impl Fn() -> ssize_t,
+) -> ssize_t {
+    if !matches!(table::entry(fd), Entry::Connection(_)) || message.is_null() {
+        return kernel();
+    }
+    // SAFETY: by the contract of this function.
+    let (to, joined) =
+        unsafe { (parts((*message).msg_iov, (*message).msg_iovlen), ready::is_joined(fd)) };
+    let result = receive(fd, to, flags, kernel);
+    if joined && result >= 0 {
+        // SAFETY: as above.
+        unsafe {
+            (*message).msg_namelen = 0;
+            (*message).msg_controllen = 0;
+            (*message).msg_flags = 0;
+        }
+    }
+    result
+}
+
+interpose! {
+    fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t = |next| {
+        // SAFETY: the program says that the message is valid.
+        unsafe { receive_message(fd, message, flags, || next(fd, message, flags)) }
+    }
+}
+
+interpose! {
+    fn recvmmsg(
+        fd: c_int, messages: *mut mmsghdr, count: c_uint, flags: c_int,
+        timeout: *mut libc::timespec,
+    ) -> c_int = |next| {
+        if !ready::is_joined(fd) || count == 0 || messages.is_null() {
+            return next(fd, messages, count, flags, timeout);
+        }
+        // One message: a stream has no boundaries that more would keep.
+        // SAFETY: the program says that there is at least one message.
+        let first = unsafe { &mut *messages };
+        let flags = flags & !libc::MSG_WAITFORONE;
+        // SAFETY: as above.
+        let result = unsafe { receive_message(fd, &mut first.msg_hdr, flags, || fail(libc::EIO)) };
+        if result < 0 {
+            return -1;
+        }
+        first.msg_len = result as c_uint;
+        1
+    }
+}
+
+interpose! {
+    fn write(fd: c_int, from: *const c_void, length: size_t) -> ssize_t = |next| {
+        send(fd, &one(from, length), 0, || next(fd, from, length))
+    }
+}
+
+interpose! {
+    fn writev(fd: c_int, vector: *const iovec, count: c_int) -> ssize_t = |next| {
+        // SAFETY: the program says that the vector has so many parts.
+        let from = unsafe { parts(vector, count as usize) };
+        send(fd, from, 0, || next(fd, vector, count))
+    }
+}
+
+// The interposed `send` stands beside the `send` of this file's imports.
+mod named_send {
+    use super::*;
+
+    interpose! {
+        fn send(fd: c_int, from: *const c_void, length: size_t, flags: c_int) -> ssize_t = |next| {
+            stream::send(fd, &one(from, length), flags, || next(fd, from, length, flags))
+        }
+    }
+}
+
+interpose! {
+    fn sendto(
+        fd: c_int, from: *const c_void, length: size_t, flags: c_int, address: *const sockaddr,
+        address_length: c_uint,
+    ) -> ssize_t = |next| {
+        let kernel = || next(fd, from, length, flags, address, address_length);
+        send(fd, &one(from, length), flags, kernel)
+    }
+}
+
+/// A connection that is passed to another process stays with the kernel, if it still can.
+///
+/// # Safety
+///
+/// The message is valid as the program passed it.
+unsafe fn give_up_passed(message: *const msghdr) {
+    // SAFETY: by the contract of this function; the macros stay within the control data.
+    unsafe {
+        if message.is_null() || (*message).msg_controllen == 0 {
+            return;
+        }
+        let mut header = libc::CMSG_FIRSTHDR(message);
+        while !header.is_null() {
+            if (*header).cmsg_level == libc::SOL_SOCKET && (*header).cmsg_type == libc::SCM_RIGHTS {
+                let first = libc::CMSG_DATA(header).cast::<c_int>();
+                let bytes = (*header).cmsg_len - libc::CMSG_LEN(0) as usize;
+                for index in 0..bytes / size_of::<c_int>() {
+                    if let Some(guard) = table::enter(first.add(index).read_unaligned()) {
+                        attach::give_up(guard.connection, Reason::Call);
+                    }
+                }
+            }
+            header = libc::CMSG_NXTHDR(message, header);
+        }
+    }
+}
+
+interpose! {
+    fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> ssize_t = |next| {
+        if !matches!(table::entry(fd), Entry::Connection(_)) || message.is_null() {
+            // SAFETY: the program says that the message is valid.
+            unsafe { give_up_passed(message) };
+            return next(fd, message, flags);
+        }
+        // SAFETY: as above.
+        let from = unsafe { parts((*message).msg_iov, (*message).msg_iovlen) };
+        send(fd, from, flags, || next(fd, message, flags))
+    }
+}
+
+interpose! {
+    fn sendmmsg(fd: c_int, messages: *mut mmsghdr, count: c_uint, flags: c_int) -> c_int = |next| {
+        if !ready::is_joined(fd) || messages.is_null() {
+            return next(fd, messages, count, flags);
+        }
+        for index in 0..count as usize {
+            // SAFETY: the program says that there are `count` messages.
+            let message = unsafe { &mut *messages.add(index) };
+            // SAFETY: as above.
+            let result = unsafe { sendmsg(fd, &message.msg_hdr, flags) };
+            if result < 0 {
+                return if index > 0 { index as c_int } else { -1 };
+            }
+            message.msg_len = result as c_uint;
+        }
+        count as c_int
+    }
+}
+
+/// `sendfile` to a joined connection: through a buffer, as far as there is room.
+///
+/// # Safety
+///
+/// The offset is null or valid.
+unsafe fn copy_file(to: c_int, from: c_int, offset: *mut off_t, count: size_t) -> ssize_t {
+    let mut buffer = [0u8; 16 * 1024];
+    let mut done = 0;
+    // SAFETY: by the contract of this function; the other calls take no memory but the buffer.
+    let mut at =
+        unsafe { if offset.is_null() { libc::lseek(from, 0, libc::SEEK_CUR) } else { *offset } };
+    if at < 0 {
+        return fail(libc::EINVAL);
+    }
+    while done < count {
+        let wanted = buffer.len().min(count - done);
+        // SAFETY: the buffer has this length.
+        let found = unsafe { libc::pread(from, buffer.as_mut_ptr().cast(), wanted, at) };
+        if found <= 0 {
+            if found < 0 && done == 0 {
+                return -1;
+            }
+            break;
+        }
+        let piece = one(buffer.as_ptr().cast(), found as usize);
+        let kernel = || match sys::send(to, buffer.as_ptr(), found as usize, 0) {
+            Ok(count) => count as ssize_t,
+            Err(why) => fail(why),
+        };
+        let sent = send(to, &piece, 0, kernel);
+        if sent < 0 && done == 0 {
+            return -1;
+        }
+        done += sent.max(0) as usize;
+        at += sent.max(0) as off_t;
+        if sent < found {
+            break;
+        }
+    }
+    // SAFETY: by the contract of this function.
+    unsafe {
+        if offset.is_null() {
+            libc::lseek(from, at, libc::SEEK_SET);
+        } else {
+            *offset = at;
+        }
+    }
+    done as ssize_t
+}
+
+/// # Safety
+///
+/// The offset is null or valid.
+unsafe fn send_file(
+    to: c_int,
+    from: c_int,
+    offset: *mut off_t,
+    count: size_t,
+    kernel: impl Fn() -> ssize_t,
+) -> ssize_t {
+    let Some(guard) = table::enter(to) else { return kernel() };
+    match stream::before_joining(&guard, kernel) {
+        Some(result) => result,
+        // SAFETY: by the contract of this function.
+        None => unsafe { copy_file(to, from, offset, count) },
+    }
+}
+
+interpose! {
+    fn sendfile(to: c_int, from: c_int, offset: *mut off_t, count: size_t) -> ssize_t = |next| {
+        // SAFETY: the program says that the offset is null or valid.
+        unsafe { send_file(to, from, offset, count, || next(to, from, offset, count)) }
+    }
+}
+
+interpose! {
+    fn sendfile64(to: c_int, from: c_int, offset: *mut off_t, count: size_t) -> ssize_t = |next| {
+        // SAFETY: as for `sendfile`.
+        unsafe { send_file(to, from, offset, count, || next(to, from, offset, count)) }
+    }
+}
+
+interpose! {
+    /// Not carried: a candidate stays with the kernel, and a joined connection is refused as the
+    /// kernel refuses a descriptor that cannot be spliced, so that the program copies.
+    fn splice(
+        from: c_int, from_offset: *mut off_t, to: c_int, to_offset: *mut off_t, length: size_t,
+        flags: c_uint,
+    ) -> ssize_t = |next| {
+        for fd in [from, to] {
+            if ready::is_joined(fd) {
+                return fail(libc::EINVAL);
+            }
+            if let Some(guard) = table::enter(fd) {
+                attach::give_up(guard.connection, Reason::Call);
+            }
+        }
+        next(from, from_offset, to, to_offset, length, flags)
+    }
+}
+
+interpose! {
+    /// The C library's streams read and write past every interposed function: such a connection
+    /// stays with the kernel, and a joined one is refused.
+    fn fdopen(fd: c_int, mode: *const c_char) -> *mut libc::FILE = |next| {
+        if ready::is_joined(fd) {
+            sys::set_errno(libc::EINVAL);
+            return std::ptr::null_mut();
+        }
+        if let Some(guard) = table::enter(fd) {
+            attach::give_up(guard.connection, Reason::Call);
+        }
+        next(fd, mode)
+    }
+}
+
+interpose! {
+    fn shutdown(fd: c_int, how: c_int) -> c_int = |next| {
+        close::shutdown(fd, how).unwrap_or_else(|| next(fd, how))
+    }
+}

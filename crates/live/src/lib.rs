@@ -1,0 +1,63 @@
+//! The preload library of `weft live`: carries the TCP connections between programs of one host
+//! over shared memory, without a change to either (SCILAN, Research Report 256, section 3).
+//!
+//! The kernel's connection stays open underneath. It keeps the descriptor's meaning, says when the
+//! other end has died, wakes who sleeps in the kernel, and carries whatever the library does not:
+//! when in doubt, the kernel. `docs/live.md` tells what is carried.
+//!
+//! From the outside in: [`hooks`] are the C functions that a program calls; [`stream`], [`ready`],
+//! [`epoll`] and [`close`] are what they do on a joined connection; [`attach`] and [`meeting`] are
+//! how it became one; [`wait`] is how the two ends sleep and wake; [`segment`] is the memory that
+//! they share, whose state machines are `weft_protocol`'s ring and interrupt flag; [`table`] is
+//! what this process remembers.
+//!
+//! Every function here may run in a signal handler, between a `fork` and an `exec`, and before
+//! `main`.
+
+#![cfg(target_os = "linux")]
+#![cfg_attr(
+    test,
+    allow(dead_code, reason = "unit tests must not stand in front of the C functions they use")
+)]
+
+mod attach;
+mod close;
+mod config;
+mod epoll;
+mod hooks;
+mod lock;
+mod meeting;
+mod ready;
+mod real;
+mod segment;
+mod spin;
+mod stats;
+mod stream;
+mod sys;
+mod table;
+mod wait;
+
+/// Runs when the program is loaded, before `main`.
+extern "C" fn begin() {
+    if !config::read() || !table::start() {
+        return;
+    }
+    epoll::start();
+    // SAFETY: the handlers are functions of this library, which is never unloaded.
+    let watched = unsafe {
+        libc::pthread_atfork(
+            Some(close::before_fork),
+            Some(close::after_fork_in_parent),
+            Some(close::after_fork_in_child),
+        )
+    };
+    if watched == 0 {
+        stats::start();
+    }
+}
+
+#[cfg(not(test))]
+#[used]
+// SAFETY: the loader calls what stands in this section, with arguments that `begin` ignores.
+#[unsafe(link_section = ".init_array")]
+static BEGIN: extern "C" fn() = begin;

@@ -1,0 +1,171 @@
+//! A lock in memory that processes share after a fork, which survives the death of its holder.
+//!
+//! What it guards is one stream's local state, whose changes are single stores that come last, so
+//! that a holder may die anywhere and leave it whole.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use crate::sys;
+
+/// Zero is free; else the thread that holds it, with the top bit if somebody waits.
+#[derive(Debug, Default)]
+#[repr(C)]
+pub struct Lock(AtomicU32);
+
+const WAITED_FOR: u32 = 1 << 31;
+/// How long a waiter sleeps before it asks whether the holder still lives, in nanoseconds.
+const PATIENCE: u64 = 100_000_000;
+
+thread_local! {
+    static THREAD: std::cell::Cell<u32> = const { std::cell::Cell::new(0) };
+}
+
+/// The calling thread's number, asked from the kernel once per thread and process.
+fn thread() -> u32 {
+    THREAD.with(|number| {
+        if number.get() == 0 {
+            // SAFETY: takes nothing and cannot fail.
+            number.set(unsafe { libc::syscall(libc::SYS_gettid) } as u32);
+        }
+        number.get()
+    })
+}
+
+/// Forgets the thread's number: the child of a fork has another.
+pub fn forget_thread() {
+    THREAD.with(|number| number.set(0));
+}
+
+/// The right to what the lock guards, until dropped.
+pub struct Held<'a>(&'a Lock);
+
+impl Lock {
+    /// A free lock.
+    pub const fn new() -> Self {
+        Self(AtomicU32::new(0))
+    }
+
+    /// Takes the lock if it is free.
+    pub fn try_lock(&self) -> Option<Held<'_>> {
+        self.0
+            .compare_exchange(0, thread(), Ordering::Acquire, Ordering::Relaxed)
+            .is_ok()
+            .then(|| Held(self))
+    }
+
+    /// Takes the lock. `None` if the calling thread holds it already, that is, in a signal handler
+    /// that interrupted the holder.
+    pub fn lock(&self) -> Option<Held<'_>> {
+        for _ in 0..100 {
+            if let Some(held) = self.try_lock() {
+                return Some(held);
+            }
+            std::hint::spin_loop();
+        }
+        self.lock_slowly()
+    }
+
+    #[cold]
+    fn lock_slowly(&self) -> Option<Held<'_>> {
+        loop {
+            let now = self.0.load(Ordering::Relaxed);
+            let holder = now & !WAITED_FOR;
+            if holder == thread() {
+                return None;
+            }
+            if holder == 0 {
+                let mine = thread() | WAITED_FOR;
+                if self.0.compare_exchange(now, mine, Ordering::Acquire, Ordering::Relaxed).is_ok()
+                {
+                    return Some(Held(self));
+                }
+                continue;
+            }
+            let waited = now | WAITED_FOR;
+            let marked = self.0.compare_exchange(now, waited, Ordering::Relaxed, Ordering::Relaxed);
+            if now != waited && marked.is_err() {
+                continue;
+            }
+            let timed_out =
+                sys::futex_wait(self.0.as_ptr(), waited, PATIENCE) == Err(libc::ETIMEDOUT);
+            if timed_out && !lives(holder) {
+                let _ = self.0.compare_exchange(
+                    waited,
+                    WAITED_FOR,
+                    Ordering::Relaxed,
+                    Ordering::Relaxed,
+                );
+            }
+        }
+    }
+
+    /// Frees the lock in the child of a fork, whose other threads are gone.
+    pub fn reset(&self) {
+        self.0.store(0, Ordering::Release);
+    }
+}
+
+/// Whether a thread of this number exists.
+fn lives(thread: u32) -> bool {
+    // SAFETY: signal zero only asks.
+    let asked = unsafe { libc::syscall(libc::SYS_tkill, thread, 0) };
+    asked == 0 || sys::errno() != libc::ESRCH
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        if self.0.0.swap(0, Ordering::Release) & WAITED_FOR != 0 {
+            sys::futex_wake(self.0.0.as_ptr());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::UnsafeCell;
+    use std::sync::Arc;
+
+    struct Counter(Lock, UnsafeCell<u64>);
+    // SAFETY: the cell is only used with the lock held.
+    unsafe impl Sync for Counter {}
+    // SAFETY: as above.
+    unsafe impl Send for Counter {}
+
+    #[test]
+    fn threads_exclude_each_other() {
+        let counter = Arc::new(Counter(Lock::default(), UnsafeCell::new(0)));
+        let threads: Vec<_> = (0..4)
+            .map(|_| {
+                let counter = Arc::clone(&counter);
+                std::thread::spawn(move || {
+                    for _ in 0..10_000 {
+                        let _held = counter.0.lock().unwrap();
+                        // SAFETY: the lock is held.
+                        unsafe { *counter.1.get() += 1 };
+                    }
+                })
+            })
+            .collect();
+        for thread in threads {
+            thread.join().unwrap();
+        }
+        // SAFETY: no other thread is left.
+        assert_eq!(unsafe { *counter.1.get() }, 40_000);
+    }
+
+    #[test]
+    fn the_holder_does_not_wait_for_itself() {
+        let lock = Lock::default();
+        let _held = lock.lock().unwrap();
+        assert!(lock.lock().is_none());
+    }
+
+    #[test]
+    fn a_lock_of_a_thread_that_died_is_taken_over() {
+        let lock = Arc::new(Lock::default());
+        let theirs = Arc::clone(&lock);
+        std::thread::spawn(move || std::mem::forget(theirs.lock())).join().unwrap();
+        assert!(lock.lock().is_some());
+    }
+}

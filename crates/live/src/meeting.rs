@@ -1,0 +1,269 @@
+//! How the two ends of a connection find each other and hand the segment over.
+//!
+//! The server binds an abstract Unix socket whose name both ends derive from the connection's two
+//! addresses; the client connects to it and passes the segment's file. Abstract names belong to a
+//! network namespace, as the addresses do, and vanish with the socket. Each end asks the kernel
+//! whose the other is, and goes on only with its own user's: whoever squats on the name of somebody
+//! else's connection gets nothing.
+
+use std::mem::size_of;
+
+use libc::c_int;
+
+use crate::segment::{Role, VERSION};
+use crate::sys::{self, Errno};
+
+/// The name of the place where the two ends of a connection meet.
+#[derive(Clone, Copy, Debug)]
+pub struct Place {
+    address: libc::sockaddr_un,
+    length: libc::socklen_t,
+}
+
+/// An address with port, IPv4 written as its mapped IPv6 form, so that both ends write it alike.
+type Endpoint = [u8; 18];
+
+/// Which of a connection's two addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Which {
+    Own,
+    Peer,
+}
+
+fn endpoint(fd: c_int, which: Which) -> Option<Endpoint> {
+    // SAFETY: all zeroes is a valid address, and a valid place for the result.
+    let mut address: libc::sockaddr_in6 = unsafe { std::mem::zeroed() };
+    let mut length = size_of::<libc::sockaddr_in6>() as libc::socklen_t;
+    let place = (&raw mut address).cast::<libc::sockaddr>();
+    let number = match which {
+        Which::Own => libc::SYS_getsockname,
+        Which::Peer => libc::SYS_getpeername,
+    };
+    // SAFETY: `place` has `length` bytes.
+    if unsafe { libc::syscall(number, fd, place, &raw mut length) } < 0 {
+        return None;
+    }
+    let mut endpoint = [0; 18];
+    match c_int::from(address.sin6_family) {
+        libc::AF_INET6 => endpoint[..16].copy_from_slice(&address.sin6_addr.s6_addr),
+        libc::AF_INET => {
+            // SAFETY: an address of this family is at least as small as the place.
+            let short = unsafe { *place.cast::<libc::sockaddr_in>() };
+            endpoint[10..12].copy_from_slice(&[0xff, 0xff]);
+            endpoint[12..16].copy_from_slice(&short.sin_addr.s_addr.to_ne_bytes());
+        }
+        _ => return None,
+    }
+    endpoint[16..].copy_from_slice(&address.sin6_port.to_ne_bytes());
+    Some(endpoint)
+}
+
+/// Whether both addresses are of this host: the same one, or both loopback.
+fn same_host(one: &Endpoint, other: &Endpoint) -> bool {
+    let loopback = |end: &Endpoint| end[10..13] == [0xff, 0xff, 127];
+    one[..16] == other[..16] || (loopback(one) && loopback(other))
+}
+
+impl Place {
+    /// The place of this connection; `None` if its ends are of different hosts.
+    pub fn of(fd: c_int, role: Role) -> Option<Self> {
+        let (own, peer) = (endpoint(fd, Which::Own)?, endpoint(fd, Which::Peer)?);
+        if !same_host(&own, &peer) {
+            return None;
+        }
+        let (client, server) = match role {
+            Role::Client => (own, peer),
+            Role::Server => (peer, own),
+        };
+        let version = [b'0' + VERSION as u8];
+        let name = [b"\0weft-live/", &version[..], &client, &server];
+        // SAFETY: all zeroes is a valid address.
+        let mut address: libc::sockaddr_un = unsafe { std::mem::zeroed() };
+        address.sun_family = libc::AF_UNIX as libc::sa_family_t;
+        let mut length = 0;
+        for (to, from) in address.sun_path.iter_mut().zip(name.into_iter().flatten()) {
+            *to = *from as libc::c_char;
+            length += 1;
+        }
+        let length = (size_of::<libc::sa_family_t>() + length) as libc::socklen_t;
+        Some(Self { address, length })
+    }
+
+    fn raw(&self) -> *const libc::sockaddr {
+        (&raw const self.address).cast()
+    }
+
+    /// Waits at the place, without blocking.
+    pub fn listen(&self) -> Result<c_int, Errno> {
+        let fd = socket()?;
+        // SAFETY: the address has this length.
+        let bound = unsafe { libc::syscall(libc::SYS_bind, fd, self.raw(), self.length) } == 0;
+        // SAFETY: takes no memory.
+        if bound && unsafe { libc::syscall(libc::SYS_listen, fd, 1) } == 0 {
+            return Ok(fd);
+        }
+        let why = sys::errno();
+        sys::close(fd);
+        Err(why)
+    }
+
+    /// Goes to the place.
+    pub fn call(&self) -> Result<c_int, Errno> {
+        let fd = socket()?;
+        // SAFETY: the address has this length.
+        if unsafe { libc::syscall(libc::SYS_connect, fd, self.raw(), self.length) } == 0 {
+            return Ok(fd);
+        }
+        let why = sys::errno();
+        sys::close(fd);
+        Err(why)
+    }
+}
+
+fn socket() -> Result<c_int, Errno> {
+    let kind = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+    // SAFETY: takes no memory.
+    let fd = unsafe { libc::syscall(libc::SYS_socket, libc::AF_UNIX, kind, 0) } as c_int;
+    if fd < 0 { Err(sys::errno()) } else { sys::move_high(fd) }
+}
+
+/// Takes the next caller, if there is one.
+pub fn take_caller(listener: c_int) -> Result<c_int, Errno> {
+    let flags = libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+    let none: *mut libc::c_void = std::ptr::null_mut();
+    // SAFETY: no address is asked for.
+    let fd = unsafe { libc::syscall(libc::SYS_accept4, listener, none, none, flags) } as c_int;
+    if fd < 0 { Err(sys::errno()) } else { sys::move_high(fd) }
+}
+
+#[derive(Clone, Copy, Default)]
+#[repr(C)]
+struct Credentials {
+    process: i32,
+    user: u32,
+    group: u32,
+}
+
+/// Whether the other end of a Unix connection belongs to the same user.
+pub fn is_same_user(fd: c_int) -> bool {
+    let asked = sys::socket_option::<Credentials>(fd, libc::SOL_SOCKET, libc::SO_PEERCRED);
+    // SAFETY: takes nothing and cannot fail.
+    asked.is_ok_and(|peer| peer.process != 0 && peer.user == unsafe { libc::geteuid() })
+}
+
+/// What is handed over: the segment, the client's event and the server's.
+pub const FILES: usize = 3;
+/// The length of a control message's header, and of one with all files.
+const HEADER: usize = 16;
+const WHOLE: usize = HEADER + FILES * size_of::<c_int>();
+
+/// Room for the files in a control message.
+#[repr(C, align(8))]
+struct Control([u8; 32]);
+
+fn message(vector: &mut libc::iovec, control: &mut Control) -> libc::msghdr {
+    // SAFETY: all zeroes is a valid message.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    message.msg_iov = vector;
+    message.msg_iovlen = 1;
+    message.msg_control = control.0.as_mut_ptr().cast();
+    message.msg_controllen = size_of::<Control>();
+    message
+}
+
+/// Hands files over.
+pub fn hand_over(fd: c_int, files: [c_int; FILES]) -> Result<(), Errno> {
+    let mut byte = VERSION as u8;
+    let mut vector = libc::iovec { iov_base: (&raw mut byte).cast(), iov_len: 1 };
+    let mut control = Control([0; 32]);
+    control.0[..8].copy_from_slice(&WHOLE.to_ne_bytes());
+    control.0[8..12].copy_from_slice(&libc::SOL_SOCKET.to_ne_bytes());
+    control.0[12..16].copy_from_slice(&libc::SCM_RIGHTS.to_ne_bytes());
+    for (to, file) in control.0[HEADER..].chunks_exact_mut(4).zip(files) {
+        to.copy_from_slice(&file.to_ne_bytes());
+    }
+    let message = message(&mut vector, &mut control);
+    // SAFETY: everything that the message points to lives until the call returns.
+    let sent =
+        unsafe { libc::syscall(libc::SYS_sendmsg, fd, &raw const message, libc::MSG_NOSIGNAL) };
+    if sent == 1 { Ok(()) } else { Err(sys::errno()) }
+}
+
+/// Receives the files that were handed over.
+pub fn take_over(fd: c_int) -> Result<[c_int; FILES], Errno> {
+    let mut byte = 0u8;
+    let mut vector = libc::iovec { iov_base: (&raw mut byte).cast(), iov_len: 1 };
+    let mut control = Control([0; 32]);
+    let mut message = message(&mut vector, &mut control);
+    let flags = libc::MSG_CMSG_CLOEXEC | libc::MSG_DONTWAIT;
+    // SAFETY: everything that the message points to lives until the call returns.
+    let received = unsafe { libc::syscall(libc::SYS_recvmsg, fd, &raw mut message, flags) };
+    if received < 0 {
+        return Err(sys::errno());
+    }
+    let length = message.msg_controllen;
+    let word = |at: usize| {
+        let bytes = &control.0[at..at + 4];
+        c_int::from_ne_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])
+    };
+    let passed = length >= HEADER && word(12) == libc::SCM_RIGHTS;
+    let count = if passed { (word(0) as usize).saturating_sub(HEADER) / 4 } else { 0 };
+    if received == 1 && byte == VERSION as u8 && count == FILES {
+        return Ok([word(HEADER), word(HEADER + 4), word(HEADER + 8)]);
+    }
+    for at in 0..count.min(FILES) {
+        sys::close(word(HEADER + 4 * at));
+    }
+    Err(libc::EPROTO)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::{TcpListener, TcpStream};
+    use std::os::fd::AsRawFd;
+
+    fn pair(listen: &str, connect: &str) -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind(listen).unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let client = TcpStream::connect((connect, port)).unwrap();
+        (client, listener.accept().unwrap().0)
+    }
+
+    fn name(place: &Place) -> Vec<libc::c_char> {
+        let bytes = place.length as usize - size_of::<libc::sa_family_t>();
+        place.address.sun_path[..bytes].to_vec()
+    }
+
+    #[test]
+    fn both_ends_derive_one_place_also_across_address_families() {
+        for (listen, connect) in
+            [("127.0.0.1:0", "127.0.0.1"), ("[::]:0", "127.0.0.1"), ("127.0.0.2:0", "127.0.0.2")]
+        {
+            let (client, server) = pair(listen, connect);
+            let here = Place::of(client.as_raw_fd(), Role::Client).unwrap();
+            let there = Place::of(server.as_raw_fd(), Role::Server).unwrap();
+            assert_eq!(name(&there), name(&here));
+        }
+    }
+
+    #[test]
+    fn a_file_arrives_at_the_place() {
+        let (client, server) = pair("127.0.0.1:0", "127.0.0.1");
+        let place = Place::of(client.as_raw_fd(), Role::Client).unwrap();
+        assert_eq!(place.call(), Err(libc::ECONNREFUSED));
+        let listener = Place::of(server.as_raw_fd(), Role::Server).unwrap().listen().unwrap();
+        assert_eq!(take_caller(listener), Err(libc::EAGAIN));
+        let caller = place.call().unwrap();
+        assert!(is_same_user(caller));
+        hand_over(caller, [server.as_raw_fd(), 0, 1]).unwrap();
+        let taken = take_caller(listener).unwrap();
+        assert!(is_same_user(taken));
+        let [file, first, second] = take_over(taken).unwrap();
+        let arrived = Place::of(file, Role::Server).unwrap();
+        assert_eq!(name(&arrived), name(&place), "the very socket arrived");
+        for fd in [listener, caller, taken, file, first, second] {
+            sys::close(fd);
+        }
+    }
+}

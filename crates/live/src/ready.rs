@@ -1,0 +1,328 @@
+//! Which events a connection has, in the bits of `poll`, and `poll` and `select` over them.
+
+use std::sync::atomic::Ordering;
+
+use libc::{c_int, pollfd, sigset_t, timespec};
+use weft_protocol::interrupt_flag::Sleep;
+
+use crate::attach;
+use crate::segment::{Segment, closed};
+use crate::spin::SpinPolicy;
+use crate::stream;
+use crate::sys;
+use crate::table::{self, Connection, Entry, Guard, end, phase};
+use crate::wait::{self, Sleeper};
+
+const IN: i16 = libc::POLLIN | libc::POLLRDNORM;
+const OUT: i16 = libc::POLLOUT | libc::POLLWRNORM;
+
+/// Whether a descriptor stands for a joined connection.
+pub fn is_joined(fd: c_int) -> bool {
+    match table::entry(fd) {
+        Entry::Connection(place) => {
+            table::connection(place).is_some_and(|it| it.phase() == phase::JOINED)
+        }
+        _ => false,
+    }
+}
+
+/// All events that the connection has now.
+pub fn events(guard: &Guard, segment: &Segment) -> i16 {
+    let connection = guard.connection;
+    let (receives, sends) = (has_switched_in(guard, segment), has_switched_out(connection));
+    let mut events = 0;
+    if receives {
+        events |= incoming(connection, segment);
+    }
+    if sends && wait::may_send(connection, segment) {
+        events |= OUT;
+    }
+    if !receives || !sends {
+        let ended = libc::POLLRDHUP | libc::POLLHUP | libc::POLLERR;
+        let asked = if receives { 0 } else { IN | ended } | if sends { 0 } else { OUT };
+        events |= sys::poll_now(guard.fd, asked) & (asked | libc::POLLHUP | libc::POLLERR);
+    }
+    if events & libc::POLLRDHUP != 0 && connection.write_shut.load(Ordering::Acquire) {
+        events |= libc::POLLHUP;
+    }
+    events
+}
+
+/// Whether the receiving direction has switched, looking once more whether it just did.
+fn has_switched_in(guard: &Guard, segment: &Segment) -> bool {
+    let connection = guard.connection;
+    if connection.switched_in.load(Ordering::Acquire) {
+        return true;
+    }
+    let Some(mut receiving) = connection.receiving() else { return false };
+    let announced = segment.way(connection.role().peer()).switched.load(Ordering::Acquire);
+    let reached = announced != 0 && announced - 1 <= receiving.from_kernel;
+    reached && attach::arrive(guard, segment, &mut receiving)
+}
+
+fn has_switched_out(connection: &Connection) -> bool {
+    connection.switched_out.load(Ordering::Acquire)
+}
+
+fn incoming(connection: &Connection, segment: &Segment) -> i16 {
+    let peer = connection.role().peer();
+    let way = segment.way(peer);
+    let mut events = if way.pointers.filling() != 0 { IN } else { 0 };
+    let how = segment.side(peer).closed.load(Ordering::Acquire);
+    let gone = how != closed::OPEN || connection.end.load(Ordering::Acquire) != end::NONE;
+    let finished = way.finished.load(Ordering::Acquire) != 0;
+    if gone || finished || connection.read_shut.load(Ordering::Acquire) {
+        events |= IN | libc::POLLRDHUP;
+    }
+    if gone && stream::is_reset(connection, segment, how) {
+        events |= libc::POLLERR | libc::POLLHUP;
+    }
+    events
+}
+
+/// Arms the flags that these events would stimulate.
+pub fn arm(connection: &Connection, segment: &Segment, events: i16, sleep: Sleep) {
+    let arrived = &segment.way(connection.role().peer()).arrived;
+    if !arrived.is_armed(sleep) {
+        arrived.arm(sleep);
+    }
+    if events & OUT != 0 {
+        segment.way(connection.role()).freed.arm(sleep);
+    }
+}
+
+/// One entry of a `poll`, as the library sees it.
+struct Polled {
+    guard: Guard,
+    segment: Segment,
+    index: usize,
+}
+
+/// Most connections that one `poll` may name; with more, those beyond are asked for by time.
+const MOST: usize = 1024;
+
+/// `ppoll` over joined connections and other descriptors. `sleep` is the kernel's call.
+///
+/// The memory is the heap's: `poll` with a joined connection from a signal handler that interrupted
+/// the heap is not carried.
+pub fn poll(
+    entries: &mut [pollfd],
+    timeout: Option<u64>,
+    mask: *const sigset_t,
+) -> Result<c_int, sys::Errno> {
+    let mut joined = Vec::new();
+    for (index, entry) in entries.iter().enumerate() {
+        if is_joined(entry.fd)
+            && joined.len() < MOST
+            && let Some(guard) = table::enter(entry.fd)
+            && let Some(segment) = guard.connection.segment()
+        {
+            joined.push(Polled { guard, segment, index });
+        }
+    }
+    let begin = sys::now();
+    let deadline = timeout.map(|span| begin.saturating_add(span));
+    let mut kernel = entries.to_vec();
+    let mut polled = timeout == Some(0);
+    loop {
+        if evaluate(&joined, entries) || timeout == Some(0) {
+            return others(&joined, entries, &mut kernel, Some(0), mask);
+        }
+        if !polled {
+            polled = true;
+            if spin(&joined, entries) {
+                continue;
+            }
+        }
+        let sleepers: Vec<_> = joined.iter().map(|it| Sleeper::begin(&it.guard)).collect();
+        for it in &joined {
+            let events = entries[it.index].events;
+            arm(it.guard.connection, &it.segment, events, Sleep::InKernel);
+        }
+        if evaluate(&joined, entries) {
+            continue;
+        }
+        let left = deadline.map(|deadline| deadline.saturating_sub(sys::now()));
+        let slice = restrict(&joined, entries, &mut kernel);
+        let span = slice.map_or(left, |slice| Some(left.map_or(slice, |left| left.min(slice))));
+        let woken = sleep(&mut kernel, span, mask)?;
+        drop(sleepers);
+        let over = deadline.is_some_and(|deadline| sys::now() >= deadline);
+        if woken > 0 || over {
+            if evaluate(&joined, entries) || over {
+                return others(&joined, entries, &mut kernel, Some(0), mask);
+            }
+            let other = |(index, entry): (usize, &pollfd)| {
+                entry.revents != 0 && joined.iter().all(|it| it.index != index)
+            };
+            if kernel.iter().enumerate().any(other) {
+                return others(&joined, entries, &mut kernel, Some(0), mask);
+            }
+        }
+    }
+}
+
+/// Fills the results of the joined connections in; whether any has one.
+fn evaluate(joined: &[Polled], entries: &mut [pollfd]) -> bool {
+    let mut any = false;
+    for it in joined {
+        let entry = &mut entries[it.index];
+        let wanted = entry.events | libc::POLLERR | libc::POLLHUP;
+        entry.revents = events(&it.guard, &it.segment) & wanted;
+        any |= entry.revents != 0;
+    }
+    any
+}
+
+/// Asks the kernel about all other descriptors, and counts.
+fn others(
+    joined: &[Polled],
+    entries: &mut [pollfd],
+    kernel: &mut [pollfd],
+    span: Option<u64>,
+    mask: *const sigset_t,
+) -> Result<c_int, sys::Errno> {
+    if joined.len() < entries.len() {
+        kernel.copy_from_slice(entries);
+        for it in joined {
+            kernel[it.index].fd = -1;
+        }
+        sleep(kernel, span, mask)?;
+        let mut next = joined.iter().map(|it| it.index).peekable();
+        for (index, (entry, known)) in entries.iter_mut().zip(kernel.iter()).enumerate() {
+            if next.next_if_eq(&index).is_none() {
+                entry.revents = known.revents;
+            }
+        }
+    }
+    Ok(entries.iter().filter(|entry| entry.revents != 0).count() as c_int)
+}
+
+/// What the kernel is asked while sleeping: doorbells and ends of the joined connections instead of
+/// their events. Returns a limit in nanoseconds where the kernel cannot be asked.
+fn restrict(joined: &[Polled], entries: &[pollfd], kernel: &mut [pollfd]) -> Option<u64> {
+    kernel.copy_from_slice(entries);
+    let mut slice = None;
+    for it in joined {
+        let connection = it.guard.connection;
+        let entry = &mut kernel[it.index];
+        let wants_in = entry.events & IN != 0;
+        if has_switched_in(&it.guard, &it.segment) {
+            entry.events = libc::POLLIN | libc::POLLRDHUP;
+        } else if !wants_in && has_switched_out(connection) {
+            // Bytes that the program does not ask for stand before the doorbell.
+            slice = Some(1_000_000);
+        }
+        if has_switched_out(connection) {
+            entry.events &= !OUT;
+        }
+        if connection.end.load(Ordering::Acquire) != end::NONE {
+            entry.fd = -1;
+        }
+    }
+    slice
+}
+
+fn spin(joined: &[Polled], entries: &mut [pollfd]) -> bool {
+    let elsewhere = |it: &Polled| wait::is_elsewhere(it.guard.connection, &it.segment);
+    let Some(first) = joined.iter().find(|it| elsewhere(it)) else { return false };
+    let policy: *mut SpinPolicy = first.guard.connection.spin.get();
+    // SAFETY: a policy is plain numbers; see `wait::polled`.
+    unsafe { (*policy).poll(|| evaluate(joined, entries), sys::now) }
+}
+
+fn sleep(
+    kernel: &mut [pollfd],
+    span: Option<u64>,
+    mask: *const sigset_t,
+) -> Result<c_int, sys::Errno> {
+    let time = span.map(|span| timespec {
+        tv_sec: (span / 1_000_000_000) as libc::time_t,
+        tv_nsec: (span % 1_000_000_000) as libc::c_long,
+    });
+    let time = time.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
+    let (entries, count) = (kernel.as_mut_ptr(), kernel.len());
+    // SAFETY: the entries and the time are valid, and so is the mask by the program's word.
+    let woken = unsafe { libc::syscall(libc::SYS_ppoll, entries, count, time, mask, 8) };
+    if woken < 0 { Err(sys::errno()) } else { Ok(woken as c_int) }
+}
+
+/// The three sets of `select`, each null or of `count` bits.
+#[derive(Clone, Copy)]
+pub struct Sets {
+    pub read: *mut u64,
+    pub write: *mut u64,
+    pub except: *mut u64,
+}
+
+impl Sets {
+    fn all(self) -> [*mut u64; 3] {
+        [self.read, self.write, self.except]
+    }
+
+    /// Whether any set names a joined connection.
+    ///
+    /// # Safety
+    ///
+    /// Each set is null or has `count` bits.
+    pub unsafe fn name_joined(self, count: c_int) -> bool {
+        (0..count).any(|fd| {
+            // SAFETY: by the contract of this function.
+            self.all().into_iter().any(|set| unsafe { has(set, fd) }) && is_joined(fd)
+        })
+    }
+}
+
+/// # Safety
+///
+/// The set is null or has a bit for `fd`.
+unsafe fn has(set: *const u64, fd: c_int) -> bool {
+    // SAFETY: by the contract of this function.
+    !set.is_null() && unsafe { *set.add(fd as usize / 64) } >> (fd as usize % 64) & 1 != 0
+}
+
+/// `pselect` by way of [`poll`], with the kernel's own correspondence of their events.
+///
+/// # Safety
+///
+/// Each set is null or has `count` bits, rounded up to whole words.
+pub unsafe fn select(
+    count: c_int,
+    sets: Sets,
+    timeout: Option<u64>,
+    mask: *const sigset_t,
+) -> Result<c_int, sys::Errno> {
+    let asks = [IN, OUT, libc::POLLPRI];
+    let ready = [
+        IN | libc::POLLRDBAND | libc::POLLHUP | libc::POLLERR,
+        OUT | libc::POLLWRBAND | libc::POLLERR,
+        libc::POLLPRI,
+    ];
+    let mut entries = Vec::new();
+    for fd in 0..count {
+        // SAFETY: by the contract of this function.
+        let named = |which: usize| unsafe { has(sets.all()[which], fd) };
+        let events = (0..3).filter(|which| named(*which)).fold(0, |all, which| all | asks[which]);
+        if events != 0 {
+            entries.push(pollfd { fd, events, revents: 0 });
+        }
+    }
+    poll(&mut entries, timeout, mask)?;
+    if entries.iter().any(|entry| entry.revents & libc::POLLNVAL != 0) {
+        return Err(libc::EBADF);
+    }
+    let mut found = 0;
+    for (which, set) in sets.all().into_iter().enumerate() {
+        for entry in entries.iter().filter(|_| !set.is_null()) {
+            let (word, bit) = (entry.fd as usize / 64, 1u64 << (entry.fd as usize % 64));
+            let asked = entry.events & asks[which] != 0;
+            if asked && entry.revents & ready[which] != 0 {
+                found += 1;
+            } else {
+                // SAFETY: the descriptor is below `count`.
+                unsafe { *set.add(word) &= !bit };
+            }
+        }
+    }
+    Ok(found)
+}

@@ -1,0 +1,244 @@
+//! System calls that the library makes for itself. They go past every interposed function, its own
+//! included, and say what went wrong by value instead of through `errno`.
+
+use std::mem::size_of;
+
+use libc::{c_int, c_long, c_void};
+
+/// An error number of the kernel.
+pub type Errno = c_int;
+
+/// Makes a system call and splits its result.
+macro_rules! call {
+    ($number:expr $(, $argument:expr)*) => {{
+        // SAFETY: the arguments are those of the call; whatever memory they point to is owned by
+        // the caller of this wrapper for as long as the call lasts.
+        let result = unsafe { libc::syscall($number $(, $argument)*) };
+        if result < 0 { Err(errno()) } else { Ok(result) }
+    }};
+}
+
+/// The calling thread's `errno`.
+pub fn errno() -> Errno {
+    // SAFETY: glibc returns the address of a word of the calling thread.
+    unsafe { *libc::__errno_location() }
+}
+
+/// Sets the calling thread's `errno`.
+pub fn set_errno(value: Errno) {
+    // SAFETY: as above.
+    unsafe { *libc::__errno_location() = value };
+}
+
+/// Keeps `errno` as the program left it over what the library does on the side.
+pub struct KeepErrno(Errno);
+
+impl KeepErrno {
+    pub fn new() -> Self {
+        Self(errno())
+    }
+}
+
+impl Drop for KeepErrno {
+    fn drop(&mut self) {
+        set_errno(self.0);
+    }
+}
+
+pub fn close(fd: c_int) {
+    let _ = call!(libc::SYS_close, fd);
+}
+
+/// Moves a descriptor of the library's own far above those that the program gets, so that the
+/// numbers that the program sees are those that it would see without the library.
+pub fn move_high(fd: c_int) -> Result<c_int, Errno> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: `limit` is a valid place for the result.
+    unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) };
+    let floor = (limit.rlim_cur.min(1 << 20) as c_int) / 4 * 3;
+    let moved = call!(libc::SYS_fcntl, fd, libc::F_DUPFD_CLOEXEC, floor).map(|fd| fd as c_int);
+    close(fd);
+    moved
+}
+
+pub fn fcntl(fd: c_int, command: c_int, argument: c_int) -> Result<c_int, Errno> {
+    call!(libc::SYS_fcntl, fd, command, argument).map(|value| value as c_int)
+}
+
+/// Reads a socket option of a fixed size.
+pub fn socket_option<T: Copy + Default>(fd: c_int, level: c_int, name: c_int) -> Result<T, Errno> {
+    let mut value = T::default();
+    let mut length = size_of::<T>() as libc::socklen_t;
+    call!(libc::SYS_getsockopt, fd, level, name, &raw mut value, &raw mut length)?;
+    Ok(value)
+}
+
+/// How long `SO_RCVTIMEO` or `SO_SNDTIMEO` lets a call wait, in nanoseconds; `None` is for ever.
+pub fn timeout_option(fd: c_int, name: c_int) -> Option<u64> {
+    let pair: [i64; 2] = socket_option(fd, libc::SOL_SOCKET, name).unwrap_or_default();
+    let nanoseconds = pair[0] as u64 * 1_000_000_000 + pair[1] as u64 * 1000;
+    (nanoseconds > 0).then_some(nanoseconds)
+}
+
+pub fn unread_bytes(fd: c_int) -> Result<u64, Errno> {
+    let mut count: c_int = 0;
+    call!(libc::SYS_ioctl, fd, libc::FIONREAD, &raw mut count)?;
+    Ok(count as u64)
+}
+
+/// What the kernel has counted on a TCP connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TcpCounts {
+    /// Whether both directions are open.
+    pub established: bool,
+    /// Bytes that the program ever put into the connection, sent or not.
+    pub put_in: u64,
+    /// Bytes that ever arrived in order, read or not.
+    pub arrived: u64,
+}
+
+/// Reads `struct tcp_info` of Linux 4.19 or later; its fields are found by offset, since the C
+/// library's copy ends before them. All counts are of one moment: the kernel holds the socket.
+pub fn tcp_counts(fd: c_int) -> Result<TcpCounts, Errno> {
+    let mut info = [0u64; 40];
+    let mut length = size_of::<[u64; 40]>() as libc::socklen_t;
+    let tcp_info = libc::TCP_INFO;
+    call!(
+        libc::SYS_getsockopt,
+        fd,
+        libc::IPPROTO_TCP,
+        tcp_info,
+        info.as_mut_ptr(),
+        &raw mut length
+    )?;
+    if (length as usize) < 216 {
+        return Err(libc::ENOSYS);
+    }
+    let not_sent = info[144 / 8].to_le() & 0xffff_ffff;
+    let (sent, sent_again) = (info[200 / 8], info[208 / 8]);
+    Ok(TcpCounts {
+        established: info[0].to_le() & 0xff == 1,
+        put_in: sent - sent_again + not_sent,
+        arrived: info[128 / 8],
+    })
+}
+
+/// How many bytes the program has ever read from a connection: what arrived less what is unread,
+/// looked at until nothing arrived in between.
+pub fn bytes_read(fd: c_int) -> Result<u64, Errno> {
+    for _ in 0..100 {
+        let before = unread_bytes(fd)?;
+        let counts = tcp_counts(fd)?;
+        if !counts.established {
+            return Err(libc::ENOTCONN);
+        }
+        if unread_bytes(fd)? == before {
+            return Ok(counts.arrived - before);
+        }
+    }
+    Err(libc::EAGAIN)
+}
+
+pub fn recv(fd: c_int, to: *mut u8, length: usize, flags: c_int) -> Result<usize, Errno> {
+    let none: *mut c_void = std::ptr::null_mut();
+    call!(libc::SYS_recvfrom, fd, to, length, flags, none, none).map(|count| count as usize)
+}
+
+pub fn send(fd: c_int, from: *const u8, length: usize, flags: c_int) -> Result<usize, Errno> {
+    let none: *mut c_void = std::ptr::null_mut();
+    call!(libc::SYS_sendto, fd, from, length, flags, none, 0).map(|count| count as usize)
+}
+
+/// What the kernel says about one descriptor at this moment.
+pub fn poll_now(fd: c_int, events: i16) -> i16 {
+    poll(fd, events, 0)
+}
+
+/// What the kernel says about one descriptor, waiting for at most a second.
+pub fn poll(fd: c_int, events: i16, nanoseconds: u64) -> i16 {
+    let mut entry = libc::pollfd { fd, events, revents: 0 };
+    let time = libc::timespec { tv_sec: 0, tv_nsec: nanoseconds.min(999_999_999) as c_long };
+    let none: *const c_void = std::ptr::null();
+    let _ = call!(libc::SYS_ppoll, &raw mut entry, 1, &raw const time, none, 8);
+    entry.revents
+}
+
+/// Makes an event, which counts and never blocks.
+pub fn event() -> Result<c_int, Errno> {
+    let flags = libc::EFD_CLOEXEC | libc::EFD_NONBLOCK;
+    move_high(call!(libc::SYS_eventfd2, 0, flags)? as c_int)
+}
+
+/// Lets whoever waits for an event look.
+pub fn signal_event(fd: c_int) {
+    let one = 1u64;
+    let _ = call!(libc::SYS_write, fd, &raw const one, 8);
+}
+
+/// Sleeps while the word has this value, for at most `nanoseconds`.
+pub fn futex_wait(word: *const u32, value: u32, nanoseconds: u64) -> Result<(), Errno> {
+    let span = libc::timespec {
+        tv_sec: (nanoseconds / 1_000_000_000) as c_long,
+        tv_nsec: (nanoseconds % 1_000_000_000) as c_long,
+    };
+    call!(libc::SYS_futex, word, libc::FUTEX_WAIT, value, &raw const span).map(|_| ())
+}
+
+pub fn futex_wake(word: *const u32) {
+    let _ = call!(libc::SYS_futex, word, libc::FUTEX_WAKE, i32::MAX);
+}
+
+pub fn epoll_ctl(
+    epoll: c_int,
+    operation: c_int,
+    fd: c_int,
+    event: &mut libc::epoll_event,
+) -> Result<(), Errno> {
+    call!(libc::SYS_epoll_ctl, epoll, operation, fd, event as *mut _).map(|_| ())
+}
+
+pub fn shutdown(fd: c_int, how: c_int) {
+    let _ = call!(libc::SYS_shutdown, fd, how);
+}
+
+pub fn process() -> u32 {
+    // SAFETY: takes nothing and cannot fail. Not `getpid`, which is the program's to interpose.
+    unsafe { libc::syscall(libc::SYS_getpid) as u32 }
+}
+
+/// Monotonic time in nanoseconds.
+pub fn now() -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `time` is a valid place for the result.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut time) };
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+/// The processor that the calling thread runs on, plus one; zero if that is unknown.
+pub fn processor() -> u32 {
+    // SAFETY: takes nothing.
+    (unsafe { libc::sched_getcpu() } + 1) as u32
+}
+
+/// Maps memory. A null `at` lets the kernel choose.
+pub fn map(fd: Option<c_int>, length: usize) -> Option<*mut u8> {
+    let sharing = match fd {
+        Some(_) => libc::MAP_SHARED,
+        None => libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+    };
+    let access = libc::PROT_READ | libc::PROT_WRITE;
+    // SAFETY: a new mapping at a place of the kernel's choice disturbs none that there is.
+    let memory =
+        unsafe { libc::mmap(std::ptr::null_mut(), length, access, sharing, fd.unwrap_or(-1), 0) };
+    (memory != libc::MAP_FAILED).then_some(memory.cast())
+}
+
+/// Unmaps what [`map`] mapped.
+///
+/// # Safety
+///
+/// Nothing may use the memory any more.
+pub unsafe fn unmap(memory: *mut u8, length: usize) {
+    // SAFETY: by the contract of this function.
+    unsafe { libc::munmap(memory.cast(), length) };
+}

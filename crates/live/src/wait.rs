@@ -1,0 +1,285 @@
+//! Waiting for the other end, and waking it.
+
+use std::sync::atomic::Ordering;
+
+use weft_protocol::interrupt_flag::{InterruptFlag, Sleep};
+
+use crate::epoll;
+use crate::segment::{Segment, closed};
+use crate::stats;
+use crate::sys::{self, Errno};
+use crate::table::{Connection, Guard, end};
+
+/// How long a blocking call sleeps on the flag's word before it sleeps in the kernel, where the
+/// other end's death is seen at once, in nanoseconds. So a death is seen this much later at most.
+const ON_WORD: u64 = 20_000_000;
+/// How often the kernel is asked whether the other end lives while bytes flow, in nanoseconds.
+const ASK_EVERY: u64 = 4_000_000;
+
+/// Stimulates a flag, and wakes whoever sleeps there.
+#[inline]
+pub fn wake(guard: &Guard, flag: &InterruptFlag) {
+    let wake = flag.stimulate();
+    if wake.is_none() {
+        return;
+    }
+    let _errno = sys::KeepErrno::new();
+    if wake.includes(Sleep::OnWord) {
+        sys::futex_wake(flag.word().as_ptr());
+        stats::count(|stats| &stats.word_wakes, 1);
+    }
+    if wake.includes(Sleep::OnEvent) {
+        sys::signal_event(guard.connection.peer_event.load(Ordering::Relaxed));
+        stats::count(|stats| &stats.doorbells, 1);
+    }
+    // Before this end has switched, a byte on its kernel's stream would be the program's.
+    if wake.includes(Sleep::InKernel) && guard.connection.switched_out.load(Ordering::Acquire) {
+        // A full stream is full of doorbells: the other end is awake.
+        let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+        let _ = sys::send(guard.fd, [0u8].as_ptr(), 1, flags);
+        stats::count(|stats| &stats.doorbells, 1);
+    }
+}
+
+/// Wakes this process's own threads that sleep on the word of a flag. Those that sleep in the
+/// kernel are woken by it.
+pub fn wake_own(flag: &InterruptFlag) {
+    let _errno = sys::KeepErrno::new();
+    sys::futex_wake(flag.word().as_ptr());
+}
+
+/// Whether polling makes sense: not if both ends share a processor.
+pub fn is_elsewhere(connection: &Connection, segment: &Segment) -> bool {
+    let here = sys::processor();
+    let (me, peer) = (connection.role(), connection.role().peer());
+    segment.side(me).processor.store(here, Ordering::Relaxed);
+    let there = segment.side(peer).processor.load(Ordering::Relaxed);
+    there != here && there != 0
+}
+
+/// Whether there is something to receive, or something to say about it.
+fn may_receive(connection: &Connection, segment: &Segment) -> bool {
+    let peer = connection.role().peer();
+    let way = segment.way(peer);
+    way.pointers.filling() != 0
+        || way.finished.load(Ordering::Acquire) != 0
+        || segment.side(peer).closed.load(Ordering::Acquire) != closed::OPEN
+        || connection.end.load(Ordering::Acquire) != end::NONE
+        || connection.read_shut.load(Ordering::Acquire)
+}
+
+/// Whether a quarter of the ring is free, or nothing will ever be again.
+pub fn may_send(connection: &Connection, segment: &Segment) -> bool {
+    let capacity = segment.capacity().bytes();
+    let filling = segment.way(connection.role()).pointers.filling();
+    let peer = segment.side(connection.role().peer());
+    filling <= capacity / 4 * 3
+        || connection.write_shut.load(Ordering::Acquire)
+        || peer.closed.load(Ordering::Acquire) != closed::OPEN
+        || connection.end.load(Ordering::Acquire) != end::NONE
+}
+
+/// Polls as the connection's policy says.
+fn polled(connection: &Connection, segment: &Segment, came: impl FnMut() -> bool) -> bool {
+    if !is_elsewhere(connection, segment) {
+        return false;
+    }
+    // SAFETY: a policy is plain numbers; two threads that wait on one connection at once may spoil
+    // each other's lesson and nothing else.
+    unsafe { (*connection.spin.get()).poll(came, sys::now) }
+}
+
+/// Waits until there is something to receive. `announced` is whether the sender was known to have
+/// switched when nothing was found.
+pub fn readable(guard: &Guard, segment: &Segment, announced: bool) -> Result<(), Errno> {
+    let connection = guard.connection;
+    let way = segment.way(connection.role().peer());
+    let switched = connection.switched_in.load(Ordering::Acquire);
+    let came = || may_receive(connection, segment);
+    if switched {
+        if polled(connection, segment, came) {
+            return Ok(());
+        }
+        if !connection.times_out.load(Ordering::Relaxed) {
+            stats::count(|stats| &stats.sleeps, 1);
+            match sleep_on_word(&way.arrived, ON_WORD, came) {
+                Err(libc::ETIMEDOUT) => {}
+                other => return other,
+            }
+        }
+    }
+    let asleep = Sleeper::begin(guard);
+    way.arrived.arm(Sleep::InKernel);
+    let changed = match switched {
+        true => came(),
+        false => !announced && way.switched.load(Ordering::Acquire) != 0,
+    };
+    if changed {
+        return Ok(());
+    }
+    stats::count(|stats| &stats.sleeps, 1);
+    // The kernel's own blocking receive, which looks and takes nothing: it ends with a doorbell or
+    // with the other end's death, and knows timeouts and which signals let a call go on.
+    let mut byte = 0u8;
+    let looked = sys::recv(guard.fd, &raw mut byte, 1, libc::MSG_PEEK);
+    drop(asleep);
+    match looked {
+        Ok(0) if switched => connection.end.fetch_max(end::GONE, Ordering::AcqRel),
+        Err(why @ (libc::EINTR | libc::EAGAIN)) => return Err(why),
+        Err(why) if !switched => return Err(why),
+        Err(_) => connection.end.fetch_max(end::GONE, Ordering::AcqRel),
+        Ok(_) => 0,
+    };
+    Ok(())
+}
+
+/// Waits until there is room to send.
+pub fn writable(guard: &Guard, segment: &Segment) -> Result<(), Errno> {
+    let connection = guard.connection;
+    let came = || may_send(connection, segment);
+    if polled(connection, segment, came) {
+        return Ok(());
+    }
+    let limit = sys::timeout_option(guard.fd, libc::SO_SNDTIMEO);
+    let begin = sys::now();
+    let flag = &segment.way(connection.role()).freed;
+    let mut span = ON_WORD;
+    loop {
+        let gone_by = sys::now() - begin;
+        let left = limit.map_or(u64::MAX, |limit| limit.saturating_sub(gone_by));
+        if left == 0 {
+            return Err(libc::EAGAIN);
+        }
+        stats::count(|stats| &stats.sleeps, 1);
+        match sleep_on_word(flag, span.min(left), came) {
+            Err(libc::ETIMEDOUT) => is_gone(guard),
+            other => return other,
+        };
+        span = (span * 2).min(10 * ON_WORD);
+    }
+}
+
+/// Sleeps on the word of a flag until it is stimulated or the span is over.
+fn sleep_on_word(flag: &InterruptFlag, span: u64, came: impl Fn() -> bool) -> Result<(), Errno> {
+    let value = flag.arm(Sleep::OnWord);
+    if came() {
+        return Ok(());
+    }
+    match sys::futex_wait(flag.word().as_ptr(), value, span) {
+        Err(libc::EINTR) if is_interrupting() => Err(libc::EINTR),
+        Err(libc::ETIMEDOUT) => Err(libc::ETIMEDOUT),
+        _ => Ok(()),
+    }
+}
+
+/// Whether a handled signal ends a blocking call. A sleep with a limit is ended by every handler,
+/// also by those that let the kernel's receive go on, and does not say by which; it counts as an
+/// interruption if the program has any handler that would interrupt. Handlers of faults do not
+/// count: a sleeping thread has none.
+fn is_interrupting() -> bool {
+    let faults = [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP];
+    (1..=64).filter(|signal| !faults.contains(signal)).any(|signal| {
+        // SAFETY: all zeroes is a valid action, and a valid place for the result.
+        let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+        // SAFETY: a null new action only asks.
+        let asked = unsafe { libc::sigaction(signal, std::ptr::null(), &mut action) } == 0;
+        let handled = action.sa_sigaction != libc::SIG_DFL && action.sa_sigaction != libc::SIG_IGN;
+        asked && handled && action.sa_flags & libc::SA_RESTART == 0
+    })
+}
+
+/// Asks the kernel whether the other end has closed or died, and remembers that it has. As long as
+/// the receiving direction is the kernel's, its end of stream says nothing about the sending one.
+pub fn is_gone(guard: &Guard) -> bool {
+    let switched = guard.connection.switched_in.load(Ordering::Acquire);
+    switched && is_gone_since_switched(guard)
+}
+
+/// The same for a caller that knows that the receiving direction has switched.
+pub fn is_gone_since_switched(guard: &Guard) -> bool {
+    let _errno = sys::KeepErrno::new();
+    let lasting = libc::POLLRDHUP | libc::POLLHUP | libc::POLLERR;
+    let gone = sys::poll_now(guard.fd, lasting) & lasting != 0;
+    if gone {
+        guard.connection.end.fetch_max(end::GONE, Ordering::AcqRel);
+    }
+    gone
+}
+
+/// Whether the kernel is to be asked again: every few milliseconds.
+pub fn is_due(connection: &Connection) -> bool {
+    let now = coarse_now();
+    let due = now.wrapping_sub(connection.asked.load(Ordering::Relaxed)) >= ASK_EVERY;
+    if due {
+        connection.asked.store(now, Ordering::Relaxed);
+    }
+    due
+}
+
+/// A clock that is cheap and a few milliseconds coarse, in nanoseconds.
+fn coarse_now() -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `time` is a valid place for the result.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC_COARSE, &mut time) };
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+/// A thread that is about to sleep in the kernel, on one connection. The last to wake takes the
+/// doorbells away; until then they stay for the others.
+pub struct Sleeper<'a>(&'a Guard);
+
+impl<'a> Sleeper<'a> {
+    pub fn begin(guard: &'a Guard) -> Self {
+        let _held = guard.connection.bell.lock();
+        guard.connection.sleepers.fetch_add(1, Ordering::SeqCst);
+        Self(guard)
+    }
+}
+
+impl Drop for Sleeper<'_> {
+    fn drop(&mut self) {
+        let _errno = sys::KeepErrno::new();
+        let taken = {
+            let _held = self.0.connection.bell.lock();
+            let last = self.0.connection.sleepers.fetch_sub(1, Ordering::SeqCst) == 1;
+            last && take_doorbells(self.0)
+        };
+        if taken {
+            epoll::kick(self.0);
+        }
+    }
+}
+
+/// Takes the doorbells away after an epoll instance reported them, unless a sleeper needs them.
+pub fn answer_doorbells(guard: &Guard) {
+    let _held = guard.connection.bell.lock();
+    if guard.connection.sleepers.load(Ordering::SeqCst) == 0 {
+        take_doorbells(guard);
+    } else {
+        is_gone(guard);
+    }
+}
+
+/// Reads and forgets what stands in the kernel's stream, if only doorbells can. True if any did.
+fn take_doorbells(guard: &Guard) -> bool {
+    if !guard.connection.switched_in.load(Ordering::Acquire) {
+        return false;
+    }
+    let mut scratch = [0u8; 256];
+    let mut any = false;
+    loop {
+        match sys::recv(guard.fd, scratch.as_mut_ptr(), scratch.len(), libc::MSG_DONTWAIT) {
+            Ok(0) => break,
+            Ok(count) => {
+                any = true;
+                if count < scratch.len() {
+                    return any;
+                }
+            }
+            Err(libc::EAGAIN | libc::EINTR) => return any,
+            Err(_) => break,
+        }
+    }
+    guard.connection.end.fetch_max(end::GONE, Ordering::AcqRel);
+    true
+}

@@ -1,0 +1,142 @@
+//! Connections of both kinds, and the calls on them.
+
+use std::io::Read;
+use std::mem::{size_of, zeroed};
+use std::os::fd::{AsRawFd, IntoRawFd};
+use std::path::PathBuf;
+use std::process::Command;
+
+use libc::{c_int, c_void};
+
+/// The library, which cargo builds beside the tests.
+fn library() -> PathBuf {
+    let itself = std::env::current_exe().unwrap();
+    let folder = itself.parent().unwrap();
+    [folder, folder.parent().unwrap()]
+        .map(|folder| folder.join("libweft_live.so"))
+        .into_iter()
+        .find(|path| path.exists())
+        .expect("libweft_live.so stands beside the tests")
+}
+
+/// Runs the body in a process with the library preloaded; the test of this name must call it.
+pub fn preloaded(name: &str, body: impl Fn()) {
+    if std::env::var_os("WEFT_LIVE_TEST").is_some() {
+        return body();
+    }
+    let run = Command::new("timeout")
+        .arg("60")
+        .arg(std::env::current_exe().unwrap())
+        .args(["--exact", name, "--nocapture", "--test-threads=1"])
+        .env("LD_PRELOAD", library())
+        .env("WEFT_LIVE_TEST", "1")
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&[run.stdout, run.stderr].concat()).into_owned();
+    assert!(run.status.success(), "{}: {said}", run.status);
+    assert!(said.contains("1 passed"), "no test of this name: {said}");
+}
+
+/// How many ends this process has joined so far.
+pub fn joined() -> u64 {
+    for entry in std::fs::read_dir("/proc/self/fd").unwrap().flatten() {
+        let link = std::fs::read_link(entry.path()).unwrap_or_default();
+        if link.to_string_lossy().starts_with("/memfd:weft-live (") {
+            let mut words = [0u8; 24];
+            std::fs::File::open(entry.path()).unwrap().read_exact(&mut words).unwrap();
+            return u64::from_ne_bytes(words[16..].try_into().unwrap());
+        }
+    }
+    0
+}
+
+/// Two ends of one connection.
+#[derive(Clone, Copy, Debug)]
+pub struct Pair {
+    pub a: c_int,
+    pub b: c_int,
+}
+
+pub fn carried() -> Pair {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let a = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    a.set_nodelay(true).unwrap();
+    let b = listener.accept().unwrap().0;
+    b.set_nodelay(true).unwrap();
+    let pair = Pair { a: a.into_raw_fd(), b: b.into_raw_fd() };
+    let before = joined();
+    for round in 0..100u8 {
+        for (from, to) in [(pair.a, pair.b), (pair.b, pair.a)] {
+            assert_eq!(send(from, &[round], 0), Ok(1));
+            assert_eq!(recv(to, 1, 0), Ok(vec![round]));
+        }
+    }
+    assert_eq!(joined(), before + 2, "both ends have joined");
+    pair
+}
+
+/// The same past the library.
+pub fn plain() -> Pair {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    unsafe {
+        let a = libc::syscall(libc::SYS_socket, libc::AF_INET, libc::SOCK_STREAM, 0) as c_int;
+        let mut address: libc::sockaddr_in = zeroed();
+        address.sin_family = libc::AF_INET as u16;
+        address.sin_port = port.to_be();
+        address.sin_addr.s_addr = u32::from_ne_bytes([127, 0, 0, 1]);
+        let length = size_of::<libc::sockaddr_in>();
+        let one: c_int = 1;
+        let (level, name) = (libc::IPPROTO_TCP, libc::TCP_NODELAY);
+        libc::syscall(libc::SYS_setsockopt, a, level, name, &raw const one, 4);
+        assert_eq!(libc::syscall(libc::SYS_connect, a, &raw const address, length), 0);
+        let none: *mut c_void = std::ptr::null_mut();
+        let b = libc::syscall(libc::SYS_accept4, listener.as_raw_fd(), none, none, 0) as c_int;
+        libc::syscall(libc::SYS_setsockopt, b, level, name, &raw const one, 4);
+        Pair { a, b }
+    }
+}
+
+pub type Outcome<T> = Result<T, c_int>;
+
+pub fn outcome(result: isize) -> Outcome<usize> {
+    usize::try_from(result).map_err(|_| unsafe { *libc::__errno_location() })
+}
+
+pub fn send(fd: c_int, bytes: &[u8], flags: c_int) -> Outcome<usize> {
+    let flags = flags | libc::MSG_NOSIGNAL;
+    outcome(unsafe { libc::send(fd, bytes.as_ptr().cast(), bytes.len(), flags) })
+}
+
+pub fn recv(fd: c_int, room: usize, flags: c_int) -> Outcome<Vec<u8>> {
+    let mut bytes = vec![0u8; room];
+    let count = outcome(unsafe { libc::recv(fd, bytes.as_mut_ptr().cast(), room, flags) })?;
+    bytes.truncate(count);
+    Ok(bytes)
+}
+
+pub fn poll(fd: c_int, events: i16, timeout: c_int) -> i16 {
+    let mut entry = libc::pollfd { fd, events, revents: 0 };
+    unsafe { libc::poll(&mut entry, 1, timeout) };
+    entry.revents
+}
+
+pub fn unread(fd: c_int) -> c_int {
+    let mut count: c_int = -1;
+    unsafe { libc::ioctl(fd, libc::FIONREAD, &raw mut count) };
+    count
+}
+
+pub fn close(fd: c_int) {
+    assert_eq!(unsafe { libc::close(fd) }, 0);
+}
+
+/// A small generator of its own: the same numbers on every run.
+pub struct Numbers(pub u64);
+
+impl Numbers {
+    pub fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (self.0 >> 33) % bound
+    }
+}

@@ -1,0 +1,91 @@
+//! The atomics of the shared-memory parts, in one place, so that loom can stand in for them under
+//! `--cfg loom`.
+//!
+//! The orderings are asked for by what they are for. Under loom each can be weakened, so that the
+//! tests show that every one of them is needed.
+
+#[cfg(not(loom))]
+pub use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+#[cfg(loom)]
+pub use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+pub(crate) use strength::{full_fence, observe, publish};
+
+#[cfg(not(loom))]
+mod strength {
+    use super::Ordering;
+
+    /// The ordering of a store that hands over what was written before it.
+    #[inline]
+    pub const fn publish() -> Ordering {
+        Ordering::Release
+    }
+
+    /// The ordering of a load after which the handed over may be used.
+    #[inline]
+    pub const fn observe() -> Ordering {
+        Ordering::Acquire
+    }
+
+    /// Orders an earlier store before a later load: what neither release nor acquire does.
+    #[inline]
+    pub fn full_fence() {
+        core::sync::atomic::fence(Ordering::SeqCst);
+    }
+}
+
+#[cfg(loom)]
+mod strength {
+    use super::{Ordering, Weakening};
+
+    pub fn publish() -> Ordering {
+        match super::weakening() {
+            Weakening::Publish => Ordering::Relaxed,
+            _ => Ordering::Release,
+        }
+    }
+
+    pub fn observe() -> Ordering {
+        match super::weakening() {
+            Weakening::Observe => Ordering::Relaxed,
+            _ => Ordering::Acquire,
+        }
+    }
+
+    pub fn full_fence() {
+        if super::weakening() != Weakening::Fence {
+            loom::sync::atomic::fence(Ordering::SeqCst);
+        }
+    }
+}
+
+/// Which ordering a loom model leaves out on purpose.
+#[cfg(loom)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Weakening {
+    /// None: the code as it runs.
+    Sound,
+    /// Stores that publish are relaxed.
+    Publish,
+    /// Loads that observe are relaxed.
+    Observe,
+    /// No fence stands between a store and the look at the other side's word.
+    Fence,
+}
+
+#[cfg(loom)]
+std::thread_local! {
+    static WEAKENING: std::cell::Cell<Weakening> = const { std::cell::Cell::new(Weakening::Sound) };
+}
+
+#[cfg(loom)]
+fn weakening() -> Weakening {
+    WEAKENING.get()
+}
+
+/// Weakens the models that this thread runs from now on: loom runs the threads of a model as
+/// coroutines of the thread that began it.
+#[cfg(loom)]
+pub fn weaken(weakening: Weakening) {
+    WEAKENING.set(weakening);
+}

@@ -1,0 +1,255 @@
+"""`weft live`: run unmodified programs with their sockets over shared memory.
+
+The work is done by a preload library (`crates/live`); this module starts programs with it, says
+what it does in the programs that run, and why it would do nothing for one.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import shutil
+import stat
+import struct
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+import click
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+LIBRARY = "libweft_live.so"
+INPUT_ERROR = 2
+NOT_FOUND = 127
+
+# The layout that crates/live/src/stats.rs lays down at the beginning of its file.
+_LAYOUT = 1
+_COUNTS = (
+    "candidates",
+    "joined",
+    "closed",
+    "bytes_sent",
+    "bytes_received",
+    "messages_sent",
+    "word_wakes",
+    "doorbells",
+    "sleeps",
+    "broken",
+)
+_REASONS = {
+    "elsewhere": "the other end is on another host, or the two addresses differ",
+    "peer_plain": "the other end does not run under weft live",
+    "peer_refused": "the other end is another user's, or of another version",
+    "no_segment": "no shared memory could be had",
+    "limit": "more connections than WEFT_LIVE_LIMIT",
+    "call": "a call that is not carried came before",
+    "counters": "the kernel lacks the counters, or they did not agree",
+    "epoll": "in an epoll instance that cannot be followed",
+}
+_FORMAT = struct.Struct(f"={1 + len(_COUNTS) + len(_REASONS)}Q")
+
+
+class LiveError(Exception):
+    """Why a program cannot be run or looked at."""
+
+
+@dataclass(frozen=True)
+class Process:
+    """What the library has done in one process and those that it forked."""
+
+    pid: int
+    program: str
+    counts: dict[str, int]
+    fallen_through: dict[str, int]
+
+    @property
+    def carried(self) -> int:
+        """Connections in shared memory now."""
+        return self.counts["joined"] - self.counts["closed"]
+
+    @property
+    def interrupts(self) -> int:
+        """Wake-ups that entered the kernel."""
+        return self.counts["word_wakes"] + self.counts["doorbells"]
+
+    @property
+    def interrupts_saved(self) -> int:
+        """Messages that woke nobody, since the receiver was awake."""
+        return max(0, self.counts["messages_sent"] - self.interrupts)
+
+
+def library() -> Path:
+    """Find the preload library: `WEFT_LIVE_LIBRARY`, or beside this module.
+
+    Raises:
+        LiveError: If it is not there.
+
+    """
+    named = os.environ.get("WEFT_LIVE_LIBRARY")
+    path = Path(named) if named else Path(__file__).parent / LIBRARY
+    if not path.is_file():
+        raise LiveError(f"no preload library at {path}; it is built for Linux on 64-bit machines")
+    return path.resolve()
+
+
+def environment(path: Path) -> dict[str, str]:
+    """Return the environment that loads the library before all others."""
+    others = [it for it in os.environ.get("LD_PRELOAD", "").split(":") if it and it != str(path)]
+    return {**os.environ, "LD_PRELOAD": ":".join([str(path), *others])}
+
+
+def processes() -> Iterator[Process]:
+    """Yield the processes with the library that this user may look at."""
+    seen = set()
+    for folder in sorted(Path("/proc").glob("[0-9]*"), key=lambda it: int(it.name)):
+        try:
+            file = _figures(folder)
+            if file is None or (inode := file.stat().st_ino) in seen:
+                continue
+            seen.add(inode)
+            process = _read(file, folder)
+        except OSError:
+            # It has ended, or belongs to somebody else.
+            continue
+        if process is not None:
+            yield process
+
+
+def _figures(folder: Path) -> Path | None:
+    for entry in (folder / "fd").iterdir():
+        if str(entry.readlink()).startswith("/memfd:weft-live ("):
+            return entry
+    return None
+
+
+def _read(file: Path, folder: Path) -> Process | None:
+    with file.open("rb") as figures:
+        layout, *values = _FORMAT.unpack(figures.read(_FORMAT.size))
+    if layout != _LAYOUT:
+        return None
+    counts = dict(zip(_COUNTS, values, strict=False))
+    fallen = dict(zip(_REASONS, values[len(_COUNTS) :], strict=True))
+    return Process(int(folder.name), (folder / "comm").read_text().strip(), counts, fallen)
+
+
+def obstacle(program: str) -> str | None:
+    """Say why the library would do nothing for a program; nothing if it would work."""
+    if platform.system() != "Linux":
+        return f"this is {platform.system()}; the library is for Linux"
+    found = shutil.which(program)
+    if found is None:
+        return f"there is no program {program!r} on the path"
+    path = Path(found).resolve()
+    if path.stat().st_mode & (stat.S_ISUID | stat.S_ISGID):
+        return f"{path} runs with other rights than its caller's; such programs are left alone"
+    return _obstacle_in_file(path)
+
+
+def _obstacle_in_file(path: Path) -> str | None:
+    try:
+        with path.open("rb") as file:
+            head = file.read(64)
+            if head[:2] == b"#!":
+                file.seek(2)
+                words = file.readline().split()
+                return obstacle(os.fsdecode(words[-1 if words[0].endswith(b"/env") else 0]))
+            if head[:4] != b"\x7fELF":
+                return f"{path} is neither a script nor an ELF program"
+            if head[4] != 2:
+                return f"{path} is a 32-bit program; the library is a 64-bit one"
+            offset, size, count = struct.unpack_from("<Q", head, 32) + struct.unpack_from(
+                "<HH", head, 54
+            )
+            file.seek(offset)
+            table = file.read(size * count)
+    except OSError as why:
+        return f"{path} cannot be read: {why.strerror}"
+    kinds = {struct.unpack_from("<I", table, at)[0] for at in range(0, len(table), size)}
+    interpreted = 3
+    if interpreted not in kinds:
+        return f"{path} is statically linked: no library can be loaded before it"
+    return None
+
+
+class _Programs(click.Group):
+    """A group in which everything after `--` is a program with its arguments."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if args and args[0] == "--":
+            args = ["exec", *args]
+        return super().parse_args(ctx, args)
+
+
+@click.group(
+    cls=_Programs,
+    subcommand_metavar="-- PROGRAM [ARGS]... | status | check PROGRAM",
+    epilog="\b\nExamples:\n  weft live -- redis-server\n  weft live status",
+)
+def live() -> None:
+    """Run a program with its sockets over shared memory.
+
+    Connections to other programs on this host that were started the same way by the same user go
+    through shared memory; all others go through the kernel as ever.
+    """
+
+
+@live.command("exec", hidden=True, context_settings={"ignore_unknown_options": True})
+@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
+def run_program(command: tuple[str, ...]) -> NoReturn:
+    """Become the program, with the library loaded."""
+    try:
+        path = library()
+    except LiveError as why:
+        raise click.ClickException(str(why)) from None
+    if (found := obstacle(command[0])) is not None:
+        click.echo(f"weft live: nothing will be accelerated: {found}", err=True)
+    try:
+        os.execvpe(command[0], command, environment(path))
+    except OSError as error:
+        click.echo(f"weft live: {command[0]}: {error.strerror}", err=True)
+        raise SystemExit(NOT_FOUND) from None
+
+
+@live.command()
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
+def status(as_json: bool) -> None:
+    """Show what the library does in the programs that run now."""
+    found = list(processes())
+    if as_json:
+        click.echo(json.dumps([asdict(process) for process in found]))
+        return
+    if not found:
+        click.echo("No program of yours runs under weft live.")
+        return
+    for process in found:
+        counts = process.counts
+        click.echo(
+            f"{process.pid} {process.program}: {process.carried} connections carried now, "
+            f"{counts['joined']} of {counts['candidates']} so far; "
+            f"{counts['bytes_sent']} B sent, {counts['bytes_received']} B received"
+        )
+        click.echo(
+            f"  {counts['messages_sent']} messages, {process.interrupts} interrupts sent, "
+            f"{process.interrupts_saved} saved; slept {counts['sleeps']} times"
+        )
+        for reason, count in process.fallen_through.items():
+            if count:
+                click.echo(f"  {count} left to the kernel: {_REASONS[reason]}")
+
+
+@live.command()
+@click.argument("program")
+def check(program: str) -> None:
+    """Say whether a program could be accelerated, and if not, why."""
+    try:
+        library()
+        why = obstacle(program)
+    except LiveError as error:
+        why = str(error)
+    if why is not None:
+        click.echo(f"{program} would not be accelerated: {why}")
+        raise SystemExit(1)
+    click.echo(f"{program} can be accelerated.")

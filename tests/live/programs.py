@@ -1,0 +1,323 @@
+"""Real programs under the live library, with and without: `make test-live`, `make bench-live`.
+
+Each program is run with both ends plain, both ends carried, and one end of each kind. It passes if
+its own client says that all went well, and, with both ends carried, if connections were really in
+shared memory. With `--bench` the plain and the carried runs take turns, and one JSON object a
+program says the ratio of their medians. The programs are Debian's; one that is not installed is
+skipped and named.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import re
+import shutil
+import socket
+import statistics
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+LIMIT_S = 60
+POSTGRES = next(iter(sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)), None)
+
+
+@dataclass
+class Program:
+    """A server, its client, and the figure that the client prints."""
+
+    name: str
+    needs: list[str]
+    server: Callable[[Path, int], list[str]]
+    client: Callable[[int], list[str]]
+    figure: str = ""
+    setup: Callable[[Path, int], None] = lambda folder, port: None
+    environment: dict[str, str] = field(default_factory=dict)
+    user: str | None = None
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return int(listener.getsockname()[1])
+
+
+def nginx_setup(folder: Path, port: int) -> None:
+    (folder / "index.html").write_text("x" * 600)
+    (folder / "nginx.conf").write_text(
+        "user root; daemon off; worker_processes 1;\n"
+        f"pid {folder}/pid; error_log {folder}/error.log;\n"
+        "events {}\n"
+        f"http {{ access_log off; keepalive_requests 10000000; sendfile on;\n"
+        f"  server {{ listen 127.0.0.1:{port}; root {folder}; }} }}\n"
+    )
+    folder.chmod(0o755)
+
+
+def run_quietly(command: list[str]) -> None:
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
+def postgres_setup(folder: Path, port: int) -> None:
+    data = folder / "data"
+    shutil.chown(folder, "postgres")
+    as_postgres = ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"]
+    run_quietly([*as_postgres, f"{POSTGRES}/initdb", "-A", "trust", "-D", str(data)])
+    server = subprocess.Popen(
+        [*as_postgres, f"{POSTGRES}/postgres", "-D", str(data), "-p", str(port), "-k", ""],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    wait_for(port)
+    url = ["-h", "127.0.0.1", "-p", str(port), "-U", "postgres"]
+    run_quietly(["pgbench", *url, "-i", "-s", "1", "postgres"])
+    server.terminate()
+    server.wait(LIMIT_S)
+
+
+def memcached_client(port: int) -> list[str]:
+    """Sets and gets values of many sizes, pipelined and not, and compares every byte."""
+    script = f"""
+import socket, time
+s = socket.create_connection(("127.0.0.1", {port})); f = s.makefile("rb")
+begin = time.perf_counter(); done = 0
+for round in range(3000):
+    value = bytes([round % 251]) * (1 << round % 15)
+    store = b"set k%d 0 0 %d\\r\\n" % (round, len(value)) + value + b"\\r\\n"
+    s.sendall(store + b"get k%d\\r\\n" % round)
+    assert f.readline() == b"STORED\\r\\n"
+    assert f.readline() == b"VALUE k%d 0 %d\\r\\n" % (round, len(value))
+    assert f.read(len(value) + 2) == value + b"\\r\\n" and f.readline() == b"END\\r\\n"
+    done += 2
+print("rate", done / (time.perf_counter() - begin))
+"""
+    return [sys.executable, "-c", script]
+
+
+def local(port: int) -> list[str]:
+    return ["-h", "127.0.0.1", "-p", str(port)]
+
+
+def redis_server(folder: Path, port: int) -> list[str]:
+    return ["redis-server", "--port", str(port), "--save", "", "--dir", str(folder)]
+
+
+def redis(clients: int, requests: int) -> Program:
+    ask = ["-c", str(clients), "-n", str(requests), "-t", "set,get", "-q"]
+    return Program(
+        f"redis-{clients}",
+        ["redis-server", "redis-benchmark"],
+        redis_server,
+        lambda port: ["redis-benchmark", *local(port), *ask],
+        r"GET: ([\d.]+) requests",
+    )
+
+
+def nginx(connections: int) -> Program:
+    ask = ["wrk", "-t", "1", "-c", str(connections), "-d", "2"]
+    return Program(
+        f"nginx-{connections}",
+        ["nginx", "wrk"],
+        lambda folder, port: ["nginx", "-c", f"{folder}/nginx.conf", "-p", str(folder)],
+        lambda port: [*ask, f"http://127.0.0.1:{port}/index.html"],
+        r"Requests/sec:\s+([\d.]+)",
+        nginx_setup,
+    )
+
+
+def pgbench(clients: int) -> Program:
+    ask = ["-U", "postgres", "-S", "-n", "-T", "2", "-c", str(clients), "postgres"]
+    return Program(
+        f"pgbench-{clients}",
+        ["pgbench", "setpriv"],
+        lambda folder, port: [
+            *(f"{POSTGRES}/postgres", "-D", f"{folder}/data", "-p", str(port), "-k", ""),
+        ],
+        lambda port: ["pgbench", *local(port), *ask],
+        r"tps = ([\d.]+)",
+        postgres_setup,
+        user="postgres",
+    )
+
+
+PROGRAMS = [
+    redis(50, 50_000),
+    redis(1, 10_000),
+    nginx(50),
+    nginx(1),
+    Program(
+        "curl",
+        ["nginx", "curl"],
+        lambda folder, port: ["nginx", "-c", f"{folder}/nginx.conf", "-p", str(folder)],
+        lambda port: [
+            *("curl", "-sS", "--fail", "-o", "/dev/null", "-w", "rate %{speed_download}\n"),
+            f"http://127.0.0.1:{port}/index.html?[1-200]",
+        ],
+        setup=nginx_setup,
+    ),
+    Program(
+        "memcached",
+        ["memcached"],
+        lambda folder, port: ["memcached", "-u", "root", "-l", "127.0.0.1", "-p", str(port)],
+        memcached_client,
+        r"rate ([\d.]+)",
+    ),
+    *([pgbench(8), pgbench(1)] if POSTGRES else []),
+    Program(
+        "iperf3",
+        ["iperf3"],
+        lambda folder, port: ["iperf3", "-s", "-p", str(port)],
+        lambda port: ["iperf3", "-c", "127.0.0.1", "-p", str(port), "-t", "2", "-f", "m"],
+        r"([\d.]+) Mbits/sec\s+receiver",
+    ),
+]
+
+
+def wait_for(port: int) -> None:
+    until = time.monotonic() + LIMIT_S
+    while time.monotonic() < until:
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+            return
+        time.sleep(0.02)
+    raise TimeoutError(f"nobody listens on port {port}")
+
+
+def joined(pid: int) -> int:
+    """How many connections a process and those that it forked have had in shared memory."""
+    with contextlib.suppress(OSError):
+        for entry in Path(f"/proc/{pid}/fd").iterdir():
+            if os.readlink(entry).startswith("/memfd:weft-live ("):
+                return int(struct.unpack("3Q", entry.read_bytes()[:24])[2])
+    return 0
+
+
+@contextlib.contextmanager
+def serving(program: Program, folder: Path, port: int, library: Path | None) -> Iterator[int]:
+    command = ["taskset", "-c", "0", *program.server(folder, port)]
+    if program.user:
+        who = [f"--reuid={program.user}", f"--regid={program.user}", "--clear-groups"]
+        command = ["setpriv", *who, *command]
+    log = (folder / "log").open("wb")
+    server = subprocess.Popen(command, env=environment(library), stdout=log, stderr=log)
+    try:
+        wait_for(port)
+        yield server.pid
+    finally:
+        server.terminate()
+        try:
+            server.wait(LIMIT_S)
+        except subprocess.TimeoutExpired:
+            server.kill()
+            server.wait()
+
+
+def environment(library: Path | None) -> dict[str, str]:
+    return {**os.environ, "LD_PRELOAD": str(library)} if library else dict(os.environ)
+
+
+def run_client(program: Program, port: int, library: Path | None) -> float:
+    command = ["taskset", "-c", "1", *program.client(port)]
+    if program.user:
+        who = [f"--reuid={program.user}", f"--regid={program.user}", "--clear-groups"]
+        command = ["setpriv", *who, *command]
+    ran = subprocess.run(
+        command,
+        check=False,
+        env=environment(library),
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+    )
+    said = ran.stdout + ran.stderr
+    if ran.returncode != 0 or "Socket errors" in said or "Non-2xx" in said:
+        raise RuntimeError(f"the client ended with {ran.returncode}:\n{said[-2000:]}")
+    if not program.figure:
+        return 0.0
+    found = re.findall(program.figure, said.replace("\r", "\n"))
+    if not found:
+        raise RuntimeError(f"the client printed no figure:\n{said[-2000:]}")
+    return float(found[-1])
+
+
+def check(program: Program, folder: Path, library: Path) -> str:
+    """Run the program in all four ways; returns a complaint, or nothing."""
+    for ends in [(None, None), (library, library), (library, None), (None, library)]:
+        how = "+".join("carried" if end else "plain" for end in ends)
+        port = free_port()
+        program.setup(folder, port)
+        try:
+            with serving(program, folder, port, ends[0]) as pid:
+                run_client(program, port, ends[1])
+                count = joined(pid)
+        except (RuntimeError, TimeoutError, subprocess.TimeoutExpired) as why:
+            return f"{how}: {why}"
+        finally:
+            shutil.rmtree(folder / "data", ignore_errors=True)
+        if (ends == (library, library)) != (count > 0):
+            return f"{how}: {count} connections were in shared memory"
+    return ""
+
+
+def bench(program: Program, folder: Path, library: Path, turns: int) -> dict[str, object]:
+    """Let plain and carried runs take turns."""
+    figures: dict[bool, list[float]] = {False: [], True: []}
+    port = free_port()
+    program.setup(folder, port)
+    for turn in range(2 * turns):
+        carried = turn % 2 == 1
+        end = library if carried else None
+        with serving(program, folder, port, end):
+            figures[carried].append(run_client(program, port, end))
+    shutil.rmtree(folder / "data", ignore_errors=True)
+    medians = {carried: statistics.median(values) for carried, values in figures.items()}
+    return {
+        "program": program.name,
+        "plain": figures[False],
+        "carried": figures[True],
+        "ratio": round(medians[True] / medians[False], 3),
+        "load_average": os.getloadavg()[0],
+    }
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--library", type=Path, required=True)
+    parser.add_argument("--bench", action="store_true")
+    parser.add_argument("--turns", type=int, default=3)
+    parser.add_argument("names", nargs="*", help="programs; all if none is named")
+    options = parser.parse_args()
+    failed = passed = skipped = 0
+    for program in PROGRAMS:
+        if options.names and program.name not in options.names:
+            continue
+        missing = [need for need in program.needs if not shutil.which(need)]
+        if missing:
+            print(f"{program.name}: skipped, no {', '.join(missing)}", file=sys.stderr)
+            skipped += 1
+            continue
+        with tempfile.TemporaryDirectory() as name:
+            folder, library = Path(name), options.library.resolve()
+            if options.bench:
+                if program.figure:
+                    print(json.dumps(bench(program, folder, library, options.turns)), flush=True)
+                continue
+            complaint = check(program, folder, library)
+        print(f"{program.name}: {complaint or 'ok'}", flush=True)
+        failed, passed = failed + bool(complaint), passed + (not complaint)
+    if not options.bench:
+        print(f"{passed} passed, {failed} failed, {skipped} skipped")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,87 @@
+"""What `weft live` says about programs and processes."""
+
+from __future__ import annotations
+
+import os
+import struct
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from weft import live
+
+
+def elf(path: Path, kinds: list[int], bits: int = 2) -> Path:
+    """Write the beginning of an ELF program with segments of these kinds."""
+    head = bytearray(64)
+    head[:5] = b"\x7fELF" + bytes([bits])
+    struct.pack_into("<Q", head, 32, 64)
+    struct.pack_into("<HH", head, 54, 56, len(kinds))
+    path.write_bytes(bytes(head) + b"".join(struct.pack("<I52x", kind) for kind in kinds))
+    path.chmod(0o755)
+    return path
+
+
+def test_a_dynamically_linked_program_has_no_obstacle(tmp_path: Path) -> None:
+    assert live.obstacle(str(elf(tmp_path / "dynamic", [6, 3, 1]))) is None
+
+
+@pytest.mark.parametrize(
+    ("kinds", "bits", "mode", "why"),
+    [
+        ([1, 1], 2, 0o755, "statically linked"),
+        ([3], 1, 0o755, "32-bit"),
+        ([3], 2, 0o4755, "other rights"),
+    ],
+)
+def test_an_obstacle_is_named(
+    tmp_path: Path, kinds: list[int], bits: int, mode: int, why: str
+) -> None:
+    program = elf(tmp_path / "program", kinds, bits)
+    program.chmod(mode)
+    assert why in (live.obstacle(str(program)) or "")
+
+
+def test_a_script_is_judged_by_its_interpreter(tmp_path: Path) -> None:
+    interpreter = elf(tmp_path / "interpreter", [1])
+    script = tmp_path / "script"
+    script.write_text(f"#!{interpreter} -x\n")
+    script.chmod(0o755)
+    assert str(interpreter) in (live.obstacle(str(script)) or "")
+
+
+def test_the_library_comes_before_others_that_are_preloaded(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("LD_PRELOAD", "/other.so")
+    assert live.environment(tmp_path / "a.so")["LD_PRELOAD"] == f"{tmp_path}/a.so:/other.so"
+
+
+def test_everything_after_two_dashes_is_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    ran = []
+    monkeypatch.setattr(live, "library", lambda: Path("/lib.so"))
+    monkeypatch.setattr(os, "execvpe", lambda name, words, env: ran.append((name, words)))
+    CliRunner().invoke(live.live, ["--", "sh", "-c", "--help", "status"])
+    assert ran == [("sh", ("sh", "-c", "--help", "status"))]
+
+
+def test_check_ends_with_one_and_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WEFT_LIVE_LIBRARY", "/nowhere/lib.so")
+    result = CliRunner().invoke(live.live, ["check", "sh"])
+    assert result.exit_code == 1
+    assert "/nowhere/lib.so" in result.output
+
+
+def test_the_figures_of_a_process_are_read_by_name(tmp_path: Path) -> None:
+    (tmp_path / "7").mkdir()
+    (tmp_path / "7" / "comm").write_text("redis\n")
+    file = tmp_path / "figures"
+    file.write_bytes(struct.pack("=19Q", 1, *range(10, 28)))
+    process = live._read(file, tmp_path / "7")
+    assert process is not None
+    assert (process.pid, process.program) == (7, "redis")
+    assert process.counts["candidates"] == 10
+    assert process.fallen_through["elsewhere"] == 20
+    assert process.fallen_through["epoll"] == 27
+    assert process.interrupts == process.counts["word_wakes"] + process.counts["doorbells"]
