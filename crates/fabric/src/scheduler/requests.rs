@@ -43,8 +43,8 @@ impl Requests {
 
     /// Nobody asks for anything.
     pub fn clear_all(&mut self) {
-        self.rows = [0; MAX_PORTS];
-        self.columns = [0; MAX_PORTS];
+        self.rows[..self.ports].fill(0);
+        self.columns[..self.ports].fill(0);
     }
 
     /// Whether the initiator asks for the target.

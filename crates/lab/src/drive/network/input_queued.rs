@@ -139,17 +139,7 @@ impl InputQueuedNetwork {
             let ports = wiring.ports_of(switch);
             let base = queues;
             queues += ports * ports;
-            Stage {
-                scheduler,
-                ports,
-                first: wiring.port(switch, 0),
-                base,
-                expecting: 0,
-                busy: 0,
-                held: 0,
-                closed: 0,
-                due: Time::NEVER,
-            }
+            Stage::new(scheduler, ports, wiring.port(switch, 0), base)
         });
         let stages: Vec<Stage> = stages.collect();
         let most = stages.iter().map(|stage| stage.ports).max().unwrap_or(1) as usize;

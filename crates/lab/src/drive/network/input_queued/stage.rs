@@ -1,5 +1,7 @@
 //! One switch: what waits in its inputs, and what a slot lets through.
 
+use std::collections::VecDeque;
+
 use weft_fabric::fabric::Peer;
 use weft_fabric::scheduler::{AnyScheduler, Scheduler};
 use weft_kernel::Id;
@@ -20,10 +22,13 @@ pub(super) struct Stage {
     /// The inputs that packets are on their way to, and those that hold packets, by bit.
     pub expecting: u64,
     pub busy: u64,
-    /// The inputs that a packet leaves, and the outputs that had no credit or that a packet leaves
-    /// by, when they were looked at last.
-    pub held: u64,
-    pub closed: u64,
+    /// The inputs that a packet leaves, and the outputs that it leaves by.
+    held: (u64, u64),
+    /// When inputs and outputs are held no longer, in order. Where a packet is one cell, they never
+    /// are when a slot begins.
+    releases: VecDeque<(Time, u64, u64)>,
+    /// The outputs that had no credit when they were looked at last.
+    broke: u64,
     /// The next slot that it takes part in.
     pub due: Time,
 }
@@ -55,6 +60,55 @@ pub(super) struct Output {
     held: Time,
 }
 
+impl Stage {
+    pub fn new(scheduler: AnyScheduler, ports: u32, first: u32, base: u32) -> Stage {
+        Stage {
+            scheduler,
+            ports,
+            first,
+            base,
+            expecting: 0,
+            busy: 0,
+            held: (0, 0),
+            releases: VecDeque::new(),
+            broke: 0,
+            due: Time::NEVER,
+        }
+    }
+
+    /// An input and an output are held by a packet until `end`, which is not before any other.
+    #[inline]
+    fn hold(&mut self, end: Time, input: u32, output: u32) {
+        let (input, output) = (1 << input, 1 << output);
+        self.held = (self.held.0 | input, self.held.1 | output);
+        match self.releases.back_mut().filter(|last| last.0 == end) {
+            Some(last) => *last = (end, last.1 | input, last.2 | output),
+            None => self.releases.push_back((end, input, output)),
+        }
+    }
+
+    /// Lets go of what is held no longer at `now`.
+    #[inline]
+    fn release(&mut self, now: Time) {
+        while let Some(&(_, inputs, outputs)) = self.releases.front().filter(|next| next.0 <= now) {
+            self.held = (self.held.0 & !inputs, self.held.1 & !outputs);
+            self.releases.pop_front();
+        }
+    }
+
+    /// The inputs that no packet leaves.
+    #[inline]
+    fn free(&self) -> u64 {
+        !self.held.0
+    }
+
+    /// The outputs by which a packet can start.
+    #[inline]
+    fn open(&self) -> u64 {
+        !(self.held.1 | self.broke)
+    }
+}
+
 impl Input {
     pub fn new(upstream: Peer) -> Input {
         let (oldest, youngest, held) = (None, None, Time::ZERO);
@@ -67,12 +121,6 @@ impl Output {
     pub fn new(peer: Peer, buffer: u32) -> Output {
         let credits = if matches!(peer, Peer::Port(_)) { buffer } else { 0 };
         Output { peer, sender: Sender::new(credits), waiting: 0, held: Time::ZERO }
-    }
-
-    /// Whether a packet may start at `now`; a host takes every packet.
-    #[inline]
-    fn is_ready(&mut self, now: Time) -> bool {
-        self.held <= now && (matches!(self.peer, Peer::Host(_)) || self.sender.has_credit(now))
     }
 
     /// From when on a packet may start; `None` if that is not known.
@@ -113,7 +161,7 @@ impl InputQueuedNetwork {
     fn admit(&mut self, now: Time, switch: u32) -> Time {
         let stage = &mut self.stages[switch as usize];
         let (first, mut left, mut next) = (stage.first, stage.expecting, Time::NEVER);
-        for input in members(stage.expecting) {
+        for input in Members(stage.expecting) {
             let own = &mut self.inputs[(first + input) as usize];
             while own.there_at <= now {
                 let Some(id) = own.oldest else { break };
@@ -157,15 +205,19 @@ impl InputQueuedNetwork {
         }
         stage.due = Time::NEVER;
         let next = self.admit(now, switch);
-        self.open(now, switch);
         let stage = &mut self.stages[switch as usize];
+        stage.release(now);
+        for output in Members(stage.broke) {
+            let sender = &mut self.outputs[(stage.first + output) as usize].sender;
+            stage.broke &= !(u64::from(sender.has_credit(now)) << output);
+        }
         let size = stage.ports as usize - 1;
         let requests = &mut self.requests[size];
         requests.clear_all();
         let mut requesting = 0_u64;
-        for input in members(stage.busy & !stage.held) {
-            let wanted = self.inputs[(stage.first + input) as usize].wanted & !stage.closed;
-            for output in members(wanted) {
+        for input in Members(stage.busy & stage.free()) {
+            let wanted = self.inputs[(stage.first + input) as usize].wanted & stage.open();
+            for output in Members(wanted) {
                 requests.set(input as usize, output as usize);
             }
             requesting |= u64::from(wanted != 0) << input;
@@ -173,7 +225,7 @@ impl InputQueuedNetwork {
         if requesting != 0 {
             stage.scheduler.schedule(requests, &mut self.random, &mut self.matching[size]);
         }
-        for input in members(requesting) {
+        for input in Members(requesting) {
             if let Some(output) = self.matching[size].target_of(input as usize) {
                 self.pass(now, switch, input, output as u32);
             }
@@ -181,20 +233,6 @@ impl InputQueuedNetwork {
         let next = next.min(self.next_slot(now, switch));
         if next < Time::NEVER {
             self.take_part(switch, next);
-        }
-    }
-
-    /// Looks again at inputs and outputs that were held or had no credit.
-    #[inline]
-    fn open(&mut self, now: Time, switch: u32) {
-        let stage = &mut self.stages[switch as usize];
-        for input in members(stage.held) {
-            let is_held = self.inputs[(stage.first + input) as usize].held > now;
-            stage.held &= !(u64::from(!is_held) << input);
-        }
-        for output in members(stage.closed) {
-            let is_ready = self.outputs[(stage.first + output) as usize].is_ready(now);
-            stage.closed &= !(u64::from(is_ready) << output);
         }
     }
 
@@ -219,13 +257,12 @@ impl InputQueuedNetwork {
         out.held = end;
         out.waiting -= 1;
         if self.timing.held > self.timing.cell {
-            stage.held |= 1 << input;
-            stage.closed |= 1 << output;
+            stage.hold(end, input, output);
         }
         match out.peer {
             Peer::Port(peer) => {
                 let is_last = out.sender.spend();
-                stage.closed |= u64::from(is_last) << output;
+                stage.broke |= u64::from(is_last) << output;
                 let slot = now + self.timing.hop;
                 self.expect(id, peer, slot);
             }
@@ -267,15 +304,15 @@ impl InputQueuedNetwork {
         let soonest = now + self.timing.cell;
         let is_free = |input: u32| {
             let own = &self.inputs[(stage.first + input) as usize];
-            own.wanted & !stage.closed != 0
+            own.wanted & stage.open() != 0
         };
-        if members(stage.busy & !stage.held).any(is_free) {
+        if Members(stage.busy & stage.free()).any(is_free) {
             return soonest;
         }
         let mut next = Time::NEVER;
-        for input in members(stage.busy) {
+        for input in Members(stage.busy) {
             let own = &self.inputs[(stage.first + input) as usize];
-            for output in members(own.wanted) {
+            for output in Members(own.wanted) {
                 let output = &mut self.outputs[(stage.first + output) as usize];
                 let Some(ready) = output.ready_at(now) else { continue };
                 next = next.min(ready.max(own.held));
@@ -300,13 +337,18 @@ impl InputQueuedNetwork {
 }
 
 /// The ports of a set, in ascending order.
-#[inline]
-fn members(mut set: u64) -> impl Iterator<Item = u32> {
-    std::iter::from_fn(move || {
-        (set != 0).then(|| {
-            let lowest = set.trailing_zeros();
-            set &= set - 1;
-            lowest
-        })
-    })
+struct Members(u64);
+
+impl Iterator for Members {
+    type Item = u32;
+
+    #[inline]
+    fn next(&mut self) -> Option<u32> {
+        if self.0 == 0 {
+            return None;
+        }
+        let lowest = self.0.trailing_zeros();
+        self.0 &= self.0 - 1;
+        Some(lowest)
+    }
 }
