@@ -289,3 +289,21 @@ fn a_study_that_is_stopped_from_outside_keeps_what_is_finished() {
     assert_eq!(outcome.table("points").rows(), 2);
     assert_eq!(outcome.table("replications").rows(), 6);
 }
+
+/// Clint 2 names virtual channels of one shared link and did not build them; divided in time they
+/// are two shares of one rate. A bulk packet takes 8344 ns / (1 - 0.209) = 10 548.673 ns, a slot
+/// (that + 150 ns) / 0.95 = 11 261.761 ns; a quick packet 144 ns / (1 - 0.8012) = 724.346 ns.
+#[test]
+fn two_channels_of_one_link_share_it_in_time() {
+    let list = "source.list=[{ time = '1 us', from = 0, to = 1 }]";
+    let overrides = [
+        format!("workload.bulk.{list}"),
+        format!("workload.quick.{list}"),
+        "run.length=100 us".to_owned(),
+        "run.regime=from_empty".to_owned(),
+    ];
+    let outcome = carry_out(&Request::new("clint", Some("one_link"), &overrides));
+    assert_us(number(&outcome, "bulk", "queueing_mean_us"), 11.261_761 + 1.88 - 1.0);
+    let way = 2.0 * 0.025 + 0.09;
+    assert_us(number(&outcome, "quick", "one_way_mean_us"), 0.724_346 + way);
+}
