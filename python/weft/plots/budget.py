@@ -24,6 +24,19 @@ if TYPE_CHECKING:
 _ROW = 30
 _BARS = 12
 
+# A point lacks the stages in which no packet spent any time, so the order cannot be read off one.
+_PATH = (
+    "initiator_host",
+    "buffer_wait",
+    "slot_wait",
+    "retry",
+    "transmission",
+    "wire",
+    "switch",
+    "switch_wait",
+    "target_host",
+)
+
 
 def budget(result: Result, request: Request) -> Figure | None:
     """Draw one bar a point, divided by stage in the order of the path."""
@@ -37,7 +50,8 @@ def budget(result: Result, request: Request) -> Figure | None:
     labels = point_labels(rows, x, series)
     rows = rows.assign(label=labels)[labels.isin(chosen_points(labels, series, _BARS))]
     totals = rows.groupby("label")["mean_us"].sum()
-    stages = list(dict.fromkeys(rows["stage"][rows["mean_us"] > 0]))
+    present = dict.fromkeys(rows["stage"][rows["mean_us"] > 0])
+    stages = sorted(present, key=lambda stage: _PATH.index(stage) if stage in _PATH else len(_PATH))
     if not stages:
         return None
     drawn = rows[rows["mean_us"] > 0].assign(
