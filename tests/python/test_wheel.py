@@ -173,7 +173,7 @@ def test_an_error_in_a_file_carries_its_place(study: Path) -> None:
         (("run", "nosuch"), "`nosuch` is not shipped; accepted: clint-arithmetic"),
         (("run", "missing.toml"), "missing.toml cannot be read"),
         (("run", "clint"), "there is no [workload.CHANNEL]"),
-        (("reproduce", "clynt"), "`clynt` is not shipped"),
+        (("reproduce", "clynt"), "there is no shipped system `clynt`"),
         (("report", "nowhere"), "nowhere holds no results"),
         (("systems", "show", "clint", "--preset", "fited"), "did you mean `fitted`"),
         (("run", "my-study.toml", "--length", "4"), "write the unit"),
