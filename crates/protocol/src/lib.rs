@@ -12,6 +12,7 @@ pub mod retransmit;
 pub mod ring;
 pub mod sync;
 pub mod window;
+pub mod turns;
 
 #[cfg(test)]
 mod explore;
