@@ -95,11 +95,6 @@ impl ChannelSettings {
             },
         }
     }
-
-    /// From the start of a transmission to the arrival of its last byte if nothing disturbs it.
-    pub fn transit(&self) -> Span {
-        self.packet_span() + self.link.propagation() * 2 + self.switch_latency()
-    }
 }
 
 impl Driver {

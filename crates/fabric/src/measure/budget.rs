@@ -20,7 +20,10 @@ pub enum Stage {
     Switch,
     /// Waiting inside switches: held back, or queued.
     SwitchWait,
-    /// Adapter, bus and program of the initiator before the packet is generated on the channel.
+    /// Waiting at the target for older packets of the pair, where their order is restored.
+    OrderWait,
+    /// Host and bus of the initiator: from generation until the adapter holds the whole message,
+    /// where the channel has an interface.
     InitiatorHost,
     /// Adapter, bus and program of the target after the last byte.
     TargetHost,
@@ -28,7 +31,7 @@ pub enum Stage {
 
 impl Stage {
     /// Every stage, in the order of the way.
-    pub const ALL: [Stage; 9] = [
+    pub const ALL: [Stage; 10] = [
         Stage::InitiatorHost,
         Stage::BufferWait,
         Stage::SlotWait,
@@ -37,6 +40,7 @@ impl Stage {
         Stage::Wire,
         Stage::Switch,
         Stage::SwitchWait,
+        Stage::OrderWait,
         Stage::TargetHost,
     ];
 
@@ -50,6 +54,7 @@ impl Stage {
             Stage::Wire => "wire",
             Stage::Switch => "switch",
             Stage::SwitchWait => "switch_wait",
+            Stage::OrderWait => "order_wait",
             Stage::InitiatorHost => "initiator_host",
             Stage::TargetHost => "target_host",
         }

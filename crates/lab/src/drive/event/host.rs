@@ -86,6 +86,7 @@ pub(super) struct Early {
     pub initiator: u16,
     pub sequence: u32,
     pub generated: Time,
+    pub arrived: Time,
 }
 
 /// The last departure of a packet to an output.
