@@ -1,6 +1,7 @@
 //! From the settings of a channel to a channel that runs. The composition decides the driver: a
 //! switch that works in slots is driven slot by slot, everything else by events.
 
+mod carrier;
 mod network;
 
 use weft_fabric::adapter::{Feed, Insertion, Release, SendBuffers};

@@ -53,6 +53,7 @@ impl EventChannel {
         if self.parts.control == ControlSettings::Unacknowledged {
             self.record_success(now, &flight);
             self.hand_over(now, from, to, flight.past.generated, schedule);
+            self.arrive_in_order(now, from, to, 1);
         } else if refused {
             self.observations.drop(Drop::NoReceiveBuffer, now);
         } else {
@@ -62,6 +63,7 @@ impl EventChannel {
                     self.record_success(now, &flight);
                     self.hand_over(now, from, to, flight.past.generated, schedule);
                     self.hand_over_early(now, &flight, also, schedule);
+                    self.arrive_in_order(now, from, to, 1 + also);
                 }
                 Received::Early => {
                     self.record_success(now, &flight);
