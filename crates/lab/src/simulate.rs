@@ -115,7 +115,7 @@ fn run_cluster(
     }
     let stopped = cluster.run(site.until, halt);
     if let Some(problem) = cluster.broken_schedule() {
-        let (channel, problem) = (site.name.to_owned(), problem.to_owned());
+        let channel = site.name.to_owned();
         return Err(Error::Schedule { channel, seed, problem });
     }
     let (trace, quick_trace) = cluster.take_traces();

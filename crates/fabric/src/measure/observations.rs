@@ -48,6 +48,8 @@ pub enum Collision {
     Acknowledgment,
     /// A packet of the schedule of another channel.
     Control,
+    /// A transfer of another channel on the same link, which had no room for it.
+    Transfer,
 }
 
 /// The counters and recorders of one channel of one run. Attempts are counted apart from packets:
@@ -162,8 +164,8 @@ impl Drop {
 
 impl Collision {
     /// Every kind, in the order of the columns.
-    pub const ALL: [Collision; 3] =
-        [Collision::Request, Collision::Acknowledgment, Collision::Control];
+    pub const ALL: [Collision; 4] =
+        [Collision::Request, Collision::Acknowledgment, Collision::Control, Collision::Transfer];
 
     /// The name in columns.
     pub const fn name(self) -> &'static str {
@@ -171,6 +173,7 @@ impl Collision {
             Collision::Request => "request",
             Collision::Acknowledgment => "acknowledgment",
             Collision::Control => "control",
+            Collision::Transfer => "transfer",
         }
     }
 }
