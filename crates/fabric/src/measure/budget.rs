@@ -1,5 +1,6 @@
 //! Where the time went: the stages between the generation of a packet and its delivery.
 
+use serde::{Deserialize, Serialize};
 use weft_units::Span;
 
 /// One stage on the way of a packet. A part adds the spans of the stages that it causes; stages
@@ -57,7 +58,7 @@ impl Stage {
 }
 
 /// Exact sums of the spans spent in each stage.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Budget {
     counts: [u64; Stage::ALL.len()],
     sums: [u128; Stage::ALL.len()],

@@ -1,15 +1,20 @@
 //! What was sent when: the rows of golden schedules and of space-time pictures.
 
+use serde::{Deserialize, Deserializer, Serialize};
 use weft_units::Time;
 
+/// The types of packets that are noted.
+const KINDS: [&str; 6] = ["breq", "back", "qreq", "qack", "cfg", "gnt"];
+
 /// One transmission of one packet.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TraceEntry {
     /// When its first byte leaves.
     pub time: Time,
     /// When its last byte is at its destination unless something happens to it on the way.
     pub until: Time,
     /// The type of the packet (Clint Table 1): `breq`, `back`, `qreq`, `qack`, `cfg` or `gnt`.
+    #[serde(deserialize_with = "kind")]
     pub kind: &'static str,
     /// Its number: of the pair for requests and their acknowledgments, of the slot that is asked
     /// for or granted otherwise.
@@ -23,4 +28,10 @@ pub struct TraceEntry {
     /// What it says: the targets requested by `cfg`, the target granted by `gnt`, the report of an
     /// acknowledgment.
     pub content: String,
+}
+
+fn kind<'de, D: Deserializer<'de>>(d: D) -> Result<&'static str, D::Error> {
+    let text = String::deserialize(d)?;
+    let found = KINDS.into_iter().find(|kind| *kind == text);
+    found.ok_or_else(|| serde::de::Error::custom(format!("there is no packet type {text}")))
 }
