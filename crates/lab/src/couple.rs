@@ -198,7 +198,14 @@ fn timing(
     site: Site<'_>,
 ) -> Result<Timing, Error> {
     let slot = switch.slot(settings.packet_span());
-    let mut timing = Timing { slot, lead: switch.lead, transit: settings.transit(), carried: None };
+    let mut timing = Timing {
+        slot,
+        lead: switch.lead,
+        packet: settings.packet_span(),
+        wire: settings.link.propagation() * 2,
+        switch: switch.latency,
+        carried: None,
+    };
     let refuse = |what: &str, value: Span, accepted: String| {
         let key = format!("channel.{}.switch.scheduled.{what}", site.name);
         Err(Error::Assembly { key, value: value.to_string(), accepted })
@@ -227,7 +234,7 @@ fn timing(
         );
         return refuse("lead", timing.lead, accepted);
     }
-    if timing.transit + of_carried.longest_acknowledgment() > slot * 2 {
+    if timing.transit() + of_carried.longest_acknowledgment() > slot * 2 {
         let accepted = "so little that an acknowledgment is back within two slots".to_owned();
         return refuse("signalling.carried.turn_around", carried.turn_around, accepted);
     }

@@ -108,7 +108,7 @@ impl PointRuns<'_> {
         }
         for (stage, mean, share) in budget.rows(packets) {
             let mut row = self.head(&self.runs[0].channel);
-            row.push(("stage".into(), stage.name().into()));
+            row.push(("stage".into(), stage.into()));
             row.push(("mean_us".into(), (mean * 1e-6).into()));
             row.push(("share".into(), share.into()));
             table.push(row);

@@ -11,6 +11,7 @@ pub mod resequence;
 pub mod retransmit;
 pub mod ring;
 pub mod sync;
+pub mod turns;
 
 #[cfg(test)]
 mod explore;

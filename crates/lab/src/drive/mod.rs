@@ -1,5 +1,6 @@
 //! Drivers: how the parts of a channel are moved through simulated time.
 
+pub mod carrier;
 pub mod cluster;
 pub mod event;
 pub mod interface;

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that meets an error has failed")]
 
+mod budget;
 mod figures;
 mod interfaces;
 mod laws;

@@ -3,7 +3,7 @@
 use weft_fabric::adapter::AdapterSettings;
 use weft_fabric::control::{GlobalSchedule, NodeConfiguration, Reception};
 use weft_fabric::link::{ErrorSettings, Errors};
-use weft_fabric::measure::{Drop, Latency, Observations};
+use weft_fabric::measure::{Drop, Latency, Observations, Stage};
 use weft_fabric::workload::{Feedback, Source};
 use weft_kernel::{Arena, Id, Stream, Streams};
 use weft_protocol::adapter::TransmissionError;
@@ -307,10 +307,10 @@ impl BulkChannel {
         let base = unsettled.map(|other| other.sequence).min().unwrap_or(packet.sequence);
         let base = base.min(packet.sequence);
         self.observations.attempt(now);
-        if packet.is_first_attempt() {
+        if packet.first == Some(now) {
             self.observations.latency(Latency::FirstAttempt, now, now.since(packet.generated));
         }
-        let until = now + self.parts.timing.transit;
+        let until = now + self.parts.timing.transit();
         let id = self.transfers.insert(Transfer {
             initiator,
             packet,
@@ -401,11 +401,27 @@ impl BulkChannel {
             return Some(Reception::NoReceiveBuffer);
         }
         host.expected[usize::from(initiator)] += 1;
-        self.observations.latency(Latency::Queueing, now, start.since(packet.generated));
-        self.observations.latency(Latency::Transit, now, now.since(start));
-        self.observations.latency(Latency::OneWay, now, now.since(packet.generated));
+        self.record_success(now, &packet, start);
         self.observations.deliver_from(initiator.into(), now, self.parts.payload);
         Some(Reception::Accepted)
+    }
+
+    /// A packet is taken whose transmission started at `start`.
+    fn record_success(&mut self, now: Time, packet: &BulkPacket, start: Time) {
+        let BulkPacket { generated, buffered, first, .. } = *packet;
+        let seen = &mut self.observations;
+        seen.latency(Latency::Queueing, now, start.since(generated));
+        seen.latency(Latency::Transit, now, now.since(start));
+        seen.latency(Latency::OneWay, now, now.since(generated));
+        let BulkParts { timing, interface, .. } = &self.parts;
+        let host = interface.as_ref().map_or(Stage::BufferWait, |_| Stage::InitiatorHost);
+        let first = first.unwrap_or(start);
+        seen.spend(host, now, buffered.since(generated));
+        seen.spend(Stage::SlotWait, now, first.since(buffered));
+        seen.spend(Stage::Retry, now, start.since(first));
+        seen.spend(Stage::Transmission, now, timing.packet);
+        seen.spend(Stage::Wire, now, timing.wire);
+        seen.spend(Stage::Switch, now, timing.switch);
     }
 
     // Acknowledgment.

@@ -10,8 +10,12 @@ pub struct Timing {
     pub slot: Span,
     /// From the sampling of requests to the transfers that are granted to them.
     pub lead: Span,
-    /// From the start of a transfer to the arrival of its last byte.
-    pub transit: Span,
+    /// How long a packet occupies a link.
+    pub packet: Span,
+    /// From an adapter to an adapter on cables.
+    pub wire: Span,
+    /// From an input of the switch to an output.
+    pub switch: Span,
     /// How signalling that travels as packets divides the lead; absent where it is ideal.
     pub carried: Option<CarriedTiming>,
 }
@@ -39,6 +43,11 @@ pub struct CarriedTiming {
 }
 
 impl Timing {
+    /// From the start of a transfer to the arrival of its last byte.
+    pub fn transit(&self) -> Span {
+        self.packet + self.wire + self.switch
+    }
+
     /// When the requests of a cycle are sampled and its configurations leave.
     pub fn sampling(&self, cycle: u64) -> Time {
         Time::ZERO + self.slot * cycle

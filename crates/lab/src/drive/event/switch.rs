@@ -9,6 +9,7 @@ use weft_units::{Span, Time};
 use super::host::Flight;
 use super::parts::EventSwitch;
 use super::{Event, EventChannel, Happening};
+use crate::drive::carrier::MessageId;
 
 /// The switch of a channel.
 #[derive(Debug)]
@@ -144,6 +145,9 @@ impl EventChannel {
                 PacketKind::Request => {
                     flight.start = passed_from;
                     state.request_until = passed_from + span;
+                    if state.leaving != MessageId::NONE {
+                        schedule(state.request_until, Event(Happening::Sent(from)));
+                    }
                 }
             }
             self.transmit(now, from, schedule);
@@ -203,7 +207,13 @@ impl EventChannel {
             state.sending = None;
         }
         match &self.parts.control {
-            ControlSettings::Unacknowledged => self.observations.abandon(now),
+            ControlSettings::Unacknowledged => {
+                self.observations.abandon(now);
+                let Flight { to, sequence, .. } = self.flights[id];
+                if let Some(messages) = &mut self.messages {
+                    messages.lose(now, host, to, sequence);
+                }
+            }
             ControlSettings::RequestAcknowledge(_) => {}
             ControlSettings::OutOfBand(control) => {
                 let known = start + span + control.delay + state.draw_back_off();

@@ -90,6 +90,7 @@ impl EventChannel {
         slot: Slot,
         schedule: &mut impl FnMut(Time, Event),
     ) {
+        self.leave(now, host, schedule);
         let state = &mut self.hosts[usize::from(host)];
         let started = state.window.start(slot);
         let mut past = started.packet;
@@ -112,6 +113,11 @@ impl EventChannel {
         });
         state.request_until = now + self.packet_span;
         state.sending = Some(id);
+        let messages = self.messages.as_mut().filter(|_| started.first);
+        if let Some(message) = messages.and_then(|own| own.start_next(host, started.target)) {
+            state.leaving = message;
+            schedule(state.request_until, Event(Happening::Sent(host)));
+        }
         if let Some(throttle) = &mut state.throttle {
             throttle.start(now);
         }
