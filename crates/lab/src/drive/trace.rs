@@ -1,20 +1,22 @@
 //! What was sent when: the rows of golden schedules and of space-time pictures.
 
-use serde::{Deserialize, Deserializer, Serialize};
+use std::borrow::Cow;
+
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use weft_units::Time;
 
 /// The types of packets that are noted.
 const KINDS: [&str; 6] = ["breq", "back", "qreq", "qack", "cfg", "gnt"];
 
 /// One transmission of one packet.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TraceEntry {
     /// When its first byte leaves.
     pub time: Time,
     /// When its last byte is at its destination unless something happens to it on the way.
     pub until: Time,
     /// The type of the packet (Clint Table 1): `breq`, `back`, `qreq`, `qack`, `cfg` or `gnt`.
-    #[serde(deserialize_with = "kind")]
     pub kind: &'static str,
     /// Its number: of the pair for requests and their acknowledgments, of the slot that is asked
     /// for or granted otherwise.
@@ -30,8 +32,40 @@ pub struct TraceEntry {
     pub content: String,
 }
 
-fn kind<'de, D: Deserializer<'de>>(d: D) -> Result<&'static str, D::Error> {
-    let text = String::deserialize(d)?;
-    let found = KINDS.into_iter().find(|kind| *kind == text);
-    found.ok_or_else(|| serde::de::Error::custom(format!("there is no packet type {text}")))
+/// An entry as it is stored, where a text has no lifetime.
+#[derive(Serialize, Deserialize)]
+struct Stored {
+    kind: Cow<'static, str>,
+    times: (Time, Time),
+    ends: (Option<u16>, Option<u16>),
+    sequence: u64,
+    slot: Option<u64>,
+    content: String,
+}
+
+impl Serialize for TraceEntry {
+    fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
+        let stored = Stored {
+            kind: self.kind.into(),
+            times: (self.time, self.until),
+            ends: (self.initiator, self.target),
+            sequence: self.sequence,
+            slot: self.slot,
+            content: self.content.clone(),
+        };
+        stored.serialize(s)
+    }
+}
+
+// By hand, because a derived form would borrow `kind` for as long as the program runs.
+impl<'de> Deserialize<'de> for TraceEntry {
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<TraceEntry, D::Error> {
+        let stored = Stored::deserialize(d)?;
+        let kind = KINDS.into_iter().find(|kind| *kind == stored.kind);
+        let kind = kind
+            .ok_or_else(|| D::Error::custom(format!("there is no packet type {}", stored.kind)))?;
+        let Stored { times: (time, until), ends: (initiator, target), .. } = stored;
+        let (sequence, slot, content) = (stored.sequence, stored.slot, stored.content);
+        Ok(TraceEntry { time, until, kind, sequence, initiator, target, slot, content })
+    }
 }
