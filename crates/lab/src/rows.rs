@@ -208,6 +208,9 @@ impl PointRuns<'_> {
     }
 
     fn judgement(&self, run: &ChannelRun) -> Judgement {
+        if run.ended {
+            return judge(&[], false, None);
+        }
         let series = run.observations.recorder(Latency::Queueing).series().means_ps();
         let warm_up = match self.regime {
             Regime::Steady => Some(mser(&series)),

@@ -11,6 +11,7 @@ use crate::couple;
 use crate::drive::trace::TraceEntry;
 use crate::error::Error;
 use crate::experiment::Regime;
+use crate::program::settings::{ProgramRun, ProgramSettings};
 
 /// What one run showed of one channel.
 #[derive(Clone, Debug)]
@@ -33,6 +34,8 @@ pub struct ChannelRun {
     pub in_flight: u64,
     /// Slots or events that it took.
     pub steps: u64,
+    /// Whether its traffic came to an end of its own, as that of a program does.
+    pub ended: bool,
     /// Why it ended early, if it did.
     pub stopped: Option<Stopped>,
     /// The time that a packet occupies its link.
@@ -56,6 +59,9 @@ pub fn simulate(spec: &Spec, seed: u64, halt: &Halt) -> Result<Vec<ChannelRun>, 
         Regime::Skip(span) => Time::ZERO + span,
     };
     let halt = halt.with_step_limit(spec.run.step_limit);
+    if let Some(program) = &spec.program {
+        return run_program(spec, program, seed, &halt);
+    }
     let carriers: Vec<&str> = spec.channel.values().filter_map(ChannelSettings::carrier).collect();
     let mut runs = Vec::new();
     for (name, settings) in &spec.channel {
@@ -70,6 +76,37 @@ pub fn simulate(spec: &Spec, seed: u64, halt: &Halt) -> Result<Vec<ChannelRun>, 
         }
     }
     // A channel that carries the signalling of another one ran together with it.
+    runs.sort_by(|a, b| a.channel.cmp(&b.channel));
+    Ok(runs)
+}
+
+/// A program, and what it did to each channel that could take its messages. What the program
+/// measured stands with each of them.
+fn run_program(
+    spec: &Spec,
+    program: &ProgramSettings,
+    seed: u64,
+    halt: &Halt,
+) -> Result<Vec<ChannelRun>, Error> {
+    let ProgramRun { end, metrics, channels, .. } = program.run(spec, seed, halt)?;
+    let streams = Streams::new(seed);
+    let hosts = spec.system.hosts;
+    let mut runs = Vec::new();
+    for (name, driver) in channels {
+        let until = end.max(Time(1));
+        let site = Site { name: &name, hosts, streams: &streams, from: Time::ZERO, until };
+        let run = ChannelRun {
+            backlog: driver.backlog(),
+            in_flight: driver.in_flight(),
+            steps: driver.steps(),
+            counters: metrics.clone(),
+            ended: true,
+            observations: driver.into_observations(),
+            ..ChannelRun::of(&spec.channel[&name], site, seed)
+        };
+        run.check_conservation()?;
+        runs.push(run);
+    }
     runs.sort_by(|a, b| a.channel.cmp(&b.channel));
     Ok(runs)
 }
@@ -165,6 +202,7 @@ impl ChannelRun {
             backlog: 0,
             in_flight: 0,
             steps: 0,
+            ended: false,
             stopped: None,
             packet: settings.packet_span(),
             slot: settings.slot(),

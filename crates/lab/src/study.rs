@@ -98,7 +98,10 @@ pub fn carry_out(
     observe: &mut dyn FnMut(usize, usize) -> bool,
 ) -> Result<Outcome, Error> {
     if let Some(point) = plan.points.first()
-        && plan.points.iter().all(|point| point.spec.workload.is_empty())
+        && plan
+            .points
+            .iter()
+            .all(|point| point.spec.workload.is_empty() && point.spec.program.is_none())
     {
         let channels = point.spec.channel.keys().cloned().collect();
         return Err(Error::NoWorkload { channels });
