@@ -4,6 +4,7 @@ use serde::Serialize;
 use weft_fabric::scheduler::SchedulerError;
 use weft_fabric::workload::WorkloadError;
 
+use crate::program::ProgramError;
 use crate::shipped;
 use crate::spec::{SpecError, nearest};
 
@@ -68,8 +69,8 @@ pub enum Error {
     },
     /// A composition that no traffic is given.
     #[error(
-        "nothing is sent: there is no [workload.CHANNEL], so there is nothing to run; the channels \
-         are {}. To see a system, show it; to run one, run an experiment on it", .channels.join(", ")
+        "nothing is sent: there is no [workload.CHANNEL] and no [program], so there is nothing to \
+         run; the channels are {}. To see a system, show it; to run one, run an experiment on it", .channels.join(", ")
     )]
     NoWorkload {
         /// The channels that a workload could be given to.
@@ -126,6 +127,14 @@ pub enum Error {
         path: String,
         /// What the operating system says.
         error: std::io::Error,
+    },
+    /// A program that did not come to its end.
+    #[error("seed {seed}: {error}")]
+    Program {
+        /// The seed of the run.
+        seed: u64,
+        /// Why.
+        error: ProgramError,
     },
     /// A run in which two packets met that a global schedule keeps apart: a defect of a part.
     #[error("{channel}, seed {seed}: the schedule is broken: {problem}")]

@@ -14,6 +14,7 @@ use crate::couple;
 use crate::drive::trace::TraceEntry;
 use crate::error::Error;
 use crate::experiment::Regime;
+use crate::program::settings::{ProgramRun, ProgramSettings};
 use crate::statistics::{BATCHES, Estimate, Judgement, batch_means, judge, mser, steady_state};
 
 /// What one run showed of one channel.
@@ -37,6 +38,8 @@ pub struct ChannelRun {
     pub in_flight: u64,
     /// Slots or events that it took.
     pub steps: u64,
+    /// Whether its traffic came to an end of its own, as that of a program does.
+    pub ended: bool,
     /// Why it ended early, if it did.
     #[serde(with = "stopped")]
     pub stopped: Option<Stopped>,
@@ -74,13 +77,30 @@ mod stopped {
 
 /// Runs what `spec` describes, once, with one seed: one element per channel that has a workload.
 pub fn simulate(spec: &Spec, seed: u64, halt: &Halt) -> Result<Vec<ChannelRun>, Error> {
-    let streams = Streams::new(seed);
     let until = Time::ZERO + spec.run.length;
     let from = match spec.run.regime {
         Regime::FromEmpty | Regime::Steady => Time::ZERO,
         Regime::Skip(span) => Time::ZERO + span,
     };
     let halt = halt.with_step_limit(spec.run.step_limit);
+    let mut runs = match &spec.program {
+        Some(program) => run_program(spec, program, seed, &halt)?,
+        None => run_channels(spec, (from, until), seed, &halt)?,
+    };
+    // A channel that carries the signalling of another one ran together with it.
+    runs.sort_by(|a, b| a.channel.cmp(&b.channel));
+    runs.iter_mut().for_each(|run| run.settle(spec.run.regime));
+    Ok(runs)
+}
+
+/// Each channel that has traffic of its own, recorded between the two instants.
+fn run_channels(
+    spec: &Spec,
+    (from, until): (Time, Time),
+    seed: u64,
+    halt: &Halt,
+) -> Result<Vec<ChannelRun>, Error> {
+    let streams = Streams::new(seed);
     let carriers: Vec<&str> = spec.channel.values().filter_map(ChannelSettings::carrier).collect();
     let mut runs = Vec::new();
     for (name, settings) in &spec.channel {
@@ -89,14 +109,42 @@ pub fn simulate(spec: &Spec, seed: u64, halt: &Halt) -> Result<Vec<ChannelRun>, 
         }
         let site = Site { name, hosts: spec.system.hosts, streams: &streams, from, until };
         if let Some(switch) = settings.schedule_by_events(spec.run.trace) {
-            runs.extend(run_cluster(spec, (settings, switch), site, (seed, &halt))?);
+            runs.extend(run_cluster(spec, (settings, switch), site, (seed, halt))?);
         } else if let Some(workload) = spec.workload.get(name) {
-            runs.push(run_alone(settings, workload, site, (seed, &halt), spec.run.trace)?);
+            runs.push(run_alone(settings, workload, site, (seed, halt), spec.run.trace)?);
         }
     }
-    // A channel that carries the signalling of another one ran together with it.
-    runs.sort_by(|a, b| a.channel.cmp(&b.channel));
-    runs.iter_mut().for_each(|run| run.settle(spec.run.regime));
+    Ok(runs)
+}
+
+/// A program, and what it did to each channel that could take its messages. What the program
+/// measured stands with each of them.
+fn run_program(
+    spec: &Spec,
+    program: &ProgramSettings,
+    seed: u64,
+    halt: &Halt,
+) -> Result<Vec<ChannelRun>, Error> {
+    let ProgramRun { end, metrics, channels, .. } = program.run(spec, seed, halt)?;
+    let streams = Streams::new(seed);
+    let hosts = spec.system.hosts;
+    let mut runs = Vec::new();
+    for (name, driver) in channels {
+        let until = end.max(Time(1));
+        let site = Site { name: &name, hosts, streams: &streams, from: Time::ZERO, until };
+        let counters = metrics.iter().map(|&(name, value)| (name.into(), value)).collect();
+        let run = ChannelRun {
+            backlog: driver.backlog(),
+            in_flight: driver.in_flight(),
+            steps: driver.steps(),
+            counters,
+            ended: true,
+            observations: driver.into_observations(),
+            ..ChannelRun::of(&spec.channel[&name], site, seed)
+        };
+        run.check_conservation()?;
+        runs.push(run);
+    }
     Ok(runs)
 }
 
@@ -191,6 +239,7 @@ impl ChannelRun {
             backlog: 0,
             in_flight: 0,
             steps: 0,
+            ended: false,
             stopped: None,
             packet: settings.packet_span(),
             slot: settings.slot(),
@@ -206,6 +255,9 @@ impl ChannelRun {
     /// the verdict.
     fn settle(&mut self, regime: Regime) {
         self.means = Latency::ALL.map(|latency| mean(self.observations.recorder(latency), regime));
+        if self.ended {
+            return;
+        }
         let series = self.observations.recorder(Latency::Queueing).series().means_ps();
         let warm_up = match regime {
             Regime::Steady => Some(mser(&series)),
