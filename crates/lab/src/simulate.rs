@@ -119,30 +119,30 @@ fn run_cluster(
         return Err(Error::Schedule { channel, seed, problem });
     }
     let (trace, quick_trace) = cluster.take_traces();
-    let bulk = ChannelRun {
-        backlog: cluster.bulk().backlog(),
-        in_flight: cluster.bulk().in_flight(),
-        steps: cluster.steps(),
+    let (steps, counters) = (cluster.steps(), cluster.counters(site.until));
+    let (bulk, carrier) = cluster.into_channels();
+    let mut runs = vec![ChannelRun {
+        backlog: bulk.backlog(),
+        in_flight: bulk.in_flight(),
+        steps,
         stopped,
-        counters: cluster.counters(site.until),
+        counters,
         trace,
-        observations: cluster.bulk().observations().clone(),
+        observations: bulk.into_observations(),
         ..ChannelRun::of(settings, site, seed)
-    };
-    let mut runs = vec![bulk];
-    if let (Some(signalling), Some(name)) = (cluster.signalling(), settings.carrier())
+    }];
+    if let (Some(channel), Some(name)) = (carrier, settings.carrier())
         && let Some(quick) = spec.channel.get(name)
     {
-        let channel = signalling.channel();
         runs.push(ChannelRun {
             backlog: channel.backlog(),
             in_flight: channel.in_flight(),
-            steps: cluster.steps(),
+            steps,
             stopped,
             waiting: channel.waiting(),
             counters: channel.interface_columns(site.until),
             trace: quick_trace,
-            observations: channel.observations().clone(),
+            observations: channel.into_observations(),
             ..ChannelRun::of(quick, Site { name, ..site }, seed)
         });
     }
