@@ -27,6 +27,7 @@ pub mod spec;
 pub mod statistics;
 mod study;
 mod table;
+pub mod trace;
 
 pub use catalogue::{ExperimentEntry, Shown, SystemEntry, experiments, schema, show, systems};
 pub use describe::Description;
