@@ -49,6 +49,13 @@ pub struct Spec {
     pub figure: Vec<Figure>,
 }
 
+impl Spec {
+    /// Whether nobody sends anything.
+    pub fn is_silent(&self) -> bool {
+        self.workload.is_empty() && self.program.is_none()
+    }
+}
+
 /// The interconnect as a whole.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
