@@ -3,6 +3,7 @@
 
 mod carrier;
 mod network;
+mod turns;
 
 use weft_fabric::adapter::{Feed, Insertion, Release, SendBuffers};
 use weft_fabric::measure::Observations;
@@ -19,6 +20,7 @@ use crate::drive::network::{InputQueuedNetwork, OutputQueuedNetwork};
 use crate::drive::output_queued::OutputQueuedChannel;
 use crate::drive::slotted::{SlotTiming, SlottedChannel};
 use crate::drive::trace::TraceEntry;
+use crate::drive::turns::TurnChannel;
 use crate::error::Error;
 
 /// A channel with its driver.
@@ -34,6 +36,8 @@ pub enum Driver {
     OutputQueuedNetwork(Box<OutputQueuedNetwork>),
     /// Event by event, through several switches with queues at their inputs.
     InputQueuedNetwork(Box<InputQueuedNetwork>),
+    /// Event by event, over links with turns.
+    Turns(Box<TurnChannel>),
 }
 
 /// What a channel is built from besides its settings.
@@ -52,9 +56,13 @@ pub struct Site<'a> {
 }
 
 impl ChannelSettings {
-    /// The time that a request packet occupies its link.
+    /// The time that a request packet occupies its link, or that the packets of a message do where
+    /// links have turns.
     pub fn packet_span(&self) -> Span {
-        self.link.span(self.packet)
+        match &self.turns {
+            Some(turns) => self.link.span(turns.message(self.payload)),
+            None => self.link.span(self.packet),
+        }
     }
 
     /// The time from one slot to the next, on a channel that works in slots.
@@ -64,7 +72,9 @@ impl ChannelSettings {
             SwitchSettings::InputQueued(_) | SwitchSettings::OutputQueued(_) => {
                 Some(self.packet_span())
             }
-            SwitchSettings::Crossbar(_) | SwitchSettings::OutputBuffered(_) => None,
+            SwitchSettings::Crossbar(_)
+            | SwitchSettings::OutputBuffered(_)
+            | SwitchSettings::FifoBus(_) => None,
         }
     }
 
@@ -76,6 +86,7 @@ impl ChannelSettings {
             SwitchSettings::OutputQueued(switch) => switch.latency,
             SwitchSettings::Crossbar(switch) => switch.latency,
             SwitchSettings::OutputBuffered(switch) => switch.latency,
+            SwitchSettings::FifoBus(switch) => switch.analysis,
         }
     }
 
@@ -106,6 +117,10 @@ impl Driver {
     ) -> Result<Driver, Error> {
         let sources = workload.map(|workload| sources(settings, workload, site)).transpose()?;
         let sources = sources.unwrap_or_default();
+        if let Some(turns) = &settings.turns {
+            return turns::build(settings, turns, sources, site);
+        }
+        turns::refuse_without_turns(settings, site.name)?;
         if !settings.fabric.is_star() {
             return network::build(settings, sources, site);
         }
@@ -138,6 +153,7 @@ impl Driver {
             SwitchSettings::Crossbar(_) | SwitchSettings::OutputBuffered(_) => {
                 Ok(Driver::Event(Box::new(event_channel(settings, sources, site)?)))
             }
+            SwitchSettings::FifoBus(_) => turns::refuse_bus(site.name),
         }
     }
 
@@ -149,13 +165,16 @@ impl Driver {
             Driver::Event(channel) => channel.run(until, halt),
             Driver::OutputQueuedNetwork(channel) => channel.run(until, halt),
             Driver::InputQueuedNetwork(channel) => channel.run(until, halt),
+            Driver::Turns(channel) => channel.run(until, halt),
         }
     }
 
     /// Notes every transmission from now on. Channels that work in slots of their own note none.
     pub fn record_trace(&mut self) {
-        if let Driver::Event(channel) = self {
-            channel.record_trace();
+        match self {
+            Driver::Event(channel) => channel.record_trace(),
+            Driver::Turns(channel) => channel.record_trace(),
+            _ => {}
         }
     }
 
@@ -163,6 +182,7 @@ impl Driver {
     pub fn counters(&self, until: Time) -> Vec<(&'static str, f64)> {
         match self {
             Driver::Event(channel) => channel.interface_columns(until),
+            Driver::Turns(channel) => channel.columns(),
             _ => Vec::new(),
         }
     }
@@ -171,6 +191,7 @@ impl Driver {
     pub fn take_trace(&mut self) -> Vec<TraceEntry> {
         match self {
             Driver::Event(channel) => channel.take_trace(),
+            Driver::Turns(channel) => channel.take_trace(),
             _ => Vec::new(),
         }
     }
@@ -183,6 +204,7 @@ impl Driver {
             Driver::Event(channel) => channel.backlog(),
             Driver::OutputQueuedNetwork(channel) => channel.backlog(),
             Driver::InputQueuedNetwork(channel) => channel.backlog(),
+            Driver::Turns(channel) => channel.backlog(),
         }
     }
 
@@ -194,6 +216,7 @@ impl Driver {
             Driver::Event(channel) => channel.in_flight(),
             Driver::OutputQueuedNetwork(channel) => channel.in_flight(),
             Driver::InputQueuedNetwork(channel) => channel.in_flight(),
+            Driver::Turns(channel) => channel.in_flight(),
         }
     }
 
@@ -205,6 +228,7 @@ impl Driver {
             Driver::Event(channel) => channel.steps(),
             Driver::OutputQueuedNetwork(channel) => channel.steps(),
             Driver::InputQueuedNetwork(channel) => channel.steps(),
+            Driver::Turns(channel) => channel.steps(),
         }
     }
 
@@ -215,6 +239,7 @@ impl Driver {
                 Vec::new()
             }
             Driver::InputQueuedNetwork(channel) => channel.waiting(),
+            Driver::Turns(channel) => channel.waiting(),
             Driver::Event(channel) => channel.waiting(),
         }
     }
@@ -227,6 +252,7 @@ impl Driver {
             Driver::Event(channel) => channel.into_observations(),
             Driver::OutputQueuedNetwork(channel) => channel.into_observations(),
             Driver::InputQueuedNetwork(channel) => channel.into_observations(),
+            Driver::Turns(channel) => channel.into_observations(),
         }
     }
 }
@@ -288,6 +314,7 @@ pub(crate) fn event_channel(
         SwitchSettings::OutputBuffered(switch) => EventSwitch::OutputBuffered(switch.clone()),
         SwitchSettings::Scheduled(_)
         | SwitchSettings::InputQueued(_)
+        | SwitchSettings::FifoBus(_)
         | SwitchSettings::OutputQueued(_) => {
             return Err(Error::Assembly {
                 key: format!("channel.{}.switch", site.name),
