@@ -42,6 +42,7 @@ const MEANINGS: &[(&str, &str)] = &[
     ("switch_", "first packet of a message: FIFO to FIFO through the switches"),
     ("downlink_", "first packet of a frame: FIFO of the last switch to FIFO of the target"),
     ("path_", "sum of uplink, switch and downlink"),
+    ("turn_wait_", "end of a frame of one end of a link to the beginning of its next one"),
     ("data_frames", "frames with packets, on all links"),
     ("packets_per_frame", "packets in a frame that has some, mean over all links"),
     ("jain_index", "fairness among initiators: 1 if all deliver the same, 1/n if one does all"),

@@ -52,7 +52,7 @@ fn all_leave_the_barrier_together_after_the_last() {
         let now = Time(50_160_000 + u64::from(host) * 22_800_000 - 320_000);
         channel.advance(now, &mut notices);
         assert_eq!(notices, [], "nobody leaves before host {host} has come");
-        channel.arrive_at_barrier(now, host, Ticket(u64::from(host)));
+        assert!(channel.barrier(now, host, 8, Ticket(u64::from(host))));
     }
     channel.advance(Time(5_000_000_000), &mut notices);
     let mut left: Vec<(u16, u64, u64)> = notices
@@ -80,7 +80,7 @@ fn a_barrier_can_be_used_again() {
     for round in 0..3_u64 {
         let now = Time(10_000_000_000 * (round + 1));
         channel.advance(now, &mut notices);
-        (0..8).for_each(|host| channel.arrive_at_barrier(now, host, Ticket(round)));
+        assert!((0..8).all(|host| channel.barrier(now, host, 8, Ticket(round))));
     }
     channel.advance(Time(100_000_000_000), &mut notices);
     assert_eq!(notices.len(), 24);

@@ -117,10 +117,10 @@ impl TurnChannel {
         self.fill(now, message.from, 0);
     }
 
-    /// A host has arrived at the barrier of the switch; `ticket` comes back with a
-    /// [`Notice::Delivered`] to this host when all have.
-    pub fn arrive_at_barrier(&mut self, now: Time, host: u16, ticket: Ticket) {
+    /// A host has arrived at the barrier of the first `hosts` hosts that the switch keeps.
+    pub(super) fn arrive_at_barrier(&mut self, now: Time, host: u16, hosts: u16, ticket: Ticket) {
         self.hosts[usize::from(host)].barrier = ticket;
+        self.barrier_hosts = hosts;
         let to = Destination::Host(host);
         let message = Message { from: host, to, size: NO_PAYLOAD, ticket };
         let id = self.create(now, message, Use::BarrierRequest);

@@ -48,6 +48,8 @@ pub struct TurnChannel {
     notices: Vec<Notice>,
     /// Multicast messages that the adapters copy: how many copies have not left.
     copies: Vec<(Ticket, u32)>,
+    /// How many hosts meet at the barrier of the switch.
+    barrier_hosts: u16,
     /// Messages that have begun, one for each target that does not have it.
     under_way: u64,
     legs: Legs,
@@ -66,6 +68,8 @@ struct Legs {
     switch: Leg,
     /// From there to the FIFO of the target.
     downlink: Leg,
+    /// From the end of a frame of one end to the beginning of its next one, on any link.
+    turn: Leg,
 }
 
 /// What travelled on all links.
@@ -127,6 +131,7 @@ impl TurnChannel {
             observations,
             notices: Vec::new(),
             copies: Vec::new(),
+            barrier_hosts: 0,
             under_way: 0,
             legs: Legs::default(),
             frames: Frames::default(),
@@ -177,7 +182,11 @@ impl TurnChannel {
                 cable.first = first;
                 cable.packets = 0;
                 cable.credits = preamble.credits;
+                if let Some(released) = cable.released[side].take() {
+                    self.legs.turn.add(first.since(released));
+                }
                 if preamble.kind == Kind::Null {
+                    cable.released[side] = Some(over);
                     self.note_frame(over, number, side);
                 }
             }
@@ -185,7 +194,10 @@ impl TurnChannel {
                 cable.packets += 1;
                 self.moved(now, number, side, channel);
                 if last {
-                    let packets = self.cables[number as usize].packets;
+                    let cable = &mut self.cables[number as usize];
+                    let packets = cable.packets;
+                    // An end that keeps the link begins its next frame at this very time.
+                    cable.released[side] = Some(now).filter(|_| cable.link.holder() != side);
                     self.frames.data += 1;
                     self.frames.packets += u64::from(packets);
                     self.note_frame(now, number, side);
@@ -265,7 +277,9 @@ impl TurnChannel {
     /// Something was put into a send FIFO: the link is not to sleep.
     fn wake(&mut self, now: Time, station: u32) {
         let number = self.stations[station as usize].link;
-        if let Some(time) = self.cables[number as usize].link.wake(now) {
+        let cable = &mut self.cables[number as usize];
+        if let Some(time) = cable.link.wake(now) {
+            cable.released = [None; 2];
             self.queue.push(time, Event::Link(number));
         }
     }
@@ -280,6 +294,14 @@ impl TurnChannel {
 impl Carrier for TurnChannel {
     fn offer(&mut self, now: Time, message: Message) {
         self.take_over(now, message);
+    }
+
+    fn barrier(&mut self, now: Time, host: u16, hosts: u16, ticket: Ticket) -> bool {
+        let keeps = self.switching.barrier.is_some();
+        if keeps {
+            self.arrive_at_barrier(now, host, hosts, ticket);
+        }
+        keeps
     }
 
     fn next_time(&self) -> Time {

@@ -79,6 +79,7 @@ impl TurnChannel {
         let [up_least, up_mean, up_most] = self.legs.uplink.us();
         let [switch_least, switch_mean, switch_most] = self.legs.switch.us();
         let [down_least, down_mean, down_most] = self.legs.downlink.us();
+        let [_, turn_mean, turn_most] = self.legs.turn.us();
         let frames = self.frames.data as f64;
         let payload = self.rules.payload.0 as f64;
         let answered = self.observations.recorder(Latency::RoundTrip).mean_ps();
@@ -95,6 +96,8 @@ impl TurnChannel {
             ("downlink_max_us", down_most),
             ("path_min_us", up_least + switch_least + down_least),
             ("path_max_us", up_most + switch_most + down_most),
+            ("turn_wait_mean_us", turn_mean),
+            ("turn_wait_max_us", turn_most),
             ("data_frames", frames),
             ("packets_per_frame", self.frames.packets as f64 / frames.max(1.0)),
             ("remote_dma_mb_per_s", remote_dma),

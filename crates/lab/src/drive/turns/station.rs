@@ -48,6 +48,8 @@ pub(super) struct Cable {
     pub first: Time,
     pub packets: u32,
     pub credits: [u16; CHANNELS],
+    /// When each end handed the link over last, unless the link slept since.
+    pub released: [Option<Time>; 2],
 }
 
 /// The stations of a fabric, those of the hosts first, and its cables, those of the hosts first.
@@ -60,6 +62,7 @@ pub(super) fn stations(parts: &TurnParts) -> (Vec<Station>, Vec<Cable>) {
         first: Time::ZERO,
         packets: 0,
         credits: [0; CHANNELS],
+        released: [None; 2],
     };
     let mut cables: Vec<Cable> = (0..wiring.hosts())
         .map(|host| cable(u32::from(host), hosts + wiring.host_port(host)))

@@ -164,7 +164,7 @@ impl TurnChannel {
 
     /// A host has arrived at the barrier; when all have, the controller tells them at once.
     fn count_arrival(&mut self, now: Time, switch: u32) {
-        let hosts = self.wiring.hosts();
+        let hosts = self.barrier_hosts;
         let own = &mut self.switches[switch as usize];
         own.arrived += 1;
         if own.arrived < u32::from(hosts) {
