@@ -1,6 +1,8 @@
 //! From the settings of a channel to a channel that runs. The composition decides the driver: a
 //! switch that works in slots is driven slot by slot, everything else by events.
 
+mod carrier;
+mod hub;
 mod network;
 
 use weft_fabric::adapter::{Feed, Insertion, Release, SendBuffers};
@@ -14,6 +16,7 @@ use weft_units::{Limit, PositiveCount, Span, Time};
 use crate::composition::{ChannelSettings, InputQueues, SwitchSettings};
 use crate::couple::check_disabled;
 use crate::drive::event::{EventChannel, EventParts, EventSwitch};
+use crate::drive::hub::HubChannel;
 use crate::drive::network::{InputQueuedNetwork, OutputQueuedNetwork};
 use crate::drive::output_queued::OutputQueuedChannel;
 use crate::drive::slotted::{SlotTiming, SlottedChannel};
@@ -33,6 +36,8 @@ pub enum Driver {
     OutputQueuedNetwork(Box<OutputQueuedNetwork>),
     /// Event by event, through several switches with queues at their inputs.
     InputQueuedNetwork(Box<InputQueuedNetwork>),
+    /// Event by event, between mapped windows around a hub.
+    Hub(Box<HubChannel>),
 }
 
 /// What a channel is built from besides its settings.
@@ -63,7 +68,9 @@ impl ChannelSettings {
             SwitchSettings::InputQueued(_) | SwitchSettings::OutputQueued(_) => {
                 Some(self.packet_span())
             }
-            SwitchSettings::Crossbar(_) | SwitchSettings::OutputBuffered(_) => None,
+            SwitchSettings::Crossbar(_)
+            | SwitchSettings::OutputBuffered(_)
+            | SwitchSettings::Hub(_) => None,
         }
     }
 
@@ -75,6 +82,7 @@ impl ChannelSettings {
             SwitchSettings::OutputQueued(switch) => switch.latency,
             SwitchSettings::Crossbar(switch) => switch.latency,
             SwitchSettings::OutputBuffered(switch) => switch.latency,
+            SwitchSettings::Hub(switch) => switch.latency,
         }
     }
 
@@ -94,11 +102,6 @@ impl ChannelSettings {
             },
         }
     }
-
-    /// From the start of a transmission to the arrival of its last byte if nothing disturbs it.
-    pub fn transit(&self) -> Span {
-        self.packet_span() + self.link.propagation() * 2 + self.switch_latency()
-    }
 }
 
 impl Driver {
@@ -110,6 +113,7 @@ impl Driver {
     ) -> Result<Driver, Error> {
         let sources = workload.map(|workload| sources(settings, workload, site)).transpose()?;
         let sources = sources.unwrap_or_default();
+        hub::refuse_a_window_without(settings, site.name)?;
         if !settings.fabric.is_star() {
             return network::build(settings, sources, site);
         }
@@ -142,6 +146,7 @@ impl Driver {
             SwitchSettings::Crossbar(_) | SwitchSettings::OutputBuffered(_) => {
                 Ok(Driver::Event(Box::new(event_channel(settings, sources, site)?)))
             }
+            SwitchSettings::Hub(switch) => hub::build(settings, switch, sources, site),
         }
     }
 
@@ -153,6 +158,15 @@ impl Driver {
             Driver::Event(channel) => channel.run(until, halt),
             Driver::OutputQueuedNetwork(channel) => channel.run(until, halt),
             Driver::InputQueuedNetwork(channel) => channel.run(until, halt),
+            Driver::Hub(channel) => channel.run(until, halt),
+        }
+    }
+
+    /// The ordering rule that was broken, on a channel that has such rules and looks.
+    pub fn broken_order(&self) -> Option<String> {
+        match self {
+            Driver::Hub(channel) => channel.broken_order(),
+            _ => None,
         }
     }
 
@@ -167,6 +181,7 @@ impl Driver {
     pub fn counters(&self, until: Time) -> Vec<(&'static str, f64)> {
         match self {
             Driver::Event(channel) => channel.interface_columns(until),
+            Driver::Hub(channel) => channel.columns(until),
             _ => Vec::new(),
         }
     }
@@ -187,6 +202,7 @@ impl Driver {
             Driver::Event(channel) => channel.backlog(),
             Driver::OutputQueuedNetwork(channel) => channel.backlog(),
             Driver::InputQueuedNetwork(channel) => channel.backlog(),
+            Driver::Hub(channel) => channel.backlog(),
         }
     }
 
@@ -198,6 +214,7 @@ impl Driver {
             Driver::Event(channel) => channel.in_flight(),
             Driver::OutputQueuedNetwork(channel) => channel.in_flight(),
             Driver::InputQueuedNetwork(channel) => channel.in_flight(),
+            Driver::Hub(channel) => channel.in_flight(),
         }
     }
 
@@ -209,6 +226,7 @@ impl Driver {
             Driver::Event(channel) => channel.steps(),
             Driver::OutputQueuedNetwork(channel) => channel.steps(),
             Driver::InputQueuedNetwork(channel) => channel.steps(),
+            Driver::Hub(channel) => channel.steps(),
         }
     }
 
@@ -219,6 +237,7 @@ impl Driver {
                 Vec::new()
             }
             Driver::InputQueuedNetwork(channel) => channel.waiting(),
+            Driver::Hub(channel) => channel.waiting(),
             Driver::Event(channel) => channel.waiting(),
         }
     }
@@ -231,6 +250,7 @@ impl Driver {
             Driver::Event(channel) => channel.into_observations(),
             Driver::OutputQueuedNetwork(channel) => channel.into_observations(),
             Driver::InputQueuedNetwork(channel) => channel.into_observations(),
+            Driver::Hub(channel) => channel.into_observations(),
         }
     }
 }
@@ -292,7 +312,8 @@ pub(crate) fn event_channel(
         SwitchSettings::OutputBuffered(switch) => EventSwitch::OutputBuffered(switch.clone()),
         SwitchSettings::Scheduled(_)
         | SwitchSettings::InputQueued(_)
-        | SwitchSettings::OutputQueued(_) => {
+        | SwitchSettings::OutputQueued(_)
+        | SwitchSettings::Hub(_) => {
             return Err(Error::Assembly {
                 key: format!("channel.{}.switch", site.name),
                 value: "one that works in slots".to_owned(),

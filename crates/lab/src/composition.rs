@@ -8,9 +8,10 @@ use serde::{Deserialize, Serialize};
 use weft_fabric::adapter::AdapterSettings;
 use weft_fabric::control::Speculation;
 use weft_fabric::fabric::{FabricSettings, RoutesSettings};
+use weft_fabric::interface::WindowSettings;
 use weft_fabric::link::{ErrorSettings, LineCode, LinkBudgetSettings, LinkSettings};
 use weft_fabric::scheduler::SchedulerSettings;
-use weft_fabric::switch::{CrossbarSettings, OutputBufferedSettings};
+use weft_fabric::switch::{CrossbarSettings, HubSettings, OutputBufferedSettings};
 use weft_fabric::workload::WorkloadSettings;
 use weft_protocol::retransmit::ControlSettings;
 use weft_units::{Bytes, Fraction, PositiveCount, Span};
@@ -19,6 +20,7 @@ use crate::drive::cluster::{DisabledInitiator, RecoverySettings, SignallingSetti
 use crate::drive::interface::InterfaceSettings;
 use crate::drive::receiver::ReceiverSettings;
 use crate::experiment::{ExperimentSettings, Figure, Published, RunSettings};
+use crate::program::settings::ProgramSettings;
 
 /// Everything that a file says once its layers are merged: a system, and what is run on it.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
@@ -34,6 +36,9 @@ pub struct Spec {
     /// The traffic of each channel, by the name of the channel. A channel without is silent.
     #[serde(default)]
     pub workload: BTreeMap<String, WorkloadSettings>,
+    /// What the hosts run in place of a workload.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub program: Option<ProgramSettings>,
     /// How long, from where, how often.
     #[serde(default)]
     pub run: RunSettings,
@@ -43,6 +48,13 @@ pub struct Spec {
     /// The pictures to draw.
     #[serde(default)]
     pub figure: Vec<Figure>,
+}
+
+impl Spec {
+    /// Whether nobody sends anything.
+    pub fn is_silent(&self) -> bool {
+        self.workload.is_empty() && self.program.is_none()
+    }
 }
 
 /// The interconnect as a whole.
@@ -103,6 +115,9 @@ pub struct ChannelSettings {
     /// (Clint 3.1). Without one a packet is in a send buffer as soon as one is free.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interface: Option<InterfaceSettings>,
+    /// The mapped window of each host. For channels with a hub, which need it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub window: Option<WindowSettings>,
     /// What is done about a transfer that failed, on a channel with a scheduled switch
     /// (Clint 3.1, `trErr`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -136,6 +151,8 @@ pub enum SwitchSettings {
     InputQueued(InputQueuedSettings),
     /// A cell switch with unlimited queues at its outputs, in slots of one cell.
     OutputQueued(OutputQueuedSettings),
+    /// A hub that keeps one order of packets of any size, between mapped windows.
+    Hub(HubSettings),
 }
 
 /// A bufferless crossbar under a global schedule (Clint 3.3).
@@ -214,6 +231,7 @@ impl SwitchSettings {
             SwitchSettings::OutputBuffered(_) => "output_buffered",
             SwitchSettings::InputQueued(_) => "input_queued",
             SwitchSettings::OutputQueued(_) => "output_queued",
+            SwitchSettings::Hub(_) => "hub",
         }
     }
 }

@@ -2,6 +2,8 @@
 
 mod bus;
 mod nic;
+mod window;
 
 pub use bus::BusSettings;
 pub use nic::{Nic, NicCounters, NicSettings};
+pub use window::{FlagSettings, IncomingPage, OutgoingPage, WindowBusSettings, WindowSettings};

@@ -5,12 +5,14 @@
 //! switch is added where a packet leaves it.
 
 mod crossbar;
+mod hub;
 mod output_buffered;
 mod simultaneous;
 
 use weft_units::{Span, Time};
 
 pub use crossbar::{AcknowledgmentRule, Contention, Crossbar, CrossbarSettings};
+pub use hub::{ArbiterSettings, Hub, HubRequest, HubSettings, TransferSettings};
 pub use output_buffered::{OutputBuffered, OutputBufferedSettings, Overflow};
 pub use simultaneous::Simultaneous;
 
@@ -48,6 +50,8 @@ pub enum Loss {
     ToAcknowledgment,
     /// A packet that keeps to the global schedule, at the same output.
     ToScheduled,
+    /// A transfer of the channel that shares the link to the target, which it would delay too much.
+    ToTransfer,
     /// All buffers of the output were full.
     Overflow,
 }

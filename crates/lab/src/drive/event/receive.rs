@@ -47,12 +47,13 @@ impl EventChannel {
         schedule: &mut impl FnMut(Time, Event),
     ) {
         let flight = self.flights[id];
-        let Flight { from, to, slot, sequence, .. } = flight;
+        let Flight { from, to, sequence, .. } = flight;
         let refused = !self.take_receive_buffer(now, &flight);
         self.serve(now, to, schedule);
         if self.parts.control == ControlSettings::Unacknowledged {
             self.record_success(now, &flight);
             self.hand_over(now, from, to, flight.past.generated, schedule);
+            self.arrive_in_order(now, from, to, 1);
         } else if refused {
             self.observations.drop(Drop::NoReceiveBuffer, now);
         } else {
@@ -62,6 +63,7 @@ impl EventChannel {
                     self.record_success(now, &flight);
                     self.hand_over(now, from, to, flight.past.generated, schedule);
                     self.hand_over_early(now, &flight, also, schedule);
+                    self.arrive_in_order(now, from, to, 1 + also);
                 }
                 Received::Early => {
                     self.record_success(now, &flight);
@@ -73,11 +75,23 @@ impl EventChannel {
                 }
             }
         }
+        self.answer(now, id, refused, schedule);
+    }
+
+    /// The initiator is to learn what became of a request that has arrived.
+    fn answer(
+        &mut self,
+        now: Time,
+        id: Id<Flight>,
+        refused: bool,
+        schedule: &mut impl FnMut(Time, Event),
+    ) {
+        let flight = self.flights[id];
         match &self.parts.control {
             ControlSettings::RequestAcknowledge(control) => {
                 let acknowledgment = Flight {
-                    from: to,
-                    to: from,
+                    from: flight.to,
+                    to: flight.from,
                     kind: PacketKind::Acknowledgment,
                     blocked: false,
                     refused,
@@ -98,7 +112,8 @@ impl EventChannel {
                 self.flights.remove(id);
                 if control.known_after == KnownAfter::Delivery {
                     let known = now + control.delay;
-                    schedule(known, Event(Happening::Complete { host: from, slot }));
+                    let Flight { from: host, slot, .. } = flight;
+                    schedule(known, Event(Happening::Complete { host, slot }));
                 }
             }
             ControlSettings::Unacknowledged => self.flights.remove(id),
@@ -170,10 +185,12 @@ impl EventChannel {
         // What is never sent twice and starts later than at first was held on its link.
         let unacknowledged = self.parts.control == ControlSettings::Unacknowledged;
         let delayed = if unacknowledged { Stage::SwitchWait } else { Stage::Retry };
+        let interface = self.parts.interface.as_ref();
+        let host = interface.map_or(Stage::BufferWait, |_| Stage::InitiatorHost);
         let (wire, switch) = (self.propagation * 2, self.parts.latency());
         let undisturbed = self.packet_span + wire + switch;
         for (stage, span) in [
-            (Stage::BufferWait, buffered.since(generated)),
+            (host, buffered.since(generated)),
             (Stage::SlotWait, first.since(buffered)),
             (delayed, start.since(first)),
             (Stage::Transmission, self.packet_span),
@@ -205,7 +222,7 @@ impl EventChannel {
         let Flight { from: initiator, to, sequence, past: Past { generated, .. }, .. } = *flight;
         if self.restores_order() {
             let state = &mut self.hosts[usize::from(to)];
-            state.early.push(Early { initiator, sequence, generated });
+            state.early.push(Early { initiator, sequence, generated, arrived: now });
         } else {
             self.hand_over(now, initiator, to, generated, schedule);
         }
@@ -229,7 +246,8 @@ impl EventChannel {
                 .iter()
                 .position(|early| early.initiator == flight.from && early.sequence == sequence);
             if let Some(place) = place {
-                let generated = early.swap_remove(place).generated;
+                let Early { generated, arrived, .. } = early.swap_remove(place);
+                self.observations.spend(Stage::OrderWait, now, now.since(arrived));
                 self.hand_over(now, flight.from, flight.to, generated, schedule);
             }
         }

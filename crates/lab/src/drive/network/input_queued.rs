@@ -21,6 +21,7 @@ use weft_kernel::{Halt, Id, Queue, Stopped, Stream};
 use weft_units::{Span, Time};
 
 use super::ends::{Delivery, Ends, NetworkParts};
+use crate::drive::carrier::{Carrier, Message, MessageId, Notice};
 use host::Host;
 use sender::Sender;
 use stage::{Input, Output, Stage};
@@ -100,6 +101,8 @@ enum Event {
     Slot(u32),
     /// The last byte of a packet is at its target.
     Deliver(Id<Packet>),
+    /// The last byte of a message has left its initiator.
+    Sent(MessageId),
 }
 
 const _: () = assert!(size_of::<Event>() <= 16, "an event is copied at every step");
@@ -183,19 +186,29 @@ impl InputQueuedNetwork {
         mut watch: impl FnMut(Delivery),
     ) -> Option<Stopped> {
         while let Some((now, event)) = self.queue.pop_until(until) {
-            match event {
-                Event::Generate(host) => self.generate(now, host),
-                Event::Send(host) => self.send(now, host),
-                Event::Slot(switch) => self.slot(now, switch),
-                Event::Deliver(id) => watch(self.deliver(now, id)),
-            }
-            self.steps += 1;
+            self.handle(now, event, &mut watch);
             let stopped = halt.check(self.steps);
             if stopped.is_some() {
                 return stopped;
             }
         }
         None
+    }
+
+    #[inline]
+    fn handle(&mut self, now: Time, event: Event, watch: &mut impl FnMut(Delivery)) {
+        match event {
+            Event::Generate(host) => self.generate(now, host),
+            Event::Send(host) => self.send(now, host),
+            Event::Slot(switch) => self.slot(now, switch),
+            Event::Deliver(id) => watch(self.deliver(now, id)),
+            Event::Sent(message) => {
+                if let Some((feed, _)) = self.ends.messages() {
+                    feed.messages.sent(now, message);
+                }
+            }
+        }
+        self.steps += 1;
     }
 
     /// What was observed; ends the channel.
@@ -205,12 +218,16 @@ impl InputQueuedNetwork {
 
     /// Packets whose transmission has not begun.
     pub fn backlog(&self) -> u64 {
+        self.waiting_in_hosts() + self.ends.unfed()
+    }
+
+    fn waiting_in_hosts(&self) -> u64 {
         self.hosts.iter().map(|host| host.waiting).sum()
     }
 
     /// Packets on their way.
     pub fn in_flight(&self) -> u64 {
-        self.ends.packets.len() as u64 - self.backlog()
+        self.ends.packets.len() as u64 - self.waiting_in_hosts()
     }
 
     /// How many events have happened.
@@ -255,5 +272,37 @@ impl InputQueuedNetwork {
             self.queue.push(time, Event::Generate(delivery.to));
         }
         delivery
+    }
+}
+
+impl Carrier for InputQueuedNetwork {
+    fn offer(&mut self, now: Time, message: Message) {
+        if let Some((feed, observations)) = self.ends.messages()
+            && feed.post(now, message, observations)
+        {
+            self.queue.push(now, Event::Generate(message.from));
+        }
+    }
+
+    fn next_time(&self) -> Time {
+        let next = self.ends.next_notice().or_else(|| self.queue.next_time());
+        next.unwrap_or(Time::NEVER)
+    }
+
+    fn advance(&mut self, now: Time, notices: &mut Vec<Notice>) {
+        while let Some((now, event)) = self.queue.pop_until(now) {
+            self.handle(now, event, &mut |_| {});
+        }
+        if let Some((feed, _)) = self.ends.messages() {
+            feed.messages.take_notices(notices);
+        }
+    }
+
+    fn steps(&self) -> u64 {
+        self.steps
+    }
+
+    fn waiting(&self) -> Vec<String> {
+        InputQueuedNetwork::waiting(self)
     }
 }

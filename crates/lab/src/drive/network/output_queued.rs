@@ -6,7 +6,8 @@ use weft_fabric::measure::Observations;
 use weft_kernel::{Halt, Id, Queue, Stopped};
 use weft_units::{Span, Time};
 
-use super::ends::{Delivery, Ends, NetworkParts};
+use super::ends::{Delivery, Ends, Handed, NetworkParts};
+use crate::drive::carrier::{Carrier, Message, MessageId, Notice};
 
 type Packet = super::ends::Packet<()>;
 
@@ -56,6 +57,8 @@ enum Event {
     Reach { id: Id<Packet>, heading: Heading, switch: u32, to: u16, hops: u8 },
     /// The last byte of a packet, which passed so many switches, is at its target.
     Deliver(Id<Packet>, u8),
+    /// The last byte of a message has left its initiator.
+    Sent(MessageId),
 }
 
 /// A packet at a switch. It has with it what the switch must know, so that no packet is looked up
@@ -125,15 +128,7 @@ impl OutputQueuedNetwork {
         mut watch: impl FnMut(Delivery),
     ) -> Option<Stopped> {
         while let Some((now, event)) = self.queue.pop_until(until) {
-            self.ended = now;
-            match event {
-                Event::Generate(host) => self.generate(now, host),
-                Event::Reach { id, heading, switch, to, hops } => {
-                    self.reach(now, Hop { id, heading, switch, to, hops });
-                }
-                Event::Deliver(id, hops) => watch(self.deliver(now, id, hops)),
-            }
-            self.steps += 1;
+            self.handle(now, event, &mut watch);
             let stopped = halt.check(self.steps);
             if stopped.is_some() {
                 return stopped;
@@ -143,25 +138,48 @@ impl OutputQueuedNetwork {
         None
     }
 
+    #[inline]
+    fn handle(&mut self, now: Time, event: Event, watch: &mut impl FnMut(Delivery)) {
+        self.ended = now;
+        match event {
+            Event::Generate(host) => self.generate(now, host),
+            Event::Reach { id, heading, switch, to, hops } => {
+                self.reach(now, Hop { id, heading, switch, to, hops });
+            }
+            Event::Deliver(id, hops) => watch(self.deliver(now, id, hops)),
+            Event::Sent(message) => {
+                if let Some((feed, _)) = self.ends.messages() {
+                    feed.messages.sent(now, message);
+                }
+            }
+        }
+        self.steps += 1;
+    }
+
     /// What was observed; ends the channel.
     pub fn into_observations(self) -> Observations {
-        let waiting = self.backlog();
+        let waiting = self.started_later();
         let mut observations = self.ends.observations;
         // They were counted when their start was known, which lies beyond the end.
         observations.attempts = observations.attempts.saturating_sub(waiting);
         observations
     }
 
-    /// Packets whose transmission has not begun. Each link sends one after another, so that they
-    /// follow from when it will be free.
+    /// Packets whose transmission has not begun.
     pub fn backlog(&self) -> u64 {
+        self.started_later() + self.ends.unfed()
+    }
+
+    /// Packets whose start is known and has not come. Each link sends one after another, so that
+    /// they follow from when it will be free.
+    fn started_later(&self) -> u64 {
         let after = |adapter: &Adapter| adapter.free.since(self.ended).0.saturating_sub(1);
         self.adapters.iter().map(|adapter| after(adapter) / self.packet.0).sum()
     }
 
     /// Packets on their way.
     pub fn in_flight(&self) -> u64 {
-        self.ends.packets.len() as u64 - self.backlog()
+        self.ends.packets.len() as u64 - self.started_later()
     }
 
     /// How many events have happened.
@@ -171,17 +189,23 @@ impl OutputQueuedNetwork {
 
     #[inline]
     fn generate(&mut self, now: Time, host: u16) {
-        let (to, next) = self.ends.hand_over(now, host);
+        let Handed { to, generated, message, next } = self.ends.hand_over(now, host);
         let adapter = &mut self.adapters[usize::from(host)];
         let (start, switch) = (now.max(adapter.free), adapter.home);
         adapter.free = start + self.packet;
         self.ends.observations.attempt(start);
         // The buffer of a greedy source is free when the transmission starts.
-        let again = if self.ends.is_greedy(host) { start } else { next };
+        let again = if self.ends.has_another(host) { start } else { next };
         if again < Time::NEVER {
             self.queue.push(again, Event::Generate(host));
         }
-        let packet = Packet { generated: now, start, from: host, to, note: () };
+        if message != MessageId::NONE
+            && let Some((feed, _)) = self.ends.messages()
+            && feed.messages.start(message)
+        {
+            self.queue.push(start + self.packet, Event::Sent(message));
+        }
+        let packet = Packet { generated, start, from: host, to, message, note: () };
         let id = self.ends.packets.insert(packet);
         let heading = self.routes.depart(host, to);
         let hop = Hop { id, heading, switch, to, hops: 0 };
@@ -215,5 +239,37 @@ impl OutputQueuedNetwork {
             self.queue.push(time, Event::Generate(delivery.to));
         }
         delivery
+    }
+}
+
+impl Carrier for OutputQueuedNetwork {
+    fn offer(&mut self, now: Time, message: Message) {
+        if let Some((feed, observations)) = self.ends.messages()
+            && feed.post(now, message, observations)
+        {
+            self.queue.push(now, Event::Generate(message.from));
+        }
+    }
+
+    fn next_time(&self) -> Time {
+        let next = self.ends.next_notice().or_else(|| self.queue.next_time());
+        next.unwrap_or(Time::NEVER)
+    }
+
+    fn advance(&mut self, now: Time, notices: &mut Vec<Notice>) {
+        while let Some((now, event)) = self.queue.pop_until(now) {
+            self.handle(now, event, &mut |_| {});
+        }
+        if let Some((feed, _)) = self.ends.messages() {
+            feed.messages.take_notices(notices);
+        }
+    }
+
+    fn steps(&self) -> u64 {
+        self.steps
+    }
+
+    fn waiting(&self) -> Vec<String> {
+        Vec::new()
     }
 }
