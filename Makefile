@@ -76,6 +76,7 @@ bench: ## packets per CPU-second and instructions per packet, one JSON object a 
 
 test-live: ## real programs over the live library; those that are not installed are skipped
 	@cargo build --quiet --release --locked --package weft-live
+	$(PYTHON) tests/live/departing.py --library target/release/libweft_live.so
 	$(PYTHON) tests/live/programs.py --library target/release/libweft_live.so
 
 bench-live: ## kernel TCP against the live library, in turn, one JSON object a case
