@@ -4,6 +4,7 @@
 mod carrier;
 mod hub;
 mod network;
+mod turns;
 
 use weft_fabric::adapter::{Feed, Insertion, Release, SendBuffers};
 use weft_fabric::measure::Observations;
@@ -21,6 +22,7 @@ use crate::drive::network::{InputQueuedNetwork, OutputQueuedNetwork};
 use crate::drive::output_queued::OutputQueuedChannel;
 use crate::drive::slotted::{SlotTiming, SlottedChannel};
 use crate::drive::trace::TraceEntry;
+use crate::drive::turns::TurnChannel;
 use crate::error::Error;
 
 /// A channel with its driver.
@@ -38,6 +40,8 @@ pub enum Driver {
     InputQueuedNetwork(Box<InputQueuedNetwork>),
     /// Event by event, between mapped windows around a hub.
     Hub(Box<HubChannel>),
+    /// Event by event, over links with turns.
+    Turns(Box<TurnChannel>),
 }
 
 /// What a channel is built from besides its settings.
@@ -56,9 +60,13 @@ pub struct Site<'a> {
 }
 
 impl ChannelSettings {
-    /// The time that a request packet occupies its link.
+    /// The time that a request packet occupies its link, or that the packets of a message do where
+    /// links have turns.
     pub fn packet_span(&self) -> Span {
-        self.link.span(self.packet)
+        match &self.turns {
+            Some(turns) => self.link.span(turns.message(self.payload)),
+            None => self.link.span(self.packet),
+        }
     }
 
     /// The time from one slot to the next, on a channel that works in slots.
@@ -70,7 +78,8 @@ impl ChannelSettings {
             }
             SwitchSettings::Crossbar(_)
             | SwitchSettings::OutputBuffered(_)
-            | SwitchSettings::Hub(_) => None,
+            | SwitchSettings::Hub(_)
+            | SwitchSettings::FifoBus(_) => None,
         }
     }
 
@@ -83,6 +92,7 @@ impl ChannelSettings {
             SwitchSettings::Crossbar(switch) => switch.latency,
             SwitchSettings::OutputBuffered(switch) => switch.latency,
             SwitchSettings::Hub(switch) => switch.latency,
+            SwitchSettings::FifoBus(switch) => switch.analysis,
         }
     }
 
@@ -114,6 +124,10 @@ impl Driver {
         let sources = workload.map(|workload| sources(settings, workload, site)).transpose()?;
         let sources = sources.unwrap_or_default();
         hub::refuse_a_window_without(settings, site.name)?;
+        if let Some(turns) = &settings.turns {
+            return turns::build(settings, turns, sources, site);
+        }
+        turns::refuse_without_turns(settings, site.name)?;
         if !settings.fabric.is_star() {
             return network::build(settings, sources, site);
         }
@@ -147,6 +161,7 @@ impl Driver {
                 Ok(Driver::Event(Box::new(event_channel(settings, sources, site)?)))
             }
             SwitchSettings::Hub(switch) => hub::build(settings, switch, sources, site),
+            SwitchSettings::FifoBus(_) => turns::refuse_bus(site.name),
         }
     }
 
@@ -159,6 +174,7 @@ impl Driver {
             Driver::OutputQueuedNetwork(channel) => channel.run(until, halt),
             Driver::InputQueuedNetwork(channel) => channel.run(until, halt),
             Driver::Hub(channel) => channel.run(until, halt),
+            Driver::Turns(channel) => channel.run(until, halt),
         }
     }
 
@@ -172,8 +188,10 @@ impl Driver {
 
     /// Notes every transmission from now on. Channels that work in slots of their own note none.
     pub fn record_trace(&mut self) {
-        if let Driver::Event(channel) = self {
-            channel.record_trace();
+        match self {
+            Driver::Event(channel) => channel.record_trace(),
+            Driver::Turns(channel) => channel.record_trace(),
+            _ => {}
         }
     }
 
@@ -182,6 +200,7 @@ impl Driver {
         match self {
             Driver::Event(channel) => channel.interface_columns(until),
             Driver::Hub(channel) => channel.columns(until),
+            Driver::Turns(channel) => channel.columns(),
             _ => Vec::new(),
         }
     }
@@ -190,6 +209,7 @@ impl Driver {
     pub fn take_trace(&mut self) -> Vec<TraceEntry> {
         match self {
             Driver::Event(channel) => channel.take_trace(),
+            Driver::Turns(channel) => channel.take_trace(),
             _ => Vec::new(),
         }
     }
@@ -203,6 +223,7 @@ impl Driver {
             Driver::OutputQueuedNetwork(channel) => channel.backlog(),
             Driver::InputQueuedNetwork(channel) => channel.backlog(),
             Driver::Hub(channel) => channel.backlog(),
+            Driver::Turns(channel) => channel.backlog(),
         }
     }
 
@@ -215,6 +236,7 @@ impl Driver {
             Driver::OutputQueuedNetwork(channel) => channel.in_flight(),
             Driver::InputQueuedNetwork(channel) => channel.in_flight(),
             Driver::Hub(channel) => channel.in_flight(),
+            Driver::Turns(channel) => channel.in_flight(),
         }
     }
 
@@ -227,6 +249,7 @@ impl Driver {
             Driver::OutputQueuedNetwork(channel) => channel.steps(),
             Driver::InputQueuedNetwork(channel) => channel.steps(),
             Driver::Hub(channel) => channel.steps(),
+            Driver::Turns(channel) => channel.steps(),
         }
     }
 
@@ -238,6 +261,7 @@ impl Driver {
             }
             Driver::InputQueuedNetwork(channel) => channel.waiting(),
             Driver::Hub(channel) => channel.waiting(),
+            Driver::Turns(channel) => channel.waiting(),
             Driver::Event(channel) => channel.waiting(),
         }
     }
@@ -251,6 +275,7 @@ impl Driver {
             Driver::OutputQueuedNetwork(channel) => channel.into_observations(),
             Driver::InputQueuedNetwork(channel) => channel.into_observations(),
             Driver::Hub(channel) => channel.into_observations(),
+            Driver::Turns(channel) => channel.into_observations(),
         }
     }
 }
@@ -313,6 +338,7 @@ pub(crate) fn event_channel(
         SwitchSettings::Scheduled(_)
         | SwitchSettings::InputQueued(_)
         | SwitchSettings::OutputQueued(_)
+        | SwitchSettings::FifoBus(_)
         | SwitchSettings::Hub(_) => {
             return Err(Error::Assembly {
                 key: format!("channel.{}.switch", site.name),

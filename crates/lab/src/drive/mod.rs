@@ -12,3 +12,4 @@ pub mod receiver;
 mod slots;
 pub mod slotted;
 pub mod trace;
+pub mod turns;
