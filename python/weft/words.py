@@ -6,6 +6,8 @@ import math
 
 # Suffix of a column's name -> the unit that it stands for. Longest first.
 _UNITS = {
+    "_mb_per_s_per_host": "MB/s per host",
+    "_mb_per_s": "MB/s",
     "_bytes_per_s": "B/s",
     "_packets_per_s": "packets/s",
     "_per_s": "1/s",
@@ -22,6 +24,7 @@ _UNITS = {
 _TITLES = {
     "offered_load": "Offered load (fraction of link bandwidth)",
     "accepted_load": "Accepted throughput (fraction of link bandwidth)",
+    "remote_dma_mb_per_s": "Remote DMA (MB/s)",
     "collisions_per_attempt": "Collisions per transmission",
     "run.length": "Simulated time of a run",
 }

@@ -118,6 +118,39 @@ def test_a_budget_adds_up_to_the_whole(bulk: weft.Result) -> None:
     assert rows.groupby("bar")["mean_us"].sum().max() == pytest.approx(totals.max())
 
 
+def test_stages_stand_behind_each_other_along_time(bulk: weft.Result) -> None:
+    asked = {"name": "time", "title": "", "kind": "latency_along_time", "channel": "bulk"}
+    bulk.meta["figures"] = [asked]
+    drawn = figure(bulk, "time").spec
+    assert [x["stack"] for x in encodings(drawn, "x")] == ["zero"]
+    totals = bulk.budget.groupby("point")["mean_us"].sum()
+    rows = pd.DataFrame(drawn["data"]["values"])
+    assert rows.groupby("bar")["mean_us"].sum().max() == pytest.approx(totals.max())
+
+
+def test_a_trace_is_drawn_host_by_host(bulk: weft.Result) -> None:
+    sent = {"point": 0, "channel": "bulk", "seed": 1, "content": ""}
+    bulk.tables["trace"] = pd.DataFrame([
+        {**sent, "time_us": 3.0, "until_us": 4.0, "kind": "frame", "initiator": None, "target": 1},
+        {**sent, "time_us": 1.0, "until_us": 2.0, "kind": "frame", "initiator": 0, "target": None},
+        {**sent, "time_us": 2.1, "until_us": 2.2, "kind": "null", "initiator": None, "target": 0},
+        {**sent, "time_us": 2.1, "until_us": 2.2, "kind": "null", "initiator": 7, "target": None},
+        {**sent, "seed": 2, "time_us": 0.0, "until_us": 9.0, "kind": "frame", "initiator": 5},
+    ])  # fmt: skip
+    bulk.meta["figures"] = [{"name": "lanes", "title": "", "kind": "space_time"}]
+    rows = figure(bulk, "lanes").spec["data"]["values"]
+    assert [(row["lane"], row["way"], row["kind"], row["start"]) for row in rows] == [
+        ("host 0", "from the host", "frame", 1.0),
+        ("host 0", "to the host", "null", 2.1),
+        ("host 1", "to the host", "frame", 3.0),
+    ]
+
+
+def test_without_a_trace_there_is_no_space_time_picture(bulk: weft.Result) -> None:
+    bulk.meta["figures"] = [{"name": "lanes", "title": "", "kind": "space_time"}]
+    assert not bulk.figures
+
+
 def test_the_dot_plot_shows_each_value_that_has_an_error(reproduction: weft.Result) -> None:
     rows = figure(reproduction, "published-against-measured").spec["data"]["values"]
     marked = [row for row in rows if not row["head"]]

@@ -145,11 +145,12 @@ fn quantity_of(published: &Published) -> String {
     if let Some(factor) = published.times {
         text.push_str(&format!(" x {factor}"));
     }
-    let over = published.over.iter().map(|(axis, other)| match published.at.get(axis) {
-        Some(own) => format!(", {} over {other}", in_words(axis, own)),
-        None => format!(", over {}", in_words(axis, other)),
-    });
-    text.extend(over);
+    for (word, others) in [("over", &published.over), ("less", &published.less)] {
+        text.extend(others.iter().map(|(axis, other)| match published.at.get(axis) {
+            Some(own) => format!(", {} {word} {other}", in_words(axis, own)),
+            None => format!(", {word} {}", in_words(axis, other)),
+        }));
+    }
     text
 }
 
@@ -159,7 +160,9 @@ fn place_of(published: &Published) -> String {
     let at = published
         .at
         .iter()
-        .filter(|(axis, _)| *axis != "preset" && !published.over.contains_key(*axis));
+        .filter(|(axis, _)| *axis != "preset")
+        .filter(|(axis, _)| !published.over.contains_key(*axis))
+        .filter(|(axis, _)| !published.less.contains_key(*axis));
     at.map(|(axis, value)| in_words(axis, value)).collect::<Vec<_>>().join(", ")
 }
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from weft.plots.budget import budget
+from weft.plots.budget import along_time, budget
 from weft.plots.curves import collision_rates, latency_against_load, throughput_against_load
 from weft.plots.distribution import distribution
 from weft.plots.published import published_against_measured
 from weft.plots.request import Request
+from weft.plots.space_time import space_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,6 +23,8 @@ DRAWN_BY: dict[str, Callable[[Result, Request], Figure | None]] = {
     "collision_rates": collision_rates,
     "histogram": distribution,
     "latency_budget": budget,
+    "latency_along_time": along_time,
+    "space_time": space_time,
     "published": published_against_measured,
 }
 
@@ -31,6 +34,7 @@ _DEFAULT_TITLES = {
     "collision_rates": "Collisions",
     "histogram": "Distribution of latency",
     "latency_budget": "Where the time went",
+    "space_time": "Who sent what when",
 }
 
 

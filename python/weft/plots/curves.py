@@ -145,8 +145,8 @@ def _published(
     """Place each printed number that belongs to this figure where its settings put it."""
     marks: list[dict[str, Any]] = []
     for entry in result.meta.get("published") or []:
-        # A ratio, or a multiple, is a number of another kind than the axis.
-        if entry.get("quantity") != y or entry.get("over") or entry.get("times"):
+        # A ratio, a difference or a multiple is a number of another kind than the axis.
+        if entry.get("quantity") != y or any(entry.get(key) for key in ("over", "less", "times")):
             continue
         at = rows
         for key, value in (entry.get("at") or {}).items():
