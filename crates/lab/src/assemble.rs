@@ -2,6 +2,7 @@
 //! switch that works in slots is driven slot by slot, everything else by events.
 
 mod carrier;
+mod hub;
 mod network;
 mod turns;
 
@@ -16,6 +17,7 @@ use weft_units::{Limit, PositiveCount, Span, Time};
 use crate::composition::{ChannelSettings, InputQueues, SwitchSettings};
 use crate::couple::check_disabled;
 use crate::drive::event::{EventChannel, EventParts, EventSwitch};
+use crate::drive::hub::HubChannel;
 use crate::drive::network::{InputQueuedNetwork, OutputQueuedNetwork};
 use crate::drive::output_queued::OutputQueuedChannel;
 use crate::drive::slotted::{SlotTiming, SlottedChannel};
@@ -36,6 +38,8 @@ pub enum Driver {
     OutputQueuedNetwork(Box<OutputQueuedNetwork>),
     /// Event by event, through several switches with queues at their inputs.
     InputQueuedNetwork(Box<InputQueuedNetwork>),
+    /// Event by event, between mapped windows around a hub.
+    Hub(Box<HubChannel>),
     /// Event by event, over links with turns.
     Turns(Box<TurnChannel>),
 }
@@ -74,6 +78,7 @@ impl ChannelSettings {
             }
             SwitchSettings::Crossbar(_)
             | SwitchSettings::OutputBuffered(_)
+            | SwitchSettings::Hub(_)
             | SwitchSettings::FifoBus(_) => None,
         }
     }
@@ -86,6 +91,7 @@ impl ChannelSettings {
             SwitchSettings::OutputQueued(switch) => switch.latency,
             SwitchSettings::Crossbar(switch) => switch.latency,
             SwitchSettings::OutputBuffered(switch) => switch.latency,
+            SwitchSettings::Hub(switch) => switch.latency,
             SwitchSettings::FifoBus(switch) => switch.analysis,
         }
     }
@@ -117,6 +123,7 @@ impl Driver {
     ) -> Result<Driver, Error> {
         let sources = workload.map(|workload| sources(settings, workload, site)).transpose()?;
         let sources = sources.unwrap_or_default();
+        hub::refuse_a_window_without(settings, site.name)?;
         if let Some(turns) = &settings.turns {
             return turns::build(settings, turns, sources, site);
         }
@@ -153,6 +160,7 @@ impl Driver {
             SwitchSettings::Crossbar(_) | SwitchSettings::OutputBuffered(_) => {
                 Ok(Driver::Event(Box::new(event_channel(settings, sources, site)?)))
             }
+            SwitchSettings::Hub(switch) => hub::build(settings, switch, sources, site),
             SwitchSettings::FifoBus(_) => turns::refuse_bus(site.name),
         }
     }
@@ -165,7 +173,16 @@ impl Driver {
             Driver::Event(channel) => channel.run(until, halt),
             Driver::OutputQueuedNetwork(channel) => channel.run(until, halt),
             Driver::InputQueuedNetwork(channel) => channel.run(until, halt),
+            Driver::Hub(channel) => channel.run(until, halt),
             Driver::Turns(channel) => channel.run(until, halt),
+        }
+    }
+
+    /// The ordering rule that was broken, on a channel that has such rules and looks.
+    pub fn broken_order(&self) -> Option<String> {
+        match self {
+            Driver::Hub(channel) => channel.broken_order(),
+            _ => None,
         }
     }
 
@@ -182,6 +199,7 @@ impl Driver {
     pub fn counters(&self, until: Time) -> Vec<(&'static str, f64)> {
         match self {
             Driver::Event(channel) => channel.interface_columns(until),
+            Driver::Hub(channel) => channel.columns(until),
             Driver::Turns(channel) => channel.columns(),
             _ => Vec::new(),
         }
@@ -204,6 +222,7 @@ impl Driver {
             Driver::Event(channel) => channel.backlog(),
             Driver::OutputQueuedNetwork(channel) => channel.backlog(),
             Driver::InputQueuedNetwork(channel) => channel.backlog(),
+            Driver::Hub(channel) => channel.backlog(),
             Driver::Turns(channel) => channel.backlog(),
         }
     }
@@ -216,6 +235,7 @@ impl Driver {
             Driver::Event(channel) => channel.in_flight(),
             Driver::OutputQueuedNetwork(channel) => channel.in_flight(),
             Driver::InputQueuedNetwork(channel) => channel.in_flight(),
+            Driver::Hub(channel) => channel.in_flight(),
             Driver::Turns(channel) => channel.in_flight(),
         }
     }
@@ -228,6 +248,7 @@ impl Driver {
             Driver::Event(channel) => channel.steps(),
             Driver::OutputQueuedNetwork(channel) => channel.steps(),
             Driver::InputQueuedNetwork(channel) => channel.steps(),
+            Driver::Hub(channel) => channel.steps(),
             Driver::Turns(channel) => channel.steps(),
         }
     }
@@ -239,6 +260,7 @@ impl Driver {
                 Vec::new()
             }
             Driver::InputQueuedNetwork(channel) => channel.waiting(),
+            Driver::Hub(channel) => channel.waiting(),
             Driver::Turns(channel) => channel.waiting(),
             Driver::Event(channel) => channel.waiting(),
         }
@@ -252,6 +274,7 @@ impl Driver {
             Driver::Event(channel) => channel.into_observations(),
             Driver::OutputQueuedNetwork(channel) => channel.into_observations(),
             Driver::InputQueuedNetwork(channel) => channel.into_observations(),
+            Driver::Hub(channel) => channel.into_observations(),
             Driver::Turns(channel) => channel.into_observations(),
         }
     }
@@ -314,8 +337,9 @@ pub(crate) fn event_channel(
         SwitchSettings::OutputBuffered(switch) => EventSwitch::OutputBuffered(switch.clone()),
         SwitchSettings::Scheduled(_)
         | SwitchSettings::InputQueued(_)
+        | SwitchSettings::OutputQueued(_)
         | SwitchSettings::FifoBus(_)
-        | SwitchSettings::OutputQueued(_) => {
+        | SwitchSettings::Hub(_) => {
             return Err(Error::Assembly {
                 key: format!("channel.{}.switch", site.name),
                 value: "one that works in slots".to_owned(),

@@ -189,6 +189,7 @@ fn scheduler(channel: &ChannelSettings) -> Option<String> {
         | SwitchSettings::OutputBuffered(_)
         | SwitchSettings::FifoBus(_)
         | SwitchSettings::OutputQueued(_) => return None,
+        SwitchSettings::Hub(hub) => return hub.scheduler().map(|own| own.name().to_owned()),
     };
     Some(scheduler.name().to_owned())
 }

@@ -8,10 +8,10 @@ use serde::{Deserialize, Serialize};
 use weft_fabric::adapter::AdapterSettings;
 use weft_fabric::control::Speculation;
 use weft_fabric::fabric::{FabricSettings, RoutesSettings};
-use weft_fabric::interface::TransferSettings;
+use weft_fabric::interface::{TransferSettings, WindowSettings};
 use weft_fabric::link::{ErrorSettings, LineCode, LinkBudgetSettings, LinkSettings, TurnSettings};
 use weft_fabric::scheduler::SchedulerSettings;
-use weft_fabric::switch::{CrossbarSettings, FifoBusSettings, OutputBufferedSettings};
+use weft_fabric::switch::{CrossbarSettings, FifoBusSettings, HubSettings, OutputBufferedSettings};
 use weft_fabric::workload::WorkloadSettings;
 use weft_protocol::retransmit::ControlSettings;
 use weft_units::{Bytes, Fraction, PositiveCount, Span};
@@ -125,6 +125,9 @@ pub struct ChannelSettings {
     /// (Clint 3.1). Without one a packet is in a send buffer as soon as one is free.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interface: Option<InterfaceSettings>,
+    /// The mapped window of each host. For channels with a hub, which need it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub window: Option<WindowSettings>,
     /// What is done about a transfer that failed, on a channel with a scheduled switch
     /// (Clint 3.1, `trErr`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -160,6 +163,8 @@ pub enum SwitchSettings {
     InputQueued(InputQueuedSettings),
     /// A cell switch with unlimited queues at its outputs, in slots of one cell.
     OutputQueued(OutputQueuedSettings),
+    /// A hub that keeps one order of packets of any size, between mapped windows.
+    Hub(HubSettings),
 }
 
 /// A bufferless crossbar under a global schedule (Clint 3.3).
@@ -239,6 +244,7 @@ impl SwitchSettings {
             SwitchSettings::OutputBuffered(_) => "output_buffered",
             SwitchSettings::InputQueued(_) => "input_queued",
             SwitchSettings::OutputQueued(_) => "output_queued",
+            SwitchSettings::Hub(_) => "hub",
         }
     }
 }

@@ -218,17 +218,7 @@ fn timing(
     }
     let Some((carried, quick)) = carrier(spec, settings, site.name)? else { return Ok(timing) };
     let pair = Pair { bulk: settings, switch, carried, quick };
-    let of_carried = CarriedTiming {
-        configuration: quick.link.span(carried.configuration),
-        grant: quick.link.span(carried.grant),
-        acknowledgment: quick.link.span(carried.acknowledgment),
-        arbitration: carried.arbitration,
-        turn_around: carried.turn_around,
-        latency: quick.switch_latency(),
-        propagation: quick.link.propagation(),
-        obstruction: quick.packet_span() + quick.link.span(carried.configuration),
-        shared: pair.shared_link(&timing, site)?,
-    };
+    let of_carried = carried_timing(&pair, &timing, site)?;
     timing.carried = Some(of_carried);
     let shortest = of_carried.shortest_lead();
     if timing.lead < shortest {
@@ -257,6 +247,26 @@ fn timing(
         return refuse("signalling.carried.configuration", of_carried.configuration, accepted);
     }
     Ok(timing)
+}
+
+/// How signalling that travels divides the lead.
+fn carried_timing(
+    pair: &Pair<'_>,
+    timing: &Timing,
+    site: Site<'_>,
+) -> Result<CarriedTiming, Error> {
+    let Pair { carried, quick, .. } = *pair;
+    Ok(CarriedTiming {
+        configuration: quick.link.span(carried.configuration),
+        grant: quick.link.span(carried.grant),
+        acknowledgment: quick.link.span(carried.acknowledgment),
+        arbitration: carried.arbitration,
+        turn_around: carried.turn_around,
+        latency: quick.switch_latency(),
+        propagation: quick.link.propagation(),
+        obstruction: quick.packet_span() + quick.link.span(carried.configuration),
+        shared: pair.shared_link(timing, site)?,
+    })
 }
 
 /// A greedy source would fill unlimited buffers without end.

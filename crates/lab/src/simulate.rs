@@ -132,12 +132,11 @@ fn run_program(
     for (name, driver) in channels {
         let until = end.max(Time(1));
         let site = Site { name: &name, hosts, streams: &streams, from: Time::ZERO, until };
-        let counters = metrics.iter().map(|&(name, value)| (name.into(), value)).collect();
         let run = ChannelRun {
             backlog: driver.backlog(),
             in_flight: driver.in_flight(),
             steps: driver.steps(),
-            counters,
+            counters: named(metrics.clone()),
             ended: true,
             observations: driver.into_observations(),
             ..ChannelRun::of(&spec.channel[&name], site, seed)
@@ -160,6 +159,9 @@ fn run_alone(
         driver.record_trace();
     }
     let stopped = driver.run(site.until, halt);
+    if let Some(problem) = driver.broken_order() {
+        return Err(Error::Order { channel: site.name.to_owned(), seed, problem });
+    }
     let run = ChannelRun {
         backlog: driver.backlog(),
         in_flight: driver.in_flight(),
@@ -193,30 +195,30 @@ fn run_cluster(
         return Err(Error::Schedule { channel, seed, problem });
     }
     let (trace, quick_trace) = cluster.take_traces();
-    let bulk = ChannelRun {
-        backlog: cluster.bulk().backlog(),
-        in_flight: cluster.bulk().in_flight(),
-        steps: cluster.steps(),
+    let (steps, counters) = (cluster.steps(), named(cluster.counters(site.until)));
+    let (bulk, carrier) = cluster.into_channels();
+    let mut runs = vec![ChannelRun {
+        backlog: bulk.backlog(),
+        in_flight: bulk.in_flight(),
+        steps,
         stopped,
-        counters: named(cluster.counters(site.until)),
+        counters,
         trace,
-        observations: cluster.bulk().observations().clone(),
+        observations: bulk.into_observations(),
         ..ChannelRun::of(settings, site, seed)
-    };
-    let mut runs = vec![bulk];
-    if let (Some(signalling), Some(name)) = (cluster.signalling(), settings.carrier())
+    }];
+    if let (Some(channel), Some(name)) = (carrier, settings.carrier())
         && let Some(quick) = spec.channel.get(name)
     {
-        let channel = signalling.channel();
         runs.push(ChannelRun {
             backlog: channel.backlog(),
             in_flight: channel.in_flight(),
-            steps: cluster.steps(),
+            steps,
             stopped,
             waiting: channel.waiting(),
             counters: named(channel.interface_columns(site.until)),
             trace: quick_trace,
-            observations: channel.observations().clone(),
+            observations: channel.into_observations(),
             ..ChannelRun::of(quick, Site { name, ..site }, seed)
         });
     }

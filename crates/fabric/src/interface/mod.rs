@@ -4,8 +4,10 @@ mod bus;
 mod byte_fifo;
 mod nic;
 mod transfer;
+mod window;
 
 pub use bus::BusSettings;
 pub use byte_fifo::{ByteFifo, FifoStatus, Forwarding};
 pub use nic::{Nic, NicCounters, NicSettings};
 pub use transfer::{MoverSettings, PioSettings, TransferSettings};
+pub use window::{FlagSettings, IncomingPage, OutgoingPage, WindowBusSettings, WindowSettings};
