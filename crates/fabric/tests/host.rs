@@ -1,6 +1,8 @@
 //! Hosts by hand: what 64 B and 1500 B cost on given buses, what a pipeline can do, what crosses a
 //! bus how often.
 
+#![allow(clippy::unwrap_used, reason = "a test that meets an error has failed")]
+
 use proptest::prelude::*;
 use weft_fabric::host::{Host, HostSettings, Output, Piece};
 use weft_units::{Bytes, Span, Time};

@@ -12,6 +12,7 @@ pub mod retransmit;
 pub mod ring;
 pub mod sync;
 pub mod turns;
+pub mod window;
 
 #[cfg(test)]
 mod explore;

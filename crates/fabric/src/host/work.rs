@@ -52,6 +52,15 @@ pub struct StageRecord {
     pub residence: Span,
 }
 
+impl StageRecord {
+    /// Adds what was done in the same stage of another host.
+    pub fn add(&mut self, other: &StageRecord) {
+        self.performed += other.performed;
+        self.messages += other.messages;
+        self.residence += other.residence;
+    }
+}
+
 /// One host of a channel.
 #[derive(Debug)]
 pub struct Host {

@@ -1,5 +1,6 @@
 //! All that a run observes about one channel.
 
+use serde::{Deserialize, Serialize};
 use weft_units::{Bytes, Span, Time};
 
 use super::progress::Sampler;
@@ -54,7 +55,7 @@ pub enum Collision {
 
 /// The counters and recorders of one channel of one run. Attempts are counted apart from packets:
 /// a dropped attempt that is sent again is not a lost packet.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Observations {
     /// Records and counters of throughput start here (end of warm-up).
     pub from: Time,

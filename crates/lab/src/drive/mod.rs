@@ -3,6 +3,7 @@
 pub mod carrier;
 pub mod cluster;
 pub mod event;
+pub mod host_path;
 pub mod interface;
 pub mod network;
 pub mod output_queued;
