@@ -59,7 +59,9 @@ def _defaults(result: Result) -> list[Request]:
     if "channel" not in points:
         return []
     channels = list(dict.fromkeys(points["channel"]))
-    swept = [str(name) for name in points if str(name).endswith(".load") and points[name].nunique() > 1]
+    swept = [
+        str(name) for name in points if str(name).endswith(".load") and points[name].nunique() > 1
+    ]
     # A run is traced for its few packets, each of which can be seen by itself.
     traced = not result.tables.get("trace", points.head(0)).empty
     superseded = ("histogram",) if traced else ()
