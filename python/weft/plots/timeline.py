@@ -53,7 +53,7 @@ def timeline(result: Result, request: Request) -> Figure | None:
             "data": {"values": records(drawn)},
             "width": WIDTH - 140,
             "height": {"step": _ROW},
-            "mark": {"type": "bar", "height": _ROW - 6, "stroke": "$ground", "strokeWidth": 0.5},
+            "mark": {"type": "bar", "height": _ROW - 6},
             "encoding": {
                 "y": {"field": "row", "type": "nominal", "sort": rows, "title": None,
                       "axis": {"labelLimit": 160}},
