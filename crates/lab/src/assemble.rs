@@ -2,7 +2,9 @@
 //! switch that works in slots is driven slot by slot, everything else by events.
 
 mod carrier;
+mod hub;
 mod network;
+mod turns;
 
 use weft_fabric::adapter::{Feed, Insertion, Release, SendBuffers};
 use weft_fabric::measure::Observations;
@@ -15,10 +17,12 @@ use weft_units::{Limit, PositiveCount, Span, Time};
 use crate::composition::{ChannelSettings, InputQueues, SwitchSettings};
 use crate::couple::check_disabled;
 use crate::drive::event::{EventChannel, EventParts, EventSwitch};
+use crate::drive::hub::HubChannel;
 use crate::drive::network::{InputQueuedNetwork, OutputQueuedNetwork};
 use crate::drive::output_queued::OutputQueuedChannel;
 use crate::drive::slotted::{SlotTiming, SlottedChannel};
 use crate::drive::trace::TraceEntry;
+use crate::drive::turns::TurnChannel;
 use crate::error::Error;
 
 /// A channel with its driver.
@@ -34,6 +38,10 @@ pub enum Driver {
     OutputQueuedNetwork(Box<OutputQueuedNetwork>),
     /// Event by event, through several switches with queues at their inputs.
     InputQueuedNetwork(Box<InputQueuedNetwork>),
+    /// Event by event, between mapped windows around a hub.
+    Hub(Box<HubChannel>),
+    /// Event by event, over links with turns.
+    Turns(Box<TurnChannel>),
 }
 
 /// What a channel is built from besides its settings.
@@ -52,9 +60,13 @@ pub struct Site<'a> {
 }
 
 impl ChannelSettings {
-    /// The time that a request packet occupies its link.
+    /// The time that a request packet occupies its link, or that the packets of a message do where
+    /// links have turns.
     pub fn packet_span(&self) -> Span {
-        self.link.span(self.packet)
+        match &self.turns {
+            Some(turns) => self.link.span(turns.message(self.payload)),
+            None => self.link.span(self.packet),
+        }
     }
 
     /// The time from one slot to the next, on a channel that works in slots.
@@ -64,7 +76,10 @@ impl ChannelSettings {
             SwitchSettings::InputQueued(_) | SwitchSettings::OutputQueued(_) => {
                 Some(self.packet_span())
             }
-            SwitchSettings::Crossbar(_) | SwitchSettings::OutputBuffered(_) => None,
+            SwitchSettings::Crossbar(_)
+            | SwitchSettings::OutputBuffered(_)
+            | SwitchSettings::Hub(_)
+            | SwitchSettings::FifoBus(_) => None,
         }
     }
 
@@ -76,6 +91,8 @@ impl ChannelSettings {
             SwitchSettings::OutputQueued(switch) => switch.latency,
             SwitchSettings::Crossbar(switch) => switch.latency,
             SwitchSettings::OutputBuffered(switch) => switch.latency,
+            SwitchSettings::Hub(switch) => switch.latency,
+            SwitchSettings::FifoBus(switch) => switch.analysis,
         }
     }
 
@@ -106,6 +123,11 @@ impl Driver {
     ) -> Result<Driver, Error> {
         let sources = workload.map(|workload| sources(settings, workload, site)).transpose()?;
         let sources = sources.unwrap_or_default();
+        hub::refuse_a_window_without(settings, site.name)?;
+        if let Some(turns) = &settings.turns {
+            return turns::build(settings, turns, sources, site);
+        }
+        turns::refuse_without_turns(settings, site.name)?;
         if !settings.fabric.is_star() {
             return network::build(settings, sources, site);
         }
@@ -138,6 +160,8 @@ impl Driver {
             SwitchSettings::Crossbar(_) | SwitchSettings::OutputBuffered(_) => {
                 Ok(Driver::Event(Box::new(event_channel(settings, sources, site)?)))
             }
+            SwitchSettings::Hub(switch) => hub::build(settings, switch, sources, site),
+            SwitchSettings::FifoBus(_) => turns::refuse_bus(site.name),
         }
     }
 
@@ -149,13 +173,25 @@ impl Driver {
             Driver::Event(channel) => channel.run(until, halt),
             Driver::OutputQueuedNetwork(channel) => channel.run(until, halt),
             Driver::InputQueuedNetwork(channel) => channel.run(until, halt),
+            Driver::Hub(channel) => channel.run(until, halt),
+            Driver::Turns(channel) => channel.run(until, halt),
+        }
+    }
+
+    /// The ordering rule that was broken, on a channel that has such rules and looks.
+    pub fn broken_order(&self) -> Option<String> {
+        match self {
+            Driver::Hub(channel) => channel.broken_order(),
+            _ => None,
         }
     }
 
     /// Notes every transmission from now on. Channels that work in slots of their own note none.
     pub fn record_trace(&mut self) {
-        if let Driver::Event(channel) = self {
-            channel.record_trace();
+        match self {
+            Driver::Event(channel) => channel.record_trace(),
+            Driver::Turns(channel) => channel.record_trace(),
+            _ => {}
         }
     }
 
@@ -163,6 +199,8 @@ impl Driver {
     pub fn counters(&self, until: Time) -> Vec<(&'static str, f64)> {
         match self {
             Driver::Event(channel) => channel.interface_columns(until),
+            Driver::Hub(channel) => channel.columns(until),
+            Driver::Turns(channel) => channel.columns(),
             _ => Vec::new(),
         }
     }
@@ -171,6 +209,7 @@ impl Driver {
     pub fn take_trace(&mut self) -> Vec<TraceEntry> {
         match self {
             Driver::Event(channel) => channel.take_trace(),
+            Driver::Turns(channel) => channel.take_trace(),
             _ => Vec::new(),
         }
     }
@@ -183,6 +222,8 @@ impl Driver {
             Driver::Event(channel) => channel.backlog(),
             Driver::OutputQueuedNetwork(channel) => channel.backlog(),
             Driver::InputQueuedNetwork(channel) => channel.backlog(),
+            Driver::Hub(channel) => channel.backlog(),
+            Driver::Turns(channel) => channel.backlog(),
         }
     }
 
@@ -194,6 +235,8 @@ impl Driver {
             Driver::Event(channel) => channel.in_flight(),
             Driver::OutputQueuedNetwork(channel) => channel.in_flight(),
             Driver::InputQueuedNetwork(channel) => channel.in_flight(),
+            Driver::Hub(channel) => channel.in_flight(),
+            Driver::Turns(channel) => channel.in_flight(),
         }
     }
 
@@ -205,6 +248,8 @@ impl Driver {
             Driver::Event(channel) => channel.steps(),
             Driver::OutputQueuedNetwork(channel) => channel.steps(),
             Driver::InputQueuedNetwork(channel) => channel.steps(),
+            Driver::Hub(channel) => channel.steps(),
+            Driver::Turns(channel) => channel.steps(),
         }
     }
 
@@ -215,6 +260,8 @@ impl Driver {
                 Vec::new()
             }
             Driver::InputQueuedNetwork(channel) => channel.waiting(),
+            Driver::Hub(channel) => channel.waiting(),
+            Driver::Turns(channel) => channel.waiting(),
             Driver::Event(channel) => channel.waiting(),
         }
     }
@@ -227,6 +274,8 @@ impl Driver {
             Driver::Event(channel) => channel.into_observations(),
             Driver::OutputQueuedNetwork(channel) => channel.into_observations(),
             Driver::InputQueuedNetwork(channel) => channel.into_observations(),
+            Driver::Hub(channel) => channel.into_observations(),
+            Driver::Turns(channel) => channel.into_observations(),
         }
     }
 }
@@ -288,7 +337,9 @@ pub(crate) fn event_channel(
         SwitchSettings::OutputBuffered(switch) => EventSwitch::OutputBuffered(switch.clone()),
         SwitchSettings::Scheduled(_)
         | SwitchSettings::InputQueued(_)
-        | SwitchSettings::OutputQueued(_) => {
+        | SwitchSettings::OutputQueued(_)
+        | SwitchSettings::FifoBus(_)
+        | SwitchSettings::Hub(_) => {
             return Err(Error::Assembly {
                 key: format!("channel.{}.switch", site.name),
                 value: "one that works in slots".to_owned(),

@@ -5,12 +5,16 @@
 //! switch is added where a packet leaves it.
 
 mod crossbar;
+mod fifo_bus;
+mod hub;
 mod output_buffered;
 mod simultaneous;
 
 use weft_units::{Span, Time};
 
 pub use crossbar::{AcknowledgmentRule, Contention, Crossbar, CrossbarSettings};
+pub use fifo_bus::{BarrierCounter, BusController, FifoBusSettings, HeaderQueues, Transfer};
+pub use hub::{ArbiterSettings, Hub, HubRequest, HubSettings, TransferSettings};
 pub use output_buffered::{OutputBuffered, OutputBufferedSettings, Overflow};
 pub use simultaneous::Simultaneous;
 
