@@ -2,8 +2,10 @@
 //! switch that works in slots is driven slot by slot, everything else by events.
 
 mod carrier;
+mod hosts;
 mod network;
 
+pub use hosts::HostedChannel;
 use weft_fabric::adapter::{Feed, Insertion, Release, SendBuffers};
 use weft_fabric::measure::Observations;
 use weft_fabric::scheduler::SchedulerSettings;
@@ -14,9 +16,11 @@ use weft_units::{Limit, PositiveCount, Span, Time};
 
 use crate::composition::{ChannelSettings, InputQueues, SwitchSettings};
 use crate::couple::check_disabled;
+use crate::drive::carrier::Carrier;
 use crate::drive::event::{EventChannel, EventParts, EventSwitch};
 use crate::drive::network::{InputQueuedNetwork, OutputQueuedNetwork};
 use crate::drive::output_queued::OutputQueuedChannel;
+use crate::drive::ring::Ring;
 use crate::drive::slotted::{SlotTiming, SlottedChannel};
 use crate::drive::trace::TraceEntry;
 use crate::error::Error;
@@ -34,6 +38,10 @@ pub enum Driver {
     OutputQueuedNetwork(Box<OutputQueuedNetwork>),
     /// Event by event, through several switches with queues at their inputs.
     InputQueuedNetwork(Box<InputQueuedNetwork>),
+    /// A ring of adapters, for messages.
+    Ring(Box<Ring>),
+    /// Hosts in front of a channel, event by event.
+    Hosted(Box<HostedChannel>),
 }
 
 /// What a channel is built from besides its settings.
@@ -64,7 +72,9 @@ impl ChannelSettings {
             SwitchSettings::InputQueued(_) | SwitchSettings::OutputQueued(_) => {
                 Some(self.packet_span())
             }
-            SwitchSettings::Crossbar(_) | SwitchSettings::OutputBuffered(_) => None,
+            SwitchSettings::Crossbar(_)
+            | SwitchSettings::OutputBuffered(_)
+            | SwitchSettings::Ring(_) => None,
         }
     }
 
@@ -76,6 +86,7 @@ impl ChannelSettings {
             SwitchSettings::OutputQueued(switch) => switch.latency,
             SwitchSettings::Crossbar(switch) => switch.latency,
             SwitchSettings::OutputBuffered(switch) => switch.latency,
+            SwitchSettings::Ring(ring) => ring.bypass,
         }
     }
 
@@ -106,6 +117,9 @@ impl Driver {
     ) -> Result<Driver, Error> {
         let sources = workload.map(|workload| sources(settings, workload, site)).transpose()?;
         let sources = sources.unwrap_or_default();
+        if settings.carries_messages(workload) {
+            return hosts::hosted(settings, workload, sources, site);
+        }
         if !settings.fabric.is_star() {
             return network::build(settings, sources, site);
         }
@@ -135,6 +149,7 @@ impl Driver {
                     site.observations(),
                 ))))
             }
+            SwitchSettings::Ring(ring) => hosts::ring(settings, ring, site),
             SwitchSettings::Crossbar(_) | SwitchSettings::OutputBuffered(_) => {
                 Ok(Driver::Event(Box::new(event_channel(settings, sources, site)?)))
             }
@@ -149,6 +164,9 @@ impl Driver {
             Driver::Event(channel) => channel.run(until, halt),
             Driver::OutputQueuedNetwork(channel) => channel.run(until, halt),
             Driver::InputQueuedNetwork(channel) => channel.run(until, halt),
+            Driver::Hosted(channel) => channel.run(until, halt),
+            // It has no traffic of its own.
+            Driver::Ring(_) => None,
         }
     }
 
@@ -163,6 +181,7 @@ impl Driver {
     pub fn counters(&self, until: Time) -> Vec<(&'static str, f64)> {
         match self {
             Driver::Event(channel) => channel.interface_columns(until),
+            Driver::Hosted(channel) => channel.columns(),
             _ => Vec::new(),
         }
     }
@@ -183,6 +202,8 @@ impl Driver {
             Driver::Event(channel) => channel.backlog(),
             Driver::OutputQueuedNetwork(channel) => channel.backlog(),
             Driver::InputQueuedNetwork(channel) => channel.backlog(),
+            Driver::Hosted(channel) => channel.backlog(),
+            Driver::Ring(_) => 0,
         }
     }
 
@@ -194,6 +215,8 @@ impl Driver {
             Driver::Event(channel) => channel.in_flight(),
             Driver::OutputQueuedNetwork(channel) => channel.in_flight(),
             Driver::InputQueuedNetwork(channel) => channel.in_flight(),
+            Driver::Hosted(channel) => channel.in_flight(),
+            Driver::Ring(_) => 0,
         }
     }
 
@@ -205,6 +228,8 @@ impl Driver {
             Driver::Event(channel) => channel.steps(),
             Driver::OutputQueuedNetwork(channel) => channel.steps(),
             Driver::InputQueuedNetwork(channel) => channel.steps(),
+            Driver::Hosted(channel) => channel.steps(),
+            Driver::Ring(channel) => Carrier::steps(&**channel),
         }
     }
 
@@ -215,6 +240,8 @@ impl Driver {
                 Vec::new()
             }
             Driver::InputQueuedNetwork(channel) => channel.waiting(),
+            Driver::Hosted(channel) => Carrier::waiting(&**channel),
+            Driver::Ring(channel) => Carrier::waiting(&**channel),
             Driver::Event(channel) => channel.waiting(),
         }
     }
@@ -227,6 +254,12 @@ impl Driver {
             Driver::Event(channel) => channel.into_observations(),
             Driver::OutputQueuedNetwork(channel) => channel.into_observations(),
             Driver::InputQueuedNetwork(channel) => channel.into_observations(),
+            Driver::Hosted(channel) => {
+                let mut observations = channel.observations().clone();
+                channel.carrier().spend(&mut observations.budget);
+                observations
+            }
+            Driver::Ring(_) => Observations::default(),
         }
     }
 }
@@ -242,12 +275,13 @@ pub(crate) fn sources(
     workload: &WorkloadSettings,
     site: Site<'_>,
 ) -> Result<Vec<Source>, Error> {
+    let packets = settings.packets(Some(workload));
     let channel = ChannelFacts {
         name: site.name,
         hosts: site.hosts,
-        packet: settings.packet,
-        packet_span: settings.packet_span(),
-        slot_span: settings.slot(),
+        packet: settings.packet * packets,
+        packet_span: settings.demand_span(Some(workload)),
+        slot_span: settings.slot().filter(|_| packets == 1),
     };
     Ok(workload.build(&channel, site.streams)?)
 }
@@ -288,10 +322,11 @@ pub(crate) fn event_channel(
         SwitchSettings::OutputBuffered(switch) => EventSwitch::OutputBuffered(switch.clone()),
         SwitchSettings::Scheduled(_)
         | SwitchSettings::InputQueued(_)
-        | SwitchSettings::OutputQueued(_) => {
+        | SwitchSettings::OutputQueued(_)
+        | SwitchSettings::Ring(_) => {
             return Err(Error::Assembly {
                 key: format!("channel.{}.switch", site.name),
-                value: "one that works in slots".to_owned(),
+                value: settings.switch.name().to_owned(),
                 accepted: "crossbar, or output_buffered".to_owned(),
             });
         }

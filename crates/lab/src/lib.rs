@@ -17,6 +17,7 @@ pub mod experiment;
 mod fit;
 mod parallel;
 mod plan;
+pub mod price;
 mod reproduce;
 mod rows;
 mod shipped;

@@ -109,7 +109,7 @@ impl PointRuns<'_> {
         let mut packets = 0;
         for run in &self.runs {
             budget.merge(&run.observations.budget);
-            packets += run.observations.recorder(Latency::Queueing).count();
+            packets += usual(run).count();
         }
         for (stage, mean, share) in budget.rows(packets) {
             let mut row = self.head(&self.runs[0].channel);
@@ -208,12 +208,21 @@ impl PointRuns<'_> {
     }
 
     fn judgement(&self, run: &ChannelRun) -> Judgement {
-        let series = run.observations.recorder(Latency::Queueing).series().means_ps();
+        let series = usual(run).series().means_ps();
         let warm_up = match self.regime {
             Regime::Steady => Some(mser(&series)),
             Regime::FromEmpty | Regime::Skip(_) => None,
         };
         judge(&run.observations.progress(run.until), run.stopped.is_some(), warm_up)
+    }
+}
+
+/// The latency that every packet of a run has: messages over hosts have no queueing of their own.
+fn usual(run: &ChannelRun) -> &Recorder {
+    let queueing = run.observations.recorder(Latency::Queueing);
+    match queueing.count() {
+        0 => run.observations.recorder(Latency::OneWay),
+        _ => queueing,
     }
 }
 

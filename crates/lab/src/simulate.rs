@@ -95,6 +95,7 @@ fn run_alone(
         counters: driver.counters(site.until),
         trace: driver.take_trace(),
         observations: driver.into_observations(),
+        packet: settings.demand_span(Some(workload)),
         ..ChannelRun::of(settings, site, seed)
     };
     run.check_conservation()?;

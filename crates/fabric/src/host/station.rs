@@ -96,7 +96,9 @@ impl Station {
 
     /// Whether it takes another unit of the stage before.
     pub fn has_room(&self) -> bool {
-        self.settings.room.admits(self.ready.len())
+        // What is only delayed has left nothing behind that could wait for it.
+        let delayed = if self.uses.is_empty() { self.working.len() } else { 0 };
+        self.settings.room.admits(self.ready.len() + delayed)
     }
 
     /// Takes a piece, whose `since` is now.
@@ -144,6 +146,10 @@ impl Station {
     pub fn take_unit(&mut self, unit: &Piece) {
         let Some(front) = self.ready.front_mut() else { return };
         front.bytes = Bytes(front.bytes.0 - unit.bytes.0);
+        if self.settings.looks_at_program() {
+            // What is left comes when the program has begun with what was taken.
+            front.met = None;
+        }
         if front.bytes.0 == 0 {
             self.ready.pop_front();
         }
@@ -157,7 +163,8 @@ impl Station {
             (When::Polling, Some(Meeting::Polling(until_look))) => until_look,
             _ => return None,
         };
-        let nothing = unit.bytes.0 == 0 && matches!(stage.unit, Unit::Chunk(_));
+        let rest = unit.bytes.0 == 0 && unit.size.0 > 0;
+        let nothing = rest && matches!(stage.unit, Unit::Chunk(_));
         if nothing || !stage.is_for(unit.size) {
             return None;
         }

@@ -8,6 +8,8 @@ pub mod interface;
 pub mod network;
 pub mod output_queued;
 pub mod receiver;
+pub mod ring;
 mod slots;
 pub mod slotted;
 pub mod trace;
+pub mod traffic;
