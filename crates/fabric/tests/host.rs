@@ -201,6 +201,27 @@ fn programmed_io_below_dma_from() {
     assert_eq!(time(5120), Time(34_900_000 + 58_181_818));
 }
 
+/// Packets go on one by one through a stage that is for longer messages only.
+#[test]
+fn what_a_stage_is_not_for_does_not_wait_in_it() {
+    let text = r#"
+        send = ["copy", "check"]
+        [resource.cpu]
+        [stage.copy]
+        unit = { chunk = "64 B" }
+        rate = "64 MB/s"
+        uses = { cpu = 0 }
+        [stage.check]
+        fixed = "10 us"
+        from = "1 KiB"
+    "#;
+    let mut host = settings(text).build(Bytes(64)).unwrap();
+    let mut out = Vec::new();
+    host.send(Time::ZERO, Piece::new(0, None, Bytes(128), Bytes(128), true), &mut out);
+    host.advance(&mut out);
+    assert!(matches!(out[..], [Output::Packet(_)]), "{out:?}");
+}
+
 /// A check of 10 us a 128 B behind the copy: the bytes do not wait, the end does.
 #[test]
 fn a_stage_in_passing_holds_only_the_end() {

@@ -21,6 +21,7 @@ use crate::drive::interface::InterfaceSettings;
 use crate::drive::receiver::ReceiverSettings;
 use crate::experiment::{ExperimentSettings, Figure, Published, RunSettings};
 use crate::price::PriceSettings;
+use crate::program::settings::ProgramSettings;
 
 /// Everything that a file says once its layers are merged: a system, and what is run on it.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
@@ -36,6 +37,9 @@ pub struct Spec {
     /// The traffic of each channel, by the name of the channel. A channel without is silent.
     #[serde(default)]
     pub workload: BTreeMap<String, WorkloadSettings>,
+    /// What the hosts run in place of a workload.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub program: Option<ProgramSettings>,
     /// How long, from where, how often.
     #[serde(default)]
     pub run: RunSettings,
@@ -45,6 +49,13 @@ pub struct Spec {
     /// The pictures to draw.
     #[serde(default)]
     pub figure: Vec<Figure>,
+}
+
+impl Spec {
+    /// Whether nobody sends anything.
+    pub fn is_silent(&self) -> bool {
+        self.workload.is_empty() && self.program.is_none()
+    }
 }
 
 /// The interconnect as a whole.

@@ -37,6 +37,10 @@ const MEANINGS: &[(&str, &str)] = &[
     ("dropped_", "transmissions dropped by this rule"),
     ("collisions_per_attempt", "collisions as a fraction of the transmissions started"),
     ("collisions_", "collisions with this kind of packet in a bufferless switch"),
+    ("interrupts_per_message", "messages that found their program asleep, of those delivered"),
+    ("ring_requests", "requests on their first link of a ring, repetitions included"),
+    ("ring_damaged", "requests that were repeated because they arrived damaged"),
+    ("ring_refused", "requests that were repeated because the target had no buffer"),
     ("jain_index", "fairness among initiators: 1 if all deliver the same, 1/n if one does all"),
     ("hops_mean", "switches that a delivered packet passed"),
     ("verdict", "settled, transient, saturated, stuck or stopped; only a settled mean is steady"),
@@ -62,6 +66,29 @@ const MEANINGS: &[(&str, &str)] = &[
     ("preset", "the reading of the document"),
     ("section", "where the document prints it"),
     ("arithmetic", "how it follows"),
+    ("program_time_", "from the beginning of the program to the end of its last rank"),
+    ("program_messages_per_s", "messages that were received, per second"),
+    ("program_messages", "messages that the program handed over to channels"),
+    ("program_round_trip_", "a message there and one back"),
+    ("program_one_way_", "half a round trip"),
+    ("program_exchange_", "from handing over to having sent and received all of one round"),
+    ("program_window_", "a window of messages and the answer to it"),
+    ("program_barrier_", "from entering a barrier to leaving it"),
+    ("program_lock_", "from asking for a lock to holding it"),
+    ("program_locks_per_s", "how often the lock was taken, per second, by all ranks"),
+    ("program_reply_", "from handing over a request to having its reply"),
+    ("program_replies_per_s", "requests that were answered, per second, of all clients"),
+    (
+        "program_mb_per_s_per_host",
+        "payload that the program received, in 10^6 bytes per second and host",
+    ),
+    ("program_mb_per_s", "payload that the program received, in 10^6 bytes per second, all hosts"),
+    ("program_computing_share", "share of the time of all ranks in which they computed"),
+    (
+        "program_sending_share",
+        "share of the time of all ranks in which they waited for a message to leave",
+    ),
+    ("program_waiting_share", "share of the time of all ranks in which they waited for others"),
 ];
 
 /// The unit that the end of a column's name tells.
@@ -72,6 +99,7 @@ pub fn unit(name: &str) -> &'static str {
         ("_mb_per_s_per_host_half_width", "MB/s"),
         ("_mb_per_s", "MB/s"),
         ("_us", "us"),
+        ("_per_s", "1/s"),
         ("_packets", "packets"),
         ("_load", "fraction of link bandwidth"),
     ];

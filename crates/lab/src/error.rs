@@ -4,6 +4,7 @@ use serde::Serialize;
 use weft_fabric::scheduler::SchedulerError;
 use weft_fabric::workload::WorkloadError;
 
+use crate::program::ProgramError;
 use crate::shipped;
 use crate::spec::{SpecError, nearest};
 
@@ -68,8 +69,8 @@ pub enum Error {
     },
     /// A composition that no traffic is given.
     #[error(
-        "nothing is sent: there is no [workload.CHANNEL], so there is nothing to run; the channels \
-         are {}. To see a system, show it; to run one, run an experiment on it", .channels.join(", ")
+        "nothing is sent: there is no [workload.CHANNEL] and no [program], so there is nothing to \
+         run; the channels are {}. To see a system, show it; to run one, run an experiment on it", .channels.join(", ")
     )]
     NoWorkload {
         /// The channels that a workload could be given to.
@@ -102,6 +103,39 @@ pub enum Error {
     /// A workload that cannot be built.
     #[error(transparent)]
     Workload(#[from] WorkloadError),
+    /// A point that cannot be handed to another process, or a run that came back damaged.
+    #[error("a run cannot be handed over: {problem}")]
+    Job {
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// A run for other code than this, whose result would be another one.
+    #[error(
+        "the run is for weft {asked}, and this is weft {own}: every machine of a sweep needs the \
+         same build"
+    )]
+    OtherCode {
+        /// The code that it is for.
+        asked: String,
+        /// The code that was asked.
+        own: &'static str,
+    },
+    /// A store of runs that cannot be read or written.
+    #[error("{path} cannot be written: {error}")]
+    Store {
+        /// The file or folder.
+        path: String,
+        /// What the operating system says.
+        error: std::io::Error,
+    },
+    /// A program that did not come to its end.
+    #[error("seed {seed}: {error}")]
+    Program {
+        /// The seed of the run.
+        seed: u64,
+        /// Why.
+        error: ProgramError,
+    },
     /// A run in which two packets met that a global schedule keeps apart: a defect of a part.
     #[error("{channel}, seed {seed}: the schedule is broken: {problem}")]
     Schedule {

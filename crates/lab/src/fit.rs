@@ -22,6 +22,9 @@ pub fn check(tree: &Tree, spec: &Spec) -> Result<(), Error> {
     }
     check_workloads(tree, spec)?;
     check_run(tree, spec)?;
+    if let Some(program) = &spec.program {
+        program.check(spec).map_err(|error| placed(tree, error))?;
+    }
     for (name, channel) in &spec.channel {
         check_sizes(tree, name, channel)?;
         check_source(tree, name, channel, spec.workload.get(name))?;

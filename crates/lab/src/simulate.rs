@@ -1,6 +1,9 @@
 //! One run: a pure function of what is run and a seed.
 
-use weft_fabric::measure::{Latency, Observations};
+use std::borrow::Cow;
+
+use serde::{Deserialize, Serialize};
+use weft_fabric::measure::{Latency, Observations, Recorder};
 use weft_fabric::workload::WorkloadSettings;
 use weft_kernel::{Halt, Stopped, Streams};
 use weft_units::{Span, Time};
@@ -11,9 +14,11 @@ use crate::couple;
 use crate::drive::trace::TraceEntry;
 use crate::error::Error;
 use crate::experiment::Regime;
+use crate::program::settings::{ProgramRun, ProgramSettings};
+use crate::statistics::{BATCHES, Estimate, Judgement, batch_means, judge, mser, steady_state};
 
 /// What one run showed of one channel.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ChannelRun {
     /// The channel.
     pub channel: String,
@@ -33,7 +38,10 @@ pub struct ChannelRun {
     pub in_flight: u64,
     /// Slots or events that it took.
     pub steps: u64,
+    /// Whether its traffic came to an end of its own, as that of a program does.
+    pub ended: bool,
     /// Why it ended early, if it did.
+    #[serde(with = "stopped")]
     pub stopped: Option<Stopped>,
     /// The time that a packet occupies its link.
     pub packet: Span,
@@ -42,20 +50,57 @@ pub struct ChannelRun {
     /// Who waits for whom, if packets were under way and nothing was to happen any more.
     pub waiting: Vec<String>,
     /// What was counted or measured besides, with the names of its columns.
-    pub counters: Vec<(&'static str, f64)>,
+    pub counters: Vec<(Cow<'static, str>, f64)>,
     /// Every transmission, if they were noted.
     pub trace: Vec<TraceEntry>,
+    /// The mean of each definition of latency under the regime of the run, in microseconds.
+    pub means: [Option<Estimate>; Latency::ALL.len()],
+    /// Whether the run settled.
+    pub judgement: Judgement,
+}
+
+/// A run that was asked to stop is no result and is not stored, so that what is stored knows of
+/// one reason only.
+mod stopped {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+    use weft_kernel::Stopped;
+
+    #[allow(clippy::ref_option, reason = "the signature is serde's")]
+    pub fn serialize<S: Serializer>(stopped: &Option<Stopped>, s: S) -> Result<S::Ok, S::Error> {
+        stopped.is_some().serialize(s)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(d: D) -> Result<Option<Stopped>, D::Error> {
+        bool::deserialize(d).map(|stopped| stopped.then_some(Stopped::StepLimit))
+    }
 }
 
 /// Runs what `spec` describes, once, with one seed: one element per channel that has a workload.
 pub fn simulate(spec: &Spec, seed: u64, halt: &Halt) -> Result<Vec<ChannelRun>, Error> {
-    let streams = Streams::new(seed);
     let until = Time::ZERO + spec.run.length;
     let from = match spec.run.regime {
         Regime::FromEmpty | Regime::Steady => Time::ZERO,
         Regime::Skip(span) => Time::ZERO + span,
     };
     let halt = halt.with_step_limit(spec.run.step_limit);
+    let mut runs = match &spec.program {
+        Some(program) => run_program(spec, program, seed, &halt)?,
+        None => run_channels(spec, (from, until), seed, &halt)?,
+    };
+    // A channel that carries the signalling of another one ran together with it.
+    runs.sort_by(|a, b| a.channel.cmp(&b.channel));
+    runs.iter_mut().for_each(|run| run.settle(spec.run.regime));
+    Ok(runs)
+}
+
+/// Each channel that has traffic of its own, recorded between the two instants.
+fn run_channels(
+    spec: &Spec,
+    (from, until): (Time, Time),
+    seed: u64,
+    halt: &Halt,
+) -> Result<Vec<ChannelRun>, Error> {
+    let streams = Streams::new(seed);
     let carriers: Vec<&str> = spec.channel.values().filter_map(ChannelSettings::carrier).collect();
     let mut runs = Vec::new();
     for (name, settings) in &spec.channel {
@@ -64,13 +109,41 @@ pub fn simulate(spec: &Spec, seed: u64, halt: &Halt) -> Result<Vec<ChannelRun>, 
         }
         let site = Site { name, hosts: spec.system.hosts, streams: &streams, from, until };
         if let Some(switch) = settings.schedule_by_events(spec.run.trace) {
-            runs.extend(run_cluster(spec, (settings, switch), site, (seed, &halt))?);
+            runs.extend(run_cluster(spec, (settings, switch), site, (seed, halt))?);
         } else if let Some(workload) = spec.workload.get(name) {
-            runs.push(run_alone(settings, workload, site, (seed, &halt), spec.run.trace)?);
+            runs.push(run_alone(settings, workload, site, (seed, halt), spec.run.trace)?);
         }
     }
-    // A channel that carries the signalling of another one ran together with it.
-    runs.sort_by(|a, b| a.channel.cmp(&b.channel));
+    Ok(runs)
+}
+
+/// A program, and what it did to each channel that could take its messages. What the program
+/// measured stands with each of them.
+fn run_program(
+    spec: &Spec,
+    program: &ProgramSettings,
+    seed: u64,
+    halt: &Halt,
+) -> Result<Vec<ChannelRun>, Error> {
+    let ProgramRun { end, metrics, channels, .. } = program.run(spec, seed, halt)?;
+    let streams = Streams::new(seed);
+    let hosts = spec.system.hosts;
+    let mut runs = Vec::new();
+    for (name, driver) in channels {
+        let until = end.max(Time(1));
+        let site = Site { name: &name, hosts, streams: &streams, from: Time::ZERO, until };
+        let run = ChannelRun {
+            backlog: driver.backlog(),
+            in_flight: driver.in_flight(),
+            steps: driver.steps(),
+            counters: named([metrics.clone(), driver.counters(until)].concat()),
+            ended: true,
+            observations: driver.into_observations(),
+            ..ChannelRun::of(&spec.channel[&name], site, seed)
+        };
+        run.check_conservation()?;
+        runs.push(run);
+    }
     Ok(runs)
 }
 
@@ -92,7 +165,7 @@ fn run_alone(
         steps: driver.steps(),
         stopped,
         waiting: driver.waiting(),
-        counters: driver.counters(site.until),
+        counters: named(driver.counters(site.until)),
         trace: driver.take_trace(),
         observations: driver.into_observations(),
         packet: settings.demand_span(Some(workload)),
@@ -116,34 +189,34 @@ fn run_cluster(
     }
     let stopped = cluster.run(site.until, halt);
     if let Some(problem) = cluster.broken_schedule() {
-        let (channel, problem) = (site.name.to_owned(), problem.to_owned());
+        let channel = site.name.to_owned();
         return Err(Error::Schedule { channel, seed, problem });
     }
     let (trace, quick_trace) = cluster.take_traces();
-    let bulk = ChannelRun {
-        backlog: cluster.bulk().backlog(),
-        in_flight: cluster.bulk().in_flight(),
-        steps: cluster.steps(),
+    let (steps, counters) = (cluster.steps(), named(cluster.counters(site.until)));
+    let (bulk, carrier) = cluster.into_channels();
+    let mut runs = vec![ChannelRun {
+        backlog: bulk.backlog(),
+        in_flight: bulk.in_flight(),
+        steps,
         stopped,
-        counters: cluster.counters(site.until),
+        counters,
         trace,
-        observations: cluster.bulk().observations().clone(),
+        observations: bulk.into_observations(),
         ..ChannelRun::of(settings, site, seed)
-    };
-    let mut runs = vec![bulk];
-    if let (Some(signalling), Some(name)) = (cluster.signalling(), settings.carrier())
+    }];
+    if let (Some(channel), Some(name)) = (carrier, settings.carrier())
         && let Some(quick) = spec.channel.get(name)
     {
-        let channel = signalling.channel();
         runs.push(ChannelRun {
             backlog: channel.backlog(),
             in_flight: channel.in_flight(),
-            steps: cluster.steps(),
+            steps,
             stopped,
             waiting: channel.waiting(),
-            counters: channel.interface_columns(site.until),
+            counters: named(channel.interface_columns(site.until)),
             trace: quick_trace,
-            observations: channel.observations().clone(),
+            observations: channel.into_observations(),
             ..ChannelRun::of(quick, Site { name, ..site }, seed)
         });
     }
@@ -166,12 +239,40 @@ impl ChannelRun {
             backlog: 0,
             in_flight: 0,
             steps: 0,
+            ended: false,
             stopped: None,
             packet: settings.packet_span(),
             slot: settings.slot(),
             waiting: Vec::new(),
             counters: Vec::new(),
             trace: Vec::new(),
+            means: [None; Latency::ALL.len()],
+            judgement: judge(&[], false, None),
+        }
+    }
+
+    /// Draws from the course of the run what needs all of it: the means after the warm-up, and
+    /// the verdict.
+    fn settle(&mut self, regime: Regime) {
+        self.means = Latency::ALL.map(|latency| mean(self.observations.recorder(latency), regime));
+        if self.ended {
+            return;
+        }
+        let series = self.usual().series().means_ps();
+        let warm_up = match regime {
+            Regime::Steady => Some(mser(&series)),
+            Regime::FromEmpty | Regime::Skip(_) => None,
+        };
+        let progress = self.observations.progress(self.until);
+        self.judgement = judge(&progress, self.stopped.is_some(), warm_up);
+    }
+
+    /// The latency that every packet has: messages over hosts have no queueing of their own.
+    pub fn usual(&self) -> &Recorder {
+        let queueing = self.observations.recorder(Latency::Queueing);
+        match queueing.count() {
+            0 => self.observations.recorder(Latency::OneWay),
+            _ => queueing,
         }
     }
 
@@ -211,4 +312,25 @@ impl ChannelRun {
             }
         })
     }
+}
+
+/// The mean of a run in microseconds, under its regime.
+fn mean(recorder: &Recorder, regime: Regime) -> Option<Estimate> {
+    let series: Vec<f64> = recorder.series().means_ps().iter().map(|mean| mean * 1e-6).collect();
+    let steady = match regime {
+        Regime::Steady => steady_state(&series),
+        Regime::FromEmpty | Regime::Skip(_) => None,
+    };
+    let Some((estimate, _)) = steady else {
+        let mean = recorder.mean_ps()? * 1e-6;
+        let batches = batch_means(&series, BATCHES);
+        let half_width_95 = batches.and_then(|batches| batches.half_width_95);
+        return Some(Estimate { mean, half_width_95, batches: 0, truncated: 0, lag_1: 0.0 });
+    };
+    Some(estimate)
+}
+
+/// Counters as they are stored, where a name has no lifetime.
+fn named(counters: Vec<(&'static str, f64)>) -> Vec<(Cow<'static, str>, f64)> {
+    counters.into_iter().map(|(name, value)| (name.into(), value)).collect()
 }

@@ -221,6 +221,7 @@ def specification_section(result: Result) -> Section | None:
         for run in (result, *result.runs.values())
         if run.meta.get("spec_toml")
     }
+    texts.update(result.meta.get("specs") or {})
     if not texts:
         return None
     opened = " open" if len(texts) == 1 else ""
@@ -238,6 +239,11 @@ def again(result: Result) -> Section:
     system = str(result.meta.get("system") or "")
     if result.runs:
         command, code = f"weft reproduce {system}", f'weft.reproduce("{system}")'
+    elif names := result.meta.get("compared"):
+        command = " && ".join(f"weft run {name}/spec.toml --out {name}" for name in names)
+        command += f" && weft report {' '.join(names)}"
+        listed = ", ".join(f'"{name}"' for name in names)
+        code = f"from weft.comparison import side_by_side\nside_by_side([{listed}])"
     else:
         command, code = "weft run spec.toml", 'weft.run("spec.toml")'
     body = (

@@ -101,9 +101,14 @@ impl Station {
         self.settings.room.admits(self.ready.len() + delayed)
     }
 
+    /// What passes the stage because it is not for it passes as it comes.
+    fn cut_of(&self, piece: &Piece) -> Cut {
+        if self.settings.is_for(piece.size) { self.cut } else { Cut::AsIs }
+    }
+
     /// Takes a piece, whose `since` is now.
     pub fn enqueue(&mut self, piece: Piece) {
-        let Cut::Into(unit) = self.cut else {
+        let Cut::Into(unit) = self.cut_of(&piece) else {
             self.ready.push_back(piece);
             return;
         };
@@ -134,7 +139,7 @@ impl Station {
     /// The next unit; to be called where one is ready.
     pub fn next_unit(&self) -> Option<Piece> {
         let front = *self.ready.front()?;
-        Some(match self.cut {
+        Some(match self.cut_of(&front) {
             Cut::Into(unit) if front.bytes.0 > unit => {
                 Piece { bytes: Bytes(unit), last: false, ..front }
             }

@@ -1,5 +1,6 @@
 //! Where the time went: the stages between the generation of a packet and its delivery.
 
+use serde::{Deserialize, Serialize};
 use weft_units::Span;
 
 /// One stage on the way of a packet. A part adds the spans of the stages that it causes; stages
@@ -63,7 +64,7 @@ impl Stage {
 
 /// Exact sums of the spans spent in each stage: those that every channel knows, and those that a
 /// composition names for its hosts.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Budget {
     counts: [u64; Stage::ALL.len()],
     sums: [u128; Stage::ALL.len()],
@@ -71,7 +72,7 @@ pub struct Budget {
 }
 
 /// A stage with the name that a composition gives it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct NamedSum {
     name: String,
     of_initiator: bool,

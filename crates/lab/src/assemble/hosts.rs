@@ -4,11 +4,10 @@ use weft_fabric::adapter::{Feed, Release};
 use weft_fabric::link::ErrorSettings;
 use weft_fabric::switch::RingSettings;
 use weft_fabric::workload::{Source, WorkloadSettings};
-use weft_units::{Bytes, Limit, Span, Time};
+use weft_units::{Bytes, Limit, Span};
 
 use super::{Driver, Site, network, refuse};
 use crate::composition::{ChannelSettings, SwitchSettings};
-use crate::drive::carrier::{Carrier, Message, Notice};
 use crate::drive::host_path::HostPath;
 use crate::drive::receiver::Receiver;
 use crate::drive::ring::{Ring, RingParts};
@@ -107,29 +106,6 @@ fn refuse_what_a_ring_does_not_read(settings: &ChannelSettings, name: &str) -> R
             refuse(name, key, "given", accepted)
         }
         None => Ok(()),
-    }
-}
-
-/// For traffic that comes from elsewhere: what is under it.
-impl<C: Carrier> Carrier for Traffic<C> {
-    fn offer(&mut self, now: Time, message: Message) {
-        self.carrier_mut().offer(now, message);
-    }
-
-    fn next_time(&self) -> Time {
-        self.carrier().next_time()
-    }
-
-    fn advance(&mut self, now: Time, notices: &mut Vec<Notice>) {
-        self.carrier_mut().advance(now, notices);
-    }
-
-    fn steps(&self) -> u64 {
-        Traffic::steps(self)
-    }
-
-    fn waiting(&self) -> Vec<String> {
-        self.carrier().waiting()
     }
 }
 

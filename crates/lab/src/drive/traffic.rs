@@ -26,9 +26,13 @@ pub struct Traffic<C> {
 #[derive(Clone, Copy, Debug)]
 struct Journey {
     from: u16,
+    size: Bytes,
     generated: Time,
+    /// The name that whoever handed it over gave it; none of a source.
+    ticket: Option<Ticket>,
     sent: bool,
-    ended: bool,
+    /// Targets that have neither got nor lost it.
+    missing: u32,
 }
 
 impl<C: Carrier> Traffic<C> {
@@ -69,7 +73,9 @@ impl<C: Carrier> Traffic<C> {
             self.steps += 1;
             let mut news = std::mem::take(&mut self.news);
             self.carrier.advance(now, &mut news);
-            news.drain(..).for_each(|notice| self.hear(notice));
+            for notice in news.drain(..) {
+                self.hear(notice);
+            }
             self.news = news;
             while let Some((time, host)) = self.due.pop_until(now) {
                 self.generate(time, host);
@@ -86,24 +92,24 @@ impl<C: Carrier> Traffic<C> {
         &self.carrier
     }
 
-    /// The channel under the traffic, for messages that come from elsewhere.
-    pub fn carrier_mut(&mut self) -> &mut C {
-        &mut self.carrier
-    }
-
     /// What was observed.
     pub fn observations(&self) -> &Observations {
         &self.observations
     }
 
-    /// Messages that have not been sent.
+    /// Messages that have not been sent, once for each target.
     pub fn backlog(&self) -> u64 {
-        self.journeys.iter().filter(|journey| !journey.sent && !journey.ended).count() as u64
+        self.missing(false)
     }
 
-    /// Messages that were sent and are on their way.
+    /// Messages that were sent and are on their way, once for each target.
     pub fn in_flight(&self) -> u64 {
-        self.journeys.iter().filter(|journey| journey.sent && !journey.ended).count() as u64
+        self.missing(true)
+    }
+
+    fn missing(&self, sent: bool) -> u64 {
+        let journeys = self.journeys.iter().filter(|journey| journey.sent == sent);
+        journeys.map(|journey| u64::from(journey.missing)).sum()
     }
 
     /// How many steps the traffic and its channel took.
@@ -121,9 +127,22 @@ impl<C: Carrier> Traffic<C> {
         if next < Time::NEVER {
             self.due.push(next.max(now), host);
         }
-        self.observations.generate(now);
+        let message = Message {
+            from: host,
+            to: Destination::Host(demand.target),
+            size: self.size,
+            ticket: Ticket::default(),
+        };
+        self.post(now, message, None);
+    }
+
+    /// A message begins, from a source or under the ticket of somebody else.
+    fn post(&mut self, now: Time, message: Message, ticket: Option<Ticket>) {
+        let Message { from, to, size, .. } = message;
+        let missing = to.hosts().count() as u32;
+        (0..missing).for_each(|_| self.observations.generate(now));
         self.observations.attempt(now);
-        let journey = Journey { from: host, generated: now, sent: false, ended: false };
+        let journey = Journey { from, size, generated: now, ticket, sent: false, missing };
         let number = match self.free.pop() {
             Some(number) => {
                 self.journeys[number as usize] = journey;
@@ -134,19 +153,19 @@ impl<C: Carrier> Traffic<C> {
                 (self.journeys.len() - 1) as u32
             }
         };
-        let (to, ticket) = (Destination::Host(demand.target), Ticket(number.into()));
-        self.carrier.offer(now, Message { from: host, to, size: self.size, ticket });
+        self.carrier.offer(now, Message { ticket: Ticket(number.into()), ..message });
     }
 
-    fn hear(&mut self, notice: Notice) {
+    /// Notes what became of a message. Returns the ticket of whoever handed it over.
+    fn hear(&mut self, notice: Notice) -> Option<Ticket> {
         let (number, time) = (notice.ticket().0 as u32, notice.time());
         let journey = &mut self.journeys[number as usize];
-        let Journey { from, generated, .. } = *journey;
         match notice {
             Notice::Sent { .. } => journey.sent = true,
-            Notice::Delivered { .. } | Notice::Lost { .. } => journey.ended = true,
+            Notice::Delivered { .. } | Notice::Lost { .. } => journey.missing -= 1,
         }
-        if journey.sent && journey.ended {
+        let Journey { from, size, generated, ticket, sent, missing } = *journey;
+        if sent && missing == 0 {
             self.free.push(number);
         }
         match notice {
@@ -154,11 +173,12 @@ impl<C: Carrier> Traffic<C> {
             Notice::Delivered { to, .. } => {
                 let seen = &mut self.observations;
                 seen.latency(Latency::OneWay, time, time.since(generated));
-                seen.deliver_from(usize::from(from), time, self.size);
+                seen.deliver_from(usize::from(from), time, size);
                 self.wake(time, to, |source| source.delivered(time, from));
             }
             Notice::Lost { .. } => self.observations.abandon(time),
         }
+        ticket
     }
 
     /// Tells a source what it asks for, and looks when it goes on.
@@ -172,5 +192,35 @@ impl<C: Carrier> Traffic<C> {
         if source.next_time() != before && source.next_time() < Time::NEVER {
             self.due.push(source.next_time().max(now), host);
         }
+    }
+}
+
+/// For messages that come from elsewhere: a channel like the one under it, that observes them.
+impl<C: Carrier> Carrier for Traffic<C> {
+    fn offer(&mut self, now: Time, message: Message) {
+        self.post(now, message, Some(message.ticket));
+    }
+
+    fn next_time(&self) -> Time {
+        self.carrier.next_time()
+    }
+
+    fn advance(&mut self, now: Time, notices: &mut Vec<Notice>) {
+        let mut news = std::mem::take(&mut self.news);
+        self.carrier.advance(now, &mut news);
+        for notice in news.drain(..) {
+            if let Some(ticket) = self.hear(notice) {
+                notices.push(notice.under(ticket));
+            }
+        }
+        self.news = news;
+    }
+
+    fn steps(&self) -> u64 {
+        Traffic::steps(self)
+    }
+
+    fn waiting(&self) -> Vec<String> {
+        self.carrier.waiting()
     }
 }

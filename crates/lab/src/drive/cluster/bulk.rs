@@ -2,12 +2,12 @@
 
 use weft_fabric::adapter::AdapterSettings;
 use weft_fabric::control::{GlobalSchedule, NodeConfiguration, Reception};
-use weft_fabric::link::{ErrorSettings, Errors};
+use weft_fabric::link::{ErrorSettings, Errors, SharedLinks};
 use weft_fabric::measure::{Drop, Latency, Observations, Stage};
 use weft_fabric::workload::{Feedback, Source};
 use weft_kernel::{Arena, Id, Stream, Streams};
 use weft_protocol::adapter::TransmissionError;
-use weft_units::{Bytes, Time};
+use weft_units::{Bytes, Span, Time};
 
 use super::outlet::Outlet;
 use super::{BulkPacket, DisabledInitiator, Event, OnError, RecoverySettings, Sender, Timing};
@@ -141,11 +141,6 @@ impl BulkChannel {
         &self.parts.timing
     }
 
-    /// What was observed.
-    pub fn observations(&self) -> &Observations {
-        &self.observations
-    }
-
     /// What was counted besides.
     pub fn counters(&self) -> ClusterCounters {
         self.counters
@@ -269,11 +264,12 @@ impl BulkChannel {
 
     // Transfer.
 
-    /// Every initiator with a grant sends.
+    /// Every initiator with a grant sends, over `links` if they are shared.
     pub(super) fn transfer(
         &mut self,
         now: Time,
         cycle: u64,
+        mut links: Option<&mut SharedLinks>,
         schedule: &mut impl FnMut(Time, Event),
     ) {
         self.parts.schedule.begin_slot();
@@ -281,6 +277,9 @@ impl BulkChannel {
             let Some(target) = self.hosts[usize::from(index)].granted.take() else { continue };
             match self.hosts[usize::from(index)].sender.start(now, target) {
                 Some(packet) => {
+                    if let Some(links) = &mut links {
+                        links.begin(now, index, target);
+                    }
                     self.send(now, cycle, index, packet, schedule);
                     self.serve(now, index, schedule);
                 }
@@ -339,6 +338,22 @@ impl BulkChannel {
     fn note(&mut self, entry: impl FnOnce() -> TraceEntry) {
         if let Some(trace) = &mut self.trace {
             trace.push(entry());
+        }
+    }
+
+    /// A packet is on its way until `until`, since others went before it on shared links.
+    pub(super) fn prolong(
+        &mut self,
+        id: Id<Transfer>,
+        until: Time,
+        schedule: &mut impl FnMut(Time, Event),
+    ) {
+        schedule(until, Event::Arrive(id));
+        let Transfer { initiator, start, .. } = self.transfers[id];
+        let is_it =
+            |entry: &&mut TraceEntry| entry.time == start && entry.initiator == Some(initiator);
+        if let Some(entry) = self.trace.iter_mut().flatten().rev().find(is_it) {
+            entry.until = until;
         }
     }
 
@@ -422,6 +437,10 @@ impl BulkChannel {
         seen.spend(Stage::Transmission, now, timing.packet);
         seen.spend(Stage::Wire, now, timing.wire);
         seen.spend(Stage::Switch, now, timing.switch);
+        let held_up = Span(now.since(start).0 - timing.transit().0);
+        if held_up > Span::ZERO {
+            seen.spend(Stage::SwitchWait, now, held_up);
+        }
     }
 
     // Acknowledgment.
