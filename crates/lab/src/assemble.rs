@@ -3,7 +3,9 @@
 
 mod carrier;
 mod hosts;
+mod hub;
 mod network;
+mod turns;
 
 pub use hosts::HostedChannel;
 use weft_fabric::adapter::{Feed, Insertion, Release, SendBuffers};
@@ -18,11 +20,13 @@ use crate::composition::{ChannelSettings, InputQueues, SwitchSettings};
 use crate::couple::check_disabled;
 use crate::drive::carrier::Carrier;
 use crate::drive::event::{EventChannel, EventParts, EventSwitch};
+use crate::drive::hub::HubChannel;
 use crate::drive::network::{InputQueuedNetwork, OutputQueuedNetwork};
 use crate::drive::output_queued::OutputQueuedChannel;
 use crate::drive::ring::Ring;
 use crate::drive::slotted::{SlotTiming, SlottedChannel};
 use crate::drive::trace::TraceEntry;
+use crate::drive::turns::TurnChannel;
 use crate::error::Error;
 
 /// A channel with its driver.
@@ -42,6 +46,10 @@ pub enum Driver {
     Ring(Box<Ring>),
     /// Hosts in front of a channel, event by event.
     Hosted(Box<HostedChannel>),
+    /// Event by event, between mapped windows around a hub.
+    Hub(Box<HubChannel>),
+    /// Event by event, over links with turns.
+    Turns(Box<TurnChannel>),
 }
 
 /// What a channel is built from besides its settings.
@@ -60,9 +68,13 @@ pub struct Site<'a> {
 }
 
 impl ChannelSettings {
-    /// The time that a request packet occupies its link.
+    /// The time that a request packet occupies its link, or that the packets of a message do where
+    /// links have turns.
     pub fn packet_span(&self) -> Span {
-        self.link.span(self.packet)
+        match &self.turns {
+            Some(turns) => self.link.span(turns.message(self.payload)),
+            None => self.link.span(self.packet),
+        }
     }
 
     /// The time from one slot to the next, on a channel that works in slots.
@@ -74,6 +86,8 @@ impl ChannelSettings {
             }
             SwitchSettings::Crossbar(_)
             | SwitchSettings::OutputBuffered(_)
+            | SwitchSettings::Hub(_)
+            | SwitchSettings::FifoBus(_)
             | SwitchSettings::Ring(_) => None,
         }
     }
@@ -87,6 +101,8 @@ impl ChannelSettings {
             SwitchSettings::Crossbar(switch) => switch.latency,
             SwitchSettings::OutputBuffered(switch) => switch.latency,
             SwitchSettings::Ring(ring) => ring.bypass,
+            SwitchSettings::Hub(switch) => switch.latency,
+            SwitchSettings::FifoBus(switch) => switch.analysis,
         }
     }
 
@@ -120,6 +136,11 @@ impl Driver {
         if settings.carries_messages(workload) {
             return hosts::hosted(settings, workload, sources, site);
         }
+        hub::refuse_a_window_without(settings, site.name)?;
+        if let Some(turns) = &settings.turns {
+            return turns::build(settings, turns, sources, site);
+        }
+        turns::refuse_without_turns(settings, site.name)?;
         if !settings.fabric.is_star() {
             return network::build(settings, sources, site);
         }
@@ -153,6 +174,8 @@ impl Driver {
             SwitchSettings::Crossbar(_) | SwitchSettings::OutputBuffered(_) => {
                 Ok(Driver::Event(Box::new(event_channel(settings, sources, site)?)))
             }
+            SwitchSettings::Hub(switch) => hub::build(settings, switch, sources, site),
+            SwitchSettings::FifoBus(_) => turns::refuse_bus(site.name),
         }
     }
 
@@ -167,13 +190,26 @@ impl Driver {
             Driver::Hosted(channel) => channel.run(until, halt),
             // It has no traffic of its own.
             Driver::Ring(_) => None,
+            Driver::Hub(channel) => channel.run(until, halt),
+            Driver::Turns(channel) => channel.run(until, halt),
+        }
+    }
+
+    /// The ordering rule that was broken, on a channel that has such rules and looks.
+    pub fn broken_order(&self) -> Option<String> {
+        match self {
+            Driver::Hub(channel) => channel.broken_order(),
+            Driver::Hosted(channel) => channel.carrier().carrier().broken_order(),
+            _ => None,
         }
     }
 
     /// Notes every transmission from now on. Channels that work in slots of their own note none.
     pub fn record_trace(&mut self) {
-        if let Driver::Event(channel) = self {
-            channel.record_trace();
+        match self {
+            Driver::Event(channel) => channel.record_trace(),
+            Driver::Turns(channel) => channel.record_trace(),
+            _ => {}
         }
     }
 
@@ -182,6 +218,8 @@ impl Driver {
         match self {
             Driver::Event(channel) => channel.interface_columns(until),
             Driver::Hosted(channel) => channel.columns(),
+            Driver::Hub(channel) => channel.columns(until),
+            Driver::Turns(channel) => channel.columns(),
             _ => Vec::new(),
         }
     }
@@ -190,6 +228,7 @@ impl Driver {
     pub fn take_trace(&mut self) -> Vec<TraceEntry> {
         match self {
             Driver::Event(channel) => channel.take_trace(),
+            Driver::Turns(channel) => channel.take_trace(),
             _ => Vec::new(),
         }
     }
@@ -204,6 +243,8 @@ impl Driver {
             Driver::InputQueuedNetwork(channel) => channel.backlog(),
             Driver::Hosted(channel) => channel.backlog(),
             Driver::Ring(_) => 0,
+            Driver::Hub(channel) => channel.backlog(),
+            Driver::Turns(channel) => channel.backlog(),
         }
     }
 
@@ -217,6 +258,8 @@ impl Driver {
             Driver::InputQueuedNetwork(channel) => channel.in_flight(),
             Driver::Hosted(channel) => channel.in_flight(),
             Driver::Ring(_) => 0,
+            Driver::Hub(channel) => channel.in_flight(),
+            Driver::Turns(channel) => channel.in_flight(),
         }
     }
 
@@ -230,6 +273,8 @@ impl Driver {
             Driver::InputQueuedNetwork(channel) => channel.steps(),
             Driver::Hosted(channel) => channel.steps(),
             Driver::Ring(channel) => Carrier::steps(&**channel),
+            Driver::Hub(channel) => channel.steps(),
+            Driver::Turns(channel) => channel.steps(),
         }
     }
 
@@ -242,6 +287,8 @@ impl Driver {
             Driver::InputQueuedNetwork(channel) => channel.waiting(),
             Driver::Hosted(channel) => Carrier::waiting(&**channel),
             Driver::Ring(channel) => Carrier::waiting(&**channel),
+            Driver::Hub(channel) => channel.waiting(),
+            Driver::Turns(channel) => channel.waiting(),
             Driver::Event(channel) => channel.waiting(),
         }
     }
@@ -260,6 +307,8 @@ impl Driver {
                 observations
             }
             Driver::Ring(_) => Observations::default(),
+            Driver::Hub(channel) => channel.into_observations(),
+            Driver::Turns(channel) => channel.into_observations(),
         }
     }
 }
@@ -323,6 +372,8 @@ pub(crate) fn event_channel(
         SwitchSettings::Scheduled(_)
         | SwitchSettings::InputQueued(_)
         | SwitchSettings::OutputQueued(_)
+        | SwitchSettings::FifoBus(_)
+        | SwitchSettings::Hub(_)
         | SwitchSettings::Ring(_) => {
             return Err(Error::Assembly {
                 key: format!("channel.{}.switch", site.name),

@@ -7,6 +7,7 @@ use weft_fabric::workload::WorkloadError;
 use crate::program::ProgramError;
 use crate::shipped;
 use crate::spec::{SpecError, nearest};
+use crate::trace::TraceError;
 
 /// Why a request could not be carried out.
 #[derive(Debug, thiserror::Error)]
@@ -103,6 +104,9 @@ pub enum Error {
     /// A workload that cannot be built.
     #[error(transparent)]
     Workload(#[from] WorkloadError),
+    /// A trace that cannot be run.
+    #[error(transparent)]
+    Trace(#[from] TraceError),
     /// A point that cannot be handed to another process, or a run that came back damaged.
     #[error("a run cannot be handed over: {problem}")]
     Job {
@@ -144,6 +148,16 @@ pub enum Error {
         /// The seed of the run.
         seed: u64,
         /// Where and when they met.
+        problem: String,
+    },
+    /// A run in which packets arrived in an order that the rules do not allow: a defect of a part.
+    #[error("{channel}, seed {seed}: the order is broken: {problem}")]
+    Order {
+        /// The channel.
+        channel: String,
+        /// The seed of the run.
+        seed: u64,
+        /// Which packet, and where.
         problem: String,
     },
     /// A run in which packets were lost or made without a rule: a defect of a part.

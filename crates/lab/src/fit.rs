@@ -64,7 +64,7 @@ fn check_sizes(tree: &Tree, name: &str, channel: &ChannelSettings) -> Result<(),
     let refuse = |key: &str, value: &dyn ToString, accepted: &str| {
         Err(misfit(tree, &format!("channel.{name}.{key}"), &value.to_string(), accepted))
     };
-    if channel.payload > channel.packet {
+    if channel.turns.is_none() && channel.payload > channel.packet {
         let accepted = format!("at most the packet that carries it, {}", channel.packet);
         return refuse("payload", &channel.payload, &accepted);
     }

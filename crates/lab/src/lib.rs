@@ -33,6 +33,7 @@ pub mod statistics;
 mod store;
 mod study;
 mod table;
+pub mod trace;
 
 pub use campaign::{Campaign, Task};
 pub use catalogue::{ExperimentEntry, Shown, SystemEntry, experiments, schema, show, systems};

@@ -223,6 +223,14 @@ fn measure(outcome: &Outcome, published: &Published) -> Vec<Measured> {
             measured.divide(&divisor);
         }
     }
+    if !published.less.is_empty() {
+        let mut at = published.at.clone();
+        at.extend(published.less.clone());
+        let others = collect(outcome, &published.quantity, &at);
+        for (measured, other) in all.iter_mut().zip(others) {
+            measured.subtract(&other);
+        }
+    }
     let times = published.times.unwrap_or(1.0);
     for measured in &mut all {
         measured.value = measured.value.map(|value| value * times);
@@ -254,6 +262,13 @@ fn collect(outcome: &Outcome, quantity: &str, at: &BTreeMap<String, Setting>) ->
 }
 
 impl Measured {
+    /// A difference; its half width is that of two independent numbers.
+    fn subtract(&mut self, other: &Measured) {
+        self.value = self.value.zip(other.value).map(|(value, other)| value - other);
+        self.half_width =
+            self.half_width.zip(other.half_width).map(|(one, other)| libm::hypot(one, other));
+    }
+
     /// A ratio; its relative half width is that of two independent numbers.
     fn divide(&mut self, divisor: &Measured) {
         let (value, by) = (self.value.unwrap_or(f64::NAN), divisor.value.unwrap_or(f64::NAN));

@@ -159,6 +159,9 @@ fn run_alone(
         driver.record_trace();
     }
     let stopped = driver.run(site.until, halt);
+    if let Some(problem) = driver.broken_order() {
+        return Err(Error::Order { channel: site.name.to_owned(), seed, problem });
+    }
     let run = ChannelRun {
         backlog: driver.backlog(),
         in_flight: driver.in_flight(),

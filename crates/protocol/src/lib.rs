@@ -3,6 +3,7 @@
 
 pub mod adapter;
 pub mod byte_ring;
+pub mod detour;
 pub mod endpoint;
 pub mod interrupt_flag;
 pub mod order;

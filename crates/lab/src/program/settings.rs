@@ -6,7 +6,6 @@ use weft_kernel::{Halt, Streams};
 use weft_units::{PositiveCount, Time};
 
 use super::account::Account;
-use super::error::ProgramError;
 use super::library::{LibraryProgram, Metrics};
 use super::machine::Machine;
 use super::node::Crew;
@@ -14,14 +13,20 @@ use super::policy::{Policy, Rule};
 use crate::assemble::{Driver, Site};
 use crate::composition::Spec;
 use crate::error::Error;
+use crate::trace::settings::TraceSettings;
+use crate::trace::{Schedule, TraceError, play};
 
 /// A program that the hosts run, in place of a workload. It ends by itself: `run.length` is not
 /// read, `run.step_limit` is.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ProgramSettings {
-    /// Which program.
-    pub run: LibraryProgram,
+    /// A program of the library. Either it or `trace` is given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<LibraryProgram>,
+    /// A recorded program, or a collective operation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trace: Option<TraceSettings>,
     /// How many ranks it has, one a host, the first hosts; all hosts if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ranks: Option<PositiveCount>,
@@ -156,7 +161,15 @@ impl ProgramSettings {
         if ranks < 2 {
             return Err(fault("program.ranks", ranks.to_string(), "2 or more".to_owned()));
         }
-        let named = self.run.named_ranks();
+        if self.run.is_some() == self.trace.is_some() {
+            let value = if self.run.is_some() { "given" } else { "(none)" };
+            let accepted = "either program.run or program.trace".to_owned();
+            return Err(fault("program.trace", value.to_owned(), accepted));
+        }
+        if let Some(trace) = &self.trace {
+            self.schedule(trace, ranks)?;
+        }
+        let named = self.run.as_ref().map_or(Vec::new(), LibraryProgram::named_ranks);
         if let Some(rank) = named.iter().find(|rank| **rank >= ranks) {
             let accepted = format!("ranks from 0 to {}", ranks - 1);
             return Err(fault("program.run", format!("rank {rank}"), accepted));
@@ -170,27 +183,44 @@ impl ProgramSettings {
         self.ways().machine(spec, (ranks, spec.run.seed), false).map(drop)
     }
 
+    /// The operations of a trace, which must have no more ranks than there are.
+    fn schedule(&self, trace: &TraceSettings, ranks: u16) -> Result<Schedule, Error> {
+        let schedule = trace.schedule(ranks)?;
+        let count = schedule.ranks.len();
+        if count > usize::from(ranks) {
+            return Err(TraceError::TooManyRanks { count, ranks }.into());
+        }
+        Ok(schedule)
+    }
+
     /// Runs the program with one seed.
     pub fn run(&self, spec: &Spec, seed: u64, halt: &Halt) -> Result<ProgramRun, Error> {
-        let machine = self.ways().machine(spec, (self.ranks(spec), seed), false)?;
-        let mut crew = Crew::new(machine);
-        let finish = self.run.start(&mut crew);
-        let end = crew.run(halt).map_err(|error| refused(error, seed))?;
-        let machine = crew.into_machine();
+        let ranks = self.ranks(spec);
+        let machine = self.ways().machine(spec, (ranks, seed), false)?;
+        let refused = |error| Error::Program { seed, error };
+        let (end, machine, own) = match (&self.run, &self.trace) {
+            (Some(program), _) => {
+                let mut crew = Crew::new(machine);
+                let finish = program.start(&mut crew);
+                let end = crew.run(halt).map_err(refused)?;
+                (end, crew.into_machine(), finish())
+            }
+            (None, Some(trace)) => {
+                let schedule = self.schedule(trace, ranks)?;
+                let played = play(&schedule, machine, halt).map_err(refused)?;
+                (played.end(), played.machine, Metrics::new())
+            }
+            (None, None) => (Time::ZERO, machine, Metrics::new()),
+        };
         let mut metrics = vec![
             ("program_time_us", end.since(Time::ZERO).as_us()),
             ("program_messages", machine.messages() as f64),
         ];
-        metrics.extend(finish());
+        metrics.extend(own);
         metrics.extend(shares(machine.account(), end));
         let account = machine.account().clone();
         Ok(ProgramRun { end, metrics, account, channels: machine.into_channels() })
     }
-}
-
-/// A program that did not come to its end, as an error of the run with this seed.
-pub(crate) fn refused(error: ProgramError, seed: u64) -> Error {
-    Error::Program { seed, error }
 }
 
 /// Which share of the time of all ranks went where.
