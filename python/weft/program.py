@@ -191,9 +191,9 @@ class ProgramResult:
 
     def figure(self, title: str = "What each rank did") -> Figure:
         """Draw the space-time picture: a bar a rank, a line a message."""
-        from weft.plots.space_time import space_time  # noqa: PLC0415
+        from weft.plots.rank_times import rank_times  # noqa: PLC0415
 
-        return space_time(self.intervals, self.messages, self.ranks, title)
+        return rank_times(self.intervals, self.messages, self.ranks, title)
 
 
 def run_program(

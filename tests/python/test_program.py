@@ -140,7 +140,7 @@ def test_a_trace_is_generated_run_and_drawn(star: str, tmp_path: Path) -> None:
     assert result.time_us == pytest.approx(2 * WAY)
     assert len(result.messages) == 8
     figure = result.figure()
-    assert "space-time" in figure.name
+    assert figure.name == "rank-times"
     svg = figure.svg()
     assert "Time (µs)" in svg
     assert svg.count("<path") > 16

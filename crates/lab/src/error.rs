@@ -150,6 +150,16 @@ pub enum Error {
         /// Where and when they met.
         problem: String,
     },
+    /// A run in which packets arrived in an order that the rules do not allow: a defect of a part.
+    #[error("{channel}, seed {seed}: the order is broken: {problem}")]
+    Order {
+        /// The channel.
+        channel: String,
+        /// The seed of the run.
+        seed: u64,
+        /// Which packet, and where.
+        problem: String,
+    },
     /// A run in which packets were lost or made without a rule: a defect of a part.
     #[error("{channel}, seed {seed}: {problem}")]
     Conservation {

@@ -3,6 +3,7 @@
 
 pub mod adapter;
 pub mod byte_ring;
+pub mod detour;
 pub mod endpoint;
 pub mod interrupt_flag;
 pub mod order;
@@ -10,6 +11,7 @@ pub mod packet;
 pub mod resequence;
 pub mod retransmit;
 pub mod ring;
+pub mod sci_address;
 pub mod sync;
 pub mod turns;
 pub mod window;

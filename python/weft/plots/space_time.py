@@ -1,87 +1,87 @@
-"""The space-time picture: what each rank did when, and the messages between them."""
+"""The space-time diagram: who sent what when, one lane a host, each direction for itself."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pandas as pd
+
 from weft.figure import Figure
-from weft.plots.request import records, spread
+from weft.plots.request import Request, records, rows_of
 from weft.theme import WIDTH
 
 if TYPE_CHECKING:
-    import pandas as pd
+    from weft.result import Result
 
-# More marks than this make a file that no viewer opens with pleasure.
-_MOST_MARKS = 4000
+# More would be thinner than a line.
+_BARS = 300
+_LANE = 44
 
-_ACTIVITIES = ["computing", "sending", "waiting"]
 
+def space_time(result: Result, request: Request) -> Figure | None:
+    """Draw the first transmissions of the first run as bars along time.
 
-def space_time(
-    intervals: pd.DataFrame, messages: pd.DataFrame, ranks: pd.DataFrame, title: str
-) -> Figure:
-    """Draw a bar for each stretch of a rank's time and a line for each message."""
-    bars = _thinned(records(intervals)) if len(intervals) else []
-    lines = _thinned(records(messages)) if len(messages) else []
-    order = [int(rank) for rank in ranks["rank"]]
-    step = max(10, min(28, 900 // max(1, len(order))))
-    left_out = len(intervals) + len(messages) - len(bars) - len(lines)
-    caption = "A bar is what a rank did, a line is a message from being handed over to its arrival."
-    if left_out:
-        caption += f" {left_out} marks, evenly spread, are left out."
-    rank = {"type": "ordinal", "sort": order, "title": "Rank", "scale": {"domain": order}}
-    layers = [
-        {
-            "data": {"values": bars},
-            "mark": {"type": "bar", "height": {"band": 0.55}},
-            "encoding": {
-                "y": {"field": "rank", **rank},
-                "x": {"field": "from_us", "type": "quantitative", "title": "Time (µs)"},
-                "x2": {"field": "until_us"},
-                "color": {
-                    "field": "activity",
-                    "type": "nominal",
-                    "scale": {"domain": _ACTIVITIES},
-                    "legend": {"symbolType": "square"},
-                },
-                "tooltip": [
-                    {"field": "rank", "type": "ordinal"},
-                    {"field": "activity", "type": "nominal"},
-                    {"field": "other", "type": "ordinal", "title": "other rank"},
-                    {"field": "from_us", "type": "quantitative", "title": "from (µs)"},
-                    {"field": "until_us", "type": "quantitative", "title": "until (µs)"},
-                ],
-            },
-        },
-        {
-            "data": {"values": lines},
-            "mark": {"type": "rule", "color": "$ink", "opacity": 0.45, "strokeWidth": 1},
-            "encoding": {
-                "y": {"field": "initiator", **rank, "bandPosition": 0.5},
-                "y2": {"field": "target", "bandPosition": 0.5},
-                "x": {"field": "offered_us", "type": "quantitative"},
-                "x2": {"field": "delivered_us"},
-                "tooltip": [
-                    {"field": "initiator", "type": "ordinal"},
-                    {"field": "target", "type": "ordinal"},
-                    {"field": "size_bytes", "type": "quantitative", "title": "size (bytes)"},
-                    {"field": "delivered_us", "type": "quantitative", "title": "arrival (µs)"},
-                ],
-            },
-        },
-    ]
+    A transmission belongs to the lane of its host; one between two hosts to that of its initiator.
+    What a host sends stands above what is sent to it.
+    """
+    rows = rows_of(result.trace, request)
+    if rows.empty:
+        return None
+    first = rows[rows["point"] == rows["point"].iloc[0]]
+    first = first[first["seed"] == first["seed"].iloc[0]]
+    busy = _lanes_that_carry(first)
+    drawn = first[busy].sort_values("time_us", kind="stable").head(_BARS)
+    lane = drawn["initiator"].fillna(drawn["target"])
+    frame = pd.DataFrame({
+        "start": drawn["time_us"],
+        "end": drawn["until_us"],
+        "kind": drawn["kind"],
+        "content": drawn["content"],
+        "lane": lane.map(lambda host: f"host {host:.0f}" if pd.notna(host) else "switches"),
+        "way": drawn["initiator"].isna().map({True: "to the host", False: "from the host"}),
+        "order": lane,
+    })  # fmt: skip
+    lanes = list(dict.fromkeys(frame.sort_values("order", kind="stable")["lane"]))
+    end = frame["end"].max()
     return Figure(
-        name="space-time",
-        title=title,
-        caption=caption,
+        name=request.name,
+        title=request.title,
+        caption=request.caption,
         spec={
-            "title": {"subtitle": "a bar a rank, a line a message"},
-            "width": WIDTH,
-            "height": {"step": step},
-            "layer": layers,
+            "title": {"subtitle": f"the first {end:,.4g} µs; above what a host sends, below what "
+                      "is sent to it"},
+            "data": {"values": records(frame.drop(columns="order"))},
+            "width": WIDTH - 80,
+            "height": {"step": _LANE, "for": "position"},
+            "mark": {"type": "bar", "stroke": "$ground", "strokeWidth": 0.5},
+            "encoding": {
+                "y": {"field": "lane", "type": "nominal", "sort": lanes, "title": None},
+                "yOffset": {"field": "way", "type": "nominal",
+                            "sort": ["from the host", "to the host"]},
+                "x": {"field": "start", "type": "quantitative", "title": "Time (µs)",
+                      "scale": {"nice": False, "zero": False},
+                      "axis": {"format": "~g", "tickCount": 10}},
+                "x2": {"field": "end"},
+                "color": {"field": "kind", "type": "nominal",
+                          "scale": {"domain": list(dict.fromkeys(frame["kind"]))},
+                          "legend": {"symbolType": "square"}},
+                "tooltip": [
+                    {"field": "lane", "type": "nominal", "title": "at"},
+                    {"field": "way", "type": "nominal"},
+                    {"field": "kind", "type": "nominal"},
+                    {"field": "content", "type": "nominal"},
+                    {"field": "start", "type": "quantitative", "title": "from (µs)",
+                     "format": ",.6~g"},
+                    {"field": "end", "type": "quantitative", "title": "to (µs)",
+                     "format": ",.6~g"},
+                ],
+            },
         },
-    )
+    )  # fmt: skip
 
 
-def _thinned(rows: list[dict[str, object]]) -> list[dict[str, object]]:
-    return list(spread(rows, _MOST_MARKS))
+def _lanes_that_carry(rows: pd.DataFrame) -> pd.Series[bool]:
+    """Leave out links on which nothing but empty frames pass."""
+    lane = rows["initiator"].fillna(rows["target"])
+    carries = (rows["kind"] != "null").groupby(lane).transform("any")
+    return carries.fillna(True).astype(bool)

@@ -81,6 +81,7 @@ enum Cargo {
     Store { address: u64, value: u64 },
     Ask { address: u64, size: Bytes, op: OpId },
     Answer { value: u64, op: OpId },
+    Barrier { op: OpId },
 }
 
 /// The size of a message that asks for a remote read: an address and a length.
@@ -209,6 +210,24 @@ impl<C: Carrier> Machine<C> {
         };
         self.dispatch(asking, Kind::Read, Cargo::Ask { address, size, op }, OpId::NONE);
         op
+    }
+
+    /// A rank comes to the barrier that a channel itself keeps for all ranks: the one that `channel`
+    /// names, or the one that takes the shortest messages. `None` where that channel keeps none.
+    pub fn barrier(&mut self, rank: u16, channel: Option<usize>) -> Option<OpId> {
+        let channel = channel.or_else(|| self.policy.channel(Bytes(0), Kind::Message, 0))?;
+        let op = self.begin(rank, Doing::Barrier);
+        let (cargo, size) = (Cargo::Barrier { op }, Bytes(0));
+        let parcel = Parcel { from: rank, size, cargo, op, offered: self.now, uses: 1 };
+        let place = self.insert(parcel);
+        let (ranks, ticket) = (self.ranks(), Ticket(place.into()));
+        if self.channels[channel].1.barrier(self.now, rank, ranks, ticket) {
+            return Some(op);
+        }
+        self.use_up(place);
+        self.ops[op.index()].state = State::Free;
+        self.free_ops.push(op);
+        None
     }
 
     /// What an operation brought, if it is over.
@@ -476,6 +495,10 @@ impl<C: Carrier> Machine<C> {
                     nic: 0,
                 };
                 self.dispatch(answer, Kind::Read, Cargo::Answer { value, op }, OpId::NONE);
+            }
+            Cargo::Barrier { op } => {
+                self.complete(op, Received::default());
+                self.use_up(place);
             }
             Cargo::Answer { value, op } => {
                 let Parcel { from, size, .. } = self.parcels[place as usize];

@@ -185,6 +185,12 @@ impl<C: Carrier> Node<C> {
         }
     }
 
+    /// Comes to the barrier that the channel itself keeps; `None` where it keeps none.
+    pub fn barrier_of_channel(&self) -> Option<Operation<C>> {
+        let op = self.shared.borrow_mut().machine.barrier(self.rank, self.channel)?;
+        Some(Operation { shared: Rc::clone(&self.shared), op, serves: self.serves })
+    }
+
     /// Asks the rank that serves locks ([`Crew::serve_locks`]) for a lock, and waits until it is
     /// held.
     pub async fn lock(&self, server: u16, lock: u32) {

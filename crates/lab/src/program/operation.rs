@@ -67,6 +67,7 @@ pub(super) enum Doing {
     Receive(Wanted),
     Until { address: u64, least: u64 },
     Read { target: u16 },
+    Barrier,
 }
 
 impl Op {
@@ -76,7 +77,7 @@ impl Op {
             Doing::Compute => Activity::Compute,
             Doing::Send { to, .. } => Activity::Send(to.hosts().next().unwrap_or(self.rank)),
             Doing::Receive(wanted) => Activity::Wait(wanted.from),
-            Doing::Until { .. } => Activity::Wait(None),
+            Doing::Until { .. } | Doing::Barrier => Activity::Wait(None),
             Doing::Read { target } => Activity::Wait(Some(target)),
         }
     }
@@ -98,6 +99,7 @@ impl Op {
             Doing::Until { address, least } => {
                 format!("rank {rank} waits until word {address} of its memory is {least} or more")
             }
+            Doing::Barrier => format!("rank {rank} waits at the barrier of its channel"),
             Doing::Read { target } => {
                 format!("rank {rank} waits for what it reads in the memory of rank {target}")
             }

@@ -27,8 +27,10 @@ pub enum LibraryProgram {
     Stream(StreamSettings),
     /// Every rank sends one message to every other; again when all have received theirs.
     AllToAll(RoundSettings),
-    /// All ranks meet in dissemination barriers (Hensgen, Finkel and Manber, IJPP 17(1), 1988).
+    /// All ranks meet at barriers.
     Barrier(BarrierSettings),
+    /// One rank stores into the memory of all others, each of which answers.
+    Broadcast(BroadcastSettings),
     /// All ranks want one lock that a rank serves, first come, first served.
     Lock(LockSettings),
     /// All ranks send to one.
@@ -86,6 +88,38 @@ pub struct BarrierSettings {
     /// How many barriers, one after another.
     #[serde(default = "ten")]
     pub rounds: PositiveCount,
+    /// Who keeps them.
+    #[serde(default)]
+    pub by: BarrierBy,
+}
+
+/// Who keeps a barrier.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum BarrierBy {
+    /// The ranks, by messages: dissemination (Hensgen, Finkel and Manber, IJPP 17(1), 1988).
+    #[default]
+    Messages,
+    /// The channel, where it keeps one; otherwise the ranks.
+    Channel,
+}
+
+/// One to all.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct BroadcastSettings {
+    /// Size of the message.
+    pub size: Bytes,
+    /// How many times.
+    #[serde(default = "ten")]
+    pub rounds: PositiveCount,
+    /// The rank that sends.
+    #[serde(default)]
+    pub root: u16,
+    /// Whether one message is handed over to each rank, or one for all, which the channel then
+    /// carries as it can.
+    #[serde(default)]
+    pub copies: bool,
 }
 
 /// One lock that all want.
@@ -219,6 +253,7 @@ impl LibraryProgram {
             LibraryProgram::Stream(own) => own.pair.to_vec(),
             LibraryProgram::AllToAll(_) | LibraryProgram::Barrier(_) => Vec::new(),
             LibraryProgram::Lock(own) => vec![own.server],
+            LibraryProgram::Broadcast(own) => vec![own.root],
             LibraryProgram::HotSpot(own) => vec![own.target],
             LibraryProgram::RequestReply(own) => vec![own.server],
         }
@@ -233,6 +268,7 @@ impl LibraryProgram {
             LibraryProgram::Stream(own) => pairs::stream(crew, own, notes),
             LibraryProgram::AllToAll(own) => collective::all_to_all(crew, own, notes),
             LibraryProgram::Barrier(own) => collective::barrier(crew, own, notes),
+            LibraryProgram::Broadcast(own) => collective::broadcast(crew, own, notes),
             LibraryProgram::Lock(own) => contention::lock(crew, own, notes),
             LibraryProgram::HotSpot(own) => contention::hot_spot(crew, own, notes),
             LibraryProgram::RequestReply(own) => contention::request_reply(crew, own, notes),
