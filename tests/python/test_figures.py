@@ -8,7 +8,9 @@ import pytest
 
 from weft.checks import checks_of, named_in
 from weft.plots.request import Request, series_labels, spread
+from weft.report.markup import marked
 from weft.theme import DARK, LIGHT, Theme, paint
+from weft.words import axis_title
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -256,3 +258,56 @@ def test_every_figure_of_a_reproduction_renders(reproduction: weft.Result) -> No
 )
 def test_spread_keeps_the_ends(count: int, most: int, chosen: list[int]) -> None:
     assert spread(range(count), most) == chosen
+
+
+def test_a_measured_axis_runs_along_what_was_swept(bulk: weft.Result) -> None:
+    bulk.meta["figures"] = [
+        {
+            "name": "carried",
+            "title": "",
+            "kind": "latency_against_load",
+            "channel": "bulk",
+            "x": "accepted_load",
+            "series": "traffic",
+        }
+    ]
+    bulk.tables["points"] = bulk.points[bulk.points["preset"] == "fitted"]
+    values = figure(bulk, "carried").spec["data"]["values"]
+    assert {row["series"] for row in values if row["mark"] == "measured"} == {"single", "bursty"}
+
+
+def test_a_single_point_makes_no_curve(quick: weft.Result) -> None:
+    quick.meta["figures"] = []
+    quick.tables["points"] = quick.points.head(1)
+    quick.tables["collisions"] = quick.collisions[
+        quick.collisions["point"] == quick.points["point"].iloc[0]
+    ]
+    assert not [drawn.name for drawn in quick.figures if "against" in drawn.name]
+
+
+def test_a_load_of_another_channel_is_named_with_it() -> None:
+    assert axis_title("workload.bulk.load", "bulk").startswith("Offered load (")
+    other = axis_title("workload.bulk.load", "quick")
+    assert other == "Offered load on the bulk channel (fraction of link bandwidth)"
+    assert axis_title("accepted_mb_per_s_per_host").endswith("(MB/s)")
+
+
+def test_a_traced_run_is_drawn_packet_by_packet(quick: weft.Result) -> None:
+    quick.meta["figures"] = []
+    packet = {"point": 0, "channel": "quick", "seed": 1, "sequence": 0, "slot": None}
+    quick.tables["trace"] = pd.DataFrame(
+        [
+            packet | {"time_us": 2.0, "until_us": 2.7, "kind": "qreq", "initiator": 1, "target": 0,
+                      "content": None},
+            packet | {"time_us": 1.0, "until_us": 1.2, "kind": "gnt", "initiator": None,
+                      "target": 1, "content": "0"},
+        ]
+    )  # fmt: skip
+    values = figure(quick, "quick-timeline").spec["data"]["values"]
+    assert [row["row"] for row in values] == ["gnt switch → 1", "qreq 1 → 0"]
+    assert "quick-histogram" not in [drawn.name for drawn in quick.figures]
+    assert "Every packet" in figure(quick, "quick-timeline").svg()
+
+
+def test_names_of_code_in_prose_are_marked() -> None:
+    assert marked("`cfg` < 1") == "<code>cfg</code> &lt; 1"

@@ -20,6 +20,7 @@ mod job;
 mod parallel;
 mod plan;
 mod precision;
+pub mod price;
 pub mod program;
 mod reproduce;
 mod rows;

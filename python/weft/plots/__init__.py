@@ -10,6 +10,7 @@ from weft.plots.distribution import distribution
 from weft.plots.published import published_against_measured
 from weft.plots.request import Request
 from weft.plots.space_time import space_time
+from weft.plots.timeline import timeline
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,9 +27,13 @@ DRAWN_BY: dict[str, Callable[[Result, Request], Figure | None]] = {
     "latency_along_time": along_time,
     "space_time": space_time,
     "published": published_against_measured,
+    "timeline": timeline,
 }
 
+_CURVES = ("latency_against_load", "throughput_against_load", "collision_rates")
+
 _DEFAULT_TITLES = {
+    "timeline": "Every packet",
     "latency_against_load": "Latency against load",
     "throughput_against_load": "Accepted throughput against offered load",
     "collision_rates": "Collisions",
@@ -53,11 +58,17 @@ def figures_of(result: Result) -> list[Figure]:
 
 
 def _defaults(result: Result) -> list[Request]:
-    """One figure of each kind for each channel that carried traffic."""
+    """One figure of each kind for each channel that carried traffic; curves where loads differ."""
     points = result.points
     if "channel" not in points:
         return []
     channels = list(dict.fromkeys(points["channel"]))
+    swept = [
+        str(name) for name in points if str(name).endswith(".load") and points[name].nunique() > 1
+    ]
+    # A run is traced for its few packets, each of which can be seen by itself.
+    traced = not result.tables.get("trace", points.head(0)).empty
+    superseded = ("histogram",) if traced else ()
     return [
         Request(
             name=f"{channel}-{kind.replace('_', '-')}",
@@ -67,4 +78,5 @@ def _defaults(result: Result) -> list[Request]:
         )
         for channel in channels
         for kind, title in _DEFAULT_TITLES.items()
+        if kind not in superseded and (f"workload.{channel}.load" in swept or kind not in _CURVES)
     ]

@@ -75,7 +75,7 @@ def _curves(
     if drawable.empty:
         return None
     printed = _published(result, request, rows, x, y)
-    layers = _layers(drawable, printed, x, y, log=log)
+    layers = _layers(drawable, printed, x, y, request.channel, log=log)
     if len(printed):
         layers += _published_layers(printed, layers[0]["encoding"])
     if diagonal and pd.api.types.is_numeric_dtype(drawable["x"]):
@@ -170,13 +170,13 @@ def _published(
     return pd.DataFrame(marks, columns=["x", "panel", "y", "lower", "upper", "section", "mark"])
 
 
-def _x_axis(places: pd.Series[Any], x: str) -> dict[str, Any]:
+def _x_axis(places: pd.Series[Any], x: str, channel: str) -> dict[str, Any]:
     """Encode what is swept: numbers to scale, words (run lengths, parts) in the file's order."""
     if not pd.api.types.is_numeric_dtype(places):
         return {
             "field": "x",
             "type": "ordinal",
-            "title": axis_title(x),
+            "title": axis_title(x, channel),
             "sort": list(dict.fromkeys(places)),
             "scale": {"type": "point", "padding": 0.4},
             "axis": {"labelAngle": 0},
@@ -184,9 +184,9 @@ def _x_axis(places: pd.Series[Any], x: str) -> dict[str, Any]:
     return {
         "field": "x",
         "type": "quantitative",
-        "title": axis_title(x),
+        "title": axis_title(x, channel),
         "scale": {"nice": False, "zero": bool(places.min() < places.max() / 3)},
-        "axis": {"format": "~g", "tickCount": 10},
+        "axis": {"format": "~f", "tickCount": 10},
     }
 
 
@@ -201,7 +201,7 @@ def _reach(drawn: pd.DataFrame, printed: pd.DataFrame) -> list[float]:
 
 
 def _layers(
-    drawn: pd.DataFrame, printed: pd.DataFrame, x: str, y: str, *, log: bool
+    drawn: pd.DataFrame, printed: pd.DataFrame, x: str, y: str, channel: str, *, log: bool
 ) -> list[dict[str, Any]]:
     scale: dict[str, Any] = {"type": "log", "nice": False} if log else {"zero": True, "nice": True}
     if log:
@@ -216,7 +216,7 @@ def _layers(
             **({"values": _decades(scale["domain"])} if log else {"tickCount": 6}),
         },
     }
-    x_axis = _x_axis(drawn["x"], x)
+    x_axis = _x_axis(drawn["x"], x, channel)
     order = list(dict.fromkeys(drawn["series"]))
     single = len(order) < 2
     colour = {

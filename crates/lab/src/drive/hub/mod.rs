@@ -310,8 +310,9 @@ impl HubChannel {
             let packet = &mut self.packets[id];
             let host = &mut self.hosts[usize::from(place)];
             let earliest = packet.ready.max(host.link_free);
+            let to = if packet.targets == 1 << place { place } else { place ^ 1 };
             let far = if direct {
-                &mut self.adapters[usize::from(1 - place)]
+                &mut self.adapters[usize::from(to)]
             } else {
                 &mut self.inputs[usize::from(place)]
             };
@@ -326,7 +327,7 @@ impl HubChannel {
                 packet.granted = start + self.spans.wire;
                 packet.there = packet.granted + packet.span + self.spans.receive;
                 self.observations.attempt(start);
-                self.queue.push(packet.there, Event::Arrive(id, 1 - place));
+                self.queue.push(packet.there, Event::Arrive(id, to));
             } else {
                 self.queue.push(start + self.spans.cable, Event::Reach(id));
             }
