@@ -188,7 +188,8 @@ fn scheduler(channel: &ChannelSettings) -> Option<String> {
         SwitchSettings::Crossbar(_)
         | SwitchSettings::OutputBuffered(_)
         | SwitchSettings::FifoBus(_)
-        | SwitchSettings::OutputQueued(_) => return None,
+        | SwitchSettings::OutputQueued(_)
+        | SwitchSettings::Ring(_) => return None,
         SwitchSettings::Hub(hub) => return hub.scheduler().map(|own| own.name().to_owned()),
     };
     Some(scheduler.name().to_owned())

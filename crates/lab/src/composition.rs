@@ -8,10 +8,13 @@ use serde::{Deserialize, Serialize};
 use weft_fabric::adapter::AdapterSettings;
 use weft_fabric::control::Speculation;
 use weft_fabric::fabric::{FabricSettings, RoutesSettings};
+use weft_fabric::host::HostSettings;
 use weft_fabric::interface::{TransferSettings, WindowSettings};
 use weft_fabric::link::{ErrorSettings, LineCode, LinkBudgetSettings, LinkSettings, TurnSettings};
 use weft_fabric::scheduler::SchedulerSettings;
-use weft_fabric::switch::{CrossbarSettings, FifoBusSettings, HubSettings, OutputBufferedSettings};
+use weft_fabric::switch::{
+    CrossbarSettings, FifoBusSettings, HubSettings, OutputBufferedSettings, RingSettings,
+};
 use weft_fabric::workload::WorkloadSettings;
 use weft_protocol::retransmit::ControlSettings;
 use weft_units::{Bytes, Fraction, PositiveCount, Span};
@@ -20,6 +23,7 @@ use crate::drive::cluster::{DisabledInitiator, RecoverySettings, SignallingSetti
 use crate::drive::interface::InterfaceSettings;
 use crate::drive::receiver::ReceiverSettings;
 use crate::experiment::{ExperimentSettings, Figure, Published, RunSettings};
+use crate::price::PriceSettings;
 use crate::program::settings::ProgramSettings;
 
 /// Everything that a file says once its layers are merged: a system, and what is run on it.
@@ -125,6 +129,10 @@ pub struct ChannelSettings {
     /// (Clint 3.1). Without one a packet is in a send buffer as soon as one is free.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interface: Option<InterfaceSettings>,
+    /// What a message passes in the hosts before and behind the channel. Without it a message is
+    /// with its adapter as soon as a program hands it over.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<HostSettings>,
     /// The mapped window of each host. For channels with a hub, which need it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub window: Option<WindowSettings>,
@@ -132,6 +140,9 @@ pub struct ChannelSettings {
     /// (Clint 3.1, `trErr`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recovery: Option<RecoverySettings>,
+    /// What technologies cost that are compared with this one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub price: Option<PriceSettings>,
     /// Initiators that the targets of this channel disable (Clint 3.3, enable vectors).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub disabled: Vec<DisabledInitiator>,
@@ -163,6 +174,8 @@ pub enum SwitchSettings {
     InputQueued(InputQueuedSettings),
     /// A cell switch with unlimited queues at its outputs, in slots of one cell.
     OutputQueued(OutputQueuedSettings),
+    /// No switch: adapters that pass on what is for others.
+    Ring(RingSettings),
     /// A hub that keeps one order of packets of any size, between mapped windows.
     Hub(HubSettings),
 }
@@ -244,6 +257,7 @@ impl SwitchSettings {
             SwitchSettings::OutputBuffered(_) => "output_buffered",
             SwitchSettings::InputQueued(_) => "input_queued",
             SwitchSettings::OutputQueued(_) => "output_queued",
+            SwitchSettings::Ring(_) => "ring",
             SwitchSettings::Hub(_) => "hub",
         }
     }

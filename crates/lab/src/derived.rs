@@ -1,5 +1,7 @@
 //! Quantities that follow from a composition without a run.
 
+mod limits;
+
 use weft_units::{Bytes, Rate, Span};
 
 use crate::composition::{ChannelSettings, Spec, SwitchSettings};
@@ -73,6 +75,7 @@ fn of_channel(name: &str, channel: &ChannelSettings, hosts: u16, all: &mut Vec<D
     }
     slots(name, channel, packet, all);
     turns(name, channel, all);
+    limits::hosts_and_prices(name, channel, all);
 }
 
 fn slots(name: &str, channel: &ChannelSettings, packet: Span, all: &mut Vec<Derived>) {

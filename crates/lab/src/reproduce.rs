@@ -157,11 +157,12 @@ fn quantity_of(published: &Published) -> String {
     if let Some(factor) = published.times {
         text.push_str(&format!(" x {factor}"));
     }
-    let over = published.over.iter().map(|(axis, other)| match published.at.get(axis) {
-        Some(own) => format!(", {} over {other}", in_words(axis, own)),
-        None => format!(", over {}", in_words(axis, other)),
-    });
-    text.extend(over);
+    for (word, others) in [("over", &published.over), ("less", &published.less)] {
+        text.extend(others.iter().map(|(axis, other)| match published.at.get(axis) {
+            Some(own) => format!(", {} {word} {other}", in_words(axis, own)),
+            None => format!(", {word} {}", in_words(axis, other)),
+        }));
+    }
     text
 }
 
@@ -171,7 +172,9 @@ fn place_of(published: &Published) -> String {
     let at = published
         .at
         .iter()
-        .filter(|(axis, _)| *axis != "preset" && !published.over.contains_key(*axis));
+        .filter(|(axis, _)| *axis != "preset")
+        .filter(|(axis, _)| !published.over.contains_key(*axis))
+        .filter(|(axis, _)| !published.less.contains_key(*axis));
     at.map(|(axis, value)| in_words(axis, value)).collect::<Vec<_>>().join(", ")
 }
 
@@ -343,4 +346,31 @@ fn matches(table: &Table, row: usize, at: &BTreeMap<String, Setting>) -> bool {
         (Some(Cell::Text(found)), wanted) => found == wanted.to_string(),
         _ => false,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const STUDY: &str = "base = 'maestro'\n[run]\nlength = '1 ms'\nregime = 'from_empty'\n\
+        [channel.network]\nturns.phase = 'aligned'\n\
+        [workload.network]\nsource.list = [{ time = '10 us', from = 0, to = 1 }]\n\
+        [variant.size.one]\nchannel.network.payload = '11 B'\n\
+        [variant.size.two]\nchannel.network.payload = '25 B'\n\
+        [[published]]\nquantity = 'one_way_max_us'\nat = { size = 'two' }\n\
+        less = { size = 'one' }\nvalue = 0.64\nband = { relative = 0.01 }\nsection = 'none'\n";
+
+    /// A second packet in the same frames takes 640 ns longer on the last link, and nothing else.
+    #[test]
+    fn a_gain_is_a_difference_of_two_variants() {
+        let request = Request::of_text("study.toml", STUDY);
+        let outcome = study::run(&request, &Options::default(), &mut |_, _| true).unwrap();
+        let mut checks = Table::new();
+        check("maestro", "study", &outcome, &mut checks);
+        let cell = |column| checks.get(0, column).map(|cell| cell.to_string());
+        assert_eq!(cell("quantity").as_deref(), Some("one_way_max_us, two less one"));
+        assert_eq!(cell("verdict").as_deref(), Some("within"));
+        let measured = checks.number(0, "measured").unwrap();
+        assert!((measured - 0.64).abs() < 1e-9, "{measured}");
+    }
 }

@@ -14,6 +14,8 @@ macro_rules! on_each {
             Driver::Event($channel) => $call,
             Driver::OutputQueuedNetwork($channel) => $call,
             Driver::InputQueuedNetwork($channel) => $call,
+            Driver::Ring($channel) => $call,
+            Driver::Hosted($channel) => $call,
             Driver::Hub($channel) => $call,
             Driver::Turns($channel) => $call,
         }

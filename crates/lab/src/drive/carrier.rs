@@ -129,6 +129,16 @@ impl Notice {
         }
     }
 
+    /// The same of a message under another name.
+    pub fn under(mut self, name: Ticket) -> Notice {
+        match &mut self {
+            Notice::Sent { ticket, .. }
+            | Notice::Delivered { ticket, .. }
+            | Notice::Lost { ticket, .. } => *ticket = name,
+        }
+        self
+    }
+
     /// The message that it is about.
     pub fn ticket(self) -> Ticket {
         match self {
