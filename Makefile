@@ -12,7 +12,7 @@ SOURCES := $(shell find crates systems experiments python -type f \
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo manual images test test-rust test-python lint format bench test-live bench-live \
-	test-loom lock clean
+	live-programs test-loom lock clean
 
 help: ## list these verbs
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -78,10 +78,22 @@ bench: ## packets per CPU-second and instructions per packet, one JSON object a 
 	@cargo build --quiet --release --locked --package weft-bench
 	@target/release/weft-bench $(if $(shell command -v valgrind),--instructions)
 
+# SHORT=1 runs what a change must pass, in a few minutes; without it the ten minutes are used.
+SUITES := $(if $(SHORT),--short --seconds 200,--seconds 360)
+
 test-live: ## real programs over the live library; those that are not installed are skipped
 	@cargo build --quiet --release --locked --package weft-live
 	$(PYTHON) tests/live/departing.py --library target/release/libweft_live.so
-	$(PYTHON) tests/live/programs.py --library target/release/libweft_live.so
+	timeout 300 $(PYTHON) tests/live/programs.py --library target/release/libweft_live.so
+	timeout 500 $(PYTHON) tests/live/suites.py --library target/release/libweft_live.so $(SUITES)
+
+live-programs: ## install the programs that test-live runs, from Debian's packages
+	apt-get update --quiet=2
+	DEBIAN_FRONTEND=noninteractive apt-get install --quiet=2 --yes --no-install-recommends \
+		$(LIVE_PROGRAMS)
+
+LIVE_PROGRAMS := redis-server redis-tools memcached nginx-light wrk curl postgresql iperf3 socat \
+	nodejs default-jdk-headless gcc libc6-dev util-linux
 
 bench-live: ## kernel TCP against the live library, in turn, one JSON object a case
 	@cargo build --quiet --release --locked --package weft-live --lib --example exchange

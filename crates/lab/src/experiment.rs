@@ -196,8 +196,12 @@ pub enum FigureKind {
     CollisionRates,
     /// The distribution of latencies.
     Histogram,
-    /// Where the time went, stage by stage.
+    /// Where the time went, stage by stage, as shares.
     LatencyBudget,
+    /// Where the time went, the stages behind each other along time.
+    LatencyAlongTime,
+    /// Who sent what to whom when: the table `trace`, which needs `run.trace`.
+    SpaceTime,
 }
 
 impl Default for RunSettings {
