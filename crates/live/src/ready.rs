@@ -258,7 +258,7 @@ fn sleep(
     let time = time.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
     let (entries, count) = (kernel.as_mut_ptr(), kernel.len());
     // SAFETY: the entries and the time are valid, and so is the mask by the program's word.
-    let woken = unsafe { libc::syscall(libc::SYS_ppoll, entries, count, time, mask, 8) };
+    let woken = unsafe { sys::bare!(libc::SYS_ppoll, entries, count, time, mask, 8) };
     if woken < 0 { Err(sys::errno()) } else { Ok(woken as c_int) }
 }
 

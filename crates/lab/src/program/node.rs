@@ -168,6 +168,12 @@ impl<C: Carrier> Node<C> {
         self.begin(|machine| machine.read(self.rank, target, address, size))
     }
 
+    /// Whether all ranks see the stores of `size` bytes that go to several of them in one order, the
+    /// initiator's own copy among them.
+    pub fn is_ordered(&self, size: Bytes) -> bool {
+        self.shared.borrow().machine.is_ordered(self.channel, size)
+    }
+
     /// Waits until every rank has come here: the dissemination barrier of Hensgen, Finkel and
     /// Manber ("Two algorithms for barrier synchronization", IJPP 17(1), 1988), in
     /// `ceil(log2(ranks))` rounds.

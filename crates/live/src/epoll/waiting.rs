@@ -293,7 +293,7 @@ fn from_kernel(
     let time = span.map_or(-1, |span| span.div_ceil(1_000_000).min(i32::MAX as u64) as c_int);
     let (place, room) = (events.as_mut_ptr(), events.len() as c_int);
     // SAFETY: the events are valid, and so is the mask by the program's word.
-    let count = unsafe { libc::syscall(libc::SYS_epoll_pwait, epoll, place, room, time, mask, 8) };
+    let count = unsafe { sys::bare!(libc::SYS_epoll_pwait, epoll, place, room, time, mask, 8) };
     if count < 0 {
         return Err(sys::errno());
     }
