@@ -11,7 +11,7 @@ SOURCES := $(shell find crates systems experiments python -type f \
 	-o -name '*.css' -o -name '*.js' \) -not -path '*/target/*' 2>/dev/null)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo images test test-rust test-python lint format bench test-live bench-live \
+.PHONY: help setup demo manual images test test-rust test-python lint format bench test-live bench-live \
 	live-programs test-loom lock clean
 
 help: ## list these verbs
@@ -38,6 +38,10 @@ demo: $(VENV)/.wheel ## re-run Clint's published experiments; leaves demo/clint/
 	$(WEFT) reproduce clint --out demo
 	@echo "Open demo/clint/report.html"
 
+manual: $(VENV)/.wheel ## build the manual into site/, to be read offline: site/index.html
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs --quiet build
+	@echo "Open site/index.html"
+
 # The pictures of README.md: the figure is a file of the demo, the page a screenshot of it.
 CHROMIUM ?= chromium --headless --no-sandbox --disable-gpu --disable-quic --no-first-run \
 	--disable-background-networking --disable-component-update --disable-sync --hide-scrollbars \
@@ -61,8 +65,8 @@ test-python: $(VENV)/.wheel
 lint: $(VENV)/.wheel ## formatting, clippy, ruff and mypy, warnings as errors
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- --deny warnings
-	$(BIN)/ruff format --check python tests/python
-	$(BIN)/ruff check python tests/python
+	$(BIN)/ruff format --check python tests/python docs
+	$(BIN)/ruff check python tests/python docs
 	$(BIN)/mypy
 
 format: $(VENV)/.lock ## rewrite the sources in the house format
@@ -110,4 +114,4 @@ lock: $(VENV)/.lock ## pin the Python dependencies anew (needs the package index
 	@mv $(VENV)/lock requirements.lock
 
 clean: ## remove what the other verbs made
-	rm -rf $(VENV) demo out target
+	rm -rf $(VENV) demo out site target

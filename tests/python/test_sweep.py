@@ -96,7 +96,7 @@ def test_stored_points_are_not_run_again(study: Path) -> None:
 
 
 def test_lists_multiply_or_advance_together(study: Path) -> None:
-    both = {ITERATIONS: [1, 2], "channel.data.packet": ["64 B", "128 B"]}
+    both: dict[str, list[object]] = {ITERATIONS: [1, 2], "channel.data.packet": ["64 B", "128 B"]}
     assert len(weft.sweep(study, both, store=None).points) == 16
     together = weft.sweep(study, {"workload.data.load": [0.4]}, paired=both, store=None)
     assert list(together.points[ITERATIONS]) == [1.0, 2.0]
@@ -201,8 +201,8 @@ def test_any_executor_makes_the_same_runs_and_a_lost_chunk_is_sent_again(study: 
     again = Unreliable()
     assert_same(weft.sweep(study, executor=again), plain)
     assert again.calls == 0
-    precise = {"set": {"workload.data.load": 0.6}, "precision": 0.03, "store": None}
-    spread: Any = weft.sweep(study, executor=Unreliable(), **precise)
+    precise: dict[str, Any] = {"set": {"workload.data.load": 0.6}, "precision": 0.03, "store": None}
+    spread = weft.sweep(study, executor=Unreliable(), **precise)
     assert_same(spread, weft.sweep(study, **precise))
 
 

@@ -1,6 +1,7 @@
 //! Whether the parts that a file names fit together: what no single type can hold. Every point of
 //! a study is looked at before its first run, so that a refusal names the file and the line.
 
+use weft_fabric::host::HostSettings;
 use weft_fabric::scheduler::{MAX_PORTS, SchedulerError};
 use weft_fabric::workload::{SourceSettings, WorkloadSettings};
 use weft_kernel::Streams;
@@ -63,7 +64,7 @@ fn check_sizes(tree: &Tree, name: &str, channel: &ChannelSettings) -> Result<(),
     let refuse = |key: &str, value: &dyn ToString, accepted: &str| {
         Err(misfit(tree, &format!("channel.{name}.{key}"), &value.to_string(), accepted))
     };
-    if channel.payload > channel.packet {
+    if channel.turns.is_none() && channel.payload > channel.packet {
         let accepted = format!("at most the packet that carries it, {}", channel.packet);
         return refuse("payload", &channel.payload, &accepted);
     }
@@ -86,7 +87,10 @@ fn check_source(
     workload: Option<&WorkloadSettings>,
 ) -> Result<(), SpecError> {
     let greedy = workload.is_some_and(|workload| workload.source == SourceSettings::Greedy);
-    if !greedy || channel.adapter.send_buffers != Limit::Unlimited {
+    // Over hosts it has one message at a time.
+    let takes_turns = channel.carries_messages(workload)
+        && channel.host.as_ref().is_none_or(HostSettings::takes_time_to_send);
+    if !greedy || takes_turns || channel.adapter.send_buffers != Limit::Unlimited {
         return Ok(());
     }
     let accepted = format!("greedy only with a limited channel.{name}.adapter.send_buffers");
@@ -100,7 +104,11 @@ fn assemble(spec: &Spec, name: &str, channel: &ChannelSettings) -> Result<(), Er
     let site = Site { name, hosts, streams: &streams, from: Time::ZERO, until };
     match channel.schedule_by_events(spec.run.trace) {
         Some(switch) => couple::cluster(spec, channel, switch, site).map(drop),
-        None => Driver::new(channel, spec.workload.get(name), site).map(drop),
+        // With a program, a workload offers nothing.
+        None => {
+            let workload = spec.workload.get(name).filter(|_| spec.program.is_none());
+            Driver::new(channel, workload, site).map(drop)
+        }
     }
 }
 

@@ -136,7 +136,7 @@ fn run_program(
             backlog: driver.backlog(),
             in_flight: driver.in_flight(),
             steps: driver.steps(),
-            counters: named(metrics.clone()),
+            counters: named([metrics.clone(), driver.counters(until)].concat()),
             ended: true,
             observations: driver.into_observations(),
             ..ChannelRun::of(&spec.channel[&name], site, seed)
@@ -171,6 +171,7 @@ fn run_alone(
         counters: named(driver.counters(site.until)),
         trace: driver.take_trace(),
         observations: driver.into_observations(),
+        packet: settings.demand_span(Some(workload)),
         ..ChannelRun::of(settings, site, seed)
     };
     run.check_conservation()?;
@@ -260,13 +261,22 @@ impl ChannelRun {
         if self.ended {
             return;
         }
-        let series = self.observations.recorder(Latency::Queueing).series().means_ps();
+        let series = self.usual().series().means_ps();
         let warm_up = match regime {
             Regime::Steady => Some(mser(&series)),
             Regime::FromEmpty | Regime::Skip(_) => None,
         };
         let progress = self.observations.progress(self.until);
         self.judgement = judge(&progress, self.stopped.is_some(), warm_up);
+    }
+
+    /// The latency that every packet has: messages over hosts have no queueing of their own.
+    pub fn usual(&self) -> &Recorder {
+        let queueing = self.observations.recorder(Latency::Queueing);
+        match queueing.count() {
+            0 => self.observations.recorder(Latency::OneWay),
+            _ => queueing,
+        }
     }
 
     /// Mean time from generation to the start of the transmission that succeeds.

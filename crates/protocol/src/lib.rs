@@ -11,6 +11,7 @@ pub mod packet;
 pub mod resequence;
 pub mod retransmit;
 pub mod ring;
+pub mod sci_address;
 pub mod sync;
 pub mod turns;
 pub mod window;

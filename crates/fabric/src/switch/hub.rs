@@ -279,10 +279,17 @@ impl<K: Copy> Hub<K> {
     fn match_narrow(&mut self, now: Time, idle: u64, grant: &mut impl FnMut(u16, HubRequest<K>)) {
         let Some(mut matcher) = self.scheduler.take() else { return };
         matcher.requests.clear_all();
+        let mut asked = false;
         for (place, output) in self.outputs.iter().enumerate() {
-            if idle >> place & 1 == 1 {
+            if idle >> place & 1 == 1 && !output.requests.is_empty() {
+                asked = true;
                 output.requests.inputs().for_each(|input| matcher.requests.set(input, place));
             }
+        }
+        // A pass without requests would move the priorities of a scheduler on for nothing.
+        if !asked {
+            self.scheduler = Some(matcher);
+            return;
         }
         let Matcher { scheduler, random, requests, matching } = &mut *matcher;
         scheduler.schedule(requests, random, matching);

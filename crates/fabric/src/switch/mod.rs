@@ -5,15 +5,19 @@
 //! switch is added where a packet leaves it.
 
 mod crossbar;
+mod fifo_bus;
 mod hub;
 mod output_buffered;
+mod ring;
 mod simultaneous;
 
 use weft_units::{Span, Time};
 
 pub use crossbar::{AcknowledgmentRule, Contention, Crossbar, CrossbarSettings};
+pub use fifo_bus::{BarrierCounter, BusController, FifoBusSettings, HeaderQueues, Transfer};
 pub use hub::{ArbiterSettings, Hub, HubRequest, HubSettings, TransferSettings};
 pub use output_buffered::{OutputBuffered, OutputBufferedSettings, Overflow};
+pub use ring::RingSettings;
 pub use simultaneous::Simultaneous;
 
 /// The kinds of packet that a switch tells apart, by falling priority.

@@ -82,6 +82,20 @@ pub trait Carrier {
     /// Lets everything due by `now` happen and appends what there is to know, in order of time.
     fn advance(&mut self, now: Time, notices: &mut Vec<Notice>);
 
+    /// A host has come to the barrier that the channel itself keeps for its first `hosts` hosts. When
+    /// all of them have come each is told by a [`Notice::Delivered`] under its own ticket. Returns
+    /// `false`, and does nothing, where the channel keeps none: hosts then send messages.
+    fn barrier(&mut self, now: Time, host: u16, hosts: u16, ticket: Ticket) -> bool {
+        let _ = (now, host, hosts, ticket);
+        false
+    }
+
+    /// Whether all hosts see messages for several of them in one order, and whether an initiator may
+    /// be among its own targets: it then gets its copy at the place of the message in that order.
+    fn keeps_one_order(&self) -> bool {
+        false
+    }
+
     /// How many steps (events or slots) it took so far.
     fn steps(&self) -> u64;
 
@@ -113,6 +127,16 @@ impl Notice {
             | Notice::Delivered { time, .. }
             | Notice::Lost { time, .. } => time,
         }
+    }
+
+    /// The same of a message under another name.
+    pub fn under(mut self, name: Ticket) -> Notice {
+        match &mut self {
+            Notice::Sent { ticket, .. }
+            | Notice::Delivered { ticket, .. }
+            | Notice::Lost { ticket, .. } => *ticket = name,
+        }
+        self
     }
 
     /// The message that it is about.

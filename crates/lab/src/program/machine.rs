@@ -81,6 +81,7 @@ enum Cargo {
     Store { address: u64, value: u64 },
     Ask { address: u64, size: Bytes, op: OpId },
     Answer { value: u64, op: OpId },
+    Barrier { op: OpId },
 }
 
 /// The size of a message that asks for a remote read: an address and a length.
@@ -209,6 +210,24 @@ impl<C: Carrier> Machine<C> {
         };
         self.dispatch(asking, Kind::Read, Cargo::Ask { address, size, op }, OpId::NONE);
         op
+    }
+
+    /// A rank comes to the barrier that a channel itself keeps for all ranks: the one that `channel`
+    /// names, or the one that takes the shortest messages. `None` where that channel keeps none.
+    pub fn barrier(&mut self, rank: u16, channel: Option<usize>) -> Option<OpId> {
+        let channel = channel.or_else(|| self.policy.channel(Bytes(0), Kind::Message, 0))?;
+        let op = self.begin(rank, Doing::Barrier);
+        let (cargo, size) = (Cargo::Barrier { op }, Bytes(0));
+        let parcel = Parcel { from: rank, size, cargo, op, offered: self.now, uses: 1 };
+        let place = self.insert(parcel);
+        let (ranks, ticket) = (self.ranks(), Ticket(place.into()));
+        if self.channels[channel].1.barrier(self.now, rank, ranks, ticket) {
+            return Some(op);
+        }
+        self.use_up(place);
+        self.ops[op.index()].state = State::Free;
+        self.free_ops.push(op);
+        None
     }
 
     /// What an operation brought, if it is over.
@@ -390,6 +409,8 @@ impl<C: Carrier> Machine<C> {
             Destination::Host(_) => u32::from(!own),
             Destination::Hosts(hosts) => hosts.count_ones() - u32::from(own),
         };
+        // A channel with one order of its own puts the initiator's copy into it.
+        let in_order = own && others > 0 && self.keeps_one_order(&message, kind);
         let uses = others + u32::from(others > 0) + u32::from(own);
         let parcel = Parcel { from, size, cargo, op, offered: self.now, uses };
         let parcel = self.insert(parcel);
@@ -399,7 +420,9 @@ impl<C: Carrier> Machine<C> {
                 return self.fail(ProgramError::NoRoute { size: size.0, channels });
             };
             let to = match to {
-                Destination::Hosts(hosts) if own => Destination::Hosts(hosts & !(1 << from)),
+                Destination::Hosts(hosts) if own && !in_order => {
+                    Destination::Hosts(hosts & !(1 << from))
+                }
                 to => to,
             };
             let ticket = Ticket(parcel.into());
@@ -408,9 +431,21 @@ impl<C: Carrier> Machine<C> {
         } else if op != OpId::NONE {
             self.complete(op, Received::default());
         }
-        if own {
+        if own && !in_order {
             self.deliver(from, parcel);
         }
+    }
+
+    /// Whether the channel that takes a message keeps one order of those for several ranks.
+    pub fn is_ordered(&self, channel: Option<usize>, size: Bytes) -> bool {
+        let channel = channel.or_else(|| self.policy.channel(size, Kind::Store, 0));
+        channel.is_some_and(|channel| self.channels[channel].1.keeps_one_order())
+    }
+
+    fn keeps_one_order(&self, message: &Outgoing, kind: Kind) -> bool {
+        let Outgoing { size, channel, nic, .. } = *message;
+        let channel = channel.or_else(|| self.policy.channel(size, kind, nic));
+        channel.is_some_and(|channel| self.channels[channel].1.keeps_one_order())
     }
 
     fn insert(&mut self, parcel: Parcel) -> u32 {
@@ -476,6 +511,10 @@ impl<C: Carrier> Machine<C> {
                     nic: 0,
                 };
                 self.dispatch(answer, Kind::Read, Cargo::Answer { value, op }, OpId::NONE);
+            }
+            Cargo::Barrier { op } => {
+                self.complete(op, Received::default());
+                self.use_up(place);
             }
             Cargo::Answer { value, op } => {
                 let Parcel { from, size, .. } = self.parcels[place as usize];

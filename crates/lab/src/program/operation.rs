@@ -14,7 +14,8 @@ impl OpId {
     /// No operation.
     pub const NONE: OpId = OpId(u32::MAX);
 
-    pub(super) fn new(place: usize) -> OpId {
+    /// The operation of a number that [`OpId::index`] gave.
+    pub fn new(place: usize) -> OpId {
         OpId(place as u32)
     }
 
@@ -66,6 +67,7 @@ pub(super) enum Doing {
     Receive(Wanted),
     Until { address: u64, least: u64 },
     Read { target: u16 },
+    Barrier,
 }
 
 impl Op {
@@ -75,7 +77,7 @@ impl Op {
             Doing::Compute => Activity::Compute,
             Doing::Send { to, .. } => Activity::Send(to.hosts().next().unwrap_or(self.rank)),
             Doing::Receive(wanted) => Activity::Wait(wanted.from),
-            Doing::Until { .. } => Activity::Wait(None),
+            Doing::Until { .. } | Doing::Barrier => Activity::Wait(None),
             Doing::Read { target } => Activity::Wait(Some(target)),
         }
     }
@@ -97,6 +99,7 @@ impl Op {
             Doing::Until { address, least } => {
                 format!("rank {rank} waits until word {address} of its memory is {least} or more")
             }
+            Doing::Barrier => format!("rank {rank} waits at the barrier of its channel"),
             Doing::Read { target } => {
                 format!("rank {rank} waits for what it reads in the memory of rank {target}")
             }

@@ -44,6 +44,37 @@ fn a_processor_streams_at_88_mb_per_second() {
     assert!((found / 88.0 - 1.0).abs() < 0.005, "{found}");
 }
 
+/// Parts move by editing the composition alone: Clint's scheduler decides in the hub.
+#[test]
+fn a_scheduler_takes_the_place_of_request_sampling() {
+    let crossbar = "channel.memory.switch.hub.transfer.crossbar";
+    let streams = |arbiter: &str| {
+        let arbiter = format!("{crossbar}.arbiter.{arbiter}");
+        let uniform = "workload.memory={ source = 'greedy', pattern = 'uniform' }";
+        let all = [
+            uniform,
+            "run.length=300 us",
+            "run.regime={ skip = '50 us' }",
+            "channel.memory.window.check_order=true",
+            arbiter.as_str(),
+        ];
+        megabytes_per_second(&run("memory-channel-2", "network", &all))
+    };
+    let sampled = {
+        let uniform = "workload.memory={ source = 'greedy', pattern = 'uniform' }";
+        let all = [uniform, "run.length=300 us", "run.regime={ skip = '50 us' }"];
+        megabytes_per_second(&run("memory-channel-2", "network", &all))
+    };
+    // Queues are first in, first out at the inputs: 8 of them carry 0.618 of eight links of 97 MB/s.
+    for carried in [
+        sampled,
+        streams("scheduler.least_choice_first.round_robin=true"),
+        streams("scheduler.islip.iterations=2"),
+    ] {
+        assert!((carried / (0.618 * 8.0 * 96.97) - 1.0).abs() < 0.05, "{carried}");
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 

@@ -114,6 +114,33 @@ fn what_a_program_names_must_be_there() {
 }
 
 #[test]
+fn the_arrivals_of_a_preset_are_not_traffic() {
+    let text = "base = 'clint'\npreset = 'fitted'\n[program]\nchannel = 'quick'\n\
+                run.barrier.rounds = 2";
+    assert_eq!(spec_of(text).expect("a run").len(), 1);
+}
+
+#[test]
+fn a_trace_is_what_its_file_holds() {
+    let file = |name: &str, text: &str| {
+        let path = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+        std::fs::write(&path, text).expect("the folder of the tests can be written");
+        path.display().to_string()
+    };
+    let path = file("identity.goal", "num_ranks 2\nrank 0 {\na: calc 5\n}\n");
+    let text = self::file(2, STAR, &format!("trace.goal = {{ file = '{path}' }}"));
+    let plan = Plan::new(&Request::of_text("program.toml", &text)).expect("a legal text");
+    let identity = || weft_lab::identity(&plan.points[0].spec).expect("a readable trace");
+    let before = identity();
+    assert_eq!(measured(&spec_of(&text).expect("a run"), "program_time_us"), 0.005);
+    file("identity.goal", "num_ranks 2\nrank 0 {\na: calc 6\n}\n");
+    assert_ne!(identity(), before);
+    file("identity.goal", "num_ranks 2\nrank 0 {\na: calc 6 ns\n}\n");
+    let error = spec_of(&text).expect_err("a unit").to_string();
+    assert!(error.contains("line 3: `ns` where"), "{error}");
+}
+
+#[test]
 fn a_policy_without_a_rule_for_a_message_ends_the_run() {
     let text = "base = 'clint'\n[program]\nrun.ping_pong.size = '64 B'\n\
                 [[program.route]]\nup_to = '32 B'\nchannel = 'quick'\n";

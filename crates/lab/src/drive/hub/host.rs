@@ -11,6 +11,21 @@ use weft_units::{Bytes, Span, Time};
 use super::room::Room;
 use crate::drive::carrier::Ticket;
 
+/// What a packet is for.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Purpose {
+    /// The traffic of a source.
+    Traffic,
+    /// A message.
+    Message(Ticket),
+    /// An operation, which the adapter of each target answers.
+    Request(u32),
+    /// Such an answer.
+    Answer(u32),
+    /// That its sender is at a barrier.
+    Announce(u32),
+}
+
 /// What a program hands over at once: the stores of one message.
 #[derive(Debug)]
 pub(super) struct Run {
@@ -23,7 +38,7 @@ pub(super) struct Run {
     pub next: Bytes,
     /// Pieces after the next one, the flag among them.
     pub left: u32,
-    pub ticket: Option<Ticket>,
+    pub purpose: Purpose,
 }
 
 /// A packet from the bus of its initiator to the memories of its targets.
@@ -35,7 +50,7 @@ pub(super) struct Packet {
     pub span: Span,
     /// Whether it ends its message.
     pub last: bool,
-    pub ticket: Option<Ticket>,
+    pub purpose: Purpose,
     /// Targets that it has not reached.
     pub missing: u32,
     pub name: Option<PacketName>,
@@ -48,6 +63,13 @@ pub(super) struct Packet {
     pub start: Time,
     pub granted: Time,
     pub there: Time,
+}
+
+impl Packet {
+    /// Whether it came over the bus, and has a place between bus and link.
+    pub fn is_stored(&self) -> bool {
+        !matches!(self.purpose, Purpose::Answer(_))
+    }
 }
 
 #[derive(Debug)]

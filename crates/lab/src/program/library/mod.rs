@@ -3,6 +3,7 @@
 
 mod collective;
 mod contention;
+mod ordered_lock;
 mod pairs;
 
 use std::cell::RefCell;
@@ -27,10 +28,15 @@ pub enum LibraryProgram {
     Stream(StreamSettings),
     /// Every rank sends one message to every other; again when all have received theirs.
     AllToAll(RoundSettings),
-    /// All ranks meet in dissemination barriers (Hensgen, Finkel and Manber, IJPP 17(1), 1988).
+    /// All ranks meet at barriers.
     Barrier(BarrierSettings),
+    /// One rank stores into the memory of all others, each of which answers.
+    Broadcast(BroadcastSettings),
     /// All ranks want one lock that a rank serves, first come, first served.
     Lock(LockSettings),
+    /// All ranks want one lock that nobody serves: bids by ordered broadcast, the first one wins
+    /// (Memory Channel 2, Additional MEMORY CHANNEL Network Features).
+    OrderedLock(OrderedLockSettings),
     /// All ranks send to one.
     HotSpot(HotSpotSettings),
     /// Clients ask a server, which answers.
@@ -86,6 +92,38 @@ pub struct BarrierSettings {
     /// How many barriers, one after another.
     #[serde(default = "ten")]
     pub rounds: PositiveCount,
+    /// Who keeps them.
+    #[serde(default)]
+    pub by: BarrierBy,
+}
+
+/// Who keeps a barrier.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum BarrierBy {
+    /// The ranks, by messages: dissemination (Hensgen, Finkel and Manber, IJPP 17(1), 1988).
+    #[default]
+    Messages,
+    /// The channel, where it keeps one; otherwise the ranks.
+    Channel,
+}
+
+/// One to all.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct BroadcastSettings {
+    /// Size of the message.
+    pub size: Bytes,
+    /// How many times.
+    #[serde(default = "ten")]
+    pub rounds: PositiveCount,
+    /// The rank that sends.
+    #[serde(default)]
+    pub root: u16,
+    /// Whether one message is handed over to each rank, or one for all, which the channel then
+    /// carries as it can.
+    #[serde(default)]
+    pub copies: bool,
 }
 
 /// One lock that all want.
@@ -101,6 +139,22 @@ pub struct LockSettings {
     /// The rank that serves it.
     #[serde(default)]
     pub server: u16,
+}
+
+/// One lock that all want, by ordered broadcast. For channels that keep one order of messages to
+/// several hosts.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct OrderedLockSettings {
+    /// How often each rank takes it.
+    #[serde(default = "ten")]
+    pub rounds: PositiveCount,
+    /// How long each keeps it.
+    #[serde(default)]
+    pub hold: Span,
+    /// What the first rank waits after its first failed bid; others wait more, each a different
+    /// time, and all of them more with every bid.
+    pub back_off: Span,
 }
 
 /// All to one.
@@ -219,6 +273,8 @@ impl LibraryProgram {
             LibraryProgram::Stream(own) => own.pair.to_vec(),
             LibraryProgram::AllToAll(_) | LibraryProgram::Barrier(_) => Vec::new(),
             LibraryProgram::Lock(own) => vec![own.server],
+            LibraryProgram::Broadcast(own) => vec![own.root],
+            LibraryProgram::OrderedLock(_) => Vec::new(),
             LibraryProgram::HotSpot(own) => vec![own.target],
             LibraryProgram::RequestReply(own) => vec![own.server],
         }
@@ -233,7 +289,9 @@ impl LibraryProgram {
             LibraryProgram::Stream(own) => pairs::stream(crew, own, notes),
             LibraryProgram::AllToAll(own) => collective::all_to_all(crew, own, notes),
             LibraryProgram::Barrier(own) => collective::barrier(crew, own, notes),
+            LibraryProgram::Broadcast(own) => collective::broadcast(crew, own, notes),
             LibraryProgram::Lock(own) => contention::lock(crew, own, notes),
+            LibraryProgram::OrderedLock(own) => ordered_lock::run(crew, own, notes),
             LibraryProgram::HotSpot(own) => contention::hot_spot(crew, own, notes),
             LibraryProgram::RequestReply(own) => contention::request_reply(crew, own, notes),
         }
