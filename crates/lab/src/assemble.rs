@@ -14,7 +14,9 @@ use weft_units::{Limit, PositiveCount, Span, Time};
 use crate::composition::{ChannelSettings, InputQueues, SwitchSettings};
 use crate::couple::check_disabled;
 use crate::drive::event::{EventChannel, EventParts, EventSwitch};
-use crate::drive::network::{InputQueuedNetwork, OutputQueuedNetwork};
+use crate::drive::network::{
+    InputQueuedNetwork, NetworkReport, OutputQueuedNetwork, SharedMemoryNetwork,
+};
 use crate::drive::output_queued::OutputQueuedChannel;
 use crate::drive::slotted::{SlotTiming, SlottedChannel};
 use crate::drive::trace::TraceEntry;
@@ -33,6 +35,8 @@ pub enum Driver {
     OutputQueuedNetwork(Box<OutputQueuedNetwork>),
     /// Event by event, through several switches with queues at their inputs.
     InputQueuedNetwork(Box<InputQueuedNetwork>),
+    /// Event by event, through switches with a shared memory each.
+    SharedMemoryNetwork(Box<SharedMemoryNetwork>),
 }
 
 /// What a channel is built from besides its settings.
@@ -48,6 +52,8 @@ pub struct Site<'a> {
     pub from: Time,
     /// When the run ends.
     pub until: Time,
+    /// How often loads and occupancies of a fabric are noted; never if absent.
+    pub sample: Option<Span>,
 }
 
 impl ChannelSettings {
@@ -63,7 +69,9 @@ impl ChannelSettings {
             SwitchSettings::InputQueued(_) | SwitchSettings::OutputQueued(_) => {
                 Some(self.packet_span())
             }
-            SwitchSettings::Crossbar(_) | SwitchSettings::OutputBuffered(_) => None,
+            SwitchSettings::Crossbar(_)
+            | SwitchSettings::OutputBuffered(_)
+            | SwitchSettings::SharedMemory(_) => None,
         }
     }
 
@@ -75,6 +83,18 @@ impl ChannelSettings {
             SwitchSettings::OutputQueued(switch) => switch.latency,
             SwitchSettings::Crossbar(switch) => switch.latency,
             SwitchSettings::OutputBuffered(switch) => switch.latency,
+            SwitchSettings::SharedMemory(switch) => switch.latency,
+        }
+    }
+
+    /// What a workload must know of the channel.
+    pub(crate) fn facts<'a>(&self, site: Site<'a>) -> ChannelFacts<'a> {
+        ChannelFacts {
+            name: site.name,
+            hosts: site.hosts,
+            packet: self.packet,
+            packet_span: self.packet_span(),
+            slot_span: self.slot(),
         }
     }
 
@@ -110,6 +130,10 @@ impl Driver {
     ) -> Result<Driver, Error> {
         let sources = workload.map(|workload| sources(settings, workload, site)).transpose()?;
         let sources = sources.unwrap_or_default();
+        if let SwitchSettings::SharedMemory(switch) = &settings.switch {
+            return network::shared_memory(settings, switch, (workload, sources), site);
+        }
+        network::refuse_what_needs_a_shared_memory(settings, workload, site.name)?;
         if !settings.fabric.is_star() {
             return network::build(settings, sources, site);
         }
@@ -139,7 +163,9 @@ impl Driver {
                     site.observations(),
                 ))))
             }
-            SwitchSettings::Crossbar(_) | SwitchSettings::OutputBuffered(_) => {
+            SwitchSettings::Crossbar(_)
+            | SwitchSettings::OutputBuffered(_)
+            | SwitchSettings::SharedMemory(_) => {
                 Ok(Driver::Event(Box::new(event_channel(settings, sources, site)?)))
             }
         }
@@ -153,6 +179,7 @@ impl Driver {
             Driver::Event(channel) => channel.run(until, halt),
             Driver::OutputQueuedNetwork(channel) => channel.run(until, halt),
             Driver::InputQueuedNetwork(channel) => channel.run(until, halt),
+            Driver::SharedMemoryNetwork(channel) => channel.run(until, halt),
         }
     }
 
@@ -168,6 +195,22 @@ impl Driver {
         match self {
             Driver::Event(channel) => channel.interface_columns(until),
             _ => Vec::new(),
+        }
+    }
+
+    /// What streams got and cables carried, where the driver notes it.
+    pub fn network(&self) -> Option<NetworkReport> {
+        match self {
+            Driver::SharedMemoryNetwork(channel) => Some(channel.report()),
+            _ => None,
+        }
+    }
+
+    /// Which buffer was written while it was full, if one was.
+    pub fn overrun(&self) -> Option<&str> {
+        match self {
+            Driver::SharedMemoryNetwork(channel) => channel.overrun(),
+            _ => None,
         }
     }
 
@@ -187,6 +230,7 @@ impl Driver {
             Driver::Event(channel) => channel.backlog(),
             Driver::OutputQueuedNetwork(channel) => channel.backlog(),
             Driver::InputQueuedNetwork(channel) => channel.backlog(),
+            Driver::SharedMemoryNetwork(channel) => channel.backlog(),
         }
     }
 
@@ -198,6 +242,7 @@ impl Driver {
             Driver::Event(channel) => channel.in_flight(),
             Driver::OutputQueuedNetwork(channel) => channel.in_flight(),
             Driver::InputQueuedNetwork(channel) => channel.in_flight(),
+            Driver::SharedMemoryNetwork(channel) => channel.in_flight(),
         }
     }
 
@@ -209,6 +254,7 @@ impl Driver {
             Driver::Event(channel) => channel.steps(),
             Driver::OutputQueuedNetwork(channel) => channel.steps(),
             Driver::InputQueuedNetwork(channel) => channel.steps(),
+            Driver::SharedMemoryNetwork(channel) => channel.steps(),
         }
     }
 
@@ -219,6 +265,7 @@ impl Driver {
                 Vec::new()
             }
             Driver::InputQueuedNetwork(channel) => channel.waiting(),
+            Driver::SharedMemoryNetwork(channel) => channel.waiting(),
             Driver::Event(channel) => channel.waiting(),
         }
     }
@@ -231,6 +278,7 @@ impl Driver {
             Driver::Event(channel) => channel.into_observations(),
             Driver::OutputQueuedNetwork(channel) => channel.into_observations(),
             Driver::InputQueuedNetwork(channel) => channel.into_observations(),
+            Driver::SharedMemoryNetwork(channel) => channel.into_observations(),
         }
     }
 }
@@ -246,14 +294,7 @@ pub(crate) fn sources(
     workload: &WorkloadSettings,
     site: Site<'_>,
 ) -> Result<Vec<Source>, Error> {
-    let channel = ChannelFacts {
-        name: site.name,
-        hosts: site.hosts,
-        packet: settings.packet,
-        packet_span: settings.packet_span(),
-        slot_span: settings.slot(),
-    };
-    Ok(workload.build(&channel, site.streams)?)
+    Ok(workload.build(&settings.facts(site), site.streams)?)
 }
 
 fn slotted(
@@ -292,10 +333,11 @@ pub(crate) fn event_channel(
         SwitchSettings::OutputBuffered(switch) => EventSwitch::OutputBuffered(switch.clone()),
         SwitchSettings::Scheduled(_)
         | SwitchSettings::InputQueued(_)
-        | SwitchSettings::OutputQueued(_) => {
+        | SwitchSettings::OutputQueued(_)
+        | SwitchSettings::SharedMemory(_) => {
             return Err(Error::Assembly {
                 key: format!("channel.{}.switch", site.name),
-                value: "one that works in slots".to_owned(),
+                value: settings.switch.name().to_owned(),
                 accepted: "crossbar, or output_buffered".to_owned(),
             });
         }

@@ -187,7 +187,8 @@ fn scheduler(channel: &ChannelSettings) -> Option<String> {
         SwitchSettings::InputQueued(switch) => &switch.scheduler,
         SwitchSettings::Crossbar(_)
         | SwitchSettings::OutputBuffered(_)
-        | SwitchSettings::OutputQueued(_) => return None,
+        | SwitchSettings::OutputQueued(_)
+        | SwitchSettings::SharedMemory(_) => return None,
     };
     Some(scheduler.name().to_owned())
 }

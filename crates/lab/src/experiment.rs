@@ -41,6 +41,10 @@ pub struct RunSettings {
     /// Whether every transmission is noted, for the table `trace`. It takes memory in proportion
     /// to the length of the run, so it is for short ones.
     pub trace: bool,
+    /// How often the load of each cable and the cells that wait for it are noted, for the table
+    /// `samples`, in the first run of a point. For switches with a shared memory.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sample: Option<Span>,
 }
 
 /// Which part of a run is measured.
@@ -152,6 +156,17 @@ pub enum FigureKind {
     Histogram,
     /// Where the time went, stage by stage.
     LatencyBudget,
+    /// Any column of the points against what is swept, on a linear axis.
+    Curve,
+    /// The throughput of each stream of the first run, sorted, beside its max-min fair share.
+    StreamThroughput,
+    /// How many streams of all runs got how much.
+    StreamHistogram,
+    /// The fabric, step by step: how busy each cable is, and how many cells wait for it. For runs
+    /// with `sample`.
+    Fabric,
+    /// Cells that wait at the ports with the longest queues, over time. For runs with `sample`.
+    PortOccupancy,
 }
 
 impl Default for RunSettings {
@@ -163,6 +178,7 @@ impl Default for RunSettings {
             seed: 1,
             step_limit: None,
             trace: false,
+            sample: None,
         }
     }
 }

@@ -8,6 +8,7 @@ use weft_units::{Span, Time};
 use crate::assemble::{Driver, Site};
 use crate::composition::{ChannelSettings, ScheduledSettings, Spec};
 use crate::couple;
+use crate::drive::network::NetworkReport;
 use crate::drive::trace::TraceEntry;
 use crate::error::Error;
 use crate::experiment::Regime;
@@ -45,6 +46,8 @@ pub struct ChannelRun {
     pub counters: Vec<(&'static str, f64)>,
     /// Every transmission, if they were noted.
     pub trace: Vec<TraceEntry>,
+    /// What streams got and cables carried, in a fabric whose driver notes it.
+    pub network: Option<NetworkReport>,
 }
 
 /// Runs what `spec` describes, once, with one seed: one element per channel that has a workload.
@@ -62,7 +65,8 @@ pub fn simulate(spec: &Spec, seed: u64, halt: &Halt) -> Result<Vec<ChannelRun>, 
         if carriers.contains(&name.as_str()) {
             continue;
         }
-        let site = Site { name, hosts: spec.system.hosts, streams: &streams, from, until };
+        let (hosts, sample) = (spec.system.hosts, spec.run.sample);
+        let site = Site { name, hosts, streams: &streams, from, until, sample };
         if let Some(switch) = settings.schedule_by_events(spec.run.trace) {
             runs.extend(run_cluster(spec, (settings, switch), site, (seed, &halt))?);
         } else if let Some(workload) = spec.workload.get(name) {
@@ -86,7 +90,12 @@ fn run_alone(
         driver.record_trace();
     }
     let stopped = driver.run(site.until, halt);
+    if let Some(problem) = driver.overrun() {
+        let (channel, problem) = (site.name.to_owned(), problem.to_owned());
+        return Err(Error::Overrun { channel, seed, problem });
+    }
     let run = ChannelRun {
+        network: driver.network(),
         backlog: driver.backlog(),
         in_flight: driver.in_flight(),
         steps: driver.steps(),
@@ -171,6 +180,7 @@ impl ChannelRun {
             waiting: Vec::new(),
             counters: Vec::new(),
             trace: Vec::new(),
+            network: None,
         }
     }
 
@@ -192,6 +202,11 @@ impl ChannelRun {
 
     /// Packets delivered in the measured part, as a fraction of what the links carry.
     pub fn accepted_load(&self) -> f64 {
+        if let Some(network) = &self.network {
+            // Messages differ in size: what they take on a link counts.
+            let all = self.measured().0 as f64 * f64::from(self.hosts);
+            return network.carried.0 as f64 / all;
+        }
         self.load(self.observations.delivered_measured, self.measured())
     }
 

@@ -155,6 +155,7 @@ impl Outcome {
     fn new(plan: Plan, runs: &[Vec<Vec<ChannelRun>>], stopped: bool, options: &Options) -> Outcome {
         let [mut points, mut replications, mut histograms, mut budget, mut collisions, mut trace] =
             [(); 6].map(|()| Table::new());
+        let [mut streams, mut links, mut samples] = [(); 3].map(|()| Table::new());
         for (index, (point, runs)) in plan.points.iter().zip(runs).enumerate() {
             // A point counts when all its runs are there, so that a stopped study holds no mean
             // over fewer runs than it says.
@@ -174,6 +175,9 @@ impl Outcome {
                 of_channel.budget(&mut budget);
                 of_channel.collisions(&mut collisions);
                 of_channel.trace(&mut trace);
+                of_channel.streams(&mut streams);
+                of_channel.links(&mut links);
+                of_channel.samples(&mut samples);
             }
         }
         drop_empty_columns(&mut points);
@@ -188,6 +192,9 @@ impl Outcome {
             ("budget", budget),
             ("histograms", histograms),
             ("trace", trace),
+            ("streams", streams),
+            ("links", links),
+            ("samples", samples),
         ];
         Outcome { tables, meta, stopped, plan }
     }

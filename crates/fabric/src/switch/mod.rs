@@ -6,12 +6,14 @@
 
 mod crossbar;
 mod output_buffered;
+mod shared_memory;
 mod simultaneous;
 
 use weft_units::{Span, Time};
 
 pub use crossbar::{AcknowledgmentRule, Contention, Crossbar, CrossbarSettings};
 pub use output_buffered::{OutputBuffered, OutputBufferedSettings, Overflow};
+pub use shared_memory::{SharedMemorySettings, SharedQueues};
 pub use simultaneous::Simultaneous;
 
 /// The kinds of packet that a switch tells apart, by falling priority.

@@ -117,6 +117,8 @@ impl Seen {
         let table = match text("kind") {
             Some("collision_rates") => self.outcome.table("collisions"),
             Some("histogram") => self.outcome.table("histograms"),
+            Some("stream_throughput" | "stream_histogram") => self.outcome.table("streams"),
+            Some("fabric" | "port_occupancy") => self.outcome.table("links"),
             _ => self.outcome.table("points"),
         };
         let mut wrong = Vec::new();

@@ -46,6 +46,20 @@ pub struct Delivery {
     pub hops: u8,
 }
 
+/// What a packet, or a message of several cells, went through on its way.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Passage {
+    /// How many switches it passed.
+    pub hops: u8,
+    /// How long all its cells take on a link.
+    pub transmission: Span,
+    pub payload: Bytes,
+    /// What the adapter of the initiator took before anything could be sent.
+    pub initiator: Span,
+    /// What that of the target took after the last byte.
+    pub target: Span,
+}
+
 /// A packet that has been handed over; `X` is what the switches note on it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Packet<X> {
@@ -95,6 +109,11 @@ impl<X: Copy> Ends<X> {
         (demand.target, source.next_time())
     }
 
+    /// What of a packet a program handed over.
+    pub fn payload(&self) -> Bytes {
+        self.payload
+    }
+
     /// Whether the source of `host` hands over a packet whenever a buffer is free.
     #[inline]
     pub fn is_greedy(&self, host: u16) -> bool {
@@ -105,25 +124,46 @@ impl<X: Copy> Ends<X> {
     /// the source of the target is to be looked at because of that.
     #[inline]
     pub fn deliver(&mut self, now: Time, id: Id<Packet<X>>, hops: u8) -> (Delivery, Option<Time>) {
+        let (transmission, payload) = (self.packet, self.payload);
+        let host = Span::ZERO;
+        let passage = Passage { hops, transmission, payload, initiator: host, target: host };
+        self.complete(now, id, passage)
+    }
+
+    /// The same of a packet or message whose way took what `passage` says.
+    #[inline]
+    pub fn complete(
+        &mut self,
+        now: Time,
+        id: Id<Packet<X>>,
+        passage: Passage,
+    ) -> (Delivery, Option<Time>) {
         let Packet { generated, start, from, to, .. } = self.packets[id];
         self.packets.remove(id);
+        let Passage { hops, transmission, payload, initiator, target } = passage;
         let seen = &mut self.observations;
-        let (queueing, transit) = (start.since(generated), now.since(start));
+        let queueing = start.since(generated);
+        let transit = Span(now.since(start).0 - target.0);
         seen.latency(Latency::Queueing, now, queueing);
         seen.latency(Latency::Transit, now, transit);
-        seen.latency(Latency::OneWay, now, queueing + transit);
+        seen.latency(Latency::OneWay, now, queueing + transit + target);
         if now >= seen.from {
             let wire = Span(self.propagation.0 * (u64::from(hops) + 1));
             let switches = Span(self.latency.0 * u64::from(hops));
-            let moving = self.packet + wire + switches;
-            seen.budget.add(Stage::SlotWait, queueing);
-            seen.budget.add(Stage::Transmission, self.packet);
+            let moving = transmission + wire + switches;
+            for (stage, span) in [(Stage::InitiatorHost, initiator), (Stage::TargetHost, target)] {
+                if span > Span::ZERO {
+                    seen.budget.add(stage, span);
+                }
+            }
+            seen.budget.add(Stage::SlotWait, Span(queueing.0 - initiator.0));
+            seen.budget.add(Stage::Transmission, transmission);
             seen.budget.add(Stage::Wire, wire);
             seen.budget.add(Stage::Switch, switches);
             seen.budget.add(Stage::SwitchWait, Span(transit.0 - moving.0));
             seen.hops.count(hops);
         }
-        seen.deliver_from(usize::from(from), now, self.payload);
+        seen.deliver_from(usize::from(from), now, payload);
         let delivery = Delivery { from, to, generated, start, end: now, hops };
         (delivery, self.answer(now, from, to))
     }

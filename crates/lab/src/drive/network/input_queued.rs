@@ -17,10 +17,11 @@ mod stage;
 use weft_fabric::fabric::{Heading, Peer, Routes, Wiring};
 use weft_fabric::measure::Observations;
 use weft_fabric::scheduler::{AnyScheduler, Matching, Requests};
-use weft_kernel::{Halt, Id, Queue, Stopped, Stream};
+use weft_kernel::{Halt, Id, Stopped, Stream};
 use weft_units::{Span, Time};
 
 use super::ends::{Delivery, Ends, NetworkParts};
+use super::skeleton::{Agenda, Network};
 use host::Host;
 use sender::Sender;
 use stage::{Input, Output, Stage};
@@ -58,8 +59,7 @@ pub struct InputQueuedNetwork {
     matching: Vec<Matching>,
     random: Stream,
     timing: Timing,
-    queue: Queue<Event>,
-    steps: u64,
+    agenda: Agenda<Event>,
 }
 
 /// The packet behind another one in a queue.
@@ -68,7 +68,7 @@ type Packet = super::ends::Packet<Note>;
 
 /// What switches note on a packet.
 #[derive(Clone, Copy, Debug)]
-struct Note {
+pub(super) struct Note {
     heading: Heading,
     behind: Link,
     /// The slot in which the switch that it is on its way to can first decide on it.
@@ -91,7 +91,7 @@ struct Timing {
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Event {
+pub(super) enum Event {
     /// The source of a host hands over a packet.
     Generate(u16),
     /// A host may be able to send.
@@ -128,6 +128,26 @@ impl Timing {
     }
 }
 
+impl Network for InputQueuedNetwork {
+    type Event = Event;
+
+    #[inline]
+    fn agenda(&mut self) -> &mut Agenda<Event> {
+        &mut self.agenda
+    }
+
+    #[inline]
+    fn happen(&mut self, now: Time, event: Event) -> Option<Delivery> {
+        match event {
+            Event::Generate(host) => self.generate(now, host),
+            Event::Send(host) => self.send(now, host),
+            Event::Slot(switch) => self.slot(now, switch),
+            Event::Deliver(id) => return Some(self.deliver(now, id)),
+        }
+        None
+    }
+}
+
 impl InputQueuedNetwork {
     /// A channel at time zero.
     pub fn new(parts: NetworkParts, switches: InputQueuedParts) -> InputQueuedNetwork {
@@ -161,11 +181,10 @@ impl InputQueuedNetwork {
             wiring,
             random,
             timing: Timing::new(cell, cells, packet, (propagation, latency)),
-            queue: Queue::new(),
-            steps: 0,
+            agenda: Agenda::new(),
         };
         for (host, time) in network.ends.begin() {
-            network.queue.push(time, Event::Generate(host));
+            network.agenda.push(time, Event::Generate(host));
         }
         network
     }
@@ -180,22 +199,9 @@ impl InputQueuedNetwork {
         &mut self,
         until: Time,
         halt: &Halt,
-        mut watch: impl FnMut(Delivery),
+        watch: impl FnMut(Delivery),
     ) -> Option<Stopped> {
-        while let Some((now, event)) = self.queue.pop_until(until) {
-            match event {
-                Event::Generate(host) => self.generate(now, host),
-                Event::Send(host) => self.send(now, host),
-                Event::Slot(switch) => self.slot(now, switch),
-                Event::Deliver(id) => watch(self.deliver(now, id)),
-            }
-            self.steps += 1;
-            let stopped = halt.check(self.steps);
-            if stopped.is_some() {
-                return stopped;
-            }
-        }
-        None
+        self.work_off(until, halt, watch)
     }
 
     /// What was observed; ends the channel.
@@ -215,7 +221,7 @@ impl InputQueuedNetwork {
 
     /// How many events have happened.
     pub fn steps(&self) -> u64 {
-        self.steps
+        self.agenda.steps()
     }
 
     /// Which outputs and hosts wait for buffers that nobody empties, one sentence a line.
@@ -252,7 +258,7 @@ impl InputQueuedNetwork {
         let hops = self.ends.packets[id].note.hops;
         let (delivery, answer) = self.ends.deliver(now, id, hops);
         if let Some(time) = answer {
-            self.queue.push(time, Event::Generate(delivery.to));
+            self.agenda.push(time, Event::Generate(delivery.to));
         }
         delivery
     }

@@ -3,10 +3,11 @@
 
 use weft_fabric::fabric::{Heading, Peer, Routes};
 use weft_fabric::measure::Observations;
-use weft_kernel::{Halt, Id, Queue, Stopped};
+use weft_kernel::{Halt, Id, Stopped};
 use weft_units::{Span, Time};
 
 use super::ends::{Delivery, Ends, NetworkParts};
+use super::skeleton::{Agenda, Network};
 
 type Packet = super::ends::Packet<()>;
 
@@ -22,9 +23,7 @@ pub struct OutputQueuedNetwork {
     packet: Span,
     propagation: Span,
     latency: Span,
-    queue: Queue<Event>,
-    ended: Time,
-    steps: u64,
+    agenda: Agenda<Event>,
 }
 
 /// The link from a host.
@@ -48,7 +47,7 @@ struct Output {
 const HOST: u32 = u32::MAX;
 
 #[derive(Clone, Copy, Debug)]
-enum Event {
+pub(super) enum Event {
     /// The source of a host hands over a packet.
     Generate(u16),
     /// The first byte of a packet is at a switch: the fields of a [`Hop`], laid out so that the
@@ -79,6 +78,27 @@ impl From<Hop> for Event {
 
 const _: () = assert!(size_of::<Event>() <= 16, "an event is copied at every step");
 
+impl Network for OutputQueuedNetwork {
+    type Event = Event;
+
+    #[inline]
+    fn agenda(&mut self) -> &mut Agenda<Event> {
+        &mut self.agenda
+    }
+
+    #[inline]
+    fn happen(&mut self, now: Time, event: Event) -> Option<Delivery> {
+        match event {
+            Event::Generate(host) => self.generate(now, host),
+            Event::Reach { id, heading, switch, to, hops } => {
+                self.reach(now, Hop { id, heading, switch, to, hops });
+            }
+            Event::Deliver(id, hops) => return Some(self.deliver(now, id, hops)),
+        }
+        None
+    }
+}
+
 impl OutputQueuedNetwork {
     /// A channel at time zero.
     pub fn new(parts: NetworkParts) -> OutputQueuedNetwork {
@@ -102,12 +122,10 @@ impl OutputQueuedNetwork {
             packet,
             propagation,
             latency,
-            queue: Queue::new(),
-            ended: Time::ZERO,
-            steps: 0,
+            agenda: Agenda::new(),
         };
         for (host, time) in network.ends.begin() {
-            network.queue.push(time, Event::Generate(host));
+            network.agenda.push(time, Event::Generate(host));
         }
         network
     }
@@ -122,25 +140,9 @@ impl OutputQueuedNetwork {
         &mut self,
         until: Time,
         halt: &Halt,
-        mut watch: impl FnMut(Delivery),
+        watch: impl FnMut(Delivery),
     ) -> Option<Stopped> {
-        while let Some((now, event)) = self.queue.pop_until(until) {
-            self.ended = now;
-            match event {
-                Event::Generate(host) => self.generate(now, host),
-                Event::Reach { id, heading, switch, to, hops } => {
-                    self.reach(now, Hop { id, heading, switch, to, hops });
-                }
-                Event::Deliver(id, hops) => watch(self.deliver(now, id, hops)),
-            }
-            self.steps += 1;
-            let stopped = halt.check(self.steps);
-            if stopped.is_some() {
-                return stopped;
-            }
-        }
-        self.ended = until;
-        None
+        self.work_off(until, halt, watch)
     }
 
     /// What was observed; ends the channel.
@@ -155,7 +157,7 @@ impl OutputQueuedNetwork {
     /// Packets whose transmission has not begun. Each link sends one after another, so that they
     /// follow from when it will be free.
     pub fn backlog(&self) -> u64 {
-        let after = |adapter: &Adapter| adapter.free.since(self.ended).0.saturating_sub(1);
+        let after = |adapter: &Adapter| adapter.free.since(self.agenda.now()).0.saturating_sub(1);
         self.adapters.iter().map(|adapter| after(adapter) / self.packet.0).sum()
     }
 
@@ -166,7 +168,7 @@ impl OutputQueuedNetwork {
 
     /// How many events have happened.
     pub fn steps(&self) -> u64 {
-        self.steps
+        self.agenda.steps()
     }
 
     #[inline]
@@ -179,13 +181,13 @@ impl OutputQueuedNetwork {
         // The buffer of a greedy source is free when the transmission starts.
         let again = if self.ends.is_greedy(host) { start } else { next };
         if again < Time::NEVER {
-            self.queue.push(again, Event::Generate(host));
+            self.agenda.push(again, Event::Generate(host));
         }
         let packet = Packet { generated: now, start, from: host, to, note: () };
         let id = self.ends.packets.insert(packet);
         let heading = self.routes.depart(host, to);
         let hop = Hop { id, heading, switch, to, hops: 0 };
-        self.queue.push(start + self.propagation, hop.into());
+        self.agenda.push(start + self.propagation, hop.into());
     }
 
     #[inline]
@@ -201,10 +203,10 @@ impl OutputQueuedNetwork {
         let next = start + self.propagation;
         hop.hops += 1;
         if output.next == HOST {
-            self.queue.push(next + self.packet, Event::Deliver(hop.id, hop.hops));
+            self.agenda.push(next + self.packet, Event::Deliver(hop.id, hop.hops));
         } else {
             hop.switch = output.next;
-            self.queue.push(next, hop.into());
+            self.agenda.push(next, hop.into());
         }
     }
 
@@ -212,7 +214,7 @@ impl OutputQueuedNetwork {
     fn deliver(&mut self, now: Time, id: Id<Packet>, hops: u8) -> Delivery {
         let (delivery, answer) = self.ends.deliver(now, id, hops);
         if let Some(time) = answer {
-            self.queue.push(time, Event::Generate(delivery.to));
+            self.agenda.push(time, Event::Generate(delivery.to));
         }
         delivery
     }

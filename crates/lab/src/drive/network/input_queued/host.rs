@@ -34,7 +34,7 @@ impl InputQueuedNetwork {
     pub(super) fn generate(&mut self, now: Time, number: u16) {
         let (to, next) = self.ends.hand_over(now, number);
         if next < Time::NEVER {
-            self.queue.push(next, Event::Generate(number));
+            self.agenda.push(next, Event::Generate(number));
         }
         let heading = self.routes.depart(number, to);
         let note = Note { heading, behind: None, slot: now, hops: 0 };
@@ -69,7 +69,7 @@ impl InputQueuedNetwork {
         let at = host.sender.credit_at(now).map(|credit| credit.max(host.free));
         if let Some(at) = at.filter(|at| *at < host.wake) {
             host.wake = at;
-            self.queue.push(at, Event::Send(number));
+            self.agenda.push(at, Event::Send(number));
         }
     }
 
@@ -89,7 +89,7 @@ impl InputQueuedNetwork {
         self.expect(id, port, slot);
         // The buffer of a greedy source is free when the transmission starts.
         if self.ends.is_greedy(number) {
-            self.queue.push(now, Event::Generate(number));
+            self.agenda.push(now, Event::Generate(number));
         }
     }
 }
