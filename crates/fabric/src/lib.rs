@@ -5,6 +5,7 @@
 pub mod adapter;
 pub mod control;
 pub mod fabric;
+pub mod host;
 pub mod interface;
 pub mod link;
 pub mod measure;

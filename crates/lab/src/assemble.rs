@@ -1,6 +1,7 @@
 //! From the settings of a channel to a channel that runs. The composition decides the driver: a
 //! switch that works in slots is driven slot by slot, everything else by events.
 
+mod carrier;
 mod network;
 
 use weft_fabric::adapter::{Feed, Insertion, Release, SendBuffers};
@@ -113,11 +114,6 @@ impl ChannelSettings {
                 Some(Release::Transmission) | None => Span::ZERO,
             },
         }
-    }
-
-    /// From the start of a transmission to the arrival of its last byte if nothing disturbs it.
-    pub fn transit(&self) -> Span {
-        self.packet_span() + self.link.propagation() * 2 + self.switch_latency()
     }
 }
 

@@ -1,6 +1,8 @@
 //! From the settings of channels that act together to a cluster that runs. Which channels do, and
 //! which scheduled channel is driven by events for another reason, follows from the composition.
 
+mod shared_link;
+
 use weft_fabric::adapter::{Feed, Release};
 use weft_fabric::control::GlobalScheduleSettings;
 use weft_fabric::link::ErrorSettings;
@@ -17,6 +19,7 @@ use crate::drive::cluster::{
 use crate::drive::event::{Calendar, Faults};
 use crate::drive::interface::InterfaceSettings;
 use crate::error::Error;
+use shared_link::Pair;
 
 /// The largest number of hosts that the packets of the signalling have room for (Clint 3.3).
 const MAX_HOSTS: u16 = 16;
@@ -198,7 +201,14 @@ fn timing(
     site: Site<'_>,
 ) -> Result<Timing, Error> {
     let slot = switch.slot(settings.packet_span());
-    let mut timing = Timing { slot, lead: switch.lead, transit: settings.transit(), carried: None };
+    let mut timing = Timing {
+        slot,
+        lead: switch.lead,
+        packet: settings.packet_span(),
+        wire: settings.link.propagation() * 2,
+        switch: switch.latency,
+        carried: None,
+    };
     let refuse = |what: &str, value: Span, accepted: String| {
         let key = format!("channel.{}.switch.scheduled.{what}", site.name);
         Err(Error::Assembly { key, value: value.to_string(), accepted })
@@ -207,6 +217,7 @@ fn timing(
         return refuse("lead", timing.lead, format!("less than a slot, {slot}"));
     }
     let Some((carried, quick)) = carrier(spec, settings, site.name)? else { return Ok(timing) };
+    let pair = Pair { bulk: settings, switch, carried, quick };
     let of_carried = CarriedTiming {
         configuration: quick.link.span(carried.configuration),
         grant: quick.link.span(carried.grant),
@@ -216,6 +227,7 @@ fn timing(
         latency: quick.switch_latency(),
         propagation: quick.link.propagation(),
         obstruction: quick.packet_span() + quick.link.span(carried.configuration),
+        shared: pair.shared_link(&timing, site)?,
     };
     timing.carried = Some(of_carried);
     let shortest = of_carried.shortest_lead();
@@ -227,7 +239,7 @@ fn timing(
         );
         return refuse("lead", timing.lead, accepted);
     }
-    if timing.transit + of_carried.longest_acknowledgment() > slot * 2 {
+    if timing.longest_transit() + of_carried.longest_acknowledgment() > slot * 2 {
         let accepted = "so little that an acknowledgment is back within two slots".to_owned();
         return refuse("signalling.carried.turn_around", carried.turn_around, accepted);
     }

@@ -102,6 +102,31 @@ pub enum Error {
     /// A workload that cannot be built.
     #[error(transparent)]
     Workload(#[from] WorkloadError),
+    /// A point that cannot be handed to another process, or a run that came back damaged.
+    #[error("a run cannot be handed over: {problem}")]
+    Job {
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// A run for other code than this, whose result would be another one.
+    #[error(
+        "the run is for weft {asked}, and this is weft {own}: every machine of a sweep needs the \
+         same build"
+    )]
+    OtherCode {
+        /// The code that it is for.
+        asked: String,
+        /// The code that was asked.
+        own: &'static str,
+    },
+    /// A store of runs that cannot be read or written.
+    #[error("{path} cannot be written: {error}")]
+    Store {
+        /// The file or folder.
+        path: String,
+        /// What the operating system says.
+        error: std::io::Error,
+    },
     /// A run in which two packets met that a global schedule keeps apart: a defect of a part.
     #[error("{channel}, seed {seed}: the schedule is broken: {problem}")]
     Schedule {

@@ -45,6 +45,49 @@ pub struct RunSettings {
     /// `samples`, in the first run of a point. For switches with a shared memory.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sample: Option<Span>,
+    /// Adds runs to a point until its interval is narrow enough. Without it every point has
+    /// `seeds` runs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub precision: Option<PrecisionSettings>,
+}
+
+/// How narrow the interval of a mean has to be. Runs are added to a point, the next seeds in order,
+/// until it is; five are made at least, since an interval from fewer is itself a guess. A point
+/// that is saturated or stuck has no mean that more runs would narrow and gets no more.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PrecisionSettings {
+    /// The half width of the 95 % interval over the runs, as a share of the mean.
+    pub relative: Fraction,
+    /// What is to be known so well; "queueing" if not given.
+    #[serde(default)]
+    pub quantity: PreciseQuantity,
+    /// The largest number of runs of a point, after which it stays as it is; 100 if not given.
+    #[serde(default = "most_runs")]
+    pub most: PositiveCount,
+}
+
+fn most_runs() -> PositiveCount {
+    PositiveCount::new(100).unwrap_or(PositiveCount::ONE)
+}
+
+/// A mean of which an interval may be asked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum PreciseQuantity {
+    /// The mean of the queueing latency.
+    #[default]
+    Queueing,
+    /// The mean of the time to the first attempt.
+    FirstAttempt,
+    /// The mean of the one-way latency.
+    OneWay,
+    /// The mean of the transit latency.
+    Transit,
+    /// The mean of the round-trip latency.
+    RoundTrip,
+    /// The accepted throughput.
+    AcceptedLoad,
 }
 
 /// Which part of a run is measured.
@@ -179,6 +222,7 @@ impl Default for RunSettings {
             step_limit: None,
             trace: false,
             sample: None,
+            precision: None,
         }
     }
 }

@@ -6,6 +6,7 @@
 //! and holds the result against what was published.
 
 pub mod assemble;
+mod campaign;
 mod catalogue;
 pub mod composition;
 mod couple;
@@ -15,24 +16,33 @@ pub mod drive;
 mod error;
 pub mod experiment;
 mod fit;
+mod job;
 mod parallel;
 mod plan;
+mod precision;
 mod reproduce;
 mod rows;
+mod saturation;
 mod shipped;
 mod simulate;
 mod source;
 pub mod spec;
 pub mod statistics;
+mod store;
 mod study;
 mod table;
 
+pub use campaign::{Campaign, Task};
 pub use catalogue::{ExperimentEntry, Shown, SystemEntry, experiments, schema, show, systems};
 pub use describe::Description;
 pub use error::{Details, Error};
+pub use job::{CODE, Job, Key, KeyError, identity};
 pub use plan::{Plan, Point};
 pub use reproduce::{Reproduction, reproduce};
+pub use saturation::SaturationOptions;
 pub use simulate::{ChannelRun, simulate};
 pub use source::Request;
+pub use store::{Store, decode, encode};
 pub use study::{Options, Outcome, run};
 pub use table::{Cell, Column, Data, Table};
+pub use weft_kernel::Halt;

@@ -38,29 +38,32 @@ pub struct Point {
     pub spec: Spec,
 }
 
-/// One dimension of a study.
+/// One dimension of a study: one key or name of variants, or several keys that advance together.
 #[derive(Clone, Debug)]
 struct Axis {
-    name: String,
+    names: Vec<String>,
     steps: Vec<Step>,
 }
 
-/// One value on an axis: how it is shown, and what it changes.
+/// One value on each name of an axis: how it is shown, and what it changes.
 #[derive(Clone, Debug)]
 struct Step {
-    shown: Cell,
+    shown: Vec<Cell>,
     change: Change,
 }
 
 #[derive(Clone, Debug)]
 enum Change {
-    /// A key is given a value.
-    Set(String, Node),
+    /// Keys are given values, in the order of the names of the axis.
+    Set(Vec<Node>),
     /// Presets are merged.
     Presets(Vec<String>),
     /// A partial tree is merged, with the presets that it names.
     Merge(Tree, Vec<String>),
 }
+
+/// The name under `[sweep]` of lists that advance together.
+const PAIRED: &str = "paired";
 
 /// More points than this is taken for a mistake in the file.
 const MOST_POINTS: usize = 1_000_000;
@@ -70,15 +73,27 @@ impl Plan {
     pub fn new(request: &Request) -> Result<Plan, Error> {
         let Source { mut tree, system, presets } = request.read()?;
         let kept = ["preset", "variant"].map(|name| (name, tree.get(name).cloned()));
+        let mut settings = request.settings()?;
+        // A sweep from outside stands beside those of the file, to be narrowed like them.
+        for (key, value) in settings.extract_if(.., |(key, _)| key.starts_with("sweep.")) {
+            tree.set(key, value)?;
+        }
         let mut axes = variants(&mut tree)?;
         axes.extend(sweeps(&mut tree)?);
-        let mut settings = Vec::new();
-        for (key, value) in request.settings()? {
-            if !narrow(&mut axes, key, value)? {
-                tree.set(key, value)?;
-                settings.push((key, value));
+        let mut fixed = Vec::new();
+        for (key, value) in settings {
+            if narrow(&mut axes, key, value)? {
+                continue;
+            }
+            match several(&tree, key, value)? {
+                Some(axis) => axes.push(axis),
+                None => {
+                    tree.set(key, value)?;
+                    fixed.push((key, value));
+                }
             }
         }
+        let settings = fixed;
         let count = axes.iter().try_fold(1_usize, |count, axis| {
             count.checked_mul(axis.steps.len()).filter(|count| *count <= MOST_POINTS)
         });
@@ -89,7 +104,7 @@ impl Plan {
         let (first, _) = point(&tree, &axes, &settings, 0)?;
         let tree = tree.without_presets();
         let written = write(&tree, kept, &axes)?;
-        let axes = axes.into_iter().map(|axis| axis.name).collect();
+        let axes = axes.into_iter().flat_map(|axis| axis.names).collect();
         Ok(Plan { system, presets, axes, points, tree, first, written })
     }
 
@@ -117,35 +132,56 @@ fn write(tree: &Tree, kept: [(&str, Option<Node>); 2], axes: &[Axis]) -> Result<
             written.insert(name, node)?;
         }
     }
+    let mut paired = Vec::new();
     for axis in axes {
         let chosen: Vec<&str> = axis.steps.iter().filter_map(Step::variant).collect();
-        let key = format!("sweep.{}", quoted(&axis.name));
-        match axis.steps.first().map(|step| &step.change) {
-            Some(Change::Merge(..)) => written.retain(&["variant", &axis.name], &chosen),
-            Some(_) => {
-                let values: Vec<String> = axis.steps.iter().map(Step::text).collect();
-                written.set(&key, &format!("[{}]", values.join(", ")))?;
+        match (&axis.names[..], axis.steps.first().map(|step| &step.change)) {
+            (_, None) => {}
+            ([name], Some(Change::Merge(..))) => written.retain(&["variant", name], &chosen),
+            ([name], Some(_)) => {
+                written.set(&format!("sweep.{}", quoted(name)), &axis.list(0))?;
             }
-            None => {}
+            (names, Some(_)) => {
+                let list = |(place, name): (usize, &String)| {
+                    format!("{} = {}", quoted(name), axis.list(place))
+                };
+                let lists: Vec<String> = names.iter().enumerate().map(list).collect();
+                paired.push(format!("{{ {} }}", lists.join(", ")));
+            }
         }
     }
+    if !paired.is_empty() {
+        written.set(&format!("sweep.{PAIRED}"), &format!("[{}]", paired.join(", ")))?;
+    }
     Ok(written)
+}
+
+impl Axis {
+    fn of_one(name: String, steps: Vec<Step>) -> Axis {
+        Axis { names: vec![name], steps }
+    }
+
+    /// The values on one of its names, as a list in a file.
+    fn list(&self, place: usize) -> String {
+        let values: Vec<String> = self.steps.iter().map(|step| step.text(place)).collect();
+        format!("[{}]", values.join(", "))
+    }
 }
 
 impl Step {
     /// The name of the variant, where the step is one.
     fn variant(&self) -> Option<&str> {
-        match (&self.change, &self.shown) {
-            (Change::Merge(..), Cell::Text(name)) => Some(name),
+        match (&self.change, &self.shown[..]) {
+            (Change::Merge(..), [Cell::Text(name)]) => Some(name),
             _ => None,
         }
     }
 
-    /// The value as it stands in a list of a sweep.
-    fn text(&self) -> String {
+    /// The value on one of the names as it stands in a list of a sweep.
+    fn text(&self, place: usize) -> String {
         match &self.change {
-            Change::Set(_, value) => value.inline(),
-            Change::Presets(_) | Change::Merge(..) => quoted(&self.shown.to_string()),
+            Change::Set(values) => values[place].inline(),
+            Change::Presets(_) | Change::Merge(..) => quoted(&self.shown[place].to_string()),
         }
     }
 }
@@ -165,30 +201,73 @@ fn variants(tree: &mut Tree) -> Result<Vec<Axis>, Error> {
         for variant in names(&variants) {
             let Some(mut change) = variants.take(&variant) else { continue };
             let presets = take_preset_names(&mut change)?;
-            steps.push(Step { shown: variant.into(), change: Change::Merge(change, presets) });
+            let change = Change::Merge(change, presets);
+            steps.push(Step { shown: vec![variant.into()], change });
         }
-        axes.push(Axis { name, steps });
+        axes.push(Axis::of_one(name, steps));
     }
     Ok(axes)
 }
 
-/// The axes under `[sweep]`: a list of values for a key, or of presets.
+/// The axes under `[sweep]`: a list of values for a key, of presets, or lists that advance together.
 fn sweeps(tree: &mut Tree) -> Result<Vec<Axis>, Error> {
     let Some(table) = tree.take("sweep") else { return Ok(Vec::new()) };
     let mut axes = Vec::new();
     for (name, list) in table.root().entries().into_iter().flatten() {
         let values = list.elements().unwrap_or(std::slice::from_ref(list));
+        if name == PAIRED {
+            for group in values {
+                axes.push(pair(&table, group)?);
+            }
+            continue;
+        }
         let step = |value: &Node| {
             let shown = cell(value);
             let change = match (name, &shown) {
                 ("preset", Cell::Text(text)) => Change::Presets(split_presets(text).collect()),
-                _ => Change::Set(name.to_owned(), value.clone()),
+                _ => Change::Set(vec![value.clone()]),
             };
-            Step { shown, change }
+            Step { shown: vec![shown], change }
         };
-        axes.push(Axis { name: name.to_owned(), steps: values.iter().map(step).collect() });
+        axes.push(Axis::of_one(name.to_owned(), values.iter().map(step).collect()));
     }
     Ok(axes)
+}
+
+/// One axis of lists that advance together.
+fn pair(table: &Tree, group: &Node) -> Result<Axis, Error> {
+    let refuse = |message: &str| Error::from(table.refuse(PAIRED, message));
+    let lists: Vec<(&str, &[Node])> = group
+        .entries()
+        .map(|lists| lists.map(|(name, list)| (name, list.elements().unwrap_or_default())))
+        .ok_or_else(|| refuse("lists that advance together stand in a table, a key for each"))?
+        .collect();
+    let count = lists.first().map_or(0, |(_, list)| list.len());
+    if count == 0 || lists.iter().any(|(_, list)| list.len() != count) {
+        let counts = lists.iter().map(|(name, list)| format!("{name} has {}", list.len()));
+        let counts = counts.collect::<Vec<_>>().join(", ");
+        return Err(refuse(&format!("lists that advance together are equally long: {counts}")));
+    }
+    let step = |index: usize| {
+        let values: Vec<Node> = lists.iter().map(|(_, list)| list[index].clone()).collect();
+        Step { shown: values.iter().map(cell).collect(), change: Change::Set(values) }
+    };
+    let names = lists.iter().map(|(name, _)| (*name).to_owned()).collect();
+    Ok(Axis { names, steps: (0..count).map(step).collect() })
+}
+
+/// An axis from an override that gives a list where the file has one value.
+fn several(tree: &Tree, key: &str, value: &str) -> Result<Option<Axis>, Error> {
+    let single = |node: &Node| node.elements().is_none() && node.entries().is_none();
+    if !value.starts_with('[') || !tree.get(key).is_some_and(single) {
+        return Ok(None);
+    }
+    let mut scratch = Tree::parse("", "")?;
+    scratch.set("value", value)?;
+    let values = scratch.get("value").and_then(Node::elements).unwrap_or_default();
+    let step =
+        |value: &Node| Step { shown: vec![cell(value)], change: Change::Set(vec![value.clone()]) };
+    Ok(Some(Axis::of_one(key.to_owned(), values.iter().map(step).collect())))
 }
 
 fn names(table: &Tree) -> Vec<String> {
@@ -207,26 +286,31 @@ fn cell(value: &Node) -> Cell {
 /// An override of a swept key, or of the name of a variant axis, picks from the axis instead of
 /// being overwritten by it. Returns whether there is such an axis.
 fn narrow(axes: &mut [Axis], key: &str, value: &str) -> Result<bool, Error> {
-    let Some(axis) = axes.iter_mut().find(|axis| axis.name == key) else { return Ok(false) };
+    let place = |axis: &Axis| axis.names.iter().position(|name| name == key);
+    let Some((axis, place)) =
+        axes.iter_mut().find_map(|axis| place(axis).map(|place| (axis, place)))
+    else {
+        return Ok(false);
+    };
     let mut scratch = Tree::parse("", "")?;
     scratch.set("value", value)?;
     let wanted = scratch
         .get("value")
         .map(|chosen| chosen.elements().map_or_else(|| vec![chosen.clone()], <[Node]>::to_vec));
-    let is_key = axis.steps.iter().all(|step| matches!(step.change, Change::Set(..)));
+    let free = axis.names.len() == 1
+        && axis.steps.iter().all(|step| matches!(step.change, Change::Set(..)));
     let mut steps = Vec::new();
     for value in wanted.unwrap_or_default() {
         let shown = cell(&value);
-        match axis.steps.iter().find(|step| step.shown == shown) {
-            Some(step) => steps.push(step.clone()),
-            None if is_key => {
-                steps.push(Step { shown, change: Change::Set(key.to_owned(), value) });
-            }
-            None => {
-                let names = axis.steps.iter().map(|step| step.shown.to_string()).collect();
-                let (axis, value) = (key.to_owned(), shown.to_string());
-                return Err(Error::UnknownVariant { axis, value, names });
-            }
+        let found = axis.steps.iter().filter(|step| step.shown[place] == shown).cloned();
+        let before = steps.len();
+        steps.extend(found);
+        if steps.len() == before && free {
+            steps.push(Step { shown: vec![shown], change: Change::Set(vec![value]) });
+        } else if steps.len() == before {
+            let names = axis.steps.iter().map(|step| step.shown[place].to_string()).collect();
+            let (axis, value) = (key.to_owned(), shown.to_string());
+            return Err(Error::UnknownVariant { axis, value, names });
         }
     }
     axis.steps = steps;
@@ -251,13 +335,17 @@ fn point(
     }
     for (axis, step) in chosen.into_iter().rev() {
         match &step.change {
-            Change::Set(key, value) => tree.insert(key, value.clone())?,
+            Change::Set(values) => {
+                for (key, value) in axis.names.iter().zip(values) {
+                    tree.insert(key, value.clone())?;
+                }
+            }
             Change::Presets(presets) => tree = lay_presets(tree, presets)?,
             Change::Merge(over, presets) => {
                 tree = lay_presets(tree, presets)?.merge(over.clone());
             }
         }
-        at.push((axis.name.clone(), step.shown.clone()));
+        at.extend(axis.names.iter().cloned().zip(step.shown.iter().cloned()));
     }
     for (key, value) in settings {
         tree.set(key, value)?;

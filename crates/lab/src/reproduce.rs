@@ -50,10 +50,10 @@ pub fn reproduce(
         let request = options.apply(&Request::new(&experiment.name, None, &[]));
         plans.push((experiment.name, Plan::new(&request)?));
     }
-    let all: usize = plans.iter().map(|(_, plan)| study::tasks(plan, options).len()).sum();
+    let all: usize = plans.iter().map(|(_, plan)| study::size(plan, options)).sum();
     let mut before = 0;
     for (name, plan) in plans {
-        let own = study::tasks(&plan, options).len();
+        let own = study::size(&plan, options);
         let outcome =
             study::carry_out(plan, options, &mut |done, _| observe(before + done, all, &name))?;
         before += own;

@@ -5,11 +5,8 @@ mod streams;
 use weft_fabric::measure::{Budget, Collision, Drop, Histogram, Latency, Recorder};
 use weft_units::{Span, Time};
 
-use crate::experiment::Regime;
 use crate::simulate::ChannelRun;
-use crate::statistics::{
-    Estimate, Judgement, Verdict, judge, mser, ratio, replications, steady_state,
-};
+use crate::statistics::{Estimate, Judgement, Verdict, ratio, replications};
 use crate::table::{Cell, Table};
 
 /// The runs of one channel at one point, in order of their seeds.
@@ -19,8 +16,6 @@ pub struct PointRuns<'a> {
     pub point: usize,
     /// The value on each axis.
     pub at: &'a [(String, Cell)],
-    /// Which part of each run is measured.
-    pub regime: Regime,
     /// The runs; at least one.
     pub runs: Vec<&'a ChannelRun>,
 }
@@ -41,7 +36,7 @@ impl PointRuns<'_> {
             for latency in Latency::ALL {
                 let recorder = run.observations.recorder(latency);
                 if recorder.count() > 0 {
-                    let mean = self.mean(run, latency).map(|estimate| estimate.mean);
+                    let mean = run.means[latency as usize].map(|estimate| estimate.mean);
                     row.push((format!("{}_mean_us", latency.name()), mean.into()));
                     quantiles(latency, recorder, &mut row);
                 }
@@ -52,7 +47,7 @@ impl PointRuns<'_> {
                 row.push(("hops_mean".into(), hops.into()));
             }
             row.extend(streams::columns(run).into_iter().map(|(name, own)| (name, own.into())));
-            let judgement = self.judgement(run);
+            let judgement = run.judgement;
             row.push(("verdict".into(), judgement.verdict.name().into()));
             row.push(("waiting_for".into(), waiting(run, &judgement).into()));
             table.push(row);
@@ -122,7 +117,7 @@ impl PointRuns<'_> {
         }
         for (stage, mean, share) in budget.rows(packets) {
             let mut row = self.head(&self.runs[0].channel);
-            row.push(("stage".into(), stage.name().into()));
+            row.push(("stage".into(), stage.into()));
             row.push(("mean_us".into(), (mean * 1e-6).into()));
             row.push(("share".into(), share.into()));
             table.push(row);
@@ -166,7 +161,7 @@ impl PointRuns<'_> {
 
     /// The verdict on the point: the worst of its runs.
     pub fn verdict(&self) -> Verdict {
-        let verdicts = self.runs.iter().map(|run| self.judgement(run).verdict);
+        let verdicts = self.runs.iter().map(|run| run.judgement.verdict);
         verdicts.max().unwrap_or(Verdict::Settled)
     }
 
@@ -179,7 +174,7 @@ impl PointRuns<'_> {
 
     fn latency(&self, latency: Latency, row: &mut Row) {
         let means: Vec<Estimate> =
-            self.runs.iter().filter_map(|run| self.mean(run, latency)).collect();
+            self.runs.iter().filter_map(|run| run.means[latency as usize]).collect();
         let name = latency.name();
         let across = match means[..] {
             [] => return,
@@ -196,33 +191,6 @@ impl PointRuns<'_> {
         let mut pooled = Recorder::default();
         self.runs.iter().for_each(|run| pooled.merge(run.observations.recorder(latency)));
         pooled
-    }
-
-    /// The mean of one run in microseconds, under its regime.
-    fn mean(&self, run: &ChannelRun, latency: Latency) -> Option<Estimate> {
-        let recorder = run.observations.recorder(latency);
-        let series: Vec<f64> =
-            recorder.series().means_ps().iter().map(|mean| mean * 1e-6).collect();
-        let steady = match self.regime {
-            Regime::Steady => steady_state(&series),
-            Regime::FromEmpty | Regime::Skip(_) => None,
-        };
-        let Some((estimate, _)) = steady else {
-            let mean = recorder.mean_ps()? * 1e-6;
-            let batches = crate::statistics::batch_means(&series, crate::statistics::BATCHES);
-            let half_width_95 = batches.and_then(|batches| batches.half_width_95);
-            return Some(Estimate { mean, half_width_95, batches: 0, truncated: 0, lag_1: 0.0 });
-        };
-        Some(estimate)
-    }
-
-    fn judgement(&self, run: &ChannelRun) -> Judgement {
-        let series = run.observations.recorder(Latency::Queueing).series().means_ps();
-        let warm_up = match self.regime {
-            Regime::Steady => Some(mser(&series)),
-            Regime::FromEmpty | Regime::Skip(_) => None,
-        };
-        judge(&run.observations.progress(run.until), run.stopped.is_some(), warm_up)
     }
 }
 
@@ -255,7 +223,7 @@ fn counts(run: &ChannelRun) -> Vec<(String, f64)> {
     for kind in Collision::ALL {
         counts.push((format!("collisions_{}", kind.name()), seen.collisions(kind) as f64));
     }
-    counts.extend(run.counters.iter().map(|(name, value)| ((*name).to_owned(), *value)));
+    counts.extend(run.counters.iter().map(|(name, value)| (name.clone().into_owned(), *value)));
     counts
 }
 

@@ -1,6 +1,9 @@
 //! One run: a pure function of what is run and a seed.
 
-use weft_fabric::measure::{Latency, Observations};
+use std::borrow::Cow;
+
+use serde::{Deserialize, Serialize};
+use weft_fabric::measure::{Latency, Observations, Recorder};
 use weft_fabric::workload::WorkloadSettings;
 use weft_kernel::{Halt, Stopped, Streams};
 use weft_units::{Span, Time};
@@ -12,9 +15,10 @@ use crate::drive::network::NetworkReport;
 use crate::drive::trace::TraceEntry;
 use crate::error::Error;
 use crate::experiment::Regime;
+use crate::statistics::{BATCHES, Estimate, Judgement, batch_means, judge, mser, steady_state};
 
 /// What one run showed of one channel.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ChannelRun {
     /// The channel.
     pub channel: String,
@@ -35,6 +39,7 @@ pub struct ChannelRun {
     /// Slots or events that it took.
     pub steps: u64,
     /// Why it ended early, if it did.
+    #[serde(with = "stopped")]
     pub stopped: Option<Stopped>,
     /// The time that a packet occupies its link.
     pub packet: Span,
@@ -43,11 +48,31 @@ pub struct ChannelRun {
     /// Who waits for whom, if packets were under way and nothing was to happen any more.
     pub waiting: Vec<String>,
     /// What was counted or measured besides, with the names of its columns.
-    pub counters: Vec<(&'static str, f64)>,
+    pub counters: Vec<(Cow<'static, str>, f64)>,
     /// Every transmission, if they were noted.
     pub trace: Vec<TraceEntry>,
     /// What streams got and cables carried, in a fabric whose driver notes it.
     pub network: Option<NetworkReport>,
+    /// The mean of each definition of latency under the regime of the run, in microseconds.
+    pub means: [Option<Estimate>; Latency::ALL.len()],
+    /// Whether the run settled.
+    pub judgement: Judgement,
+}
+
+/// A run that was asked to stop is no result and is not stored, so that what is stored knows of
+/// one reason only.
+mod stopped {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+    use weft_kernel::Stopped;
+
+    #[allow(clippy::ref_option, reason = "the signature is serde's")]
+    pub fn serialize<S: Serializer>(stopped: &Option<Stopped>, s: S) -> Result<S::Ok, S::Error> {
+        stopped.is_some().serialize(s)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(d: D) -> Result<Option<Stopped>, D::Error> {
+        bool::deserialize(d).map(|stopped| stopped.then_some(Stopped::StepLimit))
+    }
 }
 
 /// Runs what `spec` describes, once, with one seed: one element per channel that has a workload.
@@ -75,6 +100,7 @@ pub fn simulate(spec: &Spec, seed: u64, halt: &Halt) -> Result<Vec<ChannelRun>, 
     }
     // A channel that carries the signalling of another one ran together with it.
     runs.sort_by(|a, b| a.channel.cmp(&b.channel));
+    runs.iter_mut().for_each(|run| run.settle(spec.run.regime));
     Ok(runs)
 }
 
@@ -101,7 +127,7 @@ fn run_alone(
         steps: driver.steps(),
         stopped,
         waiting: driver.waiting(),
-        counters: driver.counters(site.until),
+        counters: named(driver.counters(site.until)),
         trace: driver.take_trace(),
         observations: driver.into_observations(),
         ..ChannelRun::of(settings, site, seed)
@@ -124,7 +150,7 @@ fn run_cluster(
     }
     let stopped = cluster.run(site.until, halt);
     if let Some(problem) = cluster.broken_schedule() {
-        let (channel, problem) = (site.name.to_owned(), problem.to_owned());
+        let channel = site.name.to_owned();
         return Err(Error::Schedule { channel, seed, problem });
     }
     let (trace, quick_trace) = cluster.take_traces();
@@ -133,7 +159,7 @@ fn run_cluster(
         in_flight: cluster.bulk().in_flight(),
         steps: cluster.steps(),
         stopped,
-        counters: cluster.counters(site.until),
+        counters: named(cluster.counters(site.until)),
         trace,
         observations: cluster.bulk().observations().clone(),
         ..ChannelRun::of(settings, site, seed)
@@ -149,7 +175,7 @@ fn run_cluster(
             steps: cluster.steps(),
             stopped,
             waiting: channel.waiting(),
-            counters: channel.interface_columns(site.until),
+            counters: named(channel.interface_columns(site.until)),
             trace: quick_trace,
             observations: channel.observations().clone(),
             ..ChannelRun::of(quick, Site { name, ..site }, seed)
@@ -181,7 +207,22 @@ impl ChannelRun {
             counters: Vec::new(),
             trace: Vec::new(),
             network: None,
+            means: [None; Latency::ALL.len()],
+            judgement: judge(&[], false, None),
         }
+    }
+
+    /// Draws from the course of the run what needs all of it: the means after the warm-up, and
+    /// the verdict.
+    fn settle(&mut self, regime: Regime) {
+        self.means = Latency::ALL.map(|latency| mean(self.observations.recorder(latency), regime));
+        let series = self.observations.recorder(Latency::Queueing).series().means_ps();
+        let warm_up = match regime {
+            Regime::Steady => Some(mser(&series)),
+            Regime::FromEmpty | Regime::Skip(_) => None,
+        };
+        let progress = self.observations.progress(self.until);
+        self.judgement = judge(&progress, self.stopped.is_some(), warm_up);
     }
 
     /// Mean time from generation to the start of the transmission that succeeds.
@@ -225,4 +266,25 @@ impl ChannelRun {
             }
         })
     }
+}
+
+/// The mean of a run in microseconds, under its regime.
+fn mean(recorder: &Recorder, regime: Regime) -> Option<Estimate> {
+    let series: Vec<f64> = recorder.series().means_ps().iter().map(|mean| mean * 1e-6).collect();
+    let steady = match regime {
+        Regime::Steady => steady_state(&series),
+        Regime::FromEmpty | Regime::Skip(_) => None,
+    };
+    let Some((estimate, _)) = steady else {
+        let mean = recorder.mean_ps()? * 1e-6;
+        let batches = batch_means(&series, BATCHES);
+        let half_width_95 = batches.and_then(|batches| batches.half_width_95);
+        return Some(Estimate { mean, half_width_95, batches: 0, truncated: 0, lag_1: 0.0 });
+    };
+    Some(estimate)
+}
+
+/// Counters as they are stored, where a name has no lifetime.
+fn named(counters: Vec<(&'static str, f64)>) -> Vec<(Cow<'static, str>, f64)> {
+    counters.into_iter().map(|(name, value)| (name.into(), value)).collect()
 }

@@ -1,20 +1,22 @@
 //! A study: every point with every seed, on a few threads, into tables.
 
 use std::num::NonZeroUsize;
-use std::sync::Mutex;
+use std::path::PathBuf;
+use std::sync::Arc;
 use std::thread;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use weft_kernel::{Halt, Stopped};
 
+use crate::campaign::Campaign;
 use crate::derived::derive;
 use crate::error::Error;
-use crate::experiment::Regime;
-use crate::parallel;
+use crate::experiment::{Regime, RunSettings};
 use crate::plan::Plan;
+use crate::precision::LEAST_RUNS;
 use crate::rows::PointRuns;
-use crate::simulate::{ChannelRun, simulate};
+use crate::saturation::SaturationOptions;
+use crate::simulate::ChannelRun;
 use crate::source::Request;
 use crate::table::{Column, Table};
 
@@ -30,8 +32,12 @@ pub struct Options {
     pub length: Option<String>,
     /// Threads; as many as there are processors if absent.
     pub workers: Option<NonZeroUsize>,
-    /// Fewer runs, for a first look: at most three per point.
+    /// Fewer runs, for a first look: at most three per point, whatever precision is asked.
     pub quick: bool,
+    /// The folder in which runs are kept, and looked for before they are made.
+    pub store: Option<PathBuf>,
+    /// Looks for the load at which each point stops settling, in place of running it at its own.
+    pub saturation: Option<SaturationOptions>,
 }
 
 /// What a study returns.
@@ -68,7 +74,15 @@ impl Options {
         request
     }
 
-    fn workers(&self) -> usize {
+    /// How many runs a point begins with.
+    pub fn runs(&self, run: &RunSettings) -> u32 {
+        let least = if run.precision.is_some() && !self.quick { LEAST_RUNS } else { 1 };
+        let most = if self.quick { QUICK_SEEDS } else { u32::MAX };
+        run.seeds.get().clamp(least, most.max(least))
+    }
+
+    /// How many threads there are to be.
+    pub fn workers(&self) -> usize {
         let all = || thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
         self.workers.unwrap_or_else(all).get()
     }
@@ -84,11 +98,9 @@ pub fn run(
     carry_out(Plan::new(&options.apply(request))?, options, observe)
 }
 
-/// The runs of a plan: a point and a seed each.
-pub fn tasks(plan: &Plan, options: &Options) -> Vec<(usize, u64)> {
-    (0..plan.points.len())
-        .flat_map(|point| seeds(plan, point, options).map(move |seed| (point, seed)))
-        .collect()
+/// How many runs a plan begins with.
+pub fn size(plan: &Plan, options: &Options) -> usize {
+    plan.points.iter().map(|point| options.runs(&point.spec.run) as usize).sum()
 }
 
 /// Runs a plan; `observe` is that of [`run`].
@@ -97,108 +109,73 @@ pub fn carry_out(
     options: &Options,
     observe: &mut dyn FnMut(usize, usize) -> bool,
 ) -> Result<Outcome, Error> {
-    if let Some(point) = plan.points.first()
-        && plan.points.iter().all(|point| point.spec.workload.is_empty())
-    {
-        let channels = point.spec.channel.keys().cloned().collect();
-        return Err(Error::NoWorkload { channels });
-    }
-    let tasks = tasks(&plan, options);
-    let halt = Halt::new();
-    let failure = Mutex::new(None);
-    let results = parallel::map(
-        tasks.len(),
-        options.workers(),
-        &halt,
-        |index| {
-            let (point, seed) = tasks[index];
-            let runs = simulate(&plan.points[point].spec, seed, &halt);
-            runs.map_err(|error| {
-                halt.ask();
-                lock(&failure).get_or_insert(error);
-            })
-        },
-        |done| observe(done, tasks.len()),
-    );
-    if let Some(error) = failure.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner) {
-        return Err(error);
-    }
-    let mut runs: Vec<Vec<Vec<ChannelRun>>> = vec![Vec::new(); plan.points.len()];
-    let mut stopped = false;
-    for ((point, _), result) in tasks.into_iter().zip(results) {
-        match result {
-            Some(Ok(run)) if !was_asked_to_stop(&run) => runs[point].push(run),
-            _ => stopped = true,
+    let mut campaign = Campaign::of(plan, options)?;
+    let stopped = campaign.run(observe)?;
+    campaign.outcome(stopped)
+}
+
+/// The tables of a study as they grow, point by point.
+#[derive(Clone, Debug, Default)]
+pub struct Tables {
+    points: Table,
+    replications: Table,
+    histograms: Table,
+    budget: Table,
+    collisions: Table,
+    trace: Table,
+    streams: Table,
+    links: Table,
+    samples: Table,
+}
+
+/// Studies of more points than this have no table `histograms`, which would be larger than all
+/// others together.
+const MOST_HISTOGRAMS: usize = 500;
+
+impl Tables {
+    /// Adds a point of which every run is there, so that no mean is over fewer runs than it says.
+    pub fn add(&mut self, plan: &Plan, point: usize, runs: &[Arc<[ChannelRun]>]) {
+        for channel in 0..runs.first().map_or(0, |run| run.len()) {
+            let of_channel = PointRuns {
+                point,
+                at: &plan.points[point].at,
+                runs: runs.iter().map(|run| &run[channel]).collect(),
+            };
+            of_channel.point(&mut self.points);
+            of_channel.replications(&mut self.replications);
+            of_channel.budget(&mut self.budget);
+            of_channel.collisions(&mut self.collisions);
+            of_channel.trace(&mut self.trace);
+            of_channel.streams(&mut self.streams);
+            of_channel.links(&mut self.links);
+            of_channel.samples(&mut self.samples);
+            if plan.points.len() <= MOST_HISTOGRAMS {
+                of_channel.histograms(&mut self.histograms);
+            }
         }
     }
-    Ok(Outcome::new(plan, &runs, stopped, options))
-}
 
-/// A run that was cut short by a request from outside is not a result; one that reached its own
-/// step limit is.
-fn was_asked_to_stop(runs: &[ChannelRun]) -> bool {
-    runs.iter().any(|run| run.stopped == Some(Stopped::Asked))
-}
-
-fn seeds(plan: &Plan, point: usize, options: &Options) -> impl Iterator<Item = u64> + use<> {
-    let run = &plan.points[point].spec.run;
-    let most = if options.quick { QUICK_SEEDS } else { u32::MAX };
-    let first = run.seed;
-    (0..run.seeds.get().min(most)).map(move |index| first.wrapping_add(u64::from(index)))
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    /// What a study returns.
+    pub fn outcome(mut self, plan: Plan, stopped: bool, options: &Options) -> Outcome {
+        drop_empty_columns(&mut self.points);
+        drop_empty_columns(&mut self.replications);
+        let tables = vec![
+            ("points", self.points),
+            ("replications", self.replications),
+            ("derived", derived_table(&plan)),
+            ("collisions", self.collisions),
+            ("budget", self.budget),
+            ("histograms", self.histograms),
+            ("trace", self.trace),
+            ("streams", self.streams),
+            ("links", self.links),
+            ("samples", self.samples),
+        ];
+        Outcome { tables, meta: meta(&plan, stopped, options), stopped, plan }
+    }
 }
 
 impl Outcome {
-    fn new(plan: Plan, runs: &[Vec<Vec<ChannelRun>>], stopped: bool, options: &Options) -> Outcome {
-        let [mut points, mut replications, mut histograms, mut budget, mut collisions, mut trace] =
-            [(); 6].map(|()| Table::new());
-        let [mut streams, mut links, mut samples] = [(); 3].map(|()| Table::new());
-        for (index, (point, runs)) in plan.points.iter().zip(runs).enumerate() {
-            // A point counts when all its runs are there, so that a stopped study holds no mean
-            // over fewer runs than it says.
-            if runs.len() < seeds(&plan, index, options).count() {
-                continue;
-            }
-            for channel in 0..runs.first().map_or(0, Vec::len) {
-                let of_channel = PointRuns {
-                    point: index,
-                    at: &point.at,
-                    regime: point.spec.run.regime,
-                    runs: runs.iter().map(|run| &run[channel]).collect(),
-                };
-                of_channel.point(&mut points);
-                of_channel.replications(&mut replications);
-                of_channel.histograms(&mut histograms);
-                of_channel.budget(&mut budget);
-                of_channel.collisions(&mut collisions);
-                of_channel.trace(&mut trace);
-                of_channel.streams(&mut streams);
-                of_channel.links(&mut links);
-                of_channel.samples(&mut samples);
-            }
-        }
-        drop_empty_columns(&mut points);
-        drop_empty_columns(&mut replications);
-        let derived = derived_table(&plan);
-        let meta = meta(&plan, stopped, options);
-        let tables = vec![
-            ("points", points),
-            ("replications", replications),
-            ("derived", derived),
-            ("collisions", collisions),
-            ("budget", budget),
-            ("histograms", histograms),
-            ("trace", trace),
-            ("streams", streams),
-            ("links", links),
-            ("samples", samples),
-        ];
-        Outcome { tables, meta, stopped, plan }
-    }
-
     /// A table by name; empty if there is none.
     pub fn table(&self, name: &str) -> Table {
         let found = self.tables.iter().find(|(table, _)| *table == name);
@@ -216,7 +193,7 @@ fn drop_empty_columns(table: &mut Table) {
 }
 
 /// What follows from the composition of the first point without a run.
-fn derived_table(plan: &Plan) -> Table {
+pub fn derived_table(plan: &Plan) -> Table {
     let mut table = Table::new();
     let all = plan.points.first().map(|point| derive(&point.spec));
     for derived in all.into_iter().flatten() {
@@ -230,7 +207,8 @@ fn derived_table(plan: &Plan) -> Table {
     table
 }
 
-fn meta(plan: &Plan, stopped: bool, options: &Options) -> Value {
+/// What is known of a study besides its tables.
+pub fn meta(plan: &Plan, stopped: bool, options: &Options) -> Value {
     let first = plan.points.first();
     let spec = first.map(|point| &point.spec);
     json!({
@@ -246,7 +224,8 @@ fn meta(plan: &Plan, stopped: bool, options: &Options) -> Value {
         "spec_hash": plan.hash(),
         "version": env!("CARGO_PKG_VERSION"),
         "seed": spec.map(|spec| spec.run.seed),
-        "seeds": first.map(|_| seeds(plan, 0, options).count()),
+        "seeds": spec.map(|spec| options.runs(&spec.run)),
+        "precision": spec.and_then(|spec| spec.run.precision),
         "regime": spec.map(|spec| match spec.run.regime {
             Regime::FromEmpty => "from empty, no warm-up".to_owned(),
             Regime::Steady => "steady state, warm-up by MSER-5".to_owned(),

@@ -49,6 +49,19 @@ const SWITCHES: &[(&str, &str)] = &[
     ),
 ];
 
+/// Several switches of one kind, and packets that are put in order again at their target.
+const FURTHER: &[&str] = &[
+    "switch.output_queued = { latency = '90 ns' }\nfabric.k_ary_tree = { arity = 2, levels = 3 }",
+    "switch.input_queued = { latency = '90 ns', scheduler = 'islip', buffer = 4 }\n\
+     fabric.k_ary_tree = { arity = 2, levels = 3 }",
+    "switch.input_queued = \
+     { latency = '90 ns', scheduler = 'islip', buffer = 20, cell = '25 B' }\n\
+     fabric.fat_tree = { radix = 4, tiers = 2 }",
+    "switch.crossbar = { latency = '90 ns', contention = 'drop' }\n\
+     control.request_acknowledge = { timeout = '2 us', outstanding = 4, \
+     acknowledgment = '8 B', order = 'resequenced' }",
+];
+
 fn run(switch: &str, workload: &str, length: &str, seed: u64) -> ChannelRun {
     // Output queues take every cell at once, so that nothing would read a number of send buffers.
     let buffers = if switch.contains("output_queued") { "'unlimited'" } else { "8" };
@@ -105,7 +118,7 @@ fn a_lone_packet_takes_its_length_the_cables_and_the_switch() {
 /// The stages follow each other without a gap, so they add up to the latency from end to end.
 #[test]
 fn the_budget_adds_up_to_the_latency() {
-    for (_, switch) in SWITCHES {
+    for switch in SWITCHES.iter().map(|(_, switch)| switch).chain(FURTHER) {
         let run = run(switch, "load = 0.3\nburst.length.uniform = [1, 5]", "4 ms", 1);
         let one_way = run.observations.recorder(Latency::OneWay);
         assert!(one_way.count() > 500, "{switch}");

@@ -12,6 +12,8 @@ pub mod resequence;
 pub mod retransmit;
 pub mod ring;
 pub mod sync;
+pub mod turns;
+pub mod window;
 
 #[cfg(test)]
 mod explore;

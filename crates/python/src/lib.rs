@@ -3,6 +3,7 @@
 //! Text crosses as JSON, columns cross as NumPy arrays (numbers) or lists (texts). The interpreter
 //! lock is released while a run computes.
 
+mod campaign;
 mod error;
 mod outcome;
 
@@ -87,6 +88,7 @@ fn parse_options(text: &str) -> PyResult<Options> {
 #[pymodule]
 fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    module.add("CODE", weft_lab::CODE)?;
     module.add("WeftError", module.py().get_type::<error::WeftError>())?;
     module.add_function(wrap_pyfunction!(systems, module)?)?;
     module.add_function(wrap_pyfunction!(experiments, module)?)?;
@@ -94,5 +96,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(schema, module)?)?;
     module.add_function(wrap_pyfunction!(run, module)?)?;
     module.add_function(wrap_pyfunction!(reproduce, module)?)?;
+    module.add_function(wrap_pyfunction!(campaign::simulate, module)?)?;
+    module.add_class::<campaign::PyCampaign>()?;
     Ok(())
 }

@@ -272,6 +272,9 @@ macro_rules! text_form {
 
         impl<'de> serde::Deserialize<'de> for $type {
             fn deserialize<D: serde::Deserializer<'de>>(d: D) -> Result<$type, D::Error> {
+                if !d.is_human_readable() {
+                    return d.deserialize_str($crate::text::TextVisitor(std::marker::PhantomData));
+                }
                 // `any`, not `str`: formats would refuse a bare number before it can be explained.
                 d.deserialize_any($crate::text::TextVisitor(std::marker::PhantomData))
             }

@@ -5,10 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from weft.plots.budget import budget
-from weft.plots.curves import collision_rates, latency_against_load, throughput_against_load
+from weft.plots.curves import (
+    collision_rates,
+    curve,
+    latency_against_load,
+    throughput_against_load,
+)
 from weft.plots.distribution import distribution
+from weft.plots.fabric import fabric, port_occupancy
 from weft.plots.published import published_against_measured
 from weft.plots.request import Request
+from weft.plots.streams import stream_histogram, stream_throughput
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,6 +29,11 @@ DRAWN_BY: dict[str, Callable[[Result, Request], Figure | None]] = {
     "collision_rates": collision_rates,
     "histogram": distribution,
     "latency_budget": budget,
+    "curve": curve,
+    "stream_throughput": stream_throughput,
+    "stream_histogram": stream_histogram,
+    "fabric": fabric,
+    "port_occupancy": port_occupancy,
     "published": published_against_measured,
 }
 

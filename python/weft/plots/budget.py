@@ -34,6 +34,7 @@ _PATH = (
     "wire",
     "switch",
     "switch_wait",
+    "order_wait",
     "target_host",
 )
 

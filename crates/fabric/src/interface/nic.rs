@@ -77,6 +77,8 @@ pub struct Nic<M> {
     copy: Option<(Time, Copy)>,
     reports: VecDeque<(BufferId, Result<(), TransmissionError>)>,
     send_turn: bool,
+    /// When the message of each host send buffer was whole on the adapter.
+    fetched: Vec<Time>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -120,6 +122,7 @@ impl NicSettings {
             copy: None,
             reports: VecDeque::new(),
             send_turn: false,
+            fetched: vec![Time::ZERO; self.host_send_buffers.into()],
         }
     }
 }
@@ -142,7 +145,7 @@ impl<M> Nic<M> {
             if self.writes.front().is_some_and(|(due, _)| *due == time) {
                 self.writes.pop_front().into_iter().for_each(|(_, write)| self.take_write(write));
             } else if let Some((_, copy)) = self.copy.take() {
-                self.end_copy(copy);
+                self.end_copy(time, copy);
             }
             self.begin_copy(time);
         }
@@ -178,6 +181,11 @@ impl<M> Nic<M> {
         self.begin_copy(now);
         self.advance(now);
         Some(buffer)
+    }
+
+    /// When the message of a buffer was whole on the adapter (step 4), if it has been there.
+    pub fn fetched(&self, buffer: BufferId) -> Option<Time> {
+        self.fetched.get(usize::from(buffer.0)).copied()
     }
 
     /// The outcome of a transmission is known; the host is to be notified (step 6).
@@ -364,10 +372,15 @@ impl<M> Nic<M> {
         None
     }
 
-    fn end_copy(&mut self, copy: Copy) {
+    fn end_copy(&mut self, now: Time, copy: Copy) {
         // Each copy was begun in the state that its end needs.
         let is_legal = match copy {
-            Copy::Fetch(buffer) => self.send.end_fetch(buffer).is_ok(),
+            Copy::Fetch(buffer) => {
+                if let Some(fetched) = self.fetched.get_mut(usize::from(buffer.0)) {
+                    *fetched = now;
+                }
+                self.send.end_fetch(buffer).is_ok()
+            }
             Copy::Store(buffer) => self.receive.end_store(buffer).is_ok(),
             Copy::Report(buffer, outcome) => self.send.complete(buffer, outcome).is_ok(),
         };

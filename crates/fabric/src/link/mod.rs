@@ -5,8 +5,10 @@ mod budget;
 mod coding;
 mod errors;
 mod serial;
+mod shared;
 
 pub use budget::{DecibelPerInch, LinkBudget, LinkBudgetSettings, trace_attenuation};
 pub use coding::LineCode;
 pub use errors::{DamagedPacket, DamagedSlot, ErrorSettings, Errors};
 pub use serial::LinkSettings;
+pub use shared::{SharedLinkSettings, SharedLinkTiming, SharedLinks};

@@ -1,5 +1,6 @@
 //! Where the time went: the stages between the generation of a packet and its delivery.
 
+use serde::{Deserialize, Serialize};
 use weft_units::Span;
 
 /// One stage on the way of a packet. A part adds the spans of the stages that it causes; stages
@@ -20,7 +21,10 @@ pub enum Stage {
     Switch,
     /// Waiting inside switches: held back, or queued.
     SwitchWait,
-    /// Adapter, bus and program of the initiator before the packet is generated on the channel.
+    /// Waiting at the target for older packets of the pair, where their order is restored.
+    OrderWait,
+    /// Host and bus of the initiator: from generation until the adapter holds the whole message,
+    /// where the channel has an interface.
     InitiatorHost,
     /// Adapter, bus and program of the target after the last byte.
     TargetHost,
@@ -28,7 +32,7 @@ pub enum Stage {
 
 impl Stage {
     /// Every stage, in the order of the way.
-    pub const ALL: [Stage; 9] = [
+    pub const ALL: [Stage; 10] = [
         Stage::InitiatorHost,
         Stage::BufferWait,
         Stage::SlotWait,
@@ -37,6 +41,7 @@ impl Stage {
         Stage::Wire,
         Stage::Switch,
         Stage::SwitchWait,
+        Stage::OrderWait,
         Stage::TargetHost,
     ];
 
@@ -50,17 +55,29 @@ impl Stage {
             Stage::Wire => "wire",
             Stage::Switch => "switch",
             Stage::SwitchWait => "switch_wait",
+            Stage::OrderWait => "order_wait",
             Stage::InitiatorHost => "initiator_host",
             Stage::TargetHost => "target_host",
         }
     }
 }
 
-/// Exact sums of the spans spent in each stage.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// Exact sums of the spans spent in each stage: those that every channel knows, and those that a
+/// composition names for its hosts.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Budget {
     counts: [u64; Stage::ALL.len()],
     sums: [u128; Stage::ALL.len()],
+    named: Vec<NamedSum>,
+}
+
+/// A stage with the name that a composition gives it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct NamedSum {
+    name: String,
+    of_initiator: bool,
+    count: u64,
+    sum: u128,
 }
 
 impl Budget {
@@ -77,11 +94,32 @@ impl Budget {
         self.sums[stage as usize] += u128::from(span.0) * u128::from(packets);
     }
 
+    /// Adds what `count` messages spent together, `sum_ps` picoseconds, in a stage that has a name
+    /// of its own. Named stages are looked up by name: to be called once a run, not once a message.
+    /// They are shown in the order in which they first come, those of the initiator before and
+    /// those of the target behind all others.
+    pub fn add_named(&mut self, name: &str, of_initiator: bool, count: u64, sum_ps: u128) {
+        let same = |one: &&mut NamedSum| one.name == name && one.of_initiator == of_initiator;
+        match self.named.iter_mut().find(same) {
+            Some(one) => {
+                one.count += count;
+                one.sum += sum_ps;
+            }
+            None => {
+                let name = name.to_owned();
+                self.named.push(NamedSum { name, of_initiator, count, sum: sum_ps });
+            }
+        }
+    }
+
     /// Pools the spans of another run with these.
     pub fn merge(&mut self, other: &Budget) {
         for stage in Stage::ALL {
             self.counts[stage as usize] += other.counts[stage as usize];
             self.sums[stage as usize] += other.sums[stage as usize];
+        }
+        for one in &other.named {
+            self.add_named(&one.name, one.of_initiator, one.count, one.sum);
         }
     }
 
@@ -98,16 +136,22 @@ impl Budget {
     /// The time spent in all stages, in picoseconds: what a latency definition that consists of
     /// exactly these stages must sum up to.
     pub fn total_ps(&self) -> u128 {
-        self.sums.iter().sum()
+        let named: u128 = self.named.iter().map(|one| one.sum).sum();
+        self.sums.iter().sum::<u128>() + named
     }
 
-    /// The stages that were used: stage, mean per packet in picoseconds, share of the whole.
+    /// The stages that were used: name, mean per packet in picoseconds, share of the whole.
     /// `packets` is the number of packets that the whole is spread over.
-    pub fn rows(&self, packets: u64) -> impl Iterator<Item = (Stage, f64, f64)> {
+    pub fn rows(&self, packets: u64) -> impl Iterator<Item = (&str, f64, f64)> {
         let total = self.total_ps().max(1) as f64;
-        Stage::ALL.into_iter().filter(|&stage| self.count(stage) > 0).map(move |stage| {
-            let sum = self.sum_ps(stage) as f64;
-            (stage, sum / packets.max(1) as f64, sum / total)
+        let named = |of_initiator: bool| {
+            let of_side = self.named.iter().filter(move |one| one.of_initiator == of_initiator);
+            of_side.map(|one| (one.name.as_str(), one.count, one.sum))
+        };
+        let fixed = Stage::ALL.map(|stage| (stage.name(), self.count(stage), self.sum_ps(stage)));
+        let all = named(true).chain(fixed).chain(named(false));
+        all.filter(|(_, count, _)| *count > 0).map(move |(name, _, sum)| {
+            (name, sum as f64 / packets.max(1) as f64, sum as f64 / total)
         })
     }
 }
@@ -124,9 +168,23 @@ mod tests {
         budget.add(Stage::SlotWait, Span(50));
         assert_eq!((budget.total_ps(), budget.count(Stage::Wire)), (100, 2));
         let rows: Vec<_> = budget.rows(2).collect();
-        assert_eq!(rows, [(Stage::SlotWait, 25.0, 0.5), (Stage::Wire, 25.0, 0.5)]);
+        assert_eq!(rows, [("slot_wait", 25.0, 0.5), ("wire", 25.0, 0.5)]);
         budget.merge(&budget.clone());
         assert_eq!((budget.total_ps(), budget.count(Stage::SlotWait)), (200, 2));
+    }
+
+    #[test]
+    fn stages_of_hosts_stand_around_those_of_the_channel() {
+        let mut budget = Budget::default();
+        budget.add_named("receive_copy", false, 2, 60);
+        budget.add_named("copy", true, 2, 20);
+        budget.add(Stage::Wire, Span(20));
+        let mut pooled = budget.clone();
+        pooled.merge(&budget);
+        assert_eq!(pooled.total_ps(), 200);
+        let rows: Vec<_> = pooled.rows(4).collect();
+        let expected = [("copy", 10.0, 0.2), ("wire", 10.0, 0.2), ("receive_copy", 30.0, 0.6)];
+        assert_eq!(rows, expected);
     }
 
     #[test]

@@ -1,7 +1,9 @@
 //! Who got how much: deliveries per initiator.
 
+use serde::{Deserialize, Serialize};
+
 /// How many packets of each initiator were delivered.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fairness {
     delivered: Vec<u64>,
 }

@@ -1,5 +1,7 @@
 //! A log-linear histogram of unsigned integers: exact to merge, and small in relative error.
 
+use serde::{Deserialize, Serialize};
+
 /// Each octave is cut into `2^PRECISION` buckets of equal width.
 const PRECISION: u32 = 10;
 
@@ -10,7 +12,8 @@ const PRECISION: u32 = 10;
 /// a bucket. It allocates 8 KiB an octave up to the largest value seen, nothing before the first.
 /// Kept here instead of the crate because of its cost: the crate alone takes 43 instructions a
 /// record (its own total, extremes and bounds), the whole recorder around this one 24.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "Vec<(u32, u64)>", into = "Vec<(u32, u64)>")]
 pub struct Histogram {
     counts: Vec<u64>,
 }
@@ -61,6 +64,29 @@ impl Histogram {
         // Whole octaves, so that a run grows a few times and never again.
         self.counts.resize((index | ((1 << PRECISION) - 1)) + 1, 0);
         self.counts[index] = 1;
+    }
+}
+
+/// The filled buckets by their number, which is how a histogram is stored: nearly all are empty.
+impl From<Histogram> for Vec<(u32, u64)> {
+    fn from(histogram: Histogram) -> Vec<(u32, u64)> {
+        let filled = histogram.counts.into_iter().zip(0..).filter(|(count, _)| *count > 0);
+        filled.map(|(count, index)| (index, count)).collect()
+    }
+}
+
+impl From<Vec<(u32, u64)>> for Histogram {
+    fn from(filled: Vec<(u32, u64)>) -> Histogram {
+        let mut histogram = Histogram::default();
+        if let Some((last, _)) = filled.last() {
+            histogram.grow(*last as usize);
+        }
+        for (index, count) in filled {
+            if let Some(place) = histogram.counts.get_mut(index as usize) {
+                *place = count;
+            }
+        }
+        histogram
     }
 }
 
@@ -128,6 +154,15 @@ mod tests {
         #[test]
         fn buckets_leave_no_gap(index in 0_usize..55 * 1024 - 1) {
             prop_assert_eq!(lowest(index) + width(index), lowest(index + 1));
+        }
+
+        #[test]
+        fn what_is_stored_comes_back(values in prop::collection::vec(0_u64..1 << 44, 0..50)) {
+            let mut histogram = Histogram::default();
+            values.iter().for_each(|&value| histogram.record(value));
+            let filled = Vec::<(u32, u64)>::from(histogram.clone());
+            prop_assert!(filled.len() <= values.len());
+            prop_assert_eq!(Histogram::from(filled), histogram);
         }
 
         #[test]

@@ -1,7 +1,9 @@
 //! How many switches packets passed on their way.
 
+use serde::{Deserialize, Serialize};
+
 /// Deliveries by the number of switches passed. Nothing is allocated before the first.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hops {
     delivered: Vec<u64>,
 }

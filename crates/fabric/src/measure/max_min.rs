@@ -18,6 +18,9 @@ pub fn max_min(flows: &[Capacity], capacities: &[f64]) -> Vec<f64> {
     let mut rates = vec![0.0; flows.len()];
     let mut growing = vec![true; flows.len()];
     loop {
+        if !growing.contains(&true) {
+            return rates;
+        }
         let mut load = vec![0.0; left.len()];
         for (flow, _) in flows.iter().zip(&growing).filter(|(_, grows)| **grows) {
             flow.uses.iter().for_each(|(resource, cost)| load[*resource] += cost);
@@ -28,9 +31,6 @@ pub fn max_min(flows: &[Capacity], capacities: &[f64]) -> Vec<f64> {
         let of_flow = |place: usize| flows[place].most - rates[place];
         let wanting = (0..flows.len()).filter(|place| growing[*place]);
         let step = wanting.map(of_flow).fold(step, f64::min);
-        if !growing.contains(&true) {
-            return rates;
-        }
         if step == f64::INFINITY {
             let unbounded = rates.iter_mut().zip(&growing).filter(|(_, grows)| **grows);
             unbounded.for_each(|(rate, _)| *rate = f64::INFINITY);
@@ -45,9 +45,10 @@ pub fn max_min(flows: &[Capacity], capacities: &[f64]) -> Vec<f64> {
         for (resource, own) in left.iter_mut().enumerate() {
             *own -= load[resource] * step;
         }
-        for (place, flow) in
-            flows.iter().enumerate().filter(|(place, _)| growing[*place]).collect::<Vec<_>>()
-        {
+        for (place, flow) in flows.iter().enumerate() {
+            if !growing[place] {
+                continue;
+            }
             rates[place] += step;
             let stops = flow.uses.iter().any(|(resource, _)| full[*resource]);
             growing[place] = !stops && rates[place] < flow.most;
@@ -93,17 +94,18 @@ mod tests {
                 .map(|own| greedy(&own.iter().copied().collect::<Vec<_>>()))
                 .collect();
             let rates = max_min(&flows, &capacities);
-            let on = |resource: usize| {
-                (0..flows.len()).filter(move |flow| uses[*flow].contains(&resource))
+            let on = |resource: usize| -> Vec<f64> {
+                let of = |flow: &usize| uses[*flow].contains(&resource);
+                (0..flows.len()).filter(of).map(|flow| rates[flow]).collect()
             };
-            for resource in 0..6 {
-                let sum: f64 = on(resource).map(|flow| rates[flow]).sum();
-                prop_assert!(sum <= capacities[resource] * (1.0 + 1e-6));
+            for (resource, capacity) in capacities.iter().enumerate() {
+                let sum: f64 = on(resource).iter().sum();
+                prop_assert!(sum <= capacity * (1.0 + 1e-6));
             }
             for (flow, rate) in rates.iter().enumerate() {
                 let bottleneck = flows[flow].uses.iter().any(|(resource, _)| {
-                    let sum: f64 = on(*resource).map(|other| rates[other]).sum();
-                    let most = on(*resource).map(|other| rates[other]).fold(0.0, f64::max);
+                    let sum: f64 = on(*resource).iter().sum();
+                    let most = on(*resource).into_iter().fold(0.0, f64::max);
                     sum >= capacities[*resource] * (1.0 - 1e-6) && *rate >= most * (1.0 - 1e-6)
                 });
                 prop_assert!(bottleneck, "flow {flow} of {rates:?}");

@@ -1,5 +1,6 @@
 //! All that a run observes about one channel.
 
+use serde::{Deserialize, Serialize};
 use weft_units::{Bytes, Span, Time};
 
 use super::progress::Sampler;
@@ -48,11 +49,13 @@ pub enum Collision {
     Acknowledgment,
     /// A packet of the schedule of another channel.
     Control,
+    /// A transfer of another channel on the same link, which had no room for it.
+    Transfer,
 }
 
 /// The counters and recorders of one channel of one run. Attempts are counted apart from packets:
 /// a dropped attempt that is sent again is not a lost packet.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Observations {
     /// Records and counters of throughput start here (end of warm-up).
     pub from: Time,
@@ -162,8 +165,8 @@ impl Drop {
 
 impl Collision {
     /// Every kind, in the order of the columns.
-    pub const ALL: [Collision; 3] =
-        [Collision::Request, Collision::Acknowledgment, Collision::Control];
+    pub const ALL: [Collision; 4] =
+        [Collision::Request, Collision::Acknowledgment, Collision::Control, Collision::Transfer];
 
     /// The name in columns.
     pub const fn name(self) -> &'static str {
@@ -171,6 +174,7 @@ impl Collision {
             Collision::Request => "request",
             Collision::Acknowledgment => "acknowledgment",
             Collision::Control => "control",
+            Collision::Transfer => "transfer",
         }
     }
 }

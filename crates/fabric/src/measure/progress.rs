@@ -1,12 +1,13 @@
 //! The counters at equal steps of a run, from which the verdict on the run is formed.
 
+use serde::{Deserialize, Serialize};
 use weft_units::Time;
 
 /// The measured window is divided into this many equal steps.
 const STEPS: usize = 64;
 
 /// The counters of one channel at one instant.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Progress {
     /// The instant.
     pub time: Time,
@@ -27,7 +28,7 @@ impl Progress {
 
 /// Samples the counters at the ends of equal steps of a window. The counters only change at
 /// events, so what they hold just before the first event at or after an instant is exact.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Sampler {
     from: Time,
     until: Time,

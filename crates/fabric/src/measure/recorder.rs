@@ -1,5 +1,6 @@
 //! What is kept of one latency definition: count, exact sum, extremes, histogram, batch series.
 
+use serde::{Deserialize, Serialize};
 use weft_units::{Span, Time};
 
 use super::{Histogram, Series};
@@ -7,13 +8,15 @@ use super::{Histogram, Series};
 /// Records one kind of span. Memory does not grow with the number of records: about 8 KiB for
 /// each factor of two below the largest span (200 KiB at 10 µs) and 96 KiB for the series; nothing
 /// is allocated before the first record.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Recorder {
     count: u64,
     sum: u128,
     min: u64,
     max: u64,
     histogram: Histogram,
+    // By far the largest part, and what it tells of a finished run is two numbers.
+    #[serde(skip)]
     series: Series,
 }
 

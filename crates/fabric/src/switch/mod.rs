@@ -50,6 +50,8 @@ pub enum Loss {
     ToAcknowledgment,
     /// A packet that keeps to the global schedule, at the same output.
     ToScheduled,
+    /// A transfer of the channel that shares the link to the target, which it would delay too much.
+    ToTransfer,
     /// All buffers of the output were full.
     Overflow,
 }

@@ -2,7 +2,7 @@
 
 use weft_fabric::adapter::{Feed, Insertion, Release};
 use weft_fabric::fabric::{ConnectionRoutes, FabricError, Routes, RoutesSettings, Wiring};
-use weft_fabric::message::Segmentation;
+use weft_fabric::message::SegmentationSettings;
 use weft_fabric::switch::SharedMemorySettings;
 use weft_fabric::workload::{Source, SourceSettings, WorkloadSettings};
 use weft_protocol::flow::FlowControlSettings;
@@ -81,10 +81,8 @@ pub(super) fn shared_memory(
         let accepted = "per_connection, since switches with a shared memory set up connections";
         return Err(fault("routes", "per_packet".into(), accepted.into()));
     }
-    let segmentation = match &settings.segmentation {
-        Some(own) => own.build(settings.packet, settings.payload),
-        None => Segmentation::none(settings.packet),
-    };
+    let cut = |own: &SegmentationSettings| own.build(settings.packet, settings.payload);
+    let segmentation = settings.segmentation.as_ref().map(cut);
     let streams = workload.map(|own| own.streams(&settings.facts(site), site.streams));
     let streams = streams.transpose()?.unwrap_or_default();
     let is_greedy = streams.streams.iter().any(|stream| stream.load.is_none());
@@ -107,6 +105,7 @@ pub(super) fn shared_memory(
         buffer,
         control,
         link: settings.link.clone(),
+        packet: settings.packet,
         segmentation,
         endpoints: settings.endpoints.clone(),
         streams,

@@ -153,11 +153,11 @@ impl Interface {
         self.nic.requests(now).fold(0, |set, target| set | 1 << target)
     }
 
-    /// The oldest message for a target is sent.
-    pub fn transmit(&mut self, now: Time, target: u16) -> Option<(BufferId, Letter)> {
+    /// The oldest message for a target is sent: its buffer, and when it was whole on the adapter.
+    pub fn transmit(&mut self, now: Time, target: u16) -> Option<(BufferId, Letter, Time)> {
         let buffer = self.nic.transmit(now, target)?;
         let letter = *self.nic.send_side().message(buffer)?;
-        Some((buffer, letter))
+        Some((buffer, letter, self.nic.fetched(buffer)?))
     }
 
     /// The outcome of a transmission is known, and the host is told of it.

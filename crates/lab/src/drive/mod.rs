@@ -1,7 +1,9 @@
 //! Drivers: how the parts of a channel are moved through simulated time.
 
+pub mod carrier;
 pub mod cluster;
 pub mod event;
+pub mod host_path;
 pub mod interface;
 pub mod network;
 pub mod output_queued;

@@ -8,7 +8,8 @@ use weft_fabric::workload::Source;
 use weft_kernel::{Halt, Stopped};
 use weft_units::{Bytes, Time};
 
-use super::slots::{Arrivals, InFlight};
+use super::carrier::{Carrier, Message, Notice};
+use super::slots::{Arrivals, InFlight, Posted};
 use super::slotted::SlotTiming;
 
 /// A channel around an output-queued cell switch. Every cell that arrives by the start of a slot
@@ -21,6 +22,8 @@ pub struct OutputQueuedChannel {
     /// Origin and generation time of the cells that wait, by output.
     queues: Vec<VecDeque<(u16, Time)>>,
     in_flight: InFlight,
+    /// What is handed over as messages; absent while cells come from sources.
+    posted: Option<Box<Posted>>,
     observations: Observations,
     slots: u64,
 }
@@ -41,6 +44,7 @@ impl OutputQueuedChannel {
             arrivals: Arrivals::new(sources),
             queues: vec![VecDeque::new(); ports],
             in_flight: InFlight::default(),
+            posted: None,
             observations,
             slots: 0,
         }
@@ -59,11 +63,16 @@ impl OutputQueuedChannel {
             if let Some(stopped) = halt.check(self.slots) {
                 return Some(stopped);
             }
-            self.arrive(start);
-            self.accept(start);
-            self.transmit(start);
-            self.slots += 1;
+            self.pass(start);
         }
+    }
+
+    /// The slot that begins now.
+    fn pass(&mut self, start: Time) {
+        self.arrive(start);
+        self.accept(start);
+        self.transmit(start);
+        self.slots += 1;
     }
 
     /// What was observed; ends the channel.
@@ -74,7 +83,8 @@ impl OutputQueuedChannel {
 
     /// Cells whose transmission has not begun.
     pub fn backlog(&self) -> u64 {
-        self.queues.iter().map(|queue| queue.len() as u64).sum()
+        let queued: u64 = self.queues.iter().map(|queue| queue.len() as u64).sum();
+        queued + self.posted.as_ref().map_or(0, |posted| posted.waiting())
     }
 
     /// Cells on their way.
@@ -97,6 +107,11 @@ impl OutputQueuedChannel {
             }
             false
         });
+        if let Some(posted) = &mut self.posted {
+            posted.take(start, first, |host, demand| {
+                queues[usize::from(demand.target)].push_back((host as u16, demand.time));
+            });
+        }
     }
 
     fn arrive(&mut self, now: Time) {
@@ -113,6 +128,44 @@ impl OutputQueuedChannel {
             self.observations.latency(Latency::Queueing, start, queueing);
             self.observations.latency(Latency::OneWay, start, queueing + transit);
             self.in_flight.send(usize::from(host), output, start + transit);
+            if let Some(posted) = &mut self.posted {
+                posted.start(usize::from(host), output, start + self.timing.packet);
+            }
         }
+    }
+}
+
+impl Carrier for OutputQueuedChannel {
+    fn offer(&mut self, now: Time, message: Message) {
+        let (hosts, payload) = (self.queues.len(), self.payload);
+        let posted = self.posted.get_or_insert_with(|| Box::new(Posted::new(hosts, payload)));
+        posted.post(now, message, &mut self.observations);
+    }
+
+    fn next_time(&self) -> Time {
+        let start = Time(self.slots * self.timing.slot.0);
+        let posted = self.posted.as_ref();
+        posted.map_or(Time::NEVER, |own| own.next_time(&self.in_flight, self.timing.slot, start))
+    }
+
+    fn advance(&mut self, now: Time, notices: &mut Vec<Notice>) {
+        loop {
+            let start = Time(self.slots * self.timing.slot.0);
+            let Some(posted) = &mut self.posted else { return };
+            let until = now.min(start);
+            posted.tell(until, &mut self.in_flight, self.payload, &mut self.observations);
+            if start > now {
+                return posted.take_notices(notices);
+            }
+            self.pass(start);
+        }
+    }
+
+    fn steps(&self) -> u64 {
+        self.slots
+    }
+
+    fn waiting(&self) -> Vec<String> {
+        Vec::new()
     }
 }

@@ -4,7 +4,9 @@ use std::collections::VecDeque;
 
 use weft_fabric::measure::Observations;
 use weft_fabric::workload::{Demand, Feedback, Source};
-use weft_units::{Bytes, Time};
+use weft_units::{Bytes, Span, Time};
+
+use super::carrier::{Message, MessageId, Messages, Notice};
 
 /// The sources of all hosts.
 #[derive(Debug)]
@@ -50,7 +52,7 @@ impl Arrivals {
         mut accept: impl FnMut(usize, Option<Demand>) -> bool,
     ) {
         let hosts = self.next.len();
-        for host in (first..hosts).chain(0..first) {
+        for host in (first..hosts).chain(0..first.min(hosts)) {
             while self.next[host] <= now {
                 let demand = self.sources[host].take();
                 self.next[host] = self.sources[host].next_time();
@@ -103,5 +105,124 @@ impl InFlight {
 
     pub(super) fn len(&self) -> u64 {
         self.packets.len() as u64
+    }
+}
+
+/// Messages in place of sources.
+#[derive(Debug)]
+pub(super) struct Posted {
+    messages: Messages,
+    /// What each host has handed over since the last slot: when, for whom, how many packets.
+    hosts: Vec<VecDeque<(Time, u16, u32)>>,
+    /// Packets in `hosts`, and packets that a slot has taken and not sent.
+    waiting: u64,
+    taken: u64,
+    /// When the first of `hosts` were handed over; nothing earlier waits.
+    oldest: Time,
+    /// Messages whose last packet is on its link, and when its last byte leaves.
+    leaving: VecDeque<(Time, MessageId)>,
+}
+
+impl Posted {
+    pub fn new(hosts: usize, payload: Bytes) -> Posted {
+        Posted {
+            messages: Messages::new(hosts, payload),
+            hosts: vec![VecDeque::new(); hosts],
+            waiting: 0,
+            taken: 0,
+            oldest: Time::NEVER,
+            leaving: VecDeque::new(),
+        }
+    }
+
+    pub fn post(&mut self, now: Time, message: Message, observations: &mut Observations) {
+        let host = &mut self.hosts[usize::from(message.from)];
+        self.messages.post(message, |_, to, packets| {
+            (0..packets).for_each(|_| observations.generate(now));
+            host.push_back((now, to, packets));
+            self.waiting += u64::from(packets);
+        });
+        self.oldest = self.oldest.min(now);
+    }
+
+    /// Hands what was offered by `now` to `accept`, host by host, beginning with host `first`.
+    pub fn take(&mut self, now: Time, first: usize, mut accept: impl FnMut(usize, Demand)) {
+        if self.oldest > now {
+            return;
+        }
+        self.oldest = Time::NEVER;
+        let hosts = self.hosts.len();
+        for host in (first..hosts).chain(0..first.min(hosts)) {
+            while let Some(&(time, target, packets)) = self.hosts[host].front() {
+                if time > now {
+                    self.oldest = self.oldest.min(time);
+                    break;
+                }
+                self.hosts[host].pop_front();
+                (0..packets).for_each(|_| accept(host, Demand { time, target }));
+                self.waiting -= u64::from(packets);
+                self.taken += u64::from(packets);
+            }
+        }
+    }
+
+    /// A packet is sent in a slot; its last byte leaves at `end`.
+    pub fn start(&mut self, from: usize, to: usize, end: Time) {
+        self.taken -= 1;
+        if let Some(message) = self.messages.start_next(from as u16, to as u16) {
+            self.leaving.push_back((end, message));
+        }
+    }
+
+    /// Packets that no slot has taken.
+    pub fn waiting(&self) -> u64 {
+        self.waiting
+    }
+
+    /// When something is next to be told, or to be done in a slot: `slot` is the length of a slot
+    /// and `sampled` the beginning of the next one.
+    pub fn next_time(&self, in_flight: &InFlight, slot: Span, sampled: Time) -> Time {
+        if let Some(notice) = self.messages.next_notice() {
+            return notice;
+        }
+        let sampling = match (self.taken, self.waiting) {
+            (0, 0) => Time::NEVER,
+            (0, _) => sampled.max(Time(self.oldest.0.div_ceil(slot.0) * slot.0)),
+            _ => sampled,
+        };
+        sampling.min(self.next_telling(in_flight))
+    }
+
+    fn next_telling(&self, in_flight: &InFlight) -> Time {
+        let leaving = self.leaving.front().map_or(Time::NEVER, |(time, _)| *time);
+        leaving.min(in_flight.packets.front().map_or(Time::NEVER, |(time, _, _)| *time))
+    }
+
+    /// Notes what has left its initiator or reached its target by `now`.
+    pub fn tell(
+        &mut self,
+        now: Time,
+        in_flight: &mut InFlight,
+        payload: Bytes,
+        observations: &mut Observations,
+    ) {
+        loop {
+            let next = self.next_telling(in_flight);
+            if next > now || next == Time::NEVER {
+                return;
+            }
+            if let Some(&(_, message)) = self.leaving.front().filter(|(time, _)| *time == next) {
+                self.leaving.pop_front();
+                self.messages.sent(next, message);
+            } else if let Some((time, from, to)) = in_flight.packets.pop_front() {
+                observations.deliver_from(usize::from(from), time, payload);
+                self.messages.arrive_next(time, from, to, 1);
+            }
+        }
+    }
+
+    /// Appends what there is to know.
+    pub fn take_notices(&mut self, notices: &mut Vec<Notice>) {
+        self.messages.take_notices(notices);
     }
 }

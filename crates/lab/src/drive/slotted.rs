@@ -14,7 +14,8 @@ use weft_fabric::workload::Source;
 use weft_kernel::{Halt, Stopped, Stream};
 use weft_units::{Bytes, Span, Time};
 
-use super::slots::{Arrivals, InFlight};
+use super::carrier::{Carrier, Message, Notice};
+use super::slots::{Arrivals, InFlight, Posted};
 
 /// The timing of a slotted channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,6 +64,8 @@ pub struct SlottedChannel {
     /// Send buffers held by a transmission: when each is free, of which host, for which target.
     held: VecDeque<(Time, u16, u16)>,
     in_flight: InFlight,
+    /// What is handed over as messages; absent while packets come from sources.
+    posted: Option<Box<Posted>>,
     observations: Observations,
     slots: u64,
 }
@@ -90,6 +93,7 @@ impl SlottedChannel {
             matching: Matching::new(ports),
             held: VecDeque::new(),
             in_flight: InFlight::default(),
+            posted: None,
             observations,
             slots: 0,
         }
@@ -109,13 +113,18 @@ impl SlottedChannel {
             if let Some(stopped) = halt.check(self.slots) {
                 return Some(stopped);
             }
-            self.slots += 1;
-            self.arrive(sampled);
-            self.free_buffers(sampled);
-            self.accept(sampled);
-            self.scheduler.schedule(&self.requests, &mut self.random, &mut self.matching);
-            self.transmit(start);
+            self.pass(sampled);
         }
+    }
+
+    /// One slot, whose requests are sampled now.
+    fn pass(&mut self, sampled: Time) {
+        self.slots += 1;
+        self.arrive(sampled);
+        self.free_buffers(sampled);
+        self.accept(sampled);
+        self.scheduler.schedule(&self.requests, &mut self.random, &mut self.matching);
+        self.transmit(sampled + self.timing.lead);
     }
 
     /// What was observed; ends the channel.
@@ -126,7 +135,8 @@ impl SlottedChannel {
 
     /// Packets that were handed over and whose transmission has not begun.
     pub fn backlog(&self) -> u64 {
-        self.buffers.iter().map(SendBuffers::backlog).sum()
+        let buffered: u64 = self.buffers.iter().map(SendBuffers::backlog).sum();
+        buffered + self.posted.as_ref().map_or(0, |posted| posted.waiting())
     }
 
     /// Packets on their way.
@@ -161,6 +171,13 @@ impl SlottedChannel {
             }
             buffers[host].has_space()
         });
+        if let Some(posted) = &mut self.posted {
+            posted.take(sampled, 0, |host, demand| {
+                if let Some(target) = buffers[host].accept(demand) {
+                    requests.set(host, target);
+                }
+            });
+        }
     }
 
     fn arrive(&mut self, now: Time) {
@@ -184,6 +201,45 @@ impl SlottedChannel {
             self.observations.latency(Latency::Queueing, start, queueing);
             self.observations.latency(Latency::OneWay, start, queueing + transit);
             self.in_flight.send(host, target, start + transit);
+            if let Some(posted) = &mut self.posted {
+                posted.start(host, target, start + self.timing.packet);
+            }
         }
+    }
+}
+
+impl Carrier for SlottedChannel {
+    fn offer(&mut self, now: Time, message: Message) {
+        let (hosts, payload) = (self.buffers.len(), self.payload);
+        let posted = self.posted.get_or_insert_with(|| Box::new(Posted::new(hosts, payload)));
+        posted.post(now, message, &mut self.observations);
+    }
+
+    fn next_time(&self) -> Time {
+        let sampled = Time(self.slots * self.timing.slot.0);
+        let posted = self.posted.as_ref();
+        posted.map_or(Time::NEVER, |own| own.next_time(&self.in_flight, self.timing.slot, sampled))
+    }
+
+    /// Slots in which nothing happened are caught up with, since schedulers go on in them.
+    fn advance(&mut self, now: Time, notices: &mut Vec<Notice>) {
+        loop {
+            let sampled = Time(self.slots * self.timing.slot.0);
+            let Some(posted) = &mut self.posted else { return };
+            let until = now.min(sampled);
+            posted.tell(until, &mut self.in_flight, self.payload, &mut self.observations);
+            if sampled > now {
+                return posted.take_notices(notices);
+            }
+            self.pass(sampled);
+        }
+    }
+
+    fn steps(&self) -> u64 {
+        self.slots
+    }
+
+    fn waiting(&self) -> Vec<String> {
+        Vec::new()
     }
 }

@@ -1,6 +1,13 @@
 //! What was sent when: the rows of golden schedules and of space-time pictures.
 
+use std::borrow::Cow;
+
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use weft_units::Time;
+
+/// The types of packets that are noted.
+const KINDS: [&str; 6] = ["breq", "back", "qreq", "qack", "cfg", "gnt"];
 
 /// One transmission of one packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,4 +30,42 @@ pub struct TraceEntry {
     /// What it says: the targets requested by `cfg`, the target granted by `gnt`, the report of an
     /// acknowledgment.
     pub content: String,
+}
+
+/// An entry as it is stored, where a text has no lifetime.
+#[derive(Serialize, Deserialize)]
+struct Stored {
+    kind: Cow<'static, str>,
+    times: (Time, Time),
+    ends: (Option<u16>, Option<u16>),
+    sequence: u64,
+    slot: Option<u64>,
+    content: String,
+}
+
+impl Serialize for TraceEntry {
+    fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
+        let stored = Stored {
+            kind: self.kind.into(),
+            times: (self.time, self.until),
+            ends: (self.initiator, self.target),
+            sequence: self.sequence,
+            slot: self.slot,
+            content: self.content.clone(),
+        };
+        stored.serialize(s)
+    }
+}
+
+// By hand, because a derived form would borrow `kind` for as long as the program runs.
+impl<'de> Deserialize<'de> for TraceEntry {
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<TraceEntry, D::Error> {
+        let stored = Stored::deserialize(d)?;
+        let kind = KINDS.into_iter().find(|kind| *kind == stored.kind);
+        let kind = kind
+            .ok_or_else(|| D::Error::custom(format!("there is no packet type {}", stored.kind)))?;
+        let Stored { times: (time, until), ends: (initiator, target), .. } = stored;
+        let (sequence, slot, content) = (stored.sequence, stored.slot, stored.content);
+        Ok(TraceEntry { time, until, kind, sequence, initiator, target, slot, content })
+    }
 }

@@ -1,6 +1,6 @@
 //! Means with intervals: from the batches of one long run, or from replications.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::{WarmUp, mser, student_t};
 
@@ -15,7 +15,7 @@ pub const BATCHES: usize = 32;
 const SKEW: f64 = 2.5;
 
 /// A mean and how well it is known, in the unit of what was averaged.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Estimate {
     /// The mean.
     pub mean: f64,

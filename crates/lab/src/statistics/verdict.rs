@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use weft_fabric::measure::Progress;
 
 use super::{Estimate, WarmUp};
@@ -14,7 +14,7 @@ const GROWS: f64 = 3.0;
 const STANDS: f64 = 2.0;
 
 /// What became of a run. Only a settled run has a mean that does not depend on its length.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
     /// The backlog stands: what is offered is accepted (or given up by a stated rule).
@@ -44,7 +44,7 @@ impl Verdict {
 }
 
 /// A verdict and what it rests on.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Judgement {
     /// The verdict.
     pub verdict: Verdict,

@@ -2,10 +2,12 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that meets an error has failed")]
 
+mod budget;
 mod figures;
 mod interfaces;
 mod laws;
 mod refusals;
+mod shared;
 mod times;
 
 use weft_kernel::Halt;
@@ -26,7 +28,7 @@ fn try_runs(
     let mut overrides: Vec<String> = overrides.iter().map(|text| (*text).to_owned()).collect();
     // The picoseconds here were worked out by hand with a slot of 8.983158 us; the calibrated gap
     // of the system may move without them.
-    overrides.push("channel.bulk.switch.scheduled.gap=190 ns".to_owned());
+    overrides.insert(0, "channel.bulk.switch.scheduled.gap=190 ns".to_owned());
     let plan = Plan::new(&Request::new(name, preset, &overrides))?;
     simulate(&plan.points[0].spec, seed, &Halt::new())
 }

@@ -36,6 +36,52 @@ fn signalling_needs_a_channel_that_can_carry_it() {
     );
 }
 
+/// What one link cannot be.
+#[test]
+fn a_shared_link_is_one_link_with_room_in_its_slots() {
+    let of = |setting: &str| {
+        let gap = "channel.bulk.switch.scheduled.gap=1106 ns";
+        refusal(Some("detailed+shared_link"), &[gap, setting])
+    };
+    let guard = "channel.bulk.switch.scheduled.signalling.carried.shared_link.guard";
+    assert_eq!(
+        of("channel.quick.link.rate=1 Gbit/s"),
+        "channel.bulk.link.rate = 2 Gbit/s: accepted is that of channel.quick.link, 1 Gbit/s: with \
+         shared_link it is one"
+    );
+    assert_eq!(
+        of("channel.quick.link.length=4 m"),
+        "channel.bulk.link.length = 5 m (25 ns): accepted is that of channel.quick.link, 4 m \
+         (20 ns): with shared_link it is one"
+    );
+    assert_eq!(
+        of("channel.bulk.switch.scheduled.latency=1.5 ns"),
+        "channel.bulk.switch.scheduled.latency = 1.5 ns: accepted is 90 ns, that of \
+         channel.quick.switch: with shared_link both leave by one output"
+    );
+    assert_eq!(
+        of("channel.quick.switch.crossbar.acknowledgments=interleave"),
+        "channel.bulk.switch.scheduled.signalling.carried.by = quick, which interleaves \
+         acknowledgments with requests: accepted is a channel with adapter.acknowledgments = wait \
+         and switch.crossbar.acknowledgments = collide with shared_link, not channel.quick as it is"
+    );
+    assert_eq!(
+        of(&format!("{guard}=299 ns")),
+        format!(
+            "{guard} = 299 ns: accepted is 300 ns or more: a packet of channel.quick, which may be \
+             on the link when a transfer begins, and 156 ns for configuration, grant and \
+             acknowledgments"
+        )
+    );
+    assert_eq!(
+        of(&format!("{guard}=1107 ns")),
+        format!(
+            "{guard} = 1.107 us: accepted is at most switch.scheduled.gap = 1.106 us, of which it \
+             is a part"
+        )
+    );
+}
+
 #[test]
 fn the_lead_has_room_for_the_signalling() {
     assert_eq!(

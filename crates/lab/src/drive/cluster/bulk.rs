@@ -2,12 +2,12 @@
 
 use weft_fabric::adapter::AdapterSettings;
 use weft_fabric::control::{GlobalSchedule, NodeConfiguration, Reception};
-use weft_fabric::link::{ErrorSettings, Errors};
-use weft_fabric::measure::{Drop, Latency, Observations};
+use weft_fabric::link::{ErrorSettings, Errors, SharedLinks};
+use weft_fabric::measure::{Drop, Latency, Observations, Stage};
 use weft_fabric::workload::{Feedback, Source};
 use weft_kernel::{Arena, Id, Stream, Streams};
 use weft_protocol::adapter::TransmissionError;
-use weft_units::{Bytes, Time};
+use weft_units::{Bytes, Span, Time};
 
 use super::outlet::Outlet;
 use super::{BulkPacket, DisabledInitiator, Event, OnError, RecoverySettings, Sender, Timing};
@@ -269,11 +269,12 @@ impl BulkChannel {
 
     // Transfer.
 
-    /// Every initiator with a grant sends.
+    /// Every initiator with a grant sends, over `links` if they are shared.
     pub(super) fn transfer(
         &mut self,
         now: Time,
         cycle: u64,
+        mut links: Option<&mut SharedLinks>,
         schedule: &mut impl FnMut(Time, Event),
     ) {
         self.parts.schedule.begin_slot();
@@ -281,6 +282,9 @@ impl BulkChannel {
             let Some(target) = self.hosts[usize::from(index)].granted.take() else { continue };
             match self.hosts[usize::from(index)].sender.start(now, target) {
                 Some(packet) => {
+                    if let Some(links) = &mut links {
+                        links.begin(now, index, target);
+                    }
                     self.send(now, cycle, index, packet, schedule);
                     self.serve(now, index, schedule);
                 }
@@ -307,10 +311,10 @@ impl BulkChannel {
         let base = unsettled.map(|other| other.sequence).min().unwrap_or(packet.sequence);
         let base = base.min(packet.sequence);
         self.observations.attempt(now);
-        if packet.is_first_attempt() {
+        if packet.first == Some(now) {
             self.observations.latency(Latency::FirstAttempt, now, now.since(packet.generated));
         }
-        let until = now + self.parts.timing.transit;
+        let until = now + self.parts.timing.transit();
         let id = self.transfers.insert(Transfer {
             initiator,
             packet,
@@ -339,6 +343,22 @@ impl BulkChannel {
     fn note(&mut self, entry: impl FnOnce() -> TraceEntry) {
         if let Some(trace) = &mut self.trace {
             trace.push(entry());
+        }
+    }
+
+    /// A packet is on its way until `until`, since others went before it on shared links.
+    pub(super) fn prolong(
+        &mut self,
+        id: Id<Transfer>,
+        until: Time,
+        schedule: &mut impl FnMut(Time, Event),
+    ) {
+        schedule(until, Event::Arrive(id));
+        let Transfer { initiator, start, .. } = self.transfers[id];
+        let is_it =
+            |entry: &&mut TraceEntry| entry.time == start && entry.initiator == Some(initiator);
+        if let Some(entry) = self.trace.iter_mut().flatten().rev().find(is_it) {
+            entry.until = until;
         }
     }
 
@@ -401,11 +421,31 @@ impl BulkChannel {
             return Some(Reception::NoReceiveBuffer);
         }
         host.expected[usize::from(initiator)] += 1;
-        self.observations.latency(Latency::Queueing, now, start.since(packet.generated));
-        self.observations.latency(Latency::Transit, now, now.since(start));
-        self.observations.latency(Latency::OneWay, now, now.since(packet.generated));
+        self.record_success(now, &packet, start);
         self.observations.deliver_from(initiator.into(), now, self.parts.payload);
         Some(Reception::Accepted)
+    }
+
+    /// A packet is taken whose transmission started at `start`.
+    fn record_success(&mut self, now: Time, packet: &BulkPacket, start: Time) {
+        let BulkPacket { generated, buffered, first, .. } = *packet;
+        let seen = &mut self.observations;
+        seen.latency(Latency::Queueing, now, start.since(generated));
+        seen.latency(Latency::Transit, now, now.since(start));
+        seen.latency(Latency::OneWay, now, now.since(generated));
+        let BulkParts { timing, interface, .. } = &self.parts;
+        let host = interface.as_ref().map_or(Stage::BufferWait, |_| Stage::InitiatorHost);
+        let first = first.unwrap_or(start);
+        seen.spend(host, now, buffered.since(generated));
+        seen.spend(Stage::SlotWait, now, first.since(buffered));
+        seen.spend(Stage::Retry, now, start.since(first));
+        seen.spend(Stage::Transmission, now, timing.packet);
+        seen.spend(Stage::Wire, now, timing.wire);
+        seen.spend(Stage::Switch, now, timing.switch);
+        let held_up = Span(now.since(start).0 - timing.transit().0);
+        if held_up > Span::ZERO {
+            seen.spend(Stage::SwitchWait, now, held_up);
+        }
     }
 
     // Acknowledgment.

@@ -26,6 +26,7 @@ mod settings;
 mod signalling;
 mod timing;
 
+use weft_fabric::link::SharedLinks;
 use weft_kernel::{Halt, Id, Queue, Stopped};
 use weft_units::Time;
 
@@ -128,9 +129,13 @@ impl Cluster {
         self.signalling.as_ref()
     }
 
-    /// Where two packets met that the schedule keeps apart, if they did.
-    pub fn broken_schedule(&self) -> Option<&str> {
-        self.signalling.as_ref()?.channel().broken_schedule()
+    /// Where two packets met that the schedule keeps apart, or a transfer did not keep to its slot,
+    /// if any did.
+    pub fn broken_schedule(&self) -> Option<String> {
+        let channel = self.signalling.as_ref()?.channel();
+        let overrun = channel.shared_links().and_then(SharedLinks::overrun);
+        let met = channel.broken_schedule().map(str::to_owned);
+        met.or_else(|| overrun.map(|to| format!("a transfer to host {to} ran out of its slot")))
     }
 
     /// What was counted and measured besides, with the names of its columns; shares are those of
@@ -209,12 +214,15 @@ impl Cluster {
                 }
             }
             Event::Transfer(cycle) => {
-                if let Some(signalling) = signalling {
-                    signalling.begin_slot();
-                }
-                bulk.transfer(now, cycle, &mut schedule);
+                let links = signalling.as_mut().and_then(Signalling::begin_slot);
+                bulk.transfer(now, cycle, links, &mut schedule);
             }
             Event::Arrive(id) => {
+                let target = bulk.in_transfer(id).packet.target;
+                let end = signalling.as_ref().and_then(|signalling| signalling.arrival(target));
+                if let Some(end) = end.filter(|end| *end > now) {
+                    return bulk.prolong(id, end, &mut schedule);
+                }
                 let answers = bulk.arrive(now, id, &mut schedule);
                 if let Some(signalling) = signalling.as_mut().filter(|_| answers) {
                     schedule(now + signalling.turn_around(), Event::Acknowledge(id));

@@ -61,7 +61,7 @@ impl Outlet {
 
     pub fn start(&mut self, now: Time, target: u16) -> Option<BulkPacket> {
         match self {
-            Outlet::Buffers(sender) => sender.start(target),
+            Outlet::Buffers(sender) => sender.start(now, target),
             Outlet::Interface(outlet) => outlet.start(now, target),
         }
     }
@@ -74,7 +74,7 @@ impl Outlet {
         outcome: Result<(), TransmissionError>,
     ) {
         match self {
-            Outlet::Buffers(sender) => sender.finish(packet),
+            Outlet::Buffers(sender) => sender.finish(now, packet),
             Outlet::Interface(outlet) => {
                 if let Some(place) = outlet.place(packet) {
                     let Sent { buffer, .. } = outlet.sent.swap_remove(place);
@@ -102,7 +102,7 @@ impl Outlet {
     pub fn backlog(&self) -> u64 {
         match self {
             Outlet::Buffers(sender) => {
-                let fresh = sender.ready().filter(|packet| !packet.sent).count();
+                let fresh = sender.ready().filter(|packet| packet.first.is_none()).count();
                 (sender.waiting() + fresh) as u64
             }
             Outlet::Interface(outlet) => {
@@ -115,7 +115,7 @@ impl Outlet {
     pub fn to_send_again(&self, missing: impl Fn(&BulkPacket) -> bool) -> u64 {
         let count = match self {
             Outlet::Buffers(sender) => {
-                sender.ready().filter(|packet| packet.sent && missing(packet)).count()
+                sender.ready().filter(|packet| packet.first.is_some() && missing(packet)).count()
             }
             Outlet::Interface(outlet) => outlet.to_send_again().filter(|p| missing(p)).count(),
         };
@@ -158,20 +158,19 @@ impl InterfaceOutlet {
     }
 
     fn start(&mut self, now: Time, target: u16) -> Option<BulkPacket> {
-        let (buffer, letter) = self.interface.transmit(now, target)?;
+        let (buffer, letter, buffered) = self.interface.transmit(now, target)?;
         if let Some(known) = self.sent.iter_mut().find(|sent| sent.buffer == buffer) {
             known.under_way = true;
             known.packet.attempts = known.packet.attempts.saturating_add(1);
-            known.packet.repeated = true;
             return Some(known.packet);
         }
         let packet = BulkPacket {
             target,
             sequence: letter.sequence,
             generated: letter.generated,
+            buffered,
+            first: Some(now),
             attempts: 1,
-            sent: true,
-            repeated: false,
         };
         self.sent.push(Sent { packet, buffer, under_way: true });
         Some(packet)

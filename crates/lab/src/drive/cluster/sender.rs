@@ -20,19 +20,12 @@ pub struct BulkPacket {
     pub sequence: u64,
     /// When it was handed over.
     pub generated: Time,
+    /// When it got its send buffer on the adapter.
+    pub buffered: Time,
+    /// When its first transmission started, once it has.
+    pub first: Option<Time>,
     /// How often it has been sent since it was last handed over.
     pub attempts: u32,
-    /// Whether it has ever been sent.
-    pub sent: bool,
-    /// Whether it has ever been sent before the attempt under way.
-    pub repeated: bool,
-}
-
-impl BulkPacket {
-    /// Whether the attempt under way is the first of all.
-    pub fn is_first_attempt(&self) -> bool {
-        !self.repeated
-    }
 }
 
 /// The send buffers of one host, by target.
@@ -62,7 +55,7 @@ impl Sender {
     /// Takes a packet over from the host.
     pub fn offer(&mut self, now: Time, target: u16) {
         self.queue.push(target, now);
-        self.fill();
+        self.fill(now);
     }
 
     /// The targets for which there is a packet in a send buffer, one bit each.
@@ -72,21 +65,20 @@ impl Sender {
     }
 
     /// Takes the oldest packet for `target`, which is sent now.
-    pub fn start(&mut self, target: u16) -> Option<BulkPacket> {
+    pub fn start(&mut self, now: Time, target: u16) -> Option<BulkPacket> {
         let mut packet = self.ready[usize::from(target)].pop_front()?;
         packet.attempts = packet.attempts.saturating_add(1);
-        packet.repeated = packet.sent;
-        packet.sent = true;
+        packet.first = packet.first.or(Some(now));
         if self.release == Release::Transmission {
-            self.free_buffer(target);
+            self.free_buffer(now, target);
         }
         Some(packet)
     }
 
     /// A packet is done with: delivered or given up.
-    pub fn finish(&mut self, packet: &BulkPacket) {
+    pub fn finish(&mut self, now: Time, packet: &BulkPacket) {
         if self.release == Release::Acknowledgment {
-            self.free_buffer(packet.target);
+            self.free_buffer(now, packet.target);
         }
     }
 
@@ -112,16 +104,16 @@ impl Sender {
         self.queue.len()
     }
 
-    fn free_buffer(&mut self, target: u16) {
+    fn free_buffer(&mut self, now: Time, target: u16) {
         if let Some(free) = &mut self.free {
             *free += 1;
         }
         self.queue.left_buffer(target);
-        self.fill();
+        self.fill(now);
     }
 
     /// Moves packets from the packet queue into buffers that are free.
-    fn fill(&mut self) {
+    fn fill(&mut self, now: Time) {
         while self.free != Some(0) {
             let Some((target, generated)) = self.queue.take() else { return };
             if let Some(free) = &mut self.free {
@@ -132,9 +124,9 @@ impl Sender {
                 target,
                 sequence: *number,
                 generated,
+                buffered: now,
+                first: None,
                 attempts: 0,
-                sent: false,
-                repeated: false,
             };
             *number += 1;
             self.ready[usize::from(target)].push_back(packet);
@@ -165,20 +157,23 @@ mod tests {
         let mut sender = sender(Release::Acknowledgment);
         (0..3).for_each(|time| sender.offer(Time(time), 3));
         assert_eq!((sender.requests(), sender.waiting()), (0b1000, 1));
-        let first = sender.start(3).expect("a packet");
+        let first = sender.start(Time(5), 3).expect("a packet");
         assert_eq!((first.sequence, first.attempts), (0, 1));
         assert_eq!(sender.waiting(), 1, "the buffer is kept");
         sender.again(first);
-        assert_eq!(sender.start(3).map(|packet| (packet.sequence, packet.attempts)), Some((0, 2)));
-        sender.finish(&first);
+        let again = sender.start(Time(9), 3).expect("a packet");
+        assert_eq!((again.sequence, again.attempts, again.first), (0, 2, Some(Time(5))));
+        sender.finish(Time(11), &first);
         assert_eq!((sender.waiting(), sender.ready().count()), (0, 2));
+        let buffered: Vec<Time> = sender.ready().map(|packet| packet.buffered).collect();
+        assert_eq!(buffered, [Time(1), Time(11)], "the third took the buffer of the first");
     }
 
     #[test]
     fn a_buffer_released_at_transmission_is_filled_at_once() {
         let mut sender = sender(Release::Transmission);
         (0..3).for_each(|time| sender.offer(Time(time), 1));
-        sender.start(1).expect("a packet");
+        sender.start(Time(3), 1).expect("a packet");
         assert_eq!((sender.waiting(), sender.ready().count()), (0, 2));
     }
 }

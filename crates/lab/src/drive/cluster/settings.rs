@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use weft_fabric::control::Speculation;
+use weft_fabric::link::SharedLinkSettings;
 use weft_units::{Bytes, Limit, Span};
 
 /// How configurations, grants and acknowledgments of a scheduled channel travel.
@@ -38,6 +39,11 @@ pub struct CarriedSettings {
     /// From the last byte of a request to the moment when its acknowledgment is ready to be sent.
     #[serde(default)]
     pub turn_around: Span,
+    /// Both channels are virtual channels of one link, which they share on demand. An option that
+    /// the paper names and did not build (Clint 2). Both have the same `link` then, and switches of
+    /// the same `latency`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shared_link: Option<SharedLinkSettings>,
 }
 
 /// What is done about a transfer that failed (Clint 3.1, 3.3: `trErr`). The paper says that the

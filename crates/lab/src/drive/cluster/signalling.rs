@@ -2,6 +2,7 @@
 //! each other over the quick channel (Clint 3.3, Figure 5).
 
 use weft_fabric::control::{BulkNode, NodeConfiguration};
+use weft_fabric::link::SharedLinks;
 use weft_kernel::Id;
 use weft_protocol::packet::{Configuration, Grant, Port, PortSet, Sequence, TransmissionReport};
 use weft_units::{Span, Time};
@@ -49,6 +50,9 @@ impl Signalling {
         timing: CarriedTiming,
         slot: Span,
     ) -> Signalling {
+        if let Some(shared) = timing.shared {
+            channel.share_links(SharedLinks::new(shared, channel.parts().ports.into()));
+        }
         channel.keep_clear(Calendar {
             slot,
             configuration: timing.configuration,
@@ -76,6 +80,13 @@ impl Signalling {
 
     pub(super) fn into_channel(self) -> EventChannel {
         self.channel
+    }
+
+    /// When the last byte of the transfer to `host` is there by what is known now, on links that
+    /// both channels share.
+    pub(super) fn arrival(&self, host: u16) -> Option<Time> {
+        let way = self.timing.latency + self.timing.propagation;
+        self.channel.shared_links().map(|links| links.passed(host) + way)
     }
 
     pub(super) fn turn_around(&self) -> Span {
@@ -164,8 +175,11 @@ impl Signalling {
         }
     }
 
-    pub(super) fn begin_slot(&mut self) {
+    /// The transfers of a slot begin. Returns the links, where both channels send over the same
+    /// ones.
+    pub(super) fn begin_slot(&mut self) -> Option<&mut SharedLinks> {
         self.nodes.iter_mut().for_each(BulkNode::begin_slot);
+        self.channel.shared_links_mut()
     }
 
     /// A target answers, over the connection of the transfer in the opposite direction.

@@ -1,5 +1,6 @@
 //! When what happens in a slot of the bulk pipeline (Clint 3.3, Figure 5).
 
+use weft_fabric::link::SharedLinkTiming;
 use weft_units::{Span, Time};
 
 /// The instants of a cycle, counted from the sampling of its requests. Cycle `n` is sampled at `n`
@@ -10,8 +11,12 @@ pub struct Timing {
     pub slot: Span,
     /// From the sampling of requests to the transfers that are granted to them.
     pub lead: Span,
-    /// From the start of a transfer to the arrival of its last byte.
-    pub transit: Span,
+    /// How long a packet occupies a link.
+    pub packet: Span,
+    /// From an adapter to an adapter on cables.
+    pub wire: Span,
+    /// From an input of the switch to an output.
+    pub switch: Span,
     /// How signalling that travels as packets divides the lead; absent where it is ideal.
     pub carried: Option<CarriedTiming>,
 }
@@ -36,9 +41,16 @@ pub struct CarriedTiming {
     /// The longest time for which another packet can be on the link when an acknowledgment wants
     /// to start.
     pub obstruction: Span,
+    /// How the transfers share the links with all that; absent where they have links of their own.
+    pub shared: Option<SharedLinkTiming>,
 }
 
 impl Timing {
+    /// From the start of a transfer to the arrival of its last byte.
+    pub fn transit(&self) -> Span {
+        self.packet + self.wire + self.switch
+    }
+
     /// When the requests of a cycle are sampled and its configurations leave.
     pub fn sampling(&self, cycle: u64) -> Time {
         Time::ZERO + self.slot * cycle
@@ -47,6 +59,12 @@ impl Timing {
     /// When the transfers of a cycle begin.
     pub fn transfer(&self, cycle: u64) -> Time {
         self.sampling(cycle) + self.lead
+    }
+
+    /// From the start of a transfer to the arrival of its last byte at the latest.
+    pub fn longest_transit(&self) -> Span {
+        let shared = self.carried.and_then(|carried| carried.shared);
+        self.transit() + shared.map_or(Span::ZERO, |shared| shared.guard)
     }
 
     /// When an initiator without an acknowledgment knows that its transfer failed: the end of the

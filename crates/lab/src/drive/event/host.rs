@@ -12,6 +12,7 @@ use weft_protocol::retransmit::{Attempt, ControlSettings, Slot, Window};
 use weft_units::{Span, Time};
 
 use super::interface::QuickInterface;
+use crate::drive::carrier::MessageId;
 use crate::drive::receiver::Receiver;
 
 /// One packet on its way: one transmission of a request, or an acknowledgment.
@@ -85,6 +86,7 @@ pub(super) struct Early {
     pub initiator: u16,
     pub sequence: u32,
     pub generated: Time,
+    pub arrived: Time,
 }
 
 /// The last departure of a packet to an output.
@@ -110,6 +112,8 @@ pub(super) struct Host {
     pub acknowledgment_until: Time,
     /// The request that occupies the link, unless the switch has dropped it.
     pub sending: Option<Id<Flight>>,
+    /// The message whose last packet is the one on the link.
+    pub leaving: MessageId,
     /// The earliest time for which [`super::Happening::Transmit`] is scheduled.
     pub wake: Time,
     /// Whether [`super::Happening::Settle`] is scheduled for now.
@@ -148,6 +152,7 @@ impl Host {
             request_until: Time::ZERO,
             acknowledgment_until: Time::ZERO,
             sending: None,
+            leaving: MessageId::NONE,
             wake: Time::NEVER,
             settling: false,
             throttle: adapter.throttle.clone().map(Throttle::new),

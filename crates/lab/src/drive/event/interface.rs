@@ -69,9 +69,11 @@ impl EventChannel {
                 break;
             }
             let target = requests.trailing_zeros() as u16;
-            let Some((buffer, letter)) = quick.interface.transmit(now, target) else { break };
+            let Some((buffer, letter, fetched)) = quick.interface.transmit(now, target) else {
+                break;
+            };
             let sequence = state.window.numbered(target);
-            let past = Past { generated: letter.generated, buffered: now, first: now };
+            let past = Past { generated: letter.generated, buffered: fetched, first: now };
             state.window.admit(target, past);
             quick.admitted.push(Admitted { target, sequence, buffer });
         }

@@ -9,6 +9,7 @@
 //! knows all arrivals of its picosecond, and a host starts a request when it knows all that
 //! arrived, ran out or was handed over in the same one.
 
+mod carrier;
 mod faults;
 mod host;
 mod interface;
@@ -20,7 +21,7 @@ mod switch;
 mod transmit;
 
 use weft_fabric::adapter::Insertion;
-use weft_fabric::measure::{Drop, Observations};
+use weft_fabric::measure::Observations;
 use weft_fabric::switch::Effect;
 use weft_fabric::workload::{Feedback, Source};
 use weft_kernel::{Arena, Halt, Id, Queue, Stopped, Streams};
@@ -31,6 +32,7 @@ pub use faults::Faults;
 pub use parts::{EventParts, EventPartsError, EventSwitch};
 pub use scheduled::{Calendar, Route, ScheduledArrival, ScheduledPacket};
 
+use super::carrier::Messages;
 use super::trace::TraceEntry;
 use host::{Departure, Flight, Host};
 use scheduled::Scheduled;
@@ -62,6 +64,8 @@ enum Happening {
     Interface(u16),
     /// A success becomes known without an acknowledgment packet.
     Complete { host: u16, slot: Slot },
+    /// The last byte of a message may have left its host.
+    Sent(u16),
 }
 
 const _: () = assert!(size_of::<Event>() <= 16, "an event is copied at every step");
@@ -104,6 +108,8 @@ pub struct EventChannel {
     /// What keeps to the schedule of another channel.
     scheduled: Scheduled,
     trace: Option<Vec<TraceEntry>>,
+    /// What is handed over as messages; absent while packets come from sources.
+    messages: Option<Box<Messages>>,
     queue: Queue<Event>,
     started: bool,
     steps: u64,
@@ -167,6 +173,7 @@ impl EventChannel {
             decides_together: parts.link.propagation() == Span::ZERO || parts.blocks(),
             scheduled: Scheduled::new(&parts, streams),
             trace: None,
+            messages: None,
             queue: Queue::new(),
             started: false,
             steps: 0,
@@ -235,6 +242,7 @@ impl EventChannel {
                 self.transmit(now, host, schedule);
             }
             Happening::Complete { host, slot } => self.complete(now, host, slot, schedule),
+            Happening::Sent(host) => self.leave(now, host, schedule),
         }
     }
 
@@ -246,14 +254,8 @@ impl EventChannel {
         target: u16,
         schedule: &mut impl FnMut(Time, Event),
     ) {
-        self.observations.generate(now);
-        if self.hosts[usize::from(host)].interface.is_none() {
-            self.hosts[usize::from(host)].queue.push(target, now);
-        } else if self.submit(now, host, target) {
+        if self.take_over(now, host, target) {
             self.serve(now, host, schedule);
-        } else {
-            self.observations.drop(Drop::Protected, now);
-            self.observations.abandon(now);
         }
         self.transmit(now, host, schedule);
     }

@@ -53,6 +53,7 @@ impl EventChannel {
         if self.parts.control == ControlSettings::Unacknowledged {
             self.record_success(now, &flight);
             self.hand_over(now, from, to, flight.past.generated, schedule);
+            self.arrive_in_order(now, from, to, 1);
         } else if refused {
             self.observations.drop(Drop::NoReceiveBuffer, now);
         } else {
@@ -62,6 +63,7 @@ impl EventChannel {
                     self.record_success(now, &flight);
                     self.hand_over(now, from, to, flight.past.generated, schedule);
                     self.hand_over_early(now, &flight, also, schedule);
+                    self.arrive_in_order(now, from, to, 1 + also);
                 }
                 Received::Early => {
                     self.record_success(now, &flight);
@@ -170,10 +172,12 @@ impl EventChannel {
         // What is never sent twice and starts later than at first was held on its link.
         let unacknowledged = self.parts.control == ControlSettings::Unacknowledged;
         let delayed = if unacknowledged { Stage::SwitchWait } else { Stage::Retry };
+        let interface = self.parts.interface.as_ref();
+        let host = interface.map_or(Stage::BufferWait, |_| Stage::InitiatorHost);
         let (wire, switch) = (self.propagation * 2, self.parts.latency());
         let undisturbed = self.packet_span + wire + switch;
         for (stage, span) in [
-            (Stage::BufferWait, buffered.since(generated)),
+            (host, buffered.since(generated)),
             (Stage::SlotWait, first.since(buffered)),
             (delayed, start.since(first)),
             (Stage::Transmission, self.packet_span),
@@ -205,7 +209,7 @@ impl EventChannel {
         let Flight { from: initiator, to, sequence, past: Past { generated, .. }, .. } = *flight;
         if self.restores_order() {
             let state = &mut self.hosts[usize::from(to)];
-            state.early.push(Early { initiator, sequence, generated });
+            state.early.push(Early { initiator, sequence, generated, arrived: now });
         } else {
             self.hand_over(now, initiator, to, generated, schedule);
         }
@@ -229,7 +233,8 @@ impl EventChannel {
                 .iter()
                 .position(|early| early.initiator == flight.from && early.sequence == sequence);
             if let Some(place) = place {
-                let generated = early.swap_remove(place).generated;
+                let Early { generated, arrived, .. } = early.swap_remove(place);
+                self.observations.spend(Stage::OrderWait, now, now.since(arrived));
                 self.hand_over(now, flight.from, flight.to, generated, schedule);
             }
         }

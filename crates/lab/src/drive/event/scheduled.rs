@@ -1,7 +1,7 @@
 //! Packets that keep to the global schedule of another channel (Clint 3.3): configurations end in
 //! the switch, grants begin there, acknowledgments of that channel pass through it.
 
-use weft_fabric::link::Errors;
+use weft_fabric::link::{Errors, SharedLinks};
 use weft_fabric::switch::PacketKind;
 use weft_kernel::{Id, Streams};
 use weft_units::{Bytes, Span, Time};
@@ -111,6 +111,8 @@ impl Calendar {
 #[derive(Debug)]
 pub(super) struct Scheduled {
     calendar: Option<Calendar>,
+    /// The links, where that channel sends over the same ones.
+    links: Option<SharedLinks>,
     /// What happens to what the switch sends; absent on links free of errors.
     errors: Option<Errors>,
     /// Packets that have arrived and not been fetched.
@@ -129,6 +131,7 @@ impl Scheduled {
         let build = || errors.build(streams, &parts.name, parts.ports);
         Scheduled {
             calendar: None,
+            links: None,
             errors: (!errors.is_free_of_errors()).then(build),
             arrivals: Vec::new(),
             upward: Span::ZERO,
@@ -143,6 +146,21 @@ impl EventChannel {
     /// Keeps links clear for packets of a schedule from now on.
     pub fn keep_clear(&mut self, calendar: Calendar) {
         self.scheduled.calendar = Some(calendar);
+    }
+
+    /// Sends over links that another channel shares from now on.
+    pub fn share_links(&mut self, links: SharedLinks) {
+        self.scheduled.links = Some(links);
+    }
+
+    /// The links that another channel shares, if one does.
+    pub fn shared_links(&self) -> Option<&SharedLinks> {
+        self.scheduled.links.as_ref()
+    }
+
+    /// The same, for the other channel to begin its transfers on.
+    pub fn shared_links_mut(&mut self) -> Option<&mut SharedLinks> {
+        self.scheduled.links.as_mut()
     }
 
     /// Sends a packet of the schedule. From an adapter it goes before all others, but waits for
@@ -210,28 +228,36 @@ impl EventChannel {
         let at = state.priority_at(self.insertion).max(now);
         let first = state.scheduled.front().map(|id| &self.flights[*id]);
         match first {
-            Some(flight) if flight.to != SWITCH => self.clear_from(at, flight.span),
+            Some(flight) if flight.to != SWITCH => self.clear_of_schedule(at, flight.span),
             _ => at,
         }
     }
 
-    /// When from `at` on an acknowledgment meets nothing of the schedule.
+    /// When from `at` on an acknowledgment meets nothing of the schedule and has room on the link.
     #[inline]
-    pub(super) fn clear_for_acknowledgment(&self, at: Time) -> Time {
-        self.clear_from(at, self.acknowledgment_span)
+    pub(super) fn clear_for_acknowledgment(&self, at: Time, host: u16) -> Time {
+        let span = self.acknowledgment_span;
+        self.with_room(self.clear_of_schedule(at, span), host, span)
     }
 
-    /// When from `at` on a request meets nothing of the schedule; at once where it is interleaved.
+    /// The same for a request, which may be interleaved with packets of the schedule.
     #[inline]
-    pub(super) fn clear_for_request(&self, at: Time) -> Time {
+    pub(super) fn clear_for_request(&self, at: Time, host: u16) -> Time {
         if self.scheduled.calendar.is_none() || self.scheduled.interleaves {
             return at;
         }
-        self.clear_from(at, self.packet_span)
+        let span = self.packet_span;
+        self.with_room(self.clear_of_schedule(at, span), host, span)
     }
 
     #[inline]
-    fn clear_from(&self, at: Time, span: Span) -> Time {
+    fn with_room(&self, at: Time, host: u16, span: Span) -> Time {
+        let links = self.scheduled.links.as_ref();
+        links.map_or(at, |links| links.sendable_from(at, host, span))
+    }
+
+    #[inline]
+    fn clear_of_schedule(&self, at: Time, span: Span) -> Time {
         match &self.scheduled.calendar {
             Some(calendar) if at < Time::NEVER => calendar.clear_from(at, span, self.propagation),
             _ => at,

@@ -9,6 +9,7 @@ use weft_units::{Span, Time};
 use super::host::Flight;
 use super::parts::EventSwitch;
 use super::{Event, EventChannel, Happening};
+use crate::drive::carrier::MessageId;
 
 /// The switch of a channel.
 #[derive(Debug)]
@@ -53,6 +54,11 @@ impl EventChannel {
         {
             return self.refuse_disabled(now, id);
         }
+        if !self.has_room(now, id) {
+            let dropped = Effect::Dropped { key: id, loss: Loss::ToTransfer };
+            return self.apply(now, dropped, schedule);
+        }
+        let flight = &self.flights[id];
         let (output, alone) = (flight.to, !flight.in_company);
         let arrival = Arrival { input: flight.from, kind: flight.kind, span: flight.span, key: id };
         if alone {
@@ -74,6 +80,13 @@ impl EventChannel {
             // Equal times leave in the order of scheduling: after every arrival of this time.
             schedule(now, Event(Happening::Decide(output)));
         }
+    }
+
+    /// Whether the link to the target takes a packet besides the transfer that shares it.
+    #[inline]
+    fn has_room(&self, now: Time, id: Id<Flight>) -> bool {
+        let Flight { to, span, .. } = self.flights[id];
+        self.shared_links().is_none_or(|links| links.has_room(now, to, span))
     }
 
     /// All arrivals of this picosecond at an output are known.
@@ -133,8 +146,11 @@ impl EventChannel {
         let flight = &mut self.flights[id];
         flight.end = end + self.propagation;
         schedule(flight.end, Event(Happening::Deliver(id)));
-        let Flight { from, kind, span, slot, .. } = *flight;
-        if flight.blocked {
+        let Flight { from, to, kind, span, slot, blocked, .. } = *flight;
+        if let Some(links) = self.shared_links_mut() {
+            links.forward(now, to, span);
+        }
+        if blocked {
             let passed_from = now - self.propagation;
             let state = &mut self.hosts[usize::from(from)];
             match kind {
@@ -142,8 +158,11 @@ impl EventChannel {
                     state.acknowledgment_until = passed_from + span;
                 }
                 PacketKind::Request => {
-                    flight.start = passed_from;
+                    self.flights[id].start = passed_from;
                     state.request_until = passed_from + span;
+                    if state.leaving != MessageId::NONE {
+                        schedule(state.request_until, Event(Happening::Sent(from)));
+                    }
                 }
             }
             self.transmit(now, from, schedule);
@@ -192,6 +211,7 @@ impl EventChannel {
             Loss::ToRequest => (Drop::Collision, Some(Collision::Request)),
             Loss::ToAcknowledgment => (Drop::Collision, Some(Collision::Acknowledgment)),
             Loss::ToScheduled => (Drop::Collision, Some(Collision::Control)),
+            Loss::ToTransfer => (Drop::Collision, Some(Collision::Transfer)),
             Loss::Overflow => (Drop::Overflow, None),
         };
         self.observations.drop(rule, now);
@@ -203,7 +223,13 @@ impl EventChannel {
             state.sending = None;
         }
         match &self.parts.control {
-            ControlSettings::Unacknowledged => self.observations.abandon(now),
+            ControlSettings::Unacknowledged => {
+                self.observations.abandon(now);
+                let Flight { to, sequence, .. } = self.flights[id];
+                if let Some(messages) = &mut self.messages {
+                    messages.lose(now, host, to, sequence);
+                }
+            }
             ControlSettings::RequestAcknowledge(_) => {}
             ControlSettings::OutOfBand(control) => {
                 let known = start + span + control.delay + state.draw_back_off();

@@ -27,14 +27,14 @@ impl EventChannel {
             self.start_scheduled(now, host, schedule);
         }
         while let Some(at) = self.hosts[usize::from(host)].acknowledgment_at(self.insertion) {
-            let at = self.clear_for_acknowledgment(at.max(now));
+            let at = self.clear_for_acknowledgment(at.max(now), host);
             if at > now {
                 return self.look_again(at, host, schedule);
             }
             self.start_acknowledgment(now, host, schedule);
         }
         let at = self.hosts[usize::from(host)].request_at();
-        let at = at.map(|at| self.clear_for_request(at.max(now)));
+        let at = at.map(|at| self.clear_for_request(at.max(now), host));
         let state = &mut self.hosts[usize::from(host)];
         match at {
             None => {}
@@ -63,7 +63,7 @@ impl EventChannel {
         schedule: &mut impl FnMut(Time, Event),
     ) {
         let state = &self.hosts[usize::from(host)];
-        if state.request_at().is_some_and(|at| self.clear_for_request(at.max(now)) <= now)
+        if state.request_at().is_some_and(|at| self.clear_for_request(at.max(now), host) <= now)
             && let Some(slot) = state.window.next()
         {
             self.start_request(now, host, slot, schedule);
@@ -90,6 +90,7 @@ impl EventChannel {
         slot: Slot,
         schedule: &mut impl FnMut(Time, Event),
     ) {
+        self.leave(now, host, schedule);
         let state = &mut self.hosts[usize::from(host)];
         let started = state.window.start(slot);
         let mut past = started.packet;
@@ -112,6 +113,11 @@ impl EventChannel {
         });
         state.request_until = now + self.packet_span;
         state.sending = Some(id);
+        let messages = self.messages.as_mut().filter(|_| started.first);
+        if let Some(message) = messages.and_then(|own| own.start_next(host, started.target)) {
+            state.leaving = message;
+            schedule(state.request_until, Event(Happening::Sent(host)));
+        }
         if let Some(throttle) = &mut state.throttle {
             throttle.start(now);
         }
@@ -126,6 +132,10 @@ impl EventChannel {
                 schedule(deadline, Event(Happening::Fail { host, slot, attempt }));
             }
             ControlSettings::OutOfBand(_) => {}
+        }
+        let span = self.packet_span;
+        if let Some(links) = self.shared_links_mut() {
+            links.send(now, host, span);
         }
         self.trace_flight(now, id, "qreq");
         self.depart(now, id, schedule);
@@ -152,6 +162,9 @@ impl EventChannel {
     /// Something with priority occupies the link of a host for `span`, inserted into the request
     /// that is on it if there is one.
     pub(super) fn occupy_before_request(&mut self, now: Time, host: u16, span: Span) {
+        if let Some(links) = self.shared_links_mut() {
+            links.send(now, host, span);
+        }
         let state = &mut self.hosts[usize::from(host)];
         state.acknowledgment_until = now + span;
         // Only an inserted acknowledgment starts before the end of the request.

@@ -6,6 +6,9 @@ use weft_fabric::workload::{Feedback, Source};
 use weft_kernel::{Arena, Id};
 use weft_units::{Bytes, Limit, Span, Time};
 
+use super::feed::Feed;
+use crate::drive::carrier::MessageId;
+
 /// What a channel of a fabric is made of besides its switches.
 #[derive(Debug)]
 pub struct NetworkParts {
@@ -23,7 +26,7 @@ pub struct NetworkParts {
     pub latency: Span,
     /// How many packets each adapter holds.
     pub send_buffers: Limit,
-    /// The source of each host, or none.
+    /// The source of each host, or none if all packets are those of messages.
     pub sources: Vec<Source>,
     /// Where the observations go.
     pub observations: Observations,
@@ -67,7 +70,27 @@ pub(super) struct Packet<X> {
     pub start: Time,
     pub from: u16,
     pub to: u16,
+    /// The message that it belongs to.
+    pub message: MessageId,
     pub note: X,
+}
+
+/// A packet that is handed over, and when the next one comes if it comes by itself.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Handed {
+    pub to: u16,
+    pub generated: Time,
+    pub message: MessageId,
+    /// What a program handed over: of a message, the whole of it.
+    pub size: Bytes,
+    pub next: Time,
+}
+
+/// Where packets come from: the sources of the hosts, or messages.
+#[derive(Debug)]
+enum Supply {
+    Sources(Vec<Source>),
+    Messages(Box<Feed>),
 }
 
 /// Sources, packets and observations: what any kind of switch needs around it.
@@ -75,7 +98,7 @@ pub(super) struct Packet<X> {
 pub(super) struct Ends<X> {
     pub packets: Arena<Packet<X>>,
     pub observations: Observations,
-    sources: Vec<Source>,
+    supply: Supply,
     send_buffers: Limit,
     /// What every packet spends on the whole: on its link, and for each switch and cable.
     packet: Span,
@@ -95,29 +118,67 @@ impl<X: Copy> Ends<X> {
             };
             std::iter::repeat_n((host, source.next_time()), packets)
         };
-        (0..).zip(&self.sources).flat_map(first).collect()
+        match &self.supply {
+            Supply::Sources(sources) => (0..).zip(sources).flat_map(first).collect(),
+            Supply::Messages(_) => Vec::new(),
+        }
     }
 
-    /// The source of `host` hands over a packet. Returns its target, and when the next one comes if
-    /// it comes by itself.
+    /// The source of `host` hands over a packet.
     #[inline]
-    pub fn hand_over(&mut self, now: Time, host: u16) -> (u16, Time) {
-        let source = &mut self.sources[usize::from(host)];
-        source.ready(now);
-        let demand = source.take();
-        self.observations.generate(now);
-        (demand.target, source.next_time())
+    pub fn hand_over(&mut self, now: Time, host: u16) -> Handed {
+        match &mut self.supply {
+            Supply::Sources(sources) => {
+                let source = &mut sources[usize::from(host)];
+                source.ready(now);
+                let demand = source.take();
+                self.observations.generate(now);
+                let (to, next) = (demand.target, source.next_time());
+                Handed { to, generated: now, message: MessageId::NONE, size: self.payload, next }
+            }
+            Supply::Messages(feed) => feed.hand_over(now, host),
+        }
     }
 
-    /// What of a packet a program handed over.
-    pub fn payload(&self) -> Bytes {
-        self.payload
-    }
-
-    /// Whether the source of `host` hands over a packet whenever a buffer is free.
+    /// Whether the source of `host` hands over another packet as soon as this one has started. It
+    /// is then to be asked for it.
     #[inline]
-    pub fn is_greedy(&self, host: u16) -> bool {
-        self.sources[usize::from(host)].feedback() == Feedback::Ready
+    pub fn has_another(&mut self, host: u16) -> bool {
+        match &mut self.supply {
+            Supply::Sources(sources) => sources[usize::from(host)].feedback() == Feedback::Ready,
+            Supply::Messages(feed) => feed.ask(host),
+        }
+    }
+
+    /// The messages of a channel without sources, and where what is handed over is counted.
+    pub fn messages(&mut self) -> Option<(&mut Feed, &mut Observations)> {
+        match &mut self.supply {
+            Supply::Sources(_) => None,
+            Supply::Messages(feed) => Some((feed, &mut self.observations)),
+        }
+    }
+
+    /// From now on a message is one packet, however large it is.
+    pub fn keep_messages_whole(&mut self, hosts: u16) {
+        if let Supply::Messages(feed) = &mut self.supply {
+            **feed = Feed::new(hosts.into(), Bytes(u64::MAX));
+        }
+    }
+
+    /// Packets of messages that have not been handed over.
+    pub fn unfed(&self) -> u64 {
+        match &self.supply {
+            Supply::Sources(_) => 0,
+            Supply::Messages(feed) => feed.waiting(),
+        }
+    }
+
+    /// The time of the oldest notice that has not been taken.
+    pub fn next_notice(&self) -> Option<Time> {
+        match &self.supply {
+            Supply::Sources(_) => None,
+            Supply::Messages(feed) => feed.messages.next_notice(),
+        }
     }
 
     /// The last byte of a packet that passed `hops` switches is at its target. Returns it, and when
@@ -138,7 +199,7 @@ impl<X: Copy> Ends<X> {
         id: Id<Packet<X>>,
         passage: Passage,
     ) -> (Delivery, Option<Time>) {
-        let Packet { generated, start, from, to, .. } = self.packets[id];
+        let Packet { generated, start, from, to, message, .. } = self.packets[id];
         self.packets.remove(id);
         let Passage { hops, transmission, payload, initiator, target } = passage;
         let seen = &mut self.observations;
@@ -165,28 +226,40 @@ impl<X: Copy> Ends<X> {
         }
         seen.deliver_from(usize::from(from), now, payload);
         let delivery = Delivery { from, to, generated, start, end: now, hops };
-        (delivery, self.answer(now, from, to))
+        let answer = match &mut self.supply {
+            Supply::Sources(sources) => answer(&mut sources[usize::from(to)], now, from),
+            Supply::Messages(feed) => {
+                feed.messages.arrive(now, message);
+                None
+            }
+        };
+        (delivery, answer)
     }
+}
 
-    #[inline]
-    fn answer(&mut self, now: Time, from: u16, to: u16) -> Option<Time> {
-        let source = &mut self.sources[usize::from(to)];
-        if source.feedback() != Feedback::Delivered {
-            return None;
-        }
-        let before = source.next_time();
-        source.delivered(now, from);
-        Some(source.next_time()).filter(|next| *next != before)
+/// When a source is to be looked at because a packet reached its host.
+#[inline]
+fn answer(source: &mut Source, now: Time, from: u16) -> Option<Time> {
+    if source.feedback() != Feedback::Delivered {
+        return None;
     }
+    let before = source.next_time();
+    source.delivered(now, from);
+    Some(source.next_time()).filter(|next| *next != before)
 }
 
 impl<X> Ends<X> {
     /// The hosts of a channel at time zero.
     pub fn new(parts: NetworkParts) -> (Ends<X>, Wiring, Routes) {
+        let supply = if parts.sources.is_empty() {
+            Supply::Messages(Box::new(Feed::new(parts.wiring.hosts().into(), parts.payload)))
+        } else {
+            Supply::Sources(parts.sources)
+        };
         let ends = Ends {
             packets: Arena::new(),
             observations: parts.observations,
-            sources: parts.sources,
+            supply,
             send_buffers: parts.send_buffers,
             packet: parts.packet,
             propagation: parts.propagation,

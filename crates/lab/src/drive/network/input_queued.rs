@@ -22,6 +22,7 @@ use weft_units::{Span, Time};
 
 use super::ends::{Delivery, Ends, NetworkParts};
 use super::skeleton::{Agenda, Network};
+use crate::drive::carrier::MessageId;
 use host::Host;
 use sender::Sender;
 use stage::{Input, Output, Stage};
@@ -100,6 +101,8 @@ pub(super) enum Event {
     Slot(u32),
     /// The last byte of a packet is at its target.
     Deliver(Id<Packet>),
+    /// The last byte of a message has left its initiator.
+    Sent(MessageId),
 }
 
 const _: () = assert!(size_of::<Event>() <= 16, "an event is copied at every step");
@@ -130,10 +133,31 @@ impl Timing {
 
 impl Network for InputQueuedNetwork {
     type Event = Event;
+    type Note = Note;
+
+    fn agenda(&self) -> &Agenda<Event> {
+        &self.agenda
+    }
 
     #[inline]
-    fn agenda(&mut self) -> &mut Agenda<Event> {
+    fn agenda_mut(&mut self) -> &mut Agenda<Event> {
         &mut self.agenda
+    }
+
+    fn ends(&self) -> &Ends<Note> {
+        &self.ends
+    }
+
+    fn ends_mut(&mut self) -> &mut Ends<Note> {
+        &mut self.ends
+    }
+
+    fn generate_at(host: u16) -> Event {
+        Event::Generate(host)
+    }
+
+    fn blocked(&self) -> Vec<String> {
+        self.waiting()
     }
 
     #[inline]
@@ -143,6 +167,7 @@ impl Network for InputQueuedNetwork {
             Event::Send(host) => self.send(now, host),
             Event::Slot(switch) => self.slot(now, switch),
             Event::Deliver(id) => return Some(self.deliver(now, id)),
+            Event::Sent(message) => self.sent(now, message),
         }
         None
     }
@@ -211,12 +236,16 @@ impl InputQueuedNetwork {
 
     /// Packets whose transmission has not begun.
     pub fn backlog(&self) -> u64 {
+        self.waiting_in_hosts() + self.ends.unfed()
+    }
+
+    fn waiting_in_hosts(&self) -> u64 {
         self.hosts.iter().map(|host| host.waiting).sum()
     }
 
     /// Packets on their way.
     pub fn in_flight(&self) -> u64 {
-        self.ends.packets.len() as u64 - self.backlog()
+        self.ends.packets.len() as u64 - self.waiting_in_hosts()
     }
 
     /// How many events have happened.

@@ -9,6 +9,7 @@
 //! switches belongs to its *transit*.
 
 mod ends;
+mod feed;
 mod input_queued;
 mod output_queued;
 mod shared_memory;

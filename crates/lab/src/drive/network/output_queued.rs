@@ -6,8 +6,9 @@ use weft_fabric::measure::Observations;
 use weft_kernel::{Halt, Id, Stopped};
 use weft_units::{Span, Time};
 
-use super::ends::{Delivery, Ends, NetworkParts};
+use super::ends::{Delivery, Ends, Handed, NetworkParts};
 use super::skeleton::{Agenda, Network};
+use crate::drive::carrier::MessageId;
 
 type Packet = super::ends::Packet<()>;
 
@@ -55,6 +56,8 @@ pub(super) enum Event {
     Reach { id: Id<Packet>, heading: Heading, switch: u32, to: u16, hops: u8 },
     /// The last byte of a packet, which passed so many switches, is at its target.
     Deliver(Id<Packet>, u8),
+    /// The last byte of a message has left its initiator.
+    Sent(MessageId),
 }
 
 /// A packet at a switch. It has with it what the switch must know, so that no packet is looked up
@@ -80,10 +83,27 @@ const _: () = assert!(size_of::<Event>() <= 16, "an event is copied at every ste
 
 impl Network for OutputQueuedNetwork {
     type Event = Event;
+    type Note = ();
+
+    fn agenda(&self) -> &Agenda<Event> {
+        &self.agenda
+    }
 
     #[inline]
-    fn agenda(&mut self) -> &mut Agenda<Event> {
+    fn agenda_mut(&mut self) -> &mut Agenda<Event> {
         &mut self.agenda
+    }
+
+    fn ends(&self) -> &Ends<()> {
+        &self.ends
+    }
+
+    fn ends_mut(&mut self) -> &mut Ends<()> {
+        &mut self.ends
+    }
+
+    fn generate_at(host: u16) -> Event {
+        Event::Generate(host)
     }
 
     #[inline]
@@ -94,6 +114,7 @@ impl Network for OutputQueuedNetwork {
                 self.reach(now, Hop { id, heading, switch, to, hops });
             }
             Event::Deliver(id, hops) => return Some(self.deliver(now, id, hops)),
+            Event::Sent(message) => self.sent(now, message),
         }
         None
     }
@@ -147,23 +168,28 @@ impl OutputQueuedNetwork {
 
     /// What was observed; ends the channel.
     pub fn into_observations(self) -> Observations {
-        let waiting = self.backlog();
+        let waiting = self.started_later();
         let mut observations = self.ends.observations;
         // They were counted when their start was known, which lies beyond the end.
         observations.attempts = observations.attempts.saturating_sub(waiting);
         observations
     }
 
-    /// Packets whose transmission has not begun. Each link sends one after another, so that they
-    /// follow from when it will be free.
+    /// Packets whose transmission has not begun.
     pub fn backlog(&self) -> u64 {
+        self.started_later() + self.ends.unfed()
+    }
+
+    /// Packets whose start is known and has not come. Each link sends one after another, so that
+    /// they follow from when it will be free.
+    fn started_later(&self) -> u64 {
         let after = |adapter: &Adapter| adapter.free.since(self.agenda.now()).0.saturating_sub(1);
         self.adapters.iter().map(|adapter| after(adapter) / self.packet.0).sum()
     }
 
     /// Packets on their way.
     pub fn in_flight(&self) -> u64 {
-        self.ends.packets.len() as u64 - self.backlog()
+        self.ends.packets.len() as u64 - self.started_later()
     }
 
     /// How many events have happened.
@@ -173,17 +199,23 @@ impl OutputQueuedNetwork {
 
     #[inline]
     fn generate(&mut self, now: Time, host: u16) {
-        let (to, next) = self.ends.hand_over(now, host);
+        let Handed { to, generated, message, next, .. } = self.ends.hand_over(now, host);
         let adapter = &mut self.adapters[usize::from(host)];
         let (start, switch) = (now.max(adapter.free), adapter.home);
         adapter.free = start + self.packet;
         self.ends.observations.attempt(start);
         // The buffer of a greedy source is free when the transmission starts.
-        let again = if self.ends.is_greedy(host) { start } else { next };
+        let again = if self.ends.has_another(host) { start } else { next };
         if again < Time::NEVER {
             self.agenda.push(again, Event::Generate(host));
         }
-        let packet = Packet { generated: now, start, from: host, to, note: () };
+        if message != MessageId::NONE
+            && let Some((feed, _)) = self.ends.messages()
+            && feed.messages.start(message)
+        {
+            self.agenda.push(start + self.packet, Event::Sent(message));
+        }
+        let packet = Packet { generated, start, from: host, to, message, note: () };
         let id = self.ends.packets.insert(packet);
         let heading = self.routes.depart(host, to);
         let hop = Hop { id, heading, switch, to, hops: 0 };

@@ -31,6 +31,7 @@ use weft_units::{Bytes, PositiveCount, Span, Time};
 
 use super::ends::{Delivery, Ends, NetworkParts};
 use super::skeleton::{Agenda, Network};
+use crate::drive::carrier::MessageId;
 use connection::Connection;
 use host::{Host, StreamState};
 use port::{CellQueue, Port};
@@ -49,8 +50,10 @@ pub struct SharedMemoryParts {
     pub control: FlowControl,
     /// The cable, which tells how long cells of any size take.
     pub link: LinkSettings,
-    /// How messages become cells.
-    pub segmentation: Segmentation,
+    /// The size of a packet.
+    pub packet: Bytes,
+    /// How messages become cells; each packet of one is a cell if absent.
+    pub segmentation: Option<Segmentation>,
     /// What a message costs its hosts; nothing if absent.
     pub endpoints: Option<EndpointSettings>,
     /// The streams of messages.
@@ -72,6 +75,8 @@ pub struct SharedMemoryNetwork {
     queues_kind: SharedQueues,
     link: LinkSettings,
     segmentation: Segmentation,
+    /// Whether what is handed over for a message is the whole of it.
+    cuts_messages: bool,
     endpoints: EndpointSettings,
     cells: Arena<Cell>,
     /// The ports of all switches, and behind them those of the adapters.
@@ -91,10 +96,11 @@ pub struct SharedMemoryNetwork {
     streams: Vec<StreamState>,
     groups: Vec<String>,
     /// Messages that wait for their first cell to be sent.
-    waiting: u64,
+    unsent: u64,
     /// Messages that each endpoint has at its adapter at the most.
     descriptors: u32,
     packet: Span,
+    payload: Bytes,
     propagation: Span,
     latency: Span,
     sample: Option<Span>,
@@ -160,6 +166,8 @@ pub(super) enum Event {
     Indicate { connection: u32, hop: u8, is_quench: bool },
     /// It is at the source.
     Hear { connection: u32, is_quench: bool },
+    /// The last byte of a message has left its initiator.
+    Sent(MessageId),
     /// Loads and occupancies are noted.
     Sample,
 }
@@ -168,10 +176,31 @@ const _: () = assert!(size_of::<Event>() <= 16, "an event is copied at every ste
 
 impl Network for SharedMemoryNetwork {
     type Event = Event;
+    type Note = Note;
+
+    fn agenda(&self) -> &Agenda<Event> {
+        &self.agenda
+    }
 
     #[inline]
-    fn agenda(&mut self) -> &mut Agenda<Event> {
+    fn agenda_mut(&mut self) -> &mut Agenda<Event> {
         &mut self.agenda
+    }
+
+    fn ends(&self) -> &Ends<Note> {
+        &self.ends
+    }
+
+    fn ends_mut(&mut self) -> &mut Ends<Note> {
+        &mut self.ends
+    }
+
+    fn generate_at(host: u16) -> Event {
+        Event::Generate(host)
+    }
+
+    fn blocked(&self) -> Vec<String> {
+        self.waiting()
     }
 
     #[inline]
@@ -192,6 +221,7 @@ impl Network for SharedMemoryNetwork {
                 self.indicate(now, (connection, hop), is_quench);
             }
             Event::Hear { connection, is_quench } => self.hear(now, connection, is_quench),
+            Event::Sent(message) => self.sent(now, message),
             Event::Sample => self.sample(now),
         }
         None
@@ -201,15 +231,20 @@ impl Network for SharedMemoryNetwork {
 impl SharedMemoryNetwork {
     /// A channel at time zero.
     pub fn new(parts: NetworkParts, switches: SharedMemoryParts) -> SharedMemoryNetwork {
-        let NetworkParts { packet, propagation, latency, send_buffers, .. } = parts;
-        let (ends, wiring, routes) = Ends::new(parts);
+        let NetworkParts { packet, payload, propagation, latency, send_buffers, .. } = parts;
+        let (mut ends, wiring, routes) = Ends::new(parts);
+        let cuts_messages = switches.segmentation.is_some();
+        if cuts_messages {
+            ends.keep_messages_whole(wiring.hosts());
+        }
+        let segmentation = switches.segmentation.unwrap_or(Segmentation::none(switches.packet));
         let SharedMemoryParts { queues, buffer, control, .. } = switches;
         let channels = u32::from(control.channels);
         let endpoints = switches.endpoints.unwrap_or(EndpointSettings {
             send: Span::ZERO,
             receive: Span::ZERO,
             per_message: Span::ZERO,
-            receive_buffer: PositiveCount::ONE,
+            receive_buffer: PositiveCount::new(u32::MAX).unwrap_or(PositiveCount::ONE),
             receive_stop: PositiveCount::ONE,
             receive_go: 0,
         });
@@ -242,7 +277,8 @@ impl SharedMemoryNetwork {
             routes,
             control,
             queues_kind: queues,
-            segmentation: switches.segmentation,
+            segmentation,
+            cuts_messages,
             link: switches.link,
             endpoints,
             cells: Arena::new(),
@@ -254,9 +290,10 @@ impl SharedMemoryNetwork {
             pairs: HashMap::new(),
             streams: Vec::new(),
             groups: Vec::new(),
-            waiting: 0,
+            unsent: 0,
             descriptors: send_buffers.count().map_or(u32::MAX, PositiveCount::get),
             packet,
+            payload,
             propagation,
             latency,
             sample: switches.sample,
@@ -300,12 +337,12 @@ impl SharedMemoryNetwork {
 
     /// Messages of which nothing has been sent.
     pub fn backlog(&self) -> u64 {
-        self.waiting
+        self.unsent + self.ends.unfed()
     }
 
     /// Messages on their way.
     pub fn in_flight(&self) -> u64 {
-        self.ends.packets.len() as u64 - self.waiting
+        self.ends.packets.len() as u64 - self.unsent
     }
 
     /// How many events have happened.

@@ -3,8 +3,9 @@
 use weft_kernel::Id;
 use weft_units::Time;
 
+use super::super::ends::Handed;
 use super::sender::Sender;
-use super::{Event, InputQueuedNetwork, Link, Note, Packet};
+use super::{Event, InputQueuedNetwork, Link, MessageId, Note, Packet};
 
 /// The sending side of a host.
 #[derive(Clone, Debug)]
@@ -32,13 +33,13 @@ impl Host {
 impl InputQueuedNetwork {
     #[inline]
     pub(super) fn generate(&mut self, now: Time, number: u16) {
-        let (to, next) = self.ends.hand_over(now, number);
+        let Handed { to, generated, message, next, .. } = self.ends.hand_over(now, number);
         if next < Time::NEVER {
             self.agenda.push(next, Event::Generate(number));
         }
         let heading = self.routes.depart(number, to);
         let note = Note { heading, behind: None, slot: now, hops: 0 };
-        let packet = Packet { generated: now, start: now, from: number, to, note };
+        let packet = Packet { generated, start: now, from: number, to, message, note };
         let id = self.ends.packets.insert(packet);
         let host = &mut self.hosts[usize::from(number)];
         host.waiting += 1;
@@ -77,6 +78,7 @@ impl InputQueuedNetwork {
         let host = &mut self.hosts[usize::from(number)];
         let packet = &mut self.ends.packets[id];
         packet.start = now;
+        let message = packet.message;
         host.waiting -= 1;
         host.oldest = packet.note.behind.take();
         if host.oldest.is_none() {
@@ -87,8 +89,14 @@ impl InputQueuedNetwork {
         self.ends.observations.attempt(now);
         let (port, slot) = (host.port, self.timing.slot_after(now));
         self.expect(id, port, slot);
+        if message != MessageId::NONE
+            && let Some((feed, _)) = self.ends.messages()
+            && feed.messages.start(message)
+        {
+            self.agenda.push(now + self.timing.packet, Event::Sent(message));
+        }
         // The buffer of a greedy source is free when the transmission starts.
-        if self.ends.is_greedy(number) {
+        if self.ends.has_another(number) {
             self.agenda.push(now, Event::Generate(number));
         }
     }

@@ -7,7 +7,8 @@ use weft_kernel::{Id, Stream};
 use weft_units::{Bytes, Span, Time};
 
 use super::{Cell, Event, Note, Packet, SharedMemoryNetwork};
-use crate::drive::network::ends::{Delivery, Passage};
+use crate::drive::carrier::MessageId;
+use crate::drive::network::ends::{Delivery, Handed, Passage};
 
 /// The bus of a host.
 #[derive(Clone, Debug, Default)]
@@ -65,15 +66,34 @@ impl SharedMemoryNetwork {
 
     /// The source of a host hands over a packet.
     pub(super) fn generate(&mut self, now: Time, host: u16) {
-        let (to, next) = self.ends.hand_over(now, host);
+        let Handed { to, generated, message, size, next } = self.ends.hand_over(now, host);
         if next < Time::NEVER {
             self.agenda.push(next, Event::Generate(host));
         }
         let connection = self.between(host, to);
-        let (size, packet) = (self.ends.payload(), self.packet);
-        let note =
-            Note { connection, size, left: 1, last: packet, whole: packet, arrived: Time::NEVER };
-        self.post(now, note);
+        let note = match message {
+            MessageId::NONE => self.one_cell(connection, size),
+            _ if self.cuts_messages => self.note(connection, size),
+            _ => self.one_cell(connection, self.payload),
+        };
+        self.post(now, (generated, message), note);
+        if message != MessageId::NONE && self.ends.has_another(host) {
+            self.agenda.push(now, Event::Generate(host));
+        }
+    }
+
+    /// A packet that is a cell.
+    fn one_cell(&self, connection: u32, size: Bytes) -> Note {
+        let (last, whole) = (self.packet, self.packet);
+        Note { connection, size, left: 1, last, whole, arrived: Time::NEVER }
+    }
+
+    /// A message of several cells of which nothing has been sent.
+    fn note(&self, connection: u32, size: Bytes) -> Note {
+        let left = self.segmentation.cells(size);
+        let last = self.link.span(self.segmentation.cell(size, 0));
+        let whole = Span(self.packet.0 * (left - 1)) + last;
+        Note { connection, size, left, last, whole, arrived: Time::NEVER }
     }
 
     /// The time of a stream has come: a greedy one fills its descriptors.
@@ -98,26 +118,17 @@ impl SharedMemoryNetwork {
     fn post_of(&mut self, now: Time, number: u32) {
         let StreamState { stream, connection, .. } = self.streams[number as usize];
         self.ends.observations.generate(now);
-        let (size, cells) = (stream.size, self.segmentation);
-        let note = Note {
-            connection,
-            size,
-            left: cells.cells(size),
-            last: self.link.span(cells.cell(size, 0)),
-            whole: Span::ZERO,
-            arrived: Time::NEVER,
-        };
-        let whole = Span(self.packet.0 * (note.left - 1)) + note.last;
-        self.post(now, Note { whole, ..note });
+        self.post(now, (now, MessageId::NONE), self.note(connection, stream.size));
     }
 
     /// A message is handed over: its doorbell rings if there is a descriptor.
-    fn post(&mut self, now: Time, note: Note) {
+    fn post(&mut self, now: Time, (generated, message): (Time, MessageId), note: Note) {
         let own = &mut self.connections[note.connection as usize];
         let (from, to) = (own.from, own.to);
-        let packet = Packet { generated: now, start: Time::NEVER, from, to, note };
+        let start = Time::NEVER;
+        let packet = Packet { generated, start, from, to, message, note };
         let message = self.ends.packets.insert(packet);
-        self.waiting += 1;
+        self.unsent += 1;
         if own.used < self.descriptors {
             own.used += 1;
             self.hosts[usize::from(from)].wanted.push_back(message);
@@ -164,7 +175,14 @@ impl SharedMemoryNetwork {
     }
 
     /// The last cell of a message starts: its descriptor is free.
-    pub(super) fn sent(&mut self, now: Time, connection: u32) {
+    pub(super) fn hand_back(&mut self, now: Time, connection: u32, (id, span): (Id<Packet>, Span)) {
+        let message = self.ends.packets[id].message;
+        if message != MessageId::NONE
+            && let Some((feed, _)) = self.ends.messages()
+            && feed.messages.start(message)
+        {
+            self.agenda.push(now + span, Event::Sent(message));
+        }
         let own = &mut self.connections[connection as usize];
         let (from, stream) = (own.from, own.stream);
         if let Some(message) = own.posted.pop_front() {
@@ -183,7 +201,9 @@ impl SharedMemoryNetwork {
                     self.agenda.push(now, Event::Post(number));
                 }
             }
-            None if self.ends.is_greedy(from) => self.agenda.push(now, Event::Generate(from)),
+            None if message == MessageId::NONE && self.ends.has_another(from) => {
+                self.agenda.push(now, Event::Generate(from));
+            }
             None => {}
         }
     }

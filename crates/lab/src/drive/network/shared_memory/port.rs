@@ -154,6 +154,9 @@ impl SharedMemoryNetwork {
         while !self.ports[port as usize].is_stopped {
             let own = &mut self.ports[port as usize];
             let Some((channel, queue)) = own.next() else { return };
+            // It is taken while the cell is chosen: an indication that this brings about may be
+            // for this very port.
+            own.sending = Some(Sending::Free);
             let next = match own.switch {
                 Some(_) => self.take(now, queue),
                 None => self.make_cell(now, port, queue).map(|cell| (cell, Sending::Free)),
@@ -162,6 +165,7 @@ impl SharedMemoryNetwork {
                 self.start(now, (port, channel), cell, sending);
                 return;
             }
+            self.ports[port as usize].sending = None;
         }
     }
 
@@ -327,7 +331,7 @@ impl SharedMemoryNetwork {
         let packet = &mut self.ends.packets[message];
         if packet.start == Time::NEVER {
             packet.start = now;
-            self.waiting -= 1;
+            self.unsent -= 1;
             self.ends.observations.attempt(now);
         }
         packet.note.left -= 1;
@@ -341,7 +345,7 @@ impl SharedMemoryNetwork {
             self.ports[port as usize].enlist(own.channel, connection);
         }
         if is_last {
-            self.sent(now, connection);
+            self.hand_back(now, connection, (message, span));
         }
         let span = span.0 as u32;
         Some(self.cells.insert(Cell { message, behind: None, connection, span, hop: 0, is_last }))

@@ -1,5 +1,6 @@
 //! What a run shows of streams, cables and queues.
 
+use serde::{Deserialize, Serialize};
 use weft_fabric::measure::{Capacity, max_min};
 use weft_units::{Span, Time};
 
@@ -7,7 +8,7 @@ use super::host::StreamState;
 use super::{Event, SharedMemoryNetwork};
 
 /// What streams got and cables carried, and how both went over time.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct NetworkReport {
     /// The streams, group by group.
     pub streams: Vec<StreamRow>,
@@ -24,7 +25,7 @@ pub struct NetworkReport {
 }
 
 /// One stream.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct StreamRow {
     /// Its group.
     pub group: String,
@@ -51,7 +52,7 @@ pub struct StreamRow {
 }
 
 /// One direction of a cable, by the port that sends on it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct PortRow {
     /// Its number, to which samples refer.
     pub link: u32,
@@ -72,7 +73,7 @@ pub struct PortRow {
 }
 
 /// A cable at one instant; those without load and queue are left out.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct SampleRow {
     /// When.
     pub time: Time,

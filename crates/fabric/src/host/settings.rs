@@ -1,0 +1,173 @@
+//! The settings of the hosts of a channel.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use weft_units::{Bytes, PositiveCount};
+
+use super::{Host, ProgramSettings, ResourceSettings, StageSettings, Unit};
+
+/// What a message passes between a program and its adapter. All hosts are alike; each has its own
+/// resources, and each channel has hosts of its own.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct HostSettings {
+    /// What can be used by one stage at a time, by name.
+    pub resource: BTreeMap<String, ResourceSettings>,
+    /// What is done with a message, by name. The names are those of the latency budget.
+    pub stage: BTreeMap<String, StageSettings>,
+    /// The stages of the initiator, in the order of the way.
+    pub send: Vec<String>,
+    /// The stages of the target, in the order of the way.
+    pub receive: Vec<String>,
+    /// How the program waits for messages.
+    pub program: ProgramSettings,
+    /// How much may be on the way from an initiator before its last send stage stalls; unlimited
+    /// if absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub posted: Option<PostedSettings>,
+}
+
+/// Transactions that an adapter has on the way (SCILAN 4.2: each is acknowledged in hardware).
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PostedSettings {
+    /// How many packets.
+    pub packets: PositiveCount,
+    /// The stage of the receive way with whose end a packet is on the way no more. If absent, it is
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<String>,
+}
+
+/// Why no host can be built.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{key} is {value}: accepted is {accepted}")]
+pub struct HostError {
+    /// The key, from `host` on.
+    pub key: String,
+    /// What stands there.
+    pub value: String,
+    /// What would be accepted.
+    pub accepted: String,
+}
+
+impl HostSettings {
+    /// A host on a channel whose packets carry `payload`.
+    ///
+    /// # Errors
+    ///
+    /// If a stage or a resource is named that is not there, or is there and never named; if a unit
+    /// is empty, or a stage is for no size; if a stage of the send way asks for the program.
+    pub fn build(&self, payload: Bytes) -> Result<Host, HostError> {
+        self.check_ways()?;
+        self.check_uses()?;
+        for (name, stage) in &self.stage {
+            self.check_stage(name, stage)?;
+        }
+        self.check_posted()?;
+        self.check_program()?;
+        Ok(Host::new(self, payload))
+    }
+
+    fn check_posted(&self) -> Result<(), HostError> {
+        let Some(until) = self.posted.as_ref().and_then(|posted| posted.until.as_ref()) else {
+            return Ok(());
+        };
+        let of_packets =
+            |name: &&String| self.stage.get(*name).is_some_and(|stage| stage.unit == Unit::Packet);
+        if self.receive.iter().filter(of_packets).any(|name| name == until) {
+            return Ok(());
+        }
+        let all: Vec<&str> = self.receive.iter().filter(of_packets).map(String::as_str).collect();
+        let accepted = format!("a stage of the receive way in packets: {}", all.join(", "));
+        Err(refuse("posted.until".into(), until, accepted))
+    }
+
+    fn check_program(&self) -> Result<(), HostError> {
+        let known = names(&self.resource);
+        match &self.program.processor {
+            Some(name) if !self.resource.contains_key(name) => {
+                Err(refuse("program.processor".into(), name, format!("a resource: {known}")))
+            }
+            None if self.stage.values().any(StageSettings::looks_at_program) => {
+                let accepted = format!("a resource, since a stage asks for the program: {known}");
+                Err(refuse("program.processor".into(), "not given", accepted))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn check_ways(&self) -> Result<(), HostError> {
+        let known = names(&self.stage);
+        for (key, way) in [("send", &self.send), ("receive", &self.receive)] {
+            for (place, name) in way.iter().enumerate() {
+                if !self.stage.contains_key(name) {
+                    return Err(refuse(key.into(), name, format!("a stage: {known}")));
+                }
+                if way[..place].contains(name) {
+                    return Err(refuse(key.into(), name, "each stage once".into()));
+                }
+            }
+        }
+        let unused = |name: &&String| !self.send.contains(name) && !self.receive.contains(name);
+        match self.stage.keys().find(unused) {
+            Some(name) => {
+                let accepted = "a stage that is named in `send` or `receive`".into();
+                Err(refuse(format!("stage.{name}"), "in neither way", accepted))
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn check_uses(&self) -> Result<(), HostError> {
+        let known = names(&self.resource);
+        for (stage, settings) in &self.stage {
+            let unknown = |name: &&String| !self.resource.contains_key(*name);
+            if let Some(name) = settings.uses.keys().find(unknown) {
+                let key = format!("stage.{stage}.uses");
+                return Err(refuse(key, name, format!("a resource: {known}")));
+            }
+        }
+        let used = |name: &String| self.stage.values().any(|stage| stage.uses.contains_key(name));
+        match self.resource.keys().find(|name| !used(name)) {
+            Some(name) => {
+                let accepted = "a resource that a stage uses".into();
+                Err(refuse(format!("resource.{name}"), "not used", accepted))
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn check_stage(&self, name: &str, stage: &StageSettings) -> Result<(), HostError> {
+        let key = |leaf: &str| format!("stage.{name}.{leaf}");
+        if stage.unit == Unit::Chunk(Bytes(0)) {
+            return Err(refuse(key("unit.chunk"), "0 B", "1 B or more".into()));
+        }
+        if let Some(below) = stage.below.filter(|below| *below <= stage.from) {
+            let accepted = format!("more than `from`, {}", stage.from);
+            return Err(refuse(key("below"), &below.to_string(), accepted));
+        }
+        if stage.looks_at_program() && self.send.iter().any(|other| other == name) {
+            let accepted = "always on the send way".into();
+            return Err(refuse(key("when"), "about the target's program", accepted));
+        }
+        if stage.looks_at_program() && stage.unit != Unit::Message {
+            let accepted = "message, since a program finds or is woken for a message".into();
+            return Err(refuse(key("unit"), "a part of one", accepted));
+        }
+        if stage.looks_at_program() && stage.in_passing {
+            return Err(refuse(key("in_passing"), "true", "false before the program".into()));
+        }
+        Ok(())
+    }
+}
+
+fn names<T>(of: &BTreeMap<String, T>) -> String {
+    let names: Vec<&str> = of.keys().map(String::as_str).collect();
+    if names.is_empty() { "none is there".to_owned() } else { names.join(", ") }
+}
+
+fn refuse(key: String, value: &str, accepted: String) -> HostError {
+    HostError { key: format!("host.{key}"), value: value.to_owned(), accepted }
+}

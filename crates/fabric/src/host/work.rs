@@ -1,0 +1,340 @@
+//! A host at work: its stages, their resources, and what comes out at both ends.
+
+use weft_units::{Bytes, Limit, Span, Time};
+
+use super::program::{Meeting, Program};
+use super::station::Station;
+use super::{HostSettings, Resource};
+
+/// A part of a message on its way through a host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Piece {
+    /// The caller's number of the message.
+    pub message: u32,
+    /// The payload of the whole message.
+    pub size: Bytes,
+    /// What of it this is.
+    pub bytes: Bytes,
+    /// Whether the message ends with it. The end of a message may come without bytes.
+    pub last: bool,
+    /// When it reached its stage.
+    pub(super) since: Time,
+    /// What it found the program of the target doing.
+    pub(super) met: Option<Meeting>,
+}
+
+/// What comes out of a host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Output {
+    /// A part of a message is given to the channel.
+    Packet(Piece),
+    /// The program of the initiator is done with a message.
+    Sent(u32),
+    /// A packet of a message is on the way no more.
+    Released(u32),
+    /// A message has passed the whole receive way.
+    Delivered(u32),
+}
+
+/// What was done in one stage.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StageRecord {
+    /// The stage.
+    pub name: String,
+    /// Whether it is on the send way.
+    pub of_initiator: bool,
+    /// Units that were worked on.
+    pub performed: u64,
+    /// Messages whose end has left it.
+    pub messages: u64,
+    /// From when the end of a message reached the stage to when it left it, over all messages. Over
+    /// all stages of a way this is what the message spent on it.
+    pub residence: Span,
+}
+
+impl StageRecord {
+    /// Adds what was done in the same stage of another host.
+    pub fn add(&mut self, other: &StageRecord) {
+        self.performed += other.performed;
+        self.messages += other.messages;
+        self.residence += other.residence;
+    }
+}
+
+/// One host of a channel.
+#[derive(Debug)]
+pub struct Host {
+    names: Vec<String>,
+    /// The send way, then the receive way.
+    stations: Vec<Station>,
+    sends: usize,
+    /// With the end of which stage a message counts as sent.
+    sent_by: usize,
+    /// With the end of which stage a packet is on the way no more.
+    released_by: Option<usize>,
+    resources: Vec<Resource>,
+    resource_names: Vec<String>,
+    program: Program,
+    posted: Limit,
+    on_the_way: usize,
+    payload: Bytes,
+}
+
+impl Piece {
+    /// A part of a message that has come over the channel.
+    pub fn new(message: u32, size: Bytes, bytes: Bytes, last: bool) -> Piece {
+        Piece { message, size, bytes, last, since: Time::ZERO, met: None }
+    }
+}
+
+impl Host {
+    pub(super) fn new(settings: &HostSettings, payload: Bytes) -> Host {
+        let resources: Vec<_> = settings.resource.iter().collect();
+        let processor = settings.program.processor.as_ref();
+        let mut stations = Vec::new();
+        for (way, as_is) in [(&settings.send, false), (&settings.receive, true)] {
+            let stages = way.iter().filter_map(|name| settings.stage.get(name));
+            stations.extend(
+                stages.map(|stage| Station::new(stage, &resources, (payload, as_is), processor)),
+            );
+        }
+        let sends = settings.send.len();
+        let of_program = |station: &Station| station.of_program;
+        let posted = settings.posted.as_ref();
+        let until = posted.and_then(|posted| posted.until.as_ref());
+        let place = |name: &String| settings.receive.iter().position(|other| other == name);
+        Host {
+            names: settings.send.iter().chain(&settings.receive).cloned().collect(),
+            sent_by: stations[..sends].iter().rposition(of_program).unwrap_or(sends.max(1) - 1),
+            stations,
+            sends,
+            released_by: until.and_then(place).map(|place| sends + place),
+            resources: vec![Resource::default(); resources.len()],
+            resource_names: settings.resource.keys().cloned().collect(),
+            program: Program::new(settings.program.clone()),
+            posted: posted.map_or(Limit::Unlimited, |posted| Limit::AtMost(posted.packets)),
+            on_the_way: 0,
+            payload,
+        }
+    }
+
+    /// A program hands a message over.
+    pub fn send(&mut self, now: Time, message: u32, size: Bytes, out: &mut Vec<Output>) {
+        let piece = Piece { since: now, ..Piece::new(message, size, size, true) };
+        if self.sends == 0 {
+            out.push(Output::Sent(message));
+            return self.leave(piece, out);
+        }
+        self.enter(now, 0, piece, out);
+        self.start(now, out);
+    }
+
+    /// A packet has come over the channel.
+    pub fn receive(&mut self, now: Time, piece: Piece, out: &mut Vec<Output>) {
+        if self.released_by.is_none() {
+            out.push(Output::Released(piece.message));
+        }
+        if self.sends == self.stations.len() {
+            if piece.last {
+                out.push(Output::Delivered(piece.message));
+            }
+            return;
+        }
+        self.enter(now, self.sends, piece, out);
+        self.start(now, out);
+    }
+
+    /// A packet that this host sent is on the way no more.
+    pub fn release(&mut self, now: Time, out: &mut Vec<Output>) {
+        self.on_the_way = self.on_the_way.saturating_sub(1);
+        self.start(now, out);
+    }
+
+    /// When a stage is done next.
+    pub fn next_time(&self) -> Time {
+        self.stations.iter().map(Station::next_end).min().unwrap_or(Time::NEVER)
+    }
+
+    /// Lets the stages that are done at [`Host::next_time`] hand on what they have.
+    pub fn advance(&mut self, out: &mut Vec<Output>) {
+        let now = self.next_time();
+        if now == Time::NEVER {
+            return;
+        }
+        for place in (0..self.stations.len()).rev() {
+            while self.stations[place].next_end() <= now {
+                self.finish(place, out);
+            }
+        }
+        self.start(now, out);
+    }
+
+    /// Whether nothing is on its way through this host.
+    pub fn is_idle(&self) -> bool {
+        self.stations.iter().all(Station::is_empty)
+    }
+
+    /// The first stage of each way at which something waits or works, for a run that is stuck.
+    pub fn occupied(&self) -> impl Iterator<Item = &str> {
+        let occupied = self.stations.iter().map(|station| !station.is_empty());
+        occupied.zip(&self.names).filter(|(occupied, _)| *occupied).map(|(_, name)| name.as_str())
+    }
+
+    /// What was done with each resource, by name.
+    pub fn resources(&self) -> impl Iterator<Item = (&str, &Resource)> {
+        self.resource_names.iter().map(String::as_str).zip(&self.resources)
+    }
+
+    /// What was done in each stage, in the order of the send way and then of the receive way.
+    pub fn stages(&self) -> impl Iterator<Item = StageRecord> {
+        let stages = self.names.iter().zip(&self.stations).enumerate();
+        stages.map(|(place, (name, station))| StageRecord {
+            name: name.clone(),
+            of_initiator: place < self.sends,
+            performed: station.performed,
+            messages: station.ends,
+            residence: station.residence,
+        })
+    }
+
+    /// How often a message found the program asleep.
+    pub fn interrupts(&self) -> u64 {
+        self.program.interrupts
+    }
+
+    /// A piece reaches a stage.
+    fn enter(&mut self, now: Time, place: usize, piece: Piece, out: &mut Vec<Output>) {
+        let piece = Piece { since: now, ..piece };
+        if self.stations[place].lets_pass(piece.size) && piece.bytes.0 > 0 {
+            self.hand_on(now, place, Piece { last: false, ..piece }, out);
+        }
+        self.stations[place].enqueue(piece);
+    }
+
+    /// A piece leaves a stage.
+    fn hand_on(&mut self, now: Time, place: usize, piece: Piece, out: &mut Vec<Output>) {
+        if place + 1 == self.sends {
+            return self.leave(piece, out);
+        }
+        if place + 1 < self.stations.len() {
+            return self.enter(now, place + 1, piece, out);
+        }
+        if piece.last {
+            out.push(Output::Delivered(piece.message));
+        }
+    }
+
+    /// A piece goes to the channel, in packets.
+    fn leave(&mut self, piece: Piece, out: &mut Vec<Output>) {
+        let (mut rest, payload) = (piece, self.payload.0.max(1));
+        while rest.bytes.0 > payload {
+            let packet = Piece { bytes: self.payload, last: false, ..rest };
+            rest.bytes = Bytes(rest.bytes.0 - payload);
+            self.on_the_way += 1;
+            out.push(Output::Packet(packet));
+        }
+        self.on_the_way += 1;
+        out.push(Output::Packet(rest));
+    }
+
+    /// The unit at work in a stage is done.
+    fn finish(&mut self, place: usize, out: &mut Vec<Output>) {
+        let station = &mut self.stations[place];
+        let Some((end, unit)) = station.finish() else { return };
+        for (number, _) in &station.uses {
+            self.resources[*number].held = false;
+        }
+        if station.of_program {
+            self.program.end(end);
+        }
+        self.complete(end, place, unit, out);
+    }
+
+    /// A unit leaves a stage, whether it took work or not.
+    fn complete(&mut self, now: Time, place: usize, unit: Piece, out: &mut Vec<Output>) {
+        let station = &mut self.stations[place];
+        if unit.last {
+            station.ends += 1;
+            station.residence += now.since(unit.since);
+        }
+        let passed = station.lets_pass(unit.size);
+        if unit.last && place == self.sent_by && place < self.sends {
+            out.push(Output::Sent(unit.message));
+        }
+        if Some(place) == self.released_by {
+            out.push(Output::Released(unit.message));
+        }
+        match (passed, unit.last) {
+            (false, _) => self.hand_on(now, place, unit, out),
+            (true, true) => self.hand_on(now, place, Piece { bytes: Bytes(0), ..unit }, out),
+            (true, false) => {}
+        }
+    }
+
+    /// Begins every unit that can be: the one that has waited longest first, of equal ones that
+    /// which is further on its way.
+    fn start(&mut self, now: Time, out: &mut Vec<Output>) {
+        while let Some((place, unit, work)) = self.next_start(now) {
+            let station = &mut self.stations[place];
+            station.take_unit(&unit);
+            let Some(span) = work else {
+                self.complete(now, place, unit, out);
+                continue;
+            };
+            station.performed += 1;
+            station.begin(now, span, unit);
+            for (number, times) in &station.uses {
+                self.resources[*number].hold(span, unit.bytes * u64::from(*times));
+            }
+            if station.of_program {
+                self.program.begin();
+            }
+        }
+    }
+
+    fn next_start(&mut self, now: Time) -> Option<(usize, Piece, Option<Span>)> {
+        let mut best: Option<(Time, usize, Piece, Option<Span>)> = None;
+        for place in (0..self.stations.len()).rev() {
+            let Some(since) = self.stations[place].waits_since() else { continue };
+            if best.is_some_and(|(other, ..)| other <= since) || !self.has_room_behind(place) {
+                continue;
+            }
+            let Some(mut unit) = self.stations[place].next_unit() else { continue };
+            if self.stations[place].looks_at_program() && unit.met.is_none() {
+                if !self.stations[place].lets_idle_pass() {
+                    continue;
+                }
+                unit.met = Some(self.meet(now, place));
+                self.stations[place].note(unit.met);
+            }
+            let station = &self.stations[place];
+            let work = station.work(&unit);
+            let free = match work {
+                Some(_) => station.uses.iter().all(|(number, _)| !self.resources[*number].held),
+                None => station.lets_idle_pass(),
+            };
+            if free {
+                best = Some((since, place, unit, work));
+            }
+        }
+        best.map(|(_, place, unit, work)| (place, unit, work))
+    }
+
+    /// What a message whose end has reached the stage at `place` finds the program doing.
+    fn meet(&mut self, now: Time, place: usize) -> Meeting {
+        let ahead = self.stations[place + 1..].iter().chain(&self.stations[..self.sends]);
+        let pending = ahead.clone().any(|station| !station.is_empty());
+        self.program.meet(now, pending)
+    }
+
+    /// Whether what leaves a stage finds room: in the next one that does not let bytes pass, or on
+    /// the channel.
+    fn has_room_behind(&self, place: usize) -> bool {
+        let end = if place < self.sends { self.sends } else { self.stations.len() };
+        match (place + 1..end).find(|next| !self.stations[*next].is_in_passing()) {
+            Some(next) => self.stations[next].has_room(),
+            None if place < self.sends => self.posted.admits(self.on_the_way),
+            None => true,
+        }
+    }
+}

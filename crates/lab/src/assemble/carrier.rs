@@ -1,0 +1,46 @@
+//! Messages over any channel, whatever drives it: static dispatch by the one closed choice.
+
+use weft_units::Time;
+
+use super::Driver;
+use crate::drive::carrier::{Carrier, Message, Notice};
+
+/// The same call on whichever driver it is.
+macro_rules! on_each {
+    ($driver:expr, $channel:ident => $call:expr) => {
+        match $driver {
+            Driver::Slotted($channel) => $call,
+            Driver::OutputQueued($channel) => $call,
+            Driver::Event($channel) => $call,
+            Driver::OutputQueuedNetwork($channel) => $call,
+            Driver::InputQueuedNetwork($channel) => $call,
+            Driver::SharedMemoryNetwork($channel) => $call,
+        }
+    };
+}
+
+/// For a driver that was built without a workload.
+impl Carrier for Driver {
+    #[inline]
+    fn offer(&mut self, now: Time, message: Message) {
+        on_each!(self, channel => Carrier::offer(&mut **channel, now, message));
+    }
+
+    #[inline]
+    fn next_time(&self) -> Time {
+        on_each!(self, channel => channel.next_time())
+    }
+
+    #[inline]
+    fn advance(&mut self, now: Time, notices: &mut Vec<Notice>) {
+        on_each!(self, channel => channel.advance(now, notices));
+    }
+
+    fn steps(&self) -> u64 {
+        Driver::steps(self)
+    }
+
+    fn waiting(&self) -> Vec<String> {
+        Driver::waiting(self)
+    }
+}

@@ -1,0 +1,454 @@
+//! A study while it is carried out: which runs it needs next, which are there, what they say.
+//!
+//! A campaign is asked for the runs that it needs next until there are none. What they are follows
+//! from the plan and from runs that are there, read in a fixed order, and not from who makes them
+//! or when: threads of this process ([`Campaign::run`]), or other processes that are handed
+//! [`Job`]s. So one that was killed and is begun again ends where it would have ended.
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use weft_kernel::{Halt, Stopped};
+use weft_units::Load;
+
+use crate::composition::Spec;
+use crate::error::Error;
+use crate::job::{Job, Key, identity};
+use crate::parallel;
+use crate::plan::Plan;
+use crate::precision;
+use crate::rows::PointRuns;
+use crate::saturation::{Grid, Limits, Search, over_seeds};
+use crate::simulate::{ChannelRun, simulate};
+use crate::source::Request;
+use crate::statistics::{Estimate, Verdict};
+use crate::store::Store;
+use crate::study::{Options, Outcome, Tables, derived_table, meta};
+use crate::table::{Cell, Table};
+
+/// A study that is being carried out.
+#[derive(Debug)]
+pub struct Campaign {
+    plan: Plan,
+    options: Options,
+    store: Store,
+    /// The identity of each point at its own load.
+    identities: Vec<String>,
+    goal: Goal,
+    progress: (usize, usize),
+}
+
+/// One run that is needed.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Task {
+    /// The number of the point.
+    pub point: usize,
+    /// The load that takes the place of the point's own.
+    pub load: Option<f64>,
+    /// The seed.
+    pub seed: u64,
+    /// The key that the run is stored under.
+    pub key: Key,
+}
+
+#[derive(Debug)]
+enum Goal {
+    /// Every point, as often as it takes: for each, how many runs are known to be needed.
+    Study(Vec<Wanted>),
+    /// The limit of every point: the channel whose load is varied, and the loads.
+    Limits(String, Grid),
+}
+
+/// A run and the load that it was made at.
+type AtLoad = (f64, Arc<[ChannelRun]>);
+
+#[derive(Clone, Copy, Debug)]
+struct Wanted {
+    runs: u32,
+    enough: bool,
+}
+
+impl Campaign {
+    /// Plans a request.
+    ///
+    /// # Errors
+    /// What is wrong with the request or its files; [`Error::Store`] if the store cannot be opened.
+    pub fn new(request: &Request, options: &Options) -> Result<Campaign, Error> {
+        Campaign::of(Plan::new(&options.apply(request))?, options)
+    }
+
+    /// Carries out a plan.
+    ///
+    /// # Errors
+    /// As for [`new`](Self::new).
+    pub fn of(plan: Plan, options: &Options) -> Result<Campaign, Error> {
+        let first = plan.points.first().map(|point| &point.spec);
+        if let Some(first) = first
+            && plan.points.iter().all(|point| point.spec.workload.is_empty())
+        {
+            let channels = first.channel.keys().cloned().collect();
+            return Err(Error::NoWorkload { channels });
+        }
+        let goal = match (&options.saturation, first) {
+            (Some(asked), Some(first)) => {
+                let (channel, grid) = asked.resolve(first)?;
+                Goal::Limits(channel, grid)
+            }
+            _ => {
+                Goal::Study(plan.points.iter().map(|point| wanted(&point.spec, options)).collect())
+            }
+        };
+        let store = options.store.as_deref().map_or_else(|| Ok(Store::in_memory()), Store::open)?;
+        let identities = plan.points.iter().map(|point| identity(&point.spec));
+        let identities = identities.collect::<Result<_, _>>()?;
+        let options = options.clone();
+        Ok(Campaign { plan, options, store, identities, goal, progress: (0, 0) })
+    }
+
+    /// The runs that are needed next and not there, each once. None are left when the study is
+    /// complete.
+    ///
+    /// # Errors
+    /// [`Error::Job`] if a point has no canonical form.
+    pub fn pending(&mut self) -> Result<Vec<Task>, Error> {
+        let mut tasks = Vec::new();
+        let (mut made, mut left) = (0, 0);
+        for point in 0..self.plan.points.len() {
+            match &self.goal {
+                Goal::Study(_) => {
+                    let before = tasks.len();
+                    let wanted = self.pending_runs(point, &mut tasks);
+                    left += tasks.len() - before;
+                    made += wanted - (tasks.len() - before);
+                }
+                Goal::Limits(channel, grid) => {
+                    let of_point = self.pending_loads(point, channel, *grid, &mut tasks)?;
+                    (made, left) = (made + of_point.0, left + of_point.1);
+                }
+            }
+        }
+        let mut seen = BTreeSet::new();
+        tasks.retain(|task| seen.insert(task.key));
+        self.progress = (made, made + left);
+        Ok(tasks)
+    }
+
+    /// How many runs are there, and how many the study is known to need, as of the last call of
+    /// [`pending`](Self::pending). What the runs show may call for more, or for fewer.
+    pub fn progress(&self) -> (usize, usize) {
+        self.progress
+    }
+
+    /// A run as it is handed to another process.
+    ///
+    /// # Errors
+    /// [`Error::Assembly`] if the load of the task is none.
+    pub fn job(&self, task: &Task) -> Result<Job, Error> {
+        Ok(Job::new(self.spec(task)?.as_ref(), task.seed))
+    }
+
+    /// Where the runs are kept.
+    pub fn store(&self) -> &Store {
+        &self.store
+    }
+
+    /// Carries out everything that is pending on threads of this process. `observe` is called with
+    /// (runs done, runs in all) and ends the study by returning `false`. Returns whether it did.
+    ///
+    /// # Errors
+    /// The first error of a run, or of the store.
+    pub fn run(&mut self, observe: &mut dyn FnMut(usize, usize) -> bool) -> Result<bool, Error> {
+        loop {
+            let tasks = self.pending()?;
+            if tasks.is_empty() {
+                let (done, total) = self.progress;
+                return Ok(!observe(done, total));
+            }
+            if !self.carry_out(&tasks, observe)? {
+                return Ok(true);
+            }
+        }
+    }
+
+    /// One round; returns whether all of it was done.
+    fn carry_out(
+        &self,
+        tasks: &[Task],
+        observe: &mut dyn FnMut(usize, usize) -> bool,
+    ) -> Result<bool, Error> {
+        let halt = Halt::new();
+        let failure = Mutex::new(None);
+        let workers = self.options.workers();
+        let (before, total) = self.progress;
+        let results = parallel::map(
+            tasks.len(),
+            workers,
+            &halt,
+            |index| {
+                self.carry_out_one(&tasks[index], &halt).unwrap_or_else(|error| {
+                    halt.ask();
+                    failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+                    false
+                })
+            },
+            |done| observe(before + done, total),
+        );
+        match failure.into_inner().unwrap_or_else(PoisonError::into_inner) {
+            Some(error) => Err(error),
+            None => Ok(results.into_iter().all(|done| done == Some(true))),
+        }
+    }
+
+    /// Makes a run and keeps it; returns whether it ended by itself. A run that was cut short by a
+    /// request from outside is not a result; one that reached its own step limit is.
+    fn carry_out_one(&self, task: &Task, halt: &Halt) -> Result<bool, Error> {
+        let runs = simulate(self.spec(task)?.as_ref(), task.seed, halt)?;
+        if runs.iter().any(|run| run.stopped == Some(Stopped::Asked)) {
+            return Ok(false);
+        }
+        self.store.put(task.key, runs)?;
+        Ok(true)
+    }
+
+    /// The tables of what is there: points, or limits, of which every run is.
+    ///
+    /// # Errors
+    /// The error of a run that has to be made again, because its file was damaged since it was
+    /// looked for.
+    pub fn outcome(mut self, stopped: bool) -> Result<Outcome, Error> {
+        let unfinished: BTreeSet<usize> =
+            self.pending()?.into_iter().map(|task| task.point).collect();
+        let stopped = stopped || !unfinished.is_empty();
+        match &self.goal {
+            Goal::Study(wanted) => {
+                let mut tables = Tables::default();
+                for (point, wanted) in wanted.iter().enumerate() {
+                    if !unfinished.contains(&point) {
+                        let runs = self.runs(point, wanted.runs)?;
+                        tables.add(&self.plan, point, &runs);
+                    }
+                }
+                Ok(tables.outcome(self.plan, stopped, &self.options))
+            }
+            Goal::Limits(channel, grid) => self.limits(channel, *grid, &unfinished, stopped),
+        }
+    }
+
+    fn seed(&self, point: usize, index: u32) -> u64 {
+        self.plan.points[point].spec.run.seed.wrapping_add(u64::from(index))
+    }
+
+    fn key(&self, point: usize, index: u32) -> Key {
+        Key::new(&self.identities[point], self.seed(point, index))
+    }
+
+    /// Adds the runs that a point lacks; returns how many it needs with them.
+    fn pending_runs(&mut self, point: usize, tasks: &mut Vec<Task>) -> usize {
+        loop {
+            let Goal::Study(all) = &self.goal else { return 0 };
+            let Wanted { runs, enough } = all[point];
+            let missing: Vec<Task> = (0..runs)
+                .map(|index| Task {
+                    point,
+                    load: None,
+                    seed: self.seed(point, index),
+                    key: self.key(point, index),
+                })
+                .filter(|task| !self.store.holds(task.key))
+                .collect();
+            if !missing.is_empty() || enough {
+                tasks.extend(missing);
+                return runs as usize;
+            }
+            let asked = self.plan.points[point].spec.run.precision.filter(|_| !self.options.quick);
+            let more = asked.and_then(|asked| {
+                let made = (0..runs).filter_map(|index| self.store.get(self.key(point, index)));
+                precision::wanted(asked, &made.collect::<Vec<_>>())
+            });
+            if let Goal::Study(all) = &mut self.goal {
+                all[point] = Wanted { runs: more.unwrap_or(runs), enough: more.is_none() };
+            }
+        }
+    }
+
+    /// Adds the runs that the searches of a point need next; returns how many are there and how
+    /// many may be to come.
+    fn pending_loads(
+        &self,
+        point: usize,
+        channel: &str,
+        grid: Grid,
+        tasks: &mut Vec<Task>,
+    ) -> Result<(usize, usize), Error> {
+        let (mut made, mut left) = (0, 0);
+        for seed in self.seeds(point) {
+            let (search, runs) = self.search(point, channel, grid, seed)?;
+            made += runs.len();
+            let Search::Open(loads, steps) = search else { continue };
+            left += steps;
+            for load in loads {
+                let key = self.key_at(point, channel, load, seed)?;
+                tasks.push(Task { point, load: Some(load), seed, key });
+            }
+        }
+        Ok((made, left))
+    }
+
+    fn seeds(&self, point: usize) -> Vec<u64> {
+        let run = &self.plan.points[point].spec.run;
+        (0..self.options.runs(run)).map(|index| self.seed(point, index)).collect()
+    }
+
+    /// How far the search of one seed is, and the runs that it rests on.
+    fn search(
+        &self,
+        point: usize,
+        channel: &str,
+        grid: Grid,
+        seed: u64,
+    ) -> Result<(Search, Vec<AtLoad>), Error> {
+        let mut runs: Vec<AtLoad> = Vec::new();
+        let mut failure = None;
+        let search = grid.search(&mut |load| {
+            if let Some((_, run)) = runs.iter().find(|(other, _)| *other == load) {
+                return verdict(run, channel);
+            }
+            let key = match self.key_at(point, channel, load, seed) {
+                Ok(key) => key,
+                Err(error) => {
+                    failure.get_or_insert(error);
+                    return None;
+                }
+            };
+            let run = self.store.get(key)?;
+            let verdict = verdict(&run, channel);
+            runs.push((load, run));
+            verdict
+        });
+        failure.map_or(Ok((search, runs)), Err)
+    }
+
+    fn key_at(&self, point: usize, channel: &str, load: f64, seed: u64) -> Result<Key, Error> {
+        let spec = at_load(&self.plan.points[point].spec, channel, load)?;
+        Ok(Key::new(&identity(&spec)?, seed))
+    }
+
+    fn spec(&self, task: &Task) -> Result<Cow<'_, Spec>, Error> {
+        let spec = &self.plan.points[task.point].spec;
+        match (&self.goal, task.load) {
+            (Goal::Limits(channel, _), Some(load)) => Ok(Cow::Owned(at_load(spec, channel, load)?)),
+            _ => Ok(Cow::Borrowed(spec)),
+        }
+    }
+
+    /// The first runs of a point. One whose file was damaged is made again.
+    fn runs(&self, point: usize, count: u32) -> Result<Vec<Arc<[ChannelRun]>>, Error> {
+        let run = |index| match self.store.get(self.key(point, index)) {
+            Some(run) => Ok(run),
+            None => {
+                let spec = &self.plan.points[point].spec;
+                let run = simulate(spec, self.seed(point, index), &Halt::new())?;
+                self.store.put(self.key(point, index), run.clone())?;
+                Ok(run.into())
+            }
+        };
+        (0..count).map(run).collect()
+    }
+
+    /// The tables of a search: a row per point, and every run that it rests on.
+    fn limits(
+        &self,
+        channel: &str,
+        grid: Grid,
+        unfinished: &BTreeSet<usize>,
+        stopped: bool,
+    ) -> Result<Outcome, Error> {
+        let (mut points, mut replications) = (Table::new(), Table::new());
+        for (point, planned) in self.plan.points.iter().enumerate() {
+            if unfinished.contains(&point) {
+                continue;
+            }
+            let mut limits = Vec::new();
+            // In order of load, then of seed.
+            let mut runs: BTreeMap<(u64, u64), ChannelRun> = BTreeMap::new();
+            for seed in self.seeds(point) {
+                let (search, of_seed) = self.search(point, channel, grid, seed)?;
+                if let Search::Found(found) = search {
+                    limits.push(found);
+                }
+                for (load, run) in of_seed {
+                    let own = run.iter().find(|run| run.channel == channel).cloned();
+                    runs.extend(own.map(|own| ((load.to_bits(), seed), own)));
+                }
+            }
+            points.push(limit_row(point, &planned.at, channel, &limits, &runs));
+            for ((load, _), run) in &runs {
+                let mut at = planned.at.clone();
+                at.push((format!("workload.{channel}.load"), f64::from_bits(*load).into()));
+                PointRuns { point, at: &at, runs: vec![run] }.replications(&mut replications);
+            }
+        }
+        let tables = vec![
+            ("points", points),
+            ("replications", replications),
+            ("derived", derived_table(&self.plan)),
+        ];
+        let mut meta = meta(&self.plan, stopped, &self.options);
+        meta["figures"] = serde_json::json!([]);
+        meta["published"] = serde_json::json!([]);
+        Ok(Outcome { tables, meta, stopped, plan: self.plan.clone() })
+    }
+}
+
+fn wanted(spec: &Spec, options: &Options) -> Wanted {
+    Wanted { runs: options.runs(&spec.run), enough: false }
+}
+
+/// A point under another load.
+fn at_load(spec: &Spec, channel: &str, load: f64) -> Result<Spec, Error> {
+    let mut spec = spec.clone();
+    let valid = Load::new(load).map_err(|error| Error::Assembly {
+        key: format!("workload.{channel}.load"),
+        value: load.to_string(),
+        accepted: error.to_string(),
+    })?;
+    if let Some(workload) = spec.workload.get_mut(channel) {
+        workload.load = Some(valid);
+    }
+    Ok(spec)
+}
+
+fn verdict(run: &[ChannelRun], channel: &str) -> Option<Verdict> {
+    run.iter().find(|run| run.channel == channel).map(|run| run.judgement.verdict)
+}
+
+/// What a point's search found: means over seeds, and what was accepted where it was saturated.
+fn limit_row(
+    point: usize,
+    at: &[(String, Cell)],
+    channel: &str,
+    limits: &[Limits],
+    runs: &BTreeMap<(u64, u64), ChannelRun>,
+) -> Vec<(String, Cell)> {
+    let mut row: Vec<(String, Cell)> = vec![("point".into(), (point as u64).into())];
+    row.extend(at.iter().cloned());
+    row.push(("channel".into(), channel.into()));
+    let mut push = |name: &str, estimate: Option<Estimate>| {
+        row.push((name.to_owned(), estimate.map(|found| found.mean).into()));
+        let half_width = estimate.and_then(|found| found.half_width_95);
+        row.push((format!("{name}_half_width"), half_width.into()));
+    };
+    let settles: Vec<Option<f64>> = limits.iter().map(|found| found.settles).collect();
+    let saturated: Vec<Option<f64>> = limits.iter().map(|found| found.saturated).collect();
+    push("settles_up_to_load", over_seeds(&settles));
+    push("saturated_from_load", over_seeds(&saturated));
+    let beyond = runs.values().filter(|run| run.judgement.verdict == Verdict::Saturated);
+    let accepted = beyond
+        .map(ChannelRun::accepted_load)
+        .fold(None, |most: Option<f64>, one| Some(most.map_or(one, |most| most.max(one))));
+    row.push(("accepted_load".into(), accepted.into()));
+    row.push(("replications".into(), (limits.len() as u64).into()));
+    row.push(("runs".into(), (runs.len() as u64).into()));
+    row
+}

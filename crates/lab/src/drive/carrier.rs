@@ -1,0 +1,138 @@
+//! What everything above a channel sees of it: messages go in, notices come out.
+//!
+//! A channel that is driven as a carrier has no traffic of its own. It splits a message into whole
+//! packets, as many as its payload takes (a message without payload is one packet), and tells when
+//! the last byte has left its initiator and when it has reached its target.
+
+mod messages;
+
+use weft_units::{Bytes, Time};
+
+pub(in crate::drive) use messages::{MessageId, Messages};
+
+/// A name that the initiator gives to a message, under which its notices come back. The channel
+/// reads nothing into it; messages that are under way together have different ones.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Ticket(pub u64);
+
+/// Where a message is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Destination {
+    /// One host, another one than the initiator.
+    Host(u16),
+    /// Several hosts below 64, a bit each, without the initiator and not none. A channel that
+    /// cannot multicast sends a copy to each, in ascending order.
+    Hosts(u64),
+}
+
+/// What a program hands over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Message {
+    /// The initiator.
+    pub from: u16,
+    /// The target, or several.
+    pub to: Destination,
+    /// The payload.
+    pub size: Bytes,
+    /// Under which its notices come back.
+    pub ticket: Ticket,
+}
+
+/// What became of a message. Each brings one `Sent`, and for every target a `Delivered` or a
+/// `Lost`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Notice {
+    /// The last byte has left the initiator for the first time: what the message was in may be used
+    /// again. What must be sent again is kept by the adapter.
+    Sent {
+        /// When.
+        time: Time,
+        /// Which message.
+        ticket: Ticket,
+    },
+    /// The last byte is at the target, and so are those of all earlier messages of the pair.
+    Delivered {
+        /// When.
+        time: Time,
+        /// Which message.
+        ticket: Ticket,
+        /// The target.
+        to: u16,
+    },
+    /// The channel has given a packet of the message up by one of its rules.
+    Lost {
+        /// When the rest of it had arrived or was given up, too.
+        time: Time,
+        /// Which message.
+        ticket: Ticket,
+        /// The target.
+        to: u16,
+    },
+}
+
+/// A channel, or anything in front of one, that carries messages.
+pub trait Carrier {
+    /// Takes a message over; `now` is not before the last [`Carrier::advance`]. Messages wait at
+    /// their initiator without a limit, and those of one pair arrive in this order.
+    fn offer(&mut self, now: Time, message: Message);
+
+    /// When something happens next; [`Time::NEVER`] while nothing is under way.
+    fn next_time(&self) -> Time;
+
+    /// Lets everything due by `now` happen and appends what there is to know, in order of time.
+    fn advance(&mut self, now: Time, notices: &mut Vec<Notice>);
+
+    /// How many steps (events or slots) it took so far.
+    fn steps(&self) -> u64;
+
+    /// Who waits for whom in it, one sentence a line.
+    fn waiting(&self) -> Vec<String>;
+}
+
+impl Destination {
+    /// The targets, in ascending order.
+    pub fn hosts(self) -> impl Iterator<Item = u16> {
+        let (one, mut several) = match self {
+            Destination::Host(host) => (Some(host), 0),
+            Destination::Hosts(hosts) => (None, hosts),
+        };
+        let rest = std::iter::from_fn(move || {
+            let lowest = several.trailing_zeros();
+            several &= several.wrapping_sub(1);
+            (lowest < u64::BITS).then_some(lowest as u16)
+        });
+        one.into_iter().chain(rest)
+    }
+}
+
+impl Notice {
+    /// When it is so.
+    pub fn time(self) -> Time {
+        match self {
+            Notice::Sent { time, .. }
+            | Notice::Delivered { time, .. }
+            | Notice::Lost { time, .. } => time,
+        }
+    }
+
+    /// The message that it is about.
+    pub fn ticket(self) -> Ticket {
+        match self {
+            Notice::Sent { ticket, .. }
+            | Notice::Delivered { ticket, .. }
+            | Notice::Lost { ticket, .. } => ticket,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_bits_of_a_destination_are_its_hosts() {
+        let hosts = |to: Destination| to.hosts().collect::<Vec<u16>>();
+        assert_eq!(hosts(Destination::Host(700)), [700]);
+        assert_eq!(hosts(Destination::Hosts(1 | 1 << 5 | 1 << 63)), [0, 5, 63]);
+    }
+}

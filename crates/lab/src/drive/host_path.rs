@@ -1,0 +1,349 @@
+//! Hosts in front of a channel: programs hand messages to their hosts, and what leaves a host goes
+//! over the channel packet by packet, so that the stages of both hosts and the channel work at the
+//! same time.
+
+use std::collections::VecDeque;
+
+use weft_fabric::host::{Host, HostError, HostSettings, Output, Piece, Resource, StageRecord};
+use weft_fabric::measure::Budget;
+use weft_kernel::Queue;
+use weft_units::{Bytes, Time};
+
+use super::carrier::{Carrier, Destination, Message, Notice, Ticket};
+
+/// A channel with a host in front of each adapter. It is a channel itself: its messages are those
+/// of programs.
+///
+/// A message of which the channel loses a packet goes through the stages of the target like a whole
+/// one, and is then told lost.
+#[derive(Debug)]
+pub struct HostPath<C> {
+    carrier: C,
+    hosts: Vec<Host>,
+    /// For when each host is to be looked at.
+    due: Queue<u16>,
+    armed: Vec<Time>,
+    messages: Slots<Held>,
+    packets: Slots<Packet>,
+    out: Vec<Output>,
+    todo: VecDeque<(u16, Output)>,
+    news: Vec<Notice>,
+    /// What happened as messages were offered.
+    told: Vec<Notice>,
+    steps: u64,
+}
+
+/// A message between two programs.
+#[derive(Clone, Copy, Debug)]
+struct Held {
+    from: u16,
+    to: Destination,
+    size: Bytes,
+    ticket: Ticket,
+    /// Targets that have neither got nor lost it.
+    missing: u32,
+    /// Packets that targets have released, each as often as there are targets.
+    released: u32,
+    targets: u32,
+    /// Targets below 64 that lost a packet of it, and whether another one did.
+    lost: u64,
+    lost_beyond: bool,
+    sent: bool,
+}
+
+/// A packet on the channel.
+#[derive(Clone, Copy, Debug)]
+struct Packet {
+    message: u32,
+    bytes: Bytes,
+    last: bool,
+    /// Notices that will still come.
+    expected: u32,
+}
+
+/// Values under small numbers that are used again.
+#[derive(Debug)]
+struct Slots<T> {
+    values: Vec<T>,
+    free: Vec<u32>,
+}
+
+impl<T> Slots<T> {
+    fn new() -> Slots<T> {
+        Slots { values: Vec::new(), free: Vec::new() }
+    }
+
+    fn insert(&mut self, value: T) -> u32 {
+        match self.free.pop() {
+            Some(number) => {
+                self.values[number as usize] = value;
+                number
+            }
+            None => {
+                self.values.push(value);
+                (self.values.len() - 1) as u32
+            }
+        }
+    }
+
+    fn get(&mut self, number: u32) -> &mut T {
+        &mut self.values[number as usize]
+    }
+}
+
+impl<C: Carrier> HostPath<C> {
+    /// `hosts` hosts in front of a channel whose packets carry `payload`.
+    ///
+    /// # Errors
+    ///
+    /// Where the settings do not fit together.
+    pub fn new(
+        settings: &HostSettings,
+        hosts: u16,
+        payload: Bytes,
+        carrier: C,
+    ) -> Result<HostPath<C>, HostError> {
+        let build = |_| settings.build(payload);
+        Ok(HostPath {
+            carrier,
+            hosts: (0..hosts).map(build).collect::<Result<_, _>>()?,
+            due: Queue::new(),
+            armed: vec![Time::NEVER; usize::from(hosts)],
+            messages: Slots::new(),
+            packets: Slots::new(),
+            out: Vec::new(),
+            todo: VecDeque::new(),
+            news: Vec::new(),
+            told: Vec::new(),
+            steps: 0,
+        })
+    }
+
+    /// The channel behind the hosts.
+    pub fn carrier(&self) -> &C {
+        &self.carrier
+    }
+
+    /// The hosts.
+    pub fn hosts(&self) -> &[Host] {
+        &self.hosts
+    }
+
+    /// How often a message found its program asleep.
+    pub fn interrupts(&self) -> u64 {
+        self.hosts.iter().map(Host::interrupts).sum()
+    }
+
+    /// What was done with each resource, all hosts together, by name.
+    pub fn resources(&self) -> Vec<(String, Resource)> {
+        let mut sums: Vec<(String, Resource)> = Vec::new();
+        let all = self.hosts.iter().flat_map(|host| host.resources().enumerate());
+        for (place, (name, used)) in all {
+            match sums.get_mut(place) {
+                Some((_, sum)) => sum.add(used),
+                None => sums.push((name.to_owned(), *used)),
+            }
+        }
+        sums
+    }
+
+    /// What was done in each stage, all hosts together, in the order of the way.
+    pub fn stages(&self) -> Vec<StageRecord> {
+        let mut sums: Vec<StageRecord> = Vec::new();
+        for (place, record) in self.hosts.iter().flat_map(|host| host.stages().enumerate()) {
+            match sums.get_mut(place) {
+                Some(sum) => sum.add(&record),
+                None => sums.push(record),
+            }
+        }
+        sums
+    }
+
+    /// Adds where messages spent their time in their hosts, stage by stage.
+    pub fn spend(&self, budget: &mut Budget) {
+        for stage in self.stages().iter().filter(|stage| stage.messages > 0) {
+            let sum = u128::from(stage.residence.0);
+            budget.add_named(&stage.name, stage.of_initiator, stage.messages, sum);
+        }
+    }
+
+    /// A packet leaves a host.
+    fn offer_packet(&mut self, now: Time, piece: Piece) {
+        let Held { from, to, targets, .. } = *self.messages.get(piece.message);
+        let Piece { message, bytes, last, .. } = piece;
+        let packet = Packet { message, bytes, last, expected: targets + 1 };
+        let ticket = Ticket(self.packets.insert(packet).into());
+        self.carrier.offer(now, Message { from, to, size: bytes, ticket });
+    }
+
+    /// The channel tells of a packet.
+    fn hear(&mut self, notice: Notice, notices: &mut Vec<Notice>) {
+        let number = notice.ticket().0 as u32;
+        let packet = self.packets.get(number);
+        packet.expected -= 1;
+        let Packet { message, bytes, last, expected } = *packet;
+        if expected == 0 {
+            self.packets.free.push(number);
+        }
+        let (time, to) = match notice {
+            Notice::Sent { .. } => return,
+            Notice::Delivered { time, to, .. } => (time, to),
+            Notice::Lost { time, to, .. } => {
+                self.messages.get(message).lose(to);
+                (time, to)
+            }
+        };
+        let piece = Piece::new(message, self.messages.get(message).size, bytes, last);
+        self.hosts[usize::from(to)].receive(time, piece, &mut self.out);
+        self.settle(time, to, notices);
+    }
+
+    /// Acts on what a host has put out, until nothing follows from it any more.
+    fn settle(&mut self, now: Time, host: u16, notices: &mut Vec<Notice>) {
+        self.rearm(host);
+        self.todo.extend(self.out.drain(..).map(|output| (host, output)));
+        while let Some((host, output)) = self.todo.pop_front() {
+            match output {
+                Output::Packet(piece) => self.offer_packet(now, piece),
+                Output::Sent(message) => {
+                    let held = self.messages.get(message);
+                    held.sent = true;
+                    notices.push(Notice::Sent { time: now, ticket: held.ticket });
+                    self.forget(message);
+                }
+                Output::Released(message) => self.release(now, message),
+                Output::Delivered(message) => {
+                    let held = self.messages.get(message);
+                    held.missing -= 1;
+                    let (time, ticket, to) = (now, held.ticket, host);
+                    notices.push(match held.has_lost(host) {
+                        false => Notice::Delivered { time, ticket, to },
+                        true => Notice::Lost { time, ticket, to },
+                    });
+                    self.forget(message);
+                }
+            }
+        }
+    }
+
+    /// A target has released a packet. With the last of several targets the initiator knows.
+    fn release(&mut self, now: Time, message: u32) {
+        let held = self.messages.get(message);
+        held.released += 1;
+        if held.released.is_multiple_of(held.targets) {
+            let from = held.from;
+            self.hosts[usize::from(from)].release(now, &mut self.out);
+            self.rearm(from);
+            self.todo.extend(self.out.drain(..).map(|output| (from, output)));
+        }
+    }
+
+    fn forget(&mut self, message: u32) {
+        let held = self.messages.get(message);
+        if held.sent && held.missing == 0 {
+            self.messages.free.push(message);
+        }
+    }
+
+    /// Sees to it that a host is looked at when a stage of it is done next.
+    fn rearm(&mut self, host: u16) {
+        let place = usize::from(host);
+        let next = self.hosts[place].next_time();
+        if next < self.armed[place] {
+            self.armed[place] = next;
+            self.due.push(next, host);
+        }
+    }
+
+    /// The hosts that are due at an instant go on.
+    fn advance_host(&mut self, notices: &mut Vec<Notice>) {
+        let Some((time, host)) = self.due.pop() else { return };
+        let place = usize::from(host);
+        if self.armed[place] == time {
+            self.armed[place] = Time::NEVER;
+        }
+        if self.hosts[place].next_time() <= time {
+            self.steps += 1;
+            self.hosts[place].advance(&mut self.out);
+        }
+        self.settle(time, host, notices);
+    }
+}
+
+impl<C: Carrier> Carrier for HostPath<C> {
+    fn offer(&mut self, now: Time, message: Message) {
+        let Message { from, to, size, ticket } = message;
+        let targets = to.hosts().count() as u32;
+        let held = Held {
+            from,
+            to,
+            size,
+            ticket,
+            missing: targets,
+            released: 0,
+            targets,
+            lost: 0,
+            lost_beyond: false,
+            sent: false,
+        };
+        let number = self.messages.insert(held);
+        self.hosts[usize::from(from)].send(now, number, size, &mut self.out);
+        let mut told = std::mem::take(&mut self.told);
+        self.settle(now, from, &mut told);
+        self.told = told;
+    }
+
+    fn next_time(&self) -> Time {
+        let told = self.told.first().map_or(Time::NEVER, |notice| notice.time());
+        let due = self.due.next_time().unwrap_or(Time::NEVER);
+        told.min(due).min(self.carrier.next_time())
+    }
+
+    fn advance(&mut self, now: Time, notices: &mut Vec<Notice>) {
+        notices.append(&mut self.told);
+        loop {
+            let due = self.due.next_time().unwrap_or(Time::NEVER);
+            let channel = self.carrier.next_time();
+            if due.min(channel) > now {
+                return;
+            }
+            if due < channel {
+                self.advance_host(notices);
+                continue;
+            }
+            let mut news = std::mem::take(&mut self.news);
+            self.carrier.advance(channel, &mut news);
+            for notice in news.drain(..) {
+                self.hear(notice, notices);
+            }
+            self.news = news;
+        }
+    }
+
+    fn steps(&self) -> u64 {
+        self.steps + self.carrier.steps()
+    }
+
+    fn waiting(&self) -> Vec<String> {
+        let mut waiting = self.carrier.waiting();
+        for (host, at) in self.hosts.iter().enumerate().filter(|(_, host)| !host.is_idle()) {
+            let stages: Vec<&str> = at.occupied().collect();
+            waiting.push(format!("in host {host} something waits at {}", stages.join(", ")));
+        }
+        waiting
+    }
+}
+
+impl Held {
+    fn lose(&mut self, to: u16) {
+        match 1u64.checked_shl(to.into()) {
+            Some(bit) => self.lost |= bit,
+            None => self.lost_beyond = true,
+        }
+    }
+
+    /// Beyond 64 hosts a message has one target.
+    fn has_lost(&self, to: u16) -> bool {
+        1u64.checked_shl(to.into()).map_or(self.lost_beyond, |bit| self.lost & bit != 0)
+    }
+}

@@ -1,0 +1,81 @@
+//! Messages in place of sources: each host hands over the packets of its messages one by one, the
+//! next one when the last one starts, so that a long message needs no room for its packets.
+
+use std::collections::VecDeque;
+
+use weft_fabric::measure::Observations;
+use weft_units::{Bytes, Time};
+
+use super::ends::Handed;
+use crate::drive::carrier::{Message, MessageId, Messages};
+
+/// The messages of a channel, and those that have packets to hand over.
+#[derive(Debug)]
+pub(super) struct Feed {
+    pub messages: Messages,
+    hosts: Vec<Waiting>,
+}
+
+/// What one host has to hand over.
+#[derive(Debug, Default)]
+struct Waiting {
+    messages: VecDeque<Unfed>,
+    /// Whether the host will be asked for a packet.
+    asked: bool,
+}
+
+/// A message of which packets have not been handed over.
+#[derive(Clone, Copy, Debug)]
+struct Unfed {
+    id: MessageId,
+    to: u16,
+    packets: u32,
+    size: Bytes,
+    offered: Time,
+}
+
+impl Feed {
+    pub fn new(hosts: usize, payload: Bytes) -> Feed {
+        let messages = Messages::new(hosts, payload);
+        Feed { messages, hosts: (0..hosts).map(|_| Waiting::default()).collect() }
+    }
+
+    /// Takes a message over. Returns whether its host is to be asked for a packet now.
+    pub fn post(&mut self, now: Time, message: Message, seen: &mut Observations) -> bool {
+        let (host, size) = (&mut self.hosts[usize::from(message.from)], message.size);
+        self.messages.post(message, |id, to, packets| {
+            (0..packets).for_each(|_| seen.generate(now));
+            host.messages.push_back(Unfed { id, to, packets, size, offered: now });
+        });
+        !std::mem::replace(&mut host.asked, true)
+    }
+
+    /// The next packet of a host that was asked for one, which has one.
+    pub fn hand_over(&mut self, now: Time, host: u16) -> Handed {
+        let host = &mut self.hosts[usize::from(host)];
+        host.asked = false;
+        let Some(oldest) = host.messages.front_mut() else {
+            debug_assert!(false, "a host was asked for a packet that it has not");
+            let (message, size) = (MessageId::NONE, Bytes(0));
+            return Handed { to: 0, generated: now, message, size, next: Time::NEVER };
+        };
+        let Unfed { id, to, size, offered, .. } = *oldest;
+        oldest.packets -= 1;
+        if oldest.packets == 0 {
+            host.messages.pop_front();
+        }
+        Handed { to, generated: offered, message: id, size, next: Time::NEVER }
+    }
+
+    /// Whether a host that has not been asked yet has a packet; then it is asked.
+    pub fn ask(&mut self, host: u16) -> bool {
+        let host = &mut self.hosts[usize::from(host)];
+        !host.messages.is_empty() && !std::mem::replace(&mut host.asked, true)
+    }
+
+    /// Packets that have not been handed over.
+    pub fn waiting(&self) -> u64 {
+        let messages = self.hosts.iter().flat_map(|host| &host.messages);
+        messages.map(|message| u64::from(message.packets)).sum()
+    }
+}

@@ -1,0 +1,291 @@
+//! Studies that are kept, ended early, begun again, extended, and handed to others: what comes out
+//! is what one uninterrupted study on one thread gives.
+
+#![allow(clippy::expect_used, clippy::panic, reason = "the helpers of a test may fail the test")]
+#![allow(missing_docs, reason = "a test's items speak for themselves")]
+
+use std::fs;
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+
+use weft_kernel::Halt;
+use weft_lab::{
+    Campaign, Cell, Job, Options, Outcome, Request, SaturationOptions, decode, encode, run,
+};
+
+const STUDY: &str = r#"
+[system]
+title = "A cell switch"
+hosts = 8
+
+[channel.data]
+packet = "64 B"
+payload = "48 B"
+link.rate = "1 Gbit/s"
+adapter.send_buffers = "unlimited"
+switch.input_queued.scheduler.pim.iterations = 1
+
+[workload.data]
+load = 0.5
+arrivals = "bernoulli"
+
+[run]
+length = "2 ms"
+seeds = 2
+
+[sweep]
+"workload.data.load" = [0.3, 0.5]
+"channel.data.switch.input_queued.scheduler.pim.iterations" = [1, 2, 4]
+"#;
+
+fn request(overrides: &[&str]) -> Request {
+    let overrides = overrides.iter().map(|text| (*text).to_owned()).collect();
+    Request { overrides, ..Request::of_text("study.toml", STUDY) }
+}
+
+fn folder(name: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("campaign").join(name);
+    let _ = fs::remove_dir_all(&folder);
+    folder
+}
+
+fn kept(folder: &Path) -> Options {
+    Options { store: Some(folder.to_owned()), ..Options::default() }
+}
+
+fn carry_out(request: &Request, options: &Options) -> Outcome {
+    run(request, options, &mut |_, _| true).unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn stored(folder: &Path) -> Vec<PathBuf> {
+    let inner = fs::read_dir(folder).expect("the store is there");
+    let files = inner.flat_map(|entry| {
+        let entry = entry.expect("the store can be read").path();
+        fs::read_dir(entry).expect("a folder of the store").map(|file| file.expect("a run").path())
+    });
+    let mut files: Vec<PathBuf> = files.collect();
+    files.sort();
+    files
+}
+
+#[track_caller]
+fn assert_same(one: &Outcome, other: &Outcome) {
+    assert_eq!(format!("{:?}", one.tables), format!("{:?}", other.tables));
+    assert_eq!(one.meta, other.meta);
+}
+
+#[test]
+fn a_stored_study_gives_the_same_tables_and_is_not_run_again() {
+    let folder = folder("again");
+    let plain = carry_out(&request(&[]), &Options::default());
+    assert_same(&carry_out(&request(&[]), &kept(&folder)), &plain);
+    assert_eq!(stored(&folder).len(), 12);
+    let mut campaign = Campaign::new(&request(&[]), &kept(&folder)).expect("a plan");
+    assert_eq!(campaign.pending().expect("a plan"), []);
+    assert_eq!(campaign.progress(), (12, 12));
+    assert_same(&campaign.outcome(false).expect("tables"), &plain);
+}
+
+#[test]
+fn a_study_that_was_stopped_goes_on_where_it_was() {
+    let folder = folder("stopped");
+    let options = Options { workers: NonZeroUsize::new(1), ..kept(&folder) };
+    let first = run(&request(&[]), &options, &mut |done, _| done < 5).expect("whole points");
+    assert!(first.stopped);
+    let whole = first.table("points").rows();
+    let there = stored(&folder).len();
+    assert!((5..12).contains(&there) && whole <= there / 2, "{whole} points of {there} runs");
+    assert_same(
+        &carry_out(&request(&[]), &options),
+        &carry_out(&request(&[]), &Options::default()),
+    );
+}
+
+#[test]
+fn more_seeds_and_more_points_extend_a_study() {
+    let folder = folder("extended");
+    carry_out(&request(&[]), &kept(&folder));
+    let before = stored(&folder);
+    let more = ["run.seeds=3", "workload.data.load=[0.3, 0.4, 0.5]"];
+    let extended = carry_out(&request(&more), &kept(&folder));
+    assert_same(&extended, &carry_out(&request(&more), &Options::default()));
+    let after = stored(&folder);
+    assert_eq!((before.len(), after.len()), (12, 27));
+    assert!(before.iter().all(|file| after.contains(file)));
+}
+
+#[test]
+fn a_damaged_file_is_made_again() {
+    let folder = folder("damaged");
+    carry_out(&request(&[]), &kept(&folder));
+    let files = stored(&folder);
+    let whole = fs::read(&files[0]).expect("a run");
+    fs::write(&files[0], &whole[..whole.len() / 2]).expect("it can be cut");
+    let mut bytes = fs::read(&files[1]).expect("a run");
+    *bytes.last_mut().expect("it is not empty") ^= 1;
+    fs::write(&files[1], bytes).expect("it can be damaged");
+    let again = carry_out(&request(&[]), &kept(&folder));
+    assert_same(&again, &carry_out(&request(&[]), &Options::default()));
+    assert_eq!(fs::read(&files[0]).expect("it is whole again"), whole);
+}
+
+#[test]
+fn every_kind_of_packet_in_a_trace_comes_back() {
+    let text = "base = \"clint\"\npreset = \"detailed\"\nrun.length = \"60 us\"\nrun.trace = true\n\
+                workload.bulk.load = 0.5\nworkload.quick.load = 0.1\n";
+    let request = Request::of_text("trace.toml", text);
+    let folder = folder("trace");
+    let outcome = carry_out(&request, &kept(&folder));
+    let trace = outcome.table("trace");
+    let mut kinds: Vec<String> =
+        (0..trace.rows()).map(|row| trace.get(row, "kind").expect("a kind").to_string()).collect();
+    kinds.sort();
+    kinds.dedup();
+    assert_eq!(kinds, ["back", "breq", "cfg", "gnt", "qack", "qreq"]);
+    let file = fs::read(&stored(&folder)[0]).expect("a run");
+    assert_eq!(encode(&decode(&file).expect("a run")).expect("a run"), file);
+    assert_same(&carry_out(&request, &kept(&folder)), &outcome);
+}
+
+/// What another machine does with a job that it was sent as text.
+fn elsewhere(sent: &str) -> (String, Vec<u8>) {
+    let job: Job = serde_json::from_str(sent).expect("a job");
+    let (key, run) = job.carry_out(&Halt::new()).expect("a run");
+    (key.to_string(), encode(&run).expect("a run can be sent"))
+}
+
+#[test]
+fn runs_of_other_processes_are_the_same_runs() {
+    let folder = folder("elsewhere");
+    let mut campaign = Campaign::new(&request(&[]), &kept(&folder)).expect("a plan");
+    let tasks = campaign.pending().expect("tasks");
+    assert_eq!(tasks.len(), 12);
+    for task in tasks.iter().rev() {
+        let job = campaign.job(task).expect("a job");
+        let (key, bytes) = elsewhere(&serde_json::to_string(&job).expect("text"));
+        assert_eq!(key, task.key.to_string());
+        assert!(decode(&bytes[..bytes.len() - 1]).is_none());
+        assert!(campaign.store().put_encoded(task.key, &bytes[1..]).is_err());
+        campaign.store().put_encoded(task.key, &bytes).expect("a whole run");
+    }
+    assert_eq!(campaign.pending().expect("tasks"), []);
+    let plain = carry_out(&request(&[]), &Options::default());
+    assert_same(&campaign.outcome(false).expect("tables"), &plain);
+}
+
+#[test]
+fn runs_are_added_until_the_interval_is_as_narrow_as_asked() {
+    let precise = ["run.precision={ relative = 0.02, most = 40 }", "workload.data.load=0.5"];
+    let folder = folder("precise");
+    let outcome = carry_out(&request(&precise), &kept(&folder));
+    let points = outcome.table("points");
+    let number = |row, name| points.number(row, name).expect("a number");
+    for row in 0..points.rows() {
+        let runs = number(row, "replications");
+        let width = number(row, "queueing_half_width_us") / number(row, "queueing_mean_us");
+        assert!((5.0..=40.0).contains(&runs));
+        assert!(width <= 0.02 || runs == 40.0, "{runs} runs, {width}");
+    }
+    let runs: Vec<f64> = (0..points.rows()).map(|row| number(row, "replications")).collect();
+    assert!(runs.iter().any(|runs| *runs > 5.0), "{runs:?}");
+    // Runs that are there already, more than the rule would have made at first, change nothing.
+    carry_out(&request(&["run.seeds=9", "workload.data.load=0.5"]), &kept(&folder));
+    assert_same(&carry_out(&request(&precise), &kept(&folder)), &outcome);
+    assert_same(&carry_out(&request(&precise), &Options::default()), &outcome);
+}
+
+#[test]
+fn a_saturated_point_gets_no_more_runs() {
+    let precise = ["run.precision.relative=0.001", "workload.data.load=0.95"];
+    let points = carry_out(&request(&precise), &Options::default()).table("points");
+    assert_eq!(points.get(0, "verdict"), Some(Cell::from("saturated")));
+    assert_eq!(points.number(0, "replications"), Some(5.0));
+}
+
+/// PIM in one iteration serves an output unless none of the n inputs that ask for it all chooses
+/// it: 1 - (1 - 1/n)^n of the slots, 0.6564 for n = 8. Hosts do not send to themselves here, which
+/// leaves 1 - (1 - 1/7)^7 = 0.6601.
+#[test]
+fn the_load_at_which_a_point_stops_settling_is_found() {
+    let saturation = Some(SaturationOptions { between: [0.4, 0.9], ..Default::default() });
+    let folder = folder("limit");
+    let options = Options { saturation, ..kept(&folder) };
+    let request = request(&[
+        "workload.data.load=0.5",
+        "channel.data.switch.input_queued.scheduler.pim.iterations=1",
+        "run.length=20 ms",
+        "run.seeds=3",
+    ]);
+    let outcome = carry_out(&request, &options);
+    let points = outcome.table("points");
+    let number = |name| points.number(0, name).unwrap_or_else(|| panic!("no {name}"));
+    let limit = 0.6601;
+    assert!(number("settles_up_to_load") < limit + 0.01, "{points:?}");
+    assert!(number("saturated_from_load") > limit - 0.01, "{points:?}");
+    assert!(number("saturated_from_load") - number("settles_up_to_load") < 0.08, "{points:?}");
+    assert!((number("accepted_load") / limit - 1.0).abs() < 0.02, "{points:?}");
+    let runs = number("runs");
+    assert_eq!(outcome.table("replications").rows() as f64, runs);
+    assert!(runs <= 3.0 * 14.0, "{runs} runs");
+    assert_eq!(stored(&folder).len() as f64, runs);
+    // From the store: the same again, and no run more.
+    assert_same(&carry_out(&request, &options), &outcome);
+    assert_eq!(stored(&folder).len() as f64, runs);
+}
+
+#[test]
+fn lists_that_advance_together_are_one_axis() {
+    let paired = r#"sweep.paired=[{ "workload.data.burst.length.uniform" = [[1, 2], [2, 4]], "run.length" = ["1 ms", "2 ms"] }]"#;
+    let outcome = carry_out(&request(&[paired, "workload.data.load=0.3"]), &Options::default());
+    let points = outcome.table("points");
+    assert_eq!(points.rows(), 6);
+    let lengths = (0..points.rows()).map(|row| points.get(row, "run.length").expect("a length"));
+    let lengths: Vec<String> = lengths.map(|cell| cell.to_string()).collect();
+    assert_eq!(lengths, ["1 ms", "2 ms"].repeat(3));
+    // Written into one file and planned again, it is the same study.
+    let written = outcome.meta["spec_toml"].as_str().expect("a file");
+    let again = carry_out(&Request::of_text("again.toml", written), &Options::default());
+    assert_eq!(format!("{:?}", again.tables), format!("{:?}", outcome.tables));
+    let narrowed = request(&[paired, "workload.data.load=0.3", "run.length=2 ms"]);
+    assert_eq!(carry_out(&narrowed, &Options::default()).table("points").rows(), 3);
+    let refuse =
+        |text| run(&request(&[text]), &Options::default(), &mut |_, _| true).expect_err("refused");
+    let refusal = refuse(r#"sweep.paired={ "run.seeds" = [1, 2], "run.seed" = [1] }"#).to_string();
+    let told = "lists that advance together are equally long: run.seeds has 2, run.seed has 1";
+    assert!(refusal.contains(told), "{refusal}");
+    let refusal = refuse("sweep.paired=[1]").to_string();
+    assert!(refusal.contains("stand in a table"), "{refusal}");
+}
+
+#[test]
+fn a_list_where_the_file_has_one_value_is_an_axis() {
+    let outcome = carry_out(&request(&["system.hosts=[4, 8]"]), &Options::default());
+    assert_eq!(outcome.table("points").rows(), 12);
+    assert_eq!(outcome.plan.axes.last().map(String::as_str), Some("system.hosts"));
+    let over = r#"sweep."channel.data.packet"=["64 B", "128 B"]"#;
+    let outcome = carry_out(&request(&[over]), &Options::default());
+    assert_eq!(outcome.table("points").rows(), 12);
+}
+
+#[test]
+fn a_search_without_a_load_to_vary_is_refused() {
+    let refuse = |asked: SaturationOptions| {
+        let options = Options { saturation: Some(asked), ..Options::default() };
+        run(&request(&[]), &options, &mut |_, _| true).expect_err("refused").to_string()
+    };
+    let base = SaturationOptions::default();
+    let channel = Some("quick".to_owned());
+    assert_eq!(
+        refuse(SaturationOptions { channel, ..base.clone() }),
+        "saturation.channel = quick: accepted is a channel whose workload has a load (data)"
+    );
+    assert_eq!(
+        refuse(SaturationOptions { between: [0.5, 0.4], ..base.clone() }),
+        "saturation.between = 0.5 to 0.4: accepted is two loads in ascending order, above 0 and \
+         up to 2"
+    );
+    assert_eq!(
+        refuse(SaturationOptions { width: 2.0, ..base }),
+        "saturation.width = 2: accepted is a load above 0.000001 and below 0.95"
+    );
+}

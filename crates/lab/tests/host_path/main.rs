@@ -1,0 +1,204 @@
+//! Hosts in front of a channel, with times worked out by hand.
+
+#![allow(clippy::unwrap_used, reason = "a test that meets an error has failed")]
+
+use proptest::prelude::*;
+use weft_fabric::host::HostSettings;
+use weft_fabric::measure::Budget;
+use weft_kernel::Queue;
+use weft_lab::drive::carrier::{Carrier, Destination, Message, Notice, Ticket};
+use weft_lab::drive::host_path::HostPath;
+use weft_units::{Bytes, Span, Time};
+
+/// A channel that takes every message at once and brings it after a delay; it loses those whose
+/// number a test names.
+#[derive(Debug)]
+struct Wire {
+    delay: Span,
+    under_way: Queue<(Ticket, u16)>,
+    told: Vec<Notice>,
+    offered: u64,
+    loses: Option<u64>,
+}
+
+impl Wire {
+    fn new(delay: Span) -> Wire {
+        Wire { delay, under_way: Queue::new(), told: Vec::new(), offered: 0, loses: None }
+    }
+}
+
+impl Carrier for Wire {
+    fn offer(&mut self, now: Time, message: Message) {
+        let ticket = message.ticket;
+        let lost = self.loses == Some(self.offered);
+        self.offered += 1;
+        self.told.push(Notice::Sent { time: now, ticket });
+        for to in message.to.hosts() {
+            match lost {
+                true => self.told.push(Notice::Lost { time: now, ticket, to }),
+                false => self.under_way.push(now + self.delay, (ticket, to)),
+            }
+        }
+    }
+
+    fn next_time(&self) -> Time {
+        let told = self.told.first().map_or(Time::NEVER, |notice| notice.time());
+        told.min(self.under_way.next_time().unwrap_or(Time::NEVER))
+    }
+
+    fn advance(&mut self, now: Time, notices: &mut Vec<Notice>) {
+        notices.append(&mut self.told);
+        while let Some((time, (ticket, to))) = self.under_way.pop_until(now) {
+            notices.push(Notice::Delivered { time, ticket, to });
+        }
+    }
+
+    fn steps(&self) -> u64 {
+        self.offered
+    }
+
+    fn waiting(&self) -> Vec<String> {
+        Vec::new()
+    }
+}
+
+/// 10 ns/B a copy, on both sides; the target's begins when the whole message is there.
+const COPIES: &str = r#"
+    send = ["copy"]
+    receive = ["call", "receive_copy"]
+    [resource.cpu]
+    [stage.copy]
+    unit = "packet"
+    rate = "100 MB/s"
+    uses = { cpu = 0 }
+    [stage.call]
+    fixed = "1 us"
+    uses = { cpu = 0 }
+    [stage.receive_copy]
+    unit = { chunk = "100 B" }
+    rate = "100 MB/s"
+    uses = { cpu = 0 }
+"#;
+
+fn path(text: &str, hosts: u16, wire: Wire) -> HostPath<Wire> {
+    let settings: HostSettings = toml::from_str(text).unwrap();
+    HostPath::new(&settings, hosts, Bytes(100), wire).unwrap()
+}
+
+fn message(from: u16, to: u16, size: u64, ticket: u64) -> Message {
+    let (to, size, ticket) = (Destination::Host(to), Bytes(size), Ticket(ticket));
+    Message { from, to, size, ticket }
+}
+
+fn run(path: &mut HostPath<Wire>) -> Vec<Notice> {
+    let mut notices = Vec::new();
+    while path.next_time() != Time::NEVER {
+        path.advance(path.next_time(), &mut notices);
+    }
+    notices
+}
+
+/// Copied by 3 us in packets of 1 us, the last 5 us on the wire, 1 us of call, 3 us of copy.
+#[test]
+fn a_message_of_three_packets_by_hand() {
+    let mut path = path(COPIES, 2, Wire::new(Span::from_ns(5_000)));
+    path.offer(Time::ZERO, message(0, 1, 300, 77));
+    let ticket = Ticket(77);
+    assert_eq!(
+        run(&mut path),
+        [
+            Notice::Sent { time: Time(3_000_000), ticket },
+            Notice::Delivered { time: Time(12_000_000), ticket, to: 1 },
+        ]
+    );
+    let mut budget = Budget::default();
+    path.spend(&mut budget);
+    let rows: Vec<_> = budget.rows(1).map(|(name, mean, _)| (name.to_owned(), mean)).collect();
+    let by_hand = [("copy", 3e6), ("call", 1e6), ("receive_copy", 3e6)];
+    assert!(rows.iter().map(|(name, mean)| (name.as_str(), *mean)).eq(by_hand), "{rows:?}");
+}
+
+/// Both directions at once share each host's processor and nothing else.
+#[test]
+fn a_host_that_sends_and_receives_does_one_at_a_time() {
+    let mut path = path(COPIES, 2, Wire::new(Span::ZERO));
+    path.offer(Time::ZERO, message(0, 1, 100, 0));
+    path.offer(Time::ZERO, message(1, 0, 100, 1));
+    let ends: Vec<u64> = run(&mut path)
+        .into_iter()
+        .filter(|notice| matches!(notice, Notice::Delivered { .. }))
+        .map(|notice| notice.time().0)
+        .collect();
+    assert_eq!(ends, [3_000_000, 3_000_000]);
+    let (name, cpu) = &path.resources()[0];
+    assert_eq!((name.as_str(), cpu.busy, cpu.uses), ("cpu", Span::from_ns(6_000), 6));
+}
+
+#[test]
+fn a_message_to_several_hosts_is_sent_once_and_received_by_each() {
+    let mut path = path(COPIES, 3, Wire::new(Span::ZERO));
+    let to = Destination::Hosts(0b110);
+    let ticket = Ticket(3);
+    path.offer(Time::ZERO, Message { from: 0, to, size: Bytes(100), ticket });
+    let notices = run(&mut path);
+    assert_eq!(notices.len(), 3);
+    assert_eq!(path.carrier().offered, 1);
+    let delivered: Vec<_> = notices[1..].iter().map(|notice| notice.time()).collect();
+    assert_eq!(delivered, [Time(3_000_000), Time(3_000_000)]);
+}
+
+#[test]
+fn a_message_with_a_lost_packet_is_lost() {
+    let mut wire = Wire::new(Span::ZERO);
+    wire.loses = Some(1);
+    let mut path = path(COPIES, 2, wire);
+    path.offer(Time::ZERO, message(0, 1, 300, 0));
+    path.offer(Time::ZERO, message(0, 1, 300, 1));
+    let ends: Vec<_> = run(&mut path)
+        .into_iter()
+        .filter(|notice| !matches!(notice, Notice::Sent { .. }))
+        .map(|notice| (notice.ticket().0, matches!(notice, Notice::Lost { .. })))
+        .collect();
+    assert_eq!(ends, [(0, true), (1, false)]);
+}
+
+proptest! {
+    /// Every message is sent once and delivered once, those of a pair in order, in order of time,
+    /// and two hosts' stages account for all of its time but that on the wire.
+    #[test]
+    fn nothing_is_lost_between_hosts(
+        offers in prop::collection::vec((0u16..4, 1u16..4, 0u64..900, 0u64..9_000_000), 1..60),
+    ) {
+        let mut path = path(COPIES, 4, Wire::new(Span::from_ns(700)));
+        let mut notices = Vec::new();
+        let mut now = Time::ZERO;
+        let mut offered = Vec::new();
+        for (number, (from, step, size, gap)) in offers.iter().enumerate() {
+            now += Span(*gap);
+            path.advance(now, &mut notices);
+            let to = (from + step) % 4;
+            path.offer(now, message(*from, to, *size, number as u64));
+            offered.push((*from, to, now));
+        }
+        notices.extend(run(&mut path));
+        prop_assert!(notices.is_sorted_by_key(|notice| notice.time()));
+        let mut youngest = [[None; 4]; 4];
+        let (mut sent, mut spent) = (0, 0);
+        for notice in &notices {
+            let number = notice.ticket().0;
+            let (from, to, begun) = offered[number as usize];
+            match notice {
+                Notice::Sent { .. } => sent += 1,
+                _ => {
+                    let pair = &mut youngest[usize::from(from)][usize::from(to)];
+                    prop_assert!(pair.replace(number) < Some(number));
+                    spent += u128::from(notice.time().since(begun).0) - 700_000;
+                }
+            }
+        }
+        prop_assert_eq!((sent, notices.len()), (offers.len(), 2 * offers.len()));
+        let mut budget = Budget::default();
+        path.spend(&mut budget);
+        prop_assert_eq!(budget.total_ps(), spent);
+    }
+}

@@ -1,0 +1,168 @@
+//! What software sends again after an error, and in which order.
+//!
+//! The cluster software asks all nodes over the marked pages what they have received, and then has
+//! lost packets sent again one after another. The order matters: a target that missed two
+//! broadcasts of different senders must see them in the order in which the others saw them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{Node, OrderError, PacketName, members};
+
+/// What the nodes answer.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Survey {
+    /// By sender: the targets of each packet, in the order of sending.
+    pub sent: Vec<Vec<u64>>,
+    /// By target: the packets that it took, in the order in which it took them.
+    pub received: Vec<Vec<PacketName>>,
+}
+
+/// A packet that is sent again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Retransmission {
+    /// Which.
+    pub packet: PacketName,
+    /// The targets that miss it.
+    pub targets: u64,
+}
+
+/// The packets to send again, one after another. Nodes outside `on_line` are not considered.
+///
+/// # Errors
+/// [`OrderError::Several`] if what was received agrees with no order: the rules were broken before.
+pub fn plan(survey: &Survey, on_line: u64) -> Result<Vec<Retransmission>, OrderError> {
+    let mut after: BTreeMap<PacketName, BTreeSet<PacketName>> = BTreeMap::new();
+    let mut missing: BTreeMap<PacketName, u64> = BTreeMap::new();
+    for (sender, sent) in survey.sent.iter().enumerate() {
+        let mut previous = None;
+        for (number, targets) in (0..).zip(sent) {
+            let packet = PacketName { sender: Node(sender as u8), number };
+            after.entry(packet).or_default().extend(previous);
+            missing.insert(packet, targets & on_line);
+            previous = Some(packet);
+        }
+    }
+    let live = |node: &usize| on_line >> node & 1 == 1;
+    for target in (0..survey.received.len()).filter(live) {
+        let received = &survey.received[target];
+        for pair in received.windows(2) {
+            after.entry(pair[1]).or_default().insert(pair[0]);
+        }
+        for packet in received {
+            missing.entry(*packet).and_modify(|targets| *targets &= !(1 << target));
+        }
+        // What a target misses comes after all that it took.
+        let Some(last) = received.last() else { continue };
+        for (packet, _) in missing.iter().filter(|(_, targets)| *targets >> target & 1 == 1) {
+            after.entry(*packet).or_default().insert(*last);
+        }
+    }
+    in_order(after, &missing)
+}
+
+fn in_order(
+    mut after: BTreeMap<PacketName, BTreeSet<PacketName>>,
+    missing: &BTreeMap<PacketName, u64>,
+) -> Result<Vec<Retransmission>, OrderError> {
+    let mut again = Vec::new();
+    while !after.is_empty() {
+        let free = after.iter().find(|(_, earlier)| earlier.is_empty());
+        let Some((&packet, _)) = free else {
+            return Err(OrderError::Several { cycle: after.into_keys().collect() });
+        };
+        after.remove(&packet);
+        after.values_mut().for_each(|earlier| {
+            earlier.remove(&packet);
+        });
+        let targets = missing.get(&packet).copied().unwrap_or(0);
+        if members(targets).next().is_some() {
+            again.push(Retransmission { packet, targets });
+        }
+    }
+    Ok(again)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::super::{Admission, OrderChecker, Path};
+    use super::*;
+
+    const NODES: u16 = 4;
+
+    /// Sends packets through one point of ordering; the packet with number `damaged` on the way to
+    /// each target is damaged, and its path discards what follows.
+    fn run(packets: &[(u8, Option<u8>)], damaged: &[Option<usize>; 4]) -> (Survey, OrderChecker) {
+        let mut checker = OrderChecker::new(NODES);
+        let mut survey = Survey { sent: vec![vec![]; 4], received: vec![vec![]; 4] };
+        let mut paths = [Path::new(1); 4];
+        let mut came = [0; 4];
+        for (from, to) in packets {
+            let targets = to.map_or(0b1111, |node| 1 << node);
+            let name = checker.send(Node(*from), targets);
+            survey.sent[usize::from(*from)].push(targets);
+            for target in members(targets) {
+                let at = target.index();
+                let whole = damaged[at] != Some(came[at]);
+                came[at] += 1;
+                if paths[at].arrive(whole, false) == Admission::Accept {
+                    checker.receive(target, name).unwrap();
+                    survey.received[at].push(name);
+                }
+            }
+        }
+        (survey, checker)
+    }
+
+    #[test]
+    fn two_lost_broadcasts_come_again_in_the_order_of_the_others() {
+        // Node 1 broadcasts before node 0; node 3 misses both.
+        let (survey, checker) = run(&[(1, None), (0, None)], &[None, None, None, Some(0)]);
+        let again = plan(&survey, 0b1111).unwrap();
+        let packet = |sender| PacketName { sender: Node(sender), number: 0 };
+        let expected = [1, 0].map(|sender| Retransmission { packet: packet(sender), targets: 8 });
+        assert_eq!(again, expected);
+        // The order of the senders' numbers would break rule 2.
+        let mut naive = checker;
+        for sender in [0, 1] {
+            naive.receive(Node(3), packet(sender)).unwrap();
+        }
+        assert!(naive.finish().is_err());
+    }
+
+    #[test]
+    fn what_a_removed_node_misses_is_not_sent_again() {
+        let (survey, _) = run(&[(1, None), (0, Some(3))], &[None, None, None, Some(0)]);
+        assert_eq!(plan(&survey, 0b0111), Ok(vec![]));
+    }
+
+    #[test]
+    fn a_survey_that_agrees_with_no_order_is_refused() {
+        let packet = |sender| PacketName { sender: Node(sender), number: 0 };
+        let survey = Survey {
+            sent: vec![vec![0b1100], vec![0b1100]],
+            received: vec![vec![], vec![], vec![packet(0), packet(1)], vec![packet(1), packet(0)]],
+        };
+        assert!(matches!(plan(&survey, 0b1111), Err(OrderError::Several { .. })));
+    }
+
+    proptest! {
+        /// Errors on every path at once: after the retransmissions every target has every packet,
+        /// and all three rules hold.
+        #[test]
+        fn recovery_restores_every_packet_in_a_valid_order(
+            packets in proptest::collection::vec((0_u8..4, prop::option::of(0_u8..4)), 1..40),
+            damaged in any::<[Option<u8>; 4]>(),
+        ) {
+            let damaged = damaged.map(|place| place.map(|place| usize::from(place) % 40));
+            let (survey, mut checker) = run(&packets, &damaged);
+            for Retransmission { packet, targets } in plan(&survey, 0b1111).unwrap() {
+                for target in members(targets) {
+                    prop_assert_eq!(checker.receive(target, packet), Ok(()));
+                }
+            }
+            prop_assert_eq!((checker.finish(), checker.on_the_way()), (Ok(()), 0));
+        }
+    }
+}

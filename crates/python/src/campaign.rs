@@ -1,0 +1,144 @@
+//! A study that other processes carry out, as a Python object.
+
+use std::num::NonZeroUsize;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
+
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict};
+use weft_lab::{Campaign, Job, Key, Request, Task};
+
+use crate::{error, outcome, parse_options};
+
+/// A study of which the runs are handed out and taken back.
+#[pyclass(name = "Campaign", module = "weft._core", frozen)]
+pub struct PyCampaign(Mutex<Option<State>>);
+
+struct State {
+    campaign: Campaign,
+    /// What was pending when it was last asked for.
+    tasks: Vec<Task>,
+}
+
+#[pymethods]
+impl PyCampaign {
+    #[new]
+    fn new(
+        py: Python<'_>,
+        name: &str,
+        preset: Option<&str>,
+        overrides: Vec<String>,
+        options: &str,
+    ) -> PyResult<PyCampaign> {
+        let request = Request::new(name, preset, &overrides);
+        let options = parse_options(options)?;
+        let campaign = py.detach(|| Campaign::new(&request, &options)).map_err(error::raise)?;
+        Ok(PyCampaign(Mutex::new(Some(State { campaign, tasks: Vec::new() }))))
+    }
+
+    /// Looks for the runs that are needed next and not there; returns how many, and how many of how
+    /// many the study has.
+    fn pending(&self, py: Python<'_>) -> PyResult<(usize, usize, usize)> {
+        py.detach(|| {
+            self.with(|state| {
+                state.tasks = state.campaign.pending().map_err(error::raise)?;
+                let (done, total) = state.campaign.progress();
+                Ok((state.tasks.len(), done, total))
+            })
+        })
+    }
+
+    /// The pending runs from `first` up to `last` as JSON, for `simulate`.
+    fn jobs(&self, py: Python<'_>, first: usize, last: usize) -> PyResult<String> {
+        py.detach(|| {
+            self.with(|state| {
+                let tasks = state.tasks.get(first..last).unwrap_or_default();
+                let jobs: Result<Vec<Job>, _> =
+                    tasks.iter().map(|task| state.campaign.job(task)).collect();
+                error::json(&jobs.map_err(error::raise)?)
+            })
+        })
+    }
+
+    /// Keeps runs that `simulate` returned.
+    fn put(&self, py: Python<'_>, runs: Vec<(String, Vec<u8>)>) -> PyResult<()> {
+        py.detach(|| {
+            self.with(|state| {
+                for (key, bytes) in &runs {
+                    let key: Key = key.parse().map_err(|error: weft_lab::KeyError| {
+                        PyRuntimeError::new_err(error.to_string())
+                    })?;
+                    state.campaign.store().put_encoded(key, bytes).map_err(error::raise)?;
+                }
+                Ok(())
+            })
+        })
+    }
+
+    /// The tables of what is there. The campaign is over then.
+    fn outcome<'py>(&self, py: Python<'py>, stopped: bool) -> PyResult<Bound<'py, PyDict>> {
+        let state = self.lock().take().ok_or_else(over)?;
+        let outcome = py.detach(|| state.campaign.outcome(stopped)).map_err(error::raise)?;
+        outcome::run(py, &outcome)
+    }
+}
+
+impl PyCampaign {
+    fn lock(&self) -> MutexGuard<'_, Option<State>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn with<T>(&self, work: impl FnOnce(&mut State) -> PyResult<T>) -> PyResult<T> {
+        work(self.lock().as_mut().ok_or_else(over)?)
+    }
+}
+
+fn over() -> PyErr {
+    PyRuntimeError::new_err("the tables of this campaign were taken; it is over")
+}
+
+/// Carries out runs that `Campaign.jobs` wrote down, on any machine; returns the key and the run of
+/// each. The interpreter lock is released meanwhile.
+#[pyfunction]
+#[pyo3(signature = (jobs, workers=NonZeroUsize::MIN))]
+pub fn simulate<'py>(
+    py: Python<'py>,
+    jobs: &str,
+    workers: NonZeroUsize,
+) -> PyResult<Vec<(String, Bound<'py, PyBytes>)>> {
+    let jobs: Vec<Job> = serde_json::from_str(jobs)
+        .map_err(|error| PyRuntimeError::new_err(format!("jobs: {error}")))?;
+    let runs = py.detach(|| carry_out(&jobs, workers)).map_err(error::raise)?;
+    Ok(runs.into_iter().map(|(key, run)| (key, PyBytes::new(py, &run))).collect())
+}
+
+fn carry_out(
+    jobs: &[Job],
+    workers: NonZeroUsize,
+) -> Result<Vec<(String, Vec<u8>)>, weft_lab::Error> {
+    let each = jobs.len().div_ceil(workers.get()).max(1);
+    thread::scope(|scope| {
+        let parts: Vec<_> = jobs
+            .chunks(each)
+            .map(|jobs| {
+                scope.spawn(move || {
+                    let halt = weft_lab::Halt::new();
+                    let run = |job: &Job| {
+                        let (key, run) = job.carry_out(&halt)?;
+                        Ok((key.to_string(), weft_lab::encode(&run)?))
+                    };
+                    jobs.iter().map(run).collect::<Result<Vec<_>, weft_lab::Error>>()
+                })
+            })
+            .collect();
+        let mut all = Vec::new();
+        for part in parts {
+            match part.join() {
+                Ok(runs) => all.extend(runs?),
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        }
+        Ok(all)
+    })
+}
