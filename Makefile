@@ -11,8 +11,8 @@ SOURCES := $(shell find crates systems experiments python -type f \
 	-o -name '*.css' -o -name '*.js' \) -not -path '*/target/*' 2>/dev/null)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo images test test-rust test-python lint format bench test-live bench-live \
-	test-loom lock clean
+.PHONY: help setup demo manual images test test-rust test-python lint format bench test-live bench-live \
+	live-programs test-loom lock clean
 
 help: ## list these verbs
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -38,6 +38,10 @@ demo: $(VENV)/.wheel ## re-run Clint's published experiments; leaves demo/clint/
 	$(WEFT) reproduce clint --out demo
 	@echo "Open demo/clint/report.html"
 
+manual: $(VENV)/.wheel ## build the manual into site/, to be read offline: site/index.html
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs --quiet build
+	@echo "Open site/index.html"
+
 # The pictures of README.md: the figure is a file of the demo, the page a screenshot of it.
 CHROMIUM ?= chromium --headless --no-sandbox --disable-gpu --disable-quic --no-first-run \
 	--disable-background-networking --disable-component-update --disable-sync --hide-scrollbars \
@@ -61,8 +65,8 @@ test-python: $(VENV)/.wheel
 lint: $(VENV)/.wheel ## formatting, clippy, ruff and mypy, warnings as errors
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- --deny warnings
-	$(BIN)/ruff format --check python tests/python
-	$(BIN)/ruff check python tests/python
+	$(BIN)/ruff format --check python tests/python docs
+	$(BIN)/ruff check python tests/python docs
 	$(BIN)/mypy
 
 format: $(VENV)/.lock ## rewrite the sources in the house format
@@ -74,9 +78,22 @@ bench: ## packets per CPU-second and instructions per packet, one JSON object a 
 	@cargo build --quiet --release --locked --package weft-bench
 	@target/release/weft-bench $(if $(shell command -v valgrind),--instructions)
 
+# SHORT=1 runs what a change must pass, in a few minutes; without it the ten minutes are used.
+SUITES := $(if $(SHORT),--short --seconds 200,--seconds 360)
+
 test-live: ## real programs over the live library; those that are not installed are skipped
 	@cargo build --quiet --release --locked --package weft-live
-	$(PYTHON) tests/live/programs.py --library target/release/libweft_live.so
+	$(PYTHON) tests/live/departing.py --library target/release/libweft_live.so
+	timeout 300 $(PYTHON) tests/live/programs.py --library target/release/libweft_live.so
+	timeout 500 $(PYTHON) tests/live/suites.py --library target/release/libweft_live.so $(SUITES)
+
+live-programs: ## install the programs that test-live runs, from Debian's packages
+	apt-get update --quiet=2
+	DEBIAN_FRONTEND=noninteractive apt-get install --quiet=2 --yes --no-install-recommends \
+		$(LIVE_PROGRAMS)
+
+LIVE_PROGRAMS := redis-server redis-tools memcached nginx-light wrk curl postgresql iperf3 socat \
+	nodejs default-jdk-headless gcc libc6-dev util-linux
 
 bench-live: ## kernel TCP against the live library, in turn, one JSON object a case
 	@cargo build --quiet --release --locked --package weft-live --lib --example exchange
@@ -97,4 +114,4 @@ lock: $(VENV)/.lock ## pin the Python dependencies anew (needs the package index
 	@mv $(VENV)/lock requirements.lock
 
 clean: ## remove what the other verbs made
-	rm -rf $(VENV) demo out target
+	rm -rf $(VENV) demo out site target

@@ -4,6 +4,7 @@
     >>> result = weft.run("clint-figure-8", set={"workload.bulk.load": [0.1, 0.5, 0.9]})
     >>> result.points[["architecture", "traffic", "queueing_mean_us", "verdict"]]
     >>> result.save("out/figure-8")         # tables, figures, report.html, provenance
+    >>> weft.load("out/figure-8")           # one row per point, channel and replication
 
 Every column and every parameter carries its unit in its name or beside it; every mean carries the
 half width of its 95 % confidence interval; a mean from a run that did not settle says so in the
@@ -12,10 +13,12 @@ column `verdict`.
 
 from typing import TYPE_CHECKING, Any
 
-from weft.api import experiments, load, reproduce, run, schema, show, systems
+from weft.api import experiments, load, read, reproduce, run, schema, show, systems
 from weft.figure import Figure
 from weft.folder import FolderError
 from weft.result import Result
+from weft.spread import SweepError
+from weft.sweep import saturation, sweep
 from weft.system import Parameter, System
 
 if TYPE_CHECKING:
@@ -26,15 +29,19 @@ __all__ = [
     "FolderError",
     "Parameter",
     "Result",
+    "SweepError",
     "System",
     "WeftError",
     "__version__",
     "experiments",
     "load",
+    "read",
     "reproduce",
     "run",
+    "saturation",
     "schema",
     "show",
+    "sweep",
     "systems",
 ]
 

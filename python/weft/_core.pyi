@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 __version__: str
+CODE: str
 
 Column: TypeAlias = npt.NDArray[np.float64] | npt.NDArray[np.int64] | list[str]
 Progress: TypeAlias = Callable[[int, int, str], bool]
@@ -27,6 +28,17 @@ class RawResult(TypedDict):
     columns: str
     meta: str
 
+class Campaign:
+    """A study of which the runs are handed out and taken back."""
+
+    def __new__(
+        cls, name: str, preset: str | None, overrides: list[str], options: str
+    ) -> Campaign: ...
+    def pending(self) -> tuple[int, int, int]: ...
+    def jobs(self, first: int, last: int) -> str: ...
+    def put(self, runs: list[tuple[str, bytes]]) -> None: ...
+    def outcome(self, stopped: bool) -> RawResult: ...
+
 class RawReproduction(RawResult):
     runs: dict[str, RawResult]
 
@@ -42,3 +54,4 @@ def run(
 ) -> RawResult: ...
 def reproduce(name: str, options: str, progress: Progress) -> RawReproduction: ...
 def schema() -> str: ...
+def simulate(jobs: str, workers: int = 1) -> list[tuple[str, bytes]]: ...

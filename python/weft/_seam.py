@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from types import ModuleType
 
-    from weft._core import RawReproduction, RawResult
+    from weft._core import Campaign, RawReproduction, RawResult
 
 Progress = Callable[[int, int, str], bool | None]
 """Called with (steps done, steps in all, what is running); returning False ends the run."""
@@ -83,6 +83,14 @@ def run(
         return raw
 
     return _drive(call, progress)
+
+
+def campaign(
+    name: str, preset: str | None, overrides: list[str], options: Mapping[str, object]
+) -> Campaign:
+    """Plan a study that other processes carry out."""
+    made: Campaign = core().Campaign(name, preset, overrides, json.dumps(options))
+    return made
 
 
 def reproduce(

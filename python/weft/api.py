@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
+    from weft._core import RawResult
     from weft._seam import Progress
 
 
@@ -62,6 +63,17 @@ def run_overrides(
 ) -> Result:
     """Do what `run` does, with overrides as `key=value`, the way the command line has them."""
     raw = _seam.run(name, preset, overrides, _given(options), progress)
+    return result_of(raw, name, preset, overrides, options)
+
+
+def result_of(
+    raw: RawResult,
+    name: str,
+    preset: str | None,
+    overrides: list[str],
+    options: Mapping[str, object],
+) -> Result:
+    """Make a result of what the core returned for a request."""
     described = [*overrides, *_as_overrides(options)]
     return Result.from_core(raw, name, lambda name, axes: _describe(name, preset, described, axes))
 
@@ -134,29 +146,52 @@ def schema() -> dict[str, Any]:
     return _seam.schema()
 
 
-def load(folder: str | PathLike[str]) -> Result:
+def read(folder: str | PathLike[str]) -> Result:
     """Read a results folder back: the same tables, figures and report, without running."""
-    from weft.folder import read  # noqa: PLC0415
+    from weft.folder import read as read_folder  # noqa: PLC0415
 
-    return read(folder)
+    return read_folder(folder)
+
+
+def load(folder: str | PathLike[str], table: str = "replications") -> pd.DataFrame:
+    """Return a table of a results folder: by default one row per point, channel and replication.
+
+    Units stand in the names of the columns, and for each column in `.attrs["units"]`; what it
+    means is in `.attrs["meanings"]`.
+
+    Args:
+        folder: a results folder.
+        table: "replications", "points" (means over the replications, with half widths), "checks",
+            "derived", "budget", "histograms", "collisions" or "trace".
+
+    Raises:
+        FolderError: the folder holds no results, or no table of that name.
+
+    """
+    from weft.folder import read_table  # noqa: PLC0415
+
+    return read_table(folder, table)
 
 
 def spell_overrides(settings: Mapping[str, object]) -> list[str]:
     """Write settings as `key=value` with the value as TOML, which is what the core reads."""
-    return [f"{key}={_toml(value)}" for key, value in settings.items()]
+    return [f"{key}={spell_value(value)}" for key, value in settings.items()]
 
 
-def _toml(value: object) -> str:
+def spell_value(value: object) -> str:
+    """Write a value as TOML on one line."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):
         return json.dumps(value, ensure_ascii=False)
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{json.dumps(k)} = {_toml(v)}" for k, v in value.items()) + "}"
+        return (
+            "{" + ", ".join(f"{json.dumps(k)} = {spell_value(v)}" for k, v in value.items()) + "}"
+        )
     if hasattr(value, "tolist"):  # numpy's arrays and scalars
-        return _toml(value.tolist())
+        return spell_value(value.tolist())
     if isinstance(value, (list, tuple, range)):
-        return "[" + ", ".join(_toml(item) for item in value) + "]"
+        return "[" + ", ".join(spell_value(item) for item in value) + "]"
     if isinstance(value, (int, float)):
         return repr(value)
     raise TypeError(f"a setting is a number, a text, true or false, or a list of them: {value!r}")

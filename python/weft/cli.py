@@ -1,4 +1,4 @@
-"""The command line: `weft systems`, `run`, `reproduce`, `report`, `schema`, `live`.
+"""The command line: `weft systems`, `run`, `sweep`, `saturation`, `reproduce`, `report`, ...
 
 Tables go to standard output, progress and complaints to standard error; with `--json` standard
 output holds JSON alone. Exit codes: 0 done, 1 a published value falls outside its band (only with
@@ -20,6 +20,7 @@ import click
 from weft import _seam
 from weft.folder import FolderError
 from weft.live import live
+from weft.spread import SweepError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -166,6 +167,125 @@ def run(  # noqa: PLR0913, PLR0917 (one argument an option)
     _leave(result)
 
 
+def _study_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options that every study of many points has."""
+    options = [
+        click.argument("experiment", metavar="FILE|NAME"),
+        click.option(
+            "--over",
+            multiple=True,
+            metavar="KEY=LIST",
+            help="Values of a dotted key; every combination with the others is a point.",
+        ),
+        _set_option,
+        _preset_option,
+        click.option(
+            "--seeds", type=click.IntRange(min=1), help="Runs that each point begins with."
+        ),
+        click.option("--length", metavar="TIME", help="Simulated time of a run: '40 ms'."),
+        _workers_option,
+        click.option(
+            "--dask",
+            metavar="ADDRESS",
+            help="Make the runs on a Dask cluster: its scheduler's address, or 'local'.",
+        ),
+        click.option("--chunk", type=click.IntRange(min=1), help="Runs in one call of a worker."),
+        click.option(
+            "--store",
+            type=click.Path(file_okay=False),
+            help="Where runs are kept, and looked for first [the folder `store` beside --out].",
+        ),
+        click.option("--out", type=click.Path(file_okay=False), help="Results folder [out/NAME]."),
+        _json_option,
+    ]
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+@main.command(
+    epilog=_example(
+        "weft sweep clint-figure-8 --seeds 20",
+        "weft sweep my.toml --over 'workload.bulk.load=[0.1, 0.5]' --precision 0.02",
+        "weft sweep my.toml --paired 'system.hosts=[8, 16]' --paired 'run.seeds=[9, 4]'",
+        "weft sweep my.toml --dask tcp://login-node:8786",
+    )
+)
+@_study_options
+@click.option(
+    "--paired",
+    multiple=True,
+    metavar="KEY=LIST",
+    help="Values of a dotted key that advance together with those of the other --paired.",
+)
+@click.option("--seed", type=click.IntRange(min=0), help="The first seed; the others follow it.")
+@click.option(
+    "--precision",
+    type=click.FloatRange(min=0, max=1, min_open=True),
+    help="Add runs until the half width of the mean queueing latency is this share of it.",
+)
+def sweep(
+    experiment: str,
+    over: tuple[str, ...],
+    paired: tuple[str, ...],
+    settings: tuple[str, ...],
+    preset: str | None,
+    seed: int | None,
+    precision: float | None,
+    **options: Any,
+) -> None:
+    """Run every point of a study that is not there yet; begun again, it goes on where it was.
+
+    A run is kept under the hash of its point, seed and version as soon as it is made, so nothing
+    is lost when the sweep is killed, and more values or seeds add to what is there. Ctrl-C leaves
+    the points that were finished.
+    """
+    overrides = [*_axes(over, paired), *_checked(settings)]
+    if precision is not None:
+        overrides.append(f"run.precision.relative={precision!r}")
+    _carry_out(experiment, preset, overrides, {"seed": seed}, options)
+
+
+@main.command(
+    epilog=_example(
+        "weft saturation my.toml",
+        "weft saturation clint-figure-8 --set traffic=single --channel bulk --width 0.005",
+        "weft saturation my.toml --between 0.4 0.9 --seeds 5 --length '20 ms'",
+    )
+)
+@_study_options
+@click.option("--channel", help="Whose load is varied; the only channel with a load if not given.")
+@click.option(
+    "--between",
+    nargs=2,
+    type=float,
+    default=(0.05, 1.0),
+    show_default=True,
+    help="The smallest and the largest load that are tried.",
+)
+@click.option(
+    "--width", type=float, default=0.01, show_default=True, help="Where a bisection ends."
+)
+def saturation(
+    experiment: str,
+    over: tuple[str, ...],
+    settings: tuple[str, ...],
+    preset: str | None,
+    channel: str | None,
+    between: tuple[float, float],
+    width: float,
+    **options: Any,
+) -> None:
+    """Find the load at which each point of a study stops settling, by bisection.
+
+    Near the limit a run of a given length is neither settled nor certainly saturated: shown are the
+    largest load that settled and the smallest that was saturated, and the limit lies between.
+    """
+    asked = {"channel": channel, "between": list(between), "width": width}
+    overrides = [*_axes(over, ()), *_checked(settings)]
+    _carry_out(experiment, preset, overrides, {"saturation": asked}, options, kind="saturation")
+
+
 @main.command(
     epilog=_example(
         "weft reproduce clint",
@@ -220,24 +340,49 @@ def reproduce(
         sys.exit(1)
 
 
-@main.command(epilog=_example("weft report out/clint", "weft report out/clint --out clint.html"))
-@click.argument("folder", metavar="DIR", type=click.Path(file_okay=False))
-@click.option("--out", type=click.Path(dir_okay=False), help="The page [DIR/report.html].")
+@main.command(
+    epilog=_example(
+        "weft report out/clint",
+        "weft report out/clint --out clint.html",
+        "weft report out/fifo out/voq --out fifo-voq.html",
+    )
+)
+@click.argument("folders", metavar="DIR...", nargs=-1, required=True)
+@click.option(
+    "--out",
+    type=click.Path(dir_okay=False),
+    help="The page [DIR/report.html; of several folders, comparison.html].",
+)
 @_json_option
-def report(folder: str, out: str | None, as_json: bool) -> None:
-    """Write the page of a results folder anew: one HTML file that needs no network."""
+def report(folders: tuple[str, ...], out: str | None, as_json: bool) -> None:
+    """Write the page of a results folder anew, or one page that puts several side by side.
+
+    The page is one HTML file that needs no network.
+    """
     from weft.folder import read  # noqa: PLC0415
 
     with _complaints(as_json):
-        target = read(folder).report(Path(out) if out else Path(folder) / "report.html")
+        if len(folders) == 1:
+            result, place = read(folders[0]), Path(folders[0]) / "report.html"
+        else:
+            from weft.comparison import side_by_side  # noqa: PLC0415
+
+            result, place = side_by_side(folders), Path("comparison.html")
+        target = result.report(Path(out) if out else place)
         click.echo(_dump({"report": str(target)}) if as_json else str(target))
 
 
-@main.command(epilog=_example("weft schema > weft.schema.json"))
-def schema() -> None:
+@main.command(epilog=_example("weft schema > weft.schema.json", "weft schema --markdown"))
+@click.option("--markdown", is_flag=True, help="Print the reference of every key, for people.")
+def schema(markdown: bool) -> None:
     """Print the JSON schema of composition and experiment files, for editors that complete keys."""
     with _complaints(as_json=True):
-        click.echo(_dump(_seam.schema()))
+        if markdown:
+            from weft.reference import keys_page  # noqa: PLC0415
+
+            click.echo(keys_page(_seam.schema()), nl=False)
+        else:
+            click.echo(_dump(_seam.schema()))
 
 
 main.add_command(live)
@@ -250,7 +395,7 @@ def _complaints(as_json: bool) -> Iterator[None]:
         yield
     except BrokenPipeError:  # the reader of our output has left; click ends quietly
         raise
-    except (FolderError, OSError) as error:
+    except (FolderError, SweepError, OSError) as error:
         _complain(str(error), {"message": str(error)}, as_json)
     except ValueError as error:
         if not isinstance(error, _seam.error_type()):
@@ -271,10 +416,52 @@ def _error_object(error: BaseException) -> dict[str, Any]:
     return {name: getattr(error, name, None) for name in names}
 
 
+def _carry_out(
+    experiment: str,
+    preset: str | None,
+    overrides: list[str],
+    more: dict[str, object],
+    given: dict[str, Any],
+    kind: str = "",
+) -> None:
+    """Do what `sweep` and `saturation` do once it is clear what is asked."""
+    from weft.sweep import STORE, Study, Where, carry_out  # noqa: PLC0415
+
+    as_json = given["as_json"]
+    with _complaints(as_json):
+        name = "-".join(part for part in (Path(experiment).stem, kind) if part)
+        folder = _folder(given["out"], name, as_json)
+        store = given["store"] or (str(folder.parent / "store") if folder else STORE)
+        options = {"seeds": given["seeds"], "length": given["length"], "store": store, **more}
+        study = Study(experiment, preset, overrides, options)
+        where = Where(given["workers"], given["dask"], given["chunk"])
+        result = _watched(partial(carry_out, study, where))
+        _save(result, folder)
+        if as_json:
+            click.echo(_dump(_run_object(result, folder)))
+        else:
+            from weft.console import print_points  # noqa: PLC0415
+
+            print_points(result)
+            _say_where(folder)
+    _leave(result)
+
+
+def _axes(over: tuple[str, ...], paired: tuple[str, ...]) -> list[str]:
+    """Write axes from the command line as overrides of the file's [sweep]."""
+    both = [_checked(over), _checked(paired)]
+    single, together = ([entry.split("=", 1) for entry in entries] for entries in both)
+    spelled = [f"sweep.{json.dumps(key)}={values}" for key, values in single]
+    if together:
+        lists = ", ".join(f"{json.dumps(key)} = {values}" for key, values in together)
+        spelled.append(f"sweep.paired=[{{ {lists} }}]")
+    return spelled
+
+
 def _checked(settings: tuple[str, ...]) -> list[str]:
     for entry in settings:
         if "=" not in entry:
-            raise click.BadParameter(f"{entry!r} is not KEY=VALUE", param_hint="--set")
+            raise click.BadParameter(f"{entry!r} is not KEY=VALUE")
     return list(settings)
 
 

@@ -31,6 +31,8 @@ _MEASURED = (
     "queueing_mean_us",
     "queueing_p99_us",
     "backlog_packets",
+    "settles_up_to_load",
+    "saturated_from_load",
 )
 
 # A file or a pipe has no width of its own; nothing may be cut there.
@@ -84,6 +86,8 @@ def print_points(result: Result) -> None:
     swept = [str(name) for name in points if name in axes and points[name].nunique() > 1]
     swept.sort(key=lambda name: "." in name)  # names first, then the numbers that were set
     measured = [name for name in _MEASURED if name in points]
+    if "replications" in points and points["replications"].nunique() > 1:
+        measured.append("replications")
     last = Counter(name.rsplit(".", 1)[-1] for name in swept)
     short = [tail if last[tail := name.rsplit(".", 1)[-1]] == 1 else name for name in swept]
     heads = [*short, *(_head(name) for name in measured)]
@@ -93,8 +97,11 @@ def print_points(result: Result) -> None:
     for row in points.to_dict("records"):
         cells = [_setting(row[name]) for name in swept]
         for name in measured:
-            half = row.get(name.replace("_mean_", "_half_width_"), 0) if "_mean_" in name else 0
-            spread = f" ± {number(half, 2)}" if half else ""
+            if name == "replications":
+                cells.append(printed(row[name]))
+                continue
+            half = row.get(_half_width(name)) or 0
+            spread = f" ± {number(half, 2)}" if half > 0 else ""
             cells.append(f"{number(row[name], 4)}{spread}")
         if "verdict" in points:
             cells.append(_coloured(str(row["verdict"])))
@@ -131,6 +138,13 @@ def print_checks(title: str, checks: Sequence[Check]) -> None:
         f"{found['within']} within their band, {found['outside']} outside, "
         f"{found['report']} shown without a verdict"
     )
+
+
+def _half_width(name: str) -> str:
+    """Name the column with the half width of a mean that is shown with it."""
+    if "_mean_" in name:
+        return name.replace("_mean_", "_half_width_")
+    return f"{name}_half_width" if name.startswith(("settles_", "saturated_")) else ""
 
 
 def _check_cells(check: Check, label: str) -> list[str]:

@@ -15,18 +15,24 @@ import json
 import os
 import shutil
 import tempfile
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from weft.system import System
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import pandas as pd
 
-    from weft.result import Result
+    from weft.result import Column, Result
 
 RESULT = "result.json"
 PROVENANCE = "provenance.json"
+
+# A draft as old as this is nobody's any more.
+_ABANDONED_S = 24 * 3600
 
 
 class FolderError(ValueError):
@@ -38,7 +44,8 @@ def write(result: Result, folder: Path, *, command: str) -> Path:
     check_place(folder)
     folder.parent.mkdir(parents=True, exist_ok=True)
     # Beside the target, so that the last step is a rename within one file system.
-    draft = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+    _forget_drafts(folder)
+    draft = Path(tempfile.mkdtemp(prefix=f".{folder.name}.draft.", dir=folder.parent))
     try:
         _fill(result, draft, command)
         result.report(draft / "report.html")
@@ -54,11 +61,7 @@ def read(folder: str | os.PathLike[str]) -> Result:
     from weft.result import Column, Result  # noqa: PLC0415 (it imports this module's writer)
 
     root = Path(folder)
-    try:
-        text = (root / RESULT).read_text(encoding="utf-8")
-    except OSError as error:
-        raise FolderError(f"{root} holds no results: {RESULT} cannot be read there") from error
-    data = json.loads(text)
+    data = _contents_of(root)
     system = data["system"]
     system_name = str(data["meta"].get("name") or "")
     return Result(
@@ -72,6 +75,20 @@ def read(folder: str | os.PathLike[str]) -> Result:
             for label, found in (data.get("variants") or {}).items()
         },
     )
+
+
+def read_table(folder: str | os.PathLike[str], name: str) -> pd.DataFrame:
+    """Read one table of a results folder, with units and meanings of its columns in `attrs`."""
+    root = Path(folder)
+    data = _contents_of(root)
+    if name not in data["tables"]:
+        there = ", ".join(data["tables"])
+        raise FolderError(f"{root} has no table `{name}`; it has: {there}")
+    table = _read_table(root / "tables", name)
+    own = [entry for entry in data["columns"] if entry["table"] == name]
+    table.attrs["units"] = {entry["name"]: entry["unit"] for entry in own}
+    table.attrs["meanings"] = {entry["name"]: entry["description"] for entry in own}
+    return table
 
 
 def provenance(result: Result, command: str) -> dict[str, Any]:
@@ -106,7 +123,8 @@ def _fill(result: Result, root: Path, command: str) -> None:
     (root / "tables").mkdir(parents=True)
     for name, table in result.tables.items():
         table.to_csv(root / "tables" / f"{name}.csv", index=False, lineterminator="\n")
-        table.to_parquet(root / "tables" / f"{name}.parquet", index=False)
+        own = {column.name: column for column in result.columns if column.table == name}
+        _write_parquet(table, own, root / "tables" / f"{name}.parquet")
     (root / "figures").mkdir()
     for figure in result.figures:
         figure.save(root / "figures" / f"{figure.name}.svg")
@@ -136,6 +154,32 @@ def _contents(result: Result) -> dict[str, Any]:
     }
 
 
+def _contents_of(root: Path) -> dict[str, Any]:
+    try:
+        text = (root / RESULT).read_text(encoding="utf-8")
+    except OSError as error:
+        raise FolderError(f"{root} holds no results: {RESULT} cannot be read there") from error
+    contents: dict[str, Any] = json.loads(text)
+    return contents
+
+
+def _write_parquet(table: pd.DataFrame, columns: Mapping[str, Column], path: Path) -> None:
+    """Write a table whose columns carry unit and meaning in the file itself."""
+    import pyarrow as pa  # noqa: PLC0415
+    import pyarrow.parquet as pq  # noqa: PLC0415
+
+    plain = pa.Table.from_pandas(table, preserve_index=False)
+    fields = [
+        field.with_metadata(
+            {"unit": columns[field.name].unit, "description": columns[field.name].description}
+        )
+        if field.name in columns
+        else field
+        for field in plain.schema
+    ]
+    pq.write_table(plain.cast(pa.schema(fields, metadata=plain.schema.metadata)), path)
+
+
 def _read_table(folder: Path, name: str) -> pd.DataFrame:
     import pandas as pd  # noqa: PLC0415
 
@@ -152,6 +196,13 @@ def _make_readable(folder: Path) -> None:
     mask = os.umask(0)
     os.umask(mask)
     folder.chmod(0o777 & ~mask)
+
+
+def _forget_drafts(folder: Path) -> None:
+    """Remove what processes that were killed a day ago or longer were writing."""
+    for draft in folder.parent.glob(f".{folder.name}.draft.*"):
+        if time.time() - draft.stat().st_mtime > _ABANDONED_S:
+            shutil.rmtree(draft, ignore_errors=True)
 
 
 def _put_in_place(draft: Path, folder: Path) -> None:

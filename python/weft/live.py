@@ -26,7 +26,7 @@ INPUT_ERROR = 2
 NOT_FOUND = 127
 
 # The layout that crates/live/src/stats.rs lays down at the beginning of its file.
-_LAYOUT = 1
+_LAYOUT = 2
 _COUNTS = (
     "candidates",
     "joined",
@@ -48,8 +48,16 @@ _REASONS = {
     "call": "a call that is not carried came before",
     "counters": "the kernel lacks the counters, or they did not agree",
     "epoll": "in an epoll instance that cannot be followed",
+    "exec": "a descriptor is kept open over exec",
+    "passed": "a descriptor is passed to another process",
+    "stdio": "the C library's streams use the descriptor",
+    "io_uring": "the process uses io_uring",
+    "splice": "splice",
+    "urgent": "urgent data",
+    "option": "a socket option that only the kernel honours",
+    "peer": "the other end went back to the kernel",
 }
-_FORMAT = struct.Struct(f"={1 + len(_COUNTS) + len(_REASONS)}Q")
+_FORMAT = struct.Struct(f"={1 + len(_COUNTS) + 2 * len(_REASONS)}Q")
 
 
 class LiveError(Exception):
@@ -64,6 +72,7 @@ class Process:
     program: str
     counts: dict[str, int]
     fallen_through: dict[str, int]
+    moved_back: dict[str, int]
 
     @property
     def carried(self) -> int:
@@ -131,8 +140,10 @@ def _read(file: Path, folder: Path) -> Process | None:
     if layout != _LAYOUT:
         return None
     counts = dict(zip(_COUNTS, values, strict=False))
-    fallen = dict(zip(_REASONS, values[len(_COUNTS) :], strict=True))
-    return Process(int(folder.name), (folder / "comm").read_text().strip(), counts, fallen)
+    reasons = values[len(_COUNTS) :]
+    fallen = dict(zip(_REASONS, reasons, strict=False))
+    moved = dict(zip(_REASONS, reasons[len(_REASONS) :], strict=True))
+    return Process(int(folder.name), (folder / "comm").read_text().strip(), counts, fallen, moved)
 
 
 def obstacle(program: str) -> str | None:
@@ -238,6 +249,9 @@ def status(as_json: bool) -> None:
         for reason, count in process.fallen_through.items():
             if count:
                 click.echo(f"  {count} left to the kernel: {_REASONS[reason]}")
+        for reason, count in process.moved_back.items():
+            if count:
+                click.echo(f"  {count} moved back to the kernel: {_REASONS[reason]}")
 
 
 @live.command()

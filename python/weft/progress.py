@@ -16,8 +16,39 @@ if TYPE_CHECKING:
 
 STOPPED = 130
 
+# Where no line can be drawn anew, a log gets one this often.
+_LINE_S = 30.0
+
 # Nobody needs to be told about what is over before they have read it.
 _QUIET_S = 2.0
+
+
+class Remaining:
+    """How long a run still takes, from what it has done since it was first seen.
+
+    What was there already, such as the stored runs of a sweep, took no time now and says nothing
+    about the rest.
+    """
+
+    def __init__(self) -> None:
+        self._first: tuple[float, int] | None = None
+
+    def seconds(self, now: float, done: int, total: int) -> float | None:
+        """Return the time that is left in seconds, or None as long as nothing was done."""
+        if self._first is None:
+            self._first = (now, done)
+        began, before = self._first
+        if done <= before or now <= began:
+            return None
+        return (total - done) * (now - began) / (done - before)
+
+
+def duration(seconds: float) -> str:
+    """Write a time as a person says it: "40 s", "3 min", "2 h 05 min"."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60:02d} min"
 
 
 class Watch:
@@ -34,6 +65,9 @@ class Watch:
         self._bar: Progress | None = None
         self._task: TaskID | None = None
         self._before: Any = None
+        self._remaining = Remaining()
+        self._plain = False
+        self._line = self._began
 
     def __enter__(self) -> Watch:
         if threading.current_thread() is threading.main_thread():
@@ -48,11 +82,18 @@ class Watch:
 
     def step(self, done: int, total: int, label: str) -> bool:
         """Take a step of the core; called from its threads."""
+        now = time.monotonic()
         with self._lock:
-            if self._bar is None and time.monotonic() - self._began > _QUIET_S:
+            left = self._remaining.seconds(now, done, total)
+            if self._bar is None and not self._plain and now - self._began > _QUIET_S:
                 self._open()
             if self._bar is not None and self._task is not None:
-                self._bar.update(self._task, completed=done, total=total, description=label)
+                more = f"{duration(left)} left, {label}" if left else label
+                self._bar.update(self._task, completed=done, total=total, description=more)
+            elif self._plain and now - self._line > _LINE_S:
+                self._line = now
+                more = f", {duration(left)} left" if left else ""
+                print(f"{label}: {done} of {total}{more}", file=sys.stderr, flush=True)
         return not self._stop.is_set()
 
     def _open(self) -> None:
@@ -62,16 +103,15 @@ class Watch:
             MofNCompleteColumn,
             Progress,
             TextColumn,
-            TimeRemainingColumn,
         )
 
         console = Console(stderr=True)
         if not console.is_terminal:
+            self._plain = True
             return
         self._bar = Progress(
             BarColumn(bar_width=24),
             MofNCompleteColumn(),
-            TimeRemainingColumn(),
             TextColumn("{task.description}"),
             console=console,
             transient=True,

@@ -108,6 +108,11 @@ class Result:
         return self._table("budget")
 
     @property
+    def trace(self) -> pd.DataFrame:
+        """Every transmission that was noted: time_us, until_us, kind, initiator, target, content."""
+        return self._table("trace")
+
+    @property
     def collisions(self) -> pd.DataFrame:
         """Collisions by kind, per point and channel."""
         return self._table("collisions")

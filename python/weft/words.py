@@ -6,8 +6,10 @@ import math
 
 # Suffix of a column's name -> the unit that it stands for. Longest first.
 _UNITS = {
+    "_mb_per_s_per_host": "MB/s",
     "_bytes_per_s": "B/s",
     "_packets_per_s": "packets/s",
+    "_mb_per_s": "MB/s",
     "_per_s": "1/s",
     "_mbit_s": "Mbit/s",
     "_gbit_s": "Gbit/s",
@@ -22,6 +24,9 @@ _UNITS = {
 _TITLES = {
     "offered_load": "Offered load (fraction of link bandwidth)",
     "accepted_load": "Accepted throughput (fraction of link bandwidth)",
+    "remote_dma_mb_per_s": "Remote DMA (MB/s)",
+    "accepted_mb_per_s": "Accepted throughput, all hosts (MB/s)",
+    "accepted_mb_per_s_per_host": "Accepted throughput of each host (MB/s)",
     "collisions_per_attempt": "Collisions per transmission",
     "run.length": "Simulated time of a run",
 }
@@ -62,12 +67,17 @@ def _aloud(word: str) -> str:
     return title[:1].lower() + title[1:] + word[len(bare) :]
 
 
-def axis_title(column: str) -> str:
-    """Name a column on an axis, with its unit: "Mean queueing latency (µs)"."""
+def axis_title(column: str, channel: str = "") -> str:
+    """Name a column on an axis, with its unit: "Mean queueing latency (µs)".
+
+    A load of another channel than the one that is drawn is named with its channel.
+    """
     if column in _TITLES:
         return _TITLES[column]
     if column.endswith(".load"):
-        return "Offered load (fraction of link bandwidth)"
+        other = column.split(".")[-2]
+        whose = f" on the {other} channel" if channel not in ("", other) else ""
+        return f"Offered load{whose} (fraction of link bandwidth)"
     unit = unit_of(column)
     name = column
     for suffix in _UNITS:

@@ -70,7 +70,7 @@ def test_run_leaves_a_folder_and_says_where(tmp_path: Path) -> None:
     assert result.exit_code == 0, result.output
     assert result.stdout.rstrip().endswith("out/clint-quick/report.html")
     assert "saturated" in result.stdout
-    assert weft.load(tmp_path / "out/clint-quick").title.startswith("Clint, Figures 9 and 10")
+    assert weft.read(tmp_path / "out/clint-quick").title.startswith("Clint, Figures 9 and 10")
 
 
 def test_run_json_is_one_object_and_writes_only_where_told(tmp_path: Path) -> None:
@@ -200,6 +200,6 @@ def test_ctrl_c_keeps_what_was_finished(tmp_path: Path) -> None:
     _, complaints = process.communicate(timeout=60)
     assert process.returncode == 130, complaints
     assert "what was finished is kept" in complaints
-    result = weft.load(tmp_path / "here")
+    result = weft.read(tmp_path / "here")
     assert result.stopped
     assert 0 < len(result.points) < 36

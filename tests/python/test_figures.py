@@ -8,7 +8,9 @@ import pytest
 
 from weft.checks import checks_of, named_in
 from weft.plots.request import Request, series_labels, spread
+from weft.report.markup import marked
 from weft.theme import DARK, LIGHT, Theme, paint
+from weft.words import axis_title
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -118,6 +120,39 @@ def test_a_budget_adds_up_to_the_whole(bulk: weft.Result) -> None:
     assert rows.groupby("bar")["mean_us"].sum().max() == pytest.approx(totals.max())
 
 
+def test_stages_stand_behind_each_other_along_time(bulk: weft.Result) -> None:
+    asked = {"name": "time", "title": "", "kind": "latency_along_time", "channel": "bulk"}
+    bulk.meta["figures"] = [asked]
+    drawn = figure(bulk, "time").spec
+    assert [x["stack"] for x in encodings(drawn, "x")] == ["zero"]
+    totals = bulk.budget.groupby("point")["mean_us"].sum()
+    rows = pd.DataFrame(drawn["data"]["values"])
+    assert rows.groupby("bar")["mean_us"].sum().max() == pytest.approx(totals.max())
+
+
+def test_a_trace_is_drawn_host_by_host(bulk: weft.Result) -> None:
+    sent = {"point": 0, "channel": "bulk", "seed": 1, "content": ""}
+    bulk.tables["trace"] = pd.DataFrame([
+        {**sent, "time_us": 3.0, "until_us": 4.0, "kind": "frame", "initiator": None, "target": 1},
+        {**sent, "time_us": 1.0, "until_us": 2.0, "kind": "frame", "initiator": 0, "target": None},
+        {**sent, "time_us": 2.1, "until_us": 2.2, "kind": "null", "initiator": None, "target": 0},
+        {**sent, "time_us": 2.1, "until_us": 2.2, "kind": "null", "initiator": 7, "target": None},
+        {**sent, "seed": 2, "time_us": 0.0, "until_us": 9.0, "kind": "frame", "initiator": 5},
+    ])  # fmt: skip
+    bulk.meta["figures"] = [{"name": "lanes", "title": "", "kind": "space_time"}]
+    rows = figure(bulk, "lanes").spec["data"]["values"]
+    assert [(row["lane"], row["way"], row["kind"], row["start"]) for row in rows] == [
+        ("host 0", "from the host", "frame", 1.0),
+        ("host 0", "to the host", "null", 2.1),
+        ("host 1", "to the host", "frame", 3.0),
+    ]
+
+
+def test_without_a_trace_there_is_no_space_time_picture(bulk: weft.Result) -> None:
+    bulk.meta["figures"] = [{"name": "lanes", "title": "", "kind": "space_time"}]
+    assert not bulk.figures
+
+
 def test_the_dot_plot_shows_each_value_that_has_an_error(reproduction: weft.Result) -> None:
     rows = figure(reproduction, "published-against-measured").spec["data"]["values"]
     marked = [row for row in rows if not row["head"]]
@@ -223,3 +258,56 @@ def test_every_figure_of_a_reproduction_renders(reproduction: weft.Result) -> No
 )
 def test_spread_keeps_the_ends(count: int, most: int, chosen: list[int]) -> None:
     assert spread(range(count), most) == chosen
+
+
+def test_a_measured_axis_runs_along_what_was_swept(bulk: weft.Result) -> None:
+    bulk.meta["figures"] = [
+        {
+            "name": "carried",
+            "title": "",
+            "kind": "latency_against_load",
+            "channel": "bulk",
+            "x": "accepted_load",
+            "series": "traffic",
+        }
+    ]
+    bulk.tables["points"] = bulk.points[bulk.points["preset"] == "fitted"]
+    values = figure(bulk, "carried").spec["data"]["values"]
+    assert {row["series"] for row in values if row["mark"] == "measured"} == {"single", "bursty"}
+
+
+def test_a_single_point_makes_no_curve(quick: weft.Result) -> None:
+    quick.meta["figures"] = []
+    quick.tables["points"] = quick.points.head(1)
+    quick.tables["collisions"] = quick.collisions[
+        quick.collisions["point"] == quick.points["point"].iloc[0]
+    ]
+    assert not [drawn.name for drawn in quick.figures if "against" in drawn.name]
+
+
+def test_a_load_of_another_channel_is_named_with_it() -> None:
+    assert axis_title("workload.bulk.load", "bulk").startswith("Offered load (")
+    other = axis_title("workload.bulk.load", "quick")
+    assert other == "Offered load on the bulk channel (fraction of link bandwidth)"
+    assert axis_title("accepted_mb_per_s_per_host").endswith("(MB/s)")
+
+
+def test_a_traced_run_is_drawn_packet_by_packet(quick: weft.Result) -> None:
+    quick.meta["figures"] = []
+    packet = {"point": 0, "channel": "quick", "seed": 1, "sequence": 0, "slot": None}
+    quick.tables["trace"] = pd.DataFrame(
+        [
+            packet | {"time_us": 2.0, "until_us": 2.7, "kind": "qreq", "initiator": 1, "target": 0,
+                      "content": None},
+            packet | {"time_us": 1.0, "until_us": 1.2, "kind": "gnt", "initiator": None,
+                      "target": 1, "content": "0"},
+        ]
+    )  # fmt: skip
+    values = figure(quick, "quick-timeline").spec["data"]["values"]
+    assert [row["row"] for row in values] == ["gnt switch → 1", "qreq 1 → 0"]
+    assert "quick-histogram" not in [drawn.name for drawn in quick.figures]
+    assert "Every packet" in figure(quick, "quick-timeline").svg()
+
+
+def test_names_of_code_in_prose_are_marked() -> None:
+    assert marked("`cfg` < 1") == "<code>cfg</code> &lt; 1"

@@ -40,7 +40,7 @@ def test_provenance_is_enough_to_run_it_again(bulk: weft.Result, tmp_path: Path)
 
 
 def test_loading_gives_back_what_was_saved(reproduction: weft.Result, tmp_path: Path) -> None:
-    read = weft.load(reproduction.save(tmp_path / "out"))
+    read = weft.read(reproduction.save(tmp_path / "out"))
     pd.testing.assert_frame_equal(read.checks, reproduction.checks)
     for name, run in reproduction.runs.items():
         assert list(read.runs[name].tables) == list(run.tables)
@@ -62,7 +62,7 @@ def test_earlier_results_are_replaced_whole(
 ) -> None:
     bulk.save(tmp_path / "out")
     quick.save(tmp_path / "out")
-    assert weft.load(tmp_path / "out").title == quick.title
+    assert weft.read(tmp_path / "out").title == quick.title
     assert not (tmp_path / "out" / "tables" / "budget.csv").exists()
     assert len(list(tmp_path.iterdir())) == 1
 
@@ -88,7 +88,7 @@ def test_a_write_that_fails_leaves_the_earlier_folder(
     monkeypatch.setattr(folder, "_write_json", full)
     with pytest.raises(OSError, match="no space"):
         quick.save(tmp_path / "out")
-    assert weft.load(tmp_path / "out").title == bulk.title
+    assert weft.read(tmp_path / "out").title == bulk.title
     assert len(list(tmp_path.iterdir())) == 1
 
 
@@ -96,15 +96,15 @@ def test_a_stopped_run_is_marked_everywhere(tmp_path: Path) -> None:
     result = weft.run("clint-table-2-bulk", progress=lambda done, *_: done < 2)
     root = result.save(tmp_path / "out")
     assert json.loads((root / "provenance.json").read_text())["stopped"]
-    assert weft.load(root).stopped
+    assert weft.read(root).stopped
     assert "was stopped before its last point" in (root / "report.html").read_text()
 
 
 def test_a_run_stopped_before_its_first_point_can_be_saved(tmp_path: Path) -> None:
     result = weft.run("clint-table-2-bulk", progress=lambda *_: False)
-    assert weft.load(result.save(tmp_path / "out")).stopped
+    assert weft.read(result.save(tmp_path / "out")).stopped
 
 
 def test_loading_what_is_not_a_results_folder(tmp_path: Path) -> None:
     with pytest.raises(weft.FolderError, match="holds no results"):
-        weft.load(tmp_path)
+        weft.read(tmp_path)

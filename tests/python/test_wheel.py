@@ -54,7 +54,7 @@ def reproduced(tmp_path_factory: pytest.TempPathFactory) -> tuple[weft.Result, P
     done = call("reproduce", "clint", "--json", "--seeds", "1", "--out", str(folder))
     assert done.returncode == 0, done.stderr
     (folder / "lines").write_text(done.stdout)
-    return weft.load(folder / "clint"), folder / "clint"
+    return weft.read(folder / "clint"), folder / "clint"
 
 
 def call(*words: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
@@ -126,7 +126,7 @@ def test_variants_and_sweeps_are_narrowed_by_overrides() -> None:
 def test_loading_gives_what_was_saved(study: Path, tmp_path: Path) -> None:
     result = weft.run(study)
     result.save(tmp_path / "saved")
-    back = weft.load(tmp_path / "saved")
+    back = weft.read(tmp_path / "saved")
     filled = {name: table for name, table in result.tables.items() if len(table)}
     assert {"points", "replications", "derived", "histograms"} <= set(filled)
     for name, table in filled.items():
@@ -289,7 +289,7 @@ def test_ctrl_c_keeps_what_was_finished(tmp_path: Path) -> None:
     _, complaints = process.communicate(timeout=60)
     assert process.returncode == 130, complaints
     assert "what was finished is kept" in complaints
-    result = weft.load(tmp_path / "here")
+    result = weft.read(tmp_path / "here")
     assert result.stopped
     assert len(result.points) < 20
     assert json.loads((tmp_path / "here/provenance.json").read_text())["stopped"]

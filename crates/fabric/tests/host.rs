@@ -3,8 +3,10 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that meets an error has failed")]
 
+use std::sync::Arc;
+
 use proptest::prelude::*;
-use weft_fabric::host::{Host, HostSettings, Output, Piece};
+use weft_fabric::host::{Connection, Host, HostSettings, Output, Piece};
 use weft_units::{Bytes, Span, Time};
 
 /// A bus of 10 ns/B, crossed twice by the copy of the sender; an adapter of 15.625 ns/B.
@@ -53,12 +55,16 @@ struct Pair {
 impl Pair {
     fn new(text: &str) -> Pair {
         let build = || settings(text).build(Bytes(64)).unwrap();
-        let (initiator, target) = (build(), build());
+        let (mut initiator, mut target) = (build(), build());
+        let connection = Arc::new(Connection::default());
+        initiator.connect(1, &connection);
+        target.accept(0, &connection);
         Pair { initiator, target, out: Vec::new(), sent: Vec::new(), delivered: Vec::new() }
     }
 
     fn send(&mut self, now: Time, message: u32, size: u64) {
-        self.initiator.send(now, message, Bytes(size), &mut self.out);
+        let piece = Piece::new(message, Some(1), Bytes(size), Bytes(size), true);
+        self.initiator.send(now, piece, &mut self.out);
         self.sort_out(now);
     }
 
@@ -66,7 +72,12 @@ impl Pair {
         while !self.out.is_empty() {
             for output in std::mem::take(&mut self.out) {
                 match output {
-                    Output::Packet(packet) => self.target.receive(now, packet, &mut self.out),
+                    Output::Packet(packet) => {
+                        let mut packet = packet;
+                        packet.peer = Some(0);
+                        self.target.receive(now, packet, &mut self.out);
+                    }
+                    Output::Room(_) => self.initiator.wake(now, 1, &mut self.out),
                     Output::Released(_) => self.initiator.release(now, &mut self.out),
                     Output::Sent(message) => self.sent.push((message, now)),
                     Output::Delivered(message) => self.delivered.push((message, now)),
@@ -190,6 +201,27 @@ fn programmed_io_below_dma_from() {
     assert_eq!(time(5120), Time(34_900_000 + 58_181_818));
 }
 
+/// Packets go on one by one through a stage that is for longer messages only.
+#[test]
+fn what_a_stage_is_not_for_does_not_wait_in_it() {
+    let text = r#"
+        send = ["copy", "check"]
+        [resource.cpu]
+        [stage.copy]
+        unit = { chunk = "64 B" }
+        rate = "64 MB/s"
+        uses = { cpu = 0 }
+        [stage.check]
+        fixed = "10 us"
+        from = "1 KiB"
+    "#;
+    let mut host = settings(text).build(Bytes(64)).unwrap();
+    let mut out = Vec::new();
+    host.send(Time::ZERO, Piece::new(0, None, Bytes(128), Bytes(128), true), &mut out);
+    host.advance(&mut out);
+    assert!(matches!(out[..], [Output::Packet(_)]), "{out:?}");
+}
+
 /// A check of 10 us a 128 B behind the copy: the bytes do not wait, the end does.
 #[test]
 fn a_stage_in_passing_holds_only_the_end() {
@@ -208,7 +240,7 @@ fn a_stage_in_passing_holds_only_the_end() {
     "#;
     let mut host = settings(text).build(Bytes(64)).unwrap();
     let mut out = Vec::new();
-    host.send(Time::ZERO, 0, Bytes(192), &mut out);
+    host.send(Time::ZERO, Piece::new(0, None, Bytes(192), Bytes(192), true), &mut out);
     let mut packets = Vec::new();
     while host.next_time() != Time::NEVER {
         let now = host.next_time();
@@ -266,6 +298,46 @@ fn one_sleep_one_interrupt() {
     pair.send(last + Span::from_ns(40_000), 3, 64);
     pair.run();
     assert_eq!(pair.target.interrupts(), 1, "it still looks");
+}
+
+/// A buffer of 128 B under a message of 256 B. The third store, at 2 us, finds it full, looks twice
+/// and sleeps; the first 64 B are received at 11 us, and it goes on.
+#[test]
+fn a_full_receiver_buffer_stalls_the_sender() {
+    let text = r#"
+        send = ["store"]
+        receive = ["copy"]
+        window = { buffer = "128 B", fill = "store", release = "copy", look = "2 us" }
+        [resource.cpu]
+        [stage.store]
+        unit = { chunk = "64 B" }
+        fixed = "1 us"
+        uses = { cpu = 0 }
+        [stage.copy]
+        unit = { chunk = "64 B" }
+        fixed = "10 us"
+        uses = { cpu = 0 }
+    "#;
+    let mut pair = Pair::new(text);
+    pair.send(Time::ZERO, 0, 256);
+    pair.run();
+    // The third store pays for three looks, the last of which found room: 11 + 6 + 1 us. The
+    // fourth, at 18 us, does not find the room of the second copy, which ends at 21 us.
+    assert_eq!(pair.sent, [(0, Time(28_000_000))]);
+    assert_eq!(pair.delivered, [(0, Time(41_000_000))]);
+}
+
+#[test]
+fn a_buffer_that_can_never_be_emptied_is_refused() {
+    let text = COPY.replace(
+        "[resource.cpu]",
+        "window = { buffer = \"4096 B\", fill = \"copy\", release = \"receive_copy\" }\n[resource.cpu]",
+    );
+    assert_eq!(
+        settings(&text).build(Bytes(64)).unwrap_err().to_string(),
+        "host.stage.receive_call.unit is more than fits: accepted is a chunk of at most the \
+         receiver buffer, 4 KiB"
+    );
 }
 
 #[test]
@@ -350,7 +422,7 @@ proptest! {
     fn packets_add_up_to_the_message(size in 0u64..3000, payload in 1u64..300) {
         let mut host = settings("").build(Bytes(payload)).unwrap();
         let mut out = Vec::new();
-        host.send(Time::ZERO, 0, Bytes(size), &mut out);
+        host.send(Time::ZERO, Piece::new(0, None, Bytes(size), Bytes(size), true), &mut out);
         let packets: Vec<Piece> = out.iter().filter_map(|output| match output {
             Output::Packet(packet) => Some(*packet),
             _ => None,

@@ -2,8 +2,12 @@
 //! switch that works in slots is driven slot by slot, everything else by events.
 
 mod carrier;
+mod hosts;
+mod hub;
 mod network;
+mod turns;
 
+pub use hosts::HostedChannel;
 use weft_fabric::adapter::{Feed, Insertion, Release, SendBuffers};
 use weft_fabric::measure::Observations;
 use weft_fabric::scheduler::SchedulerSettings;
@@ -14,13 +18,17 @@ use weft_units::{Limit, PositiveCount, Span, Time};
 
 use crate::composition::{ChannelSettings, InputQueues, SwitchSettings};
 use crate::couple::check_disabled;
+use crate::drive::carrier::Carrier;
 use crate::drive::event::{EventChannel, EventParts, EventSwitch};
+use crate::drive::hub::HubChannel;
 use crate::drive::network::{
     InputQueuedNetwork, NetworkReport, OutputQueuedNetwork, SharedMemoryNetwork,
 };
 use crate::drive::output_queued::OutputQueuedChannel;
+use crate::drive::ring::Ring;
 use crate::drive::slotted::{SlotTiming, SlottedChannel};
 use crate::drive::trace::TraceEntry;
+use crate::drive::turns::TurnChannel;
 use crate::error::Error;
 
 /// A channel with its driver.
@@ -38,6 +46,14 @@ pub enum Driver {
     InputQueuedNetwork(Box<InputQueuedNetwork>),
     /// Event by event, through switches with a shared memory each.
     SharedMemoryNetwork(Box<SharedMemoryNetwork>),
+    /// A ring of adapters, for messages.
+    Ring(Box<Ring>),
+    /// Hosts in front of a channel, event by event.
+    Hosted(Box<HostedChannel>),
+    /// Event by event, between mapped windows around a hub.
+    Hub(Box<HubChannel>),
+    /// Event by event, over links with turns.
+    Turns(Box<TurnChannel>),
 }
 
 /// What a channel is built from besides its settings.
@@ -58,9 +74,13 @@ pub struct Site<'a> {
 }
 
 impl ChannelSettings {
-    /// The time that a request packet occupies its link.
+    /// The time that a request packet occupies its link, or that the packets of a message do where
+    /// links have turns.
     pub fn packet_span(&self) -> Span {
-        self.link.span(self.packet)
+        match &self.turns {
+            Some(turns) => self.link.span(turns.message(self.payload)),
+            None => self.link.span(self.packet),
+        }
     }
 
     /// The time from one slot to the next, on a channel that works in slots.
@@ -72,6 +92,9 @@ impl ChannelSettings {
             }
             SwitchSettings::Crossbar(_)
             | SwitchSettings::OutputBuffered(_)
+            | SwitchSettings::Hub(_)
+            | SwitchSettings::FifoBus(_)
+            | SwitchSettings::Ring(_)
             | SwitchSettings::SharedMemory(_) => None,
         }
     }
@@ -85,6 +108,9 @@ impl ChannelSettings {
             SwitchSettings::Crossbar(switch) => switch.latency,
             SwitchSettings::OutputBuffered(switch) => switch.latency,
             SwitchSettings::SharedMemory(switch) => switch.latency,
+            SwitchSettings::Ring(ring) => ring.bypass,
+            SwitchSettings::Hub(switch) => switch.latency,
+            SwitchSettings::FifoBus(switch) => switch.analysis,
         }
     }
 
@@ -126,6 +152,14 @@ impl Driver {
     ) -> Result<Driver, Error> {
         let sources = workload.map(|workload| sources(settings, workload, site)).transpose()?;
         let sources = sources.unwrap_or_default();
+        if settings.carries_messages(workload) {
+            return hosts::hosted(settings, workload, sources, site);
+        }
+        hub::refuse_a_window_without(settings, site.name)?;
+        if let Some(turns) = &settings.turns {
+            return turns::build(settings, turns, sources, site);
+        }
+        turns::refuse_without_turns(settings, site.name)?;
         if let SwitchSettings::SharedMemory(switch) = &settings.switch {
             return network::shared_memory(settings, switch, (workload, sources), site);
         }
@@ -159,11 +193,14 @@ impl Driver {
                     site.observations(),
                 ))))
             }
+            SwitchSettings::Ring(ring) => hosts::ring(settings, ring, site),
             SwitchSettings::Crossbar(_)
             | SwitchSettings::OutputBuffered(_)
             | SwitchSettings::SharedMemory(_) => {
                 Ok(Driver::Event(Box::new(event_channel(settings, sources, site)?)))
             }
+            SwitchSettings::Hub(switch) => hub::build(settings, switch, sources, site),
+            SwitchSettings::FifoBus(_) => turns::refuse_bus(site.name),
         }
     }
 
@@ -176,13 +213,29 @@ impl Driver {
             Driver::OutputQueuedNetwork(channel) => channel.run(until, halt),
             Driver::InputQueuedNetwork(channel) => channel.run(until, halt),
             Driver::SharedMemoryNetwork(channel) => channel.run(until, halt),
+            Driver::Hosted(channel) => channel.run(until, halt),
+            // It has no traffic of its own.
+            Driver::Ring(_) => None,
+            Driver::Hub(channel) => channel.run(until, halt),
+            Driver::Turns(channel) => channel.run(until, halt),
+        }
+    }
+
+    /// The ordering rule that was broken, on a channel that has such rules and looks.
+    pub fn broken_order(&self) -> Option<String> {
+        match self {
+            Driver::Hub(channel) => channel.broken_order(),
+            Driver::Hosted(channel) => channel.carrier().carrier().broken_order(),
+            _ => None,
         }
     }
 
     /// Notes every transmission from now on. Channels that work in slots of their own note none.
     pub fn record_trace(&mut self) {
-        if let Driver::Event(channel) = self {
-            channel.record_trace();
+        match self {
+            Driver::Event(channel) => channel.record_trace(),
+            Driver::Turns(channel) => channel.record_trace(),
+            _ => {}
         }
     }
 
@@ -190,6 +243,9 @@ impl Driver {
     pub fn counters(&self, until: Time) -> Vec<(&'static str, f64)> {
         match self {
             Driver::Event(channel) => channel.interface_columns(until),
+            Driver::Hosted(channel) => channel.columns(),
+            Driver::Hub(channel) => channel.columns(until),
+            Driver::Turns(channel) => channel.columns(),
             _ => Vec::new(),
         }
     }
@@ -214,6 +270,7 @@ impl Driver {
     pub fn take_trace(&mut self) -> Vec<TraceEntry> {
         match self {
             Driver::Event(channel) => channel.take_trace(),
+            Driver::Turns(channel) => channel.take_trace(),
             _ => Vec::new(),
         }
     }
@@ -227,6 +284,10 @@ impl Driver {
             Driver::OutputQueuedNetwork(channel) => channel.backlog(),
             Driver::InputQueuedNetwork(channel) => channel.backlog(),
             Driver::SharedMemoryNetwork(channel) => channel.backlog(),
+            Driver::Hosted(channel) => channel.backlog(),
+            Driver::Ring(_) => 0,
+            Driver::Hub(channel) => channel.backlog(),
+            Driver::Turns(channel) => channel.backlog(),
         }
     }
 
@@ -239,6 +300,10 @@ impl Driver {
             Driver::OutputQueuedNetwork(channel) => channel.in_flight(),
             Driver::InputQueuedNetwork(channel) => channel.in_flight(),
             Driver::SharedMemoryNetwork(channel) => channel.in_flight(),
+            Driver::Hosted(channel) => channel.in_flight(),
+            Driver::Ring(_) => 0,
+            Driver::Hub(channel) => channel.in_flight(),
+            Driver::Turns(channel) => channel.in_flight(),
         }
     }
 
@@ -251,6 +316,10 @@ impl Driver {
             Driver::OutputQueuedNetwork(channel) => channel.steps(),
             Driver::InputQueuedNetwork(channel) => channel.steps(),
             Driver::SharedMemoryNetwork(channel) => channel.steps(),
+            Driver::Hosted(channel) => channel.steps(),
+            Driver::Ring(channel) => Carrier::steps(&**channel),
+            Driver::Hub(channel) => channel.steps(),
+            Driver::Turns(channel) => channel.steps(),
         }
     }
 
@@ -262,6 +331,10 @@ impl Driver {
             }
             Driver::InputQueuedNetwork(channel) => channel.waiting(),
             Driver::SharedMemoryNetwork(channel) => channel.waiting(),
+            Driver::Hosted(channel) => Carrier::waiting(&**channel),
+            Driver::Ring(channel) => Carrier::waiting(&**channel),
+            Driver::Hub(channel) => channel.waiting(),
+            Driver::Turns(channel) => channel.waiting(),
             Driver::Event(channel) => channel.waiting(),
         }
     }
@@ -275,6 +348,14 @@ impl Driver {
             Driver::OutputQueuedNetwork(channel) => channel.into_observations(),
             Driver::InputQueuedNetwork(channel) => channel.into_observations(),
             Driver::SharedMemoryNetwork(channel) => channel.into_observations(),
+            Driver::Hosted(channel) => {
+                let mut observations = channel.observations().clone();
+                channel.carrier().spend(&mut observations.budget);
+                observations
+            }
+            Driver::Ring(_) => Observations::default(),
+            Driver::Hub(channel) => channel.into_observations(),
+            Driver::Turns(channel) => channel.into_observations(),
         }
     }
 }
@@ -290,7 +371,15 @@ pub(crate) fn sources(
     workload: &WorkloadSettings,
     site: Site<'_>,
 ) -> Result<Vec<Source>, Error> {
-    Ok(workload.build(&settings.facts(site), site.streams)?)
+    let packets = settings.packets(Some(workload));
+    let channel = ChannelFacts {
+        name: site.name,
+        hosts: site.hosts,
+        packet: settings.packet * packets,
+        packet_span: settings.demand_span(Some(workload)),
+        slot_span: settings.slot().filter(|_| packets == 1),
+    };
+    Ok(workload.build(&channel, site.streams)?)
 }
 
 fn slotted(
@@ -330,6 +419,9 @@ pub(crate) fn event_channel(
         SwitchSettings::Scheduled(_)
         | SwitchSettings::InputQueued(_)
         | SwitchSettings::OutputQueued(_)
+        | SwitchSettings::FifoBus(_)
+        | SwitchSettings::Hub(_)
+        | SwitchSettings::Ring(_)
         | SwitchSettings::SharedMemory(_) => {
             return Err(Error::Assembly {
                 key: format!("channel.{}.switch", site.name),

@@ -85,7 +85,7 @@ impl Campaign {
     pub fn of(plan: Plan, options: &Options) -> Result<Campaign, Error> {
         let first = plan.points.first().map(|point| &point.spec);
         if let Some(first) = first
-            && plan.points.iter().all(|point| point.spec.workload.is_empty())
+            && plan.points.iter().all(|point| point.spec.is_silent())
         {
             let channels = first.channel.keys().cloned().collect();
             return Err(Error::NoWorkload { channels });

@@ -187,8 +187,11 @@ fn scheduler(channel: &ChannelSettings) -> Option<String> {
         SwitchSettings::InputQueued(switch) => &switch.scheduler,
         SwitchSettings::Crossbar(_)
         | SwitchSettings::OutputBuffered(_)
+        | SwitchSettings::FifoBus(_)
         | SwitchSettings::OutputQueued(_)
+        | SwitchSettings::Ring(_)
         | SwitchSettings::SharedMemory(_) => return None,
+        SwitchSettings::Hub(hub) => return hub.scheduler().map(|own| own.name().to_owned()),
     };
     Some(scheduler.name().to_owned())
 }

@@ -8,11 +8,15 @@ use serde::{Deserialize, Serialize};
 use weft_fabric::adapter::AdapterSettings;
 use weft_fabric::control::Speculation;
 use weft_fabric::fabric::{FabricSettings, RoutesSettings};
-use weft_fabric::interface::EndpointSettings;
-use weft_fabric::link::{ErrorSettings, LineCode, LinkBudgetSettings, LinkSettings};
+use weft_fabric::host::HostSettings;
+use weft_fabric::interface::{EndpointSettings, TransferSettings, WindowSettings};
+use weft_fabric::link::{ErrorSettings, LineCode, LinkBudgetSettings, LinkSettings, TurnSettings};
 use weft_fabric::message::SegmentationSettings;
 use weft_fabric::scheduler::SchedulerSettings;
-use weft_fabric::switch::{CrossbarSettings, OutputBufferedSettings, SharedMemorySettings};
+use weft_fabric::switch::{
+    CrossbarSettings, FifoBusSettings, HubSettings, OutputBufferedSettings, RingSettings,
+    SharedMemorySettings,
+};
 use weft_fabric::workload::WorkloadSettings;
 use weft_protocol::flow::FlowControlSettings;
 use weft_protocol::retransmit::ControlSettings;
@@ -22,6 +26,8 @@ use crate::drive::cluster::{DisabledInitiator, RecoverySettings, SignallingSetti
 use crate::drive::interface::InterfaceSettings;
 use crate::drive::receiver::ReceiverSettings;
 use crate::experiment::{ExperimentSettings, Figure, Published, RunSettings};
+use crate::price::PriceSettings;
+use crate::program::settings::ProgramSettings;
 
 /// Everything that a file says once its layers are merged: a system, and what is run on it.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
@@ -37,6 +43,9 @@ pub struct Spec {
     /// The traffic of each channel, by the name of the channel. A channel without is silent.
     #[serde(default)]
     pub workload: BTreeMap<String, WorkloadSettings>,
+    /// What the hosts run in place of a workload.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub program: Option<ProgramSettings>,
     /// How long, from where, how often.
     #[serde(default)]
     pub run: RunSettings,
@@ -46,6 +55,13 @@ pub struct Spec {
     /// The pictures to draw.
     #[serde(default)]
     pub figure: Vec<Figure>,
+}
+
+impl Spec {
+    /// Whether nobody sends anything.
+    pub fn is_silent(&self) -> bool {
+        self.workload.is_empty() && self.program.is_none()
+    }
 }
 
 /// The interconnect as a whole.
@@ -65,12 +81,22 @@ pub struct SystemSettings {
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ChannelSettings {
-    /// Size of a request packet on the wire, header and check code included.
+    /// Size of a request packet on the wire, header and check code included. Links with turns have
+    /// packets of 16 bytes.
     pub packet: Bytes,
-    /// What of it a program handed over.
+    /// What of it a program handed over. Where links have turns: the payload of a message of the
+    /// workload, which takes as many packets as it needs.
     pub payload: Bytes,
     /// The cable between an adapter and the switch.
     pub link: LinkSettings,
+    /// The ends of every cable speak by turns, in frames of packets of 16 bytes with credits in
+    /// each (Maestro 3.2). Without it both directions are independent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub turns: Option<TurnSettings>,
+    /// The way between the memory of a host and the FIFOs of its adapter. Needed where links have
+    /// turns.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub transfer: Option<TransferSettings>,
     /// The line code on the cable; without one the line rate is the data rate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub coding: Option<LineCode>,
@@ -113,10 +139,20 @@ pub struct ChannelSettings {
     /// (Clint 3.1). Without one a packet is in a send buffer as soon as one is free.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interface: Option<InterfaceSettings>,
+    /// What a message passes in the hosts before and behind the channel. Without it a message is
+    /// with its adapter as soon as a program hands it over.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<HostSettings>,
+    /// The mapped window of each host. For channels with a hub, which need it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub window: Option<WindowSettings>,
     /// What is done about a transfer that failed, on a channel with a scheduled switch
     /// (Clint 3.1, `trErr`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recovery: Option<RecoverySettings>,
+    /// What technologies cost that are compared with this one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub price: Option<PriceSettings>,
     /// Initiators that the targets of this channel disable (Clint 3.3, enable vectors).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub disabled: Vec<DisabledInitiator>,
@@ -130,6 +166,8 @@ pub enum SwitchSettings {
     Scheduled(ScheduledSettings),
     /// A crossbar without buffers and without a schedule.
     Crossbar(CrossbarSettings),
+    /// Ports with FIFOs on one bus, for links with turns.
+    FifoBus(FifoBusSettings),
     /// A switch with packet buffers at its outputs.
     OutputBuffered(OutputBufferedSettings),
     /// A cell switch with queues at its inputs and a scheduler, in slots of one cell.
@@ -138,6 +176,10 @@ pub enum SwitchSettings {
     OutputQueued(OutputQueuedSettings),
     /// A cell switch with one memory of limited size, driven by events.
     SharedMemory(SharedMemorySettings),
+    /// No switch: adapters that pass on what is for others.
+    Ring(RingSettings),
+    /// A hub that keeps one order of packets of any size, between mapped windows.
+    Hub(HubSettings),
 }
 
 /// A bufferless crossbar under a global schedule (Clint 3.3).
@@ -213,10 +255,13 @@ impl SwitchSettings {
         match self {
             SwitchSettings::Scheduled(_) => "scheduled",
             SwitchSettings::Crossbar(_) => "crossbar",
+            SwitchSettings::FifoBus(_) => "fifo_bus",
             SwitchSettings::OutputBuffered(_) => "output_buffered",
             SwitchSettings::InputQueued(_) => "input_queued",
             SwitchSettings::OutputQueued(_) => "output_queued",
             SwitchSettings::SharedMemory(_) => "shared_memory",
+            SwitchSettings::Ring(_) => "ring",
+            SwitchSettings::Hub(_) => "hub",
         }
     }
 }

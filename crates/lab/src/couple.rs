@@ -94,6 +94,23 @@ impl ChannelSettings {
     }
 }
 
+/// Channels that act together carry packets, and no messages of hosts.
+fn refuse_messages(
+    spec: &Spec,
+    name: &str,
+    settings: Option<&ChannelSettings>,
+) -> Result<(), Error> {
+    let workload = spec.workload.get(name);
+    let sized = workload.is_some_and(|workload| workload.message.is_some());
+    let key = match settings {
+        Some(settings) if settings.host.is_some() => format!("channel.{name}.host"),
+        Some(_) if sized => format!("workload.{name}.message"),
+        _ => return Ok(()),
+    };
+    let accepted = "it only on a channel whose signalling is ideal and that loses nothing";
+    Err(Error::Assembly { key, value: "given".to_owned(), accepted: accepted.to_owned() })
+}
+
 /// A scheduled channel by events, with the channel that carries its signalling if one does.
 pub(crate) fn cluster(
     spec: &Spec,
@@ -103,6 +120,10 @@ pub(crate) fn cluster(
 ) -> Result<Cluster, Error> {
     let timing = timing(spec, settings, switch, site)?;
     let carrier = carrier(spec, settings, site.name)?;
+    refuse_messages(spec, site.name, Some(settings))?;
+    if let Some(name) = settings.carrier() {
+        refuse_messages(spec, name, spec.channel.get(name))?;
+    }
     check_bulk(settings, carrier, site)?;
     let schedule = GlobalScheduleSettings {
         scheduler: switch.scheduler.clone(),
@@ -218,17 +239,7 @@ fn timing(
     }
     let Some((carried, quick)) = carrier(spec, settings, site.name)? else { return Ok(timing) };
     let pair = Pair { bulk: settings, switch, carried, quick };
-    let of_carried = CarriedTiming {
-        configuration: quick.link.span(carried.configuration),
-        grant: quick.link.span(carried.grant),
-        acknowledgment: quick.link.span(carried.acknowledgment),
-        arbitration: carried.arbitration,
-        turn_around: carried.turn_around,
-        latency: quick.switch_latency(),
-        propagation: quick.link.propagation(),
-        obstruction: quick.packet_span() + quick.link.span(carried.configuration),
-        shared: pair.shared_link(&timing, site)?,
-    };
+    let of_carried = carried_timing(&pair, &timing, site)?;
     timing.carried = Some(of_carried);
     let shortest = of_carried.shortest_lead();
     if timing.lead < shortest {
@@ -257,6 +268,26 @@ fn timing(
         return refuse("signalling.carried.configuration", of_carried.configuration, accepted);
     }
     Ok(timing)
+}
+
+/// How signalling that travels divides the lead.
+fn carried_timing(
+    pair: &Pair<'_>,
+    timing: &Timing,
+    site: Site<'_>,
+) -> Result<CarriedTiming, Error> {
+    let Pair { carried, quick, .. } = *pair;
+    Ok(CarriedTiming {
+        configuration: quick.link.span(carried.configuration),
+        grant: quick.link.span(carried.grant),
+        acknowledgment: quick.link.span(carried.acknowledgment),
+        arbitration: carried.arbitration,
+        turn_around: carried.turn_around,
+        latency: quick.switch_latency(),
+        propagation: quick.link.propagation(),
+        obstruction: quick.packet_span() + quick.link.span(carried.configuration),
+        shared: pair.shared_link(timing, site)?,
+    })
 }
 
 /// A greedy source would fill unlimited buffers without end.

@@ -1,6 +1,8 @@
 //! Quantities that follow from a composition without a run.
 
-use weft_units::{Rate, Span};
+mod limits;
+
+use weft_units::{Bytes, Rate, Span};
 
 use crate::composition::{ChannelSettings, Spec, SwitchSettings};
 use crate::drive::cluster::SignallingSettings;
@@ -72,6 +74,8 @@ fn of_channel(name: &str, channel: &ChannelSettings, hosts: u16, all: &mut Vec<D
         });
     }
     slots(name, channel, packet, all);
+    turns(name, channel, all);
+    limits::hosts_and_prices(name, channel, all);
 }
 
 fn slots(name: &str, channel: &ChannelSettings, packet: Span, all: &mut Vec<Derived>) {
@@ -93,6 +97,50 @@ fn slots(name: &str, channel: &ChannelSettings, packet: Span, all: &mut Vec<Deri
             arithmetic: format!("{slot} slot / 2 + {} lead", scheduled.lead),
         });
     }
+}
+
+/// What follows from the turns of a link: spans of frames, the rate of full frames in one direction,
+/// and the way of one packet through one switch (Maestro 4.1).
+fn turns(name: &str, channel: &ChannelSettings, all: &mut Vec<Derived>) {
+    let Some(settings) = &channel.turns else { return };
+    let (rate, propagation) = (channel.link.rate, channel.link.propagation());
+    let timing = settings.timing(rate, propagation);
+    let Ok(rules) = settings.rules() else { return };
+    let packets = u64::from(rules.most);
+    let full = timing.preamble + timing.packet * packets;
+    let round = full + timing.preamble + timing.turn_around * 2 + propagation * 2;
+    let bytes = settings.message(Bytes(0)) * packets;
+    let least = timing.turn_around + timing.preamble + timing.packet + propagation;
+    let mut push = |quantity: &str, unit, value, arithmetic| {
+        all.push(Derived { name: format!("{name}.{quantity}"), unit, value, arithmetic });
+    };
+    let preamble = timing.preamble;
+    push("null_frame", "us", preamble.as_us(), format!("preamble at {rate}"));
+    push("full_frame", "us", full.as_us(), format!("{preamble} + {packets} x {}", timing.packet));
+    push(
+        "burst_rate",
+        "MB/s",
+        bytes.0 as f64 / round.as_us(),
+        format!("{bytes} / ({full} + {preamble} + 2 x {})", timing.turn_around),
+    );
+    let null_turn = timing.null_turn();
+    push(
+        "release_to_turn",
+        "us",
+        null_turn.as_us(),
+        format!("{} turn-around + {preamble} null frame", timing.turn_around),
+    );
+    let SwitchSettings::FifoBus(bus) = &channel.switch else { return };
+    let switch = bus.analysis + bus.set_up + bus.rate.span(channel.packet);
+    let path = least * 2 + switch;
+    push("path_least", "us", path.as_us(), format!("2 x {least} + {switch}"));
+    push("path_most", "us", (path + null_turn * 4).as_us(), format!("{path} + 4 x {null_turn}"));
+    push(
+        "path_after_release",
+        "us",
+        (path + null_turn * 2).as_us(),
+        format!("{path} + 2 x {null_turn}"),
+    );
 }
 
 /// The share of another channel that the signalling of a schedule takes: one packet of each kind

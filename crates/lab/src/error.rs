@@ -4,8 +4,10 @@ use serde::Serialize;
 use weft_fabric::scheduler::SchedulerError;
 use weft_fabric::workload::WorkloadError;
 
+use crate::program::ProgramError;
 use crate::shipped;
 use crate::spec::{SpecError, nearest};
+use crate::trace::TraceError;
 
 /// Why a request could not be carried out.
 #[derive(Debug, thiserror::Error)]
@@ -68,8 +70,8 @@ pub enum Error {
     },
     /// A composition that no traffic is given.
     #[error(
-        "nothing is sent: there is no [workload.CHANNEL], so there is nothing to run; the channels \
-         are {}. To see a system, show it; to run one, run an experiment on it", .channels.join(", ")
+        "nothing is sent: there is no [workload.CHANNEL] and no [program], so there is nothing to \
+         run; the channels are {}. To see a system, show it; to run one, run an experiment on it", .channels.join(", ")
     )]
     NoWorkload {
         /// The channels that a workload could be given to.
@@ -102,6 +104,9 @@ pub enum Error {
     /// A workload that cannot be built.
     #[error(transparent)]
     Workload(#[from] WorkloadError),
+    /// A trace that cannot be run.
+    #[error(transparent)]
+    Trace(#[from] TraceError),
     /// A point that cannot be handed to another process, or a run that came back damaged.
     #[error("a run cannot be handed over: {problem}")]
     Job {
@@ -127,6 +132,14 @@ pub enum Error {
         /// What the operating system says.
         error: std::io::Error,
     },
+    /// A program that did not come to its end.
+    #[error("seed {seed}: {error}")]
+    Program {
+        /// The seed of the run.
+        seed: u64,
+        /// Why.
+        error: ProgramError,
+    },
     /// A run in which two packets met that a global schedule keeps apart: a defect of a part.
     #[error("{channel}, seed {seed}: the schedule is broken: {problem}")]
     Schedule {
@@ -145,6 +158,16 @@ pub enum Error {
         /// The seed of the run.
         seed: u64,
         /// Which buffer, and when.
+        problem: String,
+    },
+    /// A run in which packets arrived in an order that the rules do not allow: a defect of a part.
+    #[error("{channel}, seed {seed}: the order is broken: {problem}")]
+    Order {
+        /// The channel.
+        channel: String,
+        /// The seed of the run.
+        seed: u64,
+        /// Which packet, and where.
         problem: String,
     },
     /// A run in which packets were lost or made without a rule: a defect of a part.

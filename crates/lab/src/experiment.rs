@@ -117,6 +117,9 @@ pub struct Published {
     /// Divides by the same quantity where these differ: a ratio between channels or variants.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub over: BTreeMap<String, Setting>,
+    /// Subtracts the same quantity where these differ: what one variant gains over another.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub less: BTreeMap<String, Setting>,
     /// A factor that the document applies to the quantity.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub times: Option<f64>,
@@ -197,8 +200,12 @@ pub enum FigureKind {
     CollisionRates,
     /// The distribution of latencies.
     Histogram,
-    /// Where the time went, stage by stage.
+    /// Where the time went, stage by stage, as shares.
     LatencyBudget,
+    /// Where the time went, the stages behind each other along time.
+    LatencyAlongTime,
+    /// Who sent what to whom when: the table `trace`, which needs `run.trace`.
+    SpaceTime,
     /// Any column of the points against what is swept, on a linear axis.
     Curve,
     /// The throughput of each stream of the first run, sorted, beside its max-min fair share.

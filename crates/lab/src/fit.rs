@@ -1,6 +1,7 @@
 //! Whether the parts that a file names fit together: what no single type can hold. Every point of
 //! a study is looked at before its first run, so that a refusal names the file and the line.
 
+use weft_fabric::host::HostSettings;
 use weft_fabric::scheduler::{MAX_PORTS, SchedulerError};
 use weft_fabric::workload::{SourceSettings, WorkloadSettings};
 use weft_kernel::Streams;
@@ -21,6 +22,9 @@ pub fn check(tree: &Tree, spec: &Spec) -> Result<(), Error> {
     }
     check_workloads(tree, spec)?;
     check_run(tree, spec)?;
+    if let Some(program) = &spec.program {
+        program.check(spec).map_err(|error| placed(tree, error))?;
+    }
     for (name, channel) in &spec.channel {
         check_sizes(tree, name, channel)?;
         check_source(tree, name, channel, spec.workload.get(name))?;
@@ -60,7 +64,7 @@ fn check_sizes(tree: &Tree, name: &str, channel: &ChannelSettings) -> Result<(),
     let refuse = |key: &str, value: &dyn ToString, accepted: &str| {
         Err(misfit(tree, &format!("channel.{name}.{key}"), &value.to_string(), accepted))
     };
-    if channel.payload > channel.packet {
+    if channel.turns.is_none() && channel.payload > channel.packet {
         let accepted = format!("at most the packet that carries it, {}", channel.packet);
         return refuse("payload", &channel.payload, &accepted);
     }
@@ -83,7 +87,10 @@ fn check_source(
     workload: Option<&WorkloadSettings>,
 ) -> Result<(), SpecError> {
     let greedy = workload.is_some_and(|workload| workload.source == SourceSettings::Greedy);
-    if !greedy || channel.adapter.send_buffers != Limit::Unlimited {
+    // Over hosts it has one message at a time.
+    let takes_turns = channel.carries_messages(workload)
+        && channel.host.as_ref().is_none_or(HostSettings::takes_time_to_send);
+    if !greedy || takes_turns || channel.adapter.send_buffers != Limit::Unlimited {
         return Ok(());
     }
     let accepted = format!("greedy only with a limited channel.{name}.adapter.send_buffers");

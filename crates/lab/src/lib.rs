@@ -20,6 +20,8 @@ mod job;
 mod parallel;
 mod plan;
 mod precision;
+pub mod price;
+pub mod program;
 mod reproduce;
 mod rows;
 mod saturation;
@@ -31,6 +33,7 @@ pub mod statistics;
 mod store;
 mod study;
 mod table;
+pub mod trace;
 
 pub use campaign::{Campaign, Task};
 pub use catalogue::{ExperimentEntry, Shown, SystemEntry, experiments, schema, show, systems};

@@ -30,42 +30,54 @@ const LITERAL: &str = "literal";
 /// How much accepted throughput may fall short of the offered load by noise alone.
 const CARRIED: f64 = 0.02;
 
-/// Runs every experiment of a system. `observe` is called with (runs done, runs in all, name of
+/// The system of a name, or those of a family: `memory-channel` is `memory-channel-1` and
+/// `memory-channel-2`.
+fn family(name: &str) -> Vec<&'static str> {
+    let is_member = |system: &&str| match system.strip_prefix(name) {
+        Some(rest) => rest.is_empty() || rest.starts_with('-'),
+        None => false,
+    };
+    let all: Vec<&'static str> = shipped::systems().filter(is_member).collect();
+    let exact: Vec<&'static str> = all.iter().copied().filter(|system| *system == name).collect();
+    if exact.is_empty() { all } else { exact }
+}
+
+/// Runs every experiment of a system, or of a family of systems. `observe` is called with (runs done, runs in all, name of
 /// the experiment); when it returns `false` the reproduction ends with what was finished.
 pub fn reproduce(
     system: &str,
     options: &Options,
     observe: &mut dyn FnMut(usize, usize, &str) -> bool,
 ) -> Result<Reproduction, Error> {
-    if shipped::system(system).is_none() {
-        return Err(Error::unknown_system(system));
-    }
+    let systems = family(system);
+    let Some(&first) = systems.first() else { return Err(Error::unknown_system(system)) };
     let all = catalogue::experiments()?;
-    let own: Vec<_> = all.into_iter().filter(|experiment| experiment.system == system).collect();
+    let of_family = |name: &str| systems.contains(&name);
+    let own: Vec<_> = all.into_iter().filter(|one| of_family(&one.system)).collect();
     let mut checks = Table::new();
     let mut runs = Vec::new();
     let mut stopped = false;
     let mut plans = Vec::new();
     for experiment in own {
         let request = options.apply(&Request::new(&experiment.name, None, &[]));
-        plans.push((experiment.name, Plan::new(&request)?));
+        plans.push((experiment.name, experiment.system, Plan::new(&request)?));
     }
-    let all: usize = plans.iter().map(|(_, plan)| study::size(plan, options)).sum();
+    let all: usize = plans.iter().map(|(_, _, plan)| study::size(plan, options)).sum();
     let mut before = 0;
-    for (name, plan) in plans {
+    for (name, of, plan) in plans {
         let own = study::size(&plan, options);
         let outcome =
             study::carry_out(plan, options, &mut |done, _| observe(before + done, all, &name))?;
         before += own;
-        check(system, &name, &outcome, &mut checks);
+        check(&of, &name, &outcome, &mut checks);
         stopped |= outcome.stopped;
         runs.push((name, outcome));
         if stopped {
             break;
         }
     }
-    let shown = catalogue::show(&Request::new(system, None, &[]))?;
-    let plan = Plan::new(&Request::new(system, None, &[]))?;
+    let shown = catalogue::show(&Request::new(first, None, &[]))?;
+    let plan = Plan::new(&Request::new(first, None, &[]))?;
     let meta = json!({
         "title": format!("{}: published against measured", shown.title),
         "system": system,
@@ -145,11 +157,12 @@ fn quantity_of(published: &Published) -> String {
     if let Some(factor) = published.times {
         text.push_str(&format!(" x {factor}"));
     }
-    let over = published.over.iter().map(|(axis, other)| match published.at.get(axis) {
-        Some(own) => format!(", {} over {other}", in_words(axis, own)),
-        None => format!(", over {}", in_words(axis, other)),
-    });
-    text.extend(over);
+    for (word, others) in [("over", &published.over), ("less", &published.less)] {
+        text.extend(others.iter().map(|(axis, other)| match published.at.get(axis) {
+            Some(own) => format!(", {} {word} {other}", in_words(axis, own)),
+            None => format!(", {word} {}", in_words(axis, other)),
+        }));
+    }
     text
 }
 
@@ -159,7 +172,9 @@ fn place_of(published: &Published) -> String {
     let at = published
         .at
         .iter()
-        .filter(|(axis, _)| *axis != "preset" && !published.over.contains_key(*axis));
+        .filter(|(axis, _)| *axis != "preset")
+        .filter(|(axis, _)| !published.over.contains_key(*axis))
+        .filter(|(axis, _)| !published.less.contains_key(*axis));
     at.map(|(axis, value)| in_words(axis, value)).collect::<Vec<_>>().join(", ")
 }
 
@@ -223,6 +238,14 @@ fn measure(outcome: &Outcome, published: &Published) -> Vec<Measured> {
             measured.divide(&divisor);
         }
     }
+    if !published.less.is_empty() {
+        let mut at = published.at.clone();
+        at.extend(published.less.clone());
+        let others = collect(outcome, &published.quantity, &at);
+        for (measured, other) in all.iter_mut().zip(others) {
+            measured.subtract(&other);
+        }
+    }
     let times = published.times.unwrap_or(1.0);
     for measured in &mut all {
         measured.value = measured.value.map(|value| value * times);
@@ -254,6 +277,13 @@ fn collect(outcome: &Outcome, quantity: &str, at: &BTreeMap<String, Setting>) ->
 }
 
 impl Measured {
+    /// A difference; its half width is that of two independent numbers.
+    fn subtract(&mut self, other: &Measured) {
+        self.value = self.value.zip(other.value).map(|(value, other)| value - other);
+        self.half_width =
+            self.half_width.zip(other.half_width).map(|(one, other)| libm::hypot(one, other));
+    }
+
     /// A ratio; its relative half width is that of two independent numbers.
     fn divide(&mut self, divisor: &Measured) {
         let (value, by) = (self.value.unwrap_or(f64::NAN), divisor.value.unwrap_or(f64::NAN));

@@ -113,7 +113,7 @@ impl PointRuns<'_> {
         let mut packets = 0;
         for run in &self.runs {
             budget.merge(&run.observations.budget);
-            packets += run.observations.recorder(Latency::Queueing).count();
+            packets += run.usual().count();
         }
         for (stage, mean, share) in budget.rows(packets) {
             let mut row = self.head(&self.runs[0].channel);

@@ -15,6 +15,7 @@ use crate::drive::network::NetworkReport;
 use crate::drive::trace::TraceEntry;
 use crate::error::Error;
 use crate::experiment::Regime;
+use crate::program::settings::{ProgramRun, ProgramSettings};
 use crate::statistics::{BATCHES, Estimate, Judgement, batch_means, judge, mser, steady_state};
 
 /// What one run showed of one channel.
@@ -38,6 +39,8 @@ pub struct ChannelRun {
     pub in_flight: u64,
     /// Slots or events that it took.
     pub steps: u64,
+    /// Whether its traffic came to an end of its own, as that of a program does.
+    pub ended: bool,
     /// Why it ended early, if it did.
     #[serde(with = "stopped")]
     pub stopped: Option<Stopped>,
@@ -77,13 +80,30 @@ mod stopped {
 
 /// Runs what `spec` describes, once, with one seed: one element per channel that has a workload.
 pub fn simulate(spec: &Spec, seed: u64, halt: &Halt) -> Result<Vec<ChannelRun>, Error> {
-    let streams = Streams::new(seed);
     let until = Time::ZERO + spec.run.length;
     let from = match spec.run.regime {
         Regime::FromEmpty | Regime::Steady => Time::ZERO,
         Regime::Skip(span) => Time::ZERO + span,
     };
     let halt = halt.with_step_limit(spec.run.step_limit);
+    let mut runs = match &spec.program {
+        Some(program) => run_program(spec, program, seed, &halt)?,
+        None => run_channels(spec, (from, until), seed, &halt)?,
+    };
+    // A channel that carries the signalling of another one ran together with it.
+    runs.sort_by(|a, b| a.channel.cmp(&b.channel));
+    runs.iter_mut().for_each(|run| run.settle(spec.run.regime));
+    Ok(runs)
+}
+
+/// Each channel that has traffic of its own, recorded between the two instants.
+fn run_channels(
+    spec: &Spec,
+    (from, until): (Time, Time),
+    seed: u64,
+    halt: &Halt,
+) -> Result<Vec<ChannelRun>, Error> {
+    let streams = Streams::new(seed);
     let carriers: Vec<&str> = spec.channel.values().filter_map(ChannelSettings::carrier).collect();
     let mut runs = Vec::new();
     for (name, settings) in &spec.channel {
@@ -93,14 +113,42 @@ pub fn simulate(spec: &Spec, seed: u64, halt: &Halt) -> Result<Vec<ChannelRun>, 
         let (hosts, sample) = (spec.system.hosts, spec.run.sample);
         let site = Site { name, hosts, streams: &streams, from, until, sample };
         if let Some(switch) = settings.schedule_by_events(spec.run.trace) {
-            runs.extend(run_cluster(spec, (settings, switch), site, (seed, &halt))?);
+            runs.extend(run_cluster(spec, (settings, switch), site, (seed, halt))?);
         } else if let Some(workload) = spec.workload.get(name) {
-            runs.push(run_alone(settings, workload, site, (seed, &halt), spec.run.trace)?);
+            runs.push(run_alone(settings, workload, site, (seed, halt), spec.run.trace)?);
         }
     }
-    // A channel that carries the signalling of another one ran together with it.
-    runs.sort_by(|a, b| a.channel.cmp(&b.channel));
-    runs.iter_mut().for_each(|run| run.settle(spec.run.regime));
+    Ok(runs)
+}
+
+/// A program, and what it did to each channel that could take its messages. What the program
+/// measured stands with each of them.
+fn run_program(
+    spec: &Spec,
+    program: &ProgramSettings,
+    seed: u64,
+    halt: &Halt,
+) -> Result<Vec<ChannelRun>, Error> {
+    let ProgramRun { end, metrics, channels, .. } = program.run(spec, seed, halt)?;
+    let streams = Streams::new(seed);
+    let hosts = spec.system.hosts;
+    let mut runs = Vec::new();
+    for (name, driver) in channels {
+        let until = end.max(Time(1));
+        let site =
+            Site { name: &name, hosts, streams: &streams, from: Time::ZERO, until, sample: None };
+        let run = ChannelRun {
+            backlog: driver.backlog(),
+            in_flight: driver.in_flight(),
+            steps: driver.steps(),
+            counters: named([metrics.clone(), driver.counters(until)].concat()),
+            ended: true,
+            observations: driver.into_observations(),
+            ..ChannelRun::of(&spec.channel[&name], site, seed)
+        };
+        run.check_conservation()?;
+        runs.push(run);
+    }
     Ok(runs)
 }
 
@@ -120,6 +168,9 @@ fn run_alone(
         let (channel, problem) = (site.name.to_owned(), problem.to_owned());
         return Err(Error::Overrun { channel, seed, problem });
     }
+    if let Some(problem) = driver.broken_order() {
+        return Err(Error::Order { channel: site.name.to_owned(), seed, problem });
+    }
     let run = ChannelRun {
         network: driver.network(),
         backlog: driver.backlog(),
@@ -130,6 +181,7 @@ fn run_alone(
         counters: named(driver.counters(site.until)),
         trace: driver.take_trace(),
         observations: driver.into_observations(),
+        packet: settings.demand_span(Some(workload)),
         ..ChannelRun::of(settings, site, seed)
     };
     run.check_conservation()?;
@@ -154,30 +206,30 @@ fn run_cluster(
         return Err(Error::Schedule { channel, seed, problem });
     }
     let (trace, quick_trace) = cluster.take_traces();
-    let bulk = ChannelRun {
-        backlog: cluster.bulk().backlog(),
-        in_flight: cluster.bulk().in_flight(),
-        steps: cluster.steps(),
+    let (steps, counters) = (cluster.steps(), named(cluster.counters(site.until)));
+    let (bulk, carrier) = cluster.into_channels();
+    let mut runs = vec![ChannelRun {
+        backlog: bulk.backlog(),
+        in_flight: bulk.in_flight(),
+        steps,
         stopped,
-        counters: named(cluster.counters(site.until)),
+        counters,
         trace,
-        observations: cluster.bulk().observations().clone(),
+        observations: bulk.into_observations(),
         ..ChannelRun::of(settings, site, seed)
-    };
-    let mut runs = vec![bulk];
-    if let (Some(signalling), Some(name)) = (cluster.signalling(), settings.carrier())
+    }];
+    if let (Some(channel), Some(name)) = (carrier, settings.carrier())
         && let Some(quick) = spec.channel.get(name)
     {
-        let channel = signalling.channel();
         runs.push(ChannelRun {
             backlog: channel.backlog(),
             in_flight: channel.in_flight(),
-            steps: cluster.steps(),
+            steps,
             stopped,
             waiting: channel.waiting(),
             counters: named(channel.interface_columns(site.until)),
             trace: quick_trace,
-            observations: channel.observations().clone(),
+            observations: channel.into_observations(),
             ..ChannelRun::of(quick, Site { name, ..site }, seed)
         });
     }
@@ -200,6 +252,7 @@ impl ChannelRun {
             backlog: 0,
             in_flight: 0,
             steps: 0,
+            ended: false,
             stopped: None,
             packet: settings.packet_span(),
             slot: settings.slot(),
@@ -216,13 +269,25 @@ impl ChannelRun {
     /// the verdict.
     fn settle(&mut self, regime: Regime) {
         self.means = Latency::ALL.map(|latency| mean(self.observations.recorder(latency), regime));
-        let series = self.observations.recorder(Latency::Queueing).series().means_ps();
+        if self.ended {
+            return;
+        }
+        let series = self.usual().series().means_ps();
         let warm_up = match regime {
             Regime::Steady => Some(mser(&series)),
             Regime::FromEmpty | Regime::Skip(_) => None,
         };
         let progress = self.observations.progress(self.until);
         self.judgement = judge(&progress, self.stopped.is_some(), warm_up);
+    }
+
+    /// The latency that every packet has: messages over hosts have no queueing of their own.
+    pub fn usual(&self) -> &Recorder {
+        let queueing = self.observations.recorder(Latency::Queueing);
+        match queueing.count() {
+            0 => self.observations.recorder(Latency::OneWay),
+            _ => queueing,
+        }
     }
 
     /// Mean time from generation to the start of the transmission that succeeds.

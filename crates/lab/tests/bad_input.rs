@@ -163,10 +163,10 @@ fn an_unknown_system_names_the_systems() {
 
 #[test]
 fn what_is_reproduced_is_a_system() {
-    let refused = weft_lab::reproduce("clan", &Options::default(), &mut |_, _, _| true);
-    let error = refused.expect_err("no such system is shipped");
-    expect!["there is no shipped system `clan`; accepted: clint; did you mean `clint`?"]
-        .assert_eq(&error.to_string());
+    let refused = weft_lab::reproduce("clant", &Options::default(), &mut |_, _, _| true);
+    let error = refused.map(drop).expect_err("no such system is shipped").to_string();
+    assert!(error.starts_with("there is no shipped system `clant`; accepted: "), "{error}");
+    assert!(error.ends_with("; did you mean `clan`?"), "{error}");
 }
 
 #[test]

@@ -124,6 +124,11 @@ fn the_page_of_clint_shows_what_comes_out() {
 }
 
 #[test]
+fn the_page_of_maestro_shows_what_comes_out() {
+    check("docs/systems/maestro.md", 6);
+}
+
+#[test]
 fn a_table_that_is_not_what_comes_out_is_found() {
     let document = "```toml one.toml\nbase = \"clint\"\nrun.length = \"100 us\"\n\
                     channel.bulk.switch.scheduled = { gap = \"190 ns\", lead = \"1880 ns\" }\n\

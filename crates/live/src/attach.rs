@@ -10,16 +10,19 @@ use std::sync::atomic::Ordering;
 
 use libc::c_int;
 use weft_protocol::byte_ring::Capacity;
+use weft_protocol::detour::Outlet;
 use weft_protocol::interrupt_flag::Sleep;
 
 use crate::config;
+use crate::departure;
 use crate::epoll;
 use crate::lock::Lock;
+use crate::log;
 use crate::meeting::{self, Place};
 use crate::segment::{Role, Segment, handshake};
 use crate::stats::{self, Reason};
 use crate::sys;
-use crate::table::{self, Connection, Guard, Receiving, Sending, phase};
+use crate::table::{self, Connection, Guard, Sending, phase};
 
 /// The operation of a connection that first looks for the other end: a connection that carries one
 /// request and its answer is over before, and pays nothing.
@@ -88,7 +91,7 @@ pub fn give_up(connection: &Connection, reason: Reason) {
         let _ = word.compare_exchange(handshake::SERVER_READY, handshake::REVOKED, order, order);
     }
     connection.phase.store(phase::PLAIN, Ordering::SeqCst);
-    stats::fell_through(reason);
+    stats::fell_through(connection, reason);
 }
 
 /// The same for a connection that is being closed: there is nothing to count.
@@ -113,6 +116,14 @@ fn begin(guard: &Guard) -> Result<(), Reason> {
     let role = guard.connection.role();
     if !sys::tcp_counts(fd).map_err(|_| Reason::Counters)?.established {
         return Ok(());
+    }
+    if departure::has_forbidden_rings() {
+        return Err(Reason::IoUring);
+    }
+    let whole = sys::socket_option::<c_int>(fd, libc::SOL_SOCKET, libc::SO_RCVLOWAT);
+    let signals = sys::fcntl(fd, libc::F_GETFL, 0).unwrap_or(0) & libc::O_ASYNC != 0;
+    if signals || whole.is_ok_and(|bytes| bytes > 1) {
+        return Err(Reason::Option);
     }
     let place = Place::of(fd, role).ok_or(Reason::Elsewhere)?;
     if role == Role::Client {
@@ -249,10 +260,8 @@ fn join(guard: &Guard, say_so: impl Fn(&Segment) -> bool) -> Result<(), Reason> 
     if !is_quiet(connection) {
         return Err(Reason::Counters);
     }
-    let from_kernel = sys::bytes_read(guard.fd).map_err(|_| Reason::Counters)?;
-    if let Some(mut receiving) = connection.receiving() {
-        receiving.from_kernel = from_kernel;
-    }
+    let taken = sys::bytes_read(guard.fd).map_err(|_| Reason::Counters)?;
+    connection.taken.store(taken, Ordering::Relaxed);
     if !say_so(&segment) {
         return Err(Reason::PeerRefused);
     }
@@ -266,6 +275,7 @@ fn join(guard: &Guard, say_so: impl Fn(&Segment) -> bool) -> Result<(), Reason> 
     }
     epoll::follow(guard);
     stats::count(|stats| &stats.joined, 1);
+    log::line(guard.fd, format_args!("carried over shared memory"));
     Ok(())
 }
 
@@ -275,34 +285,40 @@ pub fn revoke(connection: &Connection, segment: &Segment) {
     let (from, to) = (handshake::SERVER_READY, handshake::REVOKED);
     if segment.words().handshake.compare_exchange(from, to, order, order).is_ok() {
         connection.phase.store(phase::PLAIN, order);
-        stats::fell_through(Reason::Call);
+        stats::fell_through(connection, Reason::Call);
     }
 }
 
 /// Switches the sending direction, if both ends look into the segment. Called with the sending half
 /// held, without which nobody sends through the kernel once joined.
 pub fn switch(guard: &Guard, segment: &Segment, sending: &mut Sending) {
-    let both = segment.words().handshake.load(Ordering::Acquire) == handshake::BOTH_READY;
-    if !both || sending.switched {
+    if sending.sender.outlet() != Outlet::Before {
         return;
     }
     let _errno = sys::KeepErrno::new();
-    let Ok(counts) = sys::tcp_counts(guard.fd) else { return };
-    if counts.established {
-        let way = segment.way(guard.connection.role());
-        way.switched.store(counts.put_in + 1, Ordering::Release);
-        sending.switched = true;
-        guard.connection.switched_out.store(true, Ordering::Release);
+    let connection = guard.connection;
+    let detour = &segment.way(connection.role()).detour;
+    if detour.has_ended() {
+        sending.sender.begin(detour, 0);
+    } else if segment.words().handshake.load(Ordering::Acquire) == handshake::BOTH_READY {
+        match sys::tcp_counts(guard.fd) {
+            Ok(counts) if counts.established => sending.sender.begin(detour, counts.put_in),
+            _ => {}
+        }
+    }
+    match sending.sender.outlet() {
+        Outlet::Ring => connection.switched_out.store(true, Ordering::Release),
+        Outlet::After => connection.returned_out.store(true, Ordering::Release),
+        _ => {}
     }
 }
 
 /// Goes over to the ring for receiving, once the kernel's stream is read up to where the sender
 /// switched. This end's own direction switches first: whoever reads from the ring must be able to
 /// ring doorbells, which only a switched direction carries.
-pub fn arrive(guard: &Guard, segment: &Segment, receiving: &mut Receiving) -> bool {
+pub fn arrive(guard: &Guard, segment: &Segment) -> bool {
     let Some(mut sending) = guard.connection.sending() else { return false };
     switch(guard, segment, &mut sending);
-    receiving.switched = true;
     guard.connection.switched_in.store(true, Ordering::Release);
     true
 }

@@ -4,6 +4,7 @@ use std::mem::size_of;
 use std::sync::atomic::Ordering;
 
 use libc::c_int;
+use weft_protocol::detour::{Inlet, Outlet};
 
 use crate::attach;
 use crate::epoll;
@@ -13,6 +14,7 @@ use crate::stats::{self, Reason};
 use crate::stream;
 use crate::sys;
 use crate::table::{self, Connection, Entry, Guard, phase};
+use crate::turn;
 use crate::wait;
 
 /// To be called before the kernel closes a descriptor or gives its number to something else.
@@ -30,6 +32,17 @@ pub fn forget(fd: c_int) {
             if table::is_owner() {
                 forget_connection(fd);
             }
+        }
+    }
+}
+
+/// To be called before a number is given to something else while another process goes on with its
+/// connection: nothing ends.
+pub fn hand_over(fd: c_int) {
+    if let Some(guard) = table::enter(fd) {
+        table::set_entry(fd, Entry::Unknown);
+        if guard.local().descriptors.fetch_sub(1, Ordering::SeqCst) == 1 {
+            epoll::unfollow(&guard);
         }
     }
 }
@@ -52,6 +65,9 @@ fn forget_connection(fd: c_int) {
     if connection.phase() == phase::JOINED
         && let Some(segment) = connection.segment()
     {
+        if segment.has_ended() {
+            turn::send_rest(&guard, &segment);
+        }
         say_goodbye(&guard, &segment);
     } else {
         attach::give_up_quietly(connection);
@@ -63,11 +79,16 @@ fn forget_connection(fd: c_int) {
 fn say_goodbye(guard: &Guard, segment: &Segment) {
     let connection = guard.connection;
     let unread = match connection.receiving() {
-        Some(mut receiving) if receiving.switched => {
-            let way = segment.way(connection.role().peer());
-            receiving.reader.available(&way.pointers, u64::MAX).map_or(true, |count| count > 0)
-        }
-        Some(_) => sys::unread_bytes(guard.fd).unwrap_or(0) > 0,
+        Some(mut receiving) => match turn::inlet(guard, segment, &mut receiving) {
+            Some(Inlet::Before { .. } | Inlet::After) => {
+                sys::unread_bytes(guard.fd).unwrap_or(0) > 0
+            }
+            Some(Inlet::Ring) => {
+                let way = segment.way(connection.role().peer());
+                receiving.reader.available(&way.pointers, u64::MAX).map_or(true, |count| count > 0)
+            }
+            Some(Inlet::Doorbells(_) | Inlet::Settling) | None => false,
+        },
         None => false,
     };
     let linger = sys::socket_option::<[c_int; 2]>(guard.fd, libc::SOL_SOCKET, libc::SO_LINGER);
@@ -87,7 +108,10 @@ fn say_goodbye(guard: &Guard, segment: &Segment) {
     let how = if reset { closed::RESET } else { closed::ORDERLY };
     segment.side(connection.role()).closed.store(how, Ordering::Release);
     wake_peer(guard, segment);
-    stats::count(|stats| &stats.closed, 1);
+    let (joined, plain, order) = (phase::JOINED, phase::PLAIN, Ordering::SeqCst);
+    if connection.phase.compare_exchange(joined, plain, order, order).is_ok() {
+        stats::count(|stats| &stats.closed, 1);
+    }
 }
 
 fn wake_peer(guard: &Guard, segment: &Segment) {
@@ -110,6 +134,11 @@ pub fn shutdown(fd: c_int, how: c_int) -> Option<c_int> {
         return Some(stream::fail(libc::EINVAL) as c_int);
     }
     let segment = connection.segment()?;
+    if segment.has_ended() {
+        turn::send_rest(&guard, &segment);
+        connection.read_shut.fetch_or(how != libc::SHUT_WR, Ordering::AcqRel);
+        return None;
+    }
     if how != libc::SHUT_RD && !finish(&guard, &segment) {
         // Without its kernel's direction this end could wake nobody: both stay with the kernel.
         attach::revoke(connection, &segment);
@@ -129,15 +158,18 @@ pub fn shutdown(fd: c_int, how: c_int) -> Option<c_int> {
 fn finish(guard: &Guard, segment: &Segment) -> bool {
     let connection = guard.connection;
     let Some(mut sending) = connection.sending() else { return false };
-    if !sending.switched {
-        attach::switch(guard, segment, &mut sending);
-    }
-    if !sending.switched {
+    attach::switch(guard, segment, &mut sending);
+    if sending.sender.outlet() != Outlet::Ring {
         return false;
     }
     connection.write_shut.store(true, Ordering::Release);
     let way = segment.way(connection.role());
-    way.finished.store(1, Ordering::Release);
+    way.finished.store(1, Ordering::SeqCst);
+    if segment.has_ended() {
+        // The other end may have looked before: it learns it from the kernel.
+        turn::turn_back(guard, segment, Reason::Peer);
+        let _ = turn::come_back(guard, segment, &mut sending);
+    }
     drop(sending);
     wait::wake(guard, &way.arrived);
     // This process's own writers end too.

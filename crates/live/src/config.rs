@@ -5,9 +5,12 @@
 //! | `WEFT_LIVE` | `off` leaves everything to the kernel | on |
 //! | `WEFT_LIVE_RING` | bytes of one direction's ring, a power of two from 4096 | 262144 |
 //! | `WEFT_LIVE_LIMIT` | connections in shared memory at one time | 2048 |
+//! | `WEFT_LIVE_LOG` | a file, or `stderr`, for what becomes of each connection | none |
 
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::log;
 
 static RING: AtomicU64 = AtomicU64::new(256 * 1024);
 static LIMIT: AtomicU64 = AtomicU64::new(2048);
@@ -40,6 +43,9 @@ pub fn read() -> bool {
     }
     if let Some(limit) = number(c"WEFT_LIVE_LIMIT") {
         LIMIT.store(limit, Ordering::Relaxed);
+    }
+    if let Some(path) = variable(c"WEFT_LIVE_LOG") {
+        log::begin(path);
     }
     true
 }

@@ -7,7 +7,7 @@
 //!
 //! From the outside in: [`hooks`] are the C functions that a program calls; [`stream`], [`ready`],
 //! [`epoll`] and [`close`] are what they do on a joined connection; [`attach`] and [`meeting`] are
-//! how it became one; [`wait`] is how the two ends sleep and wake; [`segment`] is the memory that
+//! how it became one, and [`turn`] how it becomes the kernel's again; [`wait`] is how the two ends sleep and wake; [`segment`] is the memory that
 //! they share, whose state machines are `weft_protocol`'s ring and interrupt flag; [`table`] is
 //! what this process remembers.
 //!
@@ -23,10 +23,13 @@
 mod attach;
 mod close;
 mod config;
+mod departure;
 mod epoll;
 mod hooks;
 mod lock;
+mod log;
 mod meeting;
+mod pump;
 mod ready;
 mod real;
 mod segment;
@@ -35,6 +38,7 @@ mod stats;
 mod stream;
 mod sys;
 mod table;
+mod turn;
 mod wait;
 
 /// Runs when the program is loaded, before `main`.
@@ -55,6 +59,17 @@ extern "C" fn begin() {
         stats::start();
     }
 }
+
+/// Runs when the process ends by itself.
+extern "C" fn end() {
+    departure::let_go();
+}
+
+#[cfg(not(test))]
+#[used]
+// SAFETY: the C library calls what stands in this section when the process ends.
+#[unsafe(link_section = ".fini_array")]
+static END: extern "C" fn() = end;
 
 #[cfg(not(test))]
 #[used]

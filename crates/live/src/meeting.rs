@@ -58,6 +58,17 @@ fn endpoint(fd: c_int, which: Which) -> Option<Endpoint> {
     Some(endpoint)
 }
 
+/// The two addresses of a connection, as they are written.
+pub fn addresses(fd: c_int) -> Option<[std::net::SocketAddr; 2]> {
+    let written = |end: Endpoint| {
+        let mut bytes = [0u8; 16];
+        bytes.copy_from_slice(&end[..16]);
+        let ip = std::net::Ipv6Addr::from(bytes).to_canonical();
+        std::net::SocketAddr::new(ip, u16::from_be_bytes([end[16], end[17]]))
+    };
+    Some([written(endpoint(fd, Which::Own)?), written(endpoint(fd, Which::Peer)?)])
+}
+
 /// Whether both addresses are of this host: the same one, or both loopback.
 fn same_host(one: &Endpoint, other: &Endpoint) -> bool {
     let loopback = |end: &Endpoint| end[10..13] == [0xff, 0xff, 127];

@@ -3,18 +3,22 @@
 use std::sync::atomic::Ordering;
 
 use libc::{c_int, pollfd, sigset_t, timespec};
+use weft_protocol::detour::Inlet;
 use weft_protocol::interrupt_flag::Sleep;
 
-use crate::attach;
 use crate::segment::{Segment, closed};
 use crate::spin::SpinPolicy;
 use crate::stream;
 use crate::sys;
 use crate::table::{self, Connection, Entry, Guard, end, phase};
+use crate::turn;
 use crate::wait::{self, Sleeper};
 
 const IN: i16 = libc::POLLIN | libc::POLLRDNORM;
 const OUT: i16 = libc::POLLOUT | libc::POLLWRNORM;
+
+/// How long a full ring is waited for before the kernel is asked instead, in nanoseconds.
+const FULL_RING: u64 = 50_000_000;
 
 /// Whether a descriptor stands for a joined connection.
 pub fn is_joined(fd: c_int) -> bool {
@@ -29,6 +33,9 @@ pub fn is_joined(fd: c_int) -> bool {
 /// All events that the connection has now.
 pub fn events(guard: &Guard, segment: &Segment) -> i16 {
     let connection = guard.connection;
+    if segment.has_ended() && !turn::is_back(connection) {
+        turn::settle(guard, segment);
+    }
     let (receives, sends) = (has_switched_in(guard, segment), has_switched_out(connection));
     let mut events = 0;
     if receives {
@@ -39,7 +46,8 @@ pub fn events(guard: &Guard, segment: &Segment) -> i16 {
     }
     if !receives || !sends {
         let ended = libc::POLLRDHUP | libc::POLLHUP | libc::POLLERR;
-        let asked = if receives { 0 } else { IN | ended } | if sends { 0 } else { OUT };
+        let asked =
+            if receives { 0 } else { IN | libc::POLLPRI | ended } | if sends { 0 } else { OUT };
         events |= sys::poll_now(guard.fd, asked) & (asked | libc::POLLHUP | libc::POLLERR);
     }
     if events & libc::POLLRDHUP != 0 && connection.write_shut.load(Ordering::Acquire) {
@@ -54,10 +62,12 @@ fn has_switched_in(guard: &Guard, segment: &Segment) -> bool {
     if connection.switched_in.load(Ordering::Acquire) {
         return true;
     }
+    if connection.returned_in.load(Ordering::Acquire) {
+        return false;
+    }
     let Some(mut receiving) = connection.receiving() else { return false };
-    let announced = segment.way(connection.role().peer()).switched.load(Ordering::Acquire);
-    let reached = announced != 0 && announced - 1 <= receiving.from_kernel;
-    reached && attach::arrive(guard, segment, &mut receiving)
+    let inlet = turn::inlet(guard, segment, &mut receiving);
+    !matches!(inlet, None | Some(Inlet::Before { .. } | Inlet::After))
 }
 
 fn has_switched_out(connection: &Connection) -> bool {
@@ -69,8 +79,11 @@ fn incoming(connection: &Connection, segment: &Segment) -> i16 {
     let way = segment.way(peer);
     let mut events = if way.pointers.filling() != 0 { IN } else { 0 };
     let how = segment.side(peer).closed.load(Ordering::Acquire);
-    let gone = how != closed::OPEN || connection.end.load(Ordering::Acquire) != end::NONE;
-    let finished = way.finished.load(Ordering::Acquire) != 0;
+    // Once the detours have ended, the end comes by the kernel's stream.
+    let here = !segment.has_ended();
+    let closed = how != closed::OPEN || connection.end.load(Ordering::Acquire) != end::NONE;
+    let gone = here && closed;
+    let finished = here && way.finished.load(Ordering::Acquire) != 0;
     if gone || finished || connection.read_shut.load(Ordering::Acquire) {
         events |= IN | libc::POLLRDHUP;
     }
@@ -213,8 +226,10 @@ fn restrict(joined: &[Polled], entries: &[pollfd], kernel: &mut [pollfd]) -> Opt
             // Bytes that the program does not ask for stand before the doorbell.
             slice = Some(1_000_000);
         }
-        if has_switched_out(connection) {
+        if has_switched_out(connection) && entry.events & OUT != 0 {
             entry.events &= !OUT;
+            // Another thread may bring the connection back, and with it the kernel's own room.
+            slice = Some(slice.unwrap_or(FULL_RING));
         }
         if connection.end.load(Ordering::Acquire) != end::NONE {
             entry.fd = -1;

@@ -9,13 +9,14 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use libc::c_int;
 use weft_protocol::byte_ring::{Capacity, RingPointers, Spans};
+use weft_protocol::detour::Detour;
 use weft_protocol::interrupt_flag::InterruptFlag;
 
 use crate::sys::{self, Errno};
 
 /// What the two ends must agree on to understand each other. A library with another layout uses
 /// another number, and the two leave the connection to the kernel.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 const MAGIC: u64 = u64::from_le_bytes(*b"weftlive");
 const PAGE: usize = 4096;
 
@@ -77,9 +78,8 @@ pub struct Way {
     pub arrived: InterruptFlag,
     /// Stimulated by the reader when room has been freed.
     pub freed: InterruptFlag,
-    /// Zero, or one more than the number of bytes that the writer ever put into the kernel's
-    /// stream: what comes after them is in the ring.
-    pub switched: AtomicU64,
+    /// Where the direction leaves the kernel's stream for the ring, and where it comes back.
+    pub detour: Detour,
     /// Not zero once the writer will write no more: all that it ever wrote is published.
     pub finished: AtomicU32,
 }
@@ -202,6 +202,13 @@ impl Segment {
         &self.words().ways[writer as usize]
     }
 
+    /// Whether either side has ended the detours: both directions go back to the kernel.
+    #[inline]
+    pub fn has_ended(&self) -> bool {
+        let [one, other] = &self.words().ways;
+        one.detour.has_ended() || other.detour.has_ended()
+    }
+
     pub fn side(&self, role: Role) -> &Side {
         &self.words().sides[role as usize]
     }
@@ -210,6 +217,13 @@ impl Segment {
         let offset = PAGE + writer as usize * self.capacity.bytes() as usize;
         // SAFETY: both rings lie inside the mapping.
         unsafe { self.memory.add(offset) }
+    }
+
+    /// Where these places of a ring are in memory; they lie inside it.
+    pub fn bytes(&self, writer: Role, places: &std::ops::Range<usize>) -> *const u8 {
+        debug_assert!(places.end as u64 <= self.capacity.bytes());
+        // SAFETY: the places lie inside the ring.
+        unsafe { self.ring(writer).add(places.start) }
     }
 
     /// Copies into the ring.

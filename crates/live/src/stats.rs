@@ -6,10 +6,11 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::table;
+use crate::log;
+use crate::table::{self, Connection, Guard};
 
 /// Which layout this is.
-const LAYOUT: u64 = 1;
+const LAYOUT: u64 = 2;
 
 /// Why a connection, or what of it, stays with the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,9 +32,49 @@ pub enum Reason {
     Counters,
     /// It is in an epoll instance that is not followed, or in too many.
     Epoll,
+    /// A descriptor is kept open over `exec`.
+    Exec,
+    /// A descriptor is passed over a Unix socket.
+    Passed,
+    /// The C library's streams read and write past this one.
+    Stdio,
+    /// The process has set `io_uring` up.
+    IoUring,
+    /// The kernel is to move bytes between descriptors by itself.
+    Splice,
+    /// Urgent data.
+    Urgent,
+    /// A socket option that only the kernel can honour.
+    Option,
+    /// The other end wanted back.
+    Peer,
 }
 
-const REASONS: usize = 8;
+impl Reason {
+    /// What a person reads.
+    pub const fn text(self) -> &'static str {
+        match self {
+            Self::Elsewhere => "the other end is on another host, or the two addresses differ",
+            Self::PeerPlain => "the other end does not run under weft live",
+            Self::PeerRefused => "the other end is another user's, or of another version",
+            Self::NoSegment => "no shared memory could be had",
+            Self::Limit => "more connections than WEFT_LIVE_LIMIT",
+            Self::Call => "a call that is not carried came before",
+            Self::Counters => "the kernel lacks the counters, or they did not agree",
+            Self::Epoll => "in an epoll instance that cannot be followed",
+            Self::Exec => "a descriptor is kept open over exec",
+            Self::Passed => "a descriptor is passed to another process",
+            Self::Stdio => "the C library's streams use the descriptor",
+            Self::IoUring => "the process uses io_uring",
+            Self::Splice => "splice",
+            Self::Urgent => "urgent data",
+            Self::Option => "a socket option that only the kernel honours",
+            Self::Peer => "the other end went back to the kernel",
+        }
+    }
+}
+
+const REASONS: usize = Reason::Peer as usize + 1;
 
 /// All counts are since the process began, children that it forked included.
 #[derive(Debug)]
@@ -53,7 +94,10 @@ pub struct Stats {
     /// Times that a receiver went to sleep.
     pub sleeps: AtomicU64,
     pub broken: AtomicU64,
+    /// Connections that were never carried.
     pub fallen_through: [AtomicU64; REASONS],
+    /// Connections that were carried and went back to the kernel.
+    pub moved_back: [AtomicU64; REASONS],
 }
 
 /// Counts on a statistic, if there are any.
@@ -64,8 +108,16 @@ pub fn count(which: impl Fn(&Stats) -> &AtomicU64, by: u64) {
 }
 
 /// Counts a connection that stays with the kernel.
-pub fn fell_through(reason: Reason) {
+pub fn fell_through(connection: &Connection, reason: Reason) {
     count(|stats| &stats.fallen_through[reason as usize], 1);
+    let fd = connection.first_fd.load(Ordering::Relaxed);
+    log::line(fd, format_args!("left to the kernel: {}", reason.text()));
+}
+
+/// Counts a connection that goes back to the kernel.
+pub fn moved_back(guard: &Guard, reason: Reason) {
+    count(|stats| &stats.moved_back[reason as usize], 1);
+    log::line(guard.fd, format_args!("back to the kernel: {}", reason.text()));
 }
 
 /// Says which layout the figures have: they are worth reading from now on.

@@ -201,6 +201,153 @@ pub fn shutdown(fd: c_int, how: c_int) {
     let _ = call!(libc::SYS_shutdown, fd, how);
 }
 
+pub fn write(fd: c_int, bytes: &[u8]) {
+    let _ = call!(libc::SYS_write, fd, bytes.as_ptr(), bytes.len());
+}
+
+/// Opens a file for appending, and makes it if it is not there. `path` is a C string.
+pub fn open_for_appending(path: *const u8) -> Result<c_int, Errno> {
+    let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_APPEND | libc::O_CLOEXEC;
+    call!(libc::SYS_openat, libc::AT_FDCWD, path, flags, 0o600).map(|fd| fd as c_int)
+}
+
+/// Lets the kernel hold at least so many unsent bytes of a connection.
+pub fn widen_send_buffer(fd: c_int, bytes: u64) {
+    let size = bytes.min(1 << 30) as c_int;
+    if socket_option::<c_int>(fd, libc::SOL_SOCKET, libc::SO_SNDBUF).unwrap_or(size) / 2 < size {
+        let (level, name) = (libc::SOL_SOCKET, libc::SO_SNDBUF);
+        let _ = call!(libc::SYS_setsockopt, fd, level, name, &raw const size, size_of::<c_int>());
+    }
+}
+
+/// Sleeps for less than a second.
+pub fn sleep(nanoseconds: u64) {
+    let span = libc::timespec { tv_sec: 0, tv_nsec: nanoseconds.min(999_999_999) as c_long };
+    let none: *mut c_void = std::ptr::null_mut();
+    let _ = call!(libc::SYS_nanosleep, &raw const span, none);
+}
+
+/// The number by which the kernel knows a socket.
+pub fn cookie(fd: c_int) -> Option<u64> {
+    socket_option(fd, libc::SOL_SOCKET, libc::SO_COOKIE).ok()
+}
+
+/// Two ends of a new TCP connection of this host, of the family of `like` and on its address.
+pub fn connection_pair(like: c_int) -> Result<[c_int; 2], Errno> {
+    // SAFETY: all zeroes is a valid address.
+    let mut address: libc::sockaddr_in6 = unsafe { std::mem::zeroed() };
+    let mut length = size_of::<libc::sockaddr_in6>() as libc::socklen_t;
+    call!(libc::SYS_getsockname, like, &raw mut address, &raw mut length)?;
+    // The port stands at the same place in both families.
+    address.sin6_port = 0;
+    let family = c_int::from(address.sin6_family);
+    let kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC;
+    let socket = || move_high(call!(libc::SYS_socket, family, kind, 0)? as c_int);
+    let listener = socket()?;
+    let connected = socket().and_then(|near| {
+        call!(libc::SYS_bind, listener, &raw const address, length)?;
+        call!(libc::SYS_listen, listener, 1)?;
+        call!(libc::SYS_getsockname, listener, &raw mut address, &raw mut length)?;
+        call!(libc::SYS_connect, near, &raw const address, length)?;
+        let none: *mut c_void = std::ptr::null_mut();
+        let far = call!(libc::SYS_accept4, listener, none, none, libc::SOCK_CLOEXEC)? as c_int;
+        Ok([near, move_high(far)?])
+    });
+    close(listener);
+    if let Ok(pair) = connected {
+        for fd in pair {
+            let one: c_int = 1;
+            let (level, name) = (libc::IPPROTO_TCP, libc::TCP_NODELAY);
+            let _ = call!(libc::SYS_setsockopt, fd, level, name, &raw const one, 4);
+        }
+    }
+    connected
+}
+
+/// Who returns from a fork.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Forked {
+    Here,
+    There,
+}
+
+/// Makes a process that is nobody's child, past all that the program does at a fork.
+pub fn fork_away() -> Result<Forked, Errno> {
+    let between = call!(libc::SYS_clone, 0, 0, 0, 0, 0)?;
+    if between == 0 {
+        return match call!(libc::SYS_clone, 0, 0, 0, 0, 0) {
+            Ok(0) => Ok(Forked::There),
+            made => exit_with(c_int::from(made.is_err())),
+        };
+    }
+    let mut status: c_int = 0;
+    let none: *mut c_void = std::ptr::null_mut();
+    while call!(libc::SYS_wait4, between, &raw mut status, libc::__WALL, none) == Err(libc::EINTR) {
+    }
+    if status == 0 { Ok(Forked::Here) } else { Err(libc::EAGAIN) }
+}
+
+fn exit_with(status: c_int) -> ! {
+    loop {
+        let _ = call!(libc::SYS_exit_group, status);
+    }
+}
+
+/// Ends this process.
+pub fn exit() -> ! {
+    exit_with(0)
+}
+
+/// Leaves the terminal and its signals.
+pub fn start_session() {
+    let _ = call!(libc::SYS_setsid);
+    let all = u64::MAX;
+    let none: *mut c_void = std::ptr::null_mut();
+    let _ = call!(libc::SYS_rt_sigprocmask, libc::SIG_SETMASK, &raw const all, none, 8);
+}
+
+/// Closes all descriptors between two numbers, both included.
+pub fn close_numbers(first: u32, last: u32) {
+    if call!(libc::SYS_close_range, first, last, 0).is_err() {
+        for fd in first..=last.min(1 << 16) {
+            close(fd as c_int);
+        }
+    }
+}
+
+/// Gives a descriptor a second number, in the place of what that stood for.
+pub fn duplicate_to(fd: c_int, copy: c_int, flags: c_int) {
+    let _ = call!(libc::SYS_dup3, fd, copy, flags);
+}
+
+/// Sends all, waiting for room. False if the connection is over.
+pub fn write_all(fd: c_int, mut bytes: &[u8]) -> bool {
+    while !bytes.is_empty() {
+        match send(fd, bytes.as_ptr(), bytes.len(), libc::MSG_NOSIGNAL) {
+            Ok(count) => bytes = &bytes[count..],
+            Err(libc::EINTR) => {}
+            Err(libc::EAGAIN) => drop(poll(fd, libc::POLLOUT, 100_000_000)),
+            Err(_) => return false,
+        }
+    }
+    true
+}
+
+/// Closes a connection so that its other end sees a reset.
+pub fn reset(fd: c_int) {
+    let now: [c_int; 2] = [1, 0];
+    let (level, name) = (libc::SOL_SOCKET, libc::SO_LINGER);
+    let _ = call!(libc::SYS_setsockopt, fd, level, name, &raw const now, 8);
+    close(fd);
+}
+
+/// Waits until something can be said of any of these. False if that cannot be.
+pub fn poll_all(entries: &mut [libc::pollfd]) -> bool {
+    let none: *const c_void = std::ptr::null();
+    let woken = call!(libc::SYS_ppoll, entries.as_mut_ptr(), entries.len(), none, none, 8);
+    matches!(woken, Ok(_) | Err(libc::EINTR))
+}
+
 pub fn process() -> u32 {
     // SAFETY: takes nothing and cannot fail. Not `getpid`, which is the program's to interpose.
     unsafe { libc::syscall(libc::SYS_getpid) as u32 }

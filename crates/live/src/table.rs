@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicU64, 
 
 use libc::c_int;
 use weft_protocol::byte_ring::{Capacity, Reader, Writer};
+use weft_protocol::detour::{Receiver, Sender};
 
 use crate::lock::{Held, Lock};
 use crate::segment::{Role, Segment};
@@ -56,10 +57,7 @@ pub mod end {
 #[derive(Debug)]
 pub struct Receiving {
     pub reader: Reader,
-    /// Whether the kernel's stream has been read up to where the sender switched.
-    pub switched: bool,
-    /// Bytes ever read from the kernel's stream.
-    pub from_kernel: u64,
+    pub receiver: Receiver,
     /// Bytes released since the writer was last offered a wake-up.
     pub released: u64,
     /// Whether a reset was reported: it is reported once.
@@ -70,7 +68,7 @@ pub struct Receiving {
 #[derive(Debug)]
 pub struct Sending {
     pub writer: Writer,
-    pub switched: bool,
+    pub sender: Sender,
 }
 
 /// A connection's own state, shared with forked children only.
@@ -81,6 +79,10 @@ pub struct Connection {
     /// Processes of the family that hold a descriptor.
     pub holders: AtomicU32,
     pub role: AtomicU32,
+    /// The number under which it was made, for the log.
+    pub first_fd: AtomicI32,
+    /// The number by which the kernel knows the socket.
+    pub cookie: AtomicU64,
     pub nonblocking: AtomicBool,
     pub operations: AtomicU32,
     pub next_attempt: AtomicU32,
@@ -99,6 +101,13 @@ pub struct Connection {
     /// The events on which this end and the other wait for many connections; none is -1.
     pub own_event: AtomicI32,
     pub peer_event: AtomicI32,
+    /// Bytes ever taken out of the kernel's stream, doorbells included. Changed with the receiving
+    /// half held before the ring and after it, with the bell lock held meanwhile.
+    pub taken: AtomicU64,
+    /// Held while a doorbell is rung.
+    pub chime: Lock,
+    /// Whether a signal handler wanted to ring while its thread was ringing.
+    pub chime_again: AtomicBool,
     /// Guards the count of sleepers against the draining of doorbells.
     pub bell: Lock,
     pub sleepers: AtomicU32,
@@ -107,9 +116,14 @@ pub struct Connection {
     /// Whether a receive may time out, in which case only the kernel waits for it.
     pub times_out: AtomicBool,
     pub end: AtomicU32,
-    /// Whether each direction has switched: what the halves say, readable without holding them.
+    /// Whether each direction is in the ring now: what the halves say, readable without them.
     pub switched_in: AtomicBool,
     pub switched_out: AtomicBool,
+    /// Whether each direction is back in the kernel for good.
+    pub returned_in: AtomicBool,
+    pub returned_out: AtomicBool,
+    /// Whether the way back was counted, so that each is counted once.
+    pub turned: AtomicBool,
     pub read_shut: AtomicBool,
     pub write_shut: AtomicBool,
     /// Counts the sends that found the ring full: each makes room an event again.
@@ -187,13 +201,12 @@ impl Connection {
         unsafe {
             *self.receiving.get() = Receiving {
                 reader: Reader::new(segment.capacity()),
-                switched: false,
-                from_kernel: 0,
+                receiver: Receiver::default(),
                 released: 0,
                 reset_reported: false,
             };
             *self.sending.get() =
-                Sending { writer: Writer::new(segment.capacity()), switched: false };
+                Sending { writer: Writer::new(segment.capacity()), sender: Sender::default() };
         }
         self.capacity.store(segment.capacity().bytes(), Ordering::Relaxed);
         self.segment.store(segment.address(), Ordering::Release);
@@ -215,15 +228,24 @@ impl Connection {
         }
         self.next_attempt.store(crate::attach::FIRST_ATTEMPT, Ordering::Relaxed);
         self.meeting.store(u32::MAX, Ordering::Relaxed);
-        self.switched_in.store(false, Ordering::Relaxed);
-        self.switched_out.store(false, Ordering::Relaxed);
+        for flag in [
+            &self.switched_in,
+            &self.switched_out,
+            &self.returned_in,
+            &self.returned_out,
+            &self.turned,
+            &self.chime_again,
+            &self.read_shut,
+            &self.write_shut,
+        ] {
+            flag.store(false, Ordering::Relaxed);
+        }
+        self.taken.store(0, Ordering::Relaxed);
         self.own_event.store(-1, Ordering::Relaxed);
         self.peer_event.store(-1, Ordering::Relaxed);
-        self.read_shut.store(false, Ordering::Relaxed);
-        self.write_shut.store(false, Ordering::Relaxed);
         self.asked.store(0, Ordering::Relaxed);
         self.segment.store(std::ptr::null_mut(), Ordering::Relaxed);
-        for lock in [&self.receive_lock, &self.send_lock, &self.bell] {
+        for lock in [&self.receive_lock, &self.send_lock, &self.chime, &self.bell] {
             lock.reset();
         }
         // SAFETY: the place was free, so nobody else uses it.
@@ -268,6 +290,8 @@ pub struct Local {
     pub descriptors: AtomicU32,
     /// Threads of this process inside a call on it.
     users: AtomicU32,
+    /// Whether this process has taken itself out of the holders.
+    pub let_go: AtomicBool,
     pub registrations: UnsafeCell<[Registration; REGISTRATIONS]>,
 }
 
@@ -440,6 +464,9 @@ pub fn track(fd: c_int, role: Role, nonblocking: bool) -> bool {
         };
         if free && mine() {
             connection.begin(role, nonblocking);
+            connection.first_fd.store(fd, Ordering::Relaxed);
+            connection.cookie.store(sys::cookie(fd).unwrap_or(0), Ordering::Relaxed);
+            local.let_go.store(false, Ordering::Relaxed);
             local.descriptors.store(1, Ordering::Relaxed);
             // SAFETY: the place was free, so no epoll instance follows it.
             unsafe { *local.registrations.get() = [Registration::default(); REGISTRATIONS] };
@@ -484,6 +511,14 @@ pub fn enter(fd: c_int) -> Option<Guard> {
 pub fn followed(place: usize, fd: c_int) -> Option<ManuallyDrop<Guard>> {
     let (connection, local) = (connection(place)?, local(place)?);
     Some(ManuallyDrop::new(Guard { place, fd, connection, local }))
+}
+
+/// Enters a call on a connection by its place, under a number that the table does not know: in the
+/// child of a vfork, whose parent waits.
+pub fn borrowed(place: usize, fd: c_int) -> Option<Guard> {
+    let (connection, local) = (connection(place)?, local(place)?);
+    local.users.fetch_add(1, Ordering::SeqCst);
+    Some(Guard { place, fd, connection, local })
 }
 
 impl Guard {

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
+use weft_protocol::detour::{Begun, Ringing};
 use weft_protocol::interrupt_flag::{InterruptFlag, Sleep};
 
 use crate::epoll;
@@ -33,11 +34,46 @@ pub fn wake(guard: &Guard, flag: &InterruptFlag) {
         stats::count(|stats| &stats.doorbells, 1);
     }
     // Before this end has switched, a byte on its kernel's stream would be the program's.
-    if wake.includes(Sleep::InKernel) && guard.connection.switched_out.load(Ordering::Acquire) {
-        // A full stream is full of doorbells: the other end is awake.
-        let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
-        let _ = sys::send(guard.fd, [0u8].as_ptr(), 1, flags);
-        stats::count(|stats| &stats.doorbells, 1);
+    if wake.includes(Sleep::InKernel)
+        && guard.connection.switched_out.load(Ordering::Acquire)
+        && let Some(segment) = guard.connection.segment()
+    {
+        ring_doorbell(guard, &segment);
+    }
+}
+
+/// Sends a byte that means nothing by the kernel's stream, unless the direction is back there.
+fn ring_doorbell(guard: &Guard, segment: &Segment) {
+    let connection = guard.connection;
+    let detour = &segment.way(connection.role()).detour;
+    connection.chime_again.store(true, Ordering::Release);
+    // In a signal handler that interrupted a ringer: the ringer rings once more.
+    let Some(_chime) = connection.chime.lock() else { return };
+    while connection.chime_again.swap(false, Ordering::AcqRel) {
+        match detour.ring() {
+            Ringing::Silenced => return,
+            Ringing::Ring => {
+                // A full stream is full of doorbells: the other end is awake.
+                let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+                detour.rung(sys::send(guard.fd, [0u8].as_ptr(), 1, flags) == Ok(1));
+                stats::count(|stats| &stats.doorbells, 1);
+            }
+            Ringing::Doubtful => {
+                count_doorbells(guard, segment);
+                connection.chime_again.store(true, Ordering::Release);
+            }
+        }
+    }
+}
+
+/// Counts this end's doorbells anew by what the kernel has counted, after a ringer died between
+/// ringing and counting. Nobody else is ringing.
+pub fn count_doorbells(guard: &Guard, segment: &Segment) {
+    let detour = &segment.way(guard.connection.role()).detour;
+    let put_in = sys::tcp_counts(guard.fd).map_or(0, |counts| counts.put_in);
+    match detour.begun() {
+        Begun::After(begun) => detour.count_bells(put_in.saturating_sub(begun)),
+        Begun::NotYet | Begun::Never => detour.count_bells(0),
     }
 }
 
@@ -62,6 +98,7 @@ fn may_receive(connection: &Connection, segment: &Segment) -> bool {
     let peer = connection.role().peer();
     let way = segment.way(peer);
     way.pointers.filling() != 0
+        || way.pointers.is_sealed()
         || way.finished.load(Ordering::Acquire) != 0
         || segment.side(peer).closed.load(Ordering::Acquire) != closed::OPEN
         || connection.end.load(Ordering::Acquire) != end::NONE
@@ -71,9 +108,10 @@ fn may_receive(connection: &Connection, segment: &Segment) -> bool {
 /// Whether a quarter of the ring is free, or nothing will ever be again.
 pub fn may_send(connection: &Connection, segment: &Segment) -> bool {
     let capacity = segment.capacity().bytes();
-    let filling = segment.way(connection.role()).pointers.filling();
+    let pointers = &segment.way(connection.role()).pointers;
     let peer = segment.side(connection.role().peer());
-    filling <= capacity / 4 * 3
+    pointers.filling() <= capacity / 4 * 3
+        || pointers.is_sealed()
         || connection.write_shut.load(Ordering::Acquire)
         || peer.closed.load(Ordering::Acquire) != closed::OPEN
         || connection.end.load(Ordering::Acquire) != end::NONE
@@ -95,6 +133,9 @@ pub fn readable(guard: &Guard, segment: &Segment, announced: bool) -> Result<(),
     let connection = guard.connection;
     let way = segment.way(connection.role().peer());
     let switched = connection.switched_in.load(Ordering::Acquire);
+    if switched && way.pointers.sealed_at() == Some(way.pointers.read()) {
+        return returning(guard, segment);
+    }
     let came = || may_receive(connection, segment);
     if switched {
         if polled(connection, segment, came) {
@@ -112,7 +153,7 @@ pub fn readable(guard: &Guard, segment: &Segment, announced: bool) -> Result<(),
     way.arrived.arm(Sleep::InKernel);
     let changed = match switched {
         true => came(),
-        false => !announced && way.switched.load(Ordering::Acquire) != 0,
+        false => !announced && way.detour.begun() != Begun::NotYet,
     };
     if changed {
         return Ok(());
@@ -124,13 +165,30 @@ pub fn readable(guard: &Guard, segment: &Segment, announced: bool) -> Result<(),
     let looked = sys::recv(guard.fd, &raw mut byte, 1, libc::MSG_PEEK);
     drop(asleep);
     match looked {
-        Ok(0) if switched => connection.end.fetch_max(end::GONE, Ordering::AcqRel),
         Err(why @ (libc::EINTR | libc::EAGAIN)) => return Err(why),
         Err(why) if !switched => return Err(why),
-        Err(_) => connection.end.fetch_max(end::GONE, Ordering::AcqRel),
-        Ok(_) => 0,
-    };
+        // Once the detours have ended, the kernel's stream says by itself how it ends.
+        Ok(0) | Err(_) if switched && !segment.has_ended() => {
+            connection.end.fetch_max(end::GONE, Ordering::AcqRel);
+        }
+        _ => {}
+    }
     Ok(())
+}
+
+/// Waits for the kernel's stream to bring the last doorbells, or what follows them.
+fn returning(guard: &Guard, segment: &Segment) -> Result<(), Errno> {
+    let detour = &segment.way(guard.connection.role().peer()).detour;
+    if detour.is_ringing() {
+        // The other end is between ringing and counting: a matter of nanoseconds if it runs.
+        sys::sleep(20_000);
+        return Ok(());
+    }
+    let mut byte = 0u8;
+    match sys::recv(guard.fd, &raw mut byte, 1, libc::MSG_PEEK) {
+        Err(why @ (libc::EINTR | libc::EAGAIN)) => Err(why),
+        _ => Ok(()),
+    }
 }
 
 /// Waits until there is room to send.
@@ -192,14 +250,16 @@ fn is_interrupting() -> bool {
 /// the receiving direction is the kernel's, its end of stream says nothing about the sending one.
 pub fn is_gone(guard: &Guard) -> bool {
     let switched = guard.connection.switched_in.load(Ordering::Acquire);
-    switched && is_gone_since_switched(guard)
+    let segment = guard.connection.segment().filter(|_| switched);
+    segment.is_some_and(|segment| is_gone_since_switched(guard, &segment))
 }
 
 /// The same for a caller that knows that the receiving direction has switched.
-pub fn is_gone_since_switched(guard: &Guard) -> bool {
+pub fn is_gone_since_switched(guard: &Guard, segment: &Segment) -> bool {
     let _errno = sys::KeepErrno::new();
     let lasting = libc::POLLRDHUP | libc::POLLHUP | libc::POLLERR;
-    let gone = sys::poll_now(guard.fd, lasting) & lasting != 0;
+    // An end that was said by the kernel's stream after the detours ended is that stream's.
+    let gone = sys::poll_now(guard.fd, lasting) & lasting != 0 && !segment.has_ended();
     if gone {
         guard.connection.end.fetch_max(end::GONE, Ordering::AcqRel);
     }
@@ -260,26 +320,36 @@ pub fn answer_doorbells(guard: &Guard) {
     }
 }
 
-/// Reads and forgets what stands in the kernel's stream, if only doorbells can. True if any did.
+/// Takes counted doorbells out of the kernel's stream and forgets them. True if there were any.
 fn take_doorbells(guard: &Guard) -> bool {
-    if !guard.connection.switched_in.load(Ordering::Acquire) {
-        return false;
-    }
+    let connection = guard.connection;
+    let Some(segment) = connection.segment() else { return false };
+    let detour = &segment.way(connection.role().peer()).detour;
     let mut scratch = [0u8; 256];
     let mut any = false;
-    loop {
-        match sys::recv(guard.fd, scratch.as_mut_ptr(), scratch.len(), libc::MSG_DONTWAIT) {
-            Ok(0) => break,
-            Ok(count) => {
+    while connection.switched_in.load(Ordering::Acquire) {
+        let Begun::After(begun) = detour.begun() else { break };
+        let taken = connection.taken.load(Ordering::Acquire);
+        let room = begun.saturating_add(detour.bells()).saturating_sub(taken);
+        let room = room.min(scratch.len() as u64) as usize;
+        if any {
+            break;
+        }
+        if room == 0 || taken < begun {
+            is_gone_since_switched(guard, &segment);
+            break;
+        }
+        match sys::recv(guard.fd, scratch.as_mut_ptr(), room, libc::MSG_DONTWAIT) {
+            Ok(count) if count > 0 => {
                 any = true;
-                if count < scratch.len() {
-                    return any;
-                }
+                connection.taken.fetch_add(count as u64, Ordering::AcqRel);
             }
-            Err(libc::EAGAIN | libc::EINTR) => return any,
-            Err(_) => break,
+            Err(libc::EAGAIN | libc::EINTR) => break,
+            _ => {
+                is_gone_since_switched(guard, &segment);
+                break;
+            }
         }
     }
-    guard.connection.end.fetch_max(end::GONE, Ordering::AcqRel);
-    true
+    any
 }

@@ -11,12 +11,20 @@
 //! memory, and the other's is read once and believed only if it neither goes back nor promises more
 //! than the capacity; so a span always lies inside the ring.
 //!
+//! Either side may seal the ring, once and for good: the number of bytes in its stream is then fixed,
+//! and whatever the writer would have added goes another way (see [`crate::detour`]). The seal is a
+//! bit of the writer's word, so that it and [`Writer::publish_unless_sealed`] exclude each other.
+//!
 //! This is a state machine without memory: [`Writer::spans`] says where bytes belong, the caller
 //! copies them, and [`Writer::publish`] hands them over.
 
 use std::ops::Range;
 
-use crate::sync::{AtomicU64, observe, publish};
+use crate::sync::{AtomicU64, Ordering, observe, publish};
+
+/// The bit of the writer's word that says that nothing more may be published. Counts stay below it:
+/// at a terabyte a second they would reach it after a hundred days.
+const SEALED: u64 = 1 << 63;
 
 /// One pointer on cache lines of its own: 128 bytes, since processors fetch lines in pairs.
 #[derive(Debug, Default)]
@@ -36,19 +44,58 @@ impl RingPointers {
     /// when to sleep only: neither word has been checked.
     #[inline]
     pub fn filling(&self) -> u64 {
-        let written = self.written.0.load(observe());
+        let written = self.written.0.load(observe()) & !SEALED;
         written.wrapping_sub(self.read.0.load(observe()))
     }
 
     /// The writer's pointer as it stands, unchecked: it tells one arrival from another.
     #[inline]
     pub fn arrivals(&self) -> u64 {
-        self.written.0.load(observe())
+        self.written.0.load(observe()) & !SEALED
+    }
+
+    /// The reader's pointer as it stands, unchecked.
+    #[inline]
+    pub fn read(&self) -> u64 {
+        self.read.0.load(observe())
+    }
+
+    /// Seals the ring: from now on [`Writer::publish_unless_sealed`] publishes nothing. Either side
+    /// may do so at any time, also twice. Returns how many bytes were published before, unchecked.
+    pub fn seal(&self) -> u64 {
+        self.written.0.fetch_or(SEALED, Ordering::AcqRel) & !SEALED
+    }
+
+    /// How many bytes the sealed stream has, unchecked; `None` while it is not sealed.
+    #[inline]
+    pub fn sealed_at(&self) -> Option<u64> {
+        let written = self.written.0.load(observe());
+        (written & SEALED != 0).then_some(written & !SEALED)
+    }
+
+    /// Whether the ring is sealed.
+    #[inline]
+    pub fn is_sealed(&self) -> bool {
+        self.sealed_at().is_some()
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+impl RingPointers {
+    /// Pointers with these words, for models that keep states by value.
+    pub(crate) fn with(words: [u64; 2]) -> Self {
+        let pointer = |word| Pointer(AtomicU64::new(word));
+        Self { written: pointer(words[0]), read: pointer(words[1]) }
+    }
+
+    /// The words as they stand.
+    pub(crate) fn words(&self) -> [u64; 2] {
+        [&self.written, &self.read].map(|pointer| pointer.0.load(observe()))
     }
 }
 
 /// How many bytes a ring holds: a power of two, so that a count becomes a place by a mask.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Capacity(u64);
 
 /// Why a size is no capacity.
@@ -118,9 +165,20 @@ pub struct BrokenRing {
     pub limit: u64,
 }
 
+/// Why nothing was published.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unpublished {
+    /// The ring is sealed: the bytes were not handed over and never will be this way.
+    #[error("the ring is sealed")]
+    Sealed,
+    /// The other side has written over this side's pointer.
+    #[error(transparent)]
+    Broken(#[from] BrokenRing),
+}
+
 /// Reads the other side's pointer once and believes it only between its last value and `limit`.
 fn look(pointer: &Pointer, before: u64, limit: u64) -> Result<u64, BrokenRing> {
-    let now = pointer.0.load(observe());
+    let now = pointer.0.load(observe()) & !SEALED;
     if now.wrapping_sub(before) <= limit.wrapping_sub(before) {
         Ok(now)
     } else {
@@ -129,7 +187,7 @@ fn look(pointer: &Pointer, before: u64, limit: u64) -> Result<u64, BrokenRing> {
 }
 
 /// The side that writes.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Writer {
     capacity: Capacity,
     written: u64,
@@ -183,6 +241,41 @@ impl Writer {
         pointers.written.0.store(self.written, publish());
     }
 
+    /// Hands the next `length` bytes over as [`Writer::publish`] does, unless the ring is sealed:
+    /// then none of them is handed over. At most [`Writer::spans`] of them are.
+    ///
+    /// # Errors
+    ///
+    /// [`Unpublished::Sealed`], or if this side's own word is not what it wrote there.
+    #[inline]
+    pub fn publish_unless_sealed(
+        &mut self,
+        pointers: &RingPointers,
+        length: u64,
+    ) -> Result<(), Unpublished> {
+        debug_assert!(length <= self.capacity.0 - (self.written - self.read));
+        let after = self.written + length;
+        match pointers.written.0.compare_exchange(self.written, after, publish(), Ordering::Relaxed)
+        {
+            Ok(_) => {
+                self.written = after;
+                Ok(())
+            }
+            Err(now) if now == self.written | SEALED => Err(Unpublished::Sealed),
+            Err(now) => {
+                let before = self.written;
+                Err(BrokenRing { before, now, limit: before }.into())
+            }
+        }
+    }
+
+    /// Where the published bytes from `count` on lie, for a writer that sends them another way
+    /// because the reader will not take them. At most the capacity is ever given.
+    pub fn spans_since(&self, count: u64) -> Spans {
+        let length = self.written.saturating_sub(count).min(self.capacity.0);
+        self.capacity.spans(self.written - length, length)
+    }
+
     /// How many bytes were ever handed over.
     pub const fn written(&self) -> u64 {
         self.written
@@ -195,7 +288,7 @@ impl Writer {
 }
 
 /// The side that reads.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Reader {
     capacity: Capacity,
     read: u64,
@@ -310,6 +403,30 @@ mod tests {
         pointers.written.0.store(3, Ordering::Relaxed);
         let broken = BrokenRing { before: 4, now: 3, limit: 8 };
         assert_eq!(reader.available(&pointers, 5), Err(broken));
+    }
+
+    #[test]
+    fn a_sealed_ring_takes_nothing_more_and_gives_all_that_it_took() {
+        let pointers = RingPointers::default();
+        let (mut writer, mut reader) = (Writer::new(capacity(8)), Reader::new(capacity(8)));
+        assert_eq!(writer.publish_unless_sealed(&pointers, 3), Ok(()));
+        assert_eq!((pointers.sealed_at(), pointers.seal()), (None, 3));
+        assert_eq!(writer.publish_unless_sealed(&pointers, 2), Err(Unpublished::Sealed));
+        assert_eq!((writer.written(), writer.unread(&pointers)), (3, Ok(3)));
+        assert_eq!((pointers.seal(), pointers.sealed_at()), (3, Some(3)), "sealed once for good");
+        assert_eq!((pointers.filling(), pointers.arrivals()), (3, 3));
+        assert_eq!(reader.available(&pointers, 8), Ok(3));
+        reader.release(&pointers, 1);
+        assert_eq!(writer.spans_since(1), Spans { first: 1..3, second: 0..0 });
+    }
+
+    #[test]
+    fn a_writer_whose_own_word_was_overwritten_publishes_nothing() {
+        let pointers = RingPointers::default();
+        let mut writer = Writer::new(capacity(8));
+        pointers.written.0.store(5, Ordering::Relaxed);
+        let broken = BrokenRing { before: 0, now: 5, limit: 0 };
+        assert_eq!(writer.publish_unless_sealed(&pointers, 1), Err(broken.into()));
     }
 
     proptest! {

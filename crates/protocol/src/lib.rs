@@ -3,6 +3,7 @@
 
 pub mod adapter;
 pub mod byte_ring;
+pub mod detour;
 pub mod endpoint;
 pub mod flow;
 pub mod interrupt_flag;
@@ -11,6 +12,7 @@ pub mod packet;
 pub mod resequence;
 pub mod retransmit;
 pub mod ring;
+pub mod sci_address;
 pub mod sync;
 pub mod turns;
 pub mod window;

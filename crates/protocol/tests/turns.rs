@@ -1,6 +1,8 @@
 //! Frames and messages of the link with turns: what is encoded is decoded again, whatever arrives is
 //! read or refused, and real FIFOs under any traffic keep to their credits.
 
+#![allow(clippy::expect_used, reason = "a test fails by it")]
+
 use proptest::prelude::*;
 use weft_protocol::turns::{
     Burst, CHANNELS, End, Frame, Holding, Kind, LONGEST_MESSAGE, MessageHeader, Operation, PACKET,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from weft.plots.budget import budget
+from weft.plots.budget import along_time, budget
 from weft.plots.curves import (
     collision_rates,
     curve,
@@ -15,7 +15,9 @@ from weft.plots.distribution import distribution
 from weft.plots.fabric import fabric, port_occupancy
 from weft.plots.published import published_against_measured
 from weft.plots.request import Request
+from weft.plots.space_time import space_time
 from weft.plots.streams import stream_histogram, stream_throughput
+from weft.plots.timeline import timeline
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,15 +36,22 @@ DRAWN_BY: dict[str, Callable[[Result, Request], Figure | None]] = {
     "stream_histogram": stream_histogram,
     "fabric": fabric,
     "port_occupancy": port_occupancy,
+    "latency_along_time": along_time,
+    "space_time": space_time,
     "published": published_against_measured,
+    "timeline": timeline,
 }
 
+_CURVES = ("latency_against_load", "throughput_against_load", "collision_rates")
+
 _DEFAULT_TITLES = {
+    "timeline": "Every packet",
     "latency_against_load": "Latency against load",
     "throughput_against_load": "Accepted throughput against offered load",
     "collision_rates": "Collisions",
     "histogram": "Distribution of latency",
     "latency_budget": "Where the time went",
+    "space_time": "Who sent what when",
 }
 
 
@@ -61,11 +70,17 @@ def figures_of(result: Result) -> list[Figure]:
 
 
 def _defaults(result: Result) -> list[Request]:
-    """One figure of each kind for each channel that carried traffic."""
+    """One figure of each kind for each channel that carried traffic; curves where loads differ."""
     points = result.points
     if "channel" not in points:
         return []
     channels = list(dict.fromkeys(points["channel"]))
+    swept = [
+        str(name) for name in points if str(name).endswith(".load") and points[name].nunique() > 1
+    ]
+    # A run is traced for its few packets, each of which can be seen by itself.
+    traced = not result.tables.get("trace", points.head(0)).empty
+    superseded = ("histogram",) if traced else ()
     return [
         Request(
             name=f"{channel}-{kind.replace('_', '-')}",
@@ -75,4 +90,5 @@ def _defaults(result: Result) -> list[Request]:
         )
         for channel in channels
         for kind, title in _DEFAULT_TITLES.items()
+        if kind not in superseded and (f"workload.{channel}.load" in swept or kind not in _CURVES)
     ]

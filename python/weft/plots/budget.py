@@ -39,6 +39,20 @@ _PATH = (
 )
 
 
+def along_time(result: Result, request: Request) -> Figure | None:
+    """Draw one bar a point, the stages behind each other as they are in time."""
+    figure = budget(result, request)
+    if figure is None:
+        return None
+    figure.spec["title"] = {"subtitle": "mean time in each stage, in the order of the path"}
+    figure.spec["encoding"]["x"] = {
+        "field": "mean_us", "type": "quantitative", "stack": "zero",
+        "title": "Time since a program handed it over (µs)",
+        "axis": {"format": "~g", "tickCount": 10},
+    }  # fmt: skip
+    return figure
+
+
 def budget(result: Result, request: Request) -> Figure | None:
     """Draw one bar a point, divided by stage in the order of the path."""
     rows = with_points(rows_of(result.budget, request), result)

@@ -82,7 +82,7 @@ def _curves(
     if drawable.empty:
         return None
     printed = _published(result, request, rows, x, y)
-    layers = _layers(drawable, printed, x, y, log=log)
+    layers = _layers(drawable, printed, x, y, request.channel, log=log)
     if len(printed):
         layers += _published_layers(printed, layers[0]["encoding"])
     if diagonal and pd.api.types.is_numeric_dtype(drawable["x"]):
@@ -152,8 +152,8 @@ def _published(
     """Place each printed number that belongs to this figure where its settings put it."""
     marks: list[dict[str, Any]] = []
     for entry in result.meta.get("published") or []:
-        # A ratio, or a multiple, is a number of another kind than the axis.
-        if entry.get("quantity") != y or entry.get("over") or entry.get("times"):
+        # A ratio, a difference or a multiple is a number of another kind than the axis.
+        if entry.get("quantity") != y or any(entry.get(key) for key in ("over", "less", "times")):
             continue
         at = rows
         for key, value in (entry.get("at") or {}).items():
@@ -177,13 +177,13 @@ def _published(
     return pd.DataFrame(marks, columns=["x", "panel", "y", "lower", "upper", "section", "mark"])
 
 
-def _x_axis(places: pd.Series[Any], x: str) -> dict[str, Any]:
+def _x_axis(places: pd.Series[Any], x: str, channel: str) -> dict[str, Any]:
     """Encode what is swept: numbers to scale, words (run lengths, parts) in the file's order."""
     if not pd.api.types.is_numeric_dtype(places):
         return {
             "field": "x",
             "type": "ordinal",
-            "title": axis_title(x),
+            "title": axis_title(x, channel),
             "sort": list(dict.fromkeys(places)),
             "scale": {"type": "point", "padding": 0.4},
             "axis": {"labelAngle": 0},
@@ -191,9 +191,9 @@ def _x_axis(places: pd.Series[Any], x: str) -> dict[str, Any]:
     return {
         "field": "x",
         "type": "quantitative",
-        "title": axis_title(x),
+        "title": axis_title(x, channel),
         "scale": {"nice": False, "zero": bool(places.min() < places.max() / 3)},
-        "axis": {"format": "~g", "tickCount": 10},
+        "axis": {"format": "~f", "tickCount": 10},
     }
 
 
@@ -208,7 +208,7 @@ def _reach(drawn: pd.DataFrame, printed: pd.DataFrame) -> list[float]:
 
 
 def _layers(
-    drawn: pd.DataFrame, printed: pd.DataFrame, x: str, y: str, *, log: bool
+    drawn: pd.DataFrame, printed: pd.DataFrame, x: str, y: str, channel: str, *, log: bool
 ) -> list[dict[str, Any]]:
     scale: dict[str, Any] = {"type": "log", "nice": False} if log else {"zero": True, "nice": True}
     if log:
@@ -223,7 +223,7 @@ def _layers(
             **({"values": _decades(scale["domain"])} if log else {"tickCount": 6}),
         },
     }
-    x_axis = _x_axis(drawn["x"], x)
+    x_axis = _x_axis(drawn["x"], x, channel)
     order = list(dict.fromkeys(drawn["series"]))
     single = len(order) < 2
     colour = {

@@ -51,12 +51,16 @@ def published_against_measured(result: Result, request: Request) -> Figure | Non
 
 def _rows(checks: list[Check], result: Result) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
-    for count, experiment in enumerate(dict.fromkeys(check.experiment for check in checks)):
-        run = result.runs.get(experiment)
+    experiments = list(dict.fromkeys(check.experiment for check in checks))
+    titles = [
+        result.runs[name].title.split(":")[0] if name in result.runs else name
+        for name in experiments
+    ]
+    for count, (experiment, title) in enumerate(zip(experiments, titles, strict=True)):
         # Labels are told apart by their text; what cannot be seen tells equal ones apart.
         apart = "\u200b" * count
-        title = run.title.split(":")[0] if run else experiment
-        rows.append({"label": title + apart, "head": True, "verdict": ""})
+        part = f" ({experiment.rsplit('-', 1)[-1]})" if titles.count(title) > 1 else ""
+        rows.append({"label": title + part + apart, "head": True, "verdict": ""})
         for check in checks:
             if check.experiment == experiment:
                 rows.append(_row(check, apart))

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
+from pandas.api.types import is_numeric_dtype
 
 from weft.system import spell
 
@@ -74,13 +75,16 @@ def series_labels(
 
     The request's own column (or the core's `series` label) comes first; any other setting that was
     swept joins it where rows of different settings would otherwise share a curve. The caller tells
-    columns in `apart` apart.
+    columns in `apart` apart. Where the horizontal axis is something measured, the numbers that were
+    swept run along the curves.
     """
     swept = [str(name) for name in rows if "." in str(name) or name == "preset"]
     for entry in result.meta.get("published") or []:
         swept += [name for name in entry.get("at") or {} if name not in swept]
     swept += [str(name) for name in result.meta.get("axes") or [] if name not in swept]
     taken = {x, request.panels, *apart}
+    if request.series and x not in swept:
+        taken |= {name for name in swept if name in rows and is_numeric_dtype(rows[name])}
     first = [request.series] if request.series else ["series"]
     chosen: list[str] = []
     for name in [*first, *swept]:

@@ -18,6 +18,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from weft.figure import VEGA_LITE
+from weft.report.compared import compared_section, differing_section
 from weft.report.sections import (
     again,
     checks_section,
@@ -38,15 +39,18 @@ if TYPE_CHECKING:
 def page(result: Result) -> str:
     """Return the whole page."""
     gallery = _Gallery()
+    compared = "compared" in result.meta
     sections = [
         summary(result),
         checks_section(result, gallery.place),
+        *([compared_section(result, gallery.place), differing_section(result)] if compared else []),
         *(
             experiment_section(name, run, gallery.place, alone=not result.runs)
             for name, run in (result.runs or {"results": result}).items()
+            if not compared
         ),
         composition_section(result),
-        parameters_section(result),
+        None if compared else parameters_section(result),
         specification_section(result),
         again(result),
     ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING
@@ -64,6 +65,11 @@ def measured(check: Check, *, spread: bool = False) -> str:
         return "–"
     half = f"\u202f±\u202f{number(check.half_width, 2)}" if spread and check.half_width else ""
     return f"{number(check.measured, 4)}{half} {escape(check.shown_unit)}".strip()
+
+
+def marked(text: str) -> str:
+    """Escape prose of a file, in which names of code stand between backticks."""
+    return re.sub("`([^`]+)`", r"<code>\1</code>", escape(text))
 
 
 def sentence(text: str) -> str:

@@ -10,6 +10,7 @@ from weft.checks import Check, checks_of, readings
 from weft.composition import caption, draw
 from weft.report.markup import (
     Section,
+    marked,
     measured,
     published,
     section,
@@ -59,7 +60,7 @@ def experiment_section(name: str, run: Result, place: Place, *, alone: bool) -> 
     if section_ := run.meta.get("section"):
         body.append(f'<p class="source">Section {escape(str(section_))} of the document.</p>')
     if (note := run.meta.get("note")) and not alone:
-        body.append(f"<p>{escape(str(note))}</p>")
+        body.append(f"<p>{marked(str(note))}</p>")
     if not arithmetic:
         body.append(place(drawn))
     if not alone and not arithmetic:
@@ -221,6 +222,7 @@ def specification_section(result: Result) -> Section | None:
         for run in (result, *result.runs.values())
         if run.meta.get("spec_toml")
     }
+    texts.update(result.meta.get("specs") or {})
     if not texts:
         return None
     opened = " open" if len(texts) == 1 else ""
@@ -238,6 +240,11 @@ def again(result: Result) -> Section:
     system = str(result.meta.get("system") or "")
     if result.runs:
         command, code = f"weft reproduce {system}", f'weft.reproduce("{system}")'
+    elif names := result.meta.get("compared"):
+        command = " && ".join(f"weft run {name}/spec.toml --out {name}" for name in names)
+        command += f" && weft report {' '.join(names)}"
+        listed = ", ".join(f'"{name}"' for name in names)
+        code = f"from weft.comparison import side_by_side\nside_by_side([{listed}])"
     else:
         command, code = "weft run spec.toml", 'weft.run("spec.toml")'
     body = (
@@ -264,7 +271,8 @@ def _checks_table(title: str, checks: list[Check]) -> str:
         ]
         for check, place in zip(checks, places, strict=True)
     ]
-    sections = ", ".join(dict.fromkeys(check.section for check in checks if check.section))
+    named = (part for check in checks for part in check.section.split(", ") if part)
+    sections = ", ".join(dict.fromkeys(named))
     words = " · ".join(part for part in (sections, f"preset {preset}" if preset else "") if part)
     source = f' <span class="source">{escape(words)}</span>' if words else ""
     return f"<h3>{escape(title)}{source}</h3>{table(heads, rows, numeric={1, 2, 3})}"
@@ -288,7 +296,7 @@ def _derived_table(run: Result) -> str:
 
 
 def _note(check: Check) -> str:
-    return f'<small class="note">{escape(check.note)}</small>' if check.note else ""
+    return f'<small class="note">{marked(check.note)}</small>' if check.note else ""
 
 
 def _points_table(run: Result) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from weft.checks import LITERAL, Check, checks_of, counts, named_in
 from weft.plots.request import SETTLED
-from weft.report.markup import Section, measured, published, section, sentence, table
+from weft.report.markup import Section, marked, measured, published, section, sentence, table
 from weft.system import Parameter, System
 from weft.words import percent
 
@@ -32,7 +32,7 @@ def summary(result: Result) -> Section:
             "finished; the rest is missing, not zero.</p>"
         )
     if note := result.meta.get("note"):
-        body.append(f'<p class="lead">{escape(str(note))}</p>')
+        body.append(f'<p class="lead">{marked(str(note))}</p>')
     body.append(_verdicts(checks) if checks else _settled(result))
     body.append(_findings(result))
     if checks:

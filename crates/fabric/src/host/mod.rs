@@ -5,15 +5,19 @@
 //! the one before has the next. What the busiest resource can do is therefore what the host can
 //! do, and not what the stages take one after the other (SCILAN 4.2 and 4.3).
 
+mod limits;
 mod program;
 mod resource;
 mod settings;
 mod stage;
 mod station;
+mod window;
 mod work;
 
+pub use limits::HostLimits;
 pub use program::ProgramSettings;
 pub use resource::{Resource, ResourceSettings};
 pub use settings::{HostError, HostSettings, PostedSettings};
 pub use stage::{StageSettings, Unit, When};
+pub use window::{Connection, WindowSettings};
 pub use work::{Host, Output, Piece, StageRecord};

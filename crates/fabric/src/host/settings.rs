@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use weft_units::{Bytes, PositiveCount};
+use weft_protocol::byte_ring::Capacity;
+use weft_units::{Bytes, PositiveCount, Span};
 
-use super::{Host, ProgramSettings, ResourceSettings, StageSettings, Unit};
+use super::{Host, ProgramSettings, ResourceSettings, StageSettings, Unit, WindowSettings};
 
 /// What a message passes between a program and its adapter. All hosts are alike; each has its own
 /// resources, and each channel has hosts of its own.
@@ -23,6 +24,9 @@ pub struct HostSettings {
     pub receive: Vec<String>,
     /// How the program waits for messages.
     pub program: ProgramSettings,
+    /// The flow control between programs; none if absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub window: Option<WindowSettings>,
     /// How much may be on the way from an initiator before its last send stage stalls; unlimited
     /// if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -53,6 +57,15 @@ pub struct HostError {
 }
 
 impl HostSettings {
+    /// Whether a program is busy for some time with every message that it sends, be it with the
+    /// channel alone.
+    pub fn takes_time_to_send(&self) -> bool {
+        let takes_time = |name: &String| {
+            self.stage.get(name).is_some_and(|stage| stage.fixed > Span::ZERO && stage.from.0 == 0)
+        };
+        self.send.is_empty() || self.send.iter().any(takes_time)
+    }
+
     /// A host on a channel whose packets carry `payload`.
     ///
     /// # Errors
@@ -67,6 +80,7 @@ impl HostSettings {
         }
         self.check_posted()?;
         self.check_program()?;
+        self.check_window()?;
         Ok(Host::new(self, payload))
     }
 
@@ -82,6 +96,42 @@ impl HostSettings {
         let all: Vec<&str> = self.receive.iter().filter(of_packets).map(String::as_str).collect();
         let accepted = format!("a stage of the receive way in packets: {}", all.join(", "));
         Err(refuse("posted.until".into(), until, accepted))
+    }
+
+    fn check_window(&self) -> Result<(), HostError> {
+        let Some(WindowSettings { buffer, fill, release, .. }) = &self.window else {
+            return Ok(());
+        };
+        if Capacity::new(buffer.0).is_err() {
+            let accepted = format!("a power of two of at most {}", Bytes(Capacity::MAX));
+            return Err(refuse("window.buffer".into(), &buffer.to_string(), accepted));
+        }
+        let one_at_a_time = |name: &&String| {
+            self.stage.get(*name).is_some_and(|stage| !stage.uses.is_empty() && !stage.in_passing)
+        };
+        if !self.send.iter().filter(one_at_a_time).any(|name| name == fill) {
+            let accepted = "a stage of the send way that uses a resource, not in passing";
+            return Err(refuse("window.fill".into(), fill, accepted.into()));
+        }
+        if !self.receive.contains(release) {
+            let accepted = format!("one of the receive way: {}", self.receive.join(", "));
+            return Err(refuse("window.release".into(), release, accepted));
+        }
+        let waits_for = |name: &String| match self.stage.get(name).map(|stage| stage.unit) {
+            Some(Unit::Message) => u64::MAX,
+            Some(Unit::Chunk(bytes)) => bytes.0,
+            Some(Unit::Packet) | None => 0,
+        };
+        let before = self.receive.iter().take_while(|name| *name != release);
+        let before = before.chain(std::iter::once(release));
+        let fills = std::iter::once(fill);
+        match before.chain(fills).find(|name| waits_for(name) > buffer.0) {
+            Some(name) => {
+                let accepted = format!("a chunk of at most the receiver buffer, {buffer}");
+                Err(refuse(format!("stage.{name}.unit"), "more than fits", accepted))
+            }
+            None => Ok(()),
+        }
     }
 
     fn check_program(&self) -> Result<(), HostError> {
@@ -152,9 +202,9 @@ impl HostSettings {
             let accepted = "always on the send way".into();
             return Err(refuse(key("when"), "about the target's program", accepted));
         }
-        if stage.looks_at_program() && stage.unit != Unit::Message {
-            let accepted = "message, since a program finds or is woken for a message".into();
-            return Err(refuse(key("unit"), "a part of one", accepted));
+        if stage.looks_at_program() && stage.unit == Unit::Packet {
+            let accepted = "message, or a chunk that a program asks for".into();
+            return Err(refuse(key("unit"), "packet", accepted));
         }
         if stage.looks_at_program() && stage.in_passing {
             return Err(refuse(key("in_passing"), "true", "false before the program".into()));

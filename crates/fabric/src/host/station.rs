@@ -96,12 +96,19 @@ impl Station {
 
     /// Whether it takes another unit of the stage before.
     pub fn has_room(&self) -> bool {
-        self.settings.room.admits(self.ready.len())
+        // What is only delayed has left nothing behind that could wait for it.
+        let delayed = if self.uses.is_empty() { self.working.len() } else { 0 };
+        self.settings.room.admits(self.ready.len() + delayed)
+    }
+
+    /// What passes the stage because it is not for it passes as it comes.
+    fn cut_of(&self, piece: &Piece) -> Cut {
+        if self.settings.is_for(piece.size) { self.cut } else { Cut::AsIs }
     }
 
     /// Takes a piece, whose `since` is now.
     pub fn enqueue(&mut self, piece: Piece) {
-        let Cut::Into(unit) = self.cut else {
+        let Cut::Into(unit) = self.cut_of(&piece) else {
             self.ready.push_back(piece);
             return;
         };
@@ -132,7 +139,7 @@ impl Station {
     /// The next unit; to be called where one is ready.
     pub fn next_unit(&self) -> Option<Piece> {
         let front = *self.ready.front()?;
-        Some(match self.cut {
+        Some(match self.cut_of(&front) {
             Cut::Into(unit) if front.bytes.0 > unit => {
                 Piece { bytes: Bytes(unit), last: false, ..front }
             }
@@ -144,6 +151,10 @@ impl Station {
     pub fn take_unit(&mut self, unit: &Piece) {
         let Some(front) = self.ready.front_mut() else { return };
         front.bytes = Bytes(front.bytes.0 - unit.bytes.0);
+        if self.settings.looks_at_program() {
+            // What is left comes when the program has begun with what was taken.
+            front.met = None;
+        }
         if front.bytes.0 == 0 {
             self.ready.pop_front();
         }
@@ -157,7 +168,8 @@ impl Station {
             (When::Polling, Some(Meeting::Polling(until_look))) => until_look,
             _ => return None,
         };
-        let nothing = unit.bytes.0 == 0 && matches!(stage.unit, Unit::Chunk(_));
+        let rest = unit.bytes.0 == 0 && unit.size.0 > 0;
+        let nothing = rest && matches!(stage.unit, Unit::Chunk(_));
         if nothing || !stage.is_for(unit.size) {
             return None;
         }

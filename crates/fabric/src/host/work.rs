@@ -1,16 +1,22 @@
 //! A host at work: its stages, their resources, and what comes out at both ends.
 
+use std::sync::Arc;
+
+use weft_protocol::byte_ring::Capacity;
 use weft_units::{Bytes, Limit, Span, Time};
 
 use super::program::{Meeting, Program};
 use super::station::Station;
-use super::{HostSettings, Resource};
+use super::window::{Receiver, Transmitter};
+use super::{Connection, HostSettings, Resource};
 
 /// A part of a message on its way through a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece {
     /// The caller's number of the message.
     pub message: u32,
+    /// The host at the other end, if there is one.
+    pub peer: Option<u16>,
     /// The payload of the whole message.
     pub size: Bytes,
     /// What of it this is.
@@ -34,6 +40,8 @@ pub enum Output {
     Released(u32),
     /// A message has passed the whole receive way.
     Delivered(u32),
+    /// There is room again for the sleeping program of this host.
+    Room(u16),
 }
 
 /// What was done in one stage.
@@ -75,15 +83,29 @@ pub struct Host {
     resources: Vec<Resource>,
     resource_names: Vec<String>,
     program: Program,
+    window: Option<Window>,
     posted: Limit,
     on_the_way: usize,
     payload: Bytes,
+    /// From when on the residence in stages is noted.
+    from: Time,
+}
+
+/// The flow control of a host: where, at what cost, and with whom.
+#[derive(Debug)]
+struct Window {
+    fill: usize,
+    release: usize,
+    look: Span,
+    capacity: Capacity,
+    transmitters: Vec<Transmitter>,
+    receivers: Vec<Receiver>,
 }
 
 impl Piece {
-    /// A part of a message that has come over the channel.
-    pub fn new(message: u32, size: Bytes, bytes: Bytes, last: bool) -> Piece {
-        Piece { message, size, bytes, last, since: Time::ZERO, met: None }
+    /// A part of a message from or to `peer`.
+    pub fn new(message: u32, peer: Option<u16>, size: Bytes, bytes: Bytes, last: bool) -> Piece {
+        Piece { message, peer, size, bytes, last, since: Time::ZERO, met: None }
     }
 }
 
@@ -111,18 +133,55 @@ impl Host {
             released_by: until.and_then(place).map(|place| sends + place),
             resources: vec![Resource::default(); resources.len()],
             resource_names: settings.resource.keys().cloned().collect(),
+            window: Window::new(settings),
             program: Program::new(settings.program.clone()),
             posted: posted.map_or(Limit::Unlimited, |posted| Limit::AtMost(posted.packets)),
             on_the_way: 0,
             payload,
+            from: Time::ZERO,
         }
     }
 
-    /// A program hands a message over.
-    pub fn send(&mut self, now: Time, message: u32, size: Bytes, out: &mut Vec<Output>) {
-        let piece = Piece { since: now, ..Piece::new(message, size, size, true) };
+    /// Notes the residence in stages only from an instant on.
+    pub fn record_from(&mut self, from: Time) {
+        self.from = from;
+    }
+
+    /// A connection to another host begins. Without flow control it means nothing.
+    pub fn connect(&mut self, peer: u16, connection: &Arc<Connection>) {
+        if let Some(window) = &mut self.window {
+            let (connection, capacity) = (Arc::clone(connection), window.capacity);
+            window.transmitters.push(Transmitter::new(peer, connection, capacity));
+        }
+    }
+
+    /// A connection from another host begins. Without flow control it means nothing.
+    pub fn accept(&mut self, peer: u16, connection: &Arc<Connection>) {
+        if let Some(window) = &mut self.window {
+            let (connection, capacity) = (Arc::clone(connection), window.capacity);
+            window.receivers.push(Receiver::new(peer, connection, capacity));
+        }
+    }
+
+    /// Whether a connection to a host has yet to begin.
+    pub fn lacks_connection(&self, peer: u16) -> bool {
+        let known = |window: &Window| window.transmitters.iter().any(|own| own.peer == peer);
+        self.window.as_ref().is_some_and(|window| !known(window))
+    }
+
+    /// The program that slept for room in the buffer of another host goes on.
+    pub fn wake(&mut self, now: Time, peer: u16, out: &mut Vec<Output>) {
+        if let Some(transmitter) = self.window.as_mut().and_then(|own| own.transmitter(peer)) {
+            transmitter.wake();
+        }
+        self.start(now, out);
+    }
+
+    /// A program hands a message over: a piece that is the whole of it. Where there is no send way
+    /// it is the channel that tells when it is sent.
+    pub fn send(&mut self, now: Time, piece: Piece, out: &mut Vec<Output>) {
+        let piece = Piece { since: now, ..piece };
         if self.sends == 0 {
-            out.push(Output::Sent(message));
             return self.leave(piece, out);
         }
         self.enter(now, 0, piece, out);
@@ -253,7 +312,7 @@ impl Host {
     /// A unit leaves a stage, whether it took work or not.
     fn complete(&mut self, now: Time, place: usize, unit: Piece, out: &mut Vec<Output>) {
         let station = &mut self.stations[place];
-        if unit.last {
+        if unit.last && now >= self.from {
             station.ends += 1;
             station.residence += now.since(unit.since);
         }
@@ -264,6 +323,7 @@ impl Host {
         if Some(place) == self.released_by {
             out.push(Output::Released(unit.message));
         }
+        self.move_window(place, &unit, out);
         match (passed, unit.last) {
             (false, _) => self.hand_on(now, place, unit, out),
             (true, true) => self.hand_on(now, place, Piece { bytes: Bytes(0), ..unit }, out),
@@ -275,12 +335,13 @@ impl Host {
     /// which is further on its way.
     fn start(&mut self, now: Time, out: &mut Vec<Output>) {
         while let Some((place, unit, work)) = self.next_start(now) {
-            let station = &mut self.stations[place];
-            station.take_unit(&unit);
+            self.stations[place].take_unit(&unit);
             let Some(span) = work else {
                 self.complete(now, place, unit, out);
                 continue;
             };
+            let span = span + self.pay_looks(place, &unit);
+            let station = &mut self.stations[place];
             station.performed += 1;
             station.begin(now, span, unit);
             for (number, times) in &station.uses {
@@ -313,7 +374,7 @@ impl Host {
                 Some(_) => station.uses.iter().all(|(number, _)| !self.resources[*number].held),
                 None => station.lets_idle_pass(),
             };
-            if free {
+            if free && self.may_fill(place, &unit) {
                 best = Some((since, place, unit, work));
             }
         }
@@ -336,5 +397,60 @@ impl Host {
             None if place < self.sends => self.posted.admits(self.on_the_way),
             None => true,
         }
+    }
+
+    /// Whether flow control lets a stage work on a unit.
+    fn may_fill(&mut self, place: usize, unit: &Piece) -> bool {
+        let Some(window) = self.window.as_mut().filter(|window| window.fill == place) else {
+            return true;
+        };
+        let transmitter = unit.peer.and_then(|peer| window.transmitter(peer));
+        transmitter.is_none_or(|transmitter| transmitter.has_room(unit.bytes))
+    }
+
+    /// What the looks at the read pointer cost that a unit needed.
+    fn pay_looks(&mut self, place: usize, unit: &Piece) -> Span {
+        let Some(window) = self.window.as_mut().filter(|window| window.fill == place) else {
+            return Span::ZERO;
+        };
+        let look = window.look;
+        let transmitter = unit.peer.and_then(|peer| window.transmitter(peer));
+        transmitter.map_or(Span::ZERO, |transmitter| look * transmitter.take_looks())
+    }
+
+    /// A unit that leaves a stage was written into the buffer of the target, or makes room in the
+    /// own one.
+    fn move_window(&mut self, place: usize, unit: &Piece, out: &mut Vec<Output>) {
+        let (Some(window), Some(peer)) = (&mut self.window, unit.peer) else { return };
+        if place == window.fill
+            && let Some(transmitter) = window.transmitter(peer)
+        {
+            transmitter.publish(unit.bytes);
+        }
+        if place == window.release
+            && let Some(receiver) = window.receivers.iter_mut().find(|own| own.peer == peer)
+            && receiver.release(unit.bytes)
+        {
+            out.push(Output::Room(peer));
+        }
+    }
+}
+
+impl Window {
+    fn new(settings: &HostSettings) -> Option<Window> {
+        let window = settings.window.as_ref()?;
+        let place = |way: &[String], name: &String| way.iter().position(|other| other == name);
+        Some(Window {
+            fill: place(&settings.send, &window.fill)?,
+            release: settings.send.len() + place(&settings.receive, &window.release)?,
+            look: window.look,
+            capacity: Capacity::new(window.buffer.0).ok()?,
+            transmitters: Vec::new(),
+            receivers: Vec::new(),
+        })
+    }
+
+    fn transmitter(&mut self, peer: u16) -> Option<&mut Transmitter> {
+        self.transmitters.iter_mut().find(|own| own.peer == peer)
     }
 }

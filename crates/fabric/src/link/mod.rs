@@ -6,9 +6,14 @@ mod coding;
 mod errors;
 mod serial;
 mod shared;
+mod turns;
 
 pub use budget::{DecibelPerInch, LinkBudget, LinkBudgetSettings, trace_attenuation};
 pub use coding::LineCode;
 pub use errors::{DamagedPacket, DamagedSlot, ErrorSettings, Errors};
 pub use serial::LinkSettings;
 pub use shared::{SharedLinkSettings, SharedLinkTiming, SharedLinks};
+pub use turns::{
+    BurstSettings, HoldSettings, PhaseSettings, TurnError, TurnEvent, TurnLink, TurnSettings,
+    TurnTiming,
+};

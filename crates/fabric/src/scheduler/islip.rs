@@ -35,10 +35,6 @@ impl Algorithm for IslipSettings {
         self.iterations.always_converge()
     }
 
-    fn serves_within(&self, _ports: usize) -> Option<u64> {
-        None
-    }
-
     /// McKeown 1999, section III: a target waits at most `ports` slots for each initiator that
     /// its pointer meets before the one that stands.
     fn serves_unchanged_within(&self, ports: usize) -> Option<u64> {

@@ -53,14 +53,6 @@ impl Algorithm for MaximumMatchingSettings {
         true
     }
 
-    fn serves_within(&self, _ports: usize) -> Option<u64> {
-        None
-    }
-
-    fn serves_unchanged_within(&self, _ports: usize) -> Option<u64> {
-        None
-    }
-
     fn variants() -> Vec<MaximumMatchingSettings> {
         [Order::Rotating, Order::Random].map(|order| MaximumMatchingSettings { order }).to_vec()
     }

@@ -74,11 +74,15 @@ trait Algorithm: Sized {
     /// See [`SchedulerSettings::is_maximal`].
     fn is_maximal(&self) -> bool;
 
-    /// See [`SchedulerSettings::serves_within`].
-    fn serves_within(&self, ports: usize) -> Option<u64>;
+    /// See [`SchedulerSettings::serves_within`]; nothing is promised unless an algorithm says so.
+    fn serves_within(&self, _ports: usize) -> Option<u64> {
+        None
+    }
 
-    /// See [`SchedulerSettings::serves_unchanged_within`].
-    fn serves_unchanged_within(&self, ports: usize) -> Option<u64>;
+    /// See [`SchedulerSettings::serves_unchanged_within`]; likewise.
+    fn serves_unchanged_within(&self, _ports: usize) -> Option<u64> {
+        None
+    }
 
     /// See [`SchedulerSettings::variants`].
     fn variants() -> Vec<Self>;

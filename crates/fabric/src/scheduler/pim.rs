@@ -29,14 +29,6 @@ impl Algorithm for PimSettings {
         self.iterations.always_converge()
     }
 
-    fn serves_within(&self, _ports: usize) -> Option<u64> {
-        None
-    }
-
-    fn serves_unchanged_within(&self, _ports: usize) -> Option<u64> {
-        None
-    }
-
     fn variants() -> Vec<PimSettings> {
         Iterations::worth_comparing().map(|iterations| PimSettings { iterations }).to_vec()
     }

@@ -23,14 +23,6 @@ impl Algorithm for RandomMaximalSettings {
         true
     }
 
-    fn serves_within(&self, _ports: usize) -> Option<u64> {
-        None
-    }
-
-    fn serves_unchanged_within(&self, _ports: usize) -> Option<u64> {
-        None
-    }
-
     fn variants() -> Vec<RandomMaximalSettings> {
         vec![RandomMaximalSettings {}]
     }

@@ -5,14 +5,20 @@
 //! switch is added where a packet leaves it.
 
 mod crossbar;
+mod fifo_bus;
+mod hub;
 mod output_buffered;
+mod ring;
 mod shared_memory;
 mod simultaneous;
 
 use weft_units::{Span, Time};
 
 pub use crossbar::{AcknowledgmentRule, Contention, Crossbar, CrossbarSettings};
+pub use fifo_bus::{BarrierCounter, BusController, FifoBusSettings, HeaderQueues, Transfer};
+pub use hub::{ArbiterSettings, Hub, HubRequest, HubSettings, TransferSettings};
 pub use output_buffered::{OutputBuffered, OutputBufferedSettings, Overflow};
+pub use ring::RingSettings;
 pub use shared_memory::{SharedMemorySettings, SharedQueues};
 pub use simultaneous::Simultaneous;
 

@@ -34,6 +34,10 @@ pub struct WorkloadSettings {
     /// To whom the hosts send. For open-loop, greedy and paced sources; "uniform" if not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pattern: Option<PatternSettings>,
+    /// Size of a message, in whose place the other settings say packet. It passes the hosts of the
+    /// channel and is cut into packets. If absent, what is handed over is one packet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<Bytes>,
     /// What makes a host hand over a packet.
     #[serde(default)]
     pub source: SourceSettings,

@@ -3,7 +3,7 @@
 use weft_units::Time;
 
 use super::Driver;
-use crate::drive::carrier::{Carrier, Message, Notice};
+use crate::drive::carrier::{Carrier, Message, Notice, Ticket};
 
 /// The same call on whichever driver it is.
 macro_rules! on_each {
@@ -15,6 +15,10 @@ macro_rules! on_each {
             Driver::OutputQueuedNetwork($channel) => $call,
             Driver::InputQueuedNetwork($channel) => $call,
             Driver::SharedMemoryNetwork($channel) => $call,
+            Driver::Ring($channel) => $call,
+            Driver::Hosted($channel) => $call,
+            Driver::Hub($channel) => $call,
+            Driver::Turns($channel) => $call,
         }
     };
 }
@@ -34,6 +38,10 @@ impl Carrier for Driver {
     #[inline]
     fn advance(&mut self, now: Time, notices: &mut Vec<Notice>) {
         on_each!(self, channel => channel.advance(now, notices));
+    }
+
+    fn barrier(&mut self, now: Time, host: u16, hosts: u16, ticket: Ticket) -> bool {
+        on_each!(self, channel => Carrier::barrier(&mut **channel, now, host, hosts, ticket))
     }
 
     fn steps(&self) -> u64 {

@@ -205,7 +205,7 @@ fn latency(switch: &SwitchSettings, channel: &str) -> Result<Span, Error> {
 }
 
 /// The number of hosts is a setting of the system, everything else one of the channel.
-fn named(channel: &str, error: FabricError) -> Error {
+pub(super) fn named(channel: &str, error: FabricError) -> Error {
     let FabricError { key, value, accepted } = error;
     let key = match key.as_str() {
         "hosts" => "system.hosts".to_owned(),

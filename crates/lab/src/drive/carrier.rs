@@ -82,6 +82,14 @@ pub trait Carrier {
     /// Lets everything due by `now` happen and appends what there is to know, in order of time.
     fn advance(&mut self, now: Time, notices: &mut Vec<Notice>);
 
+    /// A host has come to the barrier that the channel itself keeps for its first `hosts` hosts. When
+    /// all of them have come each is told by a [`Notice::Delivered`] under its own ticket. Returns
+    /// `false`, and does nothing, where the channel keeps none: hosts then send messages.
+    fn barrier(&mut self, now: Time, host: u16, hosts: u16, ticket: Ticket) -> bool {
+        let _ = (now, host, hosts, ticket);
+        false
+    }
+
     /// How many steps (events or slots) it took so far.
     fn steps(&self) -> u64;
 
@@ -113,6 +121,16 @@ impl Notice {
             | Notice::Delivered { time, .. }
             | Notice::Lost { time, .. } => time,
         }
+    }
+
+    /// The same of a message under another name.
+    pub fn under(mut self, name: Ticket) -> Notice {
+        match &mut self {
+            Notice::Sent { ticket, .. }
+            | Notice::Delivered { ticket, .. }
+            | Notice::Lost { ticket, .. } => *ticket = name,
+        }
+        self
     }
 
     /// The message that it is about.

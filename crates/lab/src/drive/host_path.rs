@@ -3,11 +3,14 @@
 //! same time.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
-use weft_fabric::host::{Host, HostError, HostSettings, Output, Piece, Resource, StageRecord};
+use weft_fabric::host::{
+    Connection, Host, HostError, HostSettings, Output, Piece, Resource, StageRecord,
+};
 use weft_fabric::measure::Budget;
 use weft_kernel::Queue;
-use weft_units::{Bytes, Time};
+use weft_units::{Bytes, Span, Time};
 
 use super::carrier::{Carrier, Destination, Message, Notice, Ticket};
 
@@ -20,8 +23,12 @@ use super::carrier::{Carrier, Destination, Message, Notice, Ticket};
 pub struct HostPath<C> {
     carrier: C,
     hosts: Vec<Host>,
+    /// How many stages the send way has.
+    sends: usize,
+    /// From a release to the program that slept for room working again.
+    wake: Span,
     /// For when each host is to be looked at.
-    due: Queue<u16>,
+    due: Queue<Due>,
     armed: Vec<Time>,
     messages: Slots<Held>,
     packets: Slots<Packet>,
@@ -30,7 +37,19 @@ pub struct HostPath<C> {
     news: Vec<Notice>,
     /// What happened as messages were offered.
     told: Vec<Notice>,
+    /// Time of ends of messages on the channel, and of how many.
+    on_channel: (Span, u64),
+    from: Time,
     steps: u64,
+}
+
+/// What is to be done with a host.
+#[derive(Clone, Copy, Debug)]
+enum Due {
+    /// A stage of it is done.
+    Stage(u16),
+    /// Its program, which slept for room at the second one, goes on.
+    Wake(u16, u16),
 }
 
 /// A message between two programs.
@@ -57,6 +76,7 @@ struct Packet {
     message: u32,
     bytes: Bytes,
     last: bool,
+    offered: Time,
     /// Notices that will still come.
     expected: u32,
 }
@@ -107,6 +127,8 @@ impl<C: Carrier> HostPath<C> {
         Ok(HostPath {
             carrier,
             hosts: (0..hosts).map(build).collect::<Result<_, _>>()?,
+            sends: settings.send.len(),
+            wake: settings.window.as_ref().map_or(Span::ZERO, |window| window.wake),
             due: Queue::new(),
             armed: vec![Time::NEVER; usize::from(hosts)],
             messages: Slots::new(),
@@ -115,8 +137,16 @@ impl<C: Carrier> HostPath<C> {
             todo: VecDeque::new(),
             news: Vec::new(),
             told: Vec::new(),
+            on_channel: (Span::ZERO, 0),
+            from: Time::ZERO,
             steps: 0,
         })
+    }
+
+    /// Notes what messages spend only from an instant on.
+    pub fn record_from(&mut self, from: Time) {
+        self.from = from;
+        self.hosts.iter_mut().for_each(|host| host.record_from(from));
     }
 
     /// The channel behind the hosts.
@@ -159,11 +189,27 @@ impl<C: Carrier> HostPath<C> {
         sums
     }
 
-    /// Adds where messages spent their time in their hosts, stage by stage.
+    /// Adds where messages spent their time: in the stages of their hosts, and as `channel` from
+    /// when their last packet left the one host to when it reached the other.
     pub fn spend(&self, budget: &mut Budget) {
-        for stage in self.stages().iter().filter(|stage| stage.messages > 0) {
-            let sum = u128::from(stage.residence.0);
-            budget.add_named(&stage.name, stage.of_initiator, stage.messages, sum);
+        let stages = self.stages();
+        let (initiator, target) = stages.split_at(self.sends);
+        let mut add = |name: &str, of_initiator, messages, span: Span| {
+            if messages > 0 {
+                budget.add_named(name, of_initiator, messages, span.0.into());
+            }
+        };
+        initiator.iter().for_each(|one| add(&one.name, true, one.messages, one.residence));
+        add("channel", true, self.on_channel.1, self.on_channel.0);
+        target.iter().for_each(|one| add(&one.name, false, one.messages, one.residence));
+    }
+
+    /// Sees to it that there is a connection between two hosts, if they need one.
+    fn connect(&mut self, from: u16, to: u16) {
+        if self.hosts[usize::from(from)].lacks_connection(to) {
+            let connection = Arc::new(Connection::default());
+            self.hosts[usize::from(from)].connect(to, &connection);
+            self.hosts[usize::from(to)].accept(from, &connection);
         }
     }
 
@@ -171,7 +217,7 @@ impl<C: Carrier> HostPath<C> {
     fn offer_packet(&mut self, now: Time, piece: Piece) {
         let Held { from, to, targets, .. } = *self.messages.get(piece.message);
         let Piece { message, bytes, last, .. } = piece;
-        let packet = Packet { message, bytes, last, expected: targets + 1 };
+        let packet = Packet { message, bytes, last, offered: now, expected: targets + 1 };
         let ticket = Ticket(self.packets.insert(packet).into());
         self.carrier.offer(now, Message { from, to, size: bytes, ticket });
     }
@@ -181,21 +227,44 @@ impl<C: Carrier> HostPath<C> {
         let number = notice.ticket().0 as u32;
         let packet = self.packets.get(number);
         packet.expected -= 1;
-        let Packet { message, bytes, last, expected } = *packet;
+        let Packet { message, bytes, last, offered, expected } = *packet;
         if expected == 0 {
             self.packets.free.push(number);
         }
         let (time, to) = match notice {
-            Notice::Sent { .. } => return,
+            Notice::Sent { time, .. } => {
+                return self.sent_by_channel(time, (message, last), notices);
+            }
             Notice::Delivered { time, to, .. } => (time, to),
             Notice::Lost { time, to, .. } => {
                 self.messages.get(message).lose(to);
                 (time, to)
             }
         };
-        let piece = Piece::new(message, self.messages.get(message).size, bytes, last);
+        if last && time >= self.from {
+            self.on_channel.0 += time.since(offered);
+            self.on_channel.1 += 1;
+        }
+        let held = self.messages.get(message);
+        let from = held.peer().map(|_| held.from);
+        let piece = Piece::new(message, from, held.size, bytes, last);
         self.hosts[usize::from(to)].receive(time, piece, &mut self.out);
         self.settle(time, to, notices);
+    }
+
+    /// Where hosts do nothing for a message before the channel, it is sent when the channel says so.
+    fn sent_by_channel(
+        &mut self,
+        time: Time,
+        (message, last): (u32, bool),
+        notices: &mut Vec<Notice>,
+    ) {
+        if last && self.sends == 0 {
+            let held = self.messages.get(message);
+            held.sent = true;
+            notices.push(Notice::Sent { time, ticket: held.ticket });
+            self.forget(message);
+        }
     }
 
     /// Acts on what a host has put out, until nothing follows from it any more.
@@ -212,6 +281,7 @@ impl<C: Carrier> HostPath<C> {
                     self.forget(message);
                 }
                 Output::Released(message) => self.release(now, message),
+                Output::Room(peer) => self.due.push(now + self.wake, Due::Wake(peer, host)),
                 Output::Delivered(message) => {
                     let held = self.messages.get(message);
                     held.missing -= 1;
@@ -251,13 +321,20 @@ impl<C: Carrier> HostPath<C> {
         let next = self.hosts[place].next_time();
         if next < self.armed[place] {
             self.armed[place] = next;
-            self.due.push(next, host);
+            self.due.push(next, Due::Stage(host));
         }
     }
 
     /// The hosts that are due at an instant go on.
     fn advance_host(&mut self, notices: &mut Vec<Notice>) {
-        let Some((time, host)) = self.due.pop() else { return };
+        let Some((time, due)) = self.due.pop() else { return };
+        let host = match due {
+            Due::Stage(host) => host,
+            Due::Wake(host, peer) => {
+                self.hosts[usize::from(host)].wake(time, peer, &mut self.out);
+                return self.settle(time, host, notices);
+            }
+        };
         let place = usize::from(host);
         if self.armed[place] == time {
             self.armed[place] = Time::NEVER;
@@ -287,7 +364,12 @@ impl<C: Carrier> Carrier for HostPath<C> {
             sent: false,
         };
         let number = self.messages.insert(held);
-        self.hosts[usize::from(from)].send(now, number, size, &mut self.out);
+        let peer = held.peer();
+        if let Some(to) = peer {
+            self.connect(from, to);
+        }
+        let piece = Piece::new(number, peer, size, size, true);
+        self.hosts[usize::from(from)].send(now, piece, &mut self.out);
         let mut told = std::mem::take(&mut self.told);
         self.settle(now, from, &mut told);
         self.told = told;
@@ -335,6 +417,14 @@ impl<C: Carrier> Carrier for HostPath<C> {
 }
 
 impl Held {
+    /// The one target, if there is but one.
+    fn peer(&self) -> Option<u16> {
+        match self.to {
+            Destination::Host(to) => Some(to),
+            Destination::Hosts(_) => None,
+        }
+    }
+
     fn lose(&mut self, to: u16) {
         match 1u64.checked_shl(to.into()) {
             Some(bit) => self.lost |= bit,

@@ -41,7 +41,7 @@ fn signalling_needs_a_channel_that_can_carry_it() {
 fn a_shared_link_is_one_link_with_room_in_its_slots() {
     let of = |setting: &str| {
         let gap = "channel.bulk.switch.scheduled.gap=1106 ns";
-        refusal(Some("detailed+shared_link"), &[gap, setting])
+        refusal(Some("shared_link"), &[gap, setting])
     };
     let guard = "channel.bulk.switch.scheduled.signalling.carried.shared_link.guard";
     assert_eq!(

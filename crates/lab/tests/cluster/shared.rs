@@ -6,7 +6,7 @@ use weft_lab::ChannelRun;
 
 use super::{channel, counter, runs, try_runs};
 
-const SHARED: Option<&str> = Some("detailed+shared_link");
+const SHARED: Option<&str> = Some("shared_link");
 /// As in `systems/clint.toml`; the tests of this folder fix the gap besides.
 const GAP: &str = "channel.bulk.switch.scheduled.gap=1106 ns";
 const BULK: &str = "workload.bulk.source.list=[{ time = '500 ns', from = 0, to = 1 }]";
@@ -105,12 +105,12 @@ fn one_link_carries_both_and_no_more_than_it_can() {
         let signalling = counter(channel(&runs, "bulk"), "signalling_share_to_switch");
         (load("bulk"), load("quick"), signalling)
     };
-    let (bulk, quick, signalling) = of("detailed+shared_link", "0.8", "0.3", &[GAP]);
+    let (bulk, quick, signalling) = of("shared_link", "0.8", "0.3", &[GAP]);
     println!("bulk {bulk:.3}, quick {quick:.3}, signalling {signalling:.4} of one link");
     assert!(bulk + quick + signalling < 1.0);
     assert!(bulk > 0.75, "{bulk}");
     // Divided in time, 0.791 of the link is the most that transfers could ever have.
-    let (alone, ..) = of("detailed+shared_link", "0.95", "0", &[GAP]);
+    let (alone, ..) = of("shared_link", "0.95", "0", &[GAP]);
     assert!(alone > 0.8, "{alone}");
 }
 

@@ -73,7 +73,9 @@ impl Seen {
         let empty = Map::new();
         let at = entry["at"].as_object().unwrap_or(&empty);
         let mut other = at.clone();
-        other.extend(entry["over"].as_object().unwrap_or(&empty).clone());
+        for key in ["over", "less"] {
+            other.extend(entry[key].as_object().unwrap_or(&empty).clone());
+        }
         for place in [at, &other] {
             wrong.extend(self.place(&table, place));
         }
@@ -115,6 +117,7 @@ impl Seen {
         let text = |key: &str| entry[key].as_str();
         let is_distribution = text("kind") == Some("histogram");
         let table = match text("kind") {
+            Some("space_time") => self.outcome.table("trace"),
             Some("collision_rates") => self.outcome.table("collisions"),
             Some("histogram") => self.outcome.table("histograms"),
             Some("stream_throughput" | "stream_histogram") => self.outcome.table("streams"),

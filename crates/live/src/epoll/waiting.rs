@@ -6,12 +6,13 @@ use libc::{c_int, epoll_event, sigset_t};
 
 use weft_protocol::interrupt_flag::Sleep;
 
-use super::{CONTROL, EVENT, Instance, TAG, instance, registrations};
+use super::{CONTROL, EVENT, Inner, Instance, TAG, instance, registrations};
 use crate::ready;
 use crate::segment::Segment;
 use crate::stats;
 use crate::sys::{self, Errno};
 use crate::table::{self, Entry, Guard, REGISTRATIONS, Registration, Reported};
+use crate::turn;
 use crate::wait;
 
 /// Every so many waits that found something, the kernel is asked about other descriptors too.
@@ -90,14 +91,14 @@ fn look(instance: &Instance, events: &mut [epoll_event]) -> (usize, bool, bool) 
     let Some(_held) = instance.lock.lock() else { return (0, false, true) };
     // SAFETY: the lock is held.
     let inner = unsafe { &mut *instance.inner.get() };
-    let mut found = 0;
+    let (mut found, mut back) = (0, false);
     // The next look begins where this one ended, so that nobody is served first for ever.
     for step in 0..inner.count {
         let at = (inner.turn as usize + step) % inner.count;
         if found == events.len() {
             break;
         }
-        if let Some(event) = report(inner.links[at]) {
+        if let Some(event) = report(inner.links[at], &mut back) {
             events[found] = event;
             found += 1;
         }
@@ -105,7 +106,32 @@ fn look(instance: &Instance, events: &mut [epoll_event]) -> (usize, bool, bool) 
     if found > 0 {
         inner.turn = inner.turn.wrapping_add(1);
     }
+    if back {
+        hand_back(instance, inner);
+    }
     (found, inner.count > 0, inner.turn.is_multiple_of(LOOK_ASIDE))
+}
+
+/// Gives the registrations of connections that are the kernel's again back to it, as the program
+/// made them. What is there by now is then reported as a new edge.
+fn hand_back(instance: &Instance, inner: &mut Inner) {
+    let _errno = sys::KeepErrno::new();
+    let epoll = instance.fd.load(Ordering::Relaxed) as c_int - 1;
+    let mut at = 0;
+    while at < inner.count {
+        match resolve(inner.links[at]) {
+            Some((registration, guard, _))
+                if turn::is_back(guard.connection) && !registration.disabled =>
+            {
+                let mut event = epoll_event { events: registration.events, u64: registration.data };
+                let _ = sys::epoll_ctl(epoll, libc::EPOLL_CTL_MOD, registration.fd, &mut event);
+                registration.linked = false;
+                inner.count -= 1;
+                inner.links[at] = inner.links[inner.count];
+            }
+            _ => at += 1,
+        }
+    }
 }
 
 /// The registration behind a link, its connection and segment. The instance's lock is held.
@@ -121,13 +147,18 @@ fn resolve(
     registration.linked.then_some((registration, guard, segment))
 }
 
-/// The event that a followed connection has for the program, if any.
-fn report(link: u32) -> Option<epoll_event> {
+/// The event that a followed connection has for the program, if any. `back` becomes true if the
+/// connection is the kernel's again, which then reports for it.
+fn report(link: u32, back: &mut bool) -> Option<epoll_event> {
     let (registration, guard, segment) = resolve(link)?;
     if registration.disabled {
         return None;
     }
     let mask = ready::events(&guard, &segment) as u16 as u32;
+    if turn::is_back(guard.connection) {
+        *back = true;
+        return None;
+    }
     let always = (libc::EPOLLERR | libc::EPOLLHUP) as u32;
     let events = mask & (registration.events | always);
     if registration.events & libc::EPOLLET as u32 != 0 {
@@ -167,6 +198,11 @@ fn is_edge(before: &Reported, now: &Reported, asked: u32) -> bool {
         || now.mask & !before.mask & ended != 0
 }
 
+/// Which of its connection's registrations a link is.
+const fn link_index(link: u32) -> usize {
+    link as usize % REGISTRATIONS
+}
+
 fn arm(instance: &Instance) {
     let Some(_held) = instance.lock.lock() else { return };
     // SAFETY: the lock is held.
@@ -179,6 +215,12 @@ fn arm(instance: &Instance) {
             let wanted = registration.events as i16 & if full { !0 } else { !libc::POLLOUT };
             let sleep = if registration.by_event { Sleep::OnEvent } else { Sleep::InKernel };
             ready::arm(guard.connection, &segment, wanted, sleep);
+            if guard.connection.returned_out.load(Ordering::Acquire)
+                && registration.events & libc::EPOLLOUT as u32 != 0
+            {
+                // The kernel has the sending direction again, and says when there is room.
+                super::rouse(instance, registration, guard.place, link_index(*link));
+            }
         }
     }
 }

@@ -4,8 +4,8 @@ use std::sync::atomic::Ordering;
 
 use libc::{c_int, c_uint, c_ulong, c_void, sockaddr};
 
-use crate::attach;
 use crate::close;
+use crate::departure::depart;
 use crate::epoll;
 use crate::ready;
 use crate::real::interpose;
@@ -14,9 +14,12 @@ use crate::stats::{self, Reason};
 use crate::stream::fail;
 use crate::sys;
 use crate::table::{self, Entry};
+use crate::turn;
 
 /// The receive timeout with 64-bit seconds on 32-bit machines.
 const SO_RCVTIMEO_NEW: c_int = 66;
+/// The same for sending.
+const SO_SNDTIMEO_NEW: c_int = 67;
 
 /// Remembers a connection of the kind that can be carried.
 fn track(fd: c_int, role: Role) {
@@ -137,11 +140,19 @@ interpose! {
     }
 }
 
+/// The C library's streams may read and write the first three numbers, past this library.
+fn depart_for_stdio(fd: c_int, copy: c_int) {
+    if (0..=2).contains(&copy) && table::is_owner() {
+        depart(fd, Reason::Stdio);
+    }
+}
+
 interpose! {
     fn dup2(fd: c_int, copy: c_int) -> c_int = |next| {
         if fd == copy {
             return next(fd, copy);
         }
+        depart_for_stdio(fd, copy);
         close::forget(copy);
         let result = next(fd, copy);
         close::duplicated(fd, result);
@@ -154,6 +165,7 @@ interpose! {
         if fd == copy {
             return next(fd, copy, flags);
         }
+        depart_for_stdio(fd, copy);
         close::forget(copy);
         let result = next(fd, copy, flags);
         close::duplicated(fd, result);
@@ -166,7 +178,13 @@ fn after_fcntl(fd: c_int, command: c_int, argument: usize, result: c_int) {
     match command {
         libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => close::duplicated(fd, result),
         libc::F_SETFL if result == 0 => {
-            set_nonblocking(fd, argument & libc::O_NONBLOCK as usize != 0)
+            set_nonblocking(fd, argument & libc::O_NONBLOCK as usize != 0);
+            // Signals that say that bytes have arrived are the kernel's.
+            if argument & libc::O_ASYNC as usize != 0
+                && let Some(guard) = table::enter(fd)
+            {
+                turn::back(&guard, Reason::Option);
+            }
         }
         _ => {}
     }
@@ -233,16 +251,64 @@ interpose! {
     }
 }
 
+/// Whether a socket option means the same to a carried connection as to the kernel's. With any
+/// other the connection is the kernel's.
+fn is_harmless(level: c_int, name: c_int) -> bool {
+    match level {
+        libc::SOL_SOCKET => matches!(
+            name,
+            libc::SO_DEBUG
+                | libc::SO_REUSEADDR
+                | libc::SO_REUSEPORT
+                | libc::SO_KEEPALIVE
+                | libc::SO_LINGER
+                | libc::SO_SNDBUF
+                | libc::SO_RCVBUF
+                | libc::SO_SNDTIMEO
+                | libc::SO_RCVTIMEO
+                | SO_RCVTIMEO_NEW
+                | SO_SNDTIMEO_NEW
+                | libc::SO_PRIORITY
+                | libc::SO_DONTROUTE
+                | libc::SO_BROADCAST
+                | libc::SO_BUSY_POLL
+                | libc::SO_INCOMING_CPU
+        ),
+        libc::IPPROTO_TCP => matches!(
+            name,
+            libc::TCP_NODELAY
+                | libc::TCP_CORK
+                | libc::TCP_KEEPIDLE
+                | libc::TCP_KEEPINTVL
+                | libc::TCP_KEEPCNT
+                | libc::TCP_QUICKACK
+                | libc::TCP_USER_TIMEOUT
+                | libc::TCP_CONGESTION
+                | libc::TCP_MAXSEG
+                | libc::TCP_SYNCNT
+                | libc::TCP_LINGER2
+                | libc::TCP_DEFER_ACCEPT
+                | libc::TCP_WINDOW_CLAMP
+                | libc::TCP_NOTSENT_LOWAT
+                | libc::TCP_FASTOPEN
+        ),
+        libc::IPPROTO_IP => matches!(name, libc::IP_TOS | libc::IP_TTL),
+        libc::IPPROTO_IPV6 => {
+            matches!(name, libc::IPV6_TCLASS | libc::IPV6_UNICAST_HOPS | libc::IPV6_V6ONLY)
+        }
+        _ => false,
+    }
+}
+
 interpose! {
     fn setsockopt(
         fd: c_int, level: c_int, name: c_int, value: *const c_void, length: c_uint,
     ) -> c_int = |next| {
-        let uncarried = [libc::SO_RCVLOWAT, libc::SO_ZEROCOPY, libc::SO_OOBINLINE];
-        if level == libc::SOL_SOCKET
-            && uncarried.contains(&name)
+        if !is_harmless(level, name)
             && let Some(guard) = table::enter(fd)
         {
-            attach::give_up(guard.connection, Reason::Call);
+            // Where that cannot be, the rest of the ring is still read here.
+            let _ = turn::leave(&guard, Reason::Option);
         }
         let result = next(fd, level, name, value, length);
         let timeouts = [libc::SO_RCVTIMEO, SO_RCVTIMEO_NEW];

@@ -1,14 +1,11 @@
 //! Reading and writing.
 
-use libc::{
-    c_char, c_int, c_uint, c_void, iovec, mmsghdr, msghdr, off_t, size_t, sockaddr, ssize_t,
-};
+use libc::{c_int, c_uint, c_void, iovec, mmsghdr, msghdr, off_t, size_t, sockaddr, ssize_t};
 
-use crate::attach;
 use crate::close;
+use crate::hooks::leaving::depart_passed;
 use crate::ready;
 use crate::real::interpose;
-use crate::stats::Reason;
 use crate::stream::{self, fail, receive, send};
 use crate::sys;
 use crate::table::{self, Entry};
@@ -122,10 +119,13 @@ unsafe fn receive_message(
         return kernel();
     }
     // SAFETY: by the contract of this function.
-    let (to, joined) =
-        unsafe { (parts((*message).msg_iov, (*message).msg_iovlen), ready::is_joined(fd)) };
-    let result = receive(fd, to, flags, kernel);
-    if joined && result >= 0 {
+    let to = unsafe { parts((*message).msg_iov, (*message).msg_iovlen) };
+    let asked = std::cell::Cell::new(false);
+    let result = receive(fd, to, flags, || {
+        asked.set(true);
+        kernel()
+    });
+    if !asked.get() && result >= 0 {
         // SAFETY: as above.
         unsafe {
             (*message).msg_namelen = 0;
@@ -200,38 +200,11 @@ interpose! {
     }
 }
 
-/// A connection that is passed to another process stays with the kernel, if it still can.
-///
-/// # Safety
-///
-/// The message is valid as the program passed it.
-unsafe fn give_up_passed(message: *const msghdr) {
-    // SAFETY: by the contract of this function; the macros stay within the control data.
-    unsafe {
-        if message.is_null() || (*message).msg_controllen == 0 {
-            return;
-        }
-        let mut header = libc::CMSG_FIRSTHDR(message);
-        while !header.is_null() {
-            if (*header).cmsg_level == libc::SOL_SOCKET && (*header).cmsg_type == libc::SCM_RIGHTS {
-                let first = libc::CMSG_DATA(header).cast::<c_int>();
-                let bytes = (*header).cmsg_len - libc::CMSG_LEN(0) as usize;
-                for index in 0..bytes / size_of::<c_int>() {
-                    if let Some(guard) = table::enter(first.add(index).read_unaligned()) {
-                        attach::give_up(guard.connection, Reason::Call);
-                    }
-                }
-            }
-            header = libc::CMSG_NXTHDR(message, header);
-        }
-    }
-}
-
 interpose! {
     fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> ssize_t = |next| {
         if !matches!(table::entry(fd), Entry::Connection(_)) || message.is_null() {
             // SAFETY: the program says that the message is valid.
-            unsafe { give_up_passed(message) };
+            unsafe { depart_passed(message) };
             return next(fd, message, flags);
         }
         // SAFETY: as above.
@@ -243,6 +216,10 @@ interpose! {
 interpose! {
     fn sendmmsg(fd: c_int, messages: *mut mmsghdr, count: c_uint, flags: c_int) -> c_int = |next| {
         if !ready::is_joined(fd) || messages.is_null() {
+            for index in 0..if messages.is_null() { 0 } else { count as usize } {
+                // SAFETY: the program says that there are `count` messages.
+                unsafe { depart_passed(&raw const (*messages.add(index)).msg_hdr) };
+            }
             return next(fd, messages, count, flags);
         }
         for index in 0..count as usize {
@@ -338,40 +315,6 @@ interpose! {
     fn sendfile64(to: c_int, from: c_int, offset: *mut off_t, count: size_t) -> ssize_t = |next| {
         // SAFETY: as for `sendfile`.
         unsafe { send_file(to, from, offset, count, || next(to, from, offset, count)) }
-    }
-}
-
-interpose! {
-    /// Not carried: a candidate stays with the kernel, and a joined connection is refused as the
-    /// kernel refuses a descriptor that cannot be spliced, so that the program copies.
-    fn splice(
-        from: c_int, from_offset: *mut off_t, to: c_int, to_offset: *mut off_t, length: size_t,
-        flags: c_uint,
-    ) -> ssize_t = |next| {
-        for fd in [from, to] {
-            if ready::is_joined(fd) {
-                return fail(libc::EINVAL);
-            }
-            if let Some(guard) = table::enter(fd) {
-                attach::give_up(guard.connection, Reason::Call);
-            }
-        }
-        next(from, from_offset, to, to_offset, length, flags)
-    }
-}
-
-interpose! {
-    /// The C library's streams read and write past every interposed function: such a connection
-    /// stays with the kernel, and a joined one is refused.
-    fn fdopen(fd: c_int, mode: *const c_char) -> *mut libc::FILE = |next| {
-        if ready::is_joined(fd) {
-            sys::set_errno(libc::EINVAL);
-            return std::ptr::null_mut();
-        }
-        if let Some(guard) = table::enter(fd) {
-            attach::give_up(guard.connection, Reason::Call);
-        }
-        next(fd, mode)
     }
 }
 

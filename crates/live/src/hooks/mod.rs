@@ -7,3 +7,4 @@
 mod descriptors;
 mod events;
 mod io;
+mod leaving;

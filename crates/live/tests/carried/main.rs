@@ -14,6 +14,7 @@
     reason = "a test helper that cannot go on fails its test"
 )]
 
+mod back;
 mod pair;
 
 use std::mem::{size_of, zeroed};

@@ -141,11 +141,6 @@ impl BulkChannel {
         &self.parts.timing
     }
 
-    /// What was observed.
-    pub fn observations(&self) -> &Observations {
-        &self.observations
-    }
-
     /// What was counted besides.
     pub fn counters(&self) -> ClusterCounters {
         self.counters

@@ -119,16 +119,6 @@ impl Cluster {
         (self.bulk.take_trace(), quick)
     }
 
-    /// The bulk channel.
-    pub fn bulk(&self) -> &BulkChannel {
-        &self.bulk
-    }
-
-    /// The channel that carries the signalling, and what belongs to it.
-    pub fn signalling(&self) -> Option<&Signalling> {
-        self.signalling.as_ref()
-    }
-
     /// Where two packets met that the schedule keeps apart, or a transfer did not keep to its slot,
     /// if any did.
     pub fn broken_schedule(&self) -> Option<String> {

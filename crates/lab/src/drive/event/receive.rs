@@ -47,7 +47,7 @@ impl EventChannel {
         schedule: &mut impl FnMut(Time, Event),
     ) {
         let flight = self.flights[id];
-        let Flight { from, to, slot, sequence, .. } = flight;
+        let Flight { from, to, sequence, .. } = flight;
         let refused = !self.take_receive_buffer(now, &flight);
         self.serve(now, to, schedule);
         if self.parts.control == ControlSettings::Unacknowledged {
@@ -75,11 +75,23 @@ impl EventChannel {
                 }
             }
         }
+        self.answer(now, id, refused, schedule);
+    }
+
+    /// The initiator is to learn what became of a request that has arrived.
+    fn answer(
+        &mut self,
+        now: Time,
+        id: Id<Flight>,
+        refused: bool,
+        schedule: &mut impl FnMut(Time, Event),
+    ) {
+        let flight = self.flights[id];
         match &self.parts.control {
             ControlSettings::RequestAcknowledge(control) => {
                 let acknowledgment = Flight {
-                    from: to,
-                    to: from,
+                    from: flight.to,
+                    to: flight.from,
                     kind: PacketKind::Acknowledgment,
                     blocked: false,
                     refused,
@@ -100,7 +112,8 @@ impl EventChannel {
                 self.flights.remove(id);
                 if control.known_after == KnownAfter::Delivery {
                     let known = now + control.delay;
-                    schedule(known, Event(Happening::Complete { host: from, slot }));
+                    let Flight { from: host, slot, .. } = flight;
+                    schedule(known, Event(Happening::Complete { host, slot }));
                 }
             }
             ControlSettings::Unacknowledged => self.flights.remove(id),

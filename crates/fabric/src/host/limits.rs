@@ -1,0 +1,100 @@
+//! What the rates of a host allow, without a run.
+
+use weft_units::Bytes;
+
+use super::{HostSettings, StageSettings};
+
+/// A message long enough for what it costs besides its bytes not to count, and short enough for
+/// stages that are for no message.
+const LONG: Bytes = Bytes(1 << 20);
+
+/// What the hosts of a channel allow long messages, by their rates alone, in bytes per second;
+/// infinite where nothing limits them.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct HostLimits {
+    /// If all stages work at once: what the busiest resource of either host allows.
+    pub occupancy: f64,
+    /// What the busiest resource of the send way allows (SCILAN 4.2, Xt).
+    pub send: f64,
+    /// What the processor allows in the receive way, where one is named (SCILAN 4.2, Xr).
+    pub receive: f64,
+}
+
+impl HostLimits {
+    /// If sending ended before receiving begins: `Xt Xr / (Xt + Xr)` (SCILAN 4.2).
+    pub fn serial(&self) -> f64 {
+        1.0 / (1.0 / self.send + 1.0 / self.receive)
+    }
+}
+
+impl HostSettings {
+    /// What the rates of the stages and resources allow.
+    pub fn limits(&self) -> HostLimits {
+        let busiest = |way: &[String]| {
+            let all = self.resource.keys().map(|resource| self.occupancy(way, resource));
+            all.fold(0.0, f64::max)
+        };
+        let processor = self.program.processor.as_ref();
+        let receive = processor.map_or(0.0, |name| self.occupancy(&self.receive, name));
+        let (send, all) = (busiest(&self.send), busiest(&self.receive));
+        HostLimits { occupancy: 1.0 / send.max(all), send: 1.0 / send, receive: 1.0 / receive }
+    }
+
+    /// How often each byte of a message crosses a resource on the send way and on the receive way.
+    pub fn traversals(&self, resource: &str) -> [u32; 2] {
+        [&self.send, &self.receive].map(|way| {
+            let crossings = self.of_long(way).filter_map(|stage| stage.uses.get(resource));
+            crossings.map(|times| u32::from(*times)).sum()
+        })
+    }
+
+    /// For how long the stages of a way hold a resource for each byte, in seconds.
+    fn occupancy(&self, way: &[String], resource: &str) -> f64 {
+        let using = self.of_long(way).filter(|stage| stage.uses.contains_key(resource));
+        using.map(|stage| self.per_byte(stage)).sum()
+    }
+
+    fn per_byte(&self, stage: &StageSettings) -> f64 {
+        let own = stage.rate.map_or(0.0, |rate| 1.0 / rate.bytes_per_second());
+        let crossings = stage.uses.iter().filter_map(|(name, times)| {
+            let rate = self.resource.get(name)?.rate?;
+            Some(f64::from(*times) / rate.bytes_per_second())
+        });
+        crossings.fold(own, f64::max)
+    }
+
+    fn of_long<'a>(&'a self, way: &'a [String]) -> impl Iterator<Item = &'a StageSettings> {
+        way.iter().filter_map(|name| self.stage.get(name)).filter(|stage| stage.is_for(LONG))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Sender 55 MB/s; receiver 1 / 55 + 1 / 36 us/B on its bus.
+    #[test]
+    fn the_serial_formula_is_the_occupancy_of_a_bus_that_both_copies_hold() {
+        let text = r#"
+            send = ["copy"]
+            receive = ["deposit", "receive_copy"]
+            program = { processor = "cpu" }
+            [resource.cpu]
+            [resource.bus]
+            [stage.copy]
+            rate = "55 MB/s"
+            uses = { cpu = 0, bus = 2 }
+            [stage.deposit]
+            rate = "55 MB/s"
+            uses = { bus = 1 }
+            [stage.receive_copy]
+            rate = "36 MB/s"
+            uses = { cpu = 0, bus = 2 }
+        "#;
+        let settings: HostSettings = toml::from_str(text).expect("legal settings");
+        let limits = settings.limits();
+        assert!((limits.serial() - 21.758e6).abs() < 1e3, "{limits:?}");
+        assert!((limits.occupancy - limits.serial()).abs() < 1.0, "{limits:?}");
+        assert_eq!(settings.traversals("bus"), [2, 3]);
+    }
+}

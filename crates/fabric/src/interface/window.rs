@@ -1,0 +1,174 @@
+//! The host side of a mapped window: stores become packets on the bus of the initiator, packets
+//! become writes on the bus of the target (Memory Channel 2, The PCI Adapter Card and Figure 9).
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use weft_protocol::window::{
+    Cluster, HostWrites, MapError, NetworkPage, Node, PageSize, ReceivePage, TransmitPage,
+};
+use weft_units::{Bytes, Fraction, PositiveCount, Rate, Span};
+
+/// Settings of the window of each host.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct WindowSettings {
+    /// The granularity of the mapping: 4 KiB or 8 KiB.
+    pub page: PageSize,
+    /// The size of the window.
+    pub size: Bytes,
+    /// The largest write that a host makes; longer runs of stores are several. What a source hands
+    /// over at once is one such write.
+    pub write: Bytes,
+    /// From a store of the processor to the bus.
+    #[serde(default)]
+    pub store: Span,
+    /// The bus that packets of both directions share.
+    pub bus: WindowBusSettings,
+    /// From the last word taken in to the first byte on the link: the packet is stored, then
+    /// forwarded.
+    #[serde(default)]
+    pub transmit: Span,
+    /// From the last byte on the link to the request for the bus: the packet is stored and checked,
+    /// then forwarded.
+    #[serde(default)]
+    pub receive: Span,
+    /// From the end of the write on the bus of the target to its memory.
+    #[serde(default)]
+    pub memory: Span,
+    /// From memory to the program that polls it, on average.
+    #[serde(default)]
+    pub poll: Span,
+    /// How many packets the adapter holds for the bus of the target.
+    pub receive_buffers: PositiveCount,
+    /// The size of a control packet, which tells the other side of a link of new room.
+    #[serde(default)]
+    pub control: Bytes,
+    /// A flag behind each message, for messages of varying length. Without one a program polls the
+    /// last word of the message itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub flag: Option<FlagSettings>,
+    /// The share of the writes of sources that go to a page mapped as broadcast.
+    #[serde(default)]
+    pub broadcast: Fraction,
+    /// Whether every run is held against the three ordering rules.
+    #[serde(default)]
+    pub check_order: bool,
+    /// Outgoing pages. Without any mapping all nodes may write to all.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub outgoing: Vec<OutgoingPage>,
+    /// Incoming pages.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub incoming: Vec<IncomingPage>,
+}
+
+/// The bus between a host and its adapter (PCI).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct WindowBusSettings {
+    /// What it carries in its data cycles.
+    pub rate: Rate,
+    /// The width: one cycle carries as much.
+    pub word: Bytes,
+    /// Cycles of each transaction before its data.
+    #[serde(default)]
+    pub overhead: u32,
+    /// Cycles after each write of the host before the next one.
+    #[serde(default)]
+    pub stall: u32,
+}
+
+/// A flag that tells of a message.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FlagSettings {
+    /// The size of its packet.
+    pub size: Bytes,
+    /// From the flag to the message: what reading it from memory costs.
+    #[serde(default)]
+    pub read: Span,
+}
+
+/// A page that a node maps outgoing.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct OutgoingPage {
+    /// The node.
+    pub node: Node,
+    /// The page.
+    pub page: NetworkPage,
+    /// Where it goes, and its attributes.
+    pub entry: TransmitPage,
+}
+
+/// A page that a node maps incoming.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct IncomingPage {
+    /// The node.
+    pub node: Node,
+    /// The page.
+    pub page: NetworkPage,
+    /// Its attributes.
+    pub entry: ReceivePage,
+}
+
+impl WindowSettings {
+    /// How stores become packets of at most `payload`.
+    pub fn writes(&self, payload: Bytes) -> HostWrites {
+        HostWrites { write: self.write, payload }
+    }
+
+    /// The page control tables of the cluster, as they are mapped.
+    ///
+    /// # Errors
+    /// If nodes and ports, or the mappings, do not fit.
+    pub fn cluster(&self, nodes: u16, ports: u16, payload: Bytes) -> Result<Cluster, MapError> {
+        let mut cluster = Cluster::new(nodes, ports, self.page, self.size, self.writes(payload))?;
+        for OutgoingPage { node, page, entry } in &self.outgoing {
+            cluster.map_outgoing(*node, *page, *entry)?;
+        }
+        for IncomingPage { node, page, entry } in &self.incoming {
+            cluster.map_incoming(*node, *page, *entry)?;
+        }
+        cluster.check_consent()?;
+        Ok(cluster)
+    }
+}
+
+impl WindowBusSettings {
+    /// One cycle.
+    pub fn cycle(&self) -> Span {
+        self.rate.span(self.word)
+    }
+
+    /// How long a transaction takes: overhead, and a cycle for each word.
+    pub fn transaction(&self, size: Bytes) -> Span {
+        let cycles = u64::from(self.overhead) + size.0.div_ceil(self.word.0.max(1));
+        self.cycles(cycles)
+    }
+
+    /// A number of cycles, rounded once.
+    pub fn cycles(&self, cycles: u64) -> Span {
+        self.rate.span(Bytes(self.word.0 * cycles))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 33 MHz x 32 bit: 8 bytes take 3 + 2 cycles, 32 bytes 3 + 8.
+    #[test]
+    fn transactions_by_hand() {
+        let bus = WindowBusSettings {
+            rate: Rate::from_bits_per_second(1_056_000_000),
+            word: Bytes(4),
+            overhead: 3,
+            stall: 1,
+        };
+        assert_eq!(bus.cycle(), Span(30_303));
+        assert_eq!(bus.transaction(Bytes(8)), Span(151_515));
+        assert_eq!(bus.transaction(Bytes(32)), Span(333_333));
+        assert_eq!(bus.transaction(Bytes(5)), bus.transaction(Bytes(8)));
+    }
+}

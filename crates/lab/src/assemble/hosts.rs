@@ -1,0 +1,126 @@
+//! Channels of messages: a ring of adapters, and any channel with hosts in front of it.
+
+use weft_fabric::adapter::{Feed, Release};
+use weft_fabric::link::ErrorSettings;
+use weft_fabric::switch::RingSettings;
+use weft_fabric::workload::{Source, WorkloadSettings};
+use weft_units::{Bytes, Limit, Span};
+
+use super::{Driver, Site, network, refuse};
+use crate::composition::{ChannelSettings, SwitchSettings};
+use crate::drive::host_path::HostPath;
+use crate::drive::receiver::Receiver;
+use crate::drive::ring::{Ring, RingParts};
+use crate::drive::traffic::Traffic;
+use crate::error::Error;
+
+/// A channel with hosts in front of it, and the traffic of their programs.
+pub type HostedChannel = Traffic<HostPath<Driver>>;
+
+impl ChannelSettings {
+    /// Whether what a workload hands over are messages, which pass hosts and are cut into packets.
+    pub(crate) fn carries_messages(&self, workload: Option<&WorkloadSettings>) -> bool {
+        let ring = matches!(self.switch, SwitchSettings::Ring(_));
+        let sized = workload.is_some_and(|workload| workload.message.is_some());
+        self.host.is_some() || sized || (ring && workload.is_some())
+    }
+
+    /// What one demand of a workload is.
+    fn message(&self, workload: Option<&WorkloadSettings>) -> Bytes {
+        workload.and_then(|workload| workload.message).unwrap_or(self.payload)
+    }
+
+    /// How many packets a demand of a workload is cut into.
+    pub(super) fn packets(&self, workload: Option<&WorkloadSettings>) -> u64 {
+        self.message(workload).0.div_ceil(self.payload.0.max(1)).max(1)
+    }
+
+    /// How long the packets of one demand of a workload occupy a link.
+    pub(crate) fn demand_span(&self, workload: Option<&WorkloadSettings>) -> Span {
+        self.packet_span() * self.packets(workload)
+    }
+}
+
+/// Hosts, and behind them the channel as it is without them.
+pub(super) fn hosted(
+    settings: &ChannelSettings,
+    workload: Option<&WorkloadSettings>,
+    sources: Vec<Source>,
+    site: Site<'_>,
+) -> Result<Driver, Error> {
+    let bare = ChannelSettings { host: None, ..settings.clone() };
+    let channel = Driver::new(&bare, None, site)?;
+    let host = settings.host.clone().unwrap_or_default();
+    let path = HostPath::new(&host, site.hosts, settings.payload, channel);
+    let mut path = path.map_err(|error| Error::Assembly {
+        key: format!("channel.{}.{}", site.name, error.key),
+        value: error.value,
+        accepted: error.accepted,
+    })?;
+    path.record_from(site.from);
+    let size = settings.message(workload);
+    Ok(Driver::Hosted(Box::new(Traffic::new(path, sources, size, site.observations()))))
+}
+
+/// A ring of adapters.
+pub(super) fn ring(
+    settings: &ChannelSettings,
+    ring: &RingSettings,
+    site: Site<'_>,
+) -> Result<Driver, Error> {
+    refuse_what_a_ring_does_not_read(settings, site.name)?;
+    let errors = settings.errors.as_ref().filter(|errors| !errors.is_free_of_errors());
+    let of_host = |settings: &ErrorSettings| {
+        (0..site.hosts).map(|host| settings.build(site.streams, site.name, host)).collect()
+    };
+    Ok(Driver::Ring(Box::new(Ring::new(RingParts {
+        ring: ring.clone(),
+        link: settings.link.clone(),
+        packet: settings.packet,
+        payload: settings.payload,
+        receivers: vec![Receiver::new(settings.receiver.as_ref()); usize::from(site.hosts)],
+        errors: errors.map_or(Vec::new(), of_host),
+    }))))
+}
+
+/// Adapters on a ring acknowledge and repeat by themselves, and send in the order of offers.
+fn refuse_what_a_ring_does_not_read(settings: &ChannelSettings, name: &str) -> Result<(), Error> {
+    if !settings.fabric.is_star() {
+        return refuse(name, "fabric", "given", "no fabric around a ring, which is one");
+    }
+    network::refuse_what_a_star_does_not_read(settings, name)?;
+    let adapter = &settings.adapter;
+    let unread = [
+        ("control", settings.control.is_some()),
+        ("recovery", settings.recovery.is_some()),
+        ("interface", settings.interface.is_some()),
+        ("disabled", !settings.disabled.is_empty()),
+        ("adapter.throttle", adapter.throttle.is_some()),
+        ("adapter.feed", adapter.feed != Feed::Fifo),
+        ("adapter.release", adapter.release == Some(Release::Acknowledgment)),
+        ("adapter.send_buffers", adapter.send_buffers != Limit::Unlimited),
+    ];
+    match unread.iter().find(|(_, given)| *given) {
+        Some((key, _)) => {
+            let accepted = "not on a ring, whose adapters acknowledge and repeat by themselves";
+            refuse(name, key, "given", accepted)
+        }
+        None => Ok(()),
+    }
+}
+
+impl HostedChannel {
+    /// What hosts and channel did, with the names of the columns.
+    pub(super) fn columns(&self) -> Vec<(&'static str, f64)> {
+        let path = self.carrier();
+        let delivered = self.observations().delivered.max(1) as f64;
+        let mut columns = vec![("interrupts_per_message", path.interrupts() as f64 / delivered)];
+        if let Driver::Ring(ring) = path.carrier() {
+            let counters = ring.counters();
+            columns.push(("ring_requests", counters.requests as f64));
+            columns.push(("ring_damaged", counters.damaged as f64));
+            columns.push(("ring_refused", counters.refused as f64));
+        }
+        columns
+    }
+}

@@ -1,0 +1,87 @@
+//! A channel of mapped windows around a hub: which of the settings its driver reads.
+
+use weft_fabric::adapter::{Feed, Insertion};
+use weft_fabric::switch::HubSettings;
+use weft_fabric::workload::Source;
+use weft_units::Bytes;
+
+use super::{Driver, Site, refuse};
+use crate::composition::{ChannelSettings, SwitchSettings};
+use crate::drive::hub::{HubChannel, HubParts};
+use crate::error::Error;
+
+/// The channel of a hub.
+pub(super) fn build(
+    settings: &ChannelSettings,
+    hub: &HubSettings,
+    sources: Vec<Source>,
+    site: Site<'_>,
+) -> Result<Driver, Error> {
+    refuse_what_a_hub_does_not_read(settings, site.name)?;
+    let Some(window) = settings.window.clone() else {
+        let key = format!("channel.{}.window", site.name);
+        let accepted = "a window, which a hub needs".to_owned();
+        return Err(Error::Assembly { key, value: "(none)".to_owned(), accepted });
+    };
+    if site.hosts > hub.ports {
+        let key = "system.hosts".to_owned();
+        let accepted =
+            format!("at most the {} ports of channel.{}.switch.hub", hub.ports, site.name);
+        return Err(Error::Assembly { key, value: site.hosts.to_string(), accepted });
+    }
+    let parts = HubParts {
+        name: site.name.to_owned(),
+        hosts: site.hosts,
+        payload: settings.payload,
+        overhead: Bytes(settings.packet.0 - settings.payload.0),
+        link: settings.link.clone(),
+        hub: hub.clone(),
+        window,
+        send_buffers: settings.adapter.send_buffers,
+        sources,
+        observations: site.observations(),
+    };
+    let channel = HubChannel::new(parts, site.streams).map_err(|error| Error::Assembly {
+        key: format!("channel.{}.{}", site.name, error.key),
+        value: error.value,
+        accepted: error.accepted,
+    })?;
+    Ok(Driver::Hub(Box::new(channel)))
+}
+
+/// A window stands before a hub and nowhere else.
+pub(super) fn refuse_a_window_without(settings: &ChannelSettings, name: &str) -> Result<(), Error> {
+    if settings.window.is_some() && !matches!(settings.switch, SwitchSettings::Hub(_)) {
+        return refuse(name, "window", "given", "no window on a channel without a hub");
+    }
+    if !settings.fabric.is_star() && matches!(settings.switch, SwitchSettings::Hub(_)) {
+        return refuse(name, "fabric", "given", "star with a hub");
+    }
+    Ok(())
+}
+
+fn refuse_what_a_hub_does_not_read(settings: &ChannelSettings, name: &str) -> Result<(), Error> {
+    let refuse = |key: &str, value: &str, accepted: &str| refuse(name, key, value, accepted);
+    let adapter = &settings.adapter;
+    if adapter.feed != Feed::Fifo {
+        return refuse("adapter.feed", "per_target", "fifo with a hub, which keeps their order");
+    }
+    if adapter.release.is_some() {
+        return refuse("adapter.release", "given", "no release with a hub");
+    }
+    if adapter.acknowledgments != Insertion::Wait {
+        return refuse("adapter.acknowledgments", "interleave", "wait with a hub");
+    }
+    if adapter.throttle.is_some() {
+        return refuse("adapter.throttle", "given", "no throttle with a hub");
+    }
+    if settings.control.is_some() {
+        return refuse("control", "given", "no control with a hub, which loses nothing");
+    }
+    let faults = settings.faults();
+    let given = faults.first().or(settings.recovery.map(|_| "recovery"));
+    match given.or(settings.interface.as_ref().map(|_| "interface")) {
+        Some(key) => refuse(key, "given", "it only with switches other than a hub"),
+        None => Ok(()),
+    }
+}

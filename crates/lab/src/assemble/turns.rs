@@ -1,0 +1,212 @@
+//! A channel of links with turns: which of the settings its driver reads, and what it is made of.
+
+use weft_fabric::adapter::{Feed, Insertion, Release};
+use weft_fabric::fabric::{ConnectionRoutes, Routes, RoutesSettings, Wiring};
+use weft_fabric::interface::{Forwarding, TransferSettings};
+use weft_fabric::link::{PhaseSettings, TurnSettings};
+use weft_fabric::switch::Contention;
+use weft_fabric::workload::{Feedback, Source};
+use weft_protocol::retransmit::ControlSettings;
+use weft_protocol::turns::PACKET;
+use weft_units::{Bytes, Limit, Span, Time};
+
+use super::network::named;
+use super::{Driver, Site, refuse};
+use crate::composition::{ChannelSettings, SwitchSettings};
+use crate::drive::turns::{LinkParts, Switching, TurnChannel, TurnParts};
+use crate::error::Error;
+
+/// What is accepted where something needs links with turns.
+const NEEDED: &str = "it only where links have turns (`turns`)";
+
+/// The channel of links with turns.
+pub(super) fn build(
+    settings: &ChannelSettings,
+    turns: &TurnSettings,
+    sources: Vec<Source>,
+    site: Site<'_>,
+) -> Result<Driver, Error> {
+    refuse_what_turns_do_not_read(settings, site.name)?;
+    let Some(transfer) = settings.transfer.clone() else {
+        let accepted = "the way between memory and FIFOs, needed where links have turns";
+        return refuse_as(site.name, "transfer", "(none)", accepted);
+    };
+    if settings.packet != Bytes(PACKET as u64) {
+        let accepted = "16 B where links have turns";
+        return refuse_as(site.name, "packet", &settings.packet.to_string(), accepted);
+    }
+    check_sources(settings, &transfer, &sources, site.name)?;
+    let wiring = settings.fabric.wiring(site.hosts).map_err(|error| named(site.name, error))?;
+    let routes = routes(settings, &wiring, site)?;
+    let switching = switching(settings, turns, &wiring, site.name)?;
+    let parts = TurnParts {
+        link: link(settings, turns, &wiring, site)?,
+        routes,
+        transfer,
+        switching,
+        send_buffers: settings.adapter.send_buffers,
+        release: settings.adapter.release.unwrap_or(Release::Transmission),
+        payload: settings.payload,
+        sources,
+        observations: site.observations(),
+        wiring,
+    };
+    Ok(Driver::Turns(Box::new(TurnChannel::new(parts))))
+}
+
+/// What links with turns alone read is refused elsewhere.
+pub(super) fn refuse_without_turns(settings: &ChannelSettings, name: &str) -> Result<(), Error> {
+    match settings.transfer {
+        Some(_) => refuse_as(name, "transfer", "given", NEEDED),
+        None => Ok(()),
+    }
+}
+
+/// A bus of FIFOs has none without links that fill them by turns.
+pub(super) fn refuse_bus(name: &str) -> Result<Driver, Error> {
+    refuse_as(name, "switch", "fifo_bus", NEEDED)
+}
+
+fn refuse_as<T>(channel: &str, key: &str, value: &str, accepted: &str) -> Result<T, Error> {
+    let key = format!("channel.{channel}.{key}");
+    Err(Error::Assembly { key, value: value.to_owned(), accepted: accepted.to_owned() })
+}
+
+fn link(
+    settings: &ChannelSettings,
+    turns: &TurnSettings,
+    wiring: &Wiring,
+    site: Site<'_>,
+) -> Result<LinkParts, Error> {
+    let named = |error: weft_fabric::link::TurnError| Error::Assembly {
+        key: format!("channel.{}.turns.{}", site.name, error.key),
+        value: error.value,
+        accepted: error.accepted,
+    };
+    let timing = turns.timing(settings.link.rate, settings.link.propagation());
+    let mut random = site.streams.stream(&format!("{}.phases", site.name), 0);
+    let period = timing.null_turn().0 * 2;
+    let phase = |_| match turns.phase {
+        PhaseSettings::Random => Time(random.below(period.max(1))),
+        PhaseSettings::Aligned => Time::ZERO,
+    };
+    let cables = wiring.hosts() as usize + wiring.ports() as usize;
+    Ok(LinkParts {
+        rules: turns.rules().map_err(named)?,
+        capacity: turns.capacity().map_err(named)?,
+        timing,
+        unit: turns.unit(),
+        phases: (0..cables).map(phase).collect(),
+    })
+}
+
+/// Messages have one way each, and those of a pair the same one, so that they stay in order.
+fn routes(settings: &ChannelSettings, wiring: &Wiring, site: Site<'_>) -> Result<Routes, Error> {
+    if let Some(RoutesSettings::PerPacket(_)) = settings.routes {
+        let accepted = "per_connection, since the messages of a pair stay in order";
+        return refuse_as(site.name, "routes", "per_packet", accepted);
+    }
+    let random = site.streams.stream(&format!("{}.routes", site.name), 0);
+    let hashed = RoutesSettings::PerConnection(ConnectionRoutes::Hashed);
+    let routes = settings.routes.clone().unwrap_or(hashed);
+    Routes::new(&routes, wiring, random).map_err(|error| named(site.name, error))
+}
+
+fn switching(
+    settings: &ChannelSettings,
+    turns: &TurnSettings,
+    wiring: &Wiring,
+    name: &str,
+) -> Result<Switching, Error> {
+    let widest = (0..wiring.switches()).map(|switch| wiring.ports_of(switch)).max();
+    if widest.is_some_and(|ports| ports > 63) {
+        let value = format!("a switch with {} ports", widest.unwrap_or_default());
+        return refuse_as(name, "fabric", &value, "switches with at most 63 ports");
+    }
+    match &settings.switch {
+        SwitchSettings::FifoBus(bus) => {
+            Ok(Switching {
+                analysis: bus.analysis,
+                processor: Some(bus.ports_per_interface.as_usize()),
+                set_up: bus.set_up,
+                packet: bus.rate.span(Bytes(PACKET as u64)),
+                shared: true,
+                forwarding: bus.forwarding,
+                multicast: bus.multicast,
+                // A request must be one packet, and its answer one for all hosts.
+                barrier: bus.barrier.filter(|_| wiring.switches() == 1 && turns.unit() == 1),
+            })
+        }
+        SwitchSettings::Crossbar(crossbar) if crossbar.contention == Contention::BackPressure => {
+            Ok(crossbar_of(crossbar.latency))
+        }
+        SwitchSettings::OutputQueued(switch) => Ok(crossbar_of(switch.latency)),
+        other => {
+            let accepted = "fifo_bus, output_queued, or a crossbar with contention = \
+                            \"back_pressure\" where links have turns";
+            refuse_as(name, "switch", other.name(), accepted)
+        }
+    }
+}
+
+/// A switch in which every input knows by itself where its messages go, and has a way of its own to
+/// every output.
+fn crossbar_of(latency: Span) -> Switching {
+    Switching {
+        analysis: latency,
+        processor: None,
+        set_up: Span::ZERO,
+        packet: Span::ZERO,
+        shared: false,
+        forwarding: Forwarding::Packets,
+        multicast: true,
+        barrier: None,
+    }
+}
+
+/// A greedy source fills places of its adapter, and what is released by an answer needs one.
+fn check_sources(
+    settings: &ChannelSettings,
+    transfer: &TransferSettings,
+    sources: &[Source],
+    name: &str,
+) -> Result<(), Error> {
+    let greedy = sources.iter().any(|source| source.feedback() == Feedback::Ready);
+    if greedy && settings.adapter.send_buffers == Limit::Unlimited {
+        let accepted = "a number, since a greedy source fills every one of them";
+        return refuse_as(name, "adapter.send_buffers", "unlimited", accepted);
+    }
+    let by_answer = settings.adapter.release == Some(Release::Acknowledgment);
+    if by_answer && transfer.acknowledgment.is_none() {
+        let accepted = "transmission where messages are not answered (transfer.acknowledgment)";
+        return refuse_as(name, "adapter.release", "acknowledgment", accepted);
+    }
+    Ok(())
+}
+
+fn refuse_what_turns_do_not_read(settings: &ChannelSettings, name: &str) -> Result<(), Error> {
+    let adapter = &settings.adapter;
+    if settings.control.as_ref().is_some_and(|own| *own != ControlSettings::Unacknowledged) {
+        let accepted = "no control where links have turns, which lose nothing";
+        return refuse(name, "control", "given", accepted);
+    }
+    if settings.flow_control.is_some() {
+        return refuse(name, "flow_control", "given", "the credits of the turns alone");
+    }
+    if adapter.feed != Feed::Fifo {
+        return refuse(name, "adapter.feed", "per_target", "fifo where links have turns");
+    }
+    if adapter.acknowledgments != Insertion::Wait {
+        let accepted = "wait, since nothing is inserted into a frame";
+        return refuse(name, "adapter.acknowledgments", "interleave", accepted);
+    }
+    if adapter.throttle.is_some() {
+        return refuse(name, "adapter.throttle", "given", "no throttle where links have turns");
+    }
+    let given = settings.faults().first().or(settings.recovery.map(|_| "recovery"));
+    let given = given.or(settings.interface.as_ref().map(|_| "interface"));
+    match given {
+        Some(key) => refuse(name, key, "given", "it only where links have no turns"),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,53 @@
+//! The channel as a carrier of messages: a run of stores each, to several targets by one broadcast.
+
+use weft_units::{Bytes, Time};
+
+use super::HubChannel;
+use crate::drive::carrier::{Carrier, Destination, Message, Notice};
+
+impl Carrier for HubChannel {
+    fn offer(&mut self, now: Time, message: Message) {
+        let Message { from, to, size, ticket } = message;
+        let targets = match to {
+            Destination::Host(host) => 1 << host,
+            Destination::Hosts(hosts) => hosts,
+        };
+        // A message without payload is the smallest packet.
+        self.store(now, from, targets, size.max(Bytes(4)), Some(ticket));
+    }
+
+    fn next_time(&self) -> Time {
+        match self.notices.first() {
+            Some(notice) => notice.time(),
+            None => self.queue.next_time().unwrap_or(Time::NEVER),
+        }
+    }
+
+    fn advance(&mut self, now: Time, notices: &mut Vec<Notice>) {
+        while let Some((time, event)) = self.queue.pop_until(now) {
+            self.handle(time, event);
+        }
+        notices.append(&mut self.notices);
+    }
+
+    fn steps(&self) -> u64 {
+        HubChannel::steps(self)
+    }
+
+    fn waiting(&self) -> Vec<String> {
+        HubChannel::waiting(self)
+    }
+}
+
+impl HubChannel {
+    /// Who waits for whom.
+    pub fn waiting(&self) -> Vec<String> {
+        let line = |(place, host): (usize, &super::Host)| {
+            let (stores, packets) = (host.runs.len(), host.link_queue.len());
+            (stores + packets > 0).then(|| {
+                format!("host {place}: {stores} stores wait for its bus, {packets} for its link")
+            })
+        };
+        self.hosts.iter().enumerate().filter_map(line).collect()
+    }
+}

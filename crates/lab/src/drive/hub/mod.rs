@@ -1,0 +1,458 @@
+//! A channel of mapped windows around a hub: packets of any size in one order (Memory Channel).
+//!
+//! A store reaches the bus of its host, the adapter takes the whole packet in and then forwards it,
+//! the hub gives it its place in the order, the adapter of each target takes the whole packet in,
+//! checks it and writes it over the bus to memory, where a program polls. Packets of both directions
+//! share the bus of a host. Every link is entered only with known room at its far end.
+//!
+//! What is certain ahead of time costs no event: when a packet will leave the bus, when it will
+//! start on a link with room, when room will be known of.
+
+mod carrier;
+mod host;
+mod parts;
+mod report;
+mod room;
+
+use weft_fabric::measure::Observations;
+use weft_fabric::switch::{Hub, HubRequest};
+use weft_fabric::workload::{Feedback, Source};
+use weft_kernel::{Arena, Halt, Id, Queue, Stopped, Streams};
+use weft_protocol::window::{Node, OrderChecker};
+use weft_units::{Bytes, Span, Time};
+
+pub use parts::{HubParts, HubPartsError};
+
+use super::carrier::{Notice, Ticket};
+use host::{Host, Packet, Run};
+use parts::Spans;
+use report::{Counters, StageSums};
+use room::Room;
+
+#[derive(Clone, Copy, Debug)]
+enum Event {
+    /// The source of a host hands over a message.
+    Generate(u16),
+    /// The bus of a host may be free for the next packet.
+    Bus(u16),
+    /// The first byte of a packet is at the hub.
+    Reach(Id<Packet>),
+    /// The hub may let a packet pass.
+    Decide,
+    /// The last byte of a packet is at a target and found whole.
+    Arrive(Id<Packet>, u16),
+    /// A program has a packet.
+    Deliver(Id<Packet>, u16),
+}
+
+const _: () = assert!(size_of::<Event>() <= 16, "an event is copied at every step");
+
+/// One channel with all its parts and their state.
+#[derive(Debug)]
+pub struct HubChannel {
+    parts: HubParts,
+    spans: Spans,
+    hosts: Vec<Host>,
+    packets: Arena<Packet>,
+    hub: Hub<Id<Packet>>,
+    /// Room at the far end of the link of each host, and in the adapter of each target.
+    inputs: Vec<Room>,
+    adapters: Vec<Room>,
+    /// When the hub decides next.
+    decide: Time,
+    checker: Option<OrderChecker>,
+    problem: Option<String>,
+    notices: Vec<Notice>,
+    observations: Observations,
+    stages: StageSums,
+    counters: Counters,
+    /// Deliveries that are still to come: of stores before the bus, and of packets.
+    waiting: u64,
+    flying: u64,
+    queue: Queue<Event>,
+    started: bool,
+    steps: u64,
+}
+
+impl HubChannel {
+    /// A channel at time zero with nothing on the way.
+    ///
+    /// # Errors
+    /// [`HubPartsError`] names what does not fit.
+    pub fn new(mut parts: HubParts, streams: &Streams) -> Result<HubChannel, HubPartsError> {
+        parts.check()?;
+        let random = streams.stream(&format!("{}.scheduler", parts.name), 0);
+        let hub = Hub::new(&parts.hub, random).map_err(|error| HubPartsError {
+            key: "switch.hub.ports",
+            value: parts.hub.ports.to_string(),
+            accepted: error.to_string(),
+        })?;
+        let send_buffers = parts.send_buffers.count().map(|count| count.get());
+        let mut sources = std::mem::take(&mut parts.sources).into_iter();
+        let hosts = usize::from(parts.hosts);
+        let purpose = format!("{}.broadcasts", parts.name);
+        let buffers = parts.window.receive_buffers.get();
+        let input = parts.hub.buffer().map_or(buffers, |count| count.get());
+        let observations = std::mem::take(&mut parts.observations);
+        Ok(HubChannel {
+            spans: parts.spans(),
+            hosts: (0..hosts)
+                .map(|host| {
+                    let random = streams.stream(&purpose, host);
+                    Host::new(sources.next(), send_buffers, random)
+                })
+                .collect(),
+            packets: Arena::new(),
+            hub,
+            inputs: (0..hosts).map(|_| Room::of(input)).collect(),
+            adapters: (0..hosts).map(|_| Room::of(buffers)).collect(),
+            decide: Time::NEVER,
+            checker: parts.window.check_order.then(|| OrderChecker::new(parts.hosts)),
+            problem: None,
+            notices: Vec::new(),
+            observations,
+            stages: StageSums::default(),
+            counters: Counters::default(),
+            waiting: 0,
+            flying: 0,
+            queue: Queue::new(),
+            started: false,
+            steps: 0,
+            parts,
+        })
+    }
+
+    /// Runs the channel up to and including `until`, or until `halt` stops it. A later call goes on
+    /// from there.
+    pub fn run(&mut self, until: Time, halt: &Halt) -> Option<Stopped> {
+        self.start();
+        while let Some((now, event)) = self.queue.pop_until(until) {
+            self.handle(now, event);
+            self.notices.clear();
+            let stopped = halt.check(self.steps);
+            if stopped.is_some() {
+                return stopped;
+            }
+        }
+        None
+    }
+
+    /// Schedules the first message of every source.
+    fn start(&mut self) {
+        if self.started {
+            return;
+        }
+        self.started = true;
+        let posted = self.parts.send_buffers.count().map_or(1, |count| count.get());
+        for host in 0..self.parts.hosts {
+            let state = &self.hosts[usize::from(host)];
+            let Some(source) = &state.source else { continue };
+            let first = source.next_time();
+            if first < Time::NEVER {
+                // A greedy source keeps as many stores posted as the adapter has buffers.
+                let count = if state.feedback == Feedback::Ready { posted } else { 1 };
+                (0..count).for_each(|_| self.queue.push(first, Event::Generate(host)));
+            }
+        }
+    }
+
+    fn handle(&mut self, now: Time, event: Event) {
+        self.steps += 1;
+        match event {
+            Event::Generate(host) => self.generate(now, host),
+            Event::Bus(host) => {
+                self.hosts[usize::from(host)].bus_wake = Time::NEVER;
+                self.serve_bus(now, host);
+            }
+            Event::Reach(id) => {
+                let Packet { from, targets, span, .. } = self.packets[id];
+                self.hub.request(from, HubRequest { targets, span, key: id });
+                self.wake_hub(now);
+            }
+            Event::Decide => {
+                // One that was overtaken by an earlier decision finds nothing to do.
+                if self.decide == now {
+                    self.decide = Time::NEVER;
+                    self.pass(now);
+                }
+            }
+            Event::Arrive(id, host) => {
+                self.hosts[usize::from(host)].incoming.push_back(id);
+                self.serve_bus(now, host);
+            }
+            Event::Deliver(id, host) => self.deliver(now, id, host),
+        }
+    }
+
+    fn generate(&mut self, now: Time, host: u16) {
+        let state = &mut self.hosts[usize::from(host)];
+        let Some(source) = &mut state.source else { return };
+        source.ready(now);
+        let target = source.take().target;
+        let next = source.next_time();
+        if next < Time::NEVER {
+            self.queue.push(next, Event::Generate(host));
+        }
+        let share = self.parts.window.broadcast.get();
+        let state = &mut self.hosts[usize::from(host)];
+        let targets = if share > 0.0 && state.random.chance(share) {
+            ((1 << self.parts.hosts) - 1) & !(1 << host)
+        } else {
+            1 << target
+        };
+        self.store(now, host, targets, self.parts.window.write, None);
+    }
+
+    /// A program stores a message.
+    fn store(&mut self, now: Time, host: u16, targets: u64, size: Bytes, ticket: Option<Ticket>) {
+        let writes = self.parts.window.writes(self.parts.payload);
+        let mut pieces = writes.pieces(0, size);
+        let next = pieces.next().map_or(Bytes(4), |(_, size)| size);
+        let flag = u32::from(self.parts.window.flag.is_some());
+        let left = pieces.clone().count() as u32 + flag;
+        let ready = now + self.spans.store;
+        let run = Run { targets, generated: now, ready, pieces, next, left, ticket };
+        let deliveries = u64::from(left + 1) * u64::from(targets.count_ones());
+        (0..deliveries).for_each(|_| self.observations.generate(now));
+        self.waiting += deliveries;
+        self.hosts[usize::from(host)].runs.push_back(run);
+        self.wake_bus(now, host);
+    }
+
+    /// The bus of a host is looked at as soon as it can do something.
+    fn wake_bus(&mut self, now: Time, host: u16) {
+        let state = &mut self.hosts[usize::from(host)];
+        let work = if state.incoming.is_empty() { state.store_time(now) } else { now };
+        let time = work.max(state.bus_free);
+        if time < state.bus_wake {
+            state.bus_wake = time;
+            self.queue.push(time, Event::Bus(host));
+        }
+    }
+
+    /// Gives the bus to a packet from the link or to a store; in turn if there are both.
+    fn serve_bus(&mut self, now: Time, host: u16) {
+        let state = &self.hosts[usize::from(host)];
+        if state.bus_free <= now {
+            let stores = state.store_time(now) <= now;
+            if !state.incoming.is_empty() && !(stores && state.received_last) {
+                self.write(now, host);
+            } else if stores {
+                self.take_in(now, host);
+            }
+        }
+        self.wake_bus(now, host);
+    }
+
+    /// The bus takes a store into the adapter, which forwards the packet when it has all of it.
+    fn take_in(&mut self, now: Time, place: u16) {
+        let transmit = self.spans.transmit;
+        let host = &mut self.hosts[usize::from(place)];
+        let Some(run) = host.runs.front_mut() else { return };
+        let (size, last) = (run.next, run.left == 0);
+        let end = now + self.parts.window.bus.transaction(size);
+        let packet = Packet {
+            from: place,
+            targets: run.targets,
+            size,
+            span: self.parts.span(size),
+            last,
+            ticket: run.ticket,
+            missing: run.targets.count_ones(),
+            name: self.checker.as_mut().map(|own| own.send(Node(place as u8), run.targets)),
+            generated: run.generated,
+            stored: run.ready,
+            taken: now,
+            ready: end + transmit,
+            start: end + transmit,
+            granted: Time::ZERO,
+            there: Time::ZERO,
+        };
+        if last {
+            host.runs.pop_front();
+        } else {
+            run.left -= 1;
+            let flag = self.parts.window.flag.as_ref().map_or(Bytes(4), |flag| flag.size);
+            run.next = run.pieces.next().map_or(flag, |(_, size)| size);
+        }
+        if let Some(room) = &mut host.send_room {
+            room.take(now);
+        }
+        host.received_last = false;
+        host.bus_free = end + self.spans.stall;
+        host.bus_held = host.bus_held + (host.bus_free.since(now));
+        let deliveries = u64::from(packet.missing);
+        self.waiting -= deliveries;
+        self.flying += deliveries;
+        let ready = packet.ready;
+        if last {
+            if let Some(ticket) = packet.ticket {
+                self.notices.push(Notice::Sent { time: now, ticket });
+            }
+            if host.feedback == Feedback::Ready {
+                self.queue.push(now, Event::Generate(place));
+            }
+        }
+        let id = self.packets.insert(packet);
+        if self.parts.hub.is_bus() {
+            // It waits in its adapter for the bus of the hub.
+            self.queue.push(ready, Event::Reach(id));
+        } else {
+            self.hosts[usize::from(place)].link_queue.push_back(id);
+            self.feed_link(place);
+        }
+    }
+
+    /// Sends what has known room at the far end of the link.
+    fn feed_link(&mut self, place: u16) {
+        let direct = self.parts.hub.is_direct();
+        while let Some(&id) = self.hosts[usize::from(place)].link_queue.front() {
+            let packet = &mut self.packets[id];
+            let host = &mut self.hosts[usize::from(place)];
+            let earliest = packet.ready.max(host.link_free);
+            let to = if packet.targets == 1 << place { place } else { place ^ 1 };
+            let far = if direct {
+                &mut self.adapters[usize::from(to)]
+            } else {
+                &mut self.inputs[usize::from(place)]
+            };
+            let Some(start) = far.take(earliest) else { return };
+            host.link_queue.pop_front();
+            packet.start = start;
+            host.link_free = start + packet.span;
+            if let Some(room) = &mut host.send_room {
+                room.give(host.link_free);
+            }
+            if direct {
+                packet.granted = start + self.spans.wire;
+                packet.there = packet.granted + packet.span + self.spans.receive;
+                self.observations.attempt(start);
+                self.queue.push(packet.there, Event::Arrive(id, to));
+            } else {
+                self.queue.push(start + self.spans.cable, Event::Reach(id));
+            }
+        }
+    }
+
+    fn wake_hub(&mut self, time: Time) {
+        if time < self.decide {
+            self.decide = time;
+            self.queue.push(time, Event::Decide);
+        }
+    }
+
+    /// The hub lets pass what can.
+    fn pass(&mut self, now: Time) {
+        let bit = |(place, room): (usize, &Room)| u64::from(room.next(now) <= now) << place;
+        let room = self.adapters.iter().enumerate().map(bit).sum();
+        let Spans { cable, hub, wire, arbitration, receive, notice, .. } = self.spans;
+        let is_bus = self.parts.hub.is_bus();
+        let HubChannel { packets, queue, adapters, inputs, observations, hosts, .. } = self;
+        let mut fed = 0_u64;
+        let next = self.hub.decide(now, room, |input, HubRequest { targets, span, key, .. }| {
+            let packet = &mut packets[key];
+            packet.granted = now;
+            if is_bus {
+                packet.start = now + arbitration;
+                if let Some(room) = &mut hosts[usize::from(input)].send_room {
+                    room.give(packet.start + span);
+                }
+            } else {
+                inputs[usize::from(input)].give(now + span + notice);
+            }
+            fed |= 1 << input;
+            observations.attempt(packet.start);
+            let rest = if is_bus { wire + arbitration } else { cable };
+            let there = now + hub + rest + span + receive;
+            packet.there = there;
+            let mut targets = targets;
+            while targets != 0 {
+                let target = targets.trailing_zeros() as u16;
+                targets &= targets - 1;
+                adapters[usize::from(target)].take(now);
+                queue.push(there, Event::Arrive(key, target));
+            }
+        });
+        let mut wake = next;
+        if self.hub.held() > 0 {
+            // Whoever has no room now may have it at a time that is known.
+            let times = self.adapters.iter().map(|room| room.next(now));
+            wake = wake.min(times.filter(|time| *time > now).min().unwrap_or(Time::NEVER));
+        }
+        self.wake_hub(wake);
+        while fed != 0 {
+            let input = fed.trailing_zeros() as u16;
+            fed &= fed - 1;
+            if is_bus {
+                self.wake_bus(now, input);
+            } else if !self.hosts[usize::from(input)].link_queue.is_empty() {
+                self.feed_link(input);
+                self.wake_bus(now, input);
+            }
+        }
+    }
+
+    /// The bus of a target takes a packet out of the adapter.
+    fn write(&mut self, now: Time, place: u16) {
+        let host = &mut self.hosts[usize::from(place)];
+        let Some(id) = host.incoming.pop_front() else { return };
+        let packet = &self.packets[id];
+        let span = self.parts.window.bus.transaction(packet.size);
+        host.received_last = true;
+        host.bus_free = now + span;
+        host.bus_held = host.bus_held + span;
+        let Spans { memory, poll, read, notice, .. } = self.spans;
+        let rest = if packet.last { memory + poll + read } else { memory };
+        self.queue.push(host.bus_free + rest, Event::Deliver(id, place));
+        let (known, name) = (host.bus_free + notice, packet.name);
+        self.check_order(place, name);
+        self.adapters[usize::from(place)].give(known);
+        if self.parts.hub.is_direct() {
+            let peer = 1 - place;
+            if !self.hosts[usize::from(peer)].link_queue.is_empty() {
+                self.feed_link(peer);
+                self.wake_bus(now, peer);
+            }
+        } else if self.hub.held() > 0 {
+            self.wake_hub(known);
+        }
+    }
+
+    /// How many events have happened.
+    pub fn steps(&self) -> u64 {
+        self.steps
+    }
+
+    /// Deliveries whose packet has not been taken in by the bus of its initiator.
+    pub fn backlog(&self) -> u64 {
+        self.waiting
+    }
+
+    /// Deliveries on their way.
+    pub fn in_flight(&self) -> u64 {
+        self.flying
+    }
+
+    /// The ordering rule that was broken, if the channel was asked to look and one was.
+    pub fn broken_order(&self) -> Option<String> {
+        let late = || self.checker.as_ref()?.finish().err().map(|error| error.to_string());
+        self.problem.clone().or_else(late)
+    }
+
+    fn span_of_bus(&self, size: Bytes) -> Span {
+        self.parts.window.bus.transaction(size)
+    }
+
+    fn source_hears(&mut self, now: Time, host: u16, from: u16) {
+        let Some(source) = &mut self.hosts[usize::from(host)].source else { return };
+        if source.feedback() != Feedback::Delivered {
+            return;
+        }
+        let before = source.next_time();
+        source.delivered(now, from);
+        let next = Source::next_time(source);
+        if next != before {
+            self.queue.push(next, Event::Generate(host));
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! What a channel with a hub is made of, and what does not fit together.
+
+use weft_fabric::interface::WindowSettings;
+use weft_fabric::link::LinkSettings;
+use weft_fabric::measure::Observations;
+use weft_fabric::switch::HubSettings;
+use weft_fabric::workload::{Feedback, Source};
+use weft_units::{Bytes, Limit, Span};
+
+/// The parts of a channel with a hub.
+#[derive(Debug)]
+pub struct HubParts {
+    /// The name of the channel; also names its random streams.
+    pub name: String,
+    /// How many hosts there are.
+    pub hosts: u16,
+    /// The largest payload of a packet.
+    pub payload: Bytes,
+    /// What a packet has on the wire besides its payload.
+    pub overhead: Bytes,
+    /// The cable from each adapter to the hub, or between two adapters.
+    pub link: LinkSettings,
+    /// The hub.
+    pub hub: HubSettings,
+    /// The host side.
+    pub window: WindowSettings,
+    /// How many packets an adapter holds between bus and link.
+    pub send_buffers: Limit,
+    /// The source of each host, or none.
+    pub sources: Vec<Source>,
+    /// Where the observations go.
+    pub observations: Observations,
+}
+
+/// What does not fit.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{key} = {value}: accepted is {accepted}")]
+pub struct HubPartsError {
+    /// The key within the channel.
+    pub key: &'static str,
+    /// Its value.
+    pub value: String,
+    /// What would be accepted.
+    pub accepted: String,
+}
+
+/// The times that every packet spends alike.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Spans {
+    pub store: Span,
+    pub transmit: Span,
+    pub receive: Span,
+    pub memory: Span,
+    pub poll: Span,
+    pub read: Span,
+    /// All cables on the way.
+    pub wire: Span,
+    /// One cable.
+    pub cable: Span,
+    pub hub: Span,
+    /// From a grant of a bus to the first byte.
+    pub arbitration: Span,
+    /// From new room at one end of a link until the other end knows.
+    pub notice: Span,
+    /// Of the bus after a write of the host.
+    pub stall: Span,
+}
+
+impl Spans {
+    /// From the end of the write on the bus of the target to the program.
+    pub fn after(&self) -> Span {
+        self.memory + self.poll + self.read
+    }
+}
+
+impl HubParts {
+    pub(super) fn check(&self) -> Result<(), HubPartsError> {
+        let refuse =
+            |key, value: String, accepted: String| Err(HubPartsError { key, value, accepted });
+        let HubParts { window, hub, hosts, .. } = self;
+        window.cluster(*hosts, hub.ports, self.payload).map_err(|error| HubPartsError {
+            key: if *hosts > hub.ports { "switch.hub.ports" } else { "window" },
+            value: if *hosts > hub.ports { hub.ports.to_string() } else { "given".into() },
+            accepted: format!("what both sides agree on; {error}"),
+        })?;
+        if hub.is_direct() && *hosts != 2 {
+            let accepted = format!("a hub for {hosts} hosts: a direct cable connects two");
+            return refuse("switch.hub.transfer", "direct".into(), accepted);
+        }
+        if window.write > self.payload {
+            let accepted = format!("at most the payload of a packet, {}", self.payload);
+            return refuse("window.write", window.write.to_string(), accepted);
+        }
+        if window.write == Bytes(0) {
+            return refuse("window.write", window.write.to_string(), "4 B or more".into());
+        }
+        if window.bus.word == Bytes(0) {
+            return refuse("window.bus.word", "0 B".into(), "1 B or more".into());
+        }
+        if self.send_buffers == Limit::Unlimited
+            && self.sources.iter().any(|source| source.feedback() == Feedback::Ready)
+        {
+            let accepted = "a number, since a greedy source fills them all at once";
+            return refuse("adapter.send_buffers", "unlimited".into(), accepted.into());
+        }
+        Ok(())
+    }
+
+    pub(super) fn spans(&self) -> Spans {
+        let HubParts { window, hub, link, .. } = self;
+        let cable = link.propagation();
+        let arbitration = match hub.transfer {
+            weft_fabric::switch::TransferSettings::Bus { arbitration } => arbitration,
+            _ => Span::ZERO,
+        };
+        Spans {
+            store: window.store,
+            transmit: window.transmit,
+            receive: window.receive,
+            memory: window.memory,
+            poll: window.poll,
+            read: window.flag.as_ref().map_or(Span::ZERO, |flag| flag.read),
+            wire: if hub.is_direct() { cable } else { cable * 2 },
+            cable,
+            hub: hub.latency,
+            arbitration,
+            notice: link.span(window.control) + cable,
+            stall: window.bus.cycles(u64::from(window.bus.stall)),
+        }
+    }
+
+    /// The time that a packet with a payload of `size` occupies a link.
+    pub(super) fn span(&self, size: Bytes) -> Span {
+        self.link.span(size + self.overhead)
+    }
+}

@@ -1,0 +1,156 @@
+//! What is observed where a packet reaches a program.
+
+use weft_fabric::measure::{Latency, Observations, Stage};
+use weft_kernel::Id;
+use weft_protocol::window::{Node, PacketName};
+use weft_units::{Span, Time};
+
+use super::host::Packet;
+use super::{HubChannel, Notice, Spans};
+
+/// Sums of the stages that have names of their own, in picoseconds.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct StageSums {
+    packets: u64,
+    store: u128,
+    initiator_wait: u128,
+    initiator_bus: u128,
+    transmit: u128,
+    receive: u128,
+    target_wait: u128,
+    target_bus: u128,
+    memory: u128,
+    poll: u128,
+    read: u128,
+}
+
+/// What is counted besides.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Counters {
+    /// Packets for several targets, how long they waited in the hub, and the longest.
+    several: u64,
+    waited: u128,
+    longest: Span,
+}
+
+impl HubChannel {
+    /// A program has a packet: the whole message if it is the last one.
+    pub(super) fn deliver(&mut self, now: Time, id: Id<Packet>, target: u16) {
+        let packet = &mut self.packets[id];
+        packet.missing -= 1;
+        let (from, last, payload) = (packet.from, packet.last, packet.size);
+        let (missing, ticket) = (packet.missing, packet.ticket);
+        self.flying -= 1;
+        self.observations.deliver_from(usize::from(from), now, payload);
+        if last {
+            self.account(now, id);
+            if let Some(ticket) = ticket {
+                self.notices.push(Notice::Delivered { time: now, ticket, to: target });
+            }
+            self.source_hears(now, target, from);
+        }
+        if missing == 0 {
+            self.packets.remove(id);
+        }
+    }
+
+    /// A target writes a packet to its memory: that is the order in which it received them.
+    #[inline]
+    pub(super) fn check_order(&mut self, target: u16, name: Option<PacketName>) {
+        if let (Some(checker), Some(name)) = (&mut self.checker, name)
+            && let Err(error) = checker.receive(Node(target as u8), name)
+        {
+            self.problem.get_or_insert(error.to_string());
+        }
+    }
+
+    /// Divides the latency of a message among the stages that its last packet went through.
+    fn account(&mut self, now: Time, id: Id<Packet>) {
+        let Packet { generated, stored, taken, ready, start, granted, there: at_target, .. } =
+            self.packets[id];
+        let Packet { span, size, targets, .. } = self.packets[id];
+        let seen = &mut self.observations;
+        seen.latency(Latency::Queueing, now, start.since(generated));
+        seen.latency(Latency::Transit, now, now.since(start));
+        seen.latency(Latency::OneWay, now, now.since(generated));
+        let Spans { wire, hub, arbitration, receive, memory, poll, read, cable, .. } = self.spans;
+        let is_bus = self.parts.hub.is_bus();
+        let there = if self.parts.hub.is_direct() || is_bus { start } else { granted };
+        // On a bus a packet waits before it starts, at a crossbar after that.
+        let in_hub = if is_bus { there.since(ready) } else { there.since(start + cable) };
+        if targets.count_ones() > 1 {
+            let waited = Span(in_hub.0.saturating_sub(arbitration.0));
+            self.counters.several += 1;
+            self.counters.waited += u128::from(waited.0);
+            self.counters.longest = self.counters.longest.max(waited);
+        }
+        if now < self.observations.from {
+            return;
+        }
+        let seen = &mut self.observations;
+        let wait = Span(start.since(ready).0.saturating_sub(if is_bus { in_hub.0 } else { 0 }));
+        seen.budget.add(Stage::SlotWait, wait);
+        seen.budget.add(Stage::Transmission, span);
+        seen.budget.add(Stage::Wire, wire);
+        if !self.parts.hub.is_direct() {
+            seen.budget.add(Stage::Switch, if is_bus { hub + arbitration } else { hub });
+            let waited = Span(in_hub.0.saturating_sub(arbitration.0));
+            seen.budget.add(Stage::SwitchWait, waited);
+        }
+        let bus = u128::from(self.span_of_bus(size).0);
+        let sums = &mut self.stages;
+        sums.packets += 1;
+        sums.store += u128::from(stored.since(generated).0);
+        sums.initiator_wait += u128::from(taken.since(stored).0);
+        sums.initiator_bus += bus;
+        sums.transmit += u128::from(self.spans.transmit.0);
+        sums.receive += u128::from(receive.0);
+        let after = now.since(at_target + self.spans.after());
+        sums.target_wait += u128::from(after.0) - bus;
+        sums.target_bus += bus;
+        sums.memory += u128::from(memory.0);
+        sums.poll += u128::from(poll.0);
+        sums.read += u128::from(read.0);
+    }
+
+    /// What was observed; ends the channel.
+    pub fn into_observations(mut self) -> Observations {
+        let StageSums { packets, .. } = self.stages;
+        let sums = self.stages;
+        let of_initiator = [
+            ("store", sums.store),
+            ("initiator_bus_wait", sums.initiator_wait),
+            ("initiator_bus", sums.initiator_bus),
+            ("transmit_adapter", sums.transmit),
+        ];
+        let of_target = [
+            ("receive_adapter", sums.receive),
+            ("target_bus_wait", sums.target_wait),
+            ("target_bus", sums.target_bus),
+            ("memory", sums.memory),
+            ("poll", sums.poll),
+            ("read", sums.read),
+        ];
+        for (stages, is_initiator) in [(&of_initiator[..], true), (&of_target[..], false)] {
+            for (name, sum) in stages.iter().filter(|(_, sum)| *sum > 0) {
+                self.observations.budget.add_named(name, is_initiator, packets, *sum);
+            }
+        }
+        self.observations
+    }
+
+    /// What was counted besides, with the names of its columns.
+    pub fn columns(&self, until: Time) -> Vec<(&'static str, f64)> {
+        let held: u64 = self.hosts.iter().map(|host| host.bus_held.0).sum();
+        let hosts = self.hosts.len() as f64;
+        let busy = held as f64 / hosts / until.since(Time::ZERO).0.max(1) as f64;
+        let mut columns = vec![("host_bus_busy", busy.min(1.0))];
+        let Counters { several, waited, longest } = self.counters;
+        if several > 0 {
+            let mean = waited as f64 / several as f64;
+            columns.push(("multicast_wait_mean_us", mean * 1e-6));
+            columns.push(("multicast_wait_max_us", longest.as_us()));
+        }
+        columns
+    }
+}

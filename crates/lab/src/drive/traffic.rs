@@ -1,0 +1,226 @@
+//! The sources of a workload over anything that carries messages.
+
+use weft_fabric::measure::{Latency, Observations};
+use weft_fabric::workload::{Feedback, Source};
+use weft_kernel::{Halt, Queue, Stopped};
+use weft_units::{Bytes, Time};
+
+use super::carrier::{Carrier, Destination, Message, Notice, Ticket};
+
+/// A channel of messages with its traffic. A greedy source hands its next message over as soon as
+/// the one before is sent, as a program does that calls `send` in a loop.
+#[derive(Debug)]
+pub struct Traffic<C> {
+    carrier: C,
+    sources: Vec<Source>,
+    size: Bytes,
+    due: Queue<u16>,
+    journeys: Vec<Journey>,
+    free: Vec<u32>,
+    news: Vec<Notice>,
+    observations: Observations,
+    steps: u64,
+}
+
+/// A message under way.
+#[derive(Clone, Copy, Debug)]
+struct Journey {
+    from: u16,
+    size: Bytes,
+    generated: Time,
+    /// The name that whoever handed it over gave it; none of a source.
+    ticket: Option<Ticket>,
+    sent: bool,
+    /// Targets that have neither got nor lost it.
+    missing: u32,
+}
+
+impl<C: Carrier> Traffic<C> {
+    /// The traffic at time zero, with messages of `size`. Without sources there is none.
+    pub fn new(
+        carrier: C,
+        sources: Vec<Source>,
+        size: Bytes,
+        observations: Observations,
+    ) -> Traffic<C> {
+        let mut due = Queue::new();
+        for (host, source) in (0..).zip(&sources) {
+            if source.next_time() < Time::NEVER {
+                due.push(source.next_time(), host);
+            }
+        }
+        Traffic {
+            carrier,
+            sources,
+            size,
+            due,
+            journeys: Vec::new(),
+            free: Vec::new(),
+            news: Vec::new(),
+            observations,
+            steps: 0,
+        }
+    }
+
+    /// Runs up to and including `until`, or until `halt` stops it.
+    pub fn run(&mut self, until: Time, halt: &Halt) -> Option<Stopped> {
+        loop {
+            let due = self.due.next_time().unwrap_or(Time::NEVER);
+            let now = due.min(self.carrier.next_time());
+            if now > until || now == Time::NEVER {
+                return None;
+            }
+            self.steps += 1;
+            let mut news = std::mem::take(&mut self.news);
+            self.carrier.advance(now, &mut news);
+            for notice in news.drain(..) {
+                self.hear(notice);
+            }
+            self.news = news;
+            while let Some((time, host)) = self.due.pop_until(now) {
+                self.generate(time, host);
+            }
+            let stopped = halt.check(self.steps);
+            if stopped.is_some() {
+                return stopped;
+            }
+        }
+    }
+
+    /// The channel under the traffic.
+    pub fn carrier(&self) -> &C {
+        &self.carrier
+    }
+
+    /// What was observed.
+    pub fn observations(&self) -> &Observations {
+        &self.observations
+    }
+
+    /// Messages that have not been sent, once for each target.
+    pub fn backlog(&self) -> u64 {
+        self.missing(false)
+    }
+
+    /// Messages that were sent and are on their way, once for each target.
+    pub fn in_flight(&self) -> u64 {
+        self.missing(true)
+    }
+
+    fn missing(&self, sent: bool) -> u64 {
+        let journeys = self.journeys.iter().filter(|journey| journey.sent == sent);
+        journeys.map(|journey| u64::from(journey.missing)).sum()
+    }
+
+    /// How many steps the traffic and its channel took.
+    pub fn steps(&self) -> u64 {
+        self.steps + self.carrier.steps()
+    }
+
+    fn generate(&mut self, now: Time, host: u16) {
+        let source = &mut self.sources[usize::from(host)];
+        if source.next_time() > now {
+            return;
+        }
+        let demand = source.take();
+        let next = source.next_time();
+        if next < Time::NEVER {
+            self.due.push(next.max(now), host);
+        }
+        let message = Message {
+            from: host,
+            to: Destination::Host(demand.target),
+            size: self.size,
+            ticket: Ticket::default(),
+        };
+        self.post(now, message, None);
+    }
+
+    /// A message begins, from a source or under the ticket of somebody else.
+    fn post(&mut self, now: Time, message: Message, ticket: Option<Ticket>) {
+        let Message { from, to, size, .. } = message;
+        let missing = to.hosts().count() as u32;
+        (0..missing).for_each(|_| self.observations.generate(now));
+        self.observations.attempt(now);
+        let journey = Journey { from, size, generated: now, ticket, sent: false, missing };
+        let number = match self.free.pop() {
+            Some(number) => {
+                self.journeys[number as usize] = journey;
+                number
+            }
+            None => {
+                self.journeys.push(journey);
+                (self.journeys.len() - 1) as u32
+            }
+        };
+        self.carrier.offer(now, Message { ticket: Ticket(number.into()), ..message });
+    }
+
+    /// Notes what became of a message. Returns the ticket of whoever handed it over.
+    fn hear(&mut self, notice: Notice) -> Option<Ticket> {
+        let (number, time) = (notice.ticket().0 as u32, notice.time());
+        let journey = &mut self.journeys[number as usize];
+        match notice {
+            Notice::Sent { .. } => journey.sent = true,
+            Notice::Delivered { .. } | Notice::Lost { .. } => journey.missing -= 1,
+        }
+        let Journey { from, size, generated, ticket, sent, missing } = *journey;
+        if sent && missing == 0 {
+            self.free.push(number);
+        }
+        match notice {
+            Notice::Sent { .. } => self.wake(time, from, |source| source.ready(time)),
+            Notice::Delivered { to, .. } => {
+                let seen = &mut self.observations;
+                seen.latency(Latency::OneWay, time, time.since(generated));
+                seen.deliver_from(usize::from(from), time, size);
+                self.wake(time, to, |source| source.delivered(time, from));
+            }
+            Notice::Lost { .. } => self.observations.abandon(time),
+        }
+        ticket
+    }
+
+    /// Tells a source what it asks for, and looks when it goes on.
+    fn wake(&mut self, now: Time, host: u16, tell: impl FnOnce(&mut Source)) {
+        let Some(source) = self.sources.get_mut(usize::from(host)) else { return };
+        if source.feedback() == Feedback::None {
+            return;
+        }
+        let before = source.next_time();
+        tell(source);
+        if source.next_time() != before && source.next_time() < Time::NEVER {
+            self.due.push(source.next_time().max(now), host);
+        }
+    }
+}
+
+/// For messages that come from elsewhere: a channel like the one under it, that observes them.
+impl<C: Carrier> Carrier for Traffic<C> {
+    fn offer(&mut self, now: Time, message: Message) {
+        self.post(now, message, Some(message.ticket));
+    }
+
+    fn next_time(&self) -> Time {
+        self.carrier.next_time()
+    }
+
+    fn advance(&mut self, now: Time, notices: &mut Vec<Notice>) {
+        let mut news = std::mem::take(&mut self.news);
+        self.carrier.advance(now, &mut news);
+        for notice in news.drain(..) {
+            if let Some(ticket) = self.hear(notice) {
+                notices.push(notice.under(ticket));
+            }
+        }
+        self.news = news;
+    }
+
+    fn steps(&self) -> u64 {
+        Traffic::steps(self)
+    }
+
+    fn waiting(&self) -> Vec<String> {
+        self.carrier.waiting()
+    }
+}

@@ -1,0 +1,350 @@
+//! Hosts: from memory into the send FIFO, from the receive FIFO into memory, and what a message
+//! means where it arrives.
+
+use std::collections::VecDeque;
+
+use weft_fabric::adapter::Release;
+use weft_fabric::measure::{Latency, Stage};
+use weft_fabric::workload::{Feedback, Source};
+use weft_kernel::Id;
+use weft_protocol::turns::{CHANNELS, PACKET};
+use weft_units::{Bytes, Limit, Span, Time};
+
+use super::message::{Carried, Spent, Use};
+use super::station::Packet;
+use super::{Event, NO_PAYLOAD, TurnChannel};
+use crate::drive::carrier::{Destination, Message, Notice, Ticket};
+
+/// What is the same for the messages of all sources.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Messages {
+    pub payload: Bytes,
+    pub buffers: Limit,
+    pub release: Release,
+}
+
+/// A host with its movers.
+#[derive(Debug)]
+pub(super) struct Host {
+    source: Source,
+    /// Messages that have no place in the adapter yet.
+    pub pending: VecDeque<Id<Carried>>,
+    /// Messages that have one.
+    held: usize,
+    pub movers: [Mover; CHANNELS],
+    reading: [bool; CHANNELS],
+    /// When the last packets in each receive FIFO came.
+    pub arrivals: [VecDeque<Time>; CHANNELS],
+    /// The ticket of the barrier at which it waits.
+    barrier: Ticket,
+}
+
+/// What moves packets from memory into one send FIFO.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Mover {
+    /// Messages in order; the first one is being moved.
+    pub queue: VecDeque<Id<Carried>>,
+    /// How many packets of the first one have been moved.
+    pub moved: u32,
+    busy: bool,
+}
+
+impl Mover {
+    /// Whether the first message has begun.
+    pub fn has_begun(&self) -> bool {
+        self.busy || self.moved > 0
+    }
+}
+
+impl Host {
+    pub fn new(source: Option<Source>) -> Host {
+        Host {
+            source: source.unwrap_or_else(Source::silent),
+            pending: VecDeque::new(),
+            held: 0,
+            movers: [Mover::default(), Mover::default()],
+            reading: [false; CHANNELS],
+            arrivals: [VecDeque::new(), VecDeque::new()],
+            barrier: Ticket(0),
+        }
+    }
+
+    /// When the source hands over its first messages; a greedy one fills all places at once.
+    pub fn first(&self, rules: &Messages) -> impl Iterator<Item = Time> + use<> {
+        let next = self.source.next_time();
+        let count = match (self.source.feedback(), rules.buffers.count()) {
+            (Feedback::Ready, Some(buffers)) => buffers.as_usize(),
+            _ => usize::from(next < Time::NEVER),
+        };
+        std::iter::repeat_n(next, count)
+    }
+}
+
+impl TurnChannel {
+    /// The source of a host hands over a message.
+    pub(super) fn generate(&mut self, now: Time, number: u16) {
+        let host = &mut self.hosts[usize::from(number)];
+        host.source.ready(now);
+        let demand = host.source.take();
+        let next = host.source.next_time();
+        if next < Time::NEVER {
+            self.queue.push(next, Event::Generate(number));
+        }
+        let (to, size) = (Destination::Host(demand.target), self.rules.payload);
+        let message = Message { from: number, to, size, ticket: Ticket(0) };
+        let id = self.create(now, message, Use::Data);
+        self.hosts[usize::from(number)].pending.push_back(id);
+        self.admit(now, number);
+    }
+
+    /// Takes a message over from above. What the switches cannot copy the adapter does.
+    pub(super) fn take_over(&mut self, now: Time, message: Message) {
+        let one_transfer = self.switching.multicast && self.wiring.switches() == 1;
+        let copies: Vec<Destination> = match message.to {
+            Destination::Hosts(_) if !one_transfer => {
+                message.to.hosts().map(Destination::Host).collect()
+            }
+            to => vec![to],
+        };
+        let count = copies.len() as u32;
+        if count > 1 {
+            self.copies.push((message.ticket, count));
+        }
+        for to in copies {
+            let id = self.create(now, Message { to, ..message }, Use::Data);
+            self.hosts[usize::from(message.from)].movers[0].queue.push_back(id);
+        }
+        self.fill(now, message.from, 0);
+    }
+
+    /// A host has arrived at the barrier of the first `hosts` hosts that the switch keeps.
+    pub(super) fn arrive_at_barrier(&mut self, now: Time, host: u16, hosts: u16, ticket: Ticket) {
+        self.hosts[usize::from(host)].barrier = ticket;
+        self.barrier_hosts = hosts;
+        let to = Destination::Host(host);
+        let message = Message { from: host, to, size: NO_PAYLOAD, ticket };
+        let id = self.create(now, message, Use::BarrierRequest);
+        let channel = self.messages[id].channel;
+        self.hosts[usize::from(host)].movers[channel].queue.push_back(id);
+        self.fill(now, host, channel);
+    }
+
+    pub(super) fn create(&mut self, now: Time, message: Message, purpose: Use) -> Id<Carried> {
+        let Message { from, to, size, ticket } = message;
+        let first = to.hosts().next().unwrap_or(from);
+        let missing = to.hosts().count() as u32;
+        if purpose == Use::Data {
+            (0..missing).for_each(|_| self.observations.generate(now));
+        }
+        let heading = self.routes.depart(from, first);
+        self.messages.insert(Carried {
+            purpose,
+            from,
+            to,
+            size,
+            packets: self.link.packets(size),
+            channel: purpose.channel(),
+            ticket,
+            generated: now,
+            begun: now,
+            missing,
+            heading,
+            hops: 0,
+            head: now,
+            tail: now,
+            spent: Spent::default(),
+        })
+    }
+
+    /// Moves messages of the source into free places of the adapter.
+    fn admit(&mut self, now: Time, number: u16) {
+        let host = &mut self.hosts[usize::from(number)];
+        while self.rules.buffers.admits(host.held)
+            && let Some(id) = host.pending.pop_front()
+        {
+            host.held += 1;
+            host.movers[0].queue.push_back(id);
+        }
+        self.fill(now, number, 0);
+    }
+
+    /// Lets the mover of a host go on if it can: with one packet, if the FIFO has room.
+    pub(super) fn fill(&mut self, now: Time, number: u16, channel: usize) {
+        let host = &mut self.hosts[usize::from(number)];
+        let mover = &mut host.movers[channel];
+        let fifo = &mut self.stations[usize::from(number)].send[channel];
+        let Some(&id) = mover.queue.front().filter(|_| !mover.busy && fifo.has_room()) else {
+            return;
+        };
+        let message = &mut self.messages[id];
+        let settings = self.transfer.mover(message.size);
+        let mut span = settings.rate.span(Bytes(PACKET as u64));
+        if mover.moved == 0 {
+            message.begun = now;
+            span += settings.set_up;
+            if message.purpose == Use::Data {
+                self.observations.attempt(now);
+                self.under_way += u64::from(message.missing);
+            }
+        }
+        mover.busy = true;
+        fifo.reserve();
+        self.queue.push(now + span, Event::Written { host: number, channel: channel as u8 });
+    }
+
+    /// A packet from memory is in the send FIFO.
+    pub(super) fn written(&mut self, now: Time, number: u16, channel: usize) {
+        let mover = &mut self.hosts[usize::from(number)].movers[channel];
+        mover.busy = false;
+        let Some(&id) = mover.queue.front() else { return };
+        let message = &mut self.messages[id];
+        let packet =
+            Packet { message: id, number: mover.moved, last: mover.moved + 1 == message.packets };
+        mover.moved += 1;
+        if packet.number == 0 {
+            message.head = now;
+        }
+        if packet.last {
+            message.tail = now;
+            message.spent.memory = now.since(message.begun);
+            mover.queue.pop_front();
+            mover.moved = 0;
+        }
+        self.stations[usize::from(number)].send[channel].put(packet, packet.last);
+        self.wake(now, u32::from(number));
+        self.fill(now, number, channel);
+    }
+
+    /// The last packet of a message has left its initiator.
+    pub(super) fn left(&mut self, now: Time, number: u16, id: Id<Carried>) {
+        let Carried { purpose, ticket, .. } = self.messages[id];
+        if purpose != Use::Data {
+            return;
+        }
+        if let Some(place) = self.copies.iter().position(|(own, _)| *own == ticket) {
+            self.copies[place].1 -= 1;
+            if self.copies[place].1 > 0 {
+                return;
+            }
+            self.copies.swap_remove(place);
+        }
+        self.notices.push(Notice::Sent { time: now, ticket });
+        if self.rules.release == Release::Transmission {
+            self.release(now, number);
+        }
+    }
+
+    /// A place of the adapter is free.
+    fn release(&mut self, now: Time, number: u16) {
+        let host = &mut self.hosts[usize::from(number)];
+        // A message from above has no place.
+        let Some(held) = host.held.checked_sub(1) else { return };
+        host.held = held;
+        if host.source.feedback() == Feedback::Ready {
+            self.queue.push(now, Event::Generate(number));
+        }
+        self.admit(now, number);
+    }
+
+    /// Lets a host go on to read what has come, if it can.
+    pub(super) fn empty(&mut self, now: Time, number: u16, channel: usize) {
+        let host = &mut self.hosts[usize::from(number)];
+        let fifo = &self.stations[usize::from(number)].receive[channel];
+        let Some(packet) = fifo.front().filter(|_| !host.reading[channel]) else { return };
+        let settings = self.transfer.mover(self.messages[packet.message].size);
+        let mut span = settings.rate.span(Bytes(PACKET as u64));
+        if packet.number == 0 {
+            span += settings.set_up;
+        }
+        host.reading[channel] = true;
+        self.queue.push(now + span, Event::Read { host: number, channel: channel as u8 });
+    }
+
+    /// A packet from the receive FIFO is in memory.
+    pub(super) fn read(&mut self, now: Time, number: u16, channel: usize) {
+        self.hosts[usize::from(number)].reading[channel] = false;
+        let Some(packet) = self.stations[usize::from(number)].receive[channel].take() else {
+            return;
+        };
+        self.drained(u32::from(number), channel);
+        if packet.last {
+            self.arrived(now, number, packet.message);
+        }
+        self.empty(now, number, channel);
+    }
+
+    /// A message is in the memory of a target.
+    fn arrived(&mut self, now: Time, number: u16, id: Id<Carried>) {
+        let message = &mut self.messages[id];
+        message.missing = message.missing.saturating_sub(1);
+        let message = *message;
+        if message.missing == 0 {
+            self.messages.remove(id);
+        }
+        let arrivals = &mut self.hosts[usize::from(number)].arrivals[message.channel];
+        let arrived = arrivals.pop_front().unwrap_or(now);
+        match message.purpose {
+            Use::Data => self.deliver(now, (number, arrived), &message),
+            Use::Acknowledgment { begun } => {
+                self.observations.latency(Latency::RoundTrip, now, now.since(begun));
+                if self.rules.release == Release::Acknowledgment {
+                    self.release(now, number);
+                }
+            }
+            Use::BarrierAcknowledgment => {
+                let ticket = self.hosts[usize::from(number)].barrier;
+                self.notices.push(Notice::Delivered { time: now, ticket, to: number });
+            }
+            // The controller of the switch takes it out of the FIFO.
+            Use::BarrierRequest => {}
+        }
+    }
+
+    fn deliver(&mut self, now: Time, (number, arrived): (u16, Time), message: &Carried) {
+        let Carried { from, ticket, generated, begun, .. } = *message;
+        self.notices.push(Notice::Delivered { time: now, ticket, to: number });
+        self.under_way -= 1;
+        let seen = &mut self.observations;
+        seen.latency(Latency::Queueing, now, begun.since(generated));
+        seen.latency(Latency::Transit, now, now.since(begun));
+        seen.latency(Latency::OneWay, now, now.since(generated));
+        seen.deliver_from(usize::from(from), now, message.size);
+        if now >= seen.from {
+            seen.hops.count(message.hops);
+            self.spend(now, arrived, message);
+        }
+        if let Some(size) = self.transfer.acknowledgment {
+            let to = Destination::Host(from);
+            let answer = Message { from: number, to, size, ticket };
+            let id = self.create(now, answer, Use::Acknowledgment { begun });
+            self.hosts[usize::from(number)].movers[1].queue.push_back(id);
+            self.fill(now, number, 1);
+        }
+        let source = &mut self.hosts[usize::from(number)].source;
+        if source.feedback() == Feedback::Delivered {
+            let before = source.next_time();
+            source.delivered(now, from);
+            let next = source.next_time();
+            if next != before {
+                self.queue.push(next, Event::Generate(number));
+            }
+        }
+    }
+
+    /// Adds where the time of a message went: that of its last packet, which ends with it.
+    fn spend(&mut self, now: Time, arrived: Time, message: &Carried) {
+        let Carried { spent, tail, begun, generated, .. } = *message;
+        let timing = &self.link.timing;
+        let moving = timing.packet + timing.propagation;
+        let wait = Span(arrived.since(tail).0.saturating_sub(moving.0));
+        let budget = &mut self.observations.budget;
+        budget.add(Stage::BufferWait, begun.since(generated));
+        budget.add(Stage::InitiatorHost, spent.memory);
+        budget.add(Stage::SlotWait, spent.link_wait + wait);
+        budget.add(Stage::Transmission, spent.transmission + timing.packet);
+        budget.add(Stage::Wire, spent.wire + timing.propagation);
+        budget.add(Stage::Switch, spent.switch);
+        budget.add(Stage::SwitchWait, spent.switch_wait);
+        budget.add(Stage::TargetHost, now.since(arrived));
+    }
+}

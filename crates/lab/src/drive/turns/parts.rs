@@ -1,0 +1,81 @@
+//! What a channel of links with turns is made of.
+
+use weft_fabric::adapter::Release;
+use weft_fabric::fabric::{Routes, Wiring};
+use weft_fabric::interface::{Forwarding, TransferSettings};
+use weft_fabric::link::TurnTiming;
+use weft_fabric::measure::Observations;
+use weft_fabric::switch::BarrierCounter;
+use weft_fabric::workload::Source;
+use weft_protocol::turns::{Rules, packets_of};
+use weft_units::{Bytes, Limit, Span, Time};
+
+/// What a channel of links with turns is made of.
+#[derive(Debug)]
+pub struct TurnParts {
+    /// Which switches and cables there are.
+    pub wiring: Wiring,
+    /// Which ways messages take.
+    pub routes: Routes,
+    /// What every link is like.
+    pub link: LinkParts,
+    /// The way between the memory of a host and its FIFOs.
+    pub transfer: TransferSettings,
+    /// What every switch is like.
+    pub switching: Switching,
+    /// How many messages of its source an adapter holds, and until when.
+    pub send_buffers: Limit,
+    /// When a message leaves the adapter.
+    pub release: Release,
+    /// What a message of the workload carries.
+    pub payload: Bytes,
+    /// The source of each host, or none.
+    pub sources: Vec<Source>,
+    /// Where the observations go.
+    pub observations: Observations,
+}
+
+/// What every link is like.
+#[derive(Debug)]
+pub struct LinkParts {
+    /// What its ends agree on.
+    pub rules: Rules,
+    /// How many packets each FIFO holds.
+    pub capacity: u16,
+    /// How long everything takes.
+    pub timing: TurnTiming,
+    /// A message takes a multiple of so many packets.
+    pub unit: u64,
+    /// When the first turn begins, for each link: those of the hosts first.
+    pub phases: Vec<Time>,
+}
+
+/// What every switch is like.
+#[derive(Clone, Copy, Debug)]
+pub struct Switching {
+    /// From the arrival of a header to the order to move its message.
+    pub analysis: Span,
+    /// How many ports share a queue of headers for the one processor; `None` where every port
+    /// analyses its own.
+    pub processor: Option<usize>,
+    /// What the transfer of a message costs before its first packet.
+    pub set_up: Span,
+    /// What a packet takes from FIFO to FIFO.
+    pub packet: Span,
+    /// Whether one packet at a time does so in the whole switch.
+    pub shared: bool,
+    /// When what has come may be moved on.
+    pub forwarding: Forwarding,
+    /// Whether one transfer serves several outputs.
+    pub multicast: bool,
+    /// Who counts the hosts at a barrier.
+    pub barrier: Option<BarrierCounter>,
+}
+
+impl LinkParts {
+    /// How many packets a message with so much payload takes.
+    pub fn packets(&self, payload: Bytes) -> u32 {
+        let packets = packets_of(payload.0).next_multiple_of(self.unit);
+        u32::try_from(packets).unwrap_or(u32::MAX)
+    }
+}

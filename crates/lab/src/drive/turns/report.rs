@@ -1,0 +1,138 @@
+//! What a channel of links with turns tells at the end of a run.
+
+use weft_fabric::measure::{Latency, Observations};
+use weft_units::Time;
+
+use super::message::Use;
+use super::station::Place;
+use super::{Cable, TurnChannel};
+use crate::drive::trace::TraceEntry;
+
+impl TurnChannel {
+    /// Notes every frame from now on, null frames included.
+    pub fn record_trace(&mut self) {
+        self.trace = Some(Vec::new());
+        self.cables.iter_mut().for_each(|cable| cable.link.show_every_turn());
+    }
+
+    /// The frames noted so far, in order of time.
+    pub fn take_trace(&mut self) -> Vec<TraceEntry> {
+        let mut trace = self.trace.take().unwrap_or_default();
+        trace.sort_by_key(|entry| (entry.time, entry.sequence));
+        trace
+    }
+
+    /// A frame is over.
+    pub(super) fn note_frame(&mut self, until: Time, number: u32, side: usize) {
+        let Some(trace) = &mut self.trace else { return };
+        let Cable { first, packets, credits, stations, .. } = self.cables[number as usize];
+        let host = |side: usize| match self.stations[stations[side] as usize].place {
+            Place::Host(host) => Some(host),
+            Place::Port { .. } => None,
+        };
+        trace.push(TraceEntry {
+            time: first,
+            until,
+            kind: if packets == 0 { "null" } else { "frame" },
+            sequence: u64::from(number),
+            initiator: host(side),
+            target: host(1 - side),
+            slot: None,
+            content: format!("{packets} packets, credits {} and {}", credits[0], credits[1]),
+        });
+    }
+
+    /// Messages of which no byte has been moved.
+    pub fn backlog(&self) -> u64 {
+        let begun = |mover: &super::host::Mover| usize::from(mover.has_begun());
+        let of_host = |host: &super::host::Host| {
+            let mover = &host.movers[0];
+            host.pending.len() + mover.queue.len() - begun(mover)
+        };
+        let copies: u64 = self.hosts.iter().map(|host| of_host(host) as u64).sum();
+        copies + self.further_targets()
+    }
+
+    /// Targets beyond the first one of multicast messages that no host has begun: each counts as a
+    /// packet of its own.
+    fn further_targets(&self) -> u64 {
+        let queued = self.hosts.iter().flat_map(|host| {
+            let begun = usize::from(host.movers[0].has_begun());
+            host.movers[0].queue.iter().skip(begun)
+        });
+        queued.map(|id| u64::from(self.messages[*id].missing.saturating_sub(1))).sum()
+    }
+
+    /// Messages on their way, one for each target that does not have it.
+    pub fn in_flight(&self) -> u64 {
+        self.under_way
+    }
+
+    /// How many events have happened.
+    pub fn steps(&self) -> u64 {
+        self.steps
+    }
+
+    /// The parts of the way of a first packet, what the frames carried, and the payload of a message
+    /// over the time until its answer is there, which is how Maestro 4 counts throughput.
+    pub fn columns(&self) -> Vec<(&'static str, f64)> {
+        let [up_least, up_mean, up_most] = self.legs.uplink.us();
+        let [switch_least, switch_mean, switch_most] = self.legs.switch.us();
+        let [down_least, down_mean, down_most] = self.legs.downlink.us();
+        let [_, turn_mean, turn_most] = self.legs.turn.us();
+        let frames = self.frames.data as f64;
+        let payload = self.rules.payload.0 as f64;
+        let answered = self.observations.recorder(Latency::RoundTrip).mean_ps();
+        let remote_dma = answered.map_or(f64::NAN, |mean| payload / mean * 1e6);
+        vec![
+            ("uplink_min_us", up_least),
+            ("uplink_mean_us", up_mean),
+            ("uplink_max_us", up_most),
+            ("switch_min_us", switch_least),
+            ("switch_mean_us", switch_mean),
+            ("switch_max_us", switch_most),
+            ("downlink_min_us", down_least),
+            ("downlink_mean_us", down_mean),
+            ("downlink_max_us", down_most),
+            ("path_min_us", up_least + switch_least + down_least),
+            ("path_max_us", up_most + switch_most + down_most),
+            ("turn_wait_mean_us", turn_mean),
+            ("turn_wait_max_us", turn_most),
+            ("data_frames", frames),
+            ("packets_per_frame", self.frames.packets as f64 / frames.max(1.0)),
+            ("remote_dma_mb_per_s", remote_dma),
+        ]
+    }
+
+    /// Who waits for whom.
+    pub(super) fn who_waits(&self) -> Vec<String> {
+        let mut lines = Vec::new();
+        for (switch, own) in (0..).zip(&self.switches) {
+            if own.held() > 0 {
+                let name = self.wiring.switch_name(switch);
+                lines.push(format!("{name} holds {} messages", own.held()));
+            }
+        }
+        for (number, host) in (0..).zip(&self.hosts) {
+            let Some(id) = host.movers[0].queue.front() else { continue };
+            let message = &self.messages[*id];
+            if message.purpose == Use::Data {
+                let name = self.wiring.host_name(number);
+                let to: Vec<String> =
+                    message.to.hosts().map(|to| self.wiring.host_name(to)).collect();
+                lines.push(format!("{name} waits to send to {}", to.join(", ")));
+            }
+        }
+        lines
+    }
+
+    /// Who waits for whom, while messages are under way.
+    pub fn waiting(&self) -> Vec<String> {
+        self.who_waits()
+    }
+
+    /// What was observed; ends the channel.
+    pub fn into_observations(self) -> Observations {
+        self.observations
+    }
+}

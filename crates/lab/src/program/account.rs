@@ -1,0 +1,115 @@
+//! Where the time of each rank went.
+
+use weft_units::{Span, Time};
+
+/// What a rank does, or what it waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Activity {
+    /// It computes.
+    Compute,
+    /// Its message to a rank has not left.
+    Send(u16),
+    /// It waits for a message of a rank; of any if absent.
+    Wait(Option<u16>),
+}
+
+/// One stretch of a rank's time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Interval {
+    /// The rank.
+    pub rank: u16,
+    /// When it began.
+    pub from: Time,
+    /// When it ended.
+    pub until: Time,
+    /// What it was.
+    pub activity: Activity,
+}
+
+/// One message from being handed over to its arrival.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Passage {
+    /// The rank that sent it.
+    pub from: u16,
+    /// The rank that it was for.
+    pub to: u16,
+    /// When it was handed over.
+    pub offered: Time,
+    /// When its last byte was there.
+    pub delivered: Time,
+    /// Its size in bytes.
+    pub size: u64,
+}
+
+/// Where the time of all ranks went.
+#[derive(Clone, Debug, Default)]
+pub struct Account {
+    ranks: Vec<Spent>,
+    /// Every stretch of time, in order of its end, and every message, if they were asked for.
+    picture: Option<(Vec<Interval>, Vec<Passage>)>,
+}
+
+/// Where the time of one rank went.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Spent {
+    /// Computing.
+    pub computing: Span,
+    /// Waiting for own messages to leave.
+    pub sending: Span,
+    /// Waiting for messages of others.
+    pub waiting: Span,
+    /// The same by the rank that was waited for, in ascending order; any rank comes first.
+    pub waiting_for: Vec<(Option<u16>, Span)>,
+}
+
+impl Account {
+    /// Nothing spent by `ranks`; `picture` asks for every stretch and message besides the sums.
+    pub fn new(ranks: u16, picture: bool) -> Account {
+        let ranks = vec![Spent::default(); ranks.into()];
+        Account { ranks, picture: picture.then(Default::default) }
+    }
+
+    /// A rank did something for a while.
+    pub fn spend(&mut self, interval: Interval) {
+        let Interval { rank, from, until, activity } = interval;
+        let span = until.since(from);
+        let spent = &mut self.ranks[usize::from(rank)];
+        match activity {
+            Activity::Compute => spent.computing += span,
+            Activity::Send(_) => spent.sending += span,
+            Activity::Wait(whom) => {
+                spent.waiting += span;
+                let place = spent.waiting_for.binary_search_by_key(&whom, |(other, _)| *other);
+                match place {
+                    Ok(place) => spent.waiting_for[place].1 += span,
+                    Err(place) => spent.waiting_for.insert(place, (whom, span)),
+                }
+            }
+        }
+        if let Some((intervals, _)) = self.picture.as_mut().filter(|_| span > Span::ZERO) {
+            intervals.push(interval);
+        }
+    }
+
+    /// A message arrived.
+    pub fn pass(&mut self, passage: Passage) {
+        if let Some((_, passages)) = &mut self.picture {
+            passages.push(passage);
+        }
+    }
+
+    /// Where the time of each rank went, in order.
+    pub fn ranks(&self) -> &[Spent] {
+        &self.ranks
+    }
+
+    /// Every stretch of time, if it was asked for.
+    pub fn intervals(&self) -> &[Interval] {
+        self.picture.as_ref().map_or(&[], |(intervals, _)| intervals)
+    }
+
+    /// Every message, if it was asked for.
+    pub fn passages(&self) -> &[Passage] {
+        self.picture.as_ref().map_or(&[], |(_, passages)| passages)
+    }
+}

@@ -1,0 +1,282 @@
+//! The programs that measure an interconnect, each as short as the textbook has it. Sizes are those
+//! of the payload; MB are 10^6 bytes; times are in microseconds of simulated time.
+
+mod collective;
+mod contention;
+mod pairs;
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use weft_units::{Bytes, PositiveCount, Span, Time};
+
+use super::node::{Crew, Node};
+use crate::drive::carrier::Carrier;
+
+/// A program of the library.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum LibraryProgram {
+    /// Two ranks send one message to and fro.
+    PingPong(PairSettings),
+    /// Two ranks send to each other at once, and again when both have received.
+    PingPing(PairSettings),
+    /// One rank sends windows of messages to another, which answers each window by 4 bytes.
+    Stream(StreamSettings),
+    /// Every rank sends one message to every other; again when all have received theirs.
+    AllToAll(RoundSettings),
+    /// All ranks meet at barriers.
+    Barrier(BarrierSettings),
+    /// One rank stores into the memory of all others, each of which answers.
+    Broadcast(BroadcastSettings),
+    /// All ranks want one lock that a rank serves, first come, first served.
+    Lock(LockSettings),
+    /// All ranks send to one.
+    HotSpot(HotSpotSettings),
+    /// Clients ask a server, which answers.
+    RequestReply(RequestReplySettings),
+}
+
+/// A program between two ranks.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PairSettings {
+    /// Size of each message.
+    pub size: Bytes,
+    /// How many times.
+    #[serde(default = "ten")]
+    pub rounds: PositiveCount,
+    /// The two ranks.
+    #[serde(default = "first_two")]
+    pub pair: [u16; 2],
+}
+
+/// One way between two ranks.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct StreamSettings {
+    /// Size of each message.
+    pub size: Bytes,
+    /// Messages handed over before an answer is waited for.
+    #[serde(default = "sixty_four")]
+    pub window: PositiveCount,
+    /// How many windows.
+    #[serde(default = "ten")]
+    pub rounds: PositiveCount,
+    /// The rank that sends, and the one that receives.
+    #[serde(default = "first_two")]
+    pub pair: [u16; 2],
+}
+
+/// Every rank with every other.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RoundSettings {
+    /// Size of each message.
+    pub size: Bytes,
+    /// How many times.
+    #[serde(default = "ten")]
+    pub rounds: PositiveCount,
+}
+
+/// Barriers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct BarrierSettings {
+    /// How many barriers, one after another.
+    #[serde(default = "ten")]
+    pub rounds: PositiveCount,
+    /// Who keeps them.
+    #[serde(default)]
+    pub by: BarrierBy,
+}
+
+/// Who keeps a barrier.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum BarrierBy {
+    /// The ranks, by messages: dissemination (Hensgen, Finkel and Manber, IJPP 17(1), 1988).
+    #[default]
+    Messages,
+    /// The channel, where it keeps one; otherwise the ranks.
+    Channel,
+}
+
+/// One to all.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct BroadcastSettings {
+    /// Size of the message.
+    pub size: Bytes,
+    /// How many times.
+    #[serde(default = "ten")]
+    pub rounds: PositiveCount,
+    /// The rank that sends.
+    #[serde(default)]
+    pub root: u16,
+    /// Whether one message is handed over to each rank, or one for all, which the channel then
+    /// carries as it can.
+    #[serde(default)]
+    pub copies: bool,
+}
+
+/// One lock that all want.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LockSettings {
+    /// How often each rank takes it.
+    #[serde(default = "ten")]
+    pub rounds: PositiveCount,
+    /// How long each keeps it.
+    #[serde(default)]
+    pub hold: Span,
+    /// The rank that serves it.
+    #[serde(default)]
+    pub server: u16,
+}
+
+/// All to one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct HotSpotSettings {
+    /// Size of each message.
+    pub size: Bytes,
+    /// How many messages each rank sends.
+    #[serde(default = "ten")]
+    pub rounds: PositiveCount,
+    /// The rank that they are for.
+    #[serde(default)]
+    pub target: u16,
+}
+
+/// Clients and a server.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RequestReplySettings {
+    /// Size of a request.
+    pub size: Bytes,
+    /// Size of a reply.
+    pub reply: Bytes,
+    /// How many requests each client makes, one after another.
+    #[serde(default = "ten")]
+    pub rounds: PositiveCount,
+    /// The rank that serves; all others are clients.
+    #[serde(default)]
+    pub server: u16,
+    /// What the server computes for a request.
+    #[serde(default)]
+    pub service: Span,
+}
+
+const fn count(count: u32) -> PositiveCount {
+    match PositiveCount::new(count) {
+        Some(count) => count,
+        None => PositiveCount::ONE,
+    }
+}
+
+fn ten() -> PositiveCount {
+    count(10)
+}
+
+fn sixty_four() -> PositiveCount {
+    count(64)
+}
+
+fn first_two() -> [u16; 2] {
+    [0, 1]
+}
+
+/// What a program measured: name of the column, value.
+pub type Metrics = Vec<(&'static str, f64)>;
+
+/// What the ranks of a program note while they run.
+#[derive(Clone, Debug, Default)]
+struct Notes(Rc<RefCell<Noted>>);
+
+#[derive(Clone, Debug, Default)]
+struct Noted {
+    spans: Vec<Span>,
+    bytes: Bytes,
+    first: Option<Time>,
+    last: Time,
+}
+
+impl Notes {
+    /// Something that began at `from` and brought so many bytes is over.
+    fn note(&self, from: Time, until: Time, bytes: Bytes) {
+        let mut noted = self.0.borrow_mut();
+        noted.spans.push(until.since(from));
+        noted.bytes += bytes;
+        noted.first = Some(noted.first.map_or(from, |first| first.min(from)));
+        noted.last = noted.last.max(until);
+    }
+
+    /// Mean, least and greatest span in microseconds.
+    fn spans(&self, [mean, least, most]: [&'static str; 3]) -> Metrics {
+        let spans = &self.0.borrow().spans;
+        let sum: u128 = spans.iter().map(|span| u128::from(span.0)).sum();
+        let us = |span: Option<&Span>| span.map_or(f64::NAN, |span| span.as_us());
+        vec![
+            (mean, sum as f64 / spans.len() as f64 * 1e-6),
+            (least, us(spans.iter().min())),
+            (most, us(spans.iter().max())),
+        ]
+    }
+
+    /// Seconds from the beginning of the first to the end of the last.
+    fn seconds(&self) -> f64 {
+        let noted = self.0.borrow();
+        noted.last.since(noted.first.unwrap_or(noted.last)).as_secs()
+    }
+
+    /// Everything that was brought, in 10^6 bytes per second.
+    fn mb_per_s(&self) -> f64 {
+        self.0.borrow().bytes.0 as f64 * 1e-6 / self.seconds()
+    }
+
+    fn per_s(&self) -> f64 {
+        self.0.borrow().spans.len() as f64 / self.seconds()
+    }
+}
+
+/// What to ask when the program has ended.
+pub type Finish = Box<dyn FnOnce() -> Metrics>;
+
+impl LibraryProgram {
+    /// The ranks that the program names by number.
+    pub fn named_ranks(&self) -> Vec<u16> {
+        match self {
+            LibraryProgram::PingPong(own) | LibraryProgram::PingPing(own) => own.pair.to_vec(),
+            LibraryProgram::Stream(own) => own.pair.to_vec(),
+            LibraryProgram::AllToAll(_) | LibraryProgram::Barrier(_) => Vec::new(),
+            LibraryProgram::Lock(own) => vec![own.server],
+            LibraryProgram::Broadcast(own) => vec![own.root],
+            LibraryProgram::HotSpot(own) => vec![own.target],
+            LibraryProgram::RequestReply(own) => vec![own.server],
+        }
+    }
+
+    /// Gives the ranks of a crew their programs.
+    pub fn start<C: Carrier + 'static>(&self, crew: &mut Crew<C>) -> Finish {
+        let notes = Notes::default();
+        match self.clone() {
+            LibraryProgram::PingPong(own) => pairs::ping_pong(crew, own, notes),
+            LibraryProgram::PingPing(own) => pairs::ping_ping(crew, own, notes),
+            LibraryProgram::Stream(own) => pairs::stream(crew, own, notes),
+            LibraryProgram::AllToAll(own) => collective::all_to_all(crew, own, notes),
+            LibraryProgram::Barrier(own) => collective::barrier(crew, own, notes),
+            LibraryProgram::Broadcast(own) => collective::broadcast(crew, own, notes),
+            LibraryProgram::Lock(own) => contention::lock(crew, own, notes),
+            LibraryProgram::HotSpot(own) => contention::hot_spot(crew, own, notes),
+            LibraryProgram::RequestReply(own) => contention::request_reply(crew, own, notes),
+        }
+    }
+}
+
+/// The node of a rank that is known to be one.
+fn node<C: Carrier + 'static>(crew: &Crew<C>, rank: u16) -> Option<Node<C>> {
+    crew.nodes().into_iter().nth(rank.into())
+}

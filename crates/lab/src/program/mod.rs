@@ -1,0 +1,23 @@
+//! Programs: what the ranks of a parallel program do, in simulated time, over any channel.
+//!
+//! A [`Machine`] holds ranks, channels and time; a [`Crew`] runs sequential programs on it, one a
+//! [`Node`]; the [`library`] has those that measure an interconnect. [`settings`] is how a file says
+//! all that.
+
+mod account;
+mod error;
+pub mod library;
+mod machine;
+mod matching;
+mod node;
+mod operation;
+mod policy;
+pub mod settings;
+
+pub use account::{Account, Activity, Interval, Passage, Spent};
+pub use error::ProgramError;
+pub use machine::{Machine, Outgoing};
+pub use matching::Wanted;
+pub use node::{Crew, Node, Operation, RESERVED_TAGS};
+pub use operation::{OpId, Received};
+pub use policy::{Kind, Policy, Rule};

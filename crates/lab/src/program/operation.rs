@@ -1,0 +1,107 @@
+//! What a rank has begun and waits for.
+
+use weft_units::{Bytes, Time};
+
+use super::account::Activity;
+use super::matching::Wanted;
+use crate::drive::carrier::Destination;
+
+/// An operation that a rank has begun.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OpId(u32);
+
+impl OpId {
+    /// No operation.
+    pub const NONE: OpId = OpId(u32::MAX);
+
+    pub(super) fn new(place: usize) -> OpId {
+        OpId(place as u32)
+    }
+
+    /// A small number, used again after [`Machine::release`].
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// What an operation brought. Of one that receives nothing only the time means something.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Received {
+    /// When it was over.
+    pub time: Time,
+    /// The rank that sent the message.
+    pub from: u16,
+    /// Its tag.
+    pub tag: u32,
+    /// Its payload.
+    pub size: Bytes,
+    /// What was written in it, or in the memory that was read.
+    pub value: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Op {
+    pub rank: u16,
+    pub doing: Doing,
+    pub state: State,
+    /// Since when its rank does nothing else.
+    pub blocked: Option<Time>,
+    pub received: Received,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    Open,
+    Done,
+    /// Nobody asks for it any more.
+    Dropped,
+    Free,
+}
+
+/// What an operation waits for.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Doing {
+    Compute,
+    Send { to: Destination, tag: u32 },
+    Receive(Wanted),
+    Until { address: u64, least: u64 },
+    Read { target: u16 },
+    Barrier,
+}
+
+impl Op {
+    /// What it is to the account of its rank.
+    pub fn activity(&self) -> Activity {
+        match self.doing {
+            Doing::Compute => Activity::Compute,
+            Doing::Send { to, .. } => Activity::Send(to.hosts().next().unwrap_or(self.rank)),
+            Doing::Receive(wanted) => Activity::Wait(wanted.from),
+            Doing::Until { .. } | Doing::Barrier => Activity::Wait(None),
+            Doing::Read { target } => Activity::Wait(Some(target)),
+        }
+    }
+
+    /// What it waits for, in a sentence.
+    pub fn says(&self) -> String {
+        let rank = self.rank;
+        match self.doing {
+            Doing::Compute => format!("rank {rank} computes"),
+            Doing::Send { to, tag } => {
+                let targets: Vec<String> = to.hosts().map(|target| target.to_string()).collect();
+                format!("rank {rank} sends to rank {} with tag {tag}", targets.join(", "))
+            }
+            Doing::Receive(Wanted { from, tag }) => {
+                let from = from.map_or("any rank".to_owned(), |from| format!("rank {from}"));
+                let tag = tag.map_or(String::new(), |tag| format!(" with tag {tag}"));
+                format!("rank {rank} waits for a message of {from}{tag}")
+            }
+            Doing::Until { address, least } => {
+                format!("rank {rank} waits until word {address} of its memory is {least} or more")
+            }
+            Doing::Barrier => format!("rank {rank} waits at the barrier of its channel"),
+            Doing::Read { target } => {
+                format!("rank {rank} waits for what it reads in the memory of rank {target}")
+            }
+        }
+    }
+}

@@ -1,0 +1,243 @@
+//! How a file says which program runs, and which of its traffic goes by which channel.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use weft_kernel::{Halt, Streams};
+use weft_units::{PositiveCount, Time};
+
+use super::account::Account;
+use super::library::{LibraryProgram, Metrics};
+use super::machine::Machine;
+use super::node::Crew;
+use super::policy::{Policy, Rule};
+use crate::assemble::{Driver, Site};
+use crate::composition::Spec;
+use crate::error::Error;
+use crate::trace::settings::TraceSettings;
+use crate::trace::{Schedule, TraceError, play};
+
+/// A program that the hosts run, in place of a workload. It ends by itself: `run.length` is not
+/// read, `run.step_limit` is.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ProgramSettings {
+    /// A program of the library. Either it or `trace` is given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<LibraryProgram>,
+    /// A recorded program, or a collective operation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trace: Option<TraceSettings>,
+    /// How many ranks it has, one a host, the first hosts; all hosts if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ranks: Option<PositiveCount>,
+    /// The channel that all messages take. Not needed where there is one channel.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub channel: Option<String>,
+    /// Rules in place of `channel`: a message takes the channel of the first one that holds.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub route: Vec<Rule>,
+}
+
+/// What a program showed.
+#[derive(Debug)]
+pub struct ProgramRun {
+    /// When it ended.
+    pub end: Time,
+    /// What it measured: name of the column, value.
+    pub metrics: Metrics,
+    /// Where the time of each rank went.
+    pub account: Account,
+    /// The channels that could take its messages, with their names.
+    pub channels: Vec<(String, Driver)>,
+}
+
+/// Which channels the messages of a program can take, by name.
+#[derive(Clone, Copy, Debug)]
+pub struct Ways<'a> {
+    /// The channel of all messages.
+    pub channel: Option<&'a str>,
+    /// Rules in its place.
+    pub route: &'a [Rule],
+}
+
+impl Ways<'_> {
+    /// The rules as they are read, and the names of the channels that they name.
+    fn rules(&self, spec: &Spec) -> Result<(Vec<Rule>, Vec<String>), Error> {
+        let all: Vec<String> = spec.channel.keys().cloned().collect();
+        let refuse = |key: &str, value: &str, accepted: String| {
+            Err(Error::Assembly { key: key.to_owned(), value: value.to_owned(), accepted })
+        };
+        let one = |channel: &str| Rule {
+            up_to: None,
+            kind: None,
+            nic: None,
+            channel: channel.to_owned(),
+        };
+        let rules = match (self.channel, self.route, &all[..]) {
+            (Some(_), [_, ..], _) => {
+                let accepted = "it or program.channel, not both".to_owned();
+                return refuse("program.route", "given", accepted);
+            }
+            (Some(channel), [], _) => vec![one(channel)],
+            (None, [], [only]) => vec![one(only)],
+            (None, [], _) => return refuse("program.channel", "(none)", all.join(", ")),
+            (None, route, _) => route.to_vec(),
+        };
+        let mut names = Vec::new();
+        for (number, rule) in rules.iter().enumerate() {
+            if !all.contains(&rule.channel) {
+                let key = match self.route {
+                    [] => "program.channel".to_owned(),
+                    _ => format!("program.route[{number}].channel"),
+                };
+                return refuse(&key, &rule.channel, all.join(", "));
+            }
+            if !names.contains(&rule.channel) {
+                names.push(rule.channel.clone());
+            }
+        }
+        Ok((rules, names))
+    }
+
+    /// A machine of `ranks` on the channels of a composition, with the randomness of one seed.
+    pub fn machine(
+        &self,
+        spec: &Spec,
+        (ranks, seed): (u16, u64),
+        picture: bool,
+    ) -> Result<Machine<Driver>, Error> {
+        let (rules, names) = self.rules(spec)?;
+        if ranks > spec.system.hosts {
+            return Err(Error::Assembly {
+                key: "program.ranks".to_owned(),
+                value: ranks.to_string(),
+                accepted: format!("1 to {}, one a host", spec.system.hosts),
+            });
+        }
+        let streams = Streams::new(seed);
+        let until = Time::ZERO + spec.run.length;
+        let carrier = |name: &String| {
+            let settings = &spec.channel[name];
+            let site = Site {
+                name,
+                hosts: spec.system.hosts,
+                streams: &streams,
+                from: Time::ZERO,
+                until,
+                sample: None,
+            };
+            if settings.schedule_by_events(false).is_some() {
+                return Err(Error::Assembly {
+                    key: format!("channel.{name}.switch.scheduled"),
+                    value: "driven together with another channel, or with faults".to_owned(),
+                    accepted: "for programs, ideal signalling without faults and interface"
+                        .to_owned(),
+                });
+            }
+            Ok((name.clone(), Driver::new(settings, None, site)?))
+        };
+        let channels = names.iter().map(carrier).collect::<Result<Vec<_>, Error>>()?;
+        let policy = Policy::new(&rules, &names).unwrap_or_default();
+        Ok(Machine::new(ranks, channels, policy, picture))
+    }
+}
+
+impl ProgramSettings {
+    fn ways(&self) -> Ways<'_> {
+        Ways { channel: self.channel.as_deref(), route: &self.route }
+    }
+
+    fn ranks(&self, spec: &Spec) -> u16 {
+        let most = u32::from(spec.system.hosts);
+        self.ranks.map_or(most, PositiveCount::get).try_into().unwrap_or(u16::MAX)
+    }
+
+    /// Refuses what no run could honour: ranks and channels that there are not.
+    pub fn check(&self, spec: &Spec) -> Result<(), Error> {
+        let ranks = self.ranks(spec);
+        let fault = |key: &str, value: String, accepted: String| Error::Assembly {
+            key: key.to_owned(),
+            value,
+            accepted,
+        };
+        if let Some(channel) = spec.workload.keys().next() {
+            let accepted = "it or a program, not both".to_owned();
+            return Err(fault(&format!("workload.{channel}"), "given".to_owned(), accepted));
+        }
+        if ranks < 2 {
+            return Err(fault("program.ranks", ranks.to_string(), "2 or more".to_owned()));
+        }
+        if self.run.is_some() == self.trace.is_some() {
+            let value = if self.run.is_some() { "given" } else { "(none)" };
+            let accepted = "either program.run or program.trace".to_owned();
+            return Err(fault("program.trace", value.to_owned(), accepted));
+        }
+        if let Some(trace) = &self.trace {
+            self.schedule(trace, ranks)?;
+        }
+        let named = self.run.as_ref().map_or(Vec::new(), LibraryProgram::named_ranks);
+        if let Some(rank) = named.iter().find(|rank| **rank >= ranks) {
+            let accepted = format!("ranks from 0 to {}", ranks - 1);
+            return Err(fault("program.run", format!("rank {rank}"), accepted));
+        }
+        if let [one, two] = named[..]
+            && one == two
+        {
+            let accepted = "two different ranks".to_owned();
+            return Err(fault("program.run", format!("pair = [{one}, {two}]"), accepted));
+        }
+        self.ways().machine(spec, (ranks, spec.run.seed), false).map(drop)
+    }
+
+    /// The operations of a trace, which must have no more ranks than there are.
+    fn schedule(&self, trace: &TraceSettings, ranks: u16) -> Result<Schedule, Error> {
+        let schedule = trace.schedule(ranks)?;
+        let count = schedule.ranks.len();
+        if count > usize::from(ranks) {
+            return Err(TraceError::TooManyRanks { count, ranks }.into());
+        }
+        Ok(schedule)
+    }
+
+    /// Runs the program with one seed.
+    pub fn run(&self, spec: &Spec, seed: u64, halt: &Halt) -> Result<ProgramRun, Error> {
+        let ranks = self.ranks(spec);
+        let machine = self.ways().machine(spec, (ranks, seed), false)?;
+        let refused = |error| Error::Program { seed, error };
+        let (end, machine, own) = match (&self.run, &self.trace) {
+            (Some(program), _) => {
+                let mut crew = Crew::new(machine);
+                let finish = program.start(&mut crew);
+                let end = crew.run(halt).map_err(refused)?;
+                (end, crew.into_machine(), finish())
+            }
+            (None, Some(trace)) => {
+                let schedule = self.schedule(trace, ranks)?;
+                let played = play(&schedule, machine, halt).map_err(refused)?;
+                (played.end(), played.machine, Metrics::new())
+            }
+            (None, None) => (Time::ZERO, machine, Metrics::new()),
+        };
+        let mut metrics = vec![
+            ("program_time_us", end.since(Time::ZERO).as_us()),
+            ("program_messages", machine.messages() as f64),
+        ];
+        metrics.extend(own);
+        metrics.extend(shares(machine.account(), end));
+        let account = machine.account().clone();
+        Ok(ProgramRun { end, metrics, account, channels: machine.into_channels() })
+    }
+}
+
+/// Which share of the time of all ranks went where.
+pub fn shares(account: &Account, end: Time) -> Metrics {
+    let all = end.since(Time::ZERO).as_us() * account.ranks().len() as f64;
+    let share = |of: fn(&super::Spent) -> weft_units::Span| {
+        account.ranks().iter().map(|spent| of(spent).as_us()).sum::<f64>() / all
+    };
+    vec![
+        ("program_computing_share", share(|spent| spent.computing)),
+        ("program_sending_share", share(|spent| spent.sending)),
+        ("program_waiting_share", share(|spent| spent.waiting)),
+    ]
+}

@@ -1,0 +1,70 @@
+//! What can be wrong with a trace.
+
+/// Why a trace cannot be run, with the line that is to blame.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TraceError {
+    /// A line that does not say what it should.
+    #[error("line {line}: `{found}` where {accepted} is accepted")]
+    Syntax {
+        /// The line, from 1.
+        line: u32,
+        /// What stands there.
+        found: String,
+        /// What would be right.
+        accepted: String,
+    },
+    /// A rank that there is not.
+    #[error("line {line}: rank {rank} where 0 to {} are accepted", .ranks - 1)]
+    UnknownRank {
+        /// The line, from 1.
+        line: u32,
+        /// The rank.
+        rank: u64,
+        /// How many there are.
+        ranks: u16,
+    },
+    /// A label that no operation of the rank has.
+    #[error("line {line}: no operation of this rank is called `{label}`")]
+    UnknownLabel {
+        /// The line, from 1.
+        line: u32,
+        /// The label.
+        label: String,
+    },
+    /// A name that was given before.
+    #[error("line {line}: `{name}` was given before")]
+    Twice {
+        /// The line, from 1.
+        line: u32,
+        /// A label, or a rank.
+        name: String,
+    },
+    /// Operations that wait for each other.
+    #[error(
+        "rank {rank}: the operations of the lines {} wait for each other",
+        .lines.iter().map(u32::to_string).collect::<Vec<_>>().join(", ")
+    )]
+    Cycle {
+        /// The rank.
+        rank: u16,
+        /// Their lines, from 1; at most eight.
+        lines: Vec<u32>,
+    },
+    /// A trace without what it must begin or end with.
+    #[error("the trace ends where {accepted} is accepted")]
+    Ends {
+        /// What is missing.
+        accepted: &'static str,
+    },
+    /// More ranks than hosts.
+    #[error("the trace has {count} ranks, where at most {ranks} are accepted, one a host")]
+    TooManyRanks {
+        /// How many it has.
+        count: usize,
+        /// How many there are.
+        ranks: u16,
+    },
+    /// A file that cannot be read.
+    #[error("the trace cannot be read: {0}")]
+    Unreadable(String),
+}

@@ -1,0 +1,15 @@
+//! Recorded and generated programs: what each rank sends, receives and computes, and what waits for
+//! what. [`goal`] and [`independent`] read them, [`collectives`] makes them, [`play`] runs them on
+//! the channels of any system.
+
+pub mod collectives;
+mod error;
+pub mod goal;
+pub mod independent;
+mod play;
+mod schedule;
+pub mod settings;
+
+pub use error::TraceError;
+pub use play::{Played, play};
+pub use schedule::{Action, After, Operation, Schedule, Script};

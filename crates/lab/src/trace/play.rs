@@ -1,0 +1,279 @@
+//! Runs a schedule on a machine.
+//!
+//! An operation needs its processor to begin, and a computation keeps it to its end; what a call
+//! costs the host is the host path's business. Receives are begun when nothing holds them up,
+//! whether their processor is busy or not, so that messages find them.
+
+use std::collections::VecDeque;
+
+use weft_kernel::Halt;
+use weft_units::Time;
+
+use super::schedule::{Action, After, Followers, Operation, Schedule};
+use crate::drive::carrier::{Carrier, Destination};
+use crate::program::{Activity, Interval, Machine, OpId, Outgoing, ProgramError, Wanted};
+
+/// What running a schedule showed.
+#[derive(Debug)]
+pub struct Played<C> {
+    /// When each rank had done everything.
+    pub ends: Vec<Time>,
+    /// The machine, with its account and channels.
+    pub machine: Machine<C>,
+}
+
+impl<C> Played<C> {
+    /// When the last rank had done everything: the application's time.
+    pub fn end(&self) -> Time {
+        self.ends.iter().copied().max().unwrap_or(Time::ZERO)
+    }
+}
+
+struct Player<'a, C> {
+    schedule: &'a Schedule,
+    machine: Machine<C>,
+    ranks: Vec<Rank>,
+    /// The rank and the operation behind each operation of the machine.
+    known: Vec<(u16, u32)>,
+    left: usize,
+    /// What waits for nothing any more and has not begun.
+    ready: VecDeque<(u16, u32)>,
+}
+
+struct Rank {
+    followers: Followers,
+    waits: Vec<u32>,
+    over: Vec<bool>,
+    cpus: Vec<Cpu>,
+    /// Sends and receives under way, oldest first; those that are over are removed when they come
+    /// to the front.
+    sends: VecDeque<u32>,
+    receives: VecDeque<u32>,
+    computing: u32,
+    /// What the rank does, and since when.
+    activity: Option<(Activity, Time)>,
+    end: Time,
+}
+
+#[derive(Default)]
+struct Cpu {
+    busy: bool,
+    /// What waits for the computation that keeps it.
+    queue: VecDeque<u32>,
+}
+
+/// Runs every operation of a schedule, rank by rank on a machine with at least as many ranks.
+pub fn play<C: Carrier>(
+    schedule: &Schedule,
+    machine: Machine<C>,
+    halt: &Halt,
+) -> Result<Played<C>, ProgramError> {
+    let ranks = schedule.ranks.iter().map(|script| {
+        let (followers, waits) = script.followers();
+        let cpus = script.operations().iter().map(|own| own.cpu).max().unwrap_or(0);
+        Rank {
+            followers,
+            over: vec![false; waits.len()],
+            waits,
+            cpus: (0..=cpus).map(|_| Cpu::default()).collect(),
+            sends: VecDeque::new(),
+            receives: VecDeque::new(),
+            computing: 0,
+            activity: None,
+            end: Time::ZERO,
+        }
+    });
+    let ranks = ranks.collect();
+    let mut player = Player {
+        schedule,
+        machine,
+        ranks,
+        known: Vec::new(),
+        left: schedule.len(),
+        ready: VecDeque::new(),
+    };
+    player.run(halt)?;
+    let ends = player.ranks.iter().map(|rank| rank.end).collect();
+    Ok(Played { ends, machine: player.machine })
+}
+
+impl<C: Carrier> Player<'_, C> {
+    fn run(&mut self, halt: &Halt) -> Result<(), ProgramError> {
+        let ranks = (0..).zip(&self.ranks);
+        let free = |(rank, own): (u16, &Rank)| {
+            let numbers = (0..).zip(&own.waits).filter(|(_, waits)| **waits == 0);
+            numbers.map(|(number, _)| (rank, number)).collect::<Vec<_>>()
+        };
+        self.ready = ranks.flat_map(free).collect();
+        let (mut done, mut steps) = (Vec::new(), 0);
+        loop {
+            self.start_ready();
+            self.machine.take_done(&mut done);
+            if let Some(error) = self.machine.failure() {
+                return Err(error);
+            }
+            if !done.is_empty() {
+                done.drain(..).for_each(|op| self.finish(op));
+                continue;
+            }
+            if self.left == 0 {
+                return Ok(());
+            }
+            steps += 1;
+            if let Some(why) = halt.check(steps) {
+                return Err(ProgramError::Stopped { time: self.machine.now(), why });
+            }
+            if !self.machine.step() {
+                return Err(self.machine.stuck(self.waiting()));
+            }
+        }
+    }
+
+    /// Begins all that waits for nothing but, perhaps, its processor.
+    fn start_ready(&mut self) {
+        while let Some((rank, number)) = self.ready.pop_front() {
+            let operation = self.operation(rank, number);
+            let cpu = &mut self.ranks[usize::from(rank)].cpus[usize::from(operation.cpu)];
+            let receives = matches!(operation.action, Action::Receive { .. });
+            if cpu.busy && !receives {
+                cpu.queue.push_back(number);
+            } else {
+                self.start(rank, number, operation);
+            }
+        }
+    }
+
+    fn start(&mut self, rank: u16, number: u32, operation: Operation) {
+        let own = &mut self.ranks[usize::from(rank)];
+        let op = match operation.action {
+            Action::Compute(span) => {
+                own.computing += 1;
+                own.cpus[usize::from(operation.cpu)].busy = true;
+                self.machine.compute(rank, span)
+            }
+            Action::Send { to, tag, size } => {
+                own.sends.push_back(number);
+                self.machine.send(Outgoing {
+                    from: rank,
+                    to: Destination::Host(to),
+                    tag,
+                    size,
+                    value: 0,
+                    channel: None,
+                    nic: operation.nic,
+                })
+            }
+            Action::Receive { from, tag, .. } => {
+                own.receives.push_back(number);
+                let wanted = Wanted { from: Some(from), tag: Some(tag) };
+                self.machine.receive(rank, wanted)
+            }
+        };
+        if self.known.len() <= op.index() {
+            self.known.resize(op.index() + 1, (0, 0));
+        }
+        self.known[op.index()] = (rank, number);
+        self.release(rank, number, After::Begun);
+        self.note(rank);
+    }
+
+    fn finish(&mut self, op: OpId) {
+        let (rank, number) = self.known[op.index()];
+        self.machine.release(op);
+        self.left -= 1;
+        let operation = self.operation(rank, number);
+        let now = self.machine.now();
+        let own = &mut self.ranks[usize::from(rank)];
+        own.over[number as usize] = true;
+        own.end = now;
+        if let Action::Compute(_) = operation.action {
+            own.computing -= 1;
+            let cpu = &mut own.cpus[usize::from(operation.cpu)];
+            cpu.busy = false;
+            self.serve_queue(rank, operation.cpu);
+        }
+        self.release(rank, number, After::Over);
+        self.note(rank);
+    }
+
+    /// A processor is free: what waits for it begins, up to the next computation.
+    fn serve_queue(&mut self, rank: u16, cpu: u16) {
+        loop {
+            let own = &mut self.ranks[usize::from(rank)].cpus[usize::from(cpu)];
+            let next = if own.busy { None } else { own.queue.pop_front() };
+            let Some(number) = next else { return };
+            self.start(rank, number, self.operation(rank, number));
+        }
+    }
+
+    /// Those that waited for this of an operation wait for it no longer.
+    fn release(&mut self, rank: u16, number: u32, what: After) {
+        let own = &mut self.ranks[usize::from(rank)];
+        for (next, after) in own.followers.of(number) {
+            if *after == what {
+                let waits = &mut own.waits[*next as usize];
+                *waits -= 1;
+                if *waits == 0 {
+                    self.ready.push_back((rank, *next));
+                }
+            }
+        }
+    }
+
+    fn operation(&self, rank: u16, number: u32) -> Operation {
+        self.schedule.ranks[usize::from(rank)].operations()[number as usize]
+    }
+
+    /// Notes what a rank does from now on, if it is another thing.
+    fn note(&mut self, rank: u16) {
+        let script = self.schedule.ranks[usize::from(rank)].operations();
+        let own = &mut self.ranks[usize::from(rank)];
+        let over = &own.over;
+        let oldest = |queue: &mut VecDeque<u32>| {
+            while queue.front().is_some_and(|number| over[*number as usize]) {
+                queue.pop_front();
+            }
+            queue.front().map(|number| script[*number as usize].action)
+        };
+        let activity = if own.computing > 0 {
+            Some(Activity::Compute)
+        } else {
+            match oldest(&mut own.sends).or_else(|| oldest(&mut own.receives)) {
+                Some(Action::Send { to, .. }) => Some(Activity::Send(to)),
+                Some(Action::Receive { from, .. }) => Some(Activity::Wait(Some(from))),
+                Some(Action::Compute(_)) | None => None,
+            }
+        };
+        let now = self.machine.now();
+        let before = own.activity;
+        if before.map(|(activity, _)| activity) == activity {
+            return;
+        }
+        own.activity = activity.map(|activity| (activity, now));
+        if let Some((activity, from)) = before.filter(|(_, from)| *from < now) {
+            self.machine.account_mut().spend(Interval { rank, from, until: now, activity });
+        }
+    }
+
+    /// What every rank that has not come to its end waits for.
+    fn waiting(&self) -> Vec<String> {
+        let mut lines = Vec::new();
+        for (rank, own) in (0..).zip(&self.ranks) {
+            for number in own.sends.iter().chain(&own.receives) {
+                let Operation { action, line, .. } = self.operation(rank, *number);
+                let place = if line > 0 { format!(" (line {line})") } else { String::new() };
+                match action {
+                    _ if own.over[*number as usize] => {}
+                    Action::Send { to, tag, .. } => {
+                        lines.push(format!("rank {rank} sends to rank {to} with tag {tag}{place}"))
+                    }
+                    Action::Receive { from, tag, .. } => lines.push(format!(
+                        "rank {rank} waits for a message of rank {from} with tag {tag}{place}"
+                    )),
+                    Action::Compute(_) => {}
+                }
+            }
+        }
+        lines
+    }
+}

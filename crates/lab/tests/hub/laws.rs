@@ -1,0 +1,82 @@
+//! What holds whatever the traffic, and what the network can do at most.
+
+use proptest::prelude::*;
+
+use super::{megabytes_per_second, run};
+
+const PAIR: &str =
+    "workload.memory={ source = 'greedy', pattern = { flows = [{ from = 0, to = 1 }] } }";
+
+fn stream(preset: &str, write: &str) -> f64 {
+    let write = format!("channel.memory.window.write={write}");
+    let skip = "run.regime={ skip = '20 us' }";
+    megabytes_per_second(&run(
+        "memory-channel-2",
+        preset,
+        &[PAIR, &write, "run.length=520 us", skip],
+    ))
+}
+
+/// MC-R1, MC-R2: payload / (payload / 2 + 6 cycles of 15 ns).
+#[test]
+fn the_network_limit_by_packet_size() {
+    let published = [
+        ("4 B", 33.3),
+        ("8 B", 53.3),
+        ("16 B", 76.2),
+        ("32 B", 97.0),
+        ("64 B", 112.3),
+        ("128 B", 121.9),
+        ("256 B", 127.4),
+    ];
+    for (write, limit) in published {
+        for preset in ["virtual_hub+network", "network"] {
+            let found = stream(preset, write);
+            assert!((found / limit - 1.0).abs() < 0.005, "{preset} {write}: {found} not {limit}");
+        }
+    }
+}
+
+/// MC-R3: 12 cycles of the bus for each 32 bytes.
+#[test]
+fn a_processor_streams_at_88_mb_per_second() {
+    let found = stream("virtual_hub", "32 B");
+    assert!((found / 88.0 - 1.0).abs() < 0.005, "{found}");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    /// Any load, any pattern, any buffers, any share of broadcasts, either generation: the three rules hold, and every packet is accounted for
+    /// (each run is checked for that).
+    #[test]
+    fn the_order_holds_under_any_traffic(
+        load in 0.05_f64..1.0,
+        pattern in prop::sample::select(vec!["uniform = {}", "shift = 1",
+            "hot_spot = { target = 0, fraction = 0.5 }"]),
+        buffers in 1_u32..5,
+        preset in prop::sample::select(vec!["", "network", "flag"]),
+        write in prop::sample::select(vec!["4 B", "32 B", "256 B"]),
+        second in any::<bool>(),
+        broadcast in prop::sample::select(vec!["0", "0.05", "1"]),
+    ) {
+        let workload = format!("workload.memory={{ load = {load:.3}, pattern = {{ {pattern} }} }}");
+        let buffers = [
+            format!("channel.memory.window.receive_buffers={buffers}"),
+            format!("channel.memory.switch.hub.transfer.crossbar.buffer={buffers}"),
+            format!("channel.memory.adapter.send_buffers={buffers}"),
+            format!("channel.memory.window.write={write}"),
+            format!("channel.memory.window.broadcast={broadcast}"),
+        ];
+        let mut all = vec![workload.as_str(), "run.length=200 us", "run.regime=from_empty",
+            "channel.memory.window.check_order=true"];
+        all.extend(buffers.iter().map(String::as_str));
+        let name = if write == "32 B" && !second { "memory-channel-1" } else { "memory-channel-2" };
+        if name == "memory-channel-1" {
+            all.retain(|key| !key.contains("crossbar"));
+        }
+        let preset = if name == "memory-channel-1" { "" } else { preset };
+        let run = run(name, preset, &all);
+        prop_assert!(run.observations.delivered > 0);
+    }
+}

@@ -1,0 +1,89 @@
+//! What does not fit, with its reason.
+
+use expect_test::{Expect, expect};
+
+use super::try_run;
+
+fn refused(overrides: &[&str], message: Expect) {
+    let mut all = vec!["workload.memory.load=0.1", "run.length=10 us"];
+    all.extend(overrides);
+    let error = try_run("memory-channel-2", "", &all).expect_err("it was carried out");
+    message.assert_eq(&error.to_string());
+}
+
+#[test]
+fn more_nodes_than_ports() {
+    refused(
+        &["system.hosts=17"],
+        expect![[r#"
+        --set system.hosts=17: system.hosts = 17 does not fit
+            accepted: at most the 16 ports of channel.memory.switch.hub"#]],
+    );
+}
+
+#[test]
+fn a_page_that_nobody_maps_incoming() {
+    let page = "channel.memory.window.outgoing=[{ node = 0, page = 3, entry = { reach = { point = 1 } } }]";
+    refused(
+        &[page],
+        expect![[r#"
+        --set channel.memory.window.outgoing=[{ node = 0, page = 3, entry = { reach = { point = 1 } } }]: channel.memory.window = given does not fit
+            accepted: what both sides agree on; node 0 maps page 3 outgoing to node 1, which maps it incoming nowhere: both sides must consent"#]],
+    );
+}
+
+#[test]
+fn a_page_past_the_window() {
+    let page = "channel.memory.window.incoming=[{ node = 0, page = 20000, entry = {} }]";
+    refused(
+        &[page],
+        expect![[r#"
+        --set channel.memory.window.incoming=[{ node = 0, page = 20000, entry = {} }]: channel.memory.window = given does not fit
+            accepted: what both sides agree on; page 20000 of a window of 16384 pages: accepted is 0 to 16383"#]],
+    );
+}
+
+#[test]
+fn pages_of_another_size() {
+    refused(
+        &["channel.memory.window.page=16 KiB"],
+        expect![[
+            r#"--set channel.memory.window.page=16 KiB: channel.memory.window.page = "16 KiB": pages of 16 KiB: accepted are 4 KiB and 8 KiB"#
+        ]],
+    );
+}
+
+#[test]
+fn writes_longer_than_a_packet() {
+    refused(
+        &["channel.memory.window.write=512 B"],
+        expect![[r#"
+        --set channel.memory.window.write=512 B: channel.memory.window.write = 512 B does not fit
+            accepted: at most the payload of a packet, 256 B"#]],
+    );
+}
+
+#[test]
+fn a_cable_between_three() {
+    refused(
+        &["system.hosts=3", "channel.memory.switch.hub.transfer=direct"],
+        expect![[r#"
+        --set channel.memory.switch.hub.transfer=direct: channel.memory.switch.hub.transfer = direct does not fit
+            accepted: a hub for 3 hosts: a direct cable connects two"#]],
+    );
+}
+
+#[test]
+fn a_hub_without_a_window_and_a_window_without_a_hub() {
+    let error = try_run(
+        "clint",
+        "",
+        &["channel.bulk.switch.hub={ ports = 16, transfer = 'direct' }", "workload.bulk.load=0.1"],
+    )
+    .expect_err("it was carried out");
+    expect![[r#"
+        systems/clint.toml:36:1: channel.bulk.adapter.release = given does not fit
+            36 | release = { value = "transmission", derived = "latency ends when a packet leaves its send buffer (4.1); the point of release shows above load 0.85 only" }
+               | ^^^^^^^
+            accepted: no release with a hub"#]].assert_eq(&error.to_string());
+}

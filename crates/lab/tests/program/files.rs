@@ -1,0 +1,122 @@
+//! Programs as files name them.
+
+use weft_kernel::Halt;
+use weft_lab::{ChannelRun, Plan, Request, simulate};
+
+use super::{STAR, TREE};
+
+fn spec_of(text: &str) -> Result<Vec<ChannelRun>, weft_lab::Error> {
+    let plan = Plan::new(&Request::of_text("program.toml", text))?;
+    simulate(&plan.points[0].spec, 1, &Halt::new())
+}
+
+fn file(hosts: u16, channel: &str, program: &str) -> String {
+    format!("[system]\ntitle = 'programs'\nhosts = {hosts}\n{channel}\n[program]\n{program}\n")
+}
+
+fn measured(runs: &[ChannelRun], name: &str) -> f64 {
+    let found = runs[0].counters.iter().find(|(column, _)| *column == name);
+    found.unwrap_or_else(|| panic!("no {name} in {:?}", runs[0].counters)).1
+}
+
+#[test]
+fn ping_pong_takes_two_ways() {
+    let text = file(2, STAR, "run.ping_pong = { size = '64 B', rounds = 3 }");
+    let runs = spec_of(&text).expect("a run");
+    assert_eq!(measured(&runs, "program_round_trip_mean_us"), 2.1);
+    assert_eq!(measured(&runs, "program_one_way_mean_us"), 1.05);
+    assert!((measured(&runs, "program_mb_per_s") - 64.0 / 1.05).abs() < 1e-9);
+    assert_eq!(measured(&runs, "program_messages"), 6.0);
+    assert_eq!(measured(&runs, "program_time_us"), 6.3);
+    assert_eq!(runs[0].observations.delivered, 6);
+}
+
+#[test]
+fn both_directions_at_once_take_one_way() {
+    let text = file(2, STAR, "run.ping_ping = { size = '100 B' }");
+    let runs = spec_of(&text).expect("a run");
+    assert_eq!(measured(&runs, "program_exchange_mean_us"), 1.05);
+    assert!((measured(&runs, "program_mb_per_s") - 200.0 / 1.05).abs() < 1e-9);
+}
+
+#[test]
+fn a_stream_fills_the_link_but_for_the_way_there_and_back() {
+    let text = file(2, STAR, "run.stream = { size = '100 B', window = 100, rounds = 2 }");
+    let runs = spec_of(&text).expect("a run");
+    let window = 100.0 + 0.05 + 1.05;
+    assert!((measured(&runs, "program_window_mean_us") - window).abs() < 1e-9);
+    assert!((measured(&runs, "program_mb_per_s") - 10_000.0 / window).abs() < 1e-6);
+}
+
+#[test]
+fn every_program_of_the_library_runs_on_a_star_and_on_a_tree() {
+    let programs = [
+        "run.ping_pong = { size = '64 B', pair = [1, 3] }",
+        "run.ping_ping = { size = '250 B' }",
+        "run.stream = { size = '250 B', window = 8 }",
+        "run.all_to_all = { size = '250 B' }",
+        "run.barrier = { rounds = 20 }",
+        "run.lock = { rounds = 5, hold = '1 us', server = 2 }",
+        "run.hot_spot = { size = '250 B', target = 1 }",
+        "run.request_reply = { size = '16 B', reply = '500 B', service = '100 ns' }",
+    ];
+    for program in programs {
+        let [star, tree] = [STAR, TREE].map(|channel| {
+            let runs = spec_of(&file(4, channel, program)).expect(program);
+            // Nobody waits for the last release of a lock.
+            assert!(runs[0].backlog + runs[0].in_flight <= 1, "{program}");
+            (measured(&runs, "program_messages"), measured(&runs, "program_time_us"))
+        });
+        assert_eq!(star.0, tree.0, "{program}: the messages are those of the program");
+        assert!(star.1 > 0.0 && tree.1 > 0.0, "{program}");
+    }
+}
+
+#[test]
+fn small_messages_take_one_channel_and_large_ones_another() {
+    let text = "base = 'clint'\n[program]\nrun.request_reply = { size = '32 B', reply = '1 kB' }\n\
+                [[program.route]]\nup_to = '32 B'\nchannel = 'quick'\n\
+                [[program.route]]\nchannel = 'bulk'\n";
+    let runs = spec_of(text).expect("a run");
+    let delivered: Vec<(&str, u64)> =
+        runs.iter().map(|run| (run.channel.as_str(), run.observations.delivered)).collect();
+    assert_eq!(delivered, [("bulk", 150), ("quick", 150)]);
+}
+
+#[test]
+fn what_a_program_names_must_be_there() {
+    let ping_pong = "run.ping_pong = { size = '64 B' }";
+    let clint = |program: &str| format!("base = 'clint'\n[program]\n{program}\n{ping_pong}");
+    let cases = [
+        (clint(""), "program.channel = (none) does not fit"),
+        (clint("channel = 'fast'"), "program.channel = fast does not fit"),
+        (clint("channel = 'bulk'\nroute = [{ channel = 'quick' }]"), "program.route = given"),
+        (clint("channel = 'bulk'\nranks = 17"), "program.ranks = 17 does not fit"),
+        (clint("channel = 'bulk'\nranks = 1"), "program.ranks = 1 does not fit"),
+        (
+            file(2, STAR, "run.ping_pong = { size = '64 B', pair = [0, 2] }"),
+            "program.run = rank 2 does not fit",
+        ),
+        (
+            file(2, STAR, "run.ping_pong = { size = '64 B', pair = [1, 1] }"),
+            "program.run = pair = [1, 1] does not fit",
+        ),
+        (
+            file(2, STAR, "run.ping_pong.size = '64 B'\n[workload.c]\nload = 0.1"),
+            "workload.c = given does not fit",
+        ),
+        (file(2, STAR, "run.ping_pong.size = '64'"), "unit"),
+    ];
+    for (text, expected) in cases {
+        let error = spec_of(&text).expect_err(expected).to_string();
+        assert!(error.contains(expected), "{error}\nlacks: {expected}");
+    }
+}
+
+#[test]
+fn a_policy_without_a_rule_for_a_message_ends_the_run() {
+    let text = "base = 'clint'\n[program]\nrun.ping_pong.size = '64 B'\n\
+                [[program.route]]\nup_to = '32 B'\nchannel = 'quick'\n";
+    let error = spec_of(text).expect_err("no rule").to_string();
+    assert!(error.contains("no rule says which channel takes a message of 64 bytes"), "{error}");
+}

@@ -1,0 +1,158 @@
+//! The ring alone, with times worked out by hand.
+
+use proptest::prelude::*;
+use weft_fabric::link::{DamagedPacket, ErrorSettings, LinkSettings};
+use weft_fabric::switch::RingSettings;
+use weft_kernel::Streams;
+use weft_lab::drive::carrier::{Carrier, Destination, Message, Notice, Ticket};
+use weft_lab::drive::receiver::{Receiver, ReceiverSettings};
+use weft_lab::drive::ring::{Ring, RingParts};
+use weft_units::{Bytes, Fraction, Length, Limit, PositiveCount, Rate, Span, SpanPerLength, Time};
+
+/// 80 B at 200 MB/s take 400 ns, an acknowledgment of 8 B takes 40, a cable 10, a bypass 100.
+fn ring(hosts: u16, change: impl FnOnce(&mut RingParts)) -> Ring {
+    let mut parts = RingParts {
+        ring: RingSettings {
+            bypass: Span::from_ns(100),
+            acknowledgment: Bytes(8),
+            outstanding: Limit::Unlimited,
+            retry_after: Span::ZERO,
+        },
+        link: LinkSettings {
+            rate: Rate::from_bits_per_second(1_600_000_000),
+            length: Length(2_000_000),
+            delay_per_metre: SpanPerLength(5_000_000),
+            reserved: Fraction::default(),
+        },
+        packet: Bytes(80),
+        payload: Bytes(64),
+        receivers: vec![Receiver::new(None); usize::from(hosts)],
+        errors: Vec::new(),
+    };
+    change(&mut parts);
+    Ring::new(parts)
+}
+
+fn offer(ring: &mut Ring, now: Time, (from, to): (u16, u16), size: u64, ticket: u64) {
+    let (to, size, ticket) = (Destination::Host(to), Bytes(size), Ticket(ticket));
+    ring.offer(now, Message { from, to, size, ticket });
+}
+
+fn run(ring: &mut Ring) -> Vec<Notice> {
+    let mut notices = Vec::new();
+    while ring.next_time() != Time::NEVER {
+        ring.advance(ring.next_time(), &mut notices);
+    }
+    notices
+}
+
+fn deliveries(notices: &[Notice]) -> Vec<(u64, u64)> {
+    let delivered = |notice: &&Notice| matches!(notice, Notice::Delivered { .. });
+    let all = notices.iter().filter(delivered);
+    all.map(|notice| (notice.ticket().0, notice.time().0 / 1_000)).collect()
+}
+
+/// From 0 over 1 to 2 of four: two cables, one bypass, 400 ns.
+#[test]
+fn one_request_by_hand() {
+    let mut ring = ring(4, |_| {});
+    offer(&mut ring, Time::ZERO, (0, 2), 64, 7);
+    let notices = run(&mut ring);
+    assert_eq!(notices[0], Notice::Sent { time: Time(400_000), ticket: Ticket(7) });
+    assert_eq!(deliveries(&notices), [(7, 400 + 10 + 100 + 10)]);
+}
+
+/// Host 1 wants to send while a packet of host 0 passes: what passes goes first. The packet comes
+/// at 10 and through the bypass at 110; by then host 1 sends its own, begun at 20, until 420.
+#[test]
+fn what_passes_waits_for_what_was_begun_and_no_longer() {
+    let mut ring = ring(4, |_| {});
+    offer(&mut ring, Time::ZERO, (0, 2), 64, 0);
+    ring.advance(Time(20_000), &mut Vec::new());
+    offer(&mut ring, Time(20_000), (1, 2), 64, 1);
+    offer(&mut ring, Time(20_000), (1, 2), 64, 2);
+    let notices = run(&mut ring);
+    // 1: 20 + 400 + 10. 0: from 420. 2: from 820.
+    assert_eq!(deliveries(&notices), [(1, 430), (0, 830), (2, 1230)]);
+}
+
+/// The second of two requests is damaged; its negative acknowledgment is back when it has gone
+/// round, and it is sent again.
+#[test]
+fn a_damaged_request_is_sent_again() {
+    let mut ring = ring(2, |parts| {
+        let packets = vec![DamagedPacket { host: 0, packet: 1 }];
+        let errors = ErrorSettings { packets, ..ErrorSettings::default() };
+        parts.errors = (0..2).map(|host| errors.build(&Streams::new(1), "sci", host)).collect();
+    });
+    offer(&mut ring, Time::ZERO, (0, 1), 128, 0);
+    let notices = run(&mut ring);
+    // It arrives at 810, its acknowledgment takes 40 + 10, the repetition 400 + 10.
+    assert_eq!(deliveries(&notices), [(0, 810 + 50 + 410)]);
+    assert_eq!((ring.counters().requests, ring.counters().damaged), (3, 1));
+}
+
+/// One receive buffer that takes 1 us: the second request is refused until it is free.
+#[test]
+fn a_refused_request_is_sent_again() {
+    let mut ring = ring(2, |parts| {
+        let settings =
+            ReceiverSettings { buffers: PositiveCount::ONE, service: Span::from_ns(1_000) };
+        parts.receivers = vec![Receiver::new(Some(&settings)); 2];
+    });
+    offer(&mut ring, Time::ZERO, (0, 1), 128, 0);
+    let notices = run(&mut ring);
+    // Taken at 410, refused at 810 and, 460 later, at 1270; the buffer is free at 1410.
+    assert_eq!(deliveries(&notices), [(0, 810 + 2 * 460)]);
+    assert_eq!(ring.counters().refused, 2);
+}
+
+/// With one outstanding request an adapter sends one in the time of request and acknowledgment.
+#[test]
+fn outstanding_requests_are_bounded() {
+    let mut ring = ring(2, |parts| parts.ring.outstanding = Limit::AtMost(PositiveCount::ONE));
+    offer(&mut ring, Time::ZERO, (0, 1), 192, 0);
+    assert_eq!(deliveries(&run(&mut ring)), [(0, 410 + 2 * 460)]);
+}
+
+proptest! {
+    /// Whatever is offered to a ring with errors and small buffers comes through, once, and in the
+    /// order of each pair.
+    #[test]
+    fn a_ring_loses_nothing(
+        offers in prop::collection::vec((0u16..5, 1u16..5, 0u64..400, 0u64..2_000_000), 1..60),
+        error_rate in 0.0f64..0.3,
+    ) {
+        let mut ring = ring(5, |parts| {
+            let packet_error_rate = Fraction::new(error_rate).unwrap();
+            let errors = ErrorSettings { packet_error_rate, ..ErrorSettings::default() };
+            let streams = Streams::new(3);
+            parts.errors = (0..5).map(|host| errors.build(&streams, "sci", host)).collect();
+            let settings = ReceiverSettings {
+                buffers: PositiveCount::ONE,
+                service: Span::from_ns(300),
+            };
+            parts.receivers = vec![Receiver::new(Some(&settings)); 5];
+        });
+        let mut notices = Vec::new();
+        let mut now = Time::ZERO;
+        for (number, (from, step, size, gap)) in offers.iter().enumerate() {
+            now += Span(*gap);
+            ring.advance(now, &mut notices);
+            offer(&mut ring, now, (*from, (from + step) % 5), *size, number as u64);
+        }
+        notices.extend(run(&mut ring));
+        prop_assert!(notices.is_sorted_by_key(|notice| notice.time()));
+        let delivered = deliveries(&notices);
+        prop_assert_eq!(delivered.len(), offers.len());
+        let mut youngest = [[None; 5]; 5];
+        for (number, _) in delivered {
+            let (from, step, ..) = offers[number as usize];
+            let last = &mut youngest[usize::from(from)][usize::from((from + step) % 5)];
+            prop_assert!(last.replace(number) < Some(number));
+        }
+        let counters = ring.counters();
+        let packets: u64 = offers.iter().map(|offer| offer.2.div_ceil(64).max(1)).sum();
+        prop_assert_eq!(counters.requests, packets + counters.damaged + counters.refused);
+    }
+}

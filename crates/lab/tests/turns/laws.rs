@@ -1,0 +1,143 @@
+//! Laws that hold whatever the numbers: every message arrives, ends of a link take turns, where
+//! the time went adds up, and trees of switch boxes do not block.
+
+use proptest::prelude::*;
+use weft_fabric::measure::Latency;
+use weft_units::Time;
+
+use super::{file, listed, one_way_ns, run};
+
+/// Two boxes below a third: hosts 0 to 3 and 4 to 7 (Maestro 3.3, "hierarchical tree network").
+const TREE: &str = "fabric.table = { switches = [{ name = 'root', ports = 2 }, \
+     { name = 'left', ports = 5 }, { name = 'right', ports = 5 }], cables = [CABLES] }";
+
+fn cable(from: &str, to: &str) -> String {
+    format!("{{ from = '{from}', to = '{to}' }}")
+}
+
+fn tree() -> String {
+    let host = |host: u16| {
+        let (switch, port) = if host < 4 { ("left", host) } else { ("right", host - 4) };
+        cable(&format!("host {host}"), &format!("{switch}.{port}"))
+    };
+    let mut cables = vec![cable("left.4", "root.0"), cable("right.4", "root.1")];
+    cables.extend((0..8).map(host));
+    TREE.replace("CABLES", &cables.join(", "))
+}
+
+fn in_tree(fifo: u64) -> String {
+    format!("[channel.network]\nturns.fifo = '{fifo} B'\n{}\n", tree())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    /// In a star and in a tree, with FIFOs of any size, every message arrives once, in order, and
+    /// nothing is left: no tree of switch boxes blocks, however long messages are and however small
+    /// FIFOs.
+    #[test]
+    fn every_message_arrives(
+        mut messages in prop::collection::vec((0_u64..300_000, 0_u16..8, 1_u16..8), 1..60),
+        payload in 0_u64..600,
+        packets in 1_u64..20,
+        star in any::<bool>(),
+    ) {
+        messages.iter_mut().for_each(|(_, from, to)| *to = (*from + *to) % 8);
+        let more = if star {
+            format!("[channel.network]\nturns.fifo = '{} B'\n", packets * 16)
+        } else {
+            in_tree(packets * 16)
+        };
+        let text = merge(&listed(payload, &messages, ""), &more).replace("1 ms", "60 ms");
+        let run = run(&text, 1);
+        prop_assert_eq!(run.observations.delivered, messages.len() as u64);
+        prop_assert_eq!((run.backlog, run.in_flight, run.waiting.len()), (0, 0, 0));
+        // The stages of the budget are the whole of the time.
+        let total: u128 = run.observations.budget.total_ps();
+        prop_assert_eq!(total, run.observations.recorder(Latency::OneWay).sum_ps());
+    }
+}
+
+/// Puts the keys of a second table of the channel into the first one.
+fn merge(text: &str, more: &str) -> String {
+    let keys = more.strip_prefix("[channel.network]\n").expect("keys of the channel");
+    text.replacen("[channel.network]\n", &format!("[channel.network]\n{keys}"), 1)
+}
+
+/// With all hosts sending all the time the ends of every link speak in turn: after a frame of one
+/// end the next is one of the other.
+#[test]
+fn frames_of_the_two_ends_alternate() {
+    let text = file("trace = true\n[workload.network]\nload = 0.9\n");
+    let run = run(&text, 1);
+    for link in 0..8 {
+        let of_host: Vec<bool> = run
+            .trace
+            .iter()
+            .filter(|entry| entry.sequence == link)
+            .map(|entry| entry.initiator.is_some())
+            .collect();
+        assert!(of_host.len() > 50, "{} frames", of_host.len());
+        assert!(of_host.windows(2).all(|pair| pair[0] != pair[1]), "link {link}");
+    }
+}
+
+/// The same wires in a ring: five boxes, each with a host and a cable to the next. Long messages that
+/// all go two boxes on wait for each other; that the tree has no such ring is what its freedom of
+/// deadlock rests on, not that each box "has a pair of receiving and sending FIFO buffers" (3.3).
+#[test]
+fn a_ring_of_switch_boxes_blocks() {
+    let switches: Vec<String> = (0..5).map(|n| format!("{{ name = 's{n}', ports = 3 }}")).collect();
+    let cables: Vec<String> = (0..5)
+        .flat_map(|n| {
+            let (host, own, next) = (format!("host {n}"), format!("s{n}.1"), (n + 1) % 5);
+            [cable(&host, &format!("s{n}.0")), cable(&own, &format!("s{next}.2"))]
+        })
+        .collect();
+    let ring = format!(
+        "[channel.network]\nturns.fifo = '64 B'\nfabric.table = {{ switches = [{}], cables = [{}] }}\n",
+        switches.join(", "),
+        cables.join(", ")
+    );
+    let messages: Vec<(u64, u16, u16)> = (0..5).map(|n| (0, n, (n + 2) % 5)).collect();
+    let text = merge(&listed(4_000, &messages, "[system]\nhosts = 5\n"), &ring);
+    let run = run(&text.replace("1 ms", "20 ms"), 1);
+    assert_eq!((run.observations.delivered, run.in_flight), (0, 5));
+    assert!(run.waiting.iter().any(|line| line.contains("switch s0 holds")), "{:?}", run.waiting);
+}
+
+/// A greedy end makes the other direction wait (Maestro 3.2). Host 0 sends to host 1 without a pause,
+/// with credits of 8 bits: if the switch keeps the link of host 1 while it may, that host comes to
+/// speak after up to 128 packets, with fair turns after 15.
+#[test]
+fn fair_turns_shorten_the_wait_of_the_other_direction() {
+    let messages: Vec<(u64, u16, u16)> = (0..40).map(|n| (n, 0, 1)).collect();
+    let longest = |hold: &str| {
+        let keys = format!(
+            "turns = {{ symbol = 'eight_bits', most = 15, phase = 'aligned', hold = '{hold}' }}\n"
+        );
+        let text = listed(2_000, &messages, "").replace("turns.phase = 'aligned'\n", &keys);
+        let run = run(&text.replace("[run]\n", "[run]\ntrace = true\n").replace("1 ms", "8 ms"), 1);
+        assert_eq!(run.observations.delivered, 40);
+        let of_host_1 = run.trace.iter().filter(|entry| entry.initiator == Some(1));
+        let times: Vec<Time> = of_host_1.map(|entry| entry.time).collect();
+        times.windows(2).map(|pair| pair[1].since(pair[0]).0 / 1_000).max().expect("frames")
+    };
+    let (fair, greedy) = (longest("one_frame"), longest("while_allowed"));
+    // A frame of 15 packets with a preamble of 120 ns, and a null frame, with their turn-arounds.
+    assert_eq!(fair, 15 * 640 + 120 + 120 + 2 * 1_080);
+    assert!(greedy > 6 * fair, "{fair} ns in turn, {greedy} ns beside a greedy end");
+}
+
+/// The seed decides on the phases alone here, and phases change times.
+#[test]
+fn the_same_seed_gives_the_same_run() {
+    let text = file("").replace("turns.phase = 'aligned'", "payload = '100 B'")
+        + "[workload.network]\nload = 0.3\n";
+    let times = |seed| {
+        let run = run(&text, seed);
+        (run.steps, one_way_ns(&run))
+    };
+    assert_eq!(times(4), times(4));
+    assert_ne!(times(4), times(5));
+}

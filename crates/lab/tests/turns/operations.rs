@@ -1,0 +1,87 @@
+//! What a switch box does for all hosts at once: one transfer to several, and the barrier.
+
+use weft_lab::drive::carrier::{Carrier, Destination, Message, Notice, Ticket};
+use weft_lab::drive::turns::TurnChannel;
+use weft_units::{Bytes, Time};
+
+use super::{channel, file};
+
+/// Carries a message to some hosts, and returns when each has it, in nanoseconds.
+fn carry(mut channel: TurnChannel, to: Destination, size: u64) -> Vec<(u16, u64)> {
+    let start = Time(100_000_000);
+    let mut notices = Vec::new();
+    channel.advance(start, &mut notices);
+    channel.offer(start, Message { from: 0, to, size: Bytes(size), ticket: Ticket(7) });
+    channel.advance(Time(5_000_000_000), &mut notices);
+    assert_eq!(channel.next_time(), Time::NEVER, "nothing is under way any more");
+    let sent = notices.iter().filter(|notice| matches!(notice, Notice::Sent { .. })).count();
+    assert_eq!(sent, 1);
+    let delivered = notices.iter().filter_map(|notice| match *notice {
+        Notice::Delivered { time, to, ticket: Ticket(7) } => {
+            Some((to, time.since(start).0 / 1_000))
+        }
+        _ => None,
+    });
+    delivered.collect()
+}
+
+/// Maestro 3.3: "permits the switch controller to multicast a message to two or more FIFO buffers at
+/// once". Links are in step, so all targets have it at the same time as one alone would; copies
+/// leave the initiator one after another.
+#[test]
+fn a_multicast_takes_as_long_as_a_message_to_one() {
+    let one = carry(channel(&file("")), Destination::Host(3), 1_000);
+    let all = carry(channel(&file("")), Destination::Hosts(0b1111_1110), 1_000);
+    assert_eq!(all.len(), 7);
+    assert!(all.iter().all(|(_, time)| *time == one[0].1), "{one:?} {all:?}");
+    let copies = file("[channel.network.switch.fifo_bus]\nmulticast = false\n");
+    let copies = carry(channel(&copies), Destination::Hosts(0b1111_1110), 1_000);
+    let last = copies.iter().map(|(_, time)| *time).max();
+    assert_eq!(copies.len(), 7);
+    assert!(last > Some(5 * one[0].1), "{one:?} {copies:?}");
+}
+
+/// Hosts arrive at the barrier at different times; all leave it after the last one, and together. In
+/// step, the request of the last one takes 1780 ns from the beginning of a turn; the controller counts
+/// it and puts the acknowledgment on the bus (40 + 320 ns); that waits for the next turn.
+#[test]
+fn all_leave_the_barrier_together_after_the_last() {
+    let mut channel = channel(&file(""));
+    let mut notices = Vec::new();
+    for host in 0..8_u16 {
+        let now = Time(50_160_000 + u64::from(host) * 22_800_000 - 320_000);
+        channel.advance(now, &mut notices);
+        assert_eq!(notices, [], "nobody leaves before host {host} has come");
+        assert!(channel.barrier(now, host, 8, Ticket(u64::from(host))));
+    }
+    channel.advance(Time(5_000_000_000), &mut notices);
+    let mut left: Vec<(u16, u64, u64)> = notices
+        .iter()
+        .map(|notice| match *notice {
+            Notice::Delivered { time, ticket, to } => (to, ticket.0, time.0 / 1_000),
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    left.sort_unstable();
+    // The last request is in its FIFO at 50160 + 7 x 22800 = 209760 = 92 x 2280 ns, and at the switch
+    // at 211540, where the turns of the switch begin on every link since each has carried a request.
+    // It is answered at 211900, so this turn is null, that of the host, too, and the next one begins
+    // at 213820: to 215600, and it is read until 215920.
+    let expected: Vec<(u16, u64, u64)> =
+        (0..8).map(|host| (host, u64::from(host), 215_920)).collect();
+    assert_eq!(left, expected);
+}
+
+/// A second barrier counts from zero again.
+#[test]
+fn a_barrier_can_be_used_again() {
+    let mut channel = channel(&file(""));
+    let mut notices = Vec::new();
+    for round in 0..3_u64 {
+        let now = Time(10_000_000_000 * (round + 1));
+        channel.advance(now, &mut notices);
+        assert!((0..8).all(|host| channel.barrier(now, host, 8, Ticket(round))));
+    }
+    channel.advance(Time(100_000_000_000), &mut notices);
+    assert_eq!(notices.len(), 24);
+}

@@ -1,0 +1,57 @@
+//! What does not fit links with turns is refused with its key, its value and what is accepted.
+
+use super::{file, refusal};
+
+fn refused(keys: &str) -> String {
+    refusal(&file(&format!("[workload.network]\nload = 0.1\n{keys}")))
+}
+
+#[test]
+fn what_links_with_turns_do_not_read_is_refused() {
+    let channel = "[channel.network.";
+    let cases = [
+        ("adapter]\nfeed.per_target.limit = 2", "adapter.feed", "fifo where links have turns"),
+        ("adapter]\nacknowledgments = 'interleave'", "adapter.ack", "nothing is inserted"),
+        ("adapter]\nrelease = 'acknowledgment'", "adapter.release", "transmission where messages"),
+        ("adapter]\nthrottle = { requests = 1, per = '1 us' }", "adapter.throttle", "no throttle"),
+        ("routes]\nper_packet = 'random'", "routes", "per_connection, since"),
+        ("turns.burst.single]\npackets = 16", "turns.burst.single.packets", "1 to 15"),
+        (
+            "switch.output_buffered]\nlatency = '1 ns'\nbuffers = 4\nwriters = 1",
+            "switch",
+            "fifo_bus",
+        ),
+    ];
+    for (keys, key, accepted) in cases {
+        let text = refused(&format!("{channel}{keys}\n"));
+        assert!(text.contains(&format!("channel.network.{key}")), "{text}");
+        assert!(text.contains(accepted), "{text}");
+    }
+}
+
+#[test]
+fn a_fifo_bus_needs_turns() {
+    let text = "[system]\ntitle = 'x'\nhosts = 4\n[channel.c]\npacket = '16 B'\npayload = '16 B'\n\
+                link.rate = '1 Gbit/s'\nadapter.send_buffers = 1\n\
+                switch.fifo_bus = { analysis = '1 us', set_up = '1 ns', rate = '1 Gbit/s', \
+                ports_per_interface = 1 }\n[workload.c]\nload = 0.1\n";
+    let text = refusal(text);
+    assert!(text.contains("channel.c.switch = fifo_bus"), "{text}");
+    assert!(text.contains("only where links have turns"), "{text}");
+}
+
+#[test]
+fn numbers_that_the_link_cannot_express_are_refused() {
+    let cases = [
+        ("turns.most = 16", "turns.most = 16", "1 to 15"),
+        ("turns.fifo = '8 B'", "turns.fifo = 8 B", "16 B to 1048560 B"),
+        ("packet = '32 B'", "packet = 32 B", "16 B where links have turns"),
+    ];
+    for (keys, key, accepted) in cases {
+        let text =
+            file("[workload.network]\nload = 0.1\n").replace("turns.phase = 'aligned'", keys);
+        let text = refusal(&text);
+        assert!(text.contains(&format!("channel.network.{key}")), "{text}");
+        assert!(text.contains(accepted), "{text}");
+    }
+}

@@ -1,0 +1,92 @@
+//! Times worked out by hand, to the nanosecond. All links begin with the turn of the host at time
+//! zero and turn every 2280 ns while nothing is sent: twice 1080 ns of turn-around and 60 ns of null
+//! frame. A packet takes 640 ns on a link, 320 ns by DMA or bus; a set-up takes 40 ns, the analysis of
+//! a header 1900 ns.
+
+use super::{column, listed, one_way_ns, run};
+
+/// In the FIFO at 11400 ns, the very beginning of a turn: 1780 ns on the link, to 13180; 2260 ns in
+/// the switch, to 15440. The switch speaks next at 17100 (1140 + 7 x 2280): to 18880. It is read until
+/// 19200. The host handed it over 320 ns before it was in the FIFO.
+#[test]
+fn one_packet_at_the_beginning_of_a_turn() {
+    let run = run(&listed(11, &[(11_080, 0, 1)], ""), 1);
+    assert_eq!(one_way_ns(&run), 19_200 - 11_080);
+    let legs = ["uplink_min_us", "switch_min_us", "downlink_min_us"];
+    assert_eq!(legs.map(|leg| column(&run, leg)), [1.78, 2.26, 3.44]);
+}
+
+/// Maestro 4.1: t1 is the time of a message that comes as the end releases the link, after its null
+/// frame: 11400 + 1140 = 12540 ns. It waits for the null turn of the other end, 1140 ns, and then has
+/// the 1780 ns of any message. One that comes a nanosecond after the decision at 11400 ns waits for
+/// the end of its own null turn as well.
+#[test]
+fn a_packet_at_the_release_and_one_just_after_the_decision() {
+    let uplink = |time| column(&run(&listed(11, &[(time, 0, 1)], ""), 1), "uplink_min_us");
+    assert_eq!(uplink(12_540 - 320), 2.92);
+    assert_eq!(uplink(11_401 - 320), 2.279 + 1.78);
+}
+
+/// The message of 300 bytes of Maestro 3.4, Figure 7: 20 packets in two frames of 15 and 5 on each
+/// link, and between them a turn of the other end.
+///
+/// Handed over at 10000 ns. The first packet is in the FIFO at 10360, the others 320 ns apart. Turn
+/// at 11400: 15 packets, the first at the switch at 13180, the last at 22140; null turn to 23280; 5
+/// packets, at 25060 to 27620. The header is analysed at 15080, and the first packet in the other
+/// FIFO at 15440. Turn at 17100: 15 packets, at 18880 to 27840, for every packet passes the bus in
+/// time; null turn to 28980; 5 packets, at 30760 to 33320, and in memory at 33640.
+#[test]
+fn three_hundred_bytes_frame_by_frame() {
+    let run = run(&listed(300, &[(10_000, 0, 1)], ""), 1);
+    assert_eq!(one_way_ns(&run), 33_640 - 10_000);
+    assert_eq!(column(&run, "data_frames"), 4.0);
+    assert_eq!(column(&run, "packets_per_frame"), 10.0);
+}
+
+/// The same, as the table of frames shows it.
+#[test]
+fn three_hundred_bytes_as_a_trace() {
+    let text = listed(300, &[(10_000, 0, 1)], "").replace("[run]\n", "[run]\ntrace = true\n");
+    let run = run(&text, 1);
+    let frames: Vec<_> = run
+        .trace
+        .iter()
+        .filter(|entry| entry.kind == "frame")
+        .map(|entry| {
+            let ends = (entry.initiator, entry.target);
+            (entry.time.0 / 1_000, entry.until.0 / 1_000, ends, entry.content.as_str())
+        })
+        .collect();
+    let expected = [
+        (12_480, 22_140, (Some(0), None), "15 packets, credits 15 and 15"),
+        (18_180, 27_840, (None, Some(1)), "15 packets, credits 15 and 15"),
+        (24_360, 27_620, (Some(0), None), "5 packets, credits 15 and 15"),
+        (30_060, 33_320, (None, Some(1)), "5 packets, credits 15 and 15"),
+    ];
+    assert_eq!(frames, expected);
+    assert_eq!(one_way_ns(&run), 23_640);
+}
+
+/// What is measured does not depend on whether the null frames are shown.
+#[test]
+fn a_trace_changes_nothing() {
+    let load = "[run]\nlength = '2 ms'\nregime = 'from_empty'\n[workload.network]\nload = 0.2\n";
+    let plain = format!("base = 'maestro'\n[channel.network]\npayload = '100 B'\n{load}");
+    let traced = plain.replace("[run]\n", "[run]\ntrace = true\n");
+    let (plain, traced) = (run(&plain, 3), run(&traced, 3));
+    assert_eq!(one_way_ns(&plain), one_way_ns(&traced));
+    assert_eq!(plain.observations.delivered, traced.observations.delivered);
+    assert!(plain.trace.is_empty() && traced.trace.len() > 1_000);
+}
+
+/// Message-based: the sender holds the 20 packets back until the last one is in the FIFO at 16440,
+/// the receiver until the last one has come. Turn at 18240 (8 x 2280): packets at 20020 to 28980; null
+/// turn to 30120; 31900 to 34460. The switch passes them on as they come: the first is in the other
+/// FIFO at 22280. Turn at 23940: 25720 to 34680; null turn to 35820; 37600 to 40160. Then 20 packets
+/// are read in 40 + 20 x 320 = 6440 ns.
+#[test]
+fn a_message_is_held_back_by_both_hosts() {
+    let text =
+        listed(300, &[(10_000, 0, 1)], "[channel.network.transfer]\nforwarding = 'messages'\n");
+    assert_eq!(one_way_ns(&run(&text, 1)), 40_160 + 6_440 - 10_000);
+}

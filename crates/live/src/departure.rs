@@ -1,0 +1,127 @@
+//! Descriptors that leave the library's sight: over `exec`, over a Unix socket, into the C
+//! library's streams or into `io_uring`.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use libc::c_int;
+
+use crate::pump;
+use crate::stats::Reason;
+use crate::sys;
+use crate::table::{self, Connection, Entry, Guard, phase};
+use crate::turn;
+
+/// Whether this process uses `io_uring`, whose calls the library does not see.
+static RINGS: AtomicBool = AtomicBool::new(false);
+
+/// Numbers that a descriptor can have in a process whose table of them is not this library's.
+pub const LOW_NUMBERS: c_int = 1024;
+
+/// To be called before a descriptor goes where the library cannot follow.
+pub fn depart(fd: c_int, reason: Reason) {
+    if let Some(guard) = table::enter(fd) {
+        depart_connection(&guard, reason);
+    }
+}
+
+fn depart_connection(guard: &Guard, reason: Reason) {
+    if !turn::leave(guard, reason) {
+        pump::replace(guard);
+    }
+}
+
+/// The same for all descriptors that stay open over `exec`.
+pub fn depart_all(reason: Reason) {
+    let _errno = sys::KeepErrno::new();
+    if table::is_owner() {
+        for (fd, entry) in table::known() {
+            if matches!(entry, Entry::Connection(_)) && stays_open(fd) {
+                depart(fd, reason);
+            }
+        }
+    } else if held().next().is_some() {
+        // The child of a vfork: it has its parent's memory and numbers of its own.
+        for fd in (0..LOW_NUMBERS).filter(|fd| stays_open(*fd)) {
+            if let Some(place) = place_of(fd)
+                && let Some(guard) = table::borrowed(place, fd)
+            {
+                depart_connection(&guard, reason);
+            }
+        }
+    }
+}
+
+fn stays_open(fd: c_int) -> bool {
+    sys::fcntl(fd, libc::F_GETFD, 0).is_ok_and(|flags| flags & libc::FD_CLOEXEC == 0)
+}
+
+/// The place of the connection that a descriptor of any number stands for.
+fn place_of(fd: c_int) -> Option<usize> {
+    let cookie = sys::cookie(fd).filter(|cookie| *cookie != 0)?;
+    held()
+        .find(|(_, connection)| connection.cookie.load(Ordering::Relaxed) == cookie)
+        .map(|it| it.0)
+}
+
+/// All connections of which this process holds a descriptor.
+fn held() -> impl Iterator<Item = (usize, &'static Connection)> {
+    table::used().filter_map(|place| {
+        let holds = table::local(place)?.descriptors.load(Ordering::SeqCst) > 0;
+        let connection = table::connection(place)?;
+        (holds && connection.phase() != phase::FREE).then_some((place, connection))
+    })
+}
+
+/// Runs a call that becomes another program, if it succeeds.
+pub fn over_exec(exec: impl FnOnce() -> c_int) -> c_int {
+    depart_all(Reason::Exec);
+    let_go();
+    let failed = exec();
+    hold_again();
+    failed
+}
+
+/// Takes this process out of the holders of all connections that others hold too: it is about to
+/// end, or to become another program.
+pub fn let_go() {
+    if !table::is_owner() {
+        return;
+    }
+    for (place, connection) in held() {
+        let order = Ordering::SeqCst;
+        let fewer = |count: u32| (count > 1).then(|| count - 1);
+        let gone = connection.holders.fetch_update(order, order, fewer).is_ok();
+        if gone && let Some(local) = table::local(place) {
+            local.let_go.store(true, order);
+        }
+    }
+}
+
+fn hold_again() {
+    if !table::is_owner() {
+        return;
+    }
+    for (place, connection) in held() {
+        if table::local(place).is_some_and(|local| local.let_go.swap(false, Ordering::SeqCst)) {
+            connection.holders.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+}
+
+/// From now on this process carries nothing: it uses `io_uring`.
+pub fn forbid_rings() {
+    if RINGS.swap(true, Ordering::SeqCst) || !table::is_owner() {
+        return;
+    }
+    let _errno = sys::KeepErrno::new();
+    for (fd, entry) in table::known() {
+        if matches!(entry, Entry::Connection(_)) {
+            depart(fd, Reason::IoUring);
+        }
+    }
+}
+
+/// Whether this process uses `io_uring`.
+pub fn has_forbidden_rings() -> bool {
+    RINGS.load(Ordering::SeqCst)
+}

@@ -1,0 +1,236 @@
+//! Calls after which a descriptor is used where the library does not see it: by another program, by
+//! the kernel alone, or by the C library's own streams. The connection moves back before.
+
+use libc::{c_char, c_int, c_uint, c_void, msghdr, off_t, pid_t, size_t, ssize_t};
+
+use crate::departure::{self, depart, depart_all};
+use crate::real::{Next, interpose, trampoline};
+use crate::stats::Reason;
+use crate::table;
+use crate::turn;
+
+/// Moves the connections back that a message passes to another process.
+///
+/// # Safety
+///
+/// The message is null or valid as the program passed it.
+pub unsafe fn depart_passed(message: *const msghdr) {
+    // SAFETY: by the contract of this function; the macros stay within the control data.
+    unsafe {
+        if message.is_null() || (*message).msg_controllen == 0 {
+            return;
+        }
+        let mut header = libc::CMSG_FIRSTHDR(message);
+        while !header.is_null() {
+            if (*header).cmsg_level == libc::SOL_SOCKET && (*header).cmsg_type == libc::SCM_RIGHTS {
+                let first = libc::CMSG_DATA(header).cast::<c_int>();
+                let bytes = (*header).cmsg_len - libc::CMSG_LEN(0) as usize;
+                for index in 0..bytes / size_of::<c_int>() {
+                    depart(first.add(index).read_unaligned(), Reason::Passed);
+                }
+            }
+            header = libc::CMSG_NXTHDR(message, header);
+        }
+    }
+}
+
+type Strings = *const *const c_char;
+
+interpose! {
+    fn execve(path: *const c_char, arguments: Strings, environment: Strings) -> c_int = |next| {
+        departure::over_exec(|| next(path, arguments, environment))
+    }
+}
+
+interpose! {
+    fn execv(path: *const c_char, arguments: Strings) -> c_int = |next| {
+        departure::over_exec(|| next(path, arguments))
+    }
+}
+
+interpose! {
+    fn execvp(path: *const c_char, arguments: Strings) -> c_int = |next| {
+        departure::over_exec(|| next(path, arguments))
+    }
+}
+
+interpose! {
+    fn execvpe(path: *const c_char, arguments: Strings, environment: Strings) -> c_int = |next| {
+        departure::over_exec(|| next(path, arguments, environment))
+    }
+}
+
+interpose! {
+    fn fexecve(program: c_int, arguments: Strings, environment: Strings) -> c_int = |next| {
+        departure::over_exec(|| next(program, arguments, environment))
+    }
+}
+
+interpose! {
+    fn execveat(
+        folder: c_int, path: *const c_char, arguments: Strings, environment: Strings, flags: c_int,
+    ) -> c_int = |next| {
+        departure::over_exec(|| next(folder, path, arguments, environment, flags))
+    }
+}
+
+interpose! {
+    fn posix_spawn(
+        process: *mut pid_t, path: *const c_char, actions: *const c_void,
+        attributes: *const c_void, arguments: Strings, environment: Strings,
+    ) -> c_int = |next| {
+        depart_all(Reason::Exec);
+        next(process, path, actions, attributes, arguments, environment)
+    }
+}
+
+interpose! {
+    fn posix_spawnp(
+        process: *mut pid_t, path: *const c_char, actions: *const c_void,
+        attributes: *const c_void, arguments: Strings, environment: Strings,
+    ) -> c_int = |next| {
+        depart_all(Reason::Exec);
+        next(process, path, actions, attributes, arguments, environment)
+    }
+}
+
+interpose! {
+    fn posix_spawn_file_actions_adddup2(actions: *mut c_void, fd: c_int, copy: c_int) -> c_int
+    = |next| {
+        depart(fd, Reason::Exec);
+        next(actions, fd, copy)
+    }
+}
+
+interpose! {
+    fn system(command: *const c_char) -> c_int = |next| {
+        if !command.is_null() {
+            depart_all(Reason::Exec);
+        }
+        next(command)
+    }
+}
+
+interpose! {
+    fn popen(command: *const c_char, mode: *const c_char) -> *mut libc::FILE = |next| {
+        depart_all(Reason::Exec);
+        next(command, mode)
+    }
+}
+
+interpose! {
+    fn _exit(status: c_int) -> () = |next| {
+        departure::let_go();
+        next(status);
+    }
+}
+
+interpose! {
+    #[allow(non_snake_case, reason = "the C library's name")]
+    fn _Exit(status: c_int) -> () = |next| {
+        departure::let_go();
+        next(status);
+    }
+}
+
+interpose! {
+    /// The C library's streams read and write past every interposed function.
+    fn fdopen(fd: c_int, mode: *const c_char) -> *mut libc::FILE = |next| {
+        depart(fd, Reason::Stdio);
+        next(fd, mode)
+    }
+}
+
+interpose! {
+    fn vdprintf(fd: c_int, format: *const c_char, arguments: *mut c_void) -> c_int = |next| {
+        back(fd, Reason::Stdio);
+        next(fd, format, arguments)
+    }
+}
+
+interpose! {
+    fn __vdprintf_chk(
+        fd: c_int, flag: c_int, format: *const c_char, arguments: *mut c_void,
+    ) -> c_int = |next| {
+        back(fd, Reason::Stdio);
+        next(fd, flag, format, arguments)
+    }
+}
+
+interpose! {
+    fn splice(
+        from: c_int, from_offset: *mut off_t, to: c_int, to_offset: *mut off_t, length: size_t,
+        flags: c_uint,
+    ) -> ssize_t = |next| {
+        depart(from, Reason::Splice);
+        back(to, Reason::Splice);
+        next(from, from_offset, to, to_offset, length, flags)
+    }
+}
+
+interpose! {
+    fn io_uring_queue_init(entries: c_uint, ring: *mut c_void, flags: c_uint) -> c_int = |next| {
+        departure::forbid_rings();
+        next(entries, ring, flags)
+    }
+}
+
+interpose! {
+    fn io_uring_queue_init_params(
+        entries: c_uint, ring: *mut c_void, parameters: *mut c_void,
+    ) -> c_int = |next| {
+        departure::forbid_rings();
+        next(entries, ring, parameters)
+    }
+}
+
+interpose! {
+    fn io_uring_setup(entries: c_uint, parameters: *mut c_void) -> c_int = |next| {
+        departure::forbid_rings();
+        next(entries, parameters)
+    }
+}
+
+/// Moves a connection back whose bytes the library still receives.
+fn back(fd: c_int, reason: Reason) {
+    if let Some(guard) = table::enter(fd) {
+        turn::back(&guard, reason);
+    }
+}
+
+/// What comes before a variadic call; returns where it goes on.
+extern "C" fn before_dprintf(fd: c_int) -> *mut c_void {
+    static NEXT: Next = Next::new(c"dprintf");
+    back(fd, Reason::Stdio);
+    NEXT.address()
+}
+
+extern "C" fn before_dprintf_chk(fd: c_int) -> *mut c_void {
+    static NEXT: Next = Next::new(c"__dprintf_chk");
+    back(fd, Reason::Stdio);
+    NEXT.address()
+}
+
+extern "C" fn before_execl(_path: *const c_char) -> *mut c_void {
+    static NEXT: Next = Next::new(c"execl");
+    depart_all(Reason::Exec);
+    NEXT.address()
+}
+
+extern "C" fn before_execlp(_path: *const c_char) -> *mut c_void {
+    static NEXT: Next = Next::new(c"execlp");
+    depart_all(Reason::Exec);
+    NEXT.address()
+}
+
+extern "C" fn before_execle(_path: *const c_char) -> *mut c_void {
+    static NEXT: Next = Next::new(c"execle");
+    depart_all(Reason::Exec);
+    NEXT.address()
+}
+
+trampoline!(dprintf, before_dprintf);
+trampoline!(__dprintf_chk, before_dprintf_chk);
+trampoline!(execl, before_execl);
+trampoline!(execlp, before_execlp);
+trampoline!(execle, before_execle);

@@ -1,0 +1,73 @@
+//! Receiving and sending on a connection: through the kernel until its directions have switched,
+//! through the rings from then on, and through the kernel again once they are back.
+
+mod receiving;
+mod sending;
+
+pub use receiving::{Rest, receive, rest};
+pub use sending::{before_joining, send};
+
+use std::sync::atomic::Ordering;
+
+use libc::iovec;
+
+use crate::segment::{Segment, closed};
+use crate::stats;
+use crate::sys::{self, Errno};
+use crate::table::{Connection, Guard, end};
+
+/// Sets `errno` and returns what a failed call returns.
+pub fn fail(errno: Errno) -> isize {
+    sys::set_errno(errno);
+    -1
+}
+
+/// The whole length of a vector.
+fn length(vector: &[iovec]) -> usize {
+    vector.iter().fold(0, |sum: usize, part| sum.saturating_add(part.iov_len))
+}
+
+/// Counts a thread inside a call of the kernel that must not be overtaken by joining or switching.
+fn inside<R>(counter: &std::sync::atomic::AtomicU32, kernel: impl FnOnce() -> R) -> R {
+    let result = kernel();
+    counter.fetch_sub(1, Ordering::SeqCst);
+    result
+}
+
+/// What became of a call.
+enum Moved {
+    Done(isize),
+    /// The kernel is to be asked: it has the direction again, or knows the right error.
+    Kernel,
+}
+
+/// The first part of the vector that still has room, `skip` bytes into it.
+fn part(to: &[iovec], mut skip: usize) -> Option<(*mut u8, usize)> {
+    for part in to {
+        if skip < part.iov_len {
+            // SAFETY: `skip` lies inside the part.
+            return Some((unsafe { part.iov_base.cast::<u8>().add(skip) }, part.iov_len - skip));
+        }
+        skip -= part.iov_len;
+    }
+    None
+}
+
+/// Whether the kernel would have reset the connection: the other end said so, or it went without a
+/// word and without having read all that it was sent.
+pub fn is_reset(connection: &Connection, segment: &Segment, how: u32) -> bool {
+    match how {
+        closed::ORDERLY => false,
+        closed::OPEN => segment.way(connection.role()).pointers.filling() != 0,
+        _ => true,
+    }
+}
+
+/// The other end has written garbage: the connection is over, and nothing else is harmed.
+#[cold]
+fn broken(guard: &Guard) -> Errno {
+    if guard.connection.end.swap(end::BROKEN, Ordering::AcqRel) != end::BROKEN {
+        stats::count(|stats| &stats.broken, 1);
+    }
+    libc::ECONNRESET
+}

@@ -1,0 +1,303 @@
+//! Receiving.
+
+use std::sync::atomic::Ordering;
+
+use libc::{c_int, iovec};
+use weft_protocol::byte_ring::BrokenRing;
+use weft_protocol::detour::{Begun, Inlet};
+
+use super::{Moved, broken, fail, inside, is_reset, length, part};
+use crate::attach;
+use crate::ready;
+use crate::segment::{Segment, closed};
+use crate::stats::{self, Reason};
+use crate::sys::{self, Errno};
+use crate::table::{self, Guard, Receiving, end, phase};
+use crate::turn;
+use crate::wait;
+
+/// Receives as `recvmsg` does; `kernel` is the call that the program made.
+pub fn receive(fd: c_int, to: &[iovec], flags: c_int, kernel: impl Fn() -> isize) -> isize {
+    let Some(guard) = table::enter(fd) else { return kernel() };
+    let connection = guard.connection;
+    if connection.phase() < phase::JOINED {
+        attach::tick(&guard);
+    }
+    loop {
+        match connection.phase() {
+            phase::JOINED => match received(&guard, to, flags) {
+                Moved::Done(result) => return result,
+                Moved::Kernel => return kernel(),
+            },
+            phase::PLAIN | phase::FREE => return kernel(),
+            _ => {}
+        }
+        connection.kernel_readers.fetch_add(1, Ordering::SeqCst);
+        match connection.phase() {
+            phase::JOINING | phase::JOINED => {
+                connection.kernel_readers.fetch_sub(1, Ordering::SeqCst);
+                std::thread::yield_now();
+            }
+            _ => return inside(&connection.kernel_readers, kernel),
+        }
+    }
+}
+
+/// What one look for bytes found.
+enum Step {
+    Bytes(usize),
+    /// Nothing yet. `announced` is whether the sender was known to have switched.
+    Empty {
+        announced: bool,
+    },
+    End,
+    Failed(Errno),
+    /// The kernel's stream is the only one again.
+    Kernel,
+}
+
+fn received(guard: &Guard, to: &[iovec], flags: c_int) -> Moved {
+    if flags & libc::MSG_OOB != 0 {
+        return Moved::Done(fail(libc::EINVAL));
+    }
+    if flags & libc::MSG_ERRQUEUE != 0 {
+        return Moved::Done(fail(libc::EAGAIN));
+    }
+    let Some(segment) = guard.connection.segment() else { return Moved::Done(fail(libc::EBADF)) };
+    let wanted = length(to);
+    let whole = flags & libc::MSG_WAITALL != 0 && flags & libc::MSG_PEEK == 0;
+    let blocking =
+        flags & libc::MSG_DONTWAIT == 0 && !guard.connection.nonblocking.load(Ordering::Relaxed);
+    let mut done = 0;
+    // Asking for nothing still waits for something.
+    while wanted == 0 && ready::events(guard, &segment) & libc::POLLIN == 0 {
+        let waited =
+            if blocking { wait::readable(guard, &segment, true) } else { Err(libc::EAGAIN) };
+        if let Err(why) = waited {
+            return Moved::Done(fail(why));
+        }
+    }
+    while done < wanted {
+        let why = match step(guard, &segment, to, done, flags) {
+            Step::Bytes(count) => {
+                done += count;
+                if whole {
+                    continue;
+                }
+                break;
+            }
+            Step::End => break,
+            Step::Failed(why) => why,
+            Step::Kernel => {
+                turn::settle(guard, &segment);
+                if done == 0 {
+                    return Moved::Kernel;
+                }
+                done += go_on_receiving(guard.fd, to, done, flags);
+                break;
+            }
+            Step::Empty { .. } if !blocking => libc::EAGAIN,
+            Step::Empty { announced } => match wait::readable(guard, &segment, announced) {
+                Ok(()) => continue,
+                Err(why) => why,
+            },
+        };
+        if done == 0 {
+            return Moved::Done(fail(why));
+        }
+        break;
+    }
+    stats::count(|stats| &stats.bytes_received, done as u64);
+    Moved::Done(done as isize)
+}
+
+/// The rest of a receive that wants all, in the middle of which the kernel took over.
+fn go_on_receiving(fd: c_int, to: &[iovec], skip: usize, flags: c_int) -> usize {
+    let mut done = 0;
+    while let Some((place, room)) = part(to, skip + done) {
+        match sys::recv(fd, place, room, flags) {
+            Ok(0) | Err(_) => break,
+            Ok(count) => done += count,
+        }
+    }
+    done
+}
+
+fn step(guard: &Guard, segment: &Segment, to: &[iovec], skip: usize, flags: c_int) -> Step {
+    let connection = guard.connection;
+    let Some(mut receiving) = connection.receiving() else { return Step::Failed(libc::EINTR) };
+    loop {
+        let Some(inlet) = turn::inlet(guard, segment, &mut receiving) else {
+            return Step::Failed(libc::EINTR);
+        };
+        match inlet {
+            Inlet::Before { left } => {
+                if let Some(step) = from_kernel(guard, segment, left, to, skip, flags) {
+                    return step;
+                }
+            }
+            Inlet::Ring => match from_ring(guard, segment, &mut receiving, to, skip, flags) {
+                Ok(0) if segment.has_ended() => turn::turn_back(guard, segment, Reason::Peer),
+                Ok(0) => return ending(guard, segment, &mut receiving),
+                Ok(count) => return Step::Bytes(count),
+                Err(BrokenRing { .. }) => return Step::Failed(broken(guard)),
+            },
+            Inlet::Doorbells(count) => match turn::discard(guard, count) {
+                None => return Step::Kernel,
+                Some(0) => {}
+                Some(_) => return Step::Empty { announced: true },
+            },
+            Inlet::Settling if has_died_ringing(guard, segment) => {
+                turn::discard(guard, u64::MAX);
+                return Step::Kernel;
+            }
+            Inlet::Settling => return Step::Empty { announced: true },
+            Inlet::After => return Step::Kernel,
+        }
+    }
+}
+
+/// What a look for the bytes of a connection that goes back to the kernel found.
+pub enum Rest {
+    Bytes(usize),
+    /// Nothing yet.
+    Later,
+    End,
+    Reset,
+    /// What follows is the kernel's stream's.
+    Kernel,
+}
+
+/// Takes bytes out of a connection whose detours have ended, without waiting.
+pub fn rest(guard: &Guard, buffer: &mut [u8]) -> Rest {
+    let connection = guard.connection;
+    let segment = connection.segment().filter(|_| connection.phase() == phase::JOINED);
+    let Some(segment) = segment else { return Rest::Kernel };
+    let to = [iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() }];
+    match step(guard, &segment, &to, 0, libc::MSG_DONTWAIT) {
+        Step::Bytes(count) => Rest::Bytes(count),
+        Step::Empty { .. } | Step::Failed(libc::EINTR) => Rest::Later,
+        Step::End => Rest::End,
+        Step::Failed(_) => Rest::Reset,
+        Step::Kernel => Rest::Kernel,
+    }
+}
+
+/// Whether the other end has died between ringing and counting: then nothing follows the doorbell.
+fn has_died_ringing(guard: &Guard, segment: &Segment) -> bool {
+    let over = libc::POLLHUP | libc::POLLERR | libc::POLLRDHUP;
+    sys::poll_now(guard.fd, over) & over != 0
+        && segment.way(guard.connection.role().peer()).detour.is_ringing()
+}
+
+/// Reads the kernel's stream, of which `left` bytes are known to come before the ring. As long as
+/// the sender may switch, bytes are looked at first: none that follow the ring may be taken. `None`
+/// once it is read.
+fn from_kernel(
+    guard: &Guard,
+    segment: &Segment,
+    left: u64,
+    to: &[iovec],
+    skip: usize,
+    flags: c_int,
+) -> Option<Step> {
+    let connection = guard.connection;
+    let way = segment.way(connection.role().peer());
+    let (place, room) = part(to, skip)?;
+    let room = (room as u64).min(left) as usize;
+    let flags = flags & (libc::MSG_PEEK | libc::MSG_TRUNC) | libc::MSG_DONTWAIT;
+    let looked = sys::recv(guard.fd, place, room, flags | libc::MSG_PEEK);
+    let begun = way.detour.begun();
+    let left = match begun {
+        Begun::After(begun) => begun.saturating_sub(connection.taken.load(Ordering::Acquire)),
+        Begun::NotYet | Begun::Never => u64::MAX,
+    };
+    match looked {
+        Ok(0) if left == 0 => None,
+        Ok(0) => Some(Step::End),
+        Ok(count) => {
+            let count = (count as u64).min(left) as usize;
+            if flags & libc::MSG_PEEK == 0 && count > 0 {
+                let taken = sys::recv(guard.fd, place, count, flags).unwrap_or(0);
+                connection.taken.fetch_add(taken as u64, Ordering::AcqRel);
+            }
+            (count > 0).then_some(Step::Bytes(count))
+        }
+        Err(libc::EAGAIN) if left == 0 => None,
+        Err(libc::EAGAIN) => Some(Step::Empty { announced: begun != Begun::NotYet }),
+        Err(why) => Some(Step::Failed(why)),
+    }
+}
+
+/// Copies from the ring what is there, and offers the writer a wake-up every eighth of the ring.
+fn from_ring(
+    guard: &Guard,
+    segment: &Segment,
+    receiving: &mut Receiving,
+    to: &[iovec],
+    mut skip: usize,
+    flags: c_int,
+) -> Result<usize, BrokenRing> {
+    let connection = guard.connection;
+    let writer = connection.role().peer();
+    let way = segment.way(writer);
+    let wanted = length(to).saturating_sub(skip) as u64;
+    let known = receiving.reader.available(&way.pointers, wanted)?.min(wanted);
+    let mut done = 0;
+    while done < known {
+        let Some((place, room)) = part(to, skip) else { break };
+        let count = (known - done).min(room as u64);
+        if flags & libc::MSG_TRUNC == 0 {
+            let spans = receiving.reader.spans_after(done, count);
+            // SAFETY: the part has room for `count` bytes by the program's word.
+            unsafe { segment.empty_ring(writer, &spans, place) };
+        }
+        done += count;
+        skip += count as usize;
+    }
+    if done == 0 || flags & libc::MSG_PEEK != 0 {
+        return Ok(done as usize);
+    }
+    receiving.reader.release(&way.pointers, done);
+    receiving.released += done;
+    let capacity = segment.capacity().bytes();
+    if receiving.released >= capacity / 8 {
+        let unread = receiving.reader.available(&way.pointers, u64::MAX)?;
+        if capacity - unread >= capacity / 4 {
+            receiving.released = 0;
+            wait::wake(guard, &way.freed);
+        }
+    }
+    Ok(done as usize)
+}
+
+/// What an empty ring means.
+fn ending(guard: &Guard, segment: &Segment, receiving: &mut Receiving) -> Step {
+    let connection = guard.connection;
+    let peer = connection.role().peer();
+    let way = segment.way(peer);
+    let how = segment.side(peer).closed.load(Ordering::Acquire);
+    let gone = how != closed::OPEN || connection.end.load(Ordering::Acquire) != end::NONE;
+    if !gone && way.finished.load(Ordering::Acquire) == 0 {
+        if connection.read_shut.load(Ordering::Acquire) {
+            return Step::End;
+        }
+        if wait::is_due(connection) && wait::is_gone_since_switched(guard, segment) {
+            return ending(guard, segment, receiving);
+        }
+        return Step::Empty { announced: true };
+    }
+    // What was published before the end is read before the end.
+    match receiving.reader.available(&way.pointers, 1) {
+        Ok(0) => {}
+        Ok(_) => return Step::Empty { announced: true },
+        Err(BrokenRing { .. }) => return Step::Failed(broken(guard)),
+    }
+    // After the end of the stream a reset says nothing new to a reader.
+    let finished = way.finished.load(Ordering::Acquire) != 0;
+    if !finished && is_reset(connection, segment, how) && !receiving.reset_reported {
+        receiving.reset_reported = true;
+        return Step::Failed(libc::ECONNRESET);
+    }
+    Step::End
+}

@@ -1,0 +1,262 @@
+//! Sending.
+
+use std::sync::atomic::Ordering;
+
+use libc::{c_int, iovec};
+use weft_protocol::byte_ring::Unpublished;
+use weft_protocol::detour::Outlet;
+
+use super::{Moved, broken, fail, inside, length, part};
+use crate::attach;
+use crate::segment::{Segment, closed};
+use crate::stats::{self, Reason};
+use crate::sys::{self, Errno};
+use crate::table::{self, Guard, Sending, end, phase};
+use crate::turn;
+use crate::wait;
+
+/// A long message is handed over in pieces of this many bytes, so that both ends copy at once.
+const PIECE: u64 = 32 * 1024;
+
+/// How long a blocking send waits for the kernel before it looks again whether it can switch, in
+/// nanoseconds.
+const UNTIL_SWITCHED: u64 = 1_000_000;
+
+/// Sends as `sendmsg` does; `kernel` is the call that the program made.
+pub fn send(fd: c_int, from: &[iovec], flags: c_int, kernel: impl Fn() -> isize) -> isize {
+    let Some(guard) = table::enter(fd) else { return kernel() };
+    if flags & libc::MSG_OOB != 0 {
+        turn::back(&guard, Reason::Urgent);
+    }
+    if let Some(result) = before_joining(&guard, &kernel) {
+        return result;
+    }
+    match sent(&guard, from, flags) {
+        Moved::Done(result) => result,
+        Moved::Kernel => kernel(),
+    }
+}
+
+/// Makes a sending call of the kernel on a connection that is not joined. `None` if it is.
+pub fn before_joining(guard: &Guard, kernel: impl Fn() -> isize) -> Option<isize> {
+    let connection = guard.connection;
+    if connection.phase() < phase::JOINED {
+        attach::tick(guard);
+    }
+    loop {
+        match connection.phase() {
+            phase::JOINED => return None,
+            phase::PLAIN | phase::FREE => return Some(kernel()),
+            _ => {}
+        }
+        connection.kernel_writers.fetch_add(1, Ordering::SeqCst);
+        match connection.phase() {
+            phase::JOINING | phase::JOINED => {
+                connection.kernel_writers.fetch_sub(1, Ordering::SeqCst);
+                std::thread::yield_now();
+            }
+            _ => return Some(inside(&connection.kernel_writers, kernel)),
+        }
+    }
+}
+
+fn sent(guard: &Guard, from: &[iovec], flags: c_int) -> Moved {
+    let connection = guard.connection;
+    let Some(segment) = connection.segment() else { return Moved::Done(fail(libc::EBADF)) };
+    let wanted = length(from);
+    let blocking =
+        flags & libc::MSG_DONTWAIT == 0 && !connection.nonblocking.load(Ordering::Relaxed);
+    let mut done = 0;
+    loop {
+        let Some(mut sending) = connection.sending() else {
+            return Moved::Done(fail(libc::EINTR));
+        };
+        attach::switch(guard, &segment, &mut sending);
+        let outlet = sending.sender.outlet();
+        if done == 0 && outlet != Outlet::Before && has_left(guard, &segment) {
+            return Moved::Kernel;
+        }
+        let tried = match outlet {
+            Outlet::Before => before_ring(guard, from, &mut done, flags),
+            Outlet::Ring => into_ring(guard, &segment, &mut sending, from, &mut done, flags),
+            Outlet::Rest(_) => after_rest(guard, &segment, &mut sending),
+            Outlet::After => {
+                drop(sending);
+                return go_on_sending(guard, &segment, from, done, flags);
+            }
+        };
+        drop(sending);
+        let waited = match tried {
+            Err(why) => Err(why),
+            Ok(Tried::Again) => continue,
+            Ok(_) if done == wanted => return finish_send(done),
+            Ok(_) if !blocking => Err(libc::EAGAIN),
+            Ok(Tried::KernelFull) => {
+                sys::poll(guard.fd, libc::POLLOUT, UNTIL_SWITCHED);
+                continue;
+            }
+            Ok(Tried::RingFull) => wait::writable(guard, &segment),
+        };
+        match waited {
+            Ok(()) => {}
+            Err(_) if done > 0 => return finish_send(done),
+            Err(libc::EPIPE) => return Moved::Done(broken_pipe(flags)),
+            Err(why) => return Moved::Done(fail(why)),
+        }
+        if done > 0 && has_left(guard, &segment) {
+            return finish_send(done);
+        }
+    }
+}
+
+/// How far a try to send came.
+enum Tried {
+    /// All was sent, or the ring is full.
+    RingFull,
+    /// All was sent, or the kernel's buffer is full.
+    KernelFull,
+    /// The direction goes another way now.
+    Again,
+}
+
+/// Sends through the kernel while the other end has not yet joined, without blocking, so that the
+/// direction can switch as soon as it has.
+fn before_ring(
+    guard: &Guard,
+    from: &[iovec],
+    done: &mut usize,
+    flags: c_int,
+) -> Result<Tried, Errno> {
+    match into_kernel(guard, from, done, flags) {
+        Ok(()) | Err(libc::EAGAIN) => Ok(Tried::KernelFull),
+        Err(why) => Err(why),
+    }
+}
+
+/// Sends first what the other end has refused.
+fn after_rest(guard: &Guard, segment: &Segment, sending: &mut Sending) -> Result<Tried, Errno> {
+    turn::come_back(guard, segment, sending).map_err(|_| libc::ECONNRESET)?;
+    let more = matches!(sending.sender.outlet(), Outlet::Rest(_));
+    Ok(if more { Tried::KernelFull } else { Tried::Again })
+}
+
+/// Sends by the kernel for good, or the rest of a message in whose middle it took over.
+fn go_on_sending(
+    guard: &Guard,
+    segment: &Segment,
+    from: &[iovec],
+    mut done: usize,
+    flags: c_int,
+) -> Moved {
+    turn::settle(guard, segment);
+    if done == 0 {
+        return Moved::Kernel;
+    }
+    while let Some((place, length)) = part(from, done) {
+        match sys::send(guard.fd, place, length, flags | libc::MSG_NOSIGNAL) {
+            Ok(sent) => done += sent,
+            Err(_) => break,
+        }
+    }
+    finish_send(done)
+}
+
+fn into_kernel(guard: &Guard, from: &[iovec], done: &mut usize, flags: c_int) -> Result<(), Errno> {
+    let flags = flags & libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
+    while let Some((place, length)) = part(from, *done) {
+        *done += sys::send(guard.fd, place, length, flags)?;
+    }
+    Ok(())
+}
+
+fn finish_send(done: usize) -> Moved {
+    stats::count(|stats| &stats.bytes_sent, done as u64);
+    stats::count(|stats| &stats.messages_sent, 1);
+    Moved::Done(done as isize)
+}
+
+/// Copies into the ring as much as there is room for, in pieces.
+fn into_ring(
+    guard: &Guard,
+    segment: &Segment,
+    sending: &mut Sending,
+    from: &[iovec],
+    done: &mut usize,
+    flags: c_int,
+) -> Result<Tried, Errno> {
+    let connection = guard.connection;
+    if flags & libc::MSG_OOB != 0 {
+        return Err(libc::EOPNOTSUPP);
+    }
+    if connection.write_shut.load(Ordering::Acquire) {
+        return Err(libc::EPIPE);
+    }
+    let way = segment.way(connection.role());
+    match fill_ring(guard, segment, sending, from, done) {
+        Ok(()) if part(from, *done).is_some() => {
+            connection.filled.fetch_add(1, Ordering::Relaxed);
+            if !way.pointers.is_sealed() {
+                return Ok(Tried::RingFull);
+            }
+        }
+        Ok(()) => return Ok(Tried::RingFull),
+        Err(Unpublished::Sealed) => {}
+        Err(Unpublished::Broken(_)) => {
+            return Err(broken(guard));
+        }
+    }
+    turn::turn_back(guard, segment, Reason::Peer);
+    turn::come_back(guard, segment, sending).map_err(|_| libc::ECONNRESET)?;
+    // In a signal handler that interrupted a ringer.
+    let stuck = sending.sender.outlet() == Outlet::Ring;
+    if stuck { Err(libc::EINTR) } else { Ok(Tried::Again) }
+}
+
+fn fill_ring(
+    guard: &Guard,
+    segment: &Segment,
+    sending: &mut Sending,
+    from: &[iovec],
+    done: &mut usize,
+) -> Result<(), Unpublished> {
+    let role = guard.connection.role();
+    let way = segment.way(role);
+    let mine = &segment.side(role).processor;
+    let processor = sys::processor();
+    if mine.load(Ordering::Relaxed) != processor {
+        mine.store(processor, Ordering::Relaxed);
+    }
+    while let Some((place, length)) = part(from, *done) {
+        let wanted = (length as u64).min(PIECE);
+        let count = sending.writer.room(&way.pointers, wanted)?.min(wanted);
+        if count == 0 {
+            break;
+        }
+        let spans = sending.writer.spans(count);
+        // SAFETY: the part has `count` bytes by the program's word.
+        unsafe { segment.fill_ring(role, &spans, place) };
+        sending.writer.publish_unless_sealed(&way.pointers, count)?;
+        *done += count as usize;
+        wait::wake(guard, &way.arrived);
+    }
+    Ok(())
+}
+
+/// Whether the other end has closed or died. From then on the kernel is asked, which knows the
+/// right error for each call.
+fn has_left(guard: &Guard, segment: &Segment) -> bool {
+    let connection = guard.connection;
+    let peer = segment.side(connection.role().peer());
+    peer.closed.load(Ordering::Relaxed) != closed::OPEN
+        || connection.end.load(Ordering::Relaxed) != end::NONE
+        || (wait::is_due(connection) && wait::is_gone(guard))
+}
+
+/// What a write does after the sending direction was shut down.
+fn broken_pipe(flags: c_int) -> isize {
+    if flags & libc::MSG_NOSIGNAL == 0 {
+        // SAFETY: sends the calling thread the signal that the kernel would send it.
+        unsafe { libc::raise(libc::SIGPIPE) };
+    }
+    fail(libc::EPIPE)
+}

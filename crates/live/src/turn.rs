@@ -1,0 +1,298 @@
+//! From shared memory back to the kernel, at any moment and in both directions, without losing or
+//! overtaking a byte.
+//!
+//! Whoever wants back *ends* both directions' detours, which seals the rings, and wakes the other
+//! end. From then on both ends write to the kernel's stream again, and read what is left in the
+//! rings first. That is enough as long as this library reads. A descriptor that goes where it
+//! cannot follow, to a program without it or past the C library, *leaves*: the other end sends
+//! what this one has not read by the kernel's stream, after which the descriptor is as if it had
+//! never been carried. The order of bytes is `weft_protocol::detour`'s, which is model-checked.
+
+use std::sync::atomic::Ordering;
+
+use weft_protocol::byte_ring::BrokenRing;
+use weft_protocol::detour::{Begun, Inlet, Outlet, Refusal};
+
+use crate::attach;
+use crate::segment::{Role, Segment, closed};
+use crate::stats::{self, Reason};
+use crate::sys;
+use crate::table::{Connection, Guard, Receiving, Sending, end, phase};
+use crate::wait;
+
+/// How long a descriptor that leaves waits for the other end to hear of it, in nanoseconds.
+const PATIENCE: u64 = 300_000_000;
+/// How long the other end's doorbells are waited for that were announced, in nanoseconds.
+const SETTLING: u64 = 1_000_000_000;
+/// How long a closing end tries to send what the other refused, in nanoseconds.
+const LINGER: u64 = 2_000_000_000;
+
+/// Ends both detours and wakes whoever sleeps on them. Does nothing the second time.
+pub fn turn_back(guard: &Guard, segment: &Segment, reason: Reason) {
+    let connection = guard.connection;
+    let role = connection.role();
+    end_both(segment);
+    if connection.turned.swap(true, Ordering::AcqRel) {
+        return;
+    }
+    wait::wake(guard, &segment.way(role).arrived);
+    wait::wake(guard, &segment.way(role.peer()).freed);
+    segment.way(role).detour.silence();
+    // This end's own sleepers: on the words, and in epoll instances.
+    wait::wake_own(&segment.way(role.peer()).arrived);
+    wait::wake_own(&segment.way(role).freed);
+    sys::signal_event(connection.own_event.load(Ordering::Relaxed));
+    stats::moved_back(guard, reason);
+}
+
+/// Where the next byte to receive comes from; keeps the connection's flags in step. `None` in a
+/// signal handler that interrupted a sender.
+pub fn inlet(guard: &Guard, segment: &Segment, receiving: &mut Receiving) -> Option<Inlet> {
+    let connection = guard.connection;
+    let way = segment.way(connection.role().peer());
+    let taken = connection.taken.load(Ordering::Acquire);
+    let inlet = receiving.receiver.inlet(&way.detour, &way.pointers, &receiving.reader, taken);
+    match inlet {
+        Inlet::Ring if !connection.switched_in.load(Ordering::Relaxed) => {
+            attach::arrive(guard, segment).then_some(inlet)
+        }
+        // A refusal that nobody has heard may yet be taken back.
+        Inlet::After if way.detour.refusal() == Refusal::Unheard => Some(Inlet::Settling),
+        Inlet::After if !connection.returned_in.load(Ordering::Relaxed) => {
+            connection.returned_in.store(true, Ordering::Release);
+            connection.switched_in.store(false, Ordering::Release);
+            Some(inlet)
+        }
+        _ => Some(inlet),
+    }
+}
+
+/// Throws doorbells away that stand before the bytes that follow the ring. How many have yet to
+/// come; `None` if the other end has gone before.
+pub fn discard(guard: &Guard, mut count: u64) -> Option<u64> {
+    let connection = guard.connection;
+    let Some(_held) = connection.bell.lock() else { return Some(count) };
+    let mut scratch = [0u8; 256];
+    while count > 0 {
+        let room = scratch.len().min(count as usize);
+        match sys::recv(guard.fd, scratch.as_mut_ptr(), room, libc::MSG_DONTWAIT) {
+            Ok(0) => return None,
+            Ok(taken) => {
+                connection.taken.fetch_add(taken as u64, Ordering::AcqRel);
+                count -= taken as u64;
+            }
+            Err(libc::EAGAIN | libc::EINTR) => return Some(count),
+            Err(_) => return None,
+        }
+    }
+    Some(0)
+}
+
+/// Returns to the kernel for sending, once the ring is sealed: what the other end has refused goes
+/// before all else, as far as there is room.
+pub fn come_back(
+    guard: &Guard,
+    segment: &Segment,
+    sending: &mut Sending,
+) -> Result<(), BrokenRing> {
+    let connection = guard.connection;
+    let way = segment.way(connection.role());
+    match sending.sender.outlet() {
+        Outlet::Before => attach::switch(guard, segment, sending),
+        Outlet::Ring => {
+            let Some(_chime) = connection.chime.lock() else { return Ok(()) };
+            way.detour.silence();
+            if way.detour.is_ringing() {
+                wait::count_doorbells(guard, segment);
+            }
+            sending.sender.come_back(&way.detour, &sending.writer)?;
+            connection.switched_out.store(false, Ordering::Release);
+        }
+        Outlet::Rest(_) | Outlet::After => {}
+    }
+    push(guard, segment, sending);
+    if sending.sender.outlet() == Outlet::After
+        && !connection.returned_out.swap(true, Ordering::AcqRel)
+        && connection.write_shut.load(Ordering::Acquire)
+    {
+        sys::shutdown(guard.fd, libc::SHUT_WR);
+    }
+    Ok(())
+}
+
+/// Sends what the other end has refused, as far as the kernel has room.
+fn push(guard: &Guard, segment: &Segment, sending: &mut Sending) {
+    let role = guard.connection.role();
+    let detour = &segment.way(role).detour;
+    let mut widened = false;
+    while let Outlet::Rest(from) = sending.sender.outlet() {
+        let places = sending.writer.spans_since(from).first;
+        let bytes = segment.bytes(role, &places);
+        let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+        match sys::send(guard.fd, bytes, places.len(), flags) {
+            Ok(sent) => sending.sender.sent_rest(detour, &sending.writer, sent as u64),
+            Err(libc::EINTR) => {}
+            Err(libc::EAGAIN) if !widened => {
+                widened = true;
+                sys::widen_send_buffer(guard.fd, segment.capacity().bytes());
+            }
+            Err(libc::EAGAIN) => return,
+            // The connection is over: nobody will ever read the rest.
+            Err(_) => sending.sender.sent_rest(detour, &sending.writer, u64::MAX >> 4),
+        }
+    }
+}
+
+/// Brings a connection whose detours have ended back to the kernel, as far as that goes without
+/// waiting. True once it is wholly there.
+pub fn settle(guard: &Guard, segment: &Segment) -> bool {
+    let _errno = sys::KeepErrno::new();
+    let connection = guard.connection;
+    turn_back(guard, segment, Reason::Peer);
+    if !connection.returned_in.load(Ordering::Acquire)
+        && let Some(mut receiving) = connection.receiving()
+        && let Some(Inlet::Doorbells(count)) = inlet(guard, segment, &mut receiving)
+        && discard(guard, count) == Some(0)
+    {
+        inlet(guard, segment, &mut receiving);
+    }
+    if !connection.returned_out.load(Ordering::Acquire)
+        && let Some(mut sending) = connection.sending()
+        && come_back(guard, segment, &mut sending).is_err()
+    {
+        // The other end has written garbage: nothing can be sent any more.
+        connection.end.fetch_max(end::BROKEN, Ordering::AcqRel);
+        connection.returned_out.store(true, Ordering::Release);
+    }
+    let back = is_back(connection);
+    if back {
+        let (joined, plain, order) = (phase::JOINED, phase::PLAIN, Ordering::SeqCst);
+        if connection.phase.compare_exchange(joined, plain, order, order).is_ok() {
+            stats::count(|stats| &stats.closed, 1);
+        }
+    }
+    back
+}
+
+/// Whether both directions are the kernel's again.
+#[inline]
+pub fn is_back(connection: &Connection) -> bool {
+    connection.returned_in.load(Ordering::Acquire)
+        && connection.returned_out.load(Ordering::Acquire)
+}
+
+/// Sends what the other end has refused, waiting for room: this end is about to go.
+pub fn send_rest(guard: &Guard, segment: &Segment) {
+    let until = sys::now() + LINGER;
+    while !settle_sending(guard, segment) && sys::now() < until {
+        sys::poll(guard.fd, libc::POLLOUT, 10_000_000);
+    }
+}
+
+fn settle_sending(guard: &Guard, segment: &Segment) -> bool {
+    settle(guard, segment);
+    guard.connection.returned_out.load(Ordering::Acquire)
+}
+
+/// Moves a connection back whose descriptor the library still sees: both directions go by the
+/// kernel, and what is left in the ring is read first.
+pub fn back(guard: &Guard, reason: Reason) {
+    let connection = guard.connection;
+    if connection.phase() < phase::JOINED {
+        attach::give_up(connection, reason);
+    } else if connection.phase() == phase::JOINED
+        && let Some(segment) = connection.segment()
+    {
+        turn_back(guard, &segment, reason);
+        send_rest(guard, &segment);
+    }
+}
+
+/// Moves a connection back whose descriptor goes where the library cannot follow: afterwards the
+/// kernel's stream holds all that was not read. False if that could not be: the other end has gone,
+/// or does not look at the connection.
+#[must_use = "if it could not leave, the rest must get to whoever takes the descriptor"]
+pub fn leave(guard: &Guard, reason: Reason) -> bool {
+    let connection = guard.connection;
+    if connection.phase() < phase::JOINED {
+        attach::give_up(connection, reason);
+    }
+    // Another thread may be joining.
+    while connection.phase() == phase::JOINING {
+        std::thread::yield_now();
+    }
+    let (joined, segment) = (connection.phase() == phase::JOINED, connection.segment());
+    let Some(segment) = segment.filter(|_| joined) else { return true };
+    let _errno = sys::KeepErrno::new();
+    let refused = refuse_rest(guard, &segment);
+    turn_back(guard, &segment, reason);
+    send_rest(guard, &segment);
+    let Some(refused) = refused else { return false };
+    if refused && !is_heard(guard, &segment) {
+        return false;
+    }
+    let until = sys::now() + SETTLING;
+    while !settle(guard, &segment) {
+        if sys::now() > until {
+            return false;
+        }
+        sys::poll(guard.fd, libc::POLLIN, 1_000_000);
+    }
+    true
+}
+
+/// Refuses what is left to read and ends the detours. Whether there was anything; `None` if it
+/// could not be refused. A writer that sees the end before the refusal goes on without it, so the
+/// refusal comes first.
+fn refuse_rest(guard: &Guard, segment: &Segment) -> Option<bool> {
+    let connection = guard.connection;
+    let way = segment.way(connection.role().peer());
+    let mut receiving = connection.receiving()?;
+    inlet(guard, segment, &mut receiving)?;
+    if way.detour.begun() == Begun::NotYet {
+        end_both(segment);
+    }
+    let taken = connection.taken.load(Ordering::Acquire);
+    let before = matches!(way.detour.begun(), Begun::After(begun) if begun > taken);
+    let Receiving { reader, receiver, .. } = &mut *receiving;
+    let refused = receiver.leave(&way.detour, reader, taken);
+    end_both(segment);
+    let unread = reader.available(&way.pointers, u64::MAX).ok()? > 0;
+    let finished = way.finished.load(Ordering::SeqCst) != 0;
+    let rest = unread || finished;
+    if refused && !rest {
+        receiver.withdraw(&way.detour);
+    }
+    (refused || !rest && !before).then_some(rest)
+}
+
+fn end_both(segment: &Segment) {
+    for writer in [Role::Client, Role::Server] {
+        let way = segment.way(writer);
+        way.detour.end(&way.pointers);
+    }
+}
+
+/// Waits until the other end has heard of the refusal; takes it back if it does not.
+fn is_heard(guard: &Guard, segment: &Segment) -> bool {
+    let connection = guard.connection;
+    let peer = connection.role().peer();
+    let until = sys::now() + PATIENCE;
+    let mut pause = 1_000;
+    loop {
+        if segment.way(peer).detour.refusal() != Refusal::Unheard {
+            return true;
+        }
+        let closed = segment.side(peer).closed.load(Ordering::Acquire) != closed::OPEN;
+        let gone = libc::POLLHUP | libc::POLLERR | libc::POLLRDHUP;
+        let over = closed || sys::poll_now(guard.fd, gone) & gone != 0 || sys::now() > until;
+        if over
+            && let Some(mut receiving) = connection.receiving()
+            && receiving.receiver.withdraw(&segment.way(peer).detour)
+        {
+            return false;
+        }
+        sys::sleep(pause);
+        pause = (pause * 2).min(1_000_000);
+    }
+}

@@ -1,0 +1,402 @@
+//! One direction of a stream that leaves its first way for a ring in shared memory, and comes back
+//! (SCILAN 3.4 has only the way there; here a connection must be able to return at any moment).
+//!
+//! The first way is a reliable byte stream, such as the kernel's connection. The writer *begins*
+//! the detour by noting how many bytes it ever put into the first way; what follows goes through
+//! the ring, and the first way carries nothing but doorbells, bytes without meaning that wake the
+//! other side. Either side *ends* the detour by sealing the ring; from then on the writer writes to
+//! the first way again. So each direction reads, in this order: the first way up to where the
+//! detour began, the ring up to its seal, and the first way after the last doorbell. Nobody waits
+//! for the other side to agree, so that a detour can end while the other side does something else.
+//!
+//! Three words say it all:
+//!
+//! * *begun*: how many bytes of the first way come before the ring; once ended it never begins.
+//! * *bells*: how many doorbells were rung. Ringing is announced before and counted after, and a
+//!   side that leaves *silences* the other, so that no doorbell follows the last one counted.
+//! * *rest*: a reader that leaves for good, since whoever reads next knows nothing of a ring,
+//!   *refuses* what is left in it; the writer then sends that rest by the first way before all
+//!   else. Once the writer has gone on without a refusal, the reader must read the ring itself.
+
+use crate::byte_ring::{BrokenRing, Reader, RingPointers, Writer};
+use crate::sync::{AtomicU64, Ordering};
+
+const TOP: u64 = 1 << 63;
+const RINGING: u64 = 1 << 62;
+const COUNT: u64 = RINGING - 1;
+
+/// States of the rest, below the count that belongs to a refusal.
+mod rest {
+    pub const OPEN: u64 = 0;
+    /// The writer has gone on: the reader takes what is in the ring.
+    pub const CLOSED: u64 = 1;
+    pub const REFUSED: u64 = 2;
+    pub const TAKEN: u64 = 3;
+    pub const SENT: u64 = 7;
+    pub const BITS: u32 = 3;
+}
+
+/// The shared words of one direction beside its ring. All bits zero is a detour not yet begun.
+#[derive(Debug, Default)]
+#[repr(C, align(128))]
+pub struct Detour {
+    begun: AtomicU64,
+    bells: AtomicU64,
+    rest: AtomicU64,
+}
+
+/// Whether a writer that wants to ring may.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ringing {
+    /// Not any more.
+    Silenced,
+    /// Ring, then call [`Detour::rung`].
+    Ring,
+    /// An earlier ringer ended between announcing and counting: count anew, by
+    /// [`Detour::count_bells`], then try again.
+    Doubtful,
+}
+
+/// How far the detour has come, as its reader sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Begun {
+    /// It may begin at any moment.
+    NotYet,
+    /// It ended before it began: the first way is the only one.
+    Never,
+    /// After so many bytes of the first way.
+    After(u64),
+}
+
+/// What became of a refused rest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// There is none.
+    None,
+    /// The writer has not yet noticed.
+    Unheard,
+    /// The writer sends the rest, or has sent it.
+    Heard,
+}
+
+impl Detour {
+    /// Begins the detour after `put_in` bytes of the first way. False if it was ended before, or
+    /// had begun.
+    pub fn begin(&self, put_in: u64) -> bool {
+        let order = Ordering::AcqRel;
+        self.begun.compare_exchange(0, put_in + 1, order, Ordering::Acquire).is_ok()
+    }
+
+    /// Where the detour began.
+    pub fn begun(&self) -> Begun {
+        match self.begun.load(Ordering::Acquire) {
+            0 => Begun::NotYet,
+            TOP => Begun::Never,
+            word => Begun::After((word & !TOP) - 1),
+        }
+    }
+
+    /// Ends the detour, from either side, also twice. Afterwards both sides' sleepers must be woken,
+    /// then this side's doorbells silenced.
+    pub fn end(&self, ring: &RingPointers) {
+        if self.forbid() {
+            ring.seal();
+        }
+    }
+
+    /// The first step of ending: it can no longer begin. True if it had.
+    fn forbid(&self) -> bool {
+        self.begun.fetch_or(TOP, Ordering::AcqRel) & !TOP != 0
+    }
+
+    /// Whether it was ended.
+    #[inline]
+    pub fn has_ended(&self) -> bool {
+        self.begun.load(Ordering::Acquire) & TOP != 0
+    }
+
+    /// Announces a doorbell. All ringers of a side exclude each other.
+    pub fn ring(&self) -> Ringing {
+        let mut now = self.bells.load(Ordering::Relaxed);
+        loop {
+            if now & TOP != 0 {
+                return Ringing::Silenced;
+            }
+            if now & RINGING != 0 {
+                return Ringing::Doubtful;
+            }
+            let (order, failed) = (Ordering::AcqRel, Ordering::Relaxed);
+            match self.bells.compare_exchange(now, now | RINGING, order, failed) {
+                Ok(_) => return Ringing::Ring,
+                Err(other) => now = other,
+            }
+        }
+    }
+
+    /// Counts the announced doorbell, or takes the announcement back.
+    pub fn rung(&self, did: bool) {
+        let before = self.bells.load(Ordering::Relaxed) & COUNT;
+        self.count_bells(before + u64::from(did));
+    }
+
+    /// Sets the count right: nobody rings at this moment.
+    pub fn count_bells(&self, total: u64) {
+        let mut now = self.bells.load(Ordering::Relaxed);
+        loop {
+            let after = now & TOP | total & COUNT;
+            let (order, failed) = (Ordering::AcqRel, Ordering::Relaxed);
+            match self.bells.compare_exchange(now, after, order, failed) {
+                Ok(_) => return,
+                Err(other) => now = other,
+            }
+        }
+    }
+
+    /// Whether a doorbell was announced and not yet counted.
+    pub fn is_ringing(&self) -> bool {
+        self.bells.load(Ordering::Acquire) & RINGING != 0
+    }
+
+    /// Lets no doorbell begin any more, from either side, also twice.
+    pub fn silence(&self) {
+        self.bells.fetch_or(TOP, Ordering::AcqRel);
+    }
+
+    /// How many doorbells there are in the first way so far: so many may be thrown away.
+    pub fn bells(&self) -> u64 {
+        self.bells.load(Ordering::Acquire) & COUNT
+    }
+
+    /// How many bytes of the first way come before those that follow the ring. `None` while that
+    /// is open: a doorbell is being rung, or more may be.
+    pub fn resumes_after(&self) -> Option<u64> {
+        let Begun::After(begun) = self.begun() else { return None };
+        let bells = self.bells.load(Ordering::Acquire);
+        (bells & (TOP | RINGING) == TOP).then(|| begun.saturating_add(bells & COUNT))
+    }
+
+    /// Refuses what is in the ring from this count on, and whatever will be until it is sealed.
+    /// False if the writer has gone on already.
+    pub fn refuse(&self, from: u64) -> bool {
+        self.change_rest(rest::OPEN, from << rest::BITS | rest::REFUSED)
+    }
+
+    /// Takes a refusal back. False if the writer has heard it.
+    pub fn withdraw(&self) -> bool {
+        let now = self.rest.load(Ordering::Acquire);
+        now & 7 == rest::REFUSED && self.change_rest(now, rest::CLOSED)
+    }
+
+    /// What became of the refusal.
+    pub fn refusal(&self) -> Refusal {
+        match self.rest.load(Ordering::Acquire) & 7 {
+            rest::REFUSED => Refusal::Unheard,
+            rest::TAKEN | rest::SENT => Refusal::Heard,
+            _ => Refusal::None,
+        }
+    }
+
+    fn change_rest(&self, from: u64, to: u64) -> bool {
+        self.rest.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    }
+
+    /// The writer's last look for a refusal: after it there is none, or the writer has heard it.
+    fn hear(&self) -> Option<u64> {
+        loop {
+            let now = self.rest.load(Ordering::Acquire);
+            match now & 7 {
+                rest::OPEN if self.change_rest(now, rest::CLOSED) => return None,
+                rest::REFUSED if self.change_rest(now, now & !7 | rest::TAKEN) => {
+                    return Some(now >> rest::BITS);
+                }
+                rest::OPEN | rest::REFUSED => {}
+                // Written over by the other side, or a writer that ended in between: begin again.
+                rest::TAKEN => return Some(now >> rest::BITS),
+                _ => return None,
+            }
+        }
+    }
+}
+
+/// Where a writer's next byte belongs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Outlet {
+    /// In the first way: the detour has not begun.
+    #[default]
+    Before,
+    /// In the ring.
+    Ring,
+    /// In the first way, after the rest of the ring from this count on.
+    Rest(u64),
+    /// In the first way, for good.
+    After,
+}
+
+/// The writing side of one direction.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Sender {
+    outlet: Outlet,
+}
+
+impl Sender {
+    /// Where the next byte belongs.
+    pub const fn outlet(&self) -> Outlet {
+        self.outlet
+    }
+
+    /// Begins the detour after `put_in` bytes of the first way, unless it was ended.
+    pub fn begin(&mut self, words: &Detour, put_in: u64) {
+        if self.outlet == Outlet::Before {
+            self.outlet = if words.begin(put_in) { Outlet::Ring } else { Outlet::After };
+        }
+    }
+
+    /// Returns to the first way, once the ring is sealed. Nobody on this side may be ringing; this
+    /// side's doorbells are silenced.
+    ///
+    /// # Errors
+    ///
+    /// If the reader refused what it cannot refuse.
+    pub fn come_back(&mut self, words: &Detour, writer: &Writer) -> Result<(), BrokenRing> {
+        if self.outlet != Outlet::Ring {
+            return Ok(());
+        }
+        words.silence();
+        let written = writer.written();
+        self.outlet = match words.hear() {
+            None => Outlet::After,
+            Some(from) if written.wrapping_sub(from) <= writer.capacity().bytes() => {
+                Outlet::Rest(from)
+            }
+            Some(now) => return Err(BrokenRing { before: written, now, limit: written }),
+        };
+        self.sent_rest(words, writer, 0);
+        Ok(())
+    }
+
+    /// So many bytes of the rest were put into the first way.
+    pub fn sent_rest(&mut self, words: &Detour, writer: &Writer, count: u64) {
+        let Outlet::Rest(from) = self.outlet else { return };
+        self.outlet = Outlet::Rest(from + count);
+        if from + count >= writer.written() {
+            self.outlet = Outlet::After;
+            words.rest.fetch_or(rest::SENT, Ordering::AcqRel);
+        }
+    }
+}
+
+/// Where a reader's next byte comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Inlet {
+    /// The first way, where the detour may begin meanwhile: bytes may be looked at, and so many of
+    /// them taken as a second look at this allows.
+    Before {
+        /// How many bytes of the first way are known to come before the ring.
+        left: u64,
+    },
+    /// The ring.
+    Ring,
+    /// The first way, after so many doorbells, which are to be thrown away.
+    Doorbells(u64),
+    /// The first way, as soon as the writer has finished ringing.
+    Settling,
+    /// The first way, for good.
+    After,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+enum Stage {
+    #[default]
+    Before,
+    Ring,
+    Doorbells,
+    After,
+}
+
+/// The reading side of one direction.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Receiver {
+    stage: Stage,
+}
+
+impl Receiver {
+    /// Where the next byte comes from. `taken` is how many bytes this side ever took out of the
+    /// first way, doorbells included.
+    pub fn inlet(
+        &mut self,
+        words: &Detour,
+        ring: &RingPointers,
+        reader: &Reader,
+        taken: u64,
+    ) -> Inlet {
+        if self.stage == Stage::Before {
+            match words.begun() {
+                Begun::NotYet => return Inlet::Before { left: u64::MAX },
+                Begun::Never => self.stage = Stage::After,
+                Begun::After(begun) if begun > taken => {
+                    return Inlet::Before { left: begun - taken };
+                }
+                Begun::After(_) => self.stage = Stage::Ring,
+            }
+        }
+        if self.stage == Stage::Ring {
+            if ring.sealed_at() != Some(reader.read()) {
+                return Inlet::Ring;
+            }
+            self.stage = Stage::Doorbells;
+        }
+        if self.stage == Stage::Doorbells {
+            words.silence();
+            match words.resumes_after() {
+                None => return Inlet::Settling,
+                Some(start) if start > taken => return Inlet::Doorbells(start - taken),
+                Some(_) => self.stage = Stage::After,
+            }
+        }
+        Inlet::After
+    }
+
+    /// Leaves the ring for good. Then the detour must be ended, by either side; and as soon as the
+    /// refusal is heard, or nothing was left, and [`Receiver::inlet`] says [`Inlet::After`], whoever
+    /// reads the first way need know nothing of a ring. False if that cannot be, and this side must
+    /// read the ring itself.
+    pub fn leave(&mut self, words: &Detour, reader: &Reader, taken: u64) -> bool {
+        match self.stage {
+            Stage::Doorbells | Stage::After => true,
+            Stage::Ring => {
+                let refused = words.refuse(reader.read());
+                if refused {
+                    self.stage = Stage::Doorbells;
+                }
+                refused
+            }
+            Stage::Before => match words.begun() {
+                Begun::NotYet => false,
+                Begun::Never => true,
+                // Doorbells may lie behind bytes that nobody has read.
+                Begun::After(begun) => {
+                    words.silence();
+                    let bare = words.resumes_after() == Some(begun);
+                    let left = (bare || begun <= taken) && words.refuse(reader.read());
+                    if left {
+                        self.stage = if bare { Stage::After } else { Stage::Doorbells };
+                    }
+                    left
+                }
+            },
+        }
+    }
+
+    /// Takes the refusal back, to read the ring after all. False if the writer has heard it.
+    pub fn withdraw(&mut self, words: &Detour) -> bool {
+        let withdrawn = words.withdraw();
+        if withdrawn {
+            self.stage = Stage::Before;
+        }
+        withdrawn
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+#[allow(clippy::unwrap_used, reason = "a model that cannot go on fails its test")]
+mod model;

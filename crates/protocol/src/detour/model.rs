@@ -1,0 +1,328 @@
+//! One direction of a detour in every state that it can reach, for a small ring.
+
+use super::*;
+use crate::byte_ring::{Capacity, Unpublished};
+use crate::explore::explore;
+
+impl Detour {
+    fn with(words: [u64; 3]) -> Self {
+        let [begun, bells, rest] = words.map(AtomicU64::new);
+        Self { begun, bells, rest }
+    }
+
+    fn words(&self) -> [u64; 3] {
+        [&self.begun, &self.bells, &self.rest].map(|word| word.load(Ordering::Relaxed))
+    }
+}
+
+const CAPACITY: u64 = 2;
+const DOORBELL: u8 = 0;
+
+/// How far a side is with ending the detour.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Ending {
+    No,
+    /// It can no longer begin; the ring may not yet be sealed.
+    Forbidden,
+    Done,
+}
+
+/// Who reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Who {
+    /// A reader that knows of the ring.
+    Knowing,
+    /// It has refused the rest and waits until it can go.
+    Going,
+    /// A reader that knows only the first way.
+    Plain,
+}
+
+/// One direction: both sides, the shared words, and the first way as a queue.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Model {
+    words: [u64; 3],
+    pointers: [u64; 2],
+    cells: [u8; CAPACITY as usize],
+    first: Vec<u8>,
+    put_in: u64,
+    writer: Writer,
+    sender: Sender,
+    next: u8,
+    ringing: Option<bool>,
+    rung: u8,
+    reader: Reader,
+    receiver: Receiver,
+    taken: u64,
+    got: u8,
+    who: Who,
+    may_withdraw: bool,
+    ended: [Ending; 2],
+}
+
+/// What the model lets happen, beyond sending and receiving.
+#[derive(Clone, Copy)]
+struct Limits {
+    bytes: u8,
+    doorbells: u8,
+    leaves: bool,
+}
+
+impl Model {
+    fn new() -> Self {
+        let capacity = Capacity::new(CAPACITY).unwrap();
+        Self {
+            words: [0; 3],
+            pointers: [0; 2],
+            cells: [0; CAPACITY as usize],
+            first: Vec::new(),
+            put_in: 0,
+            writer: Writer::new(capacity),
+            sender: Sender::default(),
+            next: 1,
+            ringing: None,
+            rung: 0,
+            reader: Reader::new(capacity),
+            receiver: Receiver::default(),
+            taken: 0,
+            got: 0,
+            who: Who::Knowing,
+            may_withdraw: true,
+            ended: [Ending::No; 2],
+        }
+    }
+
+    /// The state after a step; `None` if the step is not possible.
+    fn after(
+        &self,
+        step: impl FnOnce(&mut Self, &Detour, &RingPointers) -> Option<()>,
+    ) -> Option<Self> {
+        let mut next = self.clone();
+        let (words, ring) = (Detour::with(next.words), RingPointers::with(next.pointers));
+        step(&mut next, &words, &ring)?;
+        (next.words, next.pointers) = (words.words(), ring.words());
+        Some(next)
+    }
+
+    fn put(&mut self, byte: u8) {
+        self.first.push(byte);
+        self.put_in += 1;
+    }
+
+    fn write(&mut self, limits: Limits, words: &Detour, ring: &RingPointers) -> Option<()> {
+        match self.sender.outlet() {
+            Outlet::Before | Outlet::After if self.next <= limits.bytes => {
+                self.put(self.next);
+                self.next += 1;
+            }
+            Outlet::Ring if self.next <= limits.bytes => {
+                if self.writer.room(ring, 1).unwrap() == 0 {
+                    return None;
+                }
+                let place = self.writer.spans(1).first.start;
+                match self.writer.publish_unless_sealed(ring, 1) {
+                    Ok(()) => {
+                        self.cells[place] = self.next;
+                        self.next += 1;
+                    }
+                    Err(why) => {
+                        assert_eq!(why, Unpublished::Sealed);
+                        return None;
+                    }
+                }
+            }
+            Outlet::Rest(from) => {
+                self.put(self.cells[self.writer.spans_since(from).first.start]);
+                self.sender.sent_rest(words, &self.writer, 1);
+            }
+            _ => return None,
+        }
+        Some(())
+    }
+
+    fn come_back(&mut self, words: &Detour, ring: &RingPointers) -> Option<()> {
+        let sealed = ring.is_sealed() && self.sender.outlet() == Outlet::Ring;
+        if !sealed || self.ringing.is_some() {
+            return None;
+        }
+        self.sender.come_back(words, &self.writer).unwrap();
+        Some(())
+    }
+
+    /// Announces a doorbell, rings it, counts it: three steps.
+    fn ring(&mut self, limits: Limits, words: &Detour) -> Option<()> {
+        match self.ringing {
+            None if self.sender.outlet() == Outlet::Ring && self.rung < limits.doorbells => {
+                if words.ring() != Ringing::Ring {
+                    return None;
+                }
+                self.ringing = Some(false);
+                self.rung += 1;
+            }
+            Some(false) => {
+                self.put(DOORBELL);
+                self.ringing = Some(true);
+            }
+            Some(true) => {
+                words.rung(true);
+                self.ringing = None;
+            }
+            None => return None,
+        }
+        Some(())
+    }
+
+    fn end(&mut self, side: usize, words: &Detour, ring: &RingPointers) -> Option<()> {
+        self.ended[side] = match self.ended[side] {
+            Ending::No if words.forbid() => Ending::Forbidden,
+            Ending::No => Ending::Done,
+            Ending::Forbidden => {
+                ring.seal();
+                Ending::Done
+            }
+            Ending::Done => return None,
+        };
+        Some(())
+    }
+
+    fn take(&mut self) -> Option<u8> {
+        if self.first.is_empty() {
+            return None;
+        }
+        self.taken += 1;
+        Some(self.first.remove(0))
+    }
+
+    fn got(&mut self, byte: u8) {
+        assert_eq!(byte, self.got + 1, "lost, doubled, overtaken, or a doorbell: {self:?}");
+        self.got = byte;
+    }
+
+    fn read(&mut self, words: &Detour, ring: &RingPointers) -> Option<()> {
+        if self.who == Who::Plain {
+            let byte = self.take()?;
+            self.got(byte);
+            return Some(());
+        }
+        let before = self.clone();
+        match self.receiver.inlet(words, ring, &self.reader, self.taken) {
+            Inlet::Before { .. } | Inlet::After if self.who == Who::Knowing => {
+                let byte = self.take()?;
+                self.got(byte);
+            }
+            Inlet::Doorbells(_) => assert_eq!(self.take()?, DOORBELL),
+            Inlet::Ring => {
+                if self.reader.available(ring, 1).unwrap() == 0 {
+                    return None;
+                }
+                let place = self.reader.spans(1).first.start;
+                self.got(self.cells[place]);
+                self.reader.release(ring, 1);
+            }
+            Inlet::After if self.may_go(words, ring) => self.who = Who::Plain,
+            _ => {}
+        }
+        (*self != before).then_some(())
+    }
+
+    fn may_go(&self, words: &Detour, ring: &RingPointers) -> bool {
+        let nothing_left = ring.sealed_at() == Some(self.reader.read());
+        self.ended[1] == Ending::Done && (nothing_left || words.refusal() != Refusal::Unheard)
+    }
+
+    /// Throws a counted doorbell away while in the ring.
+    fn answer(&mut self, words: &Detour, ring: &RingPointers) -> Option<()> {
+        let inlet = self.receiver.inlet(words, ring, &self.reader, self.taken);
+        let Begun::After(begun) = words.begun() else { return None };
+        if inlet != Inlet::Ring || self.taken >= begun + words.bells() {
+            return None;
+        }
+        assert_eq!(self.take()?, DOORBELL);
+        Some(())
+    }
+
+    fn leave(&mut self, words: &Detour) -> Option<()> {
+        let can = self.who == Who::Knowing;
+        if !can || !self.receiver.leave(words, &self.reader, self.taken) {
+            return None;
+        }
+        self.who = Who::Going;
+        Some(())
+    }
+
+    fn withdraw(&mut self, words: &Detour) -> Option<()> {
+        let can = self.who == Who::Going && self.may_withdraw;
+        if !can || !self.receiver.withdraw(words) {
+            return None;
+        }
+        (self.who, self.may_withdraw) = (Who::Knowing, false);
+        Some(())
+    }
+
+    fn successors(&self, limits: Limits) -> Vec<Self> {
+        let mut next = vec![
+            self.after(|it, words, ring| it.write(limits, words, ring)),
+            self.after(|it, words, _| {
+                let before = it.sender.outlet() == Outlet::Before;
+                it.sender.begin(words, it.put_in);
+                before.then_some(())
+            }),
+            self.after(|it, words, ring| it.come_back(words, ring)),
+            self.after(|it, words, _| it.ring(limits, words)),
+            self.after(|it, words, ring| it.end(0, words, ring)),
+            self.after(|it, words, ring| it.end(1, words, ring)),
+            self.after(|it, words, ring| it.read(words, ring)),
+            self.after(|it, words, ring| it.answer(words, ring)),
+        ];
+        if limits.leaves {
+            next.push(self.after(|it, words, _| it.leave(words)));
+            next.push(self.after(|it, words, _| it.withdraw(words)));
+        }
+        next.into_iter().flatten().collect()
+    }
+}
+
+#[test]
+fn no_byte_is_lost_or_overtaken_whenever_either_side_ends_the_detour() {
+    let limits = Limits { bytes: 5, doorbells: 2, leaves: false };
+    let states = explore(Model::new(), |it: &Model| it.successors(limits));
+    assert!(states.len() > 10_000, "{} states", states.len());
+    assert!(states.all_can_reach(|it| it.got == limits.bytes));
+    let back = |it: &Model| it.sender.outlet() == Outlet::After && it.writer.written() > 0;
+    assert!(states.iter().any(|it| back(it) && it.got == limits.bytes && it.rung == 2));
+}
+
+#[test]
+fn whoever_reads_the_first_way_after_a_reader_has_left_finds_all_that_it_left() {
+    let limits = Limits { bytes: 4, doorbells: 1, leaves: true };
+    let states = explore(Model::new(), |it: &Model| it.successors(limits));
+    assert!(states.len() > 10_000, "{} states", states.len());
+    assert!(states.all_can_reach(|it| it.got == limits.bytes));
+    let left = |it: &Model| it.who == Who::Plain && it.words[2] & 7 == rest::SENT;
+    assert!(states.iter().any(|it| left(it) && it.got == limits.bytes && it.rung == 1));
+    assert!(states.iter().any(|it| !it.may_withdraw && it.got == limits.bytes));
+}
+
+#[test]
+fn a_doorbell_that_nobody_counted_is_counted_before_the_next() {
+    let words = Detour::default();
+    assert!(words.begin(7));
+    assert_eq!(words.ring(), Ringing::Ring);
+    assert_eq!(words.ring(), Ringing::Doubtful, "its ringer has died");
+    words.silence();
+    assert_eq!(words.resumes_after(), None);
+    words.count_bells(1);
+    assert_eq!((words.ring(), words.resumes_after()), (Ringing::Silenced, Some(8)));
+}
+
+#[test]
+fn a_refusal_of_what_was_never_written_is_not_believed() {
+    let words = Detour::default();
+    let ring = RingPointers::default();
+    let (mut sender, writer) = (Sender::default(), Writer::new(Capacity::new(2).unwrap()));
+    sender.begin(&words, 0);
+    words.end(&ring);
+    assert!(words.refuse(1));
+    let broken = BrokenRing { before: 0, now: 1, limit: 0 };
+    assert_eq!(sender.come_back(&words, &writer), Err(broken));
+}

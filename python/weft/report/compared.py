@@ -1,0 +1,98 @@
+"""The section of a page of several results: what each measured at the same place."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import TYPE_CHECKING
+
+from weft.comparison import RESULT
+from weft.report.markup import Section, section, table
+from weft.words import axis_title, number, prose, unit_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import pandas as pd
+
+    from weft.figure import Figure
+    from weft.result import Result
+    from weft.system import System
+
+# What is put side by side: the column, and the one with its half width.
+_SHOWN = {
+    "accepted_load": "accepted_load_half_width",
+    "queueing_mean_us": "queueing_half_width_us",
+    "queueing_p99_us": "",
+    "settles_up_to_load": "settles_up_to_load_half_width",
+    "saturated_from_load": "saturated_from_load_half_width",
+    "verdict": "",
+}
+
+
+def compared_section(result: Result, place: Callable[[list[Figure]], str]) -> Section:
+    """Show the curves of all results in the same pictures, then their numbers, row by row."""
+    names = list(result.meta["compared"])
+    body = f"<h2>Side by side</h2>{place(result.figures)}{_numbers(result, names)}"
+    return Section("compared", "Side by side", section("compared", body))
+
+
+def differing_section(result: Result) -> Section | None:
+    """List every parameter that is not the same in all results."""
+    names = list(result.meta["compared"])
+    systems = {name: result.variants.get(f"{RESULT} {name}") for name in names}
+    values = {name: _values(system) for name, system in systems.items()}
+    keys = dict.fromkeys(key for of_one in values.values() for key in of_one)
+    rows = [
+        [f"<code>{escape(key)}</code>", *(escape(values[name].get(key, "–")) for name in names)]
+        for key in keys
+        if len({values[name].get(key) for name in names}) > 1
+    ]
+    if not rows:
+        return None
+    heads = ["Parameter", *(escape(name) for name in names)]
+    body = f"<h2>What is set otherwise</h2>{table(heads, rows)}"
+    return Section("differing", "What is set otherwise", section("differing", body))
+
+
+def _values(system: System | None) -> dict[str, str]:
+    if system is None:
+        return {}
+    return {one.key: one.text for one in system.parameters if not one.key.startswith("figure")}
+
+
+def _numbers(result: Result, names: list[str]) -> str:
+    points = result.points
+    shown = {name: half for name, half in _SHOWN.items() if name in points}
+    axes = [str(axis) for axis in result.meta["axes"] if axis in points and axis != RESULT]
+    axes = [axis for axis in axes if points[axis].nunique() > 1]
+    if "channel" in points and points["channel"].nunique() > 1:
+        axes.append("channel")
+    if points.empty or not shown:
+        return ""
+    groups = list(points.groupby(axes, sort=False, dropna=False)) if axes else [((), points)]
+    rows = []
+    for at, group in groups:
+        cells = [escape(f"{value:g}" if isinstance(value, float) else str(value)) for value in at]
+        for name, half in shown.items():
+            cells += [_cell(group[group[RESULT] == one], name, half) for one in names]
+        rows.append(cells)
+    heads = [escape(axis_title(axis) if axis.endswith(".load") else axis) for axis in axes]
+    heads += [f"{escape(_head(name))}, {escape(one)}" for name in shown for one in names]
+    numeric = range(len(axes), len(heads))
+    return table(heads, rows, numeric)
+
+
+def _head(name: str) -> str:
+    unit = unit_of(name)
+    return f"{prose(name)} ({unit})" if unit else prose(name)
+
+
+def _cell(rows: pd.DataFrame, name: str, half: str) -> str:
+    if rows.empty:
+        return "–"
+    value = rows[name].iloc[0]
+    if isinstance(value, str):
+        return escape(value)
+    width = rows[half].iloc[0] if half in rows else None
+    spread = f"\u202f±\u202f{number(width, 2)}" if width else ""
+    return number(value, 4) + ("" if spread.endswith("–") else spread)

@@ -1,0 +1,290 @@
+"""Descriptors that leave the live library's sight, in real programs: nothing is lost on the way.
+
+Each scene runs a few programs with the library loaded into all of them, lets a connection be
+carried, and then hands it to somebody who does not know: a static program, a shell's child, a
+process at the other end of a Unix socket. It passes if every byte arrives once and in order, and if
+a connection was really carried before.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import textwrap
+from pathlib import Path
+
+LIMIT_S = 60
+
+# A line for each round, until both ends have joined; then the scene's own words.
+COMMON = """
+import array, os, re, socket, subprocess, sys, threading, time
+def pattern(count, first=0):
+    return bytes((first + at) % 251 for at in range(count))
+def line(s):
+    got = b""
+    while not got.endswith(b"\\n"):
+        more = s.recv(1)
+        if not more: break
+        got += more
+    return got
+def warm_server(s):
+    for _ in range(100):
+        assert line(s) == b"ping\\n"; s.sendall(b"pong\\n")
+def warm_client(s):
+    for _ in range(100):
+        s.sendall(b"ping\\n"); assert line(s) == b"pong\\n"
+def read_all(s):
+    got = b""
+    while more := s.recv(65536): got += more
+    return got
+"""
+
+STATIC = r"""
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+/* Echoes with bare calls, or with the C library's streams. */
+int main(int count, char **words) {
+    char buffer[4096];
+    if (count > 1 && !strcmp(words[1], "streams")) {
+        size_t got;
+        while ((got = fread(buffer, 1, sizeof buffer, stdin)) > 0)
+            if (fwrite(buffer, 1, got, stdout) != got) return 1;
+        return fflush(stdout) ? 1 : 0;
+    }
+    int from = count > 2 ? atoi(words[2]) : 0, to = count > 2 ? from : 1;
+    ssize_t got;
+    while ((got = read(from, buffer, sizeof buffer)) > 0)
+        for (ssize_t done = 0; done < got;) {
+            ssize_t sent = write(to, buffer + done, got - done);
+            if (sent < 0) return 1;
+            done += sent;
+        }
+    return got < 0;
+}
+"""
+
+# The server accepts, lets itself be carried, and runs a program on the connection; the client had
+# sent everything before the program began, and reads it back.
+INHERIT = """
+how, words = sys.argv[1], sys.argv[2:]
+listener = socket.create_server(("127.0.0.1", 0)); print(listener.getsockname()[1], flush=True)
+s = listener.accept()[0]; warm_server(s)
+time.sleep(0.3)
+if how == "subprocess":
+    child = subprocess.Popen(words, stdin=s, stdout=s)
+    s.close(); listener.close(); sys.exit(child.wait())
+if how == "vfork":
+    child = os.posix_spawn(words[0], words, os.environ, file_actions=[
+        (os.POSIX_SPAWN_DUP2, s.fileno(), 0), (os.POSIX_SPAWN_DUP2, s.fileno(), 1)])
+    s.close(); sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+if how == "inetd":
+    for number in (0, 1): os.dup2(s.fileno(), number)
+    s.close(); os.execv(words[0], words)
+if how == "numbered":
+    s.set_inheritable(True)
+    os.execv(words[0], [*words, "calls", str(s.fileno())])
+"""
+
+INHERIT_CLIENT = """
+s = socket.create_connection(("127.0.0.1", int(sys.argv[1]))); warm_client(s)
+sent = pattern(200_000)
+s.sendall(sent[:100_000])
+time.sleep(0.6)
+sender = threading.Thread(target=lambda: (s.sendall(sent[100_000:]), s.shutdown(socket.SHUT_WR)))
+sender.start()
+got = read_all(s); sender.join()
+assert got == sent, (len(got), len(sent))
+"""
+
+PASSING = """
+listener = socket.create_server(("127.0.0.1", 0)); print(listener.getsockname()[1], flush=True)
+s = listener.accept()[0]; warm_server(s)
+time.sleep(0.3)
+here, there = socket.socketpair()
+env = {key: value for key, value in os.environ.items() if key != "LD_PRELOAD" or "carried" in sys.argv}
+child = subprocess.Popen([sys.executable, "-c", sys.argv[1], str(there.fileno())],
+                         pass_fds=[there.fileno()], env=env)
+socket.send_fds(here, [b"x"], [s.fileno()]); s.close()
+sys.exit(child.wait())
+"""
+
+PASSED = """
+import socket, sys
+_, fds, *_ = socket.recv_fds(socket.socket(fileno=int(sys.argv[1])), 1, 1)
+s = socket.socket(fileno=fds[0])
+while more := s.recv(10_000): s.sendall(more)
+"""
+
+SHELL_SERVER = """
+listener = socket.create_server(("127.0.0.1", 0)); print(listener.getsockname()[1], flush=True)
+s = listener.accept()[0]; warm_server(s)
+s.sendall(b"head one\\nhead two\\n\\n" + pattern(150_000))
+if "waits" in sys.argv: assert line(s) == b"bye\\n"
+s.close()
+"""
+
+SHELL = r"""
+exec 3<>/dev/tcp/127.0.0.1/$1
+for ((round = 0; round < 100; round++)); do echo ping >&3; read -r word <&3; done
+[ "$word" = pong ] || exit 3
+sleep 0.3
+while read -r word <&3 && [ -n "$word" ]; do last=$word; done
+[ "$last" = "head two" ] || exit 4
+head -c 150000 <&3 | sha256sum | cut -d' ' -f1
+echo bye >&3
+"""
+
+
+class Failure(Exception):
+    """What went wrong in a scene."""
+
+
+class Scenes:
+    """The scenes, and what they share."""
+
+    def __init__(self, library: Path, folder: Path) -> None:
+        """Remember where the library is; build the static program."""
+        self.folder, self.log = folder, folder / "log"
+        self.env = {**os.environ, "LD_PRELOAD": str(library), "WEFT_LIVE_LOG": str(self.log)}
+        self.static = folder / "static"
+        source = folder / "static.c"
+        source.write_text(STATIC)
+        subprocess.run(["cc", "-O1", "-static", "-o", self.static, source], check=True)
+
+    def python(self, code: str, *words: str) -> subprocess.Popen[str]:
+        """Start a Python program with the library."""
+        command = [sys.executable, "-c", COMMON + textwrap.dedent(code), *words]
+        return subprocess.Popen(command, env=self.env, stdout=subprocess.PIPE, text=True)
+
+    def together(
+        self, server: subprocess.Popen[str], client: list[str] | str, *, carried: bool = True
+    ) -> str:
+        """Run a client against a server that has said its port; return what the client says."""
+        assert server.stdout is not None
+        port = server.stdout.readline().strip()
+        if isinstance(client, str):
+            command = [sys.executable, "-c", COMMON + client, port]
+        else:
+            command = [*client, port]
+        try:
+            ran = subprocess.run(
+                command, env=self.env, capture_output=True, text=True, timeout=LIMIT_S, check=False
+            )
+            ended = server.wait(LIMIT_S)
+        except subprocess.TimeoutExpired as why:
+            server.kill()
+            raise Failure(f"nobody ended: {why}") from None
+        if ran.returncode or ended:
+            raise Failure(f"client {ran.returncode}, server {ended}: {ran.stderr[-1500:]}")
+        if carried and "carried over shared memory" not in self.log.read_text():
+            raise Failure("nothing was carried")
+        return ran.stdout
+
+    def inherit(self, how: str, *words: str) -> None:
+        """Let a program inherit a connection."""
+        self.together(self.python(INHERIT, how, *words), INHERIT_CLIENT)
+
+    def passing(self, *words: str) -> None:
+        """Pass a connection to another process."""
+        self.together(self.python(PASSING, PASSED, *words), INHERIT_CLIENT)
+
+    def shell(self, *words: str) -> None:
+        """Let a shell read its lines and a child the rest.
+
+        A shell redirects its connection to its own standard output, past which the C library's
+        streams could write; so it is never carried.
+        """
+        client = ["bash", "-c", SHELL, "bash"]
+        said = self.together(self.python(SHELL_SERVER, *words), client, carried=False)
+        wanted = hashlib.sha256(bytes(at % 251 for at in range(150_000))).hexdigest()
+        if said.strip() != wanted:
+            raise Failure(f"the shell's child read something else: {said!r}")
+
+    def socat(self) -> None:
+        """Let socat copy between a carried connection and a static program."""
+        server = subprocess.Popen(
+            ["socat", "-d", "-d", "TCP-LISTEN:0,bind=127.0.0.1", f"EXEC:{self.static}"],
+            env=self.env,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert server.stderr is not None
+        found = None
+        while found is None:
+            found = re.search(r"listening on .*:(\d+)", server.stderr.readline())
+        code = """
+s = socket.create_connection(("127.0.0.1", int(sys.argv[1])))
+sent = pattern(300_000)
+for at in range(0, 3_000, 30):
+    s.sendall(sent[at:at + 30]); got = b""
+    while len(got) < 30: got += s.recv(30 - len(got))
+    assert got == sent[at:at + 30]
+sender = threading.Thread(target=lambda: (s.sendall(sent), s.shutdown(socket.SHUT_WR)))
+sender.start(); got = read_all(s); sender.join()
+assert got == sent, len(got)
+"""
+        ran = subprocess.run(
+            [sys.executable, "-c", COMMON + code, found[1]],
+            env=self.env,
+            capture_output=True,
+            text=True,
+            timeout=LIMIT_S,
+            check=False,
+        )
+        server.stderr.read()
+        if ran.returncode or server.wait(LIMIT_S):
+            raise Failure(ran.stderr[-1500:])
+
+
+def main() -> int:
+    """Run all scenes."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--library", type=Path, required=True)
+    parser.add_argument("--only", default="", help="scenes whose name has this in it")
+    options = parser.parse_args()
+    library = options.library.resolve()
+    failed = passed = 0
+    with tempfile.TemporaryDirectory() as name:
+        scenes = Scenes(library, Path(name))
+        static, cat = str(scenes.static), shutil.which("cat") or "cat"
+        runs = {
+            **{
+                f"{how} {Path(words[0]).name} {' '.join(words[1:])}".strip(): (
+                    lambda how=how, words=words: scenes.inherit(how, *words)
+                )
+                for how in ("subprocess", "vfork", "inetd")
+                for words in ([static], [static, "streams"], [cat])
+            },
+            "numbered static": lambda: scenes.inherit("numbered", static),
+            "passed to a plain process": scenes.passing,
+            "passed to a carried process": lambda: scenes.passing("carried"),
+            "bash and a server that waits": lambda: scenes.shell("waits"),
+            "bash and a server that has closed": scenes.shell,
+        }
+        if shutil.which("socat"):
+            runs["socat"] = scenes.socat
+        for what, run in runs.items():
+            if options.only not in what:
+                continue
+            scenes.log.write_text("")
+            try:
+                run()
+                complaint = ""
+            except Failure as why:
+                complaint = str(why)
+            print(f"departing, {what}: {complaint or 'ok'}", flush=True)
+            failed, passed = failed + bool(complaint), passed + (not complaint)
+    print(f"{passed} passed, {failed} failed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
