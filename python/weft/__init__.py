@@ -16,6 +16,15 @@ from typing import TYPE_CHECKING, Any
 from weft.api import experiments, load, read, reproduce, run, schema, show, systems
 from weft.figure import Figure
 from weft.folder import FolderError
+from weft.program import (
+    Message,
+    Node,
+    Operation,
+    ProgramResult,
+    generate_trace,
+    run_program,
+    run_trace,
+)
 from weft.result import Result
 from weft.spread import SweepError
 from weft.sweep import saturation, sweep
@@ -27,17 +36,24 @@ if TYPE_CHECKING:
 __all__ = [
     "Figure",
     "FolderError",
+    "Message",
+    "Node",
+    "Operation",
     "Parameter",
+    "ProgramResult",
     "Result",
     "SweepError",
     "System",
     "WeftError",
     "__version__",
     "experiments",
+    "generate_trace",
     "load",
     "read",
     "reproduce",
     "run",
+    "run_program",
+    "run_trace",
     "saturation",
     "schema",
     "show",

@@ -21,6 +21,7 @@ from weft import _seam
 from weft.folder import FolderError
 from weft.live import live
 from weft.spread import SweepError
+from weft.trace import trace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -386,6 +387,7 @@ def schema(markdown: bool) -> None:
 
 
 main.add_command(live)
+main.add_command(trace)
 
 
 @contextmanager

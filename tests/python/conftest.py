@@ -1,4 +1,4 @@
-"""Every test runs against the small stand-in core, except those in `test_wheel.py`."""
+"""Every test runs against the small stand-in core, except those of `REAL`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import fake_core
 import weft
 
 # What these test is the extension module itself.
-REAL = {"test_wheel", "test_sweep", "test_manual", "test_examples"}
+REAL = {"test_program", "test_wheel", "test_sweep", "test_manual", "test_examples"}
 
 if TYPE_CHECKING:
     from types import ModuleType

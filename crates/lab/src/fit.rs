@@ -104,7 +104,11 @@ fn assemble(spec: &Spec, name: &str, channel: &ChannelSettings) -> Result<(), Er
     let site = Site { name, hosts, streams: &streams, from: Time::ZERO, until, sample: None };
     match channel.schedule_by_events(spec.run.trace) {
         Some(switch) => couple::cluster(spec, channel, switch, site).map(drop),
-        None => Driver::new(channel, spec.workload.get(name), site).map(drop),
+        // With a program, a workload offers nothing.
+        None => {
+            let workload = spec.workload.get(name).filter(|_| spec.program.is_none());
+            Driver::new(channel, workload, site).map(drop)
+        }
     }
 }
 

@@ -42,8 +42,13 @@ pub struct KeyError(String);
 /// The canonical text of a point: everything that its runs are a function of apart from the seed,
 /// with every default written out and every quantity in one spelling.
 pub fn identity(spec: &Spec) -> Result<String, Error> {
-    serde_json::to_string(&essence(spec.clone()))
-        .map_err(|error| Error::Job { problem: error.to_string() })
+    let mut text = serde_json::to_string(&essence(spec.clone()))
+        .map_err(|error| Error::Job { problem: error.to_string() })?;
+    // A trace is what its file holds, not what the file is called.
+    if let Some(trace) = spec.program.as_ref().and_then(|program| program.trace.as_ref()) {
+        text.extend(trace.digest()?);
+    }
+    Ok(text)
 }
 
 /// The point without what is said about it and how often it is run.

@@ -347,3 +347,30 @@ fn matches(table: &Table, row: usize, at: &BTreeMap<String, Setting>) -> bool {
         _ => false,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const STUDY: &str = "base = 'maestro'\n[run]\nlength = '1 ms'\nregime = 'from_empty'\n\
+        [channel.network]\nturns.phase = 'aligned'\n\
+        [workload.network]\nsource.list = [{ time = '10 us', from = 0, to = 1 }]\n\
+        [variant.size.one]\nchannel.network.payload = '11 B'\n\
+        [variant.size.two]\nchannel.network.payload = '25 B'\n\
+        [[published]]\nquantity = 'one_way_max_us'\nat = { size = 'two' }\n\
+        less = { size = 'one' }\nvalue = 0.64\nband = { relative = 0.01 }\nsection = 'none'\n";
+
+    /// A second packet in the same frames takes 640 ns longer on the last link, and nothing else.
+    #[test]
+    fn a_gain_is_a_difference_of_two_variants() {
+        let request = Request::of_text("study.toml", STUDY);
+        let outcome = study::run(&request, &Options::default(), &mut |_, _| true).unwrap();
+        let mut checks = Table::new();
+        check("maestro", "study", &outcome, &mut checks);
+        let cell = |column| checks.get(0, column).map(|cell| cell.to_string());
+        assert_eq!(cell("quantity").as_deref(), Some("one_way_max_us, two less one"));
+        assert_eq!(cell("verdict").as_deref(), Some("within"));
+        let measured = checks.number(0, "measured").unwrap();
+        assert!((measured - 0.64).abs() < 1e-9, "{measured}");
+    }
+}

@@ -124,8 +124,18 @@ fn the_page_of_clint_shows_what_comes_out() {
 }
 
 #[test]
+fn the_page_of_programs_shows_what_comes_out() {
+    check("docs/programs.md", 3);
+}
+
+#[test]
 fn the_page_of_maestro_shows_what_comes_out() {
     check("docs/systems/maestro.md", 6);
+}
+
+#[test]
+fn the_page_of_memory_channel_shows_what_comes_out() {
+    check("docs/systems/memory-channel.md", 5);
 }
 
 #[test]

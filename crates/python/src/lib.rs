@@ -6,6 +6,7 @@
 mod campaign;
 mod error;
 mod outcome;
+mod program;
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -98,5 +99,10 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(reproduce, module)?)?;
     module.add_function(wrap_pyfunction!(campaign::simulate, module)?)?;
     module.add_class::<campaign::PyCampaign>()?;
+    module.add_class::<program::Machine>()?;
+    module.add_function(wrap_pyfunction!(program::size, module)?)?;
+    module.add_function(wrap_pyfunction!(program::span, module)?)?;
+    module.add_function(wrap_pyfunction!(program::trace_generate, module)?)?;
+    module.add_function(wrap_pyfunction!(program::trace_run, module)?)?;
     Ok(())
 }

@@ -10,13 +10,21 @@ use crate::error;
 /// The tables of one run, with what their columns mean.
 pub fn run<'py>(py: Python<'py>, outcome: &Outcome) -> PyResult<Bound<'py, PyDict>> {
     let result = PyDict::new(py);
-    let tables = PyDict::new(py);
-    for (name, table) in &outcome.tables {
-        tables.set_item(name, columns(py, table)?)?;
-    }
-    result.set_item("tables", tables)?;
+    result.set_item("tables", tables(py, &outcome.tables)?)?;
     result.set_item("columns", error::json(&outcome.descriptions())?)?;
     result.set_item("meta", error::json(&outcome.meta)?)?;
+    Ok(result)
+}
+
+/// Tables by name, each a dictionary of columns.
+pub fn tables<'py>(
+    py: Python<'py>,
+    tables: &[(&'static str, Table)],
+) -> PyResult<Bound<'py, PyDict>> {
+    let result = PyDict::new(py);
+    for (name, table) in tables {
+        result.set_item(name, columns(py, table)?)?;
+    }
     Ok(result)
 }
 

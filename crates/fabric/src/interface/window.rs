@@ -22,8 +22,9 @@ pub struct WindowSettings {
     /// From a store of the processor to the bus.
     #[serde(default)]
     pub store: Span,
-    /// The bus that packets of both directions share.
-    pub bus: WindowBusSettings,
+    /// The bus that packets of both directions share. Without one they take no time on it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bus: Option<WindowBusSettings>,
     /// From the last word taken in to the first byte on the link: the packet is stored, then
     /// forwarded.
     #[serde(default)]
@@ -47,6 +48,10 @@ pub struct WindowSettings {
     /// last word of the message itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub flag: Option<FlagSettings>,
+    /// From a damaged packet to its coming again, the first of those that the adapter discarded
+    /// behind it: what the cluster software takes to recover the path. For channels with `errors`.
+    #[serde(default)]
+    pub recovery: Span,
     /// The share of the writes of sources that go to a page mapped as broadcast.
     #[serde(default)]
     pub broadcast: Fraction,
@@ -118,6 +123,12 @@ impl WindowSettings {
         HostWrites { write: self.write, payload }
     }
 
+    /// How long a packet of a size takes on the bus.
+    #[inline]
+    pub fn transaction(&self, size: Bytes) -> Span {
+        self.bus.as_ref().map_or(Span::ZERO, |bus| bus.transaction(size))
+    }
+
     /// The page control tables of the cluster, as they are mapped.
     ///
     /// # Errors
@@ -145,6 +156,11 @@ impl WindowBusSettings {
     pub fn transaction(&self, size: Bytes) -> Span {
         let cycles = u64::from(self.overhead) + size.0.div_ceil(self.word.0.max(1));
         self.cycles(cycles)
+    }
+
+    /// How long the bus rests after a write of the host.
+    pub fn stall_span(&self) -> Span {
+        self.cycles(u64::from(self.stall))
     }
 
     /// A number of cycles, rounded once.

@@ -198,7 +198,8 @@ impl<K: Copy> Hub<K> {
         mut grant: impl FnMut(u16, HubRequest<K>),
     ) -> Time {
         self.stand(now);
-        if !self.wide.is_empty() && !(self.others_first && self.any_narrow()) {
+        let others = self.others_first && self.any_narrow();
+        if !self.wide.is_empty() && !others {
             self.others_first = false;
             return self.decide_wide(now, room, grant);
         }
@@ -279,10 +280,17 @@ impl<K: Copy> Hub<K> {
     fn match_narrow(&mut self, now: Time, idle: u64, grant: &mut impl FnMut(u16, HubRequest<K>)) {
         let Some(mut matcher) = self.scheduler.take() else { return };
         matcher.requests.clear_all();
+        let mut asked = false;
         for (place, output) in self.outputs.iter().enumerate() {
-            if idle >> place & 1 == 1 {
+            if idle >> place & 1 == 1 && !output.requests.is_empty() {
+                asked = true;
                 output.requests.inputs().for_each(|input| matcher.requests.set(input, place));
             }
+        }
+        // A pass without requests would move the priorities of a scheduler on for nothing.
+        if !asked {
+            self.scheduler = Some(matcher);
+            return;
         }
         let Matcher { scheduler, random, requests, matching } = &mut *matcher;
         scheduler.schedule(requests, random, matching);

@@ -44,6 +44,10 @@ impl Carrier for Driver {
         on_each!(self, channel => Carrier::barrier(&mut **channel, now, host, hosts, ticket))
     }
 
+    fn keeps_one_order(&self) -> bool {
+        on_each!(self, channel => channel.keeps_one_order())
+    }
+
     fn steps(&self) -> u64 {
         Driver::steps(self)
     }

@@ -90,6 +90,12 @@ pub trait Carrier {
         false
     }
 
+    /// Whether all hosts see messages for several of them in one order, and whether an initiator may
+    /// be among its own targets: it then gets its copy at the place of the message in that order.
+    fn keeps_one_order(&self) -> bool {
+        false
+    }
+
     /// How many steps (events or slots) it took so far.
     fn steps(&self) -> u64;
 

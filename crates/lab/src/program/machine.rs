@@ -409,6 +409,8 @@ impl<C: Carrier> Machine<C> {
             Destination::Host(_) => u32::from(!own),
             Destination::Hosts(hosts) => hosts.count_ones() - u32::from(own),
         };
+        // A channel with one order of its own puts the initiator's copy into it.
+        let in_order = own && others > 0 && self.keeps_one_order(&message, kind);
         let uses = others + u32::from(others > 0) + u32::from(own);
         let parcel = Parcel { from, size, cargo, op, offered: self.now, uses };
         let parcel = self.insert(parcel);
@@ -418,7 +420,9 @@ impl<C: Carrier> Machine<C> {
                 return self.fail(ProgramError::NoRoute { size: size.0, channels });
             };
             let to = match to {
-                Destination::Hosts(hosts) if own => Destination::Hosts(hosts & !(1 << from)),
+                Destination::Hosts(hosts) if own && !in_order => {
+                    Destination::Hosts(hosts & !(1 << from))
+                }
                 to => to,
             };
             let ticket = Ticket(parcel.into());
@@ -427,9 +431,21 @@ impl<C: Carrier> Machine<C> {
         } else if op != OpId::NONE {
             self.complete(op, Received::default());
         }
-        if own {
+        if own && !in_order {
             self.deliver(from, parcel);
         }
+    }
+
+    /// Whether the channel that takes a message keeps one order of those for several ranks.
+    pub fn is_ordered(&self, channel: Option<usize>, size: Bytes) -> bool {
+        let channel = channel.or_else(|| self.policy.channel(size, Kind::Store, 0));
+        channel.is_some_and(|channel| self.channels[channel].1.keeps_one_order())
+    }
+
+    fn keeps_one_order(&self, message: &Outgoing, kind: Kind) -> bool {
+        let Outgoing { size, channel, nic, .. } = *message;
+        let channel = channel.or_else(|| self.policy.channel(size, kind, nic));
+        channel.is_some_and(|channel| self.channels[channel].1.keeps_one_order())
     }
 
     fn insert(&mut self, parcel: Parcel) -> u32 {

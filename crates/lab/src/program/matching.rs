@@ -61,9 +61,13 @@ impl Matching {
     }
 }
 
+/// Tags from here on are those of barriers and locks, which a receive of any tag leaves alone.
+pub const RESERVED_TAGS: u32 = 0xf000_0000;
+
 impl Wanted {
     fn fits(self, from: u16, tag: u32) -> bool {
-        self.from.is_none_or(|wanted| wanted == from) && self.tag.is_none_or(|wanted| wanted == tag)
+        let fits = self.tag.map_or(tag < RESERVED_TAGS, |wanted| wanted == tag);
+        fits && self.from.is_none_or(|wanted| wanted == from)
     }
 }
 
@@ -185,7 +189,8 @@ mod tests {
         assert_eq!(matching.receive(Wanted { from: None, tag: Some(7) }, 0), Some(0));
         assert_eq!(matching.receive(Wanted { from: Some(2), tag: None }, 0), Some(3));
         assert_eq!(matching.receive(Wanted::default(), 0), Some(1));
-        assert_eq!(matching.receive(Wanted::default(), 9), None);
+        assert_eq!(matching.arrive(1, RESERVED_TAGS, 5), None);
+        assert_eq!(matching.receive(Wanted::default(), 9), None, "a barrier's is left alone");
     }
 
     #[test]

@@ -13,11 +13,13 @@ mod node;
 mod operation;
 mod policy;
 pub mod settings;
+mod tables;
 
 pub use account::{Account, Activity, Interval, Passage, Spent};
 pub use error::ProgramError;
 pub use machine::{Machine, Outgoing};
-pub use matching::Wanted;
-pub use node::{Crew, Node, Operation, RESERVED_TAGS};
+pub use matching::{RESERVED_TAGS, Wanted};
+pub use node::{Crew, Node, Operation};
 pub use operation::{OpId, Received};
 pub use policy::{Kind, Policy, Rule};
+pub use tables::tables;

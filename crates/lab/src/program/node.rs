@@ -46,12 +46,10 @@ use weft_units::{Bytes, Span, Time};
 
 use super::error::ProgramError;
 use super::machine::{Machine, Outgoing};
-use super::matching::Wanted;
+use super::matching::{RESERVED_TAGS, Wanted};
 use super::operation::{OpId, Received};
 use crate::drive::carrier::{Carrier, Destination};
 
-/// Tags from here on are those of [`Node::barrier`] and [`Node::lock`].
-pub const RESERVED_TAGS: u32 = 0xf000_0000;
 const BARRIER: u32 = RESERVED_TAGS;
 const LOCK: u32 = RESERVED_TAGS + 0x100;
 const GRANT: u32 = RESERVED_TAGS + 0x200;
@@ -128,7 +126,8 @@ impl<C: Carrier> Node<C> {
         self.begin(|machine| machine.send(message))
     }
 
-    /// Receives the oldest message that fits; `None` for the sender or the tag is any.
+    /// Receives the oldest message that fits; `None` for the sender or the tag is any
+    /// but the [reserved ones](super::RESERVED_TAGS).
     pub fn receive(
         &self,
         from: impl Into<Option<u16>>,
@@ -167,6 +166,12 @@ impl<C: Carrier> Node<C> {
     /// Reads a word, in a message of `size`, from the memory of another rank without its program.
     pub fn read(&self, target: u16, address: u64, size: Bytes) -> Operation<C> {
         self.begin(|machine| machine.read(self.rank, target, address, size))
+    }
+
+    /// Whether all ranks see the stores of `size` bytes that go to several of them in one order, the
+    /// initiator's own copy among them.
+    pub fn is_ordered(&self, size: Bytes) -> bool {
+        self.shared.borrow().machine.is_ordered(self.channel, size)
     }
 
     /// Waits until every rank has come here: the dissemination barrier of Hensgen, Finkel and

@@ -14,7 +14,8 @@ impl OpId {
     /// No operation.
     pub const NONE: OpId = OpId(u32::MAX);
 
-    pub(super) fn new(place: usize) -> OpId {
+    /// The operation of a number that [`OpId::index`] gave.
+    pub fn new(place: usize) -> OpId {
         OpId(place as u32)
     }
 

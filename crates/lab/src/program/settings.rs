@@ -2,6 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use weft_fabric::workload::{SourceSettings, WorkloadSettings};
 use weft_kernel::{Halt, Streams};
 use weft_units::{PositiveCount, Time};
 
@@ -13,8 +14,10 @@ use super::policy::{Policy, Rule};
 use crate::assemble::{Driver, Site};
 use crate::composition::Spec;
 use crate::error::Error;
+use crate::fit;
+use crate::source::Request;
+use crate::trace::play;
 use crate::trace::settings::TraceSettings;
-use crate::trace::{Schedule, TraceError, play};
 
 /// A program that the hosts run, in place of a workload. It ends by itself: `run.length` is not
 /// read, `run.step_limit` is.
@@ -142,6 +145,28 @@ impl Ways<'_> {
     }
 }
 
+/// A machine on the channels of a system, for a program that is written elsewhere: all hosts are
+/// ranks if `ranks` does not say how many.
+pub fn open(
+    request: &Request,
+    ways: Ways<'_>,
+    (ranks, seed): (Option<u16>, u64),
+) -> Result<Machine<Driver>, Error> {
+    let mut tree = request.read()?.tree;
+    for (key, value) in request.settings()? {
+        tree.set(key, value)?;
+    }
+    // What a file says of traffic and of a study of its own is not what runs here.
+    for section in ["workload", "program", "sweep", "variant", "experiment", "published", "figure"]
+    {
+        tree.take(section);
+    }
+    let tree = tree.without_presets();
+    let spec: Spec = tree.read()?;
+    fit::check(&tree, &spec)?;
+    ways.machine(&spec, (ranks.unwrap_or(spec.system.hosts), seed), true)
+}
+
 impl ProgramSettings {
     fn ways(&self) -> Ways<'_> {
         Ways { channel: self.channel.as_deref(), route: &self.route }
@@ -160,7 +185,10 @@ impl ProgramSettings {
             value,
             accepted,
         };
-        if let Some(channel) = spec.workload.keys().next() {
+        // What a preset says of arrivals offers nothing without a load.
+        let offers =
+            |own: &WorkloadSettings| own.load.is_some() || own.source != SourceSettings::OpenLoop;
+        if let Some((channel, _)) = spec.workload.iter().find(|(_, own)| offers(own)) {
             let accepted = "it or a program, not both".to_owned();
             return Err(fault(&format!("workload.{channel}"), "given".to_owned(), accepted));
         }
@@ -173,7 +201,7 @@ impl ProgramSettings {
             return Err(fault("program.trace", value.to_owned(), accepted));
         }
         if let Some(trace) = &self.trace {
-            self.schedule(trace, ranks)?;
+            trace.schedule_for(ranks)?;
         }
         let named = self.run.as_ref().map_or(Vec::new(), LibraryProgram::named_ranks);
         if let Some(rank) = named.iter().find(|rank| **rank >= ranks) {
@@ -189,16 +217,6 @@ impl ProgramSettings {
         self.ways().machine(spec, (ranks, spec.run.seed), false).map(drop)
     }
 
-    /// The operations of a trace, which must have no more ranks than there are.
-    fn schedule(&self, trace: &TraceSettings, ranks: u16) -> Result<Schedule, Error> {
-        let schedule = trace.schedule(ranks)?;
-        let count = schedule.ranks.len();
-        if count > usize::from(ranks) {
-            return Err(TraceError::TooManyRanks { count, ranks }.into());
-        }
-        Ok(schedule)
-    }
-
     /// Runs the program with one seed.
     pub fn run(&self, spec: &Spec, seed: u64, halt: &Halt) -> Result<ProgramRun, Error> {
         let ranks = self.ranks(spec);
@@ -212,7 +230,7 @@ impl ProgramSettings {
                 (end, crew.into_machine(), finish())
             }
             (None, Some(trace)) => {
-                let schedule = self.schedule(trace, ranks)?;
+                let schedule = trace.schedule_for(ranks)?;
                 let played = play(&schedule, machine, halt).map_err(refused)?;
                 (played.end(), played.machine, Metrics::new())
             }

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
 use weft_units::{Bytes, PositiveCount};
 
 use super::collectives::Collective;
@@ -27,6 +28,7 @@ pub enum TraceSettings {
         /// The file, from the current folder.
         file: String,
         /// Instructions that a processor carries out a second.
+        #[schemars(extend("x-unit" = "1/s"))]
         speed: f64,
     },
     /// A collective operation of all ranks.
@@ -47,8 +49,29 @@ fn once() -> PositiveCount {
 }
 
 impl TraceSettings {
-    /// Reads or makes the schedule; `ranks` is how many there are where the trace does not say.
-    pub fn schedule(&self, ranks: u16) -> Result<Schedule, TraceError> {
+    /// Reads or makes the schedule for so many ranks, of which a trace may name fewer.
+    pub fn schedule_for(&self, ranks: u16) -> Result<Schedule, TraceError> {
+        let schedule = self.schedule(ranks)?;
+        let count = schedule.ranks.len();
+        if count > usize::from(ranks) {
+            return Err(TraceError::TooManyRanks { count, ranks });
+        }
+        Ok(schedule)
+    }
+
+    /// What a run depends on besides the settings: the SHA-256 of the file, if there is one.
+    pub fn digest(&self) -> Result<Option<String>, TraceError> {
+        let (TraceSettings::Goal { file } | TraceSettings::TimeIndependent { file, .. }) = self
+        else {
+            return Ok(None);
+        };
+        let mut digest = Sha256::new();
+        let copied = std::io::copy(&mut open(file)?, &mut digest);
+        copied.map_err(|error| TraceError::Unreadable(format!("{file}: {error}")))?;
+        Ok(Some(digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect()))
+    }
+
+    fn schedule(&self, ranks: u16) -> Result<Schedule, TraceError> {
         match self {
             TraceSettings::Goal { file } => goal::read(open(file)?),
             TraceSettings::TimeIndependent { file, speed } => {

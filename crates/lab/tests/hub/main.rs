@@ -4,6 +4,7 @@
 #![allow(missing_docs, reason = "a test's items speak for themselves")]
 
 mod laws;
+mod operations;
 mod published;
 mod refusals;
 mod times;

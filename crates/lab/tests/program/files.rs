@@ -114,9 +114,53 @@ fn what_a_program_names_must_be_there() {
 }
 
 #[test]
+fn the_arrivals_of_a_preset_are_not_traffic() {
+    let text = "base = 'clint'\npreset = 'fitted'\n[program]\nchannel = 'quick'\n\
+                run.barrier.rounds = 2";
+    assert_eq!(spec_of(text).expect("a run").len(), 1);
+}
+
+#[test]
+fn a_trace_is_what_its_file_holds() {
+    let file = |name: &str, text: &str| {
+        let path = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+        std::fs::write(&path, text).expect("the folder of the tests can be written");
+        path.display().to_string()
+    };
+    let path = file("identity.goal", "num_ranks 2\nrank 0 {\na: calc 5\n}\n");
+    let text = self::file(2, STAR, &format!("trace.goal = {{ file = '{path}' }}"));
+    let plan = Plan::new(&Request::of_text("program.toml", &text)).expect("a legal text");
+    let identity = || weft_lab::identity(&plan.points[0].spec).expect("a readable trace");
+    let before = identity();
+    assert_eq!(measured(&spec_of(&text).expect("a run"), "program_time_us"), 0.005);
+    file("identity.goal", "num_ranks 2\nrank 0 {\na: calc 6\n}\n");
+    assert_ne!(identity(), before);
+    file("identity.goal", "num_ranks 2\nrank 0 {\na: calc 6 ns\n}\n");
+    let error = spec_of(&text).expect_err("a unit").to_string();
+    assert!(error.contains("line 3: `ns` where"), "{error}");
+}
+
+#[test]
 fn a_policy_without_a_rule_for_a_message_ends_the_run() {
     let text = "base = 'clint'\n[program]\nrun.ping_pong.size = '64 B'\n\
                 [[program.route]]\nup_to = '32 B'\nchannel = 'quick'\n";
     let error = spec_of(text).expect_err("no rule").to_string();
     assert!(error.contains("no rule says which channel takes a message of 64 bytes"), "{error}");
+}
+
+#[test]
+fn a_ping_pong_runs_on_every_channel_of_every_shipped_system() {
+    for system in weft_lab::systems().expect("the shipped systems") {
+        let name = system.name;
+        let plan = Plan::new(&Request::new(&name, None, &[])).expect(&name);
+        for channel in plan.points[0].spec.channel.keys() {
+            let text = format!(
+                "base = '{name}'\n[program]\nchannel = '{channel}'\n\
+                 run.ping_pong = {{ size = '64 B', rounds = 3 }}\n"
+            );
+            let runs = spec_of(&text).unwrap_or_else(|error| panic!("{name}, {channel}: {error}"));
+            let there = measured(&runs, "program_one_way_mean_us");
+            assert!(there > 0.1 && there < 100.0, "{name}, {channel}: {there} us");
+        }
+    }
 }

@@ -4,7 +4,7 @@ use weft_lab::drive::carrier::{Carrier, Destination, Message, Notice, Ticket};
 use weft_lab::drive::turns::TurnChannel;
 use weft_units::{Bytes, Time};
 
-use super::{channel, file};
+use super::{channel, column, file, run};
 
 /// Carries a message to some hosts, and returns when each has it, in nanoseconds.
 fn carry(mut channel: TurnChannel, to: Destination, size: u64) -> Vec<(u16, u64)> {
@@ -84,4 +84,23 @@ fn a_barrier_can_be_used_again() {
     }
     channel.advance(Time(100_000_000_000), &mut notices);
     assert_eq!(notices.len(), 24);
+}
+
+/// The mean time of ten barriers in a file, in nanoseconds.
+fn barrier_ns(base: &str, by: &str) -> u64 {
+    let text = format!(
+        "base = '{base}'\n[program]\nrun.barrier = {{ rounds = 10, by = '{by}' }}\n\
+         channel = '{}'\n",
+        if base == "maestro" { "network" } else { "quick" }
+    );
+    (column(&run(&text, 1), "program_barrier_mean_us") * 1_000.0) as u64
+}
+
+/// A program that asks for the barrier of the channel has that of the switch box on Maestro, which
+/// takes two links and 360 ns, and the ranks' own where a channel keeps none.
+#[test]
+fn programs_use_the_barrier_of_the_channel_or_their_own() {
+    assert!((5_000..9_000).contains(&barrier_ns("maestro", "channel")));
+    assert!(barrier_ns("maestro", "messages") > 4 * barrier_ns("maestro", "channel"));
+    assert_eq!(barrier_ns("clint", "channel"), barrier_ns("clint", "messages"));
 }

@@ -3,7 +3,8 @@
 use weft_units::{Bytes, Time};
 
 use super::HubChannel;
-use crate::drive::carrier::{Carrier, Destination, Message, Notice};
+use super::host::Purpose;
+use crate::drive::carrier::{Carrier, Destination, Message, Notice, Ticket};
 
 impl Carrier for HubChannel {
     fn offer(&mut self, now: Time, message: Message) {
@@ -13,7 +14,7 @@ impl Carrier for HubChannel {
             Destination::Hosts(hosts) => hosts,
         };
         // A message without payload is the smallest packet.
-        self.store(now, from, targets, size.max(Bytes(4)), Some(ticket));
+        self.store(now, from, targets, size.max(Bytes(4)), Purpose::Message(ticket));
     }
 
     fn next_time(&self) -> Time {
@@ -28,6 +29,14 @@ impl Carrier for HubChannel {
             self.handle(time, event);
         }
         notices.append(&mut self.notices);
+    }
+
+    fn barrier(&mut self, now: Time, host: u16, hosts: u16, ticket: Ticket) -> bool {
+        self.enter_barrier(now, host, hosts, ticket)
+    }
+
+    fn keeps_one_order(&self) -> bool {
+        !self.parts.hub.is_direct()
     }
 
     fn steps(&self) -> u64 {

@@ -8,8 +8,24 @@ use weft_kernel::{Id, Stream};
 use weft_protocol::window::{PacketName, Pieces};
 use weft_units::{Bytes, Span, Time};
 
+use super::recovery::Losses;
 use super::room::Room;
 use crate::drive::carrier::Ticket;
+
+/// What a packet is for.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Purpose {
+    /// The traffic of a source.
+    Traffic,
+    /// A message.
+    Message(Ticket),
+    /// An operation, which the adapter of each target answers.
+    Request(u32),
+    /// Such an answer.
+    Answer(u32),
+    /// That its sender is at a barrier.
+    Announce(u32),
+}
 
 /// What a program hands over at once: the stores of one message.
 #[derive(Debug)]
@@ -23,7 +39,7 @@ pub(super) struct Run {
     pub next: Bytes,
     /// Pieces after the next one, the flag among them.
     pub left: u32,
-    pub ticket: Option<Ticket>,
+    pub purpose: Purpose,
 }
 
 /// A packet from the bus of its initiator to the memories of its targets.
@@ -35,7 +51,7 @@ pub(super) struct Packet {
     pub span: Span,
     /// Whether it ends its message.
     pub last: bool,
-    pub ticket: Option<Ticket>,
+    pub purpose: Purpose,
     /// Targets that it has not reached.
     pub missing: u32,
     pub name: Option<PacketName>,
@@ -50,12 +66,21 @@ pub(super) struct Packet {
     pub there: Time,
 }
 
+impl Packet {
+    /// Whether it came over the bus, and has a place between bus and link.
+    pub fn is_stored(&self) -> bool {
+        !matches!(self.purpose, Purpose::Answer(_))
+    }
+}
+
 #[derive(Debug)]
 pub(super) struct Host {
     pub source: Option<Source>,
     pub feedback: Feedback,
     /// Which of its writes are broadcast.
     pub random: Stream,
+    /// What is damaged on the way to it, if anything ever is.
+    pub losses: Option<Box<Losses>>,
     pub runs: VecDeque<Run>,
     /// Packets taken in, for which the link has no room yet.
     pub link_queue: VecDeque<Id<Packet>>,
@@ -73,11 +98,17 @@ pub(super) struct Host {
 }
 
 impl Host {
-    pub fn new(source: Option<Source>, send_buffers: Option<u32>, random: Stream) -> Host {
+    pub fn new(
+        source: Option<Source>,
+        send_buffers: Option<u32>,
+        random: Stream,
+        losses: Option<Box<Losses>>,
+    ) -> Host {
         Host {
             feedback: source.as_ref().map_or(Feedback::None, Source::feedback),
             source,
             random,
+            losses,
             runs: VecDeque::new(),
             link_queue: VecDeque::new(),
             link_free: Time::ZERO,

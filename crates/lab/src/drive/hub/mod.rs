@@ -10,7 +10,9 @@
 
 mod carrier;
 mod host;
+mod operations;
 mod parts;
+mod recovery;
 mod report;
 mod room;
 
@@ -18,13 +20,15 @@ use weft_fabric::measure::Observations;
 use weft_fabric::switch::{Hub, HubRequest};
 use weft_fabric::workload::{Feedback, Source};
 use weft_kernel::{Arena, Halt, Id, Queue, Stopped, Streams};
-use weft_protocol::window::{Node, OrderChecker};
+use weft_protocol::window::{Cluster, Node, OrderChecker};
 use weft_units::{Bytes, Span, Time};
 
+pub use operations::Operation;
 pub use parts::{HubParts, HubPartsError};
 
-use super::carrier::{Notice, Ticket};
-use host::{Host, Packet, Run};
+use super::carrier::Notice;
+use host::{Host, Packet, Purpose, Run};
+use operations::{Pending, Waiting};
 use parts::Spans;
 use report::{Counters, StageSums};
 use room::Room;
@@ -43,6 +47,8 @@ enum Event {
     Arrive(Id<Packet>, u16),
     /// A program has a packet.
     Deliver(Id<Packet>, u16),
+    /// The next packet that was lost on the way to a host comes again.
+    Again(u16),
 }
 
 const _: () = assert!(size_of::<Event>() <= 16, "an event is copied at every step");
@@ -61,6 +67,10 @@ pub struct HubChannel {
     /// When the hub decides next.
     decide: Time,
     checker: Option<OrderChecker>,
+    /// The page control tables, if pages are mapped.
+    cluster: Option<Cluster>,
+    operations: Vec<Option<Pending>>,
+    barriers: Vec<Waiting>,
     problem: Option<String>,
     notices: Vec<Notice>,
     observations: Observations,
@@ -80,7 +90,8 @@ impl HubChannel {
     /// # Errors
     /// [`HubPartsError`] names what does not fit.
     pub fn new(mut parts: HubParts, streams: &Streams) -> Result<HubChannel, HubPartsError> {
-        parts.check()?;
+        let cluster = parts.check()?;
+        let is_mapped = !parts.window.outgoing.is_empty() || !parts.window.incoming.is_empty();
         let random = streams.stream(&format!("{}.scheduler", parts.name), 0);
         let hub = Hub::new(&parts.hub, random).map_err(|error| HubPartsError {
             key: "switch.hub.ports",
@@ -99,7 +110,8 @@ impl HubChannel {
             hosts: (0..hosts)
                 .map(|host| {
                     let random = streams.stream(&purpose, host);
-                    Host::new(sources.next(), send_buffers, random)
+                    let losses = recovery::Losses::new(&parts, streams, host as u16);
+                    Host::new(sources.next(), send_buffers, random, losses)
                 })
                 .collect(),
             packets: Arena::new(),
@@ -108,6 +120,9 @@ impl HubChannel {
             adapters: (0..hosts).map(|_| Room::of(buffers)).collect(),
             decide: Time::NEVER,
             checker: parts.window.check_order.then(|| OrderChecker::new(parts.hosts)),
+            cluster: Some(cluster).filter(|_| is_mapped),
+            operations: Vec::new(),
+            barriers: Vec::new(),
             problem: None,
             notices: Vec::new(),
             observations,
@@ -177,9 +192,12 @@ impl HubChannel {
                 }
             }
             Event::Arrive(id, host) => {
-                self.hosts[usize::from(host)].incoming.push_back(id);
-                self.serve_bus(now, host);
+                if self.admits(now, id, host) {
+                    self.hosts[usize::from(host)].incoming.push_back(id);
+                    self.serve_bus(now, host);
+                }
             }
+            Event::Again(host) => self.send_again(now, host),
             Event::Deliver(id, host) => self.deliver(now, id, host),
         }
     }
@@ -200,18 +218,19 @@ impl HubChannel {
         } else {
             1 << target
         };
-        self.store(now, host, targets, self.parts.window.write, None);
+        self.store(now, host, targets, self.parts.window.write, Purpose::Traffic);
     }
 
     /// A program stores a message.
-    fn store(&mut self, now: Time, host: u16, targets: u64, size: Bytes, ticket: Option<Ticket>) {
+    fn store(&mut self, now: Time, host: u16, targets: u64, size: Bytes, purpose: Purpose) {
         let writes = self.parts.window.writes(self.parts.payload);
         let mut pieces = writes.pieces(0, size);
         let next = pieces.next().map_or(Bytes(4), |(_, size)| size);
-        let flag = u32::from(self.parts.window.flag.is_some());
+        let is_message = matches!(purpose, Purpose::Traffic | Purpose::Message(_));
+        let flag = u32::from(is_message && self.parts.window.flag.is_some());
         let left = pieces.clone().count() as u32 + flag;
         let ready = now + self.spans.store;
-        let run = Run { targets, generated: now, ready, pieces, next, left, ticket };
+        let run = Run { targets, generated: now, ready, pieces, next, left, purpose };
         let deliveries = u64::from(left + 1) * u64::from(targets.count_ones());
         (0..deliveries).for_each(|_| self.observations.generate(now));
         self.waiting += deliveries;
@@ -235,7 +254,8 @@ impl HubChannel {
         let state = &self.hosts[usize::from(host)];
         if state.bus_free <= now {
             let stores = state.store_time(now) <= now;
-            if !state.incoming.is_empty() && !(stores && state.received_last) {
+            let stores_first = stores && state.received_last;
+            if !state.incoming.is_empty() && !stores_first {
                 self.write(now, host);
             } else if stores {
                 self.take_in(now, host);
@@ -250,14 +270,14 @@ impl HubChannel {
         let host = &mut self.hosts[usize::from(place)];
         let Some(run) = host.runs.front_mut() else { return };
         let (size, last) = (run.next, run.left == 0);
-        let end = now + self.parts.window.bus.transaction(size);
+        let end = now + self.parts.window.transaction(size);
         let packet = Packet {
             from: place,
             targets: run.targets,
             size,
             span: self.parts.span(size),
             last,
-            ticket: run.ticket,
+            purpose: run.purpose,
             missing: run.targets.count_ones(),
             name: self.checker.as_mut().map(|own| own.send(Node(place as u8), run.targets)),
             generated: run.generated,
@@ -280,19 +300,24 @@ impl HubChannel {
         }
         host.received_last = false;
         host.bus_free = end + self.spans.stall;
-        host.bus_held = host.bus_held + (host.bus_free.since(now));
+        host.bus_held += host.bus_free.since(now);
         let deliveries = u64::from(packet.missing);
         self.waiting -= deliveries;
         self.flying += deliveries;
-        let ready = packet.ready;
         if last {
-            if let Some(ticket) = packet.ticket {
+            if let Purpose::Message(ticket) = packet.purpose {
                 self.notices.push(Notice::Sent { time: now, ticket });
             }
             if host.feedback == Feedback::Ready {
                 self.queue.push(now, Event::Generate(place));
             }
         }
+        self.forward(packet);
+    }
+
+    /// An adapter has all of a packet, and forwards it when it is ready.
+    fn forward(&mut self, packet: Packet) {
+        let (place, ready) = (packet.from, packet.ready);
         let id = self.packets.insert(packet);
         if self.parts.hub.is_bus() {
             // It waits in its adapter for the bus of the hub.
@@ -320,7 +345,9 @@ impl HubChannel {
             host.link_queue.pop_front();
             packet.start = start;
             host.link_free = start + packet.span;
-            if let Some(room) = &mut host.send_room {
+            if let Some(room) = &mut host.send_room
+                && packet.is_stored()
+            {
                 room.give(host.link_free);
             }
             if direct {
@@ -354,7 +381,9 @@ impl HubChannel {
             packet.granted = now;
             if is_bus {
                 packet.start = now + arbitration;
-                if let Some(room) = &mut hosts[usize::from(input)].send_room {
+                if let Some(room) = &mut hosts[usize::from(input)].send_room
+                    && packet.is_stored()
+                {
                     room.give(packet.start + span);
                 }
             } else {
@@ -394,18 +423,23 @@ impl HubChannel {
 
     /// The bus of a target takes a packet out of the adapter.
     fn write(&mut self, now: Time, place: u16) {
-        let host = &mut self.hosts[usize::from(place)];
-        let Some(id) = host.incoming.pop_front() else { return };
+        let Some(id) = self.hosts[usize::from(place)].incoming.pop_front() else { return };
         let packet = &self.packets[id];
-        let span = self.parts.window.bus.transaction(packet.size);
+        let span = self.span_of_bus(self.carried(packet));
+        let host = &mut self.hosts[usize::from(place)];
         host.received_last = true;
         host.bus_free = now + span;
-        host.bus_held = host.bus_held + span;
+        host.bus_held += span;
         let Spans { memory, poll, read, notice, .. } = self.spans;
         let rest = if packet.last { memory + poll + read } else { memory };
         self.queue.push(host.bus_free + rest, Event::Deliver(id, place));
-        let (known, name) = (host.bus_free + notice, packet.name);
+        let (end, name) = (host.bus_free, packet.name);
+        let request = Some(packet.purpose).filter(|_| packet.last);
+        let known = end + notice;
         self.check_order(place, name);
+        if let Some(Purpose::Request(operation)) = request {
+            self.answer(end, place, operation);
+        }
         self.adapters[usize::from(place)].give(known);
         if self.parts.hub.is_direct() {
             let peer = 1 - place;
@@ -440,7 +474,7 @@ impl HubChannel {
     }
 
     fn span_of_bus(&self, size: Bytes) -> Span {
-        self.parts.window.bus.transaction(size)
+        self.parts.window.transaction(size)
     }
 
     fn source_hears(&mut self, now: Time, host: u16, from: u16) {

@@ -1,10 +1,11 @@
 //! What a channel with a hub is made of, and what does not fit together.
 
-use weft_fabric::interface::WindowSettings;
-use weft_fabric::link::LinkSettings;
+use weft_fabric::interface::{WindowBusSettings, WindowSettings};
+use weft_fabric::link::{ErrorSettings, LinkSettings};
 use weft_fabric::measure::Observations;
 use weft_fabric::switch::HubSettings;
 use weft_fabric::workload::{Feedback, Source};
+use weft_protocol::window::Cluster;
 use weft_units::{Bytes, Limit, Span};
 
 /// The parts of a channel with a hub.
@@ -26,6 +27,8 @@ pub struct HubParts {
     pub window: WindowSettings,
     /// How many packets an adapter holds between bus and link.
     pub send_buffers: Limit,
+    /// Damage to packets on the way to each host.
+    pub errors: ErrorSettings,
     /// The source of each host, or none.
     pub sources: Vec<Source>,
     /// Where the observations go.
@@ -74,15 +77,17 @@ impl Spans {
 }
 
 impl HubParts {
-    pub(super) fn check(&self) -> Result<(), HubPartsError> {
+    /// The page control tables, if everything fits.
+    pub(super) fn check(&self) -> Result<Cluster, HubPartsError> {
         let refuse =
             |key, value: String, accepted: String| Err(HubPartsError { key, value, accepted });
         let HubParts { window, hub, hosts, .. } = self;
-        window.cluster(*hosts, hub.ports, self.payload).map_err(|error| HubPartsError {
-            key: if *hosts > hub.ports { "switch.hub.ports" } else { "window" },
-            value: if *hosts > hub.ports { hub.ports.to_string() } else { "given".into() },
-            accepted: format!("what both sides agree on; {error}"),
-        })?;
+        let cluster =
+            window.cluster(*hosts, hub.ports, self.payload).map_err(|error| HubPartsError {
+                key: if *hosts > hub.ports { "switch.hub.ports" } else { "window" },
+                value: if *hosts > hub.ports { hub.ports.to_string() } else { "given".into() },
+                accepted: format!("what both sides agree on; {error}"),
+            })?;
         if hub.is_direct() && *hosts != 2 {
             let accepted = format!("a hub for {hosts} hosts: a direct cable connects two");
             return refuse("switch.hub.transfer", "direct".into(), accepted);
@@ -94,7 +99,7 @@ impl HubParts {
         if window.write == Bytes(0) {
             return refuse("window.write", window.write.to_string(), "4 B or more".into());
         }
-        if window.bus.word == Bytes(0) {
+        if window.bus.as_ref().is_some_and(|bus| bus.word == Bytes(0)) {
             return refuse("window.bus.word", "0 B".into(), "1 B or more".into());
         }
         if self.send_buffers == Limit::Unlimited
@@ -103,7 +108,7 @@ impl HubParts {
             let accepted = "a number, since a greedy source fills them all at once";
             return refuse("adapter.send_buffers", "unlimited".into(), accepted.into());
         }
-        Ok(())
+        Ok(cluster)
     }
 
     pub(super) fn spans(&self) -> Spans {
@@ -125,7 +130,7 @@ impl HubParts {
             hub: hub.latency,
             arbitration,
             notice: link.span(window.control) + cable,
-            stall: window.bus.cycles(u64::from(window.bus.stall)),
+            stall: window.bus.as_ref().map_or(Span::ZERO, WindowBusSettings::stall_span),
         }
     }
 

@@ -5,7 +5,7 @@ use weft_kernel::Id;
 use weft_protocol::window::{Node, PacketName};
 use weft_units::{Span, Time};
 
-use super::host::Packet;
+use super::host::{Packet, Purpose};
 use super::{HubChannel, Notice, Spans};
 
 /// Sums of the stages that have names of their own, in picoseconds.
@@ -39,18 +39,24 @@ impl HubChannel {
         let packet = &mut self.packets[id];
         packet.missing -= 1;
         let (from, last, payload) = (packet.from, packet.last, packet.size);
-        let (missing, ticket) = (packet.missing, packet.ticket);
+        let (missing, purpose) = (packet.missing, packet.purpose);
         self.flying -= 1;
         self.observations.deliver_from(usize::from(from), now, payload);
-        if last {
+        if last && matches!(purpose, Purpose::Traffic | Purpose::Message(_)) {
             self.account(now, id);
-            if let Some(ticket) = ticket {
-                self.notices.push(Notice::Delivered { time: now, ticket, to: target });
-            }
-            self.source_hears(now, target, from);
         }
         if missing == 0 {
             self.packets.remove(id);
+        }
+        match purpose {
+            _ if !last => {}
+            Purpose::Traffic => self.source_hears(now, target, from),
+            Purpose::Message(ticket) => {
+                self.notices.push(Notice::Delivered { time: now, ticket, to: target });
+            }
+            Purpose::Request(_) => {}
+            Purpose::Answer(operation) => self.answered(now, operation, from),
+            Purpose::Announce(number) => self.announced(now, target, from, number),
         }
     }
 

@@ -3,6 +3,7 @@
 
 mod collective;
 mod contention;
+mod ordered_lock;
 mod pairs;
 
 use std::cell::RefCell;
@@ -33,6 +34,9 @@ pub enum LibraryProgram {
     Broadcast(BroadcastSettings),
     /// All ranks want one lock that a rank serves, first come, first served.
     Lock(LockSettings),
+    /// All ranks want one lock that nobody serves: bids by ordered broadcast, the first one wins
+    /// (Memory Channel 2, Additional MEMORY CHANNEL Network Features).
+    OrderedLock(OrderedLockSettings),
     /// All ranks send to one.
     HotSpot(HotSpotSettings),
     /// Clients ask a server, which answers.
@@ -135,6 +139,22 @@ pub struct LockSettings {
     /// The rank that serves it.
     #[serde(default)]
     pub server: u16,
+}
+
+/// One lock that all want, by ordered broadcast. For channels that keep one order of messages to
+/// several hosts.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct OrderedLockSettings {
+    /// How often each rank takes it.
+    #[serde(default = "ten")]
+    pub rounds: PositiveCount,
+    /// How long each keeps it.
+    #[serde(default)]
+    pub hold: Span,
+    /// What the first rank waits after its first failed bid; others wait more, each a different
+    /// time, and all of them more with every bid.
+    pub back_off: Span,
 }
 
 /// All to one.
@@ -254,6 +274,7 @@ impl LibraryProgram {
             LibraryProgram::AllToAll(_) | LibraryProgram::Barrier(_) => Vec::new(),
             LibraryProgram::Lock(own) => vec![own.server],
             LibraryProgram::Broadcast(own) => vec![own.root],
+            LibraryProgram::OrderedLock(_) => Vec::new(),
             LibraryProgram::HotSpot(own) => vec![own.target],
             LibraryProgram::RequestReply(own) => vec![own.server],
         }
@@ -270,6 +291,7 @@ impl LibraryProgram {
             LibraryProgram::Barrier(own) => collective::barrier(crew, own, notes),
             LibraryProgram::Broadcast(own) => collective::broadcast(crew, own, notes),
             LibraryProgram::Lock(own) => contention::lock(crew, own, notes),
+            LibraryProgram::OrderedLock(own) => ordered_lock::run(crew, own, notes),
             LibraryProgram::HotSpot(own) => contention::hot_spot(crew, own, notes),
             LibraryProgram::RequestReply(own) => contention::request_reply(crew, own, notes),
         }

@@ -1,0 +1,217 @@
+//! What the adapters do by themselves: sweeps, remote reads, conditional writes, and a barrier that is
+//! made of sweeps and ordered broadcasts.
+//!
+//! Each is a request that the adapter of the target answers when its bus is done with it, behind
+//! everything that came before on the path.
+
+use weft_protocol::window::{Barrier, BarrierAction, MapError, Node};
+use weft_units::{Bytes, Time};
+
+use super::HubChannel;
+use super::host::{Packet, Purpose};
+use crate::drive::carrier::{Notice, Ticket};
+
+/// What a program asks of the adapters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operation {
+    /// Tells when all that was sent to these hosts before has arrived, a bit each.
+    Sweep {
+        /// The hosts, not none.
+        targets: u64,
+    },
+    /// Reads the memory of another host without its program.
+    Read {
+        /// Whose memory.
+        target: u16,
+        /// Offset into the window.
+        offset: u64,
+        /// How much; at most one packet.
+        size: Bytes,
+    },
+    /// Writes, and tells whether it was taken.
+    Conditional {
+        /// Whose memory.
+        target: u16,
+        /// Offset into the window.
+        offset: u64,
+        /// How much.
+        size: Bytes,
+    },
+}
+
+/// An operation that has not been answered by all.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pending {
+    from: u16,
+    waiting: u64,
+    /// The size of an answer.
+    answer: Bytes,
+    whose: Whose,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Whose {
+    Program(Ticket),
+    Barrier,
+}
+
+/// A request or an acknowledgment that carries nothing else: one word.
+pub(super) const SHORT: Bytes = Bytes(4);
+
+/// One barrier a host, and under which ticket the host hears of it.
+#[derive(Debug)]
+pub(super) struct Waiting {
+    barrier: Barrier,
+    ticket: Ticket,
+    hosts: u64,
+}
+
+impl HubChannel {
+    /// Begins an operation of `from`; it is over with a [`Notice::Delivered`] to `from`.
+    ///
+    /// # Errors
+    /// [`MapError`] if pages are mapped and this one is not, or lacks the attribute.
+    pub fn begin(
+        &mut self,
+        now: Time,
+        from: u16,
+        operation: Operation,
+        ticket: Ticket,
+    ) -> Result<(), MapError> {
+        let whose = Whose::Program(ticket);
+        let (targets, size, answer) = match operation {
+            Operation::Sweep { targets } => (targets, SHORT, SHORT),
+            Operation::Read { target, offset, size } => {
+                if let Some(cluster) = &self.cluster {
+                    cluster.check_read(Node(target as u8), offset)?;
+                }
+                (1 << target, SHORT, size.max(SHORT))
+            }
+            Operation::Conditional { target, offset, size } => {
+                if let Some(cluster) = &self.cluster {
+                    cluster.check_conditional(Node(target as u8), offset)?;
+                }
+                (1 << target, size.max(SHORT), SHORT)
+            }
+        };
+        self.request(now, size, Pending { from, waiting: targets, answer, whose });
+        Ok(())
+    }
+
+    fn request(&mut self, now: Time, size: Bytes, pending: Pending) {
+        let place = self.operations.iter().position(Option::is_none);
+        let place = place.unwrap_or_else(|| {
+            self.operations.push(None);
+            self.operations.len() - 1
+        });
+        self.operations[place] = Some(pending);
+        let Pending { from, waiting, .. } = pending;
+        self.store(now, from, waiting, size, Purpose::Request(place as u32));
+    }
+
+    /// How much the bus of a target carries for a packet: what is read, or what is written.
+    pub(super) fn carried(&self, packet: &Packet) -> Bytes {
+        let operation = match packet.purpose {
+            Purpose::Request(place) if packet.last => self.operations[place as usize],
+            _ => None,
+        };
+        operation.map_or(packet.size, |own| own.answer.max(packet.size))
+    }
+
+    /// The bus of a target is done with a request at `time`: its adapter answers.
+    pub(super) fn answer(&mut self, time: Time, target: u16, place: u32) {
+        let Some(Pending { from, answer, .. }) = self.operations[place as usize] else { return };
+        let ready = time + self.spans.transmit;
+        self.observations.generate(time);
+        self.flying += 1;
+        let name = self.checker.as_mut().map(|own| own.send(Node(target as u8), 1 << from));
+        self.forward(Packet {
+            from: target,
+            targets: 1 << from,
+            size: answer,
+            span: self.parts.span(answer),
+            last: true,
+            purpose: Purpose::Answer(place),
+            missing: 1,
+            name,
+            generated: time,
+            stored: time,
+            taken: time,
+            ready,
+            start: ready,
+            granted: Time::ZERO,
+            there: Time::ZERO,
+        });
+    }
+
+    /// The answer of a target is in the memory of its initiator.
+    pub(super) fn answered(&mut self, now: Time, place: u32, target: u16) {
+        let Some(pending) = &mut self.operations[place as usize] else { return };
+        pending.waiting &= !(1 << target);
+        let Pending { from, waiting, whose, .. } = *pending;
+        if waiting == 0 {
+            self.operations[place as usize] = None;
+        }
+        match whose {
+            Whose::Program(ticket) if waiting == 0 => {
+                self.notices.push(Notice::Delivered { time: now, ticket, to: from });
+            }
+            Whose::Program(_) => {}
+            Whose::Barrier => {
+                let own = &mut self.barriers[usize::from(from)];
+                let action = own.barrier.acknowledge(Node(target as u8));
+                self.act(now, from, action);
+            }
+        }
+    }
+
+    /// A host comes to the barrier of the first `hosts`; see [`crate::drive::carrier::Carrier`]. Two
+    /// hosts on one cable have no point of ordering between them, and send messages.
+    pub(super) fn enter_barrier(
+        &mut self,
+        now: Time,
+        host: u16,
+        hosts: u16,
+        ticket: Ticket,
+    ) -> bool {
+        if self.parts.hub.is_direct() {
+            return false;
+        }
+        if self.barriers.is_empty() {
+            let all = (1 << hosts) - 1;
+            let waiting =
+                |own| Waiting { barrier: Barrier::new(Node(own), all), ticket, hosts: all };
+            self.barriers = (0..hosts as u8).map(waiting).collect();
+        }
+        let own = &mut self.barriers[usize::from(host)];
+        own.ticket = ticket;
+        let action = own.barrier.enter();
+        self.act(now, host, Some(action));
+        true
+    }
+
+    /// An announcement is in the memory of a host.
+    pub(super) fn announced(&mut self, now: Time, host: u16, from: u16, number: u32) {
+        let action = self.barriers[usize::from(host)].barrier.arrive(Node(from as u8), number);
+        self.act(now, host, action);
+    }
+
+    fn act(&mut self, now: Time, host: u16, action: Option<BarrierAction>) {
+        match action {
+            Some(BarrierAction::Sweep(targets)) => {
+                let pending =
+                    Pending { from: host, waiting: targets, answer: SHORT, whose: Whose::Barrier };
+                self.request(now, SHORT, pending);
+            }
+            Some(BarrierAction::Announce(number)) => {
+                let all = self.barriers[usize::from(host)].hosts;
+                self.store(now, host, all, SHORT, Purpose::Announce(number));
+            }
+            Some(BarrierAction::Pass) => {
+                let ticket = self.barriers[usize::from(host)].ticket;
+                self.notices.push(Notice::Delivered { time: now, ticket, to: host });
+            }
+            None => {}
+        }
+    }
+}

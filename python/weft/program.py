@@ -1,0 +1,432 @@
+"""Programs in Python: sequential code per rank, in simulated time, on any system.
+
+A program is a generator function of a `Node`. Everything that takes simulated time is yielded, and
+what it brings comes back:
+
+    def ping_pong(me):
+        if me.rank == 0:
+            yield me.send(1, 64)
+            answer = yield me.receive(1)
+            return answer.time_us
+        if me.rank == 1:
+            yield me.receive(0)
+            yield me.send(0, 64)
+
+    result = weft.run_program("clint", ping_pong, channel="quick")
+    result.values[0]
+
+An operation begins when it is called and is over when it is yielded, so that
+`sent = me.send(1, 64); yield me.receive(1); yield sent` sends and receives at once.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from weft import _seam
+
+if TYPE_CHECKING:
+    from os import PathLike
+
+    import pandas as pd
+
+    from weft._core import Machine
+    from weft.figure import Figure
+
+Size: TypeAlias = int | str
+"""Bytes, or a text with a unit such as "2 kB"."""
+
+RESERVED_TAGS = 0xF0000000
+"""Tags from here on are those of barriers and locks."""
+
+_BARRIER = RESERVED_TAGS
+_LOCK = RESERVED_TAGS + 0x100
+_GRANT = RESERVED_TAGS + 0x200
+_CONTROL = 8
+
+
+@dataclass(frozen=True)
+class Message:
+    """What an operation brought; of one that receives nothing only the time means something.
+
+    `time_us` is when it was over; `source`, `tag`, `size` (bytes) and `value` are those of the
+    message, or of the memory that was read.
+    """
+
+    time_us: float
+    source: int
+    tag: int
+    size: int
+    value: int
+
+
+class Operation:
+    """Something that a rank has begun: yield it to wait until it is over."""
+
+    __slots__ = ("_machine", "_number")
+
+    def __init__(self, machine: Machine, number: int) -> None:
+        self._machine = machine
+        self._number = number
+
+    def __del__(self) -> None:
+        self._machine.release(self._number)
+
+
+Program: TypeAlias = Generator[Operation, Message, Any]
+"""What a program's generator function returns."""
+
+
+class Node:
+    """A rank, as its program sees it."""
+
+    def __init__(self, machine: Machine, rank: int) -> None:
+        self._machine = machine
+        self.rank = rank
+        """Its number."""
+        self.ranks = machine.ranks()
+        """How many ranks there are."""
+
+    @property
+    def now_us(self) -> float:
+        """The present, in microseconds."""
+        return self._machine.now() * 1e-6
+
+    def send(
+        self,
+        to: int,
+        size: Size,
+        tag: int = 0,
+        *,
+        value: int = 0,
+        channel: str | None = None,
+    ) -> Operation:
+        """Send a message; over when its last byte has left.
+
+        `value` is written in it. `channel` takes the place of what the rules of the run say.
+        """
+        number = self._machine.send(self.rank, [to], tag, _bytes(size), value, channel)
+        return Operation(self._machine, number)
+
+    def receive(self, source: int | None = None, tag: int | None = None) -> Operation:
+        """Receive the oldest message of `source` with `tag`; None is any."""
+        return Operation(self._machine, self._machine.receive(self.rank, source, tag))
+
+    def compute(self, span: str) -> Operation:
+        """Compute for a span such as "3 us"."""
+        picoseconds = _seam.core().span(span)
+        return Operation(self._machine, self._machine.compute(self.rank, picoseconds))
+
+    def store(
+        self,
+        to: int | Sequence[int],
+        address: int,
+        value: int,
+        size: Size = 4,
+        *,
+        channel: str | None = None,
+    ) -> Operation:
+        """Store a word into the memory of another rank, or of several by one multicast."""
+        targets = [to] if isinstance(to, int) else list(to)
+        number = self._machine.store(self.rank, targets, address, value, _bytes(size), channel)
+        return Operation(self._machine, number)
+
+    def load(self, address: int) -> int:
+        """Return what stands in the own memory; it takes no time."""
+        return self._machine.load(self.rank, address)
+
+    def until(self, address: int, least: int) -> Operation:
+        """Wait until a word of the own memory is at least `least`."""
+        return Operation(self._machine, self._machine.until(self.rank, address, least))
+
+    def read(self, target: int, address: int, size: Size = 4) -> Operation:
+        """Read a word of the memory of another rank, without its program."""
+        return Operation(
+            self._machine, self._machine.read(self.rank, target, address, _bytes(size))
+        )
+
+    def barrier(self) -> Program:
+        """Wait until every rank has come here: `yield from me.barrier()`.
+
+        The dissemination barrier of Hensgen, Finkel and Manber (1988).
+        """
+        distance, number = 1, 0
+        while distance < self.ranks:
+            sent = self.send((self.rank + distance) % self.ranks, _CONTROL, _BARRIER + number)
+            yield self.receive((self.rank - distance) % self.ranks, _BARRIER + number)
+            yield sent
+            distance, number = 2 * distance, number + 1
+
+    def lock(self, lock: int = 0, server: int = 0) -> Program:
+        """Wait until a lock of the rank that serves locks is held: `yield from me.lock()`."""
+        asked = self.send(server, _CONTROL, _LOCK, value=2 * lock)
+        yield self.receive(server, _GRANT + lock)
+        yield asked
+
+    def unlock(self, lock: int = 0, server: int = 0) -> Operation:
+        """Give a lock back; over when the message that says so has left."""
+        return self.send(server, _CONTROL, _LOCK, value=2 * lock + 1)
+
+
+@dataclass(frozen=True)
+class ProgramResult:
+    """What a program or a trace showed. All times are in microseconds of simulated time."""
+
+    time_us: float
+    """When the last rank ended."""
+    values: dict[int, Any]
+    """What the program of each rank returned."""
+    ranks: pd.DataFrame = field(repr=False)
+    """A row a rank: end_us, computing_us, sending_us, waiting_us, idle_us."""
+    waits: pd.DataFrame = field(repr=False)
+    """A row a rank and whom it waited for (none: any): waiting_us."""
+    intervals: pd.DataFrame = field(repr=False)
+    """A row a stretch of a rank's time: from_us, until_us, activity, other."""
+    messages: pd.DataFrame = field(repr=False)
+    """A row a message: initiator, target, offered_us, delivered_us, size_bytes."""
+
+    def figure(self, title: str = "What each rank did") -> Figure:
+        """Draw the space-time picture: a bar a rank, a line a message."""
+        from weft.plots.rank_times import rank_times  # noqa: PLC0415
+
+        return rank_times(self.intervals, self.messages, self.ranks, title)
+
+
+def run_program(
+    system: str | PathLike[str],
+    program: Callable[[Node], Program] | Mapping[int, Callable[[Node], Program]],
+    *,
+    ranks: int | None = None,
+    channel: str | None = None,
+    route: Sequence[Mapping[str, object]] = (),
+    preset: str | None = None,
+    set: Mapping[str, object] | None = None,
+    seed: int = 1,
+) -> ProgramResult:
+    """Run a program on the hosts of a system, rank `r` on host `r`.
+
+    Args:
+        system: a shipped system, or a composition file.
+        program: one generator function for all ranks, or one for each rank that does something.
+        ranks: how many ranks there are; all hosts if not given.
+        channel: the channel that all messages take; not needed where there is one.
+        route: rules in its place, as `[[program.route]]` in files: a message takes the channel of
+            the first rule whose conditions (`up_to`, `kind`) hold, for example
+            `[{"up_to": "32 B", "channel": "quick"}, {"channel": "bulk"}]`.
+        preset: a named preset of the system.
+        set: dotted keys and values that replace those of the system.
+        seed: the seed of what is random in the channels. Never random itself.
+
+    Raises:
+        WeftError: the system cannot be used, a rank is named that there is not, or the program is
+            stuck; then the message says who waits for whom.
+
+    """
+    machine = _machine(system, preset, set, ranks, channel, route, seed)
+    nodes = [Node(machine, rank) for rank in range(machine.ranks())]
+    programs = (
+        program if isinstance(program, Mapping) else dict.fromkeys(range(len(nodes)), program)
+    )
+    crew = _Crew(machine)
+    for rank, function in programs.items():
+        if not 0 <= rank < len(nodes):
+            raise ValueError(f"a program for rank {rank}, where 0 to {len(nodes) - 1} are accepted")
+        crew.start(nodes[rank], function(nodes[rank]))
+    crew.serve_locks(nodes)
+    crew.run()
+    ends = [crew.ends.get(rank, 0) for rank in range(len(nodes))]
+    return _result(machine.tables(ends), crew.values)
+
+
+class _Crew:
+    """Runs generators on a machine: deterministic, one thread, in the order of readiness."""
+
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
+        self.ends: dict[int, int] = {}
+        self.values: dict[int, Any] = {}
+        self._owners: dict[int, tuple[Node, Program, Operation]] = {}
+        self._ready: deque[tuple[Node, Program, Message | None]] = deque()
+        self._left = 0
+        self._servers: dict[int, Program] = {}
+
+    def start(self, node: Node, program: Program) -> None:
+        if not isinstance(program, Generator):
+            raise TypeError("a program is a generator function: it yields what takes time")
+        self._ready.append((node, program, None))
+        self._left += 1
+
+    def serve_locks(self, nodes: Sequence[Node]) -> None:
+        """Every rank answers requests for its locks; only those that are asked ever do anything."""
+        for node in nodes:
+            self._servers[node.rank] = _lock_server(node)
+            self._ready.append((node, self._servers[node.rank], None))
+
+    def run(self) -> None:
+        while True:
+            while self._ready:
+                self._go_on(*self._ready.popleft())
+                self._take_done()
+            if self._left == 0:
+                return
+            self.machine.step()
+            self._take_done()
+
+    def _take_done(self) -> None:
+        for number in self.machine.take_done():
+            # The number may be that of a newer operation by now, which is not over.
+            brought = self._brought(number)
+            if number in self._owners and brought is not None:
+                node, program, _ = self._owners.pop(number)
+                self._ready.append((node, program, brought))
+
+    def _brought(self, number: int) -> Message | None:
+        outcome = self.machine.outcome(number)
+        if outcome is None:
+            return None
+        picoseconds, *rest = outcome
+        return Message(picoseconds * 1e-6, *rest)
+
+    def _go_on(self, node: Node, program: Program, brought: Message | None) -> None:
+        serves = self._servers.get(node.rank) is program
+        try:
+            operation = next(program) if brought is None else program.send(brought)
+            while True:
+                if not isinstance(operation, Operation):
+                    raise TypeError(
+                        f"rank {node.rank} yielded {operation!r}; what is yielded is an operation, "
+                        "such as me.send(1, 64); of me.barrier() it is `yield from`"
+                    )
+                over = self._brought(operation._number)
+                if over is None:
+                    break
+                operation = program.send(over)
+        except StopIteration as stop:
+            self._left -= 1
+            self.ends[node.rank] = self.machine.now()
+            self.values[node.rank] = stop.value
+            return
+        if not serves:
+            self.machine.block(operation._number)
+        self._owners[operation._number] = (node, program, operation)
+
+
+def _lock_server(me: Node) -> Program:
+    """Grant each lock to those that ask, first come, first served."""
+    queues: dict[int, deque[int]] = {}
+    while True:
+        asked = yield me.receive(None, _LOCK)
+        lock, released = divmod(asked.value, 2)
+        queue = queues.setdefault(lock, deque())
+        if released:
+            queue.popleft()
+        else:
+            queue.append(asked.source)
+        if queue and (released or len(queue) == 1):
+            me.send(queue[0], _CONTROL, _GRANT + lock)
+
+
+def run_trace(
+    file: str | PathLike[str],
+    system: str | PathLike[str],
+    *,
+    speed: float | None = None,
+    channel: str | None = None,
+    route: Sequence[Mapping[str, object]] = (),
+    preset: str | None = None,
+    set: Mapping[str, object] | None = None,
+    seed: int = 1,
+) -> ProgramResult:
+    """Run a recorded program on a system.
+
+    Args:
+        file: a GOAL text, or with `speed` a time-independent trace of SimGrid.
+        system: a shipped system, or a composition file.
+        speed: instructions that a processor carries out a second.
+        channel: as for `run_program`, like the rest.
+        route: see there.
+        preset: see there.
+        set: see there.
+        seed: see there.
+
+    """
+    from weft.api import spell_overrides  # noqa: PLC0415
+
+    spelled = spell_overrides(set or {})
+    return trace_of_overrides(
+        (str(file), speed), (str(system), preset, spelled, seed), channel, route
+    )
+
+
+def trace_of_overrides(
+    source: tuple[str, float | None],
+    system: tuple[str, str | None, list[str], int],
+    channel: str | None,
+    route: Sequence[Mapping[str, object]],
+) -> ProgramResult:
+    """Do what `run_trace` does, with overrides as `key=value`, as the command line has them.
+
+    `source` is the file and the speed, `system` its name, preset, overrides and seed.
+    """
+    file, speed = source
+    kind: dict[str, object] = {"goal": {"file": file}}
+    if speed is not None:
+        kind = {"time_independent": {"file": file, "speed": speed}}
+    name, preset, overrides, seed = system
+    rules = json.dumps([dict(rule) for rule in route])
+    trace = json.dumps(kind)
+    tables = _seam.core().trace_run(name, preset, overrides, trace, channel, rules, seed)
+    return _result(tables, {})
+
+
+def generate_trace(collective: str, ranks: int, size: str = "0 B", rounds: int = 1) -> str:
+    """Return a collective operation as a GOAL text.
+
+    Args:
+        collective: barrier, broadcast, reduce, allreduce_ring, allreduce_recursive_doubling,
+            all_to_all or gather.
+        ranks: how many ranks take part.
+        size: bytes of each rank, such as "64 kB".
+        rounds: how many times, one after another.
+
+    """
+    text: str = _seam.core().trace_generate(collective, ranks, size, rounds)
+    return text
+
+
+def _machine(
+    system: str | PathLike[str],
+    preset: str | None,
+    settings: Mapping[str, object] | None,
+    ranks: int | None,
+    channel: str | None,
+    route: Sequence[Mapping[str, object]],
+    seed: int,
+) -> Machine:
+    from weft.api import spell_overrides  # noqa: PLC0415
+
+    rules = json.dumps([dict(rule) for rule in route])
+    overrides = spell_overrides(settings or {})
+    machine: Machine = _seam.core().Machine(
+        str(system), preset, overrides, ranks, channel, rules, seed
+    )
+    return machine
+
+
+def _result(tables: Mapping[str, Mapping[str, Any]], values: dict[int, Any]) -> ProgramResult:
+    import pandas as pd  # noqa: PLC0415
+
+    frames = {name: pd.DataFrame(dict(columns)) for name, columns in tables.items()}
+    ends = frames["ranks"]["end_us"]
+    return ProgramResult(time_us=float(ends.max()), values=values, **frames)
+
+
+def _bytes(size: Size) -> int:
+    if isinstance(size, str):
+        parsed: int = _seam.core().size(size)
+        return parsed
+    return size

@@ -1,0 +1,145 @@
+"""`weft trace`: run a recorded program, or write one of a collective operation."""
+
+from __future__ import annotations
+
+import json
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from weft import _seam
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pandas as pd
+
+COLLECTIVES = [
+    "barrier",
+    "broadcast",
+    "reduce",
+    "allreduce_ring",
+    "allreduce_recursive_doubling",
+    "all_to_all",
+    "gather",
+]
+
+
+@click.group(
+    epilog="\b\nExamples:\n"
+    "  weft trace generate barrier --ranks 16 --out barrier.goal\n"
+    "  weft trace run barrier.goal --system clint --channel quick --picture barrier.svg",
+)
+def trace() -> None:
+    """Run recorded programs on any system, and write those of collectives."""
+
+
+@trace.command()
+@click.argument("collective", type=click.Choice(COLLECTIVES))
+@click.option("--ranks", type=click.IntRange(min=2, max=65535), required=True)
+@click.option("--size", default="0 B", metavar="SIZE", help="Bytes of each rank: '64 kB'.")
+@click.option("--rounds", type=click.IntRange(min=1), default=1, help="How many times.")
+@click.option("--out", type=click.Path(dir_okay=False), help="The file; standard output if absent.")
+def generate(collective: str, ranks: int, size: str, rounds: int, out: str | None) -> None:
+    """Write a collective operation as a GOAL trace."""
+    from weft.program import generate_trace  # noqa: PLC0415
+
+    with _complaints():
+        text = generate_trace(collective, ranks, size, rounds)
+    if out is None:
+        click.echo(text, nl=False)
+    else:
+        Path(out).write_text(text, encoding="utf-8")
+
+
+@trace.command()
+@click.argument("file", type=click.Path(dir_okay=False))
+@click.option("--system", required=True, metavar="NAME|FILE", help="What it runs on.")
+@click.option("--channel", metavar="NAME", help="The channel of all messages.")
+@click.option(
+    "--route",
+    multiple=True,
+    metavar="[CONDITION,...:]CHANNEL",
+    help="A rule in its place: 'up_to=32 B:quick', then 'bulk'. The first that holds counts.",
+)
+@click.option("--preset", metavar="NAME", help="A named preset of the system.")
+@click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Replace a value.")
+@click.option(
+    "--speed",
+    type=click.FloatRange(min=0, min_open=True),
+    help="Instructions a second: FILE is a time-independent trace of SimGrid.",
+)
+@click.option("--seed", type=click.IntRange(min=0), default=1, help="For what channels draw.")
+@click.option("--picture", type=click.Path(dir_okay=False), help="Space-time: .svg, .png, .json.")
+@click.option("--out", type=click.Path(file_okay=False), help="A folder for the tables as CSV.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
+def run(  # noqa: PLR0913, PLR0917 (one argument an option)
+    file: str,
+    system: str,
+    channel: str | None,
+    route: tuple[str, ...],
+    preset: str | None,
+    settings: tuple[str, ...],
+    speed: float | None,
+    seed: int,
+    picture: str | None,
+    out: str | None,
+    as_json: bool,
+) -> None:
+    """Run a GOAL trace, or with --speed one of SimGrid, and say where each rank's time went."""
+    from weft.program import trace_of_overrides  # noqa: PLC0415
+
+    with _complaints():
+        result = trace_of_overrides(
+            (file, speed), (system, preset, list(settings), seed), channel, _rules(route)
+        )
+    if picture is not None:
+        result.figure(f"{Path(file).name} on {Path(system).stem}").save(picture)
+    if out is not None:
+        _write(Path(out), {
+            "ranks": result.ranks, "waits": result.waits,
+            "intervals": result.intervals, "messages": result.messages,
+        })  # fmt: skip
+    if as_json:
+        ranks = result.ranks.to_dict("records")
+        click.echo(json.dumps({"time_us": result.time_us, "ranks": ranks}, indent=2))
+        return
+    click.echo(f"application time {result.time_us:.6g} µs, {len(result.messages)} messages")
+    click.echo(result.ranks.to_string(index=False, float_format=lambda value: f"{value:.4g}"))
+
+
+def _rules(route: tuple[str, ...]) -> list[dict[str, object]]:
+    """Read rules as the option has them."""
+    rules = []
+    for text in route:
+        conditions, _, channel = text.rpartition(":")
+        rule: dict[str, object] = {"channel": channel}
+        for condition in filter(None, conditions.split(",")):
+            key, given, value = condition.partition("=")
+            if not given or key not in {"up_to", "kind", "nic"}:
+                raise click.BadParameter(
+                    f"{condition!r} is none of up_to=SIZE, kind=KIND, nic=NUMBER",
+                    param_hint="--route",
+                )
+            rule[key] = int(value) if key == "nic" else value
+        rules.append(rule)
+    return rules
+
+
+def _write(folder: Path, tables: dict[str, pd.DataFrame]) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, table in tables.items():
+        table.to_csv(folder / f"{name}.csv", index=False)
+
+
+@contextmanager
+def _complaints() -> Iterator[None]:
+    """Say what is wrong with the input as the core says it, and exit with 2."""
+    try:
+        yield
+    except (_seam.error_type(), ValueError, OSError) as error:
+        click.echo(str(error), err=True)
+        sys.exit(2)

@@ -1,0 +1,183 @@
+"""Programs and traces from Python, on the real core."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from click.testing import CliRunner
+
+import weft
+from weft.cli import main
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from weft.program import Program
+
+# Packets of 125 B that carry 100 B take 1 us, cables 20 ns, the switch 10 ns.
+STAR = """
+[system]
+title = "star"
+hosts = 4
+[channel.c]
+packet = "125 B"
+payload = "100 B"
+link = { rate = "1 Gbit/s", length = "4 m", delay_per_metre = "5 ns" }
+adapter.send_buffers = "unlimited"
+switch.crossbar = { latency = "10 ns", contention = "back_pressure" }
+"""
+WAY = 1.05
+
+
+@pytest.fixture
+def star(tmp_path: Path) -> str:
+    path = tmp_path / "star.toml"
+    path.write_text(STAR)
+    return str(path)
+
+
+def ping_pong(me: weft.Node) -> Program:
+    if me.rank == 0:
+        yield me.send(1, 64, tag=3, value=7)
+        answer = yield me.receive(1)
+        return answer
+    question = yield me.receive(0, 3)
+    yield me.compute("1 us")
+    yield me.send(0, "250 B", value=question.value + 1)
+    return me.now_us
+
+
+def test_a_message_to_and_fro_in_exact_microseconds(star: str) -> None:
+    result = weft.run_program(star, ping_pong, ranks=2)
+    answer = result.values[0]
+    back = WAY + 1 + 2 + WAY
+    assert (answer.source, answer.size, answer.value) == (1, 250, 8)
+    assert answer.time_us == pytest.approx(back, abs=1e-9)
+    assert result.time_us == pytest.approx(back, abs=1e-9)
+    assert result.ranks["computing_us"].tolist() == [0, 1]
+    assert result.waits["waited_for"].tolist() == [1, 0]
+    assert result.messages["delivered_us"].tolist() == pytest.approx([WAY, back])
+
+
+def test_the_same_program_runs_on_clint_and_twice_the_same() -> None:
+    runs = [weft.run_program("clint", ping_pong, ranks=2, channel=c) for c in ("quick", "bulk")]
+    assert runs[0].time_us < runs[1].time_us
+    again = weft.run_program("clint", ping_pong, ranks=2, channel="quick")
+    assert again.intervals.equals(runs[0].intervals)
+
+
+def test_rules_say_which_message_takes_which_channel() -> None:
+    rules = [{"up_to": "100 B", "channel": "quick"}, {"channel": "bulk"}]
+    mixed = weft.run_program("clint", ping_pong, ranks=2, route=rules)
+    quick = weft.run_program("clint", ping_pong, ranks=2, channel="quick")
+    there = mixed.messages["delivered_us"]
+    assert there[0] == quick.messages["delivered_us"][0]
+    assert there[1] != quick.messages["delivered_us"][1]
+
+
+def test_a_barrier_a_lock_and_memory(star: str) -> None:
+    held: list[tuple[float, float]] = []
+
+    def program(me: weft.Node) -> Program:
+        yield from me.barrier()
+        yield from me.lock(server=2)
+        begun = me.now_us
+        yield me.compute("300 ns")
+        held.append((begun, me.now_us))
+        yield me.unlock(server=2)
+        if me.rank == 1:
+            yield me.store([0, 2, 3], 8, 5)
+            return None
+        word = yield me.until(8, 5)
+        again = yield me.read((me.rank + 1) % 4, 8, "4 B")
+        return word.value, me.load(8), again.value
+
+    result = weft.run_program(star, program)
+    assert len(held) == 4
+    assert all(a[1] <= b[0] for a, b in pairwise(held))
+    assert result.values[2] == (5, 5, 5)
+    assert result.values[0][:2] == (5, 5)
+
+
+def test_a_program_that_waits_for_ever_says_who_waits_for_whom(star: str) -> None:
+    def program(me: weft.Node) -> Program:
+        yield me.receive(1 - me.rank, 4)
+
+    with pytest.raises(weft.WeftError, match="rank 0 waits for a message of rank 1 with tag 4"):
+        weft.run_program(star, program, ranks=2)
+
+
+def test_what_a_program_names_must_be_there(star: str) -> None:
+    def to_nobody(me: weft.Node) -> Program:
+        yield me.send(9, 8)
+
+    def without_unit(me: weft.Node) -> Program:
+        yield me.compute("5")
+
+    def yields_a_number(me: weft.Node) -> Any:
+        yield 5
+
+    with pytest.raises(weft.WeftError, match="rank 0 names rank 9; accepted: 0 to 1"):
+        weft.run_program(star, to_nobody, ranks=2)
+    with pytest.raises(TypeError, match="rank 0 yielded 5; what is yielded is an operation"):
+        weft.run_program(star, {0: yields_a_number}, ranks=2)
+    with pytest.raises(ValueError, match="a program for rank 7, where 0 to 1"):
+        weft.run_program(star, {7: to_nobody}, ranks=2)
+    with pytest.raises(weft.WeftError, match=r"program\.channel.*bulk, quick"):
+        weft.run_program("clint", ping_pong)
+    with pytest.raises(ValueError, match="unit"):
+        weft.run_program(star, {0: without_unit}, ranks=2)
+
+
+def test_a_trace_is_generated_run_and_drawn(star: str, tmp_path: Path) -> None:
+    text = weft.generate_trace("barrier", 4)
+    trace = tmp_path / "barrier.goal"
+    trace.write_text(text)
+    result = weft.run_trace(trace, star)
+    assert result.time_us == pytest.approx(2 * WAY)
+    assert len(result.messages) == 8
+    figure = result.figure()
+    assert figure.name == "rank-times"
+    svg = figure.svg()
+    assert "Time (µs)" in svg
+    assert svg.count("<path") > 16
+
+
+def test_the_command_line_generates_and_runs_traces(star: str, tmp_path: Path) -> None:
+    trace, picture = tmp_path / "gather.goal", tmp_path / "gather.svg"
+    arguments = ["trace", "generate", "gather", "--ranks", "4", "--size", "1 kB"]
+    written = CliRunner().invoke(main, [*arguments, "--out", str(trace)])
+    assert written.exit_code == 0, written.output
+    assert trace.read_text().startswith("num_ranks 4\n")
+    run = ["trace", "run", str(trace), "--system", star, "--json", "--picture", str(picture)]
+    shown = CliRunner().invoke(main, [*run, "--out", str(tmp_path / "tables")])
+    assert shown.exit_code == 0, shown.output
+    assert len(json.loads(shown.output)["ranks"]) == 4
+    assert picture.read_text().startswith("<svg")
+    assert {path.name for path in (tmp_path / "tables").iterdir()} == {
+        *("intervals.csv", "messages.csv", "ranks.csv", "waits.csv")
+    }
+    on_clint = ["trace", "run", str(trace), "--system", "clint"]
+    rules = ["--route", "up_to=1 kB:quick", "--route", "bulk"]
+    assert CliRunner().invoke(main, [*on_clint, *rules]).exit_code == 0
+    refused = CliRunner().invoke(main, on_clint)
+    assert refused.exit_code == 2
+    assert "program.channel" in refused.output
+
+
+def test_a_bad_trace_is_refused_with_its_line(star: str, tmp_path: Path) -> None:
+    trace = tmp_path / "bad.goal"
+    trace.write_text("num_ranks 2\nrank 0 {\na: send 8k to 1\n}\n")
+    refused = CliRunner().invoke(main, ["trace", "run", str(trace), "--system", star])
+    assert refused.exit_code == 2
+    assert "line 3: `8k` where a number of bytes such as `8b` is accepted" in refused.output
+
+
+def test_a_time_independent_trace_runs_at_a_speed(star: str, tmp_path: Path) -> None:
+    trace = tmp_path / "trace.txt"
+    trace.write_text("0 compute 1e3\n0 send 1 100\n1 recv 0 100\n")
+    result = weft.run_trace(trace, star, speed=1e9)
+    assert result.time_us == pytest.approx(1 + WAY)
