@@ -30,6 +30,7 @@ _PARTS = {
     "output_buffered": "output-buffered switch",
     "input_queued": "input-queued switch",
     "output_queued": "output-queued switch",
+    "ring": "ring of adapters",
 }
 # Where a switch keeps packets: drawn as small cells beside each port.
 _BUFFERED = {"output_buffered", "input_queued", "output_queued"}

@@ -100,7 +100,7 @@ fn say_goodbye(guard: &Guard, segment: &Segment) {
         // SAFETY: the option has this length.
         unsafe {
             let (level, name) = (libc::SOL_SOCKET, libc::SO_LINGER);
-            libc::syscall(libc::SYS_setsockopt, guard.fd, level, name, &raw const now, length);
+            sys::bare!(libc::SYS_setsockopt, guard.fd, level, name, &raw const now, length);
         }
     } else {
         wait::answer_doorbells(guard);

@@ -25,7 +25,7 @@ fn thread() -> u32 {
     THREAD.with(|number| {
         if number.get() == 0 {
             // SAFETY: takes nothing and cannot fail.
-            number.set(unsafe { libc::syscall(libc::SYS_gettid) } as u32);
+            number.set(unsafe { sys::bare!(libc::SYS_gettid) } as u32);
         }
         number.get()
     })
@@ -108,7 +108,7 @@ impl Lock {
 /// Whether a thread of this number exists.
 fn lives(thread: u32) -> bool {
     // SAFETY: signal zero only asks.
-    let asked = unsafe { libc::syscall(libc::SYS_tkill, thread, 0) };
+    let asked = unsafe { sys::bare!(libc::SYS_tkill, thread, 0) };
     asked == 0 || sys::errno() != libc::ESRCH
 }
 

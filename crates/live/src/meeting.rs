@@ -40,7 +40,7 @@ fn endpoint(fd: c_int, which: Which) -> Option<Endpoint> {
         Which::Peer => libc::SYS_getpeername,
     };
     // SAFETY: `place` has `length` bytes.
-    if unsafe { libc::syscall(number, fd, place, &raw mut length) } < 0 {
+    if unsafe { sys::bare!(number, fd, place, &raw mut length) } < 0 {
         return None;
     }
     let mut endpoint = [0; 18];
@@ -108,9 +108,9 @@ impl Place {
     pub fn listen(&self) -> Result<c_int, Errno> {
         let fd = socket()?;
         // SAFETY: the address has this length.
-        let bound = unsafe { libc::syscall(libc::SYS_bind, fd, self.raw(), self.length) } == 0;
+        let bound = unsafe { sys::bare!(libc::SYS_bind, fd, self.raw(), self.length) } == 0;
         // SAFETY: takes no memory.
-        if bound && unsafe { libc::syscall(libc::SYS_listen, fd, 1) } == 0 {
+        if bound && unsafe { sys::bare!(libc::SYS_listen, fd, 1) } == 0 {
             return Ok(fd);
         }
         let why = sys::errno();
@@ -122,7 +122,7 @@ impl Place {
     pub fn call(&self) -> Result<c_int, Errno> {
         let fd = socket()?;
         // SAFETY: the address has this length.
-        if unsafe { libc::syscall(libc::SYS_connect, fd, self.raw(), self.length) } == 0 {
+        if unsafe { sys::bare!(libc::SYS_connect, fd, self.raw(), self.length) } == 0 {
             return Ok(fd);
         }
         let why = sys::errno();
@@ -134,7 +134,7 @@ impl Place {
 fn socket() -> Result<c_int, Errno> {
     let kind = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
     // SAFETY: takes no memory.
-    let fd = unsafe { libc::syscall(libc::SYS_socket, libc::AF_UNIX, kind, 0) } as c_int;
+    let fd = unsafe { sys::bare!(libc::SYS_socket, libc::AF_UNIX, kind, 0) } as c_int;
     if fd < 0 { Err(sys::errno()) } else { sys::move_high(fd) }
 }
 
@@ -143,7 +143,7 @@ pub fn take_caller(listener: c_int) -> Result<c_int, Errno> {
     let flags = libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
     let none: *mut libc::c_void = std::ptr::null_mut();
     // SAFETY: no address is asked for.
-    let fd = unsafe { libc::syscall(libc::SYS_accept4, listener, none, none, flags) } as c_int;
+    let fd = unsafe { sys::bare!(libc::SYS_accept4, listener, none, none, flags) } as c_int;
     if fd < 0 { Err(sys::errno()) } else { sys::move_high(fd) }
 }
 
@@ -195,8 +195,7 @@ pub fn hand_over(fd: c_int, files: [c_int; FILES]) -> Result<(), Errno> {
     }
     let message = message(&mut vector, &mut control);
     // SAFETY: everything that the message points to lives until the call returns.
-    let sent =
-        unsafe { libc::syscall(libc::SYS_sendmsg, fd, &raw const message, libc::MSG_NOSIGNAL) };
+    let sent = unsafe { sys::bare!(libc::SYS_sendmsg, fd, &raw const message, libc::MSG_NOSIGNAL) };
     if sent == 1 { Ok(()) } else { Err(sys::errno()) }
 }
 
@@ -208,7 +207,7 @@ pub fn take_over(fd: c_int) -> Result<[c_int; FILES], Errno> {
     let mut message = message(&mut vector, &mut control);
     let flags = libc::MSG_CMSG_CLOEXEC | libc::MSG_DONTWAIT;
     // SAFETY: everything that the message points to lives until the call returns.
-    let received = unsafe { libc::syscall(libc::SYS_recvmsg, fd, &raw mut message, flags) };
+    let received = unsafe { sys::bare!(libc::SYS_recvmsg, fd, &raw mut message, flags) };
     if received < 0 {
         return Err(sys::errno());
     }

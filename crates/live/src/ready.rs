@@ -258,7 +258,7 @@ fn sleep(
     let time = time.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
     let (entries, count) = (kernel.as_mut_ptr(), kernel.len());
     // SAFETY: the entries and the time are valid, and so is the mask by the program's word.
-    let woken = unsafe { libc::syscall(libc::SYS_ppoll, entries, count, time, mask, 8) };
+    let woken = unsafe { sys::bare!(libc::SYS_ppoll, entries, count, time, mask, 8) };
     if woken < 0 { Err(sys::errno()) } else { Ok(woken as c_int) }
 }
 
@@ -275,16 +275,21 @@ impl Sets {
         [self.read, self.write, self.except]
     }
 
-    /// Whether any set names a joined connection.
+    /// Whether any set names a joined connection; `look` is called with every number that any names.
     ///
     /// # Safety
     ///
     /// Each set is null or has `count` bits.
-    pub unsafe fn name_joined(self, count: c_int) -> bool {
-        (0..count).any(|fd| {
+    pub unsafe fn name_joined(self, count: c_int, mut look: impl FnMut(c_int)) -> bool {
+        let mut any = false;
+        for fd in 0..count {
             // SAFETY: by the contract of this function.
-            self.all().into_iter().any(|set| unsafe { has(set, fd) }) && is_joined(fd)
-        })
+            if self.all().into_iter().any(|set| unsafe { has(set, fd) }) {
+                look(fd);
+                any |= is_joined(fd);
+            }
+        }
+        any
     }
 }
 

@@ -8,13 +8,101 @@ use libc::{c_int, c_long, c_void};
 /// An error number of the kernel.
 pub type Errno = c_int;
 
+/// Makes a system call past the C library, whose `syscall` is interposed too.
+///
+/// # Safety
+///
+/// As for the call.
+#[cfg(target_arch = "x86_64")]
+unsafe fn enter(number: c_long, arguments: [usize; 6]) -> c_long {
+    let result;
+    // SAFETY: by the contract of this function.
+    unsafe {
+        std::arch::asm!(
+            "syscall",
+            inlateout("rax") number => result,
+            in("rdi") arguments[0],
+            in("rsi") arguments[1],
+            in("rdx") arguments[2],
+            in("r10") arguments[3],
+            in("r8") arguments[4],
+            in("r9") arguments[5],
+            lateout("rcx") _,
+            lateout("r11") _,
+            options(nostack),
+        );
+    }
+    result
+}
+
+/// The same on another processor.
+///
+/// # Safety
+///
+/// As for the call.
+#[cfg(target_arch = "aarch64")]
+unsafe fn enter(number: c_long, arguments: [usize; 6]) -> c_long {
+    let result;
+    // SAFETY: by the contract of this function.
+    unsafe {
+        std::arch::asm!(
+            "svc 0",
+            in("x8") number,
+            inlateout("x0") arguments[0] => result,
+            in("x1") arguments[1],
+            in("x2") arguments[2],
+            in("x3") arguments[3],
+            in("x4") arguments[4],
+            in("x5") arguments[5],
+            options(nostack),
+        );
+    }
+    result
+}
+
+/// Makes a system call and splits its result.
+///
+/// # Safety
+///
+/// As for the call.
+pub unsafe fn split<const COUNT: usize>(
+    number: c_long,
+    arguments: [usize; COUNT],
+) -> Result<c_long, Errno> {
+    let mut all = [0; 6];
+    all[..COUNT].copy_from_slice(&arguments);
+    // SAFETY: by the contract of this function.
+    let result = unsafe { enter(number, all) };
+    if (-4095..0).contains(&result) { Err(-result as Errno) } else { Ok(result) }
+}
+
+/// Makes a system call with the result of the C library's `syscall`, `errno` included.
+///
+/// # Safety
+///
+/// As for the call.
+pub unsafe fn answer<const COUNT: usize>(number: c_long, arguments: [usize; COUNT]) -> c_long {
+    // SAFETY: by the contract of this function.
+    unsafe { split(number, arguments) }.unwrap_or_else(|why| {
+        set_errno(why);
+        -1
+    })
+}
+
+/// The C library's `syscall`, past whatever stands in front of it.
+macro_rules! bare {
+    ($number:expr $(, $argument:expr)* $(,)?) => {
+        $crate::sys::answer($number, [$($argument as usize),*])
+    };
+}
+pub(crate) use bare;
+
 /// Makes a system call and splits its result.
 macro_rules! call {
     ($number:expr $(, $argument:expr)*) => {{
         // SAFETY: the arguments are those of the call; whatever memory they point to is owned by
         // the caller of this wrapper for as long as the call lasts.
-        let result = unsafe { libc::syscall($number $(, $argument)*) };
-        if result < 0 { Err(errno()) } else { Ok(result) }
+        unsafe { split($number, [$($argument as usize),*]) }
     }};
 }
 
@@ -194,7 +282,7 @@ pub fn epoll_ctl(
     fd: c_int,
     event: &mut libc::epoll_event,
 ) -> Result<(), Errno> {
-    call!(libc::SYS_epoll_ctl, epoll, operation, fd, event as *mut _).map(|_| ())
+    call!(libc::SYS_epoll_ctl, epoll, operation, fd, &raw mut *event).map(|_| ())
 }
 
 pub fn shutdown(fd: c_int, how: c_int) {
@@ -350,7 +438,7 @@ pub fn poll_all(entries: &mut [libc::pollfd]) -> bool {
 
 pub fn process() -> u32 {
     // SAFETY: takes nothing and cannot fail. Not `getpid`, which is the program's to interpose.
-    unsafe { libc::syscall(libc::SYS_getpid) as u32 }
+    unsafe { bare!(libc::SYS_getpid) as u32 }
 }
 
 /// Monotonic time in nanoseconds.

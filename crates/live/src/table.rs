@@ -270,6 +270,10 @@ pub struct Registration {
     pub by_event: bool,
     /// Whether the instance scans it.
     pub linked: bool,
+    /// Looks in a row that found nothing.
+    pub quiet: u16,
+    /// Whether its instance looks at it only when the kernel reports it.
+    pub cold: bool,
 }
 
 /// The state that an edge is an edge against.

@@ -48,6 +48,10 @@ pub struct WindowSettings {
     /// last word of the message itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub flag: Option<FlagSettings>,
+    /// From a damaged packet to its coming again, the first of those that the adapter discarded
+    /// behind it: what the cluster software takes to recover the path. For channels with `errors`.
+    #[serde(default)]
+    pub recovery: Span,
     /// The share of the writes of sources that go to a page mapped as broadcast.
     #[serde(default)]
     pub broadcast: Fraction,

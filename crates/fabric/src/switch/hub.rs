@@ -198,7 +198,8 @@ impl<K: Copy> Hub<K> {
         mut grant: impl FnMut(u16, HubRequest<K>),
     ) -> Time {
         self.stand(now);
-        if !self.wide.is_empty() && !(self.others_first && self.any_narrow()) {
+        let others = self.others_first && self.any_narrow();
+        if !self.wide.is_empty() && !others {
             self.others_first = false;
             return self.decide_wide(now, room, grant);
         }

@@ -38,6 +38,7 @@ pub(super) fn build(
         hub: hub.clone(),
         window,
         send_buffers: settings.adapter.send_buffers,
+        errors: settings.errors.clone().unwrap_or_default(),
         sources,
         observations: site.observations(),
     };
@@ -78,8 +79,9 @@ fn refuse_what_a_hub_does_not_read(settings: &ChannelSettings, name: &str) -> Re
     if settings.control.is_some() {
         return refuse("control", "given", "no control with a hub, which loses nothing");
     }
-    let faults = settings.faults();
-    let given = faults.first().or(settings.recovery.map(|_| "recovery"));
+    let given = settings.receiver.as_ref().map(|_| "receiver");
+    let given = given.or((!settings.disabled.is_empty()).then_some("disabled"));
+    let given = given.or(settings.recovery.map(|_| "recovery"));
     match given.or(settings.interface.as_ref().map(|_| "interface")) {
         Some(key) => refuse(key, "given", "it only with switches other than a hub"),
         None => Ok(()),

@@ -4,10 +4,11 @@
 
 use proptest::prelude::*;
 use weft_fabric::host::HostSettings;
-use weft_fabric::measure::Budget;
-use weft_kernel::Queue;
+use weft_fabric::measure::{Budget, Latency};
+use weft_kernel::{Halt, Queue};
 use weft_lab::drive::carrier::{Carrier, Destination, Message, Notice, Ticket};
 use weft_lab::drive::host_path::HostPath;
+use weft_lab::{Plan, Request, simulate};
 use weft_units::{Bytes, Span, Time};
 
 /// A channel that takes every message at once and brings it after a delay; it loses those whose
@@ -201,4 +202,53 @@ proptest! {
         path.spend(&mut budget);
         prop_assert_eq!(budget.total_ps(), spent);
     }
+}
+
+/// Every kind of switch takes hosts in front of it by text alone: three copies of 1 us before the
+/// channel, of which two go on beside the packets, and 4 us behind it.
+#[test]
+fn hosts_stand_in_front_of_any_channel() {
+    let switches = [
+        "scheduled = { latency = '90 ns', lead = '100 ns', scheduler = 'islip' }",
+        "crossbar = { latency = '90 ns', contention = 'back_pressure' }",
+        "output_buffered = { latency = '90 ns', buffers = 'unlimited', writers = 'unlimited' }",
+        "input_queued = { latency = '90 ns', scheduler = 'islip' }",
+        "output_queued = { latency = '90 ns' }",
+        "ring = { acknowledgment = '8 B' }",
+    ];
+    for switch in switches {
+        let one_way = |host: &str| {
+            let text = format!(
+                "[system]\ntitle = 'star'\nhosts = 4\n\
+                 [channel.c]\npacket = '125 B'\npayload = '100 B'\n\
+                 link = {{ rate = '1 Gbit/s', length = '4 m', delay_per_metre = '5 ns' }}\n\
+                 adapter.send_buffers = 'unlimited'\nswitch.{switch}\n\
+                 [workload.c]\nmessage = '300 B'\n\
+                 source.list = [{{ time = '1 us', from = 1, to = 2 }}]\n\
+                 [run]\nlength = '40 us'\nregime = 'from_empty'\n{host}"
+            );
+            let plan = Plan::new(&Request::of_text("hosts.toml", &text)).unwrap();
+            let runs = simulate(&plan.points[0].spec, 1, &Halt::new()).unwrap();
+            let seen = &runs[0].observations;
+            assert_eq!((seen.generated, seen.delivered), (1, 1), "{switch}");
+            assert_eq!(seen.budget.total_ps(), seen.recorder(Latency::OneWay).sum_ps());
+            seen.recorder(Latency::OneWay).max().unwrap()
+        };
+        let hosts = COPIES
+            .replace("[resource", "[channel.c.host.resource")
+            .replace("[stage", "[channel.c.host.stage");
+        let longer = one_way(&format!("[channel.c.host]\n{hosts}")) - one_way("");
+        let between = Span::from_ns(5_000)..=Span::from_ns(7_000);
+        assert!(between.contains(&longer), "{switch}: {longer}");
+    }
+}
+
+/// A schedule with signalling of its own carries packets: hosts are refused, not passed over.
+#[test]
+fn hosts_before_channels_that_act_together_are_refused() {
+    let text = "base = 'clint'\npreset = 'detailed'\n\
+                [channel.bulk.host]\nsend = ['copy']\n[channel.bulk.host.stage.copy]\nfixed = '1 us'\n\
+                [workload.bulk]\nload = 0.1\n";
+    let error = Plan::new(&Request::of_text("hosts.toml", text)).unwrap_err().to_string();
+    assert!(error.contains("channel.bulk.host"), "{error}");
 }

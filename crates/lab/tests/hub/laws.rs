@@ -78,7 +78,8 @@ fn a_scheduler_takes_the_place_of_request_sampling() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
-    /// Any load, any pattern, any buffers, any share of broadcasts, either generation: the three rules hold, and every packet is accounted for
+    /// Any load, any pattern, any buffers, any share of broadcasts, with damaged
+    /// packets and without, either generation: the three rules hold, and every packet is accounted for
     /// (each run is checked for that).
     #[test]
     fn the_order_holds_under_any_traffic(
@@ -89,6 +90,7 @@ proptest! {
         preset in prop::sample::select(vec!["", "network", "flag"]),
         write in prop::sample::select(vec!["4 B", "32 B", "256 B"]),
         second in any::<bool>(),
+        errors in prop::sample::select(vec!["0", "0.02"]),
         broadcast in prop::sample::select(vec!["0", "0.05", "1"]),
     ) {
         let workload = format!("workload.memory={{ load = {load:.3}, pattern = {{ {pattern} }} }}");
@@ -98,6 +100,8 @@ proptest! {
             format!("channel.memory.adapter.send_buffers={buffers}"),
             format!("channel.memory.window.write={write}"),
             format!("channel.memory.window.broadcast={broadcast}"),
+            format!("channel.memory.errors.packet_error_rate={errors}"),
+            "channel.memory.window.recovery=3 us".to_owned(),
         ];
         let mut all = vec![workload.as_str(), "run.length=200 us", "run.regime=from_empty",
             "channel.memory.window.check_order=true"];

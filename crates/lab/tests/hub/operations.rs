@@ -127,6 +127,11 @@ fn locks_and_barriers_end_on_either_generation() {
         assert_eq!(program(name, &[lock]).len(), 1, "{name}");
         let barrier = "program.run.barrier={ rounds = 3, by = 'channel' }";
         assert_eq!(program(name, &[barrier]).len(), 1, "{name}");
+        let errors = "channel.memory.errors.packet_error_rate=0.05";
+        let recovery = "channel.memory.window.recovery=10 us";
+        let mean = |with: &[&str]| program(name, with)[0].1;
+        assert!(mean(&[lock, errors, recovery]) > mean(&[lock]), "{name}");
+        assert!(mean(&[barrier, errors, recovery]) > mean(&[barrier]), "{name}");
     }
 }
 

@@ -147,3 +147,20 @@ fn a_policy_without_a_rule_for_a_message_ends_the_run() {
     let error = spec_of(text).expect_err("no rule").to_string();
     assert!(error.contains("no rule says which channel takes a message of 64 bytes"), "{error}");
 }
+
+#[test]
+fn a_ping_pong_runs_on_every_channel_of_every_shipped_system() {
+    for system in weft_lab::systems().expect("the shipped systems") {
+        let name = system.name;
+        let plan = Plan::new(&Request::new(&name, None, &[])).expect(&name);
+        for channel in plan.points[0].spec.channel.keys() {
+            let text = format!(
+                "base = '{name}'\n[program]\nchannel = '{channel}'\n\
+                 run.ping_pong = {{ size = '64 B', rounds = 3 }}\n"
+            );
+            let runs = spec_of(&text).unwrap_or_else(|error| panic!("{name}, {channel}: {error}"));
+            let there = measured(&runs, "program_one_way_mean_us");
+            assert!(there > 0.1 && there < 100.0, "{name}, {channel}: {there} us");
+        }
+    }
+}

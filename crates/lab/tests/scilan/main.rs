@@ -101,3 +101,32 @@ fn eight_hosts_on_a_ring_or_at_a_switch() {
         assert!(delivered > 100.0, "{preset}: {delivered}");
     }
 }
+
+/// The programs of the library over hosts, a receiver buffer and a ring. A ping-pong of nothing
+/// takes twice the time of the workload's.
+#[test]
+fn programs_run_over_hosts() {
+    let programs = [
+        ("ping_pong", "{ size = '0 B' }"),
+        ("ping_ping", "{ size = '1500 B' }"),
+        ("stream", "{ size = '4 KiB' }"),
+        ("all_to_all", "{ size = '256 B' }"),
+        ("barrier", "{}"),
+        ("broadcast", "{ size = '256 B' }"),
+        ("hot_spot", "{ size = '256 B' }"),
+    ];
+    for (name, settings) in programs {
+        let text = format!("base = 'scilan'\npreset = 'eight'\n[program.run]\n{name} = {settings}");
+        let request = Request::of_text("program.toml", &text);
+        let outcome = weft_lab::run(&request, &Options::default(), &mut |_, _| true);
+        let outcome = outcome.unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert!(outcome.table("budget").rows() > 5, "{name}");
+        let points = outcome.table("points");
+        assert!(points.number(0, "delivered_packets").unwrap() >= 8.0, "{name}");
+        if name == "ping_pong" {
+            let latency = points.number(0, "one_way_mean_us").unwrap();
+            // Eight in a ring: the way back passes six adapters more.
+            assert!((16.1..16.9).contains(&latency), "{latency}");
+        }
+    }
+}

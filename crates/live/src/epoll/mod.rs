@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 use libc::{c_int, epoll_event};
 
 use crate::attach;
+use crate::departure;
 use crate::lock::Lock;
 use crate::spin::SpinPolicy;
 use crate::stats::Reason;
@@ -22,10 +23,10 @@ use crate::sys;
 use crate::table::{self, Entry, Guard, REGISTRATIONS, Registration, Reported, phase};
 
 const INSTANCES: usize = 256;
-/// An instance follows so many registrations at most: it looks at each in every wait.
-const FOLLOWED: usize = 512;
+/// An instance follows so many registrations at most.
+const FOLLOWED: usize = 8192;
 /// With more than this many, further connections stay with the kernel.
-const FULL: usize = 256;
+const FULL: usize = 8000;
 /// The upper half of the datum under which a followed connection is registered.
 const TAG: u64 = 0xf3e7_1a5b << 32;
 
@@ -47,6 +48,10 @@ struct Instance {
 
 struct Inner {
     count: usize,
+    /// How many of the links, from the first on, are warm: each wait looks at these. The flags of
+    /// the others stay armed, so that whoever stimulates one makes the kernel report it, and it is
+    /// warm again. So a wait costs by the busy connections, not by all.
+    warm: usize,
     /// Place and registration of each followed connection.
     links: [u32; FOLLOWED],
     turn: u32,
@@ -96,7 +101,7 @@ pub fn track(fd: c_int) {
             instance.nested.store(0, order);
             // SAFETY: the place was free, so nobody else uses it.
             let inner = unsafe { &mut *instance.inner.get() };
-            inner.count = 0;
+            (inner.count, inner.warm) = (0, 0);
             inner.spin = SpinPolicy::new();
             if !table::set_entry(fd, Entry::Epoll(index)) {
                 instance.fd.store(0, order);
@@ -226,19 +231,101 @@ fn unwatch_event(instance: &Instance, index: u32, guard: &Guard) {
     }
 }
 
+impl Inner {
+    fn position(&self, link: u32) -> Option<usize> {
+        self.links[..self.count].iter().position(|it| *it == link)
+    }
+
+    fn push(&mut self, link: u32) {
+        self.links[self.count] = link;
+        self.count += 1;
+        self.make_warm(self.count - 1);
+    }
+
+    fn make_warm(&mut self, at: usize) {
+        if at >= self.warm {
+            self.links.swap(at, self.warm);
+            self.warm += 1;
+        }
+    }
+
+    fn make_cold(&mut self, at: usize) {
+        if at < self.warm {
+            self.warm -= 1;
+            self.links.swap(at, self.warm);
+        }
+    }
+
+    fn remove(&mut self, at: usize) {
+        let at = if at < self.warm {
+            self.make_cold(at);
+            self.warm
+        } else {
+            at
+        };
+        self.count -= 1;
+        self.links[at] = self.links[self.count];
+    }
+}
+
 fn link(inner: &mut Inner, registration: &mut Registration, place: usize, which: usize) {
-    inner.links[inner.count] = (place * REGISTRATIONS + which) as u32;
-    inner.count += 1;
+    inner.push((place * REGISTRATIONS + which) as u32);
     registration.linked = true;
+    registration.quiet = 0;
     registration.reported = Reported::default();
 }
 
 fn unlink(inner: &mut Inner, place: usize, which: usize) {
-    let link = (place * REGISTRATIONS + which) as u32;
-    if let Some(at) = inner.links[..inner.count].iter().position(|it| *it == link) {
-        inner.count -= 1;
-        inner.links[at] = inner.links[inner.count];
+    if let Some(at) = inner.position((place * REGISTRATIONS + which) as u32) {
+        inner.remove(at);
     }
+}
+
+/// Lets the instances that follow a connection look at it in their next waits, since something has
+/// happened to it that no stimulus says.
+pub fn warm(guard: &Guard) {
+    let cold = registrations(guard.place).any(|it| {
+        // SAFETY: a flag is read that another thread may change; a signal too many does no harm.
+        unsafe { (*it).cold }
+    });
+    if cold {
+        sys::signal_event(guard.connection.own_event.load(Ordering::Relaxed));
+    }
+}
+
+/// Makes the kernel see all that an instance follows: the instance itself is to be watched.
+pub fn expose(index: usize) {
+    let Some(instance) = instance(index) else { return };
+    if instance.nested.swap(1, Ordering::SeqCst) != 0 {
+        return;
+    }
+    let _errno = sys::KeepErrno::new();
+    for place in table::used() {
+        for registration in registrations(place) {
+            // SAFETY: numbers are read that another thread may change; one that is registered from
+            // now on finds the instance marked.
+            let registration = unsafe { *registration };
+            if registration.linked && registration.instance == index as u32 + 1 {
+                departure::depart(registration.fd, Reason::Epoll);
+            }
+        }
+    }
+    waiting::hand_back_all(instance);
+}
+
+/// Whether an instance cannot follow a connection that is joined already.
+fn cannot_follow(guard: &Guard, instance: &Instance, event: *const epoll_event) -> bool {
+    let full = registrations(guard.place).all(|it| {
+        // SAFETY: a number is read that another thread may change; the answer may be old.
+        unsafe { (*it).instance != 0 }
+    });
+    // SAFETY: the program says that the event is valid, where there is one.
+    let events = unsafe { event.as_ref() }.map_or(0, |event| event.events);
+    // SAFETY: as above.
+    let count = unsafe { (*instance.inner.get()).count };
+    full || events & libc::EPOLLEXCLUSIVE as u32 != 0
+        || instance.nested.load(Ordering::SeqCst) != 0
+        || count >= FULL
 }
 
 /// Forgets all registrations of a connection that has lost its last descriptor.
@@ -269,15 +356,11 @@ pub fn control(
     let index = match (table::entry(epoll), table::entry(fd)) {
         (Entry::Epoll(index), Entry::Connection(_)) => index,
         (_, Entry::Epoll(inner)) => {
-            if let Some(inner) = instance(inner) {
-                inner.nested.store(1, Ordering::SeqCst);
-            }
+            expose(inner);
             return kernel();
         }
         (_, Entry::Connection(_)) => {
-            if let Some(guard) = table::enter(fd) {
-                attach::give_up(guard.connection, Reason::Epoll);
-            }
+            departure::depart(fd, Reason::Epoll);
             return kernel();
         }
         _ => return kernel(),
@@ -285,6 +368,12 @@ pub fn control(
     let (Some(guard), Some(instance)) = (table::enter(fd), instance(index)) else {
         return kernel();
     };
+    if operation == libc::EPOLL_CTL_ADD
+        && guard.connection.phase() == phase::JOINED
+        && cannot_follow(&guard, instance, event)
+    {
+        departure::depart(fd, Reason::Epoll);
+    }
     let (Some(_control), Some(_held)) = (CONTROL.lock(), instance.lock.lock()) else {
         return kernel();
     };
@@ -373,6 +462,12 @@ fn modify(
     registration.disabled = false;
     registration.reported = Reported::default();
     if registration.linked {
+        // SAFETY: the instance's lock is held.
+        let inner = unsafe { &mut *instance.inner.get() };
+        if let Some(at) = inner.position((guard.place * REGISTRATIONS + which) as u32) {
+            inner.make_warm(at);
+            (registration.quiet, registration.cold) = (0, false);
+        }
         rouse(instance, registration, guard.place, which);
     }
     0

@@ -17,6 +17,10 @@ use crate::wait;
 
 /// Every so many waits that found something, the kernel is asked about other descriptors too.
 const LOOK_ASIDE: u32 = 4;
+/// An instance looks at so many connections in each wait without a second thought.
+const ALWAYS_WARM: usize = 64;
+/// With more, one that had nothing for so many looks grows cold.
+const QUIET: u16 = 32;
 
 /// `epoll_pwait` on a followed instance. `None` leaves it to the kernel.
 pub fn wait(
@@ -42,21 +46,28 @@ fn wait_in(
 ) -> Result<usize, Errno> {
     let deadline = timeout.map(|span| sys::now().saturating_add(span));
     let mut polled = timeout == Some(0);
+    let mut asked = false;
     loop {
-        let (found, followed, aside) = look(instance, events);
-        if found > 0 {
-            let more = if aside && found < events.len() {
-                from_kernel(instance, epoll, &mut events[found..], Some(0), mask).unwrap_or(0)
-            } else {
-                0
-            };
-            return Ok(found + more);
+        // A look may fill all there is room for: every so often other descriptors come first.
+        let aside = !asked && is_time_to_look_aside(instance);
+        let first = if aside {
+            asked = true;
+            from_kernel(instance, epoll, events, Some(0), std::ptr::null())?
+        } else {
+            0
+        };
+        let (found, followed) = look(instance, &mut events[first..], aside);
+        if first + found > 0 {
+            return Ok(first + found);
         }
         if followed && !polled && is_elsewhere(instance) {
             polled = true;
-            let known = from_kernel(instance, epoll, events, Some(0), mask)?;
-            if known > 0 {
-                return Ok(known);
+            if !asked {
+                asked = true;
+                let known = from_kernel(instance, epoll, events, Some(0), mask)?;
+                if known > 0 {
+                    return Ok(known);
+                }
             }
             if spin(instance) {
                 continue;
@@ -65,7 +76,7 @@ fn wait_in(
         let left = deadline.map(|deadline| deadline.saturating_sub(sys::now()));
         instance.waiters.fetch_add(1, Ordering::SeqCst);
         arm(instance);
-        let (found, ..) = look(instance, events);
+        let (found, ..) = look(instance, events, false);
         let slept = if found > 0 {
             Ok(found)
         } else {
@@ -80,21 +91,28 @@ fn wait_in(
             return Ok(found);
         }
         if deadline.is_some_and(|deadline| timeout == Some(0) || sys::now() >= deadline) {
-            return Ok(look(instance, events).0);
+            return Ok(look(instance, events, false).0);
         }
     }
 }
 
-/// Looks at all followed connections. Returns how many events there are, whether there is anybody
-/// to look at, and whether it is time to look aside.
-fn look(instance: &Instance, events: &mut [epoll_event]) -> (usize, bool, bool) {
-    let Some(_held) = instance.lock.lock() else { return (0, false, true) };
+/// Whether the kernel is to be asked before the followed connections are looked at.
+fn is_time_to_look_aside(instance: &Instance) -> bool {
+    // SAFETY: a number is read that another thread may change; a look aside too many does no harm.
+    let inner = unsafe { &*instance.inner.get() };
+    inner.warm > 0 && inner.turn.is_multiple_of(LOOK_ASIDE)
+}
+
+/// Looks at the warm connections. Returns how many events there are, and whether there is anybody
+/// to look at.
+fn look(instance: &Instance, events: &mut [epoll_event], aside: bool) -> (usize, bool) {
+    let Some(_held) = instance.lock.lock() else { return (0, false) };
     // SAFETY: the lock is held.
     let inner = unsafe { &mut *instance.inner.get() };
     let (mut found, mut back) = (0, false);
     // The next look begins where this one ended, so that nobody is served first for ever.
-    for step in 0..inner.count {
-        let at = (inner.turn as usize + step) % inner.count;
+    for step in 0..inner.warm {
+        let at = (inner.turn as usize + step) % inner.warm;
         if found == events.len() {
             break;
         }
@@ -103,13 +121,70 @@ fn look(instance: &Instance, events: &mut [epoll_event]) -> (usize, bool, bool) 
             found += 1;
         }
     }
-    if found > 0 {
+    if inner.warm > ALWAYS_WARM {
+        cool(inner);
+    }
+    if found > 0 || aside {
         inner.turn = inner.turn.wrapping_add(1);
     }
     if back {
         hand_back(instance, inner);
     }
-    (found, inner.count > 0, inner.turn.is_multiple_of(LOOK_ASIDE))
+    (found, inner.count > 0)
+}
+
+/// Stops looking at connections that have long had nothing: their flags are armed, as before a
+/// sleep, and looked at once more.
+fn cool(inner: &mut Inner) {
+    let mut at = 0;
+    while at < inner.warm {
+        let Some((registration, guard, segment)) = resolve(inner.links[at]) else {
+            at += 1;
+            continue;
+        };
+        if registration.quiet < QUIET || !registration.by_event || segment.has_ended() {
+            at += 1;
+            continue;
+        }
+        registration.cold = true;
+        let wanted = wanted(registration, &guard, &segment);
+        ready::arm(guard.connection, &segment, wanted, Sleep::OnEvent);
+        if is_ready(registration, &guard, &segment) {
+            (registration.cold, registration.quiet) = (false, 0);
+            at += 1;
+        } else {
+            inner.make_cold(at);
+        }
+    }
+}
+
+/// The events whose flags must be armed before an instance stops looking at a connection.
+fn wanted(registration: &Registration, guard: &Guard, segment: &Segment) -> i16 {
+    let full = !wait::may_send(guard.connection, segment);
+    registration.events as i16 & if full { !0 } else { !libc::POLLOUT }
+}
+
+/// Whether a connection has an event for the program, without taking it.
+fn is_ready(registration: &Registration, guard: &Guard, segment: &Segment) -> bool {
+    let peer = guard.connection.role().peer();
+    let arrivals = segment.way(peer).pointers.arrivals();
+    let fresh = !registration.reported.valid || registration.reported.written != arrivals;
+    let edge = registration.events & libc::EPOLLET as u32 != 0;
+    let mask = ready::events(guard, segment) as u16 as u32;
+    let always = (libc::EPOLLERR | libc::EPOLLHUP | libc::EPOLLRDHUP) as u32;
+    let ended = mask & !registration.reported.mask & always & registration.events != 0;
+    let filled = guard.connection.filled.load(Ordering::Relaxed);
+    let room = registration.reported.filled != filled && mask & libc::EPOLLOUT as u32 != 0;
+    let news = fresh || !edge || ended || room;
+    !registration.disabled && mask & registration.events != 0 && news
+}
+
+/// Gives everything back that the instance follows and that is the kernel's again.
+pub fn hand_back_all(instance: &Instance) {
+    if let Some(_held) = instance.lock.lock() {
+        // SAFETY: the lock is held.
+        hand_back(instance, unsafe { &mut *instance.inner.get() });
+    }
 }
 
 /// Gives the registrations of connections that are the kernel's again back to it, as the program
@@ -125,9 +200,10 @@ fn hand_back(instance: &Instance, inner: &mut Inner) {
             {
                 let mut event = epoll_event { events: registration.events, u64: registration.data };
                 let _ = sys::epoll_ctl(epoll, libc::EPOLL_CTL_MOD, registration.fd, &mut event);
-                registration.linked = false;
-                inner.count -= 1;
-                inner.links[at] = inner.links[inner.count];
+                let own = guard.connection.own_event.load(Ordering::Relaxed);
+                let _ = sys::epoll_ctl(epoll, libc::EPOLL_CTL_DEL, own, &mut event);
+                (registration.linked, registration.cold) = (false, false);
+                inner.remove(at);
             }
             _ => at += 1,
         }
@@ -151,6 +227,7 @@ fn resolve(
 /// connection is the kernel's again, which then reports for it.
 fn report(link: u32, back: &mut bool) -> Option<epoll_event> {
     let (registration, guard, segment) = resolve(link)?;
+    registration.quiet = registration.quiet.saturating_add(1);
     if registration.disabled {
         return None;
     }
@@ -182,6 +259,7 @@ fn report(link: u32, back: &mut bool) -> Option<epoll_event> {
     if events == 0 {
         return None;
     }
+    registration.quiet = 0;
     registration.disabled = registration.events & libc::EPOLLONESHOT as u32 != 0;
     Some(epoll_event { events, u64: registration.data })
 }
@@ -207,12 +285,11 @@ fn arm(instance: &Instance) {
     let Some(_held) = instance.lock.lock() else { return };
     // SAFETY: the lock is held.
     let inner = unsafe { &*instance.inner.get() };
-    for link in &inner.links[..inner.count] {
+    for link in &inner.links[..inner.warm] {
         if let Some((registration, guard, segment)) = resolve(*link)
             && !registration.disabled
         {
-            let full = !wait::may_send(guard.connection, &segment);
-            let wanted = registration.events as i16 & if full { !0 } else { !libc::POLLOUT };
+            let wanted = wanted(registration, &guard, &segment);
             let sleep = if registration.by_event { Sleep::OnEvent } else { Sleep::InKernel };
             ready::arm(guard.connection, &segment, wanted, sleep);
             if guard.connection.returned_out.load(Ordering::Acquire)
@@ -236,7 +313,7 @@ fn disarm(instance: &Instance) {
     }
     // SAFETY: the lock is held.
     let inner = unsafe { &*instance.inner.get() };
-    for link in &inner.links[..inner.count] {
+    for link in &inner.links[..inner.warm] {
         let Some((registration, guard, segment)) = resolve(*link) else { continue };
         let alone = registration.by_event
             && guard.connection.holders.load(Ordering::SeqCst) == 1
@@ -254,7 +331,7 @@ fn is_elsewhere(instance: &Instance) -> bool {
     let Some(_held) = instance.lock.lock() else { return false };
     // SAFETY: the lock is held.
     let inner = unsafe { &*instance.inner.get() };
-    inner.links[..inner.count].iter().any(|link| {
+    inner.links[..inner.warm].iter().any(|link| {
         resolve(*link)
             .is_some_and(|(_, guard, segment)| wait::is_elsewhere(guard.connection, &segment))
     })
@@ -271,14 +348,9 @@ fn has_any(instance: &Instance) -> bool {
     let Some(_held) = instance.lock.lock() else { return true };
     // SAFETY: the lock is held.
     let inner = unsafe { &*instance.inner.get() };
-    inner.links[..inner.count].iter().any(|link| {
-        let Some((registration, guard, segment)) = resolve(*link) else { return false };
-        let peer = guard.connection.role().peer();
-        let arrivals = segment.way(peer).pointers.arrivals();
-        let fresh = !registration.reported.valid || registration.reported.written != arrivals;
-        let edge = registration.events & libc::EPOLLET as u32 != 0;
-        let mask = ready::events(&guard, &segment) as u16 as u32;
-        !registration.disabled && mask & registration.events != 0 && (fresh || !edge)
+    inner.links[..inner.warm].iter().any(|link| {
+        resolve(*link)
+            .is_some_and(|(registration, guard, segment)| is_ready(registration, &guard, &segment))
     })
 }
 
@@ -293,7 +365,7 @@ fn from_kernel(
     let time = span.map_or(-1, |span| span.div_ceil(1_000_000).min(i32::MAX as u64) as c_int);
     let (place, room) = (events.as_mut_ptr(), events.len() as c_int);
     // SAFETY: the events are valid, and so is the mask by the program's word.
-    let count = unsafe { libc::syscall(libc::SYS_epoll_pwait, epoll, place, room, time, mask, 8) };
+    let count = unsafe { sys::bare!(libc::SYS_epoll_pwait, epoll, place, room, time, mask, 8) };
     if count < 0 {
         return Err(sys::errno());
     }
@@ -301,6 +373,7 @@ fn from_kernel(
     for at in 0..count as usize {
         let event = events[at];
         if event.u64 & !0xffff_ffff == TAG {
+            warm(instance, event.u64 as u32 & !(EVENT as u32));
             if event.u64 & EVENT == 0 {
                 answer(instance, event.u64 as u32, event.events);
             }
@@ -310,6 +383,24 @@ fn from_kernel(
         }
     }
     Ok(kept)
+}
+
+/// Looks at a connection again that the kernel has reported, under all its registrations here.
+fn warm(instance: &Instance, link: u32) {
+    let Some(_held) = instance.lock.lock() else { return };
+    // SAFETY: the lock is held.
+    let inner = unsafe { &mut *instance.inner.get() };
+    let place = link as usize / REGISTRATIONS;
+    for which in 0..REGISTRATIONS {
+        let link = (place * REGISTRATIONS + which) as u32;
+        if let Some((registration, ..)) = resolve(link)
+            && registration.cold
+            && let Some(at) = inner.position(link)
+        {
+            (registration.cold, registration.quiet) = (false, 0);
+            inner.make_warm(at);
+        }
+    }
 }
 
 /// Answers a doorbell; what it stands for is found by the next look at all connections. The kernel

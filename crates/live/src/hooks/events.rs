@@ -9,6 +9,7 @@ use crate::ready::{self, Sets};
 use crate::real::interpose;
 use crate::stream::fail;
 use crate::sys::{self, Errno};
+use crate::table::{self, Entry};
 
 fn answer(result: Result<c_int, Errno>) -> c_int {
     result.unwrap_or_else(|why| fail(why) as c_int)
@@ -29,6 +30,13 @@ fn milliseconds(timeout: c_int) -> Option<u64> {
     u64::try_from(timeout).ok().map(|timeout| timeout * 1_000_000)
 }
 
+/// An epoll instance that is itself waited for follows nothing: the kernel must see all.
+fn expose(fd: c_int) {
+    if let Entry::Epoll(index) = table::entry(fd) {
+        epoll::expose(index);
+    }
+}
+
 /// # Safety
 ///
 /// There are `count` entries.
@@ -38,6 +46,9 @@ unsafe fn entries<'a>(first: *mut pollfd, count: nfds_t) -> Option<&'a mut [poll
     }
     // SAFETY: by the contract of this function.
     let entries = unsafe { std::slice::from_raw_parts_mut(first, count as usize) };
+    for entry in &*entries {
+        expose(entry.fd);
+    }
     entries.iter().any(|entry| ready::is_joined(entry.fd)).then_some(entries)
 }
 
@@ -98,7 +109,7 @@ fn sets(read: *mut fd_set, write: *mut fd_set, except: *mut fd_set) -> Sets {
 /// Each set is null or has `count` bits.
 unsafe fn names_joined(count: c_int, sets: Sets) -> bool {
     // SAFETY: by the contract of this function.
-    (0..=1 << 16).contains(&count) && unsafe { sets.name_joined(count) }
+    (0..=1 << 16).contains(&count) && unsafe { sets.name_joined(count, expose) }
 }
 
 interpose! {

@@ -1,8 +1,9 @@
 //! Calls after which a descriptor is used where the library does not see it: by another program, by
 //! the kernel alone, or by the C library's own streams. The connection moves back before.
 
-use libc::{c_char, c_int, c_uint, c_void, msghdr, off_t, pid_t, size_t, ssize_t};
+use libc::{c_char, c_int, c_long, c_uint, c_void, msghdr, off_t, pid_t, size_t, ssize_t};
 
+use crate::close;
 use crate::departure::{self, depart, depart_all};
 use crate::real::{Next, interpose, trampoline};
 use crate::stats::Reason;
@@ -229,6 +230,39 @@ extern "C" fn before_execle(_path: *const c_char) -> *mut c_void {
     NEXT.address()
 }
 
+/// Bare system calls that the program makes through the C library.
+extern "C" fn before_syscall(number: c_long, first: c_int, second: usize) -> *mut c_void {
+    static NEXT: Next = Next::new(c"syscall");
+    match number {
+        libc::SYS_read
+        | libc::SYS_readv
+        | libc::SYS_recvfrom
+        | libc::SYS_recvmsg
+        | libc::SYS_recvmmsg
+        | libc::SYS_write
+        | libc::SYS_writev
+        | libc::SYS_sendto
+        | libc::SYS_sendmmsg
+        | libc::SYS_sendfile
+        | libc::SYS_splice
+        | libc::SYS_shutdown
+        | libc::SYS_dup
+        | libc::SYS_dup3
+        | libc::SYS_ioctl => depart(first, Reason::Call),
+        libc::SYS_sendmsg => {
+            depart(first, Reason::Call);
+            // SAFETY: the program says that the message is valid.
+            unsafe { depart_passed(second as *const msghdr) };
+        }
+        libc::SYS_close => close::forget(first),
+        libc::SYS_execve | libc::SYS_execveat => depart_all(Reason::Exec),
+        libc::SYS_io_uring_setup => departure::forbid_rings(),
+        _ => {}
+    }
+    NEXT.address()
+}
+
+trampoline!(syscall, before_syscall);
 trampoline!(dprintf, before_dprintf);
 trampoline!(__dprintf_chk, before_dprintf_chk);
 trampoline!(execl, before_execl);

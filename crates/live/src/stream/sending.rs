@@ -8,6 +8,7 @@ use weft_protocol::detour::Outlet;
 
 use super::{Moved, broken, fail, inside, length, part};
 use crate::attach;
+use crate::epoll;
 use crate::segment::{Segment, closed};
 use crate::stats::{self, Reason};
 use crate::sys::{self, Errno};
@@ -195,6 +196,7 @@ fn into_ring(
     match fill_ring(guard, segment, sending, from, done) {
         Ok(()) if part(from, *done).is_some() => {
             connection.filled.fetch_add(1, Ordering::Relaxed);
+            epoll::warm(guard);
             if !way.pointers.is_sealed() {
                 return Ok(Tried::RingFull);
             }

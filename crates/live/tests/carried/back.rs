@@ -299,6 +299,33 @@ fn urgent_data_and_uncarried_options_bring_the_connection_back() {
     });
 }
 
+#[test]
+fn bare_calls_through_the_c_library_find_all_unread_bytes() {
+    preloaded("back::bare_calls_through_the_c_library_find_all_unread_bytes", || {
+        let pair = carried();
+        let sent = pattern(0, 30_000);
+        send(pair.a, &sent, 0).unwrap();
+        let peer = std::thread::spawn(move || recv(pair.a, 6, libc::MSG_WAITALL));
+        assert_eq!(bare_read_all(pair.b, sent.len()), sent);
+        bare_write(pair.b, b"answer");
+        assert_eq!(peer.join().unwrap(), Ok(b"answer".to_vec()));
+        assert_eq!(moved_back(), 2);
+    });
+}
+
+#[test]
+fn a_process_that_sets_io_uring_up_carries_nothing() {
+    preloaded("back::a_process_that_sets_io_uring_up_carries_nothing", || {
+        let pair = carried();
+        let mut parameters = [0u8; 256];
+        // Where the kernel forbids it the program has asked nevertheless.
+        unsafe { libc::syscall(libc::SYS_io_uring_setup, 4, parameters.as_mut_ptr()) };
+        assert_eq!(moved_back(), 2);
+        send(pair.a, b"on", 0).unwrap();
+        assert_eq!(recv(pair.b, 2, 0), Ok(b"on".to_vec()));
+    });
+}
+
 /// Streams in both directions while either end goes back.
 #[test]
 fn long_streams_arrive_whole_while_they_go_back() {

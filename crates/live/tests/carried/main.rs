@@ -185,6 +185,88 @@ fn epoll_reports_what_the_kernel_reports() {
     });
 }
 
+/// More connections than an instance looks at in each wait: those that are quiet grow cold, and each
+/// is reported when it is not.
+#[test]
+fn an_instance_reports_each_of_many_connections() {
+    preloaded("an_instance_reports_each_of_many_connections", || {
+        const MANY: usize = 150;
+        let kinds = [libc::EPOLLIN as u32, (libc::EPOLLIN | libc::EPOLLET) as u32];
+        let epoll = unsafe { libc::epoll_create1(0) };
+        let pairs: Vec<_> = (0..MANY).map(|_| carried()).collect();
+        for (at, pair) in pairs.iter().enumerate() {
+            let mut event = libc::epoll_event { events: kinds[at % 2], u64: at as u64 };
+            let added = unsafe { libc::epoll_ctl(epoll, libc::EPOLL_CTL_ADD, pair.b, &mut event) };
+            assert_eq!(added, 0);
+        }
+        let one = |timeout: c_int| -> Vec<u64> {
+            let mut events: [libc::epoll_event; 4] = unsafe { zeroed() };
+            let count = unsafe { libc::epoll_wait(epoll, events.as_mut_ptr(), 4, timeout) };
+            events[..count as usize].iter().map(|event| event.u64).collect()
+        };
+        // Two are busy for long, the others quiet.
+        for round in 0..200u8 {
+            for busy in [3, 90] {
+                send(pairs[busy].a, &[round], 0).unwrap();
+                assert_eq!(one(5000), [busy as u64]);
+                assert_eq!(recv(pairs[busy].b, 1, 0), Ok(vec![round]));
+            }
+            assert_eq!(one(0), []);
+        }
+        let mut numbers = Numbers(5);
+        for _ in 0..500 {
+            let who = numbers.below(MANY as u64) as usize;
+            let pair = pairs[who];
+            let other = std::thread::spawn(move || send(pair.a, b"news", 0));
+            assert_eq!(one(5000), [who as u64]);
+            assert_eq!(recv(pairs[who].b, 4, libc::MSG_WAITALL), Ok(b"news".to_vec()));
+            other.join().unwrap().unwrap();
+        }
+        // A full ring that gets room again is an event of a quiet connection too.
+        for (at, pair) in pairs.iter().enumerate() {
+            let events = (libc::EPOLLOUT | libc::EPOLLET) as u32;
+            let mut event = libc::epoll_event { events, u64: at as u64 };
+            unsafe { libc::epoll_ctl(epoll, libc::EPOLL_CTL_MOD, pair.b, &mut event) };
+        }
+        while !one(0).is_empty() {}
+        for _ in 0..100 {
+            assert_eq!(one(0), []);
+        }
+        while send(pairs[77].b, &[1; 10_000], libc::MSG_DONTWAIT).is_ok() {}
+        assert_eq!(one(0), []);
+        while unread(pairs[77].a) > 0 {
+            recv(pairs[77].a, 10_000, 0).unwrap();
+        }
+        assert_eq!(one(5000), [77]);
+        // The end of a quiet connection.
+        let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: 120 };
+        unsafe { libc::epoll_ctl(epoll, libc::EPOLL_CTL_MOD, pairs[120].b, &mut event) };
+        for _ in 0..100 {
+            assert_eq!(one(0), []);
+        }
+        close(pairs[120].a);
+        assert_eq!(one(5000), [120]);
+    });
+}
+
+/// What waits for an instance must see all that the instance would report.
+#[test]
+fn an_instance_that_is_polled_reports_by_the_kernel() {
+    preloaded("an_instance_that_is_polled_reports_by_the_kernel", || {
+        let pair = carried();
+        let epoll = unsafe { libc::epoll_create1(0) };
+        assert_eq!(epoll_control(epoll, libc::EPOLL_CTL_ADD, pair.b, libc::EPOLLIN as u32), 0);
+        assert_eq!(poll(epoll, libc::POLLIN, 0), 0);
+        for round in 0..20u8 {
+            send(pair.a, &[round], 0).unwrap();
+            assert_eq!(poll(epoll, libc::POLLIN, 5000), libc::POLLIN);
+            assert_eq!(epoll_events(epoll), [(libc::EPOLLIN as u32, 7)]);
+            assert_eq!(recv(pair.b, 1, 0), Ok(vec![round]));
+            assert_eq!(poll(epoll, libc::POLLIN, 0), 0);
+        }
+    });
+}
+
 #[test]
 fn an_instance_that_knew_the_connection_before_it_joined_follows_it() {
     preloaded("an_instance_that_knew_the_connection_before_it_joined_follows_it", || {

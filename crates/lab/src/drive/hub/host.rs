@@ -8,6 +8,7 @@ use weft_kernel::{Id, Stream};
 use weft_protocol::window::{PacketName, Pieces};
 use weft_units::{Bytes, Span, Time};
 
+use super::recovery::Losses;
 use super::room::Room;
 use crate::drive::carrier::Ticket;
 
@@ -78,6 +79,8 @@ pub(super) struct Host {
     pub feedback: Feedback,
     /// Which of its writes are broadcast.
     pub random: Stream,
+    /// What is damaged on the way to it, if anything ever is.
+    pub losses: Option<Box<Losses>>,
     pub runs: VecDeque<Run>,
     /// Packets taken in, for which the link has no room yet.
     pub link_queue: VecDeque<Id<Packet>>,
@@ -95,11 +98,17 @@ pub(super) struct Host {
 }
 
 impl Host {
-    pub fn new(source: Option<Source>, send_buffers: Option<u32>, random: Stream) -> Host {
+    pub fn new(
+        source: Option<Source>,
+        send_buffers: Option<u32>,
+        random: Stream,
+        losses: Option<Box<Losses>>,
+    ) -> Host {
         Host {
             feedback: source.as_ref().map_or(Feedback::None, Source::feedback),
             source,
             random,
+            losses,
             runs: VecDeque::new(),
             link_queue: VecDeque::new(),
             link_free: Time::ZERO,

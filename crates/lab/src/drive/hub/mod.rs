@@ -12,6 +12,7 @@ mod carrier;
 mod host;
 mod operations;
 mod parts;
+mod recovery;
 mod report;
 mod room;
 
@@ -46,6 +47,8 @@ enum Event {
     Arrive(Id<Packet>, u16),
     /// A program has a packet.
     Deliver(Id<Packet>, u16),
+    /// The next packet that was lost on the way to a host comes again.
+    Again(u16),
 }
 
 const _: () = assert!(size_of::<Event>() <= 16, "an event is copied at every step");
@@ -107,7 +110,8 @@ impl HubChannel {
             hosts: (0..hosts)
                 .map(|host| {
                     let random = streams.stream(&purpose, host);
-                    Host::new(sources.next(), send_buffers, random)
+                    let losses = recovery::Losses::new(&parts, streams, host as u16);
+                    Host::new(sources.next(), send_buffers, random, losses)
                 })
                 .collect(),
             packets: Arena::new(),
@@ -188,9 +192,12 @@ impl HubChannel {
                 }
             }
             Event::Arrive(id, host) => {
-                self.hosts[usize::from(host)].incoming.push_back(id);
-                self.serve_bus(now, host);
+                if self.admits(now, id, host) {
+                    self.hosts[usize::from(host)].incoming.push_back(id);
+                    self.serve_bus(now, host);
+                }
             }
+            Event::Again(host) => self.send_again(now, host),
             Event::Deliver(id, host) => self.deliver(now, id, host),
         }
     }
@@ -247,7 +254,8 @@ impl HubChannel {
         let state = &self.hosts[usize::from(host)];
         if state.bus_free <= now {
             let stores = state.store_time(now) <= now;
-            if !state.incoming.is_empty() && !(stores && state.received_last) {
+            let stores_first = stores && state.received_last;
+            if !state.incoming.is_empty() && !stores_first {
                 self.write(now, host);
             } else if stores {
                 self.take_in(now, host);
@@ -292,7 +300,7 @@ impl HubChannel {
         }
         host.received_last = false;
         host.bus_free = end + self.spans.stall;
-        host.bus_held = host.bus_held + (host.bus_free.since(now));
+        host.bus_held += host.bus_free.since(now);
         let deliveries = u64::from(packet.missing);
         self.waiting -= deliveries;
         self.flying += deliveries;
@@ -421,7 +429,7 @@ impl HubChannel {
         let host = &mut self.hosts[usize::from(place)];
         host.received_last = true;
         host.bus_free = now + span;
-        host.bus_held = host.bus_held + span;
+        host.bus_held += span;
         let Spans { memory, poll, read, notice, .. } = self.spans;
         let rest = if packet.last { memory + poll + read } else { memory };
         self.queue.push(host.bus_free + rest, Event::Deliver(id, place));

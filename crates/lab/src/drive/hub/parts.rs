@@ -1,7 +1,7 @@
 //! What a channel with a hub is made of, and what does not fit together.
 
 use weft_fabric::interface::{WindowBusSettings, WindowSettings};
-use weft_fabric::link::LinkSettings;
+use weft_fabric::link::{ErrorSettings, LinkSettings};
 use weft_fabric::measure::Observations;
 use weft_fabric::switch::HubSettings;
 use weft_fabric::workload::{Feedback, Source};
@@ -27,6 +27,8 @@ pub struct HubParts {
     pub window: WindowSettings,
     /// How many packets an adapter holds between bus and link.
     pub send_buffers: Limit,
+    /// Damage to packets on the way to each host.
+    pub errors: ErrorSettings,
     /// The source of each host, or none.
     pub sources: Vec<Source>,
     /// Where the observations go.
