@@ -24,7 +24,9 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
     written = {path.stem for path in Path(config.docs_dir, "systems").glob("*.md")}
     pages: list[Any] = []
     for name, system in reference.shipped().items():
-        own = [{"The system": f"systems/{name}.md"}] if name in written else []
+        # One page may tell of a family: memory-channel of memory-channel-1 and -2.
+        page = max((stem for stem in written if name.startswith(stem)), key=len, default=None)
+        own = [{"The system": f"systems/{page}.md"}] if page else []
         pages.append({system.title: [*own, {"Every parameter": f"reference/{name}.md"}]})
     nav = config.nav or []
     place = next(i for i, entry in enumerate(nav) if "Reference" in entry)

@@ -4,19 +4,22 @@
 //! `weft-bench [NAME ...]` measures CPU time; with `--instructions` it also counts instructions
 //! with valgrind, as the difference between a run and one of twice its length, so that reading
 //! files and building the system do not count. `weft-bench --trace [OPERATIONS]` reads a generated
-//! GOAL text of about so many operations instead, and runs it.
+//! GOAL text of about so many operations instead, and runs it. `weft-bench --sweep` compares one
+//! thread with two on the same study; only two idle cores tell something.
 
 mod process;
 
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Instant;
 
 use serde_json::{Value, json};
 use weft_kernel::Halt;
 use weft_lab::program::settings::{Ways, open};
 use weft_lab::trace::collectives::Collective;
 use weft_lab::trace::{goal, play};
-use weft_lab::{Bytes, Error, Plan, Request, Time, simulate};
+use weft_lab::{Bytes, Error, Options, Plan, Request, Time, simulate};
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -24,6 +27,7 @@ fn main() -> ExitCode {
     let outcome = match arguments[..] {
         ["--trace"] => read_trace(1_000_000),
         ["--trace", operations] => read_trace(operations.parse().unwrap_or(1_000_000)),
+        ["--sweep"] => sweep(),
         ["--one", file] => run_one(Path::new(file), None),
         ["--one", file, length] => run_one(Path::new(file), Some(length)),
         _ => return run_all(&arguments),
@@ -104,6 +108,26 @@ fn read_trace(operations: u32) -> Result<Value, Error> {
         "operations_run_per_cpu_s": schedule.len() as f64 / running,
         "time_us": played.end().since(Time::ZERO).as_us(),
         "peak_rss_bytes": process::peak_rss_bytes(),
+    }))
+}
+
+/// The wall time of one study on one thread and on two.
+fn sweep() -> Result<Value, Error> {
+    let request = Request::new("clint-figure-8", None, &["run.seeds=4".to_owned()]);
+    let time = |workers: usize| {
+        let options = Options { workers: NonZeroUsize::new(workers), ..Options::default() };
+        let before = Instant::now();
+        let outcome = weft_lab::run(&request, &options, &mut |_, _| true)?;
+        let points = outcome.table("points").rows();
+        Ok::<_, Error>((before.elapsed().as_secs_f64(), points))
+    };
+    let ((one, points), (two, _)) = (time(1)?, time(2)?);
+    Ok(json!({
+        "name": "sweep-two-threads",
+        "points": points,
+        "one_thread_s": one,
+        "two_threads_s": two,
+        "times": one / two,
     }))
 }
 

@@ -76,8 +76,12 @@ def stored() -> int:
 
 def same_files(one: Path, other: Path) -> Iterator[Path]:
     """Every file of a folder that the other has with the same bytes; fails at one that differs."""
-    names = sorted(path.relative_to(one) for path in one.rglob("*") if path.is_file())
-    assert names == sorted(p.relative_to(other) for p in other.rglob("*") if p.is_file())
+    names, others = (
+        sorted(path.relative_to(root) for path in root.rglob("*") if path.is_file())
+        for root in (one, other)
+    )
+    # What was being written when it was killed lies in a folder of its own for a day.
+    assert names == [name for name in others if name.parts[0] != "drafts"]
     for name in names:
         assert filecmp.cmp(one / name, other / name, shallow=False), name
         yield name

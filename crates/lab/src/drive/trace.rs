@@ -7,7 +7,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use weft_units::Time;
 
 /// The types of packets that are noted.
-const KINDS: [&str; 6] = ["breq", "back", "qreq", "qack", "cfg", "gnt"];
+const KINDS: [&str; 8] = ["breq", "back", "qreq", "qack", "cfg", "gnt", "frame", "null"];
 
 /// One transmission of one packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,6 +45,10 @@ struct Stored {
 
 impl Serialize for TraceEntry {
     fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
+        if !KINDS.contains(&self.kind) {
+            let problem = format!("a packet of type {} could not be read back", self.kind);
+            return Err(serde::ser::Error::custom(problem));
+        }
         let stored = Stored {
             kind: self.kind.into(),
             times: (self.time, self.until),
