@@ -109,7 +109,7 @@ class Result:
 
     @property
     def trace(self) -> pd.DataFrame:
-        """Every transmission that was noted: time_us, until_us, kind, initiator, target, content."""
+        """Every transmission that was noted: time_us, until_us, kind, initiator, target."""
         return self._table("trace")
 
     @property

@@ -21,7 +21,9 @@ use crate::couple::check_disabled;
 use crate::drive::carrier::Carrier;
 use crate::drive::event::{EventChannel, EventParts, EventSwitch};
 use crate::drive::hub::HubChannel;
-use crate::drive::network::{InputQueuedNetwork, OutputQueuedNetwork};
+use crate::drive::network::{
+    InputQueuedNetwork, NetworkReport, OutputQueuedNetwork, SharedMemoryNetwork,
+};
 use crate::drive::output_queued::OutputQueuedChannel;
 use crate::drive::ring::Ring;
 use crate::drive::slotted::{SlotTiming, SlottedChannel};
@@ -42,6 +44,8 @@ pub enum Driver {
     OutputQueuedNetwork(Box<OutputQueuedNetwork>),
     /// Event by event, through several switches with queues at their inputs.
     InputQueuedNetwork(Box<InputQueuedNetwork>),
+    /// Event by event, through switches with a shared memory each.
+    SharedMemoryNetwork(Box<SharedMemoryNetwork>),
     /// A ring of adapters, for messages.
     Ring(Box<Ring>),
     /// Hosts in front of a channel, event by event.
@@ -65,6 +69,8 @@ pub struct Site<'a> {
     pub from: Time,
     /// When the run ends.
     pub until: Time,
+    /// How often loads and occupancies of a fabric are noted; never if absent.
+    pub sample: Option<Span>,
 }
 
 impl ChannelSettings {
@@ -88,7 +94,8 @@ impl ChannelSettings {
             | SwitchSettings::OutputBuffered(_)
             | SwitchSettings::Hub(_)
             | SwitchSettings::FifoBus(_)
-            | SwitchSettings::Ring(_) => None,
+            | SwitchSettings::Ring(_)
+            | SwitchSettings::SharedMemory(_) => None,
         }
     }
 
@@ -100,9 +107,21 @@ impl ChannelSettings {
             SwitchSettings::OutputQueued(switch) => switch.latency,
             SwitchSettings::Crossbar(switch) => switch.latency,
             SwitchSettings::OutputBuffered(switch) => switch.latency,
+            SwitchSettings::SharedMemory(switch) => switch.latency,
             SwitchSettings::Ring(ring) => ring.bypass,
             SwitchSettings::Hub(switch) => switch.latency,
             SwitchSettings::FifoBus(switch) => switch.analysis,
+        }
+    }
+
+    /// What a workload must know of the channel.
+    pub(crate) fn facts<'a>(&self, site: Site<'a>) -> ChannelFacts<'a> {
+        ChannelFacts {
+            name: site.name,
+            hosts: site.hosts,
+            packet: self.packet,
+            packet_span: self.packet_span(),
+            slot_span: self.slot(),
         }
     }
 
@@ -141,6 +160,10 @@ impl Driver {
             return turns::build(settings, turns, sources, site);
         }
         turns::refuse_without_turns(settings, site.name)?;
+        if let SwitchSettings::SharedMemory(switch) = &settings.switch {
+            return network::shared_memory(settings, switch, (workload, sources), site);
+        }
+        network::refuse_what_needs_a_shared_memory(settings, workload, site.name)?;
         if !settings.fabric.is_star() {
             return network::build(settings, sources, site);
         }
@@ -171,7 +194,9 @@ impl Driver {
                 ))))
             }
             SwitchSettings::Ring(ring) => hosts::ring(settings, ring, site),
-            SwitchSettings::Crossbar(_) | SwitchSettings::OutputBuffered(_) => {
+            SwitchSettings::Crossbar(_)
+            | SwitchSettings::OutputBuffered(_)
+            | SwitchSettings::SharedMemory(_) => {
                 Ok(Driver::Event(Box::new(event_channel(settings, sources, site)?)))
             }
             SwitchSettings::Hub(switch) => hub::build(settings, switch, sources, site),
@@ -187,6 +212,7 @@ impl Driver {
             Driver::Event(channel) => channel.run(until, halt),
             Driver::OutputQueuedNetwork(channel) => channel.run(until, halt),
             Driver::InputQueuedNetwork(channel) => channel.run(until, halt),
+            Driver::SharedMemoryNetwork(channel) => channel.run(until, halt),
             Driver::Hosted(channel) => channel.run(until, halt),
             // It has no traffic of its own.
             Driver::Ring(_) => None,
@@ -224,6 +250,22 @@ impl Driver {
         }
     }
 
+    /// What streams got and cables carried, where the driver notes it.
+    pub fn network(&self) -> Option<NetworkReport> {
+        match self {
+            Driver::SharedMemoryNetwork(channel) => Some(channel.report()),
+            _ => None,
+        }
+    }
+
+    /// Which buffer was written while it was full, if one was.
+    pub fn overrun(&self) -> Option<&str> {
+        match self {
+            Driver::SharedMemoryNetwork(channel) => channel.overrun(),
+            _ => None,
+        }
+    }
+
     /// The transmissions noted so far.
     pub fn take_trace(&mut self) -> Vec<TraceEntry> {
         match self {
@@ -241,6 +283,7 @@ impl Driver {
             Driver::Event(channel) => channel.backlog(),
             Driver::OutputQueuedNetwork(channel) => channel.backlog(),
             Driver::InputQueuedNetwork(channel) => channel.backlog(),
+            Driver::SharedMemoryNetwork(channel) => channel.backlog(),
             Driver::Hosted(channel) => channel.backlog(),
             Driver::Ring(_) => 0,
             Driver::Hub(channel) => channel.backlog(),
@@ -256,6 +299,7 @@ impl Driver {
             Driver::Event(channel) => channel.in_flight(),
             Driver::OutputQueuedNetwork(channel) => channel.in_flight(),
             Driver::InputQueuedNetwork(channel) => channel.in_flight(),
+            Driver::SharedMemoryNetwork(channel) => channel.in_flight(),
             Driver::Hosted(channel) => channel.in_flight(),
             Driver::Ring(_) => 0,
             Driver::Hub(channel) => channel.in_flight(),
@@ -271,6 +315,7 @@ impl Driver {
             Driver::Event(channel) => channel.steps(),
             Driver::OutputQueuedNetwork(channel) => channel.steps(),
             Driver::InputQueuedNetwork(channel) => channel.steps(),
+            Driver::SharedMemoryNetwork(channel) => channel.steps(),
             Driver::Hosted(channel) => channel.steps(),
             Driver::Ring(channel) => Carrier::steps(&**channel),
             Driver::Hub(channel) => channel.steps(),
@@ -285,6 +330,7 @@ impl Driver {
                 Vec::new()
             }
             Driver::InputQueuedNetwork(channel) => channel.waiting(),
+            Driver::SharedMemoryNetwork(channel) => channel.waiting(),
             Driver::Hosted(channel) => Carrier::waiting(&**channel),
             Driver::Ring(channel) => Carrier::waiting(&**channel),
             Driver::Hub(channel) => channel.waiting(),
@@ -301,6 +347,7 @@ impl Driver {
             Driver::Event(channel) => channel.into_observations(),
             Driver::OutputQueuedNetwork(channel) => channel.into_observations(),
             Driver::InputQueuedNetwork(channel) => channel.into_observations(),
+            Driver::SharedMemoryNetwork(channel) => channel.into_observations(),
             Driver::Hosted(channel) => {
                 let mut observations = channel.observations().clone();
                 channel.carrier().spend(&mut observations.budget);
@@ -374,7 +421,8 @@ pub(crate) fn event_channel(
         | SwitchSettings::OutputQueued(_)
         | SwitchSettings::FifoBus(_)
         | SwitchSettings::Hub(_)
-        | SwitchSettings::Ring(_) => {
+        | SwitchSettings::Ring(_)
+        | SwitchSettings::SharedMemory(_) => {
             return Err(Error::Assembly {
                 key: format!("channel.{}.switch", site.name),
                 value: settings.switch.name().to_owned(),

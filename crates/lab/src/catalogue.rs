@@ -189,7 +189,8 @@ fn scheduler(channel: &ChannelSettings) -> Option<String> {
         | SwitchSettings::OutputBuffered(_)
         | SwitchSettings::FifoBus(_)
         | SwitchSettings::OutputQueued(_)
-        | SwitchSettings::Ring(_) => return None,
+        | SwitchSettings::Ring(_)
+        | SwitchSettings::SharedMemory(_) => return None,
         SwitchSettings::Hub(hub) => return hub.scheduler().map(|own| own.name().to_owned()),
     };
     Some(scheduler.name().to_owned())

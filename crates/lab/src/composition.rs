@@ -9,13 +9,16 @@ use weft_fabric::adapter::AdapterSettings;
 use weft_fabric::control::Speculation;
 use weft_fabric::fabric::{FabricSettings, RoutesSettings};
 use weft_fabric::host::HostSettings;
-use weft_fabric::interface::{TransferSettings, WindowSettings};
+use weft_fabric::interface::{EndpointSettings, TransferSettings, WindowSettings};
 use weft_fabric::link::{ErrorSettings, LineCode, LinkBudgetSettings, LinkSettings, TurnSettings};
+use weft_fabric::message::SegmentationSettings;
 use weft_fabric::scheduler::SchedulerSettings;
 use weft_fabric::switch::{
     CrossbarSettings, FifoBusSettings, HubSettings, OutputBufferedSettings, RingSettings,
+    SharedMemorySettings,
 };
 use weft_fabric::workload::WorkloadSettings;
+use weft_protocol::flow::FlowControlSettings;
 use weft_protocol::retransmit::ControlSettings;
 use weft_units::{Bytes, Fraction, PositiveCount, Span};
 
@@ -106,13 +109,20 @@ pub struct ChannelSettings {
     #[serde(default, skip_serializing_if = "FabricSettings::is_star")]
     pub fabric: FabricSettings,
     /// Which ways packets take through a fabric that has several. Without a value each packet takes
-    /// a random one.
+    /// a random one, and in switches with a shared memory each connection one by its hosts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub routes: Option<RoutesSettings>,
     /// What keeps a buffer of a switch from being written while it is full. For fabrics whose
-    /// switches have buffers of limited size; "credits" if not given.
+    /// switches have buffers of limited size: "credits" if not given, and the only one that
+    /// `input_queued` has.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub flow_control: Option<FlowControlSettings>,
+    /// How messages become packets, which are then its cells. For switches with a shared memory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub segmentation: Option<SegmentationSettings>,
+    /// What messages cost the hosts. For switches with a shared memory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub endpoints: Option<EndpointSettings>,
     /// The one switch of a star, or each switch of another fabric.
     pub switch: SwitchSettings,
     /// How an initiator learns what became of its packets. Without it none is ever lost.
@@ -148,16 +158,6 @@ pub struct ChannelSettings {
     pub disabled: Vec<DisabledInitiator>,
 }
 
-/// What keeps a buffer from being written while it is full.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum FlowControlSettings {
-    /// Whoever sends to a buffer has a credit for each packet that it holds. A credit is spent with
-    /// the first byte, and comes back over the cable when the last byte has left the buffer.
-    #[default]
-    Credits,
-}
-
 /// The switches of a channel. Which driver runs the channel follows from it.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -174,6 +174,8 @@ pub enum SwitchSettings {
     InputQueued(InputQueuedSettings),
     /// A cell switch with unlimited queues at its outputs, in slots of one cell.
     OutputQueued(OutputQueuedSettings),
+    /// A cell switch with one memory of limited size, driven by events.
+    SharedMemory(SharedMemorySettings),
     /// No switch: adapters that pass on what is for others.
     Ring(RingSettings),
     /// A hub that keeps one order of packets of any size, between mapped windows.
@@ -257,6 +259,7 @@ impl SwitchSettings {
             SwitchSettings::OutputBuffered(_) => "output_buffered",
             SwitchSettings::InputQueued(_) => "input_queued",
             SwitchSettings::OutputQueued(_) => "output_queued",
+            SwitchSettings::SharedMemory(_) => "shared_memory",
             SwitchSettings::Ring(_) => "ring",
             SwitchSettings::Hub(_) => "hub",
         }

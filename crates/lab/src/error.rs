@@ -150,6 +150,16 @@ pub enum Error {
         /// Where and when they met.
         problem: String,
     },
+    /// A run of a lossless channel in which a buffer was written while it was full.
+    #[error("{channel}, seed {seed}: {problem}")]
+    Overrun {
+        /// The channel.
+        channel: String,
+        /// The seed of the run.
+        seed: u64,
+        /// Which buffer, and when.
+        problem: String,
+    },
     /// A run in which packets arrived in an order that the rules do not allow: a defect of a part.
     #[error("{channel}, seed {seed}: the order is broken: {problem}")]
     Order {

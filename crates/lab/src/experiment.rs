@@ -41,6 +41,10 @@ pub struct RunSettings {
     /// Whether every transmission is noted, for the table `trace`. It takes memory in proportion
     /// to the length of the run, so it is for short ones.
     pub trace: bool,
+    /// How often the load of each cable and the cells that wait for it are noted, for the table
+    /// `samples`, in the first run of a point. For switches with a shared memory.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sample: Option<Span>,
     /// Adds runs to a point until its interval is narrow enough. Without it every point has
     /// `seeds` runs.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -202,6 +206,17 @@ pub enum FigureKind {
     LatencyAlongTime,
     /// Who sent what to whom when: the table `trace`, which needs `run.trace`.
     SpaceTime,
+    /// Any column of the points against what is swept, on a linear axis.
+    Curve,
+    /// The throughput of each stream of the first run, sorted, beside its max-min fair share.
+    StreamThroughput,
+    /// How many streams of all runs got how much.
+    StreamHistogram,
+    /// The fabric, step by step: how busy each cable is, and how many cells wait for it. For runs
+    /// with `sample`.
+    Fabric,
+    /// Cells that wait at the ports with the longest queues, over time. For runs with `sample`.
+    PortOccupancy,
 }
 
 impl Default for RunSettings {
@@ -213,6 +228,7 @@ impl Default for RunSettings {
             seed: 1,
             step_limit: None,
             trace: false,
+            sample: None,
             precision: None,
         }
     }

@@ -101,7 +101,7 @@ fn check_source(
 fn assemble(spec: &Spec, name: &str, channel: &ChannelSettings) -> Result<(), Error> {
     let (streams, until) = (Streams::new(spec.run.seed), Time::ZERO + spec.run.length);
     let hosts = spec.system.hosts;
-    let site = Site { name, hosts, streams: &streams, from: Time::ZERO, until };
+    let site = Site { name, hosts, streams: &streams, from: Time::ZERO, until, sample: None };
     match channel.schedule_by_events(spec.run.trace) {
         Some(switch) => couple::cluster(spec, channel, switch, site).map(drop),
         // With a program, a workload offers nothing.

@@ -1,5 +1,7 @@
 //! From runs to rows: one per run, one per point with intervals over its runs.
 
+mod streams;
+
 use weft_fabric::measure::{Budget, Collision, Drop, Histogram, Latency, Recorder};
 use weft_units::{Span, Time};
 
@@ -18,7 +20,7 @@ pub struct PointRuns<'a> {
     pub runs: Vec<&'a ChannelRun>,
 }
 
-type Row = Vec<(String, Cell)>;
+pub(crate) type Row = Vec<(String, Cell)>;
 
 /// The quantiles that are shown: name in columns, share.
 const QUANTILES: [(&str, f64); 3] = [("p50", 0.5), ("p99", 0.99), ("p999", 0.999)];
@@ -44,6 +46,7 @@ impl PointRuns<'_> {
             if let Some(hops) = run.observations.hops.mean() {
                 row.push(("hops_mean".into(), hops.into()));
             }
+            row.extend(streams::columns(run).into_iter().map(|(name, own)| (name, own.into())));
             let judgement = run.judgement;
             row.push(("verdict".into(), judgement.verdict.name().into()));
             row.push(("waiting_for".into(), waiting(run, &judgement).into()));
@@ -76,6 +79,12 @@ impl PointRuns<'_> {
             self.runs.iter().filter_map(|run| run.observations.hops.mean()).collect();
         if let Some(hops) = replications(&hops) {
             row.push(("hops_mean".into(), hops.mean.into()));
+        }
+        let all: Vec<_> = self.runs.iter().map(|run| streams::columns(run)).collect();
+        for (index, (name, _)) in streams::columns(first).into_iter().enumerate() {
+            let values: Vec<f64> =
+                all.iter().filter_map(|own| own.get(index)).map(|own| own.1).collect();
+            estimate(&name, replications(&values), &mut row);
         }
         row.push(("verdict".into(), self.verdict().name().into()));
         row.push(("replications".into(), (self.runs.len() as u64).into()));
@@ -156,7 +165,7 @@ impl PointRuns<'_> {
         verdicts.max().unwrap_or(Verdict::Settled)
     }
 
-    fn head(&self, channel: &str) -> Row {
+    pub(crate) fn head(&self, channel: &str) -> Row {
         let mut row: Row = vec![("point".into(), (self.point as u64).into())];
         row.extend(self.at.iter().cloned());
         row.push(("channel".into(), channel.into()));

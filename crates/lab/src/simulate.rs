@@ -11,6 +11,7 @@ use weft_units::{Span, Time};
 use crate::assemble::{Driver, Site};
 use crate::composition::{ChannelSettings, ScheduledSettings, Spec};
 use crate::couple;
+use crate::drive::network::NetworkReport;
 use crate::drive::trace::TraceEntry;
 use crate::error::Error;
 use crate::experiment::Regime;
@@ -53,6 +54,8 @@ pub struct ChannelRun {
     pub counters: Vec<(Cow<'static, str>, f64)>,
     /// Every transmission, if they were noted.
     pub trace: Vec<TraceEntry>,
+    /// What streams got and cables carried, in a fabric whose driver notes it.
+    pub network: Option<NetworkReport>,
     /// The mean of each definition of latency under the regime of the run, in microseconds.
     pub means: [Option<Estimate>; Latency::ALL.len()],
     /// Whether the run settled.
@@ -107,7 +110,8 @@ fn run_channels(
         if carriers.contains(&name.as_str()) {
             continue;
         }
-        let site = Site { name, hosts: spec.system.hosts, streams: &streams, from, until };
+        let (hosts, sample) = (spec.system.hosts, spec.run.sample);
+        let site = Site { name, hosts, streams: &streams, from, until, sample };
         if let Some(switch) = settings.schedule_by_events(spec.run.trace) {
             runs.extend(run_cluster(spec, (settings, switch), site, (seed, halt))?);
         } else if let Some(workload) = spec.workload.get(name) {
@@ -131,7 +135,8 @@ fn run_program(
     let mut runs = Vec::new();
     for (name, driver) in channels {
         let until = end.max(Time(1));
-        let site = Site { name: &name, hosts, streams: &streams, from: Time::ZERO, until };
+        let site =
+            Site { name: &name, hosts, streams: &streams, from: Time::ZERO, until, sample: None };
         let run = ChannelRun {
             backlog: driver.backlog(),
             in_flight: driver.in_flight(),
@@ -159,10 +164,15 @@ fn run_alone(
         driver.record_trace();
     }
     let stopped = driver.run(site.until, halt);
+    if let Some(problem) = driver.overrun() {
+        let (channel, problem) = (site.name.to_owned(), problem.to_owned());
+        return Err(Error::Overrun { channel, seed, problem });
+    }
     if let Some(problem) = driver.broken_order() {
         return Err(Error::Order { channel: site.name.to_owned(), seed, problem });
     }
     let run = ChannelRun {
+        network: driver.network(),
         backlog: driver.backlog(),
         in_flight: driver.in_flight(),
         steps: driver.steps(),
@@ -249,6 +259,7 @@ impl ChannelRun {
             waiting: Vec::new(),
             counters: Vec::new(),
             trace: Vec::new(),
+            network: None,
             means: [None; Latency::ALL.len()],
             judgement: judge(&[], false, None),
         }
@@ -297,6 +308,11 @@ impl ChannelRun {
 
     /// Packets delivered in the measured part, as a fraction of what the links carry.
     pub fn accepted_load(&self) -> f64 {
+        if let Some(network) = &self.network {
+            // Messages differ in size: what they take on a link counts.
+            let all = self.measured().0 as f64 * f64::from(self.hosts);
+            return network.carried.0 as f64 / all;
+        }
         self.load(self.observations.delivered_measured, self.measured())
     }
 

@@ -123,6 +123,9 @@ pub struct Tables {
     budget: Table,
     collisions: Table,
     trace: Table,
+    streams: Table,
+    links: Table,
+    samples: Table,
 }
 
 /// Studies of more points than this have no table `histograms`, which would be larger than all
@@ -143,6 +146,9 @@ impl Tables {
             of_channel.budget(&mut self.budget);
             of_channel.collisions(&mut self.collisions);
             of_channel.trace(&mut self.trace);
+            of_channel.streams(&mut self.streams);
+            of_channel.links(&mut self.links);
+            of_channel.samples(&mut self.samples);
             if plan.points.len() <= MOST_HISTOGRAMS {
                 of_channel.histograms(&mut self.histograms);
             }
@@ -161,6 +167,9 @@ impl Tables {
             ("budget", self.budget),
             ("histograms", self.histograms),
             ("trace", self.trace),
+            ("streams", self.streams),
+            ("links", self.links),
+            ("samples", self.samples),
         ];
         Outcome { tables, meta: meta(&plan, stopped, options), stopped, plan }
     }

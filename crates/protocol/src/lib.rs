@@ -5,6 +5,7 @@ pub mod adapter;
 pub mod byte_ring;
 pub mod detour;
 pub mod endpoint;
+pub mod flow;
 pub mod interrupt_flag;
 pub mod order;
 pub mod packet;

@@ -5,11 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from weft.plots.budget import along_time, budget
-from weft.plots.curves import collision_rates, latency_against_load, throughput_against_load
+from weft.plots.curves import (
+    collision_rates,
+    curve,
+    latency_against_load,
+    throughput_against_load,
+)
 from weft.plots.distribution import distribution
+from weft.plots.fabric import fabric, port_occupancy
 from weft.plots.published import published_against_measured
 from weft.plots.request import Request
 from weft.plots.space_time import space_time
+from weft.plots.streams import stream_histogram, stream_throughput
 from weft.plots.timeline import timeline
 
 if TYPE_CHECKING:
@@ -24,6 +31,11 @@ DRAWN_BY: dict[str, Callable[[Result, Request], Figure | None]] = {
     "collision_rates": collision_rates,
     "histogram": distribution,
     "latency_budget": budget,
+    "curve": curve,
+    "stream_throughput": stream_throughput,
+    "stream_histogram": stream_histogram,
+    "fabric": fabric,
+    "port_occupancy": port_occupancy,
     "latency_along_time": along_time,
     "space_time": space_time,
     "published": published_against_measured,

@@ -44,6 +44,13 @@ def throughput_against_load(result: Result, request: Request) -> Figure | None:
     return _curves(result, request, rows, y, diagonal=True) if y in rows else None
 
 
+def curve(result: Result, request: Request) -> Figure | None:
+    """Draw any column over what is swept, on a linear axis."""
+    rows = rows_of(result.points, request)
+    y = request.y or "accepted_mb_per_s"
+    return _curves(result, request, rows, y) if y in rows else None
+
+
 def collision_rates(result: Result, request: Request) -> Figure | None:
     """Draw collisions per transmission over load, one curve for each kind of opponent."""
     rows = with_points(rows_of(result.collisions, request), result)

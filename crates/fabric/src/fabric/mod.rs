@@ -5,6 +5,7 @@
 //! by the target's number whether it lies below a switch, a table is searched for shortest paths.
 
 mod error;
+mod path;
 mod routes;
 mod table;
 mod tree;
@@ -15,6 +16,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use error::FabricError;
+pub use path::PathHop;
 pub use routes::{ConnectionRoutes, GivenRoute, Heading, PacketRoutes, Routes, RoutesSettings};
 pub use table::{Cable, End, TableSettings, TableSwitch};
 pub use tree::{FatTreeSettings, KAryTreeSettings, Tiers};

@@ -127,6 +127,11 @@ impl Routes {
         Ok(Routes { ways: wiring.ways().clone(), rule, random, given, ports })
     }
 
+    /// Whether all packets from one host to another take one way.
+    pub fn is_per_connection(&self) -> bool {
+        matches!(self.rule, Rule::Connection { .. } | Rule::Given)
+    }
+
     /// The heading of a packet that departs.
     #[inline]
     pub fn depart(&mut self, from: u16, to: u16) -> Heading {

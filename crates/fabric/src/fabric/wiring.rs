@@ -134,6 +134,11 @@ impl Wiring {
         self.names.iter().position(|own| own == name).map(|index| index as u32)
     }
 
+    /// The name of a switch alone.
+    pub fn bare_name(&self, switch: u32) -> &str {
+        &self.names[switch as usize]
+    }
+
     /// A switch in prose.
     pub fn switch_name(&self, switch: u32) -> String {
         format!("switch {}", self.names[switch as usize])

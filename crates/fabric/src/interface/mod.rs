@@ -2,12 +2,14 @@
 
 mod bus;
 mod byte_fifo;
+mod endpoints;
 mod nic;
 mod transfer;
 mod window;
 
 pub use bus::BusSettings;
 pub use byte_fifo::{ByteFifo, FifoStatus, Forwarding};
+pub use endpoints::EndpointSettings;
 pub use nic::{Nic, NicCounters, NicSettings};
 pub use transfer::{MoverSettings, PioSettings, TransferSettings};
 pub use window::{FlagSettings, IncomingPage, OutgoingPage, WindowBusSettings, WindowSettings};

@@ -9,6 +9,7 @@ mod fifo_bus;
 mod hub;
 mod output_buffered;
 mod ring;
+mod shared_memory;
 mod simultaneous;
 
 use weft_units::{Span, Time};
@@ -18,6 +19,7 @@ pub use fifo_bus::{BarrierCounter, BusController, FifoBusSettings, HeaderQueues,
 pub use hub::{ArbiterSettings, Hub, HubRequest, HubSettings, TransferSettings};
 pub use output_buffered::{OutputBuffered, OutputBufferedSettings, Overflow};
 pub use ring::RingSettings;
+pub use shared_memory::{SharedMemorySettings, SharedQueues};
 pub use simultaneous::Simultaneous;
 
 /// The kinds of packet that a switch tells apart, by falling priority.

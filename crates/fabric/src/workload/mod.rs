@@ -11,6 +11,7 @@ mod error;
 mod pattern;
 mod settings;
 mod source;
+mod stream;
 
 pub use arrivals::ArrivalsSettings;
 pub use burst::{BurstLength, BurstSettings, BurstTargets};
@@ -18,3 +19,4 @@ pub use error::WorkloadError;
 pub use pattern::{Flow, PatternSettings, PermutationSettings};
 pub use settings::{ChannelFacts, Listed, Pair, SourceSettings, WorkloadSettings};
 pub use source::{Demand, Feedback, Source};
+pub use stream::{FlowsSettings, HostRange, MessageStream, RandomFlows, StreamGroup, StreamList};

@@ -1,5 +1,6 @@
 //! What `[workload.CHANNEL]` of an experiment holds, and the sources that come of it.
 
+use std::collections::BTreeMap;
 use std::fmt::Display;
 
 use schemars::JsonSchema;
@@ -11,6 +12,7 @@ use super::arrivals::Arrivals;
 use super::burst::Burst;
 use super::error::check_host;
 use super::source::{Bursts, OpenLoop};
+use super::stream::{self, StreamGroup, StreamList};
 use super::{ArrivalsSettings, BurstSettings, Demand, PatternSettings, Source, WorkloadError};
 
 /// The traffic of all hosts on one channel. Each kind of source reads some of the settings, and
@@ -66,6 +68,8 @@ pub enum SourceSettings {
     },
     /// A list: exactly these packets.
     List(Vec<Listed>),
+    /// Streams of messages, in groups with names. For switches with a shared memory.
+    Streams(BTreeMap<String, StreamGroup>),
 }
 
 /// Two hosts that play ping-pong.
@@ -144,14 +148,32 @@ impl WorkloadSettings {
                 ping_pong(pairs, *turnaround, channel.hosts)
             }
             SourceSettings::List(listed) => by_list(listed, channel.hosts),
+            SourceSettings::Streams(_) => {
+                Ok((0..channel.hosts).map(|_| Source::silent()).collect())
+            }
         }
+    }
+
+    /// The streams of messages, none for any other source.
+    pub fn streams(
+        &self,
+        channel: &ChannelFacts<'_>,
+        streams: &Streams,
+    ) -> Result<StreamList, WorkloadError> {
+        let SourceSettings::Streams(groups) = &self.source else {
+            return Ok(StreamList::default());
+        };
+        let list = stream::build(groups, channel.hosts, channel.name, streams);
+        list.map_err(|error| error.of(channel.name))
     }
 
     /// Refuses settings that the kind of source does not read.
     fn refuse_unread(&self) -> Result<(), WorkloadError> {
         let open_loop = self.source == SourceSettings::OpenLoop;
-        let fixed =
-            matches!(self.source, SourceSettings::PingPong { .. } | SourceSettings::List(_));
+        let fixed = !matches!(
+            self.source,
+            SourceSettings::OpenLoop | SourceSettings::Greedy | SourceSettings::Paced { .. }
+        );
         let unread = [
             ("load", self.load.is_some() && !open_loop),
             ("arrivals", self.arrivals.is_some() && !open_loop),
@@ -230,6 +252,7 @@ impl SourceSettings {
             SourceSettings::Paced { .. } => "paced",
             SourceSettings::PingPong { .. } => "ping_pong",
             SourceSettings::List(_) => "list",
+            SourceSettings::Streams(_) => "streams",
         }
     }
 }

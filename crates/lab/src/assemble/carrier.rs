@@ -14,6 +14,7 @@ macro_rules! on_each {
             Driver::Event($channel) => $call,
             Driver::OutputQueuedNetwork($channel) => $call,
             Driver::InputQueuedNetwork($channel) => $call,
+            Driver::SharedMemoryNetwork($channel) => $call,
             Driver::Ring($channel) => $call,
             Driver::Hosted($channel) => $call,
             Driver::Hub($channel) => $call,

@@ -1,15 +1,19 @@
 //! A channel of several switches: which of the settings its driver reads, and what it is made of.
 
 use weft_fabric::adapter::{Feed, Insertion, Release};
-use weft_fabric::fabric::{FabricError, Routes, Wiring};
-use weft_fabric::workload::Source;
+use weft_fabric::fabric::{ConnectionRoutes, FabricError, Routes, RoutesSettings, Wiring};
+use weft_fabric::message::SegmentationSettings;
+use weft_fabric::switch::SharedMemorySettings;
+use weft_fabric::workload::{Source, SourceSettings, WorkloadSettings};
+use weft_protocol::flow::FlowControlSettings;
 use weft_protocol::retransmit::ControlSettings;
-use weft_units::Span;
+use weft_units::{Limit, Span};
 
 use super::{Driver, Site, refuse};
 use crate::composition::{ChannelSettings, InputQueuedSettings, InputQueues, SwitchSettings};
 use crate::drive::network::{
-    InputQueuedNetwork, InputQueuedParts, NetworkParts, OutputQueuedNetwork,
+    FlowControl, InputQueuedNetwork, InputQueuedParts, NetworkParts, OutputQueuedNetwork,
+    SharedMemoryNetwork, SharedMemoryParts,
 };
 use crate::error::Error;
 
@@ -21,11 +25,32 @@ pub(super) fn build(
 ) -> Result<Driver, Error> {
     refuse_what_a_fabric_does_not_read(settings, site.name)?;
     let latency = latency(&settings.switch, site.name)?;
+    let parts = parts(settings, sources, latency, site)?;
+    match &settings.switch {
+        SwitchSettings::InputQueued(switch) => {
+            let switches = input_queued(settings, switch, &parts.wiring, site)?;
+            let network = InputQueuedNetwork::new(parts, switches);
+            Ok(Driver::InputQueuedNetwork(Box::new(network)))
+        }
+        _ => Ok(Driver::OutputQueuedNetwork(Box::new(OutputQueuedNetwork::new(parts)))),
+    }
+}
+
+/// What every channel of a fabric is made of besides its switches.
+fn parts(
+    settings: &ChannelSettings,
+    sources: Vec<Source>,
+    latency: Span,
+    site: Site<'_>,
+) -> Result<NetworkParts, Error> {
     let wiring = settings.fabric.wiring(site.hosts).map_err(|error| named(site.name, error))?;
     let random = site.streams.stream(&format!("{}.routes", site.name), 0);
-    let routes = settings.routes.clone().unwrap_or_default();
+    let routes = settings.routes.clone().unwrap_or_else(|| match settings.switch {
+        SwitchSettings::SharedMemory(_) => RoutesSettings::PerConnection(ConnectionRoutes::Hashed),
+        _ => RoutesSettings::default(),
+    });
     let routes = Routes::new(&routes, &wiring, random).map_err(|error| named(site.name, error))?;
-    let parts = NetworkParts {
+    Ok(NetworkParts {
         wiring,
         routes,
         packet: settings.packet_span(),
@@ -35,14 +60,87 @@ pub(super) fn build(
         send_buffers: settings.adapter.send_buffers,
         sources,
         observations: site.observations(),
+    })
+}
+
+/// The channel of switches with a shared memory, one or several of them.
+pub(super) fn shared_memory(
+    settings: &ChannelSettings,
+    switch: &SharedMemorySettings,
+    (workload, sources): (Option<&WorkloadSettings>, Vec<Source>),
+    site: Site<'_>,
+) -> Result<Driver, Error> {
+    refuse_what_a_fabric_does_not_read(settings, site.name)?;
+    let fault = |key: &str, value: String, accepted: String| Error::Assembly {
+        key: format!("channel.{}.{key}", site.name),
+        value,
+        accepted,
     };
-    match &settings.switch {
-        SwitchSettings::InputQueued(switch) => {
-            let switches = input_queued(settings, switch, &parts.wiring, site)?;
-            let network = InputQueuedNetwork::new(parts, switches);
-            Ok(Driver::InputQueuedNetwork(Box::new(network)))
+    let parts = parts(settings, sources, switch.latency, site)?;
+    if !parts.routes.is_per_connection() {
+        let accepted = "per_connection, since switches with a shared memory set up connections";
+        return Err(fault("routes", "per_packet".into(), accepted.into()));
+    }
+    let cut = |own: &SegmentationSettings| own.build(settings.packet, settings.payload);
+    let segmentation = settings.segmentation.as_ref().map(cut);
+    let streams = workload.map(|own| own.streams(&settings.facts(site), site.streams));
+    let streams = streams.transpose()?.unwrap_or_default();
+    let is_greedy = streams.streams.iter().any(|stream| stream.load.is_none());
+    if is_greedy && settings.adapter.send_buffers == Limit::Unlimited {
+        let accepted = "a number, since a greedy stream fills them all at once";
+        return Err(fault("adapter.send_buffers", "unlimited".into(), accepted.into()));
+    }
+    if let Some(own) = &settings.endpoints
+        && own.receive_go >= own.receive_stop.get()
+    {
+        let accepted = format!("less than receive_stop, {}", own.receive_stop);
+        return Err(fault("endpoints.receive_go", own.receive_go.to_string(), accepted));
+    }
+    let buffer = switch.buffer.get();
+    let control = settings.flow_control.clone().unwrap_or_default();
+    let control = FlowControl::new(&control, &settings.link, buffer)
+        .map_err(|(key, value, accepted)| fault(&format!("flow_control.{key}"), value, accepted))?;
+    let switches = SharedMemoryParts {
+        queues: switch.queues,
+        buffer,
+        control,
+        link: settings.link.clone(),
+        packet: settings.packet,
+        segmentation,
+        endpoints: settings.endpoints.clone(),
+        streams,
+        random: site.streams.stream(&format!("{}.streams", site.name), 0),
+        sample: site.sample,
+    };
+    let network = SharedMemoryNetwork::new(parts, switches);
+    Ok(Driver::SharedMemoryNetwork(Box::new(network)))
+}
+
+/// Only switches with a shared memory read how messages become cells, and streams of them.
+pub(super) fn refuse_what_needs_a_shared_memory(
+    settings: &ChannelSettings,
+    workload: Option<&WorkloadSettings>,
+    name: &str,
+) -> Result<(), Error> {
+    let accepted = "it only with channel.NAME.switch.shared_memory".replace("NAME", name);
+    if settings.segmentation.is_some() {
+        return refuse(name, "segmentation", "given", &accepted);
+    }
+    if settings.endpoints.is_some() {
+        return refuse(name, "endpoints", "given", &accepted);
+    }
+    let is_streams = |own: &WorkloadSettings| matches!(own.source, SourceSettings::Streams(_));
+    if workload.is_some_and(is_streams) {
+        let key = format!("workload.{name}.source");
+        return Err(Error::Assembly { key, value: "streams".to_owned(), accepted });
+    }
+    match &settings.flow_control {
+        None | Some(FlowControlSettings::Credits) => Ok(()),
+        Some(other) => {
+            let accepted =
+                format!("credits, or another one with channel.{name}.switch.shared_memory");
+            refuse(name, "flow_control", other.name(), &accepted)
         }
-        _ => Ok(Driver::OutputQueuedNetwork(Box::new(OutputQueuedNetwork::new(parts)))),
     }
 }
 
@@ -123,7 +221,8 @@ fn refuse_what_a_fabric_does_not_read(settings: &ChannelSettings, name: &str) ->
         let accepted = "no control in a fabric other than star, which loses nothing";
         return refuse("control", "given", accepted);
     }
-    let buffered = matches!(settings.switch, SwitchSettings::InputQueued(_));
+    let buffered =
+        matches!(settings.switch, SwitchSettings::InputQueued(_) | SwitchSettings::SharedMemory(_));
     if settings.flow_control.is_some() && !buffered {
         let accepted = "no flow control where queues are unlimited";
         return refuse("flow_control", "given", accepted);

@@ -9,7 +9,7 @@
 //! # let plan = Plan::new(&Request::new("clint", None, &[]))?;
 //! # let spec = &plan.points[0].spec;
 //! # let (streams, from, until) = (Streams::new(1), Time::ZERO, Time(u64::MAX / 2));
-//! # let site = Site { name: "quick", hosts: 16, streams: &streams, from, until };
+//! # let site = Site { name: "quick", hosts: 16, streams: &streams, from, until, sample: None };
 //! # let quick = Driver::new(&spec.channel["quick"], None, site)?;
 //! let machine = Machine::new(16, vec![("quick".into(), quick)], Policy::first(), false);
 //! let mut crew = Crew::new(machine);

@@ -121,8 +121,14 @@ impl Ways<'_> {
         let until = Time::ZERO + spec.run.length;
         let carrier = |name: &String| {
             let settings = &spec.channel[name];
-            let site =
-                Site { name, hosts: spec.system.hosts, streams: &streams, from: Time::ZERO, until };
+            let site = Site {
+                name,
+                hosts: spec.system.hosts,
+                streams: &streams,
+                from: Time::ZERO,
+                until,
+                sample: None,
+            };
             if settings.schedule_by_events(false).is_some() {
                 return Err(Error::Assembly {
                     key: format!("channel.{name}.switch.scheduled"),

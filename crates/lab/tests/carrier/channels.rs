@@ -54,6 +54,7 @@ impl Channel {
             streams: &streams,
             from: Time::ZERO,
             until: Time(1_000_000_000),
+            sample: None,
         };
         let driver = Driver::new(&spec.channel["c"], spec.workload.get("c"), site);
         driver.unwrap_or_else(|error| panic!("{text}: {error}"))
@@ -90,6 +91,12 @@ pub fn channels() -> Vec<Channel> {
     let buffered_tree = "fabric.k_ary_tree = { arity = 2, levels = 2 }\nroutes.per_connection = 'hashed'\n\
                          [channel.c.switch.input_queued]\nlatency = '90 ns'\nbuffer = 8\n\
                          cell = '25 B'\nscheduler = 'islip'";
+    let shared_tree = "fabric.k_ary_tree = { arity = 2, levels = 2 }\n\
+                       switch.shared_memory = { latency = '90 ns', buffer = 2 }";
+    let quenched_tree = "fabric.k_ary_tree = { arity = 2, levels = 2 }\n\
+                         flow_control.source_quench = { quench = 2, unquench = 0, \
+                         indication = '25 B', link = { stop = 32, go = 8 } }\n\
+                         switch.shared_memory = { latency = '90 ns', buffer = 64 }";
     let fat_tree =
         "fabric.fat_tree = { radix = 4, tiers = 2 }\nswitch.output_queued.latency = '90 ns'";
     vec![
@@ -108,6 +115,8 @@ pub fn channels() -> Vec<Channel> {
         ),
         Channel::new("output-buffered", output_buffered),
         Channel::new("output-queued tree", tree),
+        Channel::new("shared memories with credits", shared_tree),
+        Channel::new("shared memories with source quench", quenched_tree),
         Channel::new("input-queued tree", buffered_tree),
         Channel::new("output-queued fat tree", fat_tree),
     ]

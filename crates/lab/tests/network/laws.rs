@@ -5,12 +5,15 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use weft_fabric::fabric::{FabricSettings, Routes, RoutesSettings, Wiring};
+use weft_fabric::link::LinkSettings;
 use weft_fabric::measure::{Latency, Observations};
 use weft_fabric::scheduler::SchedulerSettings;
-use weft_fabric::workload::{ChannelFacts, WorkloadSettings};
+use weft_fabric::switch::SharedQueues;
+use weft_fabric::workload::{ChannelFacts, StreamList, WorkloadSettings};
 use weft_kernel::{Halt, Streams};
 use weft_lab::drive::network::{
-    Delivery, InputQueuedNetwork, InputQueuedParts, NetworkParts, OutputQueuedNetwork,
+    Delivery, FlowControl, InputQueuedNetwork, InputQueuedParts, NetworkParts, OutputQueuedNetwork,
+    SharedMemoryNetwork, SharedMemoryParts,
 };
 use weft_units::{Bytes, Limit, Span, Time};
 
@@ -29,6 +32,8 @@ enum Queues {
     Outputs,
     /// Cells of a packet, packets of a buffer.
     Inputs(u64, u32),
+    /// How cells wait in a shared memory, and under which flow control.
+    Shared(SharedQueues, &'static str),
 }
 
 /// Runs a network bare, and returns what it delivered and how many packets are left in it.
@@ -46,7 +51,7 @@ fn deliveries(
     let routes = Routes::new(&parts.routes, &wiring, streams.stream("c.routes", 0)).expect(text);
     let islip = |switch| SchedulerSettings::Islip(Default::default()).build(ports(&wiring, switch));
     let switches = match queues {
-        Queues::Outputs => None,
+        Queues::Outputs | Queues::Shared(..) => None,
         Queues::Inputs(cells, buffer) => Some(InputQueuedParts {
             cell: Span(packet.0.div_ceil(cells)),
             cells,
@@ -54,6 +59,10 @@ fn deliveries(
             schedulers: (0..wiring.switches()).map(islip).collect::<Result<_, _>>().expect(text),
             random: streams.stream("c.scheduler", 0),
         }),
+    };
+    let shared = match queues {
+        Queues::Shared(queues, control) => Some(shared_memory(queues, control, packet, &streams)),
+        Queues::Outputs | Queues::Inputs(..) => None,
     };
     let parts = NetworkParts {
         wiring,
@@ -68,6 +77,13 @@ fn deliveries(
     };
     let mut delivered = Vec::new();
     let mut watch = |delivery| delivered.push(delivery);
+    if let Some(shared) = shared {
+        let mut network = SharedMemoryNetwork::new(parts, shared);
+        assert_eq!(network.run_watched(until, &Halt::new(), &mut watch), None);
+        assert_eq!(network.overrun(), None, "{text}");
+        let left = network.backlog() + network.in_flight();
+        return (delivered, left, network.into_observations());
+    }
     match switches {
         None => {
             let mut network = OutputQueuedNetwork::new(parts);
@@ -84,9 +100,46 @@ fn deliveries(
     }
 }
 
+/// Switches with shared memories of 64 cells an input.
+fn shared_memory(
+    queues: SharedQueues,
+    control: &str,
+    packet: Span,
+    streams: &Streams,
+) -> SharedMemoryParts {
+    // A link on which the 125 B of a packet take what the test wants, to a picosecond.
+    let link = LinkSettings {
+        rate: weft_units::Rate { bits: 1_000, per: packet.0 },
+        length: Default::default(),
+        delay_per_metre: Default::default(),
+        reserved: Default::default(),
+    };
+    let settings = toml::from_str::<BTreeMap<String, _>>(control).expect(control);
+    let control = FlowControl::new(&settings["c"], &link, 64).expect("a flow control");
+    SharedMemoryParts {
+        queues,
+        buffer: 64,
+        control,
+        link,
+        packet: Bytes(125),
+        segmentation: None,
+        endpoints: None,
+        streams: StreamList::default(),
+        random: streams.stream("c.streams", 0),
+        sample: None,
+    }
+}
+
 fn ports(wiring: &Wiring, switch: u32) -> usize {
     wiring.ports_of(switch) as usize
 }
+
+/// A stop is heard after 110 ns and the cells on their way to a switch, two of a nanosecond at the
+/// least: the margin of 60 cells is for the shortest packets.
+const STOP: &str = "c.stop_go = { stop = 4, go = 1 }";
+const QUENCH: &str = "c.source_quench = { quench = 3, unquench = 1, indication = '25 B', \
+                      link = { stop = 8, go = 4 } }";
+const CHANNELS: &str = "c.virtual_channel_credits.channels = 3";
 
 const FABRICS: &[(&str, u16)] = &[
     ("fabric.k_ary_tree = { arity = 2, levels = 4 }", 16),
@@ -122,10 +175,19 @@ proptest! {
         ]),
         queues in prop::sample::select(vec![
             Queues::Outputs, Queues::Inputs(1, 1), Queues::Inputs(1, 7), Queues::Inputs(5, 3),
+            Queues::Shared(SharedQueues::PerConnection, STOP),
+            Queues::Shared(SharedQueues::PerConnection, QUENCH),
+            Queues::Shared(SharedQueues::PerInput, CHANNELS),
+            Queues::Shared(SharedQueues::Fifo, "c = 'credits'"),
+            Queues::Shared(SharedQueues::Fifo, STOP),
         ]),
         seed in any::<u64>(),
     ) {
         let (fabric, hosts) = FABRICS[place];
+        let is_shared = matches!(queues, Queues::Shared(..));
+        // Connections are set up once, and a stop must be heard within the buffers.
+        let rule = if is_shared { "per_connection = 'random'" } else { rule };
+        let packet = if is_shared { packet.max(20_000) } else { packet };
         let text = format!("{fabric}\nroutes.{rule}\nworkload.load = {load}");
         let until = Time(packet * 200);
         let (delivered, left, seen) = deliveries(&text, hosts, (Span(packet), queues, seed), until);

@@ -6,6 +6,7 @@ mod credits;
 mod cycle_counts;
 mod laws;
 mod refusals;
+mod shared_memory;
 
 use weft_kernel::Halt;
 use weft_lab::{ChannelRun, Plan, Request, simulate};

@@ -160,7 +160,7 @@ fn a_ping_pong_runs_on_every_channel_of_every_shipped_system() {
             );
             let runs = spec_of(&text).unwrap_or_else(|error| panic!("{name}, {channel}: {error}"));
             let there = measured(&runs, "program_one_way_mean_us");
-            assert!(there > 0.1 && there < 100.0, "{name}, {channel}: {there} us");
+            assert!(there > 0.1 && there < 1000.0, "{name}, {channel}: {there} us");
         }
     }
 }

@@ -120,6 +120,8 @@ impl Seen {
             Some("space_time") => self.outcome.table("trace"),
             Some("collision_rates") => self.outcome.table("collisions"),
             Some("histogram") => self.outcome.table("histograms"),
+            Some("stream_throughput" | "stream_histogram") => self.outcome.table("streams"),
+            Some("fabric" | "port_occupancy") => self.outcome.table("links"),
             _ => self.outcome.table("points"),
         };
         let mut wrong = Vec::new();

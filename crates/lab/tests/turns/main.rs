@@ -67,6 +67,7 @@ fn channel(text: &str) -> TurnChannel {
         streams: &streams,
         from: Time::ZERO,
         until: Time(1_000_000_000_000),
+        sample: None,
     };
     match Driver::new(&spec.channel["network"], None, site).expect(text) {
         Driver::Turns(channel) => *channel,

@@ -49,6 +49,20 @@ pub struct Delivery {
     pub hops: u8,
 }
 
+/// What a packet, or a message of several cells, went through on its way.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Passage {
+    /// How many switches it passed.
+    pub hops: u8,
+    /// How long all its cells take on a link.
+    pub transmission: Span,
+    pub payload: Bytes,
+    /// What the adapter of the initiator took before anything could be sent.
+    pub initiator: Span,
+    /// What that of the target took after the last byte.
+    pub target: Span,
+}
+
 /// A packet that has been handed over; `X` is what the switches note on it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Packet<X> {
@@ -67,6 +81,8 @@ pub(super) struct Handed {
     pub to: u16,
     pub generated: Time,
     pub message: MessageId,
+    /// What a program handed over: of a message, the whole of it.
+    pub size: Bytes,
     pub next: Time,
 }
 
@@ -118,7 +134,7 @@ impl<X: Copy> Ends<X> {
                 let demand = source.take();
                 self.observations.generate(now);
                 let (to, next) = (demand.target, source.next_time());
-                Handed { to, generated: now, message: MessageId::NONE, next }
+                Handed { to, generated: now, message: MessageId::NONE, size: self.payload, next }
             }
             Supply::Messages(feed) => feed.hand_over(now, host),
         }
@@ -142,6 +158,13 @@ impl<X: Copy> Ends<X> {
         }
     }
 
+    /// From now on a message is one packet, however large it is.
+    pub fn keep_messages_whole(&mut self, hosts: u16) {
+        if let Supply::Messages(feed) = &mut self.supply {
+            **feed = Feed::new(hosts.into(), Bytes(u64::MAX));
+        }
+    }
+
     /// Packets of messages that have not been handed over.
     pub fn unfed(&self) -> u64 {
         match &self.supply {
@@ -162,25 +185,46 @@ impl<X: Copy> Ends<X> {
     /// the source of the target is to be looked at because of that.
     #[inline]
     pub fn deliver(&mut self, now: Time, id: Id<Packet<X>>, hops: u8) -> (Delivery, Option<Time>) {
+        let (transmission, payload) = (self.packet, self.payload);
+        let host = Span::ZERO;
+        let passage = Passage { hops, transmission, payload, initiator: host, target: host };
+        self.complete(now, id, passage)
+    }
+
+    /// The same of a packet or message whose way took what `passage` says.
+    #[inline]
+    pub fn complete(
+        &mut self,
+        now: Time,
+        id: Id<Packet<X>>,
+        passage: Passage,
+    ) -> (Delivery, Option<Time>) {
         let Packet { generated, start, from, to, message, .. } = self.packets[id];
         self.packets.remove(id);
+        let Passage { hops, transmission, payload, initiator, target } = passage;
         let seen = &mut self.observations;
-        let (queueing, transit) = (start.since(generated), now.since(start));
+        let queueing = start.since(generated);
+        let transit = Span(now.since(start).0 - target.0);
         seen.latency(Latency::Queueing, now, queueing);
         seen.latency(Latency::Transit, now, transit);
-        seen.latency(Latency::OneWay, now, queueing + transit);
+        seen.latency(Latency::OneWay, now, queueing + transit + target);
         if now >= seen.from {
             let wire = Span(self.propagation.0 * (u64::from(hops) + 1));
             let switches = Span(self.latency.0 * u64::from(hops));
-            let moving = self.packet + wire + switches;
-            seen.budget.add(Stage::SlotWait, queueing);
-            seen.budget.add(Stage::Transmission, self.packet);
+            let moving = transmission + wire + switches;
+            for (stage, span) in [(Stage::InitiatorHost, initiator), (Stage::TargetHost, target)] {
+                if span > Span::ZERO {
+                    seen.budget.add(stage, span);
+                }
+            }
+            seen.budget.add(Stage::SlotWait, Span(queueing.0 - initiator.0));
+            seen.budget.add(Stage::Transmission, transmission);
             seen.budget.add(Stage::Wire, wire);
             seen.budget.add(Stage::Switch, switches);
             seen.budget.add(Stage::SwitchWait, Span(transit.0 - moving.0));
             seen.hops.count(hops);
         }
-        seen.deliver_from(usize::from(from), now, self.payload);
+        seen.deliver_from(usize::from(from), now, payload);
         let delivery = Delivery { from, to, generated, start, end: now, hops };
         let answer = match &mut self.supply {
             Supply::Sources(sources) => answer(&mut sources[usize::from(to)], now, from),

@@ -30,6 +30,7 @@ struct Unfed {
     id: MessageId,
     to: u16,
     packets: u32,
+    size: Bytes,
     offered: Time,
 }
 
@@ -41,10 +42,10 @@ impl Feed {
 
     /// Takes a message over. Returns whether its host is to be asked for a packet now.
     pub fn post(&mut self, now: Time, message: Message, seen: &mut Observations) -> bool {
-        let host = &mut self.hosts[usize::from(message.from)];
+        let (host, size) = (&mut self.hosts[usize::from(message.from)], message.size);
         self.messages.post(message, |id, to, packets| {
             (0..packets).for_each(|_| seen.generate(now));
-            host.messages.push_back(Unfed { id, to, packets, offered: now });
+            host.messages.push_back(Unfed { id, to, packets, size, offered: now });
         });
         !std::mem::replace(&mut host.asked, true)
     }
@@ -55,14 +56,15 @@ impl Feed {
         host.asked = false;
         let Some(oldest) = host.messages.front_mut() else {
             debug_assert!(false, "a host was asked for a packet that it has not");
-            return Handed { to: 0, generated: now, message: MessageId::NONE, next: Time::NEVER };
+            let (message, size) = (MessageId::NONE, Bytes(0));
+            return Handed { to: 0, generated: now, message, size, next: Time::NEVER };
         };
-        let Unfed { id, to, offered, .. } = *oldest;
+        let Unfed { id, to, size, offered, .. } = *oldest;
         oldest.packets -= 1;
         if oldest.packets == 0 {
             host.messages.pop_front();
         }
-        Handed { to, generated: offered, message: id, next: Time::NEVER }
+        Handed { to, generated: offered, message: id, size, next: Time::NEVER }
     }
 
     /// Whether a host that has not been asked yet has a packet; then it is asked.

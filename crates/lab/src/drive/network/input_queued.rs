@@ -17,11 +17,12 @@ mod stage;
 use weft_fabric::fabric::{Heading, Peer, Routes, Wiring};
 use weft_fabric::measure::Observations;
 use weft_fabric::scheduler::{AnyScheduler, Matching, Requests};
-use weft_kernel::{Halt, Id, Queue, Stopped, Stream};
+use weft_kernel::{Halt, Id, Stopped, Stream};
 use weft_units::{Span, Time};
 
 use super::ends::{Delivery, Ends, NetworkParts};
-use crate::drive::carrier::{Carrier, Message, MessageId, Notice};
+use super::skeleton::{Agenda, Network};
+use crate::drive::carrier::MessageId;
 use host::Host;
 use sender::Sender;
 use stage::{Input, Output, Stage};
@@ -59,8 +60,7 @@ pub struct InputQueuedNetwork {
     matching: Vec<Matching>,
     random: Stream,
     timing: Timing,
-    queue: Queue<Event>,
-    steps: u64,
+    agenda: Agenda<Event>,
 }
 
 /// The packet behind another one in a queue.
@@ -69,7 +69,7 @@ type Packet = super::ends::Packet<Note>;
 
 /// What switches note on a packet.
 #[derive(Clone, Copy, Debug)]
-struct Note {
+pub(super) struct Note {
     heading: Heading,
     behind: Link,
     /// The slot in which the switch that it is on its way to can first decide on it.
@@ -92,7 +92,7 @@ struct Timing {
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Event {
+pub(super) enum Event {
     /// The source of a host hands over a packet.
     Generate(u16),
     /// A host may be able to send.
@@ -131,6 +131,48 @@ impl Timing {
     }
 }
 
+impl Network for InputQueuedNetwork {
+    type Event = Event;
+    type Note = Note;
+
+    fn agenda(&self) -> &Agenda<Event> {
+        &self.agenda
+    }
+
+    #[inline]
+    fn agenda_mut(&mut self) -> &mut Agenda<Event> {
+        &mut self.agenda
+    }
+
+    fn ends(&self) -> &Ends<Note> {
+        &self.ends
+    }
+
+    fn ends_mut(&mut self) -> &mut Ends<Note> {
+        &mut self.ends
+    }
+
+    fn generate_at(host: u16) -> Event {
+        Event::Generate(host)
+    }
+
+    fn blocked(&self) -> Vec<String> {
+        self.waiting()
+    }
+
+    #[inline]
+    fn happen(&mut self, now: Time, event: Event) -> Option<Delivery> {
+        match event {
+            Event::Generate(host) => self.generate(now, host),
+            Event::Send(host) => self.send(now, host),
+            Event::Slot(switch) => self.slot(now, switch),
+            Event::Deliver(id) => return Some(self.deliver(now, id)),
+            Event::Sent(message) => self.sent(now, message),
+        }
+        None
+    }
+}
+
 impl InputQueuedNetwork {
     /// A channel at time zero.
     pub fn new(parts: NetworkParts, switches: InputQueuedParts) -> InputQueuedNetwork {
@@ -164,11 +206,10 @@ impl InputQueuedNetwork {
             wiring,
             random,
             timing: Timing::new(cell, cells, packet, (propagation, latency)),
-            queue: Queue::new(),
-            steps: 0,
+            agenda: Agenda::new(),
         };
         for (host, time) in network.ends.begin() {
-            network.queue.push(time, Event::Generate(host));
+            network.agenda.push(time, Event::Generate(host));
         }
         network
     }
@@ -183,32 +224,9 @@ impl InputQueuedNetwork {
         &mut self,
         until: Time,
         halt: &Halt,
-        mut watch: impl FnMut(Delivery),
+        watch: impl FnMut(Delivery),
     ) -> Option<Stopped> {
-        while let Some((now, event)) = self.queue.pop_until(until) {
-            self.handle(now, event, &mut watch);
-            let stopped = halt.check(self.steps);
-            if stopped.is_some() {
-                return stopped;
-            }
-        }
-        None
-    }
-
-    #[inline]
-    fn handle(&mut self, now: Time, event: Event, watch: &mut impl FnMut(Delivery)) {
-        match event {
-            Event::Generate(host) => self.generate(now, host),
-            Event::Send(host) => self.send(now, host),
-            Event::Slot(switch) => self.slot(now, switch),
-            Event::Deliver(id) => watch(self.deliver(now, id)),
-            Event::Sent(message) => {
-                if let Some((feed, _)) = self.ends.messages() {
-                    feed.messages.sent(now, message);
-                }
-            }
-        }
-        self.steps += 1;
+        self.work_off(until, halt, watch)
     }
 
     /// What was observed; ends the channel.
@@ -232,7 +250,7 @@ impl InputQueuedNetwork {
 
     /// How many events have happened.
     pub fn steps(&self) -> u64 {
-        self.steps
+        self.agenda.steps()
     }
 
     /// Which outputs and hosts wait for buffers that nobody empties, one sentence a line.
@@ -269,40 +287,8 @@ impl InputQueuedNetwork {
         let hops = self.ends.packets[id].note.hops;
         let (delivery, answer) = self.ends.deliver(now, id, hops);
         if let Some(time) = answer {
-            self.queue.push(time, Event::Generate(delivery.to));
+            self.agenda.push(time, Event::Generate(delivery.to));
         }
         delivery
-    }
-}
-
-impl Carrier for InputQueuedNetwork {
-    fn offer(&mut self, now: Time, message: Message) {
-        if let Some((feed, observations)) = self.ends.messages()
-            && feed.post(now, message, observations)
-        {
-            self.queue.push(now, Event::Generate(message.from));
-        }
-    }
-
-    fn next_time(&self) -> Time {
-        let next = self.ends.next_notice().or_else(|| self.queue.next_time());
-        next.unwrap_or(Time::NEVER)
-    }
-
-    fn advance(&mut self, now: Time, notices: &mut Vec<Notice>) {
-        while let Some((now, event)) = self.queue.pop_until(now) {
-            self.handle(now, event, &mut |_| {});
-        }
-        if let Some((feed, _)) = self.ends.messages() {
-            feed.messages.take_notices(notices);
-        }
-    }
-
-    fn steps(&self) -> u64 {
-        self.steps
-    }
-
-    fn waiting(&self) -> Vec<String> {
-        InputQueuedNetwork::waiting(self)
     }
 }

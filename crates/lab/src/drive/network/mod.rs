@@ -12,7 +12,13 @@ mod ends;
 mod feed;
 mod input_queued;
 mod output_queued;
+mod shared_memory;
+mod skeleton;
 
 pub use ends::{Delivery, NetworkParts};
 pub use input_queued::{InputQueuedNetwork, InputQueuedParts};
 pub use output_queued::OutputQueuedNetwork;
+pub use shared_memory::{
+    FlowControl, NetworkReport, PortRow, SampleRow, SharedMemoryNetwork, SharedMemoryParts,
+    StreamRow,
+};

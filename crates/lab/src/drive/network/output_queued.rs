@@ -3,11 +3,12 @@
 
 use weft_fabric::fabric::{Heading, Peer, Routes};
 use weft_fabric::measure::Observations;
-use weft_kernel::{Halt, Id, Queue, Stopped};
+use weft_kernel::{Halt, Id, Stopped};
 use weft_units::{Span, Time};
 
 use super::ends::{Delivery, Ends, Handed, NetworkParts};
-use crate::drive::carrier::{Carrier, Message, MessageId, Notice};
+use super::skeleton::{Agenda, Network};
+use crate::drive::carrier::MessageId;
 
 type Packet = super::ends::Packet<()>;
 
@@ -23,9 +24,7 @@ pub struct OutputQueuedNetwork {
     packet: Span,
     propagation: Span,
     latency: Span,
-    queue: Queue<Event>,
-    ended: Time,
-    steps: u64,
+    agenda: Agenda<Event>,
 }
 
 /// The link from a host.
@@ -49,7 +48,7 @@ struct Output {
 const HOST: u32 = u32::MAX;
 
 #[derive(Clone, Copy, Debug)]
-enum Event {
+pub(super) enum Event {
     /// The source of a host hands over a packet.
     Generate(u16),
     /// The first byte of a packet is at a switch: the fields of a [`Hop`], laid out so that the
@@ -82,6 +81,45 @@ impl From<Hop> for Event {
 
 const _: () = assert!(size_of::<Event>() <= 16, "an event is copied at every step");
 
+impl Network for OutputQueuedNetwork {
+    type Event = Event;
+    type Note = ();
+
+    fn agenda(&self) -> &Agenda<Event> {
+        &self.agenda
+    }
+
+    #[inline]
+    fn agenda_mut(&mut self) -> &mut Agenda<Event> {
+        &mut self.agenda
+    }
+
+    fn ends(&self) -> &Ends<()> {
+        &self.ends
+    }
+
+    fn ends_mut(&mut self) -> &mut Ends<()> {
+        &mut self.ends
+    }
+
+    fn generate_at(host: u16) -> Event {
+        Event::Generate(host)
+    }
+
+    #[inline]
+    fn happen(&mut self, now: Time, event: Event) -> Option<Delivery> {
+        match event {
+            Event::Generate(host) => self.generate(now, host),
+            Event::Reach { id, heading, switch, to, hops } => {
+                self.reach(now, Hop { id, heading, switch, to, hops });
+            }
+            Event::Deliver(id, hops) => return Some(self.deliver(now, id, hops)),
+            Event::Sent(message) => self.sent(now, message),
+        }
+        None
+    }
+}
+
 impl OutputQueuedNetwork {
     /// A channel at time zero.
     pub fn new(parts: NetworkParts) -> OutputQueuedNetwork {
@@ -105,12 +143,10 @@ impl OutputQueuedNetwork {
             packet,
             propagation,
             latency,
-            queue: Queue::new(),
-            ended: Time::ZERO,
-            steps: 0,
+            agenda: Agenda::new(),
         };
         for (host, time) in network.ends.begin() {
-            network.queue.push(time, Event::Generate(host));
+            network.agenda.push(time, Event::Generate(host));
         }
         network
     }
@@ -125,35 +161,9 @@ impl OutputQueuedNetwork {
         &mut self,
         until: Time,
         halt: &Halt,
-        mut watch: impl FnMut(Delivery),
+        watch: impl FnMut(Delivery),
     ) -> Option<Stopped> {
-        while let Some((now, event)) = self.queue.pop_until(until) {
-            self.handle(now, event, &mut watch);
-            let stopped = halt.check(self.steps);
-            if stopped.is_some() {
-                return stopped;
-            }
-        }
-        self.ended = until;
-        None
-    }
-
-    #[inline]
-    fn handle(&mut self, now: Time, event: Event, watch: &mut impl FnMut(Delivery)) {
-        self.ended = now;
-        match event {
-            Event::Generate(host) => self.generate(now, host),
-            Event::Reach { id, heading, switch, to, hops } => {
-                self.reach(now, Hop { id, heading, switch, to, hops });
-            }
-            Event::Deliver(id, hops) => watch(self.deliver(now, id, hops)),
-            Event::Sent(message) => {
-                if let Some((feed, _)) = self.ends.messages() {
-                    feed.messages.sent(now, message);
-                }
-            }
-        }
-        self.steps += 1;
+        self.work_off(until, halt, watch)
     }
 
     /// What was observed; ends the channel.
@@ -173,7 +183,7 @@ impl OutputQueuedNetwork {
     /// Packets whose start is known and has not come. Each link sends one after another, so that
     /// they follow from when it will be free.
     fn started_later(&self) -> u64 {
-        let after = |adapter: &Adapter| adapter.free.since(self.ended).0.saturating_sub(1);
+        let after = |adapter: &Adapter| adapter.free.since(self.agenda.now()).0.saturating_sub(1);
         self.adapters.iter().map(|adapter| after(adapter) / self.packet.0).sum()
     }
 
@@ -184,12 +194,12 @@ impl OutputQueuedNetwork {
 
     /// How many events have happened.
     pub fn steps(&self) -> u64 {
-        self.steps
+        self.agenda.steps()
     }
 
     #[inline]
     fn generate(&mut self, now: Time, host: u16) {
-        let Handed { to, generated, message, next } = self.ends.hand_over(now, host);
+        let Handed { to, generated, message, next, .. } = self.ends.hand_over(now, host);
         let adapter = &mut self.adapters[usize::from(host)];
         let (start, switch) = (now.max(adapter.free), adapter.home);
         adapter.free = start + self.packet;
@@ -197,19 +207,19 @@ impl OutputQueuedNetwork {
         // The buffer of a greedy source is free when the transmission starts.
         let again = if self.ends.has_another(host) { start } else { next };
         if again < Time::NEVER {
-            self.queue.push(again, Event::Generate(host));
+            self.agenda.push(again, Event::Generate(host));
         }
         if message != MessageId::NONE
             && let Some((feed, _)) = self.ends.messages()
             && feed.messages.start(message)
         {
-            self.queue.push(start + self.packet, Event::Sent(message));
+            self.agenda.push(start + self.packet, Event::Sent(message));
         }
         let packet = Packet { generated, start, from: host, to, message, note: () };
         let id = self.ends.packets.insert(packet);
         let heading = self.routes.depart(host, to);
         let hop = Hop { id, heading, switch, to, hops: 0 };
-        self.queue.push(start + self.propagation, hop.into());
+        self.agenda.push(start + self.propagation, hop.into());
     }
 
     #[inline]
@@ -225,10 +235,10 @@ impl OutputQueuedNetwork {
         let next = start + self.propagation;
         hop.hops += 1;
         if output.next == HOST {
-            self.queue.push(next + self.packet, Event::Deliver(hop.id, hop.hops));
+            self.agenda.push(next + self.packet, Event::Deliver(hop.id, hop.hops));
         } else {
             hop.switch = output.next;
-            self.queue.push(next, hop.into());
+            self.agenda.push(next, hop.into());
         }
     }
 
@@ -236,40 +246,8 @@ impl OutputQueuedNetwork {
     fn deliver(&mut self, now: Time, id: Id<Packet>, hops: u8) -> Delivery {
         let (delivery, answer) = self.ends.deliver(now, id, hops);
         if let Some(time) = answer {
-            self.queue.push(time, Event::Generate(delivery.to));
+            self.agenda.push(time, Event::Generate(delivery.to));
         }
         delivery
-    }
-}
-
-impl Carrier for OutputQueuedNetwork {
-    fn offer(&mut self, now: Time, message: Message) {
-        if let Some((feed, observations)) = self.ends.messages()
-            && feed.post(now, message, observations)
-        {
-            self.queue.push(now, Event::Generate(message.from));
-        }
-    }
-
-    fn next_time(&self) -> Time {
-        let next = self.ends.next_notice().or_else(|| self.queue.next_time());
-        next.unwrap_or(Time::NEVER)
-    }
-
-    fn advance(&mut self, now: Time, notices: &mut Vec<Notice>) {
-        while let Some((now, event)) = self.queue.pop_until(now) {
-            self.handle(now, event, &mut |_| {});
-        }
-        if let Some((feed, _)) = self.ends.messages() {
-            feed.messages.take_notices(notices);
-        }
-    }
-
-    fn steps(&self) -> u64 {
-        self.steps
-    }
-
-    fn waiting(&self) -> Vec<String> {
-        Vec::new()
     }
 }

@@ -33,9 +33,9 @@ impl Host {
 impl InputQueuedNetwork {
     #[inline]
     pub(super) fn generate(&mut self, now: Time, number: u16) {
-        let Handed { to, generated, message, next } = self.ends.hand_over(now, number);
+        let Handed { to, generated, message, next, .. } = self.ends.hand_over(now, number);
         if next < Time::NEVER {
-            self.queue.push(next, Event::Generate(number));
+            self.agenda.push(next, Event::Generate(number));
         }
         let heading = self.routes.depart(number, to);
         let note = Note { heading, behind: None, slot: now, hops: 0 };
@@ -70,7 +70,7 @@ impl InputQueuedNetwork {
         let at = host.sender.credit_at(now).map(|credit| credit.max(host.free));
         if let Some(at) = at.filter(|at| *at < host.wake) {
             host.wake = at;
-            self.queue.push(at, Event::Send(number));
+            self.agenda.push(at, Event::Send(number));
         }
     }
 
@@ -93,11 +93,11 @@ impl InputQueuedNetwork {
             && let Some((feed, _)) = self.ends.messages()
             && feed.messages.start(message)
         {
-            self.queue.push(now + self.timing.packet, Event::Sent(message));
+            self.agenda.push(now + self.timing.packet, Event::Sent(message));
         }
         // The buffer of a greedy source is free when the transmission starts.
         if self.ends.has_another(number) {
-            self.queue.push(now, Event::Generate(number));
+            self.agenda.push(now, Event::Generate(number));
         }
     }
 }

@@ -268,7 +268,7 @@ impl InputQueuedNetwork {
             }
             Peer::Host(_) | Peer::Unused => {
                 let arrival = now + self.timing.packet + self.timing.propagation;
-                self.queue.push(arrival, Event::Deliver(id));
+                self.agenda.push(arrival, Event::Deliver(id));
             }
         }
         self.restore(upstream, end + self.timing.propagation);
@@ -290,7 +290,7 @@ impl InputQueuedNetwork {
                 state.sender.restore(time);
                 if std::mem::take(&mut state.sender.starved) {
                     state.wake = time;
-                    self.queue.push(time, Event::Send(host));
+                    self.agenda.push(time, Event::Send(host));
                 }
             }
             Peer::Unused => {}
@@ -331,7 +331,7 @@ impl InputQueuedNetwork {
         let stage = &mut self.stages[switch as usize];
         if slot < stage.due {
             stage.due = slot;
-            self.queue.push(slot, Event::Slot(switch));
+            self.agenda.push(slot, Event::Slot(switch));
         }
     }
 }

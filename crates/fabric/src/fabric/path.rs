@@ -1,0 +1,38 @@
+//! The whole way of a connection, laid down when it is set up.
+
+use super::routes::Routes;
+use super::wiring::{Peer, Wiring};
+
+/// A switch on the way of a connection: where its cells come in and where they leave, as indices
+/// among the ports of all switches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PathHop {
+    /// The switch.
+    pub switch: u32,
+    /// The port by which cells come in.
+    pub input: u32,
+    /// The port by which they leave.
+    pub output: u32,
+}
+
+impl Routes {
+    /// The way from one host to another, switch by switch. `None` if each packet takes its own.
+    pub fn path(&mut self, wiring: &Wiring, from: u16, to: u16) -> Option<Vec<PathHop>> {
+        if !self.is_per_connection() {
+            return None;
+        }
+        let mut heading = self.depart(from, to);
+        let mut input = wiring.host_port(from);
+        let mut hops = Vec::new();
+        loop {
+            let switch = wiring.switch_of(input);
+            let number = self.port((switch, hops.len() as u8), to, &mut heading, |_| 0);
+            let output = wiring.port(switch, number);
+            hops.push(PathHop { switch, input, output });
+            match wiring.peer(output) {
+                Peer::Port(next) => input = next,
+                Peer::Host(_) | Peer::Unused => return Some(hops),
+            }
+        }
+    }
+}

@@ -1,0 +1,223 @@
+//! Streams of messages: groups of connections that each carry messages of one size, as fast as they
+//! can or at a pace.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use weft_kernel::Streams;
+use weft_units::{Bytes, Load, PositiveCount};
+
+use super::error::{WorkloadError, check_host};
+use super::settings::Pair;
+
+/// Settings of a group of streams. Each has a connection of its own, even where two share both ends.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct StreamGroup {
+    /// From where to where.
+    pub flows: FlowsSettings,
+    /// What a program hands over at a time.
+    pub size: Bytes,
+    /// What each stream offers, as a fraction of what a link carries of messages of this size. Without
+    /// a value it is greedy: there is always a message, handed over as soon as a descriptor is free.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub load: Option<Load>,
+    /// Only the first so many streams of the group send; all without a value.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first: Option<u32>,
+}
+
+/// From where to where the streams of a group go.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum FlowsSettings {
+    /// One by one.
+    Listed(Vec<Pair>),
+    /// At random, by the seed of the run (cLAN F: "connections are made between random nodes").
+    Random(RandomFlows),
+}
+
+/// Settings of random flows.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RandomFlows {
+    /// How many there are.
+    pub connections: PositiveCount,
+    /// The hosts that they start from, each as often as any other, give or take one.
+    pub from: HostRange,
+    /// The hosts that they end at.
+    pub to: HostRange,
+    /// Whether each end is drawn from all of `to`, so that two may have one end, instead of each host
+    /// being an end as often as any other.
+    #[serde(default)]
+    pub repeated: bool,
+}
+
+/// Hosts with consecutive numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct HostRange {
+    /// The first one.
+    pub first: u16,
+    /// How many there are.
+    pub count: u16,
+}
+
+/// One stream.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct MessageStream {
+    /// Its group, a place in [`StreamList::groups`].
+    pub group: u16,
+    /// The initiator.
+    pub from: u16,
+    /// The target.
+    pub to: u16,
+    /// The size of its messages.
+    pub size: Bytes,
+    /// What it offers; greedy if absent.
+    pub load: Option<Load>,
+}
+
+/// All streams of a channel, those of a group one after another.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct StreamList {
+    /// The names of the groups.
+    pub groups: Vec<String>,
+    /// The streams.
+    pub streams: Vec<MessageStream>,
+}
+
+pub(super) fn build(
+    groups: &BTreeMap<String, StreamGroup>,
+    hosts: u16,
+    channel: &str,
+    streams: &Streams,
+) -> Result<StreamList, WorkloadError> {
+    let mut list = StreamList::default();
+    for (name, group) in groups {
+        let number = list.groups.len() as u16;
+        list.groups.push(name.clone());
+        let key = format!("source.streams.{name}");
+        let mut pairs = match &group.flows {
+            FlowsSettings::Listed(pairs) => pairs.clone(),
+            FlowsSettings::Random(random) => random
+                .draw(hosts, &key, || streams.stream(&format!("{channel}.flows.{name}"), 0))?,
+        };
+        for pair in &pairs {
+            check_host(&format!("{key}.flows.from"), pair.from, hosts)?;
+            check_host(&format!("{key}.flows.to"), pair.to, hosts)?;
+        }
+        if group.load.is_some_and(|load| load.get() == 0.0) {
+            pairs.clear();
+        }
+        pairs.truncate(group.first.map_or(usize::MAX, |first| first as usize));
+        let (size, load) = (group.size, group.load);
+        let of_pair = |Pair { from, to }| MessageStream { group: number, from, to, size, load };
+        list.streams.extend(pairs.into_iter().map(of_pair));
+    }
+    Ok(list)
+}
+
+impl RandomFlows {
+    fn draw(
+        &self,
+        hosts: u16,
+        key: &str,
+        random: impl FnOnce() -> weft_kernel::Stream,
+    ) -> Result<Vec<Pair>, WorkloadError> {
+        for (end, range) in [("from", self.from), ("to", self.to)] {
+            let last = u32::from(range.first) + u32::from(range.count);
+            if range.count == 0 || last > u32::from(hosts) {
+                let value = format!("{{ first = {}, count = {} }}", range.first, range.count);
+                let accepted = format!("one or more hosts below {hosts}");
+                return Err(WorkloadError::new(
+                    &format!("{key}.flows.random.{end}"),
+                    value,
+                    accepted,
+                ));
+            }
+        }
+        let mut random = random();
+        let count = self.connections.as_usize();
+        let from = rounds(self.from, count, &mut random);
+        let to = match self.repeated {
+            true => (0..count)
+                .map(|_| self.to.first + random.below(u64::from(self.to.count)) as u16)
+                .collect(),
+            false => rounds(self.to, count, &mut random),
+        };
+        Ok(from.into_iter().zip(to).map(|(from, to)| Pair { from, to }).collect())
+    }
+}
+
+/// So many hosts of a range: all of them in random order, then all again, until there are enough.
+fn rounds(range: HostRange, count: usize, random: &mut weft_kernel::Stream) -> Vec<u16> {
+    let mut hosts = Vec::with_capacity(count);
+    while hosts.len() < count {
+        let mut round: Vec<u16> = (range.first..range.first + range.count).collect();
+        for last in (1..round.len()).rev() {
+            round.swap(last, random.below(last as u64 + 1) as usize);
+        }
+        hosts.extend(round);
+    }
+    hosts.truncate(count);
+    hosts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn drawn(repeated: bool) -> Vec<Pair> {
+        let flows = RandomFlows {
+            connections: PositiveCount::new(32).expect("a count"),
+            from: HostRange { first: 0, count: 32 },
+            to: HostRange { first: 32, count: 32 },
+            repeated,
+        };
+        flows.draw(64, "k", || Streams::new(7).stream("flows", 0)).expect("flows")
+    }
+
+    #[test]
+    fn random_flows_use_every_end_once() {
+        let mut pairs = drawn(false);
+        assert_ne!(pairs[0].to - pairs[0].from, pairs[1].to - pairs[1].from);
+        pairs.sort_by_key(|pair| pair.from);
+        assert!(pairs.iter().zip(0..).all(|(pair, host)| pair.from == host));
+        pairs.sort_by_key(|pair| pair.to);
+        assert!(pairs.iter().zip(32..).all(|(pair, host)| pair.to == host));
+    }
+
+    #[test]
+    fn repeated_ends_leave_some_host_out() {
+        let mut ends: Vec<u16> = drawn(true).iter().map(|pair| pair.to).collect();
+        ends.sort_unstable();
+        ends.dedup();
+        assert!(ends.len() < 32 && ends.iter().all(|host| (32..64).contains(host)));
+    }
+
+    #[test]
+    fn only_the_first_streams_of_a_group_send() {
+        let pair = |from, to| Pair { from, to };
+        let group = StreamGroup {
+            flows: FlowsSettings::Listed(vec![pair(0, 1), pair(2, 1), pair(3, 1)]),
+            size: Bytes(4),
+            load: None,
+            first: Some(2),
+        };
+        let groups = BTreeMap::from([("one".to_owned(), group)]);
+        let list = build(&groups, 4, "c", &Streams::new(1)).expect("streams");
+        assert_eq!((list.groups, list.streams.len()), (vec!["one".to_owned()], 2));
+    }
+
+    #[test]
+    fn hosts_that_are_not_there_are_refused() {
+        let flows = FlowsSettings::Listed(vec![Pair { from: 0, to: 9 }]);
+        let group = StreamGroup { flows, size: Bytes(4), load: None, first: None };
+        let groups = BTreeMap::from([("one".to_owned(), group)]);
+        let refused = build(&groups, 4, "c", &Streams::new(1)).map_err(|error| error.to_string());
+        let expected = "source.streams.one.flows.to = 9: accepted is a host, below 4";
+        assert_eq!(refused, Err(expected.to_owned()));
+    }
+}

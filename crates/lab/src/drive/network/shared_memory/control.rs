@@ -1,0 +1,112 @@
+//! Which flow control there is, ready to be asked.
+
+use weft_protocol::flow::{Credits, FlowControlSettings, Marks, QuenchSettings, StopGoSettings};
+use weft_units::{PositiveCount, Span};
+
+use super::LinkSettings;
+use weft_fabric::interface::EndpointSettings;
+
+use super::port::Port;
+
+/// The flow control of all ports of a channel.
+#[derive(Clone, Debug)]
+pub struct FlowControl {
+    /// Virtual channels of each cable.
+    pub(super) channels: u8,
+    pub(super) has_credits: bool,
+    pub(super) stop_go: Option<StopGo>,
+    pub(super) quench: Option<Quench>,
+}
+
+/// When an input stops its cable.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct StopGo {
+    pub marks: Marks,
+    pub reaction: Span,
+}
+
+/// When a switch quenches a source.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Quench {
+    pub marks: Marks,
+    /// Cells for one port, and in one switch, from which on they are crowded.
+    pub port: u32,
+    pub memory: u32,
+    /// How long an indication takes on a link.
+    pub span: Span,
+}
+
+/// A setting of the flow control that does not fit the others.
+pub type Misfit = (&'static str, String, String);
+
+const MOST_CHANNELS: u32 = 16;
+
+impl FlowControl {
+    /// The flow control that `settings` describe, over cables like `link` and with inputs of `buffer`
+    /// cells. An error names the key below `flow_control`, its value and what is accepted.
+    pub fn new(
+        settings: &FlowControlSettings,
+        link: &LinkSettings,
+        buffer: u32,
+    ) -> Result<FlowControl, Misfit> {
+        let none = FlowControl { channels: 1, has_credits: false, stop_go: None, quench: None };
+        match settings {
+            FlowControlSettings::Credits => Ok(FlowControl { has_credits: true, ..none }),
+            FlowControlSettings::VirtualChannelCredits(own) => {
+                let channels = own.channels.get();
+                if channels > MOST_CHANNELS.min(buffer) {
+                    let accepted = format!(
+                        "at most {MOST_CHANNELS}, and at most the cells of a buffer, {buffer}"
+                    );
+                    let key = "virtual_channel_credits.channels";
+                    return Err((key, channels.to_string(), accepted));
+                }
+                Ok(FlowControl { channels: channels as u8, has_credits: true, ..none })
+            }
+            FlowControlSettings::StopGo(own) => {
+                let stop_go = Some(stop_go(own, "stop_go.go")?);
+                Ok(FlowControl { stop_go, ..none })
+            }
+            FlowControlSettings::SourceQuench(own) => {
+                let stop_go = Some(stop_go(&own.link, "source_quench.link.go")?);
+                Ok(FlowControl { stop_go, quench: Some(quench(own, link)?), ..none })
+            }
+        }
+    }
+
+    /// Gives every port its credits, the space behind it and the marks of that. Inputs of switches
+    /// hold `buffer` cells, those of adapters what `endpoints` say.
+    pub(super) fn furnish(&self, ports: &mut [Port], buffer: u32, endpoints: &EndpointSettings) {
+        let channels = u32::from(self.channels);
+        let space = |port: &Port| match port.switch {
+            Some(_) => (buffer / channels).max(1),
+            None => (endpoints.receive_buffer.get() / channels).max(1),
+        };
+        let spaces: Vec<u32> = ports.iter().map(space).collect();
+        for (port, own) in ports.iter_mut().zip(&spaces) {
+            let credits = Credits::new(spaces[port.peer as usize]);
+            let marks = self.stop_go.map(|stop_go| match port.switch {
+                Some(_) => stop_go.marks,
+                None => Marks { high: endpoints.receive_stop.get(), low: endpoints.receive_go },
+            });
+            port.furnish(self.channels, (*own, marks), self.has_credits.then_some(credits));
+        }
+    }
+}
+
+fn stop_go(settings: &StopGoSettings, key: &'static str) -> Result<StopGo, Misfit> {
+    let marks = settings.marks().ok_or_else(|| below(key, settings.go, settings.stop))?;
+    Ok(StopGo { marks, reaction: settings.reaction })
+}
+
+fn quench(settings: &QuenchSettings, link: &LinkSettings) -> Result<Quench, Misfit> {
+    let key = "source_quench.unquench";
+    let marks = settings.marks().ok_or_else(|| below(key, settings.unquench, settings.quench))?;
+    let limit = |limit: Option<PositiveCount>| limit.map_or(u32::MAX, PositiveCount::get);
+    let (port, memory) = (limit(settings.port), limit(settings.memory));
+    Ok(Quench { marks, port, memory, span: link.span(settings.indication) })
+}
+
+fn below(key: &'static str, low: u32, high: PositiveCount) -> Misfit {
+    (key, low.to_string(), format!("less than {high}, where it becomes high"))
+}

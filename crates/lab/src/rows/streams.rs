@@ -1,0 +1,102 @@
+//! Rows of a fabric: what streams got, what cables carried, and how both went over time.
+
+use weft_units::Time;
+
+use super::PointRuns;
+use crate::simulate::ChannelRun;
+use crate::table::Table;
+
+impl PointRuns<'_> {
+    /// Adds a row for each stream of each run.
+    pub fn streams(&self, table: &mut Table) {
+        for run in &self.runs {
+            for stream in run.network.iter().flat_map(|network| &network.streams) {
+                let mut row = self.head(&run.channel);
+                row.push(("seed".into(), run.seed.into()));
+                row.push(("group".into(), stream.group.as_str().into()));
+                row.push(("from".into(), stream.from.as_str().into()));
+                row.push(("to".into(), stream.to.as_str().into()));
+                row.push(("way".into(), stream.way.as_str().into()));
+                row.push(("stream_mb_per_s".into(), stream.mb_per_s.into()));
+                row.push(("fair_mb_per_s".into(), stream.fair_mb_per_s.into()));
+                row.push(("messages_per_s".into(), stream.messages_per_s.into()));
+                row.push(("interval_mean_us".into(), stream.interval_mean_us.into()));
+                row.push(("interval_deviation_us".into(), stream.interval_deviation_us.into()));
+                row.push(("quenches".into(), (stream.quenches as f64).into()));
+                let victim = if stream.is_victim { "victim" } else { "" };
+                row.push(("victim".into(), victim.into()));
+                table.push(row);
+            }
+        }
+    }
+
+    /// Adds a row for each direction of each cable, of the first run.
+    pub fn links(&self, table: &mut Table) {
+        let Some(run) = self.runs.first() else { return };
+        for link in run.network.iter().flat_map(|network| &network.ports) {
+            let mut row = self.head(&run.channel);
+            row.push(("link".into(), u64::from(link.link).into()));
+            row.push(("name".into(), link.name.as_str().into()));
+            row.push(("from".into(), link.from.as_str().into()));
+            row.push(("to".into(), link.to.as_str().into()));
+            row.push(("from_tier".into(), u64::from(link.tiers.0).into()));
+            row.push(("to_tier".into(), u64::from(link.tiers.1).into()));
+            row.push(("link_load".into(), link.load.into()));
+            row.push(("indication_load".into(), link.indication_load.into()));
+            row.push(("most_held".into(), u64::from(link.most_held).into()));
+            table.push(row);
+        }
+    }
+
+    /// Adds what was noted at intervals, of the first run.
+    pub fn samples(&self, table: &mut Table) {
+        let Some(run) = self.runs.first() else { return };
+        for sample in run.network.iter().flat_map(|network| &network.samples) {
+            let mut row = self.head(&run.channel);
+            row.push(("time_us".into(), sample.time.since(Time::ZERO).as_us().into()));
+            row.push(("link".into(), u64::from(sample.link).into()));
+            row.push(("link_load".into(), sample.load.into()));
+            row.push(("waiting".into(), u64::from(sample.waiting).into()));
+            row.push(("held".into(), u64::from(sample.held).into()));
+            table.push(row);
+        }
+    }
+}
+
+/// Columns of a run with streams: each group by its name, then what concerns all of them.
+pub(super) fn columns(run: &ChannelRun) -> Vec<(String, f64)> {
+    let Some(network) = &run.network else { return Vec::new() };
+    let mut columns = Vec::new();
+    let mut rest = network.streams.as_slice();
+    while let Some(first) = rest.first() {
+        let (group, others) =
+            rest.split_at(rest.iter().take_while(|own| own.group == first.group).count());
+        rest = others;
+        let rates: Vec<f64> = group.iter().map(|own| own.mb_per_s).collect();
+        let messages: f64 = group.iter().map(|own| own.messages_per_s).sum();
+        let (sum, count) = (rates.iter().sum::<f64>(), rates.len() as f64);
+        let name = &first.group;
+        columns.push((format!("{name}_mb_per_s"), sum));
+        columns.push((format!("{name}_stream_mb_per_s"), sum / count));
+        let least = rates.iter().copied().fold(f64::INFINITY, f64::min);
+        columns.push((format!("{name}_least_mb_per_s"), least));
+        columns.push((format!("{name}_most_mb_per_s"), rates.iter().copied().fold(0.0, f64::max)));
+        columns.push((format!("{name}_stream_messages_per_s"), messages / count));
+    }
+    let rates = || network.streams.iter().map(|own| own.mb_per_s);
+    let (sum, squares) = (rates().sum::<f64>(), rates().map(|own| own * own).sum::<f64>());
+    if squares > 0.0 {
+        let jain = sum * sum / (network.streams.len() as f64 * squares);
+        columns.push(("stream_jain_index".to_owned(), jain));
+        let victims = network.streams.iter().filter(|own| own.is_victim).count();
+        columns.push(("victims".to_owned(), victims as f64));
+        let fair: f64 = network.streams.iter().map(|own| own.fair_mb_per_s).sum();
+        columns.push(("share_of_fair".to_owned(), sum / fair));
+    }
+    let ms = run.measured().as_secs() * 1e3;
+    columns.push(("quenches_per_ms".to_owned(), network.quenches as f64 / ms));
+    columns.push(("stops_per_ms".to_owned(), network.stops as f64 / ms));
+    let most = network.ports.iter().map(|own| own.most_held).max().unwrap_or(0);
+    columns.push(("most_held_cells".to_owned(), f64::from(most)));
+    columns
+}

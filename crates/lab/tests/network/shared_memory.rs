@@ -1,0 +1,259 @@
+//! Switches with shared memories, in exact picoseconds worked by hand, and what each flow control does.
+//!
+//! A packet takes 1 us on a link, a cable 20 ns and a switch 90 ns.
+
+use weft_fabric::measure::Latency;
+use weft_kernel::Halt;
+use weft_lab::statistics::{Verdict, judge};
+use weft_lab::{ChannelRun, Plan, Request, simulate};
+use weft_units::Span;
+
+use super::{file, refusal, run};
+
+const STAR: &str = "";
+const TWO: &str = "fabric.table = { switches = [{ name = 'a', ports = 3 }, \
+    { name = 'b', ports = 3 }], cables = [{ from = 'host 0', to = 'a.0' }, \
+    { from = 'host 1', to = 'a.1' }, { from = 'host 2', to = 'b.0' }, \
+    { from = 'host 3', to = 'b.1' }, { from = 'a.2', to = 'b.2' }] }";
+const CREDITS: &str = "flow_control = 'credits'";
+const STOP_GO: &str = "flow_control.stop_go = { stop = 2, go = 0, reaction = '500 ns' }";
+const QUENCH: &str = "flow_control.source_quench = { quench = 4, unquench = 1, \
+    indication = '25 B', link = { stop = 64, go = 32 } }";
+const FLOW_CONTROLS: [&str; 4] =
+    [CREDITS, "flow_control.virtual_channel_credits.channels = 2", STOP_GO, QUENCH];
+
+/// A channel of switches with shared memories. `channel` holds further keys of it.
+fn shared(hosts: u16, switch: &str, channel: &str, workload: &str, length: &str) -> String {
+    let memory = format!("switch.shared_memory = {{ latency = '90 ns', {switch} }}");
+    file(hosts, channel, workload, length)
+        .replace("switch.output_queued.latency = '90 ns'", &memory)
+        .replace("send_buffers = 'unlimited'", "send_buffers = 4")
+}
+
+/// Runs a list of packets, each a time in nanoseconds, an initiator and a target.
+fn listed(switch: &str, channel: &str, packets: &[(u64, u16, u16)]) -> ChannelRun {
+    let one = |(ns, from, to): &(u64, u16, u16)| {
+        format!("{{ time = '{ns} ns', from = {from}, to = {to} }}")
+    };
+    let packets: Vec<String> = packets.iter().map(one).collect();
+    let list = format!("source.list = [{}]", packets.join(", "));
+    run(&shared(4, switch, channel, &list, "100 us"), 1)
+}
+
+/// Smallest and largest one-way latency in nanoseconds, and how many packets arrived.
+fn one_way(switch: &str, channel: &str, packets: &[(u64, u16, u16)]) -> (u64, u64, u64) {
+    let run = listed(switch, channel, packets);
+    let seen = run.observations.recorder(Latency::OneWay);
+    let ns = |span: Option<Span>| span.map_or(0, |span| span.0 / 1_000);
+    (ns(seen.min()), ns(seen.max()), seen.count())
+}
+
+#[test]
+fn two_hosts_and_one_switch() {
+    for control in FLOW_CONTROLS {
+        // 1000 + 2 * 20 + 90.
+        assert_eq!(
+            one_way("buffer = 8", control, &[(5_000, 0, 1)]),
+            (1_130, 1_130, 1),
+            "{control}"
+        );
+        // Two for one host: the second leaves when the first has left.
+        let two = [(5_000, 0, 2), (5_000, 1, 2)];
+        assert_eq!(one_way("buffer = 8", control, &two), (1_130, 2_130, 2), "{control}");
+    }
+}
+
+#[test]
+fn two_hosts_and_two_switches() {
+    for control in FLOW_CONTROLS {
+        let channel = format!("{control}\n{TWO}");
+        // 1000 + 3 * 20 + 2 * 90.
+        assert_eq!(one_way("buffer = 8", &channel, &[(5_000, 0, 2)]), (1_240, 1_240, 1));
+        // Over the one cable the second follows the first.
+        let two = [(5_000, 0, 2), (5_000, 1, 3)];
+        assert_eq!(one_way("buffer = 8", &channel, &two), (1_240, 2_240, 2));
+    }
+}
+
+/// A buffer of one cell is free when the cell has left it, at 6110 ns, and its host knows at 6130.
+#[test]
+fn a_credit_comes_back_over_the_cable() {
+    let run = listed("buffer = 1", CREDITS, &[(5_000, 0, 1), (5_000, 0, 1)]);
+    let seen = &run.observations;
+    assert_eq!(seen.recorder(Latency::Queueing).max(), Some(Span(1_130_000)));
+    assert_eq!(seen.recorder(Latency::OneWay).max(), Some(Span(2_260_000)));
+}
+
+/// Three hosts send two packets each to a fourth. At 5110 ns one of the first three starts to leave
+/// the switch; the second of them leaves at 6110 and the third at 7110. The inputs stop at two waiting
+/// cells, which is reached where a first packet still waits when the second one comes, at 6110.
+#[test]
+fn an_input_stops_its_cable_and_lets_it_go_on() {
+    let packets: Vec<(u64, u16, u16)> =
+        [0, 1, 2].iter().flat_map(|host| [(5_000, *host, 3); 4]).collect();
+    let run = listed("buffer = 8", STOP_GO, &packets);
+    let network = run.network.as_ref().expect("a report");
+    assert!(network.stops > 0);
+    assert_eq!(run.observations.delivered, 12);
+    // The output is never idle: twelve packets one after another.
+    let last = run.observations.recorder(Latency::OneWay).max();
+    assert_eq!(last, Some(Span(1_130_000 + 11_000_000)));
+}
+
+/// With connections 0 to 2 and 1 to 2 the queue of one reaches four cells at some time; its source is
+/// stopped by a packet of 200 ns over the cable, and goes on when one cell is left.
+#[test]
+fn a_source_is_quenched_by_a_packet_that_travels_back() {
+    let packets: Vec<(u64, u16, u16)> =
+        [0, 1, 3].iter().flat_map(|host| [(5_000, *host, 2); 12]).collect();
+    let run = listed("buffer = 64", QUENCH, &packets);
+    let network = run.network.as_ref().expect("a report");
+    assert!(network.quenches > 0);
+    assert_eq!(run.observations.delivered, 36);
+    let indications: f64 = network.ports.iter().map(|port| port.indication_load).sum();
+    // Each quench has its unquench, of 200 ns each, on one cable.
+    assert!((indications * 100e-6 - network.quenches as f64 * 400e-9).abs() < 1e-12);
+    let most = network.ports.iter().map(|port| port.most_held).max();
+    // Four cells, those of 220 ns and one that was on its way: without quench there would be eight.
+    assert!(most <= Some(6), "{most:?}");
+}
+
+#[test]
+fn a_lossless_channel_that_overruns_a_buffer_is_a_failed_run() {
+    let flows = "source = 'greedy'\npattern.flows = [{ from = 0, to = 2 }, { from = 1, to = 2 }]";
+    let slow = "flow_control.stop_go = { stop = 2, go = 0, reaction = '9 us' }";
+    let text = shared(4, "buffer = 4", slow, flows, "100 us");
+    let plan = Plan::new(&Request::of_text("overrun.toml", &text)).expect("a plan");
+    let failed = simulate(&plan.points[0].spec, 1, &Halt::new()).map(drop);
+    let message = failed.map_err(|error| error.to_string()).expect_err("an overrun");
+    assert!(message.contains("whose buffer of 4 cells was full"), "{message}");
+}
+
+/// Three switches in a ring, each host sends two switches further with one credit a cable: cells wait
+/// for each other in a circle, and the run says who for whom.
+#[test]
+fn a_ring_that_is_stuck_tells_who_waits_for_whom() {
+    let ring = "fabric.table = { switches = [{ name = 'a', ports = 3 }, \
+        { name = 'b', ports = 3 }, { name = 'c', ports = 3 }], cables = [\
+        { from = 'host 0', to = 'a.0' }, { from = 'host 1', to = 'b.0' }, \
+        { from = 'host 2', to = 'c.0' }, { from = 'a.1', to = 'b.2' }, \
+        { from = 'b.1', to = 'c.2' }, { from = 'c.1', to = 'a.2' }] }\n\
+        routes.per_connection.given = [{ from = 0, to = 2, switches = ['a', 'b', 'c'] }, \
+        { from = 1, to = 0, switches = ['b', 'c', 'a'] }, \
+        { from = 2, to = 1, switches = ['c', 'a', 'b'] }]";
+    let flows = "source = 'greedy'\npattern.flows = [{ from = 0, to = 2 }, \
+                 { from = 1, to = 0 }, { from = 2, to = 1 }]";
+    let text = shared(3, "buffer = 1", ring, flows, "20 ms");
+    let run = run(&text, 1);
+    let judgement = judge(&run.observations.progress(run.until), false, None);
+    assert_eq!(judgement.verdict, Verdict::Stuck);
+    let lines = run.waiting.join("\n");
+    for (port, next) in [
+        ("port 1 of switch a", "port 2 of switch b"),
+        ("port 1 of switch b", "port 2 of switch c"),
+        ("port 1 of switch c", "port 2 of switch a"),
+    ] {
+        let line = format!("wait at {port} for space in the buffer of {next}");
+        assert!(lines.contains(&line), "{lines}");
+    }
+}
+
+/// A hot spot at host 2, of hosts 0 and 3, and a stream from host 1 to host 3 that shares a cable
+/// with one of them. What it keeps depends on one key.
+#[test]
+fn flow_control_is_exchanged_by_one_key() {
+    let workload = "[workload.c.source.streams.hot]\nsize = '100 B'\nflows.listed = [\
+        { from = 0, to = 2 }, { from = 3, to = 2 }, { from = 2, to = 2 }]\n\
+        [workload.c.source.streams.other]\nsize = '100 B'\nflows.listed = [{ from = 1, to = 3 }]";
+    let share = |switch: &str, control: &str| {
+        let text = shared(4, switch, &format!("{control}\n{TWO}"), "", "20 ms");
+        let text = text.replace("[workload.c]\n", workload);
+        let run = run(&text, 1);
+        let network = run.network.as_ref().expect("a report");
+        let victims = network.streams.iter().filter(|own| own.is_victim).count();
+        assert_eq!(victims > 0, network.streams[3].is_victim, "{control}");
+        network.streams[3].mb_per_s / network.streams[3].fair_mb_per_s
+    };
+    let quench = share("buffer = 64", QUENCH);
+    assert!(quench > 0.95, "{quench}");
+    let tight = "flow_control.stop_go = { stop = 2, go = 0, reaction = '2 us' }";
+    let stopped = share("buffer = 64", tight);
+    assert!(stopped < 0.8, "{stopped}");
+    let credits = share("buffer = 8", CREDITS);
+    assert!(credits < 0.8, "{credits}");
+    // With a virtual channel of its own it is not held up by the others.
+    let channels = share("buffer = 32", "flow_control.virtual_channel_credits.channels = 4");
+    assert!(channels > 0.95, "{channels}");
+}
+
+#[test]
+fn one_queue_an_input_blocks_what_queues_an_output_let_pass() {
+    let load = "load = 1.0\narrivals = 'bernoulli'\npattern.uniform.self_included = true";
+    let load = load.replace("'bernoulli'", "'poisson'");
+    let carried = |queues: &str| {
+        let switch = format!("buffer = 256, queues = '{queues}'");
+        run(&shared(16, &switch, STAR, &load, "4 ms"), 1).accepted_load()
+    };
+    let (fifo, per_input) = (carried("fifo"), carried("per_input"));
+    // Karol, Hluchyj and Morgan, IEEE Trans. Commun. 35(12) 1987: 0.586 with many ports.
+    assert!(fifo > 0.56 && fifo < 0.68, "{fifo}");
+    assert!(per_input > 0.9, "{per_input}");
+}
+
+#[test]
+fn what_does_not_fit_is_refused() {
+    let refused =
+        |switch: &str, channel: &str| refusal(&shared(4, switch, channel, "load = 0.5", "1 ms"));
+    let cases = [
+        (
+            refused("buffer = 8", "flow_control.stop_go = { stop = 2, go = 2 }"),
+            "channel.c.flow_control.stop_go.go = 2",
+        ),
+        (
+            refused("buffer = 8", "flow_control.virtual_channel_credits.channels = 9"),
+            "at most the cells of a buffer, 8",
+        ),
+        (
+            refused("buffer = 8", "routes.per_packet = 'random'"),
+            "per_connection, since switches with a shared memory set up connections",
+        ),
+        (
+            refusal(&file(4, &format!("{TWO}\n{STOP_GO}"), "load = 0.5", "1 ms")),
+            "channel.c.flow_control = stop_go",
+        ),
+        (
+            refusal(&file(
+                4,
+                "",
+                "source.streams.one = { size = '4 B', flows.listed = [] }",
+                "1 ms",
+            )),
+            "workload.c.source = streams",
+        ),
+    ];
+    for (message, expected) in cases {
+        assert!(message.contains(expected), "{message}");
+    }
+}
+
+/// Random permutations on the 64-host tree of the AC3 Velocity cluster: source quench and turns per
+/// connection give each stream its max-min fair share, as a solver finds it.
+#[test]
+fn source_quench_shares_fairly() {
+    let text = "base = 'clan'\n[run]\nlength = '6 ms'\nregime.skip = '1 ms'\n\
+        [workload.fabric.source.streams.all]\nsize = '2048 B'\n\
+        flows.random = { connections = 64, from = { first = 0, count = 64 }, \
+        to = { first = 0, count = 64 } }";
+    for seed in 1..4 {
+        let run = run(text, seed);
+        let streams = &run.network.as_ref().expect("a report").streams;
+        let (mut sum, mut fair) = (0.0, 0.0);
+        for stream in streams {
+            let ratio = stream.mb_per_s / stream.fair_mb_per_s;
+            assert!((0.8..1.2).contains(&ratio), "{} to {}: {ratio}", stream.from, stream.to);
+            sum += stream.mb_per_s;
+            fair += stream.fair_mb_per_s;
+        }
+        assert!((sum / fair - 1.0).abs() < 0.03, "{}", sum / fair);
+    }
+}

@@ -1,0 +1,58 @@
+//! Flow control: what keeps a buffer from being written while it is full.
+//!
+//! Each kind is a pair of machines, one where cells are held and one where they come from. A machine
+//! is told what happened and returns what the other one has to hear; how that travels, and how long
+//! it takes, is decided elsewhere.
+
+mod credits;
+mod hysteresis;
+mod quench;
+mod stop_go;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use weft_units::PositiveCount;
+
+pub use credits::Credits;
+pub use hysteresis::{Crossing, Hysteresis, Marks};
+pub use quench::{QuenchMonitor, QuenchSettings, QuenchedSource, Quenching};
+pub use stop_go::StopGoSettings;
+
+/// What keeps a buffer from being written while it is full: one key of a channel.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum FlowControlSettings {
+    /// Whoever sends to a buffer has a credit for each packet that it holds. A credit is spent with
+    /// the first byte, and comes back over the cable when the last byte has left the buffer.
+    #[default]
+    Credits,
+    /// The same for each of several virtual channels, which share a cable and have buffers of their
+    /// own (Dally, "Virtual-Channel Flow Control", IEEE TPDS 3(2) 1992). A connection keeps to one.
+    VirtualChannelCredits(VirtualChannelSettings),
+    /// An input that has filled stops the cable that fills it, whatever is sent on it (cLAN G: the
+    /// link-level flow control that takes the place of source quench).
+    StopGo(StopGoSettings),
+    /// A switch stops the source of the connection that fills it (cLAN C).
+    SourceQuench(QuenchSettings),
+}
+
+/// Settings of virtual channels.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct VirtualChannelSettings {
+    /// How many virtual channels there are on each cable; at most 16. The buffer of an input is
+    /// divided among them.
+    pub channels: PositiveCount,
+}
+
+impl FlowControlSettings {
+    /// The name of the kind in files.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            FlowControlSettings::Credits => "credits",
+            FlowControlSettings::VirtualChannelCredits(_) => "virtual_channel_credits",
+            FlowControlSettings::StopGo(_) => "stop_go",
+            FlowControlSettings::SourceQuench(_) => "source_quench",
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! Source quench: a congested switch stops the source of the connection that fills it.
+//!
+//! A switch watches the queue of each connection ([`QuenchMonitor`]) and sends a quench to its source
+//! when the queue is long, an unquench when it is short again (cLAN C: "the switch will start sending
+//! Source Quench indications to VCI source, which will respond immediately by shutting down the source
+//! until an unquench indication arrives"). A connection may be congested at several switches at
+//! once; its source counts, and stays shut until each of them has lifted its quench
+//! ([`QuenchedSource`]). With a single flag the first unquench would open it against the others.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use weft_units::{Bytes, PositiveCount};
+
+use super::hysteresis::{Crossing, Hysteresis, Marks};
+use super::stop_go::StopGoSettings;
+
+/// Settings of source quench.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct QuenchSettings {
+    /// At how many cells of a connection at a port its source is quenched.
+    pub quench: PositiveCount,
+    /// At how many cells it is unquenched; less than `quench`.
+    pub unquench: u32,
+    /// At how many cells, of all connections that leave by a port, any connection with more than
+    /// `unquench` cells there is quenched (cLAN C: congestion is evaluated "taking into account VCI,
+    /// link, and general buffer utilization"). Without a value the port is not looked at.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub port: Option<PositiveCount>,
+    /// The same for all cells in the memory of a switch.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory: Option<PositiveCount>,
+    /// Size on the wire of a quench, and of an unquench. They travel on the way of the connection
+    /// against its direction, before cells that wait, and take their time on each cable.
+    pub indication: Bytes,
+    /// The link-level flow control underneath (cLAN G: "GigaNet also employs a link-level flow
+    /// control").
+    pub link: StopGoSettings,
+}
+
+/// What a switch tells the source of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Quenching {
+    /// Stop.
+    Quench,
+    /// This switch no longer asks for a stop.
+    Unquench,
+}
+
+/// The queue of one connection at one port of a switch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct QuenchMonitor {
+    queue: Hysteresis,
+}
+
+/// The source of a connection: by how many switches it is quenched.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct QuenchedSource {
+    quenches: u16,
+}
+
+impl QuenchSettings {
+    /// The marks of a connection; `None` if `unquench` does not lie below `quench`.
+    pub fn marks(&self) -> Option<Marks> {
+        let marks = Marks { high: self.quench.get(), low: self.unquench };
+        (marks.low < marks.high).then_some(marks)
+    }
+}
+
+impl QuenchMonitor {
+    /// A cell joined the queue. `is_crowded` tells whether port or memory are congested.
+    #[inline]
+    pub fn enter(&mut self, marks: Marks, is_crowded: bool) -> Option<Quenching> {
+        let high = if is_crowded { marks.low + 1 } else { marks.high };
+        let crossing = self.queue.raise(Marks { high, ..marks });
+        crossing.map(|_| Quenching::Quench)
+    }
+
+    /// A cell left the queue.
+    #[inline]
+    pub fn leave(&mut self, marks: Marks) -> Option<Quenching> {
+        self.queue.lower(marks).map(|crossing| match crossing {
+            Crossing::Low => Quenching::Unquench,
+            Crossing::High => Quenching::Quench,
+        })
+    }
+
+    /// Cells in the queue.
+    #[inline]
+    pub fn held(&self) -> u32 {
+        self.queue.held()
+    }
+}
+
+impl QuenchedSource {
+    /// An indication arrived. Returns whether the source stops (`Some(true)`), may go on
+    /// (`Some(false)`), or stays as it was. One switch's indications arrive in the order in which it
+    /// sent them, so that no unquench comes before its quench.
+    #[inline]
+    pub fn hear(&mut self, indication: Quenching) -> Option<bool> {
+        let was_open = self.is_open();
+        match indication {
+            Quenching::Quench => self.quenches += 1,
+            Quenching::Unquench => {
+                debug_assert!(self.quenches > 0, "an unquench without its quench");
+                self.quenches = self.quenches.saturating_sub(1);
+            }
+        }
+        (self.is_open() != was_open).then_some(was_open)
+    }
+
+    /// Whether no switch asks for a stop.
+    #[inline]
+    pub fn is_open(&self) -> bool {
+        self.quenches == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MARKS: Marks = Marks { high: 4, low: 1 };
+
+    #[test]
+    fn a_queue_quenches_at_one_mark_and_unquenches_at_another() {
+        let mut queue = QuenchMonitor::default();
+        let enter: Vec<_> = (0..5).map(|_| queue.enter(MARKS, false)).collect();
+        assert_eq!(enter, [None, None, None, Some(Quenching::Quench), None]);
+        let leave: Vec<_> = (0..5).map(|_| queue.leave(MARKS)).collect();
+        assert_eq!(leave, [None, None, None, Some(Quenching::Unquench), None]);
+    }
+
+    #[test]
+    fn a_crowded_port_quenches_earlier_and_never_at_once() {
+        let mut queue = QuenchMonitor::default();
+        assert_eq!(queue.enter(MARKS, true), None);
+        assert_eq!(queue.enter(MARKS, true), Some(Quenching::Quench));
+        assert_eq!(queue.leave(MARKS), Some(Quenching::Unquench));
+    }
+
+    /// Two congested switches on one way: the source opens when both have lifted their quench.
+    #[test]
+    fn quenches_of_several_switches_are_counted() {
+        let mut source = QuenchedSource::default();
+        use Quenching::{Quench, Unquench};
+        let heard = [Quench, Quench, Unquench, Unquench].map(|said| source.hear(said));
+        assert_eq!(heard, [Some(true), None, None, Some(false)]);
+        assert!(source.is_open());
+    }
+}

@@ -1,0 +1,31 @@
+//! Link-level stop and go.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use weft_units::{PositiveCount, Span};
+
+use super::hysteresis::Marks;
+
+/// Settings of link-level stop and go. The input of a switch, or of an adapter, that holds `stop`
+/// cells stops whoever sends to it, and lets it go on when it holds `go` cells or fewer. Cells that
+/// come until the sender has heard it need space beyond `stop`: a buffer that is too small for them
+/// is overrun, which fails the run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct StopGoSettings {
+    /// At how many held cells an input stops its cable.
+    pub stop: PositiveCount,
+    /// At how many held cells it lets it go on; less than `stop`.
+    pub go: u32,
+    /// From the decision of the input until the sender follows it, without the cable.
+    #[serde(default)]
+    pub reaction: Span,
+}
+
+impl StopGoSettings {
+    /// The two marks; `None` if `go` does not lie below `stop`.
+    pub fn marks(&self) -> Option<Marks> {
+        let marks = Marks { high: self.stop.get(), low: self.go };
+        (marks.low < marks.high).then_some(marks)
+    }
+}
