@@ -16,7 +16,14 @@ fn channel(name: &str, preset: &str, overrides: &[&str]) -> HubChannel {
     let spec = &plan.points[0].spec;
     let streams = Streams::new(1);
     let (from, until) = (Time::ZERO, Time(1_000_000_000));
-    let site = Site { name: "memory", hosts: spec.system.hosts, streams: &streams, from, until };
+    let site = Site {
+        name: "memory",
+        hosts: spec.system.hosts,
+        streams: &streams,
+        from,
+        until,
+        sample: None,
+    };
     match Driver::new(&spec.channel["memory"], None, site) {
         Ok(Driver::Hub(channel)) => *channel,
         other => panic!("{other:?}"),
