@@ -46,6 +46,17 @@ const SWITCHES: &[(&str, &str)] = &[
          transfer.crossbar = { buffer = 16, arbiter.scheduler.islip = {} } }",
     ),
     (
+        "shared_memory",
+        "switch.shared_memory = { latency = '90 ns', buffer = 16 }\n\
+         fabric.k_ary_tree = { arity = 8, levels = 1 }\nroutes.per_connection = 'random'",
+    ),
+    (
+        "shared_memory",
+        "switch.shared_memory = { latency = '90 ns', queues = 'per_input', buffer = 16 }\n\
+         flow_control = 'credits'\n\
+         fabric.k_ary_tree = { arity = 8, levels = 1 }\nroutes.per_connection = 'random'",
+    ),
+    (
         "crossbar",
         "switch.crossbar = { latency = '90 ns', contention = 'drop' }\n\
          control.request_acknowledge = \
