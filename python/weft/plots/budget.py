@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from weft.figure import Figure
@@ -19,24 +20,12 @@ from weft.theme import WIDTH
 from weft.words import number, plain
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from weft.result import Result
 
 _ROW = 30
 _BARS = 12
-
-# A point lacks the stages in which no packet spent any time, so the order cannot be read off one.
-_PATH = (
-    "initiator_host",
-    "buffer_wait",
-    "slot_wait",
-    "retry",
-    "transmission",
-    "wire",
-    "switch",
-    "switch_wait",
-    "order_wait",
-    "target_host",
-)
 
 
 def along_time(result: Result, request: Request) -> Figure | None:
@@ -61,12 +50,12 @@ def budget(result: Result, request: Request) -> Figure | None:
     x = load_column(rows, request)
     if x not in rows:
         return None
-    series = series_labels(rows, x, request, result)
+    # There is one picture for all points, so what would divide it into several names its bars.
+    series = series_labels(rows, x, replace(request, panels=""), result)
     labels = point_labels(rows, x, series)
     rows = rows.assign(label=labels)[labels.isin(chosen_points(labels, series, _BARS))]
     totals = rows.groupby("label")["mean_us"].sum()
-    present = dict.fromkeys(rows["stage"][rows["mean_us"] > 0])
-    stages = sorted(present, key=lambda stage: _PATH.index(stage) if stage in _PATH else len(_PATH))
+    stages = _in_order(rows[rows["mean_us"] > 0])
     if not stages:
         return None
     drawn = rows[rows["mean_us"] > 0].assign(
@@ -105,3 +94,21 @@ def budget(result: Result, request: Request) -> Figure | None:
             },
         },
     )  # fmt: skip
+
+
+def _in_order(rows: pd.DataFrame) -> list[str]:
+    """Return the stages in the order of the path.
+
+    Every point lists its own in that order, but lacks those in which no packet spent any time: a
+    stage that others have not stands behind the one that it follows.
+    """
+    stages: list[str] = []
+    for _, of_point in rows.groupby(["point", "channel"], sort=False):
+        place = 0
+        for stage in dict.fromkeys(of_point["stage"]):
+            if stage in stages:
+                place = max(place, stages.index(stage) + 1)
+            else:
+                stages.insert(place, stage)
+                place += 1
+    return stages

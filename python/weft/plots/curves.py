@@ -85,10 +85,11 @@ def _curves(
     layers = _layers(drawable, printed, x, y, request.channel, log=log)
     if len(printed):
         layers += _published_layers(printed, layers[0]["encoding"])
-    if diagonal and pd.api.types.is_numeric_dtype(drawable["x"]):
+    # Only fractions of the same bandwidth lie on one line.
+    if diagonal and y == "accepted_load" and x.endswith("load"):
         layers.insert(0, _diagonal(drawable))
     values = records(drawable) + records(printed)
-    missing = len(measured) - len(drawable)
+    missing = len(measured) - len(drawable) if log else 0
     return Figure(
         name=request.name,
         title=request.title,
@@ -219,7 +220,7 @@ def _layers(
         "scale": scale,
         "title": axis_title(y),
         "axis": {
-            "format": ",~g",
+            "format": ",.6~g",
             **({"values": _decades(scale["domain"])} if log else {"tickCount": 6}),
         },
     }

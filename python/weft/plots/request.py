@@ -111,7 +111,13 @@ def _value(name: str, value: Any) -> str:
 
 
 def point_labels(rows: pd.DataFrame, x: str, series: pd.Series[str]) -> pd.Series[str]:
-    """Name each row by its curve and its place on it."""
+    """Name each row by its curve and, where a curve has several points, its place on it."""
+    if (
+        series.nunique() > 1
+        and "point" in rows
+        and rows.groupby(series)["point"].nunique().max() < 2
+    ):
+        return series
     place = rows[x].map(_place)
     word = "load" if x.endswith("load") else x.rsplit(".", 1)[-1]
     return (series + f" · {word} " + place) if series.nunique() > 1 else (f"{word} " + place)
