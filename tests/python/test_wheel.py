@@ -170,7 +170,7 @@ def test_an_error_in_a_file_carries_its_place(study: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
-        (("run", "nosuch"), "`nosuch` is not shipped; accepted: clint-arithmetic"),
+        (("run", "nosuch"), "`nosuch` is not shipped; accepted: clan-figure-2"),
         (("run", "missing.toml"), "missing.toml cannot be read"),
         (("run", "clint"), "there is no [workload.CHANNEL]"),
         (("reproduce", "clynt"), "there is no shipped system `clynt`"),
