@@ -120,6 +120,38 @@ def test_a_budget_adds_up_to_the_whole(bulk: weft.Result) -> None:
     assert rows.groupby("bar")["mean_us"].sum().max() == pytest.approx(totals.max())
 
 
+def test_a_stage_that_one_point_has_alone_stands_where_that_point_passes_it(
+    bulk: weft.Result,
+) -> None:
+    ways = {"direct": ["store", "wire", "poll"], "hub": ["store", "wire", "switch", "poll"],
+            "flag": ["store", "bus_wait", "wire", "poll", "read"]}  # fmt: skip
+    at = [{"point": i, "channel": "bulk", "path": path} for i, path in enumerate(ways)]
+    rows = [
+        {**point, "stage": stage, "mean_us": 1.0}
+        for point, stages in zip(at, ways.values(), strict=True)
+        for stage in stages
+    ]
+    bulk.tables["budget"] = pd.DataFrame(rows)
+    bulk.tables["points"] = pd.DataFrame([{**point, "offered_load": 0.5} for point in at])
+    bulk.meta["axes"] = ["path"]
+    asked = {"name": "ways", "title": "", "kind": "latency_budget", "channel": "bulk"}
+    bulk.meta["figures"] = [{**asked, "panels": "path"}]
+    drawn = figure(bulk, "ways").spec
+    stages = drawn["encoding"]["color"]["scale"]["domain"]
+    assert stages == ["store", "bus wait", "wire", "switch", "poll", "read"]
+    bars = list(dict.fromkeys(row["bar"] for row in drawn["data"]["values"]))
+    assert [bar.split(" · ")[0] for bar in bars] == ["direct", "hub", "flag"]
+
+
+@pytest.mark.parametrize(("y", "dashed"), [("accepted_load", True), ("queueing_mean_us", False)])
+def test_the_line_of_all_that_is_offered_is_drawn_for_loads_only(
+    bulk: weft.Result, y: str, *, dashed: bool
+) -> None:
+    asked = {"name": "rates", "title": "", "kind": "throughput_against_load", "channel": "bulk"}
+    bulk.meta["figures"] = [{**asked, "y": y}]
+    assert ("strokeDash" in json.dumps(figure(bulk, "rates").spec)) == dashed
+
+
 def test_stages_stand_behind_each_other_along_time(bulk: weft.Result) -> None:
     asked = {"name": "time", "title": "", "kind": "latency_along_time", "channel": "bulk"}
     bulk.meta["figures"] = [asked]
