@@ -79,6 +79,13 @@ impl TraceSettings {
         Ok(Some(digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect()))
     }
 
+    /// The settings whatever the file is called.
+    pub(crate) fn forget_file(&mut self) {
+        if let TraceSettings::Goal { file } | TraceSettings::TimeIndependent { file, .. } = self {
+            file.clear();
+        }
+    }
+
     fn schedule(&self, ranks: u16) -> Result<Schedule, TraceError> {
         match self {
             TraceSettings::Goal { file } => goal::read(open(file)?),
