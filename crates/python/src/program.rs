@@ -9,7 +9,6 @@ use weft_lab::program::settings::{Ways, open};
 use weft_lab::program::{
     self, OpId, Outgoing, Placement, ProgramChannel, ProgramError, Rule, Wanted,
 };
-use weft_lab::trace::collectives::{Collective, Payload};
 use weft_lab::trace::settings::TraceSettings;
 use weft_lab::trace::{goal, play};
 use weft_lab::{Bytes, Span, Time};
@@ -197,20 +196,16 @@ pub fn span(text: &str) -> PyResult<u64> {
     span.map(|span| span.0).map_err(|error| PyValueError::new_err(error.to_string()))
 }
 
-/// A collective operation as a GOAL text.
+/// A collective operation, as JSON, as a GOAL text.
 #[pyfunction]
-pub fn trace_generate(collective: &str, ranks: u16, size: &str, rounds: u32) -> PyResult<String> {
-    let known = Collective::ALL.into_iter().find(|known| known.name() == collective);
-    let names: Vec<&str> = Collective::ALL.into_iter().map(Collective::name).collect();
-    let collective = known.ok_or_else(|| {
-        let accepted = names.join(", ");
-        PyValueError::new_err(format!("there is no collective {collective}; accepted: {accepted}"))
-    })?;
+pub fn trace_generate(collective: &str, ranks: u16) -> PyResult<String> {
+    let trace: TraceSettings = serde_json::from_str(collective)
+        .map_err(|error| PyValueError::new_err(format!("collective: {error}")))?;
     if ranks < 2 {
         return Err(PyValueError::new_err(format!("{ranks} ranks, where 2 or more are accepted")));
     }
-    let size = Bytes(self::size(size)?);
-    Ok(goal::write(&collective.schedule(ranks, size, rounds)))
+    let schedule = trace.schedule_for(ranks);
+    schedule.map(|schedule| goal::write(&schedule)).map_err(|error| error::raise(error.into()))
 }
 
 /// Runs a trace on the channels of a system, and returns where the time went.
