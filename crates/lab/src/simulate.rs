@@ -141,7 +141,7 @@ fn run_program(
         let site =
             Site { name: &name, hosts, streams: &streams, from: Time::ZERO, until, sample: None };
         let packet = spec.channel[&name].demand_span(spec.workload.get(&name));
-        let (driver, background) =
+        let (mut driver, background) =
             channel.into_driver((&name, hosts), (packet, offered_until, seed))?;
         if spec.workload.contains_key(&name) {
             others.to_mut().workload.remove(&name);
@@ -152,6 +152,7 @@ fn run_program(
             steps: driver.steps(),
             counters: named([metrics.clone(), driver.counters(until), background].concat()),
             ended: true,
+            trace: driver.take_trace(),
             observations: driver.into_observations(),
             ..ChannelRun::of(&spec.channel[&name], site, seed)
         };

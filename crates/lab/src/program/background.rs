@@ -28,13 +28,17 @@ pub(crate) fn offers(workload: &WorkloadSettings) -> bool {
 }
 
 impl ProgramChannel {
-    /// The channel at time zero, with its workload if it has one.
+    /// The channel at time zero, with its workload if it has one. `trace` notes every transmission.
     pub(super) fn new(
         settings: &ChannelSettings,
         workload: Option<&WorkloadSettings>,
         site: Site<'_>,
+        trace: bool,
     ) -> Result<ProgramChannel, Error> {
-        let driver = Driver::new(settings, None, site)?;
+        let mut driver = Driver::new(settings, None, site)?;
+        if trace {
+            driver.record_trace();
+        }
         let Some(workload) = workload.filter(|own| offers(own)) else {
             return Ok(ProgramChannel::Alone(driver));
         };

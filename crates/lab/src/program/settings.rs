@@ -152,7 +152,9 @@ impl Ways<'_> {
                         .to_owned(),
                 });
             }
-            Ok((name.clone(), ProgramChannel::new(settings, spec.workload.get(name), site)?))
+            let workload = spec.workload.get(name);
+            let channel = ProgramChannel::new(settings, workload, site, spec.run.trace)?;
+            Ok((name.clone(), channel))
         };
         let channels = names.iter().map(carrier).collect::<Result<Vec<_>, Error>>()?;
         let policy = Policy::new(&rules, &names).unwrap_or_default();
