@@ -270,8 +270,9 @@ pub struct Registration {
     pub by_event: bool,
     /// Whether the instance scans it.
     pub linked: bool,
-    /// Looks in a row that found nothing.
-    pub quiet: u16,
+    /// Whether the program has taken it out and the kernel's instance has not been told: a program
+    /// that takes out and puts in again for each message enters the kernel for neither.
+    pub parked: bool,
     /// Whether its instance looks at it only when the kernel reports it.
     pub cold: bool,
 }

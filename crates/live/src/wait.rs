@@ -88,7 +88,10 @@ pub fn wake_own(flag: &InterruptFlag) {
 pub fn is_elsewhere(connection: &Connection, segment: &Segment) -> bool {
     let here = sys::processor();
     let (me, peer) = (connection.role(), connection.role().peer());
-    segment.side(me).processor.store(here, Ordering::Relaxed);
+    let mine = &segment.side(me).processor;
+    if mine.load(Ordering::Relaxed) != here {
+        mine.store(here, Ordering::Relaxed);
+    }
     let there = segment.side(peer).processor.load(Ordering::Relaxed);
     there != here && there != 0
 }
