@@ -10,6 +10,7 @@ use super::links::{Inner, Watch};
 use super::{CONTROL, EVENT, Instance, TAG, instance, registrations};
 use crate::ready;
 use crate::segment::Segment;
+use crate::spin::Where;
 use crate::stats;
 use crate::sys::{self, Errno};
 use crate::table::{self, Entry, Guard, REGISTRATIONS, Registration, Reported};
@@ -66,8 +67,9 @@ fn wait_in(
         if first + found > 0 {
             return Ok(first + found);
         }
-        if followed && !polled && is_elsewhere(instance) {
+        if followed && !polled {
             polled = true;
+            let place = place_of_peers(instance);
             if !asked && is_time_to_look_aside(instance, 1) {
                 asked = true;
                 let known = from_kernel(instance, epoll, events, Some(0), mask)?;
@@ -75,7 +77,7 @@ fn wait_in(
                     return Ok(known);
                 }
             }
-            if spin(instance) {
+            if spin(instance, place) {
                 continue;
             }
         }
@@ -391,23 +393,24 @@ fn disarm(instance: &Instance) {
     }
 }
 
-/// Whether any other end runs on another processor, so that polling makes sense.
-fn is_elsewhere(instance: &Instance) -> bool {
-    let Some(_held) = instance.lock.lock() else { return false };
+/// Where the other ends run that are worth polling for.
+fn place_of_peers(instance: &Instance) -> Where {
+    let Some(_held) = instance.lock.lock() else { return Where::Unknown };
     // SAFETY: the lock is held.
     let inner = unsafe { &*instance.inner.get() };
-    inner.links[..inner.warm].iter().any(|link| {
-        resolve(*link)
-            .is_some_and(|(_, guard, segment)| wait::is_elsewhere(guard.connection, &segment))
-    })
+    let places = inner.links[..inner.warm].iter().filter_map(|link| {
+        let (_, guard, segment) = resolve(*link)?;
+        Some(((), wait::place_of_peer(guard.connection, &segment)))
+    });
+    ready::nearest(places).map_or(Where::Unknown, |(_, place)| place)
 }
 
-fn spin(instance: &Instance) -> bool {
+fn spin(instance: &Instance, place: Where) -> bool {
     // SAFETY: a policy is plain numbers; two threads that wait in one instance at once may spoil
     // each other's lesson and nothing else.
     let policy = unsafe { &mut (*instance.inner.get()).spin };
     let mut times = 0;
-    policy.poll(|| has_any(instance, &mut times), sys::now)
+    wait::poll(policy, place, || has_any(instance, &mut times))
 }
 
 /// Whether any followed connection has an event, without taking it. `times` counts the looks.
