@@ -27,8 +27,12 @@ use crate::table::{self, Connection, Guard, Sending, phase};
 /// The operation of a connection that first looks for the other end: a connection that carries one
 /// request and its answer is over before, and pays nothing.
 pub const FIRST_ATTEMPT: u32 = 6;
-/// After so many operations nobody will come any more.
+/// After so many operations nobody will come any more, unless they took no time: the other end of
+/// a stream may read rarely, and much at a time.
 const LAST_ATTEMPT: u32 = 4096;
+/// How long a client looks for its server at least, in nanoseconds. A server need not be waited
+/// for: it makes its place before its client comes.
+const PATIENCE: u64 = 1_000_000_000;
 
 /// How long the server waits for the segment once the client has connected, in nanoseconds.
 const HAND_OVER: u64 = 50_000_000;
@@ -70,10 +74,22 @@ fn attempt(guard: &Guard, operations: u32) {
         phase::OFFERED => look_for_answer(guard),
         _ => Ok(()),
     };
-    let over = operations > LAST_ATTEMPT && connection.phase() <= phase::LISTENING;
+    let over = operations > LAST_ATTEMPT
+        && connection.phase() <= phase::LISTENING
+        && (connection.role() == Role::Server || has_long_sought(connection));
     let reason = if over { Err(Reason::PeerPlain) } else { result };
     if let Err(reason) = reason {
         give_up(connection, reason);
+    }
+}
+
+/// Whether the other end was first looked for long ago.
+fn has_long_sought(connection: &Connection) -> bool {
+    let now = sys::now();
+    let order = Ordering::Relaxed;
+    match connection.sought.compare_exchange(0, now, order, order) {
+        Ok(_) => false,
+        Err(since) => now.saturating_sub(since) >= PATIENCE,
     }
 }
 

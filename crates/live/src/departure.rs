@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use libc::c_int;
 
+use crate::epoll;
 use crate::pump;
 use crate::stats::Reason;
 use crate::sys;
@@ -25,6 +26,9 @@ pub fn depart(fd: c_int, reason: Reason) {
 }
 
 fn depart_connection(guard: &Guard, reason: Reason) {
+    if table::is_owner() {
+        epoll::leave(guard);
+    }
     if !turn::leave(guard, reason) {
         pump::replace(guard);
     }

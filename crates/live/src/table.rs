@@ -16,7 +16,7 @@ use weft_protocol::detour::{Receiver, Sender};
 use crate::lock::{Held, Lock};
 use crate::segment::{Role, Segment};
 use crate::spin::SpinPolicy;
-use crate::stats::Stats;
+use crate::stats::{Stats, Unsaid};
 use crate::sys;
 
 /// Descriptors from here on are left to the kernel.
@@ -62,6 +62,7 @@ pub struct Receiving {
     pub released: u64,
     /// Whether a reset was reported: it is reported once.
     pub reset_reported: bool,
+    pub unsaid: Unsaid,
 }
 
 /// The sending half.
@@ -69,6 +70,7 @@ pub struct Receiving {
 pub struct Sending {
     pub writer: Writer,
     pub sender: Sender,
+    pub unsaid: Unsaid,
 }
 
 /// A connection's own state, shared with forked children only.
@@ -130,6 +132,8 @@ pub struct Connection {
     pub filled: AtomicU32,
     /// When the kernel was last asked whether the other end lives, in nanoseconds.
     pub asked: AtomicU64,
+    /// When the other end was first looked for, in nanoseconds; zero before.
+    pub sought: AtomicU64,
 }
 
 /// A half of a connection, held for one operation.
@@ -204,9 +208,13 @@ impl Connection {
                 receiver: Receiver::default(),
                 released: 0,
                 reset_reported: false,
+                unsaid: Unsaid::default(),
             };
-            *self.sending.get() =
-                Sending { writer: Writer::new(segment.capacity()), sender: Sender::default() };
+            *self.sending.get() = Sending {
+                writer: Writer::new(segment.capacity()),
+                sender: Sender::default(),
+                unsaid: Unsaid::default(),
+            };
         }
         self.capacity.store(segment.capacity().bytes(), Ordering::Relaxed);
         self.segment.store(segment.address(), Ordering::Release);
@@ -244,6 +252,7 @@ impl Connection {
         self.own_event.store(-1, Ordering::Relaxed);
         self.peer_event.store(-1, Ordering::Relaxed);
         self.asked.store(0, Ordering::Relaxed);
+        self.sought.store(0, Ordering::Relaxed);
         self.segment.store(std::ptr::null_mut(), Ordering::Relaxed);
         for lock in [&self.receive_lock, &self.send_lock, &self.chime, &self.bell] {
             lock.reset();
@@ -270,8 +279,9 @@ pub struct Registration {
     pub by_event: bool,
     /// Whether the instance scans it.
     pub linked: bool,
-    /// Looks in a row that found nothing.
-    pub quiet: u16,
+    /// Whether the program has taken it out and the kernel's instance has not been told: a program
+    /// that takes out and puts in again for each message enters the kernel for neither.
+    pub parked: bool,
     /// Whether its instance looks at it only when the kernel reports it.
     pub cold: bool,
 }
@@ -320,7 +330,10 @@ static USED: AtomicU32 = AtomicU32::new(0);
 const CONNECTION: u32 = 1 << 30;
 const EPOLL: u32 = 2 << 30;
 const OWN: u32 = 3 << 30;
-const INDEX: u32 = CONNECTION - 1;
+/// Set in a connection's word once it is known to be the kernel's for good: calls that move bytes
+/// then pass the library by.
+const PLAIN: u32 = 1 << 29;
+const INDEX: u32 = PLAIN - 1;
 
 /// What a descriptor is to the library.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -411,7 +424,7 @@ pub fn entry(fd: c_int) -> Entry {
     let Some(word) = ENTRIES.get(fd as u32 as usize) else { return Entry::Unknown };
     let word = word.load(Ordering::Acquire);
     let place = (word & INDEX) as usize;
-    match word & !INDEX {
+    match word & !INDEX & !PLAIN {
         CONNECTION => Entry::Connection(place),
         EPOLL => Entry::Epoll(place),
         OWN => Entry::Own,
@@ -508,6 +521,21 @@ pub fn enter(fd: c_int) -> Option<Guard> {
     local.users.fetch_add(1, Ordering::SeqCst);
     let guard = Guard { place, fd, connection, local };
     (entry(fd) == Entry::Connection(place)).then_some(guard)
+}
+
+/// The same for a call that moves bytes: `None` also for a connection that is the kernel's for good.
+#[inline]
+pub fn enter_carried(fd: c_int) -> Option<Guard> {
+    let word = ENTRIES.get(fd as u32 as usize)?.load(Ordering::Relaxed);
+    if word & PLAIN == 0 { enter(fd) } else { None }
+}
+
+/// Remembers that a connection is the kernel's for good.
+pub fn let_pass(guard: &Guard) {
+    if let Some(word) = ENTRIES.get(guard.fd as u32 as usize) {
+        let (now, order) = (CONNECTION | guard.place as u32, Ordering::SeqCst);
+        let _ = word.compare_exchange(now, now | PLAIN, order, order);
+    }
 }
 
 /// Looks at a place that an epoll instance follows, with the instance's lock held: it is
