@@ -83,7 +83,7 @@ pub struct Connection {
     pub role: AtomicU32,
     /// The number under which it was made, for the log.
     pub first_fd: AtomicI32,
-    /// The number by which the kernel knows the socket.
+    /// The number by which the kernel knows the socket; zero until somebody asked.
     pub cookie: AtomicU64,
     pub nonblocking: AtomicBool,
     pub operations: AtomicU32,
@@ -220,9 +220,8 @@ impl Connection {
         self.segment.store(segment.address(), Ordering::Release);
     }
 
-    fn begin(&self, role: Role, nonblocking: bool) {
+    fn begin(&self, role: Role) {
         self.role.store(role as u32, Ordering::Relaxed);
-        self.nonblocking.store(nonblocking, Ordering::Relaxed);
         for word in [
             &self.operations,
             &self.kernel_readers,
@@ -321,6 +320,7 @@ static ENTRIES: [AtomicU32; DESCRIPTORS] = [const { AtomicU32::new(0) }; DESCRIP
 /// The process that the table belongs to: the child of a `vfork` sees its parent's memory, and must
 /// not change it.
 static OWNER: AtomicU32 = AtomicU32::new(0);
+static CERTAINTY: AtomicU32 = AtomicU32::new(certainty::NOBODY);
 
 /// Where the search for a free place begins.
 static LOWEST_FREE: AtomicU32 = AtomicU32::new(0);
@@ -368,6 +368,7 @@ pub fn start() -> bool {
     OWNER.store(sys::process(), Ordering::Relaxed);
     LOCALS.store(locals.cast(), Ordering::Relaxed);
     ARENA.store(arena.cast(), Ordering::Release);
+    CERTAINTY.store(certainty::OWN, Ordering::Relaxed);
     true
 }
 
@@ -387,8 +388,30 @@ pub fn used() -> std::ops::Range<usize> {
 }
 
 /// Whether the calling process is the one whose memory this is.
+#[inline]
 pub fn is_owner() -> bool {
-    sys::process() == OWNER.load(Ordering::Relaxed)
+    match CERTAINTY.load(Ordering::Relaxed) {
+        certainty::OWN => true,
+        certainty::SHARED => sys::process() == OWNER.load(Ordering::Relaxed),
+        _ => false,
+    }
+}
+
+/// Says that from now on another process may run in this memory, or in a copy of it that the
+/// library was not told of. To be called before such a process is made.
+pub fn may_be_shared() {
+    let (own, shared, order) = (certainty::OWN, certainty::SHARED, Ordering::SeqCst);
+    let _ = CERTAINTY.compare_exchange(own, shared, order, order);
+}
+
+/// What is known of who runs in this memory.
+mod certainty {
+    /// No tables were made.
+    pub const NOBODY: u32 = 0;
+    /// The owner alone, so that the kernel need not be asked at each call.
+    pub const OWN: u32 = 1;
+    /// Perhaps another too.
+    pub const SHARED: u32 = 2;
 }
 
 /// The figures that `weft live status` reads through `/proc`.
@@ -464,7 +487,7 @@ pub fn known() -> impl Iterator<Item = (c_int, Entry)> {
 }
 
 /// Remembers a new connection. False if the table is full: the kernel keeps it.
-pub fn track(fd: c_int, role: Role, nonblocking: bool) -> bool {
+pub fn track(fd: c_int, role: Role) -> bool {
     if fd as usize >= DESCRIPTORS || !is_owner() {
         return false;
     }
@@ -480,9 +503,9 @@ pub fn track(fd: c_int, role: Role, nonblocking: bool) -> bool {
             connection.holders.compare_exchange(0, 1, order, Ordering::Relaxed).is_ok()
         };
         if free && mine() {
-            connection.begin(role, nonblocking);
+            connection.begin(role);
             connection.first_fd.store(fd, Ordering::Relaxed);
-            connection.cookie.store(sys::cookie(fd).unwrap_or(0), Ordering::Relaxed);
+            connection.cookie.store(0, Ordering::Relaxed);
             local.let_go.store(false, Ordering::Relaxed);
             local.descriptors.store(1, Ordering::Relaxed);
             // SAFETY: the place was free, so no epoll instance follows it.
@@ -564,13 +587,13 @@ impl Drop for Guard {
         if self.local.users.fetch_sub(1, Ordering::SeqCst) == 1
             && self.local.descriptors.load(Ordering::SeqCst) == 0
         {
-            retire(self.connection, self.local);
+            retire(self.place, self.connection, self.local);
         }
     }
 }
 
 /// Ends a connection that has neither descriptor nor user in this process.
-fn retire(connection: &Connection, local: &Local) {
+fn retire(place: usize, connection: &Connection, local: &Local) {
     // Whoever moves the count from none to the mark is the one that retires.
     const RETIRING: u32 = 1 << 31;
     let order = Ordering::SeqCst;
@@ -593,5 +616,5 @@ fn retire(connection: &Connection, local: &Local) {
         connection.phase.store(phase::FREE, order);
     }
     connection.holders.fetch_sub(1, order);
-    LOWEST_FREE.store(0, Ordering::Relaxed);
+    LOWEST_FREE.fetch_min(place as u32, Ordering::Relaxed);
 }
