@@ -27,8 +27,12 @@ use crate::table::{self, Connection, Guard, Sending, phase};
 /// The operation of a connection that first looks for the other end: a connection that carries one
 /// request and its answer is over before, and pays nothing.
 pub const FIRST_ATTEMPT: u32 = 6;
-/// After so many operations nobody will come any more.
+/// After so many operations nobody will come any more, unless they took no time: the other end of
+/// a stream may read rarely, and much at a time.
 const LAST_ATTEMPT: u32 = 4096;
+/// How long a client looks for its server at least, in nanoseconds. A server need not be waited
+/// for: it makes its place before its client comes.
+const PATIENCE: u64 = 1_000_000_000;
 
 /// How long the server waits for the segment once the client has connected, in nanoseconds.
 const HAND_OVER: u64 = 50_000_000;
@@ -40,7 +44,9 @@ pub static ATTACHING: Lock = Lock::new();
 #[inline]
 pub fn tick(guard: &Guard) {
     let connection = guard.connection;
-    let operations = connection.operations.fetch_add(1, Ordering::Relaxed) + 1;
+    // Two threads at once may count one for two: the count only sets the pace.
+    let operations = connection.operations.load(Ordering::Relaxed) + 1;
+    connection.operations.store(operations, Ordering::Relaxed);
     let offered = connection.phase.load(Ordering::Relaxed) == phase::OFFERED;
     if offered || operations >= connection.next_attempt.load(Ordering::Relaxed) {
         attempt(guard, operations);
@@ -70,10 +76,22 @@ fn attempt(guard: &Guard, operations: u32) {
         phase::OFFERED => look_for_answer(guard),
         _ => Ok(()),
     };
-    let over = operations > LAST_ATTEMPT && connection.phase() <= phase::LISTENING;
+    let over = operations > LAST_ATTEMPT
+        && connection.phase() <= phase::LISTENING
+        && (connection.role() == Role::Server || has_long_sought(connection));
     let reason = if over { Err(Reason::PeerPlain) } else { result };
     if let Err(reason) = reason {
         give_up(connection, reason);
+    }
+}
+
+/// Whether the other end was first looked for long ago.
+fn has_long_sought(connection: &Connection) -> bool {
+    let now = sys::now();
+    let order = Ordering::Relaxed;
+    match connection.sought.compare_exchange(0, now, order, order) {
+        Ok(_) => false,
+        Err(since) => now.saturating_sub(since) >= PATIENCE,
     }
 }
 
@@ -91,7 +109,26 @@ pub fn give_up(connection: &Connection, reason: Reason) {
         let _ = word.compare_exchange(handshake::SERVER_READY, handshake::REVOKED, order, order);
     }
     connection.phase.store(phase::PLAIN, Ordering::SeqCst);
-    stats::fell_through(connection, reason);
+    if is_tcp(connection, connection.first_fd.load(Ordering::Relaxed)) {
+        stats::fell_through(connection, reason);
+    }
+}
+
+/// Whether this is a TCP connection at all, which the kernel is asked once; from then on its number
+/// is known.
+fn is_tcp(connection: &Connection, fd: c_int) -> bool {
+    if connection.cookie.load(Ordering::Relaxed) != 0 {
+        return true;
+    }
+    let _errno = sys::KeepErrno::new();
+    let protocol = sys::socket_option::<c_int>(fd, libc::SOL_SOCKET, libc::SO_PROTOCOL);
+    if protocol != Ok(libc::IPPROTO_TCP) {
+        return false;
+    }
+    // Where the kernel gives no number, this one is nobody's.
+    connection.cookie.store(sys::cookie(fd).unwrap_or(u64::MAX), Ordering::Relaxed);
+    stats::count(|stats| &stats.candidates, 1);
+    true
 }
 
 /// The same for a connection that is being closed: there is nothing to count.
@@ -114,6 +151,10 @@ pub fn leave_meeting(connection: &Connection) {
 fn begin(guard: &Guard) -> Result<(), Reason> {
     let fd = guard.fd;
     let role = guard.connection.role();
+    if !is_tcp(guard.connection, fd) {
+        guard.connection.phase.store(phase::PLAIN, Ordering::SeqCst);
+        return Ok(());
+    }
     if !sys::tcp_counts(fd).map_err(|_| Reason::Counters)?.established {
         return Ok(());
     }

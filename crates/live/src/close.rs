@@ -57,6 +57,9 @@ fn forget_connection(fd: c_int) {
     }
     epoll::unfollow(&guard);
     let connection = guard.connection;
+    if connection.phase() >= phase::JOINED {
+        stats::say(connection);
+    }
     let last = connection.holders.load(Ordering::SeqCst) == 1;
     if !last {
         return;

@@ -16,7 +16,7 @@ use weft_protocol::detour::{Receiver, Sender};
 use crate::lock::{Held, Lock};
 use crate::segment::{Role, Segment};
 use crate::spin::SpinPolicy;
-use crate::stats::Stats;
+use crate::stats::{Stats, Unsaid};
 use crate::sys;
 
 /// Descriptors from here on are left to the kernel.
@@ -62,6 +62,7 @@ pub struct Receiving {
     pub released: u64,
     /// Whether a reset was reported: it is reported once.
     pub reset_reported: bool,
+    pub unsaid: Unsaid,
 }
 
 /// The sending half.
@@ -69,6 +70,7 @@ pub struct Receiving {
 pub struct Sending {
     pub writer: Writer,
     pub sender: Sender,
+    pub unsaid: Unsaid,
 }
 
 /// A connection's own state, shared with forked children only.
@@ -81,7 +83,7 @@ pub struct Connection {
     pub role: AtomicU32,
     /// The number under which it was made, for the log.
     pub first_fd: AtomicI32,
-    /// The number by which the kernel knows the socket.
+    /// The number by which the kernel knows the socket; zero until somebody asked.
     pub cookie: AtomicU64,
     pub nonblocking: AtomicBool,
     pub operations: AtomicU32,
@@ -130,6 +132,8 @@ pub struct Connection {
     pub filled: AtomicU32,
     /// When the kernel was last asked whether the other end lives, in nanoseconds.
     pub asked: AtomicU64,
+    /// When the other end was first looked for, in nanoseconds; zero before.
+    pub sought: AtomicU64,
 }
 
 /// A half of a connection, held for one operation.
@@ -204,17 +208,20 @@ impl Connection {
                 receiver: Receiver::default(),
                 released: 0,
                 reset_reported: false,
+                unsaid: Unsaid::default(),
             };
-            *self.sending.get() =
-                Sending { writer: Writer::new(segment.capacity()), sender: Sender::default() };
+            *self.sending.get() = Sending {
+                writer: Writer::new(segment.capacity()),
+                sender: Sender::default(),
+                unsaid: Unsaid::default(),
+            };
         }
         self.capacity.store(segment.capacity().bytes(), Ordering::Relaxed);
         self.segment.store(segment.address(), Ordering::Release);
     }
 
-    fn begin(&self, role: Role, nonblocking: bool) {
+    fn begin(&self, role: Role) {
         self.role.store(role as u32, Ordering::Relaxed);
-        self.nonblocking.store(nonblocking, Ordering::Relaxed);
         for word in [
             &self.operations,
             &self.kernel_readers,
@@ -244,6 +251,7 @@ impl Connection {
         self.own_event.store(-1, Ordering::Relaxed);
         self.peer_event.store(-1, Ordering::Relaxed);
         self.asked.store(0, Ordering::Relaxed);
+        self.sought.store(0, Ordering::Relaxed);
         self.segment.store(std::ptr::null_mut(), Ordering::Relaxed);
         for lock in [&self.receive_lock, &self.send_lock, &self.chime, &self.bell] {
             lock.reset();
@@ -270,8 +278,9 @@ pub struct Registration {
     pub by_event: bool,
     /// Whether the instance scans it.
     pub linked: bool,
-    /// Looks in a row that found nothing.
-    pub quiet: u16,
+    /// Whether the program has taken it out and the kernel's instance has not been told: a program
+    /// that takes out and puts in again for each message enters the kernel for neither.
+    pub parked: bool,
     /// Whether its instance looks at it only when the kernel reports it.
     pub cold: bool,
 }
@@ -311,6 +320,7 @@ static ENTRIES: [AtomicU32; DESCRIPTORS] = [const { AtomicU32::new(0) }; DESCRIP
 /// The process that the table belongs to: the child of a `vfork` sees its parent's memory, and must
 /// not change it.
 static OWNER: AtomicU32 = AtomicU32::new(0);
+static CERTAINTY: AtomicU32 = AtomicU32::new(certainty::NOBODY);
 
 /// Where the search for a free place begins.
 static LOWEST_FREE: AtomicU32 = AtomicU32::new(0);
@@ -320,7 +330,10 @@ static USED: AtomicU32 = AtomicU32::new(0);
 const CONNECTION: u32 = 1 << 30;
 const EPOLL: u32 = 2 << 30;
 const OWN: u32 = 3 << 30;
-const INDEX: u32 = CONNECTION - 1;
+/// Set in a connection's word once it is known to be the kernel's for good: calls that move bytes
+/// then pass the library by.
+const PLAIN: u32 = 1 << 29;
+const INDEX: u32 = PLAIN - 1;
 
 /// What a descriptor is to the library.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -355,6 +368,7 @@ pub fn start() -> bool {
     OWNER.store(sys::process(), Ordering::Relaxed);
     LOCALS.store(locals.cast(), Ordering::Relaxed);
     ARENA.store(arena.cast(), Ordering::Release);
+    CERTAINTY.store(certainty::OWN, Ordering::Relaxed);
     true
 }
 
@@ -374,8 +388,30 @@ pub fn used() -> std::ops::Range<usize> {
 }
 
 /// Whether the calling process is the one whose memory this is.
+#[inline]
 pub fn is_owner() -> bool {
-    sys::process() == OWNER.load(Ordering::Relaxed)
+    match CERTAINTY.load(Ordering::Relaxed) {
+        certainty::OWN => true,
+        certainty::SHARED => sys::process() == OWNER.load(Ordering::Relaxed),
+        _ => false,
+    }
+}
+
+/// Says that from now on another process may run in this memory, or in a copy of it that the
+/// library was not told of. To be called before such a process is made.
+pub fn may_be_shared() {
+    let (own, shared, order) = (certainty::OWN, certainty::SHARED, Ordering::SeqCst);
+    let _ = CERTAINTY.compare_exchange(own, shared, order, order);
+}
+
+/// What is known of who runs in this memory.
+mod certainty {
+    /// No tables were made.
+    pub const NOBODY: u32 = 0;
+    /// The owner alone, so that the kernel need not be asked at each call.
+    pub const OWN: u32 = 1;
+    /// Perhaps another too.
+    pub const SHARED: u32 = 2;
 }
 
 /// The figures that `weft live status` reads through `/proc`.
@@ -411,7 +447,7 @@ pub fn entry(fd: c_int) -> Entry {
     let Some(word) = ENTRIES.get(fd as u32 as usize) else { return Entry::Unknown };
     let word = word.load(Ordering::Acquire);
     let place = (word & INDEX) as usize;
-    match word & !INDEX {
+    match word & !INDEX & !PLAIN {
         CONNECTION => Entry::Connection(place),
         EPOLL => Entry::Epoll(place),
         OWN => Entry::Own,
@@ -451,7 +487,7 @@ pub fn known() -> impl Iterator<Item = (c_int, Entry)> {
 }
 
 /// Remembers a new connection. False if the table is full: the kernel keeps it.
-pub fn track(fd: c_int, role: Role, nonblocking: bool) -> bool {
+pub fn track(fd: c_int, role: Role) -> bool {
     if fd as usize >= DESCRIPTORS || !is_owner() {
         return false;
     }
@@ -467,9 +503,9 @@ pub fn track(fd: c_int, role: Role, nonblocking: bool) -> bool {
             connection.holders.compare_exchange(0, 1, order, Ordering::Relaxed).is_ok()
         };
         if free && mine() {
-            connection.begin(role, nonblocking);
+            connection.begin(role);
             connection.first_fd.store(fd, Ordering::Relaxed);
-            connection.cookie.store(sys::cookie(fd).unwrap_or(0), Ordering::Relaxed);
+            connection.cookie.store(0, Ordering::Relaxed);
             local.let_go.store(false, Ordering::Relaxed);
             local.descriptors.store(1, Ordering::Relaxed);
             // SAFETY: the place was free, so no epoll instance follows it.
@@ -510,6 +546,21 @@ pub fn enter(fd: c_int) -> Option<Guard> {
     (entry(fd) == Entry::Connection(place)).then_some(guard)
 }
 
+/// The same for a call that moves bytes: `None` also for a connection that is the kernel's for good.
+#[inline]
+pub fn enter_carried(fd: c_int) -> Option<Guard> {
+    let word = ENTRIES.get(fd as u32 as usize)?.load(Ordering::Relaxed);
+    if word & PLAIN == 0 { enter(fd) } else { None }
+}
+
+/// Remembers that a connection is the kernel's for good.
+pub fn let_pass(guard: &Guard) {
+    if let Some(word) = ENTRIES.get(guard.fd as u32 as usize) {
+        let (now, order) = (CONNECTION | guard.place as u32, Ordering::SeqCst);
+        let _ = word.compare_exchange(now, now | PLAIN, order, order);
+    }
+}
+
 /// Looks at a place that an epoll instance follows, with the instance's lock held: it is
 /// unfollowed, which needs the lock, before it is retired, so nobody need be counted.
 pub fn followed(place: usize, fd: c_int) -> Option<ManuallyDrop<Guard>> {
@@ -536,13 +587,13 @@ impl Drop for Guard {
         if self.local.users.fetch_sub(1, Ordering::SeqCst) == 1
             && self.local.descriptors.load(Ordering::SeqCst) == 0
         {
-            retire(self.connection, self.local);
+            retire(self.place, self.connection, self.local);
         }
     }
 }
 
 /// Ends a connection that has neither descriptor nor user in this process.
-fn retire(connection: &Connection, local: &Local) {
+fn retire(place: usize, connection: &Connection, local: &Local) {
     // Whoever moves the count from none to the mark is the one that retires.
     const RETIRING: u32 = 1 << 31;
     let order = Ordering::SeqCst;
@@ -565,5 +616,5 @@ fn retire(connection: &Connection, local: &Local) {
         connection.phase.store(phase::FREE, order);
     }
     connection.holders.fetch_sub(1, order);
-    LOWEST_FREE.store(0, Ordering::Relaxed);
+    LOWEST_FREE.fetch_min(place as u32, Ordering::Relaxed);
 }

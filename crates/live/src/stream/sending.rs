@@ -10,7 +10,7 @@ use super::{Moved, broken, fail, inside, length, part};
 use crate::attach;
 use crate::epoll;
 use crate::segment::{Segment, closed};
-use crate::stats::{self, Reason};
+use crate::stats::Reason;
 use crate::sys::{self, Errno};
 use crate::table::{self, Guard, Sending, end, phase};
 use crate::turn;
@@ -25,7 +25,7 @@ const UNTIL_SWITCHED: u64 = 1_000_000;
 
 /// Sends as `sendmsg` does; `kernel` is the call that the program made.
 pub fn send(fd: c_int, from: &[iovec], flags: c_int, kernel: impl Fn() -> isize) -> isize {
-    let Some(guard) = table::enter(fd) else { return kernel() };
+    let Some(guard) = table::enter_carried(fd) else { return kernel() };
     if flags & libc::MSG_OOB != 0 {
         turn::back(&guard, Reason::Urgent);
     }
@@ -47,7 +47,10 @@ pub fn before_joining(guard: &Guard, kernel: impl Fn() -> isize) -> Option<isize
     loop {
         match connection.phase() {
             phase::JOINED => return None,
-            phase::PLAIN | phase::FREE => return Some(kernel()),
+            phase::PLAIN | phase::FREE => {
+                table::let_pass(guard);
+                return Some(kernel());
+            }
             _ => {}
         }
         connection.kernel_writers.fetch_add(1, Ordering::SeqCst);
@@ -171,8 +174,6 @@ fn into_kernel(guard: &Guard, from: &[iovec], done: &mut usize, flags: c_int) ->
 }
 
 fn finish_send(done: usize) -> Moved {
-    stats::count(|stats| &stats.bytes_sent, done as u64);
-    stats::count(|stats| &stats.messages_sent, 1);
     Moved::Done(done as isize)
 }
 
@@ -193,8 +194,14 @@ fn into_ring(
         return Err(libc::EPIPE);
     }
     let way = segment.way(connection.role());
-    match fill_ring(guard, segment, sending, from, done) {
-        Ok(()) if part(from, *done).is_some() => {
+    let before = *done;
+    let filled = fill_ring(guard, segment, sending, from, done);
+    let whole = part(from, *done).is_none();
+    if sending.unsaid.note((*done - before) as u64, u64::from(whole)) {
+        sending.unsaid.say_sent();
+    }
+    match filled {
+        Ok(()) if !whole => {
             connection.filled.fetch_add(1, Ordering::Relaxed);
             epoll::warm(guard);
             if !way.pointers.is_sealed() {
