@@ -12,6 +12,7 @@ use crate::composition::{ChannelSettings, Spec, SwitchSettings};
 use crate::couple;
 use crate::error::Error;
 use crate::experiment::Regime;
+use crate::program::background::offers;
 use crate::spec::{SpecError, Tree};
 
 /// Refuses the composition that was read from `tree` if its parts do not fit together.
@@ -104,9 +105,10 @@ fn assemble(spec: &Spec, name: &str, channel: &ChannelSettings) -> Result<(), Er
     let site = Site { name, hosts, streams: &streams, from: Time::ZERO, until, sample: None };
     match channel.schedule_by_events(spec.run.trace) {
         Some(switch) => couple::cluster(spec, channel, switch, site).map(drop),
-        // With a program, a workload offers nothing.
+        // Beside a program, a workload without a load says nothing.
         None => {
-            let workload = spec.workload.get(name).filter(|_| spec.program.is_none());
+            let said = |workload: &&WorkloadSettings| spec.program.is_none() || offers(workload);
+            let workload = spec.workload.get(name).filter(said);
             Driver::new(channel, workload, site).map(drop)
         }
     }
