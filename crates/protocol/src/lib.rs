@@ -2,6 +2,7 @@
 //! comes out.
 
 pub mod adapter;
+pub mod break_even;
 pub mod byte_ring;
 pub mod detour;
 pub mod endpoint;
