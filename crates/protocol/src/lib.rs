@@ -16,6 +16,7 @@ pub mod ring;
 pub mod sci_address;
 pub mod sync;
 pub mod turns;
+pub mod vi;
 pub mod window;
 
 #[cfg(test)]
