@@ -106,7 +106,7 @@ fn assemble(spec: &Spec, name: &str, channel: &ChannelSettings) -> Result<(), Er
         Some(switch) => couple::cluster(spec, channel, switch, site).map(drop),
         // With a program, a workload offers nothing.
         None => {
-            let workload = spec.workload.get(name).filter(|_| spec.program.is_none());
+            let workload = spec.workload.get(name).filter(|_| spec.running_program().is_none());
             Driver::new(channel, workload, site).map(drop)
         }
     }
