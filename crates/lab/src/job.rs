@@ -50,8 +50,8 @@ pub fn identity(spec: &Spec) -> Result<String, Error> {
         trace.forget_file();
         digest
     })?;
-    let mut text = serde_json::to_string(&bare)
-        .map_err(|error| Error::Job { problem: error.to_string() })?;
+    let mut text =
+        serde_json::to_string(&bare).map_err(|error| Error::Job { problem: error.to_string() })?;
     text.extend(digest);
     Ok(text)
 }

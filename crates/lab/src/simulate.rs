@@ -141,7 +141,8 @@ fn run_program(
         let site =
             Site { name: &name, hosts, streams: &streams, from: Time::ZERO, until, sample: None };
         let packet = spec.channel[&name].demand_span(spec.workload.get(&name));
-        let (driver, background) = channel.into_driver((&name, hosts), (packet, offered_until, seed))?;
+        let (driver, background) =
+            channel.into_driver((&name, hosts), (packet, offered_until, seed))?;
         if spec.workload.contains_key(&name) {
             others.to_mut().workload.remove(&name);
         }

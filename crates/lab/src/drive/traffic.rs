@@ -275,8 +275,7 @@ impl<C: Carrier> Carrier for Traffic<C> {
             return false;
         }
         let (size, ticket) = (Bytes(0), Some(ticket));
-        let journey =
-            Journey { from: host, size, generated: now, ticket, sent: true, missing: 1 };
+        let journey = Journey { from: host, size, generated: now, ticket, sent: true, missing: 1 };
         let own = self.begin(journey);
         let kept = self.carrier.barrier(now, host, hosts, own);
         if !kept {

@@ -17,8 +17,8 @@ mod policy;
 pub mod settings;
 mod tables;
 
-pub use background::ProgramChannel;
 pub use account::{Account, Activity, Interval, Passage, Spent};
+pub use background::ProgramChannel;
 pub use error::ProgramError;
 pub use machine::{Machine, Outgoing};
 pub use matching::{RESERVED_TAGS, Wanted};

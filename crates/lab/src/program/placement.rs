@@ -77,7 +77,9 @@ fn check(list: &[u16], ranks: u16, hosts: u16) -> Result<(), Misplaced> {
     let mut seen = vec![false; hosts.into()];
     for host in list {
         match seen.get_mut(usize::from(*host)) {
-            None => return refuse(format!("host {host}"), format!("hosts from 0 to {}", hosts - 1)),
+            None => {
+                return refuse(format!("host {host}"), format!("hosts from 0 to {}", hosts - 1));
+            }
             Some(taken) if *taken => {
                 return refuse(format!("host {host} twice"), "each host once".to_owned());
             }

@@ -385,10 +385,7 @@ impl Writer {
             let (other, tag) = (rank ^ distance, TAG + round);
             self.together(
                 rank,
-                [
-                    Action::Send { to: other, tag, size },
-                    Action::Receive { from: other, tag, size },
-                ],
+                [Action::Send { to: other, tag, size }, Action::Receive { from: other, tag, size }],
             );
         }
     }

@@ -154,10 +154,9 @@ impl Reader {
                 let (root, computing) = (root(2)?, computing(1)?);
                 Joint { root, computing, ..of(Collective::Reduce)? }
             }
-            "allreduce" => Joint {
-                computing: computing(1)?,
-                ..of(Collective::AllreduceRecursiveDoubling)?
-            },
+            "allreduce" => {
+                Joint { computing: computing(1)?, ..of(Collective::AllreduceRecursiveDoubling)? }
+            }
             "alltoall" => of(Collective::AllToAll)?,
             "gather" => Joint { root: root(2)?, ..of(Collective::Gather)? },
             "scatter" => Joint { root: root(2)?, ..of(Collective::Scatter)? },
@@ -166,10 +165,9 @@ impl Reader {
             "gatherv" => Joint { root: root(all + 1)?, ..of_sizes(Collective::GatherV, 1)? },
             "scatterv" => Joint { root: root(all + 1)?, ..of_sizes(Collective::ScatterV, 0)? },
             "allgatherv" => of_sizes(Collective::AllgatherV, 1)?,
-            "reducescatter" => Joint {
-                computing: computing(all)?,
-                ..of_sizes(Collective::ReduceScatterRing, 0)?
-            },
+            "reducescatter" => {
+                Joint { computing: computing(all)?, ..of_sizes(Collective::ReduceScatterRing, 0)? }
+            }
             _ => return Err(self.syntax(verb, ACTIONS)),
         })
     }

@@ -124,7 +124,9 @@ fn check_payload(
     let names = all.map(Collective::name).collect::<Vec<_>>().join(", ");
     let accepted = match takes {
         true => format!("{ranks}, one a rank"),
-        false => format!("none for {}, whose ranks all have `size`; {names} take them", operation.name()),
+        false => {
+            format!("none for {}, whose ranks all have `size`; {names} take them", operation.name())
+        }
     };
     Err(TraceError::Sizes { count: sizes.len(), accepted })
 }

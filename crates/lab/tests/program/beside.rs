@@ -118,8 +118,11 @@ fn a_program_ends_beside_more_than_the_hosts_can_send() {
 #[test]
 fn a_program_that_waits_for_ever_beside_traffic_ends() {
     let path = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("stuck.goal");
-    std::fs::write(&path, "num_ranks 2\nrank 0 {\na: recv 8b from 1\n}\nrank 1 {\nb: calc 500\n}\n")
-        .expect("the folder of the tests can be written");
+    std::fs::write(
+        &path,
+        "num_ranks 2\nrank 0 {\na: recv 8b from 1\n}\nrank 1 {\nb: calc 500\n}\n",
+    )
+    .expect("the folder of the tests can be written");
     let program = format!("trace.goal.file = '{}'\n[workload.c]\nload = 0.3", path.display());
     let error = spec_of(&file(4, STAR, &program)).expect_err("a deadlock").to_string();
     assert!(error.contains("rank 0 waits for a message of rank 1"), "{error}");
@@ -152,7 +155,8 @@ fn a_ping_pong_beside_traffic_runs_on_every_channel_of_every_shipped_system() {
 
 #[test]
 fn a_barrier_that_the_hub_keeps_ends_beside_traffic() {
-    let text = "base = 'memory-channel-2'\n[program]\nrun.barrier = { rounds = 20, by = 'channel' }\n";
+    let text =
+        "base = 'memory-channel-2'\n[program]\nrun.barrier = { rounds = 20, by = 'channel' }\n";
     let alone = spec_of(text).expect("a run");
     let channel = alone[0].channel.clone();
     let both = spec_of(&format!("{text}[workload.{channel}]\nload = 0.2")).expect("a run");

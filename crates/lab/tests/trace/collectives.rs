@@ -20,9 +20,7 @@ fn closed_forms(collective: Collective, n: u64, s: u64) -> (u64, u64) {
         Collective::Gather | Collective::Scatter => (n - 1, ones * s),
         Collective::GatherV | Collective::ScatterV => (n - 1, (n - 1) * s),
         Collective::AllreduceRing => (2 * n * (n - 1), 2 * (n - 1) * s),
-        Collective::AllreduceRecursiveDoubling => {
-            (paired + 2 * extra, (paired + 2 * extra) * s)
-        }
+        Collective::AllreduceRecursiveDoubling => (paired + 2 * extra, (paired + 2 * extra) * s),
         Collective::AllToAll | Collective::AllgatherRing | Collective::AllgatherV => {
             (n * (n - 1), n * (n - 1) * s)
         }
