@@ -23,6 +23,10 @@ impl PointRuns<'_> {
                 row.push(("interval_mean_us".into(), stream.interval_mean_us.into()));
                 row.push(("interval_deviation_us".into(), stream.interval_deviation_us.into()));
                 row.push(("quenches".into(), (stream.quenches as f64).into()));
+                row.push(("completed".into(), (stream.completed as f64).into()));
+                row.push(("failed".into(), (stream.failed as f64).into()));
+                row.push(("dropped".into(), (stream.dropped as f64).into()));
+                row.push(("fault".into(), stream.fault.as_str().into()));
                 let victim = if stream.is_victim { "victim" } else { "" };
                 row.push(("victim".into(), victim.into()));
                 table.push(row);
@@ -97,6 +101,9 @@ pub(super) fn columns(run: &ChannelRun) -> Vec<(String, f64)> {
     columns.push(("quenches_per_ms".to_owned(), network.quenches as f64 / ms));
     columns.push(("stops_per_ms".to_owned(), network.stops as f64 / ms));
     let most = network.ports.iter().map(|own| own.most_held).max().unwrap_or(0);
+    columns.push(("broken_connections".to_owned(), network.broken as f64));
+    columns.push(("dropped_messages".to_owned(), network.dropped as f64));
+    columns.push(("most_completions".to_owned(), network.most_completions as f64));
     columns.push(("most_held_cells".to_owned(), f64::from(most)));
     columns
 }
