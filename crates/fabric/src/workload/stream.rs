@@ -57,6 +57,15 @@ pub enum StreamOperation {
 }
 
 impl StreamOperation {
+    /// The name in files.
+    pub const fn name(self) -> &'static str {
+        match self {
+            StreamOperation::Send => "send",
+            StreamOperation::RdmaWrite => "rdma_write",
+            StreamOperation::RdmaWriteImmediate => "rdma_write_immediate",
+        }
+    }
+
     /// Whether it is the one that needs no registered memory at the target.
     pub fn is_send(&self) -> bool {
         *self == StreamOperation::Send

@@ -91,6 +91,9 @@ pub(super) fn shared_memory(
         let accepted = "a number, since a greedy stream fills them all at once";
         return Err(fault("adapter.send_buffers", "unlimited".into(), accepted.into()));
     }
+    if settings.endpoints.is_none() {
+        refuse_what_needs_endpoints(workload, site.name)?;
+    }
     if let Some(own) = &settings.endpoints
         && own.receive_go >= own.receive_stop.get()
     {
@@ -116,6 +119,33 @@ pub(super) fn shared_memory(
     };
     let network = SharedMemoryNetwork::new(parts, switches);
     Ok(Driver::SharedMemoryNetwork(Box::new(network)))
+}
+
+/// Only endpoints read what descriptors ask for, and whose memory it is.
+fn refuse_what_needs_endpoints(
+    workload: Option<&WorkloadSettings>,
+    name: &str,
+) -> Result<(), Error> {
+    let Some(SourceSettings::Streams(groups)) = workload.map(|own| &own.source) else {
+        return Ok(());
+    };
+    for (group, own) in groups {
+        let refuse = |key: &str, value: String| {
+            let key = format!("workload.{name}.source.streams.{group}.{key}");
+            let accepted = format!("it only with channel.{name}.endpoints");
+            Err(Error::Assembly { key, value, accepted })
+        };
+        if !own.operation.is_send() {
+            return refuse("operation", own.operation.name().to_owned());
+        }
+        if own.tag != 0 {
+            return refuse("tag", own.tag.to_string());
+        }
+        if let Some(tag) = own.memory_tag {
+            return refuse("memory_tag", tag.to_string());
+        }
+    }
+    Ok(())
 }
 
 /// What damages the messages of each host; nothing without errors.

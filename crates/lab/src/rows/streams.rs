@@ -22,6 +22,8 @@ impl PointRuns<'_> {
                 row.push(("messages_per_s".into(), stream.messages_per_s.into()));
                 row.push(("interval_mean_us".into(), stream.interval_mean_us.into()));
                 row.push(("interval_deviation_us".into(), stream.interval_deviation_us.into()));
+                row.push(("stream_one_way_mean_us".into(), stream.one_way_mean_us.into()));
+                row.push(("stream_one_way_most_us".into(), stream.one_way_most_us.into()));
                 row.push(("quenches".into(), (stream.quenches as f64).into()));
                 row.push(("completed".into(), (stream.completed as f64).into()));
                 row.push(("failed".into(), (stream.failed as f64).into()));
@@ -86,6 +88,14 @@ pub(super) fn columns(run: &ChannelRun) -> Vec<(String, f64)> {
         columns.push((format!("{name}_least_mb_per_s"), least));
         columns.push((format!("{name}_most_mb_per_s"), rates.iter().copied().fold(0.0, f64::max)));
         columns.push((format!("{name}_stream_messages_per_s"), messages / count));
+        let means = || group.iter().filter_map(|own| own.one_way_mean_us.zip(Some(own)));
+        let weight: f64 = means().map(|(_, own)| own.messages_per_s).sum();
+        let time: f64 = means().map(|(mean, own)| mean * own.messages_per_s).sum();
+        if weight > 0.0 {
+            columns.push((format!("{name}_one_way_mean_us"), time / weight));
+            let most = group.iter().filter_map(|own| own.one_way_most_us).fold(0.0, f64::max);
+            columns.push((format!("{name}_one_way_most_us"), most));
+        }
     }
     let rates = || network.streams.iter().map(|own| own.mb_per_s);
     let (sum, squares) = (rates().sum::<f64>(), rates().map(|own| own * own).sum::<f64>());

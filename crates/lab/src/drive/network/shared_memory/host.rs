@@ -29,6 +29,9 @@ pub(super) struct StreamState {
     pub last: Option<Time>,
     pub intervals: u128,
     pub squares: u128,
+    /// How long all messages took together, and the longest time of one.
+    pub latencies: u128,
+    pub most_latency: Span,
 }
 
 impl SharedMemoryNetwork {
@@ -53,6 +56,8 @@ impl SharedMemoryNetwork {
                 last: None,
                 intervals: 0,
                 squares: 0,
+                latencies: 0,
+                most_latency: Span::ZERO,
             });
             self.agenda.push(Time(self.random.below(within)), Event::Post(number));
         }
@@ -291,12 +296,13 @@ impl SharedMemoryNetwork {
 
     /// A program sees that its message is there.
     fn deliver(&mut self, now: Time, message: Id<Packet>) -> Delivery {
-        let Note { connection, size, whole, arrived, .. } = self.ends.packets[message].note;
+        let Packet { generated, note, .. } = self.ends.packets[message];
+        let Note { connection, size, whole, arrived, .. } = note;
         let own = &self.connections[connection as usize];
         if let Some(number) = own.stream
             && now >= self.ends.observations.from
         {
-            self.streams[number as usize].count(now);
+            self.streams[number as usize].count(now, now.since(generated));
         }
         let passage = Passage {
             hops: own.hops,
@@ -315,8 +321,10 @@ impl SharedMemoryNetwork {
 }
 
 impl StreamState {
-    fn count(&mut self, now: Time) {
+    fn count(&mut self, now: Time, latency: Span) {
         self.messages += 1;
+        self.latencies += u128::from(latency.0);
+        self.most_latency = self.most_latency.max(latency);
         if let Some(last) = self.last.replace(now) {
             let interval = u128::from(now.since(last).0);
             self.intervals += interval;

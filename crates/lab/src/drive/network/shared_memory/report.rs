@@ -52,6 +52,10 @@ pub struct StreamRow {
     pub interval_mean_us: Option<f64>,
     /// Their standard deviation.
     pub interval_deviation_us: Option<f64>,
+    /// Mean time from handing a message over to its arrival at the program; none without messages.
+    pub one_way_mean_us: Option<f64>,
+    /// The longest one.
+    pub one_way_most_us: Option<f64>,
     /// Quenches that its source heard.
     pub quenches: u64,
     /// Send descriptors that came back carried out.
@@ -146,6 +150,8 @@ impl SharedMemoryNetwork {
                 messages_per_s: state.messages as f64 / seconds,
                 interval_mean_us: mean,
                 interval_deviation_us: deviation,
+                one_way_mean_us: state.one_way_mean_us(),
+                one_way_most_us: (state.messages > 0).then(|| state.most_latency.as_us()),
                 quenches: own.quenches,
                 completed: own.endpoints.completed,
                 failed: own.endpoints.failed,
@@ -292,6 +298,10 @@ impl SharedMemoryNetwork {
 }
 
 impl StreamState {
+    fn one_way_mean_us(&self) -> Option<f64> {
+        (self.messages > 0).then(|| self.latencies as f64 / self.messages as f64 * 1e-6)
+    }
+
     /// Mean and standard deviation of the time between arrivals, in microseconds.
     fn intervals_us(&self) -> (Option<f64>, Option<f64>) {
         if self.messages < 2 {
