@@ -102,9 +102,8 @@ LIVE_PROGRAMS := redis-server redis-tools memcached nginx-light wrk curl postgre
 	nodejs default-jdk-headless gcc libc6-dev util-linux
 
 bench-live: ## kernel TCP against the live library, in turn, one JSON object a case
-	@cargo build --quiet --release --locked --package weft-live --lib --example exchange
-	@$(PYTHON) tests/live/exchange.py --library target/release/libweft_live.so \
-		--program target/release/examples/exchange
+	@cargo build --quiet --release --locked --package weft-live --lib
+	@$(PYTHON) tests/live/exchange.py --library target/release/libweft_live.so
 	@$(PYTHON) tests/live/programs.py --library target/release/libweft_live.so --bench
 
 test-loom: ## every interleaving of the shared ring and the interrupt flag

@@ -87,7 +87,7 @@ pub fn simulate(spec: &Spec, seed: u64, halt: &Halt) -> Result<Vec<ChannelRun>, 
         Regime::Skip(span) => Time::ZERO + span,
     };
     let halt = halt.with_step_limit(spec.run.step_limit);
-    let mut runs = match &spec.program {
+    let mut runs = match spec.running_program() {
         Some(program) => run_program(spec, program, seed, &halt)?,
         None => run_channels(spec, (from, until), seed, &halt)?,
     };

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from weft.plots.across import figures as across_figures
 from weft.plots.budget import along_time, budget
 from weft.plots.curves import (
     collision_rates,
@@ -56,6 +57,8 @@ _DEFAULT_TITLES = {
 
 def figures_of(result: Result) -> list[Figure]:
     """Draw what the experiment's file asks for; without a wish, whatever the tables allow."""
+    if "across" in result.meta:
+        return across_figures(result)
     requests = [Request.from_json(entry) for entry in result.meta.get("figures") or []]
     if not requests:
         requests = _defaults(result)
