@@ -170,8 +170,8 @@ def test_a_browser_draws_several_results_side_by_side(quick: weft.Result, tmp_pa
 def test_a_mark_tells_its_numbers_when_it_is_pointed_at(quick: weft.Result, tmp_path: Path) -> None:
     seen = visit(quick.report(tmp_path / "report.html"), tmp_path, 1280, POINTED_AT)
     assert (seen.complaints, seen.asked) == ([], [])
-    shown = re.search(r'<div id="vg-tooltip-element"[^>]*class="[^"]*visible[^"]*"[^>]*>(.*?)</div>',
-                      seen.dom, re.DOTALL)  # fmt: skip
+    tip = r'<div id="vg-tooltip-element"[^>]*class="[^"]*visible[^"]*"[^>]*>(.*?)</div>'
+    shown = re.search(tip, seen.dom, re.DOTALL)
     assert shown is not None
     for field in ("series", "verdict", "settled"):
         assert field in shown[1]

@@ -28,8 +28,8 @@ class Section:
 
 # A number and the unit behind it, which stay on one line.
 _QUANTITY = re.compile(
-    r"(?<=\d) (?=(?:%|[pnµum]?s|[kMGT]?i?B|B/s|[kMG]B/s|[kMG]?bit/s|bit/|m|dB|packets?|slots?|of link)"
-    r"(?![\w]))"
+    r"(?<=\d) (?=(?:%|[pnµum]?s|[kMGT]?i?B|[kMG]?B/s|[kMG]?bit/s|bit/|m|dB|packets?|slots?|of link)"
+    r"(?!\w))"
 )
 
 
@@ -47,7 +47,8 @@ def table(heads: list[str], rows: Iterable[list[str]], numeric: Iterable[int] = 
     body = "".join(
         "<tr>"
         + "".join(
-            f'<td data-head="{heads[i]}"{" class=n" if i in right else ""}><div>{together(cell)}</div></td>'
+            f'<td data-head="{heads[i]}"{" class=n" if i in right else ""}>'
+            f"<div>{together(cell)}</div></td>"
             for i, cell in enumerate(row)
         )
         + "</tr>"
