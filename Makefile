@@ -77,6 +77,7 @@ format: $(VENV)/.lock ## rewrite the sources in the house format
 bench: ## packets per CPU-second and instructions per packet, one JSON object a workload
 	@cargo build --quiet --release --locked --package weft-bench
 	@target/release/weft-bench $(if $(shell command -v valgrind),--instructions)
+	@target/release/weft-bench --trace $(if $(shell command -v valgrind),--instructions)
 	@target/release/weft-bench --sweep
 
 # SHORT=1 runs what a change must pass, in a few minutes; without it the ten minutes are used.

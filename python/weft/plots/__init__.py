@@ -14,11 +14,11 @@ from weft.plots.curves import (
 )
 from weft.plots.distribution import distribution
 from weft.plots.fabric import fabric, port_occupancy
+from weft.plots.program import program_defaults, program_shares
 from weft.plots.published import published_against_measured
 from weft.plots.request import Request
 from weft.plots.space_time import space_time
 from weft.plots.streams import stream_histogram, stream_throughput
-from weft.plots.timeline import timeline
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,13 +40,12 @@ DRAWN_BY: dict[str, Callable[[Result, Request], Figure | None]] = {
     "latency_along_time": along_time,
     "space_time": space_time,
     "published": published_against_measured,
-    "timeline": timeline,
+    "program_shares": program_shares,
 }
 
 _CURVES = ("latency_against_load", "throughput_against_load", "collision_rates")
 
 _DEFAULT_TITLES = {
-    "timeline": "Every packet",
     "latency_against_load": "Latency against load",
     "throughput_against_load": "Accepted throughput against offered load",
     "collision_rates": "Collisions",
@@ -84,7 +83,7 @@ def _defaults(result: Result) -> list[Request]:
     # A run is traced for its few packets, each of which can be seen by itself.
     traced = not result.tables.get("trace", points.head(0)).empty
     superseded = ("histogram",) if traced else ()
-    return [
+    return program_defaults(result) + [
         Request(
             name=f"{channel}-{kind.replace('_', '-')}",
             title=f"{title}: {channel} channel" if len(channels) > 1 else title,

@@ -6,16 +6,16 @@ use weft_lab::{ChannelRun, Plan, Request, simulate};
 
 use super::{STAR, TREE};
 
-fn spec_of(text: &str) -> Result<Vec<ChannelRun>, weft_lab::Error> {
+pub fn spec_of(text: &str) -> Result<Vec<ChannelRun>, weft_lab::Error> {
     let plan = Plan::new(&Request::of_text("program.toml", text))?;
     simulate(&plan.points[0].spec, 1, &Halt::new())
 }
 
-fn file(hosts: u16, channel: &str, program: &str) -> String {
+pub fn file(hosts: u16, channel: &str, program: &str) -> String {
     format!("[system]\ntitle = 'programs'\nhosts = {hosts}\n{channel}\n[program]\n{program}\n")
 }
 
-fn measured(runs: &[ChannelRun], name: &str) -> f64 {
+pub fn measured(runs: &[ChannelRun], name: &str) -> f64 {
     let found = runs[0].counters.iter().find(|(column, _)| *column == name);
     found.unwrap_or_else(|| panic!("no {name} in {:?}", runs[0].counters)).1
 }
@@ -143,8 +143,10 @@ fn what_a_program_names_must_be_there() {
             "program.run = pair = [1, 1] does not fit",
         ),
         (
-            file(2, STAR, "run.ping_pong.size = '64 B'\n[workload.c]\nload = 0.1"),
-            "workload.c = given does not fit",
+            "base = 'clint'\npreset = 'detailed'\n[program]\nchannel = 'quick'\n\
+             run.ping_pong.size = '64 B'\n[workload.bulk]\nload = 0.1"
+                .to_owned(),
+            "workload.bulk = given does not fit",
         ),
         (
             file(4, STAR, "run.hot_spot = { size = '64 B', victim = [1, 4] }"),
@@ -195,6 +197,46 @@ fn a_trace_is_what_its_file_holds() {
     file("identity.goal", "num_ranks 2\nrank 0 {\na: calc 6 ns\n}\n");
     let error = spec_of(&text).expect_err("a unit").to_string();
     assert!(error.contains("line 3: `ns` where"), "{error}");
+}
+
+#[test]
+fn a_trace_is_looked_for_beside_the_file_that_names_it() {
+    let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("beside");
+    std::fs::create_dir_all(folder.join("traces")).expect("a folder");
+    let put = |name: &str, text: &str| std::fs::write(folder.join(name), text).expect(name);
+    put("traces/one.goal", "num_ranks 2\nrank 0 {\na: calc 5\n}\n");
+    put("traces/two.goal", "num_ranks 2\nrank 0 {\na: calc 8\n}\n");
+    put("base.toml", &file(2, STAR, "trace.goal.file = 'traces/one.goal'"));
+    put(
+        "over.toml",
+        "base = 'base.toml'\n[sweep]\n'program.trace.goal.file' = ['traces/one.goal', \
+         'traces/two.goal']\n",
+    );
+    let plan = |name: &str, overrides: &[String]| {
+        let path = folder.join(name).display().to_string();
+        Plan::new(&Request::new(&path, None, overrides)).unwrap_or_else(|error| panic!("{error}"))
+    };
+    let times = |plan: &Plan| -> Vec<f64> {
+        let runs = plan.points.iter().map(|point| simulate(&point.spec, 1, &Halt::new()));
+        runs.map(|runs| measured(&runs.expect("a run"), "program_time_us")).collect()
+    };
+    assert_eq!(times(&plan("base.toml", &[])), [0.005]);
+    let swept = plan("over.toml", &[]);
+    assert_eq!(times(&swept), [0.005, 0.008]);
+    // What is written down for later means the same from another folder.
+    let written = swept.written.to_toml();
+    let again = Plan::new(&Request::of_text("spec.toml", &written)).expect("a legal text");
+    assert_eq!(times(&again), [0.005, 0.008]);
+    // An override is of the current folder, as everything on a command line.
+    let missing = ["program.trace.goal.file=traces/one.goal".to_owned()];
+    let path = folder.join("base.toml").display().to_string();
+    let error = Plan::new(&Request::new(&path, None, &missing)).expect_err("another folder");
+    assert!(error.to_string().contains("traces/one.goal: No such file"), "{error}");
+    // The same trace under another name is the same run.
+    std::fs::copy(folder.join("traces/one.goal"), folder.join("same.goal")).expect("a copy");
+    let same = [format!("program.trace.goal.file={}", folder.join("same.goal").display())];
+    let key = |plan: &Plan| weft_lab::identity(&plan.points[0].spec).expect("a readable trace");
+    assert_eq!(key(&plan("base.toml", &same)), key(&plan("base.toml", &[])));
 }
 
 #[test]
