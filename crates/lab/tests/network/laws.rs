@@ -117,6 +117,7 @@ fn shared_memory(
     let settings = toml::from_str::<BTreeMap<String, _>>(control).expect(control);
     let control = FlowControl::new(&settings["c"], &link, 64).expect("a flow control");
     SharedMemoryParts {
+        errors: Vec::new(),
         queues,
         buffer: 64,
         control,
