@@ -31,7 +31,7 @@ fn passages(base: &str, more: &str) -> Vec<(&'static str, Option<u16>, Option<u1
 #[test]
 fn every_system_tells_what_is_on_its_way_when() {
     let cases = [
-        ("clint", "[workload.bulk]\nload = 0.2\n", "packet"),
+        ("clint", "[workload.bulk]\nload = 0.2\n", "breq"),
         ("clint", "[workload.quick]\nload = 0.2\n", "qreq"),
         ("maestro", "[workload.network]\nload = 0.2\n", "frame"),
         ("clan", "[workload.fabric]\nload = 0.1\n", "packet"),
