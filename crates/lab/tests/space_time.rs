@@ -37,7 +37,7 @@ fn every_system_tells_what_is_on_its_way_when() {
         ("clan", "[workload.fabric]\nload = 0.1\n", "packet"),
         ("memory-channel-2", "[workload.memory]\nload = 0.1\n", "packet"),
         ("scilan", "[workload.sci]\nload = 0.05\n", "message"),
-        ("maestro", "[channel.network.host]\n[workload.network]\nload = 0.1\n", "message"),
+        ("maestro", "[channel.network.host]\n[workload.network]\nload = 0.4\n", "message"),
     ];
     for (base, more, kind) in cases {
         let found = passages(base, more);
