@@ -7,6 +7,7 @@ mod cycle_counts;
 mod laws;
 mod refusals;
 mod shared_memory;
+mod torus;
 
 use weft_kernel::Halt;
 use weft_lab::{ChannelRun, Plan, Request, simulate};

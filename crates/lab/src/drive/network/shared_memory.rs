@@ -10,7 +10,6 @@
 //! it does to the other.
 
 mod connection;
-mod control;
 mod host;
 mod port;
 mod quench;
@@ -29,6 +28,7 @@ use weft_kernel::{Arena, Halt, Id, Stopped, Stream};
 use weft_protocol::flow::QuenchMonitor;
 use weft_units::{Bytes, PositiveCount, Span, Time};
 
+use super::control::FlowControl;
 use super::ends::{Delivery, Ends, NetworkParts};
 use super::skeleton::{Agenda, Network};
 use crate::drive::carrier::MessageId;
@@ -36,7 +36,6 @@ use connection::Connection;
 use host::{Host, StreamState};
 use port::{CellQueue, Port};
 
-pub use control::FlowControl;
 pub use report::{NetworkReport, PortRow, SampleRow, StreamRow};
 
 /// What switches with a shared memory, and the hosts around them, are made of besides.
@@ -72,6 +71,8 @@ pub struct SharedMemoryNetwork {
     wiring: Wiring,
     routes: Routes,
     control: FlowControl,
+    /// How many virtual channels a cell uses on its way.
+    lanes: u8,
     queues_kind: SharedQueues,
     link: LinkSettings,
     segmentation: Segmentation,
@@ -274,6 +275,7 @@ impl SharedMemoryNetwork {
             queues: vec![CellQueue::default(); count as usize],
             ends,
             wiring,
+            lanes: if control.channels.is_multiple_of(routes.lanes()) { routes.lanes() } else { 1 },
             routes,
             control,
             queues_kind: queues,
