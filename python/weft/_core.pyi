@@ -67,6 +67,7 @@ class Machine:
         ranks: int | None,
         channel: str | None,
         route: str,
+        placement: str,
         seed: int,
     ) -> None: ...
     def ranks(self) -> int: ...
@@ -91,7 +92,7 @@ class Machine:
 
 def size(text: str) -> int: ...
 def span(text: str) -> int: ...
-def trace_generate(collective: str, ranks: int, size: str, rounds: int) -> str: ...
+def trace_generate(collective: str, ranks: int) -> str: ...
 def trace_run(
     name: str,
     preset: str | None,
@@ -99,5 +100,6 @@ def trace_run(
     trace: str,
     channel: str | None,
     route: str,
+    placement: str,
     seed: int,
 ) -> dict[str, dict[str, Column]]: ...

@@ -40,6 +40,9 @@ if TYPE_CHECKING:
 Size: TypeAlias = int | str
 """Bytes, or a text with a unit such as "2 kB"."""
 
+Placement: TypeAlias = str | Sequence[int]
+"""Which host each rank runs on: "linear", "random", or the hosts in order of the ranks."""
+
 RESERVED_TAGS = 0xF0000000
 """Tags from here on are those of barriers and locks."""
 
@@ -181,7 +184,7 @@ class ProgramResult:
     values: dict[int, Any]
     """What the program of each rank returned."""
     ranks: pd.DataFrame = field(repr=False)
-    """A row a rank: end_us, computing_us, sending_us, waiting_us, idle_us."""
+    """A row a rank: host, end_us, computing_us, sending_us, waiting_us, idle_us."""
     waits: pd.DataFrame = field(repr=False)
     """A row a rank and whom it waited for (none: any): waiting_us."""
     intervals: pd.DataFrame = field(repr=False)
@@ -196,37 +199,41 @@ class ProgramResult:
         return rank_times(self.intervals, self.messages, self.ranks, title)
 
 
-def run_program(
+def run_program(  # noqa: PLR0913 (each is a setting of its own, by keyword)
     system: str | PathLike[str],
     program: Callable[[Node], Program] | Mapping[int, Callable[[Node], Program]],
     *,
     ranks: int | None = None,
     channel: str | None = None,
     route: Sequence[Mapping[str, object]] = (),
+    placement: Placement = "linear",
     preset: str | None = None,
     set: Mapping[str, object] | None = None,
     seed: int = 1,
 ) -> ProgramResult:
-    """Run a program on the hosts of a system, rank `r` on host `r`.
+    """Run a program on the hosts of a system.
 
     Args:
         system: a shipped system, or a composition file.
         program: one generator function for all ranks, or one for each rank that does something.
-        ranks: how many ranks there are; all hosts if not given.
+        ranks: how many ranks there are; as many as are placed, or all hosts, if not given.
         channel: the channel that all messages take; not needed where there is one.
         route: rules in its place, as `[[program.route]]` in files: a message takes the channel of
             the first rule whose conditions (`up_to`, `kind`) hold, for example
             `[{"up_to": "32 B", "channel": "quick"}, {"channel": "bulk"}]`.
+        placement: which host each rank runs on: "linear" is rank `r` on host `r`, "random" draws
+            by the seed, a list names the hosts in order of the ranks.
         preset: a named preset of the system.
-        set: dotted keys and values that replace those of the system.
-        seed: the seed of what is random in the channels. Never random itself.
+        set: dotted keys and values that replace those of the system; a load such as
+            `{"workload.bulk.load": 0.3}` is traffic beside the program.
+        seed: the seed of what is random: placement, traffic, channels. Never random itself.
 
     Raises:
         WeftError: the system cannot be used, a rank is named that there is not, or the program is
             stuck; then the message says who waits for whom.
 
     """
-    machine = _machine(system, preset, set, ranks, channel, route, seed)
+    machine = _machine((system, preset, set, seed), ranks, channel, route, placement)
     nodes = [Node(machine, rank) for rank in range(machine.ranks())]
     programs = (
         program if isinstance(program, Mapping) else dict.fromkeys(range(len(nodes)), program)
@@ -330,13 +337,14 @@ def _lock_server(me: Node) -> Program:
             me.send(queue[0], _CONTROL, _GRANT + lock)
 
 
-def run_trace(
+def run_trace(  # noqa: PLR0913 (as for run_program)
     file: str | PathLike[str],
     system: str | PathLike[str],
     *,
     speed: float | None = None,
     channel: str | None = None,
     route: Sequence[Mapping[str, object]] = (),
+    placement: Placement = "linear",
     preset: str | None = None,
     set: Mapping[str, object] | None = None,
     seed: int = 1,
@@ -349,6 +357,7 @@ def run_trace(
         speed: instructions that a processor carries out a second.
         channel: as for `run_program`, like the rest.
         route: see there.
+        placement: see there.
         preset: see there.
         set: see there.
         seed: see there.
@@ -358,7 +367,7 @@ def run_trace(
 
     spelled = spell_overrides(set or {})
     return trace_of_overrides(
-        (str(file), speed), (str(system), preset, spelled, seed), channel, route
+        (str(file), speed), (str(system), preset, spelled, seed), channel, (route, placement)
     )
 
 
@@ -366,53 +375,92 @@ def trace_of_overrides(
     source: tuple[str, float | None],
     system: tuple[str, str | None, list[str], int],
     channel: str | None,
-    route: Sequence[Mapping[str, object]],
+    ways: tuple[Sequence[Mapping[str, object]], Placement],
 ) -> ProgramResult:
     """Do what `run_trace` does, with overrides as `key=value`, as the command line has them.
 
-    `source` is the file and the speed, `system` its name, preset, overrides and seed.
+    `source` is the file and the speed, `system` its name, preset, overrides and seed, `ways` are
+    the rules and the placement.
     """
     file, speed = source
     kind: dict[str, object] = {"goal": {"file": file}}
     if speed is not None:
         kind = {"time_independent": {"file": file, "speed": speed}}
     name, preset, overrides, seed = system
-    rules = json.dumps([dict(rule) for rule in route])
+    rules, places = _spelled(*ways)
     trace = json.dumps(kind)
-    tables = _seam.core().trace_run(name, preset, overrides, trace, channel, rules, seed)
+    tables = _seam.core().trace_run(name, preset, overrides, trace, channel, rules, places, seed)
     return _result(tables, {})
 
 
-def generate_trace(collective: str, ranks: int, size: str = "0 B", rounds: int = 1) -> str:
+def _spelled(route: Sequence[Mapping[str, object]], placement: Placement) -> tuple[str, str]:
+    """Write rules and placement as the core reads them."""
+    places = placement if isinstance(placement, str) else {"hosts": list(placement)}
+    return json.dumps([dict(rule) for rule in route]), json.dumps(places)
+
+
+COLLECTIVES = [
+    "barrier",
+    "broadcast",
+    "reduce",
+    "allreduce_ring",
+    "allreduce_recursive_doubling",
+    "all_to_all",
+    "gather",
+    "gather_v",
+    "scatter",
+    "scatter_v",
+    "allgather_ring",
+    "allgather_v",
+    "allgather_bruck",
+    "reduce_scatter_ring",
+    "reduce_scatter_halving",
+]
+"""The collective operations, by their algorithms."""
+
+
+def generate_trace(
+    collective: str,
+    ranks: int,
+    size: Size | Sequence[Size] = 0,
+    rounds: int = 1,
+    *,
+    root: int = 0,
+) -> str:
     """Return a collective operation as a GOAL text.
 
     Args:
-        collective: barrier, broadcast, reduce, allreduce_ring, allreduce_recursive_doubling,
-            all_to_all or gather.
+        collective: one of `weft.program.COLLECTIVES`.
         ranks: how many ranks take part.
-        size: bytes of each rank, such as "64 kB".
+        size: bytes of each rank, such as "64 kB"; for gather_v, scatter_v, allgather_v and
+            reduce_scatter_ring also a list, one a rank.
         rounds: how many times, one after another.
+        root: the rank that has the data first, or gets it.
 
     """
-    text: str = _seam.core().trace_generate(collective, ranks, size, rounds)
+    settings: dict[str, object] = {"operation": collective, "rounds": rounds, "root": root}
+    if isinstance(size, str | int):
+        settings["size"] = f"{_bytes(size)} B"
+    else:
+        settings["sizes"] = [f"{_bytes(one)} B" for one in size]
+    text: str = _seam.core().trace_generate(json.dumps({"collective": settings}), ranks)
     return text
 
 
 def _machine(
-    system: str | PathLike[str],
-    preset: str | None,
-    settings: Mapping[str, object] | None,
+    system: tuple[str | PathLike[str], str | None, Mapping[str, object] | None, int],
     ranks: int | None,
     channel: str | None,
     route: Sequence[Mapping[str, object]],
-    seed: int,
+    placement: Placement,
 ) -> Machine:
     from weft.api import spell_overrides  # noqa: PLC0415
 
-    rules = json.dumps([dict(rule) for rule in route])
+    name, preset, settings, seed = system
+    rules, places = _spelled(route, placement)
     overrides = spell_overrides(settings or {})
     machine: Machine = _seam.core().Machine(
-        str(system), preset, overrides, ranks, channel, rules, seed
+        str(name), preset, overrides, ranks, channel, rules, places, seed
     )
     return machine
 

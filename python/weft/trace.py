@@ -11,21 +11,12 @@ from typing import TYPE_CHECKING
 import click
 
 from weft import _seam
+from weft.program import COLLECTIVES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import pandas as pd
-
-COLLECTIVES = [
-    "barrier",
-    "broadcast",
-    "reduce",
-    "allreduce_ring",
-    "allreduce_recursive_doubling",
-    "all_to_all",
-    "gather",
-]
 
 
 @click.group(
@@ -40,15 +31,26 @@ def trace() -> None:
 @trace.command()
 @click.argument("collective", type=click.Choice(COLLECTIVES))
 @click.option("--ranks", type=click.IntRange(min=2, max=65535), required=True)
-@click.option("--size", default="0 B", metavar="SIZE", help="Bytes of each rank: '64 kB'.")
+@click.option(
+    "--size",
+    default="0 B",
+    metavar="SIZE[,SIZE...]",
+    help="Bytes of each rank: '64 kB'. Of gather_v and its like also one a rank: '1 kB,2 kB,0 B'.",
+)
+@click.option("--root", type=click.IntRange(min=0), default=0, help="Who has the data, or gets it.")
 @click.option("--rounds", type=click.IntRange(min=1), default=1, help="How many times.")
 @click.option("--out", type=click.Path(dir_okay=False), help="The file; standard output if absent.")
-def generate(collective: str, ranks: int, size: str, rounds: int, out: str | None) -> None:
+def generate(
+    collective: str, ranks: int, size: str, root: int, rounds: int, out: str | None
+) -> None:
     """Write a collective operation as a GOAL trace."""
     from weft.program import generate_trace  # noqa: PLC0415
 
     with _complaints():
-        text = generate_trace(collective, ranks, size, rounds)
+        sizes = [one.strip() for one in size.split(",")]
+        text = generate_trace(
+            collective, ranks, sizes if len(sizes) > 1 else size, rounds, root=root
+        )
     if out is None:
         click.echo(text, nl=False)
     else:
@@ -64,6 +66,12 @@ def generate(collective: str, ranks: int, size: str, rounds: int, out: str | Non
     multiple=True,
     metavar="[CONDITION,...:]CHANNEL",
     help="A rule in its place: 'up_to=32 B:quick', then 'bulk'. The first that holds counts.",
+)
+@click.option(
+    "--placement",
+    default="linear",
+    metavar="linear|random|HOST,...",
+    help="Which host each rank runs on.",
 )
 @click.option("--preset", metavar="NAME", help="A named preset of the system.")
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Replace a value.")
@@ -81,6 +89,7 @@ def run(  # noqa: PLR0913, PLR0917 (one argument an option)
     system: str,
     channel: str | None,
     route: tuple[str, ...],
+    placement: str,
     preset: str | None,
     settings: tuple[str, ...],
     speed: float | None,
@@ -94,7 +103,10 @@ def run(  # noqa: PLR0913, PLR0917 (one argument an option)
 
     with _complaints():
         result = trace_of_overrides(
-            (file, speed), (system, preset, list(settings), seed), channel, _rules(route)
+            (file, speed),
+            (system, preset, list(settings), seed),
+            channel,
+            (_rules(route), _places(placement)),
         )
     if picture is not None:
         result.figure(f"{Path(file).name} on {Path(system).stem}").save(picture)
@@ -127,6 +139,19 @@ def _rules(route: tuple[str, ...]) -> list[dict[str, object]]:
             rule[key] = int(value) if key == "nic" else value
         rules.append(rule)
     return rules
+
+
+def _places(text: str) -> str | list[int]:
+    """Read a placement as the option has it."""
+    if text in {"linear", "random"}:
+        return text
+    hosts = text.split(",")
+    if not all(host.strip().isdecimal() for host in hosts):
+        raise click.BadParameter(
+            f"{text!r} is neither linear, nor random, nor hosts such as 3,1,2",
+            param_hint="--placement",
+        )
+    return [int(host) for host in hosts]
 
 
 def _write(folder: Path, tables: dict[str, pd.DataFrame]) -> None:

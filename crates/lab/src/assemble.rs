@@ -350,8 +350,10 @@ impl Driver {
             Driver::InputQueuedNetwork(channel) => channel.into_observations(),
             Driver::SharedMemoryNetwork(channel) => channel.into_observations(),
             Driver::Hosted(channel) => {
-                let mut observations = channel.observations().clone();
-                channel.carrier().spend(&mut observations.budget);
+                let (path, mut observations) = channel.into_parts();
+                let ways = path.ways();
+                let of_channel = path.into_carrier().into_observations().budget;
+                ways.spend(&mut observations.budget, &of_channel);
                 observations
             }
             Driver::Ring(_) => Observations::default(),

@@ -60,7 +60,12 @@ pub struct Spec {
 impl Spec {
     /// Whether nobody sends anything.
     pub fn is_silent(&self) -> bool {
-        self.workload.is_empty() && self.program.is_none()
+        self.workload.is_empty() && self.running_program().is_none()
+    }
+
+    /// The program that the hosts run, if one does.
+    pub fn running_program(&self) -> Option<&ProgramSettings> {
+        self.program.as_ref().filter(|program| !program.is_policy())
     }
 }
 

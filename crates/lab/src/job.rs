@@ -42,12 +42,17 @@ pub struct KeyError(String);
 /// The canonical text of a point: everything that its runs are a function of apart from the seed,
 /// with every default written out and every quantity in one spelling.
 pub fn identity(spec: &Spec) -> Result<String, Error> {
-    let mut text = serde_json::to_string(&essence(spec.clone()))
-        .map_err(|error| Error::Job { problem: error.to_string() })?;
+    let mut bare = essence(spec.clone());
+    let trace = bare.program.as_mut().and_then(|program| program.trace.as_mut());
     // A trace is what its file holds, not what the file is called.
-    if let Some(trace) = spec.program.as_ref().and_then(|program| program.trace.as_ref()) {
-        text.extend(trace.digest()?);
-    }
+    let digest = trace.map_or(Ok(None), |trace| {
+        let digest = trace.digest();
+        trace.forget_file();
+        digest
+    })?;
+    let mut text =
+        serde_json::to_string(&bare).map_err(|error| Error::Job { problem: error.to_string() })?;
+    text.extend(digest);
     Ok(text)
 }
 

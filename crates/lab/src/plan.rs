@@ -1,11 +1,13 @@
 //! From one tree to the points of a study: every combination of sweeps and variants.
 
+use std::path::Path;
+
 use sha2::{Digest, Sha256};
 
 use crate::composition::Spec;
 use crate::error::Error;
 use crate::fit;
-use crate::source::{Request, Source, lay_presets, split_presets, take_preset_names};
+use crate::source::{Request, Source, anchor, lay_presets, split_presets, take_preset_names};
 use crate::spec::{Node, Tree};
 use crate::table::Cell;
 
@@ -94,6 +96,7 @@ impl Plan {
             }
         }
         let settings = fixed;
+        anchor(&mut tree, Path::new(""));
         let count = axes.iter().try_fold(1_usize, |count, axis| {
             count.checked_mul(axis.steps.len()).filter(|count| *count <= MOST_POINTS)
         });
@@ -350,6 +353,8 @@ fn point(
     for (key, value) in settings {
         tree.set(key, value)?;
     }
+    // What an override names is looked for from the current folder.
+    anchor(&mut tree, Path::new(""));
     let tree = tree.without_presets();
     let spec = tree.read()?;
     fit::check(&tree, &spec)?;

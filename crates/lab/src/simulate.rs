@@ -15,6 +15,7 @@ use crate::drive::network::NetworkReport;
 use crate::drive::trace::TraceEntry;
 use crate::error::Error;
 use crate::experiment::Regime;
+use crate::program::background::offers;
 use crate::program::settings::{ProgramRun, ProgramSettings};
 use crate::statistics::{BATCHES, Estimate, Judgement, batch_means, judge, mser, steady_state};
 
@@ -86,7 +87,7 @@ pub fn simulate(spec: &Spec, seed: u64, halt: &Halt) -> Result<Vec<ChannelRun>, 
         Regime::Skip(span) => Time::ZERO + span,
     };
     let halt = halt.with_step_limit(spec.run.step_limit);
-    let mut runs = match &spec.program {
+    let mut runs = match spec.running_program() {
         Some(program) => run_program(spec, program, seed, &halt)?,
         None => run_channels(spec, (from, until), seed, &halt)?,
     };
@@ -122,7 +123,7 @@ fn run_channels(
 }
 
 /// A program, and what it did to each channel that could take its messages. What the program
-/// measured stands with each of them.
+/// measured stands with each of them. The other channels carry their traffic for as long.
 fn run_program(
     spec: &Spec,
     program: &ProgramSettings,
@@ -133,21 +134,34 @@ fn run_program(
     let streams = Streams::new(seed);
     let hosts = spec.system.hosts;
     let mut runs = Vec::new();
-    for (name, driver) in channels {
-        let until = end.max(Time(1));
+    let until = end.max(Time(1));
+    let offered_until = until.min(Time::ZERO + spec.run.length);
+    let mut others = Cow::Borrowed(spec);
+    for (name, channel) in channels {
         let site =
             Site { name: &name, hosts, streams: &streams, from: Time::ZERO, until, sample: None };
+        let packet = spec.channel[&name].demand_span(spec.workload.get(&name));
+        let (mut driver, background) =
+            channel.into_driver((&name, hosts), (packet, offered_until, seed))?;
+        if spec.workload.contains_key(&name) {
+            others.to_mut().workload.remove(&name);
+        }
         let run = ChannelRun {
             backlog: driver.backlog(),
             in_flight: driver.in_flight(),
             steps: driver.steps(),
-            counters: named([metrics.clone(), driver.counters(until)].concat()),
+            counters: named([metrics.clone(), driver.counters(until), background].concat()),
             ended: true,
+            trace: driver.take_trace(),
             observations: driver.into_observations(),
             ..ChannelRun::of(&spec.channel[&name], site, seed)
         };
         run.check_conservation()?;
         runs.push(run);
+    }
+    if others.workload.values().any(offers) {
+        others.to_mut().workload.retain(|_, workload| offers(workload));
+        runs.extend(run_channels(&others, (Time::ZERO, until), seed, halt)?);
     }
     Ok(runs)
 }

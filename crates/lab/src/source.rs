@@ -102,6 +102,9 @@ fn layers(name: &str, beside: Option<&Path>, depth: usize) -> Result<Source, Err
 /// The tree of a text over everything beneath it. `folder` is what names in it are relative to.
 fn lay(name: &str, text: &str, folder: Option<&Path>, depth: usize) -> Result<Source, Error> {
     let mut tree = Tree::parse(name, text)?;
+    if let Some(folder) = folder {
+        anchor(&mut tree, folder);
+    }
     let base = tree.take("base").map(|base| base.read::<String>()).transpose()?;
     let presets = take_preset_names(&mut tree)?;
     let Some(base) = base else {
@@ -112,6 +115,18 @@ fn lay(name: &str, text: &str, folder: Option<&Path>, depth: usize) -> Result<So
     beneath.tree = beneath.tree.merge(tree);
     beneath.presets.extend(presets);
     Ok(beneath)
+}
+
+/// Where the name of a file stands in a specification.
+const FILES: [&str; 2] = [".trace.goal.file", ".trace.time_independent.file"];
+
+/// Makes the names of files whole, so that they mean the same from another folder: those of results
+/// are read from there again.
+pub fn anchor(tree: &mut Tree, folder: &Path) {
+    tree.change_texts(&FILES, &|file| {
+        let path = folder.join(file);
+        std::path::absolute(&path).unwrap_or(path).display().to_string()
+    });
 }
 
 /// Removes `preset = "NAME"` or `preset = ["NAME", ...]` from a tree. A table of that name holds

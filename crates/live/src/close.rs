@@ -57,11 +57,15 @@ fn forget_connection(fd: c_int) {
     }
     epoll::unfollow(&guard);
     let connection = guard.connection;
+    if connection.phase() >= phase::JOINED {
+        stats::say(connection);
+    }
     let last = connection.holders.load(Ordering::SeqCst) == 1;
     if !last {
         return;
     }
     attach::leave_meeting(connection);
+    attach::learn(connection);
     if connection.phase() == phase::JOINED
         && let Some(segment) = connection.segment()
     {

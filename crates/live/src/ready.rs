@@ -7,7 +7,7 @@ use weft_protocol::detour::Inlet;
 use weft_protocol::interrupt_flag::Sleep;
 
 use crate::segment::{Segment, closed};
-use crate::spin::SpinPolicy;
+use crate::spin::{SpinPolicy, Where};
 use crate::stream;
 use crate::sys;
 use crate::table::{self, Connection, Entry, Guard, end, phase};
@@ -239,11 +239,27 @@ fn restrict(joined: &[Polled], entries: &[pollfd], kernel: &mut [pollfd]) -> Opt
 }
 
 fn spin(joined: &[Polled], entries: &mut [pollfd]) -> bool {
-    let elsewhere = |it: &Polled| wait::is_elsewhere(it.guard.connection, &it.segment);
-    let Some(first) = joined.iter().find(|it| elsewhere(it)) else { return false };
+    let places = joined.iter().map(|it| {
+        let place = wait::place_of_peer(it.guard.connection, &it.segment);
+        (it, place)
+    });
+    let Some((first, place)) = nearest(places) else { return false };
     let policy: *mut SpinPolicy = first.guard.connection.spin.get();
     // SAFETY: a policy is plain numbers; see `wait::polled`.
-    unsafe { (*policy).poll(|| evaluate(joined, entries), sys::now) }
+    wait::poll(unsafe { &mut *policy }, place, || evaluate(joined, entries))
+}
+
+/// The one to poll for: one whose other end runs elsewhere, which goes on meanwhile, before others.
+pub fn nearest<T>(places: impl Iterator<Item = (T, Where)>) -> Option<(T, Where)> {
+    let mut best = None;
+    for (it, place) in places {
+        match place {
+            Where::Elsewhere => return Some((it, place)),
+            Where::Here => best = best.or(Some((it, place))),
+            Where::Unknown => {}
+        }
+    }
+    best
 }
 
 fn sleep(

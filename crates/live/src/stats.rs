@@ -100,6 +100,57 @@ pub struct Stats {
     pub moved_back: [AtomicU64; REASONS],
 }
 
+/// What a half of a connection has moved and not yet counted: the figures are in memory that all
+/// processes of a family write, so each message on its own would cost more there than in its ring.
+#[derive(Debug, Default)]
+pub struct Unsaid {
+    bytes: u64,
+    messages: u64,
+    /// Calls ever noted, counted or not.
+    pub calls: u64,
+}
+
+impl Unsaid {
+    /// Calls until they are counted.
+    const MOST: u64 = 64;
+
+    /// Notes a call; true if it is time to count.
+    #[inline]
+    pub fn note(&mut self, bytes: u64, messages: u64) -> bool {
+        self.bytes += bytes;
+        self.messages += messages;
+        self.calls += 1;
+        self.messages >= Self::MOST
+    }
+
+    /// Counts what was sent.
+    pub fn say_sent(&mut self) {
+        let [bytes, messages] = [&mut self.bytes, &mut self.messages].map(std::mem::take);
+        if bytes > 0 {
+            count(|stats| &stats.bytes_sent, bytes);
+            count(|stats| &stats.messages_sent, messages);
+        }
+    }
+
+    /// Counts what was received.
+    pub fn say_received(&mut self) {
+        let [bytes, _] = [&mut self.bytes, &mut self.messages].map(std::mem::take);
+        if bytes > 0 {
+            count(|stats| &stats.bytes_received, bytes);
+        }
+    }
+}
+
+/// Counts what both halves of a connection have not yet counted: it goes to sleep, or away.
+pub fn say(connection: &Connection) {
+    if let Some(mut receiving) = connection.receiving() {
+        receiving.unsaid.say_received();
+    }
+    if let Some(mut sending) = connection.sending() {
+        sending.unsaid.say_sent();
+    }
+}
+
 /// Counts on a statistic, if there are any.
 pub fn count(which: impl Fn(&Stats) -> &AtomicU64, by: u64) {
     if let Some(stats) = table::stats() {

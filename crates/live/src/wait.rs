@@ -7,6 +7,7 @@ use weft_protocol::interrupt_flag::{InterruptFlag, Sleep};
 
 use crate::epoll;
 use crate::segment::{Segment, closed};
+use crate::spin::{SpinPolicy, Where};
 use crate::stats;
 use crate::sys::{self, Errno};
 use crate::table::{Connection, Guard, end};
@@ -84,13 +85,28 @@ pub fn wake_own(flag: &InterruptFlag) {
     sys::futex_wake(flag.word().as_ptr());
 }
 
-/// Whether polling makes sense: not if both ends share a processor.
-pub fn is_elsewhere(connection: &Connection, segment: &Segment) -> bool {
+/// Where the other end last ran, and notes where this one does.
+pub fn place_of_peer(connection: &Connection, segment: &Segment) -> Where {
     let here = sys::processor();
     let (me, peer) = (connection.role(), connection.role().peer());
-    segment.side(me).processor.store(here, Ordering::Relaxed);
-    let there = segment.side(peer).processor.load(Ordering::Relaxed);
-    there != here && there != 0
+    let mine = &segment.side(me).processor;
+    if mine.load(Ordering::Relaxed) != here {
+        mine.store(here, Ordering::Relaxed);
+    }
+    match segment.side(peer).processor.load(Ordering::Relaxed) {
+        0 => Where::Unknown,
+        there if there == here => Where::Here,
+        _ => Where::Elsewhere,
+    }
+}
+
+/// Polls as a policy says.
+pub fn poll(policy: &mut SpinPolicy, place: Where, came: impl FnMut() -> bool) -> bool {
+    match place {
+        Where::Elsewhere => policy.poll(came, sys::now),
+        Where::Here => policy.take_turns(came, std::thread::yield_now, sys::now),
+        Where::Unknown => false,
+    }
 }
 
 /// Whether there is something to receive, or something to say about it.
@@ -119,12 +135,10 @@ pub fn may_send(connection: &Connection, segment: &Segment) -> bool {
 
 /// Polls as the connection's policy says.
 fn polled(connection: &Connection, segment: &Segment, came: impl FnMut() -> bool) -> bool {
-    if !is_elsewhere(connection, segment) {
-        return false;
-    }
     // SAFETY: a policy is plain numbers; two threads that wait on one connection at once may spoil
     // each other's lesson and nothing else.
-    unsafe { (*connection.spin.get()).poll(came, sys::now) }
+    let policy = unsafe { &mut *connection.spin.get() };
+    poll(policy, place_of_peer(connection, segment), came)
 }
 
 /// Waits until there is something to receive. `announced` is whether the sender was known to have
@@ -141,6 +155,7 @@ pub fn readable(guard: &Guard, segment: &Segment, announced: bool) -> Result<(),
         if polled(connection, segment, came) {
             return Ok(());
         }
+        stats::say(connection);
         if !connection.times_out.load(Ordering::Relaxed) {
             stats::count(|stats| &stats.sleeps, 1);
             match sleep_on_word(&way.arrived, ON_WORD, came) {

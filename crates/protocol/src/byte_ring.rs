@@ -54,6 +54,12 @@ impl RingPointers {
         self.written.0.load(observe()) & !SEALED
     }
 
+    /// The writer's word itself: it changes with every arrival and with the seal, so that whoever
+    /// polls many rings need look at nothing else while it stays.
+    pub const fn written_word(&self) -> &AtomicU64 {
+        &self.written.0
+    }
+
     /// The reader's pointer as it stands, unchecked.
     #[inline]
     pub fn read(&self) -> u64 {

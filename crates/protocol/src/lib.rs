@@ -2,6 +2,7 @@
 //! comes out.
 
 pub mod adapter;
+pub mod break_even;
 pub mod byte_ring;
 pub mod detour;
 pub mod endpoint;
@@ -15,6 +16,7 @@ pub mod ring;
 pub mod sci_address;
 pub mod sync;
 pub mod turns;
+pub mod vi;
 pub mod window;
 
 #[cfg(test)]

@@ -97,7 +97,7 @@ impl<T> Doorbell<T> {
     /// An empty register whose FIFO holds `depth` entries. As many as there are buffers is enough,
     /// since a buffer waits in it once.
     pub fn new(depth: u16) -> Doorbell<T> {
-        Doorbell { entries: VecDeque::with_capacity(usize::from(depth)), depth }
+        Doorbell { entries: VecDeque::new(), depth }
     }
 
     /// The host writes the register. Returns the value if the FIFO is full.
@@ -295,7 +295,9 @@ mod tests {
     #[test]
     fn a_doorbell_keeps_the_order_of_writes_and_loses_none() {
         let mut doorbell = Doorbell::new(2);
+        assert_eq!((doorbell.len(), doorbell.is_empty()), (0, true));
         assert_eq!((doorbell.write('a'), doorbell.write('b')), (Ok(()), Ok(())));
+        assert_eq!((doorbell.len(), doorbell.is_empty()), (2, false));
         assert_eq!(doorbell.write('c'), Err('c'));
         assert_eq!(
             [doorbell.read(), doorbell.read(), doorbell.read()],
@@ -314,12 +316,24 @@ mod tests {
             "no room for buffer 0: the ring's 2 entries are unread"
         );
         assert_eq!(ring.poll(), Some((BufferId(1), 'x')));
+        assert_eq!(ring.unread(), 1);
         ring.enqueue(BufferId(1), 'z').unwrap();
+        assert_eq!(ring.unread(), 2);
         assert_eq!(
             [ring.poll(), ring.poll()],
             [Some((BufferId(0), 'y')), Some((BufferId(1), 'z'))]
         );
         assert_eq!(ring.poll(), None);
+    }
+
+    #[test]
+    fn a_free_list_counts_its_buffers() {
+        let mut free = FreeList::new(2);
+        assert_eq!((free.len(), free.is_empty()), (2, false));
+        assert_eq!([free.take(), free.take()], [Some(BufferId(0)), Some(BufferId(1))]);
+        assert_eq!((free.len(), free.is_empty()), (0, true));
+        free.give(BufferId(1));
+        assert_eq!(free.iter().collect::<Vec<_>>(), [BufferId(1)]);
     }
 
     #[test]

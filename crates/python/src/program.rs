@@ -4,11 +4,11 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use weft_lab::Request;
-use weft_lab::assemble::Driver;
 use weft_lab::drive::carrier::Destination;
 use weft_lab::program::settings::{Ways, open};
-use weft_lab::program::{self, OpId, Outgoing, ProgramError, Rule, Wanted};
-use weft_lab::trace::collectives::Collective;
+use weft_lab::program::{
+    self, OpId, Outgoing, Placement, ProgramChannel, ProgramError, Rule, Wanted,
+};
 use weft_lab::trace::settings::TraceSettings;
 use weft_lab::trace::{goal, play};
 use weft_lab::{Bytes, Span, Time};
@@ -21,7 +21,7 @@ type Received = (u64, u16, u32, u64, u64);
 /// Ranks on the channels of a system, in simulated time.
 #[pyclass(unsendable)]
 pub struct Machine {
-    inner: program::Machine<Driver>,
+    inner: program::Machine<ProgramChannel>,
     done: Vec<OpId>,
     seed: u64,
 }
@@ -61,10 +61,16 @@ fn rules(route: &str) -> PyResult<Vec<Rule>> {
     serde_json::from_str(route).map_err(|error| PyValueError::new_err(format!("route: {error}")))
 }
 
+/// A placement, as JSON.
+fn placed(placement: &str) -> PyResult<Placement> {
+    let placed = serde_json::from_str(placement);
+    placed.map_err(|error| PyValueError::new_err(format!("placement: {error}")))
+}
+
 #[pymethods]
 impl Machine {
     #[new]
-    #[pyo3(signature = (name, preset, overrides, ranks, channel, route, seed))]
+    #[pyo3(signature = (name, preset, overrides, ranks, channel, route, placement, seed))]
     #[allow(clippy::too_many_arguments, reason = "the seam to Python has no records")]
     fn new(
         name: &str,
@@ -73,11 +79,12 @@ impl Machine {
         ranks: Option<u16>,
         channel: Option<&str>,
         route: &str,
+        placement: &str,
         seed: u64,
     ) -> PyResult<Machine> {
         let request = Request::new(name, preset, &overrides);
-        let route = rules(route)?;
-        let ways = Ways { channel, route: &route };
+        let (route, placement) = (rules(route)?, placed(placement)?);
+        let ways = Ways { channel, route: &route, placement: &placement };
         let inner = open(&request, ways, (ranks, seed)).map_err(error::raise)?;
         Ok(Machine { inner, done: Vec::new(), seed })
     }
@@ -170,7 +177,8 @@ impl Machine {
     /// Where the time went, given when each rank ended.
     fn tables<'py>(&self, py: Python<'py>, ends: Vec<u64>) -> PyResult<Bound<'py, PyDict>> {
         let ends: Vec<Time> = ends.into_iter().map(Time).collect();
-        outcome::tables(py, &program::tables(self.inner.account(), &ends))
+        let host = |rank| self.inner.host(rank);
+        outcome::tables(py, &program::tables(self.inner.account(), &ends, host))
     }
 }
 
@@ -188,25 +196,21 @@ pub fn span(text: &str) -> PyResult<u64> {
     span.map(|span| span.0).map_err(|error| PyValueError::new_err(error.to_string()))
 }
 
-/// A collective operation as a GOAL text.
+/// A collective operation, as JSON, as a GOAL text.
 #[pyfunction]
-pub fn trace_generate(collective: &str, ranks: u16, size: &str, rounds: u32) -> PyResult<String> {
-    let known = Collective::ALL.into_iter().find(|known| known.name() == collective);
-    let names: Vec<&str> = Collective::ALL.into_iter().map(Collective::name).collect();
-    let collective = known.ok_or_else(|| {
-        let accepted = names.join(", ");
-        PyValueError::new_err(format!("there is no collective {collective}; accepted: {accepted}"))
-    })?;
+pub fn trace_generate(collective: &str, ranks: u16) -> PyResult<String> {
+    let trace: TraceSettings = serde_json::from_str(collective)
+        .map_err(|error| PyValueError::new_err(format!("collective: {error}")))?;
     if ranks < 2 {
         return Err(PyValueError::new_err(format!("{ranks} ranks, where 2 or more are accepted")));
     }
-    let size = Bytes(self::size(size)?);
-    Ok(goal::write(&collective.schedule(ranks, size, rounds)))
+    let schedule = trace.schedule_for(ranks);
+    schedule.map(|schedule| goal::write(&schedule)).map_err(|error| error::raise(error.into()))
 }
 
 /// Runs a trace on the channels of a system, and returns where the time went.
 #[pyfunction]
-#[pyo3(signature = (name, preset, overrides, trace, channel, route, seed))]
+#[pyo3(signature = (name, preset, overrides, trace, channel, route, placement, seed))]
 #[allow(clippy::too_many_arguments, reason = "the seam to Python has no records")]
 pub fn trace_run<'py>(
     py: Python<'py>,
@@ -216,19 +220,21 @@ pub fn trace_run<'py>(
     trace: &str,
     channel: Option<&str>,
     route: &str,
+    placement: &str,
     seed: u64,
 ) -> PyResult<Bound<'py, PyDict>> {
     let request = Request::new(name, preset, &overrides);
-    let route = rules(route)?;
+    let (route, placement) = (rules(route)?, placed(placement)?);
     let trace: TraceSettings = serde_json::from_str(trace)
         .map_err(|error| PyValueError::new_err(format!("trace: {error}")))?;
     let played = py.detach(|| {
-        let ways = Ways { channel, route: &route };
+        let ways = Ways { channel, route: &route, placement: &placement };
         let machine = open(&request, ways, (None, seed))?;
         let schedule = trace.schedule_for(machine.ranks())?;
         let played = play(&schedule, machine, &weft_lab::Halt::new());
         played.map_err(|error| weft_lab::Error::Program { seed, error })
     });
     let played = played.map_err(error::raise)?;
-    outcome::tables(py, &program::tables(played.machine.account(), &played.ends))
+    let host = |rank| played.machine.host(rank);
+    outcome::tables(py, &program::tables(played.machine.account(), &played.ends, host))
 }

@@ -18,6 +18,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from weft.figure import VEGA_LITE
+from weft.report.across import across_sections
 from weft.report.compared import compared_section, differing_section
 from weft.report.sections import (
     again,
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
 def page(result: Result) -> str:
     """Return the whole page."""
     gallery = _Gallery()
+    if "across" in result.meta:
+        return _assembled(result, gallery, across_sections(result, gallery.place))
     compared = "compared" in result.meta
     sections = [
         summary(result),
@@ -54,7 +57,11 @@ def page(result: Result) -> str:
         specification_section(result),
         again(result),
     ]
-    present = _told_apart([section for section in sections if section is not None])
+    return _assembled(result, gallery, [section for section in sections if section is not None])
+
+
+def _assembled(result: Result, gallery: _Gallery, sections: list[Section]) -> str:
+    present = _told_apart(sections)
     return "".join(
         (
             '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n',

@@ -26,7 +26,7 @@ impl ChannelSettings {
     }
 
     /// What one demand of a workload is.
-    fn message(&self, workload: Option<&WorkloadSettings>) -> Bytes {
+    pub(crate) fn message(&self, workload: Option<&WorkloadSettings>) -> Bytes {
         workload.and_then(|workload| workload.message).unwrap_or(self.payload)
     }
 

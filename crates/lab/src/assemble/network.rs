@@ -2,6 +2,7 @@
 
 use weft_fabric::adapter::{Feed, Insertion, Release};
 use weft_fabric::fabric::{ConnectionRoutes, FabricError, Routes, RoutesSettings, Wiring};
+use weft_fabric::link::{ErrorSettings, Errors};
 use weft_fabric::message::SegmentationSettings;
 use weft_fabric::switch::SharedMemorySettings;
 use weft_fabric::workload::{Source, SourceSettings, WorkloadSettings};
@@ -91,6 +92,9 @@ pub(super) fn shared_memory(
         let accepted = "a number, since a greedy stream fills them all at once";
         return Err(fault("adapter.send_buffers", "unlimited".into(), accepted.into()));
     }
+    if settings.endpoints.is_none() {
+        refuse_what_needs_endpoints(workload, site.name)?;
+    }
     if let Some(own) = &settings.endpoints
         && own.receive_go >= own.receive_stop.get()
     {
@@ -114,12 +118,48 @@ pub(super) fn shared_memory(
         packet: settings.packet,
         segmentation,
         endpoints: settings.endpoints.clone(),
+        errors: errors(settings, site),
         streams,
         random: site.streams.stream(&format!("{}.streams", site.name), 0),
         sample: site.sample,
     };
     let network = SharedMemoryNetwork::new(parts, switches);
     Ok(Driver::SharedMemoryNetwork(Box::new(network)))
+}
+
+/// Only endpoints read what descriptors ask for, and whose memory it is.
+fn refuse_what_needs_endpoints(
+    workload: Option<&WorkloadSettings>,
+    name: &str,
+) -> Result<(), Error> {
+    let Some(SourceSettings::Streams(groups)) = workload.map(|own| &own.source) else {
+        return Ok(());
+    };
+    for (group, own) in groups {
+        let refuse = |key: &str, value: String| {
+            let key = format!("workload.{name}.source.streams.{group}.{key}");
+            let accepted = format!("it only with channel.{name}.endpoints");
+            Err(Error::Assembly { key, value, accepted })
+        };
+        if !own.operation.is_send() {
+            return refuse("operation", own.operation.name().to_owned());
+        }
+        if own.tag != 0 {
+            return refuse("tag", own.tag.to_string());
+        }
+        if let Some(tag) = own.memory_tag {
+            return refuse("memory_tag", tag.to_string());
+        }
+    }
+    Ok(())
+}
+
+/// What damages the messages of each host; nothing without errors.
+fn errors(settings: &ChannelSettings, site: Site<'_>) -> Vec<Errors> {
+    let of_hosts = |own: &ErrorSettings| {
+        (0..site.hosts).map(|host| own.build(site.streams, site.name, host)).collect()
+    };
+    settings.errors.as_ref().filter(|own| !own.is_free_of_errors()).map_or_else(Vec::new, of_hosts)
 }
 
 /// Only switches with a shared memory read how messages become cells, and streams of them.
@@ -284,7 +324,10 @@ fn refuse_what_a_fabric_does_not_read(settings: &ChannelSettings, name: &str) ->
     if adapter.throttle.is_some() {
         return refuse("adapter.throttle", "given", "no throttle in a fabric other than star");
     }
-    let given = settings.faults().first().or(settings.recovery.map(|_| "recovery"));
+    // Endpoints find damage, and the level of their reliability says what becomes of it.
+    let is_found = settings.endpoints.is_some();
+    let fault = settings.faults().first().filter(|fault| *fault != "errors" || !is_found);
+    let given = fault.or(settings.recovery.map(|_| "recovery"));
     let given = given.or(settings.interface.as_ref().map(|_| "interface"));
     match given {
         Some(key) => refuse(key, "given", "it only in a star"),

@@ -19,6 +19,10 @@ pub struct Traffic<C> {
     free: Vec<u32>,
     news: Vec<Notice>,
     observations: Observations,
+    /// Whether messages that come from elsewhere are observed, too.
+    observes_all: bool,
+    /// After this instant sources hand nothing over.
+    until: Time,
     steps: u64,
 }
 
@@ -58,15 +62,28 @@ impl<C: Carrier> Traffic<C> {
             free: Vec::new(),
             news: Vec::new(),
             observations,
+            observes_all: true,
+            until: Time::NEVER,
             steps: 0,
         }
+    }
+
+    /// The traffic of a channel that carries the messages of somebody else besides, who observes
+    /// them; here nothing is observed of them. It ends at `until`.
+    pub fn beside(
+        carrier: C,
+        (sources, until): (Vec<Source>, Time),
+        size: Bytes,
+        observations: Observations,
+    ) -> Traffic<C> {
+        let traffic = Traffic::new(carrier, sources, size, observations);
+        Traffic { observes_all: false, until, ..traffic }
     }
 
     /// Runs up to and including `until`, or until `halt` stops it.
     pub fn run(&mut self, until: Time, halt: &Halt) -> Option<Stopped> {
         loop {
-            let due = self.due.next_time().unwrap_or(Time::NEVER);
-            let now = due.min(self.carrier.next_time());
+            let now = self.due_time().min(self.carrier.next_time());
             if now > until || now == Time::NEVER {
                 return None;
             }
@@ -77,14 +94,27 @@ impl<C: Carrier> Traffic<C> {
                 self.hear(notice);
             }
             self.news = news;
-            while let Some((time, host)) = self.due.pop_until(now) {
-                self.generate(time, host);
-            }
+            self.generate_due(now);
             let stopped = halt.check(self.steps);
             if stopped.is_some() {
                 return stopped;
             }
         }
+    }
+
+    fn due_time(&self) -> Time {
+        self.due.next_time().unwrap_or(Time::NEVER)
+    }
+
+    fn generate_due(&mut self, now: Time) {
+        while let Some((time, host)) = self.due.pop_until(now) {
+            self.generate(time, host);
+        }
+    }
+
+    /// The channel under the traffic; ends the traffic.
+    pub fn into_carrier(self) -> C {
+        self.carrier
     }
 
     /// The channel under the traffic.
@@ -95,6 +125,11 @@ impl<C: Carrier> Traffic<C> {
     /// What was observed.
     pub fn observations(&self) -> &Observations {
         &self.observations
+    }
+
+    /// The channel under the traffic, and what was observed; ends the traffic.
+    pub fn into_parts(self) -> (C, Observations) {
+        (self.carrier, self.observations)
     }
 
     /// Messages that have not been sent, once for each target.
@@ -109,7 +144,13 @@ impl<C: Carrier> Traffic<C> {
 
     fn missing(&self, sent: bool) -> u64 {
         let journeys = self.journeys.iter().filter(|journey| journey.sent == sent);
-        journeys.map(|journey| u64::from(journey.missing)).sum()
+        let observed = journeys.filter(|journey| self.observes(journey.ticket));
+        observed.map(|journey| u64::from(journey.missing)).sum()
+    }
+
+    /// Whether a message is observed that was handed over under this ticket, or by a source.
+    fn observes(&self, ticket: Option<Ticket>) -> bool {
+        self.observes_all || ticket.is_none()
     }
 
     /// How many steps the traffic and its channel took.
@@ -119,7 +160,7 @@ impl<C: Carrier> Traffic<C> {
 
     fn generate(&mut self, now: Time, host: u16) {
         let source = &mut self.sources[usize::from(host)];
-        if source.next_time() > now {
+        if source.next_time() > now || now > self.until {
             return;
         }
         let demand = source.take();
@@ -140,9 +181,17 @@ impl<C: Carrier> Traffic<C> {
     fn post(&mut self, now: Time, message: Message, ticket: Option<Ticket>) {
         let Message { from, to, size, .. } = message;
         let missing = to.hosts().count() as u32;
-        (0..missing).for_each(|_| self.observations.generate(now));
-        self.observations.attempt(now);
+        if self.observes(ticket) {
+            (0..missing).for_each(|_| self.observations.generate(now));
+            self.observations.attempt(now);
+        }
         let journey = Journey { from, size, generated: now, ticket, sent: false, missing };
+        let ticket = self.begin(journey);
+        self.carrier.offer(now, Message { ticket, ..message });
+    }
+
+    /// Notes a message under way. Returns the name under which its notices come.
+    fn begin(&mut self, journey: Journey) -> Ticket {
         let number = match self.free.pop() {
             Some(number) => {
                 self.journeys[number as usize] = journey;
@@ -153,7 +202,7 @@ impl<C: Carrier> Traffic<C> {
                 (self.journeys.len() - 1) as u32
             }
         };
-        self.carrier.offer(now, Message { ticket: Ticket(number.into()), ..message });
+        Ticket(number.into())
     }
 
     /// Notes what became of a message. Returns the ticket of whoever handed it over.
@@ -169,14 +218,21 @@ impl<C: Carrier> Traffic<C> {
             self.free.push(number);
         }
         match notice {
+            // Sources hear of their own messages only.
+            Notice::Sent { .. } if ticket.is_some() => {}
             Notice::Sent { .. } => self.wake(time, from, |source| source.ready(time)),
             Notice::Delivered { to, .. } => {
-                let seen = &mut self.observations;
-                seen.latency(Latency::OneWay, time, time.since(generated));
-                seen.deliver_from(usize::from(from), time, size);
-                self.wake(time, to, |source| source.delivered(time, from));
+                if self.observes(ticket) {
+                    let seen = &mut self.observations;
+                    seen.latency(Latency::OneWay, time, time.since(generated));
+                    seen.deliver_from(usize::from(from), time, size);
+                }
+                if ticket.is_none() {
+                    self.wake(time, to, |source| source.delivered(time, from));
+                }
             }
-            Notice::Lost { .. } => self.observations.abandon(time),
+            Notice::Lost { .. } if self.observes(ticket) => self.observations.abandon(time),
+            Notice::Lost { .. } => {}
         }
         ticket
     }
@@ -195,14 +251,15 @@ impl<C: Carrier> Traffic<C> {
     }
 }
 
-/// For messages that come from elsewhere: a channel like the one under it, that observes them.
+/// For messages that come from elsewhere: a channel like the one under it, that carries those of
+/// its sources besides.
 impl<C: Carrier> Carrier for Traffic<C> {
     fn offer(&mut self, now: Time, message: Message) {
         self.post(now, message, Some(message.ticket));
     }
 
     fn next_time(&self) -> Time {
-        self.carrier.next_time()
+        self.due_time().min(self.carrier.next_time())
     }
 
     fn advance(&mut self, now: Time, notices: &mut Vec<Notice>) {
@@ -214,6 +271,26 @@ impl<C: Carrier> Carrier for Traffic<C> {
             }
         }
         self.news = news;
+        self.generate_due(now);
+    }
+
+    fn barrier(&mut self, now: Time, host: u16, hosts: u16, ticket: Ticket) -> bool {
+        // A barrier is no message, so that whoever observes messages has nothing to do with it.
+        if self.observes_all {
+            return false;
+        }
+        let (size, ticket) = (Bytes(0), Some(ticket));
+        let journey = Journey { from: host, size, generated: now, ticket, sent: true, missing: 1 };
+        let own = self.begin(journey);
+        let kept = self.carrier.barrier(now, host, hosts, own);
+        if !kept {
+            self.free.push(own.0 as u32);
+        }
+        kept
+    }
+
+    fn keeps_one_order(&self) -> bool {
+        !self.observes_all && self.carrier.keeps_one_order()
     }
 
     fn steps(&self) -> u64 {

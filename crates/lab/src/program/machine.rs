@@ -1,7 +1,8 @@
 //! What programs run on: ranks with memory, the channels between them, and simulated time.
 //!
 //! A rank begins operations (a send, a receive, a wait) and is told when each is over; nothing here
-//! knows how its program is written. Rank `r` is host `r` of every channel.
+//! knows how its program is written. Rank `r` is host `r` of every channel unless
+//! [`Machine::placed`] says otherwise.
 
 use std::collections::BTreeMap;
 
@@ -52,6 +53,13 @@ pub struct Machine<C> {
     failure: Option<ProgramError>,
     lost: Vec<String>,
     messages: u64,
+    /// The host of each rank, and the rank on each host; empty where they have one number.
+    hosts: Vec<u16>,
+    ranks_on: Vec<u16>,
+    /// Notices of messages that are still to come.
+    expected: u64,
+    /// How many ranks have come to the barrier of each channel.
+    at_barrier: Vec<u16>,
 }
 
 #[derive(Debug, Default)]
@@ -99,6 +107,7 @@ impl<C: Carrier> Machine<C> {
         policy: Policy,
         picture: bool,
     ) -> Machine<C> {
+        let at_barrier = vec![0; channels.len()];
         Machine {
             now: Time::ZERO,
             ranks: (0..ranks).map(|_| Rank::default()).collect(),
@@ -115,7 +124,36 @@ impl<C: Carrier> Machine<C> {
             failure: None,
             lost: Vec::new(),
             messages: 0,
+            hosts: Vec::new(),
+            ranks_on: Vec::new(),
+            expected: 0,
+            at_barrier,
         }
+    }
+
+    /// The same with each rank on the host that stands in its place, each on another one. At time
+    /// zero only.
+    #[must_use]
+    pub fn placed(mut self, hosts: Vec<u16>) -> Machine<C> {
+        if (0..).zip(&hosts).any(|(rank, host): (u16, &u16)| rank != *host) {
+            let last = hosts.iter().copied().max().unwrap_or(0);
+            self.ranks_on = vec![u16::MAX; usize::from(last) + 1];
+            for (rank, host) in (0..).zip(&hosts) {
+                self.ranks_on[usize::from(*host)] = rank;
+            }
+            self.hosts = hosts;
+        }
+        self
+    }
+
+    /// The host of a rank.
+    pub fn host(&self, rank: u16) -> u16 {
+        self.hosts.get(usize::from(rank)).copied().unwrap_or(rank)
+    }
+
+    /// The rank on a host that has one.
+    fn rank_on(&self, host: u16) -> u16 {
+        self.ranks_on.get(usize::from(host)).copied().unwrap_or(host)
     }
 
     /// The present.
@@ -220,8 +258,11 @@ impl<C: Carrier> Machine<C> {
         let (cargo, size) = (Cargo::Barrier { op }, Bytes(0));
         let parcel = Parcel { from: rank, size, cargo, op, offered: self.now, uses: 1 };
         let place = self.insert(parcel);
-        let (ranks, ticket) = (self.ranks(), Ticket(place.into()));
-        if self.channels[channel].1.barrier(self.now, rank, ranks, ticket) {
+        let (host, ranks, ticket) = (self.host(rank), self.ranks(), Ticket(place.into()));
+        // A channel keeps a barrier of its first hosts.
+        let first = self.hosts.iter().all(|host| *host < ranks);
+        if first && self.channels[channel].1.barrier(self.now, host, ranks, ticket) {
+            self.come_to_barrier(channel);
             return Some(op);
         }
         self.use_up(place);
@@ -260,18 +301,29 @@ impl<C: Carrier> Machine<C> {
         done.append(&mut self.done);
     }
 
+    /// When everybody has come, each will be told.
+    fn come_to_barrier(&mut self, channel: usize) {
+        let ranks = self.ranks();
+        let come = &mut self.at_barrier[channel];
+        *come += 1;
+        if *come == ranks {
+            *come = 0;
+            self.expected += u64::from(ranks);
+        }
+    }
+
     /// When something happens next; [`Time::NEVER`] if nothing does.
     pub fn next_time(&self) -> Time {
         let timer = self.timers.next_time().unwrap_or(Time::NEVER);
         self.channels.iter().fold(timer, |next, (_, channel)| next.min(channel.next_time()))
     }
 
-    /// Goes on to the next instant at which something happens. Returns `false` if nothing does.
-    /// Timers of an instant end before anything happens on a channel in it, so that what programs
+    /// Goes on to the next instant at which something happens. Returns `false` if nothing does that
+    /// a rank could wait for: traffic beside the program alone wakes nobody. Timers of an instant end before anything happens on a channel in it, so that what programs
     /// hand over then is there when the channels look.
     pub fn step(&mut self) -> bool {
         let next = self.next_time();
-        if next == Time::NEVER {
+        if next == Time::NEVER || (self.expected == 0 && self.timers.next_time().is_none()) {
             return false;
         }
         self.now = next;
@@ -425,14 +477,32 @@ impl<C: Carrier> Machine<C> {
                 }
                 to => to,
             };
-            let ticket = Ticket(parcel.into());
+            let Some(to) = self.hosts_of(to) else {
+                let problem = "several targets at once are on hosts below 64";
+                return self.fail(ProgramError::Program(problem.to_owned()));
+            };
+            let (from, ticket) = (self.host(from), Ticket(parcel.into()));
             self.messages += u64::from(others);
+            // One when it has left, and one for each target, the initiator among them or not.
+            self.expected += 1 + to.hosts().count() as u64;
             self.channels[channel].1.offer(self.now, Message { from, to, size, ticket });
         } else if op != OpId::NONE {
             self.complete(op, Received::default());
         }
         if own && !in_order {
             self.deliver(from, parcel);
+        }
+    }
+
+    /// The hosts of the ranks that a message is for; `None` if a set of hosts cannot hold them.
+    fn hosts_of(&self, ranks: Destination) -> Option<Destination> {
+        match ranks {
+            Destination::Host(rank) => Some(Destination::Host(self.host(rank))),
+            several if self.hosts.is_empty() => Some(several),
+            several => several
+                .hosts()
+                .try_fold(0, |set, rank| Some(set | 1_u64.checked_shl(self.host(rank).into())?))
+                .map(Destination::Hosts),
         }
     }
 
@@ -464,6 +534,7 @@ impl<C: Carrier> Machine<C> {
     fn heed(&mut self, notice: Notice, channel: usize) {
         let place = notice.ticket().0 as u32;
         let Parcel { from, op, size, offered, .. } = self.parcels[place as usize];
+        self.expected -= 1;
         match notice {
             Notice::Sent { .. } => {
                 if op != OpId::NONE {
@@ -471,11 +542,13 @@ impl<C: Carrier> Machine<C> {
                 }
                 self.use_up(place);
             }
-            Notice::Delivered { time, to, .. } => {
+            Notice::Delivered { time, to: host, .. } => {
+                let to = self.rank_on(host);
                 self.account.pass(Passage { from, to, offered, delivered: time, size: size.0 });
                 self.deliver(to, place);
             }
-            Notice::Lost { time, to, .. } => {
+            Notice::Lost { time, to: host, .. } => {
+                let to = self.rank_on(host);
                 let name = &self.channels[channel].0;
                 self.lost.push(format!(
                     "channel {name} lost a message of {size} from rank {from} to rank {to} at {time}"

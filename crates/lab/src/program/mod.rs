@@ -5,21 +5,25 @@
 //! all that.
 
 mod account;
+pub(crate) mod background;
 mod error;
 pub mod library;
 mod machine;
 mod matching;
 mod node;
 mod operation;
+mod placement;
 mod policy;
 pub mod settings;
 mod tables;
 
 pub use account::{Account, Activity, Interval, Passage, Spent};
+pub use background::ProgramChannel;
 pub use error::ProgramError;
 pub use machine::{Machine, Outgoing};
 pub use matching::{RESERVED_TAGS, Wanted};
 pub use node::{Crew, Node, Operation};
 pub use operation::{OpId, Received};
+pub use placement::Placement;
 pub use policy::{Kind, Policy, Rule};
 pub use tables::tables;

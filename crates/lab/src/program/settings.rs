@@ -2,25 +2,27 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use weft_fabric::workload::{SourceSettings, WorkloadSettings};
 use weft_kernel::{Halt, Streams};
 use weft_units::{PositiveCount, Time};
 
 use super::account::Account;
+use super::background::{ProgramChannel, offers};
 use super::library::{LibraryProgram, Metrics};
 use super::machine::Machine;
 use super::node::Crew;
+use super::placement::Placement;
 use super::policy::{Policy, Rule};
-use crate::assemble::{Driver, Site};
-use crate::composition::Spec;
+use crate::assemble::Site;
+use crate::composition::{ChannelSettings, Spec};
 use crate::error::Error;
 use crate::fit;
 use crate::source::Request;
 use crate::trace::play;
 use crate::trace::settings::TraceSettings;
 
-/// A program that the hosts run, in place of a workload. It ends by itself: `run.length` is not
-/// read, `run.step_limit` is.
+/// A program that the hosts run. It ends by itself, whatever `run.length` is; `run.step_limit` ends
+/// it. A workload of a channel that the program uses is traffic beside it, until the program or
+/// `run.length` ends. One of another channel runs as long as the program.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ProgramSettings {
@@ -30,9 +32,13 @@ pub struct ProgramSettings {
     /// A recorded program, or a collective operation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trace: Option<TraceSettings>,
-    /// How many ranks it has, one a host, the first hosts; all hosts if absent.
+    /// How many ranks it has, one a host; as many as `placement` lists, or all hosts, if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ranks: Option<PositiveCount>,
+    /// Which host each rank runs on: "linear" (rank 0 on host 0, and so on) if not given, "random",
+    /// or `hosts = [...]` in order of the ranks.
+    #[serde(default, skip_serializing_if = "Placement::is_linear")]
+    pub placement: Placement,
     /// The channel that all messages take. Not needed where there is one channel.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub channel: Option<String>,
@@ -51,16 +57,18 @@ pub struct ProgramRun {
     /// Where the time of each rank went.
     pub account: Account,
     /// The channels that could take its messages, with their names.
-    pub channels: Vec<(String, Driver)>,
+    pub channels: Vec<(String, ProgramChannel)>,
 }
 
-/// Which channels the messages of a program can take, by name.
+/// Which channels the messages of a program can take, by name, and from which hosts.
 #[derive(Clone, Copy, Debug)]
 pub struct Ways<'a> {
     /// The channel of all messages.
     pub channel: Option<&'a str>,
     /// Rules in its place.
     pub route: &'a [Rule],
+    /// Which host each rank runs on.
+    pub placement: &'a Placement,
 }
 
 impl Ways<'_> {
@@ -108,8 +116,9 @@ impl Ways<'_> {
         spec: &Spec,
         (ranks, seed): (u16, u64),
         picture: bool,
-    ) -> Result<Machine<Driver>, Error> {
+    ) -> Result<Machine<ProgramChannel>, Error> {
         let (rules, names) = self.rules(spec)?;
+        refuse_what_acts_together(spec, &names)?;
         if ranks > spec.system.hosts {
             return Err(Error::Assembly {
                 key: "program.ranks".to_owned(),
@@ -118,6 +127,12 @@ impl Ways<'_> {
             });
         }
         let streams = Streams::new(seed);
+        let places = self.placement.places(ranks, spec.system.hosts, &streams);
+        let places = places.map_err(|error| Error::Assembly {
+            key: "program.placement".to_owned(),
+            value: error.value,
+            accepted: error.accepted,
+        })?;
         let until = Time::ZERO + spec.run.length;
         let carrier = |name: &String| {
             let settings = &spec.channel[name];
@@ -137,61 +152,100 @@ impl Ways<'_> {
                         .to_owned(),
                 });
             }
-            Ok((name.clone(), Driver::new(settings, None, site)?))
+            let workload = spec.workload.get(name);
+            let channel = ProgramChannel::new(settings, workload, site, spec.run.trace)?;
+            Ok((name.clone(), channel))
         };
         let channels = names.iter().map(carrier).collect::<Result<Vec<_>, Error>>()?;
         let policy = Policy::new(&rules, &names).unwrap_or_default();
-        Ok(Machine::new(ranks, channels, policy, picture))
+        Ok(Machine::new(ranks, channels, policy, picture).placed(places))
+    }
+
+    /// How many ranks there are if nothing says it: as many as are placed, or one a host.
+    fn ranks(&self, spec: &Spec) -> u16 {
+        let placed = self.placement.len().map(|ranks| ranks.try_into().unwrap_or(u16::MAX));
+        placed.unwrap_or(spec.system.hosts)
+    }
+}
+
+/// A channel with traffic whose signalling a channel of the program carries would change it, and is
+/// not simulated together with it.
+fn refuse_what_acts_together(spec: &Spec, names: &[String]) -> Result<(), Error> {
+    let coupled = spec.workload.iter().find(|(name, workload)| {
+        let carrier = spec.channel.get(*name).and_then(ChannelSettings::carrier);
+        offers(workload) && carrier.is_some_and(|carrier| names.iter().any(|own| own == carrier))
+    });
+    match coupled {
+        Some((name, _)) => Err(Error::Assembly {
+            key: format!("workload.{name}"),
+            value: "given".to_owned(),
+            accepted: "a channel whose signalling does not travel on one of the program's"
+                .to_owned(),
+        }),
+        None => Ok(()),
     }
 }
 
 /// A machine on the channels of a system, for a program that is written elsewhere: all hosts are
-/// ranks if `ranks` does not say how many.
+/// ranks if neither `ranks` nor the placement says how many. What the overrides of the request say
+/// of workloads is traffic beside it.
 pub fn open(
     request: &Request,
     ways: Ways<'_>,
     (ranks, seed): (Option<u16>, u64),
-) -> Result<Machine<Driver>, Error> {
+) -> Result<Machine<ProgramChannel>, Error> {
     let mut tree = request.read()?.tree;
-    for (key, value) in request.settings()? {
-        tree.set(key, value)?;
-    }
     // What a file says of traffic and of a study of its own is not what runs here.
     for section in ["workload", "program", "sweep", "variant", "experiment", "published", "figure"]
     {
         tree.take(section);
     }
+    for (key, value) in request.settings()? {
+        tree.set(key, value)?;
+    }
     let tree = tree.without_presets();
     let spec: Spec = tree.read()?;
     fit::check(&tree, &spec)?;
-    ways.machine(&spec, (ranks.unwrap_or(spec.system.hosts), seed), true)
+    let (_, names) = ways.rules(&spec)?;
+    if let Some(name) = spec.workload.keys().find(|name| !names.contains(name)) {
+        return Err(Error::Assembly {
+            key: format!("workload.{name}"),
+            value: "given".to_owned(),
+            accepted: format!("traffic on channels of the program: {}", names.join(", ")),
+        });
+    }
+    ways.machine(&spec, (ranks.unwrap_or_else(|| ways.ranks(&spec)), seed), true)
 }
 
 impl ProgramSettings {
     fn ways(&self) -> Ways<'_> {
-        Ways { channel: self.channel.as_deref(), route: &self.route }
+        let (channel, route) = (self.channel.as_deref(), &self.route[..]);
+        Ways { channel, route, placement: &self.placement }
     }
 
     fn ranks(&self, spec: &Spec) -> u16 {
-        let most = u32::from(spec.system.hosts);
-        self.ranks.map_or(most, PositiveCount::get).try_into().unwrap_or(u16::MAX)
+        let all = || u32::from(self.ways().ranks(spec));
+        self.ranks.map_or_else(all, PositiveCount::get).try_into().unwrap_or(u16::MAX)
+    }
+
+    /// Whether it only says which channel takes which message, for programs that are given
+    /// elsewhere, and runs nothing by itself.
+    pub fn is_policy(&self) -> bool {
+        let runs = self.run.is_some() || self.trace.is_some();
+        !runs && self.ranks.is_none() && self.channel.is_none() && !self.route.is_empty()
     }
 
     /// Refuses what no run could honour: ranks and channels that there are not.
     pub fn check(&self, spec: &Spec) -> Result<(), Error> {
+        if self.is_policy() {
+            return self.ways().rules(spec).map(drop);
+        }
         let ranks = self.ranks(spec);
         let fault = |key: &str, value: String, accepted: String| Error::Assembly {
             key: key.to_owned(),
             value,
             accepted,
         };
-        // What a preset says of arrivals offers nothing without a load.
-        let offers =
-            |own: &WorkloadSettings| own.load.is_some() || own.source != SourceSettings::OpenLoop;
-        if let Some((channel, _)) = spec.workload.iter().find(|(_, own)| offers(own)) {
-            let accepted = "it or a program, not both".to_owned();
-            return Err(fault(&format!("workload.{channel}"), "given".to_owned(), accepted));
-        }
         if ranks < 2 {
             return Err(fault("program.ranks", ranks.to_string(), "2 or more".to_owned()));
         }
@@ -213,6 +267,9 @@ impl ProgramSettings {
         {
             let accepted = "two different ranks".to_owned();
             return Err(fault("program.run", format!("pair = [{one}, {two}]"), accepted));
+        }
+        if let Some((key, value, accepted)) = self.run.as_ref().and_then(|run| run.misfit(ranks)) {
+            return Err(fault(&format!("program.run.{key}"), value, accepted));
         }
         self.ways().machine(spec, (ranks, spec.run.seed), false).map(drop)
     }

@@ -6,8 +6,12 @@ use super::account::{Account, Activity};
 use crate::table::{Cell, Table};
 
 /// Four tables by name: a row a rank, a row a rank and whom it waited for, a row a stretch of a
-/// rank's time, a row a message. `ends` is when each rank had done everything.
-pub fn tables(account: &Account, ends: &[Time]) -> Vec<(&'static str, Table)> {
+/// rank's time, a row a message. `ends` is when each rank had done everything, `host` where it runs.
+pub fn tables(
+    account: &Account,
+    ends: &[Time],
+    host: impl Fn(u16) -> u16,
+) -> Vec<(&'static str, Table)> {
     let [mut ranks, mut waits, mut intervals, mut messages] = [(); 4].map(|()| Table::new());
     let us = |time: Time| Cell::from(time.since(Time::ZERO).as_us());
     let span = |span: Span| Cell::from(span.as_us());
@@ -18,6 +22,7 @@ pub fn tables(account: &Account, ends: &[Time]) -> Vec<(&'static str, Table)> {
         let rest = Span(end.since(Time::ZERO).0.saturating_sub(known.0));
         ranks.push([
             ("rank", rank_of(rank)),
+            ("host", rank_of(host(rank))),
             ("end_us", us(*end)),
             ("computing_us", span(spent.computing)),
             ("sending_us", span(spent.sending)),

@@ -250,6 +250,12 @@ impl Tree {
         Ok(())
     }
 
+    /// Changes every text, and every text of a list, whose keys end in one of `endings`, wherever in
+    /// the tree it stands: in a preset, a variant or a sweep, too.
+    pub fn change_texts(&mut self, endings: &[&str], change: &impl Fn(&str) -> String) {
+        change_texts(&mut self.root, "", endings, change);
+    }
+
     /// A refusal of what stands at a dotted path, for rules that no type can hold, such as a name
     /// that another part of the specification must have. Where nothing stands there, it points at
     /// the nearest table around it.
@@ -268,6 +274,23 @@ impl Tree {
         let mut leaves = Vec::new();
         collect(&self.root, &self.prefix, &mut leaves);
         leaves
+    }
+}
+
+fn change_texts(node: &mut Node, path: &str, endings: &[&str], change: &impl Fn(&str) -> String) {
+    match &mut node.content {
+        Content::Text(text) if endings.iter().any(|ending| path.ends_with(ending)) => {
+            *text = change(text);
+        }
+        Content::List(elements) => {
+            elements.iter_mut().for_each(|node| change_texts(node, path, endings, change));
+        }
+        Content::Table(entries) => {
+            for Entry { name, node } in entries {
+                change_texts(node, &format!("{path}.{name}"), endings, change);
+            }
+        }
+        _ => {}
     }
 }
 

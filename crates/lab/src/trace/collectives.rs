@@ -9,10 +9,17 @@
 //! | allreduce, ring | `2 n (n - 1)`, of `s / n` each |
 //! | allreduce, recursive doubling | `p log2 p + 2 (n - p)`, `p` the power of two below |
 //! | all to all (each with each) | `n (n - 1)` |
-//! | gather (binomial tree) | `n - 1`, of as many `s` as there are ranks below |
+//! | gather, scatter (binomial tree) | `n - 1`, of as many `s` as there are ranks below |
+//! | gather_v, scatter_v (linear) | `n - 1`, each of what its rank has |
+//! | allgather_ring, allgather_v | `n (n - 1)`, each of what one rank has |
+//! | allgather_bruck | `n ceil(log2 n)`, `n (n - 1) s` bytes in all |
+//! | reduce_scatter_ring | `n (n - 1)`, of `s / n` each |
+//! | reduce_scatter_halving | `p log2 p + 2 (n - p)`, the first half, then a quarter, ... |
 //!
-//! The trees and the doubling are those of Thakur, Rabenseifner and Gropp ("Optimization of
-//! collective communication operations in MPICH", IJHPCA 19(1), 2005).
+//! The trees, the halving and doubling and the algorithm of Bruck et al. are those of Thakur,
+//! Rabenseifner and Gropp ("Optimization of collective communication operations in MPICH", IJHPCA
+//! 19(1), 2005). Where ranks have differently many bytes none but the root knows how many, so that
+//! there is no tree, as in MPICH.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -38,6 +45,22 @@ pub enum Collective {
     AllToAll,
     /// The data of all at one rank: binomial tree.
     Gather,
+    /// Differently much data of each at one rank: everybody sends to it.
+    GatherV,
+    /// A piece for each from one rank: binomial tree.
+    Scatter,
+    /// A piece of another size for each from one rank, which sends to everybody.
+    ScatterV,
+    /// The data of all at all: each piece goes around a ring.
+    AllgatherRing,
+    /// Differently much data of each at all: each piece goes around a ring.
+    AllgatherV,
+    /// The data of all at all: the algorithm of Bruck, in a logarithm of rounds.
+    AllgatherBruck,
+    /// A piece of the sum of all at each: pieces around a ring.
+    ReduceScatterRing,
+    /// A piece of the sum of all at each: recursive halving.
+    ReduceScatterHalving,
 }
 
 /// The payload of a message that says no more than that it came.
@@ -48,7 +71,7 @@ const TAG: u32 = 0xe000_0000;
 
 impl Collective {
     /// Every collective.
-    pub const ALL: [Collective; 7] = [
+    pub const ALL: [Collective; 15] = [
         Collective::Barrier,
         Collective::Broadcast,
         Collective::Reduce,
@@ -56,6 +79,14 @@ impl Collective {
         Collective::AllreduceRecursiveDoubling,
         Collective::AllToAll,
         Collective::Gather,
+        Collective::GatherV,
+        Collective::Scatter,
+        Collective::ScatterV,
+        Collective::AllgatherRing,
+        Collective::AllgatherV,
+        Collective::AllgatherBruck,
+        Collective::ReduceScatterRing,
+        Collective::ReduceScatterHalving,
     ];
 
     /// Its name in files and on the command line.
@@ -68,6 +99,14 @@ impl Collective {
             Collective::AllreduceRecursiveDoubling => "allreduce_recursive_doubling",
             Collective::AllToAll => "all_to_all",
             Collective::Gather => "gather",
+            Collective::GatherV => "gather_v",
+            Collective::Scatter => "scatter",
+            Collective::ScatterV => "scatter_v",
+            Collective::AllgatherRing => "allgather_ring",
+            Collective::AllgatherV => "allgather_v",
+            Collective::AllgatherBruck => "allgather_bruck",
+            Collective::ReduceScatterRing => "reduce_scatter_ring",
+            Collective::ReduceScatterHalving => "reduce_scatter_halving",
         }
     }
 
@@ -75,22 +114,70 @@ impl Collective {
     pub fn messages(self, ranks: u64) -> u64 {
         let rounds = u64::from(ranks.next_power_of_two().trailing_zeros());
         match self {
-            Collective::Barrier => ranks * rounds,
-            Collective::Broadcast | Collective::Reduce | Collective::Gather => ranks - 1,
+            Collective::Barrier | Collective::AllgatherBruck => ranks * rounds,
+            Collective::Broadcast
+            | Collective::Reduce
+            | Collective::Gather
+            | Collective::GatherV
+            | Collective::Scatter
+            | Collective::ScatterV => ranks - 1,
             Collective::AllreduceRing => 2 * ranks * (ranks - 1),
-            Collective::AllreduceRecursiveDoubling => {
+            Collective::AllreduceRecursiveDoubling | Collective::ReduceScatterHalving => {
                 let power = 1 << ranks.ilog2();
                 power * u64::from(ranks.ilog2()) + 2 * (ranks - power)
             }
-            Collective::AllToAll => ranks * (ranks - 1),
+            Collective::AllToAll
+            | Collective::AllgatherRing
+            | Collective::AllgatherV
+            | Collective::ReduceScatterRing => ranks * (ranks - 1),
         }
+    }
+
+    /// Whether its ranks may have differently many bytes.
+    pub const fn takes_sizes(self) -> bool {
+        matches!(
+            self,
+            Collective::GatherV
+                | Collective::ScatterV
+                | Collective::AllgatherV
+                | Collective::ReduceScatterRing
+        )
     }
 
     /// The collective, `rounds` times one after another, with `size` bytes of each rank.
     pub fn schedule(self, ranks: u16, size: Bytes, rounds: u32) -> Schedule {
+        self.schedule_of(ranks, Payload { size, ..Payload::default() }, rounds)
+    }
+
+    /// The same with all that can be said of what its ranks have.
+    pub fn schedule_of(self, ranks: u16, payload: Payload<'_>, rounds: u32) -> Schedule {
         let mut writer = Writer::new(ranks);
-        (0..rounds).for_each(|_| writer.collective(self, size, 0));
+        (0..rounds).for_each(|_| writer.collective(self, payload));
         writer.schedule
+    }
+}
+
+/// What the ranks of a collective have.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Payload<'a> {
+    /// Bytes of each rank.
+    pub size: Bytes,
+    /// Bytes of each rank in its order, where they differ; empty where all have `size`.
+    pub sizes: &'a [Bytes],
+    /// The rank that has the data first, or gets it.
+    pub root: u16,
+}
+
+impl Payload<'_> {
+    /// What one rank has.
+    fn of(&self, rank: u32) -> Bytes {
+        self.sizes.get(rank as usize).copied().unwrap_or(self.size)
+    }
+
+    /// The piece of one rank, where `size` is what all pieces of a rank are together.
+    fn piece(&self, rank: u32, ranks: u32) -> Bytes {
+        let even = || Bytes(self.size.0.div_ceil(ranks.into()).max(1));
+        self.sizes.get(rank as usize).copied().unwrap_or_else(even)
     }
 }
 
@@ -138,29 +225,41 @@ impl Writer {
         self.last.len() as u16
     }
 
-    /// Adds a collective of all ranks; `root` is the rank that has or gets the data.
-    pub fn collective(&mut self, collective: Collective, size: Bytes, root: u16) {
+    /// Adds a collective of all ranks.
+    pub fn collective(&mut self, collective: Collective, payload: Payload<'_>) {
+        let Payload { size, root, .. } = payload;
         match collective {
             Collective::Barrier => self.barrier(),
-            Collective::Broadcast => self.broadcast(size, root),
-            Collective::Reduce => self.towards(root, |_| size),
-            Collective::Gather => self.towards(root, |below| size * u64::from(below)),
-            Collective::AllreduceRing => self.ring(size),
+            Collective::Broadcast => self.down_from(root, |_| size),
+            Collective::Scatter => self.down_from(root, |below| size * below),
+            Collective::Reduce => self.up_to(root, |_| size),
+            Collective::Gather => self.up_to(root, |below| size * below),
+            Collective::GatherV => self.each_with(root, payload, true),
+            Collective::ScatterV => self.each_with(root, payload, false),
+            Collective::AllreduceRing => self.ring(payload),
             Collective::AllreduceRecursiveDoubling => self.doubling(size),
             Collective::AllToAll => self.all_to_all(size),
+            Collective::AllgatherRing | Collective::AllgatherV => self.around(payload),
+            Collective::AllgatherBruck => self.bruck(size),
+            Collective::ReduceScatterRing => self.pieces_around(payload),
+            Collective::ReduceScatterHalving => self.halving(size),
         }
     }
 
-    /// Every rank sends to one and receives from another one, at once.
-    fn shift(&mut self, ahead: u32, round: u32, size: Bytes) {
+    /// Every rank sends to one and receives from another one, at once; `size` is what a rank sends.
+    fn shift(&mut self, ahead: u32, round: u32, size: impl Fn(u32) -> Bytes) {
         let ranks = u32::from(self.ranks());
         for rank in 0..ranks {
             let to = ((rank + ahead) % ranks) as u16;
-            let from = ((rank + ranks - ahead) % ranks) as u16;
+            let from = (rank + ranks - ahead) % ranks;
             let tag = TAG + round;
+            let (sent, received) = (size(rank), size(from));
             self.together(
                 rank as u16,
-                [Action::Send { to, tag, size }, Action::Receive { from, tag, size }],
+                [
+                    Action::Send { to, tag, size: sent },
+                    Action::Receive { from: from as u16, tag, size: received },
+                ],
             );
         }
     }
@@ -168,15 +267,15 @@ impl Writer {
     fn barrier(&mut self) {
         let (mut ahead, mut round) = (1, 0);
         while ahead < u32::from(self.ranks()) {
-            self.shift(ahead, round, TOKEN);
+            self.shift(ahead, round, |_| TOKEN);
             ahead *= 2;
             round += 1;
         }
     }
 
     /// The pairs of a binomial tree over ranks counted from the root, the longest way first: round,
-    /// the one nearer to the root, the other.
-    fn tree(&self, root: u16) -> Vec<(u32, u16, u16)> {
+    /// the one nearer to the root, the other, and how many ranks are reached through that one.
+    fn tree(&self, root: u16) -> Vec<(u32, u16, u16, u64)> {
         let ranks = u32::from(self.ranks());
         let of = |number: u32| ((number + u32::from(root)) % ranks) as u16;
         let mut pairs = Vec::new();
@@ -184,34 +283,110 @@ impl Writer {
         let mut round = 0;
         while half > 0 {
             let near = (0..ranks).step_by(2 * half as usize).filter(|near| near + half < ranks);
-            pairs.extend(near.map(|near| (round, of(near), of(near + half))));
+            pairs.extend(near.map(|near| {
+                let far = near + half;
+                (round, of(near), of(far), half.min(ranks - far).into())
+            }));
             half /= 2;
             round += 1;
         }
         pairs
     }
 
-    fn broadcast(&mut self, size: Bytes, root: u16) {
-        for (round, near, far) in self.tree(root) {
-            self.pass(near, far, round, size);
+    /// Along the tree from the root; the size follows from how many ranks a message speaks to.
+    fn down_from(&mut self, root: u16, size: impl Fn(u64) -> Bytes) {
+        for (round, near, far, below) in self.tree(root) {
+            self.pass(near, far, round, size(below));
         }
     }
 
     /// Along the tree towards the root; the size follows from how many ranks a message speaks for.
-    fn towards(&mut self, root: u16, size: impl Fn(u32) -> Bytes) {
-        let mut speaks = vec![1; self.last.len()];
-        for (round, near, far) in self.tree(root).into_iter().rev() {
-            let below = speaks[usize::from(far)];
-            speaks[usize::from(near)] += below;
+    fn up_to(&mut self, root: u16, size: impl Fn(u64) -> Bytes) {
+        for (round, near, far, below) in self.tree(root).into_iter().rev() {
             self.pass(far, near, round, size(below));
         }
     }
 
-    fn ring(&mut self, size: Bytes) {
-        let ranks = u64::from(self.ranks());
-        let piece = Bytes(size.0.div_ceil(ranks).max(1));
-        for round in 0..2 * (ranks as u32 - 1) {
-            self.shift(1, round, piece);
+    /// One message between the root and everybody else, whose size is what the other one has.
+    fn each_with(&mut self, root: u16, payload: Payload<'_>, to_root: bool) {
+        let others: Vec<u16> = (0..self.ranks()).filter(|rank| *rank != root).collect();
+        let size = |rank: u16| payload.of(rank.into());
+        let message = |rank: u16, sends: bool, other: u16| match sends {
+            true => Action::Send { to: other, tag: TAG, size: size(rank) },
+            false => Action::Receive { from: other, tag: TAG, size: size(rank) },
+        };
+        for rank in &others {
+            self.together(*rank, [message(*rank, to_root, root)]);
+        }
+        self.together(root, others.iter().map(|rank| message(*rank, !to_root, *rank)));
+    }
+
+    fn ring(&mut self, payload: Payload<'_>) {
+        let ranks = u32::from(self.ranks());
+        for round in 0..2 * (ranks - 1) {
+            self.shift(1, round, |_| payload.piece(0, ranks));
+        }
+    }
+
+    /// What each rank has goes around: in a round a rank passes on what it got in the one before.
+    fn around(&mut self, payload: Payload<'_>) {
+        let ranks = u32::from(self.ranks());
+        for round in 0..ranks - 1 {
+            self.shift(1, round, |rank| payload.of((rank + ranks - round) % ranks));
+        }
+    }
+
+    /// Sums of pieces go around; the last that a rank gets is its own.
+    fn pieces_around(&mut self, payload: Payload<'_>) {
+        let ranks = u32::from(self.ranks());
+        for round in 0..ranks - 1 {
+            let piece = |rank| (rank + 2 * ranks - round - 1) % ranks;
+            self.shift(1, round, |rank| payload.piece(piece(rank), ranks));
+        }
+    }
+
+    /// In each round a rank has twice as many pieces, and gets the next ones from as far above it.
+    fn bruck(&mut self, size: Bytes) {
+        let ranks = u32::from(self.ranks());
+        let (mut known, mut round) = (1, 0);
+        while known < ranks {
+            let more = u64::from(known.min(ranks - known));
+            self.shift(ranks - known, round, |_| size * more);
+            known *= 2;
+            round += 1;
+        }
+    }
+
+    /// Two ranks at a time sum each one half of what is left to them.
+    fn halving(&mut self, size: Bytes) {
+        let ranks = self.ranks();
+        let power = 1_u16 << ranks.ilog2();
+        for extra in power..ranks {
+            self.pass(extra, extra - power, 0, size);
+        }
+        let (mut distance, mut round) = (power / 2, 1);
+        while distance > 0 {
+            let left = size.0 * u64::from(distance);
+            self.exchange(distance, round, Bytes(left.div_ceil(power.into()).max(1)));
+            distance /= 2;
+            round += 1;
+        }
+        let piece = Payload { size, ..Payload::default() }.piece(0, ranks.into());
+        for extra in power..ranks {
+            self.pass(extra - power, extra, round, piece);
+        }
+    }
+
+    /// The ranks below the largest power of two exchange messages, each with the one whose number
+    /// differs in one bit.
+    fn exchange(&mut self, distance: u16, round: u32, size: Bytes) {
+        let power = 1_u16 << self.ranks().ilog2();
+        for rank in 0..power {
+            let (other, tag) = (rank ^ distance, TAG + round);
+            self.together(
+                rank,
+                [Action::Send { to: other, tag, size }, Action::Receive { from: other, tag, size }],
+            );
         }
     }
 
@@ -224,16 +399,7 @@ impl Writer {
         }
         let (mut distance, mut round) = (1, 1);
         while distance < power {
-            for rank in 0..power {
-                let (other, tag) = (rank ^ distance, TAG + round);
-                self.together(
-                    rank,
-                    [
-                        Action::Send { to: other, tag, size },
-                        Action::Receive { from: other, tag, size },
-                    ],
-                );
-            }
+            self.exchange(distance, round, size);
             distance *= 2;
             round += 1;
         }

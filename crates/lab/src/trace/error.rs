@@ -64,6 +64,22 @@ pub enum TraceError {
         /// How many there are.
         ranks: u16,
     },
+    /// A root of a collective that is no rank.
+    #[error("root {root} where 0 to {} are accepted", .ranks - 1)]
+    UnknownRoot {
+        /// The root.
+        root: u16,
+        /// How many ranks there are.
+        ranks: u16,
+    },
+    /// Sizes of the ranks of a collective that are not one a rank.
+    #[error("{count} sizes where accepted are {accepted}")]
+    Sizes {
+        /// How many were given.
+        count: usize,
+        /// How many would be right.
+        accepted: String,
+    },
     /// A file that cannot be read.
     #[error("the trace cannot be read: {0}")]
     Unreadable(String),

@@ -19,7 +19,7 @@ use std::io::BufRead;
 
 use weft_units::{Bytes, Span};
 
-use super::collectives::{Collective, Writer};
+use super::collectives::{Collective, Payload, Writer};
 use super::error::TraceError;
 use super::schedule::{Action, Operation, Schedule};
 
@@ -49,8 +49,17 @@ pub fn read(input: impl BufRead, ranks: u16, speed: f64) -> Result<Schedule, Tra
     Ok(reader.writer.schedule)
 }
 
-/// A collective as a rank has it: which, bytes, root, what each computes.
-type Joint = (Collective, Bytes, u16, Span);
+/// A collective as a rank has it.
+#[derive(Clone, Debug, PartialEq)]
+struct Joint {
+    collective: Collective,
+    size: Bytes,
+    /// Bytes of each rank, where the line lists them.
+    sizes: Vec<Bytes>,
+    root: u16,
+    /// What each rank computes.
+    computing: Span,
+}
 
 #[derive(Debug)]
 struct Reader {
@@ -116,23 +125,50 @@ impl Reader {
     }
 
     fn joint(&self, verb: &str, rest: &[&str]) -> Result<Joint, TraceError> {
+        let all = self.joined.len();
         let size = || self.size(rest.first());
         let root = |place: usize| match rest.get(place) {
             Some(word) => self.rank(word),
             None => Ok(0),
         };
-        let none = Span::ZERO;
-        Ok(match verb {
-            "barrier" => (Collective::Barrier, Bytes(0), 0, none),
-            "bcast" => (Collective::Broadcast, size()?, root(1)?, none),
-            "reduce" => (Collective::Reduce, size()?, root(2)?, self.span(rest.get(1))?),
-            "allReduce" | "allreduce" => {
-                let span = self.span(rest.get(1))?;
-                (Collective::AllreduceRecursiveDoubling, size()?, 0, span)
+        let listed = |from: usize| (from..from + all).map(|place| self.size(rest.get(place)));
+        let computing = |place: usize| self.span(rest.get(place));
+        let nothing = Joint {
+            collective: Collective::Barrier,
+            size: Bytes(0),
+            sizes: Vec::new(),
+            root: 0,
+            computing: Span::ZERO,
+        };
+        let of = |collective| -> Result<Joint, TraceError> {
+            Ok(Joint { collective, size: size()?, ..nothing.clone() })
+        };
+        let of_sizes = |collective, from| -> Result<Joint, TraceError> {
+            let sizes = listed(from).collect::<Result<_, _>>()?;
+            Ok(Joint { collective, sizes, ..nothing.clone() })
+        };
+        Ok(match verb.to_ascii_lowercase().as_str() {
+            "barrier" => nothing,
+            "bcast" => Joint { root: root(1)?, ..of(Collective::Broadcast)? },
+            "reduce" => {
+                let (root, computing) = (root(2)?, computing(1)?);
+                Joint { root, computing, ..of(Collective::Reduce)? }
             }
-            "allToAll" | "alltoall" => (Collective::AllToAll, size()?, 0, none),
-            "gather" => (Collective::Gather, size()?, root(2)?, none),
-            other => return Err(self.syntax(other, ACTIONS)),
+            "allreduce" => {
+                Joint { computing: computing(1)?, ..of(Collective::AllreduceRecursiveDoubling)? }
+            }
+            "alltoall" => of(Collective::AllToAll)?,
+            "gather" => Joint { root: root(2)?, ..of(Collective::Gather)? },
+            "scatter" => Joint { root: root(2)?, ..of(Collective::Scatter)? },
+            "allgather" => of(Collective::AllgatherRing)?,
+            // What the rank itself sends stands before, or behind, the list of all.
+            "gatherv" => Joint { root: root(all + 1)?, ..of_sizes(Collective::GatherV, 1)? },
+            "scatterv" => Joint { root: root(all + 1)?, ..of_sizes(Collective::ScatterV, 0)? },
+            "allgatherv" => of_sizes(Collective::AllgatherV, 1)?,
+            "reducescatter" => {
+                Joint { computing: computing(all)?, ..of_sizes(Collective::ReduceScatterRing, 0)? }
+            }
+            _ => return Err(self.syntax(verb, ACTIONS)),
         })
     }
 
@@ -141,17 +177,17 @@ impl Reader {
         let number = self.joined[usize::from(rank)];
         match self.collectives.get(number) {
             Some(known) if *known == joint => {}
-            Some((known, ..)) => {
-                let accepted = format!("`{}` as other ranks have it", known.name());
-                return Err(self.syntax(joint.0.name(), &accepted));
+            Some(known) => {
+                let accepted = format!("`{}` as other ranks have it", known.collective.name());
+                return Err(self.syntax(joint.collective.name(), &accepted));
             }
-            None => self.collectives.push(joint),
+            None => self.collectives.push(joint.clone()),
         }
         self.joined[usize::from(rank)] += 1;
         if self.complete() > number {
-            let (collective, size, root, span) = joint;
-            self.writer.collective(collective, size, root);
-            self.writer.compute(span);
+            let Joint { collective, size, sizes, root, computing } = joint;
+            self.writer.collective(collective, Payload { size, sizes: &sizes, root });
+            self.writer.compute(computing);
             return self.go_on();
         }
         Ok(())
@@ -237,4 +273,5 @@ impl Reader {
 
 /// What a line can say.
 const ACTIONS: &str = "init, finalize, comm_size, compute, send, isend, recv, irecv, wait, \
-                       waitall, bcast, reduce, allReduce, allToAll, gather or barrier";
+                       waitall, barrier, bcast, reduce, allReduce, allToAll, gather, gatherV, \
+                       scatter, scatterV, allGather, allGatherV or reduceScatter";

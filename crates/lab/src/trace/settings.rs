@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use weft_units::{Bytes, PositiveCount};
 
-use super::collectives::Collective;
+use super::collectives::{Collective, Payload};
 use super::error::TraceError;
 use super::schedule::Schedule;
 use super::{goal, independent};
@@ -20,12 +20,13 @@ use super::{goal, independent};
 pub enum TraceSettings {
     /// A GOAL text, as LogGOPSim and ATLAHS have it.
     Goal {
-        /// The file, from the current folder.
+        /// The file, from the folder of the file that names it; from the current folder where an
+        /// override does.
         file: String,
     },
     /// A time-independent trace of SimGrid, all ranks in one file.
     TimeIndependent {
-        /// The file, from the current folder.
+        /// The file, as of a GOAL text.
         file: String,
         /// Instructions that a processor carries out a second.
         #[schemars(extend("x-unit" = "1/s"))]
@@ -38,6 +39,13 @@ pub enum TraceSettings {
         /// Bytes of each rank.
         #[serde(default)]
         size: Bytes,
+        /// Bytes of each rank in its order, in place of `size`: for `gather_v`, `scatter_v`,
+        /// `allgather_v` and `reduce_scatter_ring`.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        sizes: Vec<Bytes>,
+        /// The rank that has the data first, or gets it.
+        #[serde(default)]
+        root: u16,
         /// How many times, one after another.
         #[serde(default = "once")]
         rounds: PositiveCount,
@@ -71,6 +79,13 @@ impl TraceSettings {
         Ok(Some(digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect()))
     }
 
+    /// The settings whatever the file is called.
+    pub(crate) fn forget_file(&mut self) {
+        if let TraceSettings::Goal { file } | TraceSettings::TimeIndependent { file, .. } = self {
+            file.clear();
+        }
+    }
+
     fn schedule(&self, ranks: u16) -> Result<Schedule, TraceError> {
         match self {
             TraceSettings::Goal { file } => goal::read(open(file)?),
@@ -82,11 +97,38 @@ impl TraceSettings {
                 }
                 independent::read(open(file)?, ranks, *speed)
             }
-            TraceSettings::Collective { operation, size, rounds } => {
-                Ok(operation.schedule(ranks, *size, rounds.get()))
+            TraceSettings::Collective { operation, size, sizes, root, rounds } => {
+                check_payload(*operation, ranks, sizes, *root)?;
+                let payload = Payload { size: *size, sizes, root: *root };
+                Ok(operation.schedule_of(ranks, payload, rounds.get()))
             }
         }
     }
+}
+
+/// Refuses sizes that an algorithm does not read, or not one a rank, and a root that is no rank.
+fn check_payload(
+    operation: Collective,
+    ranks: u16,
+    sizes: &[Bytes],
+    root: u16,
+) -> Result<(), TraceError> {
+    if root >= ranks {
+        return Err(TraceError::UnknownRoot { root, ranks });
+    }
+    let takes = operation.takes_sizes();
+    if sizes.is_empty() || (takes && sizes.len() == usize::from(ranks)) {
+        return Ok(());
+    }
+    let all = Collective::ALL.into_iter().filter(|own| own.takes_sizes());
+    let names = all.map(Collective::name).collect::<Vec<_>>().join(", ");
+    let accepted = match takes {
+        true => format!("{ranks}, one a rank"),
+        false => {
+            format!("none for {}, whose ranks all have `size`; {names} take them", operation.name())
+        }
+    };
+    Err(TraceError::Sizes { count: sizes.len(), accepted })
 }
 
 fn open(file: &str) -> Result<BufReader<File>, TraceError> {

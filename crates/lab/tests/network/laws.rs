@@ -130,6 +130,7 @@ fn shared_memory(
     let link = link(packet);
     let control = flow(control, packet, 64);
     SharedMemoryParts {
+        errors: Vec::new(),
         queues,
         buffer: 64,
         control,

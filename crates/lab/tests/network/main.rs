@@ -4,6 +4,7 @@
 
 mod credits;
 mod cycle_counts;
+mod endpoints;
 mod laws;
 mod refusals;
 mod shared_memory;

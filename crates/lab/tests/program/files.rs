@@ -1,20 +1,21 @@
 //! Programs as files name them.
 
+use weft_fabric::measure::Latency;
 use weft_kernel::Halt;
 use weft_lab::{ChannelRun, Plan, Request, simulate};
 
 use super::{STAR, TREE};
 
-fn spec_of(text: &str) -> Result<Vec<ChannelRun>, weft_lab::Error> {
+pub fn spec_of(text: &str) -> Result<Vec<ChannelRun>, weft_lab::Error> {
     let plan = Plan::new(&Request::of_text("program.toml", text))?;
     simulate(&plan.points[0].spec, 1, &Halt::new())
 }
 
-fn file(hosts: u16, channel: &str, program: &str) -> String {
+pub fn file(hosts: u16, channel: &str, program: &str) -> String {
     format!("[system]\ntitle = 'programs'\nhosts = {hosts}\n{channel}\n[program]\n{program}\n")
 }
 
-fn measured(runs: &[ChannelRun], name: &str) -> f64 {
+pub fn measured(runs: &[ChannelRun], name: &str) -> f64 {
     let found = runs[0].counters.iter().find(|(column, _)| *column == name);
     found.unwrap_or_else(|| panic!("no {name} in {:?}", runs[0].counters)).1
 }
@@ -72,6 +73,46 @@ fn every_program_of_the_library_runs_on_a_star_and_on_a_tree() {
     }
 }
 
+/// Messages of 1 us one after the other: a pair that the hot spot does not concern keeps its link
+/// through a crossbar, whatever goes to the hot spot. Over the bus of Memory Channel 1 it does not.
+#[test]
+fn a_hot_spot_and_a_pair_that_has_no_part_in_it() {
+    let rates = |hosts, channel: &str, more: &str| {
+        let size = "run.hot_spot = { size = '100 B', rounds = 20, victim = [3, 4]";
+        let text = file(hosts, channel, &format!("{size}, {more} }}"));
+        let runs = spec_of(&text).expect(more);
+        assert_eq!(runs[0].backlog + runs[0].in_flight, 0, "{more}");
+        assert_eq!(measured(&runs, "program_messages"), runs[0].observations.delivered as f64);
+        (measured(&runs, "program_mb_per_s"), measured(&runs, "program_victim_mb_per_s"))
+    };
+    let alone = 2000.0 / 20.05;
+    let (_, victim) = rates(5, STAR, "senders = 0");
+    assert!((victim - alone).abs() < 1e-9, "{victim}");
+    for senders in ["senders = 1", "senders = 2"] {
+        let (hot, victim) = rates(5, STAR, senders);
+        assert!((victim - alone).abs() < 1e-9, "{senders}: {victim}");
+        assert!(hot > 90.0 && hot < 100.0, "{senders}: {hot}");
+    }
+    // A rank that sends to both takes turns: the hot spot leaves it a third, and so to the other.
+    let (_, own) = {
+        let text = "run.hot_spot = { size = '100 B', rounds = 20, victim = [1, 4], senders = 3 }";
+        let runs = spec_of(&file(5, STAR, text)).expect(text);
+        (measured(&runs, "program_mb_per_s"), measured(&runs, "program_victim_mb_per_s"))
+    };
+    assert!(own > 0.3 * alone && own < 0.37 * alone, "{own}");
+    let on = |system: &str, senders: &str| {
+        let text = format!(
+            "base = '{system}'\n[program]\nrun.hot_spot = {{ size = '1 KB', rounds = 20, \
+             victim = [3, 4], senders = {senders} }}\nranks = 8\n"
+        );
+        measured(&spec_of(&text).expect(senders), "program_victim_mb_per_s")
+    };
+    assert!(on("memory-channel-1", "5") < 0.5 * on("memory-channel-1", "0"));
+    // With a window the next message waits at the adapter, while the one before it leaves the host.
+    let (one, eight) = (on("memory-channel-2", "0"), on("memory-channel-2", "0, window = 8"));
+    assert!(eight > one + 0.5, "{one} to {eight}");
+}
+
 #[test]
 fn small_messages_take_one_channel_and_large_ones_another() {
     let text = "base = 'clint'\n[program]\nrun.request_reply = { size = '32 B', reply = '1 kB' }\n\
@@ -102,8 +143,26 @@ fn what_a_program_names_must_be_there() {
             "program.run = pair = [1, 1] does not fit",
         ),
         (
-            file(2, STAR, "run.ping_pong.size = '64 B'\n[workload.c]\nload = 0.1"),
-            "workload.c = given does not fit",
+            "base = 'clint'\npreset = 'detailed'\n[program]\nchannel = 'quick'\n\
+             run.ping_pong.size = '64 B'\n[workload.bulk]\nload = 0.1"
+                .to_owned(),
+            "workload.bulk = given does not fit",
+        ),
+        (
+            file(4, STAR, "run.hot_spot = { size = '64 B', victim = [1, 4] }"),
+            "program.run = rank 4 does not fit",
+        ),
+        (
+            file(4, STAR, "run.hot_spot = { size = '64 B', victim = [1, 0] }"),
+            "program.run.hot_spot.victim = [1, 0], which names rank 0 twice does not fit",
+        ),
+        (
+            file(4, STAR, "run.hot_spot = { size = '64 B', victim = [1, 2], senders = 3 }"),
+            "program.run.hot_spot.senders = 3 does not fit",
+        ),
+        (
+            file(4, STAR, "run.hot_spot = { size = '64 B', senders = 0 }"),
+            "program.run.hot_spot.senders = 0 does not fit",
         ),
         (file(2, STAR, "run.ping_pong.size = '64'"), "unit"),
     ];
@@ -141,11 +200,87 @@ fn a_trace_is_what_its_file_holds() {
 }
 
 #[test]
+fn a_trace_is_looked_for_beside_the_file_that_names_it() {
+    let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("beside");
+    std::fs::create_dir_all(folder.join("traces")).expect("a folder");
+    let put = |name: &str, text: &str| std::fs::write(folder.join(name), text).expect(name);
+    put("traces/one.goal", "num_ranks 2\nrank 0 {\na: calc 5\n}\n");
+    put("traces/two.goal", "num_ranks 2\nrank 0 {\na: calc 8\n}\n");
+    put("base.toml", &file(2, STAR, "trace.goal.file = 'traces/one.goal'"));
+    put(
+        "over.toml",
+        "base = 'base.toml'\n[sweep]\n'program.trace.goal.file' = ['traces/one.goal', \
+         'traces/two.goal']\n",
+    );
+    let plan = |name: &str, overrides: &[String]| {
+        let path = folder.join(name).display().to_string();
+        Plan::new(&Request::new(&path, None, overrides)).unwrap_or_else(|error| panic!("{error}"))
+    };
+    let times = |plan: &Plan| -> Vec<f64> {
+        let runs = plan.points.iter().map(|point| simulate(&point.spec, 1, &Halt::new()));
+        runs.map(|runs| measured(&runs.expect("a run"), "program_time_us")).collect()
+    };
+    assert_eq!(times(&plan("base.toml", &[])), [0.005]);
+    let swept = plan("over.toml", &[]);
+    assert_eq!(times(&swept), [0.005, 0.008]);
+    // What is written down for later means the same from another folder.
+    let written = swept.written.to_toml();
+    let again = Plan::new(&Request::of_text("spec.toml", &written)).expect("a legal text");
+    assert_eq!(times(&again), [0.005, 0.008]);
+    // An override is of the current folder, as everything on a command line.
+    let missing = ["program.trace.goal.file=traces/one.goal".to_owned()];
+    let path = folder.join("base.toml").display().to_string();
+    let error = Plan::new(&Request::new(&path, None, &missing)).expect_err("another folder");
+    assert!(error.to_string().contains("traces/one.goal: No such file"), "{error}");
+    // The same trace under another name is the same run.
+    std::fs::copy(folder.join("traces/one.goal"), folder.join("same.goal")).expect("a copy");
+    let same = [format!("program.trace.goal.file={}", folder.join("same.goal").display())];
+    let key = |plan: &Plan| weft_lab::identity(&plan.points[0].spec).expect("a readable trace");
+    assert_eq!(key(&plan("base.toml", &same)), key(&plan("base.toml", &[])));
+}
+
+#[test]
 fn a_policy_without_a_rule_for_a_message_ends_the_run() {
     let text = "base = 'clint'\n[program]\nrun.ping_pong.size = '64 B'\n\
                 [[program.route]]\nup_to = '32 B'\nchannel = 'quick'\n";
     let error = spec_of(text).expect_err("no rule").to_string();
     assert!(error.contains("no rule says which channel takes a message of 64 bytes"), "{error}");
+}
+
+/// What a person compares: every interconnect as it was and at rates of today, which make its
+/// messages faster and leave nothing on the way.
+#[test]
+fn every_interconnect_runs_at_rates_of_today() {
+    for system in weft_lab::systems().expect("the shipped systems") {
+        let has = |preset: &str| system.presets.iter().any(|own| own == preset);
+        if system.name == "scilan-stacks" {
+            assert!(!has("today"), "the stacks are fits to one table");
+            continue;
+        }
+        let name = system.name.as_str();
+        let one_way = |presets: &[&str]| {
+            let presets: Vec<&str> = presets.iter().copied().filter(|own| has(own)).collect();
+            let overrides = [
+                "program.run.ping_pong={ size = '8 B', rounds = 3 }".to_owned(),
+                "run.regime='from_empty'".to_owned(),
+            ];
+            let routed = presets.contains(&"compare") || system.channels.len() == 1;
+            let channel = [format!("program.channel='{}'", system.channels[0])];
+            let more = if routed { &[][..] } else { &channel };
+            let all = [&overrides[..], more].concat();
+            let plan = Plan::new(&Request::new(name, Some(&presets.join("+")), &all)).expect(name);
+            let runs = simulate(&plan.points[0].spec, 1, &Halt::new()).expect(name);
+            let used = runs.iter().find(|run| run.observations.delivered > 0).expect(name);
+            assert_eq!(used.observations.delivered, 6, "{name}");
+            let spent = used.observations.budget.total_ps();
+            let one_way = used.observations.recorder(Latency::OneWay).sum_ps();
+            assert_eq!(spent, one_way, "{name}: where the time went");
+            one_way
+        };
+        assert!(has("today"), "{name}");
+        assert!(one_way(&["compare", "today"]) < one_way(&["compare"]), "{name}");
+        assert!(one_way(&["today"]) > 0, "{name}: by itself");
+    }
 }
 
 #[test]

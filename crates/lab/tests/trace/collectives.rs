@@ -1,42 +1,90 @@
 //! Generated collectives: messages in closed form, and whose data ends up where.
 
-use weft_lab::trace::collectives::Collective;
+use weft_lab::trace::collectives::{Collective, Payload};
 use weft_lab::trace::{Action, After, Schedule, goal};
 use weft_units::{Bytes, Time};
 
 use super::{WAY, run};
 
-#[test]
-fn collectives_have_the_messages_of_their_closed_forms() {
-    for collective in Collective::ALL {
-        for ranks in 2..=20_u16 {
-            let schedule = collective.schedule(ranks, Bytes(1000), 3);
-            let n = u64::from(ranks);
-            let log_up = (1..).find(|log| 1 << log >= n).expect("a logarithm");
-            let power = 1 << n.ilog2();
-            let closed = match collective {
-                Collective::Barrier => n * log_up,
-                Collective::Broadcast | Collective::Reduce | Collective::Gather => n - 1,
-                Collective::AllreduceRing => 2 * n * (n - 1),
-                Collective::AllreduceRecursiveDoubling => {
-                    power * u64::from(n.ilog2()) + 2 * (n - power)
-                }
-                Collective::AllToAll => n * (n - 1),
-            };
-            let (messages, _) = schedule.traffic();
-            assert_eq!(messages, 3 * closed, "{collective:?} among {ranks}");
-            assert_eq!(collective.messages(n), closed, "{collective:?} among {ranks}");
+/// Messages and bytes in closed form, of `n` ranks with `s` bytes each.
+fn closed_forms(collective: Collective, n: u64, s: u64) -> (u64, u64) {
+    let log_up = (1..).find(|log| 1 << log >= n).expect("a logarithm");
+    let log = u64::from(n.ilog2());
+    let power = 1 << log;
+    let (paired, extra) = (power * log, n - power);
+    // The way of a rank's data through a binomial tree is as long as its number has ones.
+    let ones: u64 = (1..n).map(|rank| u64::from(rank.count_ones())).sum();
+    match collective {
+        Collective::Barrier => (n * log_up, n * log_up),
+        Collective::Broadcast | Collective::Reduce => (n - 1, (n - 1) * s),
+        Collective::Gather | Collective::Scatter => (n - 1, ones * s),
+        Collective::GatherV | Collective::ScatterV => (n - 1, (n - 1) * s),
+        Collective::AllreduceRing => (2 * n * (n - 1), 2 * (n - 1) * s),
+        Collective::AllreduceRecursiveDoubling => (paired + 2 * extra, (paired + 2 * extra) * s),
+        Collective::AllToAll | Collective::AllgatherRing | Collective::AllgatherV => {
+            (n * (n - 1), n * (n - 1) * s)
+        }
+        Collective::AllgatherBruck => (n * log_up, n * (n - 1) * s),
+        Collective::ReduceScatterRing => (n * (n - 1), (n - 1) * s),
+        // Half, a quarter, ... of the data are together all but the piece that is left.
+        Collective::ReduceScatterHalving => {
+            (paired + 2 * extra, (power - 1) * s + extra * (s + s / n))
         }
     }
 }
 
 #[test]
-fn a_gather_carries_each_rank_s_data_once_a_level() {
-    // Seven ranks at a root: 4 + 2 + 1 below it at distances 1, 2 and 4 of a tree of eight.
-    let bytes = Collective::Gather.schedule(8, Bytes(10), 1).traffic().1;
-    assert_eq!(bytes, Bytes(10 * (4 + 2 * 2 + 4)));
-    let ring = Collective::AllreduceRing.schedule(5, Bytes(1000), 1).traffic().1;
-    assert_eq!(ring, Bytes(2 * 4 * 5 * 200));
+fn collectives_have_the_messages_and_bytes_of_their_closed_forms() {
+    // Divisible by every number of ranks, and by the powers of two below it.
+    let size = 16 * 9 * 5 * 7 * 11 * 13 * 17 * 19;
+    for collective in Collective::ALL {
+        for ranks in 2..=20_u16 {
+            let schedule = collective.schedule(ranks, Bytes(size), 3);
+            let (closed, bytes) = closed_forms(collective, ranks.into(), size);
+            let (messages, sent) = schedule.traffic();
+            assert_eq!(messages, 3 * closed, "{collective:?} among {ranks}");
+            assert_eq!(collective.messages(ranks.into()), closed, "{collective:?} among {ranks}");
+            assert_eq!(sent, Bytes(3 * bytes), "{collective:?} among {ranks}");
+        }
+    }
+}
+
+#[test]
+fn ranks_with_differently_many_bytes_send_what_they_have() {
+    let sizes = [Bytes(10), Bytes(200), Bytes(3000), Bytes(0), Bytes(70)];
+    let all = 3280;
+    let bytes = |collective: Collective, root| {
+        let payload = Payload { sizes: &sizes, root, ..Payload::default() };
+        collective.schedule_of(5, payload, 1).traffic()
+    };
+    assert_eq!(bytes(Collective::GatherV, 2), (4, Bytes(all - 3000)));
+    assert_eq!(bytes(Collective::ScatterV, 0), (4, Bytes(all - 10)));
+    assert_eq!(bytes(Collective::AllgatherV, 0), (20, Bytes(4 * all)));
+    assert_eq!(bytes(Collective::ReduceScatterRing, 0), (20, Bytes(4 * all)));
+}
+
+#[test]
+fn what_is_sent_has_the_size_that_is_received() {
+    let sizes: Vec<Bytes> = (1..=6).map(|rank| Bytes(rank * rank)).collect();
+    for collective in Collective::ALL {
+        let sizes = if collective.takes_sizes() { &sizes[..] } else { &[] };
+        let payload = Payload { size: Bytes(60), sizes, root: 4 };
+        let schedule = collective.schedule_of(6, payload, 1);
+        let mut messages = [Vec::new(), Vec::new()];
+        for (rank, script) in (0..).zip(&schedule.ranks) {
+            for operation in script.operations() {
+                match operation.action {
+                    Action::Send { to, tag, size } => messages[0].push((rank, to, tag, size.0)),
+                    Action::Receive { from, tag, size } => {
+                        messages[1].push((from, rank, tag, size.0));
+                    }
+                    Action::Compute(_) => {}
+                }
+            }
+        }
+        messages.iter_mut().for_each(|own| own.sort_unstable());
+        assert_eq!(messages[0], messages[1], "{collective:?}");
+    }
 }
 
 /// Whose data each rank has at the end, a bit each, by following messages through the schedule.
@@ -80,8 +128,12 @@ fn data_ends_up_where_the_collective_promises() {
         for collective in Collective::ALL {
             let known = knowledge(&collective.schedule(ranks, Bytes(8), 1));
             let promised = known.iter().enumerate().all(|(rank, known)| match collective {
-                Collective::Broadcast => known & 1 == 1,
-                Collective::Reduce | Collective::Gather => rank > 0 || *known == all,
+                Collective::Broadcast | Collective::Scatter | Collective::ScatterV => {
+                    known & 1 == 1
+                }
+                Collective::Reduce | Collective::Gather | Collective::GatherV => {
+                    rank > 0 || *known == all
+                }
                 _ => *known == all,
             });
             assert!(promised, "{collective:?} among {ranks}: {known:?}");

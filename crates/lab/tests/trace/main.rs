@@ -9,7 +9,7 @@ use weft_lab::assemble::{Driver, Site};
 use weft_lab::program::{Machine, Policy, ProgramError};
 use weft_lab::trace::{Played, Schedule, goal, independent, play};
 use weft_lab::{Plan, Request};
-use weft_units::{Span, Time};
+use weft_units::{Bytes, Span, Time};
 
 /// Packets of 125 B that carry 100 B take 1 us, cables 20 ns, the switch 10 ns.
 const STAR: &str = "
@@ -140,16 +140,22 @@ fn collectives_of_a_time_independent_trace_wait_for_all_ranks() {
         .map(|rank| {
             format!(
                 "{rank} compute {}\n{rank} barrier\n{rank} allReduce 80 1e3\n\
-                 {rank} bcast 100 2\n{rank} reduce 8 0 1\n{rank} allToAll 10\n{rank} gather 4\n",
+                 {rank} bcast 100 2\n{rank} reduce 8 0 1\n{rank} allToAll 10\n{rank} gather 4\n\
+                 {rank} scatter 4 4 1\n{rank} gatherV 1 4 5 6 2 0 0\n{rank} scatterV 4 5 6 1 0\n\
+                 {rank} allGather 10 10\n{rank} allgatherv 1 4 5 6\n\
+                 {rank} reduceScatter 4 5 6 1e3 0\n",
                 rank * 5000
             )
         })
         .collect();
     let schedule = independent::read(text.as_bytes(), 3, 1e9).expect("a legal text");
-    assert_eq!(schedule.traffic().0, 6 + 4 + 2 + 2 + 6 + 2);
+    let first = (6 + 4 + 2 + 2 + 6 + 2, 6 + 4 * 80 + 2 * 100 + 2 * 8 + 6 * 10 + 2 * 4);
+    // What the root has itself is not sent: 6 of gatherV and 4 of scatterV.
+    let second = (2 + 2 + 2 + 6 + 6 + 6, 2 * 4 + (4 + 5) + (5 + 6) + 6 * 10 + 2 * 15 + 2 * 15);
+    assert_eq!(schedule.traffic(), (first.0 + second.0, Bytes(first.1 + second.1)));
     let played = run(&schedule).expect("an end");
     assert!(played.ends.iter().all(|end| *end > Time(10_000_000)), "{:?}", played.ends);
-    assert_eq!(played.machine.account().ranks()[0].computing, Span(1_000_000));
+    assert_eq!(played.machine.account().ranks()[0].computing, Span(2_000_000));
 }
 
 #[test]
@@ -161,6 +167,8 @@ fn a_time_independent_trace_that_cannot_be_meant_is_refused() {
         ("0 sleep 4\n", "line 1: `sleep` where init, finalize"),
         ("0 barrier\n1 bcast 5\n", "line 2: `broadcast` where `barrier` as other ranks have it"),
         ("0 compute -1\n", "line 1: `-1` where a number of instructions"),
+        ("0 gatherV 1 4\n", "line 1: `` where a number of bytes"),
+        ("0 gatherV 1 4 4 2\n", "line 1: rank 2 where 0 to 1 are accepted"),
     ];
     for (text, expected) in cases {
         let error = independent::read(text.as_bytes(), 2, 1e9).expect_err(text).to_string();

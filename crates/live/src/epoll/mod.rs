@@ -6,6 +6,7 @@
 //! sleeps in the kernel. So a busy instance never enters the kernel but to look after its other
 //! descriptors.
 
+mod links;
 mod waiting;
 
 pub use waiting::wait;
@@ -13,6 +14,8 @@ pub use waiting::wait;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
 use libc::{c_int, epoll_event};
+
+use links::Inner;
 
 use crate::attach;
 use crate::departure;
@@ -44,18 +47,6 @@ struct Instance {
     /// Whether it is itself watched by another, which sees only what the kernel sees.
     nested: AtomicU32,
     inner: std::cell::UnsafeCell<Inner>,
-}
-
-struct Inner {
-    count: usize,
-    /// How many of the links, from the first on, are warm: each wait looks at these. The flags of
-    /// the others stay armed, so that whoever stimulates one makes the kernel report it, and it is
-    /// warm again. So a wait costs by the busy connections, not by all.
-    warm: usize,
-    /// Place and registration of each followed connection.
-    links: [u32; FOLLOWED],
-    turn: u32,
-    spin: SpinPolicy,
 }
 
 static MEMORY: AtomicPtr<Instance> = AtomicPtr::new(std::ptr::null_mut());
@@ -173,7 +164,7 @@ pub fn can_follow(guard: &Guard) -> bool {
 fn is_followed_once(place: usize) -> bool {
     let used = registrations(place).filter(|registration| {
         // SAFETY: with the control lock held the instances cannot change.
-        unsafe { (**registration).instance != 0 }
+        unsafe { (**registration).instance != 0 && !(**registration).parked }
     });
     used.count() == 1
 }
@@ -199,7 +190,7 @@ pub fn follow(guard: &Guard) {
         let mut event = tagged(guard.place, which);
         let epoll = instance.fd.load(Ordering::Relaxed) as c_int - 1;
         if sys::epoll_ctl(epoll, libc::EPOLL_CTL_MOD, registration.fd, &mut event).is_ok() {
-            link(inner, registration, guard.place, which);
+            link(inner, registration, guard, which);
             watch_event(instance, registration, guard, which);
         } else {
             *registration = Registration::default();
@@ -231,47 +222,11 @@ fn unwatch_event(instance: &Instance, index: u32, guard: &Guard) {
     }
 }
 
-impl Inner {
-    fn position(&self, link: u32) -> Option<usize> {
-        self.links[..self.count].iter().position(|it| *it == link)
-    }
-
-    fn push(&mut self, link: u32) {
-        self.links[self.count] = link;
-        self.count += 1;
-        self.make_warm(self.count - 1);
-    }
-
-    fn make_warm(&mut self, at: usize) {
-        if at >= self.warm {
-            self.links.swap(at, self.warm);
-            self.warm += 1;
-        }
-    }
-
-    fn make_cold(&mut self, at: usize) {
-        if at < self.warm {
-            self.warm -= 1;
-            self.links.swap(at, self.warm);
-        }
-    }
-
-    fn remove(&mut self, at: usize) {
-        let at = if at < self.warm {
-            self.make_cold(at);
-            self.warm
-        } else {
-            at
-        };
-        self.count -= 1;
-        self.links[at] = self.links[self.count];
-    }
-}
-
-fn link(inner: &mut Inner, registration: &mut Registration, place: usize, which: usize) {
-    inner.push((place * REGISTRATIONS + which) as u32);
-    registration.linked = true;
-    registration.quiet = 0;
+fn link(inner: &mut Inner, registration: &mut Registration, guard: &Guard, which: usize) {
+    let Some(segment) = guard.connection.segment() else { return };
+    let word = segment.way(guard.connection.role().peer()).pointers.written_word();
+    inner.push((guard.place * REGISTRATIONS + which) as u32, word);
+    (registration.linked, registration.parked, registration.cold) = (true, false, false);
     registration.reported = Reported::default();
 }
 
@@ -317,7 +272,7 @@ pub fn expose(index: usize) {
 fn cannot_follow(guard: &Guard, instance: &Instance, event: *const epoll_event) -> bool {
     let full = registrations(guard.place).all(|it| {
         // SAFETY: a number is read that another thread may change; the answer may be old.
-        unsafe { (*it).instance != 0 }
+        unsafe { (*it).instance != 0 && !(*it).parked }
     });
     // SAFETY: the program says that the event is valid, where there is one.
     let events = unsafe { event.as_ref() }.map_or(0, |event| event.events);
@@ -330,6 +285,11 @@ fn cannot_follow(guard: &Guard, instance: &Instance, event: *const epoll_event) 
 
 /// Forgets all registrations of a connection that has lost its last descriptor.
 pub fn unfollow(guard: &Guard) {
+    // SAFETY: a number is read that another thread may change only in a call on the descriptor that
+    // is being closed, whose outcome is open.
+    if registrations(guard.place).all(|it| unsafe { (*it).instance } == 0) {
+        return;
+    }
     let Some(_control) = CONTROL.lock() else { return };
     for (which, registration) in registrations(guard.place).enumerate() {
         // SAFETY: with the control lock held the instance cannot change.
@@ -394,9 +354,18 @@ fn add(
     event: epoll_event,
     kernel: impl Fn() -> c_int,
 ) -> c_int {
+    let joined = guard.connection.phase() == phase::JOINED;
+    match find(guard, index) {
+        Some((which, registration)) if joined && is_parked(registration) => {
+            put_back(guard, instance, which, registration, event);
+            return 0;
+        }
+        Some((which, _)) => unpark(guard, instance, which),
+        None => {}
+    }
+    make_room(guard);
     // SAFETY: the control lock is held, which guards what is free.
     let free = registrations(guard.place).position(|it| unsafe { (*it).instance } == 0);
-    let joined = guard.connection.phase() == phase::JOINED;
     let exclusive = event.events & libc::EPOLLEXCLUSIVE as u32 != 0;
     let Some(which) = free.filter(|_| joined || !exclusive) else {
         attach::give_up(guard.connection, Reason::Epoll);
@@ -425,11 +394,78 @@ fn add(
         ..Registration::default()
     };
     if joined && inner.count < FOLLOWED {
-        link(inner, registration, guard.place, which);
+        link(inner, registration, guard, which);
         watch_event(instance, registration, guard, which);
         rouse(instance, registration, guard.place, which);
     }
     0
+}
+
+/// Whether the program has taken a registration out.
+fn is_parked(registration: *mut Registration) -> bool {
+    // SAFETY: the instance's lock is held, or the control lock, without which none is parked.
+    unsafe { (*registration).parked }
+}
+
+/// Puts a parked registration to use again: the kernel's instance still has it.
+fn put_back(
+    guard: &Guard,
+    instance: &Instance,
+    which: usize,
+    registration: *mut Registration,
+    event: epoll_event,
+) {
+    // SAFETY: the instance's lock is held.
+    let (registration, inner) = unsafe { (&mut *registration, &mut *instance.inner.get()) };
+    (registration.events, registration.data) = (event.events, event.u64);
+    registration.disabled = false;
+    link(inner, registration, guard, which);
+    rouse(instance, registration, guard.place, which);
+}
+
+/// Tells the kernel's instance that a parked registration was taken out. Does nothing to another.
+fn unpark(guard: &Guard, instance: &Instance, which: usize) {
+    let Some(registration) = registrations(guard.place).nth(which) else { return };
+    // SAFETY: the instance's lock is held.
+    let registration = unsafe { &mut *registration };
+    if !registration.parked {
+        return;
+    }
+    let _errno = sys::KeepErrno::new();
+    let epoll = instance.fd.load(Ordering::Relaxed) as c_int - 1;
+    let mut event = tagged(guard.place, which);
+    let _ = sys::epoll_ctl(epoll, libc::EPOLL_CTL_DEL, registration.fd, &mut event);
+    let index = registration.instance;
+    *registration = Registration::default();
+    unwatch_event(instance, index, guard);
+}
+
+/// Frees the parked registrations of a connection, if no other place is free. The control lock is
+/// held, and perhaps one instance's.
+fn make_room(guard: &Guard) {
+    // SAFETY: the control lock is held, which guards what is free.
+    if registrations(guard.place).all(|it| unsafe { (*it).instance } != 0) {
+        unpark_all(guard);
+    }
+}
+
+fn unpark_all(guard: &Guard) {
+    for (which, registration) in registrations(guard.place).enumerate() {
+        // SAFETY: the control lock is held.
+        let index = unsafe { (*registration).instance };
+        let Some(instance) = (index as usize).checked_sub(1).and_then(instance) else { continue };
+        // Without it, this thread has it already.
+        let _held = instance.lock.lock();
+        unpark(guard, instance, which);
+    }
+}
+
+/// Takes what the program has taken out of the kernel's instances too: the connection goes where
+/// the library does not see it.
+pub fn leave(guard: &Guard) {
+    if let Some(_control) = CONTROL.lock() {
+        unpark_all(guard);
+    }
 }
 
 /// The registration of this descriptor in this instance.
@@ -449,6 +485,9 @@ fn modify(
     kernel: impl Fn() -> c_int,
 ) -> c_int {
     let Some((which, registration)) = find(guard, index) else { return kernel() };
+    if is_parked(registration) {
+        return crate::stream::fail(libc::ENOENT) as c_int;
+    }
     // SAFETY: the instance's lock is held.
     let registration = unsafe { &mut *registration };
     if !registration.linked {
@@ -466,7 +505,7 @@ fn modify(
         let inner = unsafe { &mut *instance.inner.get() };
         if let Some(at) = inner.position((guard.place * REGISTRATIONS + which) as u32) {
             inner.make_warm(at);
-            (registration.quiet, registration.cold) = (0, false);
+            registration.cold = false;
         }
         rouse(instance, registration, guard.place, which);
     }
@@ -474,15 +513,21 @@ fn modify(
 }
 
 fn remove(guard: &Guard, instance: &Instance, index: usize, kernel: impl Fn() -> c_int) -> c_int {
+    let Some((which, registration)) = find(guard, index) else { return kernel() };
+    // SAFETY: the instance's lock is held.
+    let (registration, inner) = unsafe { (&mut *registration, &mut *instance.inner.get()) };
+    if registration.parked {
+        return crate::stream::fail(libc::ENOENT) as c_int;
+    }
+    if registration.linked && guard.connection.holders.load(Ordering::SeqCst) == 1 {
+        unlink(inner, guard.place, which);
+        (registration.linked, registration.cold, registration.parked) = (false, false, true);
+        return 0;
+    }
     let result = kernel();
-    if result == 0
-        && let Some((which, registration)) = find(guard, index)
-    {
-        // SAFETY: the instance's lock is held.
-        unsafe {
-            unlink(&mut *instance.inner.get(), guard.place, which);
-            *registration = Registration::default();
-        }
+    if result == 0 {
+        unlink(inner, guard.place, which);
+        *registration = Registration::default();
         unwatch_event(instance, index as u32 + 1, guard);
     }
     result

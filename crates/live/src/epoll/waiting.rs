@@ -6,21 +6,28 @@ use libc::{c_int, epoll_event, sigset_t};
 
 use weft_protocol::interrupt_flag::Sleep;
 
-use super::{CONTROL, EVENT, Inner, Instance, TAG, instance, registrations};
+use super::links::{Inner, Watch};
+use super::{CONTROL, EVENT, Instance, TAG, instance, registrations};
 use crate::ready;
 use crate::segment::Segment;
+use crate::spin::Where;
 use crate::stats;
 use crate::sys::{self, Errno};
 use crate::table::{self, Entry, Guard, REGISTRATIONS, Registration, Reported};
 use crate::turn;
 use crate::wait;
 
-/// Every so many waits that found something, the kernel is asked about other descriptors too.
-const LOOK_ASIDE: u32 = 4;
+/// While there are events without the kernel, it is asked about other descriptors this often, in
+/// nanoseconds.
+const LOOK_ASIDE: u64 = 50_000;
+const EVERY_TURN: u32 = 4;
+/// Every so many looks, connections that have heard nothing are looked at as a whole all the same:
+/// this process itself may have changed what they have to say.
+const WHOLE_LOOK: u32 = 16;
 /// An instance looks at so many connections in each wait without a second thought.
 const ALWAYS_WARM: usize = 64;
 /// With more, one that had nothing for so many looks grows cold.
-const QUIET: u16 = 32;
+const QUIET: u32 = 32;
 
 /// `epoll_pwait` on a followed instance. `None` leaves it to the kernel.
 pub fn wait(
@@ -49,83 +56,110 @@ fn wait_in(
     let mut asked = false;
     loop {
         // A look may fill all there is room for: every so often other descriptors come first.
-        let aside = !asked && is_time_to_look_aside(instance);
+        let aside = !asked && is_time_to_look_aside(instance, EVERY_TURN);
         let first = if aside {
             asked = true;
             from_kernel(instance, epoll, events, Some(0), std::ptr::null())?
         } else {
             0
         };
-        let (found, followed) = look(instance, &mut events[first..], aside);
+        let (found, followed) = look(instance, &mut events[first..], aside || asked);
         if first + found > 0 {
             return Ok(first + found);
         }
-        if followed && !polled && is_elsewhere(instance) {
+        if followed && !polled {
             polled = true;
-            if !asked {
+            let place = place_of_peers(instance);
+            if !asked && is_time_to_look_aside(instance, 1) {
                 asked = true;
                 let known = from_kernel(instance, epoll, events, Some(0), mask)?;
                 if known > 0 {
                     return Ok(known);
                 }
             }
-            if spin(instance) {
+            if spin(instance, place) {
                 continue;
             }
         }
         let left = deadline.map(|deadline| deadline.saturating_sub(sys::now()));
-        instance.waiters.fetch_add(1, Ordering::SeqCst);
-        arm(instance);
-        let (found, ..) = look(instance, events, false);
-        let slept = if found > 0 {
-            Ok(found)
-        } else {
-            stats::count(|stats| &stats.sleeps, 1);
-            from_kernel(instance, epoll, events, left, mask)
-        };
-        if instance.waiters.fetch_sub(1, Ordering::SeqCst) == 1 {
-            disarm(instance);
-        }
-        let found = slept?;
-        if found > 0 {
-            return Ok(found);
+        let slept = sleep(instance, epoll, events, left, mask)?;
+        if slept > 0 {
+            return Ok(slept);
         }
         if deadline.is_some_and(|deadline| timeout == Some(0) || sys::now() >= deadline) {
-            return Ok(look(instance, events, false).0);
+            return Ok(look(instance, events, true).0);
         }
     }
 }
 
-/// Whether the kernel is to be asked before the followed connections are looked at.
-fn is_time_to_look_aside(instance: &Instance) -> bool {
-    // SAFETY: a number is read that another thread may change; a look aside too many does no harm.
-    let inner = unsafe { &*instance.inner.get() };
-    inner.warm > 0 && inner.turn.is_multiple_of(LOOK_ASIDE)
+/// Arms the flags, looks once more, and waits in the kernel.
+fn sleep(
+    instance: &Instance,
+    epoll: c_int,
+    events: &mut [epoll_event],
+    left: Option<u64>,
+    mask: *const sigset_t,
+) -> Result<usize, Errno> {
+    instance.waiters.fetch_add(1, Ordering::SeqCst);
+    arm(instance);
+    let (found, ..) = look(instance, events, true);
+    let slept = if found > 0 {
+        Ok(found)
+    } else {
+        stats::count(|stats| &stats.sleeps, 1);
+        from_kernel(instance, epoll, events, left, mask)
+    };
+    if instance.waiters.fetch_sub(1, Ordering::SeqCst) == 1 {
+        disarm(instance);
+    }
+    slept
 }
 
-/// Looks at the warm connections. Returns how many events there are, and whether there is anybody
-/// to look at.
-fn look(instance: &Instance, events: &mut [epoll_event], aside: bool) -> (usize, bool) {
+/// Whether the kernel is to be asked before the followed connections are looked at: at every so
+/// many turns the clock is looked at.
+fn is_time_to_look_aside(instance: &Instance, turns: u32) -> bool {
+    // SAFETY: numbers are read and written that another thread may change; a look aside too many or
+    // one late does no harm.
+    let inner = unsafe { &mut *instance.inner.get() };
+    if inner.warm == 0 || !inner.turn.is_multiple_of(turns) {
+        return false;
+    }
+    let now = sys::now();
+    let due = now.saturating_sub(inner.looked_aside) >= LOOK_ASIDE;
+    if due {
+        inner.looked_aside = now;
+    }
+    due
+}
+
+/// Looks at the warm connections: at the `whole` of each, or where something has arrived. Returns
+/// how many events there are, and whether there is anybody to look at.
+fn look(instance: &Instance, events: &mut [epoll_event], whole: bool) -> (usize, bool) {
     let Some(_held) = instance.lock.lock() else { return (0, false) };
     // SAFETY: the lock is held.
     let inner = unsafe { &mut *instance.inner.get() };
+    inner.turn = inner.turn.wrapping_add(1);
+    let whole = whole || inner.turn.is_multiple_of(WHOLE_LOOK);
     let (mut found, mut back) = (0, false);
     // The next look begins where this one ended, so that nobody is served first for ever.
-    for step in 0..inner.warm {
-        let at = (inner.turn as usize + step) % inner.warm;
+    let mut at = inner.next;
+    for _ in 0..inner.warm {
         if found == events.len() {
             break;
         }
-        if let Some(event) = report(inner.links[at], &mut back) {
+        at = if at < inner.warm { at } else { 0 };
+        let watch = &mut inner.watches[at];
+        if watch.is_calm() && !whole {
+            watch.quiet = watch.quiet.saturating_add(1);
+        } else if let Some(event) = report(inner.links[at], watch, &mut back) {
             events[found] = event;
             found += 1;
         }
+        at += 1;
     }
+    inner.next = at;
     if inner.warm > ALWAYS_WARM {
         cool(inner);
-    }
-    if found > 0 || aside {
-        inner.turn = inner.turn.wrapping_add(1);
     }
     if back {
         hand_back(instance, inner);
@@ -138,11 +172,16 @@ fn look(instance: &Instance, events: &mut [epoll_event], aside: bool) -> (usize,
 fn cool(inner: &mut Inner) {
     let mut at = 0;
     while at < inner.warm {
+        if inner.watches[at].quiet < QUIET {
+            at += 1;
+            continue;
+        }
+        inner.watches[at].quiet = 0;
         let Some((registration, guard, segment)) = resolve(inner.links[at]) else {
             at += 1;
             continue;
         };
-        if registration.quiet < QUIET || !registration.by_event || segment.has_ended() {
+        if !registration.by_event || segment.has_ended() {
             at += 1;
             continue;
         }
@@ -150,7 +189,7 @@ fn cool(inner: &mut Inner) {
         let wanted = wanted(registration, &guard, &segment);
         ready::arm(guard.connection, &segment, wanted, Sleep::OnEvent);
         if is_ready(registration, &guard, &segment) {
-            (registration.cold, registration.quiet) = (false, 0);
+            registration.cold = false;
             at += 1;
         } else {
             inner.make_cold(at);
@@ -225,13 +264,42 @@ fn resolve(
 
 /// The event that a followed connection has for the program, if any. `back` becomes true if the
 /// connection is the kernel's again, which then reports for it.
-fn report(link: u32, back: &mut bool) -> Option<epoll_event> {
+fn report(link: u32, watch: &mut Watch, back: &mut bool) -> Option<epoll_event> {
     let (registration, guard, segment) = resolve(link)?;
-    registration.quiet = registration.quiet.saturating_add(1);
+    watch.calm = Watch::ANEW;
+    watch.quiet = watch.quiet.saturating_add(1);
+    let word = watch.value();
+    let event = event_of(registration, &guard, &segment, back);
+    if event.is_some() {
+        watch.quiet = 0;
+    } else if !*back && waits_for_bytes(registration, &guard) {
+        watch.calm = word;
+    }
+    event
+}
+
+/// Whether nothing but an arrival can make the connection have an event, as far as the other end
+/// decides.
+fn waits_for_bytes(registration: &Registration, guard: &Guard) -> bool {
+    let connection = guard.connection;
+    let room = registration.events & libc::EPOLLOUT as u32 == 0
+        || registration.events & libc::EPOLLET as u32 != 0
+            && registration.reported.filled == connection.filled.load(Ordering::Relaxed);
+    let switched = connection.switched_in.load(Ordering::Relaxed)
+        && connection.switched_out.load(Ordering::Relaxed);
+    registration.disabled || room && switched
+}
+
+fn event_of(
+    registration: &mut Registration,
+    guard: &Guard,
+    segment: &Segment,
+    back: &mut bool,
+) -> Option<epoll_event> {
     if registration.disabled {
         return None;
     }
-    let mask = ready::events(&guard, &segment) as u16 as u32;
+    let mask = ready::events(guard, segment) as u16 as u32;
     if turn::is_back(guard.connection) {
         *back = true;
         return None;
@@ -259,7 +327,6 @@ fn report(link: u32, back: &mut bool) -> Option<epoll_event> {
     if events == 0 {
         return None;
     }
-    registration.quiet = 0;
     registration.disabled = registration.events & libc::EPOLLONESHOT as u32 != 0;
     Some(epoll_event { events, u64: registration.data })
 }
@@ -326,29 +393,35 @@ fn disarm(instance: &Instance) {
     }
 }
 
-/// Whether any other end runs on another processor, so that polling makes sense.
-fn is_elsewhere(instance: &Instance) -> bool {
-    let Some(_held) = instance.lock.lock() else { return false };
+/// Where the other ends run that are worth polling for.
+fn place_of_peers(instance: &Instance) -> Where {
+    let Some(_held) = instance.lock.lock() else { return Where::Unknown };
     // SAFETY: the lock is held.
     let inner = unsafe { &*instance.inner.get() };
-    inner.links[..inner.warm].iter().any(|link| {
-        resolve(*link)
-            .is_some_and(|(_, guard, segment)| wait::is_elsewhere(guard.connection, &segment))
-    })
+    let places = inner.links[..inner.warm].iter().filter_map(|link| {
+        let (_, guard, segment) = resolve(*link)?;
+        Some(((), wait::place_of_peer(guard.connection, &segment)))
+    });
+    ready::nearest(places).map_or(Where::Unknown, |(_, place)| place)
 }
 
-fn spin(instance: &Instance) -> bool {
+fn spin(instance: &Instance, place: Where) -> bool {
     // SAFETY: a policy is plain numbers; two threads that wait in one instance at once may spoil
     // each other's lesson and nothing else.
-    unsafe { (*instance.inner.get()).spin.poll(|| has_any(instance), sys::now) }
+    let policy = unsafe { &mut (*instance.inner.get()).spin };
+    let mut times = 0;
+    wait::poll(policy, place, || has_any(instance, &mut times))
 }
 
-/// Whether any followed connection has an event, without taking it.
-fn has_any(instance: &Instance) -> bool {
+/// Whether any followed connection has an event, without taking it. `times` counts the looks.
+fn has_any(instance: &Instance, times: &mut u32) -> bool {
     let Some(_held) = instance.lock.lock() else { return true };
     // SAFETY: the lock is held.
     let inner = unsafe { &*instance.inner.get() };
-    inner.links[..inner.warm].iter().any(|link| {
+    *times += 1;
+    let whole = times.is_multiple_of(WHOLE_LOOK);
+    let warm = inner.links[..inner.warm].iter().zip(&inner.watches);
+    warm.filter(|(_, watch)| whole || !watch.is_calm()).any(|(link, _)| {
         resolve(*link)
             .is_some_and(|(registration, guard, segment)| is_ready(registration, &guard, &segment))
     })
@@ -394,10 +467,9 @@ fn warm(instance: &Instance, link: u32) {
     for which in 0..REGISTRATIONS {
         let link = (place * REGISTRATIONS + which) as u32;
         if let Some((registration, ..)) = resolve(link)
-            && registration.cold
             && let Some(at) = inner.position(link)
         {
-            (registration.cold, registration.quiet) = (false, 0);
+            registration.cold = false;
             inner.make_warm(at);
         }
     }

@@ -6,11 +6,10 @@ use libc::{c_int, iovec};
 use weft_protocol::byte_ring::BrokenRing;
 use weft_protocol::detour::{Begun, Inlet};
 
-use super::{Moved, broken, fail, inside, is_reset, length, part};
-use crate::attach;
+use super::{Moved, broken, fail, is_carried, is_reset, length, part};
 use crate::ready;
 use crate::segment::{Segment, closed};
-use crate::stats::{self, Reason};
+use crate::stats::Reason;
 use crate::sys::{self, Errno};
 use crate::table::{self, Guard, Receiving, end, phase};
 use crate::turn;
@@ -18,28 +17,13 @@ use crate::wait;
 
 /// Receives as `recvmsg` does; `kernel` is the call that the program made.
 pub fn receive(fd: c_int, to: &[iovec], flags: c_int, kernel: impl Fn() -> isize) -> isize {
-    let Some(guard) = table::enter(fd) else { return kernel() };
-    let connection = guard.connection;
-    if connection.phase() < phase::JOINED {
-        attach::tick(&guard);
+    let Some(guard) = table::enter_carried(fd) else { return kernel() };
+    if !is_carried(&guard) {
+        return kernel();
     }
-    loop {
-        match connection.phase() {
-            phase::JOINED => match received(&guard, to, flags) {
-                Moved::Done(result) => return result,
-                Moved::Kernel => return kernel(),
-            },
-            phase::PLAIN | phase::FREE => return kernel(),
-            _ => {}
-        }
-        connection.kernel_readers.fetch_add(1, Ordering::SeqCst);
-        match connection.phase() {
-            phase::JOINING | phase::JOINED => {
-                connection.kernel_readers.fetch_sub(1, Ordering::SeqCst);
-                std::thread::yield_now();
-            }
-            _ => return inside(&connection.kernel_readers, kernel),
-        }
+    match received(&guard, to, flags) {
+        Moved::Done(result) => result,
+        Moved::Kernel => kernel(),
     }
 }
 
@@ -107,7 +91,6 @@ fn received(guard: &Guard, to: &[iovec], flags: c_int) -> Moved {
         }
         break;
     }
-    stats::count(|stats| &stats.bytes_received, done as u64);
     Moved::Done(done as isize)
 }
 
@@ -259,6 +242,9 @@ fn from_ring(
         return Ok(done as usize);
     }
     receiving.reader.release(&way.pointers, done);
+    if receiving.unsaid.note(done, 1) {
+        receiving.unsaid.say_received();
+    }
     receiving.released += done;
     let capacity = segment.capacity().bytes();
     if receiving.released >= capacity / 8 {

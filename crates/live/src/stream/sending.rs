@@ -6,13 +6,13 @@ use libc::{c_int, iovec};
 use weft_protocol::byte_ring::Unpublished;
 use weft_protocol::detour::Outlet;
 
-use super::{Moved, broken, fail, inside, length, part};
+use super::{Moved, broken, fail, is_carried, length, part};
 use crate::attach;
 use crate::epoll;
 use crate::segment::{Segment, closed};
-use crate::stats::{self, Reason};
+use crate::stats::Reason;
 use crate::sys::{self, Errno};
-use crate::table::{self, Guard, Sending, end, phase};
+use crate::table::{self, Guard, Sending, end};
 use crate::turn;
 use crate::wait;
 
@@ -25,39 +25,16 @@ const UNTIL_SWITCHED: u64 = 1_000_000;
 
 /// Sends as `sendmsg` does; `kernel` is the call that the program made.
 pub fn send(fd: c_int, from: &[iovec], flags: c_int, kernel: impl Fn() -> isize) -> isize {
-    let Some(guard) = table::enter(fd) else { return kernel() };
+    let Some(guard) = table::enter_carried(fd) else { return kernel() };
     if flags & libc::MSG_OOB != 0 {
         turn::back(&guard, Reason::Urgent);
     }
-    if let Some(result) = before_joining(&guard, &kernel) {
-        return result;
+    if !is_carried(&guard) {
+        return kernel();
     }
     match sent(&guard, from, flags) {
         Moved::Done(result) => result,
         Moved::Kernel => kernel(),
-    }
-}
-
-/// Makes a sending call of the kernel on a connection that is not joined. `None` if it is.
-pub fn before_joining(guard: &Guard, kernel: impl Fn() -> isize) -> Option<isize> {
-    let connection = guard.connection;
-    if connection.phase() < phase::JOINED {
-        attach::tick(guard);
-    }
-    loop {
-        match connection.phase() {
-            phase::JOINED => return None,
-            phase::PLAIN | phase::FREE => return Some(kernel()),
-            _ => {}
-        }
-        connection.kernel_writers.fetch_add(1, Ordering::SeqCst);
-        match connection.phase() {
-            phase::JOINING | phase::JOINED => {
-                connection.kernel_writers.fetch_sub(1, Ordering::SeqCst);
-                std::thread::yield_now();
-            }
-            _ => return Some(inside(&connection.kernel_writers, kernel)),
-        }
     }
 }
 
@@ -171,8 +148,6 @@ fn into_kernel(guard: &Guard, from: &[iovec], done: &mut usize, flags: c_int) ->
 }
 
 fn finish_send(done: usize) -> Moved {
-    stats::count(|stats| &stats.bytes_sent, done as u64);
-    stats::count(|stats| &stats.messages_sent, 1);
     Moved::Done(done as isize)
 }
 
@@ -193,8 +168,14 @@ fn into_ring(
         return Err(libc::EPIPE);
     }
     let way = segment.way(connection.role());
-    match fill_ring(guard, segment, sending, from, done) {
-        Ok(()) if part(from, *done).is_some() => {
+    let before = *done;
+    let filled = fill_ring(guard, segment, sending, from, done);
+    let whole = part(from, *done).is_none();
+    if sending.unsaid.note((*done - before) as u64, u64::from(whole)) {
+        sending.unsaid.say_sent();
+    }
+    match filled {
+        Ok(()) if !whole => {
             connection.filled.fetch_add(1, Ordering::Relaxed);
             epoll::warm(guard);
             if !way.pointers.is_sealed() {

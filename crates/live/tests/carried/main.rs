@@ -16,6 +16,7 @@
 
 mod back;
 mod pair;
+mod watched;
 
 use std::mem::{size_of, zeroed};
 use std::os::fd::IntoRawFd;
@@ -161,14 +162,18 @@ fn epoll_reports_what_the_kernel_reports() {
             assert_eq!(epoll_control(their_epoll, libc::EPOLL_CTL_ADD, theirs.b, kind), 0);
             let mut history = Vec::new();
             for _ in 0..100 {
-                let (what, size) = (numbers.below(6), 1 + numbers.below(90) as usize);
+                let (what, size) = (numbers.below(8), 1 + numbers.below(90) as usize);
                 history.push((what, size));
                 let seen =
                     [(ours, our_epoll), (theirs, their_epoll)].map(|(pair, epoll)| match what {
                         0 => format!("{:?}", send(pair.a, &[1; 90][..size], 0)),
                         1 => format!("{:?}", recv(pair.b, size, libc::MSG_DONTWAIT)),
-                        2 => {
-                            format!("{:?}", epoll_control(epoll, libc::EPOLL_CTL_MOD, pair.b, kind))
+                        2..5 => {
+                            let how =
+                                [libc::EPOLL_CTL_MOD, libc::EPOLL_CTL_DEL, libc::EPOLL_CTL_ADD];
+                            let how = how[what as usize - 2];
+                            let result = epoll_control(epoll, how, pair.b, kind);
+                            format!("{:?}", outcome(result as isize))
                         }
                         _ => format!("{:?}", epoll_events(epoll)),
                     });

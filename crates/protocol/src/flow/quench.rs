@@ -119,6 +119,7 @@ impl QuenchedSource {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use weft_units::Span;
 
     const MARKS: Marks = Marks { high: 4, low: 1 };
 
@@ -147,5 +148,20 @@ mod tests {
         let heard = [Quench, Quench, Unquench, Unquench].map(|said| source.hear(said));
         assert_eq!(heard, [Some(true), None, None, Some(false)]);
         assert!(source.is_open());
+    }
+
+    #[test]
+    fn a_source_must_be_let_go_below_the_mark_that_stops_it() {
+        let count = |number| PositiveCount::new(number).unwrap();
+        let settings = |unquench| QuenchSettings {
+            quench: count(4),
+            unquench,
+            port: None,
+            memory: None,
+            indication: Bytes(8),
+            link: StopGoSettings { stop: count(9), go: 8, reaction: Span::ZERO },
+        };
+        assert_eq!(settings(3).marks(), Some(Marks { high: 4, low: 3 }));
+        assert_eq!([settings(4).marks(), settings(5).marks()], [None, None]);
     }
 }

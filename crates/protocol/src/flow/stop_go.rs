@@ -29,3 +29,16 @@ impl StopGoSettings {
         (marks.low < marks.high).then_some(marks)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cable_must_go_on_below_the_mark_that_stops_it() {
+        let stop = PositiveCount::new(4).unwrap();
+        let settings = |go| StopGoSettings { stop, go, reaction: Span::ZERO };
+        assert_eq!(settings(3).marks(), Some(Marks { high: 4, low: 3 }));
+        assert_eq!([settings(4).marks(), settings(5).marks()], [None, None]);
+    }
+}

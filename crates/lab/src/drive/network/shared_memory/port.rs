@@ -8,7 +8,7 @@ use weft_protocol::flow::{Credits, Crossing, Hysteresis, Marks, Quenching};
 use weft_units::{Span, Time};
 
 use super::FlowControl;
-use super::quench::Indication;
+use super::quench::{Indication, Signal};
 use super::{Cell, Event, Packet, SharedMemoryNetwork};
 use weft_fabric::interface::EndpointSettings;
 
@@ -27,7 +27,7 @@ pub(super) struct Port {
     credits: Vec<Credits>,
     /// Whether the far end has stopped it.
     is_stopped: bool,
-    /// Quenches and unquenches that are to be passed on.
+    /// Signals to sources that are to be passed on.
     pub indications: VecDeque<Indication>,
     sending: Option<Sending>,
     /// Cells that wait for the output.
@@ -40,7 +40,7 @@ pub(super) struct Port {
     /// How long the output was busy since records began, and up to the last sample.
     pub busy: Span,
     pub busy_before: Span,
-    /// The part of it with indications.
+    /// The part of it with signals to sources.
     pub busy_indicating: Span,
     /// The most cells that its input held.
     pub most_held: u32,
@@ -235,7 +235,7 @@ impl SharedMemoryNetwork {
         if let Some(quench) = self.control.quench
             && let Some(Quenching::Unquench) = self.monitors[place as usize].leave(quench.marks)
         {
-            self.indicate(now, (connection, hop), false);
+            self.indicate(now, (connection, hop), Signal::Unquench);
         }
         if !self.control.has_credits {
             self.release(now, way.input, channel);
@@ -356,6 +356,7 @@ impl SharedMemoryNetwork {
         let packet = &mut self.ends.packets[message];
         if packet.start == Time::NEVER {
             packet.start = now;
+            packet.note.is_damaged = self.faults.damages(own.from, own.hops, packet.note.wire);
             self.unsent -= 1;
             self.ends.observations.attempt(now);
         }
@@ -370,7 +371,7 @@ impl SharedMemoryNetwork {
             self.ports[port as usize].enlist(own.channel, connection);
         }
         if is_last {
-            self.hand_back(now, connection, (message, span));
+            self.transmitted(now, connection, span);
         }
         let span = span.0 as u32;
         Some(self.cells.insert(Cell { message, behind: None, connection, span, hop: 0, is_last }))

@@ -1,0 +1,138 @@
+//! Traffic beside a program: the workload of a channel while a program uses it. Both share hosts,
+//! adapters, links and switches; they are counted together by the channel, and the workload apart.
+//! It is offered for `run.length`, so that a program ends beside more traffic than hosts can send.
+
+use weft_fabric::measure::Latency;
+use weft_fabric::workload::{SourceSettings, WorkloadSettings};
+use weft_units::{Span, Time};
+
+use crate::assemble::{Driver, Site, sources};
+use crate::composition::ChannelSettings;
+use crate::drive::carrier::{Carrier, Message, Notice, Ticket};
+use crate::drive::traffic::Traffic;
+use crate::error::Error;
+use crate::program::library::Metrics;
+
+/// A channel that a program uses.
+#[derive(Debug)]
+pub enum ProgramChannel {
+    /// By itself.
+    Alone(Driver),
+    /// Beside a workload.
+    Shared(Box<Traffic<Driver>>),
+}
+
+/// Whether a workload offers anything: what a preset says of arrivals offers nothing without a
+/// load.
+pub(crate) fn offers(workload: &WorkloadSettings) -> bool {
+    workload.load.is_some() || workload.source != SourceSettings::OpenLoop
+}
+
+impl ProgramChannel {
+    /// The channel at time zero, with its workload if it has one. `trace` notes every transmission.
+    pub(super) fn new(
+        settings: &ChannelSettings,
+        workload: Option<&WorkloadSettings>,
+        site: Site<'_>,
+        trace: bool,
+    ) -> Result<ProgramChannel, Error> {
+        let mut driver = Driver::new(settings, None, site)?;
+        if trace {
+            driver.record_trace();
+        }
+        let Some(workload) = workload.filter(|own| offers(own)) else {
+            return Ok(ProgramChannel::Alone(driver));
+        };
+        if let SourceSettings::Streams(_) = workload.source {
+            return Err(Error::Assembly {
+                key: format!("workload.{}.source", site.name),
+                value: "streams".to_owned(),
+                accepted: "open_loop, greedy, paced, ping_pong or a list beside a program"
+                    .to_owned(),
+            });
+        }
+        let sources = sources(settings, workload, site)?;
+        let size = settings.message(Some(workload));
+        let observations = site.observations();
+        let traffic = Traffic::beside(driver, (sources, site.until), size, observations);
+        Ok(ProgramChannel::Shared(Box::new(traffic)))
+    }
+
+    /// The channel, and what is known of its workload at the end of a run, with the names of the
+    /// columns. `packet` is the time that one of its messages occupies a link; the workload was
+    /// offered `until` the end of the program, or of `run.length` if that is earlier.
+    pub(crate) fn into_driver(
+        self,
+        (name, hosts): (&str, u16),
+        (packet, until, seed): (Span, Time, u64),
+    ) -> Result<(Driver, Metrics), Error> {
+        let traffic = match self {
+            ProgramChannel::Alone(driver) => return Ok((driver, Vec::new())),
+            ProgramChannel::Shared(traffic) => traffic,
+        };
+        let seen = traffic.observations();
+        let under_way = traffic.backlog() + traffic.in_flight();
+        seen.conserve(under_way).map_err(|error| Error::Conservation {
+            channel: name.to_owned(),
+            seed,
+            problem: format!("of the traffic beside the program, {error}"),
+        })?;
+        let time = until.since(Time::ZERO);
+        let capacity = time.0 as f64 / packet.0 as f64 * f64::from(hosts);
+        let latency = seen.recorder(Latency::OneWay).mean_ps().map_or(f64::NAN, |ps| ps * 1e-6);
+        let columns = vec![
+            ("background_offered_load", seen.generated as f64 / capacity),
+            ("background_accepted_load", seen.delivered as f64 / capacity),
+            ("background_mb_per_s", seen.payload_measured.0 as f64 / time.as_secs() * 1e-6),
+            ("background_one_way_mean_us", latency),
+            ("background_generated_messages", seen.generated as f64),
+            ("background_delivered_messages", seen.delivered as f64),
+            ("background_lost_messages", seen.abandoned as f64),
+            ("background_under_way_messages", under_way as f64),
+        ];
+        Ok((traffic.into_carrier(), columns))
+    }
+}
+
+/// The same call on either kind.
+macro_rules! on_either {
+    ($channel:expr, $own:ident => $call:expr) => {
+        match $channel {
+            ProgramChannel::Alone($own) => $call,
+            ProgramChannel::Shared($own) => $call,
+        }
+    };
+}
+
+impl Carrier for ProgramChannel {
+    #[inline]
+    fn offer(&mut self, now: Time, message: Message) {
+        on_either!(self, own => own.offer(now, message));
+    }
+
+    #[inline]
+    fn next_time(&self) -> Time {
+        on_either!(self, own => own.next_time())
+    }
+
+    #[inline]
+    fn advance(&mut self, now: Time, notices: &mut Vec<Notice>) {
+        on_either!(self, own => own.advance(now, notices));
+    }
+
+    fn barrier(&mut self, now: Time, host: u16, hosts: u16, ticket: Ticket) -> bool {
+        on_either!(self, own => own.barrier(now, host, hosts, ticket))
+    }
+
+    fn keeps_one_order(&self) -> bool {
+        on_either!(self, own => own.keeps_one_order())
+    }
+
+    fn steps(&self) -> u64 {
+        on_either!(self, own => own.steps())
+    }
+
+    fn waiting(&self) -> Vec<String> {
+        on_either!(self, own => own.waiting())
+    }
+}

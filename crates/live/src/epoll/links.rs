@@ -1,0 +1,116 @@
+//! The connections that an instance follows, those first that each wait looks at.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::FOLLOWED;
+use crate::spin::SpinPolicy;
+use crate::table::{CONNECTIONS, REGISTRATIONS};
+
+/// What an instance's lock guards.
+pub struct Inner {
+    pub count: usize,
+    /// How many of the links, from the first on, are warm: each wait looks at these. The flags of
+    /// the others stay armed, so that whoever stimulates one makes the kernel report it, and it is
+    /// warm again. So a wait costs by the busy connections, not by all.
+    pub warm: usize,
+    /// Place and registration of each followed connection.
+    pub links: [u32; FOLLOWED],
+    /// What to look at first, for each link.
+    pub watches: [Watch; FOLLOWED],
+    /// Where the link of each registration stands, if it is here.
+    pub positions: [u32; CONNECTIONS * REGISTRATIONS],
+    /// The link at which the next look begins.
+    pub next: usize,
+    /// Looks so far.
+    pub turn: u32,
+    /// When the kernel was last asked about other descriptors, in nanoseconds.
+    pub looked_aside: u64,
+    pub spin: SpinPolicy,
+}
+
+/// The word of a followed connection that changes with whatever arrives, and its value when a look
+/// at the whole connection last found nothing. While they agree, one load is the whole look.
+#[derive(Clone, Copy, Debug)]
+pub struct Watch {
+    pub word: *const AtomicU64,
+    /// [`Watch::ANEW`] if the last look found something, or something else than bytes is waited for.
+    pub calm: u64,
+    /// Looks in a row that found nothing.
+    pub quiet: u32,
+}
+
+impl Watch {
+    /// No word has this value: it would be a sealed ring of more bytes than can ever be.
+    pub const ANEW: u64 = u64::MAX;
+
+    #[inline]
+    pub fn value(&self) -> u64 {
+        // SAFETY: a link's connection keeps its memory until it is unlinked, which needs the
+        // instance's lock, and so does looking.
+        unsafe { &*self.word }.load(Ordering::Acquire)
+    }
+
+    /// Whether nothing has arrived since a look found nothing.
+    #[inline]
+    pub fn is_calm(&self) -> bool {
+        self.calm != Self::ANEW && self.value() == self.calm
+    }
+}
+
+impl Inner {
+    /// Where a registration's link stands.
+    pub fn position(&self, link: u32) -> Option<usize> {
+        let at = *self.positions.get(link as usize)? as usize;
+        (at < self.count && self.links[at] == link).then_some(at)
+    }
+
+    pub fn push(&mut self, link: u32, word: *const AtomicU64) {
+        self.put(self.count, link, Watch { word, calm: Watch::ANEW, quiet: 0 });
+        self.count += 1;
+        self.make_warm(self.count - 1);
+    }
+
+    fn put(&mut self, at: usize, link: u32, watch: Watch) {
+        (self.links[at], self.watches[at]) = (link, watch);
+        self.positions[link as usize] = at as u32;
+    }
+
+    fn swap(&mut self, one: usize, other: usize) {
+        let (link, watch) = (self.links[one], self.watches[one]);
+        self.put(one, self.links[other], self.watches[other]);
+        self.put(other, link, watch);
+    }
+
+    /// Looks at a link as a whole in the next look.
+    fn look_anew(&mut self, at: usize) {
+        (self.watches[at].calm, self.watches[at].quiet) = (Watch::ANEW, 0);
+    }
+
+    pub fn make_warm(&mut self, at: usize) {
+        self.look_anew(at);
+        if at >= self.warm {
+            self.swap(at, self.warm);
+            self.warm += 1;
+        }
+    }
+
+    pub fn make_cold(&mut self, at: usize) {
+        if at < self.warm {
+            self.warm -= 1;
+            self.swap(at, self.warm);
+        }
+    }
+
+    pub fn remove(&mut self, at: usize) {
+        let at = if at < self.warm {
+            self.make_cold(at);
+            self.warm
+        } else {
+            at
+        };
+        self.count -= 1;
+        if at != self.count {
+            self.put(at, self.links[self.count], self.watches[self.count]);
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! Registrations in `epoll` instances that come and go.
+
+use libc::c_int;
+
+use crate::pair::{carried, close, moved_back, outcome, preloaded, recv, send};
+use crate::{epoll_control, epoll_events};
+
+const IN: u32 = libc::EPOLLIN as u32;
+
+fn instance() -> c_int {
+    let epoll = unsafe { libc::epoll_create1(0) };
+    assert!(epoll >= 0);
+    epoll
+}
+
+#[test]
+fn a_connection_goes_in_and_out_of_more_instances_than_it_has_places() {
+    preloaded("watched::a_connection_goes_in_and_out_of_more_instances_than_it_has_places", || {
+        let pair = carried();
+        let instances: Vec<_> = (0..10).map(|_| instance()).collect();
+        for round in 0..3u8 {
+            for epoll in &instances {
+                assert_eq!(epoll_control(*epoll, libc::EPOLL_CTL_ADD, pair.b, IN), 0);
+                send(pair.a, &[round], 0).unwrap();
+                assert_eq!(epoll_events(*epoll), [(IN, 7)]);
+                assert_eq!(recv(pair.b, 1, 0), Ok(vec![round]));
+                assert_eq!(epoll_events(*epoll), []);
+                send(pair.a, &[round], 0).unwrap();
+                assert_eq!(epoll_control(*epoll, libc::EPOLL_CTL_DEL, pair.b, 0), 0);
+                assert_eq!(epoll_events(*epoll), []);
+                let again = epoll_control(*epoll, libc::EPOLL_CTL_DEL, pair.b, 0);
+                assert_eq!(outcome(again as isize), Err(libc::ENOENT));
+                assert_eq!(recv(pair.b, 1, 0), Ok(vec![round]));
+            }
+        }
+        assert_eq!(moved_back(), 0, "it stays carried");
+    });
+}
+
+#[test]
+fn what_was_taken_out_can_be_put_in_again_after_the_connection_went_back() {
+    preloaded(
+        "watched::what_was_taken_out_can_be_put_in_again_after_the_connection_went_back",
+        || {
+            let (pair, epoll) = (carried(), instance());
+            assert_eq!(epoll_control(epoll, libc::EPOLL_CTL_ADD, pair.b, IN), 0);
+            assert_eq!(epoll_control(epoll, libc::EPOLL_CTL_DEL, pair.b, 0), 0);
+            let one = 1 as c_int;
+            // An option that only the kernel honours brings the connection back.
+            let (level, name) = (libc::SOL_SOCKET, libc::SO_TIMESTAMP);
+            let result =
+                unsafe { libc::setsockopt(pair.b, level, name, (&raw const one).cast(), 4) };
+            assert_eq!(result, 0);
+            for round in 0..10u8 {
+                send(pair.a, &[round], 0).unwrap();
+                assert_eq!(recv(pair.b, 1, 0), Ok(vec![round]));
+                send(pair.b, &[round], 0).unwrap();
+                assert_eq!(recv(pair.a, 1, 0), Ok(vec![round]));
+            }
+            assert_eq!(moved_back(), 2, "both ends are back");
+            assert_eq!(epoll_control(epoll, libc::EPOLL_CTL_ADD, pair.b, IN), 0);
+            send(pair.a, b"news", 0).unwrap();
+            let mut event = libc::epoll_event { events: 0, u64: 0 };
+            assert_eq!(unsafe { libc::epoll_wait(epoll, &mut event, 1, 5000) }, 1);
+            assert_eq!(epoll_events(epoll), [(IN, 7)]);
+            close(epoll);
+        },
+    );
+}
