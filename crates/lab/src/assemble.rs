@@ -262,6 +262,7 @@ impl Driver {
     pub fn overrun(&self) -> Option<&str> {
         match self {
             Driver::SharedMemoryNetwork(channel) => channel.overrun(),
+            Driver::InputQueuedNetwork(channel) => channel.overrun(),
             _ => None,
         }
     }
