@@ -71,6 +71,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine.toml").write_text(MINE)
     (tmp_path / "plain.toml").write_text(PLAIN)
+    (tmp_path / "busy.toml").write_text('base = "clint"\n[workload.bulk]\nload = 0.1\n')
+    (tmp_path / "swept.toml").write_text('base = "clint"\n[sweep]\n"system.hosts" = [8, 16]\n')
     return tmp_path
 
 
@@ -245,6 +247,9 @@ def test_a_system_of_two_hosts_is_shown_with_what_it_can_do() -> None:
         (["clint", "clint"], "clint is named twice"),
         (["clint", "maestr"], "maestro"),
         (["clint", "nowhere.toml"], "nowhere.toml"),
+        (["maestro", "clint-figure-8"], "is an experiment; the system that it is about: clint"),
+        (["maestro", "busy.toml"], "busy.toml sets workload.bulk.load: it brings traffic"),
+        (["maestro", "swept.toml"], "swept has sweeps or variants of its own"),
         (["clint", "scilan+interupt"], "interrupt"),
         (["clint", "maestro", "--rates", "future"], "accepted: published, today, both"),
         (["clint", "plain.toml", "--rates", "today"], "[preset.today] in its file"),
@@ -258,7 +263,7 @@ def test_wrong_input_is_refused_with_what_is_accepted(arguments: list[str], said
     done = CliRunner().invoke(main, ["compare", *arguments])
     assert done.exit_code == 2
     assert said in done.stderr
-    assert not Path("out").exists()
+    assert not Path("out/compare").exists()
 
 
 def test_a_system_of_two_channels_needs_rules() -> None:
