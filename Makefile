@@ -12,7 +12,7 @@ SOURCES := $(shell find crates systems experiments python -type f \
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo manual images test test-rust test-python lint format bench test-live bench-live \
-	live-programs test-loom lock clean
+	live-programs browser test-loom lock clean
 
 help: ## list these verbs
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -77,6 +77,7 @@ format: $(VENV)/.lock ## rewrite the sources in the house format
 bench: ## packets per CPU-second and instructions per packet, one JSON object a workload
 	@cargo build --quiet --release --locked --package weft-bench
 	@target/release/weft-bench $(if $(shell command -v valgrind),--instructions)
+	@target/release/weft-bench --trace $(if $(shell command -v valgrind),--instructions)
 	@target/release/weft-bench --sweep
 
 # SHORT=1 runs what a change must pass, in a few minutes; without it the ten minutes are used.
@@ -88,6 +89,10 @@ test-live: ## real programs over the live library; those that are not installed 
 	timeout 300 $(PYTHON) tests/live/programs.py --library target/release/libweft_live.so
 	timeout 500 $(PYTHON) tests/live/suites.py --library target/release/libweft_live.so $(SUITES)
 
+browser: ## install the browser that tests and images use, from Debian's packages
+	apt-get update --quiet=2
+	DEBIAN_FRONTEND=noninteractive apt-get install --quiet=2 --yes --no-install-recommends chromium
+
 live-programs: ## install the programs that test-live runs, from Debian's packages
 	apt-get update --quiet=2
 	DEBIAN_FRONTEND=noninteractive apt-get install --quiet=2 --yes --no-install-recommends \
@@ -97,9 +102,8 @@ LIVE_PROGRAMS := redis-server redis-tools memcached nginx-light wrk curl postgre
 	nodejs default-jdk-headless gcc libc6-dev util-linux
 
 bench-live: ## kernel TCP against the live library, in turn, one JSON object a case
-	@cargo build --quiet --release --locked --package weft-live --lib --example exchange
-	@$(PYTHON) tests/live/exchange.py --library target/release/libweft_live.so \
-		--program target/release/examples/exchange
+	@cargo build --quiet --release --locked --package weft-live --lib
+	@$(PYTHON) tests/live/exchange.py --library target/release/libweft_live.so
 	@$(PYTHON) tests/live/programs.py --library target/release/libweft_live.so --bench
 
 test-loom: ## every interleaving of the shared ring and the interrupt flag

@@ -3,11 +3,12 @@
 //!
 //! `weft-bench [NAME ...]` measures CPU time; with `--instructions` it also counts instructions
 //! with valgrind, as the difference between a run and one of twice its length, so that reading
-//! files and building the system do not count. `weft-bench --trace [OPERATIONS]` reads a generated
-//! GOAL text of about so many operations instead, and runs it. `weft-bench --sweep` compares one
-//! thread with two on the same study; only two idle cores tell something.
+//! files and building the system do not count. `weft-bench --trace [OPERATIONS]` reads a GOAL text
+//! of about so many operations instead, a million if not given, and runs one. `weft-bench --sweep`
+//! compares one thread with two on the same study; only two idle cores tell something.
 
 mod process;
+mod trace;
 
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
@@ -16,17 +17,18 @@ use std::time::Instant;
 
 use serde_json::{Value, json};
 use weft_kernel::Halt;
-use weft_lab::program::settings::{Ways, open};
-use weft_lab::trace::collectives::Collective;
-use weft_lab::trace::{goal, play};
-use weft_lab::{Bytes, Error, Options, Plan, Request, Time, simulate};
+use weft_lab::{Error, Options, Plan, Request, simulate};
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let outcome = match arguments[..] {
-        ["--trace"] => read_trace(1_000_000),
-        ["--trace", operations] => read_trace(operations.parse().unwrap_or(1_000_000)),
+        ["--trace", ref rest @ ..] => {
+            let count = rest.contains(&"--instructions");
+            let operations = rest.iter().find_map(|text| text.parse().ok());
+            trace::read_and_run(operations.unwrap_or(1_000_000), count)
+        }
+        ["--read", operations] => trace::read(operations.parse().unwrap_or(1_000_000)),
         ["--sweep"] => sweep(),
         ["--one", file] => run_one(Path::new(file), None),
         ["--one", file, length] => run_one(Path::new(file), Some(length)),
@@ -81,34 +83,6 @@ fn workloads() -> Vec<PathBuf> {
         .collect();
     files.sort();
     files
-}
-
-/// Reads a text of about so many operations, and runs what it says on Clint's bulk channel.
-fn read_trace(operations: u32) -> Result<Value, Error> {
-    const RANKS: u16 = 16;
-    let ring = Collective::AllreduceRing;
-    // Each message is a send and a receive.
-    let rounds = operations.div_ceil(2 * ring.messages(RANKS.into()) as u32);
-    let text = goal::write(&ring.schedule(RANKS, Bytes(16 * 2048), rounds));
-    let before = process::cpu_seconds();
-    let schedule = goal::read(text.as_bytes())?;
-    let reading = process::cpu_seconds() - before;
-    let request = Request::new("clint", None, &[]);
-    let ways = Ways { channel: Some("bulk"), route: &[] };
-    let machine = open(&request, ways, (None, 1))?;
-    let before = process::cpu_seconds();
-    let played = play(&schedule, machine, &Halt::new());
-    let played = played.map_err(|error| Error::Program { seed: 1, error })?;
-    let running = process::cpu_seconds() - before;
-    Ok(json!({
-        "name": "goal-allreduce-ring",
-        "bytes": text.len(),
-        "operations": schedule.len(),
-        "operations_read_per_cpu_s": schedule.len() as f64 / reading,
-        "operations_run_per_cpu_s": schedule.len() as f64 / running,
-        "time_us": played.end().since(Time::ZERO).as_us(),
-        "peak_rss_bytes": process::peak_rss_bytes(),
-    }))
 }
 
 /// The wall time of one study on one thread and on two.

@@ -29,23 +29,56 @@ pub fn measure(file: &Path, count: bool) -> Result<Value, String> {
 
 /// Instructions per packet: the difference between two runs, one twice as long as the other.
 fn instructions(own: &Path, file: &Path, line: &Value) -> Result<Value, String> {
-    // Valgrind is some fifty times slower: a hundredth of the length keeps it short.
+    // Valgrind is some fifty times slower: a hundredth of the length keeps it short. A run that is
+    // short by itself must still be long beside the way of a packet through the fabric.
     let whole = line["length_us"].as_f64().unwrap_or_default();
+    let least = f64::max(0.01 * whole, 4.0);
     let mut counted = Vec::new();
-    for share in [0.01, 0.02] {
-        let mut command = Command::new("valgrind");
-        command.args(["--tool=callgrind", "--callgrind-out-file=/dev/null"]).arg(own);
-        command.arg("--one").arg(file).arg(format!("{:.0} ns", whole * share * 1e3));
-        let (shown, log) = output(&mut command)?;
-        let total = log.lines().find_map(|text| text.split_once("Collected : "));
-        let total = total.and_then(|(_, number)| number.trim().parse::<f64>().ok());
-        counted.push((
-            total.ok_or("valgrind printed no count of instructions")?,
-            shown["packets"].as_f64().unwrap_or_default(),
-        ));
+    for length in [least, 2.0 * least] {
+        let mut command = under_valgrind(own);
+        command.arg("--one").arg(file).arg(format!("{:.0} ns", length * 1e3));
+        counted.push(count(&mut command, "packets")?);
     }
-    let (total, packets) = (counted[1].0 - counted[0].0, counted[1].1 - counted[0].1);
-    Ok(json!((total / packets).round()))
+    Ok(each(&counted))
+}
+
+/// Reads a trace in a process of its own and adds its instructions per operation, if `count` says
+/// so, to what it prints.
+pub fn measure_reading(operations: u32, counted: bool) -> Result<Value, String> {
+    let own = std::env::current_exe().map_err(|error| error.to_string())?;
+    let mut line = output(Command::new(&own).arg("--read").arg(operations.to_string()))?.0;
+    line["instructions_per_operation_read"] = json!(null);
+    if counted {
+        // The text grows with what is read, and what made it counts: one rank's of sixteen.
+        let pair = [operations / 50, operations / 25].map(|operations| {
+            let mut command = under_valgrind(&own);
+            count(command.arg("--read").arg(operations.to_string()), "operations")
+        });
+        let [few, many] = pair;
+        line["instructions_per_operation_read"] = each(&[few?, many?]);
+    }
+    Ok(line)
+}
+
+fn under_valgrind(own: &Path) -> Command {
+    let mut command = Command::new("valgrind");
+    command.args(["--tool=callgrind", "--callgrind-out-file=/dev/null"]).arg(own);
+    command
+}
+
+/// How many instructions a command takes, and how many of `what` it says that it did.
+fn count(command: &mut Command, what: &str) -> Result<(f64, f64), String> {
+    let (shown, log) = output(command)?;
+    let total = log.lines().find_map(|text| text.split_once("Collected : "));
+    let total = total.and_then(|(_, number)| number.trim().parse::<f64>().ok());
+    let total = total.ok_or("valgrind printed no count of instructions")?;
+    Ok((total, shown[what].as_f64().unwrap_or_default()))
+}
+
+/// The instructions of what one run did more than another one.
+fn each(counted: &[(f64, f64)]) -> Value {
+    let (total, done) = (counted[1].0 - counted[0].0, counted[1].1 - counted[0].1);
+    json!((total / done).round())
 }
 
 /// What a command prints: its one line of JSON, and what it writes to standard error.

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use libc::c_int;
 
+use crate::attach;
 use crate::epoll;
 use crate::pump;
 use crate::stats::Reason;
@@ -46,11 +47,26 @@ pub fn depart_all(reason: Reason) {
     } else if held().next().is_some() {
         // The child of a vfork: it has its parent's memory and numbers of its own.
         for fd in (0..LOW_NUMBERS).filter(|fd| stays_open(*fd)) {
-            if let Some(place) = place_of(fd)
-                && let Some(guard) = table::borrowed(place, fd)
-            {
-                depart_connection(&guard, reason);
+            let Some(cookie) = sys::cookie(fd).filter(|cookie| *cookie != 0) else { continue };
+            match place_of(cookie) {
+                Some(place) => {
+                    if let Some(guard) = table::borrowed(place, fd) {
+                        depart_connection(&guard, reason);
+                    }
+                }
+                None => give_up_unknown(),
             }
+        }
+    }
+}
+
+/// Leaves all connections to the kernel that it was not yet asked about: one of them may be going.
+fn give_up_unknown() {
+    let _attaching = attach::ATTACHING.lock();
+    for (_, connection) in held() {
+        if connection.cookie.load(Ordering::Relaxed) == 0 {
+            let (candidate, plain, order) = (phase::CANDIDATE, phase::PLAIN, Ordering::SeqCst);
+            let _ = connection.phase.compare_exchange(candidate, plain, order, order);
         }
     }
 }
@@ -59,9 +75,8 @@ fn stays_open(fd: c_int) -> bool {
     sys::fcntl(fd, libc::F_GETFD, 0).is_ok_and(|flags| flags & libc::FD_CLOEXEC == 0)
 }
 
-/// The place of the connection that a descriptor of any number stands for.
-fn place_of(fd: c_int) -> Option<usize> {
-    let cookie = sys::cookie(fd).filter(|cookie| *cookie != 0)?;
+/// The place of the connection that the kernel knows by this number.
+fn place_of(cookie: u64) -> Option<usize> {
     held()
         .find(|(_, connection)| connection.cookie.load(Ordering::Relaxed) == cookie)
         .map(|it| it.0)

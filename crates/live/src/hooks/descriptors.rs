@@ -10,7 +10,7 @@ use crate::epoll;
 use crate::ready;
 use crate::real::interpose;
 use crate::segment::Role;
-use crate::stats::{self, Reason};
+use crate::stats::Reason;
 use crate::stream::fail;
 use crate::sys;
 use crate::table::{self, Entry};
@@ -20,19 +20,6 @@ use crate::turn;
 const SO_RCVTIMEO_NEW: c_int = 66;
 /// The same for sending.
 const SO_SNDTIMEO_NEW: c_int = 67;
-
-/// Remembers a connection of the kind that can be carried.
-fn track(fd: c_int, role: Role) {
-    let _errno = sys::KeepErrno::new();
-    let protocol = sys::socket_option::<c_int>(fd, libc::SOL_SOCKET, libc::SO_PROTOCOL);
-    if protocol != Ok(libc::IPPROTO_TCP) {
-        return;
-    }
-    let nonblocking = sys::fcntl(fd, libc::F_GETFL, 0).unwrap_or(0) & libc::O_NONBLOCK != 0;
-    if table::track(fd, role, nonblocking) {
-        stats::count(|stats| &stats.candidates, 1);
-    }
-}
 
 interpose! {
     fn connect(fd: c_int, address: *const sockaddr, length: c_uint) -> c_int = |next| {
@@ -45,7 +32,7 @@ interpose! {
         let result = next(fd, address, length);
         let begun = result == 0 || sys::errno() == libc::EINPROGRESS;
         if inet && begun && table::entry(fd) == Entry::Unknown {
-            track(fd, Role::Client);
+            table::track(fd, Role::Client);
         }
         result
     }
@@ -56,7 +43,7 @@ interpose! {
         let accepted = next(fd, address, length);
         if accepted >= 0 {
             table::drop_stale(accepted);
-            track(accepted, Role::Server);
+            table::track(accepted, Role::Server);
         }
         accepted
     }
@@ -69,7 +56,7 @@ interpose! {
         let accepted = next(fd, address, length, flags);
         if accepted >= 0 {
             table::drop_stale(accepted);
-            track(accepted, Role::Server);
+            table::track(accepted, Role::Server);
         }
         accepted
     }

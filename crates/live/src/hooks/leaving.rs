@@ -255,6 +255,9 @@ extern "C" fn before_syscall(number: c_long, first: c_int, second: usize) -> *mu
             unsafe { depart_passed(second as *const msghdr) };
         }
         libc::SYS_close => close::forget(first),
+        libc::SYS_clone | libc::SYS_clone3 => table::may_be_shared(),
+        #[cfg(target_arch = "x86_64")]
+        libc::SYS_fork | libc::SYS_vfork => table::may_be_shared(),
         libc::SYS_execve | libc::SYS_execveat => depart_all(Reason::Exec),
         libc::SYS_io_uring_setup => departure::forbid_rings(),
         _ => {}
@@ -262,6 +265,30 @@ extern "C" fn before_syscall(number: c_long, first: c_int, second: usize) -> *mu
     NEXT.address()
 }
 
+/// The child of a vfork runs in this memory; that of a `clone` may.
+extern "C" fn before_vfork() -> *mut c_void {
+    static NEXT: Next = Next::new(c"vfork");
+    table::may_be_shared();
+    NEXT.address()
+}
+
+extern "C" fn before_clone() -> *mut c_void {
+    static NEXT: Next = Next::new(c"clone");
+    table::may_be_shared();
+    NEXT.address()
+}
+
+interpose! {
+    /// A fork that runs no handlers: the child knows nothing of the library's.
+    #[allow(non_snake_case, reason = "the C library's name")]
+    fn _Fork() -> pid_t = |next| {
+        table::may_be_shared();
+        next()
+    }
+}
+
+trampoline!(vfork, before_vfork);
+trampoline!(clone, before_clone);
 trampoline!(syscall, before_syscall);
 trampoline!(dprintf, before_dprintf);
 trampoline!(__dprintf_chk, before_dprintf_chk);
