@@ -354,10 +354,10 @@ def test_a_program_shows_its_time_and_where_it_went(quick: weft.Result) -> None:
     quick.meta["figures"], quick.meta["axes"] = [], ["program.run.ping_pong.size"]
     quick.meta["published"] = []
     drawn = {one.name: one for one in quick.figures}
-    shares = pd.DataFrame(drawn["program-shares"].spec["data"]["values"])
-    assert list(dict.fromkeys(shares["bar"])) == ["size 4 B · 10.0 µs", "size 1 kB · 90.0 µs"]
-    assert shares.groupby("bar")["share"].sum().tolist() == pytest.approx([1, 1])
-    assert shares.loc[shares["activity"] == "idle", "share"].tolist() == pytest.approx([0, 0.1])
+    bars = pd.DataFrame(drawn["program-shares"].spec["data"]["values"])
+    assert list(dict.fromkeys(bars["bar"])) == ["size 4 B · 10.0 µs", "size 1 kB · 90.0 µs"]
+    assert bars.groupby("bar")["share"].sum().tolist() == pytest.approx([1, 1])
+    assert bars.loc[bars["activity"] == "idle", "share"].tolist() == pytest.approx([0, 0.1])
     times = drawn["program-time"].spec["data"]["values"]
     assert [(row["x"], row["y"]) for row in times] == [("4 B", 10.0), ("1 kB", 90.0)]
     assert "waiting" in drawn["program-shares"].svg()

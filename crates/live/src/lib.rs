@@ -26,6 +26,7 @@ mod config;
 mod connection;
 mod departure;
 mod epoll;
+mod exchange;
 mod hooks;
 mod lock;
 mod log;

@@ -11,6 +11,7 @@ use crate::composition::ChannelSettings;
 use crate::drive::carrier::{Carrier, Message, Notice, Ticket};
 use crate::drive::traffic::Traffic;
 use crate::error::Error;
+use crate::program::library::Metrics;
 
 /// A channel that a program uses.
 #[derive(Debug)]
@@ -64,7 +65,7 @@ impl ProgramChannel {
         self,
         (name, hosts): (&str, u16),
         (packet, until, seed): (Span, Time, u64),
-    ) -> Result<(Driver, Vec<(&'static str, f64)>), Error> {
+    ) -> Result<(Driver, Metrics), Error> {
         let traffic = match self {
             ProgramChannel::Alone(driver) => return Ok((driver, Vec::new())),
             ProgramChannel::Shared(traffic) => traffic,
