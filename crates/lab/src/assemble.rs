@@ -262,6 +262,7 @@ impl Driver {
     pub fn overrun(&self) -> Option<&str> {
         match self {
             Driver::SharedMemoryNetwork(channel) => channel.overrun(),
+            Driver::InputQueuedNetwork(channel) => channel.overrun(),
             _ => None,
         }
     }
@@ -341,7 +342,13 @@ impl Driver {
 
     /// What was observed; ends the channel.
     pub fn into_observations(self) -> Observations {
-        match self {
+        self.into_accounts().0
+    }
+
+    /// What was observed, and where hosts stand in front of a channel also what it observed of their
+    /// packets and how many of them it holds; ends the channel.
+    pub fn into_accounts(self) -> (Observations, Option<(Observations, u64)>) {
+        let observations = match self {
             Driver::Slotted(channel) => channel.into_observations(),
             Driver::OutputQueued(channel) => channel.into_observations(),
             Driver::Event(channel) => channel.into_observations(),
@@ -349,14 +356,19 @@ impl Driver {
             Driver::InputQueuedNetwork(channel) => channel.into_observations(),
             Driver::SharedMemoryNetwork(channel) => channel.into_observations(),
             Driver::Hosted(channel) => {
-                let mut observations = channel.observations().clone();
-                channel.carrier().spend(&mut observations.budget);
-                observations
+                let (path, mut observations) = channel.into_parts();
+                let ways = path.ways();
+                let channel = path.into_carrier();
+                let held = channel.backlog() + channel.in_flight();
+                let behind = channel.into_observations();
+                ways.spend(&mut observations.budget, &behind.budget);
+                return (observations, Some((behind, held)));
             }
             Driver::Ring(_) => Observations::default(),
             Driver::Hub(channel) => channel.into_observations(),
             Driver::Turns(channel) => channel.into_observations(),
-        }
+        };
+        (observations, None)
     }
 }
 

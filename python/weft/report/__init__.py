@@ -18,6 +18,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from weft.figure import VEGA_LITE
+from weft.report.across import across_sections
 from weft.report.compared import compared_section, differing_section
 from weft.report.markup import Section, section
 from weft.report.sections import (
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
 def page(result: Result) -> str:
     """Return the whole page."""
     gallery = _Gallery()
+    if "across" in result.meta:
+        return _document(result.title, across_sections(result, gallery.place), gallery)
     compared = "compared" in result.meta
     sections = [
         summary(result),
@@ -54,8 +57,7 @@ def page(result: Result) -> str:
         specification_section(result),
         again(result),
     ]
-    present = _told_apart([section for section in sections if section is not None])
-    return _document(result.title, present, gallery)
+    return _document(result.title, [one for one in sections if one is not None], gallery)
 
 
 def loose_page(title: str, sections: list[tuple[str, str]], figures: list[Figure]) -> str:
@@ -69,7 +71,8 @@ def loose_page(title: str, sections: list[tuple[str, str]], figures: list[Figure
     return _document(title, present, gallery)
 
 
-def _document(title: str, present: list[Section], gallery: _Gallery) -> str:
+def _document(title: str, sections: list[Section], gallery: _Gallery) -> str:
+    present = _told_apart(sections)
     return "".join(
         (
             '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n',

@@ -127,6 +127,11 @@ impl<C: Carrier> Traffic<C> {
         &self.observations
     }
 
+    /// The channel under the traffic, and what was observed; ends the traffic.
+    pub fn into_parts(self) -> (C, Observations) {
+        (self.carrier, self.observations)
+    }
+
     /// Messages that have not been sent, once for each target.
     pub fn backlog(&self) -> u64 {
         self.missing(false)
