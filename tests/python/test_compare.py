@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 import weft
 from weft.across.contenders import SHIPPED, contenders, settings_of
-from weft.across.summary import shown
+from weft.across.summary import best_of, shown
 from weft.across.workloads import parse, read
 from weft.cli import main
 from weft.plots.across import RATES_SHOWN, grouped
@@ -95,6 +95,13 @@ def test_one_table_of_a_shipped_system_and_a_file(quick: weft.Result) -> None:
     assert list(table["rates"]) == ["published", "published", "today", "today"]
     assert list(table["barrier_by"]) == ["hardware", "messages"] * 2
     assert table.notna().all(axis=None)
+    best = best_of(table, read(None)[0])
+    assert best["published", "one_way_8_b_us"] == shown(table["one_way_8_b_us"][:2].min())
+    assert best["today", "stream_64_kb_mb_per_s"] == shown(table["stream_64_kb_mb_per_s"][2:].max())
+    # What both keep is nobody's lead, and shares are of what the pair has alone.
+    assert ("published", "victim_share_percent") not in best
+    assert table["victim_share_percent"].between(99, 101).all()
+    assert table["other_messages_percent"].between(15, 60).all()
     # Links twice as fast as Clint's, in slots whose gap stays: less than twice as much.
     clint = weft.compare(["clint", "maestro"], rates="published", workloads=["stream"], store=None)
     stream = "stream_64_kb_mb_per_s"
