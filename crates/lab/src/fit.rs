@@ -40,7 +40,7 @@ pub fn check(tree: &Tree, spec: &Spec) -> Result<(), Error> {
 /// Beside a program, a workload without a load says nothing.
 fn heard(spec: &Spec) -> Cow<'_, Spec> {
     let mut spec = Cow::Borrowed(spec);
-    if spec.program.is_some() {
+    if spec.running_program().is_some() {
         spec.to_mut().workload.retain(|_, workload| offers(workload));
     }
     spec

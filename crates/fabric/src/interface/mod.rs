@@ -5,6 +5,7 @@ mod byte_fifo;
 mod endpoints;
 mod nic;
 mod transfer;
+mod vi;
 mod window;
 
 pub use bus::BusSettings;
@@ -12,4 +13,5 @@ pub use byte_fifo::{ByteFifo, FifoStatus, Forwarding};
 pub use endpoints::EndpointSettings;
 pub use nic::{Nic, NicCounters, NicSettings};
 pub use transfer::{MoverSettings, PioSettings, TransferSettings};
+pub use vi::ViHost;
 pub use window::{FlagSettings, IncomingPage, OutgoingPage, WindowBusSettings, WindowSettings};
