@@ -3,10 +3,10 @@
 //!
 //! Packets go dimension by dimension, the first listed first, the shorter way round; where both are
 //! as long, either. In one dimension cables form a ring, and packets that wait for each other's
-//! buffers around it would never go on. Two virtual channels prevent that: a packet that still has the
-//! cable between the last and the first switch before it uses the one, all others use the other, so
-//! that neither ring of buffers is closed (Dally and Seitz, "Deadlock-free message routing in
-//! multiprocessor interconnection networks", IEEE Trans. Comput. C-36(5) 1987).
+//! buffers around it would never go on. Two virtual channels prevent that: a packet that still has
+//! the cable between the last and the first switch before it uses the one, all others use the
+//! other, so that neither ring of buffers is closed (Dally and Seitz, "Deadlock-free message
+//! routing in multiprocessor interconnection networks", IEEE Trans. Comput. C-36(5) 1987).
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -20,8 +20,8 @@ use crate::scheduler::MAX_PORTS;
 /// Switches of all dimensions together beyond which a number in a file is taken for a mistake.
 const MOST_SWITCHES: u64 = 1 << 15;
 
-/// Settings of a torus or a mesh. A switch is named by its places in all dimensions: `3.0`. Its first
-/// ports are those of its hosts; then each dimension has one up and one down.
+/// Settings of a torus or a mesh. A switch is named by its places in all dimensions: `3.0`. Its
+/// first ports are those of its hosts; then each dimension has one up and one down.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TorusSettings {
@@ -213,7 +213,8 @@ mod tests {
         edges
     }
 
-    /// Whether nothing waits for itself: what waits for nothing is taken away until nothing is left.
+    /// Whether nothing waits for itself: what waits for nothing is taken away until nothing is
+    /// left.
     fn is_free_of_circles(mut edges: BTreeMap<(u32, u8), Vec<(u32, u8)>>) -> bool {
         loop {
             let before = edges.len();
@@ -226,8 +227,8 @@ mod tests {
         }
     }
 
-    /// Dally and Seitz 1987, theorem 1: routes are free of deadlock if and only if no channels depend
-    /// on each other in a circle.
+    /// Dally and Seitz 1987, theorem 1: routes are free of deadlock if and only if no channels
+    /// depend on each other in a circle.
     #[test]
     fn two_virtual_channels_break_every_circle_and_one_does_not() {
         for dimensions in [vec![5], vec![4, 4], vec![3, 2, 5]] {
