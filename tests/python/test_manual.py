@@ -109,6 +109,7 @@ def test_the_manual_is_built_and_asks_nothing_of_anybody(site: Path) -> None:
         page = (site / name).read_text(encoding="utf-8")
         fetched = re.findall(r'<(?:script|img|link|iframe)[^>]*(?:src|href)="(https?:[^"]*)', page)
         assert [address for address in fetched if "canonical" not in address] == [], name
+        assert "```" not in page, f"a block of {name} is not one"
 
 
 def test_the_index_of_the_search_leads_to_every_section(site: Path) -> None:

@@ -146,14 +146,19 @@ fn run_program(
         if spec.workload.contains_key(&name) {
             others.to_mut().workload.remove(&name);
         }
+        let (backlog, in_flight, steps) = (driver.backlog(), driver.in_flight(), driver.steps());
+        let counters = named([metrics.clone(), driver.counters(until), background].concat());
+        let trace = driver.take_trace();
+        let (observations, behind) = driver.into_accounts();
+        check_behind_hosts(behind, (&name, seed))?;
         let run = ChannelRun {
-            backlog: driver.backlog(),
-            in_flight: driver.in_flight(),
-            steps: driver.steps(),
-            counters: named([metrics.clone(), driver.counters(until), background].concat()),
+            backlog,
+            in_flight,
+            steps,
+            counters,
             ended: true,
-            trace: driver.take_trace(),
-            observations: driver.into_observations(),
+            trace,
+            observations,
             ..ChannelRun::of(&spec.channel[&name], site, seed)
         };
         run.check_conservation()?;
@@ -185,21 +190,40 @@ fn run_alone(
     if let Some(problem) = driver.broken_order() {
         return Err(Error::Order { channel: site.name.to_owned(), seed, problem });
     }
+    let (network, waiting) = (driver.network(), driver.waiting());
+    let (backlog, in_flight, steps) = (driver.backlog(), driver.in_flight(), driver.steps());
+    let (counters, trace) = (named(driver.counters(site.until)), driver.take_trace());
+    let (observations, behind) = driver.into_accounts();
+    check_behind_hosts(behind, (site.name, seed))?;
     let run = ChannelRun {
-        network: driver.network(),
-        backlog: driver.backlog(),
-        in_flight: driver.in_flight(),
-        steps: driver.steps(),
+        network,
+        backlog,
+        in_flight,
+        steps,
         stopped,
-        waiting: driver.waiting(),
-        counters: named(driver.counters(site.until)),
-        trace: driver.take_trace(),
-        observations: driver.into_observations(),
+        waiting,
+        counters,
+        trace,
+        observations,
         packet: settings.demand_span(Some(workload)),
         ..ChannelRun::of(settings, site, seed)
     };
     run.check_conservation()?;
     Ok(run)
+}
+
+/// Checks that a channel behind hosts accounts for each packet that they handed to it. A ring keeps
+/// no account of its own.
+fn check_behind_hosts(
+    behind: Option<(Observations, u64)>,
+    (name, seed): (&str, u64),
+) -> Result<(), Error> {
+    let Some((observations, held)) = behind else { return Ok(()) };
+    observations.conserve(held).map_err(|error| Error::Conservation {
+        channel: name.to_owned(),
+        seed,
+        problem: format!("behind its hosts, {error}"),
+    })
 }
 
 /// A scheduled channel by events, and the channel that carries its signalling if one does: a run

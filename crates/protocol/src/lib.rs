@@ -14,6 +14,7 @@ pub mod resequence;
 pub mod retransmit;
 pub mod ring;
 pub mod sci_address;
+pub mod sockets;
 pub mod sync;
 pub mod turns;
 pub mod vi;
