@@ -11,6 +11,7 @@ use weft_units::{Span, Time};
 use crate::assemble::{Driver, Site};
 use crate::composition::{ChannelSettings, ScheduledSettings, Spec};
 use crate::couple;
+use crate::drive::hub::Course;
 use crate::drive::network::NetworkReport;
 use crate::drive::trace::TraceEntry;
 use crate::error::Error;
@@ -57,6 +58,8 @@ pub struct ChannelRun {
     pub trace: Vec<TraceEntry>,
     /// What streams got and cables carried, in a fabric whose driver notes it.
     pub network: Option<NetworkReport>,
+    /// How the throughput went over time, on a channel whose driver notes it.
+    pub course: Vec<Course>,
     /// The mean of each definition of latency under the regime of the run, in microseconds.
     pub means: [Option<Estimate>; Latency::ALL.len()],
     /// Whether the run settled.
@@ -186,6 +189,7 @@ fn run_alone(
     }
     let run = ChannelRun {
         network: driver.network(),
+        course: driver.course(),
         backlog: driver.backlog(),
         in_flight: driver.in_flight(),
         steps: driver.steps(),
@@ -273,6 +277,7 @@ impl ChannelRun {
             counters: Vec::new(),
             trace: Vec::new(),
             network: None,
+            course: Vec::new(),
             means: [None; Latency::ALL.len()],
             judgement: judge(&[], false, None),
         }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from weft.plots.budget import along_time, budget
+from weft.plots.course import throughput_along_time
 from weft.plots.curves import (
     collision_rates,
     curve,
@@ -37,6 +38,7 @@ DRAWN_BY: dict[str, Callable[[Result, Request], Figure | None]] = {
     "fabric": fabric,
     "port_occupancy": port_occupancy,
     "latency_along_time": along_time,
+    "throughput_along_time": throughput_along_time,
     "space_time": space_time,
     "published": published_against_measured,
     "timeline": timeline,

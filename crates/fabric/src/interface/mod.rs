@@ -6,6 +6,7 @@ mod endpoints;
 mod nic;
 mod transfer;
 mod window;
+mod window_cluster;
 
 pub use bus::BusSettings;
 pub use byte_fifo::{ByteFifo, FifoStatus, Forwarding};
@@ -13,3 +14,7 @@ pub use endpoints::EndpointSettings;
 pub use nic::{Nic, NicCounters, NicSettings};
 pub use transfer::{MoverSettings, PioSettings, TransferSettings};
 pub use window::{FlagSettings, IncomingPage, OutgoingPage, WindowBusSettings, WindowSettings};
+pub use window_cluster::{
+    ClockSettings, ClusterEvent, ClusterEventKind, ClusterSettings, DetectionSettings,
+    RecoverableSettings,
+};
