@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from mkdocs.structure.pages import Page
 
 _LINK = re.compile(r"\[([^\]]+)\]\(([^):]+)\)")
+# A block with the name of the file that it is, or of the table that comes out.
+_NAMED_BLOCK = re.compile(r"^(```[a-z]+) ([\w./-]+)$", re.MULTILINE)
 _HEADING = re.compile(r'<h[1-3] id="([^"]+)">(.*?)</h[1-3]>', re.DOTALL)
 _PERMALINK = re.compile(r'<a class="headerlink".*?</a>', re.DOTALL)
 _TAG = re.compile(r"<[^>]+>")
@@ -51,20 +53,24 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, *, page: Page, **_: object) -> str:
-    """Leave only the name of a linked file that is in the repository and not in the manual."""
+    """Name blocks as the highlighter reads it, and unlink what is not in the manual.
+
+    Of a linked file that is in the repository and not in the manual only the name is left.
+    """
     folder = Path("/docs", page.file.src_uri).parent
 
     def name_only(link: re.Match[str]) -> str:
         target = os.path.normpath(folder / link[2].split("#")[0])
         return link[0] if target.startswith("/docs/") or link[2][0] == "#" else link[1]
 
-    return _LINK.sub(name_only, markdown)
+    return _LINK.sub(name_only, _NAMED_BLOCK.sub(r'\1 title="\2"', markdown))
 
 
 def on_page_content(html: str, *, page: Page, **_: object) -> str:
     """Note what the page says, section by section, for the search."""
-    address, title = page.url, str(page.title)
-    pieces = _HEADING.split(html)
+    address, pieces = page.url, _HEADING.split(html)
+    # The heading of a page says more than its entry in the contents: "The system".
+    title = _words(pieces[2]) if len(pieces) > 1 else str(page.title)
     # What stands before the first heading, then in turn the name, the heading and the text of each.
     found = [("", title, pieces[0]), *zip(pieces[1::3], pieces[2::3], pieces[3::3], strict=True)]
     for anchor, heading, text in found:

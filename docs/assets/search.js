@@ -52,8 +52,11 @@
 
   // The place of the first word that was found, with what stands around it.
   const excerpt = (row, wanted) => {
+    const phrase = row.body.indexOf(wanted.join(" "));
     const places = wanted.map((word) => row.body.indexOf(word)).filter((at) => at >= 0);
-    const from = Math.max(0, (places.length ? Math.min(...places) : 0) - AROUND);
+    const found = phrase >= 0 ? phrase : places.length ? Math.min(...places) : 0;
+    // From the beginning of a word on.
+    const from = found > AROUND ? row.body.indexOf(" ", found - AROUND) + 1 : 0;
     const line = element("span", "manual-search__text");
     let rest = (from ? "… " : "") + row.text.slice(from, from + 3 * AROUND);
     while (rest) {

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 import weft
 from weft.across.contenders import SHIPPED, contenders, settings_of
-from weft.across.summary import shown
+from weft.across.summary import best_of, shown
 from weft.across.workloads import parse, read
 from weft.cli import main
 from weft.plots.across import RATES_SHOWN, grouped
@@ -71,6 +71,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine.toml").write_text(MINE)
     (tmp_path / "plain.toml").write_text(PLAIN)
+    (tmp_path / "busy.toml").write_text('base = "clint"\n[workload.bulk]\nload = 0.1\n')
+    (tmp_path / "swept.toml").write_text('base = "clint"\n[sweep]\n"system.hosts" = [8, 16]\n')
     return tmp_path
 
 
@@ -93,6 +95,13 @@ def test_one_table_of_a_shipped_system_and_a_file(quick: weft.Result) -> None:
     assert list(table["rates"]) == ["published", "published", "today", "today"]
     assert list(table["barrier_by"]) == ["hardware", "messages"] * 2
     assert table.notna().all(axis=None)
+    best = best_of(table, read(None)[0])
+    assert best["published", "one_way_8_b_us"] == shown(table["one_way_8_b_us"][:2].min())
+    assert best["today", "stream_64_kb_mb_per_s"] == shown(table["stream_64_kb_mb_per_s"][2:].max())
+    # What both keep is nobody's lead, and shares are of what the pair has alone.
+    assert ("published", "victim_share_percent") not in best
+    assert table["victim_share_percent"].between(99, 101).all()
+    assert table["other_messages_percent"].between(15, 60).all()
     # Links twice as fast as Clint's, in slots whose gap stays: less than twice as much.
     clint = weft.compare(["clint", "maestro"], rates="published", workloads=["stream"], store=None)
     stream = "stream_64_kb_mb_per_s"
@@ -126,7 +135,7 @@ def test_a_folder_holds_the_page_and_reads_back(quick: weft.Result, tmp_path: Pa
     page = (place / "report.html").read_text(encoding="utf-8")
     assert page.count('class="best"') >= 12
     assert "in hardware" in page
-    assert "carries messages up to 32 B by quick, all others by bulk." in page
+    assert "carries messages up to 32\xa0B by quick, all others by bulk." in page
     assert "http" not in page.split("<script", maxsplit=1)[0].replace("http://www.w3.org", "")
     curves = {figure.name for figure in quick.figures}
     assert {"ping-pong", "barrier", "victim", "where-the-time-goes-today"} <= curves
@@ -245,6 +254,9 @@ def test_a_system_of_two_hosts_is_shown_with_what_it_can_do() -> None:
         (["clint", "clint"], "clint is named twice"),
         (["clint", "maestr"], "maestro"),
         (["clint", "nowhere.toml"], "nowhere.toml"),
+        (["maestro", "clint-figure-8"], "is an experiment; the system that it is about: clint"),
+        (["maestro", "busy.toml"], "busy.toml sets workload.bulk.load: it brings traffic"),
+        (["maestro", "swept.toml"], "swept has sweeps or variants of its own"),
         (["clint", "scilan+interupt"], "interrupt"),
         (["clint", "maestro", "--rates", "future"], "accepted: published, today, both"),
         (["clint", "plain.toml", "--rates", "today"], "[preset.today] in its file"),
@@ -258,7 +270,7 @@ def test_wrong_input_is_refused_with_what_is_accepted(arguments: list[str], said
     done = CliRunner().invoke(main, ["compare", *arguments])
     assert done.exit_code == 2
     assert said in done.stderr
-    assert not Path("out").exists()
+    assert not Path("out/compare").exists()
 
 
 def test_a_system_of_two_channels_needs_rules() -> None:

@@ -20,7 +20,7 @@ use crate::composition::{ChannelSettings, InputQueues, SwitchSettings};
 use crate::couple::check_disabled;
 use crate::drive::carrier::Carrier;
 use crate::drive::event::{EventChannel, EventParts, EventSwitch};
-use crate::drive::hub::HubChannel;
+use crate::drive::hub::{Course, HubChannel};
 use crate::drive::network::{
     InputQueuedNetwork, NetworkReport, OutputQueuedNetwork, SharedMemoryNetwork,
 };
@@ -277,10 +277,19 @@ impl Driver {
         }
     }
 
+    /// How the throughput went over time, where the driver notes it.
+    pub fn course(&self) -> Vec<Course> {
+        match self {
+            Driver::Hub(channel) => channel.course(),
+            _ => Vec::new(),
+        }
+    }
+
     /// Which buffer was written while it was full, if one was.
     pub fn overrun(&self) -> Option<&str> {
         match self {
             Driver::SharedMemoryNetwork(channel) => channel.overrun(),
+            Driver::InputQueuedNetwork(channel) => channel.overrun(),
             _ => None,
         }
     }

@@ -43,7 +43,7 @@ pub struct Spec {
     /// The traffic of each channel, by the name of the channel. A channel without is silent.
     #[serde(default)]
     pub workload: BTreeMap<String, WorkloadSettings>,
-    /// What the hosts run in place of a workload.
+    /// What the hosts run, alone or beside workloads.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub program: Option<ProgramSettings>,
     /// How long, from where, how often.

@@ -125,12 +125,29 @@ def settings_of(contender: Contender, rates: Sequence[str]) -> list[dict[str, An
 
 def _contender(name: str, label: str) -> Contender:
     file, *own = [name] if Path(name).exists() else name.split("+")
+    tried = {entry["name"]: entry["system"] for entry in _seam.experiments()}
+    if file in tried:
+        raise ComparisonError(
+            f"{file} is an experiment; the system that it is about: {tried[file]}"
+        )
     data = _seam.show(file, "+".join(own) or None, [])
+    if traffic := [one["key"] for one in data["parameters"] if _is_traffic(one["key"])]:
+        raise ComparisonError(
+            f"{file} sets {traffic[0]}: it brings traffic of its own, and what is compared runs "
+            "the same programs and nothing else; leave [workload] and [program] to another file"
+        )
     offers = tuple(data.get("offers") or ())
     presets = [COMPARE, *own] if COMPARE in offers else own
     data = _seam.show(file, "+".join(presets) or None, [])
     hosts = int((data.get("composition") or {}).get("hosts") or 0)
     return Contender(label=label, name=file, own=tuple(own), offers=offers, hosts=hosts)
+
+
+def _is_traffic(key: str) -> bool:
+    """Whether a key makes traffic; what a system says of arrivals offers nothing without a load."""
+    names = key.split(".")
+    offers = names[0] == "workload" and names[2:3] in (["load"], ["source"])
+    return offers or (names[0] == "program" and not names[1].startswith("route"))
 
 
 def _labels(names: Sequence[str]) -> list[str]:

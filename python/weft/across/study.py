@@ -37,6 +37,7 @@ class Task:
     rates: str
     workload: Workload
     overrides: list[str]
+    runs: int
 
     @property
     def label(self) -> str:
@@ -132,7 +133,7 @@ def _task(one: Contender, rates: str, workload: Workload, asked: Asked) -> Task 
     seeds = asked.seeds or (_QUICK_SEEDS if asked.quick else _SEEDS)
     settings = {**workload.settings, "run.regime": "from_empty", "run.seeds": seeds}
     overrides = [*spell_axes({}, steps), *api.spell_overrides(settings)]
-    return Task(one, rates, workload, overrides)
+    return Task(one, rates, workload, overrides, len(steps[workload.along]) * seeds)
 
 
 def _options(asked: Asked) -> dict[str, object]:
@@ -183,7 +184,13 @@ def _count(task: Task, options: dict[str, object]) -> int:
             )
         message = f"{one.label} cannot run {task.workload.title.lower()}:\n{error}{hint}"
         raise ComparisonError(message) from error
-    return int(planned.pending()[2])
+    count = int(planned.pending()[2])
+    if count != task.runs:
+        raise ComparisonError(
+            f"{one.label} has sweeps or variants of its own; a comparison takes one system from a "
+            "file: leave [sweep] and [variant] to another one"
+        )
+    return count
 
 
 def _result(

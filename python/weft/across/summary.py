@@ -112,9 +112,8 @@ def notes(seen: Shown) -> list[dict[str, str]]:
     """Say of each system what it cannot do, and what was put in its place."""
     found: list[dict[str, str]] = []
     for one in seen.systems:
-        texts: list[str] = []
+        texts = _few_hosts(one, seen.workloads)
         for workload in seen.workloads:
-            texts += _few_hosts(one, workload)
             if workload.in_hardware and _keeper(seen, (one.label, seen.rates[0]), workload):
                 texts.append(_who_keeps(seen, one, workload))
         texts += [*_stand_ins(one), *_ways(one)]
@@ -122,14 +121,21 @@ def notes(seen: Shown) -> list[dict[str, str]]:
     return found
 
 
-def _few_hosts(one: Contender, workload: Workload) -> list[str]:
-    if one.hosts < workload.least_hosts:
-        few = f"has {one.hosts} hosts; {workload.title.lower()} takes {workload.least_hosts}"
-        return [few]
-    ranks = workload.sweep.get("program.ranks", [])
-    if ranks and max(ranks) > one.hosts:
-        return [f"has {one.hosts} hosts, so that {workload.title.lower()} ends there"]
-    return []
+def _few_hosts(one: Contender, workloads: Sequence[Workload]) -> list[str]:
+    """Say what a system has too few hosts for, and what ends with the hosts that it has."""
+    lacking = [workload for workload in workloads if one.hosts < workload.least_hosts]
+    ending = [
+        workload.title.lower()
+        for workload in workloads
+        if workload not in lacking and max(workload.sweep.get("program.ranks", [0])) > one.hosts
+    ]
+    texts = [
+        f"has {one.hosts} hosts; {workload.title.lower()} takes {workload.least_hosts}"
+        for workload in lacking
+    ]
+    if ending:
+        texts.append(f"has {one.hosts} hosts, where these end: {', '.join(ending)}")
+    return texts
 
 
 def _keeper(seen: Shown, who: tuple[str, str], workload: Workload) -> str:

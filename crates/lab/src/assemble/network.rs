@@ -8,7 +8,7 @@ use weft_fabric::switch::SharedMemorySettings;
 use weft_fabric::workload::{Source, SourceSettings, WorkloadSettings};
 use weft_protocol::flow::FlowControlSettings;
 use weft_protocol::retransmit::ControlSettings;
-use weft_units::{Limit, Span};
+use weft_units::{Limit, PositiveCount, Span};
 
 use super::{Driver, Site, refuse};
 use crate::composition::{ChannelSettings, InputQueuedSettings, InputQueues, SwitchSettings};
@@ -79,7 +79,8 @@ pub(super) fn shared_memory(
     };
     let parts = parts(settings, sources, switch.latency, site)?;
     if !parts.routes.is_per_connection() {
-        let accepted = "per_connection, since switches with a shared memory set up connections";
+        let accepted = "per_connection: a cell names the connection along which its switches pass it \
+                        on, and the cells of a message have to arrive in order";
         return Err(fault("routes", "per_packet".into(), accepted.into()));
     }
     let cut = |own: &SegmentationSettings| own.build(settings.packet, settings.payload);
@@ -94,6 +95,13 @@ pub(super) fn shared_memory(
     if settings.endpoints.is_none() {
         refuse_what_needs_endpoints(workload, site.name)?;
     }
+    let most = u32::from(u16::MAX);
+    if let Some(own) = &settings.endpoints
+        && let Some(count) = own.receive_descriptors.count().filter(|count| count.get() > most)
+    {
+        let accepted = format!("at most {most}, or \"unlimited\"");
+        return Err(fault("endpoints.receive_descriptors", count.to_string(), accepted));
+    }
     if let Some(own) = &settings.endpoints
         && own.receive_go >= own.receive_stop.get()
     {
@@ -102,6 +110,11 @@ pub(super) fn shared_memory(
     }
     let buffer = switch.buffer.get();
     let control = settings.flow_control.clone().unwrap_or_default();
+    if let FlowControlSettings::VirtualChannelCredits(own) = &control {
+        let key = "flow_control.virtual_channel_credits.channels";
+        let fits = lanes_fit(own.channels, &parts.wiring);
+        fits.map_err(|accepted| fault(key, own.channels.to_string(), accepted))?;
+    }
     let control = FlowControl::new(&control, &settings.link, buffer)
         .map_err(|(key, value, accepted)| fault(&format!("flow_control.{key}"), value, accepted))?;
     let switches = SharedMemoryParts {
@@ -174,14 +187,7 @@ pub(super) fn refuse_what_needs_a_shared_memory(
         let key = format!("workload.{name}.source");
         return Err(Error::Assembly { key, value: "streams".to_owned(), accepted });
     }
-    match &settings.flow_control {
-        None | Some(FlowControlSettings::Credits) => Ok(()),
-        Some(other) => {
-            let accepted =
-                format!("credits, or another one with channel.{name}.switch.shared_memory");
-            refuse(name, "flow_control", other.name(), &accepted)
-        }
-    }
+    Ok(())
 }
 
 /// The switches of a fabric with queues at their inputs.
@@ -197,7 +203,8 @@ fn input_queued(
         accepted,
     };
     if switch.queues == InputQueues::Fifo {
-        let accepted = "voq in a fabric other than star";
+        let accepted =
+            "voq in a fabric other than star, or switch.shared_memory with queues = fifo";
         return Err(fault("queues", "fifo".into(), accepted.into()));
     }
     let size = switch.cell.unwrap_or(settings.packet);
@@ -211,10 +218,10 @@ fn input_queued(
     let Some(buffer) = switch.buffer else {
         return Err(fault("buffer", "(none)".into(), needed));
     };
-    let packets = u64::from(buffer.get()) / cells;
-    if packets == 0 {
+    if u64::from(buffer.get()) < cells {
         return Err(fault("buffer", buffer.get().to_string(), needed));
     }
+    let control = stage_control(settings, (buffer.get(), cells), wiring, site.name)?;
     let scheduler = |number| {
         let ports = wiring.ports_of(number) as usize;
         switch
@@ -225,10 +232,52 @@ fn input_queued(
     Ok(InputQueuedParts {
         cell,
         cells,
-        buffer: packets as u32,
+        buffer: buffer.get(),
+        control,
         schedulers: (0..wiring.switches()).map(scheduler).collect::<Result<_, _>>()?,
         random: site.streams.stream(&format!("{}.scheduler", site.name), 0),
     })
+}
+
+/// The flow control of switches with queues at their inputs.
+fn stage_control(
+    settings: &ChannelSettings,
+    (buffer, cells): (u32, u64),
+    wiring: &Wiring,
+    name: &str,
+) -> Result<FlowControl, Error> {
+    let own = settings.flow_control.clone().unwrap_or_default();
+    if let FlowControlSettings::SourceQuench(_) = own {
+        let accepted = format!(
+            "credits, virtual_channel_credits or stop_go where queues belong to outputs: a switch              quenches the source of a connection by how many of its cells wait, which only one with              queues per connection knows (channel.{name}.switch.shared_memory)"
+        );
+        refuse(name, "flow_control", "source_quench", &accepted)?;
+    }
+    let fault = |key: &str, value: String, accepted: String| Error::Assembly {
+        key: format!("channel.{name}.flow_control.{key}"),
+        value,
+        accepted,
+    };
+    let control = FlowControl::new(&own, &settings.link, buffer)
+        .map_err(|(key, value, accepted)| fault(key, value, accepted))?;
+    if let FlowControlSettings::VirtualChannelCredits(own) = &own {
+        let (channels, key) = (own.channels, "virtual_channel_credits.channels");
+        if u64::from(buffer / channels.get()) < cells {
+            let accepted = format!("so many that each has the {cells} cells of a packet");
+            return Err(fault(key, channels.to_string(), accepted));
+        }
+        lanes_fit(channels, wiring)
+            .map_err(|accepted| fault(key, channels.to_string(), accepted))?;
+    }
+    Ok(control)
+}
+
+/// A torus needs two virtual channels for each that its connections are divided among.
+fn lanes_fit(channels: PositiveCount, wiring: &Wiring) -> Result<(), String> {
+    match wiring.lanes() {
+        lanes if channels.get().is_multiple_of(lanes.into()) => Ok(()),
+        lanes => Err(format!("a multiple of {lanes}, so that no ring of buffers is closed")),
+    }
 }
 
 /// The latency of a kind of switch that there is in stages.

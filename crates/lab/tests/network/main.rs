@@ -8,6 +8,7 @@ mod endpoints;
 mod laws;
 mod refusals;
 mod shared_memory;
+mod torus;
 
 use weft_kernel::Halt;
 use weft_lab::{ChannelRun, Plan, Request, simulate};

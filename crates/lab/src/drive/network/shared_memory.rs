@@ -10,7 +10,6 @@
 //! it does to the other.
 
 mod connection;
-mod control;
 mod endpoints;
 mod host;
 mod port;
@@ -31,6 +30,7 @@ use weft_protocol::flow::QuenchMonitor;
 use weft_protocol::vi::Registry;
 use weft_units::{Bytes, Span, Time};
 
+use super::control::FlowControl;
 use super::ends::{Delivery, Ends, NetworkParts};
 use super::skeleton::{Agenda, Network};
 use crate::drive::carrier::MessageId;
@@ -40,7 +40,6 @@ use host::StreamState;
 use port::{CellQueue, Port};
 use quench::Signal;
 
-pub use control::FlowControl;
 pub use report::{NetworkReport, PortRow, SampleRow, StreamRow};
 
 /// What switches with a shared memory, and the hosts around them, are made of besides.
@@ -78,6 +77,8 @@ pub struct SharedMemoryNetwork {
     wiring: Wiring,
     routes: Routes,
     control: FlowControl,
+    /// How many virtual channels a cell uses on its way.
+    lanes: u8,
     queues_kind: SharedQueues,
     link: LinkSettings,
     segmentation: Segmentation,
@@ -98,7 +99,7 @@ pub struct SharedMemoryNetwork {
     monitors: Vec<QuenchMonitor>,
     /// The connection of each pair of hosts that has one without being a stream.
     pairs: HashMap<(u16, u16), u32>,
-    hosts: Vec<ViHost<Id<Packet>, (u32, Id<Packet>)>>,
+    hosts: Vec<ViHost<Id<Packet>, Received>>,
     /// The memory of each host that RDMA writes may go to.
     registries: Vec<Registry>,
     faults: Faults,
@@ -122,6 +123,9 @@ pub struct SharedMemoryNetwork {
 }
 
 type Packet = super::ends::Packet<Note>;
+
+/// A message that was received, and its connection.
+type Received = (u32, Id<Packet>);
 
 /// What is noted on a message.
 #[derive(Clone, Copy, Debug)]
@@ -290,6 +294,7 @@ impl SharedMemoryNetwork {
             queues: vec![CellQueue::default(); count as usize],
             ends,
             wiring,
+            lanes: if control.channels.is_multiple_of(routes.lanes()) { routes.lanes() } else { 1 },
             routes,
             control,
             queues_kind: queues,

@@ -19,7 +19,7 @@ pub(super) struct Connection {
     /// The place of its first switch among those of all connections, and how many there are.
     pub first: u32,
     pub hops: u8,
-    /// The virtual channel of the cables that it uses.
+    /// The first of the virtual channels of the cables that it uses.
     pub channel: u8,
     /// Its stream, if it has one.
     pub stream: Option<u32>,
@@ -57,7 +57,7 @@ impl SharedMemoryNetwork {
             to,
             first,
             hops: way.len() as u8,
-            channel: (number % u32::from(self.control.channels)) as u8,
+            channel: (number % u32::from(self.control.channels / self.lanes)) as u8 * self.lanes,
             stream: stream.map(|(number, _)| number),
             endpoints,
             source: QuenchedSource::default(),
@@ -79,6 +79,18 @@ impl SharedMemoryNetwork {
         connection
     }
 
+    /// The virtual channels by which cells of a connection come to a switch on their way and leave
+    /// it.
+    #[inline]
+    pub(super) fn channels(&self, connection: u32, hop: u8) -> (u8, u8) {
+        let own = &self.connections[connection as usize];
+        let (came_by, leaves_by) = self.hops[(own.first + u32::from(hop)) as usize].lanes;
+        match self.lanes {
+            1 => (own.channel, own.channel),
+            _ => (own.channel + came_by, own.channel + leaves_by),
+        }
+    }
+
     /// The queue in which a cell waits at a switch on its way.
     pub(super) fn queue_of(&self, connection: u32, hop: u8) -> u32 {
         let own = &self.connections[connection as usize];
@@ -90,9 +102,9 @@ impl SharedMemoryNetwork {
             SharedQueues::PerConnection => place,
             SharedQueues::PerInput => {
                 let output = way.output - self.wiring.port(way.switch, 0);
-                first + output * channels + u32::from(own.channel)
+                first + output * channels + u32::from(self.channels(connection, hop).1)
             }
-            SharedQueues::Fifo => first + u32::from(own.channel),
+            SharedQueues::Fifo => first + u32::from(self.channels(connection, hop).0),
         }
     }
 }

@@ -7,8 +7,10 @@ use weft_kernel::Id;
 use weft_protocol::flow::{Credits, Crossing, Hysteresis, Marks, Quenching};
 use weft_units::{Span, Time};
 
+use super::FlowControl;
 use super::quench::{Indication, Signal};
 use super::{Cell, Event, Packet, SharedMemoryNetwork};
+use weft_fabric::interface::EndpointSettings;
 
 /// A port of a switch, or of an adapter: an output to a cable and an input from it.
 #[derive(Clone, Debug)]
@@ -139,6 +141,27 @@ impl Port {
     }
 }
 
+impl FlowControl {
+    /// Gives every port its credits, the space behind it and the marks of that. Inputs of switches
+    /// hold `buffer` cells, those of adapters what `endpoints` say.
+    pub(super) fn furnish(&self, ports: &mut [Port], buffer: u32, endpoints: &EndpointSettings) {
+        let channels = u32::from(self.channels);
+        let space = |port: &Port| match port.switch {
+            Some(_) => (buffer / channels).max(1),
+            None => (endpoints.receive_buffer.get() / channels).max(1),
+        };
+        let spaces: Vec<u32> = ports.iter().map(space).collect();
+        for (port, own) in ports.iter_mut().zip(&spaces) {
+            let credits = Credits::new(spaces[port.peer as usize]);
+            let marks = self.stop_go.map(|stop_go| match port.switch {
+                Some(_) => stop_go.marks,
+                None => Marks { high: endpoints.receive_stop.get(), low: endpoints.receive_go },
+            });
+            port.furnish(self.channels, (*own, marks), self.has_credits.then_some(credits));
+        }
+    }
+}
+
 impl SharedMemoryNetwork {
     /// Sends what is next at a port, if it is free.
     pub(super) fn serve(&mut self, now: Time, port: u32) {
@@ -200,13 +223,14 @@ impl SharedMemoryNetwork {
         }
         let (connection, hop) = (cell.connection, cell.hop);
         cell.hop += 1;
-        let channel = self.connections[connection as usize].channel;
         let place = self.connections[connection as usize].first + u32::from(hop);
         let way = self.hops[place as usize];
-        if self.queues_kind == SharedQueues::Fifo {
-            own.is_leaving = true;
-        } else if own.oldest.is_some() {
-            self.ports[way.output as usize].enlist(channel, queue);
+        let is_fifo = self.queues_kind == SharedQueues::Fifo;
+        own.is_leaving = is_fifo;
+        let has_more = own.oldest.is_some();
+        let (channel, leaves_by) = self.channels(connection, hop);
+        if has_more && !is_fifo {
+            self.ports[way.output as usize].enlist(leaves_by, queue);
         }
         if let Some(quench) = self.control.quench
             && let Some(Quenching::Unquench) = self.monitors[place as usize].leave(quench.marks)
@@ -223,9 +247,10 @@ impl SharedMemoryNetwork {
     pub(super) fn reach(&mut self, now: Time, id: Id<Cell>) {
         let Cell { connection, hop, .. } = self.cells[id];
         let own = &self.connections[connection as usize];
-        let (place, channel) = (own.first + u32::from(hop), own.channel);
+        let place = own.first + u32::from(hop);
         let way = self.hops[place as usize];
-        self.hold(now, way.input, channel);
+        let (came_by, channel) = self.channels(connection, hop);
+        self.hold(now, way.input, came_by);
         self.stored[way.switch as usize] += 1;
         self.ports[way.output as usize].waiting += 1;
         self.watch(now, (connection, hop));
@@ -268,8 +293,8 @@ impl SharedMemoryNetwork {
         let Some(id) = own.oldest else { return };
         let Cell { connection, hop, .. } = self.cells[id];
         let own = &self.connections[connection as usize];
-        let (output, channel) =
-            (self.hops[(own.first + u32::from(hop)) as usize].output, own.channel);
+        let output = self.hops[(own.first + u32::from(hop)) as usize].output;
+        let channel = self.channels(connection, hop).1;
         self.ports[output as usize].enlist(channel, queue);
         if output != port {
             self.serve(now, output);
