@@ -20,7 +20,7 @@ use crate::composition::{ChannelSettings, InputQueues, SwitchSettings};
 use crate::couple::check_disabled;
 use crate::drive::carrier::Carrier;
 use crate::drive::event::{EventChannel, EventParts, EventSwitch};
-use crate::drive::hub::HubChannel;
+use crate::drive::hub::{Course, HubChannel};
 use crate::drive::network::{
     InputQueuedNetwork, NetworkReport, OutputQueuedNetwork, SharedMemoryNetwork,
 };
@@ -274,6 +274,14 @@ impl Driver {
         match self {
             Driver::SharedMemoryNetwork(channel) => Some(channel.report()),
             _ => None,
+        }
+    }
+
+    /// How the throughput went over time, where the driver notes it.
+    pub fn course(&self) -> Vec<Course> {
+        match self {
+            Driver::Hub(channel) => channel.course(),
+            _ => Vec::new(),
         }
     }
 

@@ -204,6 +204,8 @@ pub enum FigureKind {
     LatencyBudget,
     /// Where the time went, the stages behind each other along time.
     LatencyAlongTime,
+    /// Accepted throughput along the time of a run: the table `samples`, which needs `run.sample`.
+    ThroughputAlongTime,
     /// Who sent what to whom when: the table `trace`, which needs `run.trace`.
     SpaceTime,
     /// Any column of the points against what is swept, on a linear axis.

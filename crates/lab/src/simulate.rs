@@ -11,6 +11,7 @@ use weft_units::{Span, Time};
 use crate::assemble::{Driver, Site};
 use crate::composition::{ChannelSettings, ScheduledSettings, Spec};
 use crate::couple;
+use crate::drive::hub::Course;
 use crate::drive::network::NetworkReport;
 use crate::drive::trace::TraceEntry;
 use crate::error::Error;
@@ -57,6 +58,8 @@ pub struct ChannelRun {
     pub trace: Vec<TraceEntry>,
     /// What streams got and cables carried, in a fabric whose driver notes it.
     pub network: Option<NetworkReport>,
+    /// How the throughput went over time, on a channel whose driver notes it.
+    pub course: Vec<Course>,
     /// The mean of each definition of latency under the regime of the run, in microseconds.
     pub means: [Option<Estimate>; Latency::ALL.len()],
     /// Whether the run settled.
@@ -190,13 +193,14 @@ fn run_alone(
     if let Some(problem) = driver.broken_order() {
         return Err(Error::Order { channel: site.name.to_owned(), seed, problem });
     }
-    let (network, waiting) = (driver.network(), driver.waiting());
+    let (network, course, waiting) = (driver.network(), driver.course(), driver.waiting());
     let (backlog, in_flight, steps) = (driver.backlog(), driver.in_flight(), driver.steps());
     let (counters, trace) = (named(driver.counters(site.until)), driver.take_trace());
     let (observations, behind) = driver.into_accounts();
     check_behind_hosts(behind, (site.name, seed))?;
     let run = ChannelRun {
         network,
+        course,
         backlog,
         in_flight,
         steps,
@@ -298,6 +302,7 @@ impl ChannelRun {
             counters: Vec::new(),
             trace: Vec::new(),
             network: None,
+            course: Vec::new(),
             means: [None; Latency::ALL.len()],
             judgement: judge(&[], false, None),
         }

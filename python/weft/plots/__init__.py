@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from weft.plots.across import figures as across_figures
 from weft.plots.budget import along_time, budget
+from weft.plots.course import throughput_along_time
 from weft.plots.curves import (
     collision_rates,
     curve,
@@ -38,6 +39,7 @@ DRAWN_BY: dict[str, Callable[[Result, Request], Figure | None]] = {
     "fabric": fabric,
     "port_occupancy": port_occupancy,
     "latency_along_time": along_time,
+    "throughput_along_time": throughput_along_time,
     "space_time": space_time,
     "published": published_against_measured,
     "program_shares": program_shares,

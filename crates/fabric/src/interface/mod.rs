@@ -7,6 +7,7 @@ mod nic;
 mod transfer;
 mod vi;
 mod window;
+mod window_cluster;
 
 pub use bus::BusSettings;
 pub use byte_fifo::{ByteFifo, FifoStatus, Forwarding};
@@ -15,3 +16,7 @@ pub use nic::{Nic, NicCounters, NicSettings};
 pub use transfer::{MoverSettings, PioSettings, TransferSettings};
 pub use vi::ViHost;
 pub use window::{FlagSettings, IncomingPage, OutgoingPage, WindowBusSettings, WindowSettings};
+pub use window_cluster::{
+    ClockSettings, ClusterEvent, ClusterEventKind, ClusterSettings, DetectionSettings,
+    RecoverableSettings,
+};

@@ -8,6 +8,8 @@ use weft_protocol::window::{
 };
 use weft_units::{Bytes, Fraction, PositiveCount, Rate, Span};
 
+use super::{ClusterSettings, DetectionSettings, RecoverableSettings};
+
 /// Settings of the window of each host.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -48,10 +50,20 @@ pub struct WindowSettings {
     /// last word of the message itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub flag: Option<FlagSettings>,
-    /// From a damaged packet to its coming again, the first of those that the adapter discarded
-    /// behind it: what the cluster software takes to recover the path. For channels with `errors`.
+    /// How each write of a source is made recoverable, so that its target uses it only when all of
+    /// it is known to have arrived. Without it the target uses what is in its memory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recoverable: Option<RecoverableSettings>,
+    /// The code by which adapters find damaged packets. For channels with `errors`.
+    #[serde(default)]
+    pub detection: DetectionSettings,
+    /// From an error that an adapter has found to the first message of the cluster software about
+    /// it, over pages that stay enabled under error.
     #[serde(default)]
     pub recovery: Span,
+    /// Membership, recovery, fail-over and clock of the cluster. Without it nobody leaves.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cluster: Option<ClusterSettings>,
     /// The share of the writes of sources that go to a page mapped as broadcast.
     #[serde(default)]
     pub broadcast: Fraction,

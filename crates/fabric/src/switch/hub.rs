@@ -225,6 +225,22 @@ impl<K: Copy> Hub<K> {
         self.inputs.iter().map(|input| input.queue.len()).sum()
     }
 
+    /// Takes away everything that waits, without a place in the order: the hub has failed.
+    pub fn drain(&mut self) -> Vec<HubRequest<K>> {
+        let lost = self.inputs.iter_mut().flat_map(|input| input.queue.drain(..)).collect();
+        (self.waiting, self.standing, self.wide) = (0, 0, Sampled::default());
+        self.inputs.iter_mut().for_each(|input| input.free = Time::ZERO);
+        for output in &mut self.outputs {
+            *output = Output { requests: Sampled::default(), free: Time::ZERO };
+        }
+        lost
+    }
+
+    /// When the packet that an output sends now is over; earlier than now if it sends none.
+    pub fn busy_until(&self, output: u16) -> Time {
+        self.outputs[usize::from(output)].free
+    }
+
     /// Lets the first packet of each input stand as a request that has been read past the one
     /// before.
     #[inline]
@@ -414,6 +430,20 @@ mod tests {
         assert_eq!(decide(&mut hub, 100), (vec![2], Time(200)));
         assert_eq!(decide(&mut hub, 200), (vec![4], Time(300)));
         assert_eq!(decide(&mut hub, 300), (vec![3], Time::NEVER));
+    }
+
+    #[test]
+    fn a_hub_that_failed_is_as_new_and_names_what_is_lost() {
+        let mut hub = crossbar(ArbiterSettings::RequestSampling);
+        ask(&mut hub, 0, 0b0010, 1);
+        assert_eq!(decide(&mut hub, 0).0, [1]);
+        assert_eq!(hub.busy_until(1), Time(100));
+        ask(&mut hub, 1, 0b0010, 2);
+        ask(&mut hub, 2, 0b1011, 3);
+        let lost: Vec<u32> = hub.drain().iter().map(|request| request.key).collect();
+        assert_eq!((lost, hub.held(), hub.busy_until(1)), (vec![2, 3], 0, Time::ZERO));
+        ask(&mut hub, 1, 0b0010, 4);
+        assert_eq!(decide(&mut hub, 10), (vec![4], Time::NEVER));
     }
 
     #[test]

@@ -39,6 +39,7 @@ pub(super) fn build(
         window,
         send_buffers: settings.adapter.send_buffers,
         errors: settings.errors.clone().unwrap_or_default(),
+        sample: site.sample,
         sources,
         observations: site.observations(),
     };

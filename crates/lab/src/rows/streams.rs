@@ -66,6 +66,13 @@ impl PointRuns<'_> {
             row.push(("held".into(), u64::from(sample.held).into()));
             table.push(row);
         }
+        for course in &run.course {
+            let mut row = self.head(&run.channel);
+            row.push(("time_us".into(), course.time.since(Time::ZERO).as_us().into()));
+            row.push(("accepted_mb_per_s".into(), course.accepted_mb_per_s.into()));
+            row.push(("nodes_on_line".into(), u64::from(course.on_line).into()));
+            table.push(row);
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 #![allow(clippy::expect_used, clippy::panic, reason = "the helpers of a test may fail the test")]
 #![allow(missing_docs, reason = "a test's items speak for themselves")]
 
+mod cluster;
 mod laws;
 mod operations;
 mod published;

@@ -8,7 +8,7 @@ use weft_lab::drive::hub::{HubChannel, Operation};
 use weft_lab::{Options, Plan, Request};
 use weft_units::{Bytes, Time};
 
-fn channel(name: &str, preset: &str, overrides: &[&str]) -> HubChannel {
+pub fn channel(name: &str, preset: &str, overrides: &[&str]) -> HubChannel {
     let mut all = vec!["channel.memory.window.check_order=true".to_owned()];
     all.extend(overrides.iter().map(|text| (*text).to_owned()));
     let plan = Plan::new(&Request::new(name, Some(preset), &all))
@@ -128,7 +128,7 @@ fn locks_and_barriers_end_on_either_generation() {
         assert_eq!(program(name, &[lock]).len(), 1, "{name}");
         let barrier = "program.run.barrier={ rounds = 3, by = 'channel' }";
         assert_eq!(program(name, &[barrier]).len(), 1, "{name}");
-        let errors = "channel.memory.errors.packet_error_rate=0.05";
+        let errors = "channel.memory.errors.packet_error_rate=0.005";
         let recovery = "channel.memory.window.recovery=10 us";
         let mean = |with: &[&str]| program(name, with)[0].1;
         assert!(mean(&[lock, errors, recovery]) > mean(&[lock]), "{name}");

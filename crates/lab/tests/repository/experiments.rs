@@ -117,6 +117,7 @@ impl Seen {
         let text = |key: &str| entry[key].as_str();
         let is_distribution = text("kind") == Some("histogram");
         let table = match text("kind") {
+            Some("throughput_along_time") => self.outcome.table("samples"),
             Some("space_time") => self.outcome.table("trace"),
             Some("collision_rates") => self.outcome.table("collisions"),
             Some("histogram") => self.outcome.table("histograms"),

@@ -1,7 +1,8 @@
 //! The three ordering rules as a checker (MEMORY CHANNEL Ordering Rules).
 //!
 //! 1. Each target receives the packets of one sender in the order in which they were sent.
-//! 2. Packets of several senders are received in the same order at all of their targets: there is one
+//! 2. Packets of several senders are received in the same order at all of their targets: there is
+//! one
 //!    order of all packets with several targets that every target agrees with, the order in which
 //!    they passed "the point of global ordering".
 //! 3. Both hold under errors: a target that misses a packet takes none after it on that path, until
@@ -131,6 +132,23 @@ impl OrderChecker {
         (0..self.nodes).for_each(|target| self.settle(Node(target as u8)));
     }
 
+    /// A packet will not reach one of its targets: its sender left the cluster with it, or the
+    /// target did. Nobody waits for it there.
+    pub fn abandon(&mut self, target: Node, packet: PacketName) {
+        let path = packet.sender.index() * self.nodes + target.index();
+        self.paths[path].retain(|number| *number != packet.number);
+        let own = &mut self.targets[packet.sender.index()];
+        let Ok(place) = own.binary_search_by_key(&packet.number, |(number, _)| *number) else {
+            return;
+        };
+        own[place].1 &= !target.bit();
+        let left = own[place].1;
+        if left == 0 {
+            own.remove(place);
+        }
+        members(left).for_each(|other| self.settle(other));
+    }
+
     /// Looks for one order of everything received that is still open.
     ///
     /// # Errors
@@ -217,6 +235,22 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    /// A node leaves with a broadcast that one of its targets has: the other may go on, also with
+    /// what the node sends when it is back.
+    #[test]
+    fn what_is_given_up_holds_nobody_up() {
+        let mut checker = OrderChecker::new(4);
+        let lost = checker.send(M, 0b1100);
+        checker.receive(X, lost).unwrap();
+        let next = checker.send(M, 0b1100);
+        assert!(checker.clone().receive(Y, next).is_err());
+        checker.abandon(Y, lost);
+        for target in [X, Y] {
+            checker.receive(target, next).unwrap();
+        }
+        assert_eq!((checker.finish(), checker.on_the_way()), (Ok(()), 0));
+    }
 
     const M: Node = Node(0);
     const N: Node = Node(1);

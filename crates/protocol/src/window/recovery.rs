@@ -11,6 +11,8 @@ use super::{Node, OrderError, PacketName, members};
 /// What the nodes answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Survey {
+    /// By sender: the number of its first packet below; 0 where none is given.
+    pub first: Vec<u64>,
     /// By sender: the targets of each packet, in the order of sending.
     pub sent: Vec<Vec<u64>>,
     /// By target: the packets that it took, in the order in which it took them.
@@ -35,7 +37,8 @@ pub fn plan(survey: &Survey, on_line: u64) -> Result<Vec<Retransmission>, OrderE
     let mut missing: BTreeMap<PacketName, u64> = BTreeMap::new();
     for (sender, sent) in survey.sent.iter().enumerate() {
         let mut previous = None;
-        for (number, targets) in (0..).zip(sent) {
+        let first = survey.first.get(sender).copied().unwrap_or(0);
+        for (number, targets) in (first..).zip(sent) {
             let packet = PacketName { sender: Node(sender as u8), number };
             after.entry(packet).or_default().extend(previous);
             missing.insert(packet, targets & on_line);
@@ -46,6 +49,7 @@ pub fn plan(survey: &Survey, on_line: u64) -> Result<Vec<Retransmission>, OrderE
     for target in (0..survey.received.len()).filter(live) {
         let received = &survey.received[target];
         for pair in received.windows(2) {
+            after.entry(pair[0]).or_default();
             after.entry(pair[1]).or_default().insert(pair[0]);
         }
         for packet in received {
@@ -53,6 +57,7 @@ pub fn plan(survey: &Survey, on_line: u64) -> Result<Vec<Retransmission>, OrderE
         }
         // What a target misses comes after all that it took.
         let Some(last) = received.last() else { continue };
+        after.entry(*last).or_default();
         for (packet, _) in missing.iter().filter(|(_, targets)| *targets >> target & 1 == 1) {
             after.entry(*packet).or_default().insert(*last);
         }
@@ -61,25 +66,37 @@ pub fn plan(survey: &Survey, on_line: u64) -> Result<Vec<Retransmission>, OrderE
 }
 
 fn in_order(
-    mut after: BTreeMap<PacketName, BTreeSet<PacketName>>,
+    after: BTreeMap<PacketName, BTreeSet<PacketName>>,
     missing: &BTreeMap<PacketName, u64>,
 ) -> Result<Vec<Retransmission>, OrderError> {
+    let mut before: BTreeMap<PacketName, Vec<PacketName>> = BTreeMap::new();
+    let mut earlier: BTreeMap<PacketName, usize> = BTreeMap::new();
+    for (packet, own) in &after {
+        earlier.insert(*packet, own.len());
+        own.iter().for_each(|first| before.entry(*first).or_default().push(*packet));
+    }
+    let free = earlier.iter().filter(|(_, count)| **count == 0);
+    let mut free: BTreeSet<PacketName> = free.map(|(packet, _)| *packet).collect();
     let mut again = Vec::new();
-    while !after.is_empty() {
-        let free = after.iter().find(|(_, earlier)| earlier.is_empty());
-        let Some((&packet, _)) = free else {
-            return Err(OrderError::Several { cycle: after.into_keys().collect() });
-        };
-        after.remove(&packet);
-        after.values_mut().for_each(|earlier| {
-            earlier.remove(&packet);
-        });
+    while let Some(packet) = free.pop_first() {
+        earlier.remove(&packet);
+        for later in before.get(&packet).into_iter().flatten() {
+            if let Some(count) = earlier.get_mut(later) {
+                *count -= 1;
+                if *count == 0 {
+                    free.insert(*later);
+                }
+            }
+        }
         let targets = missing.get(&packet).copied().unwrap_or(0);
         if members(targets).next().is_some() {
             again.push(Retransmission { packet, targets });
         }
     }
-    Ok(again)
+    if earlier.is_empty() {
+        return Ok(again);
+    }
+    Err(OrderError::Several { cycle: earlier.into_keys().collect() })
 }
 
 #[cfg(test)]
@@ -95,7 +112,8 @@ mod tests {
     /// each target is damaged, and its path discards what follows.
     fn run(packets: &[(u8, Option<u8>)], damaged: &[Option<usize>; 4]) -> (Survey, OrderChecker) {
         let mut checker = OrderChecker::new(NODES);
-        let mut survey = Survey { sent: vec![vec![]; 4], received: vec![vec![]; 4] };
+        let mut survey =
+            Survey { sent: vec![vec![]; 4], received: vec![vec![]; 4], ..Survey::default() };
         let mut paths = [Path::new(1); 4];
         let mut came = [0; 4];
         for (from, to) in packets {
@@ -143,6 +161,7 @@ mod tests {
         let survey = Survey {
             sent: vec![vec![0b1100], vec![0b1100]],
             received: vec![vec![], vec![], vec![packet(0), packet(1)], vec![packet(1), packet(0)]],
+            ..Survey::default()
         };
         assert!(matches!(plan(&survey, 0b1111), Err(OrderError::Several { .. })));
     }

@@ -5,10 +5,10 @@ use std::collections::VecDeque;
 
 use weft_fabric::workload::{Feedback, Source};
 use weft_kernel::{Id, Stream};
-use weft_protocol::window::{PacketName, Pieces};
+use weft_protocol::window::{PacketName, Pieces, Rail};
 use weft_units::{Bytes, Span, Time};
 
-use super::recovery::Losses;
+use super::recovery::Recovery;
 use super::room::Room;
 use crate::drive::carrier::Ticket;
 
@@ -19,12 +19,25 @@ pub(super) enum Purpose {
     Traffic,
     /// A message.
     Message(Ticket),
+    /// A message that a target must not use yet.
+    Unconfirmed,
     /// An operation, which the adapter of each target answers.
     Request(u32),
     /// Such an answer.
     Answer(u32),
     /// That its sender is at a barrier.
     Announce(u32),
+    /// A message of a recovery.
+    Recovery(Recovery),
+    /// The packet of this number once more, for this survey.
+    Again(u64, u32),
+}
+
+impl Purpose {
+    /// Whether it goes before everything ordinary, and also while its node is halted.
+    pub fn is_urgent(self) -> bool {
+        matches!(self, Purpose::Recovery(_) | Purpose::Again(..))
+    }
 }
 
 /// What a program hands over at once: the stores of one message.
@@ -43,7 +56,7 @@ pub(super) struct Run {
 }
 
 /// A packet from the bus of its initiator to the memories of its targets.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Packet {
     pub from: u16,
     pub targets: u64,
@@ -64,9 +77,19 @@ pub(super) struct Packet {
     pub start: Time,
     pub granted: Time,
     pub there: Time,
+    /// The network that it is on, whether its code is right so far, and the survey that it is sent
+    /// again for.
+    pub rail: Rail,
+    pub is_whole: bool,
+    pub survey: Option<u32>,
 }
 
 impl Packet {
+    /// Whether its page is enabled under error.
+    pub fn is_under_error(&self) -> bool {
+        self.survey.is_some() || matches!(self.purpose, Purpose::Recovery(_))
+    }
+
     /// Whether it came over the bus, and has a place between bus and link.
     pub fn is_stored(&self) -> bool {
         !matches!(self.purpose, Purpose::Answer(_))
@@ -79,8 +102,9 @@ pub(super) struct Host {
     pub feedback: Feedback,
     /// Which of its writes are broadcast.
     pub random: Stream,
-    /// What is damaged on the way to it, if anything ever is.
-    pub losses: Option<Box<Losses>>,
+    /// Whether it sends nothing ordinary, and the network that it sends on.
+    pub is_halted: bool,
+    pub rail: Rail,
     pub runs: VecDeque<Run>,
     /// Packets taken in, for which the link has no room yet.
     pub link_queue: VecDeque<Id<Packet>>,
@@ -98,17 +122,13 @@ pub(super) struct Host {
 }
 
 impl Host {
-    pub fn new(
-        source: Option<Source>,
-        send_buffers: Option<u32>,
-        random: Stream,
-        losses: Option<Box<Losses>>,
-    ) -> Host {
+    pub fn new(source: Option<Source>, send_buffers: Option<u32>, random: Stream) -> Host {
         Host {
             feedback: source.as_ref().map_or(Feedback::None, Source::feedback),
             source,
             random,
-            losses,
+            is_halted: false,
+            rail: Rail::First,
             runs: VecDeque::new(),
             link_queue: VecDeque::new(),
             link_free: Time::ZERO,
@@ -125,6 +145,9 @@ impl Host {
     #[inline]
     pub fn store_time(&self, now: Time) -> Time {
         let Some(run) = self.runs.front() else { return Time::NEVER };
+        if self.is_halted && !run.purpose.is_urgent() {
+            return Time::NEVER;
+        }
         let room = self.send_room.as_ref().map_or(now, |room| room.next(now));
         room.max(run.ready)
     }

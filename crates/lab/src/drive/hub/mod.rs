@@ -2,16 +2,21 @@
 //!
 //! A store reaches the bus of its host, the adapter takes the whole packet in and then forwards it,
 //! the hub gives it its place in the order, the adapter of each target takes the whole packet in,
-//! checks it and writes it over the bus to memory, where a program polls. Packets of both directions
-//! share the bus of a host. Every link is entered only with known room at its far end.
+//! checks it and writes it over the bus to memory, where a program polls. Packets of both
+//! directions share the bus of a host. Every link is entered only with known room at its far end.
 //!
 //! What is certain ahead of time costs no event: when a packet will leave the bus, when it will
 //! start on a link with room, when room will be known of.
 
 mod carrier;
+mod clock;
+mod cluster;
+mod faults;
 mod host;
+mod logs;
 mod operations;
 mod parts;
+mod recoverable;
 mod recovery;
 mod report;
 mod room;
@@ -20,13 +25,15 @@ use weft_fabric::measure::Observations;
 use weft_fabric::switch::{Hub, HubRequest};
 use weft_fabric::workload::{Feedback, Source};
 use weft_kernel::{Arena, Halt, Id, Queue, Stopped, Streams};
-use weft_protocol::window::{Cluster, Node, OrderChecker};
+use weft_protocol::window::{Cluster, OrderChecker};
 use weft_units::{Bytes, Span, Time};
 
+pub use cluster::Course;
 pub use operations::Operation;
 pub use parts::{HubParts, HubPartsError};
 
 use super::carrier::Notice;
+use cluster::{Management, Step};
 use host::{Host, Packet, Purpose, Run};
 use operations::{Pending, Waiting};
 use parts::Spans;
@@ -47,8 +54,8 @@ enum Event {
     Arrive(Id<Packet>, u16),
     /// A program has a packet.
     Deliver(Id<Packet>, u16),
-    /// The next packet that was lost on the way to a host comes again.
-    Again(u16),
+    /// Something happens to the cluster, or its software acts.
+    Manage(Step),
 }
 
 const _: () = assert!(size_of::<Event>() <= 16, "an event is copied at every step");
@@ -69,6 +76,8 @@ pub struct HubChannel {
     checker: Option<OrderChecker>,
     /// The page control tables, if pages are mapped.
     cluster: Option<Cluster>,
+    /// What keeps the cluster together, where anything can go wrong.
+    management: Option<Box<Management>>,
     operations: Vec<Option<Pending>>,
     barriers: Vec<Waiting>,
     problem: Option<String>,
@@ -110,8 +119,7 @@ impl HubChannel {
             hosts: (0..hosts)
                 .map(|host| {
                     let random = streams.stream(&purpose, host);
-                    let losses = recovery::Losses::new(&parts, streams, host as u16);
-                    Host::new(sources.next(), send_buffers, random, losses)
+                    Host::new(sources.next(), send_buffers, random)
                 })
                 .collect(),
             packets: Arena::new(),
@@ -121,6 +129,7 @@ impl HubChannel {
             decide: Time::NEVER,
             checker: parts.window.check_order.then(|| OrderChecker::new(parts.hosts)),
             cluster: Some(cluster).filter(|_| is_mapped),
+            management: Management::new(&parts, streams),
             operations: Vec::new(),
             barriers: Vec::new(),
             problem: None,
@@ -158,6 +167,7 @@ impl HubChannel {
             return;
         }
         self.started = true;
+        self.start_cluster();
         let posted = self.parts.send_buffers.count().map_or(1, |count| count.get());
         for host in 0..self.parts.hosts {
             let state = &self.hosts[usize::from(host)];
@@ -179,7 +189,7 @@ impl HubChannel {
                 self.hosts[usize::from(host)].bus_wake = Time::NEVER;
                 self.serve_bus(now, host);
             }
-            Event::Reach(id) => {
+            Event::Reach(id) if self.reaches(now, id) => {
                 let Packet { from, targets, span, .. } = self.packets[id];
                 self.hub.request(from, HubRequest { targets, span, key: id });
                 self.wake_hub(now);
@@ -197,7 +207,8 @@ impl HubChannel {
                     self.serve_bus(now, host);
                 }
             }
-            Event::Again(host) => self.send_again(now, host),
+            Event::Reach(_) => {}
+            Event::Manage(step) => self.manage(now, step),
             Event::Deliver(id, host) => self.deliver(now, id, host),
         }
     }
@@ -207,9 +218,13 @@ impl HubChannel {
         let Some(source) = &mut state.source else { return };
         source.ready(now);
         let target = source.take().target;
+        let is_dead = self.management.as_ref().is_some_and(|own| !own.is_alive(host));
         let next = source.next_time();
         if next < Time::NEVER {
             self.queue.push(next, Event::Generate(host));
+        }
+        if is_dead {
+            return;
         }
         let share = self.parts.window.broadcast.get();
         let state = &mut self.hosts[usize::from(host)];
@@ -218,7 +233,7 @@ impl HubChannel {
         } else {
             1 << target
         };
-        self.store(now, host, targets, self.parts.window.write, Purpose::Traffic);
+        self.offer_write(now, host, targets);
     }
 
     /// A program stores a message.
@@ -234,6 +249,10 @@ impl HubChannel {
         let deliveries = u64::from(left + 1) * u64::from(targets.count_ones());
         (0..deliveries).for_each(|_| self.observations.generate(now));
         self.waiting += deliveries;
+        let run = match self.to_those_on_line(now, host, run) {
+            Some(run) => run,
+            None => return,
+        };
         self.hosts[usize::from(host)].runs.push_back(run);
         self.wake_bus(now, host);
     }
@@ -279,7 +298,7 @@ impl HubChannel {
             last,
             purpose: run.purpose,
             missing: run.targets.count_ones(),
-            name: self.checker.as_mut().map(|own| own.send(Node(place as u8), run.targets)),
+            name: None,
             generated: run.generated,
             stored: run.ready,
             taken: now,
@@ -287,7 +306,11 @@ impl HubChannel {
             start: end + transmit,
             granted: Time::ZERO,
             there: Time::ZERO,
+            rail: host.rail,
+            is_whole: true,
+            survey: None,
         };
+        let purpose = packet.purpose;
         if last {
             host.runs.pop_front();
         } else {
@@ -301,18 +324,23 @@ impl HubChannel {
         host.received_last = false;
         host.bus_free = end + self.spans.stall;
         host.bus_held += host.bus_free.since(now);
-        let deliveries = u64::from(packet.missing);
-        self.waiting -= deliveries;
-        self.flying += deliveries;
+        if !purpose.is_urgent() {
+            let deliveries = u64::from(packet.missing);
+            self.waiting -= deliveries;
+            self.flying += deliveries;
+        }
+        let is_ready = host.feedback == Feedback::Ready && !purpose.is_urgent();
         if last {
-            if let Purpose::Message(ticket) = packet.purpose {
+            if let Purpose::Message(ticket) = purpose {
                 self.notices.push(Notice::Sent { time: now, ticket });
             }
-            if host.feedback == Feedback::Ready {
+            if is_ready {
                 self.queue.push(now, Event::Generate(place));
             }
         }
-        self.forward(packet);
+        if let Some(packet) = self.named(packet) {
+            self.forward(packet);
+        }
     }
 
     /// An adapter has all of a packet, and forwards it when it is ready.
@@ -370,8 +398,11 @@ impl HubChannel {
 
     /// The hub lets pass what can.
     fn pass(&mut self, now: Time) {
+        let isolated = self.management.as_ref().map_or(0, |own| own.isolated);
+        let is_managed = self.management.is_some();
         let bit = |(place, room): (usize, &Room)| u64::from(room.next(now) <= now) << place;
-        let room = self.adapters.iter().enumerate().map(bit).sum();
+        let room = self.adapters.iter().enumerate().map(bit).sum::<u64>() | isolated;
+        let mut granted = Vec::new();
         let Spans { cable, hub, wire, arbitration, receive, notice, .. } = self.spans;
         let is_bus = self.parts.hub.is_bus();
         let HubChannel { packets, queue, adapters, inputs, observations, hosts, .. } = self;
@@ -394,6 +425,10 @@ impl HubChannel {
             let rest = if is_bus { wire + arbitration } else { cable };
             let there = now + hub + rest + span + receive;
             packet.there = there;
+            if is_managed {
+                granted.push(key);
+                return;
+            }
             let mut targets = targets;
             while targets != 0 {
                 let target = targets.trailing_zeros() as u16;
@@ -402,6 +437,7 @@ impl HubChannel {
                 queue.push(there, Event::Arrive(key, target));
             }
         });
+        granted.into_iter().for_each(|key| self.let_through(now, key));
         let mut wake = next;
         if self.hub.held() > 0 {
             // Whoever has no room now may have it at a time that is known.
@@ -433,14 +469,16 @@ impl HubChannel {
         let Spans { memory, poll, read, notice, .. } = self.spans;
         let rest = if packet.last { memory + poll + read } else { memory };
         self.queue.push(host.bus_free + rest, Event::Deliver(id, place));
-        let (end, name) = (host.bus_free, packet.name);
+        let (end, name, rail) = (host.bus_free, packet.name, packet.rail);
         let request = Some(packet.purpose).filter(|_| packet.last);
         let known = end + notice;
         self.check_order(place, name);
         if let Some(Purpose::Request(operation)) = request {
             self.answer(end, place, operation);
         }
-        self.adapters[usize::from(place)].give(known);
+        if self.is_on_working_rail(rail) {
+            self.adapters[usize::from(place)].give(known);
+        }
         if self.parts.hub.is_direct() {
             let peer = 1 - place;
             if !self.hosts[usize::from(peer)].link_queue.is_empty() {

@@ -1,5 +1,5 @@
-//! What the adapters do by themselves: sweeps, remote reads, conditional writes, and a barrier that is
-//! made of sweeps and ordered broadcasts.
+//! What the adapters do by themselves: sweeps, remote reads, conditional writes, and a barrier that
+//! is made of sweeps and ordered broadcasts.
 //!
 //! Each is a request that the adapter of the target answers when its bus is done with it, behind
 //! everything that came before on the path.
@@ -9,6 +9,7 @@ use weft_units::{Bytes, Time};
 
 use super::HubChannel;
 use super::host::{Packet, Purpose};
+use super::recoverable::Confirmation;
 use crate::drive::carrier::{Notice, Ticket};
 
 /// What a program asks of the adapters.
@@ -42,17 +43,26 @@ pub enum Operation {
 /// An operation that has not been answered by all.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pending {
-    from: u16,
-    waiting: u64,
+    pub from: u16,
+    pub waiting: u64,
     /// The size of an answer.
-    answer: Bytes,
-    whose: Whose,
+    pub answer: Bytes,
+    pub whose: Whose,
 }
 
+impl Pending {
+    /// Whether a host waits for the answer of another one.
+    pub fn waits(&self, host: u16, other: u16) -> bool {
+        self.from == host && self.waiting >> other & 1 == 1
+    }
+}
+
+/// Who asked.
 #[derive(Clone, Copy, Debug)]
-enum Whose {
+pub(super) enum Whose {
     Program(Ticket),
     Barrier,
+    Recoverable(Confirmation),
 }
 
 /// A request or an acknowledgment that carries nothing else: one word.
@@ -98,7 +108,7 @@ impl HubChannel {
         Ok(())
     }
 
-    fn request(&mut self, now: Time, size: Bytes, pending: Pending) {
+    pub(super) fn request(&mut self, now: Time, size: Bytes, pending: Pending) {
         let place = self.operations.iter().position(Option::is_none);
         let place = place.unwrap_or_else(|| {
             self.operations.push(None);
@@ -124,8 +134,7 @@ impl HubChannel {
         let ready = time + self.spans.transmit;
         self.observations.generate(time);
         self.flying += 1;
-        let name = self.checker.as_mut().map(|own| own.send(Node(target as u8), 1 << from));
-        self.forward(Packet {
+        let packet = Packet {
             from: target,
             targets: 1 << from,
             size: answer,
@@ -133,7 +142,7 @@ impl HubChannel {
             last: true,
             purpose: Purpose::Answer(place),
             missing: 1,
-            name,
+            name: None,
             generated: time,
             stored: time,
             taken: time,
@@ -141,7 +150,13 @@ impl HubChannel {
             start: ready,
             granted: Time::ZERO,
             there: Time::ZERO,
-        });
+            rail: self.hosts[usize::from(target)].rail,
+            is_whole: true,
+            survey: None,
+        };
+        if let Some(packet) = self.named(packet) {
+            self.forward(packet);
+        }
     }
 
     /// The answer of a target is in the memory of its initiator.
@@ -157,6 +172,7 @@ impl HubChannel {
                 self.notices.push(Notice::Delivered { time: now, ticket, to: from });
             }
             Whose::Program(_) => {}
+            Whose::Recoverable(own) => self.confirm(now, from, target, own),
             Whose::Barrier => {
                 let own = &mut self.barriers[usize::from(from)];
                 let action = own.barrier.acknowledge(Node(target as u8));
@@ -165,8 +181,8 @@ impl HubChannel {
         }
     }
 
-    /// A host comes to the barrier of the first `hosts`; see [`crate::drive::carrier::Carrier`]. Two
-    /// hosts on one cable have no point of ordering between them, and send messages.
+    /// A host comes to the barrier of the first `hosts`; see [`crate::drive::carrier::Carrier`].
+    /// Two hosts on one cable have no point of ordering between them, and send messages.
     pub(super) fn enter_barrier(
         &mut self,
         now: Time,

@@ -1,6 +1,6 @@
 //! What a channel with a hub is made of, and what does not fit together.
 
-use weft_fabric::interface::{WindowBusSettings, WindowSettings};
+use weft_fabric::interface::{ClusterEvent, ClusterEventKind, WindowBusSettings, WindowSettings};
 use weft_fabric::link::{ErrorSettings, LinkSettings};
 use weft_fabric::measure::Observations;
 use weft_fabric::switch::HubSettings;
@@ -29,6 +29,8 @@ pub struct HubParts {
     pub send_buffers: Limit,
     /// Damage to packets on the way to each host.
     pub errors: ErrorSettings,
+    /// How often the course of the run is noted; never if absent.
+    pub sample: Option<Span>,
     /// The source of each host, or none.
     pub sources: Vec<Source>,
     /// Where the observations go.
@@ -96,6 +98,9 @@ impl HubParts {
             let accepted = format!("at most the payload of a packet, {}", self.payload);
             return refuse("window.write", window.write.to_string(), accepted);
         }
+        if let Some((key, value, accepted)) = self.cluster_problem() {
+            return refuse(key, value, accepted);
+        }
         if window.write == Bytes(0) {
             return refuse("window.write", window.write.to_string(), "4 B or more".into());
         }
@@ -109,6 +114,35 @@ impl HubParts {
             return refuse("adapter.send_buffers", "unlimited".into(), accepted.into());
         }
         Ok(cluster)
+    }
+
+    /// What does not fit of the settings of the cluster.
+    fn cluster_problem(&self) -> Option<(&'static str, String, String)> {
+        let cluster = self.window.cluster.as_ref()?;
+        let beat = cluster.heartbeat;
+        if cluster.retry == Span::ZERO {
+            let accepted = "more than 0 ns: what is damaged is asked for again and again";
+            return Some(("window.cluster.retry", cluster.retry.to_string(), accepted.into()));
+        }
+        if self.hub.is_direct() && (beat > Span::ZERO || cluster.clock.is_some()) {
+            let accepted = "0 ns and no clock on a direct cable, which has no hub that listens";
+            return Some(("window.cluster.heartbeat", beat.to_string(), accepted.into()));
+        }
+        if beat > Span::ZERO && cluster.time_out < beat * 2 {
+            let accepted = format!("two heartbeats or more, {}", beat * 2);
+            return Some(("window.cluster.time_out", cluster.time_out.to_string(), accepted));
+        }
+        if beat == Span::ZERO && !cluster.events.is_empty() {
+            let accepted = "more than 0 ns, or nobody finds out about the events";
+            return Some(("window.cluster.heartbeat", beat.to_string(), accepted.into()));
+        }
+        let node = |event: &ClusterEvent| match event.what {
+            ClusterEventKind::Dies(node) | ClusterEventKind::Joins(node) => Some(node),
+            ClusterEventKind::Breaks => None,
+        };
+        let node = cluster.events.iter().filter_map(node).find(|node| *node >= self.hosts)?;
+        let accepted = format!("0 to {}", self.hosts - 1);
+        Some(("window.cluster.events", format!("node {node}"), accepted))
     }
 
     pub(super) fn spans(&self) -> Spans {

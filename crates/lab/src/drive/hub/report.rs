@@ -36,6 +36,9 @@ pub(super) struct Counters {
 impl HubChannel {
     /// A program has a packet: the whole message if it is the last one.
     pub(super) fn deliver(&mut self, now: Time, id: Id<Packet>, target: u16) {
+        if self.is_for_cluster(now, id, target) {
+            return;
+        }
         let packet = &mut self.packets[id];
         packet.missing -= 1;
         let (from, last, payload) = (packet.from, packet.last, packet.size);
@@ -56,15 +59,20 @@ impl HubChannel {
             Purpose::Message(ticket) => {
                 self.notices.push(Notice::Delivered { time: now, ticket, to: target });
             }
-            Purpose::Request(_) => {}
+            Purpose::Unconfirmed => {}
+            Purpose::Request(operation) => self.confirmed(now, operation),
             Purpose::Answer(operation) => self.answered(now, operation, from),
             Purpose::Announce(number) => self.announced(now, target, from, number),
+            Purpose::Recovery(_) | Purpose::Again(..) => {}
         }
     }
 
     /// A target writes a packet to its memory: that is the order in which it received them.
     #[inline]
     pub(super) fn check_order(&mut self, target: u16, name: Option<PacketName>) {
+        if let (Some(own), Some(name)) = (&mut self.management, name) {
+            own.logs.take(target, name, own.open_since.is_some());
+        }
         if let (Some(checker), Some(name)) = (&mut self.checker, name)
             && let Err(error) = checker.receive(Node(target as u8), name)
         {
@@ -159,6 +167,7 @@ impl HubChannel {
             columns.push(("multicast_wait_mean_us", mean * 1e-6));
             columns.push(("multicast_wait_max_us", longest.as_us()));
         }
+        columns.extend(self.cluster_columns(until));
         columns
     }
 }

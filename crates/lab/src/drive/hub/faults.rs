@@ -1,0 +1,391 @@
+//! What faults do to packets and nodes: what is lost for now and what for good, a node that stops
+//! or begins, a network that breaks.
+
+use weft_fabric::workload::Feedback;
+use weft_kernel::Id;
+use weft_protocol::window::{Node, PacketName, Rail};
+use weft_units::{Span, Time};
+
+use super::cluster::Step;
+use super::host::{Packet, Purpose, Run};
+use super::logs::Entry;
+use super::recovery::path_in_recovery;
+use super::room::Room;
+use super::{Event, HubChannel, Notice};
+
+impl HubChannel {
+    /// A node knows that another one is gone: it sends nothing more to it, and waits for no answer.
+    pub(super) fn forget_peer(&mut self, now: Time, node: u16, other: u16) {
+        let runs = &mut self.hosts[usize::from(node)].runs;
+        let mut given_up = Vec::new();
+        for run in runs.iter_mut().filter(|run| run.targets >> other & 1 == 1) {
+            run.targets &= !(1 << other);
+            given_up.push((run.purpose, u64::from(run.left + 1)));
+        }
+        runs.retain(|run| run.targets != 0);
+        for (purpose, packets) in given_up {
+            self.refuse_store(now, purpose, packets, other);
+        }
+        let waits = |own: &super::Pending| own.waits(node, other);
+        let open: Vec<usize> = (0..self.operations.len())
+            .filter(|place| self.operations[*place].as_ref().is_some_and(waits))
+            .collect();
+        open.into_iter().for_each(|place| self.answered(now, place as u32, other));
+        self.wake_bus(now, node);
+    }
+
+    /// Packets that were handed over and will not be sent to a target.
+    pub(super) fn refuse_store(&mut self, now: Time, purpose: Purpose, packets: u64, target: u16) {
+        if purpose.is_urgent() {
+            return;
+        }
+        self.waiting -= packets;
+        (0..packets).for_each(|_| self.observations.abandon(now));
+        if let Purpose::Message(ticket) = purpose {
+            self.notices.push(Notice::Lost { time: now, ticket, to: target });
+        }
+        if let Some(own) = &mut self.management {
+            own.counts.refused += packets;
+        }
+    }
+
+    /// A store goes to the targets that are on line, and is refused for others.
+    pub(super) fn to_those_on_line(&mut self, now: Time, host: u16, mut run: Run) -> Option<Run> {
+        let Some(own) = &self.management else { return Some(run) };
+        let refused = run.targets & !(own.view(host) | 1 << host);
+        if refused == 0 {
+            return Some(run);
+        }
+        run.targets &= !refused;
+        for target in (0..64).filter(|target| refused >> target & 1 == 1) {
+            self.refuse_store(now, run.purpose, u64::from(run.left) + 1, target);
+        }
+        if run.targets == 0 && self.hosts[usize::from(host)].feedback == Feedback::Ready {
+            // Its source has the next one ready when this one would have been on the bus.
+            let time = now + self.parts.window.transaction(run.next) + Span(1);
+            self.queue.push(time, Event::Generate(host));
+        }
+        (run.targets != 0).then_some(run)
+    }
+
+    /// A packet that an adapter has taken in gets its name, and is noted by its sender; one that is
+    /// sent again gets back what it was, or is none if the log has forgotten it.
+    pub(super) fn named(&mut self, mut packet: Packet) -> Option<Packet> {
+        let sender = Node(packet.from as u8);
+        match packet.purpose {
+            Purpose::Recovery(_) => {}
+            Purpose::Again(number, survey) => {
+                let name = PacketName { sender, number };
+                let first = self.management.as_mut()?.logs.entry(name)?.packet;
+                packet = Packet {
+                    targets: packet.targets,
+                    missing: packet.missing,
+                    ready: packet.ready,
+                    taken: packet.taken,
+                    start: packet.start,
+                    rail: packet.rail,
+                    survey: Some(survey),
+                    ..first
+                };
+            }
+            _ => {
+                packet.name = self.checker.as_mut().map(|own| own.send(sender, packet.targets));
+                if let Some(own) = &mut self.management {
+                    packet.name = Some(own.logs.next_name(packet.from));
+                    own.logs.record(packet);
+                }
+            }
+        }
+        Some(packet)
+    }
+
+    /// A packet that the hub granted goes to those of its targets that are not isolated.
+    pub(super) fn let_through(&mut self, now: Time, id: Id<Packet>) {
+        let packet = self.packets[id];
+        let held_back = self.held_back(&packet);
+        for target in (0..64).filter(|target| packet.targets >> target & 1 == 1) {
+            if held_back >> target & 1 == 1 {
+                self.lose(now, id, target);
+            } else {
+                self.adapters[usize::from(target)].take(now);
+                self.queue.push(packet.there, Event::Arrive(id, target));
+            }
+        }
+    }
+
+    /// Whether the room of a packet counts in the network that works.
+    pub(super) fn is_on_working_rail(&self, rail: Rail) -> bool {
+        self.management.as_ref().is_none_or(|own| own.up == Some(rail))
+    }
+
+    /// A copy of a packet does not reach its target now. Its sender sends it again, unless one of
+    /// them is gone.
+    pub(super) fn lose(&mut self, now: Time, id: Id<Packet>, target: u16) {
+        let packet = &mut self.packets[id];
+        packet.missing -= 1;
+        let lost = *packet;
+        if lost.missing == 0 {
+            self.packets.remove(id);
+        }
+        let (Some(own), Some(name)) = (&mut self.management, lost.name) else { return };
+        if own.isolated >> target & 1 == 0 && own.logs.lose(target, name) {
+            own.open(now);
+        } else {
+            self.give_up(now, &lost, target);
+        }
+    }
+
+    /// A copy of a packet is lost for good: its sender or its target is gone.
+    pub(super) fn give_up(&mut self, now: Time, packet: &Packet, target: u16) {
+        self.flying -= 1;
+        self.observations.abandon(now);
+        if let Some(own) = &mut self.management {
+            own.counts.given_up += 1;
+            if let Some(name) = packet.name
+                && let Some(entry) = own.logs.entry(name)
+            {
+                entry.targets &= !(1 << target);
+                entry.lost &= !(1 << target);
+            }
+        }
+        if let (Some(checker), Some(name)) = (&mut self.checker, packet.name) {
+            checker.abandon(Node(target as u8), name);
+        }
+        if let Purpose::Message(ticket) = packet.purpose
+            && packet.last
+        {
+            self.notices.push(Notice::Lost { time: now, ticket, to: target });
+        }
+    }
+
+    /// Whether a packet in memory is no message to a program: the node is dead, or it is one of the
+    /// recovery.
+    pub(super) fn is_for_cluster(&mut self, now: Time, id: Id<Packet>, target: u16) -> bool {
+        let Some(own) = &mut self.management else { return false };
+        let is_alive = own.is_alive(target);
+        let Packet { from, purpose, size, .. } = self.packets[id];
+        if is_alive && !purpose.is_urgent() {
+            own.note_delivery(now, size);
+            return false;
+        }
+        let packet = &mut self.packets[id];
+        packet.missing -= 1;
+        if packet.missing == 0 {
+            self.packets.remove(id);
+        }
+        match purpose {
+            Purpose::Recovery(message) if is_alive => self.hear(now, target, from, message),
+            Purpose::Recovery(_) => {}
+            // It was in the memory of a node that died before its program looked.
+            _ => {
+                self.flying -= 1;
+                self.observations.abandon(now);
+                if let Some(own) = &mut self.management {
+                    own.counts.given_up += 1;
+                }
+                if let Purpose::Message(ticket) = purpose {
+                    self.notices.push(Notice::Lost { time: now, ticket, to: target });
+                }
+            }
+        }
+        true
+    }
+
+    pub(super) fn lose_all(&mut self, now: Time, id: Id<Packet>) {
+        let mut targets = self.packets[id].targets;
+        while targets != 0 {
+            let target = targets.trailing_zeros() as u16;
+            targets &= targets - 1;
+            self.lose(now, id, target);
+        }
+    }
+
+    /// Whether a packet whose first byte should be at the hub is there.
+    pub(super) fn reaches(&mut self, now: Time, id: Id<Packet>) -> bool {
+        let Some(own) = &self.management else { return true };
+        let is_bus = self.parts.hub.is_bus();
+        let packet = self.packets[id];
+        let is_isolated = own.isolated >> packet.from & 1 == 1;
+        if Some(packet.rail) == own.up && !is_isolated && !own.is_unsent(&packet, is_bus) {
+            self.damage_upstream(id);
+            return true;
+        }
+        self.leave_adapter(now, &packet);
+        self.lose_all(now, id);
+        false
+    }
+
+    /// A packet that waited in its adapter for a bus waits no more.
+    pub(super) fn leave_adapter(&mut self, now: Time, packet: &Packet) {
+        if let Some(room) = &mut self.hosts[usize::from(packet.from)].send_room
+            && self.parts.hub.is_bus()
+            && packet.is_stored()
+        {
+            room.give(now);
+        }
+    }
+
+    /// The targets of a packet that the hub grants which it does not let through.
+    pub(super) fn held_back(&self, packet: &Packet) -> u64 {
+        let Some(own) = &self.management else { return 0 };
+        let is_gone = own.is_unsent(packet, true) && self.parts.hub.is_bus();
+        if is_gone { packet.targets } else { packet.targets & own.isolated }
+    }
+
+    /// A node stops in the middle of everything.
+    pub(super) fn die(&mut self, now: Time, node: u16) {
+        let Some(own) = &mut self.management else { return };
+        if !own.is_alive(node) {
+            return;
+        }
+        own.alive &= !(1 << node);
+        own.nodes[usize::from(node)].died = Some(now);
+        let mut gone: Vec<(Packet, u16)> = Vec::new();
+        let mut lost_at = |entry: &Entry, set: u64| {
+            let targets = (0..64).filter(|target| set >> target & 1 == 1);
+            gone.extend(targets.map(|target| (entry.packet, target)));
+        };
+        let host = &mut self.hosts[usize::from(node)];
+        let runs = std::mem::take(&mut host.runs);
+        for run in &runs {
+            if let Purpose::Again(number, _) = run.purpose
+                && let Some(entry) = own.logs.entry(PacketName { sender: Node(node as u8), number })
+            {
+                lost_at(entry, run.targets);
+            }
+        }
+        own.logs.remove_sender(node).iter().for_each(|entry| lost_at(entry, entry.lost));
+        let [links, incoming] = [&mut host.link_queue, &mut host.incoming].map(std::mem::take);
+        host.is_halted = false;
+        if let Some(checker) = &mut self.checker {
+            // What it has seen is lost with it, and binds nobody.
+            checker.remove(Node(node as u8));
+        }
+        for (packet, target) in gone {
+            self.give_up(now, &packet, target);
+        }
+        for run in runs {
+            let targets = (0..64).filter(|target| run.targets >> target & 1 == 1);
+            targets.for_each(|to| self.refuse_store(now, run.purpose, u64::from(run.left) + 1, to));
+        }
+        links.into_iter().for_each(|id| self.lose_all(now, id));
+        incoming.into_iter().for_each(|id| self.lose(now, id, node));
+    }
+
+    /// A node comes on line. It has nothing to send again, and sends nothing before the cluster has
+    /// been surveyed.
+    pub(super) fn join(&mut self, now: Time, node: u16) {
+        let Some(own) = &mut self.management else { return };
+        if own.is_alive(node) {
+            return;
+        }
+        if own.isolated >> node & 1 == 0 {
+            // Its port still takes it for the one that died.
+            let again = now + own.settings.heartbeat.max(Span(1));
+            self.queue.push(again, Event::Manage(Step::Join(node)));
+            return;
+        }
+        own.alive |= 1 << node;
+        let tries = own.settings.tries;
+        let up = own.up;
+        let state = &mut own.nodes[usize::from(node)];
+        state.path = path_in_recovery(tries);
+        state.view = 1 << node;
+        (state.status, state.heard) = (now, now);
+        if state.rails.active() != up && up.is_some() {
+            state.rails.fail(Rail::First);
+        }
+        let rail = state.rails.active().unwrap_or_default();
+        own.open(now);
+        let buffers = self.parts.window.receive_buffers.get();
+        let input = self.parts.hub.buffer().map_or(buffers, |count| count.get());
+        self.inputs[usize::from(node)] = Room::of(input);
+        let send = self.parts.send_buffers.count().map(|count| count.get());
+        let host = &mut self.hosts[usize::from(node)];
+        host.send_room = send.map(Room::of);
+        (host.link_free, host.bus_free, host.rail) = (now, now, rail);
+        host.is_halted = true;
+        if host.feedback == Feedback::Ready {
+            let posted = send.unwrap_or(1);
+            (0..posted).for_each(|_| self.queue.push(now, Event::Generate(node)));
+        }
+        if let Some(own) = &mut self.management
+            && !std::mem::replace(&mut own.nodes[usize::from(node)].is_beating, true)
+        {
+            self.queue.push(now, Event::Manage(Step::Heartbeat(node)));
+        }
+        self.nag_later(now, node);
+    }
+
+    /// The active network breaks, with all that is on it.
+    pub(super) fn break_rail(&mut self, now: Time) {
+        let Some(own) = &mut self.management else { return };
+        if own.up.is_none() {
+            return;
+        }
+        let has_standby = own.rails_of_standby && own.up == Some(Rail::First);
+        own.up = has_standby.then_some(Rail::Second);
+        own.broken = Some(now);
+        own.open(now);
+        let buffers = self.parts.window.receive_buffers.get();
+        self.adapters.iter_mut().for_each(|room| *room = Room::of(buffers));
+        for request in self.hub.drain() {
+            let packet = self.packets[request.key];
+            self.leave_adapter(now, &packet);
+            self.lose_all(now, request.key);
+        }
+    }
+
+    /// A node found its path beyond repair: the network is given up, if another one stands by.
+    pub(super) fn give_up_rail(&mut self, now: Time, node: u16) {
+        let Some(own) = &mut self.management else { return };
+        if own.rails_of_standby && own.up == Some(Rail::First) {
+            self.break_rail(now);
+            self.switch(now, node);
+        } else {
+            let tries = own.settings.tries;
+            own.nodes[usize::from(node)].path = path_in_recovery(tries);
+        }
+    }
+
+    /// A message came over the standby network.
+    pub(super) fn follow_rail(&mut self, now: Time, node: u16) {
+        let Some(own) = &self.management else { return };
+        if own.up.is_some() && own.nodes[usize::from(node)].rails.active() != own.up {
+            self.switch(now, node);
+        }
+    }
+
+    /// A node goes over to the standby network. What it had given to the first one is to be sent
+    /// again.
+    pub(super) fn switch(&mut self, now: Time, node: u16) {
+        let Some(own) = &mut self.management else { return };
+        let tries = own.settings.tries;
+        let state = &mut own.nodes[usize::from(node)];
+        if !own.rails_of_standby || state.rails.active() != Some(Rail::First) {
+            return;
+        }
+        state.rails.fail(Rail::First);
+        state.path = path_in_recovery(tries);
+        (state.status, state.is_spoilt) = (now, true);
+        own.open(now);
+        if let Some(broken) = own.broken {
+            own.counts.switches.push(now.since(broken));
+        }
+        let is_bus = self.parts.hub.is_bus();
+        let buffers = self.parts.window.receive_buffers.get();
+        let input = self.parts.hub.buffer().map_or(buffers, |count| count.get());
+        self.inputs[usize::from(node)] = Room::of(input);
+        let send = self.parts.send_buffers.count().map(|count| count.get());
+        let host = &mut self.hosts[usize::from(node)];
+        (host.rail, host.link_free, host.is_halted) = (Rail::Second, now, true);
+        let queued = std::mem::take(&mut host.link_queue);
+        if !is_bus {
+            host.send_room = send.map(Room::of);
+        }
+        queued.into_iter().for_each(|id| self.lose_all(now, id));
+        let step = Step::Interrupt(node);
+        self.queue.push(now + self.parts.window.recovery, Event::Manage(step));
+        self.wake_bus(now, node);
+    }
+}
