@@ -51,7 +51,7 @@ pub struct Delivery {
 
 /// What a packet, or a message of several cells, went through on its way.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Passage {
+pub(super) struct Course {
     /// How many switches it passed.
     pub hops: u8,
     /// How long all its cells take on a link.
@@ -187,7 +187,7 @@ impl<X: Copy> Ends<X> {
     pub fn deliver(&mut self, now: Time, id: Id<Packet<X>>, hops: u8) -> (Delivery, Option<Time>) {
         let (transmission, payload) = (self.packet, self.payload);
         let host = Span::ZERO;
-        let passage = Passage { hops, transmission, payload, initiator: host, target: host };
+        let passage = Course { hops, transmission, payload, initiator: host, target: host };
         self.complete(now, id, passage)
     }
 
@@ -197,11 +197,11 @@ impl<X: Copy> Ends<X> {
         &mut self,
         now: Time,
         id: Id<Packet<X>>,
-        passage: Passage,
+        passage: Course,
     ) -> (Delivery, Option<Time>) {
         let Packet { generated, start, from, to, message, .. } = self.packets[id];
         self.packets.remove(id);
-        let Passage { hops, transmission, payload, initiator, target } = passage;
+        let Course { hops, transmission, payload, initiator, target } = passage;
         let seen = &mut self.observations;
         let queueing = start.since(generated);
         let transit = Span(now.since(start).0 - target.0);

@@ -9,7 +9,7 @@ use super::endpoints::Taking;
 use super::quench::Signal;
 use super::{Cell, Event, Note, Packet, SharedMemoryNetwork};
 use crate::drive::carrier::MessageId;
-use crate::drive::network::ends::{Delivery, Handed, Passage};
+use crate::drive::network::ends::{Course, Delivery, Handed};
 
 /// A stream of messages.
 #[derive(Clone, Debug)]
@@ -304,7 +304,7 @@ impl SharedMemoryNetwork {
         {
             self.streams[number as usize].count(now, now.since(generated));
         }
-        let passage = Passage {
+        let passage = Course {
             hops: own.hops,
             transmission: whole,
             payload: size,
