@@ -12,7 +12,7 @@ SOURCES := $(shell find crates systems experiments python -type f \
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo manual images test test-rust test-python lint format bench test-live bench-live \
-	live-programs test-loom lock clean
+	live-programs browser test-loom lock clean
 
 help: ## list these verbs
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -89,6 +89,10 @@ test-live: ## real programs over the live library; those that are not installed 
 	timeout 300 $(PYTHON) tests/live/programs.py --library target/release/libweft_live.so
 	timeout 500 $(PYTHON) tests/live/suites.py --library target/release/libweft_live.so $(SUITES)
 
+browser: ## install the browser that tests and images use, from Debian's packages
+	apt-get update --quiet=2
+	DEBIAN_FRONTEND=noninteractive apt-get install --quiet=2 --yes --no-install-recommends chromium
+
 live-programs: ## install the programs that test-live runs, from Debian's packages
 	apt-get update --quiet=2
 	DEBIAN_FRONTEND=noninteractive apt-get install --quiet=2 --yes --no-install-recommends \
@@ -98,9 +102,8 @@ LIVE_PROGRAMS := redis-server redis-tools memcached nginx-light wrk curl postgre
 	nodejs default-jdk-headless gcc libc6-dev util-linux
 
 bench-live: ## kernel TCP against the live library, in turn, one JSON object a case
-	@cargo build --quiet --release --locked --package weft-live --lib --example exchange
-	@$(PYTHON) tests/live/exchange.py --library target/release/libweft_live.so \
-		--program target/release/examples/exchange
+	@cargo build --quiet --release --locked --package weft-live --lib
+	@$(PYTHON) tests/live/exchange.py --library target/release/libweft_live.so
 	@$(PYTHON) tests/live/programs.py --library target/release/libweft_live.so --bench
 
 test-loom: ## every interleaving of the shared ring and the interrupt flag

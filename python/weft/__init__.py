@@ -13,6 +13,8 @@ column `verdict`.
 
 from typing import TYPE_CHECKING, Any
 
+from weft.across import compare
+from weft.across.workloads import ComparisonError
 from weft.api import experiments, load, read, reproduce, run, schema, show, systems
 from weft.figure import Figure
 from weft.folder import FolderError
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
     from weft._core import WeftError
 
 __all__ = [
+    "ComparisonError",
     "Figure",
     "FolderError",
     "Message",
@@ -46,6 +49,7 @@ __all__ = [
     "System",
     "WeftError",
     "__version__",
+    "compare",
     "experiments",
     "generate_trace",
     "load",

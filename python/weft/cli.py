@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from weft import _seam
+from weft.across.workloads import ComparisonError
 from weft.folder import FolderError
 from weft.live import live
 from weft.spread import SweepError
@@ -343,6 +344,64 @@ def reproduce(
 
 @main.command(
     epilog=_example(
+        "weft compare clint maestro clan scilan memory-channel-2",
+        "weft compare clint my.toml --rates published --quick",
+        "weft compare scilan scilan+interrupt --workload ping_pong",
+    )
+)
+@click.argument("systems", nargs=-1, metavar="[SYSTEM]...")
+@click.option(
+    "--rates",
+    default="both",
+    show_default=True,
+    metavar="published|today|both",
+    help="As their documents have them, or with links and hosts of today.",
+)
+@click.option(
+    "--workload", "workloads", multiple=True, metavar="NAME", help="Only this one; may be repeated."
+)
+@click.option(
+    "--programs",
+    type=click.Path(dir_okay=False),
+    help="A file of workloads in place of the shipped one.",
+)
+@click.option("--quick", is_flag=True, help="Fewer sizes and one seed: a first look.")
+@_seeds_option
+@_workers_option
+@click.option(
+    "--store",
+    type=click.Path(file_okay=False),
+    help="Where runs are kept, and looked for first [the folder `store` beside --out].",
+)
+@click.option("--out", type=click.Path(file_okay=False), help="Results folder [out/compare].")
+@_json_option
+def compare(systems: tuple[str, ...], out: str | None, as_json: bool, **options: Any) -> None:
+    """Run the same programs on several systems; leave one page with one table.
+
+    Ping-pong, stream, ping-ping, hot spot, all-to-all and barrier on each SYSTEM, a shipped one or
+    a composition file, with presets behind + if wanted; on the five described ones without a
+    SYSTEM. What was run is kept, so a comparison that was stopped goes on where it was.
+    """
+    from weft.across.study import Asked, carry_out  # noqa: PLC0415
+    from weft.sweep import STORE  # noqa: PLC0415
+
+    with _complaints(as_json):
+        folder = _folder(out, "compare", as_json)
+        kept = options.pop("store") or (str(folder.parent / "store") if folder else STORE)
+        result = _watched(partial(carry_out, Asked(systems, store=kept, **options)))
+        _save(result, folder)
+        if as_json:
+            click.echo(_dump(_run_object(result, folder, "comparison")))
+        else:
+            from weft.console import print_comparison  # noqa: PLC0415
+
+            print_comparison(result)
+            _say_where(folder)
+    _leave(result)
+
+
+@main.command(
+    epilog=_example(
         "weft report out/clint",
         "weft report out/clint --out clint.html",
         "weft report out/fifo out/voq --out fifo-voq.html",
@@ -397,7 +456,7 @@ def _complaints(as_json: bool) -> Iterator[None]:
         yield
     except BrokenPipeError:  # the reader of our output has left; click ends quietly
         raise
-    except (FolderError, SweepError, OSError) as error:
+    except (ComparisonError, FolderError, SweepError, OSError) as error:
         _complain(str(error), {"message": str(error)}, as_json)
     except ValueError as error:
         if not isinstance(error, _seam.error_type()):
@@ -501,14 +560,14 @@ def _leave(result: Result) -> None:
         sys.exit(STOPPED)
 
 
-def _run_object(result: Result, folder: Path | None) -> dict[str, Any]:
+def _run_object(result: Result, folder: Path | None, table: str = "points") -> dict[str, Any]:
     from weft.folder import provenance  # noqa: PLC0415
     from weft.plots.request import records  # noqa: PLC0415
 
     return {
         **provenance(result, shlex.join(["weft", *sys.argv[1:]])),
         "folder": str(folder) if folder else None,
-        "points": records(result.points),
+        table: records(result.tables[table]),
     }
 
 

@@ -12,7 +12,7 @@ from html import escape
 from typing import Any
 
 from weft.theme import DARK, FONT, LIGHT, Theme
-from weft.words import plain
+from weft.words import plain, rate
 
 _PITCH = 44  # between hosts
 _MARGIN = 20
@@ -155,7 +155,8 @@ def _switch(
 
 def _links(frame: _Frame, channel: dict[str, Any], index: int, y: float) -> list[str]:
     link = channel.get("link") or {}
-    facts = [_fact(link, "rate", "{} each way"), _fact(link, "length", "{}")]
+    spoken = {**link, "rate": rate(str(link.get("rate") or ""))}
+    facts = [_fact(spoken, "rate", "{} each way"), _fact(link, "length", "{}")]
     words = " · ".join(fact for fact in facts if fact)
     lines = [
         f'<line class="link c{index % 6}" x1="{x:g}" y1="{y:g}" x2="{x:g}" y2="{y + _LINK:g}"/>'

@@ -114,6 +114,36 @@ def print_points(result: Result) -> None:
     console.print(table)
 
 
+def print_comparison(result: Result) -> None:
+    """Print the table of a comparison: a block for each of the rates, the best values marked."""
+    from weft.across.summary import best_of, shown  # noqa: PLC0415
+    from weft.plots.across import RATES_SHOWN, workloads_of  # noqa: PLC0415
+
+    console = _console()
+    workloads = workloads_of(result)
+    rows = result.tables["comparison"]
+    best = best_of(rows, workloads)
+    columns = [column for workload in workloads for column in workload.columns]
+    for rates, own in rows.groupby("rates", sort=False):
+        heads = [f"{column.title} ({column.unit})" for column in columns]
+        table = _table(RATES_SHOWN.get(str(rates), str(rates)), *heads)
+        for column in table.columns[1:]:
+            column.justify = "right"
+        for _, row in own.iterrows():
+            cells = [_plain(str(row["system"]))]
+            for measured in columns:
+                text = shown(row[measured.name])
+                if best.get((str(rates), measured.name)) == text:
+                    text = f"[bold green]{text}[/]"
+                if measured.workload == "barrier" and row.get("barrier_by") == "hardware":
+                    text += " [dim]hw[/]"
+                cells.append(text)
+            table.add_row(*cells)
+        console.print(table)
+    for note in result.meta["across"]["notes"]:
+        console.print(f"{_plain(str(note['system']))} {_plain(str(note['text']))}", style="dim")
+
+
 def print_checks(title: str, checks: Sequence[Check]) -> None:
     """Print published against measured, and how many came out."""
     console = _console()

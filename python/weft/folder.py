@@ -7,6 +7,7 @@ tables/NAME.csv    and NAME.parquet
 figures/NAME.svg   and NAME.png, and composition.svg
 report.html        everything on one page
 runs/NAME/...      the same again, for each experiment of a reproduction
+specs/NAME.toml    each run of a comparison of systems, resolved; `weft run` takes it
 """
 
 from __future__ import annotations
@@ -134,6 +135,9 @@ def _fill(result: Result, root: Path, command: str) -> None:
         picture.write_text(result.system.picture(), encoding="utf-8")
     if spec := result.meta.get("spec_toml"):
         (root / "spec.toml").write_text(spec, encoding="utf-8")
+    for name, text in (result.meta.get("specs") or {}).items() if "across" in result.meta else ():
+        (root / "specs").mkdir(exist_ok=True)
+        (root / "specs" / f"{name}.toml").write_text(text, encoding="utf-8")
     _write_json(root / PROVENANCE, provenance(result, command))
     _write_json(root / RESULT, _contents(result))
     for name, run in result.runs.items():

@@ -18,8 +18,13 @@ from typing import TYPE_CHECKING, NoReturn
 
 import click
 
+from weft import live_elf
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from weft.live_measure import Measurement
+    from weft.live_model import Prediction
 
 LIBRARY = "libweft_live.so"
 INPUT_ERROR = 2
@@ -162,26 +167,67 @@ def obstacle(program: str) -> str | None:
 def _obstacle_in_file(path: Path) -> str | None:
     try:
         with path.open("rb") as file:
-            head = file.read(64)
-            if head[:2] == b"#!":
-                file.seek(2)
+            if file.read(2) == b"#!":
                 words = file.readline().split()
                 return obstacle(os.fsdecode(words[-1 if words[0].endswith(b"/env") else 0]))
-            if head[:4] != b"\x7fELF":
-                return f"{path} is neither a script nor an ELF program"
-            if head[4] != 2:
-                return f"{path} is a 32-bit program; the library is a 64-bit one"
-            offset, size, count = struct.unpack_from("<Q", head, 32) + struct.unpack_from(
-                "<HH", head, 54
-            )
-            file.seek(offset)
-            table = file.read(size * count)
+        program = live_elf.read(path)
     except OSError as why:
         return f"{path} cannot be read: {why.strerror}"
-    kinds = {struct.unpack_from("<I", table, at)[0] for at in range(0, len(table), size)}
-    interpreted = 3
-    if interpreted not in kinds:
+    except live_elf.ElfError as why:
+        return f"{path} {why}"
+    if not program.is_dynamic:
         return f"{path} is statically linked: no library can be loaded before it"
+    if program.is_go:
+        return f"{path} is a Go program: it makes system calls of its own, which no library sees"
+    return None
+
+
+def cautions(program: str) -> list[str]:
+    """Say what of a program that can be accelerated would not be, or must be known."""
+    found = shutil.which(program)
+    if found is None:
+        return []
+    path = Path(found).resolve()
+    try:
+        files = [path, *live_elf.libraries(path)]
+        read = [(file, live_elf.read(file)) for file in files]
+    except (OSError, live_elf.ElfError):
+        return []
+    said = []
+    for file, it in read:
+        calls = sorted(it.own_calls - {"io_uring_setup"})
+        if calls:
+            said.append(
+                f"{file} seems to make system calls by instructions of its own "
+                f"({', '.join(calls)}): on a carried connection they lose bytes"
+            )
+        if "io_uring_setup" in it.own_calls:
+            said.append(
+                f"{file} seems to set io_uring up by an instruction of its own: what it sends and "
+                "receives by the ring would be lost"
+            )
+        if any(name.startswith("liburing.") for name in it.needed):
+            said.append(f"{file} uses liburing: once it sets a ring up, nothing is carried")
+    return said
+
+
+def peer_obstacle(pid: int) -> str | None:
+    """Say why connections with a running process would stay with the kernel."""
+    folder = Path("/proc") / str(pid)
+    try:
+        maps = (folder / "maps").read_text(errors="replace")
+        networks = [os.readlink(folder / "ns" / "net"), os.readlink("/proc/self/ns/net")]
+        owner = folder.stat().st_uid
+    except FileNotFoundError:
+        return f"there is no process {pid}"
+    except OSError as why:
+        return f"process {pid} cannot be looked at ({why.strerror}): is it another user's?"
+    if f"/{LIBRARY}" not in maps:
+        return f"process {pid} was not started under weft live"
+    if owner != os.getuid():
+        return f"process {pid} belongs to user {owner}, and only the same user's are carried"
+    if networks[0] != networks[1]:
+        return f"process {pid} is in another network namespace"
     return None
 
 
@@ -196,8 +242,8 @@ class _Programs(click.Group):
 
 @click.group(
     cls=_Programs,
-    subcommand_metavar="-- PROGRAM [ARGS]... | status | check PROGRAM",
-    epilog="\b\nExamples:\n  weft live -- redis-server\n  weft live status",
+    subcommand_metavar="-- PROGRAM [ARGS]... | status | check PROGRAM | measure",
+    epilog="\b\nExamples:\n  weft live -- redis-server\n  weft live status\n  weft live measure",
 )
 def live() -> None:
     """Run a program with its sockets over shared memory.
@@ -256,7 +302,8 @@ def status(as_json: bool) -> None:
 
 @live.command()
 @click.argument("program")
-def check(program: str) -> None:
+@click.option("--with", "peer", type=int, metavar="PID", help="Also look at the other end.")
+def check(program: str, peer: int | None) -> None:
     """Say whether a program could be accelerated, and if not, why."""
     try:
         library()
@@ -266,4 +313,68 @@ def check(program: str) -> None:
     if why is not None:
         click.echo(f"{program} would not be accelerated: {why}")
         raise SystemExit(1)
+    if peer is not None and (why := peer_obstacle(peer)) is not None:
+        click.echo(f"{program} can be accelerated, but not its connections there: {why}")
+        raise SystemExit(1)
     click.echo(f"{program} can be accelerated.")
+    for said in cautions(program):
+        click.echo(f"  but {said}")
+
+
+@live.command()
+@click.option(
+    "--seconds",
+    type=click.FloatRange(min=1),
+    default=40.0,
+    show_default=True,
+    help="How long to measure.",
+)
+@click.option(
+    "--out",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path("out/live"),
+    show_default=True,
+    help="Folder for tables, figures, page and composition.",
+)
+def measure(seconds: float, out: Path) -> None:
+    """Measure this host: kernel TCP, Unix sockets and live, by message size.
+
+    Also writes this host's shared memory as a composition, which predicts the live curves; both are
+    in one figure. Ctrl-C ends the measurement with the turns that are complete.
+    """
+    from weft import live_measure, live_page  # noqa: PLC0415 (they load the figures)
+    from weft.progress import STOPPED, Watch  # noqa: PLC0415
+
+    try:
+        live_page.check_place(out)
+        path = library()
+        with Watch() as watch:
+            measured = live_measure.measure(path, seconds, watch.step)
+        predicted = live_page.write(out, measured)
+    except (LiveError, live_measure.MeasureError, live_page.PlaceError) as why:
+        click.echo(f"weft live measure: {why}", err=True)
+        stopped = isinstance(why, live_measure.StoppedError)
+        raise SystemExit(STOPPED if stopped else INPUT_ERROR) from None
+    for line in _measured_lines(measured, predicted):
+        click.echo(line)
+    click.echo(f"\n{out}/report.html")
+    if measured.stopped:
+        raise SystemExit(STOPPED)
+
+
+def _measured_lines(measured: Measurement, predicted: tuple[Prediction, ...]) -> Iterator[str]:
+    from weft.live_measure import MEDIA, QUANTITIES, UNITS  # noqa: PLC0415
+    from weft.live_model import spelled  # noqa: PLC0415
+    from weft.live_page import PREDICTED, error_line  # noqa: PLC0415
+
+    for quantity in QUANTITIES:
+        said = {it.size_bytes: it for it in predicted if it.quantity == quantity}
+        heads = [*MEDIA, *([PREDICTED] if said else [])]
+        yield f"\n{quantity}, {UNITS[quantity]}"
+        yield f"{'message':>10}" + "".join(f"{head:>22}" for head in heads)
+        for size in dict.fromkeys(point.size_bytes for point in measured.points):
+            values = [measured.at(medium, quantity, size) for medium in MEDIA]
+            values += [said[size].predicted] if said else []
+            yield f"{spelled(size):>10}" + "".join(f"{value:>22.3g}" for value in values)
+        if said:
+            yield f"{PREDICTED}: {error_line(quantity, predicted)}"

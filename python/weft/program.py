@@ -199,7 +199,7 @@ class ProgramResult:
         return rank_times(self.intervals, self.messages, self.ranks, title)
 
 
-def run_program(
+def run_program(  # noqa: PLR0913 (each is a setting of its own, by keyword)
     system: str | PathLike[str],
     program: Callable[[Node], Program] | Mapping[int, Callable[[Node], Program]],
     *,
@@ -337,7 +337,7 @@ def _lock_server(me: Node) -> Program:
             me.send(queue[0], _CONTROL, _GRANT + lock)
 
 
-def run_trace(
+def run_trace(  # noqa: PLR0913 (as for run_program)
     file: str | PathLike[str],
     system: str | PathLike[str],
     *,

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
+
 @click.group(
     epilog="\b\nExamples:\n"
     "  weft trace generate barrier --ranks 16 --out barrier.goal\n"
@@ -39,7 +40,7 @@ def trace() -> None:
 @click.option("--root", type=click.IntRange(min=0), default=0, help="Who has the data, or gets it.")
 @click.option("--rounds", type=click.IntRange(min=1), default=1, help="How many times.")
 @click.option("--out", type=click.Path(dir_okay=False), help="The file; standard output if absent.")
-def generate(  # noqa: PLR0913, PLR0917 (one argument an option)
+def generate(
     collective: str, ranks: int, size: str, root: int, rounds: int, out: str | None
 ) -> None:
     """Write a collective operation as a GOAL trace."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 
 # Suffix of a column's name -> the unit that it stands for. Longest first.
 _UNITS = {
@@ -39,6 +40,27 @@ _SHOWN = {"us": "µs", "fraction of link bandwidth": "of link"}
 def shown_unit(unit: str) -> str:
     """Write a unit of the core as it is read: "us" -> "µs"."""
     return _SHOWN.get(unit, unit)
+
+
+_RATIO = re.compile(r"^([\d.]+) bit/([\d.]+) (ps|ns|us)$")
+_SECONDS = {"ps": 1e-12, "ns": 1e-9, "us": 1e-6}
+
+
+def rate(text: str) -> str:
+    """Write a rate that a file gives as bits by time as a person says it.
+
+    `2 bit/1.875 ns` -> `1.067 Gbit/s`; any other text stays as it is.
+    """
+    found = _RATIO.match(text)
+    if found is None:
+        return text
+    per_second = float(found[1]) / (float(found[2]) * _SECONDS[found[3]])
+    size, unit = next(
+        (size, unit)
+        for size, unit in ((1e9, "Gbit/s"), (1e6, "Mbit/s"), (1e3, "kbit/s"), (0.0, "bit/s"))
+        if per_second >= size
+    )
+    return f"{per_second / (size or 1):.4g} {unit}"
 
 
 def unit_of(column: str) -> str:

@@ -1,7 +1,8 @@
-"""Kernel TCP against the live library on this host: latency and streams, in turn.
+"""Kernel TCP against the live library on this host: latency, streams, connections, in turn.
 
 One JSON object a case: the figures of both, the ratio of their medians (above one is better), and
-the load that others put on the machine meanwhile.
+the load that others put on the machine meanwhile. netperf is not in Debian; its TCP_RR and TCP_CRR
+are here as exchanges of one byte, on one connection and with a connection for each.
 """
 
 from __future__ import annotations
@@ -11,48 +12,67 @@ import json
 import os
 import statistics
 import subprocess
+import sys
 from pathlib import Path
 
+TCP, BARE = 0, 2
+PINGPONG, EPOLL, STREAM, CONNECT = range(4)
+NAMES = ("ping-pong", "ping-pong with epoll", "stream", "connect, ask and close")
+UNITS = ("us one way", "us one way", "GB/s", "us a connection")
+
 CASES = [
-    ("pingpong", 64, 20_000, "cross"),
-    ("pingpong", 64, 50_000, "same"),
-    ("epoll", 64, 20_000, "cross"),
-    ("epoll", 64, 30_000, "same"),
-    ("stream", 64, 200_000, "cross"),
-    ("stream", 1024, 200_000, "cross"),
-    ("stream", 16_384, 20_000, "cross"),
-    ("stream", 65_536, 10_000, "cross"),
-    ("stream", 1_048_576, 1_000, "cross"),
+    *((kind, 64, here) for kind in (PINGPONG, EPOLL) for here in (1, 0)),
+    *((kind, 1, here) for kind in (PINGPONG, CONNECT) for here in (1, 0)),
+    *((STREAM, size, here) for here in (1, 0) for size in (64, 1024, 16_384, 65_536, 1_048_576)),
 ]
+
+# In a process of its own, so that the library is loaded before all else, or not.
+CALL = """
+import ctypes, sys
+library, *numbers = sys.argv[1:]
+call = ctypes.CDLL(library).weft_live_exchange
+call.restype, integer = ctypes.c_double, ctypes.c_uint
+call.argtypes = [integer, integer, ctypes.c_size_t, ctypes.c_uint64, integer, integer]
+print(call(*map(int, numbers)))
+"""
+
+
+def exchange(library: Path, numbers: tuple[int, ...], *, carried: bool) -> float:
+    """Run one measurement: medium, kind, size, span in nanoseconds, the two processors."""
+    how = {"LD_PRELOAD": str(library)} if carried else {"WEFT_LIVE": "off"}
+    command = [sys.executable, "-c", CALL, str(library), *map(str, numbers)]
+    ran = subprocess.run(
+        command, env={**os.environ, **how}, capture_output=True, text=True, check=True, timeout=60
+    )
+    return float(ran.stdout)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--library", type=Path, required=True)
-    parser.add_argument("--program", type=Path, required=True)
     parser.add_argument("--turns", type=int, default=5)
-    parser.add_argument("--prefix", default="", help="run under this, such as `chrt -f 10`")
+    parser.add_argument("--seconds", type=float, default=0.3, help="of one measurement")
     options = parser.parse_args()
-    carried = {**os.environ, "LD_PRELOAD": str(options.library.resolve())}
-    for kind, size, count, place in CASES:
-        command = [*options.prefix.split(), str(options.program)]
-        command += [kind, str(size), str(count), place]
+    library, span = options.library.resolve(), int(options.seconds * 1e9)
+    for kind, size, here in CASES:
         figures: dict[str, list[float]] = {"plain": [], "carried": []}
         for turn in range(2 * options.turns):
             name = "carried" if turn % 2 else "plain"
-            env = carried if turn % 2 else dict(os.environ)
-            ran = subprocess.run(
-                command, env=env, capture_output=True, text=True, check=True, timeout=60
-            )
-            figures[name].append(float(ran.stdout))
+            numbers = (TCP, kind, size, span, here, 0)
+            figures[name].append(exchange(library, numbers, carried=bool(turn % 2)))
         plain, live = (statistics.median(figures[name]) for name in ("plain", "carried"))
-        case = {
-            "case": f"{kind} {size} B {place}",
-            "unit": "GB/s" if kind == "stream" else "us one way",
+        case: dict[str, object] = {
+            "case": f"{NAMES[kind]}, {size} B, {'two processors' if here else 'one processor'}",
+            "unit": UNITS[kind],
             **figures,
-            "ratio": round(live / plain if kind == "stream" else plain / live, 3),
+            "ratio": round(live / plain if kind == STREAM else plain / live, 3),
             "load_average": os.getloadavg()[0],
         }
+        if (kind, size, here) == (PINGPONG, 64, 1):
+            bare = [
+                exchange(library, (BARE, kind, size, span, 1, 0), carried=False) for _ in range(5)
+            ]
+            case["bare_memory"] = statistics.median(bare)
         print(json.dumps(case), flush=True)
 
 

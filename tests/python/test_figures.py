@@ -335,10 +335,32 @@ def test_a_traced_run_is_drawn_packet_by_packet(quick: weft.Result) -> None:
                       "target": 1, "content": "0"},
         ]
     )  # fmt: skip
-    values = figure(quick, "quick-timeline").spec["data"]["values"]
-    assert [row["row"] for row in values] == ["gnt switch → 1", "qreq 1 → 0"]
+    values = figure(quick, "quick-space-time").spec["data"]["values"]
+    assert [(row["lane"], row["kind"]) for row in values] == [("host 1", "gnt"), ("host 1", "qreq")]
     assert "quick-histogram" not in [drawn.name for drawn in quick.figures]
-    assert "Every packet" in figure(quick, "quick-timeline").svg()
+    assert "Who sent what when" in figure(quick, "quick-space-time").svg()
+
+
+def test_a_program_shows_its_time_and_where_it_went(quick: weft.Result) -> None:
+    first = quick.points.iloc[:2].copy()
+    first["program.run.ping_pong.size"] = ["4 B", "1 kB"]
+    first["program_time_us"] = [10.0, 90.0]
+    measured = {"computing": [0.5, 0.0], "sending": [0.1, 0.2], "waiting": [0.4, 0.7]}
+    for name, shares in measured.items():
+        first[f"program_{name}_share"] = shares
+    first["point"] = [0, 1]
+    first["workload.quick.load"] = 0.1
+    quick.tables["points"] = pd.concat([first, first.assign(channel="bulk", program_time_us=None)])
+    quick.meta["figures"], quick.meta["axes"] = [], ["program.run.ping_pong.size"]
+    quick.meta["published"] = []
+    drawn = {one.name: one for one in quick.figures}
+    bars = pd.DataFrame(drawn["program-shares"].spec["data"]["values"])
+    assert list(dict.fromkeys(bars["bar"])) == ["size 4 B · 10.0 µs", "size 1 kB · 90.0 µs"]
+    assert bars.groupby("bar")["share"].sum().tolist() == pytest.approx([1, 1])
+    assert bars.loc[bars["activity"] == "idle", "share"].tolist() == pytest.approx([0, 0.1])
+    times = drawn["program-time"].spec["data"]["values"]
+    assert [(row["x"], row["y"]) for row in times] == [("4 B", 10.0), ("1 kB", 90.0)]
+    assert "waiting" in drawn["program-shares"].svg()
 
 
 def test_names_of_code_in_prose_are_marked() -> None:

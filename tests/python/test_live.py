@@ -12,13 +12,13 @@ from click.testing import CliRunner
 from weft import live
 
 
-def elf(path: Path, kinds: list[int], bits: int = 2) -> Path:
+def elf(path: Path, kinds: list[int], bits: int = 2, rest: bytes = b"") -> Path:
     """Write the beginning of an ELF program with segments of these kinds."""
     head = bytearray(64)
     head[:5] = b"\x7fELF" + bytes([bits])
     struct.pack_into("<Q", head, 32, 64)
     struct.pack_into("<HH", head, 54, 56, len(kinds))
-    path.write_bytes(bytes(head) + b"".join(struct.pack("<I52x", kind) for kind in kinds))
+    path.write_bytes(bytes(head) + b"".join(struct.pack("<I52x", kind) for kind in kinds) + rest)
     path.chmod(0o755)
     return path
 
@@ -87,3 +87,48 @@ def test_the_figures_of_a_process_are_read_by_name(tmp_path: Path) -> None:
     assert process.moved_back["elsewhere"] == 36
     assert process.moved_back["peer"] == 51
     assert process.interrupts == process.counts["word_wakes"] + process.counts["doorbells"]
+
+
+def test_a_go_program_is_left_alone(tmp_path: Path) -> None:
+    program = elf(tmp_path / "program", [3], rest=b"\xff Go buildinf:")
+    assert "Go program" in (live.obstacle(str(program)) or "")
+
+
+def machine_code(path: Path, code: bytes) -> Path:
+    """Write a dynamic program of x86-64 whose one executable segment is this code."""
+    head = bytearray(64)
+    head[:5] = b"\x7fELF\x02"
+    struct.pack_into("<H", head, 18, 62)
+    struct.pack_into("<Q", head, 32, 64)
+    struct.pack_into("<HH", head, 54, 56, 2)
+    place = 64 + 2 * 56
+    segments = struct.pack("<IIQQQQQQ", 1, 5, place, 0, 0, len(code), len(code), 0)
+    segments += struct.pack("<I52x", 3)
+    path.write_bytes(bytes(head) + segments + code)
+    path.chmod(0o755)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        # mov eax, 1; mov rdi, rsi; syscall; test rax, rax
+        ("b801000000 4889f7 0f05 4885c0", "(write)"),
+        # xor eax, eax; syscall; ret
+        ("31c0 0f05 c3", "(read)"),
+        ("b8a9010000 0f05 4885c0", "io_uring"),
+        # lea rax, [rip + 0x050f] is no system call, and getpid moves no bytes
+        ("488d050f050000 4885c0", ""),
+        ("b827000000 0f05 4885c0", ""),
+    ],
+)
+def test_system_calls_of_a_programs_own_are_named(tmp_path: Path, code: str, said: str) -> None:
+    program = machine_code(tmp_path / "program", bytes.fromhex(code))
+    assert live.obstacle(str(program)) is None
+    found = live.cautions(str(program))
+    assert (said in found[0]) if said else found == []
+
+
+def test_the_other_end_is_looked_at() -> None:
+    assert "not started under weft live" in (live.peer_obstacle(os.getpid()) or "")
+    assert "no process" in (live.peer_obstacle(2**22 + 1) or "")

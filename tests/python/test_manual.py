@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import pandas as pd
 import pytest
 
 import weft
+from browser import needs_browser, visit
 from weft import reference
 
 if TYPE_CHECKING:
@@ -86,27 +88,69 @@ def test_commands_and_functions_are_documented_from_the_code() -> None:
         assert f"## weft.{name}\n\n```python\n{name}(" in pages["python.md"]
 
 
-def test_the_manual_is_built_and_asks_nothing_of_anybody(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pytest.importorskip("mkdocs")
+    site = tmp_path_factory.mktemp("manual") / "site"
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-m", "mkdocs", "--quiet", "build", "--site-dir",
-         str(tmp_path / "site")],
+         str(site)],
         cwd=ROOT, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    names = {str(path.relative_to(tmp_path / "site")) for path in tmp_path.rglob("*.html")}
+    return site
+
+
+def test_the_manual_is_built_and_asks_nothing_of_anybody(site: Path) -> None:
+    names = {str(path.relative_to(site)) for path in site.rglob("*.html")}
     assert {"index.html", "tour.html", "howto/cluster.html", "reference/keys.html",
             "reference/clint.html", "systems/clint.html"} <= names  # fmt: skip
     for name in names:
-        page = (tmp_path / "site" / name).read_text(encoding="utf-8")
+        page = (site / name).read_text(encoding="utf-8")
         fetched = re.findall(r'<(?:script|img|link|iframe)[^>]*(?:src|href)="(https?:[^"]*)', page)
         assert [address for address in fetched if "canonical" not in address] == [], name
+        assert "```" not in page, f"a block of {name} is not one"
+
+
+def test_the_index_of_the_search_leads_to_every_section(site: Path) -> None:
+    script = (site / "assets/search-index.js").read_text(encoding="utf-8")
+    rows = json.loads(script.removeprefix("window.manualIndex=").rstrip(";\n"))
+    pages = {path: path.read_text(encoding="utf-8") for path in site.rglob("*.html")}
+    for address, page, heading, _ in rows:
+        name, _, anchor = address.partition("#")
+        assert not anchor or f'id="{anchor}"' in pages[site / name], (page, heading)
+    indexed = {address.partition("#")[0] for address, *_ in rows}
+    assert {"tour.html", "comparison.html", "reference/keys.html", "systems/clint.html"} <= indexed
+    assert len(rows) > 200
+    assert not [text for *_, text in rows if "<" in text and "</" in text]
+
+
+@needs_browser
+@pytest.mark.parametrize("page", ["index.html", "howto/sweeps.html"])
+def test_the_search_finds_from_a_file_without_a_request(
+    site: Path, tmp_path: Path, page: str
+) -> None:
+    ask = """
+      const input = document.querySelector(".manual-search__input");
+      input.value = "SHA-256 store";
+      input.dispatchEvent(new Event("input"));
+    """
+    seen = visit(site / page, tmp_path, 1280, ask)
+    assert (seen.complaints, seen.asked) == ([], [])
+    found = re.findall(
+        r'<li class=""><a class="" href="([^"]+)"><strong class="">([^<]+)', seen.dom
+    )
+    assert found
+    assert found[0][0].startswith(f"{site.as_uri()}/howto/sweeps.html")
+    nothing = visit(site / page, tmp_path, 1280, ask.replace("SHA-256 store", "zzyzx"))
+    assert "Nothing of that is in the manual" in nothing.dom
 
 
 def test_the_torus_of_the_manual_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    exec(compile(blocks("howto/interconnect.md", "python")[0], "interconnect.md", "exec"), {})
-    Path("wavefront.toml").write_text(blocks("howto/interconnect.md", "toml")[0])
+    files = blocks("howto/interconnect.md", "toml")
+    Path("torus.toml").write_text(files[0])
+    Path("wavefront.toml").write_text(files[1])
     over = {"workload.data.load": [0.2, 0.4, 0.6]}
     for name in ("torus", "wavefront"):
         points = weft.sweep(f"{name}.toml", over).points

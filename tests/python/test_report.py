@@ -1,12 +1,15 @@
 from __future__ import annotations
 
 import re
-import shutil
-import subprocess
 from html.parser import HTMLParser
 from typing import TYPE_CHECKING
 
 import pytest
+
+from browser import needs_browser, visit
+from weft.comparison import side_by_side
+from weft.report.markup import together
+from weft.words import rate
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -14,7 +17,28 @@ if TYPE_CHECKING:
     import weft
 
 VOID = {"meta", "img", "br", "hr", "link", "input"}
-CHROMIUM = shutil.which("chromium")
+
+# Names, once all is drawn, how many drawings reach beyond the page.
+WIDER = """
+setTimeout(() => {
+  const wide = [...document.querySelectorAll(".chart svg")].filter(
+    (drawing) => drawing.getBoundingClientRect().right > document.documentElement.clientWidth + 1);
+  document.title = `${wide.length} too wide`;
+}, 5000);
+"""
+
+# Points at the first mark that tells a verdict, as a mouse does.
+POINTED_AT = """
+setTimeout(() => {
+  const mark = document.querySelector('.mark-symbol.role-mark path[aria-label*="verdict"]');
+  const box = mark.getBoundingClientRect();
+  const place = { bubbles: true, clientX: box.x + box.width / 2, clientY: box.y + box.height / 2 };
+  for (const name of ["pointerover", "pointermove", "mouseover", "mousemove"]) {
+    const kind = name.startsWith("pointer") ? PointerEvent : MouseEvent;
+    mark.dispatchEvent(new kind(name, place));
+  }
+}, 15000);
+"""
 
 
 class Page(HTMLParser):
@@ -77,7 +101,7 @@ def test_the_summary_comes_first_and_names_what_falls_outside(text: str) -> None
     assert "13 of 16 published values come out" in summary
     assert "What falls outside" in summary
     assert "Mean queueing latency: bulk, bursty, load 0.7 (literal)" in summary
-    assert "published 103.7 µs" in summary
+    assert "published 103.7\u00a0µs" in summary
 
 
 def test_a_value_without_a_band_keeps_its_reason(text: str) -> None:
@@ -90,7 +114,7 @@ def test_parameters_show_their_origin_and_what_they_predict(text: str) -> None:
         '<span class="badge stated">stated</span>',
         '<span class="badge derived">derived</span>',
         '<span class="badge calibrated">calibrated</span>',
-        "predicts: B4 bursty at 0.7 (103.7 µs)",
+        "predicts: B4 bursty at 0.7 (103.7\u00a0µs)",
     ):
         assert words in part
 
@@ -117,27 +141,50 @@ def test_a_page_without_a_system_says_why(bulk: weft.Result, tmp_path: Path) -> 
     assert "It cannot be drawn: unknown system `x`" in text
 
 
-@pytest.mark.skipif(CHROMIUM is None, reason="needs a browser")
+@needs_browser
 @pytest.mark.parametrize("width", [1280, 390])
 def test_a_browser_draws_every_figure_without_a_complaint(
     quick: weft.Result, tmp_path: Path, width: int
 ) -> None:
-    page = quick.report(tmp_path / "report.html")
-    done = subprocess.run(
-        [
-            str(CHROMIUM),
-            *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
-            *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
-            *("--enable-logging=stderr", "--virtual-time-budget=20000", "--dump-dom"),
-            *(f"--user-data-dir={tmp_path / 'profile'}", f"--window-size={width},6000"),
-            page.as_uri(),
-        ],
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=120,
-    )
-    complaints = [line for line in done.stderr.splitlines() if "CONSOLE" in line]
-    assert complaints == []
-    drawn = re.findall(r'class="chart vega-embed[^"]*" id="chart-\d+"', done.stdout)
+    seen = visit(quick.report(tmp_path / "report.html"), tmp_path, width, WIDER)
+    assert seen.complaints == []
+    assert seen.asked == []
+    drawn = re.findall(r'class="chart vega-embed[^"]*" id="chart-\d+"', seen.dom)
     assert len(drawn) == len(quick.figures)
+    assert "<title>0 too wide</title>" in seen.dom
+
+
+@needs_browser
+def test_a_browser_draws_several_results_side_by_side(quick: weft.Result, tmp_path: Path) -> None:
+    for name in ("one", "other"):
+        quick.save(tmp_path / name, command="weft run x.toml")
+    page = side_by_side([tmp_path / "one", tmp_path / "other"]).report(tmp_path / "both.html")
+    seen = visit(page, tmp_path, 390, WIDER)
+    assert (seen.complaints, seen.asked) == ([], [])
+    assert re.search(r'class="chart vega-embed[^"]*" id="chart-0"', seen.dom)
+    assert "<title>0 too wide</title>" in seen.dom
+    assert "one, side by side" in seen.dom or "one and other, side by side" in seen.dom
+
+
+@needs_browser
+def test_a_mark_tells_its_numbers_when_it_is_pointed_at(quick: weft.Result, tmp_path: Path) -> None:
+    seen = visit(quick.report(tmp_path / "report.html"), tmp_path, 1280, POINTED_AT)
+    assert (seen.complaints, seen.asked) == ([], [])
+    tip = r'<div id="vg-tooltip-element"[^>]*class="[^"]*visible[^"]*"[^>]*>(.*?)</div>'
+    shown = re.search(tip, seen.dom, re.DOTALL)
+    assert shown is not None
+    for field in ("series", "verdict", "settled"):
+        assert field in shown[1]
+
+
+def test_a_number_stays_on_one_line_with_its_unit() -> None:
+    text = together("after 40 ms (464.4 and 1636.7 us) within 20 %, 5 metres, 2 Gbit/s")
+    assert text == (
+        "after 40\u00a0ms (464.4 and 1636.7\u00a0us) within 20\u00a0%, 5 metres, 2\u00a0Gbit/s"
+    )
+
+
+def test_a_rate_of_bits_by_time_is_said_in_bits_a_second() -> None:
+    assert rate("2 bit/1.875 ns") == "1.067 Gbit/s"
+    assert rate("1 bit/4 us") == "250 kbit/s"
+    assert rate("2 Gbit/s") == "2 Gbit/s"

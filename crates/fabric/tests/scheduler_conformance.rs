@@ -66,6 +66,30 @@ fn for_every_size(cases: u32, check: impl Fn(usize, Vec<Requests>) -> Result<(),
     }
 }
 
+/// A lone request leaves a scheduler as the whole algorithm does: what it decides afterwards is the
+/// same.
+#[test]
+fn a_lone_request_is_scheduled_as_among_others() {
+    for_every_size(16, |ports, slots| {
+        for settings in SchedulerSettings::variants() {
+            let mut short = Bench::new(&settings, ports);
+            let mut whole = Bench::new(&settings, ports);
+            for (place, requests) in slots.iter().enumerate() {
+                let (initiator, target) = (place * 7 % ports, place * 5 % ports);
+                let mut lone = Requests::new(ports);
+                lone.set(initiator, target);
+                prop_assert_eq!(whole.schedule(&lone).target_of(initiator), Some(target));
+                if !short.scheduler.schedule_lone(initiator, target) {
+                    short.schedule(&lone);
+                }
+                let pairs: Vec<_> = whole.schedule(requests).iter().collect();
+                prop_assert_eq!(short.schedule(requests).iter().collect::<Vec<_>>(), pairs);
+            }
+        }
+        Ok(())
+    });
+}
+
 #[test]
 fn connections_are_requested_free_of_conflict_and_maximal_where_promised() {
     for_every_size(48, |ports, slots| {

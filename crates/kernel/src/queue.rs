@@ -9,7 +9,7 @@
 
 use weft_units::Time;
 
-use crate::wheel::{Due, Pool, Taken, Wheel};
+use crate::wheel::{Due, Taken, Wheel};
 
 /// The longest front that is still cheap to sort events into.
 const FRONT_LIMIT: usize = 32;
@@ -24,12 +24,11 @@ const OPEN_LIMIT: u32 = 16;
 #[derive(Clone, Debug)]
 pub struct Queue<E> {
     /// Events up to `front_last`, from `head` on, in the order in which they leave.
-    front: Vec<Due>,
+    front: Vec<Due<E>>,
     head: usize,
     /// The latest time that belongs to the front; every event of the wheel is later.
     front_last: u64,
-    wheel: Wheel,
-    pool: Pool<E>,
+    wheel: Wheel<E>,
     /// The time of the event that left last, kept to refuse events of the past.
     left_last: u64,
 }
@@ -42,7 +41,6 @@ impl<E: Copy> Queue<E> {
             head: 0,
             front_last: u64::MAX,
             wheel: Wheel::new(),
-            pool: Pool::new(),
             left_last: 0,
         }
     }
@@ -52,30 +50,36 @@ impl<E: Copy> Queue<E> {
     pub fn push(&mut self, time: Time, event: E) {
         let time = time.0;
         debug_assert!(time >= self.left_last, "{time} ps is before {} ps", self.left_last);
-        let node = self.pool.store(time, event);
         if time > self.front_last {
-            self.wheel.insert(&mut self.pool, Due { time, node });
+            self.wheel.insert(Due { time, event });
         } else {
-            self.push_front(Due { time, node });
+            self.push_front(Due { time, event });
         }
     }
 
     /// Removes the earliest event.
     #[inline]
     pub fn pop(&mut self) -> Option<(Time, E)> {
-        if self.head == self.front.len() {
-            self.refill();
-        }
-        let due = *self.front.get(self.head)?;
-        self.head += 1;
-        self.left_last = due.time;
-        Some((Time(due.time), self.pool.release(due.node)))
+        self.pop_until(Time(u64::MAX))
     }
 
     /// Removes the earliest event if its time is not after `limit`.
     #[inline]
     pub fn pop_until(&mut self, limit: Time) -> Option<(Time, E)> {
-        if self.next_time()? <= limit { self.pop() } else { None }
+        if self.head == self.front.len() {
+            // The wheel must not move on to an event that does not leave.
+            if self.wheel.earliest()? > limit.0 {
+                return None;
+            }
+            self.refill();
+        }
+        let due = *self.front.get(self.head)?;
+        if due.time > limit.0 {
+            return None;
+        }
+        self.head += 1;
+        self.left_last = due.time;
+        Some((Time(due.time), due.event))
     }
 
     /// The time of the earliest event.
@@ -100,7 +104,7 @@ impl<E: Copy> Queue<E> {
     /// Sorts an event into the front, behind those of its own time. Not inlined, like `refill`,
     /// so that the short way through `push` and `pop` saves no registers.
     #[inline(never)]
-    fn push_front(&mut self, due: Due) {
+    fn push_front(&mut self, due: Due<E>) {
         if self.head >= FRONT_LIMIT && 2 * self.head >= self.front.len() {
             self.front.drain(..self.head);
             self.head = 0;
@@ -127,7 +131,7 @@ impl<E: Copy> Queue<E> {
         };
         self.front_last = self.front[cut].time - 1;
         for due in self.front.drain(cut..) {
-            self.wheel.insert(&mut self.pool, due);
+            self.wheel.insert(due);
         }
     }
 
@@ -136,11 +140,10 @@ impl<E: Copy> Queue<E> {
     fn refill(&mut self) {
         self.front.clear();
         self.head = 0;
-        self.front_last =
-            match self.wheel.take_earliest(&mut self.pool, OPEN_LIMIT, &mut self.front) {
-                Taken::UpTo(last) => last,
-                Taken::All => u64::MAX,
-            };
+        self.front_last = match self.wheel.take_earliest(OPEN_LIMIT, &mut self.front) {
+            Taken::UpTo(last) => last,
+            Taken::All => u64::MAX,
+        };
     }
 }
 

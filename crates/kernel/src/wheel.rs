@@ -1,19 +1,21 @@
-//! The hierarchical timing wheel under the event queue, and the pool that holds the events.
+//! The hierarchical timing wheel under the event queue.
 
 /// Binary digits of a time that one level tells apart; a level's occupied slots fit one word.
 const DIGIT: u32 = 6;
 const SLOTS: usize = 1 << DIGIT;
 const LEVELS: usize = u64::BITS.div_ceil(DIGIT) as usize;
 
-/// The end of a list of nodes.
+/// The end of a list of chunks.
 const NONE: u32 = u32::MAX;
 
-/// When an event leaves, and where the pool keeps it.
+/// Events that stand one after another in memory; a power of two.
+const CHUNK: usize = 8;
+
+/// An event, and when it leaves in picoseconds.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Due {
-    /// In picoseconds.
+pub(crate) struct Due<E> {
     pub time: u64,
-    pub node: u32,
+    pub event: E,
 }
 
 /// What [`Wheel::take_earliest`] took.
@@ -24,27 +26,14 @@ pub(crate) enum Taken {
     All,
 }
 
-/// The waiting events. A place that is left is the next to be used, while it is in the cache.
-#[derive(Clone, Debug)]
-pub(crate) struct Pool<E> {
-    nodes: Vec<Node<E>>,
-    free: u32,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Node<E> {
-    time: u64,
-    event: E,
-    /// The node below in the slot's stack, or in the stack of free nodes.
-    next: u32,
-}
-
 /// Events later than those in the queue's front. An event stands on the level of the highest
 /// base-64 digit in which its time differs from `base`, in the slot of that digit. All events of
-/// one time therefore stand in one slot. A slot is a stack, because adding to a stack touches no
-/// other event; what is taken is turned round.
+/// one time therefore stand in one slot, in the order in which they were inserted.
+///
+/// A slot is a list of chunks, so that what it holds is read and written in a row: with a hundred
+/// thousand events a list event by event would miss the cache at each of them.
 #[derive(Clone, Debug)]
-pub(crate) struct Wheel {
+pub(crate) struct Wheel<E> {
     /// No event is earlier; moves only to the time of the event that leaves next.
     base: u64,
     /// Which levels have events, by bit.
@@ -52,61 +41,78 @@ pub(crate) struct Wheel {
     /// Which slots of each level have events, by bit.
     occupied: [u64; LEVELS],
     slots: Box<[[Slot; SLOTS]; LEVELS]>,
+    chunks: Chunks<E>,
     len: usize,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Slot {
-    /// The event that was added last.
-    top: u32,
+    /// The chunks with the events that were added first and last; all but the last are full.
+    oldest: u32,
+    youngest: u32,
     count: u32,
     /// The earliest time in the slot.
     earliest: u64,
+    /// The bits in which its times differ.
+    difference: u64,
 }
 
-const EMPTY: Slot = Slot { top: NONE, count: 0, earliest: u64::MAX };
+const EMPTY: Slot =
+    Slot { oldest: NONE, youngest: NONE, count: 0, earliest: u64::MAX, difference: 0 };
 
-impl<E: Copy> Pool<E> {
-    pub const fn new() -> Pool<E> {
-        Pool { nodes: Vec::new(), free: NONE }
-    }
+/// The chunks of all slots. One that is left is the next to be used, while it is in the cache.
+#[derive(Clone, Debug)]
+struct Chunks<E> {
+    all: Vec<Chunk<E>>,
+    free: u32,
+}
 
+#[derive(Clone, Copy, Debug)]
+struct Chunk<E> {
+    events: [Due<E>; CHUNK],
+    /// The chunk behind it in the slot, or in the stack of free ones.
+    next: u32,
+}
+
+impl<E: Copy> Chunks<E> {
+    /// A chunk that begins with an event.
     #[inline]
-    pub fn store(&mut self, time: u64, event: E) -> u32 {
-        let node = self.free;
-        match self.nodes.get_mut(node as usize) {
-            Some(place) => {
-                self.free = place.next;
-                place.time = time;
-                place.event = event;
-                node
+    fn begin(&mut self, due: Due<E>) -> u32 {
+        let place = self.free;
+        match self.all.get_mut(place as usize) {
+            Some(chunk) => {
+                self.free = chunk.next;
+                chunk.next = NONE;
+                chunk.events[0] = due;
+                place
             }
-            None => self.grow(time, event),
+            None => self.grow(due),
         }
     }
 
     #[cold]
-    fn grow(&mut self, time: u64, event: E) -> u32 {
-        self.nodes.push(Node { time, event, next: NONE });
-        (self.nodes.len() - 1) as u32
+    fn grow(&mut self, due: Due<E>) -> u32 {
+        self.all.push(Chunk { events: [due; CHUNK], next: NONE });
+        (self.all.len() - 1) as u32
     }
 
+    /// Gives a chunk back and returns the one behind it.
     #[inline]
-    pub fn release(&mut self, node: u32) -> E {
-        let place = &mut self.nodes[node as usize];
-        place.next = self.free;
-        self.free = node;
-        place.event
+    fn release(&mut self, place: u32) -> u32 {
+        let free = self.free;
+        self.free = place;
+        std::mem::replace(&mut self.all[place as usize].next, free)
     }
 }
 
-impl Wheel {
-    pub fn new() -> Wheel {
+impl<E: Copy> Wheel<E> {
+    pub fn new() -> Wheel<E> {
         Wheel {
             base: 0,
             levels: 0,
             occupied: [0; LEVELS],
             slots: Box::new([[EMPTY; SLOTS]; LEVELS]),
+            chunks: Chunks { all: Vec::new(), free: NONE },
             len: 0,
         }
     }
@@ -123,21 +129,16 @@ impl Wheel {
 
     /// Adds an event that is not earlier than any that was taken.
     #[inline]
-    pub fn insert<E>(&mut self, pool: &mut Pool<E>, due: Due) {
+    pub fn insert(&mut self, due: Due<E>) {
         self.len += 1;
-        self.add(pool, level_of(due.time ^ self.base), due);
+        self.add(level_of(due.time ^ self.base), due);
     }
 
     /// Moves the earliest events, sorted, to the empty `front`: those of one slot, narrowed until
     /// it holds at most `limit` events or only one time. Events of one time keep the order in
     /// which they were inserted. The earliest event must leave the queue next, since the wheel
     /// moves on to its time.
-    pub fn take_earliest<E>(
-        &mut self,
-        pool: &mut Pool<E>,
-        limit: u32,
-        front: &mut Vec<Due>,
-    ) -> Taken {
+    pub fn take_earliest(&mut self, limit: u32, front: &mut Vec<Due<E>>) -> Taken {
         let Some((mut level, place)) = self.lowest() else {
             return Taken::All;
         };
@@ -145,21 +146,22 @@ impl Wheel {
         self.mark_empty(level, place);
         self.base = slot.earliest;
         while slot.count > limit && level > 0 {
-            let difference = difference_within(pool, slot);
-            level = level_of(difference);
-            if difference == 0 {
+            level = level_of(slot.difference);
+            if slot.difference == 0 {
                 break;
             }
-            slot = self.spread(pool, slot, level);
+            slot = self.spread(slot, level);
         }
         self.len -= slot.count as usize;
-        let mut node = slot.top;
-        while let Some(&Node { time, next, .. }) = pool.nodes.get(node as usize) {
-            front.push(Due { time, node });
-            node = next;
+        let (mut place, mut left) = (slot.oldest, slot.count as usize);
+        while left > 0 {
+            for due in &self.chunks.all[place as usize].events[..left.min(CHUNK)] {
+                front.push(*due);
+            }
+            left = left.saturating_sub(CHUNK);
+            place = self.chunks.release(place);
         }
-        front.reverse();
-        if level > 0 {
+        if slot.difference != 0 {
             sort(front);
         }
         let within_slot = (1 << (level as u32 * DIGIT)) - 1;
@@ -168,35 +170,33 @@ impl Wheel {
 
     /// Spreads a slot over those of `level`, except for the events that share the digit of the
     /// earliest one: these are returned.
-    fn spread<E>(&mut self, pool: &mut Pool<E>, slot: Slot, level: usize) -> Slot {
+    fn spread(&mut self, slot: Slot, level: usize) -> Slot {
         let digit = level as u32 * DIGIT;
-        let mut near = Slot { earliest: slot.earliest, ..EMPTY };
-        let mut node = turn_round(pool, slot.top);
-        while let Some(&mut Node { time, ref mut next, .. }) = pool.nodes.get_mut(node as usize) {
-            let following = *next;
-            if (time ^ slot.earliest) >> digit == 0 {
-                *next = near.top;
-                near.top = node;
-                near.count += 1;
-            } else {
-                self.add(pool, level, Due { time, node });
+        let mut near = EMPTY;
+        let (mut place, mut left) = (slot.oldest, slot.count as usize);
+        while left > 0 {
+            // Copied, since its place may be the next that is used.
+            let events = self.chunks.all[place as usize].events;
+            place = self.chunks.release(place);
+            for &due in &events[..left.min(CHUNK)] {
+                if (due.time ^ slot.earliest) >> digit == 0 {
+                    near.add(&mut self.chunks, due);
+                } else {
+                    self.add(level, due);
+                }
             }
-            node = following;
+            left = left.saturating_sub(CHUNK);
         }
         near
     }
 
-    /// Puts an event on top of the slot of its time on `level`.
+    /// Puts an event behind those in the slot of its time on `level`.
     #[inline]
-    fn add<E>(&mut self, pool: &mut Pool<E>, level: usize, due: Due) {
+    fn add(&mut self, level: usize, due: Due<E>) {
         let place = (due.time >> (level as u32 * DIGIT)) as usize % SLOTS;
         self.levels |= 1 << level;
         self.occupied[level] |= 1 << place;
-        let slot = &mut self.slots[level][place];
-        slot.earliest = slot.earliest.min(due.time);
-        slot.count += 1;
-        pool.nodes[due.node as usize].next = slot.top;
-        slot.top = due.node;
+        self.slots[level][place].add(&mut self.chunks, due);
     }
 
     /// The lowest level that has events, and its first slot that has: all other events are later,
@@ -217,31 +217,30 @@ impl Wheel {
     }
 }
 
-/// The bits in which times of a slot differ from the earliest. Knowing them, events of one time,
-/// however many, pass all lower levels at once.
-fn difference_within<E>(pool: &Pool<E>, slot: Slot) -> u64 {
-    let (mut node, mut difference) = (slot.top, 0);
-    while let Some(place) = pool.nodes.get(node as usize) {
-        difference |= place.time ^ slot.earliest;
-        node = place.next;
+impl Slot {
+    #[inline]
+    fn add<E: Copy>(&mut self, chunks: &mut Chunks<E>, due: Due<E>) {
+        let within = self.count as usize % CHUNK;
+        if within > 0 {
+            chunks.all[self.youngest as usize].events[within] = due;
+        } else {
+            let chunk = chunks.begin(due);
+            match chunks.all.get_mut(self.youngest as usize) {
+                Some(before) => before.next = chunk,
+                None => (self.oldest, self.earliest) = (chunk, due.time),
+            }
+            self.youngest = chunk;
+        }
+        self.count += 1;
+        // Whatever was the earliest before, some pair of times differs in these bits.
+        self.difference |= due.time ^ self.earliest;
+        self.earliest = self.earliest.min(due.time);
     }
-    difference
-}
-
-/// Reverses a stack and returns its new top.
-fn turn_round<E>(pool: &mut Pool<E>, top: u32) -> u32 {
-    let (mut node, mut turned) = (top, NONE);
-    while let Some(place) = pool.nodes.get_mut(node as usize) {
-        let below = std::mem::replace(&mut place.next, turned);
-        turned = node;
-        node = below;
-    }
-    turned
 }
 
 /// Sorts a few events by time and leaves equal times in their order.
 #[inline]
-fn sort(front: &mut [Due]) {
+fn sort<E: Copy>(front: &mut [Due<E>]) {
     for sorted in 1..front.len() {
         let due = front[sorted];
         let mut place = sorted;
@@ -273,20 +272,19 @@ mod tests {
 
     #[test]
     fn places_are_used_again() {
-        let (mut wheel, mut pool, mut front) = (Wheel::new(), Pool::new(), Vec::new());
+        let (mut wheel, mut front) = (Wheel::new(), Vec::new());
         for round in 0..1_000_u64 {
             for event in 0..40_u64 {
-                let time = round * 1_000 + event;
-                let node = pool.store(time, event);
-                wheel.insert(&mut pool, Due { time, node });
+                wheel.insert(Due { time: round * 1_000 + event, event });
             }
             while wheel.len() > 0 {
-                wheel.take_earliest(&mut pool, 4, &mut front);
+                wheel.take_earliest(4, &mut front);
                 for due in front.drain(..) {
-                    assert_eq!(round * 1_000 + pool.release(due.node), due.time);
+                    assert_eq!(round * 1_000 + due.event, due.time);
                 }
             }
         }
-        assert_eq!(pool.nodes.len(), 40);
+        // Each event may stand in a chunk of its own.
+        assert!(wheel.chunks.all.len() <= 40, "{}", wheel.chunks.all.len());
     }
 }

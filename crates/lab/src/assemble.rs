@@ -27,7 +27,7 @@ use crate::drive::network::{
 use crate::drive::output_queued::OutputQueuedChannel;
 use crate::drive::ring::Ring;
 use crate::drive::slotted::{SlotTiming, SlottedChannel};
-use crate::drive::trace::TraceEntry;
+use crate::drive::trace::{TraceEntry, of_passages};
 use crate::drive::turns::TurnChannel;
 use crate::error::Error;
 
@@ -230,12 +230,31 @@ impl Driver {
         }
     }
 
-    /// Notes every transmission from now on. Channels that work in slots of their own note none.
+    /// Notes from now on what is on its way when: every transmission, or, by drivers that have no
+    /// account of those, every packet that arrives; in front of hosts every message.
     pub fn record_trace(&mut self) {
         match self {
             Driver::Event(channel) => channel.record_trace(),
             Driver::Turns(channel) => channel.record_trace(),
-            _ => {}
+            other => {
+                if let Some(observations) = other.observations_mut() {
+                    observations.note_passages();
+                }
+            }
+        }
+    }
+
+    /// What a driver observes that keeps no account of transmissions.
+    fn observations_mut(&mut self) -> Option<&mut Observations> {
+        match self {
+            Driver::Slotted(channel) => Some(channel.observations_mut()),
+            Driver::OutputQueued(channel) => Some(channel.observations_mut()),
+            Driver::OutputQueuedNetwork(channel) => Some(channel.observations_mut()),
+            Driver::InputQueuedNetwork(channel) => Some(channel.observations_mut()),
+            Driver::SharedMemoryNetwork(channel) => Some(channel.observations_mut()),
+            Driver::Hosted(channel) => Some(channel.observations_mut()),
+            Driver::Hub(channel) => Some(channel.observations_mut()),
+            Driver::Event(_) | Driver::Turns(_) | Driver::Ring(_) => None,
         }
     }
 
@@ -270,6 +289,7 @@ impl Driver {
     pub fn overrun(&self) -> Option<&str> {
         match self {
             Driver::SharedMemoryNetwork(channel) => channel.overrun(),
+            Driver::InputQueuedNetwork(channel) => channel.overrun(),
             _ => None,
         }
     }
@@ -279,7 +299,11 @@ impl Driver {
         match self {
             Driver::Event(channel) => channel.take_trace(),
             Driver::Turns(channel) => channel.take_trace(),
-            _ => Vec::new(),
+            other => {
+                let kind = if matches!(other, Driver::Hosted(_)) { "message" } else { "packet" };
+                let observations = other.observations_mut();
+                of_passages(kind, observations.map_or(Vec::new(), Observations::take_passages))
+            }
         }
     }
 
@@ -349,7 +373,13 @@ impl Driver {
 
     /// What was observed; ends the channel.
     pub fn into_observations(self) -> Observations {
-        match self {
+        self.into_accounts().0
+    }
+
+    /// What was observed, and where hosts stand in front of a channel also what it observed of their
+    /// packets and how many of them it holds; ends the channel.
+    pub fn into_accounts(self) -> (Observations, Option<(Observations, u64)>) {
+        let observations = match self {
             Driver::Slotted(channel) => channel.into_observations(),
             Driver::OutputQueued(channel) => channel.into_observations(),
             Driver::Event(channel) => channel.into_observations(),
@@ -357,14 +387,19 @@ impl Driver {
             Driver::InputQueuedNetwork(channel) => channel.into_observations(),
             Driver::SharedMemoryNetwork(channel) => channel.into_observations(),
             Driver::Hosted(channel) => {
-                let mut observations = channel.observations().clone();
-                channel.carrier().spend(&mut observations.budget);
-                observations
+                let (path, mut observations) = channel.into_parts();
+                let ways = path.ways();
+                let channel = path.into_carrier();
+                let held = channel.backlog() + channel.in_flight();
+                let behind = channel.into_observations();
+                ways.spend(&mut observations.budget, &behind.budget);
+                return (observations, Some((behind, held)));
             }
             Driver::Ring(_) => Observations::default(),
             Driver::Hub(channel) => channel.into_observations(),
             Driver::Turns(channel) => channel.into_observations(),
-        }
+        };
+        (observations, None)
     }
 }
 

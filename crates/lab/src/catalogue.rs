@@ -52,6 +52,8 @@ pub struct Shown {
     pub document: String,
     /// The presets that were merged.
     pub presets: Vec<String>,
+    /// The presets that there are.
+    pub offers: Vec<String>,
     /// Every value and every choice of a part, in file order.
     pub parameters: Vec<Parameter>,
     /// The shape, for a picture.
@@ -117,6 +119,7 @@ pub fn experiments() -> Result<Vec<ExperimentEntry>, Error> {
 /// point, which overrides of its axes choose (`architecture=B1`).
 pub fn show(request: &Request) -> Result<Shown, Error> {
     let plan = Plan::new(request)?;
+    let offers = request.read()?.tree.presets().into_iter().map(str::to_owned).collect();
     let (spec, tree) = plan.first.resolve::<Spec>()?;
     let schema = schema();
     let parameters = tree.leaves().into_iter().map(|leaf| Parameter {
@@ -132,6 +135,7 @@ pub fn show(request: &Request) -> Result<Shown, Error> {
         title: spec.system.title,
         document: spec.system.document,
         presets: plan.presets,
+        offers,
     })
 }
 

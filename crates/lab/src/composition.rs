@@ -43,7 +43,7 @@ pub struct Spec {
     /// The traffic of each channel, by the name of the channel. A channel without is silent.
     #[serde(default)]
     pub workload: BTreeMap<String, WorkloadSettings>,
-    /// What the hosts run in place of a workload.
+    /// What the hosts run, alone or beside workloads.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub program: Option<ProgramSettings>,
     /// How long, from where, how often.
@@ -60,7 +60,12 @@ pub struct Spec {
 impl Spec {
     /// Whether nobody sends anything.
     pub fn is_silent(&self) -> bool {
-        self.workload.is_empty() && self.program.is_none()
+        self.workload.is_empty() && self.running_program().is_none()
+    }
+
+    /// The program that the hosts run, if one does.
+    pub fn running_program(&self) -> Option<&ProgramSettings> {
+        self.program.as_ref().filter(|program| !program.is_policy())
     }
 }
 

@@ -210,6 +210,9 @@ pub enum FigureKind {
     SpaceTime,
     /// Any column of the points against what is swept, on a linear axis.
     Curve,
+    /// Where the time of the ranks of a program went: shares of computing, sending and waiting, a bar
+    /// a point. For runs of a program.
+    ProgramShares,
     /// The throughput of each stream of the first run, sorted, beside its max-min fair share.
     StreamThroughput,
     /// How many streams of all runs got how much.

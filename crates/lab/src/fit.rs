@@ -1,6 +1,8 @@
 //! Whether the parts that a file names fit together: what no single type can hold. Every point of
 //! a study is looked at before its first run, so that a refusal names the file and the line.
 
+use std::borrow::Cow;
+
 use weft_fabric::host::HostSettings;
 use weft_fabric::scheduler::{MAX_PORTS, SchedulerError};
 use weft_fabric::workload::{SourceSettings, WorkloadSettings};
@@ -26,12 +28,22 @@ pub fn check(tree: &Tree, spec: &Spec) -> Result<(), Error> {
     if let Some(program) = &spec.program {
         program.check(spec).map_err(|error| placed(tree, error))?;
     }
+    let spec = &heard(spec);
     for (name, channel) in &spec.channel {
         check_sizes(tree, name, channel)?;
         check_source(tree, name, channel, spec.workload.get(name))?;
         assemble(spec, name, channel).map_err(|error| placed(tree, error))?;
     }
     Ok(())
+}
+
+/// Beside a program, a workload without a load says nothing.
+fn heard(spec: &Spec) -> Cow<'_, Spec> {
+    let mut spec = Cow::Borrowed(spec);
+    if spec.running_program().is_some() {
+        spec.to_mut().workload.retain(|_, workload| offers(workload));
+    }
+    spec
 }
 
 /// Traffic is for a channel that there is.
@@ -105,12 +117,7 @@ fn assemble(spec: &Spec, name: &str, channel: &ChannelSettings) -> Result<(), Er
     let site = Site { name, hosts, streams: &streams, from: Time::ZERO, until, sample: None };
     match channel.schedule_by_events(spec.run.trace) {
         Some(switch) => couple::cluster(spec, channel, switch, site).map(drop),
-        // Beside a program, a workload without a load says nothing.
-        None => {
-            let said = |workload: &&WorkloadSettings| spec.program.is_none() || offers(workload);
-            let workload = spec.workload.get(name).filter(said);
-            Driver::new(channel, workload, site).map(drop)
-        }
+        None => Driver::new(channel, spec.workload.get(name), site).map(drop),
     }
 }
 

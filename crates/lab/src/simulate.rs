@@ -90,7 +90,7 @@ pub fn simulate(spec: &Spec, seed: u64, halt: &Halt) -> Result<Vec<ChannelRun>, 
         Regime::Skip(span) => Time::ZERO + span,
     };
     let halt = halt.with_step_limit(spec.run.step_limit);
-    let mut runs = match &spec.program {
+    let mut runs = match spec.running_program() {
         Some(program) => run_program(spec, program, seed, &halt)?,
         None => run_channels(spec, (from, until), seed, &halt)?,
     };
@@ -144,18 +144,24 @@ fn run_program(
         let site =
             Site { name: &name, hosts, streams: &streams, from: Time::ZERO, until, sample: None };
         let packet = spec.channel[&name].demand_span(spec.workload.get(&name));
-        let (driver, background) =
+        let (mut driver, background) =
             channel.into_driver((&name, hosts), (packet, offered_until, seed))?;
         if spec.workload.contains_key(&name) {
             others.to_mut().workload.remove(&name);
         }
+        let (backlog, in_flight, steps) = (driver.backlog(), driver.in_flight(), driver.steps());
+        let counters = named([metrics.clone(), driver.counters(until), background].concat());
+        let trace = driver.take_trace();
+        let (observations, behind) = driver.into_accounts();
+        check_behind_hosts(behind, (&name, seed))?;
         let run = ChannelRun {
-            backlog: driver.backlog(),
-            in_flight: driver.in_flight(),
-            steps: driver.steps(),
-            counters: named([metrics.clone(), driver.counters(until), background].concat()),
+            backlog,
+            in_flight,
+            steps,
+            counters,
             ended: true,
-            observations: driver.into_observations(),
+            trace,
+            observations,
             ..ChannelRun::of(&spec.channel[&name], site, seed)
         };
         run.check_conservation()?;
@@ -187,22 +193,42 @@ fn run_alone(
     if let Some(problem) = driver.broken_order() {
         return Err(Error::Order { channel: site.name.to_owned(), seed, problem });
     }
+    let (network, waiting) = (driver.network(), driver.waiting());
+    let course = driver.course();
+    let (backlog, in_flight, steps) = (driver.backlog(), driver.in_flight(), driver.steps());
+    let (counters, trace) = (named(driver.counters(site.until)), driver.take_trace());
+    let (observations, behind) = driver.into_accounts();
+    check_behind_hosts(behind, (site.name, seed))?;
     let run = ChannelRun {
-        network: driver.network(),
-        course: driver.course(),
-        backlog: driver.backlog(),
-        in_flight: driver.in_flight(),
-        steps: driver.steps(),
+        network,
+        course,
+        backlog,
+        in_flight,
+        steps,
         stopped,
-        waiting: driver.waiting(),
-        counters: named(driver.counters(site.until)),
-        trace: driver.take_trace(),
-        observations: driver.into_observations(),
+        waiting,
+        counters,
+        trace,
+        observations,
         packet: settings.demand_span(Some(workload)),
         ..ChannelRun::of(settings, site, seed)
     };
     run.check_conservation()?;
     Ok(run)
+}
+
+/// Checks that a channel behind hosts accounts for each packet that they handed to it. A ring keeps
+/// no account of its own.
+fn check_behind_hosts(
+    behind: Option<(Observations, u64)>,
+    (name, seed): (&str, u64),
+) -> Result<(), Error> {
+    let Some((observations, held)) = behind else { return Ok(()) };
+    observations.conserve(held).map_err(|error| Error::Conservation {
+        channel: name.to_owned(),
+        seed,
+        problem: format!("behind its hosts, {error}"),
+    })
 }
 
 /// A scheduled channel by events, and the channel that carries its signalling if one does: a run

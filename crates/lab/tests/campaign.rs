@@ -136,15 +136,68 @@ fn every_kind_of_packet_in_a_trace_comes_back() {
     let request = Request::of_text("trace.toml", text);
     let folder = folder("trace");
     let outcome = carry_out(&request, &kept(&folder));
-    let trace = outcome.table("trace");
-    let mut kinds: Vec<String> =
-        (0..trace.rows()).map(|row| trace.get(row, "kind").expect("a kind").to_string()).collect();
-    kinds.sort();
-    kinds.dedup();
-    assert_eq!(kinds, ["back", "breq", "cfg", "gnt", "qack", "qreq"]);
+    assert_eq!(kinds_of(&outcome), ["back", "breq", "cfg", "gnt", "qack", "qreq"]);
     let file = fs::read(&stored(&folder)[0]).expect("a run");
     assert_eq!(encode(&decode(&file).expect("a run")).expect("a run"), file);
     assert_same(&carry_out(&request, &kept(&folder)), &outcome);
+}
+
+/// The kinds of packets in the trace of an outcome, each once.
+fn kinds_of(outcome: &Outcome) -> Vec<String> {
+    let trace = outcome.table("trace");
+    let kind = |row| trace.get(row, "kind").expect("a kind").to_string();
+    let mut kinds: Vec<String> = (0..trace.rows()).map(kind).collect();
+    kinds.sort();
+    kinds.dedup();
+    kinds
+}
+
+#[test]
+fn a_study_goes_on_to_the_same_tables_whatever_its_runs_noted() {
+    let goal = Path::new(env!("CARGO_TARGET_TMPDIR")).join("campaign.goal");
+    fs::write(&goal, "num_ranks 2\nrank 0 {\na: send 9b to 1\n}\nrank 1 {\nb: recv 9b from 0\n}\n")
+        .expect("the folder of the tests can be written");
+    let program = format!(
+        "base = \"clint\"\npreset = \"fitted\"\nrun.seeds = 3\n[program]\nchannel = \"quick\"\n\
+         placement = \"random\"\ntrace.goal.file = \"{}\"\n",
+        goal.display()
+    );
+    let maestro = "base = \"maestro\"\nrun.length = \"40 us\"\nrun.trace = true\nrun.seeds = 3\n";
+    let traced = format!("{}run.trace = true\n", program.split("[program]").next().unwrap_or(""));
+    let traced = format!("{traced}[program]\nchannel = \"quick\"\nrun.barrier.rounds = 2\n");
+    let cases = [
+        (traced, vec!["qack", "qreq"]),
+        // Full frames, and null frames of links that have nothing to send.
+        (format!("{maestro}workload.network.load = 0.3\n"), vec!["frame", "null"]),
+        // A channel on which nothing was sent, and a slotted one, which notes nothing.
+        (
+            "base = \"clint\"\nrun.length = \"40 us\"\nrun.trace = true\nrun.seeds = 3\n\
+             workload.quick.load = 1e-9\n"
+                .to_owned(),
+            Vec::new(),
+        ),
+        (program.clone(), Vec::new()),
+        (
+            format!("{program}[workload.bulk]\nload = 0.1\n[workload.quick]\nload = 0.1\n"),
+            Vec::new(),
+        ),
+    ];
+    for (number, (text, kinds)) in cases.into_iter().enumerate() {
+        let request = Request::of_text("noted.toml", &text);
+        let plain = carry_out(&request, &Options::default());
+        assert_eq!(kinds_of(&plain), kinds, "{text}");
+        let folder = folder(&format!("noted-{number}"));
+        assert_same(&carry_out(&request, &kept(&folder)), &plain);
+        // One run is lost and one half written, as if the process had been killed.
+        let files = stored(&folder);
+        assert_eq!(files.len(), 3, "{text}");
+        fs::remove_file(&files[0]).expect("a run");
+        let whole = fs::read(&files[1]).expect("a run");
+        assert_eq!(encode(&decode(&whole).expect("a run")).expect("a run"), whole);
+        fs::write(&files[1], &whole[..whole.len() / 2]).expect("the store can be written");
+        assert_same(&carry_out(&request, &kept(&folder)), &plain);
+        assert_eq!(fs::read(&files[1]).expect("it is whole again"), whole);
+    }
 }
 
 /// What another machine does with a job that it was sent as text.

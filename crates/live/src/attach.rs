@@ -9,6 +9,7 @@
 use std::sync::atomic::Ordering;
 
 use libc::c_int;
+use weft_protocol::break_even::{BreakEven, Outcome};
 use weft_protocol::byte_ring::Capacity;
 use weft_protocol::detour::Outlet;
 use weft_protocol::interrupt_flag::Sleep;
@@ -24,9 +25,14 @@ use crate::stats::{self, Reason};
 use crate::sys;
 use crate::table::{self, Connection, Guard, Sending, phase};
 
-/// The operation of a connection that first looks for the other end: a connection that carries one
-/// request and its answer is over before, and pays nothing.
-pub const FIRST_ATTEMPT: u32 = 6;
+/// The operation of a connection that first looks for the other end, or for what was learned of
+/// such connections.
+pub const FIRST_ATTEMPT: u32 = BreakEven::SOONEST;
+/// So many carried calls save twice what joining costs, with the other end on this processor and on
+/// another: a join costs some 50 us, a call in the ring about 1 us less than in the kernel, or a
+/// wake-up less.
+const REPAID_HERE: u64 = 80;
+const REPAID_ELSEWHERE: u64 = 20;
 /// After so many operations nobody will come any more, unless they took no time: the other end of
 /// a stream may read rarely, and much at a time.
 const LAST_ATTEMPT: u32 = 4096;
@@ -53,12 +59,6 @@ pub fn tick(guard: &Guard) {
     }
 }
 
-/// Whether no thread is inside a call of the kernel that counts bytes.
-fn is_quiet(connection: &Connection) -> bool {
-    connection.kernel_readers.load(Ordering::SeqCst) == 0
-        && connection.kernel_writers.load(Ordering::SeqCst) == 0
-}
-
 #[cold]
 fn attempt(guard: &Guard, operations: u32) {
     let Some(_attaching) = ATTACHING.try_lock() else { return };
@@ -67,13 +67,14 @@ fn attempt(guard: &Guard, operations: u32) {
     let next = operations.saturating_add((operations / 3).max(1));
     connection.next_attempt.store(next, Ordering::Relaxed);
     let alone = connection.holders.load(Ordering::SeqCst) == 1;
-    if !alone || !is_quiet(connection) || !table::is_owner() {
+    if !alone || !guard.is_alone() || !table::is_owner() {
         return;
     }
     let result = match connection.phase() {
-        phase::CANDIDATE => begin(guard),
+        phase::CANDIDATE => begin(guard, operations),
         phase::LISTENING => look_for_offer(guard),
-        phase::OFFERED => look_for_answer(guard),
+        phase::OFFERED if connection.role() == Role::Client => look_for_answer(guard),
+        phase::OFFERED => accept(guard),
         _ => Ok(()),
     };
     let over = operations > LAST_ATTEMPT
@@ -81,6 +82,7 @@ fn attempt(guard: &Guard, operations: u32) {
         && (connection.role() == Role::Server || has_long_sought(connection));
     let reason = if over { Err(Reason::PeerPlain) } else { result };
     if let Err(reason) = reason {
+        learn(connection);
         give_up(connection, reason);
     }
 }
@@ -148,9 +150,56 @@ pub fn leave_meeting(connection: &Connection) {
     }
 }
 
-fn begin(guard: &Guard) -> Result<(), Reason> {
+/// Whether connections like this one have lasted long enough for a join after so many operations.
+/// If not, it is asked again when they have. Those without a port are never carried.
+fn is_worth_it(guard: &Guard, operations: u32) -> bool {
+    let connection = guard.connection;
+    let mut kind = connection.kind.load(Ordering::Relaxed);
+    if kind == 0 {
+        let Some(port) = meeting::server_port(guard.fd, connection.role()) else {
+            connection.phase.store(phase::PLAIN, Ordering::SeqCst);
+            return false;
+        };
+        kind = table::kind(connection.role(), port);
+        connection.kind.store(kind, Ordering::Relaxed);
+    }
+    let Some(lesson) = table::lesson(kind) else { return false };
+    let after = BreakEven::from_word(lesson.load(Ordering::Relaxed)).after();
+    if operations < after {
+        connection.next_attempt.store(after, Ordering::Relaxed);
+    }
+    connection.sought_after.store(operations >= after, Ordering::Relaxed);
+    operations >= after
+}
+
+/// Learns from a connection that is over or stays with the kernel, if it was ever worth a join.
+pub fn learn(connection: &Connection) {
+    if !connection.sought_after.swap(false, Ordering::Relaxed) {
+        return;
+    }
+    let Some(lesson) = table::lesson(connection.kind.load(Ordering::Relaxed)) else { return };
+    let mut state = BreakEven::from_word(lesson.load(Ordering::Relaxed));
+    let calls = match (connection.receiving(), connection.sending()) {
+        (Some(receiving), Some(sending)) if connection.segment().is_some() => {
+            receiving.unsaid.calls + sending.unsaid.calls
+        }
+        _ => 0,
+    };
+    let repaid = connection.segment().map_or(u64::MAX, |segment| {
+        let [one, other] = [Role::Client, Role::Server]
+            .map(|role| segment.side(role).processor.load(Ordering::Relaxed));
+        if one == other { REPAID_HERE } else { REPAID_ELSEWHERE }
+    });
+    state.learn(if calls >= repaid { Outcome::Repaid } else { Outcome::Lost });
+    lesson.store(state.word(), Ordering::Relaxed);
+}
+
+fn begin(guard: &Guard, operations: u32) -> Result<(), Reason> {
     let fd = guard.fd;
     let role = guard.connection.role();
+    if !is_worth_it(guard, operations) {
+        return Ok(());
+    }
     if !is_tcp(guard.connection, fd) {
         guard.connection.phase.store(phase::PLAIN, Ordering::SeqCst);
         return Ok(());
@@ -245,6 +294,12 @@ fn look_for_offer(guard: &Guard) -> Result<(), Reason> {
     leave_meeting(connection);
     let (segment, [own, peer]) = taken?;
     connection.attach(segment, own, peer);
+    connection.phase.store(phase::OFFERED, Ordering::SeqCst);
+    accept(guard)
+}
+
+/// The server's part once it has the segment.
+fn accept(guard: &Guard) -> Result<(), Reason> {
     let ready = |segment: &Segment| {
         let order = Ordering::SeqCst;
         let word = &segment.words().handshake;
@@ -298,8 +353,10 @@ fn join(guard: &Guard, say_so: impl Fn(&Segment) -> bool) -> Result<(), Reason> 
     let connection = guard.connection;
     let segment = connection.segment().ok_or(Reason::NoSegment)?;
     connection.phase.store(phase::JOINING, Ordering::SeqCst);
-    if !is_quiet(connection) {
-        return Err(Reason::Counters);
+    if !guard.is_alone() {
+        // Whoever came in meanwhile saw the phase, or is in the kernel: at the next operation.
+        connection.phase.store(phase::OFFERED, Ordering::SeqCst);
+        return Ok(());
     }
     let taken = sys::bytes_read(guard.fd).map_err(|_| Reason::Counters)?;
     connection.taken.store(taken, Ordering::Relaxed);

@@ -65,6 +65,7 @@ fn forget_connection(fd: c_int) {
         return;
     }
     attach::leave_meeting(connection);
+    attach::learn(connection);
     if connection.phase() == phase::JOINED
         && let Some(segment) = connection.segment()
     {

@@ -9,7 +9,7 @@
 //! [`epoll`] and [`close`] are what they do on a joined connection; [`attach`] and [`meeting`] are
 //! how it became one, and [`turn`] how it becomes the kernel's again; [`wait`] is how the two ends sleep and wake; [`segment`] is the memory that
 //! they share, whose state machines are `weft_protocol`'s ring and interrupt flag; [`table`] is
-//! what this process remembers.
+//! what this process remembers, and [`connection`] what of one.
 //!
 //! Every function here may run in a signal handler, between a `fork` and an `exec`, and before
 //! `main`.
@@ -23,8 +23,10 @@
 mod attach;
 mod close;
 mod config;
+mod connection;
 mod departure;
 mod epoll;
+mod exchange;
 mod hooks;
 mod lock;
 mod log;

@@ -58,6 +58,12 @@ fn endpoint(fd: c_int, which: Which) -> Option<Endpoint> {
     Some(endpoint)
 }
 
+/// The server's port of a connection; `None` if it has none.
+pub fn server_port(fd: c_int, role: Role) -> Option<u16> {
+    let which = if role == Role::Client { Which::Peer } else { Which::Own };
+    endpoint(fd, which).map(|end| u16::from_be_bytes([end[16], end[17]]))
+}
+
 /// The two addresses of a connection, as they are written.
 pub fn addresses(fd: c_int) -> Option<[std::net::SocketAddr; 2]> {
     let written = |end: Endpoint| {

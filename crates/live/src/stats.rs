@@ -106,6 +106,8 @@ pub struct Stats {
 pub struct Unsaid {
     bytes: u64,
     messages: u64,
+    /// Calls ever noted, counted or not.
+    pub calls: u64,
 }
 
 impl Unsaid {
@@ -117,12 +119,13 @@ impl Unsaid {
     pub fn note(&mut self, bytes: u64, messages: u64) -> bool {
         self.bytes += bytes;
         self.messages += messages;
+        self.calls += 1;
         self.messages >= Self::MOST
     }
 
     /// Counts what was sent.
     pub fn say_sent(&mut self) {
-        let Self { bytes, messages } = std::mem::take(self);
+        let [bytes, messages] = [&mut self.bytes, &mut self.messages].map(std::mem::take);
         if bytes > 0 {
             count(|stats| &stats.bytes_sent, bytes);
             count(|stats| &stats.messages_sent, messages);
@@ -131,7 +134,7 @@ impl Unsaid {
 
     /// Counts what was received.
     pub fn say_received(&mut self) {
-        let Self { bytes, .. } = std::mem::take(self);
+        let [bytes, _] = [&mut self.bytes, &mut self.messages].map(std::mem::take);
         if bytes > 0 {
             count(|stats| &stats.bytes_received, bytes);
         }

@@ -7,17 +7,13 @@
 
 use std::cell::UnsafeCell;
 use std::mem::ManuallyDrop;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, Ordering};
 
-use libc::c_int;
-use weft_protocol::byte_ring::{Capacity, Reader, Writer};
-use weft_protocol::detour::{Receiver, Sender};
-
-use crate::lock::{Held, Lock};
-use crate::segment::{Role, Segment};
-use crate::spin::SpinPolicy;
-use crate::stats::{Stats, Unsaid};
+pub use crate::connection::{Connection, Receiving, Registration, Reported, Sending, end, phase};
+use crate::segment::Role;
+use crate::stats::Stats;
 use crate::sys;
+use libc::c_int;
 
 /// Descriptors from here on are left to the kernel.
 const DESCRIPTORS: usize = 1 << 16;
@@ -26,274 +22,8 @@ pub const CONNECTIONS: usize = 1 << 13;
 /// In how many epoll instances (or under how many numbers) a connection is followed.
 pub const REGISTRATIONS: usize = 4;
 
-/// How far a connection has come.
-pub mod phase {
-    /// The place is free.
-    pub const FREE: u32 = 0;
-    /// A connection that may be carried; nobody has asked yet.
-    pub const CANDIDATE: u32 = 1;
-    /// The server waits for the client's offer.
-    pub const LISTENING: u32 = 2;
-    /// The client has offered a segment.
-    pub const OFFERED: u32 = 3;
-    /// On the way from one of these to joined.
-    pub const JOINING: u32 = 4;
-    /// This end looks for what the other announces in the segment.
-    pub const JOINED: u32 = 5;
-    /// Left to the kernel for good.
-    pub const PLAIN: u32 = 6;
-}
-
-/// What became of the other end.
-pub mod end {
-    pub const NONE: u32 = 0;
-    /// The kernel says that it has closed or died.
-    pub const GONE: u32 = 1;
-    /// The shared words are broken: the connection is of no more use.
-    pub const BROKEN: u32 = 2;
-}
-
-/// The receiving half.
-#[derive(Debug)]
-pub struct Receiving {
-    pub reader: Reader,
-    pub receiver: Receiver,
-    /// Bytes released since the writer was last offered a wake-up.
-    pub released: u64,
-    /// Whether a reset was reported: it is reported once.
-    pub reset_reported: bool,
-    pub unsaid: Unsaid,
-}
-
-/// The sending half.
-#[derive(Debug)]
-pub struct Sending {
-    pub writer: Writer,
-    pub sender: Sender,
-    pub unsaid: Unsaid,
-}
-
-/// A connection's own state, shared with forked children only.
-#[derive(Debug)]
-#[repr(C, align(128))]
-pub struct Connection {
-    pub phase: AtomicU32,
-    /// Processes of the family that hold a descriptor.
-    pub holders: AtomicU32,
-    pub role: AtomicU32,
-    /// The number under which it was made, for the log.
-    pub first_fd: AtomicI32,
-    /// The number by which the kernel knows the socket; zero until somebody asked.
-    pub cookie: AtomicU64,
-    pub nonblocking: AtomicBool,
-    pub operations: AtomicU32,
-    pub next_attempt: AtomicU32,
-    /// The rendezvous socket while listening.
-    pub meeting: AtomicU32,
-    /// Threads inside a receiving or sending call of the kernel that began before joining.
-    pub kernel_readers: AtomicU32,
-    pub kernel_writers: AtomicU32,
-    segment: AtomicPtr<u8>,
-    capacity: AtomicU64,
-    receive_lock: Lock,
-    receiving: UnsafeCell<Receiving>,
-    send_lock: Lock,
-    sending: UnsafeCell<Sending>,
-    pub spin: UnsafeCell<SpinPolicy>,
-    /// The events on which this end and the other wait for many connections; none is -1.
-    pub own_event: AtomicI32,
-    pub peer_event: AtomicI32,
-    /// Bytes ever taken out of the kernel's stream, doorbells included. Changed with the receiving
-    /// half held before the ring and after it, with the bell lock held meanwhile.
-    pub taken: AtomicU64,
-    /// Held while a doorbell is rung.
-    pub chime: Lock,
-    /// Whether a signal handler wanted to ring while its thread was ringing.
-    pub chime_again: AtomicBool,
-    /// Guards the count of sleepers against the draining of doorbells.
-    pub bell: Lock,
-    pub sleepers: AtomicU32,
-    /// Doorbells that an epoll instance has answered and left in the kernel's stream.
-    pub doorbells: AtomicU32,
-    /// Whether a receive may time out, in which case only the kernel waits for it.
-    pub times_out: AtomicBool,
-    pub end: AtomicU32,
-    /// Whether each direction is in the ring now: what the halves say, readable without them.
-    pub switched_in: AtomicBool,
-    pub switched_out: AtomicBool,
-    /// Whether each direction is back in the kernel for good.
-    pub returned_in: AtomicBool,
-    pub returned_out: AtomicBool,
-    /// Whether the way back was counted, so that each is counted once.
-    pub turned: AtomicBool,
-    pub read_shut: AtomicBool,
-    pub write_shut: AtomicBool,
-    /// Counts the sends that found the ring full: each makes room an event again.
-    pub filled: AtomicU32,
-    /// When the kernel was last asked whether the other end lives, in nanoseconds.
-    pub asked: AtomicU64,
-    /// When the other end was first looked for, in nanoseconds; zero before.
-    pub sought: AtomicU64,
-}
-
-/// A half of a connection, held for one operation.
-pub struct Half<'a, T> {
-    state: &'a mut T,
-    _held: Held<'a>,
-}
-
-impl<T> std::ops::Deref for Half<'_, T> {
-    type Target = T;
-    fn deref(&self) -> &T {
-        self.state
-    }
-}
-
-impl<T> std::ops::DerefMut for Half<'_, T> {
-    fn deref_mut(&mut self) -> &mut T {
-        self.state
-    }
-}
-
-impl Connection {
-    pub fn role(&self) -> Role {
-        if self.role.load(Ordering::Relaxed) == Role::Client as u32 {
-            Role::Client
-        } else {
-            Role::Server
-        }
-    }
-
-    pub fn phase(&self) -> u32 {
-        self.phase.load(Ordering::SeqCst)
-    }
-
-    /// The receiving half; `None` in a signal handler that interrupted its holder.
-    pub fn receiving(&self) -> Option<Half<'_, Receiving>> {
-        let held = self.receive_lock.lock()?;
-        // SAFETY: the lock is held, and only this function and `prepare` reach the cell.
-        Some(Half { state: unsafe { &mut *self.receiving.get() }, _held: held })
-    }
-
-    /// The sending half; `None` in a signal handler that interrupted its holder.
-    pub fn sending(&self) -> Option<Half<'_, Sending>> {
-        let held = self.send_lock.lock()?;
-        // SAFETY: as above.
-        Some(Half { state: unsafe { &mut *self.sending.get() }, _held: held })
-    }
-
-    /// The segment, if there is one.
-    pub fn segment(&self) -> Option<Segment> {
-        let memory = self.segment.load(Ordering::Acquire);
-        if memory.is_null() {
-            return None;
-        }
-        let capacity = Capacity::new(self.capacity.load(Ordering::Relaxed)).ok()?;
-        // SAFETY: both were stored together by `attach`, and the mapping outlives the users that
-        // `Guard` counts.
-        Some(unsafe { Segment::from_parts(memory, capacity) })
-    }
-
-    /// Gives the connection its segment and events, and the halves their beginning. Called by the
-    /// one process that holds the connection, before the phase is joined.
-    pub fn attach(&self, segment: Segment, own_event: c_int, peer_event: c_int) {
-        for (place, event) in [(&self.own_event, own_event), (&self.peer_event, peer_event)] {
-            claim(event);
-            place.store(event, Ordering::Relaxed);
-        }
-        // SAFETY: no operation looks at the halves before the phase is joined.
-        unsafe {
-            *self.receiving.get() = Receiving {
-                reader: Reader::new(segment.capacity()),
-                receiver: Receiver::default(),
-                released: 0,
-                reset_reported: false,
-                unsaid: Unsaid::default(),
-            };
-            *self.sending.get() = Sending {
-                writer: Writer::new(segment.capacity()),
-                sender: Sender::default(),
-                unsaid: Unsaid::default(),
-            };
-        }
-        self.capacity.store(segment.capacity().bytes(), Ordering::Relaxed);
-        self.segment.store(segment.address(), Ordering::Release);
-    }
-
-    fn begin(&self, role: Role) {
-        self.role.store(role as u32, Ordering::Relaxed);
-        for word in [
-            &self.operations,
-            &self.kernel_readers,
-            &self.kernel_writers,
-            &self.sleepers,
-            &self.end,
-            &self.doorbells,
-            &self.filled,
-        ] {
-            word.store(0, Ordering::Relaxed);
-        }
-        self.next_attempt.store(crate::attach::FIRST_ATTEMPT, Ordering::Relaxed);
-        self.meeting.store(u32::MAX, Ordering::Relaxed);
-        for flag in [
-            &self.switched_in,
-            &self.switched_out,
-            &self.returned_in,
-            &self.returned_out,
-            &self.turned,
-            &self.chime_again,
-            &self.read_shut,
-            &self.write_shut,
-        ] {
-            flag.store(false, Ordering::Relaxed);
-        }
-        self.taken.store(0, Ordering::Relaxed);
-        self.own_event.store(-1, Ordering::Relaxed);
-        self.peer_event.store(-1, Ordering::Relaxed);
-        self.asked.store(0, Ordering::Relaxed);
-        self.sought.store(0, Ordering::Relaxed);
-        self.segment.store(std::ptr::null_mut(), Ordering::Relaxed);
-        for lock in [&self.receive_lock, &self.send_lock, &self.chime, &self.bell] {
-            lock.reset();
-        }
-        // SAFETY: the place was free, so nobody else uses it.
-        unsafe { *self.spin.get() = SpinPolicy::new() };
-        self.phase.store(phase::CANDIDATE, Ordering::SeqCst);
-    }
-}
-
-/// One registration of a connection in an epoll instance. Guarded by the instance's lock.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Registration {
-    /// The instance's index plus one; zero is free.
-    pub instance: u32,
-    pub fd: c_int,
-    pub events: u32,
-    pub data: u64,
-    /// What was there at the last report, for edges.
-    pub reported: Reported,
-    /// A one-shot registration that has fired.
-    pub disabled: bool,
-    /// Whether its instance waits for the connection's event.
-    pub by_event: bool,
-    /// Whether the instance scans it.
-    pub linked: bool,
-    /// Whether the program has taken it out and the kernel's instance has not been told: a program
-    /// that takes out and puts in again for each message enters the kernel for neither.
-    pub parked: bool,
-    /// Whether its instance looks at it only when the kernel reports it.
-    pub cold: bool,
-}
-
-/// The state that an edge is an edge against.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Reported {
-    /// False if nothing was reported yet: then whatever is there is an edge.
-    pub valid: bool,
-    pub written: u64,
-    pub filled: u32,
-    pub mask: u32,
-}
+/// Connections are told apart by so many kinds, by their role and the server's port.
+const KINDS: usize = 64;
 
 /// What this process alone knows about a connection.
 #[derive(Debug)]
@@ -308,9 +38,53 @@ pub struct Local {
     pub registrations: UnsafeCell<[Registration; REGISTRATIONS]>,
 }
 
+impl Local {
+    /// Counts a call in. With one thread the count needs no locked instruction: a signal handler's
+    /// own calls come and go within.
+    #[inline]
+    fn come_in(&self) {
+        if is_single_threaded() {
+            self.users.store(self.users.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        } else {
+            self.users.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    /// Counts a call out; returns how many there were.
+    #[inline]
+    fn go_out(&self) -> u32 {
+        if is_single_threaded() {
+            let users = self.users.load(Ordering::Relaxed);
+            self.users.store(users.wrapping_sub(1), Ordering::Relaxed);
+            users
+        } else {
+            self.users.fetch_sub(1, Ordering::SeqCst)
+        }
+    }
+}
+
+/// Where the C library says whether the process has had one thread only; null if it does not say.
+static SINGLE_THREADED: AtomicPtr<AtomicU8> = AtomicPtr::new(std::ptr::null_mut());
+
+/// Whether the process has one thread.
+#[inline]
+fn is_single_threaded() -> bool {
+    let word = SINGLE_THREADED.load(Ordering::Relaxed);
+    // SAFETY: the C library's variable is there for good. It changes before another thread begins.
+    !word.is_null() && unsafe { (*word).load(Ordering::Relaxed) } != 0
+}
+
+fn look_for_threads() {
+    // SAFETY: the name is a C string.
+    let word = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"__libc_single_threaded".as_ptr()) };
+    SINGLE_THREADED.store(word.cast(), Ordering::Relaxed);
+}
+
 #[repr(C)]
 struct Arena {
     stats: Stats,
+    /// What was learned of the connections of each kind.
+    lessons: [AtomicU32; KINDS],
     connections: [Connection; CONNECTIONS],
 }
 
@@ -365,6 +139,7 @@ pub fn start() -> bool {
         return false;
     };
     claim(file);
+    look_for_threads();
     OWNER.store(sys::process(), Ordering::Relaxed);
     LOCALS.store(locals.cast(), Ordering::Relaxed);
     ARENA.store(arena.cast(), Ordering::Release);
@@ -419,6 +194,22 @@ pub fn stats() -> Option<&'static Stats> {
     let arena = ARENA.load(Ordering::Acquire);
     // SAFETY: once stored, the arena is never unmapped.
     (!arena.is_null()).then(|| unsafe { &(*arena).stats })
+}
+
+/// The kind of the connections that this end has with a server's port in this role.
+pub fn kind(role: Role, port: u16) -> u32 {
+    // Neighbouring ports are of different kinds, and so are the two ends of one.
+    (u32::from(port) * 2 + role as u32) % KINDS as u32 + 1
+}
+
+/// The word for what was learned of the connections of a kind.
+pub fn lesson(kind: u32) -> Option<&'static AtomicU32> {
+    let arena = ARENA.load(Ordering::Acquire);
+    if arena.is_null() || kind == 0 {
+        return None;
+    }
+    // SAFETY: once stored, the arena is never unmapped.
+    unsafe { (*arena).lessons.get(kind as usize - 1) }
 }
 
 /// The connection at a place.
@@ -541,7 +332,7 @@ pub struct Guard {
 pub fn enter(fd: c_int) -> Option<Guard> {
     let Entry::Connection(place) = entry(fd) else { return None };
     let (connection, local) = (connection(place)?, local(place)?);
-    local.users.fetch_add(1, Ordering::SeqCst);
+    local.come_in();
     let guard = Guard { place, fd, connection, local };
     (entry(fd) == Entry::Connection(place)).then_some(guard)
 }
@@ -572,7 +363,7 @@ pub fn followed(place: usize, fd: c_int) -> Option<ManuallyDrop<Guard>> {
 /// child of a vfork, whose parent waits.
 pub fn borrowed(place: usize, fd: c_int) -> Option<Guard> {
     let (connection, local) = (connection(place)?, local(place)?);
-    local.users.fetch_add(1, Ordering::SeqCst);
+    local.come_in();
     Some(Guard { place, fd, connection, local })
 }
 
@@ -580,13 +371,16 @@ impl Guard {
     pub fn local(&self) -> &'static Local {
         self.local
     }
+
+    /// Whether no other call of this process is inside the connection.
+    pub fn is_alone(&self) -> bool {
+        self.local.users.load(Ordering::SeqCst) == 1
+    }
 }
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        if self.local.users.fetch_sub(1, Ordering::SeqCst) == 1
-            && self.local.descriptors.load(Ordering::SeqCst) == 0
-        {
+        if self.local.go_out() == 1 && self.local.descriptors.load(Ordering::SeqCst) == 0 {
             retire(self.place, self.connection, self.local);
         }
     }

@@ -8,9 +8,10 @@ use weft_protocol::interrupt_flag::{InterruptFlag, Sleep};
 use crate::epoll;
 use crate::segment::{Segment, closed};
 use crate::spin::{SpinPolicy, Where};
-use crate::stats;
+use crate::stats::{self, Reason};
 use crate::sys::{self, Errno};
 use crate::table::{Connection, Guard, end};
+use crate::turn;
 
 /// How long a blocking call sleeps on the flag's word before it sleeps in the kernel, where the
 /// other end's death is seen at once, in nanoseconds. So a death is seen this much later at most.
@@ -329,10 +330,26 @@ impl Drop for Sleeper<'_> {
 pub fn answer_doorbells(guard: &Guard) {
     let _held = guard.connection.bell.lock();
     if guard.connection.sleepers.load(Ordering::SeqCst) == 0 {
-        take_doorbells(guard);
+        // What lies behind them is looked at once they are gone.
+        while take_doorbells(guard) {}
     } else {
         is_gone(guard);
     }
+}
+
+/// Whether the kernel's stream holds what is no doorbell, once all that were counted are taken: the
+/// other end's program has written past its library, and what it wrote is the program's.
+fn holds_strange_bytes(guard: &Guard, segment: &Segment, taken: u64) -> bool {
+    let detour = &segment.way(guard.connection.role().peer()).detour;
+    let all_taken = || {
+        let Begun::After(begun) = detour.begun() else { return false };
+        !detour.is_ringing() && begun.saturating_add(detour.bells()) == taken
+    };
+    // A doorbell that came between the two looks was being rung at one of them, or counted.
+    let mut byte = 0u8;
+    all_taken()
+        && sys::recv(guard.fd, &raw mut byte, 1, libc::MSG_PEEK | libc::MSG_DONTWAIT) == Ok(1)
+        && all_taken()
 }
 
 /// Takes counted doorbells out of the kernel's stream and forgets them. True if there were any.
@@ -352,6 +369,9 @@ fn take_doorbells(guard: &Guard) -> bool {
         }
         if room == 0 || taken < begun {
             is_gone_since_switched(guard, &segment);
+            if taken >= begun && holds_strange_bytes(guard, &segment, taken) {
+                turn::turn_back(guard, &segment, Reason::Call);
+            }
             break;
         }
         match sys::recv(guard.fd, scratch.as_mut_ptr(), room, libc::MSG_DONTWAIT) {

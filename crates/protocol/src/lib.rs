@@ -2,6 +2,7 @@
 //! comes out.
 
 pub mod adapter;
+pub mod break_even;
 pub mod byte_ring;
 pub mod detour;
 pub mod endpoint;
@@ -13,8 +14,10 @@ pub mod resequence;
 pub mod retransmit;
 pub mod ring;
 pub mod sci_address;
+pub mod sockets;
 pub mod sync;
 pub mod turns;
+pub mod vi;
 pub mod window;
 
 #[cfg(test)]

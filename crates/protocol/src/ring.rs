@@ -97,7 +97,7 @@ impl<T> Doorbell<T> {
     /// An empty register whose FIFO holds `depth` entries. As many as there are buffers is enough,
     /// since a buffer waits in it once.
     pub fn new(depth: u16) -> Doorbell<T> {
-        Doorbell { entries: VecDeque::with_capacity(usize::from(depth)), depth }
+        Doorbell { entries: VecDeque::new(), depth }
     }
 
     /// The host writes the register. Returns the value if the FIFO is full.

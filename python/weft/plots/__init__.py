@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from weft.plots.across import figures as across_figures
 from weft.plots.budget import along_time, budget
 from weft.plots.course import throughput_along_time
 from weft.plots.curves import (
@@ -14,11 +15,11 @@ from weft.plots.curves import (
 )
 from weft.plots.distribution import distribution
 from weft.plots.fabric import fabric, port_occupancy
+from weft.plots.program import program_defaults, program_shares
 from weft.plots.published import published_against_measured
 from weft.plots.request import Request
 from weft.plots.space_time import space_time
 from weft.plots.streams import stream_histogram, stream_throughput
-from weft.plots.timeline import timeline
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,13 +42,12 @@ DRAWN_BY: dict[str, Callable[[Result, Request], Figure | None]] = {
     "throughput_along_time": throughput_along_time,
     "space_time": space_time,
     "published": published_against_measured,
-    "timeline": timeline,
+    "program_shares": program_shares,
 }
 
 _CURVES = ("latency_against_load", "throughput_against_load", "collision_rates")
 
 _DEFAULT_TITLES = {
-    "timeline": "Every packet",
     "latency_against_load": "Latency against load",
     "throughput_against_load": "Accepted throughput against offered load",
     "collision_rates": "Collisions",
@@ -59,6 +59,8 @@ _DEFAULT_TITLES = {
 
 def figures_of(result: Result) -> list[Figure]:
     """Draw what the experiment's file asks for; without a wish, whatever the tables allow."""
+    if "across" in result.meta:
+        return across_figures(result)
     requests = [Request.from_json(entry) for entry in result.meta.get("figures") or []]
     if not requests:
         requests = _defaults(result)
@@ -83,7 +85,7 @@ def _defaults(result: Result) -> list[Request]:
     # A run is traced for its few packets, each of which can be seen by itself.
     traced = not result.tables.get("trace", points.head(0)).empty
     superseded = ("histogram",) if traced else ()
-    return [
+    return program_defaults(result) + [
         Request(
             name=f"{channel}-{kind.replace('_', '-')}",
             title=f"{title}: {channel} channel" if len(channels) > 1 else title,

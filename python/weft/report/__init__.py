@@ -18,7 +18,9 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from weft.figure import VEGA_LITE
+from weft.report.across import across_sections
 from weft.report.compared import compared_section, differing_section
+from weft.report.markup import Section, section
 from weft.report.sections import (
     again,
     checks_section,
@@ -32,13 +34,14 @@ from weft.theme import DARK, FONT, LIGHT, MONOSPACE
 
 if TYPE_CHECKING:
     from weft.figure import Figure
-    from weft.report.markup import Section
     from weft.result import Result
 
 
 def page(result: Result) -> str:
     """Return the whole page."""
     gallery = _Gallery()
+    if "across" in result.meta:
+        return _document(result.title, across_sections(result, gallery.place), gallery)
     compared = "compared" in result.meta
     sections = [
         summary(result),
@@ -54,15 +57,30 @@ def page(result: Result) -> str:
         specification_section(result),
         again(result),
     ]
-    present = _told_apart([section for section in sections if section is not None])
+    return _document(result.title, [one for one in sections if one is not None], gallery)
+
+
+def loose_page(title: str, sections: list[tuple[str, str]], figures: list[Figure]) -> str:
+    """Return a page of the same look without a result: figures, then headed sections of HTML."""
+    gallery = _Gallery()
+    pictures = f"<h1>{escape(title)}</h1>{gallery.place(figures)}"
+    present = [Section("summary", title, section("summary", pictures))]
+    for number, (name, html) in enumerate(sections):
+        anchor = f"part-{number}"
+        present.append(Section(anchor, name, section(anchor, f"<h2>{escape(name)}</h2>{html}")))
+    return _document(title, present, gallery)
+
+
+def _document(title: str, sections: list[Section], gallery: _Gallery) -> str:
+    present = _told_apart(sections)
     return "".join(
         (
             '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n',
             '<meta name="viewport" content="width=device-width, initial-scale=1">\n',
             '<meta name="color-scheme" content="light dark">\n',
-            f"<title>{escape(result.title)}</title>\n<style>\n{_style()}\n</style>\n</head>\n",
-            f"<body>\n{_navigation(result, present)}\n<main>\n",
-            "\n".join(section.html for section in present),
+            f"<title>{escape(title)}</title>\n<style>\n{_style()}\n</style>\n</head>\n",
+            f"<body>\n{_navigation(title, present)}\n<main>\n",
+            "\n".join(part.html for part in present),
             "\n</main>\n",
             gallery.scripts(),
             "</body>\n</html>\n",
@@ -155,11 +173,11 @@ def _style() -> str:
     )
 
 
-def _navigation(result: Result, sections: list[Section]) -> str:
+def _navigation(title: str, sections: list[Section]) -> str:
     links = "".join(
         f'<li><a href="#{section.anchor}">{escape(section.name)}</a></li>' for section in sections
     )
     return (
         f'<nav aria-label="Contents"><a class="mark" href="#summary">Weft</a>'
-        f'<p class="what">{escape(result.title)}</p><ul>{links}</ul></nav>'
+        f'<p class="what">{escape(title)}</p><ul>{links}</ul></nav>'
     )

@@ -26,6 +26,18 @@ class Section:
     html: str
 
 
+# A number and the unit behind it, which stay on one line.
+_QUANTITY = re.compile(
+    r"(?<=\d) (?=(?:%|[pnµum]?s|[kMGT]?i?B|[kMG]?B/s|[kMG]?bit/s|bit/|m|dB|packets?|slots?|of link)"
+    r"(?!\w))"
+)
+
+
+def together(text: str) -> str:
+    """Keep each number of a text on one line with its unit."""
+    return _QUANTITY.sub("\u00a0", text)
+
+
 def table(heads: list[str], rows: Iterable[list[str]], numeric: Iterable[int] = ()) -> str:
     """Write a table whose rows a narrow screen may stack: each cell carries its column's name."""
     right = set(numeric)
@@ -35,7 +47,8 @@ def table(heads: list[str], rows: Iterable[list[str]], numeric: Iterable[int] = 
     body = "".join(
         "<tr>"
         + "".join(
-            f'<td data-head="{heads[i]}"{" class=n" if i in right else ""}><div>{cell}</div></td>'
+            f'<td data-head="{heads[i]}"{" class=n" if i in right else ""}>'
+            f"<div>{together(cell)}</div></td>"
             for i, cell in enumerate(row)
         )
         + "</tr>"
@@ -56,7 +69,7 @@ def published(check: Check) -> str:
     """Write the printed number of a check with its unit."""
     if check.published is None:
         return "–"
-    return f"{printed(check.published)} {escape(check.shown_unit)}".strip()
+    return together(f"{printed(check.published)} {escape(check.shown_unit)}".strip())
 
 
 def measured(check: Check, *, spread: bool = False) -> str:
@@ -64,12 +77,12 @@ def measured(check: Check, *, spread: bool = False) -> str:
     if check.measured is None:
         return "–"
     half = f"\u202f±\u202f{number(check.half_width, 2)}" if spread and check.half_width else ""
-    return f"{number(check.measured, 4)}{half} {escape(check.shown_unit)}".strip()
+    return together(f"{number(check.measured, 4)}{half} {escape(check.shown_unit)}".strip())
 
 
 def marked(text: str) -> str:
     """Escape prose of a file, in which names of code stand between backticks."""
-    return re.sub("`([^`]+)`", r"<code>\1</code>", escape(text))
+    return together(re.sub("`([^`]+)`", r"<code>\1</code>", escape(text)))
 
 
 def sentence(text: str) -> str:

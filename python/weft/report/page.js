@@ -41,10 +41,14 @@
     return fitted;
   };
 
-  const narrowConfig = (config, chart) => ({
+  // A symbol and its distances take some 34 pixels, a letter some 6.5; the axis stands beside.
+  const columns = (letters, width) =>
+    Math.max(1, Math.floor((width - 60) / (34 + 6.5 * letters)));
+
+  const narrowConfig = (config, chart, width) => ({
     ...config,
     legend: {
-      ...config.legend, columns: longest(chart) > 12 ? 1 : 3, labelLimit: 300, rowPadding: 3,
+      ...config.legend, columns: columns(longest(chart), width), labelLimit: 300, rowPadding: 3,
     },
     axis: { ...config.axis, labelFontSize: 10, titleFontSize: 11 },
     title: { ...config.title, fontSize: 14, subtitleFontSize: 11, frame: "bounds" },
@@ -78,7 +82,8 @@
       transform: [{ aggregate: [{ op: "count", as: "n" }], groupby: [y.field] }],
       mark: {
         type: "text", align: "left", baseline: "middle", dy: -17, fontSize: 11, x: 0,
-        limit: width - 60,
+        // What is cut off at the edge takes no room from the drawing.
+        clip: true, limit: width - 40,
       },
       encoding: { y, text: { field: y.field } },
     };
@@ -111,11 +116,12 @@
       chart = namesAbove(slim(chart, width / 9), width, number);
       chart.title = {
         ...chart.title,
-        text: wrap(chart.title.text, width / 9),
+        // The menu of the drawing stands on its right.
+        text: wrap(chart.title.text, (width - 40) / 8.4),
         subtitle: wrap(chart.title.subtitle, width / 6.2),
       };
     }
-    const config = narrow ? narrowConfig(theme.config, chart) : theme.config;
+    const config = narrow ? narrowConfig(theme.config, chart, width) : theme.config;
     drawn.get(number)?.view?.finalize();
     drawn.set(number, { width });
     const actions = { export: true, source: false, compiled: false, editor: false };

@@ -20,7 +20,7 @@ from weft.report.markup import (
 )
 from weft.report.summary import provenance
 from weft.system import Parameter, System
-from weft.words import number, percent, plain, printed, prose, shown_unit, unit_of
+from weft.words import number, percent, plain, printed, prose, rate, shown_unit, unit_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -332,12 +332,18 @@ def _parameters_table(system: System, parameters: list[Parameter]) -> str:
         [
             f"<code>{escape(system.short_key(parameter))}</code>"
             f'<small class="note">{escape(parameter.description)}</small>',
-            f"<b>{escape(parameter.text)}</b>",
+            f"<b>{escape(parameter.text)}</b>{_aloud(parameter.text)}",
             _origin(parameter),
         ]
         for parameter in parameters
     ]
     return table(["Parameter", "Value", "Origin"], rows)
+
+
+def _aloud(text: str) -> str:
+    """Add what a rate of bits by time is in bits a second."""
+    spoken = rate(text)
+    return f'<small class="note">{escape(spoken)}</small>' if spoken != text else ""
 
 
 def _origin(parameter: Parameter) -> str:

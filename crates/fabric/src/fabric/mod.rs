@@ -1,13 +1,15 @@
 //! Fabrics: which switches there are, what is plugged into their ports, and which ways a packet
 //! has. Wiring is data; how a switch works inside is not decided here.
 //!
-//! Trees are given by numbers, anything else by a table. Ways follow from the wiring: a tree knows
-//! by the target's number whether it lies below a switch, a table is searched for shortest paths.
+//! Trees and tori are given by numbers, anything else by a table. Ways follow from the wiring: a tree
+//! knows by the target's number whether it lies below a switch, a torus by its places, and a table is
+//! searched for shortest paths.
 
 mod error;
 mod path;
 mod routes;
 mod table;
+mod torus;
 mod tree;
 mod ways;
 mod wiring;
@@ -19,6 +21,7 @@ pub use error::FabricError;
 pub use path::PathHop;
 pub use routes::{ConnectionRoutes, GivenRoute, Heading, PacketRoutes, Routes, RoutesSettings};
 pub use table::{Cable, End, TableSettings, TableSwitch};
+pub use torus::TorusSettings;
 pub use tree::{FatTreeSettings, KAryTreeSettings, Tiers};
 pub use wiring::{Peer, Wiring};
 
@@ -39,6 +42,11 @@ pub enum FabricSettings {
     /// switches in the AC3 Velocity cluster (Vogels, Follett, Hsieh, Lifka and Stern,
     /// "Tree-Saturation Control in the AC3 Velocity Cluster Interconnect", Figures 1 and 9).
     FoldedTree,
+    /// Switches in rows whose ends meet, along any number of dimensions (k-ary n-cube); of one
+    /// dimension it is a ring of switches.
+    Torus(TorusSettings),
+    /// The same with rows whose ends are open.
+    Mesh(TorusSettings),
     /// Switches and cables one by one.
     Table(TableSettings),
 }
@@ -56,6 +64,8 @@ impl FabricSettings {
             FabricSettings::KAryTree(settings) => settings.wiring(hosts),
             FabricSettings::FatTree(settings) => settings.wiring(hosts),
             FabricSettings::FoldedTree => tree::folded(hosts),
+            FabricSettings::Torus(settings) => settings.wiring(hosts, true),
+            FabricSettings::Mesh(settings) => settings.wiring(hosts, false),
             FabricSettings::Table(settings) => settings.wiring(hosts),
         }
     }

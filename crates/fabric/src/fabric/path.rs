@@ -13,6 +13,9 @@ pub struct PathHop {
     pub input: u32,
     /// The port by which they leave.
     pub output: u32,
+    /// Which of the virtual channels of a packet they came by, and which they leave by: see
+    /// [`Routes::lane`].
+    pub lanes: (u8, u8),
 }
 
 impl Routes {
@@ -28,7 +31,9 @@ impl Routes {
             let switch = wiring.switch_of(input);
             let number = self.port((switch, hops.len() as u8), to, &mut heading, |_| 0);
             let output = wiring.port(switch, number);
-            hops.push(PathHop { switch, input, output });
+            let came_by = hops.last().map_or(0, |hop: &PathHop| hop.lanes.1);
+            let lanes = (came_by, self.lane(switch, number, to));
+            hops.push(PathHop { switch, input, output, lanes });
             match wiring.peer(output) {
                 Peer::Port(next) => input = next,
                 Peer::Host(_) | Peer::Unused => return Some(hops),

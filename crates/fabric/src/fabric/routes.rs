@@ -132,6 +132,27 @@ impl Routes {
         matches!(self.rule, Rule::Connection { .. } | Rule::Given)
     }
 
+    /// How many virtual channels a packet needs, one after another on its way, so that buffers that
+    /// wait for each other never form a circle: two where dimensions are rings.
+    pub fn lanes(&self) -> u8 {
+        self.ways.lanes()
+    }
+
+    /// Which of them it uses behind a port of a switch.
+    #[inline]
+    pub fn lane(&self, switch: u32, port: u32, to: u16) -> u8 {
+        self.ways.lane(switch, port, to)
+    }
+
+    /// The class of a connection, below `classes`.
+    #[inline]
+    pub fn class(from: u16, to: u16, classes: u8) -> u8 {
+        match classes {
+            1 => 0,
+            _ => (mix(u64::from(from) << 16 | u64::from(to)) % u64::from(classes)) as u8,
+        }
+    }
+
     /// The heading of a packet that departs.
     #[inline]
     pub fn depart(&mut self, from: u16, to: u16) -> Heading {

@@ -1,5 +1,6 @@
 //! Through which ports of a switch a packet comes nearer to its target.
 
+use super::torus::Grid;
 use super::wiring::{Peer, Wiring};
 
 /// The ways through a fabric. The ports of a switch are the bits of a word.
@@ -9,6 +10,8 @@ pub(super) enum Ways {
     Tree(Vec<Below>),
     /// The ports on the shortest paths from each switch to each switch with hosts.
     Table(ShortestPaths),
+    /// Dimension by dimension.
+    Grid(Grid),
 }
 
 /// A switch of a tree: the hosts below it are numbered one after another, and every child has
@@ -47,6 +50,24 @@ impl Ways {
                 }
                 paths.masks[switch as usize * paths.switches + home as usize]
             }
+            Ways::Grid(grid) => grid.ports(switch, target),
+        }
+    }
+
+    /// See [`super::Routes::lanes`].
+    pub fn lanes(&self) -> u8 {
+        match self {
+            Ways::Grid(grid) if grid.wraps() => 2,
+            Ways::Grid(_) | Ways::Tree(_) | Ways::Table(_) => 1,
+        }
+    }
+
+    /// See [`super::Routes::lane`].
+    #[inline]
+    pub fn lane(&self, switch: u32, port: u32, target: u16) -> u8 {
+        match self {
+            Ways::Grid(grid) => u8::from(grid.is_past_dateline(switch, port, target)),
+            Ways::Tree(_) | Ways::Table(_) => 0,
         }
     }
 }

@@ -129,6 +129,11 @@ impl Wiring {
         &self.ways
     }
 
+    /// How many virtual channels a packet needs on its way: see [`super::Routes::lanes`].
+    pub fn lanes(&self) -> u8 {
+        self.ways.lanes()
+    }
+
     /// The switch of a name.
     pub fn switch_named(&self, name: &str) -> Option<u32> {
         self.names.iter().position(|own| own == name).map(|index| index as u32)

@@ -60,14 +60,19 @@ impl<P> ByteFifo<P> {
     /// How many bytes can be written and read.
     pub fn status(&self) -> FifoStatus {
         FifoStatus {
-            writable: self.packet * (self.capacity - self.packets.len() - self.reserved) as u64,
+            writable: self.packet * self.room() as u64,
             readable: self.packet * self.ready as u64,
         }
     }
 
     /// Whether a packet more has a place.
     pub fn has_room(&self) -> bool {
-        self.packets.len() + self.reserved < self.capacity
+        self.room() > 0
+    }
+
+    /// How many packets more have a place.
+    pub fn room(&self) -> usize {
+        self.capacity - self.packets.len() - self.reserved
     }
 
     /// Promises a place to a packet that is on its way; only where there is room.

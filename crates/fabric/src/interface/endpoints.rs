@@ -3,7 +3,8 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use weft_units::{PositiveCount, Span};
+use weft_protocol::vi::Reliability;
+use weft_units::{Bytes, Limit, PositiveCount, Span};
 
 /// Settings of the endpoints of each host (Virtual Interface Architecture 1.0; cLAN C). A program
 /// posts a descriptor and rings a doorbell; the adapter fetches descriptor and data, and tells by a
@@ -27,4 +28,47 @@ pub struct EndpointSettings {
     pub receive_stop: PositiveCount,
     /// At how many it lets it go on; less than `receive_stop`.
     pub receive_go: u32,
+    /// When a send is complete, and what happens to a connection on a fault.
+    #[serde(default)]
+    pub reliability: Reliability,
+    /// How many receive descriptors the program at the end of a connection posts, each again when it
+    /// has dealt with the message. Without one a message is dropped, or breaks its connection, as
+    /// `reliability` says. "unlimited": there is always one.
+    #[serde(default = "unlimited")]
+    pub receive_descriptors: Limit,
+    /// Entries of the completion queue of each host, to which all its receive queues report. One too
+    /// many breaks the connection that it is for.
+    #[serde(default = "unlimited")]
+    pub completions: Limit,
+    /// How long a program deals with a message that it received, one after another.
+    #[serde(default)]
+    pub program: Span,
+    /// Size on the wire of what a target tells an initiator: that a message is in its memory, with
+    /// `reliable_reception`, or that the connection is broken. It travels on the way of the
+    /// connection against its direction, before cells that wait. Without a value it is a packet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answer: Option<Bytes>,
+}
+
+fn unlimited() -> Limit {
+    Limit::Unlimited
+}
+
+impl EndpointSettings {
+    /// Endpoints that cost nothing and never lack a descriptor.
+    pub fn free() -> EndpointSettings {
+        EndpointSettings {
+            send: Span::ZERO,
+            receive: Span::ZERO,
+            per_message: Span::ZERO,
+            receive_buffer: PositiveCount::new(u32::MAX).unwrap_or(PositiveCount::ONE),
+            receive_stop: PositiveCount::ONE,
+            receive_go: 0,
+            reliability: Reliability::default(),
+            receive_descriptors: Limit::Unlimited,
+            completions: Limit::Unlimited,
+            program: Span::ZERO,
+            answer: None,
+        }
+    }
 }

@@ -5,6 +5,7 @@ mod byte_fifo;
 mod endpoints;
 mod nic;
 mod transfer;
+mod vi;
 mod window;
 mod window_cluster;
 
@@ -13,6 +14,7 @@ pub use byte_fifo::{ByteFifo, FifoStatus, Forwarding};
 pub use endpoints::EndpointSettings;
 pub use nic::{Nic, NicCounters, NicSettings};
 pub use transfer::{MoverSettings, PioSettings, TransferSettings};
+pub use vi::ViHost;
 pub use window::{FlagSettings, IncomingPage, OutgoingPage, WindowBusSettings, WindowSettings};
 pub use window_cluster::{
     ClockSettings, ClusterEvent, ClusterEventKind, ClusterSettings, DetectionSettings,

@@ -17,7 +17,7 @@ pub use histogram::Histogram;
 pub use hops::Hops;
 pub use level::Level;
 pub use max_min::{Capacity, max_min};
-pub use observations::{Collision, ConservationError, Drop, Latency, Observations};
+pub use observations::{Collision, ConservationError, Drop, Latency, Observations, Passage};
 pub use progress::Progress;
 pub use recorder::Recorder;
 pub use series::Series;

@@ -78,10 +78,26 @@ pub struct Observations {
     pub hops: Hops,
     /// Where the time went, of packets delivered since `from`.
     pub budget: Budget,
+    /// What was on its way when, if that is noted; not stored with the rest.
+    #[serde(skip)]
+    passages: Option<Vec<Passage>>,
     sampler: Sampler,
     latencies: [Recorder; Latency::ALL.len()],
     drops: [u64; Drop::ALL.len()],
     collisions: [u64; Collision::ALL.len()],
+}
+
+/// A packet or a message on its way from one host to another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Passage {
+    /// The initiator.
+    pub from: u16,
+    /// The target.
+    pub to: u16,
+    /// When it began: the transmission of a packet, a message when it was handed over.
+    pub start: Time,
+    /// When its last byte was at the target.
+    pub end: Time,
 }
 
 /// Parts and counters of a channel disagree: a packet was lost or made up by no stated rule.
@@ -261,6 +277,26 @@ impl Observations {
         for &(stage, span) in stages {
             self.budget.add_times(stage, span, self.attempts);
         }
+    }
+
+    /// Notes passages from now on.
+    pub fn note_passages(&mut self) {
+        self.passages = Some(Vec::new());
+    }
+
+    /// Notes a passage, where that is done.
+    #[inline]
+    pub fn pass(&mut self, passage: Passage) {
+        if let Some(passages) = &mut self.passages {
+            passages.push(passage);
+        }
+    }
+
+    /// The passages noted so far, in order of their beginnings.
+    pub fn take_passages(&mut self) -> Vec<Passage> {
+        let mut passages = self.passages.as_mut().map(std::mem::take).unwrap_or_default();
+        passages.sort_by_key(|passage| (passage.start, passage.from, passage.to));
+        passages
     }
 
     /// Counts one start of a transmission.

@@ -108,6 +108,13 @@ impl Scheduler for Islip {
             open &= matching.unmatched_targets();
         }
     }
+
+    #[inline]
+    fn schedule_lone(&mut self, initiator: usize, target: usize) -> bool {
+        self.grant_pointers[target] = after(initiator, self.ports) as u8;
+        self.accept_pointers[initiator] = after(target, self.ports) as u8;
+        true
+    }
 }
 
 #[cfg(test)]

@@ -44,6 +44,13 @@ pub trait Scheduler {
     /// initiator and no target occurs twice. All three are of the size that the scheduler was
     /// built for. Only algorithms that say so draw from `random`.
     fn schedule(&mut self, requests: &Requests, random: &mut Stream, matching: &mut Matching);
+
+    /// What [`schedule`](Self::schedule) does when there is this request alone, which every
+    /// algorithm lets through. Returns whether that is done; false without any effect if it takes
+    /// the whole algorithm. A switch of a fabric that is not crowded has most often one request.
+    fn schedule_lone(&mut self, _initiator: usize, _target: usize) -> bool {
+        false
+    }
 }
 
 /// Why a scheduler cannot be built or described.
@@ -112,6 +119,13 @@ macro_rules! schedulers {
             ) {
                 match self {
                     $(AnyScheduler::$name(own) => own.schedule(requests, random, matching),)*
+                }
+            }
+
+            #[inline]
+            fn schedule_lone(&mut self, initiator: usize, target: usize) -> bool {
+                match self {
+                    $(AnyScheduler::$name(own) => own.schedule_lone(initiator, target),)*
                 }
             }
         }

@@ -1,7 +1,7 @@
 //! Who asks for whom: the input of a scheduler.
 
 use super::MAX_PORTS;
-use super::bits::only;
+use super::bits::{Members, only};
 
 /// The request matrix of one slot. Both directions are kept, so that a scheduler reads a row or a
 /// column as one word. The owner keeps it up to date between slots; it need not be rebuilt.
@@ -39,6 +39,25 @@ impl Requests {
         debug_assert!(initiator < self.ports && target < self.ports);
         self.rows[initiator] &= !only(target);
         self.columns[target] &= !only(initiator);
+    }
+
+    /// The initiator, who asks for nothing, asks for all of these targets.
+    #[inline]
+    pub fn set_row(&mut self, initiator: usize, targets: u64) {
+        debug_assert!(self.row(initiator) == 0, "a row is set once");
+        self.rows[initiator & (MAX_PORTS - 1)] = targets;
+        for target in Members(targets) {
+            self.columns[target] |= only(initiator);
+        }
+    }
+
+    /// The initiator asks for nothing.
+    #[inline]
+    pub fn clear_row(&mut self, initiator: usize) {
+        let targets = std::mem::take(&mut self.rows[initiator & (MAX_PORTS - 1)]);
+        for target in Members(targets) {
+            self.columns[target] &= !only(initiator);
+        }
     }
 
     /// Nobody asks for anything.
@@ -88,6 +107,13 @@ mod tests {
         assert_eq!((requests.column(0), requests.column(5)), (0b100, 0b100));
         assert!(requests.contains(2, 5) && !requests.contains(63, 0));
         requests.clear_all();
+        assert_eq!(requests, Requests::new(64));
+        requests.set_row(7, 1 << 63 | 1);
+        assert_eq!(
+            (requests.row(7), requests.column(63), requests.column(0)),
+            (1 << 63 | 1, 128, 128)
+        );
+        requests.clear_row(7);
         assert_eq!(requests, Requests::new(64));
     }
 }

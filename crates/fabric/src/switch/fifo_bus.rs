@@ -7,7 +7,8 @@
 //! down duplex communication", 4.1). An output belongs to one message until its last packet, since
 //! only the first packet says where a message goes. A message to several outputs waits until all of
 //! them are free and takes them together, and none that came later takes one before it: so no two
-//! messages hold what the other one needs.
+//! messages hold what the other one needs. Where switch boxes stand behind each other this is not
+//! enough, see [`MulticastStart`].
 
 use std::collections::VecDeque;
 
@@ -38,9 +39,28 @@ pub struct FifoBusSettings {
     /// told to take the message down together (Maestro 3.3).
     #[serde(default)]
     pub multicast: bool,
+    /// What such a transfer waits for where several switch boxes stand in a tree.
+    #[serde(default)]
+    pub multicast_start: MulticastStart,
     /// Who counts the hosts that have arrived at a barrier; without a value the box has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub barrier: Option<BarrierCounter>,
+}
+
+/// What a message to several outputs waits for, besides the outputs themselves, in a tree of switch
+/// boxes. In a single one it waits for nothing more, since behind its outputs are only hosts, which
+/// always read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum MulticastStart {
+    /// Room for all of it in the FIFO of every output, so that it never waits for room while others
+    /// wait for its outputs. Those without room let others pass, and what is longer than a FIFO is
+    /// sent as copies.
+    #[default]
+    WithRoom,
+    /// Nothing. Two such messages that begin in different boxes may each hold an output that the
+    /// other one needs further on, and stand still for ever.
+    AtOnce,
 }
 
 /// Who counts the hosts that have arrived at a barrier.
@@ -136,17 +156,23 @@ impl<M: Copy + PartialEq> BusController<M> {
         self.waiting.push_back(transfer);
     }
 
-    /// Gives outputs to the orders whose message `is_first` in its FIFO, in the order in which they
-    /// were given: what an older one waits for is not given to a younger one. Returns how many
-    /// began.
-    pub fn begin(&mut self, is_first: impl Fn(&Transfer<M>) -> bool) -> usize {
+    /// Gives outputs to the orders whose message `is_first` in its FIFO and `has_room` behind all of
+    /// its outputs, in the order in which they were given: what an older one of these waits for is
+    /// not given to a younger one. One without room keeps nothing from others: they may be what
+    /// makes room. Returns how many began.
+    pub fn begin(
+        &mut self,
+        is_first: impl Fn(&Transfer<M>) -> bool,
+        has_room: impl Fn(&Transfer<M>) -> bool,
+    ) -> usize {
         let before = self.active.len();
         let mut reserved = self.taken.clone();
         let (active, taken) = (&mut self.active, &mut self.taken);
         self.waiting.retain(|transfer| {
             let reserved = &mut reserved[transfer.channel];
-            let begins = *reserved & transfer.outputs == 0 && is_first(transfer);
-            if is_first(transfer) {
+            let may = is_first(transfer) && has_room(transfer);
+            let begins = may && *reserved & transfer.outputs == 0;
+            if may {
                 *reserved |= transfer.outputs;
             }
             if begins {
@@ -219,7 +245,7 @@ mod tests {
         let mut bus = BusController::new(1);
         bus.order(transfer(1, 0, 0b0010));
         bus.order(transfer(2, 1, 0b0001));
-        assert_eq!(bus.begin(|_| true), 2);
+        assert_eq!(bus.begin(|_| true, |_| true), 2);
         let mut granted = Vec::new();
         for _ in 0..4 {
             let next = bus.grant(|_| true).unwrap();
@@ -237,18 +263,34 @@ mod tests {
     fn a_multicast_takes_its_outputs_together_and_is_not_overtaken() {
         let mut bus = BusController::new(1);
         bus.order(transfer(1, 0, 0b0100));
-        assert_eq!(bus.begin(|_| true), 1);
+        assert_eq!(bus.begin(|_| true, |_| true), 1);
         bus.order(transfer(2, 1, 0b1100));
         bus.order(transfer(3, 2, 0b1000));
         bus.order(transfer(4, 3, 0b0001));
-        assert_eq!(bus.begin(|_| true), 1);
+        assert_eq!(bus.begin(|_| true, |_| true), 1);
         let active: Vec<u32> = bus.active().iter().map(|own| own.message).collect();
         assert_eq!(active, [1, 4]);
         bus.finish(1);
-        assert_eq!(bus.begin(|_| true), 1);
+        assert_eq!(bus.begin(|_| true, |_| true), 1);
         assert_eq!(bus.active().last().map(|own| own.message), Some(2));
         let waiting: Vec<u32> = bus.waiting().map(|own| own.message).collect();
         assert_eq!(waiting, [3]);
+    }
+
+    /// If it kept its outputs from them, two boxes could wait for each other: each for room towards
+    /// the other one, which is behind a message for an output that is kept.
+    #[test]
+    fn a_multicast_without_room_lets_others_pass() {
+        let mut bus = BusController::new(1);
+        bus.order(transfer(1, 0, 0b0110));
+        bus.order(transfer(2, 1, 0b0100));
+        bus.order(transfer(3, 2, 0b1000));
+        let room = |own: &Transfer<u32>| own.message != 1;
+        assert_eq!(bus.begin(|_| true, room), 2);
+        assert_eq!(bus.begin(|_| true, |_| true), 0);
+        bus.finish(2);
+        assert_eq!(bus.begin(|_| true, |_| true), 1);
+        assert_eq!(bus.active().last().map(|own| own.message), Some(1));
     }
 
     proptest! {
@@ -262,7 +304,7 @@ mod tests {
                 bus.order(transfer(message, *input, *outputs));
             }
             for _ in 0..orders.len() {
-                bus.begin(|_| true);
+                bus.begin(|_| true, |_| true);
                 let taken = bus.active().iter().map(|own| own.outputs.count_ones()).sum::<u32>();
                 let union = bus.active().iter().fold(0, |all, own| all | own.outputs);
                 prop_assert_eq!(taken, union.count_ones());

@@ -15,7 +15,9 @@ mod simultaneous;
 use weft_units::{Span, Time};
 
 pub use crossbar::{AcknowledgmentRule, Contention, Crossbar, CrossbarSettings};
-pub use fifo_bus::{BarrierCounter, BusController, FifoBusSettings, HeaderQueues, Transfer};
+pub use fifo_bus::{
+    BarrierCounter, BusController, FifoBusSettings, HeaderQueues, MulticastStart, Transfer,
+};
 pub use hub::{ArbiterSettings, Hub, HubRequest, HubSettings, TransferSettings};
 pub use output_buffered::{OutputBuffered, OutputBufferedSettings, Overflow};
 pub use ring::RingSettings;

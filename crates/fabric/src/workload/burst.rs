@@ -51,10 +51,14 @@ pub enum BurstTargets {
 /// Bursts that draw.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Burst {
-    length: Law,
+    length: BurstLaw,
     pub same_target: bool,
     pub spacing: u64,
 }
+
+/// A law of the number of packets in a burst that can be drawn from.
+#[derive(Clone, Copy, Debug)]
+pub struct BurstLaw(Law);
 
 #[derive(Clone, Copy, Debug)]
 enum Law {
@@ -80,11 +84,23 @@ impl BurstSettings {
     }
 
     pub(super) fn build(&self) -> Result<Burst, WorkloadError> {
-        let length = match self.length {
+        let length = self.length.law("burst.length")?;
+        let same_target = self.targets == BurstTargets::Same;
+        Ok(Burst { length, same_target, spacing: self.spacing.0 })
+    }
+}
+
+impl BurstLength {
+    /// Ready to be drawn from.
+    ///
+    /// # Errors
+    /// A length that there is not, under the name `key`.
+    pub(super) fn law(&self, key: &str) -> Result<BurstLaw, WorkloadError> {
+        let law = match *self {
             BurstLength::Uniform(least, most) if least > most => {
                 let value = format!("[{}, {}]", least.get(), most.get());
                 let accepted = "the least length, then the greatest, such as [1, 5]";
-                return Err(WorkloadError::new("burst.length.uniform", value, accepted));
+                return Err(WorkloadError::new(&format!("{key}.uniform"), value, accepted));
             }
             BurstLength::Uniform(least, most) => {
                 let choices = u64::from(most.get() - least.get()) + 1;
@@ -98,18 +114,24 @@ impl BurstSettings {
             }
             BurstLength::Geometric(mean) => {
                 let accepted = "a mean number of packets, 1 to 1e9";
-                return Err(WorkloadError::new("burst.length.geometric", mean, accepted));
+                return Err(WorkloadError::new(&format!("{key}.geometric"), mean, accepted));
             }
         };
-        let same_target = self.targets == BurstTargets::Same;
-        Ok(Burst { length, same_target, spacing: self.spacing.0 })
+        Ok(BurstLaw(law))
     }
 }
 
 impl Burst {
     /// The length of the next burst, at least 1.
     pub fn draw(&self, random: &mut Stream) -> u64 {
-        match self.length {
+        self.length.draw(random)
+    }
+}
+
+impl BurstLaw {
+    /// The length of the next burst, at least 1.
+    pub fn draw(&self, random: &mut Stream) -> u64 {
+        match self.0 {
             Law::Uniform { least, choices } => least + random.below(choices),
             Law::Geometric(law) => random.geometric(law),
         }

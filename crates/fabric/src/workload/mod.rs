@@ -19,4 +19,6 @@ pub use error::WorkloadError;
 pub use pattern::{Flow, PatternSettings, PermutationSettings};
 pub use settings::{ChannelFacts, Listed, Pair, SourceSettings, WorkloadSettings};
 pub use source::{Demand, Feedback, Source};
-pub use stream::{FlowsSettings, HostRange, MessageStream, RandomFlows, StreamGroup, StreamList};
+pub use stream::{
+    FlowsSettings, HostRange, MessageStream, RandomFlows, StreamGroup, StreamList, StreamOperation,
+};

@@ -42,10 +42,23 @@ pub struct Source {
 #[derive(Debug)]
 enum Kind {
     Silent,
-    OpenLoop(Box<OpenLoop>),
+    OpenLoop(Box<Ahead>),
     Greedy(Box<Greedy>),
     PingPong(PingPong),
     List(std::vec::IntoIter<Demand>),
+}
+
+/// How many demands are drawn at a time.
+const DRAWN: usize = 8;
+
+/// Demands of an open loop that were drawn already. They are drawn several at a time, since what a
+/// draw reads is in the cache once for all of them; with thousands of hosts it is not from one packet
+/// of a host to its next.
+#[derive(Debug)]
+struct Ahead {
+    next: usize,
+    drawn: [Demand; DRAWN],
+    process: OpenLoop,
 }
 
 /// Arrivals that do not depend on the fabric.
@@ -108,7 +121,9 @@ impl Source {
     }
 
     pub(super) fn open_loop(mut process: OpenLoop) -> Source {
-        Source { next: process.first(), kind: Kind::OpenLoop(Box::new(process)) }
+        let next = process.first();
+        let ahead = Ahead { next: DRAWN, drawn: [next; DRAWN], process };
+        Source { next, kind: Kind::OpenLoop(Box::new(ahead)) }
     }
 
     /// Always has a packet, from time zero on.
@@ -136,7 +151,7 @@ impl Source {
     pub fn take(&mut self) -> Demand {
         let demand = self.next;
         self.next = match &mut self.kind {
-            Kind::OpenLoop(process) => process.after(demand),
+            Kind::OpenLoop(ahead) => ahead.after(),
             Kind::List(rest) => rest.next().unwrap_or(NOTHING),
             Kind::Silent | Kind::Greedy(_) | Kind::PingPong(_) => NOTHING,
         };
@@ -171,6 +186,27 @@ impl Source {
         {
             self.next = Demand { time: now + turnaround, target: partner };
         }
+    }
+}
+
+impl Ahead {
+    /// The demand after the one that was returned last.
+    #[inline]
+    fn after(&mut self) -> Demand {
+        if self.next == DRAWN {
+            self.draw();
+        }
+        self.next += 1;
+        self.drawn[self.next - 1]
+    }
+
+    fn draw(&mut self) {
+        let mut last = self.drawn[DRAWN - 1];
+        for demand in &mut self.drawn {
+            last = self.process.after(last);
+            *demand = last;
+        }
+        self.next = 0;
     }
 }
 

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use weft_kernel::Streams;
 use weft_units::{Bytes, Load, PositiveCount};
 
+use super::burst::{BurstLaw, BurstLength};
 use super::error::{WorkloadError, check_host};
 use super::settings::Pair;
 
@@ -26,6 +27,54 @@ pub struct StreamGroup {
     /// Only the first so many streams of the group send; all without a value.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first: Option<u32>,
+    /// What the descriptors of its streams ask for.
+    #[serde(default, skip_serializing_if = "StreamOperation::is_send")]
+    pub operation: StreamOperation,
+    /// The protection tag of both endpoints of each stream.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub tag: u32,
+    /// The protection tag of the memory at the target that RDMA writes go to; that of the endpoints
+    /// without a value. With another one they are refused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_tag: Option<u32>,
+    /// Messages come in bursts of so many at once, as long apart as keeps the mean at the `load`; one
+    /// by one without a value. For streams with a `load`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub burst: Option<BurstLength>,
+}
+
+/// What a stream of messages asks its endpoints for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum StreamOperation {
+    /// Messages go where receive descriptors of the target say.
+    #[default]
+    Send,
+    /// Messages are written into memory of the target, whose program is not told.
+    RdmaWrite,
+    /// The same, and a receive descriptor tells the program.
+    RdmaWriteImmediate,
+}
+
+impl StreamOperation {
+    /// The name in files.
+    pub const fn name(self) -> &'static str {
+        match self {
+            StreamOperation::Send => "send",
+            StreamOperation::RdmaWrite => "rdma_write",
+            StreamOperation::RdmaWriteImmediate => "rdma_write_immediate",
+        }
+    }
+
+    /// Whether it is the one that needs no registered memory at the target.
+    pub fn is_send(&self) -> bool {
+        *self == StreamOperation::Send
+    }
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "the signature is serde's")]
+fn is_zero(tag: &u32) -> bool {
+    *tag == 0
 }
 
 /// From where to where the streams of a group go.
@@ -65,7 +114,7 @@ pub struct HostRange {
 }
 
 /// One stream.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug)]
 pub struct MessageStream {
     /// Its group, a place in [`StreamList::groups`].
     pub group: u16,
@@ -77,10 +126,16 @@ pub struct MessageStream {
     pub size: Bytes,
     /// What it offers; greedy if absent.
     pub load: Option<Load>,
+    /// What its descriptors ask for.
+    pub operation: StreamOperation,
+    /// The protection tags of its endpoints and of the memory that it writes.
+    pub tags: (u32, u32),
+    /// Its bursts; none if its messages come one by one.
+    pub burst: Option<BurstLaw>,
 }
 
 /// All streams of a channel, those of a group one after another.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default)]
 pub struct StreamList {
     /// The names of the groups.
     pub groups: Vec<String>,
@@ -112,8 +167,22 @@ pub(super) fn build(
             pairs.clear();
         }
         pairs.truncate(group.first.map_or(usize::MAX, |first| first as usize));
-        let (size, load) = (group.size, group.load);
-        let of_pair = |Pair { from, to }| MessageStream { group: number, from, to, size, load };
+        if group.burst.is_some() && group.load.is_none() {
+            let accepted = "no bursts without a load: a greedy stream has no pauses";
+            return Err(WorkloadError::new(&format!("{key}.burst"), "given", accepted));
+        }
+        let burst = group.burst.as_ref().map(|own| own.law(&format!("{key}.burst")));
+        let burst = burst.transpose()?;
+        let of_pair = |Pair { from, to }| MessageStream {
+            group: number,
+            from,
+            to,
+            size: group.size,
+            load: group.load,
+            operation: group.operation,
+            tags: (group.tag, group.memory_tag.unwrap_or(group.tag)),
+            burst,
+        };
         list.streams.extend(pairs.into_iter().map(of_pair));
     }
     Ok(list)
@@ -179,6 +248,31 @@ mod tests {
         flows.draw(64, "k", || Streams::new(7).stream("flows", 0)).expect("flows")
     }
 
+    fn greedy(flows: FlowsSettings) -> StreamGroup {
+        StreamGroup {
+            flows,
+            size: Bytes(4),
+            load: None,
+            first: None,
+            operation: StreamOperation::Send,
+            tag: 0,
+            memory_tag: None,
+            burst: None,
+        }
+    }
+
+    #[test]
+    fn bursts_of_a_greedy_stream_are_refused() {
+        let flows = FlowsSettings::Listed(vec![Pair { from: 0, to: 1 }]);
+        let burst = Some(BurstLength::Fixed(PositiveCount::ONE));
+        let groups = BTreeMap::from([("one".to_owned(), StreamGroup { burst, ..greedy(flows) })]);
+        let refused = build(&groups, 4, "c", &Streams::new(1));
+        let refused = refused.map(drop).map_err(|error| error.to_string());
+        let expected = "source.streams.one.burst = given: accepted is no bursts without a load: a \
+                        greedy stream has no pauses";
+        assert_eq!(refused, Err(expected.to_owned()));
+    }
+
     #[test]
     fn random_flows_use_every_end_once() {
         let mut pairs = drawn(false);
@@ -200,12 +294,8 @@ mod tests {
     #[test]
     fn only_the_first_streams_of_a_group_send() {
         let pair = |from, to| Pair { from, to };
-        let group = StreamGroup {
-            flows: FlowsSettings::Listed(vec![pair(0, 1), pair(2, 1), pair(3, 1)]),
-            size: Bytes(4),
-            load: None,
-            first: Some(2),
-        };
+        let flows = FlowsSettings::Listed(vec![pair(0, 1), pair(2, 1), pair(3, 1)]);
+        let group = StreamGroup { first: Some(2), ..greedy(flows) };
         let groups = BTreeMap::from([("one".to_owned(), group)]);
         let list = build(&groups, 4, "c", &Streams::new(1)).expect("streams");
         assert_eq!((list.groups, list.streams.len()), (vec!["one".to_owned()], 2));
@@ -214,9 +304,9 @@ mod tests {
     #[test]
     fn hosts_that_are_not_there_are_refused() {
         let flows = FlowsSettings::Listed(vec![Pair { from: 0, to: 9 }]);
-        let group = StreamGroup { flows, size: Bytes(4), load: None, first: None };
-        let groups = BTreeMap::from([("one".to_owned(), group)]);
-        let refused = build(&groups, 4, "c", &Streams::new(1)).map_err(|error| error.to_string());
+        let groups = BTreeMap::from([("one".to_owned(), greedy(flows))]);
+        let refused = build(&groups, 4, "c", &Streams::new(1));
+        let refused = refused.map(drop).map_err(|error| error.to_string());
         let expected = "source.streams.one.flows.to = 9: accepted is a host, below 4";
         assert_eq!(refused, Err(expected.to_owned()));
     }

@@ -2,12 +2,13 @@
 
 use weft_fabric::adapter::{Feed, Insertion, Release};
 use weft_fabric::fabric::{ConnectionRoutes, FabricError, Routes, RoutesSettings, Wiring};
+use weft_fabric::link::{ErrorSettings, Errors};
 use weft_fabric::message::SegmentationSettings;
 use weft_fabric::switch::SharedMemorySettings;
 use weft_fabric::workload::{Source, SourceSettings, WorkloadSettings};
 use weft_protocol::flow::FlowControlSettings;
 use weft_protocol::retransmit::ControlSettings;
-use weft_units::{Limit, Span};
+use weft_units::{Limit, PositiveCount, Span};
 
 use super::{Driver, Site, refuse};
 use crate::composition::{ChannelSettings, InputQueuedSettings, InputQueues, SwitchSettings};
@@ -78,7 +79,8 @@ pub(super) fn shared_memory(
     };
     let parts = parts(settings, sources, switch.latency, site)?;
     if !parts.routes.is_per_connection() {
-        let accepted = "per_connection, since switches with a shared memory set up connections";
+        let accepted = "per_connection: a cell names the connection along which its switches pass it \
+                        on, and the cells of a message have to arrive in order";
         return Err(fault("routes", "per_packet".into(), accepted.into()));
     }
     let cut = |own: &SegmentationSettings| own.build(settings.packet, settings.payload);
@@ -90,6 +92,9 @@ pub(super) fn shared_memory(
         let accepted = "a number, since a greedy stream fills them all at once";
         return Err(fault("adapter.send_buffers", "unlimited".into(), accepted.into()));
     }
+    if settings.endpoints.is_none() {
+        refuse_what_needs_endpoints(workload, site.name)?;
+    }
     if let Some(own) = &settings.endpoints
         && own.receive_go >= own.receive_stop.get()
     {
@@ -98,6 +103,11 @@ pub(super) fn shared_memory(
     }
     let buffer = switch.buffer.get();
     let control = settings.flow_control.clone().unwrap_or_default();
+    if let FlowControlSettings::VirtualChannelCredits(own) = &control {
+        let key = "flow_control.virtual_channel_credits.channels";
+        let fits = lanes_fit(own.channels, &parts.wiring);
+        fits.map_err(|accepted| fault(key, own.channels.to_string(), accepted))?;
+    }
     let control = FlowControl::new(&control, &settings.link, buffer)
         .map_err(|(key, value, accepted)| fault(&format!("flow_control.{key}"), value, accepted))?;
     let switches = SharedMemoryParts {
@@ -108,12 +118,48 @@ pub(super) fn shared_memory(
         packet: settings.packet,
         segmentation,
         endpoints: settings.endpoints.clone(),
+        errors: errors(settings, site),
         streams,
         random: site.streams.stream(&format!("{}.streams", site.name), 0),
         sample: site.sample,
     };
     let network = SharedMemoryNetwork::new(parts, switches);
     Ok(Driver::SharedMemoryNetwork(Box::new(network)))
+}
+
+/// Only endpoints read what descriptors ask for, and whose memory it is.
+fn refuse_what_needs_endpoints(
+    workload: Option<&WorkloadSettings>,
+    name: &str,
+) -> Result<(), Error> {
+    let Some(SourceSettings::Streams(groups)) = workload.map(|own| &own.source) else {
+        return Ok(());
+    };
+    for (group, own) in groups {
+        let refuse = |key: &str, value: String| {
+            let key = format!("workload.{name}.source.streams.{group}.{key}");
+            let accepted = format!("it only with channel.{name}.endpoints");
+            Err(Error::Assembly { key, value, accepted })
+        };
+        if !own.operation.is_send() {
+            return refuse("operation", own.operation.name().to_owned());
+        }
+        if own.tag != 0 {
+            return refuse("tag", own.tag.to_string());
+        }
+        if let Some(tag) = own.memory_tag {
+            return refuse("memory_tag", tag.to_string());
+        }
+    }
+    Ok(())
+}
+
+/// What damages the messages of each host; nothing without errors.
+fn errors(settings: &ChannelSettings, site: Site<'_>) -> Vec<Errors> {
+    let of_hosts = |own: &ErrorSettings| {
+        (0..site.hosts).map(|host| own.build(site.streams, site.name, host)).collect()
+    };
+    settings.errors.as_ref().filter(|own| !own.is_free_of_errors()).map_or_else(Vec::new, of_hosts)
 }
 
 /// Only switches with a shared memory read how messages become cells, and streams of them.
@@ -134,14 +180,7 @@ pub(super) fn refuse_what_needs_a_shared_memory(
         let key = format!("workload.{name}.source");
         return Err(Error::Assembly { key, value: "streams".to_owned(), accepted });
     }
-    match &settings.flow_control {
-        None | Some(FlowControlSettings::Credits) => Ok(()),
-        Some(other) => {
-            let accepted =
-                format!("credits, or another one with channel.{name}.switch.shared_memory");
-            refuse(name, "flow_control", other.name(), &accepted)
-        }
-    }
+    Ok(())
 }
 
 /// The switches of a fabric with queues at their inputs.
@@ -157,7 +196,8 @@ fn input_queued(
         accepted,
     };
     if switch.queues == InputQueues::Fifo {
-        let accepted = "voq in a fabric other than star";
+        let accepted =
+            "voq in a fabric other than star, or switch.shared_memory with queues = fifo";
         return Err(fault("queues", "fifo".into(), accepted.into()));
     }
     let size = switch.cell.unwrap_or(settings.packet);
@@ -171,10 +211,10 @@ fn input_queued(
     let Some(buffer) = switch.buffer else {
         return Err(fault("buffer", "(none)".into(), needed));
     };
-    let packets = u64::from(buffer.get()) / cells;
-    if packets == 0 {
+    if u64::from(buffer.get()) < cells {
         return Err(fault("buffer", buffer.get().to_string(), needed));
     }
+    let control = stage_control(settings, (buffer.get(), cells), wiring, site.name)?;
     let scheduler = |number| {
         let ports = wiring.ports_of(number) as usize;
         switch
@@ -185,10 +225,52 @@ fn input_queued(
     Ok(InputQueuedParts {
         cell,
         cells,
-        buffer: packets as u32,
+        buffer: buffer.get(),
+        control,
         schedulers: (0..wiring.switches()).map(scheduler).collect::<Result<_, _>>()?,
         random: site.streams.stream(&format!("{}.scheduler", site.name), 0),
     })
+}
+
+/// The flow control of switches with queues at their inputs.
+fn stage_control(
+    settings: &ChannelSettings,
+    (buffer, cells): (u32, u64),
+    wiring: &Wiring,
+    name: &str,
+) -> Result<FlowControl, Error> {
+    let own = settings.flow_control.clone().unwrap_or_default();
+    if let FlowControlSettings::SourceQuench(_) = own {
+        let accepted = format!(
+            "credits, virtual_channel_credits or stop_go where queues belong to outputs: a switch              quenches the source of a connection by how many of its cells wait, which only one with              queues per connection knows (channel.{name}.switch.shared_memory)"
+        );
+        refuse(name, "flow_control", "source_quench", &accepted)?;
+    }
+    let fault = |key: &str, value: String, accepted: String| Error::Assembly {
+        key: format!("channel.{name}.flow_control.{key}"),
+        value,
+        accepted,
+    };
+    let control = FlowControl::new(&own, &settings.link, buffer)
+        .map_err(|(key, value, accepted)| fault(key, value, accepted))?;
+    if let FlowControlSettings::VirtualChannelCredits(own) = &own {
+        let (channels, key) = (own.channels, "virtual_channel_credits.channels");
+        if u64::from(buffer / channels.get()) < cells {
+            let accepted = format!("so many that each has the {cells} cells of a packet");
+            return Err(fault(key, channels.to_string(), accepted));
+        }
+        lanes_fit(channels, wiring)
+            .map_err(|accepted| fault(key, channels.to_string(), accepted))?;
+    }
+    Ok(control)
+}
+
+/// A torus needs two virtual channels for each that its connections are divided among.
+fn lanes_fit(channels: PositiveCount, wiring: &Wiring) -> Result<(), String> {
+    match wiring.lanes() {
+        lanes if channels.get().is_multiple_of(lanes.into()) => Ok(()),
+        lanes => Err(format!("a multiple of {lanes}, so that no ring of buffers is closed")),
+    }
 }
 
 /// The latency of a kind of switch that there is in stages.
@@ -242,7 +324,10 @@ fn refuse_what_a_fabric_does_not_read(settings: &ChannelSettings, name: &str) ->
     if adapter.throttle.is_some() {
         return refuse("adapter.throttle", "given", "no throttle in a fabric other than star");
     }
-    let given = settings.faults().first().or(settings.recovery.map(|_| "recovery"));
+    // Endpoints find damage, and the level of their reliability says what becomes of it.
+    let is_found = settings.endpoints.is_some();
+    let fault = settings.faults().first().filter(|fault| *fault != "errors" || !is_found);
+    let given = fault.or(settings.recovery.map(|_| "recovery"));
     let given = given.or(settings.interface.as_ref().map(|_| "interface"));
     match given {
         Some(key) => refuse(key, "given", "it only in a star"),

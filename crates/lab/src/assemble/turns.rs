@@ -3,8 +3,8 @@
 use weft_fabric::adapter::{Feed, Insertion, Release};
 use weft_fabric::fabric::{ConnectionRoutes, Routes, RoutesSettings, Wiring};
 use weft_fabric::interface::{Forwarding, TransferSettings};
-use weft_fabric::link::{PhaseSettings, TurnSettings};
-use weft_fabric::switch::Contention;
+use weft_fabric::link::{ErrorSettings, PhaseSettings, TurnSettings};
+use weft_fabric::switch::{Contention, MulticastStart};
 use weft_fabric::workload::{Feedback, Source};
 use weft_protocol::retransmit::ControlSettings;
 use weft_protocol::turns::PACKET;
@@ -13,6 +13,7 @@ use weft_units::{Bytes, Limit, Span, Time};
 use super::network::named;
 use super::{Driver, Site, refuse};
 use crate::composition::{ChannelSettings, SwitchSettings};
+use crate::drive::event::Faults;
 use crate::drive::turns::{LinkParts, Switching, TurnChannel, TurnParts};
 use crate::error::Error;
 
@@ -26,7 +27,7 @@ pub(super) fn build(
     sources: Vec<Source>,
     site: Site<'_>,
 ) -> Result<Driver, Error> {
-    refuse_what_turns_do_not_read(settings, site.name)?;
+    refuse_what_turns_do_not_read(settings, site.hosts, site.name)?;
     let Some(transfer) = settings.transfer.clone() else {
         let accepted = "the way between memory and FIFOs, needed where links have turns";
         return refuse_as(site.name, "transfer", "(none)", accepted);
@@ -91,12 +92,20 @@ fn link(
         PhaseSettings::Aligned => Time::ZERO,
     };
     let cables = wiring.hosts() as usize + wiring.ports() as usize;
+    let errors = settings.errors.as_ref().filter(|errors| !errors.is_free_of_errors());
+    let of_station = |errors: &ErrorSettings| {
+        let stations = 0..u32::from(wiring.hosts()) + wiring.ports();
+        // Listed errors are those of hosts; ports have chance alone.
+        let build = |station| errors.build(site.streams, site.name, station as u16);
+        stations.map(build).collect()
+    };
     Ok(LinkParts {
         rules: turns.rules().map_err(named)?,
         capacity: turns.capacity().map_err(named)?,
         timing,
         unit: turns.unit(),
         phases: (0..cables).map(phase).collect(),
+        errors: errors.map_or(Vec::new(), of_station),
     })
 }
 
@@ -123,7 +132,10 @@ fn switching(
         let value = format!("a switch with {} ports", widest.unwrap_or_default());
         return refuse_as(name, "fabric", &value, "switches with at most 63 ports");
     }
-    match &settings.switch {
+    // The ports of a listed route are those to one target.
+    let listed =
+        matches!(settings.routes, Some(RoutesSettings::PerConnection(ConnectionRoutes::Given(_))));
+    let switching = match &settings.switch {
         SwitchSettings::FifoBus(bus) => {
             Ok(Switching {
                 analysis: bus.analysis,
@@ -133,8 +145,9 @@ fn switching(
                 shared: true,
                 forwarding: bus.forwarding,
                 multicast: bus.multicast,
+                multicast_start: bus.multicast_start,
                 // A request must be one packet, and its answer one for all hosts.
-                barrier: bus.barrier.filter(|_| wiring.switches() == 1 && turns.unit() == 1),
+                barrier: bus.barrier.filter(|_| turns.unit() == 1),
             })
         }
         SwitchSettings::Crossbar(crossbar) if crossbar.contention == Contention::BackPressure => {
@@ -146,7 +159,8 @@ fn switching(
                             \"back_pressure\" where links have turns";
             refuse_as(name, "switch", other.name(), accepted)
         }
-    }
+    }?;
+    Ok(Switching { multicast: switching.multicast && !listed, ..switching })
 }
 
 /// A switch in which every input knows by itself where its messages go, and has a way of its own to
@@ -160,6 +174,7 @@ fn crossbar_of(latency: Span) -> Switching {
         shared: false,
         forwarding: Forwarding::Packets,
         multicast: true,
+        multicast_start: MulticastStart::WithRoom,
         barrier: None,
     }
 }
@@ -184,7 +199,11 @@ fn check_sources(
     Ok(())
 }
 
-fn refuse_what_turns_do_not_read(settings: &ChannelSettings, name: &str) -> Result<(), Error> {
+fn refuse_what_turns_do_not_read(
+    settings: &ChannelSettings,
+    hosts: u16,
+    name: &str,
+) -> Result<(), Error> {
     let adapter = &settings.adapter;
     if settings.control.as_ref().is_some_and(|own| *own != ControlSettings::Unacknowledged) {
         let accepted = "no control where links have turns, which lose nothing";
@@ -203,7 +222,17 @@ fn refuse_what_turns_do_not_read(settings: &ChannelSettings, name: &str) -> Resu
     if adapter.throttle.is_some() {
         return refuse(name, "adapter.throttle", "given", "no throttle where links have turns");
     }
-    let given = settings.faults().first().or(settings.recovery.map(|_| "recovery"));
+    let damage = settings.errors.clone().unwrap_or_default();
+    if !damage.slots.is_empty() {
+        return refuse(name, "errors.slots", "given", "`errors.packets` where links have turns");
+    }
+    let beyond = damage.packets.iter().find(|packet| packet.host >= hosts);
+    if let Some(packet) = beyond {
+        let accepted = format!("a host below {hosts}");
+        return refuse(name, "errors.packets.host", &packet.host.to_string(), &accepted);
+    }
+    let others = Faults { errors: ErrorSettings::default(), ..settings.faults() };
+    let given = others.first().or(settings.recovery.map(|_| "recovery"));
     let given = given.or(settings.interface.as_ref().map(|_| "interface"));
     match given {
         Some(key) => refuse(name, key, "given", "it only where links have no turns"),

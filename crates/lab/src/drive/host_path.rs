@@ -43,6 +43,15 @@ pub struct HostPath<C> {
     steps: u64,
 }
 
+/// Where messages spent their time: in the stages of their hosts, and on the channel from when their
+/// last packet left the one host to when it reached the other.
+#[derive(Clone, Debug)]
+pub struct Ways {
+    stages: Vec<StageRecord>,
+    sends: usize,
+    on_channel: (Span, u64),
+}
+
 /// What is to be done with a host.
 #[derive(Clone, Copy, Debug)]
 enum Due {
@@ -189,19 +198,14 @@ impl<C: Carrier> HostPath<C> {
         sums
     }
 
-    /// Adds where messages spent their time: in the stages of their hosts, and as `channel` from
-    /// when their last packet left the one host to when it reached the other.
-    pub fn spend(&self, budget: &mut Budget) {
-        let stages = self.stages();
-        let (initiator, target) = stages.split_at(self.sends);
-        let mut add = |name: &str, of_initiator, messages, span: Span| {
-            if messages > 0 {
-                budget.add_named(name, of_initiator, messages, span.0.into());
-            }
-        };
-        initiator.iter().for_each(|one| add(&one.name, true, one.messages, one.residence));
-        add("channel", true, self.on_channel.1, self.on_channel.0);
-        target.iter().for_each(|one| add(&one.name, false, one.messages, one.residence));
+    /// Where messages spent their time.
+    pub fn ways(&self) -> Ways {
+        Ways { stages: self.stages(), sends: self.sends, on_channel: self.on_channel }
+    }
+
+    /// The channel behind the hosts; ends them.
+    pub fn into_carrier(self) -> C {
+        self.carrier
     }
 
     /// Sees to it that there is a connection between two hosts, if they need one.
@@ -344,6 +348,29 @@ impl<C: Carrier> HostPath<C> {
             self.hosts[place].advance(&mut self.out);
         }
         self.settle(time, host, notices);
+    }
+}
+
+impl Ways {
+    /// Adds the stages to a budget. Those that the channel noted of its packets, `of_channel`, stand
+    /// for it where they are what messages spent there: where each message was one packet. Otherwise
+    /// the channel is one stage.
+    pub fn spend(&self, budget: &mut Budget, of_channel: &Budget) {
+        let (initiator, target) = self.stages.split_at(self.sends);
+        let add = |budget: &mut Budget, one: &StageRecord, of_initiator| {
+            if one.messages > 0 {
+                let sum = one.residence.0.into();
+                budget.add_named(&one.name, of_initiator, one.messages, sum);
+            }
+        };
+        initiator.iter().for_each(|one| add(budget, one, true));
+        let (span, messages) = self.on_channel;
+        if messages > 0 && of_channel.total_ps() == u128::from(span.0) {
+            budget.merge(of_channel);
+        } else if messages > 0 {
+            budget.add_named("channel", true, messages, span.0.into());
+        }
+        target.iter().for_each(|one| add(budget, one, false));
     }
 }
 

@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use weft_fabric::measure::{Latency, Observations, Stage};
+use weft_fabric::measure::{Latency, Observations, Passage, Stage};
 use weft_fabric::workload::Source;
 use weft_kernel::{Halt, Stopped};
 use weft_units::{Bytes, Time};
@@ -75,6 +75,11 @@ impl OutputQueuedChannel {
         self.slots += 1;
     }
 
+    /// What is observed.
+    pub fn observations_mut(&mut self) -> &mut Observations {
+        &mut self.observations
+    }
+
     /// What was observed; ends the channel.
     pub fn into_observations(mut self) -> Observations {
         self.timing.spend_on_the_way(&mut self.observations);
@@ -127,7 +132,9 @@ impl OutputQueuedChannel {
             self.observations.attempt(start);
             self.observations.latency(Latency::Queueing, start, queueing);
             self.observations.latency(Latency::OneWay, start, queueing + transit);
-            self.in_flight.send(usize::from(host), output, start + transit);
+            let (to, end) = (output as u16, start + transit);
+            self.observations.pass(Passage { from: host, to, start, end });
+            self.in_flight.send(usize::from(host), output, end);
             if let Some(posted) = &mut self.posted {
                 posted.start(usize::from(host), output, start + self.timing.packet);
             }

@@ -8,7 +8,7 @@
 use std::collections::VecDeque;
 
 use weft_fabric::adapter::SendBuffers;
-use weft_fabric::measure::{Latency, Observations, Stage};
+use weft_fabric::measure::{Latency, Observations, Passage, Stage};
 use weft_fabric::scheduler::{AnyScheduler, Matching, Requests, Scheduler};
 use weft_fabric::workload::Source;
 use weft_kernel::{Halt, Stopped, Stream};
@@ -127,6 +127,11 @@ impl SlottedChannel {
         self.transmit(sampled + self.timing.lead);
     }
 
+    /// What is observed.
+    pub fn observations_mut(&mut self) -> &mut Observations {
+        &mut self.observations
+    }
+
     /// What was observed; ends the channel.
     pub fn into_observations(mut self) -> Observations {
         self.timing.spend_on_the_way(&mut self.observations);
@@ -200,7 +205,9 @@ impl SlottedChannel {
             self.observations.attempt(start);
             self.observations.latency(Latency::Queueing, start, queueing);
             self.observations.latency(Latency::OneWay, start, queueing + transit);
-            self.in_flight.send(host, target, start + transit);
+            let (from, to, end) = (host as u16, target as u16, start + transit);
+            self.observations.pass(Passage { from, to, start, end });
+            self.in_flight.send(host, target, end);
             if let Some(posted) = &mut self.posted {
                 posted.start(host, target, start + self.timing.packet);
             }

@@ -4,10 +4,12 @@ use std::borrow::Cow;
 
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use weft_fabric::measure::Passage;
 use weft_units::Time;
 
 /// The types of packets that are noted.
-const KINDS: [&str; 8] = ["breq", "back", "qreq", "qack", "cfg", "gnt", "frame", "null"];
+const KINDS: [&str; 10] =
+    ["breq", "back", "qreq", "qack", "cfg", "gnt", "frame", "null", "packet", "message"];
 
 /// One transmission of one packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,7 +18,8 @@ pub struct TraceEntry {
     pub time: Time,
     /// When its last byte is at its destination unless something happens to it on the way.
     pub until: Time,
-    /// The type of the packet (Clint Table 1): `breq`, `back`, `qreq`, `qack`, `cfg` or `gnt`.
+    /// The type of the packet (Clint Table 1): `breq`, `back`, `qreq`, `qack`, `cfg` or `gnt`; with
+    /// turns `frame` or `null`; elsewhere `packet`, or `message` where hosts cut them into packets.
     pub kind: &'static str,
     /// Its number: of the pair for requests and their acknowledgments, of the slot that is asked
     /// for or granted otherwise.
@@ -30,6 +33,24 @@ pub struct TraceEntry {
     /// What it says: the targets requested by `cfg`, the target granted by `gnt`, the report of an
     /// acknowledgment.
     pub content: String,
+}
+
+/// Passages as entries of a kind, numbered by their beginnings.
+pub(crate) fn of_passages(kind: &'static str, passages: Vec<Passage>) -> Vec<TraceEntry> {
+    let entry = |(sequence, passage): (u64, Passage)| {
+        let Passage { from, to, start, end } = passage;
+        TraceEntry {
+            time: start,
+            until: end,
+            kind,
+            sequence,
+            initiator: Some(from),
+            target: Some(to),
+            slot: None,
+            content: format!("to host {to}"),
+        }
+    };
+    (0..).zip(passages).map(entry).collect()
 }
 
 /// An entry as it is stored, where a text has no lifetime.

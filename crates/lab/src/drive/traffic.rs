@@ -1,6 +1,6 @@
 //! The sources of a workload over anything that carries messages.
 
-use weft_fabric::measure::{Latency, Observations};
+use weft_fabric::measure::{Latency, Observations, Passage};
 use weft_fabric::workload::{Feedback, Source};
 use weft_kernel::{Halt, Queue, Stopped};
 use weft_units::{Bytes, Time};
@@ -127,6 +127,16 @@ impl<C: Carrier> Traffic<C> {
         &self.observations
     }
 
+    /// What is observed.
+    pub fn observations_mut(&mut self) -> &mut Observations {
+        &mut self.observations
+    }
+
+    /// The channel under the traffic, and what was observed; ends the traffic.
+    pub fn into_parts(self) -> (C, Observations) {
+        (self.carrier, self.observations)
+    }
+
     /// Messages that have not been sent, once for each target.
     pub fn backlog(&self) -> u64 {
         self.missing(false)
@@ -221,6 +231,7 @@ impl<C: Carrier> Traffic<C> {
                     let seen = &mut self.observations;
                     seen.latency(Latency::OneWay, time, time.since(generated));
                     seen.deliver_from(usize::from(from), time, size);
+                    seen.pass(Passage { from, to, start: generated, end: time });
                 }
                 if ticket.is_none() {
                     self.wake(time, to, |source| source.delivered(time, from));

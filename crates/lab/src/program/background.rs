@@ -11,6 +11,7 @@ use crate::composition::ChannelSettings;
 use crate::drive::carrier::{Carrier, Message, Notice, Ticket};
 use crate::drive::traffic::Traffic;
 use crate::error::Error;
+use crate::program::library::Metrics;
 
 /// A channel that a program uses.
 #[derive(Debug)]
@@ -28,13 +29,17 @@ pub(crate) fn offers(workload: &WorkloadSettings) -> bool {
 }
 
 impl ProgramChannel {
-    /// The channel at time zero, with its workload if it has one.
+    /// The channel at time zero, with its workload if it has one. `trace` notes every transmission.
     pub(super) fn new(
         settings: &ChannelSettings,
         workload: Option<&WorkloadSettings>,
         site: Site<'_>,
+        trace: bool,
     ) -> Result<ProgramChannel, Error> {
-        let driver = Driver::new(settings, None, site)?;
+        let mut driver = Driver::new(settings, None, site)?;
+        if trace {
+            driver.record_trace();
+        }
         let Some(workload) = workload.filter(|own| offers(own)) else {
             return Ok(ProgramChannel::Alone(driver));
         };
@@ -60,7 +65,7 @@ impl ProgramChannel {
         self,
         (name, hosts): (&str, u16),
         (packet, until, seed): (Span, Time, u64),
-    ) -> Result<(Driver, Vec<(&'static str, f64)>), Error> {
+    ) -> Result<(Driver, Metrics), Error> {
         let traffic = match self {
             ProgramChannel::Alone(driver) => return Ok((driver, Vec::new())),
             ProgramChannel::Shared(traffic) => traffic,

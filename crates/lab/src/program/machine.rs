@@ -12,28 +12,10 @@ use weft_units::{Bytes, Span, Time};
 use super::account::{Account, Interval, Passage};
 use super::error::ProgramError;
 use super::matching::{Matching, Wanted};
-use super::operation::{Doing, Op, OpId, Received, State};
+use super::operation::{Doing, Op, OpId, Outgoing, Received, State};
+use super::placement::Places;
 use super::policy::{Kind, Policy};
 use crate::drive::carrier::{Carrier, Destination, Message, Notice, Ticket};
-
-/// What a rank sends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Outgoing {
-    /// The rank that sends it.
-    pub from: u16,
-    /// The rank that it is for, or several.
-    pub to: Destination,
-    /// What receives tell messages apart by.
-    pub tag: u32,
-    /// How many bytes of payload there are.
-    pub size: Bytes,
-    /// What is written in it.
-    pub value: u64,
-    /// The number of the channel that the program itself chose, before any rule.
-    pub channel: Option<usize>,
-    /// The NIC that a trace names.
-    pub nic: u16,
-}
 
 /// Ranks, channels and time.
 #[derive(Debug)]
@@ -53,9 +35,7 @@ pub struct Machine<C> {
     failure: Option<ProgramError>,
     lost: Vec<String>,
     messages: u64,
-    /// The host of each rank, and the rank on each host; empty where they have one number.
-    hosts: Vec<u16>,
-    ranks_on: Vec<u16>,
+    places: Places,
     /// Notices of messages that are still to come.
     expected: u64,
     /// How many ranks have come to the barrier of each channel.
@@ -124,8 +104,7 @@ impl<C: Carrier> Machine<C> {
             failure: None,
             lost: Vec::new(),
             messages: 0,
-            hosts: Vec::new(),
-            ranks_on: Vec::new(),
+            places: Places::default(),
             expected: 0,
             at_barrier,
         }
@@ -135,25 +114,13 @@ impl<C: Carrier> Machine<C> {
     /// zero only.
     #[must_use]
     pub fn placed(mut self, hosts: Vec<u16>) -> Machine<C> {
-        if (0..).zip(&hosts).any(|(rank, host): (u16, &u16)| rank != *host) {
-            let last = hosts.iter().copied().max().unwrap_or(0);
-            self.ranks_on = vec![u16::MAX; usize::from(last) + 1];
-            for (rank, host) in (0..).zip(&hosts) {
-                self.ranks_on[usize::from(*host)] = rank;
-            }
-            self.hosts = hosts;
-        }
+        self.places = Places::new(hosts);
         self
     }
 
     /// The host of a rank.
     pub fn host(&self, rank: u16) -> u16 {
-        self.hosts.get(usize::from(rank)).copied().unwrap_or(rank)
-    }
-
-    /// The rank on a host that has one.
-    fn rank_on(&self, host: u16) -> u16 {
-        self.ranks_on.get(usize::from(host)).copied().unwrap_or(host)
+        self.places.host(rank)
     }
 
     /// The present.
@@ -260,8 +227,9 @@ impl<C: Carrier> Machine<C> {
         let place = self.insert(parcel);
         let (host, ranks, ticket) = (self.host(rank), self.ranks(), Ticket(place.into()));
         // A channel keeps a barrier of its first hosts.
-        let first = self.hosts.iter().all(|host| *host < ranks);
-        if first && self.channels[channel].1.barrier(self.now, host, ranks, ticket) {
+        if self.places.are_below(ranks)
+            && self.channels[channel].1.barrier(self.now, host, ranks, ticket)
+        {
             self.come_to_barrier(channel);
             return Some(op);
         }
@@ -477,7 +445,7 @@ impl<C: Carrier> Machine<C> {
                 }
                 to => to,
             };
-            let Some(to) = self.hosts_of(to) else {
+            let Some(to) = self.places.hosts_of(to) else {
                 let problem = "several targets at once are on hosts below 64";
                 return self.fail(ProgramError::Program(problem.to_owned()));
             };
@@ -491,18 +459,6 @@ impl<C: Carrier> Machine<C> {
         }
         if own && !in_order {
             self.deliver(from, parcel);
-        }
-    }
-
-    /// The hosts of the ranks that a message is for; `None` if a set of hosts cannot hold them.
-    fn hosts_of(&self, ranks: Destination) -> Option<Destination> {
-        match ranks {
-            Destination::Host(rank) => Some(Destination::Host(self.host(rank))),
-            several if self.hosts.is_empty() => Some(several),
-            several => several
-                .hosts()
-                .try_fold(0, |set, rank| Some(set | 1_u64.checked_shl(self.host(rank).into())?))
-                .map(Destination::Hosts),
         }
     }
 
@@ -543,12 +499,12 @@ impl<C: Carrier> Machine<C> {
                 self.use_up(place);
             }
             Notice::Delivered { time, to: host, .. } => {
-                let to = self.rank_on(host);
+                let to = self.places.rank_on(host);
                 self.account.pass(Passage { from, to, offered, delivered: time, size: size.0 });
                 self.deliver(to, place);
             }
             Notice::Lost { time, to: host, .. } => {
-                let to = self.rank_on(host);
+                let to = self.places.rank_on(host);
                 let name = &self.channels[channel].0;
                 self.lost.push(format!(
                     "channel {name} lost a message of {size} from rank {from} to rank {to} at {time}"

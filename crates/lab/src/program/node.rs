@@ -45,9 +45,9 @@ use weft_kernel::Halt;
 use weft_units::{Bytes, Span, Time};
 
 use super::error::ProgramError;
-use super::machine::{Machine, Outgoing};
+use super::machine::Machine;
 use super::matching::{RESERVED_TAGS, Wanted};
-use super::operation::{OpId, Received};
+use super::operation::{OpId, Outgoing, Received};
 use crate::drive::carrier::{Carrier, Destination};
 
 const BARRIER: u32 = RESERVED_TAGS;

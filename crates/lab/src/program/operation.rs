@@ -25,6 +25,25 @@ impl OpId {
     }
 }
 
+/// What a rank sends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Outgoing {
+    /// The rank that sends it.
+    pub from: u16,
+    /// The rank that it is for, or several.
+    pub to: Destination,
+    /// What receives tell messages apart by.
+    pub tag: u32,
+    /// How many bytes of payload there are.
+    pub size: Bytes,
+    /// What is written in it.
+    pub value: u64,
+    /// The number of the channel that the program itself chose, before any rule.
+    pub channel: Option<usize>,
+    /// The NIC that a trace names.
+    pub nic: u16,
+}
+
 /// What an operation brought. Of one that receives nothing only the time means something.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Received {

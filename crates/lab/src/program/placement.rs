@@ -4,6 +4,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use weft_kernel::Streams;
 
+use crate::drive::carrier::Destination;
+
 /// Which host each rank runs on; a host has at most one.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -68,6 +70,55 @@ impl Placement {
     }
 }
 
+/// The host of each rank, and the rank on each host; empty where they have one number.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Places {
+    hosts: Vec<u16>,
+    ranks: Vec<u16>,
+}
+
+impl Places {
+    /// Each rank on the host that stands in its place.
+    pub fn new(hosts: Vec<u16>) -> Places {
+        if (0..).zip(&hosts).all(|(rank, host): (u16, &u16)| rank == *host) {
+            return Places::default();
+        }
+        let last = hosts.iter().copied().max().unwrap_or(0);
+        let mut ranks = vec![u16::MAX; usize::from(last) + 1];
+        for (rank, host) in (0..).zip(&hosts) {
+            ranks[usize::from(*host)] = rank;
+        }
+        Places { hosts, ranks }
+    }
+
+    /// The host of a rank.
+    pub fn host(&self, rank: u16) -> u16 {
+        self.hosts.get(usize::from(rank)).copied().unwrap_or(rank)
+    }
+
+    /// The rank on a host that has one.
+    pub fn rank_on(&self, host: u16) -> u16 {
+        self.ranks.get(usize::from(host)).copied().unwrap_or(host)
+    }
+
+    /// Whether so many ranks are on the hosts of the same numbers, in whatever order.
+    pub fn are_below(&self, ranks: u16) -> bool {
+        self.hosts.iter().all(|host| *host < ranks)
+    }
+
+    /// The hosts of the ranks that a message is for; `None` if a set of hosts cannot hold them.
+    pub fn hosts_of(&self, ranks: Destination) -> Option<Destination> {
+        match ranks {
+            Destination::Host(rank) => Some(Destination::Host(self.host(rank))),
+            several if self.hosts.is_empty() => Some(several),
+            several => several
+                .hosts()
+                .try_fold(0, |set, rank| Some(set | 1_u64.checked_shl(self.host(rank).into())?))
+                .map(Destination::Hosts),
+        }
+    }
+}
+
 fn check(list: &[u16], ranks: u16, hosts: u16) -> Result<(), Misplaced> {
     let refuse = |value: String, accepted: String| Err(Misplaced { value, accepted });
     if list.len() != usize::from(ranks) {
@@ -111,6 +162,18 @@ mod tests {
         assert!((0..9).all(|host| drawn.iter().any(|own| own.contains(&host))));
         assert_ne!(drawn[0], drawn[1]);
         assert_eq!(drawn[0], places(&Placement::Random, 0));
+    }
+
+    #[test]
+    fn a_message_for_several_ranks_is_one_for_their_hosts() {
+        let places = Places::new(vec![5, 0, 63]);
+        assert_eq!(
+            places.hosts_of(Destination::Hosts(0b110)),
+            Some(Destination::Hosts(1 | 1 << 63))
+        );
+        assert_eq!(places.rank_on(63), 2);
+        assert_eq!(Places::new(vec![70, 1]).hosts_of(Destination::Hosts(1)), None);
+        assert!(places.are_below(64) && !places.are_below(63));
     }
 
     #[test]

@@ -152,7 +152,9 @@ impl Ways<'_> {
                         .to_owned(),
                 });
             }
-            Ok((name.clone(), ProgramChannel::new(settings, spec.workload.get(name), site)?))
+            let workload = spec.workload.get(name);
+            let channel = ProgramChannel::new(settings, workload, site, spec.run.trace)?;
+            Ok((name.clone(), channel))
         };
         let channels = names.iter().map(carrier).collect::<Result<Vec<_>, Error>>()?;
         let policy = Policy::new(&rules, &names).unwrap_or_default();
@@ -226,8 +228,18 @@ impl ProgramSettings {
         self.ranks.map_or_else(all, PositiveCount::get).try_into().unwrap_or(u16::MAX)
     }
 
+    /// Whether it only says which channel takes which message, for programs that are given
+    /// elsewhere, and runs nothing by itself.
+    pub fn is_policy(&self) -> bool {
+        let runs = self.run.is_some() || self.trace.is_some();
+        !runs && self.ranks.is_none() && self.channel.is_none() && !self.route.is_empty()
+    }
+
     /// Refuses what no run could honour: ranks and channels that there are not.
     pub fn check(&self, spec: &Spec) -> Result<(), Error> {
+        if self.is_policy() {
+            return self.ways().rules(spec).map(drop);
+        }
         let ranks = self.ranks(spec);
         let fault = |key: &str, value: String, accepted: String| Error::Assembly {
             key: key.to_owned(),
@@ -255,6 +267,9 @@ impl ProgramSettings {
         {
             let accepted = "two different ranks".to_owned();
             return Err(fault("program.run", format!("pair = [{one}, {two}]"), accepted));
+        }
+        if let Some((key, value, accepted)) = self.run.as_ref().and_then(|run| run.misfit(ranks)) {
+            return Err(fault(&format!("program.run.{key}"), value, accepted));
         }
         self.ways().machine(spec, (ranks, spec.run.seed), false).map(drop)
     }

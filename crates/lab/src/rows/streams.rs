@@ -22,7 +22,13 @@ impl PointRuns<'_> {
                 row.push(("messages_per_s".into(), stream.messages_per_s.into()));
                 row.push(("interval_mean_us".into(), stream.interval_mean_us.into()));
                 row.push(("interval_deviation_us".into(), stream.interval_deviation_us.into()));
+                row.push(("stream_one_way_mean_us".into(), stream.one_way_mean_us.into()));
+                row.push(("stream_one_way_most_us".into(), stream.one_way_most_us.into()));
                 row.push(("quenches".into(), (stream.quenches as f64).into()));
+                row.push(("completed".into(), (stream.completed as f64).into()));
+                row.push(("failed".into(), (stream.failed as f64).into()));
+                row.push(("dropped".into(), (stream.dropped as f64).into()));
+                row.push(("fault".into(), stream.fault.as_str().into()));
                 let victim = if stream.is_victim { "victim" } else { "" };
                 row.push(("victim".into(), victim.into()));
                 table.push(row);
@@ -89,6 +95,14 @@ pub(super) fn columns(run: &ChannelRun) -> Vec<(String, f64)> {
         columns.push((format!("{name}_least_mb_per_s"), least));
         columns.push((format!("{name}_most_mb_per_s"), rates.iter().copied().fold(0.0, f64::max)));
         columns.push((format!("{name}_stream_messages_per_s"), messages / count));
+        let means = || group.iter().filter_map(|own| own.one_way_mean_us.zip(Some(own)));
+        let weight: f64 = means().map(|(_, own)| own.messages_per_s).sum();
+        let time: f64 = means().map(|(mean, own)| mean * own.messages_per_s).sum();
+        if weight > 0.0 {
+            columns.push((format!("{name}_one_way_mean_us"), time / weight));
+            let most = group.iter().filter_map(|own| own.one_way_most_us).fold(0.0, f64::max);
+            columns.push((format!("{name}_one_way_most_us"), most));
+        }
     }
     let rates = || network.streams.iter().map(|own| own.mb_per_s);
     let (sum, squares) = (rates().sum::<f64>(), rates().map(|own| own * own).sum::<f64>());
@@ -104,6 +118,9 @@ pub(super) fn columns(run: &ChannelRun) -> Vec<(String, f64)> {
     columns.push(("quenches_per_ms".to_owned(), network.quenches as f64 / ms));
     columns.push(("stops_per_ms".to_owned(), network.stops as f64 / ms));
     let most = network.ports.iter().map(|own| own.most_held).max().unwrap_or(0);
+    columns.push(("broken_connections".to_owned(), network.broken as f64));
+    columns.push(("dropped_messages".to_owned(), network.dropped as f64));
+    columns.push(("most_completions".to_owned(), network.most_completions as f64));
     columns.push(("most_held_cells".to_owned(), f64::from(most)));
     columns
 }

@@ -230,10 +230,10 @@ impl Writer {
         let Payload { size, root, .. } = payload;
         match collective {
             Collective::Barrier => self.barrier(),
-            Collective::Broadcast => self.from_root(root, |_| size),
-            Collective::Scatter => self.from_root(root, |below| size * below),
-            Collective::Reduce => self.towards(root, |_| size),
-            Collective::Gather => self.towards(root, |below| size * below),
+            Collective::Broadcast => self.down_from(root, |_| size),
+            Collective::Scatter => self.down_from(root, |below| size * below),
+            Collective::Reduce => self.up_to(root, |_| size),
+            Collective::Gather => self.up_to(root, |below| size * below),
             Collective::GatherV => self.each_with(root, payload, true),
             Collective::ScatterV => self.each_with(root, payload, false),
             Collective::AllreduceRing => self.ring(payload),
@@ -294,14 +294,14 @@ impl Writer {
     }
 
     /// Along the tree from the root; the size follows from how many ranks a message speaks to.
-    fn from_root(&mut self, root: u16, size: impl Fn(u64) -> Bytes) {
+    fn down_from(&mut self, root: u16, size: impl Fn(u64) -> Bytes) {
         for (round, near, far, below) in self.tree(root) {
             self.pass(near, far, round, size(below));
         }
     }
 
     /// Along the tree towards the root; the size follows from how many ranks a message speaks for.
-    fn towards(&mut self, root: u16, size: impl Fn(u64) -> Bytes) {
+    fn up_to(&mut self, root: u16, size: impl Fn(u64) -> Bytes) {
         for (round, near, far, below) in self.tree(root).into_iter().rev() {
             self.pass(far, near, round, size(below));
         }

@@ -113,7 +113,7 @@ fn a_message_of_three_packets_by_hand() {
         ]
     );
     let mut budget = Budget::default();
-    path.spend(&mut budget);
+    path.ways().spend(&mut budget, &Budget::default());
     let rows: Vec<_> = budget.rows(1).map(|(name, mean, _)| (name.to_owned(), mean)).collect();
     let by_hand = [("copy", 3e6), ("channel", 5e6), ("call", 1e6), ("receive_copy", 3e6)];
     assert!(rows.iter().map(|(name, mean)| (name.as_str(), *mean)).eq(by_hand), "{rows:?}");
@@ -199,7 +199,7 @@ proptest! {
         }
         prop_assert_eq!((sent, notices.len()), (offers.len(), 2 * offers.len()));
         let mut budget = Budget::default();
-        path.spend(&mut budget);
+        path.ways().spend(&mut budget, &Budget::default());
         prop_assert_eq!(budget.total_ps(), spent);
     }
 }
@@ -241,6 +241,37 @@ fn hosts_stand_in_front_of_any_channel() {
         let between = Span::from_ns(5_000)..=Span::from_ns(7_000);
         assert!(between.contains(&longer), "{switch}: {longer}");
     }
+}
+
+/// One packet a message: the stages of the channel are those of the messages and stand between those
+/// of the hosts. Of three packets only the last one counts, and the channel is one stage.
+#[test]
+fn the_channel_is_opened_up_where_a_message_is_a_packet() {
+    let stages = |size: &str| {
+        let text = format!(
+            "[system]\ntitle = 'star'\nhosts = 4\n\
+             [channel.c]\npacket = '125 B'\npayload = '100 B'\n\
+             link = {{ rate = '1 Gbit/s', length = '4 m', delay_per_metre = '5 ns' }}\n\
+             adapter.send_buffers = 'unlimited'\n\
+             switch.crossbar = {{ latency = '90 ns', contention = 'back_pressure' }}\n\
+             [channel.c.host]\nsend = ['call']\nreceive = ['poll']\n\
+             [channel.c.host.stage]\ncall.fixed = '2 us'\npoll.fixed = '3 us'\n\
+             [program]\nrun.ping_pong = {{ size = '{size}', rounds = 2 }}\n\
+             [run]\nregime = 'from_empty'\n"
+        );
+        let plan = Plan::new(&Request::of_text("hosts.toml", &text)).unwrap();
+        let runs = simulate(&plan.points[0].spec, 1, &Halt::new()).unwrap();
+        let seen = &runs[0].observations;
+        let rows = seen.budget.rows(seen.delivered).filter(|(_, mean, _)| *mean > 0.0);
+        rows.map(|(name, mean, _)| (name.to_owned(), mean)).collect::<Vec<_>>()
+    };
+    let named = |rows: &[(&str, f64)]| -> Vec<(String, f64)> {
+        rows.iter().map(|(name, mean)| ((*name).to_owned(), *mean)).collect()
+    };
+    let apart =
+        [("call", 2e6), ("transmission", 1e6), ("wire", 4e4), ("switch", 9e4), ("poll", 3e6)];
+    assert_eq!(stages("100 B"), named(&apart));
+    assert_eq!(stages("300 B"), named(&[("call", 2e6), ("channel", 3.13e6), ("poll", 3e6)]));
 }
 
 /// A schedule with signalling of its own carries packets: hosts are refused, not passed over.

@@ -2,6 +2,7 @@
 //! queueing theory where it has some.
 
 use std::collections::BTreeMap;
+use std::num::NonZeroUsize;
 
 use proptest::prelude::*;
 use weft_fabric::fabric::{FabricSettings, Routes, RoutesSettings, Wiring};
@@ -15,6 +16,7 @@ use weft_lab::drive::network::{
     Delivery, FlowControl, InputQueuedNetwork, InputQueuedParts, NetworkParts, OutputQueuedNetwork,
     SharedMemoryNetwork, SharedMemoryParts,
 };
+use weft_lab::{Options, Request};
 use weft_units::{Bytes, Limit, Span, Time};
 
 use super::{file, run, voq};
@@ -30,8 +32,8 @@ struct Parts {
 #[derive(Clone, Copy, Debug)]
 enum Queues {
     Outputs,
-    /// Cells of a packet, packets of a buffer.
-    Inputs(u64, u32),
+    /// Cells of a packet, packets of a buffer, and the flow control.
+    Inputs(u64, u32, &'static str),
     /// How cells wait in a shared memory, and under which flow control.
     Shared(SharedQueues, &'static str),
 }
@@ -52,10 +54,11 @@ fn deliveries(
     let islip = |switch| SchedulerSettings::Islip(Default::default()).build(ports(&wiring, switch));
     let switches = match queues {
         Queues::Outputs | Queues::Shared(..) => None,
-        Queues::Inputs(cells, buffer) => Some(InputQueuedParts {
+        Queues::Inputs(cells, buffer, text) => Some(InputQueuedParts {
             cell: Span(packet.0.div_ceil(cells)),
             cells,
-            buffer,
+            buffer: buffer * cells as u32,
+            control: flow(text, packet, buffer * cells as u32),
             schedulers: (0..wiring.switches()).map(islip).collect::<Result<_, _>>().expect(text),
             random: streams.stream("c.scheduler", 0),
         }),
@@ -94,10 +97,27 @@ fn deliveries(
         Some(switches) => {
             let mut network = InputQueuedNetwork::new(parts, switches);
             assert_eq!(network.run_watched(until, &Halt::new(), &mut watch), None);
+            assert_eq!(network.overrun(), None, "{text}");
             let left = network.backlog() + network.in_flight();
             (delivered, left, network.into_observations())
         }
     }
+}
+
+/// A link on which the 125 B of a packet take what the test wants, to a picosecond.
+fn link(packet: Span) -> LinkSettings {
+    LinkSettings {
+        rate: weft_units::Rate { bits: 1_000, per: packet.0 },
+        length: Default::default(),
+        delay_per_metre: Default::default(),
+        reserved: Default::default(),
+    }
+}
+
+/// A flow control over buffers of so many cells, as it stands in a file under the key `c`.
+fn flow(text: &str, packet: Span, buffer: u32) -> FlowControl {
+    let settings = toml::from_str::<BTreeMap<String, _>>(text).expect(text);
+    FlowControl::new(&settings["c"], &link(packet), buffer).expect("a flow control")
 }
 
 /// Switches with shared memories of 64 cells an input.
@@ -107,16 +127,10 @@ fn shared_memory(
     packet: Span,
     streams: &Streams,
 ) -> SharedMemoryParts {
-    // A link on which the 125 B of a packet take what the test wants, to a picosecond.
-    let link = LinkSettings {
-        rate: weft_units::Rate { bits: 1_000, per: packet.0 },
-        length: Default::default(),
-        delay_per_metre: Default::default(),
-        reserved: Default::default(),
-    };
-    let settings = toml::from_str::<BTreeMap<String, _>>(control).expect(control);
-    let control = FlowControl::new(&settings["c"], &link, 64).expect("a flow control");
+    let link = link(packet);
+    let control = flow(control, packet, 64);
     SharedMemoryParts {
+        errors: Vec::new(),
         queues,
         buffer: 64,
         control,
@@ -136,10 +150,11 @@ fn ports(wiring: &Wiring, switch: u32) -> usize {
 
 /// A stop is heard after 110 ns and the cells on their way to a switch, two of a nanosecond at the
 /// least: the margin of 60 cells is for the shortest packets.
+const CREDITS: &str = "c = 'credits'";
 const STOP: &str = "c.stop_go = { stop = 4, go = 1 }";
 const QUENCH: &str = "c.source_quench = { quench = 3, unquench = 1, indication = '25 B', \
                       link = { stop = 8, go = 4 } }";
-const CHANNELS: &str = "c.virtual_channel_credits.channels = 3";
+const CHANNELS: &str = "c.virtual_channel_credits.channels = 4";
 
 const FABRICS: &[(&str, u16)] = &[
     ("fabric.k_ary_tree = { arity = 2, levels = 4 }", 16),
@@ -147,6 +162,9 @@ const FABRICS: &[(&str, u16)] = &[
     ("fabric.fat_tree = { radix = 4, tiers = 3 }", 16),
     ("fabric.fat_tree = { radix = 6, tiers = 2 }", 17),
     ("fabric = 'folded_tree'", 64),
+    ("fabric.torus.dimensions = [5]", 5),
+    ("fabric.torus = { dimensions = [2, 4, 3], hosts_per_switch = 2 }", 47),
+    ("fabric.mesh = { dimensions = [3, 4] }", 12),
     (
         "fabric.table = { switches = [{ name = 'a', ports = 4 }, { name = 'b', ports = 4 }, \
          { name = 'c', ports = 4 }], cables = [{ from = 'host 0', to = 'a.0' }, \
@@ -174,17 +192,20 @@ proptest! {
             "per_connection = 'hashed'",
         ]),
         queues in prop::sample::select(vec![
-            Queues::Outputs, Queues::Inputs(1, 1), Queues::Inputs(1, 7), Queues::Inputs(5, 3),
+            Queues::Outputs, Queues::Inputs(1, 1, CREDITS), Queues::Inputs(1, 7, CREDITS),
+            Queues::Inputs(5, 3, CREDITS), Queues::Inputs(1, 4, CHANNELS),
+            Queues::Inputs(4, 8, CHANNELS), Queues::Inputs(1, 200, STOP),
+            Queues::Inputs(3, 200, STOP),
             Queues::Shared(SharedQueues::PerConnection, STOP),
             Queues::Shared(SharedQueues::PerConnection, QUENCH),
             Queues::Shared(SharedQueues::PerInput, CHANNELS),
-            Queues::Shared(SharedQueues::Fifo, "c = 'credits'"),
+            Queues::Shared(SharedQueues::Fifo, CREDITS),
             Queues::Shared(SharedQueues::Fifo, STOP),
         ]),
         seed in any::<u64>(),
     ) {
         let (fabric, hosts) = FABRICS[place];
-        let is_shared = matches!(queues, Queues::Shared(..));
+        let is_shared = matches!(queues, Queues::Shared(..) | Queues::Inputs(_, _, STOP));
         // Connections are set up once, and a stop must be heard within the buffers.
         let rule = if is_shared { "per_connection = 'random'" } else { rule };
         let packet = if is_shared { packet.max(20_000) } else { packet };
@@ -225,6 +246,39 @@ fn a_seed_gives_the_same_run_and_another_seed_another() {
                 assert_ne!(sum(7), sum(8), "{text}");
             }
         }
+    }
+}
+
+/// Every driver of a fabric, two loads and two seeds each: all tables are the same text however many
+/// threads there were.
+#[test]
+fn the_number_of_threads_changes_no_byte() {
+    let workload = "load = 0.4\n[sweep]\n'workload.c.load' = [0.2, 0.5]";
+    let torus = "fabric.torus.dimensions = [3, 3]\n\
+                 flow_control.virtual_channel_credits.channels = 2";
+    let tree = "fabric.k_ary_tree = { arity = 3, levels = 2 }";
+    let shared = file(9, &torus.replace("torus", "mesh"), workload, "400 us").replace(
+        "switch.output_queued.latency = '90 ns'",
+        "switch.shared_memory = { latency = '90 ns', buffer = 8 }",
+    );
+    let stop = format!("{tree}\nflow_control.stop_go = {{ stop = 8, go = 4 }}");
+    let texts = [
+        file(9, tree, workload, "400 us"),
+        voq(9, "buffer = 8", torus, workload, "400 us"),
+        voq(9, "buffer = 32", &stop, workload, "400 us"),
+        shared,
+    ];
+    for text in texts {
+        let text = text.replace("regime = 'from_empty'", "regime = 'from_empty'\nseeds = 2");
+        let tables = |workers| {
+            let options = Options { workers: NonZeroUsize::new(workers), ..Options::default() };
+            let request = Request::of_text("network.toml", &text);
+            let outcome = weft_lab::run(&request, &options, &mut |_, _| true).expect(&text);
+            format!("{:?}\n{}", outcome.tables, outcome.meta)
+        };
+        let alone = tables(1);
+        assert!(alone.len() > 3_000, "{} bytes are not all tables", alone.len());
+        assert_eq!(alone, tables(3), "{text}");
     }
 }
 

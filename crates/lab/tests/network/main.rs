@@ -4,9 +4,11 @@
 
 mod credits;
 mod cycle_counts;
+mod endpoints;
 mod laws;
 mod refusals;
 mod shared_memory;
+mod torus;
 
 use weft_kernel::Halt;
 use weft_lab::{ChannelRun, Plan, Request, simulate};

@@ -95,3 +95,36 @@ fn buffers_that_cannot_be_are_refused() {
     let unlimited = refused(&format!("{TREE}\nflow_control = 'credits'"));
     assert!(unlimited.contains("no flow control where queues are unlimited"), "{unlimited}");
 }
+
+/// The ports of a switch without a cable to the other.
+const APART: &str = "3, unused = [2]";
+
+/// Whatever is wrong with a wiring, the file is refused as a whole, with the names that it gave.
+#[test]
+fn a_table_that_cannot_be_wired_is_refused_with_its_names() {
+    let table = |left: &str, cables: &str, more: &str| {
+        let right = if left == APART { APART } else { "3" };
+        let text = format!(
+            "fabric.table = {{ switches = [{{ name = 'left', ports = {left} }}, \
+             {{ name = 'right', ports = {right} }}], cables = [{cables}] }}\n{more}"
+        );
+        refused(&text)
+    };
+    let hosts = "{ from = 'host 0', to = 'left.0' }, { from = 'host 1', to = 'left.1' }, \
+                 { from = 'host 2', to = 'right.0' }, { from = 'host 3', to = 'right.1' }";
+    let whole = format!("{hosts}, {{ from = 'left.2', to = 'right.2' }}");
+    let twice = whole.replace("'left.1'", "'left.0'");
+    let back = "routes.per_connection.given = [\
+                { from = 0, to = 3, switches = ['left', 'right', 'left', 'right'] }]";
+    let cases = [
+        (table("4", &whole, ""), "dangling port 3 of switch left"),
+        (table("3", &twice, ""), "left.0 with a cable to host 0 and one to host 1"),
+        (table(APART, hosts, ""), "host 2 at switch right, out of reach of host 0 at switch left"),
+        (table("3", &whole, back), "a route that visits switch left once"),
+        (refusal(&file(9, TREE, "load = 0.1", "1 ms")), "system.hosts = 9 does not fit"),
+    ];
+    for (text, expected) in cases {
+        assert!(text.contains(expected), "{expected}: {text}");
+        assert!(text.contains("network.toml:"), "{text}");
+    }
+}

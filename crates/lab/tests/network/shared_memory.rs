@@ -215,11 +215,11 @@ fn what_does_not_fit_is_refused() {
         ),
         (
             refused("buffer = 8", "routes.per_packet = 'random'"),
-            "per_connection, since switches with a shared memory set up connections",
+            "per_connection: a cell names the connection along which its switches pass it on",
         ),
         (
             refusal(&file(4, &format!("{TWO}\n{STOP_GO}"), "load = 0.5", "1 ms")),
-            "channel.c.flow_control = stop_go",
+            "no flow control where queues are unlimited",
         ),
         (
             refusal(&file(
@@ -236,24 +236,50 @@ fn what_does_not_fit_is_refused() {
     }
 }
 
-/// Random permutations on the 64-host tree of the AC3 Velocity cluster: source quench and turns per
-/// connection give each stream its max-min fair share, as a solver finds it.
+/// Smallest, middle and largest ratio of what streams on the 64-host tree of the AC3 Velocity cluster
+/// got to their max-min fair share, as a solver finds it, and that of the sums.
+fn shares(streams: &str, control: &str, seed: u64) -> [f64; 4] {
+    let text = format!(
+        "base = 'clan'\n[run]\nlength = '9 ms'\nregime.skip = '1 ms'\n{control}\n\
+         [workload.fabric.source.streams.all]\nsize = '2048 B'\nflows.random = {{ {streams} }}"
+    );
+    let run = run(&text, seed);
+    let rows = &run.network.as_ref().expect("a report").streams;
+    assert!(rows.iter().any(|row| row.fair_mb_per_s < 60.0), "somebody has to share");
+    let mut ratios: Vec<f64> = rows.iter().map(|row| row.mb_per_s / row.fair_mb_per_s).collect();
+    ratios.sort_by(f64::total_cmp);
+    let sum: f64 = rows.iter().map(|row| row.mb_per_s).sum();
+    let fair: f64 = rows.iter().map(|row| row.fair_mb_per_s).sum();
+    [ratios[0], ratios[ratios.len() / 2], ratios[ratios.len() - 1], sum / fair]
+}
+
+/// Turns per connection at every output and credits that a connection has for itself on every cable
+/// give max-min fair shares: nobody waits for another's buffer, and a queue that a bottleneck leaves
+/// is never empty there (Hahne, "Round-robin scheduling for max-min fairness in data networks", IEEE
+/// JSAC 9(7) 1991). What is left is the message at either end of the window, one in 110 of the
+/// smallest share, 28 MB/s: 1 %.
 #[test]
-fn source_quench_shares_fairly() {
-    let text = "base = 'clan'\n[run]\nlength = '6 ms'\nregime.skip = '1 ms'\n\
-        [workload.fabric.source.streams.all]\nsize = '2048 B'\n\
-        flows.random = { connections = 64, from = { first = 0, count = 64 }, \
-        to = { first = 0, count = 64 } }";
+fn turns_and_credits_of_its_own_give_a_connection_its_max_min_share() {
+    let streams = "connections = 16, from = { first = 0, count = 16 }, \
+                   to = { first = 16, count = 48 }";
+    let control = "[channel.fabric.flow_control.virtual_channel_credits]\nchannels = 16";
+    for seed in 1..5 {
+        let [least, _, most, _] = shares(streams, control, seed);
+        assert!(least > 0.99 && most < 1.01, "{seed}: {least} to {most}");
+    }
+}
+
+/// Source quench does not, however long the run: it stops a source at one level and lets it go on at
+/// another, and what is then on its way back comes too late for the queue, which misses turns that
+/// others take. A stream loses up to a sixth by that and gains up to a tenth; the one in the middle has
+/// its share, and all together 2 % less than theirs.
+#[test]
+fn source_quench_shares_nearly_fairly() {
+    let streams = "connections = 64, from = { first = 0, count = 64 }, \
+                   to = { first = 0, count = 64 }";
     for seed in 1..4 {
-        let run = run(text, seed);
-        let streams = &run.network.as_ref().expect("a report").streams;
-        let (mut sum, mut fair) = (0.0, 0.0);
-        for stream in streams {
-            let ratio = stream.mb_per_s / stream.fair_mb_per_s;
-            assert!((0.8..1.2).contains(&ratio), "{} to {}: {ratio}", stream.from, stream.to);
-            sum += stream.mb_per_s;
-            fair += stream.fair_mb_per_s;
-        }
-        assert!((sum / fair - 1.0).abs() < 0.03, "{}", sum / fair);
+        let [least, middle, most, sum] = shares(streams, "", seed);
+        assert!(least > 0.83 && most < 1.1, "{seed}: {least} to {most}");
+        assert!((middle - 1.0).abs() < 0.01 && (sum - 0.985).abs() < 0.015, "{middle} {sum}");
     }
 }

@@ -1,5 +1,6 @@
 //! Programs as files name them.
 
+use weft_fabric::measure::Latency;
 use weft_kernel::Halt;
 use weft_lab::{ChannelRun, Plan, Request, simulate};
 
@@ -72,6 +73,46 @@ fn every_program_of_the_library_runs_on_a_star_and_on_a_tree() {
     }
 }
 
+/// Messages of 1 us one after the other: a pair that the hot spot does not concern keeps its link
+/// through a crossbar, whatever goes to the hot spot. Over the bus of Memory Channel 1 it does not.
+#[test]
+fn a_hot_spot_and_a_pair_that_has_no_part_in_it() {
+    let rates = |hosts, channel: &str, more: &str| {
+        let size = "run.hot_spot = { size = '100 B', rounds = 20, victim = [3, 4]";
+        let text = file(hosts, channel, &format!("{size}, {more} }}"));
+        let runs = spec_of(&text).expect(more);
+        assert_eq!(runs[0].backlog + runs[0].in_flight, 0, "{more}");
+        assert_eq!(measured(&runs, "program_messages"), runs[0].observations.delivered as f64);
+        (measured(&runs, "program_mb_per_s"), measured(&runs, "program_victim_mb_per_s"))
+    };
+    let alone = 2000.0 / 20.05;
+    let (_, victim) = rates(5, STAR, "senders = 0");
+    assert!((victim - alone).abs() < 1e-9, "{victim}");
+    for senders in ["senders = 1", "senders = 2"] {
+        let (hot, victim) = rates(5, STAR, senders);
+        assert!((victim - alone).abs() < 1e-9, "{senders}: {victim}");
+        assert!(hot > 90.0 && hot < 100.0, "{senders}: {hot}");
+    }
+    // A rank that sends to both takes turns: the hot spot leaves it a third, and so to the other.
+    let (_, own) = {
+        let text = "run.hot_spot = { size = '100 B', rounds = 20, victim = [1, 4], senders = 3 }";
+        let runs = spec_of(&file(5, STAR, text)).expect(text);
+        (measured(&runs, "program_mb_per_s"), measured(&runs, "program_victim_mb_per_s"))
+    };
+    assert!(own > 0.3 * alone && own < 0.37 * alone, "{own}");
+    let on = |system: &str, senders: &str| {
+        let text = format!(
+            "base = '{system}'\n[program]\nrun.hot_spot = {{ size = '1 KB', rounds = 20, \
+             victim = [3, 4], senders = {senders} }}\nranks = 8\n"
+        );
+        measured(&spec_of(&text).expect(senders), "program_victim_mb_per_s")
+    };
+    assert!(on("memory-channel-1", "5") < 0.5 * on("memory-channel-1", "0"));
+    // With a window the next message waits at the adapter, while the one before it leaves the host.
+    let (one, eight) = (on("memory-channel-2", "0"), on("memory-channel-2", "0, window = 8"));
+    assert!(eight > one + 0.5, "{one} to {eight}");
+}
+
 #[test]
 fn small_messages_take_one_channel_and_large_ones_another() {
     let text = "base = 'clint'\n[program]\nrun.request_reply = { size = '32 B', reply = '1 kB' }\n\
@@ -106,6 +147,22 @@ fn what_a_program_names_must_be_there() {
              run.ping_pong.size = '64 B'\n[workload.bulk]\nload = 0.1"
                 .to_owned(),
             "workload.bulk = given does not fit",
+        ),
+        (
+            file(4, STAR, "run.hot_spot = { size = '64 B', victim = [1, 4] }"),
+            "program.run = rank 4 does not fit",
+        ),
+        (
+            file(4, STAR, "run.hot_spot = { size = '64 B', victim = [1, 0] }"),
+            "program.run.hot_spot.victim = [1, 0], which names rank 0 twice does not fit",
+        ),
+        (
+            file(4, STAR, "run.hot_spot = { size = '64 B', victim = [1, 2], senders = 3 }"),
+            "program.run.hot_spot.senders = 3 does not fit",
+        ),
+        (
+            file(4, STAR, "run.hot_spot = { size = '64 B', senders = 0 }"),
+            "program.run.hot_spot.senders = 0 does not fit",
         ),
         (file(2, STAR, "run.ping_pong.size = '64'"), "unit"),
     ];
@@ -188,6 +245,42 @@ fn a_policy_without_a_rule_for_a_message_ends_the_run() {
                 [[program.route]]\nup_to = '32 B'\nchannel = 'quick'\n";
     let error = spec_of(text).expect_err("no rule").to_string();
     assert!(error.contains("no rule says which channel takes a message of 64 bytes"), "{error}");
+}
+
+/// What a person compares: every interconnect as it was and at rates of today, which make its
+/// messages faster and leave nothing on the way.
+#[test]
+fn every_interconnect_runs_at_rates_of_today() {
+    for system in weft_lab::systems().expect("the shipped systems") {
+        let has = |preset: &str| system.presets.iter().any(|own| own == preset);
+        if system.name == "scilan-stacks" {
+            assert!(!has("today"), "the stacks are fits to one table");
+            continue;
+        }
+        let name = system.name.as_str();
+        let one_way = |presets: &[&str]| {
+            let presets: Vec<&str> = presets.iter().copied().filter(|own| has(own)).collect();
+            let overrides = [
+                "program.run.ping_pong={ size = '8 B', rounds = 3 }".to_owned(),
+                "run.regime='from_empty'".to_owned(),
+            ];
+            let routed = presets.contains(&"compare") || system.channels.len() == 1;
+            let channel = [format!("program.channel='{}'", system.channels[0])];
+            let more = if routed { &[][..] } else { &channel };
+            let all = [&overrides[..], more].concat();
+            let plan = Plan::new(&Request::new(name, Some(&presets.join("+")), &all)).expect(name);
+            let runs = simulate(&plan.points[0].spec, 1, &Halt::new()).expect(name);
+            let used = runs.iter().find(|run| run.observations.delivered > 0).expect(name);
+            assert_eq!(used.observations.delivered, 6, "{name}");
+            let spent = used.observations.budget.total_ps();
+            let one_way = used.observations.recorder(Latency::OneWay).sum_ps();
+            assert_eq!(spent, one_way, "{name}: where the time went");
+            one_way
+        };
+        assert!(has("today"), "{name}");
+        assert!(one_way(&["compare", "today"]) < one_way(&["compare"]), "{name}");
+        assert!(one_way(&["today"]) > 0, "{name}: by itself");
+    }
 }
 
 #[test]

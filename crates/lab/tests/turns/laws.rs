@@ -3,9 +3,10 @@
 
 use proptest::prelude::*;
 use weft_fabric::measure::Latency;
-use weft_units::Time;
+use weft_lab::drive::carrier::{Carrier, Destination, Message, Notice, Ticket};
+use weft_units::{Bytes, Time};
 
-use super::{file, listed, one_way_ns, run};
+use super::{channel, file, listed, one_way_ns, run};
 
 /// Two boxes below a third: hosts 0 to 3 and 4 to 7 (Maestro 3.3, "hierarchical tree network").
 const TREE: &str = "fabric.table = { switches = [{ name = 'root', ports = 2 }, \
@@ -25,7 +26,7 @@ fn tree() -> String {
     TREE.replace("CABLES", &cables.join(", "))
 }
 
-fn in_tree(fifo: u64) -> String {
+pub(super) fn in_tree(fifo: u64) -> String {
     format!("[channel.network]\nturns.fifo = '{fifo} B'\n{}\n", tree())
 }
 
@@ -59,9 +60,76 @@ proptest! {
 }
 
 /// Puts the keys of a second table of the channel into the first one.
-fn merge(text: &str, more: &str) -> String {
+pub(super) fn merge(text: &str, more: &str) -> String {
     let keys = more.strip_prefix("[channel.network]\n").expect("keys of the channel");
     text.replacen("[channel.network]\n", &format!("[channel.network]\n{keys}"), 1)
+}
+
+/// Which targets each of these messages has come to, in the order of the messages; with keys of the
+/// channel.
+fn multicasts(keys: &str, messages: &[(u64, u16, u64, u64)]) -> Vec<u64> {
+    let mut channel = channel(&merge(&file(""), keys));
+    let mut notices = Vec::new();
+    for (ticket, &(time, from, to, size)) in (0..).zip(messages) {
+        let to = match to & !(1 << from) {
+            0 => Destination::Host((from + 1) % 8),
+            others => Destination::Hosts(others),
+        };
+        channel.advance(Time(time), &mut notices);
+        channel.offer(Time(time), Message { from, to, size: Bytes(size), ticket: Ticket(ticket) });
+    }
+    channel.advance(Time(60_000_000_000), &mut notices);
+    let mut reached = vec![0; messages.len()];
+    for notice in notices {
+        if let Notice::Delivered { ticket, to, .. } = notice {
+            let own: &mut u64 = &mut reached[ticket.0 as usize];
+            assert_eq!(*own & 1 << to, 0, "host {to} has a message twice");
+            *own |= 1 << to;
+        }
+    }
+    reached
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    /// Messages to any hosts, from any hosts, in a tree of switch boxes: each arrives once at every
+    /// target, however small FIFOs are, and whether messages fit them or not.
+    #[test]
+    fn every_multicast_arrives_in_a_tree(
+        mut messages in prop::collection::vec(
+            (0_u64..300_000_000, 0_u16..8, 1_u64..256, 0_u64..900), 1..40),
+        packets in 1_u64..64,
+    ) {
+        messages.sort_unstable();
+        let reached = multicasts(&in_tree(packets * 16), &messages);
+        for (&(_, from, to, _), reached) in messages.iter().zip(reached) {
+            let others = to & !(1 << from);
+            let wanted = if others == 0 { 1 << ((from + 1) % 8) } else { others };
+            prop_assert_eq!(reached, wanted);
+        }
+    }
+}
+
+/// "Since each node of this tree network has a pair of receiving and sending FIFO buffers, the dead
+/// lock will never occur" (3.3): with multicasts it does. Two hosts below different boxes send to all
+/// others at the same time. Each message holds the outputs to the neighbours of its initiator and
+/// waits for room in the FIFO towards the root, behind which the other one waits for just those
+/// neighbours. What does not fit a FIFO is sent as copies otherwise.
+#[test]
+fn two_multicasts_in_a_tree_block_each_other_unless_they_have_room() {
+    // Longer than the four FIFOs between two boxes, each of eight packets.
+    let crossing = [(0, 0, 0xff, 1_200), (0, 4, 0xff, 1_200)];
+    let start = |rule: &str| {
+        let bus = format!("switch.fifo_bus.multicast_start = '{rule}'\n");
+        multicasts(&format!("{}{bus}", in_tree(128)), &crossing)
+    };
+    assert_eq!(start("with_room"), [0xfe, 0xef]);
+    let blocked = start("at_once");
+    assert!(blocked.iter().all(|reached| *reached == 0), "{blocked:?}");
+    // FIFOs of 2 Kbytes hold both.
+    let bus = "switch.fifo_bus.multicast_start = 'at_once'\n";
+    assert_eq!(multicasts(&format!("{}{bus}", in_tree(2_048)), &crossing), [0xfe, 0xef]);
 }
 
 /// With all hosts sending all the time the ends of every link speak in turn: after a frame of one

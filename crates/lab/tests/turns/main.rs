@@ -2,6 +2,7 @@
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test that cannot go on fails")]
 
+mod hosts;
 mod laws;
 mod operations;
 mod refusals;

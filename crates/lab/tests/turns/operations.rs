@@ -4,6 +4,7 @@ use weft_lab::drive::carrier::{Carrier, Destination, Message, Notice, Ticket};
 use weft_lab::drive::turns::TurnChannel;
 use weft_units::{Bytes, Time};
 
+use super::laws::{in_tree, merge};
 use super::{channel, column, file, run};
 
 /// Carries a message to some hosts, and returns when each has it, in nanoseconds.
@@ -70,6 +71,62 @@ fn all_leave_the_barrier_together_after_the_last() {
     let expected: Vec<(u16, u64, u64)> =
         (0..8).map(|host| (host, u64::from(host), 215_920)).collect();
     assert_eq!(left, expected);
+}
+
+/// In a tree of boxes a message goes up once and parts where its ways do: 0 to 3 are below one box, 4
+/// to 7 below another. In step, all hosts beyond the root have it when one of them alone would.
+#[test]
+fn a_multicast_parts_in_the_boxes_of_a_tree() {
+    let tree = || channel(&merge(&file(""), &in_tree(2_048)));
+    let near = carry(tree(), Destination::Host(3), 1_000);
+    let far = carry(tree(), Destination::Host(7), 1_000);
+    let mut all = carry(tree(), Destination::Hosts(0b1111_1110), 1_000);
+    all.sort_unstable();
+    let expected: Vec<(u16, u64)> =
+        (1..8).map(|host| (host, if host < 4 { near[0].1 } else { far[0].1 })).collect();
+    assert_eq!(all, expected);
+    assert!(far[0].1 > near[0].1);
+}
+
+/// What does not fit a FIFO leaves as copies, one after another.
+#[test]
+fn a_multicast_longer_than_a_fifo_leaves_as_copies_in_a_tree() {
+    let tree = |size| {
+        let channel = channel(&merge(&file(""), &in_tree(512)));
+        carry(channel, Destination::Hosts(0b1111_1110), size).iter().map(|own| own.1).max()
+    };
+    // 32 packets carry 11 + 14 + 30 x 16 bytes.
+    let (fits, longer) = (tree(505), tree(506));
+    assert!(longer > fits.map(|time| 4 * time), "{fits:?} {longer:?}");
+}
+
+/// Each box of a tree tells the one above it when all below have come, and the uppermost one answers.
+/// The requests are in the FIFOs of the hosts at 20520 = 9 x 2280 ns and at the boxes at 22300. That
+/// to the root is in its FIFO 40 + 320 ns later and leaves with the turn of the box at 1140 + 10 x
+/// 2280 = 23940: at the root at 25720, where it is answered until 26080. The turn of the root at 25720
+/// is null, that of the box, too; the next one at 28000 brings the answer to the boxes at 29780, and
+/// into the FIFOs to the hosts at 30140. Their turns are at 22300 + 4 x 2280 = 31420: to 33200, and
+/// it is read until 33520.
+#[test]
+fn a_barrier_goes_up_and_down_a_tree() {
+    let meet = |hosts: std::ops::Range<u16>, count: u16| {
+        let mut channel = channel(&merge(&file(""), &in_tree(2_048)));
+        let mut notices = Vec::new();
+        let start = Time(20_200_000);
+        channel.advance(start, &mut notices);
+        assert!(hosts.clone().all(|host| channel.barrier(start, host, count, Ticket(host.into()))));
+        channel.advance(Time(5_000_000_000), &mut notices);
+        let mut left: Vec<(u64, u64)> =
+            notices.iter().map(|own| (own.ticket().0, own.time().since(start).0 / 1_000)).collect();
+        left.sort_unstable();
+        left
+    };
+    assert_eq!(meet(0..7, 8), [], "nobody leaves before the last one has come");
+    let all = meet(0..8, 8);
+    let hosts: Vec<u64> = all.iter().map(|own| own.0).collect();
+    assert_eq!(hosts, [0, 1, 2, 3, 4, 5, 6, 7]);
+    assert!(all.iter().all(|own| own.1 == all[0].1), "{all:?}");
+    assert_eq!(all[0].1, 33_520 - 20_200);
 }
 
 /// A second barrier counts from zero again.

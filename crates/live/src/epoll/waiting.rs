@@ -481,9 +481,11 @@ fn answer(instance: &Instance, link: u32, events: u32) {
     const LEFT_LYING: u32 = 32;
     let ended = (libc::EPOLLRDHUP | libc::EPOLLHUP | libc::EPOLLERR) as u32;
     let Some(_held) = instance.lock.lock() else { return };
-    let Some((_, guard, _)) = resolve(link) else { return };
+    let Some((registration, guard, _)) = resolve(link) else { return };
     let lying = guard.connection.doorbells.fetch_add(1, Ordering::Relaxed) + 1;
-    if lying >= LEFT_LYING {
+    // Where the other end signals by an event, no doorbell is rung for this instance: it may be what
+    // a program wrote past its library.
+    if lying >= LEFT_LYING || registration.by_event {
         guard.connection.doorbells.store(0, Ordering::Relaxed);
         wait::answer_doorbells(&guard);
     } else if events & ended != 0 {

@@ -297,11 +297,11 @@ unsafe fn send_file(
     kernel: impl Fn() -> ssize_t,
 ) -> ssize_t {
     let Some(guard) = table::enter(to) else { return kernel() };
-    match stream::before_joining(&guard, kernel) {
-        Some(result) => result,
-        // SAFETY: by the contract of this function.
-        None => unsafe { copy_file(to, from, offset, count) },
+    if !stream::is_carried(&guard) {
+        return kernel();
     }
+    // SAFETY: by the contract of this function.
+    unsafe { copy_file(to, from, offset, count) }
 }
 
 interpose! {

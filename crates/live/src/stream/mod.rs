@@ -5,16 +5,17 @@ mod receiving;
 mod sending;
 
 pub use receiving::{Rest, receive, rest};
-pub use sending::{before_joining, send};
+pub use sending::send;
 
 use std::sync::atomic::Ordering;
 
 use libc::iovec;
 
+use crate::attach;
 use crate::segment::{Segment, closed};
 use crate::stats;
 use crate::sys::{self, Errno};
-use crate::table::{Connection, Guard, end};
+use crate::table::{self, Connection, Guard, end, phase};
 
 /// Sets `errno` and returns what a failed call returns.
 pub fn fail(errno: Errno) -> isize {
@@ -27,11 +28,25 @@ fn length(vector: &[iovec]) -> usize {
     vector.iter().fold(0, |sum: usize, part| sum.saturating_add(part.iov_len))
 }
 
-/// Counts a thread inside a call of the kernel that must not be overtaken by joining or switching.
-fn inside<R>(counter: &std::sync::atomic::AtomicU32, kernel: impl FnOnce() -> R) -> R {
-    let result = kernel();
-    counter.fetch_sub(1, Ordering::SeqCst);
-    result
+/// Whether the library moves the connection's bytes. If not, the call is the kernel's, and as long
+/// as it lasts the guard keeps others from joining.
+#[inline]
+pub fn is_carried(guard: &Guard) -> bool {
+    let connection = guard.connection;
+    if connection.phase() < phase::JOINED {
+        attach::tick(guard);
+    }
+    loop {
+        match connection.phase() {
+            phase::JOINED => return true,
+            phase::PLAIN | phase::FREE => {
+                table::let_pass(guard);
+                return false;
+            }
+            phase::JOINING => std::thread::yield_now(),
+            _ => return false,
+        }
+    }
 }
 
 /// What became of a call.

@@ -6,8 +6,7 @@ use libc::{c_int, iovec};
 use weft_protocol::byte_ring::BrokenRing;
 use weft_protocol::detour::{Begun, Inlet};
 
-use super::{Moved, broken, fail, inside, is_reset, length, part};
-use crate::attach;
+use super::{Moved, broken, fail, is_carried, is_reset, length, part};
 use crate::ready;
 use crate::segment::{Segment, closed};
 use crate::stats::Reason;
@@ -19,30 +18,12 @@ use crate::wait;
 /// Receives as `recvmsg` does; `kernel` is the call that the program made.
 pub fn receive(fd: c_int, to: &[iovec], flags: c_int, kernel: impl Fn() -> isize) -> isize {
     let Some(guard) = table::enter_carried(fd) else { return kernel() };
-    let connection = guard.connection;
-    if connection.phase() < phase::JOINED {
-        attach::tick(&guard);
+    if !is_carried(&guard) {
+        return kernel();
     }
-    loop {
-        match connection.phase() {
-            phase::JOINED => match received(&guard, to, flags) {
-                Moved::Done(result) => return result,
-                Moved::Kernel => return kernel(),
-            },
-            phase::PLAIN | phase::FREE => {
-                table::let_pass(&guard);
-                return kernel();
-            }
-            _ => {}
-        }
-        connection.kernel_readers.fetch_add(1, Ordering::SeqCst);
-        match connection.phase() {
-            phase::JOINING | phase::JOINED => {
-                connection.kernel_readers.fetch_sub(1, Ordering::SeqCst);
-                std::thread::yield_now();
-            }
-            _ => return inside(&connection.kernel_readers, kernel),
-        }
+    match received(&guard, to, flags) {
+        Moved::Done(result) => result,
+        Moved::Kernel => kernel(),
     }
 }
 

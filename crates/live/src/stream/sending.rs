@@ -6,13 +6,13 @@ use libc::{c_int, iovec};
 use weft_protocol::byte_ring::Unpublished;
 use weft_protocol::detour::Outlet;
 
-use super::{Moved, broken, fail, inside, length, part};
+use super::{Moved, broken, fail, is_carried, length, part};
 use crate::attach;
 use crate::epoll;
 use crate::segment::{Segment, closed};
 use crate::stats::Reason;
 use crate::sys::{self, Errno};
-use crate::table::{self, Guard, Sending, end, phase};
+use crate::table::{self, Guard, Sending, end};
 use crate::turn;
 use crate::wait;
 
@@ -29,38 +29,12 @@ pub fn send(fd: c_int, from: &[iovec], flags: c_int, kernel: impl Fn() -> isize)
     if flags & libc::MSG_OOB != 0 {
         turn::back(&guard, Reason::Urgent);
     }
-    if let Some(result) = before_joining(&guard, &kernel) {
-        return result;
+    if !is_carried(&guard) {
+        return kernel();
     }
     match sent(&guard, from, flags) {
         Moved::Done(result) => result,
         Moved::Kernel => kernel(),
-    }
-}
-
-/// Makes a sending call of the kernel on a connection that is not joined. `None` if it is.
-pub fn before_joining(guard: &Guard, kernel: impl Fn() -> isize) -> Option<isize> {
-    let connection = guard.connection;
-    if connection.phase() < phase::JOINED {
-        attach::tick(guard);
-    }
-    loop {
-        match connection.phase() {
-            phase::JOINED => return None,
-            phase::PLAIN | phase::FREE => {
-                table::let_pass(guard);
-                return Some(kernel());
-            }
-            _ => {}
-        }
-        connection.kernel_writers.fetch_add(1, Ordering::SeqCst);
-        match connection.phase() {
-            phase::JOINING | phase::JOINED => {
-                connection.kernel_writers.fetch_sub(1, Ordering::SeqCst);
-                std::thread::yield_now();
-            }
-            _ => return Some(inside(&connection.kernel_writers, kernel)),
-        }
     }
 }
 

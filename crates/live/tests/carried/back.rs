@@ -428,3 +428,54 @@ fn echo(fd: c_int, how: Wait, seed: u64) {
         }
     }
 }
+
+/// Writes by an instruction of this program's own, which no library sees.
+#[cfg(target_arch = "x86_64")]
+fn own_write(fd: c_int, bytes: &[u8]) {
+    let written: isize;
+    unsafe {
+        std::arch::asm!(
+            "syscall",
+            inlateout("rax") libc::SYS_write as isize => written,
+            in("rdi") fd as isize, in("rsi") bytes.as_ptr(), in("rdx") bytes.len(),
+            out("rcx") _, out("r11") _,
+        );
+    }
+    assert_eq!(written, bytes.len() as isize);
+}
+
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn what_a_program_writes_past_the_library_arrives_after_what_came_before() {
+    preloaded(
+        "back::what_a_program_writes_past_the_library_arrives_after_what_came_before",
+        || {
+            let ways: [fn(c_int); 3] = [
+                |_| {},
+                |fd| assert_eq!(poll(fd, libc::POLLIN, 5000), libc::POLLIN),
+                |fd| unsafe {
+                    let epoll = libc::epoll_create1(0);
+                    let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: 7 };
+                    assert_eq!(libc::epoll_ctl(epoll, libc::EPOLL_CTL_ADD, fd, &mut event), 0);
+                    assert_eq!(libc::epoll_wait(epoll, &mut event, 1, 5000), 1);
+                    close(epoll);
+                },
+            ];
+            for (round, wait) in ways.into_iter().enumerate() {
+                let Pair { a, b } = carried();
+                send(a, b"through the ring, ", 0).unwrap();
+                own_write(a, b"past it");
+                assert_eq!(recv(b, 18, libc::MSG_WAITALL), Ok(b"through the ring, ".to_vec()));
+                wait(b);
+                assert_eq!(recv(b, 7, libc::MSG_WAITALL), Ok(b"past it".to_vec()));
+                assert!(moved_back() > round as u64, "the connection went back");
+                for (from, to) in [(a, b), (b, a)] {
+                    send(from, b"and on", 0).unwrap();
+                    assert_eq!(recv(to, 6, libc::MSG_WAITALL), Ok(b"and on".to_vec()));
+                }
+                close(a);
+                close(b);
+            }
+        },
+    );
+}

@@ -225,6 +225,12 @@ impl Messages {
         }
     }
 
+    /// A packet of a message is given up, whatever its place in the order.
+    pub fn give_up(&mut self, now: Time, id: MessageId) {
+        self.held[id.place()].lost = true;
+        self.arrive(now, id);
+    }
+
     /// A message that has just been posted, the only one of its pair, is refused as a whole.
     pub fn refuse(&mut self, now: Time, id: MessageId) {
         let held = &mut self.held[id.place()];

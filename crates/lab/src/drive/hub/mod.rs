@@ -495,6 +495,11 @@ impl HubChannel {
         self.steps
     }
 
+    /// What is observed.
+    pub fn observations_mut(&mut self) -> &mut Observations {
+        &mut self.observations
+    }
+
     /// Deliveries whose packet has not been taken in by the bus of its initiator.
     pub fn backlog(&self) -> u64 {
         self.waiting

@@ -1,6 +1,6 @@
 //! What is observed where a packet reaches a program.
 
-use weft_fabric::measure::{Latency, Observations, Stage};
+use weft_fabric::measure::{Latency, Observations, Passage, Stage};
 use weft_kernel::Id;
 use weft_protocol::window::{Node, PacketName};
 use weft_units::{Span, Time};
@@ -43,8 +43,10 @@ impl HubChannel {
         packet.missing -= 1;
         let (from, last, payload) = (packet.from, packet.last, packet.size);
         let (missing, purpose) = (packet.missing, packet.purpose);
+        let passage = Passage { from, to: target, start: packet.start, end: now };
         self.flying -= 1;
         self.observations.deliver_from(usize::from(from), now, payload);
+        self.observations.pass(passage);
         if last && matches!(purpose, Purpose::Traffic | Purpose::Message(_)) {
             self.account(now, id);
         }

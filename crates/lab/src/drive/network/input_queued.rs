@@ -1,31 +1,39 @@
-//! Switches with virtual output queues in input buffers of limited size, a scheduler each, and
-//! credits on every cable, so that no buffer overflows.
+//! Switches with virtual output queues in input buffers of limited size, a scheduler each, and a flow
+//! control on every cable, so that no buffer overflows.
 //!
 //! Switches start packets at the beginnings of slots of one cell, all at the same instants. A
 //! packet of several cells that a scheduler has let through keeps its input and its output until
-//! its end, so that it costs one decision however long it is. Whoever sends a packet knows the slot
-//! in which it is there, and leaves it with the next switch, so that packets cost no events between
-//! their hosts: a switch takes part in the slots in which it has packets.
+//! its end, so that it costs one decision however long it is. What a packet brings about at other
+//! switches is known when it leaves: where it can be decided on next, when its ports are free, when
+//! its credit is back. These wait in a calendar of slots, and a switch takes part in the slots in
+//! which one of its packets may start.
 //!
-//! A buffer is counted in packets: the credit for a packet is spent when its first byte is sent
-//! and is back when its last byte has left the buffer and the news has come over the cable.
+//! Credits are counted in packets: the one for a packet is spent when its first byte is sent and is
+//! back when its last byte has left the buffer and the news has come over the cable. Where inputs stop
+//! their cables instead, a packet is held from the slot in which it can be decided on until it begins
+//! to leave.
 
+mod calendar;
+mod flow;
 mod host;
 mod sender;
 mod stage;
 
-use weft_fabric::fabric::{Heading, Peer, Routes, Wiring};
+use weft_fabric::fabric::{Heading, Routes, Wiring};
 use weft_fabric::measure::Observations;
 use weft_fabric::scheduler::{AnyScheduler, Matching, Requests};
 use weft_kernel::{Halt, Id, Stopped, Stream};
 use weft_units::{Span, Time};
 
+use super::control::FlowControl;
 use super::ends::{Delivery, Ends, NetworkParts};
 use super::skeleton::{Agenda, Network};
 use crate::drive::carrier::MessageId;
+use calendar::{Calendar, NEVER};
+use flow::Flow;
 use host::Host;
 use sender::Sender;
-use stage::{Input, Output, Stage};
+use stage::{Plug, Stage};
 
 /// What input-queued switches are made of.
 #[derive(Debug)]
@@ -34,8 +42,10 @@ pub struct InputQueuedParts {
     pub cell: Span,
     /// How many slots a packet takes.
     pub cells: u64,
-    /// How many packets an input buffer holds; at least one.
+    /// How many cells an input buffer holds; at least a packet for each virtual channel.
     pub buffer: u32,
+    /// What keeps it from being written while it is full; credits or stops.
+    pub control: FlowControl,
     /// The scheduler of each switch.
     pub schedulers: Vec<AnyScheduler>,
     /// What schedulers draw from.
@@ -50,12 +60,22 @@ pub struct InputQueuedNetwork {
     wiring: Wiring,
     hosts: Vec<Host>,
     stages: Vec<Stage>,
-    inputs: Vec<Input>,
-    outputs: Vec<Output>,
-    /// The switch of each port.
+    schedulers: Vec<AnyScheduler>,
+    /// What is plugged into each port, the switch that it belongs to, how many packets of that
+    /// switch wait to leave by it, and the virtual channel by which one left last.
+    plugs: Vec<Plug>,
     owner: Vec<u32>,
-    /// The queues of all switches, those of one input after another: oldest and youngest packet.
+    waiting: Vec<u32>,
+    turns: Vec<u8>,
+    /// The outputs that packets in each input wait for, by virtual channel.
+    wanted: Vec<u64>,
+    /// The outputs of each switch without credit, by virtual channel.
+    broke: Vec<u64>,
+    /// The queues of all switches, those of one input after another, by output and virtual channel
+    /// behind it: oldest and youngest packet.
     queues: Vec<(Link, Link)>,
+    calendar: Calendar,
+    flow: Flow,
     requests: Vec<Requests>,
     matching: Vec<Matching>,
     random: Stream,
@@ -72,9 +92,9 @@ type Packet = super::ends::Packet<Note>;
 pub(super) struct Note {
     heading: Heading,
     behind: Link,
-    /// The slot in which the switch that it is on its way to can first decide on it.
-    slot: Time,
     hops: u8,
+    /// The virtual channel that it came by, or that it is to leave its host by.
+    channel: u8,
 }
 
 /// Spans that are the same for all packets.
@@ -82,13 +102,16 @@ pub(super) struct Note {
 struct Timing {
     cell: Span,
     packet: Span,
-    /// The slots that a packet takes.
-    held: Span,
     propagation: Span,
     /// From the first byte at the beginning of a cable to the first byte at a crossbar.
     pass: Span,
-    /// From a slot to the one in which the next switch can decide on a packet that left in it.
-    hop: Span,
+    /// The slots that a packet takes.
+    cells: u64,
+    /// The slots until the next switch can decide on a packet that left, until a credit is over a
+    /// cable, and until a stop is heard.
+    hop: u64,
+    credit: u64,
+    signal: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -97,8 +120,10 @@ pub(super) enum Event {
     Generate(u16),
     /// A host may be able to send.
     Send(u16),
-    /// A slot of a switch begins.
-    Slot(u32),
+    /// A slot begins.
+    Slot,
+    /// A host hears that it has to stop, or that it may go on.
+    Stop(u16, bool),
     /// The last byte of a packet is at its target.
     Deliver(Id<Packet>),
     /// The last byte of a message has left its initiator.
@@ -108,26 +133,38 @@ pub(super) enum Event {
 const _: () = assert!(size_of::<Event>() <= 16, "an event is copied at every step");
 
 impl Timing {
-    fn new(cell: Span, cells: u64, packet: Span, (propagation, latency): (Span, Span)) -> Timing {
+    fn new(
+        (cell, cells): (Span, u64),
+        packet: Span,
+        (propagation, latency): (Span, Span),
+        reaction: Span,
+    ) -> Timing {
+        let slots = |span: Span| span.0.div_ceil(cell.0);
         let pass = propagation + latency;
-        let mut timing =
-            Timing { cell, packet, held: Span(cell.0 * cells), propagation, pass, hop: cell };
-        timing.hop = timing.slot_after(Time::ZERO).since(Time::ZERO);
-        timing
+        Timing {
+            cell,
+            packet,
+            propagation,
+            pass,
+            cells,
+            hop: slots(pass).max(1),
+            credit: slots(propagation),
+            signal: slots(propagation + reaction).max(1),
+        }
     }
 
-    /// The beginning of the first slot at or after `time`.
+    /// The beginning of a slot.
     #[inline]
-    fn slot_at(&self, time: Time) -> Time {
-        Time(time.0.div_ceil(self.cell.0) * self.cell.0)
+    fn time_of(&self, slot: u64) -> Time {
+        Time(slot * self.cell.0)
     }
 
     /// The slot in which a switch can first decide on a packet whose first byte was sent at
     /// `start`: always a later one.
     #[inline]
-    fn slot_after(&self, start: Time) -> Time {
-        let slot = self.slot_at(start + self.pass);
-        if slot > start { slot } else { slot + self.cell }
+    fn slot_after(&self, start: Time) -> u64 {
+        let slot = (start + self.pass).0.div_ceil(self.cell.0);
+        if self.time_of(slot) > start { slot } else { slot + 1 }
     }
 }
 
@@ -165,7 +202,8 @@ impl Network for InputQueuedNetwork {
         match event {
             Event::Generate(host) => self.generate(now, host),
             Event::Send(host) => self.send(now, host),
-            Event::Slot(switch) => self.slot(now, switch),
+            Event::Slot => self.slot_due(now),
+            Event::Stop(host, stops) => self.stop(now, host, stops),
             Event::Deliver(id) => return Some(self.deliver(now, id)),
             Event::Sent(message) => self.sent(now, message),
         }
@@ -177,35 +215,45 @@ impl InputQueuedNetwork {
     /// A channel at time zero.
     pub fn new(parts: NetworkParts, switches: InputQueuedParts) -> InputQueuedNetwork {
         let NetworkParts { packet, propagation, latency, .. } = parts;
-        let InputQueuedParts { cell, cells, buffer, schedulers, random } = switches;
+        let InputQueuedParts { cell, cells, buffer, control, schedulers, random } = switches;
         let (ends, wiring, routes) = Ends::new(parts);
         let mut queues = 0;
-        let stages = (0..wiring.switches()).zip(schedulers).map(|(switch, scheduler)| {
+        let stages = (0..wiring.switches()).map(|switch| {
             let ports = wiring.ports_of(switch);
             let base = queues;
             queues += ports * ports;
-            Stage::new(scheduler, ports, wiring.port(switch, 0), base)
+            Stage::new(ports, wiring.port(switch, 0), base)
         });
         let stages: Vec<Stage> = stages.collect();
         let most = stages.iter().map(|stage| stage.ports).max().unwrap_or(1) as usize;
+        let ports = wiring.ports() as usize;
+        let flow = Flow::new(&control, wiring.ports(), routes.lanes(), (buffer, cells));
+        let channels = usize::from(flow.channels);
+        let sender = Sender::new(flow.credits.first().copied().unwrap_or(1));
+        let senders = vec![sender; if flow.has_credits { channels } else { 0 }];
+        let delays = (propagation, latency);
         let mut network = InputQueuedNetwork {
             hosts: (0..wiring.hosts())
-                .map(|host| Host::new(wiring.host_port(host), Sender::new(buffer)))
+                .map(|host| Host::new(wiring.host_port(host), senders.clone()))
                 .collect(),
-            inputs: (0..wiring.ports()).map(|port| Input::new(wiring.peer(port))).collect(),
-            outputs: (0..wiring.ports())
-                .map(|port| Output::new(wiring.peer(port), buffer))
-                .collect(),
+            plugs: (0..wiring.ports()).map(|port| wiring.peer(port).into()).collect(),
             owner: (0..wiring.ports()).map(|port| wiring.switch_of(port)).collect(),
-            queues: vec![(None, None); queues as usize],
+            waiting: vec![0; ports],
+            turns: vec![0; ports],
+            wanted: vec![0; ports * channels],
+            broke: vec![0; stages.len() * channels],
+            queues: vec![(None, None); queues as usize * channels],
+            calendar: Calendar::new(wiring.switches()),
+            timing: Timing::new((cell, cells), packet, delays, flow.reaction()),
+            flow,
             requests: (1..=most).map(Requests::new).collect(),
             matching: (1..=most).map(Matching::new).collect(),
             stages,
+            schedulers,
             ends,
             routes,
             wiring,
             random,
-            timing: Timing::new(cell, cells, packet, (propagation, latency)),
             agenda: Agenda::new(),
         };
         for (host, time) in network.ends.begin() {
@@ -227,6 +275,11 @@ impl InputQueuedNetwork {
         watch: impl FnMut(Delivery),
     ) -> Option<Stopped> {
         self.work_off(until, halt, watch)
+    }
+
+    /// What is observed.
+    pub fn observations_mut(&mut self) -> &mut Observations {
+        &mut self.ends.observations
     }
 
     /// What was observed; ends the channel.
@@ -253,33 +306,82 @@ impl InputQueuedNetwork {
         self.agenda.steps()
     }
 
+    /// Which buffer was written while it was full, if one was: the run then means nothing.
+    pub fn overrun(&self) -> Option<&str> {
+        self.flow.overrun.as_deref()
+    }
+
     /// Which outputs and hosts wait for buffers that nobody empties, one sentence a line.
     pub fn waiting(&self) -> Vec<String> {
+        let channels = u32::from(self.flow.channels);
+        let mut coming = vec![false; self.flow.credits.len()];
+        self.calendar.credits.iter().for_each(|place| coming[place as usize] = true);
         let mut lines = Vec::new();
-        for (port, output) in (0..).zip(&self.outputs) {
-            if output.waiting > 0
-                && output.sender.is_without_credit()
-                && let Peer::Port(peer) = output.peer
-            {
-                lines.push(format!(
-                    "{} packets wait at {} for space in the buffer of {}",
-                    output.waiting,
-                    self.wiring.port_name(port),
-                    self.wiring.port_name(peer),
-                ));
+        for (port, &waiting) in (0..).zip(&self.waiting) {
+            let Plug::Port(peer) = self.plugs[port as usize] else { continue };
+            if waiting == 0 {
+                continue;
+            }
+            let (name, peer) = (self.wiring.port_name(port), self.wiring.port_name(peer));
+            let stage = &self.stages[self.owner[port as usize] as usize];
+            if stage.stopped >> (port - stage.first) & 1 != 0 {
+                lines.push(format!("{waiting} packets wait at {name} until {peer} lets it go on"));
+            }
+            let empty = |channel: &u32| {
+                let place = (port * channels + channel) as usize;
+                self.is_wanted(port, *channel) && self.flow.credits[place] == 0 && !coming[place]
+            };
+            for channel in (0..channels).filter(empty) {
+                let buffer = self.buffer_name(channel, &peer);
+                lines.push(format!("{waiting} packets wait at {name} for space in {buffer}"));
             }
         }
-        for (number, host) in (0..).zip(&self.hosts) {
-            if host.waiting > 0 && host.sender.is_without_credit() {
-                lines.push(format!(
-                    "{} packets wait at {} for space in the buffer of {}",
-                    host.waiting,
-                    self.wiring.host_name(number),
-                    self.wiring.port_name(host.port),
-                ));
-            }
-        }
+        lines.extend((0..).zip(&self.hosts).filter_map(|(host, own)| self.host_waits(host, own)));
         lines
+    }
+
+    /// Whether packets wait for a virtual channel behind an output.
+    fn is_wanted(&self, port: u32, channel: u32) -> bool {
+        let stage = &self.stages[self.owner[port as usize] as usize];
+        let channels = u32::from(self.flow.channels);
+        let inputs = stage.first..stage.first + stage.ports;
+        let wanted = |input: u32| self.wanted[(input * channels + channel) as usize];
+        inputs.into_iter().any(|input| wanted(input) >> (port - stage.first) & 1 != 0)
+    }
+
+    fn buffer_name(&self, channel: u32, port: &str) -> String {
+        match self.flow.channels {
+            1 => format!("the buffer of {port}"),
+            _ => format!("the buffer of virtual channel {channel} of {port}"),
+        }
+    }
+
+    fn host_waits(&self, number: u16, host: &Host) -> Option<String> {
+        let packet = &self.ends.packets[host.oldest?];
+        let (name, port) = (self.wiring.host_name(number), self.wiring.port_name(host.port));
+        let waiting = host.waiting;
+        if host.is_stopped {
+            return Some(format!("{waiting} packets wait at {name} until {port} lets it go on"));
+        }
+        let channel = packet.note.channel;
+        let sender = host.senders.get(usize::from(channel))?;
+        let buffer = self.buffer_name(channel.into(), &port);
+        let line = format!("{waiting} packets wait at {name} for space in {buffer}");
+        sender.is_without_credit().then_some(line)
+    }
+
+    /// A slot begins, unless another one was scheduled before it.
+    fn slot_due(&mut self, now: Time) {
+        let slot = self.calendar.due;
+        if slot == NEVER || self.timing.time_of(slot) != now {
+            return;
+        }
+        self.calendar.due = NEVER;
+        self.slot(slot);
+        let next = self.calendar.after(slot, self.flow.starved > 0);
+        if next < NEVER {
+            self.take_part(next);
+        }
     }
 
     #[inline]

@@ -8,6 +8,7 @@
 //! *Queueing* ends where the adapter of the initiator starts to send; what a packet waits in
 //! switches belongs to its *transit*.
 
+mod control;
 mod ends;
 mod feed;
 mod input_queued;
@@ -15,10 +16,10 @@ mod output_queued;
 mod shared_memory;
 mod skeleton;
 
+pub use control::FlowControl;
 pub use ends::{Delivery, NetworkParts};
 pub use input_queued::{InputQueuedNetwork, InputQueuedParts};
 pub use output_queued::OutputQueuedNetwork;
 pub use shared_memory::{
-    FlowControl, NetworkReport, PortRow, SampleRow, SharedMemoryNetwork, SharedMemoryParts,
-    StreamRow,
+    NetworkReport, PortRow, SampleRow, SharedMemoryNetwork, SharedMemoryParts, StreamRow,
 };

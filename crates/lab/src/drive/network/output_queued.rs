@@ -166,6 +166,11 @@ impl OutputQueuedNetwork {
         self.work_off(until, halt, watch)
     }
 
+    /// What is observed.
+    pub fn observations_mut(&mut self) -> &mut Observations {
+        &mut self.ends.observations
+    }
+
     /// What was observed; ends the channel.
     pub fn into_observations(self) -> Observations {
         let waiting = self.started_later();

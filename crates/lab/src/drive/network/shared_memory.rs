@@ -10,7 +10,7 @@
 //! it does to the other.
 
 mod connection;
-mod control;
+mod endpoints;
 mod host;
 mod port;
 mod quench;
@@ -19,24 +19,27 @@ mod report;
 use std::collections::HashMap;
 
 use weft_fabric::fabric::{PathHop, Peer, Routes, Wiring};
-use weft_fabric::interface::EndpointSettings;
-use weft_fabric::link::LinkSettings;
+use weft_fabric::interface::{EndpointSettings, ViHost};
+use weft_fabric::link::{Errors, LinkSettings};
 use weft_fabric::measure::Observations;
 use weft_fabric::message::Segmentation;
 use weft_fabric::switch::SharedQueues;
 use weft_fabric::workload::StreamList;
 use weft_kernel::{Arena, Halt, Id, Stopped, Stream};
 use weft_protocol::flow::QuenchMonitor;
-use weft_units::{Bytes, PositiveCount, Span, Time};
+use weft_protocol::vi::Registry;
+use weft_units::{Bytes, Span, Time};
 
+use super::control::FlowControl;
 use super::ends::{Delivery, Ends, NetworkParts};
 use super::skeleton::{Agenda, Network};
 use crate::drive::carrier::MessageId;
 use connection::Connection;
-use host::{Host, StreamState};
+use endpoints::Faults;
+use host::StreamState;
 use port::{CellQueue, Port};
+use quench::Signal;
 
-pub use control::FlowControl;
 pub use report::{NetworkReport, PortRow, SampleRow, StreamRow};
 
 /// What switches with a shared memory, and the hosts around them, are made of besides.
@@ -56,6 +59,8 @@ pub struct SharedMemoryParts {
     pub segmentation: Option<Segmentation>,
     /// What a message costs its hosts; nothing if absent.
     pub endpoints: Option<EndpointSettings>,
+    /// What damages the messages of each host; nothing if empty.
+    pub errors: Vec<Errors>,
     /// The streams of messages.
     pub streams: StreamList,
     /// What the beginnings of the streams are drawn from.
@@ -72,6 +77,8 @@ pub struct SharedMemoryNetwork {
     wiring: Wiring,
     routes: Routes,
     control: FlowControl,
+    /// How many virtual channels a cell uses on its way.
+    lanes: u8,
     queues_kind: SharedQueues,
     link: LinkSettings,
     segmentation: Segmentation,
@@ -92,13 +99,20 @@ pub struct SharedMemoryNetwork {
     monitors: Vec<QuenchMonitor>,
     /// The connection of each pair of hosts that has one without being a stream.
     pairs: HashMap<(u16, u16), u32>,
-    hosts: Vec<Host>,
+    hosts: Vec<ViHost<Id<Packet>, (u32, Id<Packet>)>>,
+    /// The memory of each host that RDMA writes may go to.
+    registries: Vec<Registry>,
+    faults: Faults,
+    /// How long what a target tells an initiator takes on a link.
+    answer: Span,
+    /// From which the streams draw.
+    random: Stream,
     streams: Vec<StreamState>,
     groups: Vec<String>,
     /// Messages that wait for their first cell to be sent.
     unsent: u64,
-    /// Messages that each endpoint has at its adapter at the most.
-    descriptors: u32,
+    /// Send descriptors of each endpoint.
+    descriptors: u16,
     packet: Span,
     payload: Bytes,
     propagation: Span,
@@ -119,8 +133,11 @@ pub(super) struct Note {
     left: u64,
     /// How long the last cell takes; the others take as long as a packet.
     last: Span,
-    /// How long all take.
+    /// How long all take, and their bytes.
     whole: Span,
+    wire: Bytes,
+    /// Whether its check code will be wrong.
+    is_damaged: bool,
     /// When the last cell was at the target.
     arrived: Time,
 }
@@ -156,16 +173,18 @@ pub(super) enum Event {
     Free(u32),
     /// The host has taken a message whose last cell waited in its adapter.
     Take(u32, u8),
-    /// A program sees that its message is there.
+    /// The completion of a message is in the memory of its target.
     Complete(Id<Packet>),
+    /// The program of a host has dealt with a message.
+    Program(u16),
     /// A credit of a virtual channel is back at a port.
     Credit(u32, u8),
     /// A port hears that it has to stop, or that it may go on.
     Stop(u32, bool),
-    /// A quench, or an unquench, of a connection is at the switch so far on its way.
-    Indicate { connection: u32, hop: u8, is_quench: bool },
+    /// What a source is to be told is at the switch so far on the way of its connection.
+    Indicate { connection: u32, hop: u8, signal: Signal },
     /// It is at the source.
-    Hear { connection: u32, is_quench: bool },
+    Hear { connection: u32, signal: Signal },
     /// The last byte of a message has left its initiator.
     Sent(MessageId),
     /// Loads and occupancies are noted.
@@ -214,13 +233,14 @@ impl Network for SharedMemoryNetwork {
             Event::Arrive(cell) => self.arrive(now, cell),
             Event::Free(port) => self.free(now, port),
             Event::Take(port, channel) => self.release(now, port, channel),
-            Event::Complete(message) => return Some(self.complete(now, message)),
+            Event::Complete(message) => return self.complete(now, message),
+            Event::Program(host) => return self.go_on(now, host),
             Event::Credit(port, channel) => self.credit(now, port, channel),
             Event::Stop(port, stops) => self.stop(now, port, stops),
-            Event::Indicate { connection, hop, is_quench } => {
-                self.indicate(now, (connection, hop), is_quench);
+            Event::Indicate { connection, hop, signal } => {
+                self.indicate(now, (connection, hop), signal);
             }
-            Event::Hear { connection, is_quench } => self.hear(now, connection, is_quench),
+            Event::Hear { connection, signal } => self.hear(now, connection, signal),
             Event::Sent(message) => self.sent(now, message),
             Event::Sample => self.sample(now),
         }
@@ -240,14 +260,7 @@ impl SharedMemoryNetwork {
         let segmentation = switches.segmentation.unwrap_or(Segmentation::none(switches.packet));
         let SharedMemoryParts { queues, buffer, control, .. } = switches;
         let channels = u32::from(control.channels);
-        let endpoints = switches.endpoints.unwrap_or(EndpointSettings {
-            send: Span::ZERO,
-            receive: Span::ZERO,
-            per_message: Span::ZERO,
-            receive_buffer: PositiveCount::new(u32::MAX).unwrap_or(PositiveCount::ONE),
-            receive_stop: PositiveCount::ONE,
-            receive_go: 0,
-        });
+        let endpoints = switches.endpoints.unwrap_or_else(EndpointSettings::free);
         let (mut first_queue, mut count) = (Vec::new(), 0);
         let ports = (0..wiring.ports()).map(|port| {
             let width = match queues {
@@ -269,11 +282,16 @@ impl SharedMemoryNetwork {
         control.furnish(&mut ports, buffer, &endpoints);
         let mut network = SharedMemoryNetwork {
             agenda: Agenda::new(),
-            hosts: vec![Host::default(); usize::from(wiring.hosts())],
+            hosts: vec![ViHost::new(&endpoints); usize::from(wiring.hosts())],
+            registries: vec![Registry::new(); usize::from(wiring.hosts())],
+            faults: Faults(switches.errors),
+            answer: endpoints.answer.map_or(packet, |size| switches.link.span(size)),
+            random: switches.random,
             stored: vec![0; wiring.switches() as usize],
             queues: vec![CellQueue::default(); count as usize],
             ends,
             wiring,
+            lanes: if control.channels.is_multiple_of(routes.lanes()) { routes.lanes() } else { 1 },
             routes,
             control,
             queues_kind: queues,
@@ -291,7 +309,7 @@ impl SharedMemoryNetwork {
             streams: Vec::new(),
             groups: Vec::new(),
             unsent: 0,
-            descriptors: send_buffers.count().map_or(u32::MAX, PositiveCount::get),
+            descriptors: endpoints::depth(send_buffers),
             packet,
             payload,
             propagation,
@@ -300,16 +318,16 @@ impl SharedMemoryNetwork {
             report: NetworkReport::default(),
             overrun: None,
         };
-        network.begin(switches.streams, switches.random);
+        network.begin(switches.streams);
         network
     }
 
     /// The first events.
-    fn begin(&mut self, streams: StreamList, random: Stream) {
+    fn begin(&mut self, streams: StreamList) {
         for (host, time) in self.ends.begin() {
             self.agenda.push(time, Event::Generate(host));
         }
-        self.begin_streams(streams, random);
+        self.begin_streams(streams);
         if self.sample.is_some() {
             self.agenda.push(Time::ZERO, Event::Sample);
         }
@@ -328,6 +346,11 @@ impl SharedMemoryNetwork {
         watch: impl FnMut(Delivery),
     ) -> Option<Stopped> {
         self.work_off(until, halt, watch)
+    }
+
+    /// What is observed.
+    pub fn observations_mut(&mut self) -> &mut Observations {
+        &mut self.ends.observations
     }
 
     /// What was observed; ends the channel.

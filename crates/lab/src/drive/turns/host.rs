@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 
 use weft_fabric::adapter::Release;
 use weft_fabric::measure::{Latency, Stage};
+use weft_fabric::switch::MulticastStart;
 use weft_fabric::workload::{Feedback, Source};
 use weft_kernel::Id;
 use weft_protocol::turns::{CHANNELS, PACKET};
@@ -99,7 +100,7 @@ impl TurnChannel {
 
     /// Takes a message over from above. What the switches cannot copy the adapter does.
     pub(super) fn take_over(&mut self, now: Time, message: Message) {
-        let one_transfer = self.switching.multicast && self.wiring.switches() == 1;
+        let one_transfer = self.switching.multicast && self.fits_the_tree(message.size);
         let copies: Vec<Destination> = match message.to {
             Destination::Hosts(_) if !one_transfer => {
                 message.to.hosts().map(Destination::Host).collect()
@@ -117,10 +118,18 @@ impl TurnChannel {
         self.fill(now, message.from, 0);
     }
 
+    /// Whether one message of a size may go to several targets: always where there is one switch,
+    /// in a tree where a FIFO holds all of it or nothing waits for room.
+    fn fits_the_tree(&self, size: Bytes) -> bool {
+        self.wiring.switches() == 1
+            || self.switching.multicast_start == MulticastStart::AtOnce
+            || self.link.packets(size) <= u32::from(self.link.capacity)
+    }
+
     /// A host has arrived at the barrier of the first `hosts` hosts that the switch keeps.
     pub(super) fn arrive_at_barrier(&mut self, now: Time, host: u16, hosts: u16, ticket: Ticket) {
         self.hosts[usize::from(host)].barrier = ticket;
-        self.barrier_hosts = hosts;
+        self.barrier.meet(hosts);
         let to = Destination::Host(host);
         let message = Message { from: host, to, size: NO_PAYLOAD, ticket };
         let id = self.create(now, message, Use::BarrierRequest);
@@ -153,6 +162,7 @@ impl TurnChannel {
             head: now,
             tail: now,
             spent: Spent::default(),
+            damaged: false,
         })
     }
 
@@ -301,18 +311,24 @@ impl TurnChannel {
     }
 
     fn deliver(&mut self, now: Time, (number, arrived): (u16, Time), message: &Carried) {
-        let Carried { from, ticket, generated, begun, .. } = *message;
-        self.notices.push(Notice::Delivered { time: now, ticket, to: number });
+        let Carried { from, ticket, generated, begun, damaged, .. } = *message;
         self.under_way -= 1;
         let seen = &mut self.observations;
-        seen.latency(Latency::Queueing, now, begun.since(generated));
-        seen.latency(Latency::Transit, now, now.since(begun));
-        seen.latency(Latency::OneWay, now, now.since(generated));
-        seen.deliver_from(usize::from(from), now, message.size);
-        if now >= seen.from {
+        if damaged {
+            self.notices.push(Notice::Lost { time: now, ticket, to: number });
+            seen.abandon(now);
+        } else {
+            self.notices.push(Notice::Delivered { time: now, ticket, to: number });
+            seen.latency(Latency::Queueing, now, begun.since(generated));
+            seen.latency(Latency::Transit, now, now.since(begun));
+            seen.latency(Latency::OneWay, now, now.since(generated));
+            seen.deliver_from(usize::from(from), now, message.size);
+        }
+        if now >= seen.from && !damaged {
             seen.hops.count(message.hops);
             self.spend(now, arrived, message);
         }
+        // The target sees nothing wrong, and answers.
         if let Some(size) = self.transfer.acknowledgment {
             let to = Destination::Host(from);
             let answer = Message { from: number, to, size, ticket };

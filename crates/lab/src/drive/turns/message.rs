@@ -41,6 +41,8 @@ pub(super) struct Carried {
     /// When its last packet was put where it is.
     pub tail: Time,
     pub spent: Spent,
+    /// Whether a packet of it has a wrong bit, which nothing on its way notices.
+    pub damaged: bool,
 }
 
 /// Where the last packet of a message spent its time so far.

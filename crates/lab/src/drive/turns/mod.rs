@@ -5,6 +5,7 @@
 //! work at the same time: those of the hosts between memory and FIFO, the links between FIFOs, and
 //! the switches from FIFO to FIFO. An event is one packet moved by one of them.
 
+mod barrier;
 mod host;
 mod message;
 mod parts;
@@ -17,9 +18,10 @@ use weft_fabric::interface::TransferSettings;
 use weft_fabric::link::TurnEvent;
 use weft_fabric::measure::Observations;
 use weft_kernel::{Arena, Halt, Id, Queue, Stopped};
-use weft_protocol::turns::{CHANNELS, Kind};
+use weft_protocol::turns::{CHANNELS, Kind, PACKET};
 use weft_units::{Bytes, Span, Time};
 
+use self::barrier::BarrierTree;
 use self::host::{Host, Messages};
 use self::message::{Carried, Leg, Use};
 use self::station::{Cable, Place, Station};
@@ -48,8 +50,7 @@ pub struct TurnChannel {
     notices: Vec<Notice>,
     /// Multicast messages that the adapters copy: how many copies have not left.
     copies: Vec<(Ticket, u32)>,
-    /// How many hosts meet at the barrier of the switch.
-    barrier_hosts: u16,
+    barrier: BarrierTree,
     /// Messages that have begun, one for each target that does not have it.
     under_way: u64,
     legs: Legs,
@@ -77,6 +78,7 @@ struct Legs {
 struct Frames {
     data: u64,
     packets: u64,
+    damaged: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -106,6 +108,8 @@ impl TurnChannel {
         let TurnParts { wiring, routes, link, transfer, switching, observations, .. } = parts;
         let (payload, release) = (parts.payload, parts.release);
         let rules = Messages { payload, buffers: parts.send_buffers, release };
+        let kept = switching.barrier.is_some();
+        let barrier = if kept { BarrierTree::new(&wiring) } else { BarrierTree::default() };
         let mut queue = Queue::new();
         for (cable, phase) in (0..cables.len() as u32).zip(&link.phases) {
             queue.push(*phase, Event::Link(cable));
@@ -131,7 +135,7 @@ impl TurnChannel {
             observations,
             notices: Vec::new(),
             copies: Vec::new(),
-            barrier_hosts: 0,
+            barrier,
             under_way: 0,
             legs: Legs::default(),
             frames: Frames::default(),
@@ -212,6 +216,7 @@ impl TurnChannel {
         let (from, to) = (cable.stations[side], cable.stations[1 - side]);
         let opens = cable.packets == 1;
         let Some(packet) = self.stations[from as usize].send[channel].take() else { return };
+        self.damage(from, packet.message);
         self.stations[to as usize].receive[channel].put(packet, packet.last);
         let (sender, receiver) =
             (self.stations[from as usize].place, self.stations[to as usize].place);
@@ -239,6 +244,20 @@ impl TurnChannel {
                 // What follows a header may be what its transfer waits for.
                 self.pass(now, switch);
             }
+        }
+    }
+
+    /// A packet that a station sent may have a wrong bit. Headers, preambles and what is not payload
+    /// are taken to arrive whole: there is no check code, and what ends do about a wrong credit or a
+    /// wrong route is not described.
+    fn damage(&mut self, from: u32, id: Id<Carried>) {
+        let message = &mut self.messages[id];
+        if message.purpose == Use::Data
+            && let Some(errors) = self.link.errors.get_mut(from as usize)
+            && errors.damages_next(None, Bytes(PACKET as u64))
+        {
+            message.damaged = true;
+            self.frames.damaged += 1;
         }
     }
 

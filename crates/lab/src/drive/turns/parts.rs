@@ -3,9 +3,9 @@
 use weft_fabric::adapter::Release;
 use weft_fabric::fabric::{Routes, Wiring};
 use weft_fabric::interface::{Forwarding, TransferSettings};
-use weft_fabric::link::TurnTiming;
+use weft_fabric::link::{Errors, TurnTiming};
 use weft_fabric::measure::Observations;
-use weft_fabric::switch::BarrierCounter;
+use weft_fabric::switch::{BarrierCounter, MulticastStart};
 use weft_fabric::workload::Source;
 use weft_protocol::turns::{Rules, packets_of};
 use weft_units::{Bytes, Limit, Span, Time};
@@ -48,6 +48,9 @@ pub struct LinkParts {
     pub unit: u64,
     /// When the first turn begins, for each link: those of the hosts first.
     pub phases: Vec<Time>,
+    /// What happens to the packets that each station sends: the hosts, then the ports of switches.
+    /// Empty on links free of errors.
+    pub errors: Vec<Errors>,
 }
 
 /// What every switch is like.
@@ -68,6 +71,8 @@ pub struct Switching {
     pub forwarding: Forwarding,
     /// Whether one transfer serves several outputs.
     pub multicast: bool,
+    /// What such a transfer waits for where there are several switches.
+    pub multicast_start: MulticastStart,
     /// Who counts the hosts at a barrier.
     pub barrier: Option<BarrierCounter>,
 }

@@ -84,7 +84,7 @@ impl TurnChannel {
         let payload = self.rules.payload.0 as f64;
         let answered = self.observations.recorder(Latency::RoundTrip).mean_ps();
         let remote_dma = answered.map_or(f64::NAN, |mean| payload / mean * 1e6);
-        vec![
+        let mut columns = vec![
             ("uplink_min_us", up_least),
             ("uplink_mean_us", up_mean),
             ("uplink_max_us", up_most),
@@ -101,7 +101,11 @@ impl TurnChannel {
             ("data_frames", frames),
             ("packets_per_frame", self.frames.packets as f64 / frames.max(1.0)),
             ("remote_dma_mb_per_s", remote_dma),
-        ]
+        ];
+        if !self.link.errors.is_empty() {
+            columns.push(("damaged_packets", self.frames.damaged as f64));
+        }
+        columns
     }
 
     /// Who waits for whom.

@@ -1,11 +1,12 @@
 //! Switches: from the receive FIFO of one port into the send FIFOs of others.
 
 use weft_fabric::fabric::{Heading, Peer};
-use weft_fabric::switch::{BarrierCounter, BusController, HeaderQueues, Transfer};
+use weft_fabric::switch::{BarrierCounter, BusController, HeaderQueues, MulticastStart, Transfer};
 use weft_kernel::Id;
 use weft_protocol::turns::CHANNELS;
 use weft_units::{Span, Time};
 
+use super::barrier::Counted;
 use super::message::{Carried, Use};
 use super::parts::Switching;
 use super::station::Packet;
@@ -21,8 +22,16 @@ pub(super) struct Switch {
     pub controller: BusController<Id<Carried>>,
     /// Inputs of which a packet is on the bus, by channel.
     moving: [u64; CHANNELS],
-    /// Hosts that have arrived at the barrier.
-    arrived: u32,
+    /// Where the ways of a message part: for each port that it leaves by, what it is from there on.
+    parted: Vec<Branch>,
+}
+
+/// A part of a message for several targets: those behind one port.
+#[derive(Clone, Copy, Debug)]
+struct Branch {
+    whole: Id<Carried>,
+    port: u32,
+    part: Id<Carried>,
 }
 
 /// The input of what the controller says itself: there is no such port.
@@ -36,7 +45,7 @@ impl Switch {
             analysing: false,
             controller: BusController::new(CHANNELS),
             moving: [0; CHANNELS],
-            arrived: 0,
+            parted: Vec::new(),
         }
     }
 
@@ -55,7 +64,8 @@ impl TurnChannel {
         (switch, number): (u32, u32),
         message: Id<Carried>,
     ) {
-        let counted = self.messages[message].purpose == Use::BarrierRequest
+        let purpose = self.messages[message].purpose;
+        let counted = matches!(purpose, Use::BarrierRequest | Use::BarrierAcknowledgment)
             && self.switching.barrier == Some(BarrierCounter::Controller);
         let Some(per_interface) = self.switching.processor else {
             let event = Event::Analysed { station, message };
@@ -115,34 +125,74 @@ impl TurnChannel {
         usize::from(self.wiring.hosts()) + self.wiring.port(switch, number) as usize
     }
 
-    /// The ports by which a message leaves a switch; none for what the switch keeps.
+    /// The ports by which a message leaves a switch; none for what the switch keeps. Where its ways
+    /// part it is from there on a message for each port.
     fn outputs(&mut self, switch: u32, id: Id<Carried>) -> u64 {
-        let message = &mut self.messages[id];
-        if message.purpose == Use::BarrierRequest {
-            return 0;
-        }
-        let (hops, mut heading): (u8, Heading) = (message.hops, message.heading);
+        let message = self.messages[id];
+        let ways: Vec<(u32, Destination, Heading)> = match message.purpose {
+            Use::BarrierRequest => return 0,
+            Use::BarrierAcknowledgment => {
+                let ports = bits(self.barrier.below(switch));
+                ports.map(|port| (port as u32, message.to, message.heading)).collect()
+            }
+            Use::Data | Use::Acknowledgment { .. } => self.ways(switch, &message),
+        };
+        let parts = ways.len() > 1;
         let mut outputs = 0;
-        for to in message.to.hosts() {
-            let routes = &self.routes;
-            outputs |= 1 << routes.port((switch, hops), to, &mut heading, |_| 0);
+        for (port, to, heading) in ways {
+            outputs |= 1 << port;
+            let missing = to.hosts().count() as u32;
+            let part =
+                Carried { to, missing, heading, hops: message.hops.saturating_add(1), ..message };
+            if parts {
+                let part = self.messages.insert(part);
+                let branch = Branch { whole: id, port, part };
+                self.switches[switch as usize].parted.push(branch);
+            } else {
+                self.messages[id] = part;
+            }
         }
-        message.heading = heading;
-        message.hops += 1;
         outputs
+    }
+
+    /// The ports by which a message leaves a switch, each with the targets behind it.
+    fn ways(&self, switch: u32, message: &Carried) -> Vec<(u32, Destination, Heading)> {
+        let mut ways: Vec<(u32, Destination, Heading)> = Vec::with_capacity(1);
+        for to in message.to.hosts() {
+            let mut heading = message.heading;
+            let port = self.routes.port((switch, message.hops), to, &mut heading, |_| 0);
+            let behind = ways.iter_mut().find(|(own, ..)| *own == port);
+            match (message.to, behind) {
+                (Destination::Host(_), _) => ways.push((port, message.to, heading)),
+                (_, Some((_, Destination::Hosts(hosts), _))) => *hosts |= 1 << to,
+                (Destination::Hosts(_), _) => {
+                    ways.push((port, Destination::Hosts(1 << to), heading));
+                }
+            }
+        }
+        ways
     }
 
     /// Lets the controller of a switch begin what can begin, and the bus move what it can.
     pub(super) fn pass(&mut self, now: Time, switch: u32) {
         let first = self.wiring.port(switch, 0) as usize + usize::from(self.wiring.hosts());
         let own = &mut self.switches[switch as usize];
-        let stations = &self.stations;
-        own.controller.begin(|transfer| {
+        let (stations, messages) = (&self.stations, &self.messages);
+        let needs_room = self.wiring.switches() > 1
+            && self.switching.multicast_start == MulticastStart::WithRoom;
+        let is_first = |transfer: &Transfer<Id<Carried>>| {
             let front =
                 || stations[first + transfer.input as usize].receive[transfer.channel].front();
             transfer.input == CONTROLLER
                 || front().is_some_and(|packet: &Packet| packet.message == transfer.message)
-        });
+        };
+        let has_room = |transfer: &Transfer<Id<Carried>>| {
+            let packets = messages[transfer.message].packets as usize;
+            let room = |port: usize| stations[first + port].send[transfer.channel].room();
+            let alone = transfer.outputs.count_ones() < 2;
+            alone || !needs_room || bits(transfer.outputs).all(|port| room(port) >= packets)
+        };
+        own.controller.begin(is_first, has_room);
         self.keep(now, switch);
         self.grant(now, switch);
     }
@@ -162,20 +212,23 @@ impl TurnChannel {
         }
     }
 
-    /// A host has arrived at the barrier; when all have, the controller tells them at once.
+    /// A port has arrived at the barrier; when all have, the controller tells them at once, or the
+    /// switch above that all below this one have.
     fn count_arrival(&mut self, now: Time, switch: u32) {
-        let hosts = self.barrier_hosts;
-        let own = &mut self.switches[switch as usize];
-        own.arrived += 1;
-        if own.arrived < u32::from(hosts) {
-            return;
-        }
-        own.arrived = 0;
-        let all = u64::MAX >> (u64::BITS - u32::from(hosts).min(u64::BITS));
-        let to = Destination::Hosts(all);
+        let counted = self.barrier.count(switch);
+        let purpose = match counted {
+            Counted::Waits => return,
+            Counted::Up(_) => Use::BarrierRequest,
+            Counted::Complete => Use::BarrierAcknowledgment,
+        };
+        // Ports decide where it goes, and hosts know which barrier they wait at.
+        let to = Destination::Host(0);
         let message = Message { from: 0, to, size: NO_PAYLOAD, ticket: Ticket(0) };
-        let id = self.create(now, message, Use::BarrierAcknowledgment);
-        let outputs = self.outputs(switch, id);
+        let id = self.create(now, message, purpose);
+        let outputs = match counted {
+            Counted::Up(port) => 1 << port,
+            Counted::Waits | Counted::Complete => self.outputs(switch, id),
+        };
         let channel = self.messages[id].channel;
         let transfer = Transfer { message: id, input: CONTROLLER, channel, outputs, set_up: false };
         self.switches[switch as usize].controller.order(transfer);
@@ -229,22 +282,42 @@ impl TurnChannel {
             taken
         };
         let Some(packet) = packet else { return };
-        self.account_for_switch(now, (switch, transfer.outputs), packet);
-        if packet.last {
-            self.switches[switch as usize].controller.finish(packet.message);
-        }
+        let whole = packet.message;
         for port in bits(transfer.outputs) {
+            let message = self.part(switch, whole, port as u32);
+            let packet = Packet { message, ..packet };
+            if message != whole && packet.last {
+                let Carried { tail, spent, damaged, .. } = self.messages[whole];
+                let part = &mut self.messages[message];
+                (part.tail, part.spent) = (tail, spent);
+                part.damaged |= damaged;
+            }
+            self.account_for_switch(now, (switch, port as u32), packet);
             let output = self.station_of(switch, port as u32);
             self.stations[output].send[channel].put(packet, packet.last);
             self.wake(now, output as u32);
         }
+        if packet.last {
+            let own = &mut self.switches[switch as usize];
+            own.controller.finish(whole);
+            own.parted.retain(|branch| branch.whole != whole);
+            if transfer.outputs.count_ones() > 1 {
+                self.messages.remove(whole);
+            }
+        }
         self.pass(now, switch);
     }
 
-    fn account_for_switch(&mut self, now: Time, (switch, outputs): (u32, u64), packet: Packet) {
+    /// What a message is behind a port.
+    fn part(&self, switch: u32, whole: Id<Carried>, port: u32) -> Id<Carried> {
+        let mut branches = self.switches[switch as usize].parted.iter();
+        let own = branches.find(|branch| branch.whole == whole && branch.port == port);
+        own.map_or(whole, |branch| branch.part)
+    }
+
+    fn account_for_switch(&mut self, now: Time, (switch, port): (u32, u32), packet: Packet) {
         let Switching { analysis, set_up, packet: moving, .. } = self.switching;
-        let some = self.wiring.port(switch, outputs.trailing_zeros());
-        let to_host = matches!(self.wiring.peer(some), Peer::Host(_));
+        let to_host = matches!(self.wiring.peer(self.wiring.port(switch, port)), Peer::Host(_));
         let message = &mut self.messages[packet.message];
         if packet.number == 0 && to_host && message.purpose == Use::Data {
             self.legs.switch.add(now.since(message.head));

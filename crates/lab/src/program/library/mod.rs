@@ -169,6 +169,18 @@ pub struct HotSpotSettings {
     /// The rank that they are for.
     #[serde(default)]
     pub target: u16,
+    /// How many messages of a rank may be on their way into the channel: the next one is handed over
+    /// when the first of so many has left.
+    #[serde(default = "one")]
+    pub window: PositiveCount,
+    /// How many ranks send to it, those of the lowest numbers besides it and the second of
+    /// `victim`; all of them if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub senders: Option<u16>,
+    /// Two ranks: the first sends as many messages to the second, in the same way, beside what it
+    /// sends to the target if it is one of those that do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub victim: Option<[u16; 2]>,
 }
 
 /// Clients and a server.
@@ -199,6 +211,10 @@ const fn count(count: u32) -> PositiveCount {
 
 fn ten() -> PositiveCount {
     count(10)
+}
+
+fn one() -> PositiveCount {
+    PositiveCount::ONE
 }
 
 fn sixty_four() -> PositiveCount {
@@ -275,9 +291,31 @@ impl LibraryProgram {
             LibraryProgram::Lock(own) => vec![own.server],
             LibraryProgram::Broadcast(own) => vec![own.root],
             LibraryProgram::OrderedLock(_) => Vec::new(),
-            LibraryProgram::HotSpot(own) => vec![own.target],
+            LibraryProgram::HotSpot(own) => {
+                [own.target].into_iter().chain(own.victim.into_iter().flatten()).collect()
+            }
             LibraryProgram::RequestReply(own) => vec![own.server],
         }
+    }
+
+    /// What does not fit so many ranks: the key behind `program.run`, its value, what is accepted.
+    /// That every rank of [`named_ranks`](Self::named_ranks) is there is not looked at.
+    pub(super) fn misfit(&self, ranks: u16) -> Option<(&'static str, String, String)> {
+        let LibraryProgram::HotSpot(own) = self else { return None };
+        let named = self.named_ranks();
+        let taken = named.iter().enumerate().find(|(at, rank)| named[..*at].contains(rank));
+        if let (Some((_, rank)), Some(victim)) = (taken, own.victim) {
+            let accepted = format!("two ranks that differ, neither of them {}", own.target);
+            let value = format!("{victim:?}, which names rank {rank} twice");
+            return Some(("hot_spot.victim", value, accepted));
+        }
+        let senders = own.senders?;
+        let apart = u16::from(own.victim.is_some());
+        let (least, most) = (1 - apart, ranks - 1 - apart);
+        (senders < least || senders > most).then(|| {
+            let accepted = format!("{least} to {most} of {ranks} ranks");
+            ("hot_spot.senders", senders.to_string(), accepted)
+        })
     }
 
     /// Gives the ranks of a crew their programs.

@@ -1,5 +1,6 @@
 //! Hosts: packets wait for the link and for space in the buffer of the switch.
 
+use weft_fabric::fabric::Routes;
 use weft_kernel::Id;
 use weft_units::Time;
 
@@ -12,10 +13,13 @@ use super::{Event, InputQueuedNetwork, Link, MessageId, Note, Packet};
 pub(super) struct Host {
     /// The port of the switch at the other end of the cable.
     pub port: u32,
-    pub sender: Sender,
+    /// Credits for that switch, of each virtual channel; none without credits.
+    pub senders: Vec<Sender>,
+    /// Whether the switch has stopped it.
+    pub is_stopped: bool,
     /// How many packets wait, the oldest and the youngest.
     pub waiting: u64,
-    oldest: Link,
+    pub oldest: Link,
     youngest: Link,
     /// Until when the link is busy.
     free: Time,
@@ -24,9 +28,30 @@ pub(super) struct Host {
 }
 
 impl Host {
-    pub fn new(port: u32, sender: Sender) -> Host {
-        let (oldest, youngest) = (None, None);
-        Host { port, sender, waiting: 0, oldest, youngest, free: Time::ZERO, wake: Time::NEVER }
+    pub fn new(port: u32, senders: Vec<Sender>) -> Host {
+        Host {
+            port,
+            senders,
+            is_stopped: false,
+            waiting: 0,
+            oldest: None,
+            youngest: None,
+            free: Time::ZERO,
+            wake: Time::NEVER,
+        }
+    }
+
+    /// From when on a packet of a virtual channel may be sent; `None` if that is not known.
+    #[inline]
+    fn ready_at(&mut self, now: Time, channel: u8) -> Option<Time> {
+        if self.is_stopped {
+            return None;
+        }
+        let credit = match self.senders.get_mut(usize::from(channel)) {
+            Some(sender) => sender.credit_at(now)?,
+            None => now,
+        };
+        Some(credit.max(self.free))
     }
 }
 
@@ -38,7 +63,8 @@ impl InputQueuedNetwork {
             self.agenda.push(next, Event::Generate(number));
         }
         let heading = self.routes.depart(number, to);
-        let note = Note { heading, behind: None, slot: now, hops: 0 };
+        let channel = Routes::class(number, to, self.flow.classes()) * self.flow.lanes;
+        let note = Note { heading, behind: None, hops: 0, channel };
         let packet = Packet { generated, start: now, from: number, to, message, note };
         let id = self.ends.packets.insert(packet);
         let host = &mut self.hosts[usize::from(number)];
@@ -60,14 +86,14 @@ impl InputQueuedNetwork {
             host.wake = Time::NEVER;
         }
         let Some(id) = host.oldest else { return };
-        if host.free <= now && host.sender.has_credit(now) {
+        let channel = self.ends.packets[id].note.channel;
+        if host.ready_at(now, channel).is_some_and(|ready| ready <= now) {
             self.start(now, number, id);
         }
         let host = &mut self.hosts[usize::from(number)];
-        if host.oldest.is_none() {
-            return;
-        }
-        let at = host.sender.credit_at(now).map(|credit| credit.max(host.free));
+        let Some(id) = host.oldest else { return };
+        let channel = self.ends.packets[id].note.channel;
+        let at = host.ready_at(now, channel);
         if let Some(at) = at.filter(|at| *at < host.wake) {
             host.wake = at;
             self.agenda.push(at, Event::Send(number));
@@ -84,11 +110,14 @@ impl InputQueuedNetwork {
         if host.oldest.is_none() {
             host.youngest = None;
         }
-        host.sender.spend();
+        if let Some(sender) = host.senders.get_mut(usize::from(packet.note.channel)) {
+            sender.spend();
+        }
         host.free = now + self.timing.packet;
         self.ends.observations.attempt(now);
         let (port, slot) = (host.port, self.timing.slot_after(now));
         self.expect(id, port, slot);
+        self.take_part(slot);
         if message != MessageId::NONE
             && let Some((feed, _)) = self.ends.messages()
             && feed.messages.start(message)
@@ -98,6 +127,25 @@ impl InputQueuedNetwork {
         // The buffer of a greedy source is free when the transmission starts.
         if self.ends.has_another(number) {
             self.agenda.push(now, Event::Generate(number));
+        }
+    }
+
+    /// A credit for a host will be back at `time`.
+    pub(super) fn restore(&mut self, number: u16, channel: u8, time: Time) {
+        let host = &mut self.hosts[usize::from(number)];
+        let Some(sender) = host.senders.get_mut(usize::from(channel)) else { return };
+        sender.restore(time);
+        if std::mem::take(&mut sender.starved) && time < host.wake {
+            host.wake = time;
+            self.agenda.push(time, Event::Send(number));
+        }
+    }
+
+    /// A host hears that it has to stop, or that it may go on.
+    pub(super) fn stop(&mut self, now: Time, number: u16, stops: bool) {
+        self.hosts[usize::from(number)].is_stopped = stops;
+        if !stops {
+            self.send(now, number);
         }
     }
 }

@@ -1,6 +1,4 @@
-//! The near end of a cable: how much space there is in the buffer at the far end.
-
-use std::collections::VecDeque;
+//! The near end of a cable from a host: how much space there is in the buffer at the far end.
 
 use weft_units::Time;
 
@@ -8,9 +6,12 @@ use weft_units::Time;
 /// packet wants to leave.
 #[derive(Clone, Debug)]
 pub(super) struct Sender {
-    credits: u32,
-    /// When credits come back, in order; never more than there are credits in all.
-    returns: VecDeque<Time>,
+    /// How many packets were sent, and how many may be as far as is known.
+    spent: u64,
+    allowed: u64,
+    /// When credits come back, in order, each at its number among all modulo their number.
+    returns: Vec<Time>,
+    restored: u64,
     /// A packet waits for a credit of whose return nothing is known: whoever returns one must see
     /// to it that the packet is looked at.
     pub starved: bool,
@@ -19,48 +20,45 @@ pub(super) struct Sender {
 impl Sender {
     /// As many credits as the buffer at the far end holds packets.
     pub fn new(credits: u32) -> Sender {
-        Sender { credits, returns: VecDeque::with_capacity(credits as usize), starved: false }
+        let returns = vec![Time::NEVER; credits as usize];
+        Sender { spent: 0, allowed: credits.into(), returns, restored: 0, starved: false }
     }
 
-    /// Whether a packet may be sent at `now`.
+    /// A packet is sent; there must be a credit.
     #[inline]
-    pub fn has_credit(&mut self, now: Time) -> bool {
-        while self.returns.front().is_some_and(|time| *time <= now) {
-            self.returns.pop_front();
-            self.credits += 1;
-        }
-        self.credits > 0
-    }
-
-    /// A packet is sent; there must be a credit. Returns whether it was the last at hand.
-    #[inline]
-    pub fn spend(&mut self) -> bool {
-        debug_assert!(self.credits > 0, "a packet was sent to a full buffer");
-        self.credits -= 1;
-        self.credits == 0
+    pub fn spend(&mut self) {
+        debug_assert!(self.spent < self.allowed, "a packet was sent to a full buffer");
+        self.spent += 1;
     }
 
     /// A credit will be back at `time`, not before any other.
     #[inline]
     pub fn restore(&mut self, time: Time) {
-        debug_assert!(self.returns.back().is_none_or(|last| *last <= time));
-        self.returns.push_back(time);
+        let place = self.restored % self.returns.len() as u64;
+        self.returns[place as usize] = time;
+        self.restored += 1;
     }
 
     /// When there is a credit; `None` if it is not known, which makes it [`Sender::starved`].
     #[inline]
     pub fn credit_at(&mut self, now: Time) -> Option<Time> {
-        if self.has_credit(now) {
+        if self.spent < self.allowed {
             return Some(now);
         }
-        let next = self.returns.front().copied();
-        self.starved = next.is_none();
-        next
+        let credits = self.returns.len() as u64;
+        let number = self.spent - credits;
+        if number == self.restored {
+            self.starved = true;
+            return None;
+        }
+        let time = self.returns[(number % credits) as usize];
+        self.allowed += u64::from(time <= now);
+        Some(time.max(now))
     }
 
     /// Whether the buffer is full of packets that have no way on.
     pub fn is_without_credit(&self) -> bool {
-        self.credits == 0 && self.returns.is_empty()
+        self.spent == self.restored + self.returns.len() as u64
     }
 }
 
@@ -72,13 +70,14 @@ mod tests {
     fn credits_come_back_when_their_time_has_come() {
         let mut sender = Sender::new(2);
         sender.spend();
+        assert_eq!(sender.credit_at(Time(0)), Some(Time(0)));
         sender.spend();
         assert_eq!((sender.credit_at(Time(5)), sender.starved), (None, true));
+        assert!(sender.is_without_credit());
         sender.starved = false;
         sender.restore(Time(9));
         sender.restore(Time(12));
         assert_eq!((sender.credit_at(Time(8)), sender.starved), (Some(Time(9)), false));
-        assert!(!sender.has_credit(Time(8)) && sender.has_credit(Time(9)));
         assert_eq!(sender.credit_at(Time(10)), Some(Time(10)));
         sender.spend();
         assert!(!sender.is_without_credit() && sender.credit_at(Time(11)) == Some(Time(12)));

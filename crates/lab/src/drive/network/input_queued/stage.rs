@@ -1,339 +1,293 @@
 //! One switch: what waits in its inputs, and what a slot lets through.
 
-use std::collections::VecDeque;
-
 use weft_fabric::fabric::Peer;
 use weft_fabric::scheduler::{AnyScheduler, Scheduler};
 use weft_kernel::Id;
-use weft_units::Time;
 
-use super::sender::Sender;
-use super::{Event, InputQueuedNetwork, Link, Packet};
+use super::calendar::{Arrival, Release};
+use super::{Event, InputQueuedNetwork, Packet};
 
-/// A switch.
-#[derive(Debug)]
+/// A switch. Its scheduler stands elsewhere, so that what each slot reads is close together.
+#[derive(Clone, Debug)]
 pub(super) struct Stage {
-    pub scheduler: AnyScheduler,
     pub ports: u32,
     /// The index of its first port among those of all switches.
     pub first: u32,
-    /// The index of its first queue among those of all switches.
+    /// The index of its first queue among those of all switches, were there one virtual channel.
     pub base: u32,
-    /// The inputs that packets are on their way to, and those that hold packets, by bit.
-    pub expecting: u64,
-    pub busy: u64,
-    /// The inputs that a packet leaves, and the outputs that it leaves by.
+    /// The inputs that hold packets, by bit.
+    busy: u64,
+    /// The inputs that a packet leaves, and the outputs that it leaves by. Where a packet is one
+    /// cell, they never are when a slot begins.
     held: (u64, u64),
-    /// When inputs and outputs are held no longer, in order. Where a packet is one cell, they never
-    /// are when a slot begins.
-    releases: VecDeque<(Time, u64, u64)>,
-    /// The outputs that had no credit when they were looked at last.
-    broke: u64,
-    /// The next slot that it takes part in.
-    pub due: Time,
+    /// The outputs that the far end has stopped.
+    pub stopped: u64,
 }
 
-/// An input with its buffer.
-#[derive(Clone, Debug)]
-pub(super) struct Input {
-    /// Who sends to it.
-    upstream: Peer,
-    /// The packets on their way to it, the oldest and the youngest, and from which slot on the
-    /// oldest is there.
-    oldest: Link,
-    youngest: Link,
-    there_at: Time,
-    /// The outputs that packets in the buffer wait for, by bit.
-    wanted: u64,
-    /// Until when a packet leaves it.
-    held: Time,
+/// What is at the other end of the cable in a port.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Plug {
+    Port(u32),
+    Host(u16),
+    Unused,
 }
 
-/// An output.
-#[derive(Clone, Debug)]
-pub(super) struct Output {
-    pub peer: Peer,
-    pub sender: Sender,
-    /// How many packets in the buffers of the switch wait for it.
-    pub waiting: u32,
-    /// Until when a packet leaves by it.
-    held: Time,
+impl From<Peer> for Plug {
+    fn from(peer: Peer) -> Plug {
+        match peer {
+            Peer::Port(port) => Plug::Port(port),
+            Peer::Host(host) => Plug::Host(host),
+            Peer::Unused => Plug::Unused,
+        }
+    }
 }
 
 impl Stage {
-    pub fn new(scheduler: AnyScheduler, ports: u32, first: u32, base: u32) -> Stage {
-        Stage {
-            scheduler,
-            ports,
-            first,
-            base,
-            expecting: 0,
-            busy: 0,
-            held: (0, 0),
-            releases: VecDeque::new(),
-            broke: 0,
-            due: Time::NEVER,
-        }
+    pub fn new(ports: u32, first: u32, base: u32) -> Stage {
+        Stage { ports, first, base, busy: 0, held: (0, 0), stopped: 0 }
     }
 
-    /// An input and an output are held by a packet until `end`, which is not before any other.
+    /// The inputs that hold packets and that none leaves.
     #[inline]
-    fn hold(&mut self, end: Time, input: u32, output: u32) {
-        let (input, output) = (1 << input, 1 << output);
-        self.held = (self.held.0 | input, self.held.1 | output);
-        match self.releases.back_mut().filter(|last| last.0 == end) {
-            Some(last) => *last = (end, last.1 | input, last.2 | output),
-            None => self.releases.push_back((end, input, output)),
-        }
-    }
-
-    /// Lets go of what is held no longer at `now`.
-    #[inline]
-    fn release(&mut self, now: Time) {
-        while let Some(&(_, inputs, outputs)) = self.releases.front().filter(|next| next.0 <= now) {
-            self.held = (self.held.0 & !inputs, self.held.1 & !outputs);
-            self.releases.pop_front();
-        }
-    }
-
-    /// The inputs that no packet leaves.
-    #[inline]
-    fn free(&self) -> u64 {
-        !self.held.0
-    }
-
-    /// The outputs by which a packet can start.
-    #[inline]
-    fn open(&self) -> u64 {
-        !(self.held.1 | self.broke)
-    }
-}
-
-impl Input {
-    pub fn new(upstream: Peer) -> Input {
-        let (oldest, youngest, held) = (None, None, Time::ZERO);
-        Input { upstream, oldest, youngest, there_at: Time::NEVER, wanted: 0, held }
-    }
-}
-
-impl Output {
-    /// An output to a buffer of so many packets, if a switch is at the other end.
-    pub fn new(peer: Peer, buffer: u32) -> Output {
-        let credits = if matches!(peer, Peer::Port(_)) { buffer } else { 0 };
-        Output { peer, sender: Sender::new(credits), waiting: 0, held: Time::ZERO }
-    }
-
-    /// From when on a packet may start; `None` if that is not known.
-    #[inline]
-    fn ready_at(&mut self, now: Time) -> Option<Time> {
-        match self.peer {
-            Peer::Host(_) => Some(self.held),
-            Peer::Port(_) | Peer::Unused => Some(self.sender.credit_at(now)?.max(self.held)),
-        }
+    fn ready(&self) -> u64 {
+        self.busy & !self.held.0
     }
 }
 
 impl InputQueuedNetwork {
-    /// A packet was sent to an input, whose switch can decide on it from `slot` on.
+    /// A packet was sent to a port, where it can be decided on from `slot` on.
     #[inline]
-    pub(super) fn expect(&mut self, id: Id<Packet>, port: u32, slot: Time) {
-        let note = &mut self.ends.packets[id].note;
-        note.behind = None;
-        note.slot = slot;
+    pub(super) fn expect(&mut self, id: Id<Packet>, port: u32, slot: u64) {
+        self.calendar.arrivals.push(slot, Arrival { id, port });
+    }
+
+    /// A slot begins.
+    pub(super) fn slot(&mut self, slot: u64) {
+        let calendar = &mut self.calendar;
+        std::mem::swap(&mut calendar.present, &mut calendar.next);
+        calendar.is_next_needed = false;
+        while let Some(Release { switch, input, output }) = self.calendar.releases.pop(slot) {
+            let stage = &mut self.stages[switch as usize];
+            stage.held.0 &= !(1 << input);
+            stage.held.1 &= !(1 << output);
+            if stage.busy != 0 {
+                self.calendar.mark(switch);
+            }
+        }
+        while let Some(place) = self.calendar.credits.pop(slot) {
+            self.credit(place);
+        }
+        while let Some(signal) = self.calendar.signals.pop(slot) {
+            let switch = self.owner[signal.port as usize];
+            let stage = &mut self.stages[switch as usize];
+            let output = 1 << (signal.port - stage.first);
+            stage.stopped = (stage.stopped & !output) | if signal.stops { output } else { 0 };
+            self.calendar.mark(switch);
+        }
+        while let Some(Arrival { id, port }) = self.calendar.arrivals.pop(slot) {
+            self.admit(slot, id, port);
+        }
+        for word in 0..self.calendar.present.len() {
+            let marked = std::mem::take(&mut self.calendar.present[word]);
+            for bit in Members(marked) {
+                self.visit(slot, word as u32 * 64 + bit);
+            }
+        }
+    }
+
+    /// A credit is back.
+    #[inline]
+    fn credit(&mut self, place: u32) {
+        let credits = &mut self.flow.credits[place as usize];
+        *credits += 1;
+        if *credits == 1 {
+            let channels = u32::from(self.flow.channels);
+            let (port, channel) = (place / channels, place % channels);
+            let switch = self.owner[port as usize];
+            let output = port - self.stages[switch as usize].first;
+            self.broke[(switch * channels + channel) as usize] &= !(1 << output);
+            self.flow.starved -= 1;
+            self.calendar.mark(switch);
+        }
+    }
+
+    /// A packet that is there by now joins the queue of its output.
+    #[inline]
+    fn admit(&mut self, slot: u64, id: Id<Packet>, port: u32) {
         let switch = self.owner[port as usize];
-        let input = &mut self.inputs[port as usize];
-        match input.youngest.replace(id) {
+        let stage = &mut self.stages[switch as usize];
+        let packet = &mut self.ends.packets[id];
+        let note = &mut packet.note;
+        let waiting = &self.waiting;
+        let first = stage.first;
+        let place = (switch, note.hops);
+        let occupied = |output| u64::from(waiting[(first + output) as usize]);
+        let output = self.routes.port(place, packet.to, &mut note.heading, occupied);
+        note.hops += 1;
+        note.behind = None;
+        let mut channel = note.channel;
+        if self.flow.lanes > 1 {
+            channel -= channel % self.flow.lanes;
+            channel += self.routes.lane(switch, output, packet.to);
+        }
+        let (channels, input) = (u32::from(self.flow.channels), port - first);
+        let channel = u32::from(channel);
+        let queue = (stage.base + input * stage.ports + output) * channels + channel;
+        let queue = &mut self.queues[queue as usize];
+        match queue.1.replace(id) {
             Some(before) => self.ends.packets[before].note.behind = Some(id),
-            None => {
-                let stage = &mut self.stages[switch as usize];
-                input.oldest = Some(id);
-                input.there_at = slot;
-                stage.expecting |= 1 << (port - stage.first);
-                let first = slot.max(input.held);
-                self.take_part(switch, first);
-            }
+            None => queue.0 = Some(id),
         }
+        self.wanted[(port * channels + channel) as usize] |= 1 << output;
+        self.waiting[(first + output) as usize] += 1;
+        stage.busy |= 1 << input;
+        let is_free = (stage.held.0 >> input | (stage.held.1 | stage.stopped) >> output) & 1 == 0;
+        if is_free && self.broke[(switch * channels + channel) as usize] >> output & 1 == 0 {
+            self.calendar.mark(switch);
+        }
+        self.hold(slot, port);
     }
 
-    /// Packets that are there by now join the queues of their outputs. Returns from which slot on the
-    /// next ones can leave.
+    /// The outputs for which an input has packets that may leave.
     #[inline]
-    fn admit(&mut self, now: Time, switch: u32) -> Time {
-        let stage = &mut self.stages[switch as usize];
-        let (first, mut left, mut next) = (stage.first, stage.expecting, Time::NEVER);
-        for input in Members(stage.expecting) {
-            let own = &mut self.inputs[(first + input) as usize];
-            while own.there_at <= now {
-                let Some(id) = own.oldest else { break };
-                let packet = &mut self.ends.packets[id];
-                let outputs = &self.outputs;
-                let output = self.routes.port(
-                    (switch, packet.note.hops),
-                    packet.to,
-                    &mut packet.note.heading,
-                    |output| u64::from(outputs[(first + output) as usize].waiting),
-                );
-                packet.note.hops += 1;
-                own.oldest = packet.note.behind.take();
-                own.wanted |= 1 << output;
-                self.outputs[(first + output) as usize].waiting += 1;
-                let queue = &mut self.queues[(stage.base + input * stage.ports + output) as usize];
-                match queue.1.replace(id) {
-                    Some(before) => self.ends.packets[before].note.behind = Some(id),
-                    None => queue.0 = Some(id),
-                }
-                stage.busy |= 1 << input;
-                match own.oldest {
-                    Some(oldest) => own.there_at = self.ends.packets[oldest].note.slot,
-                    None => {
-                        (own.youngest, own.there_at) = (None, Time::NEVER);
-                        left &= !(1 << input);
-                    }
-                }
-            }
-            next = next.min(own.there_at.max(own.held));
-        }
-        stage.expecting = left;
-        next
+    fn row(&self, switch: u32, port: u32, shut: u64) -> u64 {
+        let channels = usize::from(self.flow.channels);
+        let (first, broke) = (port as usize * channels, switch as usize * channels);
+        let wanted = self.wanted[first..first + channels].iter();
+        let open = wanted.zip(&self.broke[broke..broke + channels]);
+        open.fold(0, |row, (wanted, broke)| row | wanted & !broke) & !shut
     }
 
-    /// A slot begins: the scheduler chooses among the packets that may leave.
-    pub(super) fn slot(&mut self, now: Time, switch: u32) {
-        let stage = &mut self.stages[switch as usize];
-        if stage.due != now {
+    /// A switch takes part in a slot: its scheduler chooses among the packets that may leave.
+    fn visit(&mut self, slot: u64, switch: u32) {
+        let stage = &self.stages[switch as usize];
+        let (first, size) = (stage.first, stage.ports as usize - 1);
+        let shut = stage.held.1 | stage.stopped;
+        let (mut requesting, mut several) = (0_u64, 0_u64);
+        for input in Members(stage.ready()) {
+            let row = self.row(switch, first + input, shut);
+            if row != 0 {
+                self.requests[size].set_row(input as usize, row);
+                several |= requesting | (row & (row - 1));
+                requesting |= 1 << input;
+            }
+        }
+        if requesting == 0 {
             return;
         }
-        stage.due = Time::NEVER;
-        let next = self.admit(now, switch);
-        let stage = &mut self.stages[switch as usize];
-        stage.release(now);
-        for output in Members(stage.broke) {
-            let sender = &mut self.outputs[(stage.first + output) as usize].sender;
-            stage.broke &= !(u64::from(sender.has_credit(now)) << output);
+        self.choose(slot, switch, (requesting, several == 0));
+        let stage = &self.stages[switch as usize];
+        let shut = stage.held.1 | stage.stopped;
+        if Members(stage.ready()).any(|input| self.row(switch, first + input, shut) != 0) {
+            self.calendar.mark_next(switch);
         }
-        let size = stage.ports as usize - 1;
+    }
+
+    /// Lets through what the scheduler chooses among the requests; they are none afterwards.
+    #[inline]
+    fn choose(&mut self, slot: u64, switch: u32, (requesting, is_lone): (u64, bool)) {
+        let size = self.stages[switch as usize].ports as usize - 1;
+        let scheduler: &mut AnyScheduler = &mut self.schedulers[switch as usize];
         let requests = &mut self.requests[size];
-        requests.clear_all();
-        let mut requesting = 0_u64;
-        for input in Members(stage.busy & stage.free()) {
-            let wanted = self.inputs[(stage.first + input) as usize].wanted & stage.open();
-            for output in Members(wanted) {
-                requests.set(input as usize, output as usize);
+        if is_lone {
+            let input = requesting.trailing_zeros();
+            let output = requests.row(input as usize).trailing_zeros();
+            if scheduler.schedule_lone(input as usize, output as usize) {
+                requests.clear_row(input as usize);
+                self.pass(slot, switch, input, output);
+                return;
             }
-            requesting |= u64::from(wanted != 0) << input;
         }
-        if requesting != 0 {
-            stage.scheduler.schedule(requests, &mut self.random, &mut self.matching[size]);
-        }
+        scheduler.schedule(requests, &mut self.random, &mut self.matching[size]);
         for input in Members(requesting) {
+            self.requests[size].clear_row(input as usize);
             if let Some(output) = self.matching[size].target_of(input as usize) {
-                self.pass(now, switch, input, output as u32);
+                self.pass(slot, switch, input, output as u32);
             }
-        }
-        let next = next.min(self.next_slot(now, switch));
-        if next < Time::NEVER {
-            self.take_part(switch, next);
         }
     }
 
     /// Lets the oldest packet of a queue through.
-    fn pass(&mut self, now: Time, switch: u32, input: u32, output: u32) {
+    #[inline]
+    fn pass(&mut self, slot: u64, switch: u32, input: u32, output: u32) {
         let stage = &mut self.stages[switch as usize];
-        let place = (stage.base + input * stage.ports + output) as usize;
-        let Some(id) = self.queues[place].0 else { return };
-        let own = &mut self.inputs[(stage.first + input) as usize];
-        self.queues[place].0 = self.ends.packets[id].note.behind.take();
-        if self.queues[place].0.is_none() {
-            self.queues[place].1 = None;
-            own.wanted &= !(1 << output);
-            if own.wanted == 0 {
+        let (from, to) = (stage.first + input, stage.first + output);
+        let channels = u32::from(self.flow.channels);
+        let channel = match channels {
+            1 => 0,
+            _ => turn(&mut self.turns[to as usize], channels, |channel| {
+                let wanted = self.wanted[(from * channels + channel) as usize];
+                let broke = self.broke[(switch * channels + channel) as usize];
+                (wanted & !broke) >> output & 1 != 0
+            }),
+        };
+        let queue = (stage.base + input * stage.ports + output) * channels + channel;
+        let queue = &mut self.queues[queue as usize];
+        let Some(id) = queue.0 else { return };
+        let note = &mut self.ends.packets[id].note;
+        queue.0 = note.behind.take();
+        let held_in = std::mem::replace(&mut note.channel, channel as u8);
+        if queue.0.is_none() {
+            queue.1 = None;
+            let own = (from * channels) as usize;
+            self.wanted[own + channel as usize] &= !(1 << output);
+            if self.wanted[own..own + channels as usize].iter().all(|wanted| *wanted == 0) {
                 stage.busy &= !(1 << input);
             }
         }
-        let end = now + self.timing.held;
-        own.held = end;
-        let upstream = own.upstream;
-        let out = &mut self.outputs[(stage.first + output) as usize];
-        out.held = end;
-        out.waiting -= 1;
-        if self.timing.held > self.timing.cell {
-            stage.hold(end, input, output);
+        self.waiting[to as usize] -= 1;
+        if self.timing.cells > 1 {
+            stage.held.0 |= 1 << input;
+            stage.held.1 |= 1 << output;
+            let release = Release { switch, input: input as u8, output: output as u8 };
+            self.calendar.releases.push(slot + self.timing.cells, release);
         }
-        match out.peer {
-            Peer::Port(peer) => {
-                let is_last = out.sender.spend();
-                stage.broke |= u64::from(is_last) << output;
-                let slot = now + self.timing.hop;
-                self.expect(id, peer, slot);
+        match self.plugs[to as usize] {
+            Plug::Port(peer) => {
+                self.spend(switch, (to, output), channel);
+                self.expect(id, peer, slot + self.timing.hop);
             }
-            Peer::Host(_) | Peer::Unused => {
-                let arrival = now + self.timing.packet + self.timing.propagation;
-                self.agenda.push(arrival, Event::Deliver(id));
+            Plug::Host(_) | Plug::Unused => {
+                let left = self.timing.time_of(slot) + self.timing.packet;
+                self.agenda.push(left + self.timing.propagation, Event::Deliver(id));
             }
         }
-        self.restore(upstream, end + self.timing.propagation);
+        self.release(slot, from, held_in);
     }
 
-    /// Returns the credit of a packet to whoever sent it.
-    fn restore(&mut self, upstream: Peer, time: Time) {
-        match upstream {
-            Peer::Port(port) => {
-                let sender = &mut self.outputs[port as usize].sender;
-                sender.restore(time);
-                if std::mem::take(&mut sender.starved) {
-                    let slot = self.timing.slot_at(time);
-                    self.take_part(self.owner[port as usize], slot);
-                }
-            }
-            Peer::Host(host) => {
-                let state = &mut self.hosts[usize::from(host)];
-                state.sender.restore(time);
-                if std::mem::take(&mut state.sender.starved) {
-                    state.wake = time;
-                    self.agenda.push(time, Event::Send(host));
-                }
-            }
-            Peer::Unused => {}
-        }
-    }
-
-    /// The first slot after `now` in which one of the packets in the buffers may leave, as far as
-    /// that is known.
-    fn next_slot(&mut self, now: Time, switch: u32) -> Time {
-        let stage = &self.stages[switch as usize];
-        let soonest = now + self.timing.cell;
-        let is_free = |input: u32| {
-            let own = &self.inputs[(stage.first + input) as usize];
-            own.wanted & stage.open() != 0
-        };
-        if Members(stage.busy & stage.free()).any(is_free) {
-            return soonest;
-        }
-        let mut next = Time::NEVER;
-        for input in Members(stage.busy) {
-            let own = &self.inputs[(stage.first + input) as usize];
-            for output in Members(own.wanted) {
-                let output = &mut self.outputs[(stage.first + output) as usize];
-                let Some(ready) = output.ready_at(now) else { continue };
-                next = next.min(ready.max(own.held));
-            }
-        }
-        match next {
-            Time::NEVER => Time::NEVER,
-            next if next <= soonest => soonest,
-            next => self.timing.slot_at(next),
-        }
-    }
-
-    /// Sees to it that a switch takes part in a slot.
+    /// A packet is sent to a buffer.
     #[inline]
-    fn take_part(&mut self, switch: u32, slot: Time) {
-        let stage = &mut self.stages[switch as usize];
-        if slot < stage.due {
-            stage.due = slot;
-            self.agenda.push(slot, Event::Slot(switch));
+    fn spend(&mut self, switch: u32, (port, output): (u32, u32), channel: u32) {
+        if !self.flow.has_credits {
+            return;
+        }
+        let channels = u32::from(self.flow.channels);
+        let credits = &mut self.flow.credits[(port * channels + channel) as usize];
+        debug_assert!(*credits > 0, "a packet was sent to a full buffer");
+        *credits -= 1;
+        if *credits == 0 {
+            self.broke[(switch * channels + channel) as usize] |= 1 << output;
+            self.flow.starved += 1;
         }
     }
+
+    /// Sees to it that a slot is looked at.
+    #[inline]
+    pub(super) fn take_part(&mut self, slot: u64) {
+        if slot < self.calendar.due {
+            self.calendar.due = slot;
+            self.agenda.push(self.timing.time_of(slot), Event::Slot);
+        }
+    }
+}
+
+/// The next virtual channel of an output after the one that was served last.
+#[inline]
+fn turn(last: &mut u8, channels: u32, may_leave: impl Fn(u32) -> bool) -> u32 {
+    let after = |step| (u32::from(*last) + step) % channels;
+    let next = (1..=channels).map(after).find(|channel| may_leave(*channel)).unwrap_or(0);
+    *last = next as u8;
+    next
 }
 
 /// The ports of a set, in ascending order.

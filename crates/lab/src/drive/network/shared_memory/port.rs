@@ -7,8 +7,10 @@ use weft_kernel::Id;
 use weft_protocol::flow::{Credits, Crossing, Hysteresis, Marks, Quenching};
 use weft_units::{Span, Time};
 
-use super::quench::Indication;
+use super::FlowControl;
+use super::quench::{Indication, Signal};
 use super::{Cell, Event, Packet, SharedMemoryNetwork};
+use weft_fabric::interface::EndpointSettings;
 
 /// A port of a switch, or of an adapter: an output to a cable and an input from it.
 #[derive(Clone, Debug)]
@@ -25,7 +27,7 @@ pub(super) struct Port {
     credits: Vec<Credits>,
     /// Whether the far end has stopped it.
     is_stopped: bool,
-    /// Quenches and unquenches that are to be passed on.
+    /// Signals to sources that are to be passed on.
     pub indications: VecDeque<Indication>,
     sending: Option<Sending>,
     /// Cells that wait for the output.
@@ -38,7 +40,7 @@ pub(super) struct Port {
     /// How long the output was busy since records began, and up to the last sample.
     pub busy: Span,
     pub busy_before: Span,
-    /// The part of it with indications.
+    /// The part of it with signals to sources.
     pub busy_indicating: Span,
     /// The most cells that its input held.
     pub most_held: u32,
@@ -139,6 +141,27 @@ impl Port {
     }
 }
 
+impl FlowControl {
+    /// Gives every port its credits, the space behind it and the marks of that. Inputs of switches
+    /// hold `buffer` cells, those of adapters what `endpoints` say.
+    pub(super) fn furnish(&self, ports: &mut [Port], buffer: u32, endpoints: &EndpointSettings) {
+        let channels = u32::from(self.channels);
+        let space = |port: &Port| match port.switch {
+            Some(_) => (buffer / channels).max(1),
+            None => (endpoints.receive_buffer.get() / channels).max(1),
+        };
+        let spaces: Vec<u32> = ports.iter().map(space).collect();
+        for (port, own) in ports.iter_mut().zip(&spaces) {
+            let credits = Credits::new(spaces[port.peer as usize]);
+            let marks = self.stop_go.map(|stop_go| match port.switch {
+                Some(_) => stop_go.marks,
+                None => Marks { high: endpoints.receive_stop.get(), low: endpoints.receive_go },
+            });
+            port.furnish(self.channels, (*own, marks), self.has_credits.then_some(credits));
+        }
+    }
+}
+
 impl SharedMemoryNetwork {
     /// Sends what is next at a port, if it is free.
     pub(super) fn serve(&mut self, now: Time, port: u32) {
@@ -200,18 +223,19 @@ impl SharedMemoryNetwork {
         }
         let (connection, hop) = (cell.connection, cell.hop);
         cell.hop += 1;
-        let channel = self.connections[connection as usize].channel;
         let place = self.connections[connection as usize].first + u32::from(hop);
         let way = self.hops[place as usize];
-        if self.queues_kind == SharedQueues::Fifo {
-            own.is_leaving = true;
-        } else if own.oldest.is_some() {
-            self.ports[way.output as usize].enlist(channel, queue);
+        let is_fifo = self.queues_kind == SharedQueues::Fifo;
+        own.is_leaving = is_fifo;
+        let has_more = own.oldest.is_some();
+        let (channel, leaves_by) = self.channels(connection, hop);
+        if has_more && !is_fifo {
+            self.ports[way.output as usize].enlist(leaves_by, queue);
         }
         if let Some(quench) = self.control.quench
             && let Some(Quenching::Unquench) = self.monitors[place as usize].leave(quench.marks)
         {
-            self.indicate(now, (connection, hop), false);
+            self.indicate(now, (connection, hop), Signal::Unquench);
         }
         if !self.control.has_credits {
             self.release(now, way.input, channel);
@@ -223,9 +247,10 @@ impl SharedMemoryNetwork {
     pub(super) fn reach(&mut self, now: Time, id: Id<Cell>) {
         let Cell { connection, hop, .. } = self.cells[id];
         let own = &self.connections[connection as usize];
-        let (place, channel) = (own.first + u32::from(hop), own.channel);
+        let place = own.first + u32::from(hop);
         let way = self.hops[place as usize];
-        self.hold(now, way.input, channel);
+        let (came_by, channel) = self.channels(connection, hop);
+        self.hold(now, way.input, came_by);
         self.stored[way.switch as usize] += 1;
         self.ports[way.output as usize].waiting += 1;
         self.watch(now, (connection, hop));
@@ -268,8 +293,8 @@ impl SharedMemoryNetwork {
         let Some(id) = own.oldest else { return };
         let Cell { connection, hop, .. } = self.cells[id];
         let own = &self.connections[connection as usize];
-        let (output, channel) =
-            (self.hops[(own.first + u32::from(hop)) as usize].output, own.channel);
+        let output = self.hops[(own.first + u32::from(hop)) as usize].output;
+        let channel = self.channels(connection, hop).1;
         self.ports[output as usize].enlist(channel, queue);
         if output != port {
             self.serve(now, output);
@@ -331,6 +356,7 @@ impl SharedMemoryNetwork {
         let packet = &mut self.ends.packets[message];
         if packet.start == Time::NEVER {
             packet.start = now;
+            packet.note.is_damaged = self.faults.damages(own.from, own.hops, packet.note.wire);
             self.unsent -= 1;
             self.ends.observations.attempt(now);
         }
@@ -345,7 +371,7 @@ impl SharedMemoryNetwork {
             self.ports[port as usize].enlist(own.channel, connection);
         }
         if is_last {
-            self.hand_back(now, connection, (message, span));
+            self.transmitted(now, connection, span);
         }
         let span = span.0 as u32;
         Some(self.cells.insert(Cell { message, behind: None, connection, span, hop: 0, is_last }))

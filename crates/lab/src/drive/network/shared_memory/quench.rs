@@ -1,17 +1,31 @@
-//! Source quench: switches watch the queues of connections, and tell their sources.
+//! What travels back to the source of a connection: quenches and unquenches of the switches that
+//! watch its queues, and what its target has to say.
 
 use weft_protocol::flow::Quenching;
 use weft_units::Time;
 
 use super::{Event, SharedMemoryNetwork};
 
-/// A quench or an unquench on its way back: at the switch with the number `hop` on the way of the
-/// connection.
+/// What a source is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::drive::network) enum Signal {
+    /// A switch asks for a stop.
+    Quench,
+    /// It no longer does.
+    Unquench,
+    /// The target has a message in its memory.
+    Accept,
+    /// The target has broken the connection.
+    Break,
+}
+
+/// A signal on its way back: at the switch with the number `hop` on the way of the connection, or at
+/// its target, which counts as one more.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Indication {
     pub connection: u32,
     pub hop: u8,
-    pub is_quench: bool,
+    pub signal: Signal,
 }
 
 impl SharedMemoryNetwork {
@@ -24,47 +38,58 @@ impl SharedMemoryNetwork {
             || self.stored[way.switch as usize] >= quench.memory;
         let said = self.monitors[place as usize].enter(quench.marks, is_crowded);
         if said == Some(Quenching::Quench) {
-            self.indicate(now, (connection, hop), true);
+            self.indicate(now, (connection, hop), Signal::Quench);
         }
     }
 
-    /// A switch sends an indication back by the port at which the connection comes in.
-    pub(super) fn indicate(&mut self, now: Time, (connection, hop): (u32, u8), is_quench: bool) {
-        let place = self.connections[connection as usize].first + u32::from(hop);
-        let port = self.hops[place as usize].input;
-        let indication = Indication { connection, hop, is_quench };
+    /// A switch, or the target, sends a signal back by the port at which the connection comes in.
+    pub(super) fn indicate(&mut self, now: Time, (connection, hop): (u32, u8), signal: Signal) {
+        let own = &self.connections[connection as usize];
+        let port = match hop == own.hops {
+            true => self.wiring.ports() + u32::from(own.to),
+            false => self.hops[(own.first + u32::from(hop)) as usize].input,
+        };
+        let indication = Indication { connection, hop, signal };
         self.ports[port as usize].indications.push_back(indication);
         self.serve(now, port);
     }
 
-    /// A port sends an indication to the switch before, or to the source.
+    /// A port sends a signal to the switch before, or to the source.
     pub(super) fn send_indication(&mut self, now: Time, port: u32, indication: Indication) {
-        let Indication { connection, hop, is_quench } = indication;
-        let Some(quench) = self.control.quench else { return };
-        self.agenda.push(now + quench.span, Event::Free(port));
+        let Indication { connection, hop, signal } = indication;
+        let span = match (signal, self.control.quench) {
+            (Signal::Quench | Signal::Unquench, Some(quench)) => quench.span,
+            _ => self.answer,
+        };
+        self.agenda.push(now + span, Event::Free(port));
         if now >= self.ends.observations.from {
             let own = &mut self.ports[port as usize];
-            own.busy += quench.span;
-            own.busy_indicating += quench.span;
+            own.busy += span;
+            own.busy_indicating += span;
         }
         match hop.checked_sub(1) {
             Some(hop) => {
                 let there = now + self.propagation + self.latency;
-                self.agenda.push(there, Event::Indicate { connection, hop, is_quench });
+                self.agenda.push(there, Event::Indicate { connection, hop, signal });
             }
             None => {
-                let there = now + self.propagation + quench.span;
-                self.agenda.push(there, Event::Hear { connection, is_quench });
+                let there = now + self.propagation + span;
+                self.agenda.push(there, Event::Hear { connection, signal });
             }
         }
     }
 
-    /// The source of a connection hears an indication.
-    pub(super) fn hear(&mut self, now: Time, connection: u32, is_quench: bool) {
+    /// The source of a connection hears a signal.
+    pub(super) fn hear(&mut self, now: Time, connection: u32, signal: Signal) {
         let measured = now >= self.ends.observations.from;
         let own = &mut self.connections[connection as usize];
-        let said = if is_quench { Quenching::Quench } else { Quenching::Unquench };
-        own.quenches += u64::from(is_quench && measured);
+        let said = match signal {
+            Signal::Quench => Quenching::Quench,
+            Signal::Unquench => Quenching::Unquench,
+            Signal::Accept => return self.hear_accept(now, connection),
+            Signal::Break => return self.break_off(now, connection),
+        };
+        own.quenches += u64::from(said == Quenching::Quench && measured);
         if own.source.hear(said) == Some(false) {
             self.list(now, connection);
         }

@@ -1,6 +1,7 @@
 //! What a run shows of streams, cables and queues.
 
 use serde::{Deserialize, Serialize};
+use weft_fabric::interface::ViHost;
 use weft_fabric::measure::{Capacity, max_min};
 use weft_units::{Span, Time};
 
@@ -20,6 +21,12 @@ pub struct NetworkReport {
     pub stops: u64,
     /// Quenches that sources heard since records began.
     pub quenches: u64,
+    /// Connections that a fault broke.
+    pub broken: u64,
+    /// Messages that came to their target and were not received.
+    pub dropped: u64,
+    /// The most entries of the completion queue of a host that were in use.
+    pub most_completions: u64,
     /// How long all delivered messages take on a link.
     pub carried: Span,
 }
@@ -45,8 +52,20 @@ pub struct StreamRow {
     pub interval_mean_us: Option<f64>,
     /// Their standard deviation.
     pub interval_deviation_us: Option<f64>,
+    /// Mean time from handing a message over to its arrival at the program; none without messages.
+    pub one_way_mean_us: Option<f64>,
+    /// The longest one.
+    pub one_way_most_us: Option<f64>,
     /// Quenches that its source heard.
     pub quenches: u64,
+    /// Send descriptors that came back carried out.
+    pub completed: u64,
+    /// Those that came back with an error.
+    pub failed: u64,
+    /// Messages that came to its target and were not received.
+    pub dropped: u64,
+    /// Why the last one was not, and whether that broke the connection, in prose; else empty.
+    pub fault: String,
     /// Whether it got less than nine tenths of its fair share: others took what was its own.
     pub is_victim: bool,
 }
@@ -66,7 +85,7 @@ pub struct PortRow {
     pub tiers: (u32, u32),
     /// The share of the time in which it was busy.
     pub load: f64,
-    /// That with quenches and unquenches.
+    /// That with quenches, unquenches and what targets answer.
     pub indication_load: f64,
     /// The most cells that the input at its end held on one virtual channel.
     pub most_held: u32,
@@ -96,6 +115,11 @@ impl SharedMemoryNetwork {
         let seconds = self.measured().as_secs();
         let mut report = self.report.clone();
         report.quenches = self.connections.iter().map(|own| own.quenches).sum();
+        let endpoints = || self.connections.iter().map(|own| &own.endpoints);
+        report.broken = endpoints().filter(|own| !own.is_open()).count() as u64;
+        report.dropped = endpoints().map(|own| own.dropped).sum();
+        let most = self.hosts.iter().map(ViHost::most_completions).max();
+        report.most_completions = most.unwrap_or(0) as u64;
         report.streams = self.stream_rows(seconds);
         let tiers = self.tiers();
         let cables = (0..self.ports.len()).filter(|port| self.ports[*port].peer as usize != *port);
@@ -126,7 +150,13 @@ impl SharedMemoryNetwork {
                 messages_per_s: state.messages as f64 / seconds,
                 interval_mean_us: mean,
                 interval_deviation_us: deviation,
+                one_way_mean_us: state.one_way_mean_us(),
+                one_way_most_us: (state.messages > 0).then(|| state.most_latency.as_us()),
                 quenches: own.quenches,
+                completed: own.endpoints.completed,
+                failed: own.endpoints.failed,
+                dropped: own.endpoints.dropped,
+                fault: own.endpoints.describe_fault(),
                 is_victim: mb_per_s < VICTIM * fair_mb_per_s,
             }
         });
@@ -149,7 +179,10 @@ impl SharedMemoryNetwork {
             let mut uses = vec![(ports - hosts + from, wire)];
             uses.extend(ways.iter().map(|hop| (hop.output as usize, wire)));
             if bus > 0.0 {
-                uses.extend([(ports + from, bus), (ports + hosts + to, bus)]);
+                uses.push((ports + from, bus));
+            }
+            if bus > 0.0 && own.endpoints.operation.takes_descriptor() {
+                uses.push((ports + hosts + to, bus));
             }
             let most = state.interval.map_or(f64::INFINITY, |interval| 1.0 / interval.as_secs());
             Capacity { uses, most }
@@ -265,6 +298,10 @@ impl SharedMemoryNetwork {
 }
 
 impl StreamState {
+    fn one_way_mean_us(&self) -> Option<f64> {
+        (self.messages > 0).then(|| self.latencies as f64 / self.messages as f64 * 1e-6)
+    }
+
     /// Mean and standard deviation of the time between arrivals, in microseconds.
     fn intervals_us(&self) -> (Option<f64>, Option<f64>) {
         if self.messages < 2 {

@@ -1,12 +1,8 @@
 //! Which flow control there is, ready to be asked.
 
-use weft_protocol::flow::{Credits, FlowControlSettings, Marks, QuenchSettings, StopGoSettings};
+use weft_fabric::link::LinkSettings;
+use weft_protocol::flow::{FlowControlSettings, Marks, QuenchSettings, StopGoSettings};
 use weft_units::{PositiveCount, Span};
-
-use super::LinkSettings;
-use weft_fabric::interface::EndpointSettings;
-
-use super::port::Port;
 
 /// The flow control of all ports of a channel.
 #[derive(Clone, Debug)]
@@ -71,25 +67,6 @@ impl FlowControl {
                 let stop_go = Some(stop_go(&own.link, "source_quench.link.go")?);
                 Ok(FlowControl { stop_go, quench: Some(quench(own, link)?), ..none })
             }
-        }
-    }
-
-    /// Gives every port its credits, the space behind it and the marks of that. Inputs of switches
-    /// hold `buffer` cells, those of adapters what `endpoints` say.
-    pub(super) fn furnish(&self, ports: &mut [Port], buffer: u32, endpoints: &EndpointSettings) {
-        let channels = u32::from(self.channels);
-        let space = |port: &Port| match port.switch {
-            Some(_) => (buffer / channels).max(1),
-            None => (endpoints.receive_buffer.get() / channels).max(1),
-        };
-        let spaces: Vec<u32> = ports.iter().map(space).collect();
-        for (port, own) in ports.iter_mut().zip(&spaces) {
-            let credits = Credits::new(spaces[port.peer as usize]);
-            let marks = self.stop_go.map(|stop_go| match port.switch {
-                Some(_) => stop_go.marks,
-                None => Marks { high: endpoints.receive_stop.get(), low: endpoints.receive_go },
-            });
-            port.furnish(self.channels, (*own, marks), self.has_credits.then_some(credits));
         }
     }
 }

@@ -1,0 +1,170 @@
+//! Tori and meshes: switches in rows along several dimensions (k-ary n-cubes; Dally, "Performance
+//! analysis of k-ary n-cube interconnection networks", IEEE Trans. Comput. 39(6) 1990).
+//!
+//! Packets go dimension by dimension, the first listed first, the shorter way round; where both are
+//! as long, either. In one dimension cables form a ring, and packets that wait for each other's
+//! buffers around it would never go on. Two virtual channels prevent that: a packet that still has the
+//! cable between the last and the first switch before it uses the one, all others use the other, so
+//! that neither ring of buffers is closed (Dally and Seitz, "Deadlock-free message routing in
+//! multiprocessor interconnection networks", IEEE Trans. Comput. C-36(5) 1987).
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use weft_units::PositiveCount;
+
+use super::error::FabricError;
+use super::ways::Ways;
+use super::wiring::Wiring;
+use crate::scheduler::MAX_PORTS;
+
+/// Switches of all dimensions together beyond which a number in a file is taken for a mistake.
+const MOST_SWITCHES: u64 = 1 << 15;
+
+/// Settings of a torus or a mesh. A switch is named by its places in all dimensions: `3.0`. Its first
+/// ports are those of its hosts; then each dimension has one up and one down.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TorusSettings {
+    /// How many switches there are along each dimension, 2 or more. A k-ary n-cube has n times k;
+    /// one dimension is a ring, or as a mesh a row.
+    pub dimensions: Vec<PositiveCount>,
+    /// Hosts at every switch.
+    #[serde(default = "one_host")]
+    pub hosts_per_switch: PositiveCount,
+}
+
+fn one_host() -> PositiveCount {
+    PositiveCount::ONE
+}
+
+/// How packets find their way in a torus or a mesh.
+#[derive(Clone, Debug)]
+pub(super) struct Grid {
+    sizes: Vec<u16>,
+    hosts: u16,
+    wraps: bool,
+    /// The places of each switch, dimension by dimension.
+    places: Vec<u16>,
+}
+
+impl TorusSettings {
+    /// The wiring as a torus, whose dimensions are rings, or as a mesh, whose dimensions are rows.
+    pub(super) fn wiring(&self, hosts: u16, wraps: bool) -> Result<Wiring, FabricError> {
+        let kind = if wraps { "torus" } else { "mesh" };
+        let refuse = |key: &str, value: String, accepted: String| {
+            Err(FabricError::new(&format!("fabric.{kind}.{key}"), value, accepted))
+        };
+        let sizes: Vec<u32> = self.dimensions.iter().map(|size| size.get()).collect();
+        let listed = format!("{sizes:?}");
+        if sizes.is_empty() || sizes.contains(&1) {
+            return refuse("dimensions", listed, "sizes of 2 or more, at least one".to_owned());
+        }
+        let switches = sizes.iter().try_fold(1_u64, |all, &size| all.checked_mul(size.into()));
+        let Some(switches) = switches.filter(|switches| *switches <= MOST_SWITCHES) else {
+            return refuse("dimensions", listed, format!("at most {MOST_SWITCHES} switches"));
+        };
+        let each = self.hosts_per_switch.get();
+        let ports = each as usize + 2 * sizes.len();
+        if ports > MAX_PORTS {
+            let accepted = format!(
+                "at most {MAX_PORTS} ports of a switch, two for each dimension and one a host"
+            );
+            return refuse("hosts_per_switch", each.to_string(), accepted);
+        }
+        let most = switches * u64::from(each);
+        if u64::from(hosts) > most {
+            let names: Vec<String> = sizes.iter().map(u32::to_string).collect();
+            let fabric = format!("a {kind} of {} switches", names.join(" x "));
+            return Err(FabricError::hosts(hosts, most as usize, &fabric));
+        }
+        let grid = Grid::new(&sizes, each as u16, wraps);
+        Ok(grid.wiring(hosts, switches as u32))
+    }
+}
+
+impl Grid {
+    fn new(sizes: &[u32], hosts: u16, wraps: bool) -> Grid {
+        let switches: u32 = sizes.iter().product();
+        let mut places = Vec::with_capacity(switches as usize * sizes.len());
+        for switch in 0..switches {
+            let mut rest = switch;
+            for size in sizes {
+                places.push((rest % size) as u16);
+                rest /= size;
+            }
+        }
+        let sizes = sizes.iter().map(|size| *size as u16).collect();
+        Grid { sizes, hosts, wraps, places }
+    }
+
+    fn wiring(self, hosts: u16, switches: u32) -> Wiring {
+        let (each, dimensions) = (u32::from(self.hosts), self.sizes.len() as u32);
+        let name = |switch: u32| {
+            let places: Vec<String> = self.places(switch).iter().map(u16::to_string).collect();
+            (places.join("."), each + 2 * dimensions)
+        };
+        let all = (0..switches).map(name).collect();
+        let mut wiring = Wiring::new(all, hosts, Ways::Grid(self.clone()));
+        for host in 0..switches * each {
+            wiring.attach(host, (host / each, host % each));
+        }
+        let mut stride = 1;
+        for (dimension, &size) in (0..).zip(&self.sizes) {
+            for switch in 0..switches {
+                let is_last = self.places(switch)[dimension as usize] + 1 == size;
+                if is_last && !self.wraps {
+                    continue;
+                }
+                let next = switch + stride - if is_last { stride * u32::from(size) } else { 0 };
+                let up = each + 2 * dimension;
+                wiring.connect((switch, up), (next, up + 1));
+            }
+            stride *= u32::from(size);
+        }
+        wiring
+    }
+
+    #[inline]
+    fn places(&self, switch: u32) -> &[u16] {
+        let first = switch as usize * self.sizes.len();
+        &self.places[first..first + self.sizes.len()]
+    }
+
+    /// The ports through which a packet for `target` may leave.
+    #[inline]
+    pub fn ports(&self, switch: u32, target: u16) -> u64 {
+        let home = u32::from(target / self.hosts);
+        let places = self.places(switch).iter().zip(self.places(home)).zip(&self.sizes);
+        for (dimension, ((&own, &other), &size)) in (0..).zip(places) {
+            if own == other {
+                continue;
+            }
+            let up = 1 << (u32::from(self.hosts) + 2 * dimension);
+            let above = if other > own { other - own } else { other + size - own };
+            return match self.wraps {
+                false if other > own => up,
+                false => up << 1,
+                true if 2 * above == size => up | up << 1,
+                true if 2 * above < size => up,
+                true => up << 1,
+            };
+        }
+        1 << (target % self.hosts)
+    }
+
+    /// Whether a packet that leaves by a port has the cable that closes the ring behind it, or will
+    /// not pass it.
+    #[inline]
+    pub fn is_past_dateline(&self, switch: u32, port: u32, target: u16) -> bool {
+        let Some(place) = port.checked_sub(self.hosts.into()) else { return false };
+        let dimension = place as usize / 2;
+        let own = self.places(switch)[dimension];
+        let other = self.places(u32::from(target / self.hosts))[dimension];
+        if place % 2 == 0 { own < other } else { own > other }
+    }
+
+    /// Whether dimensions are rings.
+    pub fn wraps(&self) -> bool {
+        self.wraps
+    }
+}

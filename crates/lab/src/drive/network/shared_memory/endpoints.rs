@@ -1,0 +1,271 @@
+//! The endpoints of a connection: descriptors go out and come back, and faults break it.
+
+use std::collections::VecDeque;
+
+use weft_fabric::link::Errors;
+use weft_fabric::measure::Drop;
+use weft_fabric::workload::{MessageStream, StreamOperation};
+use weft_kernel::Id;
+use weft_protocol::vi::{
+    Arrival, Completion, Descriptor, Endpoint, EndpointState, Fault, Operation, Outcome,
+    ProtectionTag, Region, RemoteAddress, Reply, Transfer, WorkQueueKind,
+};
+use weft_units::{Bytes, Limit, PositiveCount, Span, Time};
+
+use super::quench::Signal;
+use super::{Event, Packet, SharedMemoryNetwork};
+use crate::drive::carrier::MessageId;
+
+/// Both ends of a connection.
+#[derive(Clone, Debug)]
+pub(super) struct EndpointPair {
+    pub initiator: Endpoint<MessageId>,
+    pub target: Endpoint<()>,
+    pub operation: Operation,
+    /// The messages that the adapter has fetched and the target has not seen.
+    under_way: VecDeque<Transfer>,
+    /// Descriptors that came back: carried out, and not.
+    pub completed: u64,
+    pub failed: u64,
+    /// Messages that reached the target and were not received.
+    pub dropped: u64,
+    /// Why the last of them was not.
+    pub fault: Option<Fault>,
+}
+
+/// The damage on the messages of each host, if there is any.
+#[derive(Debug, Default)]
+pub(super) struct Faults(pub Vec<Errors>);
+
+/// What the adapter does with a message that is whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Taking {
+    /// The bus takes it, with a descriptor.
+    WithDescriptor,
+    /// It is written to where it said.
+    Write,
+    /// It is thrown away.
+    Not,
+}
+
+impl Faults {
+    /// Whether a message of so many bytes from a host over so many switches arrives damaged. Cells
+    /// are passed on whatever is in them; AAL5 has one check code for a message, behind it.
+    pub fn damages(&mut self, host: u16, hops: u8, wire: Bytes) -> bool {
+        let errors = self.0.get_mut(usize::from(host));
+        errors.is_some_and(|own| own.damages_next(None, Bytes(wire.0 * (u64::from(hops) + 1))))
+    }
+}
+
+impl EndpointPair {
+    /// Whether the connection is whole as far as the initiator knows.
+    pub fn is_open(&self) -> bool {
+        matches!(self.initiator.state(), EndpointState::Connected(_))
+    }
+
+    /// A program posts a descriptor; none is free, or there is no connection, if it returns `false`.
+    pub fn post(&mut self, cookie: MessageId, size: Bytes) -> bool {
+        let descriptor = Descriptor { cookie, operation: self.operation, length: size.0 };
+        self.initiator.post_send(descriptor).is_ok()
+    }
+
+    /// The adapter reads the oldest descriptor whose doorbell has rung.
+    pub fn fetch(&mut self) {
+        self.under_way.extend(self.initiator.fetch());
+    }
+
+    /// A program posts a receive descriptor, for a message of any size.
+    pub fn post_receive(&mut self) {
+        // It is refused where the connection is broken, and the program has no use for it.
+        let _ = self.target.post_receive((), u64::MAX);
+    }
+
+    /// What went wrong, in prose; nothing if nothing did.
+    pub fn describe_fault(&self) -> String {
+        match (self.fault, self.target.state()) {
+            (None, _) => String::new(),
+            (Some(fault), EndpointState::Broken(_)) => format!("broken: {fault}"),
+            (Some(fault), _) => format!("dropped: {fault}"),
+        }
+    }
+
+    /// Counts what the program of the initiator gets back.
+    pub fn come_back(&mut self, completions: &[Completion<MessageId>]) {
+        let sends = completions.iter().filter(|own| own.queue == WorkQueueKind::Send);
+        for completion in sends {
+            match completion.result {
+                Ok(()) => self.completed += 1,
+                Err(_) => self.failed += 1,
+            }
+        }
+    }
+}
+
+/// Descriptors that a queue of an endpoint has.
+pub(super) fn depth(limit: Limit) -> u16 {
+    let count = limit.count().map_or(u32::MAX, PositiveCount::get);
+    u16::try_from(count).unwrap_or(u16::MAX)
+}
+
+impl SharedMemoryNetwork {
+    /// The endpoints of a connection, connected; receive descriptors are posted before.
+    pub(super) fn pair(
+        &mut self,
+        number: u32,
+        to: u16,
+        stream: Option<MessageStream>,
+    ) -> EndpointPair {
+        let (tag, memory_tag) = stream.map_or((0, 0), |own| own.tags);
+        let tag = ProtectionTag(tag);
+        let mut region = |immediate| {
+            let (tag, length) = (ProtectionTag(memory_tag), u64::MAX);
+            let region = Region { tag, address: 0, length, is_writable: true };
+            let handle = self.registries[usize::from(to)].register(region);
+            Operation::RdmaWrite { to: RemoteAddress { handle, address: 0 }, immediate }
+        };
+        let operation = match stream.map(|own| own.operation).unwrap_or_default() {
+            StreamOperation::Send => Operation::Send,
+            StreamOperation::RdmaWrite => region(false),
+            StreamOperation::RdmaWriteImmediate => region(true),
+        };
+        let receives = self.endpoints.receive_descriptors;
+        let level = self.endpoints.reliability;
+        let mut pair = EndpointPair {
+            initiator: Endpoint::new(level, tag, (self.descriptors, 0)),
+            target: Endpoint::new(level, tag, (0, depth(receives))),
+            operation,
+            under_way: VecDeque::new(),
+            completed: 0,
+            failed: 0,
+            dropped: 0,
+            fault: None,
+        };
+        if receives != Limit::Unlimited {
+            (0..depth(receives)).for_each(|_| pair.post_receive());
+        }
+        // Both are new, and so without a connection.
+        let connected = pair.initiator.connect(number).and(pair.target.connect(number));
+        debug_assert!(connected.is_ok());
+        pair
+    }
+
+    /// The last cell of a message starts, and takes so long.
+    pub(super) fn transmitted(&mut self, now: Time, connection: u32, span: Span) {
+        let pair = &mut self.connections[connection as usize].endpoints;
+        if let Some(completion) = pair.initiator.transmitted() {
+            pair.come_back(&[completion]);
+            self.hand_back(now, connection, (completion.cookie, span));
+        }
+    }
+
+    /// The source of a connection hears that a message is in the memory of its target.
+    pub(super) fn hear_accept(&mut self, now: Time, connection: u32) {
+        let pair = &mut self.connections[connection as usize].endpoints;
+        if let Some(completion) = pair.initiator.accepted() {
+            pair.come_back(&[completion]);
+            self.hand_back(now, connection, (completion.cookie, Span::ZERO));
+        }
+    }
+
+    /// A message is whole at the adapter of its target.
+    pub(super) fn receive(&mut self, now: Time, connection: u32, is_damaged: bool) -> Taking {
+        let own = &mut self.connections[connection as usize];
+        let (pair, hops) = (&mut own.endpoints, own.hops);
+        let Some(transfer) = pair.under_way.pop_front() else { return Taking::Not };
+        if self.endpoints.receive_descriptors == Limit::Unlimited
+            && pair.target.outstanding().1 == 0
+        {
+            pair.post_receive();
+        }
+        let arrival = Arrival { transfer, is_intact: !is_damaged };
+        let reception = pair.target.arrive(arrival, &self.registries[usize::from(own.to)]);
+        if let Reply::Break(_) = reception.reply {
+            self.indicate(now, (connection, hops), Signal::Break);
+        }
+        match reception.outcome {
+            Outcome::Received(_) => Taking::WithDescriptor,
+            Outcome::Written => Taking::Write,
+            Outcome::Ignored => Taking::Not,
+            Outcome::Dropped(fault) | Outcome::Broken(fault, _) => {
+                self.note_fault(now, connection, fault);
+                Taking::Not
+            }
+        }
+    }
+
+    fn note_fault(&mut self, now: Time, connection: u32, fault: Fault) {
+        let pair = &mut self.connections[connection as usize].endpoints;
+        pair.dropped += 1;
+        pair.fault = Some(fault);
+        let rule = match fault {
+            Fault::Damaged => Drop::Corrupted,
+            Fault::Lost { .. } => Drop::OutOfOrder,
+            Fault::NoDescriptor | Fault::TooLong { .. } | Fault::CompletionQueueFull => {
+                Drop::NoReceiveBuffer
+            }
+            _ => Drop::Protected,
+        };
+        self.ends.observations.drop(rule, now);
+    }
+
+    /// The completion queue of the target was full: that breaks the connection, whatever it promises.
+    pub(super) fn overflow(&mut self, now: Time, connection: u32) {
+        let own = &mut self.connections[connection as usize];
+        let hops = own.hops;
+        let fault = Fault::CompletionQueueFull;
+        own.endpoints.target.break_off(fault);
+        self.note_fault(now, connection, fault);
+        self.indicate(now, (connection, hops), Signal::Break);
+    }
+
+    /// The source of a connection hears that it is broken: all descriptors come back. What has not
+    /// begun to leave never does.
+    pub(super) fn break_off(&mut self, now: Time, connection: u32) {
+        let own = &mut self.connections[connection as usize];
+        let fault = own.endpoints.fault.unwrap_or(Fault::Disconnected);
+        let completions = own.endpoints.initiator.break_off(fault);
+        own.endpoints.come_back(&completions);
+        let begun = own.ready.front().filter(|id| self.ends.packets[**id].start != Time::NEVER);
+        let begun = begun.copied();
+        let waiting = std::mem::take(&mut own.ready).into_iter().skip(usize::from(begun.is_some()));
+        let gone: Vec<_> = waiting.chain(std::mem::take(&mut own.posted)).collect();
+        own.ready.extend(begun);
+        gone.into_iter().for_each(|message| self.give_up(now, message));
+    }
+
+    /// A message that is in no queue any more is never delivered.
+    pub(super) fn give_up(&mut self, now: Time, id: Id<Packet>) {
+        let Packet { start, message, .. } = self.ends.packets[id];
+        self.ends.packets.remove(id);
+        self.ends.observations.abandon(now);
+        let has_started = start != Time::NEVER;
+        self.unsent -= u64::from(!has_started);
+        if message != MessageId::NONE
+            && let Some((feed, _)) = self.ends.messages()
+        {
+            if !has_started && feed.messages.start(message) {
+                feed.messages.sent(now, message);
+            }
+            feed.messages.give_up(now, message);
+        }
+    }
+
+    /// The program of a host takes the next completion, if it is idle.
+    pub(super) fn work(&mut self, now: Time, host: u16) -> Option<Id<Packet>> {
+        let ((_, message), busy) = self.hosts[usize::from(host)].begin()?;
+        if busy == Span::ZERO {
+            self.worked(host);
+        } else {
+            self.agenda.push(now + busy, Event::Program(host));
+        }
+        Some(message)
+    }
+
+    /// The program has dealt with a message, and posts its descriptor again.
+    pub(super) fn worked(&mut self, host: u16) {
+        let Some((connection, _)) = self.hosts[usize::from(host)].end() else { return };
+        if self.endpoints.receive_descriptors != Limit::Unlimited {
+            self.connections[connection as usize].endpoints.post_receive();
+        }
+    }
+}

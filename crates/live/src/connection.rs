@@ -1,0 +1,280 @@
+//! A connection's own state, and the registrations that a process has of it in epoll instances.
+
+use std::cell::UnsafeCell;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicU64, Ordering};
+
+use libc::c_int;
+use weft_protocol::byte_ring::{Capacity, Reader, Writer};
+use weft_protocol::detour::{Receiver, Sender};
+
+use crate::lock::{Held, Lock};
+use crate::segment::{Role, Segment};
+use crate::spin::SpinPolicy;
+use crate::stats::Unsaid;
+use crate::table::claim;
+
+/// How far a connection has come.
+pub mod phase {
+    /// The place is free.
+    pub const FREE: u32 = 0;
+    /// A connection that may be carried; nobody has asked yet.
+    pub const CANDIDATE: u32 = 1;
+    /// The server waits for the client's offer.
+    pub const LISTENING: u32 = 2;
+    /// The client has offered a segment, or the server has taken it.
+    pub const OFFERED: u32 = 3;
+    /// On the way from one of these to joined.
+    pub const JOINING: u32 = 4;
+    /// This end looks for what the other announces in the segment.
+    pub const JOINED: u32 = 5;
+    /// Left to the kernel for good.
+    pub const PLAIN: u32 = 6;
+}
+
+/// What became of the other end.
+pub mod end {
+    pub const NONE: u32 = 0;
+    /// The kernel says that it has closed or died.
+    pub const GONE: u32 = 1;
+    /// The shared words are broken: the connection is of no more use.
+    pub const BROKEN: u32 = 2;
+}
+
+/// The receiving half.
+#[derive(Debug)]
+pub struct Receiving {
+    pub reader: Reader,
+    pub receiver: Receiver,
+    /// Bytes released since the writer was last offered a wake-up.
+    pub released: u64,
+    /// Whether a reset was reported: it is reported once.
+    pub reset_reported: bool,
+    pub unsaid: Unsaid,
+}
+
+/// The sending half.
+#[derive(Debug)]
+pub struct Sending {
+    pub writer: Writer,
+    pub sender: Sender,
+    pub unsaid: Unsaid,
+}
+
+/// A connection's own state, shared with forked children only.
+#[derive(Debug)]
+#[repr(C, align(128))]
+pub struct Connection {
+    pub phase: AtomicU32,
+    /// Processes of the family that hold a descriptor.
+    pub holders: AtomicU32,
+    pub role: AtomicU32,
+    /// The number under which it was made, for the log.
+    pub first_fd: AtomicI32,
+    /// The number by which the kernel knows the socket; zero until somebody asked.
+    pub cookie: AtomicU64,
+    pub nonblocking: AtomicBool,
+    pub operations: AtomicU32,
+    pub next_attempt: AtomicU32,
+    /// The rendezvous socket while listening.
+    pub meeting: AtomicU32,
+    pub(crate) segment: AtomicPtr<u8>,
+    capacity: AtomicU64,
+    receive_lock: Lock,
+    receiving: UnsafeCell<Receiving>,
+    send_lock: Lock,
+    sending: UnsafeCell<Sending>,
+    pub spin: UnsafeCell<SpinPolicy>,
+    /// The events on which this end and the other wait for many connections; none is -1.
+    pub own_event: AtomicI32,
+    pub peer_event: AtomicI32,
+    /// Bytes ever taken out of the kernel's stream, doorbells included. Changed with the receiving
+    /// half held before the ring and after it, with the bell lock held meanwhile.
+    pub taken: AtomicU64,
+    /// Held while a doorbell is rung.
+    pub chime: Lock,
+    /// Whether a signal handler wanted to ring while its thread was ringing.
+    pub chime_again: AtomicBool,
+    /// Guards the count of sleepers against the draining of doorbells.
+    pub bell: Lock,
+    pub sleepers: AtomicU32,
+    /// Doorbells that an epoll instance has answered and left in the kernel's stream.
+    pub doorbells: AtomicU32,
+    /// Whether a receive may time out, in which case only the kernel waits for it.
+    pub times_out: AtomicBool,
+    pub end: AtomicU32,
+    /// Whether each direction is in the ring now: what the halves say, readable without them.
+    pub switched_in: AtomicBool,
+    pub switched_out: AtomicBool,
+    /// Whether each direction is back in the kernel for good.
+    pub returned_in: AtomicBool,
+    pub returned_out: AtomicBool,
+    /// Whether the way back was counted, so that each is counted once.
+    pub turned: AtomicBool,
+    pub read_shut: AtomicBool,
+    pub write_shut: AtomicBool,
+    /// Counts the sends that found the ring full: each makes room an event again.
+    pub filled: AtomicU32,
+    /// When the kernel was last asked whether the other end lives, in nanoseconds.
+    pub asked: AtomicU64,
+    /// Which kind of connection it is, plus one; zero until somebody asked.
+    pub kind: AtomicU32,
+    /// Whether it has lasted long enough for its kind, so that the other end was looked for.
+    pub sought_after: AtomicBool,
+    /// When the other end was first looked for, in nanoseconds; zero before.
+    pub sought: AtomicU64,
+}
+
+/// A half of a connection, held for one operation.
+pub struct Half<'a, T> {
+    state: &'a mut T,
+    _held: Held<'a>,
+}
+
+impl<T> std::ops::Deref for Half<'_, T> {
+    type Target = T;
+    fn deref(&self) -> &T {
+        self.state
+    }
+}
+
+impl<T> std::ops::DerefMut for Half<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        self.state
+    }
+}
+
+impl Connection {
+    pub fn role(&self) -> Role {
+        if self.role.load(Ordering::Relaxed) == Role::Client as u32 {
+            Role::Client
+        } else {
+            Role::Server
+        }
+    }
+
+    pub fn phase(&self) -> u32 {
+        self.phase.load(Ordering::SeqCst)
+    }
+
+    /// The receiving half; `None` in a signal handler that interrupted its holder.
+    pub fn receiving(&self) -> Option<Half<'_, Receiving>> {
+        let held = self.receive_lock.lock()?;
+        // SAFETY: the lock is held, and only this function and `prepare` reach the cell.
+        Some(Half { state: unsafe { &mut *self.receiving.get() }, _held: held })
+    }
+
+    /// The sending half; `None` in a signal handler that interrupted its holder.
+    pub fn sending(&self) -> Option<Half<'_, Sending>> {
+        let held = self.send_lock.lock()?;
+        // SAFETY: as above.
+        Some(Half { state: unsafe { &mut *self.sending.get() }, _held: held })
+    }
+
+    /// The segment, if there is one.
+    pub fn segment(&self) -> Option<Segment> {
+        let memory = self.segment.load(Ordering::Acquire);
+        if memory.is_null() {
+            return None;
+        }
+        let capacity = Capacity::new(self.capacity.load(Ordering::Relaxed)).ok()?;
+        // SAFETY: both were stored together by `attach`, and the mapping outlives the users that
+        // `Guard` counts.
+        Some(unsafe { Segment::from_parts(memory, capacity) })
+    }
+
+    /// Gives the connection its segment and events, and the halves their beginning. Called by the
+    /// one process that holds the connection, before the phase is joined.
+    pub fn attach(&self, segment: Segment, own_event: c_int, peer_event: c_int) {
+        for (place, event) in [(&self.own_event, own_event), (&self.peer_event, peer_event)] {
+            claim(event);
+            place.store(event, Ordering::Relaxed);
+        }
+        // SAFETY: no operation looks at the halves before the phase is joined.
+        unsafe {
+            *self.receiving.get() = Receiving {
+                reader: Reader::new(segment.capacity()),
+                receiver: Receiver::default(),
+                released: 0,
+                reset_reported: false,
+                unsaid: Unsaid::default(),
+            };
+            *self.sending.get() = Sending {
+                writer: Writer::new(segment.capacity()),
+                sender: Sender::default(),
+                unsaid: Unsaid::default(),
+            };
+        }
+        self.capacity.store(segment.capacity().bytes(), Ordering::Relaxed);
+        self.segment.store(segment.address(), Ordering::Release);
+    }
+
+    /// Begins a new life at a place that was free.
+    pub fn begin(&self, role: Role) {
+        self.role.store(role as u32, Ordering::Relaxed);
+        for word in
+            [&self.operations, &self.sleepers, &self.end, &self.doorbells, &self.filled, &self.kind]
+        {
+            word.store(0, Ordering::Relaxed);
+        }
+        self.next_attempt.store(crate::attach::FIRST_ATTEMPT, Ordering::Relaxed);
+        self.meeting.store(u32::MAX, Ordering::Relaxed);
+        for flag in [
+            &self.switched_in,
+            &self.switched_out,
+            &self.returned_in,
+            &self.returned_out,
+            &self.turned,
+            &self.chime_again,
+            &self.read_shut,
+            &self.write_shut,
+            &self.sought_after,
+        ] {
+            flag.store(false, Ordering::Relaxed);
+        }
+        self.taken.store(0, Ordering::Relaxed);
+        self.own_event.store(-1, Ordering::Relaxed);
+        self.peer_event.store(-1, Ordering::Relaxed);
+        self.asked.store(0, Ordering::Relaxed);
+        self.sought.store(0, Ordering::Relaxed);
+        self.segment.store(std::ptr::null_mut(), Ordering::Relaxed);
+        for lock in [&self.receive_lock, &self.send_lock, &self.chime, &self.bell] {
+            lock.reset();
+        }
+        // SAFETY: the place was free, so nobody else uses it.
+        unsafe { *self.spin.get() = SpinPolicy::new() };
+        self.phase.store(phase::CANDIDATE, Ordering::SeqCst);
+    }
+}
+
+/// One registration of a connection in an epoll instance. Guarded by the instance's lock.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Registration {
+    /// The instance's index plus one; zero is free.
+    pub instance: u32,
+    pub fd: c_int,
+    pub events: u32,
+    pub data: u64,
+    /// What was there at the last report, for edges.
+    pub reported: Reported,
+    /// A one-shot registration that has fired.
+    pub disabled: bool,
+    /// Whether its instance waits for the connection's event.
+    pub by_event: bool,
+    /// Whether the instance scans it.
+    pub linked: bool,
+    /// Whether the program has taken it out and the kernel's instance has not been told: a program
+    /// that takes out and puts in again for each message enters the kernel for neither.
+    pub parked: bool,
+    /// Whether its instance looks at it only when the kernel reports it.
+    pub cold: bool,
+}
+
+/// The state that an edge is an edge against.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Reported {
+    /// False if nothing was reported yet: then whatever is there is an edge.
+    pub valid: bool,
+    pub written: u64,
+    pub filled: u32,
+    pub mask: u32,
+}

@@ -1,0 +1,82 @@
+//! Completions: each descriptor comes back once, and one queue may tell of many endpoints.
+
+use std::collections::VecDeque;
+
+use super::Fault;
+
+/// Which of the two queues of an endpoint a descriptor was posted to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum WorkQueueKind {
+    /// What is sent.
+    Send,
+    /// What is received.
+    Receive,
+}
+
+/// A descriptor that comes back to the program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Completion<T> {
+    /// What the program put into the descriptor to know it again.
+    pub cookie: T,
+    /// The queue that it was posted to.
+    pub queue: WorkQueueKind,
+    /// Whether it was carried out.
+    pub result: Result<(), Fault>,
+}
+
+/// The entries by which a program learns of completions of any of its endpoints. The program makes it
+/// long enough; an entry too many is lost, which the architecture counts as a fault.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct CompletionQueue<T> {
+    entries: VecDeque<T>,
+    capacity: usize,
+}
+
+impl<T> CompletionQueue<T> {
+    /// An empty queue of so many entries.
+    pub fn new(capacity: usize) -> CompletionQueue<T> {
+        CompletionQueue { entries: VecDeque::new(), capacity }
+    }
+
+    /// The adapter writes an entry.
+    ///
+    /// # Errors
+    /// The entry, if all are in use.
+    pub fn push(&mut self, entry: T) -> Result<(), T> {
+        if self.entries.len() >= self.capacity {
+            return Err(entry);
+        }
+        self.entries.push_back(entry);
+        Ok(())
+    }
+
+    /// The program takes the oldest entry.
+    pub fn poll(&mut self) -> Option<T> {
+        self.entries.pop_front()
+    }
+
+    /// Entries that the program has not taken.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether the program has taken all.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entries_come_in_order_and_one_too_many_is_refused() {
+        let mut queue = CompletionQueue::new(2);
+        assert_eq!((queue.push('a'), queue.push('b'), queue.push('c')), (Ok(()), Ok(()), Err('c')));
+        assert_eq!((queue.poll(), queue.len()), (Some('a'), 1));
+        assert_eq!(queue.push('d'), Ok(()));
+        assert_eq!([queue.poll(), queue.poll(), queue.poll()], [Some('b'), Some('d'), None]);
+        assert!(queue.is_empty());
+    }
+}

@@ -1,0 +1,128 @@
+"""What an ELF program says about itself that decides whether a preload library can carry it."""
+
+from __future__ import annotations
+
+import re
+import struct
+import subprocess
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_LOAD, _DYNAMIC, _INTERPRETER = 1, 2, 3
+_EXECUTABLE = 1
+_NEEDED, _STRINGS = 1, 5
+_X86_64 = 62
+
+# The system calls that move or lose a socket's bytes, by their numbers on x86-64.
+_CALLS = {
+    0: "read",
+    1: "write",
+    19: "readv",
+    20: "writev",
+    40: "sendfile",
+    44: "sendto",
+    45: "recvfrom",
+    46: "sendmsg",
+    47: "recvmsg",
+    275: "splice",
+    425: "io_uring_setup",
+}
+# `mov eax, NUMBER` or `xor eax, eax`, and a `syscall` close behind it, with no call, return or jump
+# in between, and a likely instruction after it: the bytes alone also stand in addresses.
+_OWN_CALL = re.compile(
+    rb"(?:\xb8(..)\x00\x00|\x31\xc0)[^\xc3\xe8\xe9\xeb\xcc]{0,16}?\x0f\x05"
+    rb"[\x48\x49\x3d\x83\x85\x89\xba\xc3\x5d]",
+    re.DOTALL,
+)
+# The mark that the Go linker leaves in every program.
+_GO = b"\xff Go buildinf:"
+
+# These are what the library stands before, or what runs before it.
+_BELOW = re.compile(r"^(lib(c|pthread|weft_live)[.-]|ld-)")
+
+
+class ElfError(ValueError):
+    """Why a file is no program that the library can be loaded into."""
+
+
+@dataclass(frozen=True)
+class Program:
+    """A program or a shared library."""
+
+    is_dynamic: bool
+    is_go: bool
+    needed: tuple[str, ...]
+    own_calls: frozenset[str]
+
+
+def read(path: Path) -> Program:
+    """Read a file.
+
+    Raises:
+        ElfError: if it is no 64-bit ELF file, or cut off.
+        OSError: if it cannot be read.
+
+    """
+    data = path.read_bytes()
+    if data[:4] != b"\x7fELF":
+        raise ElfError("is neither a script nor an ELF program")
+    if data[4] != 2:
+        raise ElfError("is a 32-bit program; the library is a 64-bit one")
+    try:
+        return _parse(data)
+    except struct.error:
+        raise ElfError("is cut off") from None
+
+
+def _parse(data: bytes) -> Program:
+    (machine,) = struct.unpack_from("<H", data, 18)
+    (offset,) = struct.unpack_from("<Q", data, 32)
+    size, count = struct.unpack_from("<HH", data, 54)
+    segments = [struct.unpack_from("<IIQQQQ", data, offset + at * size) for at in range(count)]
+    loaded = [it for it in segments if it[0] == _LOAD]
+    code = [data[it[2] : it[2] + it[5]] for it in loaded if it[1] & _EXECUTABLE]
+    own = {
+        _CALLS[number]
+        for part in (code if machine == _X86_64 else [])
+        for found in _OWN_CALL.finditer(part)
+        if (number := int.from_bytes(found[1] or b"", "little")) in _CALLS
+    }
+    return Program(
+        is_dynamic=any(it[0] == _INTERPRETER for it in segments),
+        is_go=_GO in data,
+        needed=tuple(_needed(data, segments, loaded)),
+        own_calls=frozenset(own),
+    )
+
+
+def _needed(
+    data: bytes, segments: list[tuple[int, ...]], loaded: list[tuple[int, ...]]
+) -> list[str]:
+    entries: list[tuple[int, int]] = []
+    for segment in segments:
+        if segment[0] == _DYNAMIC:
+            entries = list(struct.iter_unpack("<QQ", data[segment[2] :][: segment[5] // 16 * 16]))
+    address = next((value for tag, value in entries if tag == _STRINGS), None)
+    home = next(
+        (it for it in loaded if address is not None and it[3] <= address < it[3] + it[5]), None
+    )
+    if address is None or home is None:
+        return []
+    strings = home[2] + address - home[3]
+    places = [strings + value for tag, value in entries if tag == _NEEDED]
+    return [data[at : data.index(b"\0", at)].decode(errors="replace") for at in places]
+
+
+def libraries(path: Path) -> list[Path]:
+    """Return the libraries that a program is loaded with, but for the C library's own parts."""
+    try:
+        ran = subprocess.run(
+            ["ldd", str(path)], capture_output=True, text=True, check=False, timeout=20
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return []
+    named = re.findall(r"^\s*(\S+) => (/\S+)", ran.stdout, re.MULTILINE)
+    return [type(path)(place) for name, place in named if not _BELOW.match(name)]

@@ -1,0 +1,221 @@
+"""Figures of several systems: a curve a system over what is swept, and where the time went."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from weft.across.summary import values_of
+from weft.across.workloads import parse
+from weft.figure import Figure
+from weft.theme import HEIGHT, WIDTH
+from weft.words import number
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from weft.across.workloads import Curve, Workload
+    from weft.result import Result
+
+RATES_SHOWN = {"published": "As published", "today": "Rates of today"}
+
+# The stages that every channel has; what stands before them is the initiator's, behind them the
+# target's.
+_NETWORK = {
+    "buffer_wait": "waiting",
+    "slot_wait": "waiting",
+    "retry": "waiting",
+    "switch_wait": "waiting",
+    "order_wait": "waiting",
+    "transmission": "link",
+    "wire": "link",
+    "channel": "link",
+    "switch": "switch",
+}
+_SENDER, _RECEIVER = "sending host and adapter", "receiving host and adapter"
+GROUPS = (_SENDER, "waiting", "link", "switch", _RECEIVER)
+
+_ROW = 34
+_WORDS = {"along": {"program.ranks": "Hosts", "program.run.hot_spot.senders": "Senders"}}
+
+
+def figures(result: Result) -> list[Figure]:
+    """Draw one figure a quantity, all systems in each, and where the time of a ping-pong went."""
+    workloads = workloads_of(result)
+    drawn = [
+        figure
+        for workload in workloads
+        for curve in workload.curves
+        if (figure := _curves(result, workload, curve)) is not None
+    ]
+    return [*where_the_time_goes(result, workloads), *drawn]
+
+
+def workloads_of(result: Result) -> list[Workload]:
+    """Return what was run, read back from the file that the result keeps."""
+    known = parse(str(result.meta["spec_toml"]), "spec.toml")
+    names = result.meta["across"]["workloads"]
+    return [workload for workload in known if workload.name in names]
+
+
+def labels_of(result: Result) -> list[str]:
+    """Return the systems in the order in which they were named."""
+    return [str(system["label"]) for system in result.meta["across"]["systems"]]
+
+
+def grouped(budget: pd.DataFrame) -> pd.DataFrame:
+    """Add to the stages of a budget to which part of the way they belong."""
+    parts: list[str] = []
+    for _, rows in budget.groupby(["system", "rates", "point", "channel"], sort=False):
+        inside = [stage in _NETWORK for stage in rows["stage"]]
+        first = inside.index(True) if any(inside) else len(inside)
+        for place, stage in enumerate(rows["stage"]):
+            ours = _SENDER if place < first else _RECEIVER
+            ours = {"initiator_host": _SENDER, "target_host": _RECEIVER}.get(stage, ours)
+            parts.append(_NETWORK.get(stage, ours))
+    return budget.assign(part=parts)
+
+
+def budget_of(result: Result, workload: Workload) -> pd.DataFrame:
+    """Return the stages of the message whose time is divided, of all systems."""
+    budget, points = result.budget, result.points
+    if budget.empty or workload.along not in points:
+        return budget.head(0)
+    at = points[
+        (points["workload"] == workload.name) & (points[workload.along] == workload.budget_at)
+    ]
+    return budget[budget["point"].isin(at["point"])]
+
+
+def where_the_time_goes(result: Result, workloads: list[Workload]) -> list[Figure]:
+    """Draw a bar a system, at each of the rates, divided into the parts of the way."""
+    drawn: list[Figure] = []
+    for workload in workloads:
+        if workload.budget_at is None:
+            continue
+        rows = budget_of(result, workload)
+        for rates, own in rows.groupby("rates", sort=False):
+            words = RATES_SHOWN.get(str(rates), str(rates))
+            title = f"{workload.budget_at} one way, {words.lower()}"
+            drawn.append(_bars(grouped(own), f"where-the-time-goes-{rates}", title))
+    return drawn
+
+
+def _bars(rows: pd.DataFrame, name: str, title: str) -> Figure:
+    totals = rows.groupby("system", sort=False)["mean_us"].sum()
+    bars = {str(system): f"{system} · {number(total)} µs" for system, total in totals.items()}
+    values = [
+        {"bar": bar, "part": part, "order": order, "mean_us": float(mean)}
+        for system, bar in bars.items()
+        for order, part in enumerate(GROUPS)
+        if (mean := rows[(rows["system"] == system) & (rows["part"] == part)]["mean_us"].sum()) > 0
+    ]
+    parts = [part for part in GROUPS if any(value["part"] == part for value in values)]
+    return Figure(
+        name=name,
+        title=title,
+        caption="Mean time of a message from the call of one program to the other program, part by "
+        "part in the order of the way. Every stage stands in the list below.",
+        spec={
+            "title": {"subtitle": "one way of a ping-pong"},
+            "data": {"values": values},
+            "width": WIDTH - 160,
+            "height": {"step": _ROW},
+            "mark": {"type": "bar", "stroke": "$ground", "strokeWidth": 1, "height": 20},
+            "encoding": {
+                "y": {"field": "bar", "type": "nominal", "sort": list(bars.values()),
+                      "title": None, "axis": {"labelLimit": 220}},
+                "x": {"field": "mean_us", "type": "quantitative", "stack": "zero",
+                      "title": "Time (µs)", "axis": {"format": "~g", "tickCount": 8}},
+                "color": {"field": "part", "type": "nominal", "scale": {"domain": parts},
+                          "legend": {"symbolType": "square", "columns": 3}},
+                "order": {"field": "order", "type": "quantitative"},
+                "tooltip": [
+                    {"field": "bar", "type": "nominal", "title": "system"},
+                    {"field": "part", "type": "nominal"},
+                    {"field": "mean_us", "type": "quantitative", "title": "mean (µs)",
+                     "format": ",.4~g"},
+                ],
+            },
+        },
+    )  # fmt: skip
+
+
+def _curves(result: Result, workload: Workload, curve: Curve) -> Figure | None:
+    rates = [str(one) for one in result.meta["across"]["rates"]]
+    values = [
+        {"x": str(step), "y": value, "system": system, "rates": RATES_SHOWN.get(rate, rate)}
+        for rate in rates
+        for system in labels_of(result)
+        for step, value in values_of(result.points, (system, rate), workload, curve.measure).items()
+        if value > 0 or not curve.log
+    ]
+    if not values:
+        return None
+    steps = [str(step) for step in workload.sweep[workload.along]
+             if any(value["x"] == str(step) for value in values)]  # fmt: skip
+    layers = _layers(values, steps, (workload, curve), labels_of(result))
+    panels = list(dict.fromkeys(value["rates"] for value in values))
+    arranged: dict[str, Any] = {"layer": layers, "width": WIDTH, "height": HEIGHT}
+    if len(panels) > 1:
+        arranged = {
+            "facet": {"field": "rates", "type": "nominal", "title": None, "sort": panels,
+                      "header": {"labelFontSize": 13, "labelAnchor": "start"}},
+            "columns": 2,
+            "spec": {"layer": layers, "width": WIDTH // 2, "height": HEIGHT - 60},
+        }  # fmt: skip
+    return Figure(
+        name=curve.name,
+        title=curve.title,
+        caption=curve.caption,
+        spec={"title": {"subtitle": ""}, "data": {"values": values}, **arranged},
+    )
+
+
+def _layers(
+    values: list[dict[str, Any]],
+    steps: list[str],
+    what: tuple[Workload, Curve],
+    systems: list[str],
+) -> list[dict[str, Any]]:
+    workload, curve = what
+    colour = {"field": "system", "type": "nominal", "scale": {"domain": systems},
+              "legend": {"symbolOpacity": 1}}  # fmt: skip
+    x = {
+        "field": "x",
+        "type": "ordinal",
+        "sort": steps,
+        "title": _WORDS["along"].get(workload.along, "Size of a message"),
+        "scale": {"type": "point", "padding": 0.4},
+        "axis": {"labelAngle": 0, "labelOverlap": "greedy", "labelSeparation": 5},
+    }
+    y = {"field": "y", "type": "quantitative", "title": curve.y, **_scale(values, log=curve.log)}
+    tooltip = [
+        {"field": "system", "type": "nominal"},
+        {"field": "rates", "type": "nominal"},
+        {"field": "x", "type": "nominal", "title": x["title"]},
+        {"field": "y", "type": "quantitative", "title": curve.y, "format": ",.4~g"},
+    ]
+    base = {"x": x, "y": y, "color": colour}
+    return [
+        {"mark": {"type": "line", "opacity": 0.85}, "encoding": base},
+        {
+            "mark": {"type": "point", "filled": True, "size": 62, "opacity": 1},
+            "encoding": {**base, "shape": colour, "tooltip": tooltip},
+        },
+    ]
+
+
+def _scale(values: list[dict[str, Any]], *, log: bool) -> dict[str, Any]:
+    if not log:
+        return {"scale": {"zero": True, "nice": True}, "axis": {"format": ",.6~g", "tickCount": 6}}
+    low, high = (pick(value["y"] for value in values) for pick in (min, max))
+    reach = [low / 1.6, high * 1.6]
+    powers = range(math.floor(math.log10(reach[0])), math.ceil(math.log10(reach[1])) + 1)
+    steps = (1, 2, 5) if math.log10(reach[1] / reach[0]) < 2 else (1,)
+    ticks = [step * 10.0**power for power in powers for step in steps]
+    return {
+        "scale": {"type": "log", "nice": False, "domain": reach},
+        "axis": {"format": ",.6~g",
+                 "values": [tick for tick in ticks if reach[0] <= tick <= reach[1]]},
+    }  # fmt: skip

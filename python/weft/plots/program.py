@@ -1,0 +1,100 @@
+"""Where the time of a program's ranks went, point by point."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from weft.figure import Figure
+from weft.plots.request import (
+    Request,
+    chosen_points,
+    point_labels,
+    records,
+    rows_of,
+    series_labels,
+)
+from weft.theme import WIDTH
+from weft.words import number
+
+if TYPE_CHECKING:
+    from weft.result import Result
+
+_ROW = 30
+_BARS = 12
+_SHARES = ["computing", "sending", "waiting", "idle"]
+
+TIME = "program_time_us"
+
+
+def program_shares(result: Result, request: Request) -> Figure | None:
+    """Draw one bar a point, divided by what its ranks did."""
+    rows = rows_of(result.points, request)
+    if TIME not in rows or rows[TIME].isna().all():
+        return None
+    # What a program measured stands with each of its channels, and not with others.
+    rows = rows[rows[TIME].notna()].drop_duplicates("point").reset_index(drop=True)
+    x = request.x or _swept(result) or "point"
+    if x not in rows:
+        return None
+    series = series_labels(rows, x, request, result)
+    labels = point_labels(rows, x, series)
+    rows = rows.assign(label=labels)[labels.isin(chosen_points(labels, series, _BARS))]
+    bars = [f"{row.label} · {number(row[TIME])} µs" for _, row in rows.iterrows()]
+    if result.points["point"].nunique() == 1:
+        bars = [f"{number(rows[TIME].iloc[0])} µs"]
+    drawn = rows.assign(bar=bars, **{
+        name: rows[f"program_{name}_share"] for name in _SHARES[:-1]
+    })  # fmt: skip
+    drawn["idle"] = (1 - drawn[_SHARES[:-1]].sum(axis=1)).clip(lower=0)
+    long = drawn.melt(["bar"], _SHARES, var_name="activity", value_name="share")
+    long["order"] = long["activity"].map(_SHARES.index)
+    present = [name for name in _SHARES if long.loc[long["activity"] == name, "share"].max() > 0]
+    return Figure(
+        name=request.name,
+        title=request.title,
+        caption=request.caption,
+        spec={
+            "title": {"subtitle": "share of the time of all ranks until the last of them ends"},
+            "data": {"values": records(long[long["activity"].isin(present)])},
+            "width": WIDTH - 140,
+            "height": {"step": _ROW},
+            "mark": {"type": "bar", "stroke": "$ground", "strokeWidth": 1, "height": 20},
+            "encoding": {
+                "y": {"field": "bar", "type": "nominal", "sort": list(dict.fromkeys(bars)),
+                      "title": None, "axis": {"labelLimit": 220}},
+                "x": {"field": "share", "type": "quantitative", "stack": "zero",
+                      "scale": {"domain": [0, 1]}, "title": "Share of the ranks' time (%)",
+                      "axis": {"format": ".0%", "tickCount": 5}},
+                "color": {"field": "activity", "type": "nominal", "scale": {"domain": present},
+                          "legend": {"symbolType": "square"}},
+                "order": {"field": "order", "type": "quantitative"},
+                "tooltip": [
+                    {"field": "bar", "type": "nominal", "title": "point"},
+                    {"field": "activity", "type": "nominal"},
+                    {"field": "share", "type": "quantitative", "format": ".1%"},
+                ],
+            },
+        },
+    )  # fmt: skip
+
+
+def program_defaults(result: Result) -> list[Request]:
+    """Ask for what a program's result shows without a wish: its time, and where that went."""
+    points = result.points
+    if TIME not in points or points[TIME].isna().all():
+        return []
+    shares = Request("program-shares", "Where the ranks' time went", "program_shares")
+    x = _swept(result)
+    if not x:
+        return [shares]
+    channel = str(points.loc[points[TIME].notna(), "channel"].iloc[0])
+    time = Request("program-time", "Time of the program", "curve", channel=channel, x=x, y=TIME)
+    return [time, shares]
+
+
+def _swept(result: Result) -> str:
+    """Return the first setting that was given several values."""
+    axes = [str(name) for name in result.meta.get("axes") or []]
+    axes += [str(name) for name in result.points if "." in str(name)]
+    several = (name for name in axes if name in result.points and result.points[name].nunique() > 1)
+    return next(several, "")

@@ -1,0 +1,67 @@
+"""A headless browser that opens a page from a file, and says what it did."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+CHROMIUM = shutil.which("chromium")
+
+needs_browser = pytest.mark.skipif(CHROMIUM is None, reason="needs Debian's chromium")
+
+
+@dataclass(frozen=True)
+class Visit:
+    """What was there when the page had come to rest."""
+
+    dom: str
+    complaints: list[str]
+    """Lines of the console."""
+    asked: list[str]
+    """Addresses that the page asked for and that are no files."""
+
+
+def visit(page: Path, folder: Path, width: int = 1280, script: str = "") -> Visit:
+    """Open a page and run a script at its end; `folder` is for what the browser leaves."""
+    if script:
+        acted = page.with_name(f"acted-{page.name}")
+        text, end, rest = page.read_text(encoding="utf-8").rpartition("</body>")
+        acted.write_text(f"{text}<script>(() => {{{script}}})()</script>{end}{rest}", "utf-8")
+        page = acted
+    log = folder / "net.json"
+    done = subprocess.run(
+        [
+            str(CHROMIUM),
+            *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
+            *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
+            *("--enable-logging=stderr", "--virtual-time-budget=20000", "--dump-dom"),
+            *(f"--user-data-dir={folder / 'profile'}", f"--window-size={width},6000"),
+            f"--log-net-log={log}",
+            page.as_uri(),
+        ],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=120,
+    )
+    complaints = [line for line in done.stderr.splitlines() if "CONSOLE" in line]
+    return Visit(done.stdout, complaints, _asked(log.read_text(encoding="utf-8")))
+
+
+def _asked(log: str) -> list[str]:
+    """Return the addresses that the page asked for; the browser's own business has no origin."""
+    begun = [event.get("params") or {} for event in json.loads(log)["events"]]
+    return [
+        str(request["url"])
+        for request in begun
+        if request.get("initiator") == "null" and re.match(r"(https?|wss?):", request["url"])
+    ]

@@ -1,0 +1,346 @@
+"""Several systems side by side, against the real extension module."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pandas as pd
+import pytest
+from click.testing import CliRunner
+
+import weft
+from weft.across.contenders import SHIPPED, contenders, settings_of
+from weft.across.summary import best_of, shown
+from weft.across.workloads import parse, read
+from weft.cli import main
+from weft.plots.across import RATES_SHOWN, grouped
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+ROOT = Path(__file__).parents[2]
+
+MINE = """\
+base = "clint"
+
+[channel.bulk.link]
+rate = "4 Gbit/s"
+"""
+
+# A system of its own, which has no preset at all: two hosts, 100 B in 1 us and 30 ns of way.
+PLAIN = """\
+[system]
+title = "A plain crossbar"
+hosts = 2
+
+[channel.data]
+packet = "125 B"
+payload = "100 B"
+link = { rate = "1 Gbit/s", length = "4 m", delay_per_metre = "5 ns" }
+adapter.send_buffers = "unlimited"
+switch.crossbar = { latency = "10 ns", contention = "back_pressure" }
+"""
+
+ONE_SIZE = """\
+[ping_pong]
+title = "Ping-pong"
+along = "program.run.ping_pong.size"
+budget_at = "{size}"
+
+[ping_pong.settings]
+program.ranks = 2
+program.run.ping_pong.rounds = 20
+
+[ping_pong.sweep]
+"program.run.ping_pong.size" = ["{size}"]
+
+[[ping_pong.column]]
+name = "one_way"
+title = "One way"
+quantity = "program_one_way_mean_us"
+at = "{size}"
+best = "least"
+"""
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.toml").write_text(MINE)
+    (tmp_path / "plain.toml").write_text(PLAIN)
+    (tmp_path / "busy.toml").write_text('base = "clint"\n[workload.bulk]\nload = 0.1\n')
+    (tmp_path / "swept.toml").write_text('base = "clint"\n[sweep]\n"system.hosts" = [8, 16]\n')
+    return tmp_path
+
+
+def one_way(systems: Sequence[str], size: str) -> list[float]:
+    Path("one.toml").write_text(ONE_SIZE.format(size=size))
+    found = weft.compare(systems, rates="published", programs="one.toml", store=None)
+    return list(found.tables["comparison"]["one_way"])
+
+
+@pytest.fixture(scope="module")
+def quick(tmp_path_factory: pytest.TempPathFactory) -> weft.Result:
+    place = tmp_path_factory.mktemp("quick")
+    (place / "mine.toml").write_text(MINE)
+    return weft.compare(["memory-channel-2", str(place / "mine.toml")], quick=True, store=None)
+
+
+def test_one_table_of_a_shipped_system_and_a_file(quick: weft.Result) -> None:
+    table = quick.tables["comparison"]
+    assert list(table["system"]) == ["memory-channel-2", "mine"] * 2
+    assert list(table["rates"]) == ["published", "published", "today", "today"]
+    assert list(table["barrier_by"]) == ["hardware", "messages"] * 2
+    assert table.notna().all(axis=None)
+    best = best_of(table, read(None)[0])
+    assert best["published", "one_way_8_b_us"] == shown(table["one_way_8_b_us"][:2].min())
+    assert best["today", "stream_64_kb_mb_per_s"] == shown(table["stream_64_kb_mb_per_s"][2:].max())
+    # What both keep is nobody's lead, and shares are of what the pair has alone.
+    assert ("published", "victim_share_percent") not in best
+    assert table["victim_share_percent"].between(99, 101).all()
+    assert table["other_messages_percent"].between(15, 60).all()
+    # Links twice as fast as Clint's, in slots whose gap stays: less than twice as much.
+    clint = weft.compare(["clint", "maestro"], rates="published", workloads=["stream"], store=None)
+    stream = "stream_64_kb_mb_per_s"
+    faster = table[stream][1] / clint.tables["comparison"][stream][0]
+    assert 1.5 < faster < 2
+
+
+def test_every_run_accounts_for_every_packet(quick: weft.Result) -> None:
+    points = quick.points
+    assert set(points["workload"]) == set(quick.meta["across"]["workloads"])
+    assert (points["generated_packets"] == points["delivered_packets"]).all()
+    assert (points["backlog_packets"] + points["in_flight_packets"] == 0).all()
+    assert (points["generated_packets"] > 0).groupby(points["workload"]).any().sum() >= 6
+
+
+def test_the_stages_of_a_message_add_up_to_its_way(quick: weft.Result) -> None:
+    budget = grouped(quick.budget)
+    sums = budget.groupby(["point", "channel"])["mean_us"].sum().reset_index()
+    both = sums.merge(quick.points, on=["point", "channel"])
+    assert len(both) == len(sums) > 40
+    assert list(both["mean_us"]) == pytest.approx(list(both["one_way_mean_us"]), rel=1e-9)
+    # A host stands before the network and one behind it, whatever its stages are called.
+    for _, rows in budget.groupby(["point", "channel"]):
+        parts = list(dict.fromkeys(rows["part"]))
+        assert parts[0] == "sending host and adapter"
+        assert parts[-1] == "receiving host and adapter"
+
+
+def test_a_folder_holds_the_page_and_reads_back(quick: weft.Result, tmp_path: Path) -> None:
+    place = quick.save(tmp_path / "results", command="weft compare memory-channel-2 mine.toml")
+    page = (place / "report.html").read_text(encoding="utf-8")
+    assert page.count('class="best"') >= 12
+    assert "in hardware" in page
+    assert "carries messages up to 32 B by quick, all others by bulk." in page
+    assert "http" not in page.split("<script", maxsplit=1)[0].replace("http://www.w3.org", "")
+    curves = {figure.name for figure in quick.figures}
+    assert {"ping-pong", "barrier", "victim", "where-the-time-goes-today"} <= curves
+    assert {path.stem for path in (place / "figures").glob("*.svg")} == curves
+    again = weft.read(place)
+    pd.testing.assert_frame_equal(again.tables["comparison"], quick.tables["comparison"])
+    assert again.report(tmp_path / "again.html").read_text(encoding="utf-8") == page
+    spec = place / "specs" / "mine-ping-pong-today.toml"
+    single = weft.run(spec).points
+    own = quick.points
+    own = own[(own["system"] == "mine") & (own["rates"] == "today")]
+    own = own[own["workload"] == "ping_pong"]
+    assert list(single["program_one_way_mean_us"]) == list(own["program_one_way_mean_us"])
+
+
+def test_runs_that_are_there_are_not_made_again() -> None:
+    def barriers(progress: Callable[[int, int, str], bool]) -> weft.Result:
+        both, only = ["clint", "maestro"], ["barrier"]
+        return weft.compare(both, rates="published", workloads=only, quick=True, store="store",
+                            progress=progress)  # fmt: skip
+
+    steps: list[tuple[int, int]] = []
+
+    def stop(done: int, total: int, _: str) -> bool:
+        steps.append((done, total))
+        return done < 2
+
+    first = barriers(stop)
+    assert first.stopped
+    assert len(first.points) < 6
+    steps.clear()
+
+    def go_on(done: int, total: int, _: str) -> bool:
+        steps.append((done, total))
+        return True
+
+    whole = barriers(go_on)
+    assert not whole.stopped
+    assert steps[-1] == (4, 4)
+    assert whole.tables["comparison"]["barrier_8_us"].notna().all()
+
+
+# What a comparison says must be what the experiment of the system says that publishes it.
+
+
+def test_memory_channel_is_as_fast_as_in_its_own_experiment() -> None:
+    own = weft.run("memory-channel-2-latency").points.set_index("path")["one_way_mean_us"]
+    direct, hub = one_way(["memory-channel-2+virtual_hub", "memory-channel-2"], "8 B")
+    assert own["direct"] == pytest.approx(2.17, rel=0.01)
+    assert direct == pytest.approx(own["direct"], rel=1e-9)
+    assert hub == pytest.approx(own["hub"], rel=1e-9)
+
+
+def test_scilan_is_as_fast_as_in_its_own_experiment() -> None:
+    points = weft.run("scilan-table-3", set={"workload.sci.message": ["0 B", "64 B"]}).points
+    own = points.set_index(["waiting", "workload.sci.message"])["one_way_mean_us"]
+    Path("pair.toml").write_text('base = "scilan"\n[preset.compare.system]\nhosts = 2\n')
+    for size in ("0 B", "64 B"):
+        polling, interrupt = one_way(["pair.toml", "pair.toml+interrupt"], size)
+        # Twenty rounds fill no buffer, after which the read pointer would be looked at once.
+        assert polling == pytest.approx(own["polling", size], rel=1e-9 if size == "0 B" else 1e-3)
+        assert interrupt == pytest.approx(own["interrupt", size], rel=1e-3)
+    assert own["polling", "0 B"] == pytest.approx(16.1, rel=0.02)
+
+
+def test_clan_is_as_fast_as_in_its_own_experiment() -> None:
+    own = weft.run("clan-figure-2", set={"hops": "one"}).points["one_way_mean_us"].iloc[0]
+    assert one_way(["clan", "maestro"], "16 B")[0] == pytest.approx(own, rel=1e-9)
+
+
+def test_maestro_carries_what_its_own_experiment_publishes() -> None:
+    found = weft.compare(["maestro", "clan"], rates="published", workloads=["stream"], store=None)
+    assert found.tables["comparison"]["stream_64_kb_mb_per_s"][0] == pytest.approx(20.0, rel=0.02)
+
+
+def test_clint_by_hand() -> None:
+    # 36 B at 0.528 Gbit/s less 4.9 %, two cables of 25 ns, 90 ns of switch; in the hosts 330 ns of
+    # doorbell, 330 ns of fetch, 32 B twice over the bus, 330 ns of deposit and 400 ns of poll.
+    link = 36 * 8 / (0.528e3 * 0.951)
+    by_hand = link + 0.05 + 0.09 + 3 * 0.33 + 0.4 + 2 * 32 * 8 / 4224
+    assert one_way(["clint", "maestro"], "32 B")[0] == pytest.approx(by_hand, rel=1e-5)
+
+
+def test_rates_of_today_are_the_same_for_all() -> None:
+    for one in contenders([*SHIPPED, "memory-channel-1"]):
+        today = {p.key: p.value for p in one.described(one.preset("today")).parameters}
+        rates = [value for key, value in today.items() if key.endswith(".link.rate")]
+        assert "100 Gbit/s" in rates, one.label
+        lengths = [key for key in today if key.endswith("link.length")]
+        set_otherwise = settings_of(one, ["published", "today"])
+        assert not {row["parameter"] for row in set_otherwise} & set(lengths)
+        assert all(row["origin"] and row["why"] for row in set_otherwise), one.label
+        assert any(row["preset"] == "today" for row in set_otherwise), one.label
+
+
+def test_a_system_of_two_hosts_is_shown_with_what_it_can_do() -> None:
+    found = weft.compare(["clint", "plain.toml"], quick=True, store=None)
+    table = found.tables["comparison"]
+    rows = list(zip(table["rates"], table["system"], strict=True))
+    assert rows == [("published", "clint"), ("published", "plain"), ("today", "clint")]
+    plain = table.iloc[1]
+    # By hand: 1 us on the link, 40 ns of cables and 10 ns of switch.
+    assert plain["one_way_8_b_us"] == pytest.approx(1.05)
+    assert pd.isna(plain["hot_spot_mb_per_s"])
+    assert pd.isna(plain["barrier_8_us"])
+    notes = [note["text"] for note in found.meta["across"]["notes"] if note["system"] == "plain"]
+    assert "has 2 hosts; hot spot takes 8" in notes
+    assert any("no preset `today`" in note for note in notes)
+    assert "–" in Path(found.report("page.html")).read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["clint"], "only clint is named; two systems or more are compared"),
+        (["clint", "clint"], "clint is named twice"),
+        (["clint", "maestr"], "maestro"),
+        (["clint", "nowhere.toml"], "nowhere.toml"),
+        (["maestro", "clint-figure-8"], "is an experiment; the system that it is about: clint"),
+        (["maestro", "busy.toml"], "busy.toml sets workload.bulk.load: it brings traffic"),
+        (["maestro", "swept.toml"], "swept has sweeps or variants of its own"),
+        (["clint", "scilan+interupt"], "interrupt"),
+        (["clint", "maestro", "--rates", "future"], "accepted: published, today, both"),
+        (["clint", "plain.toml", "--rates", "today"], "[preset.today] in its file"),
+        (["clint", "maestro", "--workload", "ping-pong"], "did you mean `ping_pong`?"),
+        (["clint", "maestro", "--programs", "none.toml"], "none.toml cannot be read"),
+        (["clint", "maestro", "--programs", "plain.toml"], "plain.toml: [system] has an unknown"),
+        (["clint", "maestro", "--out", "mine.toml"], "is a file"),
+    ],
+)
+def test_wrong_input_is_refused_with_what_is_accepted(arguments: list[str], said: str) -> None:
+    done = CliRunner().invoke(main, ["compare", *arguments])
+    assert done.exit_code == 2
+    assert said in done.stderr
+    assert not Path("out/compare").exists()
+
+
+def test_a_system_of_two_channels_needs_rules() -> None:
+    second = PLAIN[PLAIN.index("[channel") :].replace("channel.data", "channel.other")
+    Path("two.toml").write_text(PLAIN + second)
+    with pytest.raises(weft.ComparisonError, match=r"\[\[preset.compare.program.route\]\]"):
+        weft.compare(["clint", "two.toml"], rates="published", quick=True, store=None)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "holds no workload"),
+        ("ping_pong = 3", "is no table"),
+        ("[a]\ntitle = 'A'\n", "lacks `along`"),
+        (ONE_SIZE.replace('best = "least"', 'best = "most good"'), "accepted: least, most"),
+        (ONE_SIZE.replace('\nat = "{size}"', '\nat = "9 B"'), "at is '9 B'; accepted: {size}"),
+        (ONE_SIZE.replace("along = ", 'along = "x"\n#'), "one of them that of `along`"),
+        ("[a", "is no TOML"),
+    ],
+)
+def test_a_wrong_file_of_workloads_is_refused(text: str, said: str) -> None:
+    with pytest.raises(weft.ComparisonError) as refused:
+        parse(text, "mine.toml")
+    assert str(refused.value).startswith("mine.toml")
+    assert said in str(refused.value)
+
+
+def test_the_page_of_the_manual_shows_this_table() -> None:
+    """`UPDATE_EXPECT=1` stores what comes out."""
+    found = weft.compare(quick=True, seeds=3, store=None)
+    workloads, _ = read(None)
+    columns = [column for workload in workloads for column in workload.columns]
+    lines = []
+    for rates, rows in found.tables["comparison"].groupby("rates", sort=False):
+        words = [f"{column.title} ({column.unit})" for column in columns]
+        lines += ["", f"| {RATES_SHOWN[str(rates)]} | {' | '.join(words)} |"]
+        lines += ["|---" + "|--:" * len(columns) + "|"]
+        for _, row in rows.iterrows():
+            cells = [shown(row[column.name]) for column in columns]
+            cells[-1] += " hw" * (row["barrier_by"] == "hardware")
+            lines += [f"| {row['system']} | {' | '.join(cells)} |"]
+    path = ROOT / "docs" / "compare.md"
+    text = path.read_text(encoding="utf-8")
+    before, rest = text.split("<!-- table -->")
+    after = rest.split("<!-- /table -->")[1]
+    expected = f"{before}<!-- table -->\n" + "\n".join(lines[1:]) + f"\n<!-- /table -->{after}"
+    if os.environ.get("UPDATE_EXPECT"):
+        path.write_text(expected, encoding="utf-8")
+    assert path.read_text(encoding="utf-8") == expected
+
+
+def test_the_command_prints_json() -> None:
+    command = ["compare", "clint", "maestro", "--rates", "published", "--workload", "barrier"]
+    done = CliRunner().invoke(main, [*command, "--quick", "--store", "store", "--json"])
+    assert done.exit_code == 0, done.stderr
+    rows = json.loads(done.stdout)["comparison"]
+    assert [row["system"] for row in rows] == ["clint", "maestro"]
+    assert rows[0]["barrier_8_us"] < rows[1]["barrier_8_us"]
+
+
+def test_the_shipped_workloads_are_six_questions() -> None:
+    workloads, _ = read(None)
+    names = [workload.name for workload in workloads]
+    assert names == ["ping_pong", "stream", "ping_ping", "hot_spot", "hot_spot_sender",
+                     "all_to_all", "barrier"]  # fmt: skip
+    columns = [column for workload in workloads for column in workload.columns]
+    assert len({column.name for column in columns}) == len(columns) == 10
+    quick = [workload.steps(64, quick=True)[workload.along] for workload in workloads]
+    assert all(2 <= len(steps) <= 3 for steps in quick)
+    for workload in workloads:
+        shown = {column.measure.at for column in workload.columns} | {workload.budget_at}
+        assert shown - {None} <= set(workload.steps(64, quick=True)[workload.along])
