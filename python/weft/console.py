@@ -34,6 +34,7 @@ _MEASURED = (
     "settles_up_to_load",
     "saturated_from_load",
 )
+_OF_PROGRAM = ["program_time_us", "program_waiting_share", "background_offered_load"]
 
 # A file or a pipe has no width of its own; nothing may be cut there.
 _WIDE = 240
@@ -86,6 +87,10 @@ def print_points(result: Result) -> None:
     swept = [str(name) for name in points if name in axes and points[name].nunique() > 1]
     swept.sort(key=lambda name: "." in name)  # names first, then the numbers that were set
     measured = [name for name in _MEASURED if name in points]
+    if "program_time_us" in points:
+        # Packets of a program have no load that anybody set: how long it took is what was asked.
+        measured = [*_OF_PROGRAM, *(name for name in measured if not name.endswith("_load"))]
+        measured = [name for name in measured if name in points and points[name].notna().any()]
     if "replications" in points and points["replications"].nunique() > 1:
         measured.append("replications")
     last = Counter(name.rsplit(".", 1)[-1] for name in swept)

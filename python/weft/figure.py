@@ -49,19 +49,17 @@ class Figure:
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the figure as .svg, .png or .json, by the extension of `path`."""
-        target = Path(path)
+        target = check_ending(path)
         match target.suffix:
             case ".svg":
                 target.write_text(self.svg(), encoding="utf-8")
             case ".png":
                 target.write_bytes(self.png())
-            case ".json":
+            case _:
                 import json  # noqa: PLC0415
 
                 text = json.dumps(self.vega_lite(), indent=1, ensure_ascii=False)
                 target.write_text(text + "\n", encoding="utf-8")
-            case other:
-                raise ValueError(f"a figure is saved as .svg, .png or .json, not {other!r}")
         return target
 
     def _title(self) -> dict[str, Any]:
@@ -74,3 +72,11 @@ class Figure:
             "image/svg+xml": self.svg(),
             "text/plain": repr(self),
         }
+
+
+def check_ending(path: str | os.PathLike[str]) -> Path:
+    """Refuse a file that no figure is saved as."""
+    target = Path(path)
+    if target.suffix not in {".svg", ".png", ".json"}:
+        raise ValueError(f"a figure is saved as .svg, .png or .json, not {target.suffix!r}")
+    return target

@@ -29,7 +29,7 @@ def trace() -> None:
 
 
 @trace.command()
-@click.argument("collective", type=click.Choice(COLLECTIVES))
+@click.argument("collective", metavar="COLLECTIVE", type=click.Choice(COLLECTIVES))
 @click.option("--ranks", type=click.IntRange(min=2, max=65535), required=True)
 @click.option(
     "--size",
@@ -43,7 +43,12 @@ def trace() -> None:
 def generate(
     collective: str, ranks: int, size: str, root: int, rounds: int, out: str | None
 ) -> None:
-    """Write a collective operation as a GOAL trace."""
+    """Write a collective operation as a GOAL trace.
+
+    COLLECTIVE names the operation and its algorithm: barrier, broadcast, reduce, allreduce_ring,
+    allreduce_recursive_doubling, all_to_all, gather, gather_v, scatter, scatter_v, allgather_ring,
+    allgather_v, allgather_bruck, reduce_scatter_ring or reduce_scatter_halving.
+    """
     from weft.program import generate_trace  # noqa: PLC0415
 
     with _complaints():
@@ -99,9 +104,12 @@ def run(  # noqa: PLR0913, PLR0917 (one argument an option)
     as_json: bool,
 ) -> None:
     """Run a GOAL trace, or with --speed one of SimGrid, and say where each rank's time went."""
+    from weft.figure import check_ending  # noqa: PLC0415
     from weft.program import trace_of_overrides  # noqa: PLC0415
 
     with _complaints():
+        if picture is not None:
+            check_ending(picture)
         result = trace_of_overrides(
             (file, speed),
             (system, preset, list(settings), seed),

@@ -68,6 +68,14 @@ def unit_of(column: str) -> str:
     return next((unit for suffix, unit in _UNITS.items() if column.endswith(suffix)), "")
 
 
+# Settings of a group of streams whose last word alone says too little.
+_OF_STREAMS = {
+    "first": "{group} streams",
+    "burst.fixed": "messages of {group} streams in a burst",
+    "burst.geometric": "messages of {group} streams in a burst, on the mean",
+}
+
+
 def plain(name: str) -> str:
     """`least_choice_first` -> "least choice first"."""
     return name.replace("_", " ").strip()
@@ -96,6 +104,10 @@ def axis_title(column: str, channel: str = "") -> str:
     """
     if column in _TITLES:
         return _TITLES[column]
+    if ".source.streams." in column:
+        group, _, key = column.partition(".source.streams.")[2].partition(".")
+        if key in _OF_STREAMS:
+            return _OF_STREAMS[key].format(group=plain(group)).capitalize()
     if column.endswith(".load"):
         other = column.split(".")[-2]
         whose = f" on the {other} channel" if channel not in ("", other) else ""

@@ -135,7 +135,7 @@ def test_a_folder_holds_the_page_and_reads_back(quick: weft.Result, tmp_path: Pa
     page = (place / "report.html").read_text(encoding="utf-8")
     assert page.count('class="best"') >= 12
     assert "in hardware" in page
-    assert "carries messages up to 32 B by quick, all others by bulk." in page
+    assert "carries messages up to 32\xa0B by quick, all others by bulk." in page
     assert "http" not in page.split("<script", maxsplit=1)[0].replace("http://www.w3.org", "")
     curves = {figure.name for figure in quick.figures}
     assert {"ping-pong", "barrier", "victim", "where-the-time-goes-today"} <= curves

@@ -11,6 +11,7 @@ import pytest
 from weft.plots.fabric import fabric, port_occupancy
 from weft.plots.request import Request
 from weft.plots.streams import stream_histogram, stream_throughput
+from weft.words import axis_title
 
 if TYPE_CHECKING:
     import weft
@@ -165,3 +166,10 @@ def test_the_way_up_stands_on_the_left_and_the_way_down_on_the_right(result: wef
 def test_without_its_table_nothing_is_drawn(result: weft.Result, draw: Any) -> None:
     result.tables.clear()
     assert draw(result, request("any")) is None
+
+
+def test_settings_of_streams_are_named_with_their_group() -> None:
+    streams = "workload.fabric.source.streams"
+    assert axis_title(f"{streams}.hot.first") == "Hot streams"
+    assert axis_title(f"{streams}.all.burst.fixed") == "Messages of all streams in a burst"
+    assert axis_title("workload.bulk.load").startswith("Offered load")

@@ -11,6 +11,7 @@ from click.testing import CliRunner
 
 import weft
 from weft.cli import main
+from weft.program import COLLECTIVES
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -181,3 +182,65 @@ def test_a_time_independent_trace_runs_at_a_speed(star: str, tmp_path: Path) -> 
     trace.write_text("0 compute 1e3\n0 send 1 100\n1 recv 0 100\n")
     result = weft.run_trace(trace, star, speed=1e9)
     assert result.time_us == pytest.approx(1 + WAY)
+    drawn = result.figure().svg()
+    assert "computing" in drawn
+    assert "waiting" in drawn
+
+
+def test_every_collective_of_the_core_has_its_name_here(star: str, tmp_path: Path) -> None:
+    known = weft.schema()["$defs"]["Collective"]["oneOf"]
+    assert [one["const"] for one in known] == COLLECTIVES
+    for collective in COLLECTIVES:
+        (tmp_path / "one.goal").write_text(weft.generate_trace(collective, 4, 400))
+        assert weft.run_trace(tmp_path / "one.goal", star).time_us > WAY
+
+
+def test_ranks_with_differently_many_bytes() -> None:
+    text = weft.generate_trace("gather_v", 3, ["1 kB", 20, "0 B"], root=1)
+    assert "send 1000b to 1" in text
+    assert "send 0b to 1" in text
+    assert "20b" not in text, "what the root has is not sent"
+    arguments = ["trace", "generate", "gather_v", "--ranks", "3", "--root", "1"]
+    shown = CliRunner().invoke(main, [*arguments, "--size", "1 kB, 20 B, 0 B"])
+    assert shown.output == text
+    for sizes, message in (("1 kB,2 kB", "2 sizes where accepted are 3, one a rank"),
+                           ("1 kB,2 kB,3", "unit")):  # fmt: skip
+        refused = CliRunner().invoke(main, [*arguments, "--size", sizes])
+        assert refused.exit_code == 2
+        assert message in refused.output
+    with pytest.raises(ValueError, match="root 3 where 0 to 2 are accepted"):
+        weft.generate_trace("broadcast", 3, "1 kB", root=3)
+    with pytest.raises(ValueError, match="none for gather, whose ranks all have `size`"):
+        weft.generate_trace("gather", 3, [1, 2, 3])
+
+
+def test_ranks_are_placed(tmp_path: Path) -> None:
+    trace = tmp_path / "ring.goal"
+    trace.write_text(weft.generate_trace("allgather_ring", 4, "4 kB"))
+    run = ["trace", "run", str(trace), "--system", "clan", "--json"]
+    times = {}
+    for placement in ("linear", "random", "0,16,32,48"):
+        shown = CliRunner().invoke(main, [*run, "--placement", placement])
+        assert shown.exit_code == 0, shown.output
+        told = json.loads(shown.output)
+        times[placement] = told["time_us"]
+        hosts = [rank["host"] for rank in told["ranks"]][:4]
+        assert len(set(hosts)) == 4
+        assert placement != "0,16,32,48" or hosts == [0, 16, 32, 48]
+    assert times["0,16,32,48"] > times["linear"]
+    refused = CliRunner().invoke(main, [*run, "--placement", "round"])
+    assert refused.exit_code == 2
+    assert "neither linear, nor random, nor hosts such as 3,1,2" in refused.output
+
+
+def test_a_trace_beside_traffic_takes_longer(star: str, tmp_path: Path) -> None:
+    trace = tmp_path / "ring.goal"
+    trace.write_text(weft.generate_trace("allreduce_ring", 4, "40 kB"))
+    times = [
+        weft.run_trace(trace, star, set={"workload.c.load": load}).time_us
+        for load in (1e-9, 0.3, 0.6)
+    ]
+    assert times[0] == weft.run_trace(trace, star).time_us
+    assert times == sorted(set(times))
+    with pytest.raises(ValueError, match=r"workload\.quick.*channels of the program: bulk"):
+        weft.run_trace(trace, "clint", channel="bulk", set={"workload.quick.load": 0.1})

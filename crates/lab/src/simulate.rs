@@ -193,8 +193,7 @@ fn run_alone(
     if let Some(problem) = driver.broken_order() {
         return Err(Error::Order { channel: site.name.to_owned(), seed, problem });
     }
-    let (network, waiting) = (driver.network(), driver.waiting());
-    let course = driver.course();
+    let (network, course, waiting) = (driver.network(), driver.course(), driver.waiting());
     let (backlog, in_flight, steps) = (driver.backlog(), driver.in_flight(), driver.steps());
     let (counters, trace) = (named(driver.counters(site.until)), driver.take_trace());
     let (observations, behind) = driver.into_accounts();

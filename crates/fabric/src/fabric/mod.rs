@@ -1,9 +1,9 @@
 //! Fabrics: which switches there are, what is plugged into their ports, and which ways a packet
 //! has. Wiring is data; how a switch works inside is not decided here.
 //!
-//! Trees and tori are given by numbers, anything else by a table. Ways follow from the wiring: a tree
-//! knows by the target's number whether it lies below a switch, a torus by its places, and a table is
-//! searched for shortest paths.
+//! Trees and tori are given by numbers, anything else by a table. Ways follow from the wiring: a
+//! tree knows by the target's number whether it lies below a switch, a torus by its places, and a
+//! table is searched for shortest paths.
 
 mod error;
 mod path;

@@ -3,10 +3,10 @@
 //!
 //! Packets go dimension by dimension, the first listed first, the shorter way round; where both are
 //! as long, either. In one dimension cables form a ring, and packets that wait for each other's
-//! buffers around it would never go on. Two virtual channels prevent that: a packet that still has the
-//! cable between the last and the first switch before it uses the one, all others use the other, so
-//! that neither ring of buffers is closed (Dally and Seitz, "Deadlock-free message routing in
-//! multiprocessor interconnection networks", IEEE Trans. Comput. C-36(5) 1987).
+//! buffers around it would never go on. Two virtual channels prevent that: a packet that still has
+//! the cable between the last and the first switch before it uses the one, all others use the
+//! other, so that neither ring of buffers is closed (Dally and Seitz, "Deadlock-free message
+//! routing in multiprocessor interconnection networks", IEEE Trans. Comput. C-36(5) 1987).
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -20,8 +20,8 @@ use crate::scheduler::MAX_PORTS;
 /// Switches of all dimensions together beyond which a number in a file is taken for a mistake.
 const MOST_SWITCHES: u64 = 1 << 15;
 
-/// Settings of a torus or a mesh. A switch is named by its places in all dimensions: `3.0`. Its first
-/// ports are those of its hosts; then each dimension has one up and one down.
+/// Settings of a torus or a mesh. A switch is named by its places in all dimensions: `3.0`. Its
+/// first ports are those of its hosts; then each dimension has one up and one down.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TorusSettings {
@@ -166,5 +166,102 @@ impl Grid {
     /// Whether dimensions are rings.
     pub fn wraps(&self) -> bool {
         self.wraps
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::super::wiring::Peer;
+    use super::*;
+
+    fn wiring(dimensions: &[u32], each: u32, wraps: bool) -> Wiring {
+        let count = |size: &u32| PositiveCount::new(*size).unwrap();
+        let settings = TorusSettings {
+            dimensions: dimensions.iter().map(count).collect(),
+            hosts_per_switch: count(&each),
+        };
+        settings.wiring((dimensions.iter().product::<u32>() * each) as u16, wraps).unwrap()
+    }
+
+    /// Which buffers behind ports, each with its virtual channel if `lanes` says so, a packet holds
+    /// while it waits for which: over all pairs of hosts and all ways.
+    fn waits(wiring: &Wiring, lanes: bool) -> BTreeMap<(u32, u8), Vec<(u32, u8)>> {
+        let mut edges: BTreeMap<_, Vec<_>> = BTreeMap::new();
+        for (from, to) in
+            (0..wiring.hosts()).flat_map(|from| (0..wiring.hosts()).map(move |to| (from, to)))
+        {
+            let mut ends = vec![(None, wiring.host_port(from))];
+            while let Some((held, input)) = ends.pop() {
+                let switch = wiring.switch_of(input);
+                let mut ports = wiring.ways().ports(switch, to);
+                while ports != 0 {
+                    let number = ports.trailing_zeros();
+                    ports &= ports - 1;
+                    let output = wiring.port(switch, number);
+                    let Peer::Port(next) = wiring.peer(output) else { continue };
+                    let lane = if lanes { wiring.ways().lane(switch, number, to) } else { 0 };
+                    edges.entry((output, lane)).or_default();
+                    if let Some(held) = held {
+                        edges.entry(held).or_default().push((output, lane));
+                    }
+                    ends.push((Some((output, lane)), next));
+                }
+            }
+        }
+        edges
+    }
+
+    /// Whether nothing waits for itself: what waits for nothing is taken away until nothing is
+    /// left.
+    fn is_free_of_circles(mut edges: BTreeMap<(u32, u8), Vec<(u32, u8)>>) -> bool {
+        loop {
+            let before = edges.len();
+            let left: Vec<_> = edges.keys().copied().collect();
+            edges.values_mut().for_each(|next| next.retain(|own| left.binary_search(own).is_ok()));
+            edges.retain(|_, next| !next.is_empty());
+            if edges.len() == before {
+                return edges.is_empty();
+            }
+        }
+    }
+
+    /// Dally and Seitz 1987, theorem 1: routes are free of deadlock if and only if no channels
+    /// depend on each other in a circle.
+    #[test]
+    fn two_virtual_channels_break_every_circle_and_one_does_not() {
+        for dimensions in [vec![5], vec![4, 4], vec![3, 2, 5]] {
+            let torus = wiring(&dimensions, 1, true);
+            assert!(is_free_of_circles(waits(&torus, true)), "{dimensions:?}");
+            assert!(!is_free_of_circles(waits(&torus, false)), "{dimensions:?}");
+            let mesh = wiring(&dimensions, 2, false);
+            assert!(is_free_of_circles(waits(&mesh, false)), "{dimensions:?}");
+        }
+    }
+
+    #[test]
+    fn cables_join_neighbours_and_close_each_row() {
+        let torus = wiring(&[3, 4], 2, true);
+        let switch = |name: &str| torus.switch_named(name).unwrap();
+        let next = |name: &str, port| match torus.peer(torus.port(switch(name), port)) {
+            Peer::Port(peer) => torus.port_name(peer),
+            other => format!("{other:?}"),
+        };
+        assert_eq!(next("0.0", 0), "Host(0)");
+        assert_eq!(next("1.0", 1), "Host(3)");
+        assert_eq!(next("1.0", 2), "port 3 of switch 2.0");
+        assert_eq!(next("2.0", 2), "port 3 of switch 0.0");
+        assert_eq!(next("2.3", 4), "port 5 of switch 2.0");
+        let mesh = wiring(&[3, 4], 2, false);
+        assert_eq!(mesh.peer(mesh.port(switch("2.0"), 2)), Peer::Unused);
+        assert_eq!((torus.lanes(), mesh.lanes()), (2, 1));
+    }
+
+    #[test]
+    fn half_way_round_both_ways_are_as_long() {
+        let ring = wiring(&[6], 1, true);
+        let ways = |to| ring.ways().ports(0, to);
+        assert_eq!([0, 1, 2, 3, 4, 5].map(ways), [0b1, 0b10, 0b10, 0b110, 0b100, 0b100]);
     }
 }

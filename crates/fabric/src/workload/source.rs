@@ -52,8 +52,8 @@ enum Kind {
 const DRAWN: usize = 8;
 
 /// Demands of an open loop that were drawn already. They are drawn several at a time, since what a
-/// draw reads is in the cache once for all of them; with thousands of hosts it is not from one packet
-/// of a host to its next.
+/// draw reads is in the cache once for all of them; with thousands of hosts it is not from one
+/// packet of a host to its next.
 #[derive(Debug)]
 struct Ahead {
     next: usize,

@@ -95,6 +95,13 @@ pub(super) fn shared_memory(
     if settings.endpoints.is_none() {
         refuse_what_needs_endpoints(workload, site.name)?;
     }
+    let most = u32::from(u16::MAX);
+    if let Some(own) = &settings.endpoints
+        && let Some(count) = own.receive_descriptors.count().filter(|count| count.get() > most)
+    {
+        let accepted = format!("at most {most}, or \"unlimited\"");
+        return Err(fault("endpoints.receive_descriptors", count.to_string(), accepted));
+    }
     if let Some(own) = &settings.endpoints
         && own.receive_go >= own.receive_stop.get()
     {

@@ -80,6 +80,14 @@ pub enum TraceError {
         /// How many would be right.
         accepted: String,
     },
+    /// Something in a file.
+    #[error("{file}: {error}")]
+    In {
+        /// The file.
+        file: String,
+        /// What is wrong in it.
+        error: Box<TraceError>,
+    },
     /// A file that cannot be read.
     #[error("the trace cannot be read: {0}")]
     Unreadable(String),

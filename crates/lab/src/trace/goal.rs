@@ -142,7 +142,11 @@ impl Reader {
             }
             (word, Some(rank)) => self.operation_or_order(rank, word, words),
             (word, None) => {
-                let accepted = if self.ranks == 0 { "`num_ranks N`" } else { "`rank N {`" };
+                let accepted = match (self.ranks, number(word)) {
+                    (0, Some(_)) => "`num_ranks N`; a trace of SimGrid is run with a speed",
+                    (0, None) => "`num_ranks N`",
+                    _ => "`rank N {`",
+                };
                 Err(self.syntax(word, accepted))
             }
         }

@@ -241,7 +241,10 @@ impl Reader {
 
     fn rank(&self, word: &str) -> Result<u16, TraceError> {
         let ranks = self.joined.len() as u16;
-        let accepted = "the number of a rank";
+        let accepted = match word {
+            "num_ranks" => "the number of a rank; a GOAL text is run without a speed",
+            _ => "the number of a rank",
+        };
         let rank: u64 = word.parse().map_err(|_| self.syntax(word, accepted))?;
         if rank >= u64::from(ranks) {
             return Err(TraceError::UnknownRank { line: self.line, rank, ranks });

@@ -88,14 +88,17 @@ impl TraceSettings {
 
     fn schedule(&self, ranks: u16) -> Result<Schedule, TraceError> {
         match self {
-            TraceSettings::Goal { file } => goal::read(open(file)?),
+            TraceSettings::Goal { file } => {
+                goal::read(open(file)?).map_err(|error| inside(file, error))
+            }
             TraceSettings::TimeIndependent { file, speed } => {
                 if !speed.is_finite() || *speed <= 0.0 {
                     return Err(TraceError::Unreadable(format!(
                         "speed = {speed}, where a number of instructions a second is accepted"
                     )));
                 }
-                independent::read(open(file)?, ranks, *speed)
+                let read = independent::read(open(file)?, ranks, *speed);
+                read.map_err(|error| inside(file, error))
             }
             TraceSettings::Collective { operation, size, sizes, root, rounds } => {
                 check_payload(*operation, ranks, sizes, *root)?;
@@ -129,6 +132,10 @@ fn check_payload(
         }
     };
     Err(TraceError::Sizes { count: sizes.len(), accepted })
+}
+
+fn inside(file: &str, error: TraceError) -> TraceError {
+    TraceError::In { file: file.to_owned(), error: Box::new(error) }
 }
 
 fn open(file: &str) -> Result<BufReader<File>, TraceError> {

@@ -196,6 +196,9 @@ fn what_endpoints_need_is_refused_without_them() {
     assert!(text.contains("workload.c.source.streams.one.tag = 1"), "{text}");
     let text = bare("", "errors.packet_error_rate = 0.1");
     assert!(text.contains("channel.c.errors = given"), "{text}");
+    let text = refusal(&text_with("receive_descriptors = 65536"));
+    assert!(text.contains("channel.c.endpoints.receive_descriptors = 65536"), "{text}");
+    assert!(text.contains("at most 65535, or \"unlimited\""), "{text}");
     let listed = refusal(&text_with("reliability = 'perhaps'"));
     for level in LEVELS {
         assert!(listed.contains(level), "{listed}");

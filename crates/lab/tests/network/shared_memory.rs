@@ -1,4 +1,5 @@
-//! Switches with shared memories, in exact picoseconds worked by hand, and what each flow control does.
+//! Switches with shared memories, in exact picoseconds worked by hand, and what each flow control
+//! does.
 //!
 //! A packet takes 1 us on a link, a cable 20 ns and a switch 90 ns.
 
@@ -85,8 +86,9 @@ fn a_credit_comes_back_over_the_cable() {
 }
 
 /// Three hosts send two packets each to a fourth. At 5110 ns one of the first three starts to leave
-/// the switch; the second of them leaves at 6110 and the third at 7110. The inputs stop at two waiting
-/// cells, which is reached where a first packet still waits when the second one comes, at 6110.
+/// the switch; the second of them leaves at 6110 and the third at 7110. The inputs stop at two
+/// waiting cells, which is reached where a first packet still waits when the second one comes, at
+/// 6110.
 #[test]
 fn an_input_stops_its_cable_and_lets_it_go_on() {
     let packets: Vec<(u64, u16, u16)> =
@@ -100,8 +102,8 @@ fn an_input_stops_its_cable_and_lets_it_go_on() {
     assert_eq!(last, Some(Span(1_130_000 + 11_000_000)));
 }
 
-/// With connections 0 to 2 and 1 to 2 the queue of one reaches four cells at some time; its source is
-/// stopped by a packet of 200 ns over the cable, and goes on when one cell is left.
+/// With connections 0 to 2 and 1 to 2 the queue of one reaches four cells at some time; its source
+/// is stopped by a packet of 200 ns over the cable, and goes on when one cell is left.
 #[test]
 fn a_source_is_quenched_by_a_packet_that_travels_back() {
     let packets: Vec<(u64, u16, u16)> =
@@ -129,8 +131,8 @@ fn a_lossless_channel_that_overruns_a_buffer_is_a_failed_run() {
     assert!(message.contains("whose buffer of 4 cells was full"), "{message}");
 }
 
-/// Three switches in a ring, each host sends two switches further with one credit a cable: cells wait
-/// for each other in a circle, and the run says who for whom.
+/// Three switches in a ring, each host sends two switches further with one credit a cable: cells
+/// wait for each other in a circle, and the run says who for whom.
 #[test]
 fn a_ring_that_is_stuck_tells_who_waits_for_whom() {
     let ring = "fabric.table = { switches = [{ name = 'a', ports = 3 }, \
@@ -236,8 +238,8 @@ fn what_does_not_fit_is_refused() {
     }
 }
 
-/// Smallest, middle and largest ratio of what streams on the 64-host tree of the AC3 Velocity cluster
-/// got to their max-min fair share, as a solver finds it, and that of the sums.
+/// Smallest, middle and largest ratio of what streams on the 64-host tree of the AC3 Velocity
+/// cluster got to their max-min fair share, as a solver finds it, and that of the sums.
 fn shares(streams: &str, control: &str, seed: u64) -> [f64; 4] {
     let text = format!(
         "base = 'clan'\n[run]\nlength = '9 ms'\nregime.skip = '1 ms'\n{control}\n\
@@ -254,10 +256,10 @@ fn shares(streams: &str, control: &str, seed: u64) -> [f64; 4] {
 }
 
 /// Turns per connection at every output and credits that a connection has for itself on every cable
-/// give max-min fair shares: nobody waits for another's buffer, and a queue that a bottleneck leaves
-/// is never empty there (Hahne, "Round-robin scheduling for max-min fairness in data networks", IEEE
-/// JSAC 9(7) 1991). What is left is the message at either end of the window, one in 110 of the
-/// smallest share, 28 MB/s: 1 %.
+/// give max-min fair shares: nobody waits for another's buffer, and a queue that a bottleneck
+/// leaves is never empty there (Hahne, "Round-robin scheduling for max-min fairness in data
+/// networks", IEEE JSAC 9(7) 1991). What is left is the message at either end of the window, one in
+/// 110 of the smallest share, 28 MB/s: 1 %.
 #[test]
 fn turns_and_credits_of_its_own_give_a_connection_its_max_min_share() {
     let streams = "connections = 16, from = { first = 0, count = 16 }, \
@@ -269,10 +271,10 @@ fn turns_and_credits_of_its_own_give_a_connection_its_max_min_share() {
     }
 }
 
-/// Source quench does not, however long the run: it stops a source at one level and lets it go on at
-/// another, and what is then on its way back comes too late for the queue, which misses turns that
-/// others take. A stream loses up to a sixth by that and gains up to a tenth; the one in the middle has
-/// its share, and all together 2 % less than theirs.
+/// Source quench does not, however long the run: it stops a source at one level and lets it go on
+/// at another, and what is then on its way back comes too late for the queue, which misses turns
+/// that others take. A stream loses up to a sixth by that and gains up to a tenth; the one in the
+/// middle has its share, and all together 2 % less than theirs.
 #[test]
 fn source_quench_shares_nearly_fairly() {
     let streams = "connections = 64, from = { first = 0, count = 64 }, \

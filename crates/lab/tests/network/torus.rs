@@ -1,5 +1,5 @@
-//! Tori and meshes: hop counts and picoseconds worked by hand, the load that they carry, and rings of
-//! buffers that wait for each other with and without virtual channels.
+//! Tori and meshes: hop counts and picoseconds worked by hand, the load that they carry, and rings
+//! of buffers that wait for each other with and without virtual channels.
 //!
 //! A packet takes 1 us on a link, a cable 20 ns and a switch 90 ns.
 
@@ -24,8 +24,8 @@ fn one_way(run: &ChannelRun) -> u64 {
     seen.max().map_or(0, |span| span.0 / 1_000)
 }
 
-/// Switch 6 is at 2.1 and 15 at 3.3: host 0 is one step away from host 3 where rows close, and three
-/// where they do not.
+/// Switch 6 is at 2.1 and 15 at 3.3: host 0 is one step away from host 3 where rows close, and
+/// three where they do not.
 #[test]
 fn packets_go_the_shorter_way_round() {
     let torus = "fabric.torus.dimensions = [4, 4]";
@@ -64,8 +64,8 @@ fn switches_have_several_hosts() {
 }
 
 /// Under uniform traffic each dimension of k switches costs k/4 steps in the mean, which two cables
-/// a switch and dimension share: with h hosts a switch they are full at a load of 8/(k h), where half
-/// of all traffic crosses the bisection (Dally and Towles, Principles and Practices of
+/// a switch and dimension share: with h hosts a switch they are full at a load of 8/(k h), where
+/// half of all traffic crosses the bisection (Dally and Towles, Principles and Practices of
 /// Interconnection Networks, 3.3.1).
 #[test]
 fn a_torus_carries_uniform_traffic_up_to_its_bisection() {
@@ -88,9 +88,9 @@ fn a_torus_carries_uniform_traffic_up_to_its_bisection() {
     assert!(lost > 0.3 * (above.offered_load() - bound), "{lost}");
 }
 
-/// Eight switches in a ring and packets that go three further: every buffer fills with packets for the
-/// next one. With one virtual channel the run ends stuck and says who waits for whom; with two nothing
-/// stands still.
+/// Eight switches in a ring and packets that go three further: every buffer fills with packets for
+/// the next one. With one virtual channel the run ends stuck and says who waits for whom; with two
+/// nothing stands still.
 #[test]
 fn a_ring_needs_two_virtual_channels() {
     let workload = "load = 0.9\npattern.shift = 3";

@@ -102,6 +102,10 @@ fn a_trace_that_cannot_be_meant_is_refused_with_its_line() {
         ),
         (format!("{}rank 0 {{\n}}\n", rank("")), "line 5: `rank 0` was given before"),
         ("rank 0 {".to_owned(), "line 1: `rank` where `num_ranks N`"),
+        (
+            "0 init\n".to_owned(),
+            "line 1: `0` where `num_ranks N`; a trace of SimGrid is run with a",
+        ),
         ("num_ranks 0".to_owned(), "line 1: `0` where a number of ranks from 1"),
         ("num_ranks 2\nrank 0 {\n".to_owned(), "the trace ends where `}` is accepted"),
         (String::new(), "the trace ends where `num_ranks N` is accepted"),
@@ -163,6 +167,7 @@ fn a_time_independent_trace_that_cannot_be_meant_is_refused() {
     let cases = [
         ("0 send 4 10\n", "line 1: rank 4 where 0 to 1 are accepted"),
         ("0 init\n0 send 1 10kB\n", "line 2: `10kB` where a number of bytes without unit"),
+        ("num_ranks 2\n", "line 1: `num_ranks` where the number of a rank; a GOAL text is run"),
         ("0 wait\n", "line 1: `wait` where an open request"),
         ("0 sleep 4\n", "line 1: `sleep` where init, finalize"),
         ("0 barrier\n1 bcast 5\n", "line 2: `broadcast` where `barrier` as other ranks have it"),

@@ -1,7 +1,7 @@
 //! The hosts around a fabric: what they hand over, and what is observed where they receive it.
 
 use weft_fabric::fabric::{Routes, Wiring};
-use weft_fabric::measure::{Latency, Observations, Passage as Transmission, Stage};
+use weft_fabric::measure::{self, Latency, Observations, Stage};
 use weft_fabric::workload::{Feedback, Source};
 use weft_kernel::{Arena, Id};
 use weft_units::{Bytes, Limit, Span, Time};
@@ -225,7 +225,7 @@ impl<X: Copy> Ends<X> {
             seen.hops.count(hops);
         }
         seen.deliver_from(usize::from(from), now, payload);
-        seen.pass(Transmission { from, to, start, end: now });
+        seen.pass(measure::Passage { from, to, start, end: now });
         let delivery = Delivery { from, to, generated, start, end: now, hops };
         let answer = match &mut self.supply {
             Supply::Sources(sources) => answer(&mut sources[usize::from(to)], now, from),

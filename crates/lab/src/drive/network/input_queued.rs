@@ -1,5 +1,5 @@
-//! Switches with virtual output queues in input buffers of limited size, a scheduler each, and a flow
-//! control on every cable, so that no buffer overflows.
+//! Switches with virtual output queues in input buffers of limited size, a scheduler each, and a
+//! flow control on every cable, so that no buffer overflows.
 //!
 //! Switches start packets at the beginnings of slots of one cell, all at the same instants. A
 //! packet of several cells that a scheduler has let through keeps its input and its output until
@@ -9,9 +9,9 @@
 //! which one of its packets may start.
 //!
 //! Credits are counted in packets: the one for a packet is spent when its first byte is sent and is
-//! back when its last byte has left the buffer and the news has come over the cable. Where inputs stop
-//! their cables instead, a packet is held from the slot in which it can be decided on until it begins
-//! to leave.
+//! back when its last byte has left the buffer and the news has come over the cable. Where inputs
+//! stop their cables instead, a packet is held from the slot in which it can be decided on until it
+//! begins to leave.
 
 mod calendar;
 mod flow;

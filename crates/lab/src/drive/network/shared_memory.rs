@@ -99,7 +99,7 @@ pub struct SharedMemoryNetwork {
     monitors: Vec<QuenchMonitor>,
     /// The connection of each pair of hosts that has one without being a stream.
     pairs: HashMap<(u16, u16), u32>,
-    hosts: Vec<ViHost<Id<Packet>, (u32, Id<Packet>)>>,
+    hosts: Vec<ViHost<Id<Packet>, Received>>,
     /// The memory of each host that RDMA writes may go to.
     registries: Vec<Registry>,
     faults: Faults,
@@ -123,6 +123,9 @@ pub struct SharedMemoryNetwork {
 }
 
 type Packet = super::ends::Packet<Note>;
+
+/// A message that was received, and its connection.
+type Received = (u32, Id<Packet>);
 
 /// What is noted on a message.
 #[derive(Clone, Copy, Debug)]

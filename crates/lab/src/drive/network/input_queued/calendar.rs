@@ -111,7 +111,10 @@ impl<T: Copy> Waiting<T> {
     /// What happens next, if it is due by `slot`.
     #[inline]
     pub fn pop(&mut self, slot: u64) -> Option<T> {
-        self.0.pop_front_if(|first| first.0 <= slot).map(|first| first.1)
+        if self.first() > slot {
+            return None;
+        }
+        self.0.pop_front().map(|first| first.1)
     }
 
     /// The slot of what happens next.

@@ -35,7 +35,7 @@ impl Flow {
         let credits = u64::from(space / u32::from(channels)) / cells;
         Flow {
             channels,
-            lanes: if channels % lanes == 0 { lanes } else { 1 },
+            lanes: if channels.is_multiple_of(lanes) { lanes } else { 1 },
             has_credits: control.has_credits,
             credits: vec![credits as u32; ports as usize * usize::from(channels)],
             starved: 0,

@@ -79,7 +79,8 @@ impl SharedMemoryNetwork {
         connection
     }
 
-    /// The virtual channels by which cells of a connection come to a switch on their way and leave it.
+    /// The virtual channels by which cells of a connection come to a switch on their way and leave
+    /// it.
     #[inline]
     pub(super) fn channels(&self, connection: u32, hop: u8) -> (u8, u8) {
         let own = &self.connections[connection as usize];
