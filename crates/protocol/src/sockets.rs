@@ -261,9 +261,9 @@ mod tests {
 
     fn ask(one: &mut Sockets, two: &mut Sockets, port: u16) -> (SocketId, Option<SetUp>) {
         let socket = one.open();
-        let connect = one.connect(socket, B, port).unwrap();
         let request = SetUp::Request { from: (1, socket), port };
-        assert_eq!(connect, Connect::Cluster { node: 2, request });
+        let asked = one.connect(socket, B, port);
+        assert_eq!(asked, Ok(Connect::Cluster { node: 2, request }));
         (socket, two.hear(request))
     }
 

@@ -1,10 +1,9 @@
 //! The three ordering rules as a checker (MEMORY CHANNEL Ordering Rules).
 //!
 //! 1. Each target receives the packets of one sender in the order in which they were sent.
-//! 2. Packets of several senders are received in the same order at all of their targets: there is
-//! one
-//!    order of all packets with several targets that every target agrees with, the order in which
-//!    they passed "the point of global ordering".
+//! 2. Packets of several senders are received in the same order at all of their targets: there
+//!    is one order of all packets with several targets that every target agrees with, the order in
+//!    which they passed "the point of global ordering".
 //! 3. Both hold under errors: a target that misses a packet takes none after it on that path, until
 //!    the missing one has been sent again.
 //!

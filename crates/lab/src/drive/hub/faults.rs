@@ -50,7 +50,7 @@ impl HubChannel {
     }
 
     /// A store goes to the targets that are on line, and is refused for others.
-    pub(super) fn to_those_on_line(&mut self, now: Time, host: u16, mut run: Run) -> Option<Run> {
+    pub(super) fn only_those_on_line(&mut self, now: Time, host: u16, mut run: Run) -> Option<Run> {
         let Some(own) = &self.management else { return Some(run) };
         let refused = run.targets & !(own.view(host) | 1 << host);
         if refused == 0 {

@@ -249,7 +249,7 @@ impl HubChannel {
         let deliveries = u64::from(left + 1) * u64::from(targets.count_ones());
         (0..deliveries).for_each(|_| self.observations.generate(now));
         self.waiting += deliveries;
-        let run = match self.to_those_on_line(now, host, run) {
+        let run = match self.only_those_on_line(now, host, run) {
             Some(run) => run,
             None => return,
         };
