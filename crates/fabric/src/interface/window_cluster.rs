@@ -86,6 +86,7 @@ pub struct ClockSettings {
     pub interval: Span,
     /// The clock of each node runs wrong by up to as much in either direction, drawn for each node
     /// alike: millionths.
+    #[schemars(extend("x-unit" = "ppm"))]
     pub drift_ppm: f64,
     /// From the pulse to the reading of the local clock by the service routine, at the most; drawn
     /// for each pulse alike.
