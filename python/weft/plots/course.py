@@ -17,7 +17,7 @@ _PANEL = 130
 
 
 def throughput_along_time(result: Result, request: Request) -> Figure | None:
-    """Draw a line for each point, or one picture each below the other where `panels` names an axis."""
+    """Draw a line for each point, or one picture each below the other with `panels`."""
     samples = rows_of(result.tables.get("samples", pd.DataFrame()), request)
     if samples.empty or "accepted_mb_per_s" not in samples:
         return None
