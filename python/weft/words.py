@@ -12,6 +12,7 @@ _UNITS = {
     "_packets_per_s": "packets/s",
     "_mb_per_s": "MB/s",
     "_per_s": "1/s",
+    "_per_ms": "1/ms",
     "_mbit_s": "Mbit/s",
     "_gbit_s": "Gbit/s",
     "_us": "µs",
@@ -28,6 +29,7 @@ _TITLES = {
     "remote_dma_mb_per_s": "Remote DMA (MB/s)",
     "accepted_mb_per_s": "Accepted throughput, all hosts (MB/s)",
     "accepted_mb_per_s_per_host": "Accepted throughput of each host (MB/s)",
+    "clock_apart_max_us": "Greatest difference of two clocks (µs)",
     "collisions_per_attempt": "Collisions per transmission",
     "run.length": "Simulated time of a run",
 }

@@ -361,6 +361,11 @@ def test_a_program_shows_its_time_and_where_it_went(quick: weft.Result) -> None:
     times = drawn["program-time"].spec["data"]["values"]
     assert [(row["x"], row["y"]) for row in times] == [("4 B", 10.0), ("1 kB", 90.0)]
     assert "waiting" in drawn["program-shares"].svg()
+    points = quick.tables["points"]
+    quick.tables["points"] = points.assign(by=["boxes", "messages", "boxes", "messages"])
+    quick.meta["axes"] = ["by", "program.run.ping_pong.size"]
+    times = figure(quick, "program-time").spec["data"]["values"]
+    assert [row["x"] for row in times] == ["4 B", "1 kB"], "names are told apart, counts run along"
 
 
 def test_names_of_code_in_prose_are_marked() -> None:

@@ -93,8 +93,9 @@ def program_defaults(result: Result) -> list[Request]:
 
 
 def _swept(result: Result) -> str:
-    """Return the first setting that was given several values."""
+    """Return the first setting that was given several numbers, or else several names."""
     axes = [str(name) for name in result.meta.get("axes") or []]
     axes += [str(name) for name in result.points if "." in str(name)]
-    several = (name for name in axes if name in result.points and result.points[name].nunique() > 1)
-    return next(several, "")
+    several = [name for name in axes if name in result.points and result.points[name].nunique() > 1]
+    counted = (name for name in several if all(str(v)[:1].isdigit() for v in result.points[name]))
+    return next(counted, next(iter(several), ""))
