@@ -67,6 +67,9 @@ pub struct WindowSettings {
     /// The share of the writes of sources that go to a page mapped as broadcast.
     #[serde(default)]
     pub broadcast: Fraction,
+    /// Whether the adapters can read the memory of other nodes. Without it programs send messages.
+    #[serde(default)]
+    pub remote_read: bool,
     /// Whether every run is held against the three ordering rules.
     #[serde(default)]
     pub check_order: bool,

@@ -3,7 +3,7 @@
 use weft_units::Time;
 
 use super::Driver;
-use crate::drive::carrier::{Carrier, Message, Notice, Ticket};
+use crate::drive::carrier::{Carrier, Message, Notice, RemoteRead, Ticket};
 
 /// The same call on whichever driver it is.
 macro_rules! on_each {
@@ -42,6 +42,10 @@ impl Carrier for Driver {
 
     fn barrier(&mut self, now: Time, host: u16, hosts: u16, ticket: Ticket) -> bool {
         on_each!(self, channel => Carrier::barrier(&mut **channel, now, host, hosts, ticket))
+    }
+
+    fn remote_read(&mut self, now: Time, read: RemoteRead) -> Result<bool, String> {
+        on_each!(self, channel => Carrier::remote_read(&mut **channel, now, read))
     }
 
     fn keeps_one_order(&self) -> bool {

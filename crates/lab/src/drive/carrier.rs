@@ -38,6 +38,21 @@ pub struct Message {
     pub ticket: Ticket,
 }
 
+/// A read of the memory of another host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RemoteRead {
+    /// The initiator.
+    pub from: u16,
+    /// Whose memory, not that of the initiator.
+    pub target: u16,
+    /// Where it begins, from the start of the window.
+    pub offset: Bytes,
+    /// How much.
+    pub size: Bytes,
+    /// Under which its notices come back.
+    pub ticket: Ticket,
+}
+
 /// What became of a message. Each brings one `Sent`, and for every target a `Delivered` or a
 /// `Lost`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,6 +103,18 @@ pub trait Carrier {
     fn barrier(&mut self, now: Time, host: u16, hosts: u16, ticket: Ticket) -> bool {
         let _ = (now, host, hosts, ticket);
         false
+    }
+
+    /// The adapters read the memory of a host for another one, without a message of either program.
+    /// Each end hears of it by a [`Notice::Delivered`] under the ticket: the target when its memory
+    /// has been read, behind all that came before on the path, and the initiator when it has the
+    /// answer. Returns `false`, and does nothing, where adapters cannot: programs send messages.
+    ///
+    /// # Errors
+    /// Why the target does not let this be read.
+    fn remote_read(&mut self, now: Time, read: RemoteRead) -> Result<bool, String> {
+        let _ = (now, read);
+        Ok(false)
     }
 
     /// Whether all hosts see messages for several of them in one order, and whether an initiator may

@@ -8,7 +8,7 @@ use weft_units::{Span, Time};
 
 use crate::assemble::{Driver, Site, sources};
 use crate::composition::ChannelSettings;
-use crate::drive::carrier::{Carrier, Message, Notice, Ticket};
+use crate::drive::carrier::{Carrier, Message, Notice, RemoteRead, Ticket};
 use crate::drive::traffic::Traffic;
 use crate::error::Error;
 use crate::program::library::Metrics;
@@ -122,6 +122,10 @@ impl Carrier for ProgramChannel {
 
     fn barrier(&mut self, now: Time, host: u16, hosts: u16, ticket: Ticket) -> bool {
         on_either!(self, own => own.barrier(now, host, hosts, ticket))
+    }
+
+    fn remote_read(&mut self, now: Time, read: RemoteRead) -> Result<bool, String> {
+        on_either!(self, own => own.remote_read(now, read))
     }
 
     fn keeps_one_order(&self) -> bool {

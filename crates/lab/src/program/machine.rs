@@ -4,6 +4,8 @@
 //! knows how its program is written. Rank `r` is host `r` of every channel unless
 //! [`Machine::placed`] says otherwise.
 
+mod remote_read;
+
 use std::collections::BTreeMap;
 
 use weft_kernel::Queue;
@@ -65,15 +67,38 @@ struct Parcel {
 
 #[derive(Clone, Copy, Debug)]
 enum Cargo {
-    Program { tag: u32, value: u64 },
-    Store { address: u64, value: u64 },
-    Ask { address: u64, size: Bytes, op: OpId },
-    Answer { value: u64, op: OpId },
-    Barrier { op: OpId },
+    Program {
+        tag: u32,
+        value: u64,
+    },
+    Store {
+        address: u64,
+        value: u64,
+    },
+    Ask {
+        address: u64,
+        size: Bytes,
+        op: OpId,
+    },
+    Answer {
+        value: u64,
+        op: OpId,
+    },
+    /// A read by the adapters: asked for, and with what was read.
+    Fetch {
+        address: u64,
+        target: u16,
+        op: OpId,
+    },
+    Fetched {
+        value: u64,
+        target: u16,
+        op: OpId,
+    },
+    Barrier {
+        op: OpId,
+    },
 }
-
-/// The size of a message that asks for a remote read: an address and a length.
-const ASKING: Bytes = Bytes(16);
 
 /// More than this is not said of a program that is stuck.
 const MOST_LINES: usize = 24;
@@ -197,23 +222,6 @@ impl<C: Carrier> Machine<C> {
         } else {
             self.ranks[usize::from(rank)].watchers.push((address, least, op));
         }
-        op
-    }
-
-    /// A rank reads the memory of another one without its program: a message asks for it and one of
-    /// `size` brings it.
-    pub fn read(&mut self, rank: u16, target: u16, address: u64, size: Bytes) -> OpId {
-        let op = self.begin(rank, Doing::Read { target });
-        let asking = Outgoing {
-            from: rank,
-            to: Destination::Host(target),
-            tag: 0,
-            size: ASKING,
-            value: 0,
-            channel: None,
-            nic: 0,
-        };
-        self.dispatch(asking, Kind::Read, Cargo::Ask { address, size, op }, OpId::NONE);
         op
     }
 
@@ -489,7 +497,10 @@ impl<C: Carrier> Machine<C> {
 
     fn heed(&mut self, notice: Notice, channel: usize) {
         let place = notice.ticket().0 as u32;
-        let Parcel { from, op, size, offered, .. } = self.parcels[place as usize];
+        let Parcel { mut from, op, size, offered, cargo, .. } = self.parcels[place as usize];
+        if let Cargo::Fetched { target, .. } = cargo {
+            from = target;
+        }
         self.expected -= 1;
         match notice {
             Notice::Sent { .. } => {
@@ -541,6 +552,7 @@ impl<C: Carrier> Machine<C> {
                 };
                 self.dispatch(answer, Kind::Read, Cargo::Answer { value, op }, OpId::NONE);
             }
+            Cargo::Fetch { .. } | Cargo::Fetched { .. } => self.fetched(to, place),
             Cargo::Barrier { op } => {
                 self.complete(op, Received::default());
                 self.use_up(place);

@@ -6,6 +6,7 @@
 mod cluster;
 mod laws;
 mod operations;
+mod programs;
 mod published;
 mod refusals;
 mod times;

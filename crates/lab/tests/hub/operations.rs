@@ -47,8 +47,12 @@ fn operate(preset: &str, operation: Operation) -> u64 {
     let mut channel = channel("memory-channel-2", preset, &[]);
     channel.begin(Time::ZERO, 0, operation, Ticket(1)).expect("no page is mapped");
     let notices = finish(&mut channel);
-    let [(time, 0)] = delivered(&notices, 1)[..] else { panic!("{notices:?}") };
-    time
+    // A read tells its target, too, when its memory has been read.
+    match delivered(&notices, 1)[..] {
+        [(time, 0)] => time,
+        [(read, 1), (time, 0)] if read < time => time,
+        _ => panic!("{notices:?}"),
+    }
 }
 
 /// There: store 330 ns, 4 cycles of the bus, adapters 750, link 8 cycles of 15 ns, cable 50, 4 cycles

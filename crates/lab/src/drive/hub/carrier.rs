@@ -2,9 +2,9 @@
 
 use weft_units::{Bytes, Time};
 
-use super::HubChannel;
 use super::host::Purpose;
-use crate::drive::carrier::{Carrier, Destination, Message, Notice, Ticket};
+use super::{HubChannel, Operation};
+use crate::drive::carrier::{Carrier, Destination, Message, Notice, RemoteRead, Ticket};
 
 impl Carrier for HubChannel {
     fn offer(&mut self, now: Time, message: Message) {
@@ -33,6 +33,17 @@ impl Carrier for HubChannel {
 
     fn barrier(&mut self, now: Time, host: u16, hosts: u16, ticket: Ticket) -> bool {
         self.enter_barrier(now, host, hosts, ticket)
+    }
+
+    fn remote_read(&mut self, now: Time, read: RemoteRead) -> Result<bool, String> {
+        let RemoteRead { from, target, offset, size, ticket } = read;
+        // The answer is one packet; generation 1 has no remote read at all.
+        if !self.parts.window.remote_read || size > self.parts.payload {
+            return Ok(false);
+        }
+        let read = Operation::Read { target, offset: offset.0, size };
+        self.begin(now, from, read, ticket).map_err(|error| error.to_string())?;
+        Ok(true)
     }
 
     fn keeps_one_order(&self) -> bool {

@@ -61,6 +61,8 @@ impl Pending {
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Whose {
     Program(Ticket),
+    /// A program that reads; the target is told, too.
+    Read(Ticket),
     Barrier,
     Recoverable(Confirmation),
 }
@@ -78,6 +80,7 @@ pub(super) struct Waiting {
 
 impl HubChannel {
     /// Begins an operation of `from`; it is over with a [`Notice::Delivered`] to `from`.
+    /// A read has another one before, to its target.
     ///
     /// # Errors
     /// [`MapError`] if pages are mapped and this one is not, or lacks the attribute.
@@ -88,7 +91,10 @@ impl HubChannel {
         operation: Operation,
         ticket: Ticket,
     ) -> Result<(), MapError> {
-        let whose = Whose::Program(ticket);
+        let whose = match operation {
+            Operation::Read { .. } => Whose::Read(ticket),
+            _ => Whose::Program(ticket),
+        };
         let (targets, size, answer) = match operation {
             Operation::Sweep { targets } => (targets, SHORT, SHORT),
             Operation::Read { target, offset, size } => {
@@ -159,6 +165,14 @@ impl HubChannel {
         }
     }
 
+    /// A request is where its target sees what was written to it before: a read is of this instant.
+    pub(super) fn requested(&mut self, now: Time, place: u32, target: u16) {
+        let whose = self.operations[place as usize].map(|own| own.whose);
+        if let Some(Whose::Read(ticket)) = whose {
+            self.notices.push(Notice::Delivered { time: now, ticket, to: target });
+        }
+    }
+
     /// The answer of a target is in the memory of its initiator.
     pub(super) fn answered(&mut self, now: Time, place: u32, target: u16) {
         let Some(pending) = &mut self.operations[place as usize] else { return };
@@ -168,10 +182,10 @@ impl HubChannel {
             self.operations[place as usize] = None;
         }
         match whose {
-            Whose::Program(ticket) if waiting == 0 => {
+            Whose::Program(ticket) | Whose::Read(ticket) if waiting == 0 => {
                 self.notices.push(Notice::Delivered { time: now, ticket, to: from });
             }
-            Whose::Program(_) => {}
+            Whose::Program(_) | Whose::Read(_) => {}
             Whose::Recoverable(own) => self.confirm(now, from, target, own),
             Whose::Barrier => {
                 let own = &mut self.barriers[usize::from(from)];

@@ -60,7 +60,10 @@ impl HubChannel {
                 self.notices.push(Notice::Delivered { time: now, ticket, to: target });
             }
             Purpose::Unconfirmed => {}
-            Purpose::Request(operation) => self.confirmed(now, operation),
+            Purpose::Request(operation) => {
+                self.requested(now, operation, target);
+                self.confirmed(now, operation);
+            }
             Purpose::Answer(operation) => self.answered(now, operation, from),
             Purpose::Announce(number) => self.announced(now, target, from, number),
             Purpose::Recovery(_) | Purpose::Again(..) => {}

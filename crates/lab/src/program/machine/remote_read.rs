@@ -1,0 +1,84 @@
+//! Reading the memory of another rank, by the adapters or by messages.
+
+use weft_units::Bytes;
+
+use super::{Cargo, Machine, Parcel};
+use crate::drive::carrier::{Carrier, Destination, RemoteRead, Ticket};
+use crate::program::error::ProgramError;
+use crate::program::operation::{Doing, OpId, Outgoing, Received};
+use crate::program::policy::Kind;
+
+/// The size of a message that asks for a remote read: an address and a length.
+const ASKING: Bytes = Bytes(16);
+
+impl<C: Carrier> Machine<C> {
+    /// A rank reads the memory of another one without its program: by the adapters where they can,
+    /// otherwise a message asks for it and one of `size` brings it.
+    pub fn read(&mut self, rank: u16, target: u16, address: u64, size: Bytes) -> OpId {
+        let op = self.begin(rank, Doing::Read { target });
+        if self.fetch(rank, target, address, size, op) {
+            return op;
+        }
+        let asking = Outgoing {
+            from: rank,
+            to: Destination::Host(target),
+            tag: 0,
+            size: ASKING,
+            value: 0,
+            channel: None,
+            nic: 0,
+        };
+        self.dispatch(asking, Kind::Read, Cargo::Ask { address, size, op }, OpId::NONE);
+        op
+    }
+
+    /// Leaves a read to the adapters; `false` if they cannot.
+    fn fetch(&mut self, rank: u16, target: u16, address: u64, size: Bytes, op: OpId) -> bool {
+        if rank == target || !self.knows(rank, target) {
+            return false;
+        }
+        let Some(channel) = self.policy.channel(size, Kind::Read, 0) else { return false };
+        // Both ends hear of it.
+        let cargo = Cargo::Fetch { address, target, op };
+        let parcel = Parcel { from: rank, size, cargo, op: OpId::NONE, offered: self.now, uses: 2 };
+        let place = self.insert(parcel);
+        let read = RemoteRead {
+            from: self.host(rank),
+            target: self.host(target),
+            offset: Bytes(address),
+            size,
+            ticket: Ticket(place.into()),
+        };
+        match self.channels[channel].1.remote_read(self.now, read) {
+            Ok(true) => {
+                self.messages += 2;
+                self.expected += 2;
+                return true;
+            }
+            Ok(false) => {}
+            Err(problem) => self
+                .fail(ProgramError::Program(format!("rank {rank} reads rank {target}: {problem}"))),
+        }
+        self.parcels[place as usize].uses = 1;
+        self.use_up(place);
+        false
+    }
+
+    /// An end hears of a read by the adapters: its target when the memory is read, then its initiator.
+    pub(super) fn fetched(&mut self, to: u16, place: u32) {
+        let Parcel { cargo, size, .. } = self.parcels[place as usize];
+        match cargo {
+            Cargo::Fetch { address, target, op } => {
+                let value = self.load(to, address);
+                let parcel = &mut self.parcels[place as usize];
+                parcel.cargo = Cargo::Fetched { value, target, op };
+                parcel.offered = self.now;
+            }
+            Cargo::Fetched { value, target, op } => {
+                self.complete(op, Received { from: target, size, value, ..Received::default() });
+            }
+            _ => return,
+        }
+        self.use_up(place);
+    }
+}
