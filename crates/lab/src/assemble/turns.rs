@@ -7,7 +7,7 @@ use weft_fabric::link::{ErrorSettings, PhaseSettings, TurnSettings};
 use weft_fabric::switch::{Contention, MulticastStart};
 use weft_fabric::workload::{Feedback, Source};
 use weft_protocol::retransmit::ControlSettings;
-use weft_protocol::turns::PACKET;
+use weft_protocol::turns::{LONGEST_MESSAGE, PACKET};
 use weft_units::{Bytes, Limit, Span, Time};
 
 use super::network::named;
@@ -35,6 +35,11 @@ pub(super) fn build(
     if settings.packet != Bytes(PACKET as u64) {
         let accepted = "16 B where links have turns";
         return refuse_as(site.name, "packet", &settings.packet.to_string(), accepted);
+    }
+    if settings.payload > Bytes(LONGEST_MESSAGE as u64) {
+        let accepted =
+            format!("at most {LONGEST_MESSAGE} B: 65535 packets, which is what is counted");
+        return refuse_as(site.name, "payload", &settings.payload.to_string(), &accepted);
     }
     check_sources(settings, &transfer, &sources, site.name)?;
     let wiring = settings.fabric.wiring(site.hosts).map_err(|error| named(site.name, error))?;

@@ -1,6 +1,6 @@
 //! What does not fit links with turns is refused with its key, its value and what is accepted.
 
-use super::{file, refusal};
+use super::{file, refusal, spec};
 
 fn refused(keys: &str) -> String {
     refusal(&file(&format!("[workload.network]\nload = 0.1\n{keys}")))
@@ -46,12 +46,15 @@ fn numbers_that_the_link_cannot_express_are_refused() {
         ("turns.most = 16", "turns.most = 16", "1 to 15"),
         ("turns.fifo = '8 B'", "turns.fifo = 8 B", "16 B to 1048560 B"),
         ("packet = '32 B'", "packet = 32 B", "16 B where links have turns"),
+        ("payload = '1048554 B'", "payload = 1048554 B", "at most 1048553 B: 65535 packets"),
     ];
+    let with =
+        |keys| file("[workload.network]\nload = 0.1\n").replace("turns.phase = 'aligned'", keys);
     for (keys, key, accepted) in cases {
-        let text =
-            file("[workload.network]\nload = 0.1\n").replace("turns.phase = 'aligned'", keys);
-        let text = refusal(&text);
+        let text = refusal(&with(keys));
         assert!(text.contains(&format!("channel.network.{key}")), "{text}");
         assert!(text.contains(accepted), "{text}");
     }
+    // The longest message that is counted is not refused.
+    spec(&with("payload = '1048553 B'"));
 }
