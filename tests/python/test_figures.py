@@ -339,6 +339,12 @@ def test_a_traced_run_is_drawn_packet_by_packet(quick: weft.Result) -> None:
     assert [(row["lane"], row["kind"]) for row in values] == [("host 1", "gnt"), ("host 1", "qreq")]
     assert "quick-histogram" not in [drawn.name for drawn in quick.figures]
     assert "Who sent what when" in figure(quick, "quick-space-time").svg()
+    for name, wait in (("time_us", 50.0), ("until_us", 150.0)):
+        quick.tables["trace"][name] += wait
+    del quick.figures
+    drawn = figure(quick, "quick-space-time").svg()
+    assert ">100<" in drawn
+    assert "e+" not in drawn, "a time axis is read without exponents"
 
 
 def test_a_program_shows_its_time_and_where_it_went(quick: weft.Result) -> None:

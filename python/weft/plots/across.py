@@ -126,7 +126,7 @@ def _bars(rows: pd.DataFrame, name: str, title: str) -> Figure:
                 "y": {"field": "bar", "type": "nominal", "sort": list(bars.values()),
                       "title": None, "axis": {"labelLimit": 220}},
                 "x": {"field": "mean_us", "type": "quantitative", "stack": "zero",
-                      "title": "Time (µs)", "axis": {"format": "~g", "tickCount": 8}},
+                      "title": "Time (µs)", "axis": {"format": "~f", "tickCount": 8}},
                 "color": {"field": "part", "type": "nominal", "scale": {"domain": parts},
                           "legend": {"symbolType": "square", "columns": 3}},
                 "order": {"field": "order", "type": "quantitative"},

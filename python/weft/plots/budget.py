@@ -37,7 +37,7 @@ def along_time(result: Result, request: Request) -> Figure | None:
     figure.spec["encoding"]["x"] = {
         "field": "mean_us", "type": "quantitative", "stack": "zero",
         "title": "Time since a program handed it over (µs)",
-        "axis": {"format": "~g", "tickCount": 10},
+        "axis": {"format": "~f", "tickCount": 10},
     }  # fmt: skip
     return figure
 

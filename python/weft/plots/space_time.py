@@ -60,7 +60,7 @@ def space_time(result: Result, request: Request) -> Figure | None:
                             "sort": ["from the host", "to the host"]},
                 "x": {"field": "start", "type": "quantitative", "title": "Time (µs)",
                       "scale": {"nice": False, "zero": False},
-                      "axis": {"format": "~g", "tickCount": 10}},
+                      "axis": {"format": "~f", "tickCount": 10}},
                 "x2": {"field": "end"},
                 "color": {"field": "kind", "type": "nominal",
                           "scale": {"domain": list(dict.fromkeys(frame["kind"]))},
