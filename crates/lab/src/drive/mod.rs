@@ -1,6 +1,7 @@
 //! Drivers: how the parts of a channel are moved through simulated time.
 
 pub mod carrier;
+mod channel;
 pub mod cluster;
 pub mod event;
 pub mod host_path;
@@ -15,3 +16,5 @@ pub mod slotted;
 pub mod trace;
 pub mod traffic;
 pub mod turns;
+
+pub use channel::Channel;

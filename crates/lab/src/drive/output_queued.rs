@@ -8,6 +8,7 @@ use weft_fabric::workload::Source;
 use weft_kernel::{Halt, Stopped};
 use weft_units::{Bytes, Time};
 
+use super::Channel;
 use super::carrier::{Carrier, Message, Notice};
 use super::slots::{Arrivals, InFlight, Posted};
 use super::slotted::SlotTiming;
@@ -50,56 +51,12 @@ impl OutputQueuedChannel {
         }
     }
 
-    /// Runs every slot that begins before `until`; to be called once. Returns why it stopped early,
-    /// if it did.
-    pub fn run(&mut self, until: Time, halt: &Halt) -> Option<Stopped> {
-        loop {
-            let start = Time(self.slots * self.timing.slot.0);
-            if start >= until {
-                self.accept(until);
-                self.arrive(until);
-                return None;
-            }
-            if let Some(stopped) = halt.check(self.slots) {
-                return Some(stopped);
-            }
-            self.pass(start);
-        }
-    }
-
     /// The slot that begins now.
     fn pass(&mut self, start: Time) {
         self.arrive(start);
         self.accept(start);
         self.transmit(start);
         self.slots += 1;
-    }
-
-    /// What is observed.
-    pub fn observations_mut(&mut self) -> &mut Observations {
-        &mut self.observations
-    }
-
-    /// What was observed; ends the channel.
-    pub fn into_observations(mut self) -> Observations {
-        self.timing.spend_on_the_way(&mut self.observations);
-        self.observations
-    }
-
-    /// Cells whose transmission has not begun.
-    pub fn backlog(&self) -> u64 {
-        let queued: u64 = self.queues.iter().map(|queue| queue.len() as u64).sum();
-        queued + self.posted.as_ref().map_or(0, |posted| posted.waiting())
-    }
-
-    /// Cells on their way.
-    pub fn in_flight(&self) -> u64 {
-        self.in_flight.len()
-    }
-
-    /// How many slots have passed.
-    pub fn slots(&self) -> u64 {
-        self.slots
     }
 
     /// Cells of one slot enter in an order that rotates, so that no host is always first.
@@ -139,6 +96,42 @@ impl OutputQueuedChannel {
                 posted.start(usize::from(host), output, start + self.timing.packet);
             }
         }
+    }
+}
+
+impl Channel for OutputQueuedChannel {
+    /// Runs every slot that begins before `until`.
+    fn run(&mut self, until: Time, halt: &Halt) -> Option<Stopped> {
+        loop {
+            let start = Time(self.slots * self.timing.slot.0);
+            if start >= until {
+                self.accept(until);
+                self.arrive(until);
+                return None;
+            }
+            if let Some(stopped) = halt.check(self.slots) {
+                return Some(stopped);
+            }
+            self.pass(start);
+        }
+    }
+
+    fn backlog(&self) -> u64 {
+        let queued: u64 = self.queues.iter().map(|queue| queue.len() as u64).sum();
+        queued + self.posted.as_ref().map_or(0, |posted| posted.waiting())
+    }
+
+    fn in_flight(&self) -> u64 {
+        self.in_flight.len()
+    }
+
+    fn observations_mut(&mut self) -> Option<&mut Observations> {
+        Some(&mut self.observations)
+    }
+
+    fn into_observations(mut self) -> Observations {
+        self.timing.spend_on_the_way(&mut self.observations);
+        self.observations
     }
 }
 

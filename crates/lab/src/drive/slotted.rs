@@ -14,6 +14,7 @@ use weft_fabric::workload::Source;
 use weft_kernel::{Halt, Stopped, Stream};
 use weft_units::{Bytes, Span, Time};
 
+use super::Channel;
 use super::carrier::{Carrier, Message, Notice};
 use super::slots::{Arrivals, InFlight, Posted};
 
@@ -99,24 +100,6 @@ impl SlottedChannel {
         }
     }
 
-    /// Runs every slot whose transmissions begin before `until`; to be called once. Returns why it
-    /// stopped early, if it did.
-    pub fn run(&mut self, until: Time, halt: &Halt) -> Option<Stopped> {
-        loop {
-            let sampled = Time(self.slots * self.timing.slot.0);
-            let start = sampled + self.timing.lead;
-            if start >= until {
-                self.accept(until);
-                self.arrive(until);
-                return None;
-            }
-            if let Some(stopped) = halt.check(self.slots) {
-                return Some(stopped);
-            }
-            self.pass(sampled);
-        }
-    }
-
     /// One slot, whose requests are sampled now.
     fn pass(&mut self, sampled: Time) {
         self.slots += 1;
@@ -125,33 +108,6 @@ impl SlottedChannel {
         self.accept(sampled);
         self.scheduler.schedule(&self.requests, &mut self.random, &mut self.matching);
         self.transmit(sampled + self.timing.lead);
-    }
-
-    /// What is observed.
-    pub fn observations_mut(&mut self) -> &mut Observations {
-        &mut self.observations
-    }
-
-    /// What was observed; ends the channel.
-    pub fn into_observations(mut self) -> Observations {
-        self.timing.spend_on_the_way(&mut self.observations);
-        self.observations
-    }
-
-    /// Packets that were handed over and whose transmission has not begun.
-    pub fn backlog(&self) -> u64 {
-        let buffered: u64 = self.buffers.iter().map(SendBuffers::backlog).sum();
-        buffered + self.posted.as_ref().map_or(0, |posted| posted.waiting())
-    }
-
-    /// Packets on their way.
-    pub fn in_flight(&self) -> u64 {
-        self.in_flight.len()
-    }
-
-    /// How many slots have been scheduled.
-    pub fn slots(&self) -> u64 {
-        self.slots
     }
 
     fn free_buffers(&mut self, sampled: Time) {
@@ -212,6 +168,43 @@ impl SlottedChannel {
                 posted.start(host, target, start + self.timing.packet);
             }
         }
+    }
+}
+
+impl Channel for SlottedChannel {
+    /// Runs every slot whose transmissions begin before `until`.
+    fn run(&mut self, until: Time, halt: &Halt) -> Option<Stopped> {
+        loop {
+            let sampled = Time(self.slots * self.timing.slot.0);
+            let start = sampled + self.timing.lead;
+            if start >= until {
+                self.accept(until);
+                self.arrive(until);
+                return None;
+            }
+            if let Some(stopped) = halt.check(self.slots) {
+                return Some(stopped);
+            }
+            self.pass(sampled);
+        }
+    }
+
+    fn backlog(&self) -> u64 {
+        let buffered: u64 = self.buffers.iter().map(SendBuffers::backlog).sum();
+        buffered + self.posted.as_ref().map_or(0, |posted| posted.waiting())
+    }
+
+    fn in_flight(&self) -> u64 {
+        self.in_flight.len()
+    }
+
+    fn observations_mut(&mut self) -> Option<&mut Observations> {
+        Some(&mut self.observations)
+    }
+
+    fn into_observations(mut self) -> Observations {
+        self.timing.spend_on_the_way(&mut self.observations);
+        self.observations
     }
 }
 
