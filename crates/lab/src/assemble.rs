@@ -22,9 +22,8 @@ use crate::drive::Channel;
 use crate::drive::event::{EventChannel, EventParts, EventSwitch};
 use crate::drive::hub::HubChannel;
 use crate::drive::network::{InputQueuedNetwork, OutputQueuedNetwork, SharedMemoryNetwork};
-use crate::drive::output_queued::OutputQueuedChannel;
 use crate::drive::ring::Ring;
-use crate::drive::slotted::{SlotTiming, SlottedChannel};
+use crate::drive::slotted::{OutputQueuedChannel, SlotTiming, SlottedChannel};
 use crate::drive::turns::TurnChannel;
 use crate::error::Error;
 
