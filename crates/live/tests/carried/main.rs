@@ -16,6 +16,7 @@
 
 mod back;
 mod pair;
+mod passing;
 mod watched;
 
 use std::mem::{size_of, zeroed};
