@@ -11,7 +11,7 @@ use crate::lock::{Held, Lock};
 use crate::segment::{Role, Segment};
 use crate::spin::SpinPolicy;
 use crate::stats::Unsaid;
-use crate::table::claim;
+use crate::table::{claim, is_single_threaded};
 
 /// How far a connection has come.
 pub mod phase {
@@ -164,16 +164,26 @@ impl Connection {
         self.phase.load(Ordering::SeqCst)
     }
 
+    /// Holds the lock of a half. Only a process that shares the connection with none and has one
+    /// thread is alone with it.
+    fn hold<'a>(&self, lock: &'a Lock) -> Option<Held<'a>> {
+        if is_single_threaded() && self.holders.load(Ordering::Relaxed) == 1 {
+            lock.lock_alone()
+        } else {
+            lock.lock()
+        }
+    }
+
     /// The receiving half; `None` in a signal handler that interrupted its holder.
     pub fn receiving(&self) -> Option<Half<'_, Receiving>> {
-        let held = self.receive_lock.lock()?;
+        let held = self.hold(&self.receive_lock)?;
         // SAFETY: the lock is held, and only this function and `prepare` reach the cell.
         Some(Half { state: unsafe { &mut *self.receiving.get() }, _held: held })
     }
 
     /// The sending half; `None` in a signal handler that interrupted its holder.
     pub fn sending(&self) -> Option<Half<'_, Sending>> {
-        let held = self.send_lock.lock()?;
+        let held = self.hold(&self.send_lock)?;
         // SAFETY: as above.
         Some(Half { state: unsafe { &mut *self.sending.get() }, _held: held })
     }

@@ -75,7 +75,7 @@ static SINGLE_THREADED: AtomicPtr<AtomicU8> = AtomicPtr::new(std::ptr::null_mut(
 
 /// Whether the process has one thread.
 #[inline]
-fn is_single_threaded() -> bool {
+pub fn is_single_threaded() -> bool {
     let word = SINGLE_THREADED.load(Ordering::Relaxed);
     // SAFETY: the C library's variable is there for good. It changes before another thread begins.
     !word.is_null() && unsafe { (*word).load(Ordering::Relaxed) } != 0

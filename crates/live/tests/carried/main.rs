@@ -15,6 +15,7 @@
 )]
 
 mod back;
+mod entries;
 mod pair;
 mod passing;
 mod watched;
