@@ -60,7 +60,6 @@ pub struct Sending {
     pub unsaid: Unsaid,
 }
 
-/// A connection's own state, shared with forked children only.
 /// A connection's own state, shared with forked children only. What one that is not joined needs
 /// comes first and fits one cache line; the rest is touched from the first attempt to join on.
 #[derive(Debug)]
