@@ -310,7 +310,9 @@ def run_program(command: tuple[str, ...]) -> NoReturn:
         raise SystemExit(NOT_FOUND) from None
 
 
-@live.command()
+@live.command(
+    epilog="\b\nExamples:\n  weft live status\n  weft live status --json | jq '.[].program'"
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
 def status(as_json: bool) -> None:
     """Show what the library does in the programs that run now."""
@@ -343,7 +345,9 @@ def status(as_json: bool) -> None:
                 click.echo(f"  {count} moved back to the kernel: {_REASONS[reason]}")
 
 
-@live.command()
+@live.command(
+    epilog="\b\nExamples:\n  weft live check redis-server\n  weft live check redis-cli --with 4711"
+)
 @click.argument("program")
 @click.option("--with", "peer", type=int, metavar="PID", help="Also look at the other end.")
 def check(program: str, peer: int | None) -> None:
@@ -364,7 +368,9 @@ def check(program: str, peer: int | None) -> None:
         click.echo(f"  but {said}")
 
 
-@live.command()
+@live.command(
+    epilog="\b\nExamples:\n  weft live measure\n  weft live measure --seconds 10 --out out/quick"
+)
 @click.option(
     "--seconds",
     type=click.FloatRange(min=1),
