@@ -217,6 +217,7 @@ impl<C: Carrier> Traffic<C> {
         match notice {
             Notice::Sent { .. } => journey.sent = true,
             Notice::Delivered { .. } | Notice::Lost { .. } => journey.missing -= 1,
+            Notice::FallsThrough { .. } => (journey.sent, journey.missing) = (true, 0),
         }
         let Journey { from, size, generated, ticket, sent, missing } = *journey;
         if sent && missing == 0 {
@@ -239,6 +240,14 @@ impl<C: Carrier> Traffic<C> {
             }
             Notice::Lost { .. } if self.observes(ticket) => self.observations.abandon(time),
             Notice::Lost { .. } => {}
+            Notice::FallsThrough { .. } => {
+                if self.observes(ticket) {
+                    self.observations.abandon(time);
+                }
+                if ticket.is_none() {
+                    self.wake(time, from, |source| source.ready(time));
+                }
+            }
         }
         ticket
     }
