@@ -54,7 +54,7 @@ pub struct RemoteRead {
 }
 
 /// What became of a message. Each brings one `Sent`, and for every target a `Delivered` or a
-/// `Lost`.
+/// `Lost`; or else `FallsThrough` alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Notice {
     /// The last byte has left the initiator for the first time: what the message was in may be used
@@ -77,6 +77,16 @@ pub enum Notice {
     /// The channel has given a packet of the message up by one of its rules.
     Lost {
         /// When the rest of it had arrived or was given up, too.
+        time: Time,
+        /// Which message.
+        ticket: Ticket,
+        /// The target.
+        to: u16,
+    },
+    /// The channel does not carry it: initiator and target cannot be connected over it, and the
+    /// message is for the ordinary stack (SCILAN 3.3).
+    FallsThrough {
+        /// When that was known.
         time: Time,
         /// Which message.
         ticket: Ticket,
@@ -157,7 +167,8 @@ impl Notice {
         match self {
             Notice::Sent { time, .. }
             | Notice::Delivered { time, .. }
-            | Notice::Lost { time, .. } => time,
+            | Notice::Lost { time, .. }
+            | Notice::FallsThrough { time, .. } => time,
         }
     }
 
@@ -166,7 +177,8 @@ impl Notice {
         match &mut self {
             Notice::Sent { ticket, .. }
             | Notice::Delivered { ticket, .. }
-            | Notice::Lost { ticket, .. } => *ticket = name,
+            | Notice::Lost { ticket, .. }
+            | Notice::FallsThrough { ticket, .. } => *ticket = name,
         }
         self
     }
@@ -176,7 +188,8 @@ impl Notice {
         match self {
             Notice::Sent { ticket, .. }
             | Notice::Delivered { ticket, .. }
-            | Notice::Lost { ticket, .. } => ticket,
+            | Notice::Lost { ticket, .. }
+            | Notice::FallsThrough { ticket, .. } => ticket,
         }
     }
 }

@@ -2,6 +2,9 @@
 //! over the channel packet by packet, so that the stages of both hosts and the channel work at the
 //! same time.
 
+mod libraries;
+mod set_up;
+
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -10,7 +13,12 @@ use weft_fabric::host::{
 };
 use weft_fabric::measure::Budget;
 use weft_kernel::Queue;
+use weft_protocol::sockets::SetUp;
 use weft_units::{Bytes, Span, Time};
+
+use libraries::Libraries;
+pub use libraries::SocketCounters;
+use set_up::Step;
 
 use super::carrier::{Carrier, Destination, Message, Notice, Ticket};
 
@@ -40,6 +48,10 @@ pub struct HostPath<C> {
     told: Vec<Notice>,
     /// Time of ends of messages on the channel, and of how many.
     on_channel: (Span, u64),
+    /// None where connections are there from the beginning.
+    libraries: Option<Libraries>,
+    /// Time of messages that waited for a connection, and how many did.
+    connecting: (Span, u64),
     from: Time,
     steps: u64,
 }
@@ -51,6 +63,7 @@ pub struct Ways {
     stages: Vec<StageRecord>,
     sends: usize,
     on_channel: (Span, u64),
+    connecting: (Span, u64),
 }
 
 /// What is to be done with a host.
@@ -60,15 +73,20 @@ enum Due {
     Stage(u16),
     /// Its program, which slept for room at the second one, goes on.
     Wake(u16, u16),
+    /// A connection goes on.
+    SetUp(Step),
 }
 
-/// A message between two programs.
+/// A message between two programs, or two libraries.
 #[derive(Clone, Copy, Debug)]
 struct Held {
     from: u16,
     to: Destination,
     size: Bytes,
     ticket: Ticket,
+    offered: Time,
+    /// What a library says with it; none of a program.
+    said: Option<SetUp>,
     /// Targets that have neither got nor lost it.
     missing: u32,
     /// Of how many hosts, where it is no message but the host's coming to their barrier.
@@ -150,6 +168,8 @@ impl<C: Carrier> HostPath<C> {
             news: Vec::new(),
             told: Vec::new(),
             on_channel: (Span::ZERO, 0),
+            libraries: settings.sockets.clone().map(|sockets| Libraries::new(sockets, hosts)),
+            connecting: (Span::ZERO, 0),
             from: Time::ZERO,
             steps: 0,
         })
@@ -174,6 +194,11 @@ impl<C: Carrier> HostPath<C> {
     /// How often a message found its program asleep.
     pub fn interrupts(&self) -> u64 {
         self.hosts.iter().map(Host::interrupts).sum()
+    }
+
+    /// What was done to connect hosts, where they are not connected from the beginning.
+    pub fn sockets(&self) -> Option<SocketCounters> {
+        self.libraries.as_ref().map(|libraries| libraries.counters)
     }
 
     /// What was done with each resource, all hosts together, by name.
@@ -203,7 +228,8 @@ impl<C: Carrier> HostPath<C> {
 
     /// Where messages spent their time.
     pub fn ways(&self) -> Ways {
-        Ways { stages: self.stages(), sends: self.sends, on_channel: self.on_channel }
+        let (on_channel, connecting) = (self.on_channel, self.connecting);
+        Ways { stages: self.stages(), sends: self.sends, on_channel, connecting }
     }
 
     /// The channel behind the hosts; ends them.
@@ -252,18 +278,18 @@ impl<C: Carrier> HostPath<C> {
                 return self.sent_by_channel(time, (message, last), notices);
             }
             Notice::Delivered { time, to, .. } => (time, to),
-            Notice::Lost { time, to, .. } => {
+            Notice::Lost { time, to, .. } | Notice::FallsThrough { time, to, .. } => {
                 self.messages.get(message).lose(to);
                 (time, to)
             }
         };
-        let held = self.messages.get(message);
-        if last && time >= self.from && held.barrier.is_none() {
+        let held = *self.messages.get(message);
+        if last && held.is_message() && time >= self.from {
             self.on_channel.0 += time.since(offered);
             self.on_channel.1 += 1;
         }
         let from = held.peer().map(|_| held.from);
-        let piece = Piece::new(message, from, held.size, bytes, last);
+        let piece = held.piece(Piece::new(message, from, held.size, bytes, last));
         self.hosts[usize::from(to)].receive(time, piece, &mut self.out);
         self.settle(time, to, notices);
     }
@@ -276,11 +302,49 @@ impl<C: Carrier> HostPath<C> {
         notices: &mut Vec<Notice>,
     ) {
         if last && self.sends == 0 {
-            let held = self.messages.get(message);
-            held.sent = true;
-            notices.push(Notice::Sent { time, ticket: held.ticket });
-            self.forget(message);
+            self.sent(time, message, notices);
         }
+    }
+
+    /// The program of the initiator, or its library, is done with a message.
+    fn sent(&mut self, time: Time, message: u32, notices: &mut Vec<Notice>) {
+        let held = self.messages.get(message);
+        held.sent = true;
+        let Held { ticket, to, said, barrier, .. } = *held;
+        match said {
+            Some(said) => self.said(time, to, said),
+            None if barrier.is_none() => notices.push(Notice::Sent { time, ticket }),
+            None => {}
+        }
+        self.forget(message);
+    }
+
+    /// A message has passed the whole way to one of its targets.
+    fn arrived(&mut self, time: Time, (to, message): (u16, u32), notices: &mut Vec<Notice>) {
+        let held = self.messages.get(message);
+        held.missing -= 1;
+        let Held { ticket, from, said, .. } = *held;
+        let lost = held.has_lost(to);
+        self.forget(message);
+        match (said, lost) {
+            (None, false) => notices.push(Notice::Delivered { time, ticket, to }),
+            (None, true) => notices.push(Notice::Lost { time, ticket, to }),
+            (Some(said), false) => self.heard(time, (from, to), said, notices),
+            // Libraries do not go on before what they say is whole.
+            (Some(said), true) => self.say(time, (from, to), said, notices),
+        }
+    }
+
+    /// A message begins its way through its host.
+    fn enter(&mut self, now: Time, number: u32, notices: &mut Vec<Notice>) {
+        let held = *self.messages.get(number);
+        let peer = held.peer();
+        if let Some(to) = peer {
+            self.connect(held.from, to);
+        }
+        let piece = held.piece(Piece::new(number, peer, held.size, held.size, true));
+        self.hosts[usize::from(held.from)].send(now, piece, &mut self.out);
+        self.settle(now, held.from, notices);
     }
 
     /// Acts on what a host has put out, until nothing follows from it any more.
@@ -290,26 +354,10 @@ impl<C: Carrier> HostPath<C> {
         while let Some((host, output)) = self.todo.pop_front() {
             match output {
                 Output::Packet(piece) => self.offer_packet(now, piece),
-                Output::Sent(message) => {
-                    let held = self.messages.get(message);
-                    held.sent = true;
-                    if held.barrier.is_none() {
-                        notices.push(Notice::Sent { time: now, ticket: held.ticket });
-                    }
-                    self.forget(message);
-                }
+                Output::Sent(message) => self.sent(now, message, notices),
                 Output::Released(message) => self.release(now, message),
                 Output::Room(peer) => self.due.push(now + self.wake, Due::Wake(peer, host)),
-                Output::Delivered(message) => {
-                    let held = self.messages.get(message);
-                    held.missing -= 1;
-                    let (time, ticket, to) = (now, held.ticket, host);
-                    notices.push(match held.has_lost(host) {
-                        false => Notice::Delivered { time, ticket, to },
-                        true => Notice::Lost { time, ticket, to },
-                    });
-                    self.forget(message);
-                }
+                Output::Delivered(message) => self.arrived(now, (host, message), notices),
             }
         }
     }
@@ -329,20 +377,6 @@ impl<C: Carrier> HostPath<C> {
         self.hosts[usize::from(host)].release(now, &mut self.out);
         self.rearm(host);
         self.todo.extend(self.out.drain(..).map(|output| (host, output)));
-    }
-
-    /// A program hands something over to its host.
-    fn enter(&mut self, now: Time, held: Held) {
-        let Held { from, size, .. } = held;
-        let (peer, number) = (held.peer(), self.messages.insert(held));
-        if let Some(to) = peer {
-            self.connect(from, to);
-        }
-        let piece = Piece::new(number, peer, size, size, true);
-        self.hosts[usize::from(from)].send(now, piece, &mut self.out);
-        let mut told = std::mem::take(&mut self.told);
-        self.settle(now, from, &mut told);
-        self.told = told;
     }
 
     fn forget(&mut self, message: u32) {
@@ -371,6 +405,10 @@ impl<C: Carrier> HostPath<C> {
                 self.hosts[usize::from(host)].wake(time, peer, &mut self.out);
                 return self.settle(time, host, notices);
             }
+            Due::SetUp(step) => {
+                self.steps += 1;
+                return self.set_up(time, step, notices);
+            }
         };
         let place = usize::from(host);
         if self.armed[place] == time {
@@ -396,6 +434,10 @@ impl Ways {
                 budget.add_named(&one.name, of_initiator, one.messages, sum);
             }
         };
+        let (span, messages) = self.connecting;
+        if messages > 0 {
+            budget.add_named("connection", true, messages, span.0.into());
+        }
         initiator.iter().for_each(|one| add(budget, one, true));
         let (span, messages) = self.on_channel;
         if messages > 0 && of_channel.total_ps() == u128::from(span.0) {
@@ -409,7 +451,14 @@ impl Ways {
 
 impl<C: Carrier> Carrier for HostPath<C> {
     fn offer(&mut self, now: Time, message: Message) {
-        self.enter(now, Held::new(message));
+        let held = Held::new(now, message);
+        let number = self.messages.insert(held);
+        let mut told = std::mem::take(&mut self.told);
+        match held.peer() {
+            Some(to) => self.judge(now, number, to, &mut told),
+            None => self.enter(now, number, &mut told),
+        }
+        self.told = told;
     }
 
     fn keeps_barrier(&self) -> bool {
@@ -423,7 +472,11 @@ impl<C: Carrier> Carrier for HostPath<C> {
         let own = Message { from: host, to: Destination::Host(host), size: Bytes(0), ticket };
         // Without a send way there is no end of one that would be told.
         let sent = self.sends == 0;
-        self.enter(now, Held { barrier: Some(hosts), sent, ..Held::new(own) });
+        let held = Held { barrier: Some(hosts), sent, ..Held::new(now, own) };
+        let number = self.messages.insert(held);
+        let mut told = std::mem::take(&mut self.told);
+        self.enter(now, number, &mut told);
+        self.told = told;
         true
     }
 
@@ -460,6 +513,7 @@ impl<C: Carrier> Carrier for HostPath<C> {
 
     fn waiting(&self) -> Vec<String> {
         let mut waiting = self.carrier.waiting();
+        waiting.extend(self.libraries.iter().flat_map(Libraries::waiting));
         for (host, at) in self.hosts.iter().enumerate().filter(|(_, host)| !host.is_idle()) {
             let stages: Vec<&str> = at.occupied().collect();
             waiting.push(format!("in host {host} something waits at {}", stages.join(", ")));
@@ -469,7 +523,7 @@ impl<C: Carrier> Carrier for HostPath<C> {
 }
 
 impl Held {
-    fn new(message: Message) -> Held {
+    fn new(now: Time, message: Message) -> Held {
         let Message { from, to, size, ticket } = message;
         let targets = to.hosts().count() as u32;
         Held {
@@ -477,6 +531,8 @@ impl Held {
             to,
             size,
             ticket,
+            offered: now,
+            said: None,
             missing: targets,
             barrier: None,
             released: 0,
@@ -487,12 +543,22 @@ impl Held {
         }
     }
 
-    /// The other host of a message, if there is but one.
+    /// Whether a program says it to another one: neither a library's word nor a barrier.
+    fn is_message(&self) -> bool {
+        self.said.is_none() && self.barrier.is_none()
+    }
+
+    /// The one target of a connection. What libraries say passes by connections.
     fn peer(&self) -> Option<u16> {
         match self.to {
-            Destination::Host(to) if self.barrier.is_none() => Some(to),
+            Destination::Host(to) if self.is_message() => Some(to),
             _ => None,
         }
+    }
+
+    /// A part of the message, as its host is to note it.
+    fn piece(&self, piece: Piece) -> Piece {
+        if self.said.is_some() { piece.uncounted() } else { piece }
     }
 
     fn lose(&mut self, to: u16) {

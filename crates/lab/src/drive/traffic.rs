@@ -219,6 +219,7 @@ impl<C: Carrier> Traffic<C> {
         match notice {
             Notice::Sent { .. } => journey.sent = true,
             Notice::Delivered { .. } | Notice::Lost { .. } => journey.missing -= 1,
+            Notice::FallsThrough { .. } => (journey.sent, journey.missing) = (true, 0),
         }
         let journey = *journey;
         let Journey { from, size, generated, ticket, sent, missing, .. } = journey;
@@ -242,6 +243,14 @@ impl<C: Carrier> Traffic<C> {
             }
             Notice::Lost { .. } if self.observes(&journey) => self.observations.abandon(time),
             Notice::Lost { .. } => {}
+            Notice::FallsThrough { .. } => {
+                if self.observes(&journey) {
+                    self.observations.abandon(time);
+                }
+                if ticket.is_none() {
+                    self.wake(time, from, |source| source.ready(time));
+                }
+            }
         }
         ticket
     }

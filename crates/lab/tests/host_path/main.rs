@@ -2,6 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that meets an error has failed")]
 
+mod shipped;
+mod sockets;
+
 use proptest::prelude::*;
 use weft_fabric::host::HostSettings;
 use weft_fabric::measure::{Budget, Latency};
