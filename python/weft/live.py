@@ -43,6 +43,7 @@ _COUNTS = (
     "doorbells",
     "sleeps",
     "broken",
+    "looks",
 )
 _REASONS = {
     "elsewhere": "the other end is on another host, or the two addresses differ",
@@ -113,6 +114,11 @@ class Process:
     def interrupts_saved(self) -> int:
         """Messages that woke nobody, since the receiver was awake."""
         return max(0, self.counts["messages_sent"] - self.interrupts)
+
+    @property
+    def kernel_entries(self) -> int:
+        """Times that carried connections entered the kernel."""
+        return self.interrupts + self.counts["sleeps"] + self.counts["looks"]
 
 
 def library() -> Path:
@@ -304,7 +310,9 @@ def run_program(command: tuple[str, ...]) -> NoReturn:
         raise SystemExit(NOT_FOUND) from None
 
 
-@live.command()
+@live.command(
+    epilog="\b\nExamples:\n  weft live status\n  weft live status --json | jq '.[].program'"
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
 def status(as_json: bool) -> None:
     """Show what the library does in the programs that run now."""
@@ -326,6 +334,9 @@ def status(as_json: bool) -> None:
             f"  {counts['messages_sent']} messages, {process.interrupts} interrupts sent, "
             f"{process.interrupts_saved} saved; slept {counts['sleeps']} times"
         )
+        if process.counts["messages_sent"]:
+            each = process.kernel_entries / process.counts["messages_sent"]
+            click.echo(f"  {process.kernel_entries} kernel entries, {each:.2g} a message sent")
         for reason, count in process.fallen_through.items():
             if count:
                 click.echo(f"  {count} left to the kernel: {_REASONS[reason]}")
@@ -334,7 +345,9 @@ def status(as_json: bool) -> None:
                 click.echo(f"  {count} moved back to the kernel: {_REASONS[reason]}")
 
 
-@live.command()
+@live.command(
+    epilog="\b\nExamples:\n  weft live check redis-server\n  weft live check redis-cli --with 4711"
+)
 @click.argument("program")
 @click.option("--with", "peer", type=int, metavar="PID", help="Also look at the other end.")
 def check(program: str, peer: int | None) -> None:
@@ -355,7 +368,9 @@ def check(program: str, peer: int | None) -> None:
         click.echo(f"  but {said}")
 
 
-@live.command()
+@live.command(
+    epilog="\b\nExamples:\n  weft live measure\n  weft live measure --seconds 10 --out out/quick"
+)
 @click.option(
     "--seconds",
     type=click.FloatRange(min=1),

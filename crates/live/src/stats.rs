@@ -97,6 +97,9 @@ pub struct Stats {
     /// Times that a receiver went to sleep.
     pub sleeps: AtomicU64,
     pub broken: AtomicU64,
+    /// Times that the kernel was entered for none of these: to give the processor up, to look at
+    /// descriptors that are not carried, or whether the other end lives.
+    pub looks: AtomicU64,
     /// Connections that were never carried.
     pub fallen_through: [AtomicU64; REASONS],
     /// Connections that were carried and went back to the kernel.
