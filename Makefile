@@ -81,7 +81,7 @@ bench: ## packets per CPU-second and instructions per packet, one JSON object a 
 	@target/release/weft-bench --sweep
 
 # SHORT=1 runs what a change must pass, in a few minutes; without it the ten minutes are used.
-SUITES := $(if $(SHORT),--short --seconds 200,--seconds 360)
+SUITES := $(if $(SHORT),--short --seconds 180,--seconds 360)
 
 test-live: ## real programs over the live library; those that are not installed are skipped
 	@cargo build --quiet --release --locked --package weft-live

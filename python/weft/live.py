@@ -192,10 +192,8 @@ def obstacle(program: str) -> str | None:
 
 def _obstacle_in_file(path: Path) -> str | None:
     try:
-        with path.open("rb") as file:
-            if file.read(2) == b"#!":
-                words = file.readline().split()
-                return obstacle(os.fsdecode(words[-1 if words[0].endswith(b"/env") else 0]))
+        if (runner := _interpreter(path)) is not None:
+            return obstacle(runner)
         program = live_elf.read(path)
     except OSError as why:
         return f"{path} cannot be read: {why.strerror}"
@@ -208,6 +206,15 @@ def _obstacle_in_file(path: Path) -> str | None:
     return None
 
 
+def _interpreter(path: Path) -> str | None:
+    """Return the program that runs a script; nothing if the file is none."""
+    with path.open("rb") as file:
+        if file.read(2) != b"#!":
+            return None
+        words = file.readline().split()
+    return os.fsdecode(words[-1 if words[0].endswith(b"/env") else 0])
+
+
 def _files(program: str) -> list[tuple[Path, live_elf.Program]]:
     """Read a program and the libraries that it is loaded with."""
     found = shutil.which(program)
@@ -215,6 +222,8 @@ def _files(program: str) -> list[tuple[Path, live_elf.Program]]:
         return []
     path = Path(found).resolve()
     try:
+        if (runner := _interpreter(path)) is not None:
+            return _files(runner)
         return [(file, live_elf.read(file)) for file in (path, *live_elf.libraries(path))]
     except (OSError, live_elf.ElfError):
         return []

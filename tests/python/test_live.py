@@ -181,6 +181,10 @@ def test_what_brings_connections_back_is_named(tmp_path: Path, name: str, said: 
     assert said in found[0]
     assert f"{name} in program" in found[0]
     assert live.cautions(str(importing(tmp_path / "other", ["read"]))) == []
+    script = tmp_path / "script"
+    script.write_text(f"#!{program}\n")
+    script.chmod(0o755)
+    assert live.cautions(str(script)) == found
 
 
 def test_the_other_end_is_looked_at() -> None:

@@ -25,7 +25,7 @@ struct Directory {
 }
 
 /// As long as a directory's path may be: with a name in it, it is the path of a Unix socket.
-const LONGEST: usize = 80;
+const LONGEST: usize = 78;
 static DIRECTORY: OnceLock<Directory> = OnceLock::new();
 
 /// The value of a variable.
