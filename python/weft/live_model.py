@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 BULK = 65_536
 
 # Pieces in which a long message is handed over, and a direction's ring: as in crates/live.
+_PIECE_BYTES = 32_768
 _PIECE = "32 KiB"
 _RING = "256 KiB"
 
@@ -69,15 +70,22 @@ def calibrate(measured: Measurement, sizes: tuple[int, ...]) -> Calibration:
 
     Messages in a row are limited by the slower end alone, one message at a time passes both. Both
     ends copy between the same two memories, so one rate serves for both, that of long messages in
-    a row; the transmitter's call is what small ones in a row cost beside it, and the receiver's
-    what is left of the latency. Where that would be less than nothing it is nothing, and the model
-    misses that measurement.
+    a row, less the calls of the slower end; the transmitter's call is what small ones in a row cost
+    beside it, and the receiver's, one for each piece, what is left of the latency. Where that would
+    be less than nothing it is nothing, and the model misses that measurement.
     """
     small = min(sizes)
-    copy = 1 / measured.at(LIVE, THROUGHPUT, BULK)
-    send = max(small / measured.at(LIVE, THROUGHPUT, small) - small * copy, 0.0)
+    each, whole = (size / measured.at(LIVE, THROUGHPUT, size) for size in (small, BULK))
     latency = 1000 * measured.at(LIVE, LATENCY, small)
-    return Calibration(send, max(latency - send - 2 * small * copy, 0.0), copy)
+    send = receive = 0.0
+    copy = whole / BULK
+    # Each round corrects the copies by a thousandth of the round before.
+    for _ in range(8):
+        send = max(each - small * copy, 0.0)
+        receive = max(latency - send - 2 * small * copy, 0.0)
+        calls = max(send, BULK / _PIECE_BYTES * receive)
+        copy = (whole - calls if calls < whole else whole) / BULK
+    return Calibration(send, receive, copy)
 
 
 def write(
@@ -202,7 +210,7 @@ uses.processor = {{ value = 0, derived = "it moves no data" }}
 
 [channel.memory.host.stage.transmitter_copy]
 rate = {{ value = "{copy}", \
-calibrated = "throughput at 64 KiB", predicts = "throughput at all other sizes" }}
+calibrated = "throughput at 64 KiB, less the calls", predicts = "throughput at all other sizes" }}
 unit.chunk = {{ value = "{piece}", derived = "a long message is handed over in such pieces" }}
 uses.processor = {{ value = 0, derived = "loads and stores" }}
 room = {{ value = "unlimited", derived = "a program has its message" }}
