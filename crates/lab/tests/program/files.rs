@@ -73,6 +73,28 @@ fn every_program_of_the_library_runs_on_a_star_and_on_a_tree() {
     }
 }
 
+/// Three hosts send to the fourth through switches that are heard too late: what a buffer loses, a
+/// program loses, with hosts in front or without.
+#[test]
+fn a_program_over_a_buffer_that_overflows_is_a_failed_run() {
+    let switches = [
+        "switch.shared_memory = { latency = '10 ns', buffer = 4 }",
+        "switch.input_queued = { latency = '10 ns', buffer = 4, scheduler.islip = {} }",
+    ];
+    for switch in switches {
+        let stop = "flow_control.stop_go = { stop = 2, go = 0, reaction = '90 us' }";
+        let late = format!("{switch}\n{stop}");
+        let channel = TREE.replace("switch.output_queued.latency = '10 ns'", &late);
+        for hosts in ["", "[channel.c.host]\n"] {
+            let program = "run.hot_spot = { size = '5000 B', target = 3 }";
+            let text = file(4, &format!("{channel}{hosts}"), program);
+            let failed = spec_of(&text).map(drop).map_err(|error| error.to_string());
+            let message = failed.expect_err(&text);
+            assert!(message.contains("whose buffer of 4 cells was full"), "{message}");
+        }
+    }
+}
+
 /// Messages of 1 us one after the other: a pair that the hot spot does not concern keeps its link
 /// through a crossbar, whatever goes to the hot spot. Over the bus of Memory Channel 1 it does not.
 #[test]
