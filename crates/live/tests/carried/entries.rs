@@ -5,12 +5,13 @@ use std::time::Duration;
 
 use libc::c_int;
 
-use crate::pair::{Pair, carried, poll, preloaded, recv, send};
+use crate::pair::{Pair, carried, entries_counted, poll, preloaded, recv, send};
 use crate::{epoll_control, epoll_events};
 
 const MESSAGES: u32 = 20_000;
 
-/// How often a process enters the kernel between the two stops of `body`, which gets a connection.
+/// How often a process enters the kernel between the two stops of `body`, which gets a connection:
+/// as its tracer sees it, which must be what the library has counted, but for the stops themselves.
 fn entries(body: impl Fn(Pair, &dyn Fn())) -> u32 {
     let null: *mut libc::c_void = std::ptr::null_mut();
     // SAFETY: the child uses what it makes itself, and ends without its parent's farewells.
@@ -28,6 +29,7 @@ fn entries(body: impl Fn(Pair, &dyn Fn())) -> u32 {
             libc::WSTOPSIG(status)
         };
         assert_eq!(stopped(), libc::SIGSTOP);
+        let before = entries_counted();
         let mut stops = 0;
         loop {
             assert_eq!(libc::ptrace(libc::PTRACE_SYSCALL, child, null, null), 0);
@@ -39,7 +41,10 @@ fn entries(body: impl Fn(Pair, &dyn Fn())) -> u32 {
         libc::kill(child, libc::SIGKILL);
         libc::waitpid(child, std::ptr::null_mut(), 0);
         // A call stops as it begins and as it ends.
-        stops / 2
+        let seen = stops / 2;
+        let counted = (entries_counted() - before) as u32;
+        assert!((counted..counted + 10).contains(&seen), "{seen} entries, {counted} counted");
+        seen
     }
 }
 
