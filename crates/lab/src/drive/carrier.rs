@@ -114,6 +114,11 @@ pub trait Carrier {
     /// Lets everything due by `now` happen and appends what there is to know, in order of time.
     fn advance(&mut self, now: Time, notices: &mut Vec<Notice>);
 
+    /// Whether the channel itself keeps a barrier of its hosts.
+    fn keeps_barrier(&self) -> bool {
+        false
+    }
+
     /// A host has come to the barrier that the channel itself keeps for its first `hosts` hosts. When
     /// all of them have come each is told by a [`Notice::Delivered`] under its own ticket. Returns
     /// `false`, and does nothing, where the channel keeps none: hosts then send messages.

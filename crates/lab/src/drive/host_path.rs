@@ -18,7 +18,8 @@ use super::carrier::{Carrier, Destination, Message, Notice, Ticket};
 /// of programs.
 ///
 /// A message of which the channel loses a packet goes through the stages of the target like a whole
-/// one, and is then told lost.
+/// one, and is then told lost. A barrier that the channel keeps goes through the send way of a host
+/// like a message without bytes, and so does the word that it is passed through the receive way.
 #[derive(Debug)]
 pub struct HostPath<C> {
     carrier: C,
@@ -70,6 +71,8 @@ struct Held {
     ticket: Ticket,
     /// Targets that have neither got nor lost it.
     missing: u32,
+    /// Of how many hosts, where it is no message but the host's coming to their barrier.
+    barrier: Option<u16>,
     /// Packets that targets have released, each as often as there are targets.
     released: u32,
     targets: u32,
@@ -219,11 +222,20 @@ impl<C: Carrier> HostPath<C> {
 
     /// A packet leaves a host.
     fn offer_packet(&mut self, now: Time, piece: Piece) {
-        let Held { from, to, targets, .. } = *self.messages.get(piece.message);
+        let Held { from, to, targets, barrier, .. } = *self.messages.get(piece.message);
         let Piece { message, bytes, last, .. } = piece;
-        let packet = Packet { message, bytes, last, offered: now, expected: targets + 1 };
+        // Of a barrier the channel tells once, that it is passed.
+        let expected = if barrier.is_some() { 1 } else { targets + 1 };
+        let packet = Packet { message, bytes, last, offered: now, expected };
         let ticket = Ticket(self.packets.insert(packet).into());
-        self.carrier.offer(now, Message { from, to, size: bytes, ticket });
+        match barrier {
+            None => self.carrier.offer(now, Message { from, to, size: bytes, ticket }),
+            Some(hosts) => {
+                self.carrier.barrier(now, from, hosts, ticket);
+                // Nothing of it stays in the host while the others are awaited.
+                self.make_room(now, from);
+            }
+        }
     }
 
     /// The channel tells of a packet.
@@ -245,11 +257,11 @@ impl<C: Carrier> HostPath<C> {
                 (time, to)
             }
         };
-        if last && time >= self.from {
+        let held = self.messages.get(message);
+        if last && time >= self.from && held.barrier.is_none() {
             self.on_channel.0 += time.since(offered);
             self.on_channel.1 += 1;
         }
-        let held = self.messages.get(message);
         let from = held.peer().map(|_| held.from);
         let piece = Piece::new(message, from, held.size, bytes, last);
         self.hosts[usize::from(to)].receive(time, piece, &mut self.out);
@@ -281,7 +293,9 @@ impl<C: Carrier> HostPath<C> {
                 Output::Sent(message) => {
                     let held = self.messages.get(message);
                     held.sent = true;
-                    notices.push(Notice::Sent { time: now, ticket: held.ticket });
+                    if held.barrier.is_none() {
+                        notices.push(Notice::Sent { time: now, ticket: held.ticket });
+                    }
                     self.forget(message);
                 }
                 Output::Released(message) => self.release(now, message),
@@ -304,12 +318,31 @@ impl<C: Carrier> HostPath<C> {
     fn release(&mut self, now: Time, message: u32) {
         let held = self.messages.get(message);
         held.released += 1;
-        if held.released.is_multiple_of(held.targets) {
+        if held.barrier.is_none() && held.released.is_multiple_of(held.targets) {
             let from = held.from;
-            self.hosts[usize::from(from)].release(now, &mut self.out);
-            self.rearm(from);
-            self.todo.extend(self.out.drain(..).map(|output| (from, output)));
+            self.make_room(now, from);
         }
+    }
+
+    /// A packet of a host is on the way no more.
+    fn make_room(&mut self, now: Time, host: u16) {
+        self.hosts[usize::from(host)].release(now, &mut self.out);
+        self.rearm(host);
+        self.todo.extend(self.out.drain(..).map(|output| (host, output)));
+    }
+
+    /// A program hands something over to its host.
+    fn enter(&mut self, now: Time, held: Held) {
+        let Held { from, size, .. } = held;
+        let (peer, number) = (held.peer(), self.messages.insert(held));
+        if let Some(to) = peer {
+            self.connect(from, to);
+        }
+        let piece = Piece::new(number, peer, size, size, true);
+        self.hosts[usize::from(from)].send(now, piece, &mut self.out);
+        let mut told = std::mem::take(&mut self.told);
+        self.settle(now, from, &mut told);
+        self.told = told;
     }
 
     fn forget(&mut self, message: u32) {
@@ -376,30 +409,22 @@ impl Ways {
 
 impl<C: Carrier> Carrier for HostPath<C> {
     fn offer(&mut self, now: Time, message: Message) {
-        let Message { from, to, size, ticket } = message;
-        let targets = to.hosts().count() as u32;
-        let held = Held {
-            from,
-            to,
-            size,
-            ticket,
-            missing: targets,
-            released: 0,
-            targets,
-            lost: 0,
-            lost_beyond: false,
-            sent: false,
-        };
-        let number = self.messages.insert(held);
-        let peer = held.peer();
-        if let Some(to) = peer {
-            self.connect(from, to);
+        self.enter(now, Held::new(message));
+    }
+
+    fn keeps_barrier(&self) -> bool {
+        self.carrier.keeps_barrier()
+    }
+
+    fn barrier(&mut self, now: Time, host: u16, hosts: u16, ticket: Ticket) -> bool {
+        if !self.keeps_barrier() {
+            return false;
         }
-        let piece = Piece::new(number, peer, size, size, true);
-        self.hosts[usize::from(from)].send(now, piece, &mut self.out);
-        let mut told = std::mem::take(&mut self.told);
-        self.settle(now, from, &mut told);
-        self.told = told;
+        let own = Message { from: host, to: Destination::Host(host), size: Bytes(0), ticket };
+        // Without a send way there is no end of one that would be told.
+        let sent = self.sends == 0;
+        self.enter(now, Held { barrier: Some(hosts), sent, ..Held::new(own) });
+        true
     }
 
     fn next_time(&self) -> Time {
@@ -444,11 +469,29 @@ impl<C: Carrier> Carrier for HostPath<C> {
 }
 
 impl Held {
-    /// The one target, if there is but one.
+    fn new(message: Message) -> Held {
+        let Message { from, to, size, ticket } = message;
+        let targets = to.hosts().count() as u32;
+        Held {
+            from,
+            to,
+            size,
+            ticket,
+            missing: targets,
+            barrier: None,
+            released: 0,
+            targets,
+            lost: 0,
+            lost_beyond: false,
+            sent: false,
+        }
+    }
+
+    /// The other host of a message, if there is but one.
     fn peer(&self) -> Option<u16> {
         match self.to {
-            Destination::Host(to) => Some(to),
-            Destination::Hosts(_) => None,
+            Destination::Host(to) if self.barrier.is_none() => Some(to),
+            _ => None,
         }
     }
 

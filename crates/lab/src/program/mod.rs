@@ -28,4 +28,4 @@ pub use operation::{OpId, Outgoing, Received};
 pub use ordered_lock::OrderedLock;
 pub use placement::Placement;
 pub use policy::{Kind, Policy, Rule};
-pub use tables::tables;
+pub use tables::{RankReport, RankRow};

@@ -299,6 +299,8 @@ impl<C: Carrier> Drop for Operation<C> {
 pub struct Crew<C> {
     shared: Rc<RefCell<Shared<C>>>,
     tasks: Vec<Task>,
+    /// When the programs of each rank had ended.
+    ends: Vec<Time>,
 }
 
 struct Task {
@@ -310,8 +312,9 @@ struct Task {
 impl<C: Carrier + 'static> Crew<C> {
     /// Nobody does anything yet.
     pub fn new(machine: Machine<C>) -> Crew<C> {
+        let ends = vec![Time::ZERO; machine.ranks().into()];
         let shared = Shared { machine, owners: Vec::new(), current: 0 };
-        Crew { shared: Rc::new(RefCell::new(shared)), tasks: Vec::new() }
+        Crew { shared: Rc::new(RefCell::new(shared)), tasks: Vec::new(), ends }
     }
 
     /// The ranks, in order.
@@ -388,7 +391,16 @@ impl<C: Carrier + 'static> Crew<C> {
     /// A rank is gone, and its programs with it. Returns how many of them had not come to their end.
     fn stop(&mut self, rank: u16) -> usize {
         let own = self.tasks.iter_mut().filter(|task| task.rank == rank);
-        own.filter_map(|task| task.future.take().filter(|_| !task.serves)).count()
+        let left = own.filter_map(|task| task.future.take().filter(|_| !task.serves)).count();
+        if left > 0 {
+            self.ends[usize::from(rank)] = self.shared.borrow().machine.now();
+        }
+        left
+    }
+
+    /// When the program of each rank had ended, the last of them where it has several.
+    pub fn ends(&self) -> &[Time] {
+        &self.ends
     }
 
     /// The machine, with what it shows; ends the programs.
@@ -406,6 +418,9 @@ impl<C: Carrier + 'static> Crew<C> {
         let ended = future.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready();
         if ended {
             task.future = None;
+        }
+        if ended && !task.serves {
+            self.ends[usize::from(task.rank)] = self.shared.borrow().machine.now();
         }
         ended && !task.serves
     }
