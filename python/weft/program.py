@@ -25,6 +25,7 @@ import json
 from collections import deque
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import count
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from weft import _seam
@@ -57,7 +58,7 @@ class Message:
     """What an operation brought; of one that receives nothing only the time means something.
 
     `time_us` is when it was over; `source`, `tag`, `size` (bytes) and `value` are those of the
-    message, or of the memory that was read.
+    message, or of the memory that was read; of a conditional write the value is 1 if it was taken.
     """
 
     time_us: float
@@ -151,6 +152,29 @@ class Node:
         return Operation(
             self._machine, self._machine.read(self.rank, target, address, _bytes(size))
         )
+
+    def conditional_write(self, target: int, address: int, value: int, size: Size = 4) -> Operation:
+        """Write a word that another rank sees only when it is known to be whole.
+
+        Over when this rank knows; the `value` that it brings is 1 if the word was taken, 0 if the
+        other rank left the cluster. By conditional write where the adapters can (Memory Channel 2),
+        otherwise by round trip.
+        """
+        number = self._machine.conditional_write(self.rank, target, address, value, _bytes(size))
+        return Operation(self._machine, number)
+
+    def departure(self, number: int = 0) -> Operation:
+        """Wait until this rank is told that another one is gone, which is its `source`.
+
+        It is the one that is the `number`th, from 0, of which this rank is told. A rank is gone
+        when its host leaves the cluster; its program stops there.
+        """
+        return Operation(self._machine, self._machine.departure(self.rank, number))
+
+    @property
+    def departed(self) -> list[int]:
+        """The ranks of which this one has been told that they are gone, in that order."""
+        return list(self._machine.departed(self.rank))
 
     def barrier(self) -> Program:
         """Wait until every rank has come here: `yield from me.barrier()`.
@@ -270,8 +294,10 @@ class _Crew:
     def serve_locks(self, nodes: Sequence[Node]) -> None:
         """Every rank answers requests for its locks; only those that are asked ever do anything."""
         for node in nodes:
-            self._servers[node.rank] = _lock_server(node)
-            self._ready.append((node, self._servers[node.rank], None))
+            queues: dict[int, deque[int]] = {}
+            for server in (_lock_server(node, queues), _lock_keeper(node, queues)):
+                self._servers[id(server)] = server
+                self._ready.append((node, server, None))
 
     def run(self) -> None:
         while True:
@@ -281,7 +307,20 @@ class _Crew:
             if self._left == 0:
                 return
             self.machine.step()
+            for rank in self.machine.take_stopped():
+                self._stop(rank)
             self._take_done()
+
+    def _stop(self, rank: int) -> None:
+        """End the programs of a rank whose host is gone; they bring no value."""
+        waiting = [number for number, own in self._owners.items() if own[0].rank == rank]
+        programs = [self._owners.pop(number)[1] for number in waiting]
+        programs += [program for node, program, _ in self._ready if node.rank == rank]
+        self._ready = deque(own for own in self._ready if own[0].rank != rank)
+        for program in programs:
+            program.close()
+            self._left -= id(program) not in self._servers
+        self.ends.setdefault(rank, self.machine.now())
 
     def _take_done(self) -> None:
         for number in self.machine.take_done():
@@ -299,7 +338,7 @@ class _Crew:
         return Message(picoseconds * 1e-6, *rest)
 
     def _go_on(self, node: Node, program: Program, brought: Message | None) -> None:
-        serves = self._servers.get(node.rank) is program
+        serves = id(program) in self._servers
         try:
             operation = next(program) if brought is None else program.send(brought)
             while True:
@@ -322,19 +361,32 @@ class _Crew:
         self._owners[operation._number] = (node, program, operation)
 
 
-def _lock_server(me: Node) -> Program:
-    """Grant each lock to those that ask, first come, first served."""
-    queues: dict[int, deque[int]] = {}
+def _lock_server(me: Node, queues: dict[int, deque[int]]) -> Program:
+    """Grant each lock to those that ask, first come, first served; the first in a queue has it."""
     while True:
         asked = yield me.receive(None, _LOCK)
         lock, released = divmod(asked.value, 2)
         queue = queues.setdefault(lock, deque())
-        if released:
+        if not released:
+            queue.append(asked.source)
+        elif queue and queue[0] == asked.source:
             queue.popleft()
         else:
-            queue.append(asked.source)
+            continue
         if queue and (released or len(queue) == 1):
             me.send(queue[0], _CONTROL, _GRANT + lock)
+
+
+def _lock_keeper(me: Node, queues: dict[int, deque[int]]) -> Program:
+    """Take locks from those that are gone."""
+    for number in count():
+        gone = (yield me.departure(number)).source
+        for lock, queue in queues.items():
+            was_held = bool(queue) and queue[0] == gone
+            while gone in queue:
+                queue.remove(gone)
+            if was_held and queue:
+                me.send(queue[0], _CONTROL, _GRANT + lock)
 
 
 def run_trace(  # noqa: PLR0913 (as for run_program)

@@ -111,6 +111,55 @@ def test_a_barrier_a_lock_and_memory(star: str) -> None:
     assert result.values[0][:2] == (5, 5)
 
 
+def test_a_conditional_write_by_the_adapters_and_by_messages(star: str) -> None:
+    def program(me: weft.Node) -> Program:
+        if me.rank == 0:
+            written = yield me.conditional_write(1, 8, 42, "8 B")
+            return written.source, written.value, written.time_us
+        word = yield me.until(8, 1)
+        return word.value, me.load(8), word.time_us
+
+    whole = {"channel.memory.window.conditional_write": False}
+    runs = [
+        weft.run_program("memory-channel-2", program, preset="virtual_hub"),
+        weft.run_program("memory-channel-2", program, preset="virtual_hub", set=whole),
+        weft.run_program(star, program, ranks=2),
+    ]
+    for run in runs:
+        assert run.values[0][:2] == (1, 1)
+        assert run.values[1][:2] == (42, 42)
+        assert run.values[1][2] < run.values[0][2]
+    ways = [run.values[1][2] for run in runs]
+    assert ways[1] > 2 * ways[0]
+    assert runs[2].values[0][2] == pytest.approx(4 * WAY)
+
+
+def test_a_lock_outlives_its_holder_and_its_program_stops() -> None:
+    held: list[int] = []
+
+    def program(me: weft.Node) -> Program:
+        if me.rank == 0:
+            gone = yield me.departure()
+            return gone.source, me.departed
+        yield me.compute(f"{10 * me.rank} us")
+        yield from me.lock()
+        held.append(me.rank)
+        yield me.compute("200 us")
+        yield me.unlock()
+        return "through"
+
+    cluster = {
+        "heartbeat": "20 us",
+        "time_out": "60 us",
+        "retry": "40 us",
+        "events": [{"at": "100 us", "what": {"dies": 1}}],
+    }
+    settings = {"channel.memory.window.cluster": cluster, "system.hosts": 4}
+    result = weft.run_program("memory-channel-2", program, set=settings)
+    assert held == [1, 2, 3]
+    assert result.values == {0: (1, [1]), 2: "through", 3: "through"}
+
+
 def test_a_program_that_waits_for_ever_says_who_waits_for_whom(star: str) -> None:
     def program(me: weft.Node) -> Program:
         yield me.receive(1 - me.rank, 4)

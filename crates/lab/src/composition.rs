@@ -25,7 +25,7 @@ use weft_units::{Bytes, Fraction, PositiveCount, Span};
 use crate::drive::cluster::{DisabledInitiator, RecoverySettings, SignallingSettings};
 use crate::drive::interface::InterfaceSettings;
 use crate::drive::receiver::ReceiverSettings;
-use crate::experiment::{ExperimentSettings, Figure, Published, RunSettings};
+use crate::experiment::{Beside, ExperimentSettings, Figure, Published, RunSettings};
 use crate::price::PriceSettings;
 use crate::program::settings::ProgramSettings;
 
@@ -52,6 +52,9 @@ pub struct Spec {
     /// What the document printed, to be held against what is measured.
     #[serde(default)]
     pub published: Vec<Published>,
+    /// Rows of a table of the document that sets the systems of a family side by side.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub beside: Vec<Beside>,
     /// The pictures to draw.
     #[serde(default)]
     pub figure: Vec<Figure>,

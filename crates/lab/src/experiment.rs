@@ -135,6 +135,32 @@ pub struct Published {
     pub note: String,
 }
 
+/// A row of a table of the document that sets the systems of a family side by side, as generations:
+/// what it prints for the system of this experiment, and where the same stands here.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Beside {
+    /// The table, as the document calls it.
+    pub table: String,
+    /// What the row is about. Experiments of several systems share a row by its name.
+    pub row: String,
+    /// What the document prints.
+    pub printed: String,
+    /// Parameters that say it here, by their keys; of a choice, the part that was chosen.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub parameters: Vec<String>,
+    /// Or a column of the points.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quantity: Option<String>,
+    /// At which values of the sweep and which variants; where several points match, the least and
+    /// the greatest number are shown.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub at: BTreeMap<String, Setting>,
+    /// What a reader should know about it.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub note: String,
+}
+
 /// What counts as reproduced.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]

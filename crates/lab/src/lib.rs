@@ -6,6 +6,7 @@
 //! and holds the result against what was published.
 
 pub mod assemble;
+mod beside;
 mod campaign;
 mod catalogue;
 pub mod composition;
@@ -35,6 +36,7 @@ mod study;
 mod table;
 pub mod trace;
 
+pub use beside::side_by_side;
 pub use campaign::{Campaign, Task};
 pub use catalogue::{ExperimentEntry, Shown, SystemEntry, experiments, schema, show, systems};
 pub use describe::Description;

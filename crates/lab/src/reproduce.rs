@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::json;
 
+use crate::beside::{Rows, titles};
 use crate::catalogue;
 use crate::error::Error;
 use crate::experiment::{Band, Published, Setting};
@@ -32,7 +33,7 @@ const CARRIED: f64 = 0.02;
 
 /// The system of a name, or those of a family: `memory-channel` is `memory-channel-1` and
 /// `memory-channel-2`.
-fn family(name: &str) -> Vec<&'static str> {
+pub(crate) fn family(name: &str) -> Vec<&'static str> {
     let is_member = |system: &&str| match system.strip_prefix(name) {
         Some(rest) => rest.is_empty() || rest.starts_with('-'),
         None => false,
@@ -55,6 +56,7 @@ pub fn reproduce(
     let of_family = |name: &str| systems.contains(&name);
     let own: Vec<_> = all.into_iter().filter(|one| of_family(&one.system)).collect();
     let mut checks = Table::new();
+    let mut rows = Rows::new(&systems);
     let mut runs = Vec::new();
     let mut stopped = false;
     let mut plans = Vec::new();
@@ -70,6 +72,7 @@ pub fn reproduce(
             study::carry_out(plan, options, &mut |done, _| observe(before + done, all, &name))?;
         before += own;
         check(&of, &name, &outcome, &mut checks);
+        rows.add(&of, &outcome);
         stopped |= outcome.stopped;
         runs.push((name, outcome));
         if stopped {
@@ -87,10 +90,16 @@ pub fn reproduce(
         "spec_toml": plan.written.to_toml(),
         "spec_hash": plan.hash(),
         "version": env!("CARGO_PKG_VERSION"),
+        "titles": titles(&systems)?,
         "experiments": runs.iter().map(|(name, _)| name).collect::<Vec<_>>(),
         "stopped": stopped,
     });
-    let summary = Outcome { tables: vec![("checks", checks)], meta, stopped, plan };
+    let mut tables = vec![("checks", checks)];
+    let beside = rows.into_table();
+    if beside.rows() > 0 {
+        tables.push(("beside", beside));
+    }
+    let summary = Outcome { tables, meta, stopped, plan };
     Ok(Reproduction { summary, runs })
 }
 
@@ -340,7 +349,7 @@ fn place(table: &Table, row: usize, axes: &[String]) -> At {
     axes.iter().filter_map(|axis| Some((axis.clone(), table.get(row, axis)?))).collect()
 }
 
-fn matches(table: &Table, row: usize, at: &BTreeMap<String, Setting>) -> bool {
+pub(crate) fn matches(table: &Table, row: usize, at: &BTreeMap<String, Setting>) -> bool {
     at.iter().all(|(column, wanted)| match (table.get(row, column), wanted) {
         (Some(Cell::Number(Some(found))), Setting::Number(wanted)) => found == *wanted,
         (Some(Cell::Text(found)), wanted) => found == wanted.to_string(),

@@ -9,7 +9,7 @@ use std::fmt::Write;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use weft_lab::{Cell, Options, Outcome, Request, Table, run};
+use weft_lab::{Cell, Options, Outcome, Request, Table, run, side_by_side};
 
 /// The folder into which the files of the tour are written.
 fn folder() -> PathBuf {
@@ -77,6 +77,13 @@ fn regenerated(document: &str) -> String {
         let mut shown = block.iter().fold(String::new(), |text, line| text + line + "\n");
         match (language, name) {
             ("toml", file) if !file.is_empty() => outcome = Some(carry_out(file, &shown)),
+            ("text", beside) if beside.starts_with("beside ") => {
+                let family = beside.trim_start_matches("beside ");
+                let table = side_by_side(family, &Options::default());
+                let table = table.unwrap_or_else(|error| panic!("{family}: {error}"));
+                let columns: Vec<&str> = block[0].split_whitespace().collect();
+                shown = show(&table, &columns);
+            }
             ("text", table) if !table.is_empty() => {
                 let outcome = outcome.as_ref().expect("a table follows a file");
                 let columns: Vec<&str> = block[0].split_whitespace().collect();

@@ -146,6 +146,32 @@ impl Machine {
         self.inner.read(rank, target, address, Bytes(size)).index()
     }
 
+    fn conditional_write(
+        &mut self,
+        rank: u16,
+        target: u16,
+        address: u64,
+        value: u64,
+        size: u64,
+    ) -> usize {
+        self.inner.conditional_write((rank, target), address, value, Bytes(size)).index()
+    }
+
+    fn departure(&mut self, rank: u16, number: usize) -> usize {
+        self.inner.departure(rank, number).index()
+    }
+
+    fn departed(&self, rank: u16) -> Vec<u16> {
+        self.inner.departed(rank).to_vec()
+    }
+
+    /// The ranks that have stopped and were not taken yet.
+    fn take_stopped(&mut self) -> Vec<u16> {
+        let mut stopped = Vec::new();
+        self.inner.take_stopped(&mut stopped);
+        stopped
+    }
+
     fn outcome(&self, op: usize) -> Option<Received> {
         let received = self.inner.outcome(OpId::new(op))?;
         let program::Received { time, from, tag, size, value } = received;

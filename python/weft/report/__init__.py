@@ -23,6 +23,7 @@ from weft.report.compared import compared_section, differing_section
 from weft.report.markup import Section, section
 from weft.report.sections import (
     again,
+    beside_sections,
     checks_section,
     composition_section,
     experiment_section,
@@ -46,6 +47,7 @@ def page(result: Result) -> str:
     sections = [
         summary(result),
         checks_section(result, gallery.place),
+        *beside_sections(result),
         *([compared_section(result, gallery.place), differing_section(result)] if compared else []),
         *(
             experiment_section(name, run, gallery.place, alone=not result.runs)

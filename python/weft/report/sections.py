@@ -43,7 +43,12 @@ if TYPE_CHECKING:
     Place = Callable[[list[Figure]], str]
 
 # What a parameter table leaves out: it stands in the title, or is not about the system.
-_UNSHOWN = ("system.title", "system.document", "experiment.", "figure", "published", "run.")
+_UNSHOWN = ("system.title", "system.document", "experiment.", "figure", "published", "run.",
+            "beside")  # fmt: skip
+
+
+# The two columns of each system, as the head of a table has them and as the core does.
+_BESIDE = {"printed": "printed", "here": "here"}
 
 
 def checks_section(result: Result, place: Place) -> Section | None:
@@ -58,6 +63,28 @@ def checks_section(result: Result, place: Place) -> Section | None:
     tables = "".join(_checks_table(_title_of(result, name), rows) for name, rows in groups.items())
     body = f"<h2>Published against measured</h2>{place(drawn)}{tables}"
     return Section("checks", "Published / measured", section("checks", body))
+
+
+def beside_sections(result: Result) -> list[Section]:
+    """Show the tables of the document that set the systems of a family side by side."""
+    rows = result.tables.get("beside")
+    if rows is None or rows.empty:
+        return []
+    titles: dict[str, str] = result.meta.get("titles") or {}
+    heads = ["", *(f"{escape(titles[one])}, {kind}" for one in titles for kind in _BESIDE), "Note"]
+    shown = ["row", *(f"{kind}_{one}" for one in titles for kind in _BESIDE.values()), "note"]
+    sections = []
+    for place, (name, own) in enumerate(rows.groupby("table", sort=False)):
+        cells = [[marked(str(row[column])) for column in shown] for row in own.to_dict("records")]
+        anchor = f"beside-{place}"
+        body = (
+            f"<h2>{escape(str(name))}: side by side</h2><p>What the document prints for each "
+            "system, and what comes out here: a parameter of the composition, or a number of a run."
+            "</p>"
+            f"{table(heads, cells)}"
+        )
+        sections.append(Section(anchor, f"{name}, side by side", section(anchor, body)))
+    return sections
 
 
 def experiment_section(name: str, run: Result, place: Place, *, alone: bool) -> Section | None:

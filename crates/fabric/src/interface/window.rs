@@ -70,6 +70,10 @@ pub struct WindowSettings {
     /// Whether the adapters can read the memory of other nodes. Without it programs send messages.
     #[serde(default)]
     pub remote_read: bool,
+    /// Whether the adapters carry out conditional writes, each answered by one acknowledgment that
+    /// tells whether it was taken. Without it what a program writes recoverably takes round trips.
+    #[serde(default)]
+    pub conditional_write: bool,
     /// Whether every run is held against the three ordering rules.
     #[serde(default)]
     pub check_order: bool,

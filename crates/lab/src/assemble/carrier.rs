@@ -6,7 +6,7 @@ use weft_units::Time;
 
 use super::Driver;
 use crate::drive::Channel;
-use crate::drive::carrier::{Carrier, Message, Notice, RemoteRead, Ticket};
+use crate::drive::carrier::{Carrier, Departure, Message, Notice, RemoteAccess, Ticket};
 use crate::drive::hub::Course;
 use crate::drive::network::NetworkReport;
 use crate::drive::trace::TraceEntry;
@@ -54,8 +54,16 @@ impl Carrier for Driver {
         on_each!(self, channel => Carrier::barrier(&mut **channel, now, host, hosts, ticket))
     }
 
-    fn remote_read(&mut self, now: Time, read: RemoteRead) -> Result<bool, String> {
+    fn remote_read(&mut self, now: Time, read: RemoteAccess) -> Result<bool, String> {
         on_each!(self, channel => Carrier::remote_read(&mut **channel, now, read))
+    }
+
+    fn recoverable_write(&mut self, now: Time, write: RemoteAccess) -> Result<bool, String> {
+        on_each!(self, channel => Carrier::recoverable_write(&mut **channel, now, write))
+    }
+
+    fn take_departures(&mut self, departures: &mut Vec<Departure>) {
+        on_each!(self, channel => Carrier::take_departures(&mut **channel, departures));
     }
 
     fn keeps_one_order(&self) -> bool {

@@ -38,9 +38,9 @@ pub struct Message {
     pub ticket: Ticket,
 }
 
-/// A read of the memory of another host.
+/// A read of the memory of another host, or a write into it, by the adapters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RemoteRead {
+pub struct RemoteAccess {
     /// The initiator.
     pub from: u16,
     /// Whose memory, not that of the initiator.
@@ -95,6 +95,23 @@ pub enum Notice {
     },
 }
 
+/// That a host is gone from a channel that looks after who is on line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Departure {
+    /// The host stops, with all that it has begun; nobody knows yet.
+    Stops {
+        /// Which.
+        host: u16,
+    },
+    /// A host is told that another one is not on line any more.
+    IsKnown {
+        /// Which is gone.
+        host: u16,
+        /// Who is told.
+        at: u16,
+    },
+}
+
 /// A channel, or anything in front of one, that carries messages.
 pub trait Carrier {
     /// Takes a message over; `now` is not before the last [`Carrier::advance`]. Messages wait at
@@ -127,9 +144,27 @@ pub trait Carrier {
     ///
     /// # Errors
     /// Why the target does not let this be read.
-    fn remote_read(&mut self, now: Time, read: RemoteRead) -> Result<bool, String> {
+    fn remote_read(&mut self, now: Time, read: RemoteAccess) -> Result<bool, String> {
         let _ = (now, read);
         Ok(false)
+    }
+
+    /// Writes into the memory of a host so that it uses only what is known to be whole, without a
+    /// message of either program. The target hears of it by a [`Notice::Delivered`] under the ticket
+    /// when it may use what was written, the initiator by another one when it knows. If the target
+    /// leaves before, the initiator hears a [`Notice::Lost`], after one for the target if that has
+    /// not heard. Returns `false`, and does nothing, where adapters cannot.
+    ///
+    /// # Errors
+    /// Why the target does not let this be written.
+    fn recoverable_write(&mut self, now: Time, write: RemoteAccess) -> Result<bool, String> {
+        let _ = (now, write);
+        Ok(false)
+    }
+
+    /// Appends who has gone since the last call, and who was told of it, in order of time.
+    fn take_departures(&mut self, departures: &mut Vec<Departure>) {
+        let _ = departures;
     }
 
     /// Whether all hosts see messages for several of them in one order, and whether an initiator may

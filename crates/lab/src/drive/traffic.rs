@@ -5,7 +5,7 @@ use weft_fabric::workload::{Feedback, Source};
 use weft_kernel::{Halt, Queue, Stopped};
 use weft_units::{Bytes, Time};
 
-use super::carrier::{Carrier, Destination, Message, Notice, Ticket};
+use super::carrier::{Carrier, Departure, Destination, Message, Notice, RemoteAccess, Ticket};
 
 /// A channel of messages with its traffic. A greedy source hands its next message over as soon as
 /// the one before is sent, as a program does that calls `send` in a loop.
@@ -212,6 +212,29 @@ impl<C: Carrier> Traffic<C> {
         Ticket(number.into())
     }
 
+    /// Hands over what the adapters do by themselves, of which both ends hear. No message, as a
+    /// barrier is none.
+    fn access(
+        &mut self,
+        now: Time,
+        access: RemoteAccess,
+        hand_over: fn(&mut C, Time, RemoteAccess) -> Result<bool, String>,
+    ) -> Result<bool, String> {
+        if self.observes_all {
+            return Ok(false);
+        }
+        let RemoteAccess { from, size, ticket, .. } = access;
+        let ticket = Some(ticket);
+        let (sent, missing, barrier) = (true, 2, false);
+        let journey = Journey { from, size, generated: now, ticket, sent, missing, barrier };
+        let own = self.begin(journey);
+        let done = hand_over(&mut self.carrier, now, RemoteAccess { ticket: own, ..access });
+        if done != Ok(true) {
+            self.free.push(own.0 as u32);
+        }
+        done
+    }
+
     /// Notes what became of a message. Returns the ticket of whoever handed it over.
     fn hear(&mut self, notice: Notice) -> Option<Ticket> {
         let (number, time) = (notice.ticket().0 as u32, notice.time());
@@ -310,6 +333,18 @@ impl<C: Carrier> Carrier for Traffic<C> {
             missing: 1,
         });
         self.carrier.barrier(now, host, hosts, own)
+    }
+
+    fn remote_read(&mut self, now: Time, read: RemoteAccess) -> Result<bool, String> {
+        self.access(now, read, C::remote_read)
+    }
+
+    fn recoverable_write(&mut self, now: Time, write: RemoteAccess) -> Result<bool, String> {
+        self.access(now, write, C::recoverable_write)
+    }
+
+    fn take_departures(&mut self, departures: &mut Vec<Departure>) {
+        self.carrier.take_departures(departures);
     }
 
     fn keeps_one_order(&self) -> bool {

@@ -9,7 +9,7 @@ use weft_units::{Span, Time};
 use crate::assemble::{Driver, Site, sources};
 use crate::composition::ChannelSettings;
 use crate::drive::Channel;
-use crate::drive::carrier::{Carrier, Message, Notice, RemoteRead, Ticket};
+use crate::drive::carrier::{Carrier, Departure, Message, Notice, RemoteAccess, Ticket};
 use crate::drive::traffic::Traffic;
 use crate::error::Error;
 use crate::program::library::Metrics;
@@ -129,8 +129,16 @@ impl Carrier for ProgramChannel {
         on_either!(self, own => own.barrier(now, host, hosts, ticket))
     }
 
-    fn remote_read(&mut self, now: Time, read: RemoteRead) -> Result<bool, String> {
+    fn remote_read(&mut self, now: Time, read: RemoteAccess) -> Result<bool, String> {
         on_either!(self, own => own.remote_read(now, read))
+    }
+
+    fn recoverable_write(&mut self, now: Time, write: RemoteAccess) -> Result<bool, String> {
+        on_either!(self, own => own.recoverable_write(now, write))
+    }
+
+    fn take_departures(&mut self, departures: &mut Vec<Departure>) {
+        on_either!(self, own => own.take_departures(departures));
     }
 
     fn keeps_one_order(&self) -> bool {

@@ -4,10 +4,12 @@
 //! knows how its program is written. Rank `r` is host `r` of every channel unless
 //! [`Machine::placed`] says otherwise.
 
+mod conditional_write;
 mod fall_through;
+mod meeting;
 mod remote_read;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use weft_kernel::Queue;
 use weft_units::{Bytes, Span, Time};
@@ -18,7 +20,9 @@ use super::matching::{Matching, Wanted};
 use super::operation::{Doing, Op, OpId, Outgoing, Received, State};
 use super::placement::Places;
 use super::policy::{Kind, Policy};
-use crate::drive::carrier::{Carrier, Destination, Message, Notice, Ticket};
+use crate::drive::carrier::{Carrier, Departure, Destination, Message, Notice, Ticket};
+use conditional_write::{Leg, Word};
+use meeting::Waiting;
 
 /// Ranks, channels and time.
 #[derive(Debug)]
@@ -41,8 +45,12 @@ pub struct Machine<C> {
     places: Places,
     /// Notices of messages that are still to come.
     expected: u64,
-    /// How many ranks have come to the barrier of each channel.
-    at_barrier: Vec<u16>,
+    /// The ranks at the barrier of each channel.
+    at_barrier: Vec<Vec<Waiting>>,
+    /// Ranks that have stopped and that nobody has asked for; who will be told of which.
+    stopped: Vec<u16>,
+    tidings: BTreeSet<(u16, u16)>,
+    departures: Vec<Departure>,
 }
 
 #[derive(Debug, Default)]
@@ -51,6 +59,10 @@ struct Rank {
     memory: BTreeMap<u64, u64>,
     /// Who waits for a word of the memory: address, the least value, the operation.
     watchers: Vec<(u64, u64, OpId)>,
+    is_gone: bool,
+    /// Of whom it has been told that they are gone, and who waits for the next, by number.
+    departed: Vec<u16>,
+    mourners: Vec<(usize, OpId)>,
 }
 
 /// A message that is under way, or that is there and that no receive has taken.
@@ -96,8 +108,12 @@ enum Cargo {
         target: u16,
         op: OpId,
     },
+    /// A word that the adapters write recoverably, or a message of a round trip.
+    Confirmed(Word),
+    RoundTrip(Word, Leg),
     Barrier {
         op: OpId,
+        channel: usize,
     },
 }
 
@@ -113,7 +129,7 @@ impl<C: Carrier> Machine<C> {
         policy: Policy,
         picture: bool,
     ) -> Machine<C> {
-        let at_barrier = vec![0; channels.len()];
+        let at_barrier = vec![Vec::new(); channels.len()];
         Machine {
             now: Time::ZERO,
             ranks: (0..ranks).map(|_| Rank::default()).collect(),
@@ -133,6 +149,9 @@ impl<C: Carrier> Machine<C> {
             places: Places::default(),
             expected: 0,
             at_barrier,
+            stopped: Vec::new(),
+            tidings: BTreeSet::new(),
+            departures: Vec::new(),
         }
     }
 
@@ -226,28 +245,6 @@ impl<C: Carrier> Machine<C> {
         op
     }
 
-    /// A rank comes to the barrier that a channel itself keeps for all ranks: the one that `channel`
-    /// names, or the one that takes the shortest messages. `None` where that channel keeps none.
-    pub fn barrier(&mut self, rank: u16, channel: Option<usize>) -> Option<OpId> {
-        let channel = channel.or_else(|| self.policy.channel(Bytes(0), Kind::Message, 0))?;
-        let op = self.begin(rank, Doing::Barrier);
-        let (cargo, size) = (Cargo::Barrier { op }, Bytes(0));
-        let parcel = Parcel { from: rank, size, cargo, op, offered: self.now, uses: 1 };
-        let place = self.insert(parcel);
-        let (host, ranks, ticket) = (self.host(rank), self.ranks(), Ticket(place.into()));
-        // A channel keeps a barrier of its first hosts.
-        if self.places.are_below(ranks)
-            && self.channels[channel].1.barrier(self.now, host, ranks, ticket)
-        {
-            self.come_to_barrier(channel);
-            return Some(op);
-        }
-        self.use_up(place);
-        self.ops[op.index()].state = State::Free;
-        self.free_ops.push(op);
-        None
-    }
-
     /// What an operation brought, if it is over.
     pub fn outcome(&self, op: OpId) -> Option<Received> {
         let op = &self.ops[op.index()];
@@ -278,17 +275,6 @@ impl<C: Carrier> Machine<C> {
         done.append(&mut self.done);
     }
 
-    /// When everybody has come, each will be told.
-    fn come_to_barrier(&mut self, channel: usize) {
-        let ranks = self.ranks();
-        let come = &mut self.at_barrier[channel];
-        *come += 1;
-        if *come == ranks {
-            *come = 0;
-            self.expected += u64::from(ranks);
-        }
-    }
-
     /// When something happens next; [`Time::NEVER`] if nothing does.
     pub fn next_time(&self) -> Time {
         let timer = self.timers.next_time().unwrap_or(Time::NEVER);
@@ -300,7 +286,8 @@ impl<C: Carrier> Machine<C> {
     /// hand over then is there when the channels look.
     pub fn step(&mut self) -> bool {
         let next = self.next_time();
-        if next == Time::NEVER || (self.expected == 0 && self.timers.next_time().is_none()) {
+        let is_idle = self.expected == 0 && self.timers.next_time().is_none();
+        if next == Time::NEVER || (is_idle && !self.awaits_tidings()) {
             return false;
         }
         self.now = next;
@@ -318,6 +305,7 @@ impl<C: Carrier> Machine<C> {
             if carrier.next_time() <= next {
                 carrier.advance(next, &mut notices);
                 notices.drain(..).for_each(|notice| self.heed(notice, channel));
+                self.heed_departures(channel);
             }
         }
         self.notices = notices;
@@ -521,6 +509,11 @@ impl<C: Carrier> Machine<C> {
                 self.lost.push(format!(
                     "channel {name} lost a message of {size} from rank {from} to rank {to} at {time}"
                 ));
+                if let Cargo::Confirmed(word) = cargo
+                    && to == word.from
+                {
+                    self.confirm(word, false);
+                }
                 self.use_up(place);
             }
             Notice::FallsThrough { to, .. } => self.fall_through(place, to, channel),
@@ -555,10 +548,12 @@ impl<C: Carrier> Machine<C> {
                 self.dispatch(answer, Kind::Read, Cargo::Answer { value, op }, OpId::NONE);
             }
             Cargo::Fetch { .. } | Cargo::Fetched { .. } => self.fetched(to, place),
-            Cargo::Barrier { op } => {
-                self.complete(op, Received::default());
+            Cargo::Confirmed(word) => self.confirmed(to, place, word),
+            Cargo::RoundTrip(word, leg) => {
                 self.use_up(place);
+                self.arrive(word, leg);
             }
+            Cargo::Barrier { op, channel } => self.pass_barrier(op, channel, place),
             Cargo::Answer { value, op } => {
                 let Parcel { from, size, .. } = self.parcels[place as usize];
                 self.complete(op, Received { from, size, value, ..Received::default() });

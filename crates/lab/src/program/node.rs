@@ -35,7 +35,7 @@
 //! ```
 
 use std::cell::RefCell;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -115,6 +115,13 @@ impl<C: Carrier> Node<C> {
         Some(Node { channel, ..self.clone() })
     }
 
+    /// The same rank, for a task that waits for what others want of it, and ends with the programs of
+    /// all.
+    #[must_use]
+    pub fn serving(&self) -> Node<C> {
+        Node { serves: true, ..self.clone() }
+    }
+
     /// Sends. Awaited, it is over when the last byte has left.
     pub fn send(&self, to: u16, tag: u32, size: Bytes) -> Operation<C> {
         self.send_value(to, tag, size, 0)
@@ -168,6 +175,33 @@ impl<C: Carrier> Node<C> {
         self.begin(|machine| machine.read(self.rank, target, address, size))
     }
 
+    /// Writes a word, in a message of `size`, that another rank sees only when all of it, and all
+    /// before it on the path, is known to be whole (Memory Channel 2, MEMORY CHANNEL 2 Enhanced
+    /// Software Support). Over when this rank knows; the value is 1 if the word was taken and 0 if
+    /// the other one left the cluster. Where adapters write conditionally the word is there after
+    /// one way, elsewhere after three, by round trip as in generation 1.
+    pub fn conditional_write(
+        &self,
+        target: u16,
+        address: u64,
+        value: u64,
+        size: Bytes,
+    ) -> Operation<C> {
+        self.begin(|machine| machine.conditional_write((self.rank, target), address, value, size))
+    }
+
+    /// Waits until this rank is told that another one is gone, which is who it is from: the
+    /// `number`th of which it is told, counted from 0. A rank is gone when its host leaves the
+    /// cluster; its program stops there and does not come back with the host.
+    pub fn departure(&self, number: usize) -> Operation<C> {
+        self.begin(|machine| machine.departure(self.rank, number))
+    }
+
+    /// The ranks of which this one has been told that they are gone, in that order.
+    pub fn departed(&self) -> Vec<u16> {
+        self.shared.borrow().machine.departed(self.rank).to_vec()
+    }
+
     /// Whether all ranks see the stores of `size` bytes that go to several of them in one order, the
     /// initiator's own copy among them.
     pub fn is_ordered(&self, size: Bytes) -> bool {
@@ -176,7 +210,8 @@ impl<C: Carrier> Node<C> {
 
     /// Waits until every rank has come here: the dissemination barrier of Hensgen, Finkel and
     /// Manber ("Two algorithms for barrier synchronization", IJPP 17(1), 1988), in
-    /// `ceil(log2(ranks))` rounds.
+    /// `ceil(log2(ranks))` rounds. It passes on what each rank has heard of others, and so does not
+    /// survive one that is gone; [`Node::barrier_of_channel`] may.
     pub async fn barrier(&self) {
         let ranks = u32::from(self.ranks);
         let (mut distance, mut round) = (1, 0);
@@ -191,7 +226,8 @@ impl<C: Carrier> Node<C> {
         }
     }
 
-    /// Comes to the barrier that the channel itself keeps; `None` where it keeps none.
+    /// Comes to the barrier that the channel itself keeps; `None` where it keeps none. That of a
+    /// Memory Channel waits for nobody who is gone.
     pub fn barrier_of_channel(&self) -> Option<Operation<C>> {
         let op = self.shared.borrow_mut().machine.barrier(self.rank, self.channel)?;
         Some(Operation { shared: Rc::clone(&self.shared), op, serves: self.serves })
@@ -208,6 +244,10 @@ impl<C: Carrier> Node<C> {
     /// Gives a lock back; over when the message that says so has left.
     pub fn unlock(&self, server: u16, lock: u32) -> Operation<C> {
         self.send_value(server, LOCK, CONTROL, u64::from(lock) << 1 | 1)
+    }
+
+    fn grant(&self, holder: u16, lock: u64) {
+        drop(self.send(holder, GRANT + lock as u32 % 0x1000_0000, CONTROL));
     }
 
     /// Ends the run because of what a program did wrong.
@@ -295,41 +335,33 @@ impl<C: Carrier + 'static> Crew<C> {
     }
 
     /// A rank that answers requests for locks until all programs have ended, first come, first
-    /// served.
+    /// served. What a rank holds or waits for is free again when the server is told that it is gone.
     pub fn serve_locks(&mut self, node: &Node<C>) {
-        let me = Node { serves: true, ..node.clone() };
-        let server = me.clone();
-        self.start(server, async move {
-            let mut queues: Vec<(u64, VecDeque<u16>)> = Vec::new();
+        let me = node.serving();
+        let locks = Rc::new(RefCell::new(Locks::default()));
+        let (server, own) = (me.clone(), Rc::clone(&locks));
+        self.start(server.clone(), async move {
             loop {
-                let asked = me.receive(None, LOCK).await;
+                let asked = server.receive(None, LOCK).await;
                 let (lock, released) = (asked.value >> 1, asked.value & 1 == 1);
-                let place = queues.iter().position(|(other, _)| *other == lock);
-                let place = place.unwrap_or_else(|| {
-                    queues.push((lock, VecDeque::new()));
-                    queues.len() - 1
-                });
-                let queue = &mut queues[place].1;
-                if released {
-                    queue.pop_front();
-                } else {
-                    queue.push_back(asked.from);
-                }
-                // The one at the head holds the lock; it is told when it gets there.
-                let first = released || queue.len() == 1;
-                let granted = queue.front().filter(|_| first);
-                if let Some(&holder) = granted {
-                    drop(me.send(holder, GRANT + lock as u32 % 0x1000_0000, CONTROL));
-                }
+                let holder = own.borrow_mut().ask(lock, asked.from, released);
+                holder.into_iter().for_each(|holder| server.grant(holder, lock));
+            }
+        });
+        self.start(me.clone(), async move {
+            for number in 0.. {
+                let gone = me.departure(number).await.from;
+                let granted = locks.borrow_mut().remove(gone);
+                granted.into_iter().for_each(|(lock, holder)| me.grant(holder, lock));
             }
         });
     }
 
-    /// Runs every program to its end and returns when that was.
+    /// Runs every program to its end, or to that of its rank, and returns when that was.
     pub fn run(&mut self, halt: &Halt) -> Result<Time, ProgramError> {
         let mut ready: VecDeque<u32> = (0..self.tasks.len() as u32).collect();
         let mut left = self.tasks.iter().filter(|task| !task.serves).count();
-        let (mut done, mut steps) = (Vec::new(), 0);
+        let (mut done, mut stopped, mut steps) = (Vec::new(), Vec::new(), 0);
         loop {
             while let Some(task) = ready.pop_front() {
                 left -= usize::from(self.poll(task));
@@ -352,9 +384,21 @@ impl<C: Carrier + 'static> Crew<C> {
             if let Some(error) = shared.machine.failure() {
                 return Err(error);
             }
+            shared.machine.take_stopped(&mut stopped);
             drop(shared);
+            left -= stopped.drain(..).map(|rank| self.stop(rank)).sum::<usize>();
             self.take_ready(&mut done, &mut ready);
         }
+    }
+
+    /// A rank is gone, and its programs with it. Returns how many of them had not come to their end.
+    fn stop(&mut self, rank: u16) -> usize {
+        let own = self.tasks.iter_mut().filter(|task| task.rank == rank);
+        let left = own.filter_map(|task| task.future.take().filter(|_| !task.serves)).count();
+        if left > 0 {
+            self.ends[usize::from(rank)] = self.shared.borrow().machine.now();
+        }
+        left
     }
 
     /// When the program of each rank had ended, the last of them where it has several.
@@ -395,6 +439,36 @@ impl<C: Carrier + 'static> Crew<C> {
                 ready.push_back(owner);
             }
         }
+    }
+}
+
+/// Who holds each lock of a server, and who waits for it.
+#[derive(Debug, Default)]
+struct Locks(BTreeMap<u64, VecDeque<u16>>);
+
+impl Locks {
+    /// A rank asks for a lock or releases it. Returns who gets it now.
+    fn ask(&mut self, lock: u64, rank: u16, released: bool) -> Option<u16> {
+        let queue = self.0.entry(lock).or_default();
+        // The one at the head holds the lock; it is told when it gets there.
+        let is_new = if released {
+            queue.pop_front_if(|holder| *holder == rank).is_some()
+        } else {
+            queue.push_back(rank);
+            queue.len() == 1
+        };
+        queue.front().copied().filter(|_| is_new)
+    }
+
+    /// A rank is gone. Returns which locks others get now.
+    fn remove(&mut self, rank: u16) -> Vec<(u64, u16)> {
+        let mut granted = Vec::new();
+        for (lock, queue) in &mut self.0 {
+            let was_held = queue.front() == Some(&rank);
+            queue.retain(|other| *other != rank);
+            granted.extend(queue.front().filter(|_| was_held).map(|holder| (*lock, *holder)));
+        }
+        granted
     }
 }
 

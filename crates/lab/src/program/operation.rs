@@ -55,7 +55,8 @@ pub struct Received {
     pub tag: u32,
     /// Its payload.
     pub size: Bytes,
-    /// What was written in it, or in the memory that was read.
+    /// What was written in it, or in the memory that was read; 1 or 0 of a conditional write, whether
+    /// it was taken.
     pub value: u64,
 }
 
@@ -82,10 +83,24 @@ pub(super) enum State {
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Doing {
     Compute,
-    Send { to: Destination, tag: u32 },
+    Send {
+        to: Destination,
+        tag: u32,
+    },
     Receive(Wanted),
-    Until { address: u64, least: u64 },
-    Read { target: u16 },
+    Until {
+        address: u64,
+        least: u64,
+    },
+    Read {
+        target: u16,
+    },
+    /// A write that its target confirms.
+    Confirm {
+        target: u16,
+    },
+    /// That another rank is gone.
+    Departure,
     Barrier,
 }
 
@@ -96,8 +111,8 @@ impl Op {
             Doing::Compute => Activity::Compute,
             Doing::Send { to, .. } => Activity::Send(to.hosts().next().unwrap_or(self.rank)),
             Doing::Receive(wanted) => Activity::Wait(wanted.from),
-            Doing::Until { .. } | Doing::Barrier => Activity::Wait(None),
-            Doing::Read { target } => Activity::Wait(Some(target)),
+            Doing::Until { .. } | Doing::Barrier | Doing::Departure => Activity::Wait(None),
+            Doing::Read { target } | Doing::Confirm { target } => Activity::Wait(Some(target)),
         }
     }
 
@@ -119,6 +134,10 @@ impl Op {
                 format!("rank {rank} waits until word {address} of its memory is {least} or more")
             }
             Doing::Barrier => format!("rank {rank} waits at the barrier of its channel"),
+            Doing::Confirm { target } => {
+                format!("rank {rank} waits until rank {target} has what it writes")
+            }
+            Doing::Departure => format!("rank {rank} waits until it is told that a rank is gone"),
             Doing::Read { target } => {
                 format!("rank {rank} waits for what it reads in the memory of rank {target}")
             }

@@ -197,7 +197,8 @@ pub fn open(
 ) -> Result<Machine<ProgramChannel>, Error> {
     let mut tree = request.read()?.tree;
     // What a file says of traffic and of a study of its own is not what runs here.
-    for section in ["workload", "program", "sweep", "variant", "experiment", "published", "figure"]
+    for section in
+        ["workload", "program", "sweep", "variant", "experiment", "published", "figure", "beside"]
     {
         tree.take(section);
     }

@@ -9,6 +9,7 @@ mod operations;
 mod programs;
 mod published;
 mod refusals;
+mod services;
 mod times;
 
 use weft_kernel::Halt;

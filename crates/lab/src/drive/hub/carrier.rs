@@ -1,10 +1,13 @@
 //! The channel as a carrier of messages: a run of stores each, to several targets by one broadcast.
 
+use weft_protocol::window::Node;
 use weft_units::{Bytes, Time};
 
 use super::host::Purpose;
 use super::{HubChannel, Operation};
-use crate::drive::carrier::{Carrier, Destination, Message, Notice, RemoteRead, Ticket};
+use crate::drive::carrier::{
+    Carrier, Departure, Destination, Message, Notice, RemoteAccess, Ticket,
+};
 
 impl Carrier for HubChannel {
     fn offer(&mut self, now: Time, message: Message) {
@@ -39,8 +42,8 @@ impl Carrier for HubChannel {
         self.enter_barrier(now, host, hosts, ticket)
     }
 
-    fn remote_read(&mut self, now: Time, read: RemoteRead) -> Result<bool, String> {
-        let RemoteRead { from, target, offset, size, ticket } = read;
+    fn remote_read(&mut self, now: Time, read: RemoteAccess) -> Result<bool, String> {
+        let RemoteAccess { from, target, offset, size, ticket } = read;
         // The answer is one packet; generation 1 has no remote read at all.
         if !self.parts.window.remote_read || size > self.parts.payload {
             return Ok(false);
@@ -48,6 +51,21 @@ impl Carrier for HubChannel {
         let read = Operation::Read { target, offset: offset.0, size };
         self.begin(now, from, read, ticket).map_err(|error| error.to_string())?;
         Ok(true)
+    }
+
+    fn recoverable_write(&mut self, now: Time, write: RemoteAccess) -> Result<bool, String> {
+        if self.parts.window.conditional_write
+            && let Some(cluster) = &self.cluster
+        {
+            let checked = cluster.check_conditional(Node(write.target as u8), write.offset.0);
+            checked.map_err(|error| error.to_string())?;
+        }
+        self.write_for_program(now, write);
+        Ok(true)
+    }
+
+    fn take_departures(&mut self, departures: &mut Vec<Departure>) {
+        departures.append(&mut self.departures);
     }
 
     fn keeps_one_order(&self) -> bool {

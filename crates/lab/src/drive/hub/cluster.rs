@@ -17,7 +17,7 @@ use super::host::Packet;
 use super::logs::Logs;
 use super::recovery::Manager;
 use super::room::Room;
-use super::{Event, HubChannel, HubParts};
+use super::{Departure, Event, HubChannel, HubParts};
 
 /// What happens in the cluster.
 #[derive(Clone, Copy, Debug)]
@@ -420,6 +420,7 @@ impl HubChannel {
                     own.changes.push((now, node, change));
                 }
                 if was {
+                    self.departures.push(Departure::IsKnown { host: other, at: node });
                     self.forget_peer(now, node, other);
                 }
             }

@@ -11,7 +11,7 @@ use super::host::{Packet, Purpose, Run};
 use super::logs::Entry;
 use super::recovery::path_in_recovery;
 use super::room::Room;
-use super::{Event, HubChannel, Notice};
+use super::{Departure, Event, HubChannel, Notice};
 
 impl HubChannel {
     /// A node knows that another one is gone: it sends nothing more to it, and waits for no answer.
@@ -30,7 +30,8 @@ impl HubChannel {
         let open: Vec<usize> = (0..self.operations.len())
             .filter(|place| self.operations[*place].as_ref().is_some_and(waits))
             .collect();
-        open.into_iter().for_each(|place| self.answered(now, place as u32, other));
+        open.into_iter().for_each(|place| self.unanswered(now, place as u32, other));
+        self.leave_barrier(now, node, other);
         self.wake_bus(now, node);
     }
 
@@ -41,8 +42,12 @@ impl HubChannel {
         }
         self.waiting -= packets;
         (0..packets).for_each(|_| self.observations.abandon(now));
-        if let Purpose::Message(ticket) = purpose {
-            self.notices.push(Notice::Lost { time: now, ticket, to: target });
+        match purpose {
+            Purpose::Message(ticket) => {
+                self.notices.push(Notice::Lost { time: now, ticket, to: target });
+            }
+            Purpose::Request(place) => self.unanswered(now, place, target),
+            _ => {}
         }
         if let Some(own) = &mut self.management {
             own.counts.refused += packets;
@@ -239,6 +244,7 @@ impl HubChannel {
             return;
         }
         own.alive &= !(1 << node);
+        self.departures.push(Departure::Stops { host: node });
         own.nodes[usize::from(node)].died = Some(now);
         let mut gone: Vec<(Packet, u16)> = Vec::new();
         let mut lost_at = |entry: &Entry, set: u64| {
@@ -261,10 +267,15 @@ impl HubChannel {
             // What it has seen is lost with it, and binds nobody.
             checker.remove(Node(node as u8));
         }
+        self.orphan(now, node);
         for (packet, target) in gone {
             self.give_up(now, &packet, target);
         }
         for run in runs {
+            if let Purpose::Message(ticket) = run.purpose {
+                // What it was in is gone with the node.
+                self.notices.push(Notice::Sent { time: now, ticket });
+            }
             let targets = (0..64).filter(|target| run.targets >> target & 1 == 1);
             targets.for_each(|to| self.refuse_store(now, run.purpose, u64::from(run.left) + 1, to));
         }

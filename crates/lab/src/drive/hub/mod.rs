@@ -32,7 +32,7 @@ pub use cluster::Course;
 pub use operations::Operation;
 pub use parts::{HubParts, HubPartsError};
 
-use super::carrier::Notice;
+use super::carrier::{Departure, Notice};
 use cluster::{Management, Step};
 use host::{Host, Packet, Purpose, Run};
 use operations::{Pending, Waiting};
@@ -82,6 +82,7 @@ pub struct HubChannel {
     barriers: Vec<Waiting>,
     problem: Option<String>,
     notices: Vec<Notice>,
+    departures: Vec<Departure>,
     observations: Observations,
     stages: StageSums,
     counters: Counters,
@@ -114,7 +115,7 @@ impl HubChannel {
         let buffers = parts.window.receive_buffers.get();
         let input = parts.hub.buffer().map_or(buffers, |count| count.get());
         let observations = std::mem::take(&mut parts.observations);
-        Ok(HubChannel {
+        let mut channel = HubChannel {
             spans: parts.spans(),
             hosts: (0..hosts)
                 .map(|host| {
@@ -134,6 +135,7 @@ impl HubChannel {
             barriers: Vec::new(),
             problem: None,
             notices: Vec::new(),
+            departures: Vec::new(),
             observations,
             stages: StageSums::default(),
             counters: Counters::default(),
@@ -143,7 +145,9 @@ impl HubChannel {
             started: false,
             steps: 0,
             parts,
-        })
+        };
+        channel.start_cluster();
+        Ok(channel)
     }
 
     /// Schedules the first message of every source.
@@ -152,7 +156,6 @@ impl HubChannel {
             return;
         }
         self.started = true;
-        self.start_cluster();
         let posted = self.parts.send_buffers.count().map_or(1, |count| count.get());
         for host in 0..self.parts.hosts {
             let state = &self.hosts[usize::from(host)];

@@ -63,8 +63,12 @@ pub(super) enum Whose {
     Program(Ticket),
     /// A program that reads; the target is told, too.
     Read(Ticket),
+    /// The same, and the target has been told.
+    Seen(Ticket),
     Barrier,
     Recoverable(Confirmation),
+    /// A node that has died.
+    Nobody,
 }
 
 /// A request or an acknowledgment that carries nothing else: one word.
@@ -167,8 +171,9 @@ impl HubChannel {
 
     /// A request is where its target sees what was written to it before: a read is of this instant.
     pub(super) fn requested(&mut self, now: Time, place: u32, target: u16) {
-        let whose = self.operations[place as usize].map(|own| own.whose);
-        if let Some(Whose::Read(ticket)) = whose {
+        let Some(Pending { whose, .. }) = &mut self.operations[place as usize] else { return };
+        if let Whose::Read(ticket) = *whose {
+            *whose = Whose::Seen(ticket);
             self.notices.push(Notice::Delivered { time: now, ticket, to: target });
         }
     }
@@ -182,10 +187,10 @@ impl HubChannel {
             self.operations[place as usize] = None;
         }
         match whose {
-            Whose::Program(ticket) | Whose::Read(ticket) if waiting == 0 => {
+            Whose::Program(ticket) | Whose::Read(ticket) | Whose::Seen(ticket) if waiting == 0 => {
                 self.notices.push(Notice::Delivered { time: now, ticket, to: from });
             }
-            Whose::Program(_) | Whose::Read(_) => {}
+            Whose::Program(_) | Whose::Read(_) | Whose::Seen(_) | Whose::Nobody => {}
             Whose::Recoverable(own) => self.confirm(now, from, target, own),
             Whose::Barrier => {
                 let own = &mut self.barriers[usize::from(from)];
@@ -193,6 +198,57 @@ impl HubChannel {
                 self.act(now, from, action);
             }
         }
+    }
+
+    /// A target is gone and will not answer. Who asked for its memory hears that; a sweep goes on
+    /// without it.
+    pub(super) fn unanswered(&mut self, now: Time, place: u32, target: u16) {
+        let Some(pending) = self.operations[place as usize] else { return };
+        let Pending { from, whose, .. } = pending;
+        let (ticket, has_seen) = match whose {
+            Whose::Read(ticket) => (ticket, false),
+            Whose::Seen(ticket) => (ticket, true),
+            Whose::Recoverable(own) => {
+                self.operations[place as usize] = None;
+                let Some(ticket) = own.ticket else { return };
+                (ticket, own.is_used)
+            }
+            Whose::Program(_) | Whose::Barrier | Whose::Nobody => {
+                return self.answered(now, place, target);
+            }
+        };
+        self.operations[place as usize] = None;
+        if !has_seen {
+            self.notices.push(Notice::Lost { time: now, ticket, to: target });
+        }
+        self.notices.push(Notice::Lost { time: now, ticket, to: from });
+    }
+
+    /// A node has died: nobody hears what it asked for. Its requests may be under way, so that their
+    /// places stay taken.
+    pub(super) fn orphan(&mut self, now: Time, node: u16) {
+        let HubChannel { operations, notices, .. } = self;
+        for pending in operations.iter_mut().flatten().filter(|own| own.from == node) {
+            let waiting = pending.waiting.trailing_zeros() as u16;
+            let heard = match std::mem::replace(&mut pending.whose, Whose::Nobody) {
+                Whose::Read(ticket) => Some((ticket, false)),
+                Whose::Program(ticket) | Whose::Seen(ticket) => Some((ticket, true)),
+                Whose::Recoverable(own) => own.ticket.map(|ticket| (ticket, own.is_used)),
+                Whose::Barrier | Whose::Nobody => None,
+            };
+            let Some((ticket, has_seen)) = heard else { continue };
+            if !has_seen {
+                notices.push(Notice::Lost { time: now, ticket, to: waiting });
+            }
+            notices.push(Notice::Lost { time: now, ticket, to: node });
+        }
+    }
+
+    /// A host is told that another one is gone: it does not wait for it at its barrier.
+    pub(super) fn leave_barrier(&mut self, now: Time, host: u16, other: u16) {
+        let Some(own) = self.barriers.get_mut(usize::from(host)) else { return };
+        let action = own.barrier.remove(Node(other as u8));
+        self.act(now, host, action);
     }
 
     /// A host comes to the barrier of the first `hosts`; see [`crate::drive::carrier::Carrier`].
@@ -209,9 +265,12 @@ impl HubChannel {
         }
         if self.barriers.is_empty() {
             let all = (1 << hosts) - 1;
-            let waiting =
-                |own| Waiting { barrier: Barrier::new(Node(own), all), ticket, hosts: all };
-            self.barriers = (0..hosts as u8).map(waiting).collect();
+            let waiting = |own: u16| {
+                let view = self.management.as_ref().map_or(all, |cluster| cluster.view(own));
+                let barrier = Barrier::new(Node(own as u8), all & (view | 1 << own));
+                Waiting { barrier, ticket, hosts: all }
+            };
+            self.barriers = (0..hosts).map(waiting).collect();
         }
         let own = &mut self.barriers[usize::from(host)];
         own.ticket = ticket;

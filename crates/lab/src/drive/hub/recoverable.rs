@@ -1,22 +1,26 @@
-//! Recoverable messages: each write of a source is one that its target uses only when all of it is
-//! known to have arrived (MEMORY CHANNEL 2 Enhanced Software Support).
+//! Recoverable messages: each write of a source, or what a program writes so, is one that its target
+//! uses only when all of it is known to have arrived (MEMORY CHANNEL 2 Enhanced Software Support).
 
 use weft_fabric::interface::RecoverableSettings;
 use weft_fabric::measure::Latency;
 use weft_protocol::window::{Conditional, Outcome, RecoverableAction, RoundTrip};
-use weft_units::Time;
+use weft_units::{Bytes, Time};
 
 use super::HubChannel;
 use super::host::Purpose;
 use super::operations::{Pending, SHORT, Whose};
+use crate::drive::carrier::{Notice, RemoteAccess, Ticket};
 
 /// One message that is being confirmed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Confirmation {
     generated: Time,
     sender: Sender,
-    /// What is under way lets the target use the message.
+    /// What is under way lets the target use the message, and it has come there.
     is_valid: bool,
+    pub is_used: bool,
+    /// The program that waits for it; none of a source.
+    pub ticket: Option<Ticket>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -45,60 +49,81 @@ impl HubChannel {
     /// A source has a write for these targets.
     pub(super) fn offer_write(&mut self, now: Time, from: u16, targets: u64) {
         let size = self.parts.window.write;
-        let (sender, is_valid) = match self.parts.window.recoverable {
-            None => return self.store(now, from, targets, size, Purpose::Traffic),
-            Some(RecoverableSettings::RoundTrip) => {
-                (Sender::RoundTrip(RoundTrip::default()), false)
-            }
-            Some(RecoverableSettings::ConditionalWrite) => {
-                (Sender::Conditional(Conditional::default()), true)
-            }
+        let Some(how) = self.parts.window.recoverable else {
+            return self.store(now, from, targets, size, Purpose::Traffic);
         };
         for target in (0..64).filter(|target| targets >> target & 1 == 1) {
-            let mut own = Confirmation { generated: now, sender, is_valid };
-            own.sender.send();
-            let size = if is_valid {
-                size.max(SHORT)
-            } else {
-                // The sweep follows all of the message.
-                self.store(now, from, 1 << target, size, Purpose::Unconfirmed);
-                SHORT
-            };
-            self.ask(now, from, target, size, own);
+            self.write_recoverably(now, (from, target), size, how, None);
         }
     }
 
-    fn ask(
+    /// A program writes so that its target uses only what is whole: by conditional write where the
+    /// adapters can, otherwise by round trip.
+    pub(super) fn write_for_program(&mut self, now: Time, write: RemoteAccess) {
+        let RemoteAccess { from, target, size, ticket, .. } = write;
+        let how = match self.parts.window.conditional_write {
+            true => RecoverableSettings::ConditionalWrite,
+            false => RecoverableSettings::RoundTrip,
+        };
+        self.write_recoverably(now, (from, target), size, how, Some(ticket));
+    }
+
+    fn write_recoverably(
         &mut self,
         now: Time,
-        from: u16,
-        target: u16,
-        size: weft_units::Bytes,
-        own: Confirmation,
+        (from, target): (u16, u16),
+        size: Bytes,
+        how: RecoverableSettings,
+        ticket: Option<Ticket>,
     ) {
+        let (sender, is_valid) = match how {
+            RecoverableSettings::RoundTrip => (Sender::RoundTrip(RoundTrip::default()), false),
+            RecoverableSettings::ConditionalWrite => {
+                (Sender::Conditional(Conditional::default()), true)
+            }
+        };
+        let mut own = Confirmation { generated: now, sender, is_valid, is_used: false, ticket };
+        own.sender.send();
+        let mut size = size.max(SHORT);
+        if !is_valid {
+            // The sweep follows all of the message.
+            self.store(now, from, 1 << target, size, Purpose::Unconfirmed);
+            size = SHORT;
+        }
+        self.ask(now, from, target, size, own);
+    }
+
+    fn ask(&mut self, now: Time, from: u16, target: u16, size: Bytes, own: Confirmation) {
         let whose = Whose::Recoverable(own);
         self.request(now, size, Pending { from, waiting: 1 << target, answer: SHORT, whose });
     }
 
     /// A request is in the memory of its target: a message may be used from now on.
-    pub(super) fn confirmed(&mut self, now: Time, place: u32) {
-        let Some(Pending { whose: Whose::Recoverable(own), .. }) = self.operations[place as usize]
+    pub(super) fn confirmed(&mut self, now: Time, place: u32, target: u16) {
+        let Some(Pending { whose: Whose::Recoverable(own), .. }) =
+            &mut self.operations[place as usize]
         else {
             return;
         };
-        if own.is_valid {
-            self.observations.latency(Latency::OneWay, now, now.since(own.generated));
+        if !own.is_valid {
+            return;
+        }
+        own.is_used = true;
+        match own.ticket {
+            Some(ticket) => self.notices.push(Notice::Delivered { time: now, ticket, to: target }),
+            None => self.observations.latency(Latency::OneWay, now, now.since(own.generated)),
         }
     }
 
     /// The sender of a message has the answer to its request.
     pub(super) fn confirm(&mut self, now: Time, from: u16, target: u16, mut own: Confirmation) {
-        match own.sender.hear() {
-            Some(RecoverableAction::Validate(_)) => {
-                own.is_valid = true;
-                self.ask(now, from, target, SHORT, own);
-            }
-            _ => self.observations.latency(Latency::RoundTrip, now, now.since(own.generated)),
+        if let Some(RecoverableAction::Validate(_)) = own.sender.hear() {
+            own.is_valid = true;
+            return self.ask(now, from, target, SHORT, own);
+        }
+        match own.ticket {
+            Some(ticket) => self.notices.push(Notice::Delivered { time: now, ticket, to: from }),
+            None => self.observations.latency(Latency::RoundTrip, now, now.since(own.generated)),
         }
     }
 }

@@ -141,7 +141,7 @@ impl HubChannel {
             Purpose::Unconfirmed => {}
             Purpose::Request(operation) => {
                 self.requested(now, operation, target);
-                self.confirmed(now, operation);
+                self.confirmed(now, operation, target);
             }
             Purpose::Answer(operation) => self.answered(now, operation, from),
             Purpose::Announce(number) => self.announced(now, target, from, number),

@@ -3,7 +3,7 @@
 use weft_units::Bytes;
 
 use super::{Cargo, Machine, Parcel};
-use crate::drive::carrier::{Carrier, Destination, RemoteRead, Ticket};
+use crate::drive::carrier::{Carrier, Destination, RemoteAccess, Ticket};
 use crate::program::error::ProgramError;
 use crate::program::operation::{Doing, OpId, Outgoing, Received};
 use crate::program::policy::Kind;
@@ -42,7 +42,7 @@ impl<C: Carrier> Machine<C> {
         let cargo = Cargo::Fetch { address, target, op };
         let parcel = Parcel { from: rank, size, cargo, op: OpId::NONE, offered: self.now, uses: 2 };
         let place = self.insert(parcel);
-        let read = RemoteRead {
+        let read = RemoteAccess {
             from: self.host(rank),
             target: self.host(target),
             offset: Bytes(address),
