@@ -19,6 +19,7 @@ from weft.report.markup import (
     table,
 )
 from weft.report.summary import provenance
+from weft.standing import main_latency
 from weft.system import Parameter, System
 from weft.words import number, percent, plain, printed, prose, rate, shown_unit, unit_of
 
@@ -301,17 +302,17 @@ def _note(check: Check) -> str:
 
 def _points_table(run: Result) -> str:
     points = run.points
-    shown = [str(name) for name in points if _worth_showing(points, str(name))]
+    asked = {"offered_load", "accepted_load", f"{main_latency(points)}_mean_us", "verdict"}
+    shown = [str(name) for name in points if _worth_showing(points, str(name), asked)]
     heads = [escape(_head(name)) for name in shown]
     rows = [[_cell(name, row[name]) for name in shown] for row in points[shown].to_dict("records")]
     numeric = {i for i, name in enumerate(shown) if points[name].dtype.kind in "fi"}
     return table(heads, rows, numeric)
 
 
-def _worth_showing(points: pd.DataFrame, name: str) -> bool:
+def _worth_showing(points: pd.DataFrame, name: str, asked: set[str]) -> bool:
     """Leave out what is the same everywhere, except what every reader looks for."""
-    asked = name in {"offered_load", "accepted_load", "queueing_mean_us", "verdict"}
-    return name != "point" and (asked or points[name].nunique() > 1)
+    return name != "point" and (name in asked or points[name].nunique() > 1)
 
 
 def _head(name: str) -> str:

@@ -124,7 +124,7 @@ impl OutputQueuedChannel {
     }
 
     fn transmit(&mut self, start: Time) {
-        let transit = self.timing.transit();
+        let (transit, hosts) = (self.timing.transit(), self.queues.len());
         for (output, queue) in self.queues.iter_mut().enumerate() {
             let Some((host, generated)) = queue.pop_front() else { continue };
             let queueing = start.since(generated);
@@ -134,6 +134,8 @@ impl OutputQueuedChannel {
             self.observations.latency(Latency::OneWay, start, queueing + transit);
             let (to, end) = (output as u16, start + transit);
             self.observations.pass(Passage { from: host, to, start, end });
+            self.observations.occupy(output, start, self.timing.packet);
+            self.observations.occupy(hosts + usize::from(host), start, self.timing.packet);
             self.in_flight.send(usize::from(host), output, end);
             if let Some(posted) = &mut self.posted {
                 posted.start(usize::from(host), output, start + self.timing.packet);

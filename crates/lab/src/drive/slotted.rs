@@ -207,6 +207,8 @@ impl SlottedChannel {
             self.observations.latency(Latency::OneWay, start, queueing + transit);
             let (from, to, end) = (host as u16, target as u16, start + transit);
             self.observations.pass(Passage { from, to, start, end });
+            self.observations.occupy(target, start, self.timing.packet);
+            self.observations.occupy(self.buffers.len() + host, start, self.timing.packet);
             self.in_flight.send(host, target, end);
             if let Some(posted) = &mut self.posted {
                 posted.start(host, target, start + self.timing.packet);
