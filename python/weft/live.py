@@ -31,7 +31,7 @@ INPUT_ERROR = 2
 NOT_FOUND = 127
 
 # The layout that crates/live/src/stats.rs lays down at the beginning of its file.
-_LAYOUT = 2
+_LAYOUT = 3
 _COUNTS = (
     "candidates",
     "joined",
@@ -43,6 +43,7 @@ _COUNTS = (
     "doorbells",
     "sleeps",
     "broken",
+    "looks",
 )
 _REASONS = {
     "elsewhere": "the other end is on another host, or the two addresses differ",
@@ -93,6 +94,11 @@ class Process:
     def interrupts_saved(self) -> int:
         """Messages that woke nobody, since the receiver was awake."""
         return max(0, self.counts["messages_sent"] - self.interrupts)
+
+    @property
+    def kernel_entries(self) -> int:
+        """Times that carried connections entered the kernel."""
+        return self.interrupts + self.counts["sleeps"] + self.counts["looks"]
 
 
 def library() -> Path:
@@ -292,6 +298,9 @@ def status(as_json: bool) -> None:
             f"  {counts['messages_sent']} messages, {process.interrupts} interrupts sent, "
             f"{process.interrupts_saved} saved; slept {counts['sleeps']} times"
         )
+        if process.counts["messages_sent"]:
+            each = process.kernel_entries / process.counts["messages_sent"]
+            click.echo(f"  {process.kernel_entries} kernel entries, {each:.2g} a message sent")
         for reason, count in process.fallen_through.items():
             if count:
                 click.echo(f"  {count} left to the kernel: {_REASONS[reason]}")

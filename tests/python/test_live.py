@@ -77,16 +77,17 @@ def test_the_figures_of_a_process_are_read_by_name(tmp_path: Path) -> None:
     (tmp_path / "7").mkdir()
     (tmp_path / "7" / "comm").write_text("redis\n")
     file = tmp_path / "figures"
-    file.write_bytes(struct.pack("=43Q", 2, *range(10, 52)))
+    file.write_bytes(struct.pack("=44Q", 3, *range(10, 53)))
     process = live._read(file, tmp_path / "7")
     assert process is not None
     assert (process.pid, process.program) == (7, "redis")
     assert process.counts["candidates"] == 10
-    assert process.fallen_through["elsewhere"] == 20
-    assert process.fallen_through["epoll"] == 27
-    assert process.moved_back["elsewhere"] == 36
-    assert process.moved_back["peer"] == 51
+    assert process.fallen_through["elsewhere"] == 21
+    assert process.fallen_through["epoll"] == 28
+    assert process.moved_back["elsewhere"] == 37
+    assert process.moved_back["peer"] == 52
     assert process.interrupts == process.counts["word_wakes"] + process.counts["doorbells"]
+    assert process.kernel_entries == process.interrupts + 18 + 20
 
 
 def test_a_go_program_is_left_alone(tmp_path: Path) -> None:

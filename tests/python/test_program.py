@@ -40,6 +40,24 @@ def star(tmp_path: Path) -> str:
     return str(path)
 
 
+def test_a_study_shows_what_each_rank_did(tmp_path: Path) -> None:
+    path = tmp_path / "ranks.toml"
+    program = "[program]\nrun.ping_pong = { size = '64 B', rounds = 3 }\n"
+    path.write_text(STAR + program)
+    drawn = {figure.name: figure for figure in weft.run(path).figures}
+    bars = drawn["rank-shares"].spec["data"]["values"]
+    ends = [sum(bar["time_us"] for bar in bars if bar["rank"] == rank) for rank in (0, 1)]
+    assert ends[0] == pytest.approx(6 * WAY)
+    assert "rank-times" not in drawn
+    path.write_text(STAR + program + "[run]\ntrace = true\n")
+    traced = {figure.name: figure for figure in weft.run(path).figures}
+    assert "rank-shares" not in traced
+    bars, lines = (layer["data"]["values"] for layer in traced["rank-times"].spec["layer"])
+    assert [line["initiator"] for line in lines] == [0, 1] * 3
+    assert {bar["activity"] for bar in bars} <= {"sending", "waiting"}
+    assert "Rank" in traced["rank-times"].svg()
+
+
 def ping_pong(me: weft.Node) -> Program:
     if me.rank == 0:
         yield me.send(1, 64, tag=3, value=7)

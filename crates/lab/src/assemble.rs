@@ -12,22 +12,18 @@ use weft_fabric::adapter::{Feed, Insertion, Release, SendBuffers};
 use weft_fabric::measure::Observations;
 use weft_fabric::scheduler::SchedulerSettings;
 use weft_fabric::workload::{ChannelFacts, Source, WorkloadSettings};
-use weft_kernel::{Halt, Stopped, Streams};
+use weft_kernel::Streams;
 use weft_protocol::retransmit::ControlSettings;
 use weft_units::{Limit, PositiveCount, Span, Time};
 
 use crate::composition::{ChannelSettings, InputQueues, SwitchSettings};
 use crate::couple::check_disabled;
-use crate::drive::carrier::Carrier;
+use crate::drive::Channel;
 use crate::drive::event::{EventChannel, EventParts, EventSwitch};
-use crate::drive::hub::{Course, HubChannel};
-use crate::drive::network::{
-    InputQueuedNetwork, NetworkReport, OutputQueuedNetwork, SharedMemoryNetwork,
-};
-use crate::drive::output_queued::OutputQueuedChannel;
+use crate::drive::hub::HubChannel;
+use crate::drive::network::{InputQueuedNetwork, OutputQueuedNetwork, SharedMemoryNetwork};
 use crate::drive::ring::Ring;
-use crate::drive::slotted::{SlotTiming, SlottedChannel};
-use crate::drive::trace::{TraceEntry, of_passages};
+use crate::drive::slotted::{OutputQueuedChannel, SlotTiming, SlottedChannel};
 use crate::drive::turns::TurnChannel;
 use crate::error::Error;
 
@@ -204,203 +200,18 @@ impl Driver {
         }
     }
 
-    /// Runs until an instant, or until `halt` says so.
-    pub fn run(&mut self, until: Time, halt: &Halt) -> Option<Stopped> {
-        match self {
-            Driver::Slotted(channel) => channel.run(until, halt),
-            Driver::OutputQueued(channel) => channel.run(until, halt),
-            Driver::Event(channel) => channel.run(until, halt),
-            Driver::OutputQueuedNetwork(channel) => channel.run(until, halt),
-            Driver::InputQueuedNetwork(channel) => channel.run(until, halt),
-            Driver::SharedMemoryNetwork(channel) => channel.run(until, halt),
-            Driver::Hosted(channel) => channel.run(until, halt),
-            // It has no traffic of its own.
-            Driver::Ring(_) => None,
-            Driver::Hub(channel) => channel.run(until, halt),
-            Driver::Turns(channel) => channel.run(until, halt),
-        }
-    }
-
-    /// The ordering rule that was broken, on a channel that has such rules and looks.
-    pub fn broken_order(&self) -> Option<String> {
-        match self {
-            Driver::Hub(channel) => channel.broken_order(),
-            Driver::Hosted(channel) => channel.carrier().carrier().broken_order(),
-            _ => None,
-        }
-    }
-
-    /// Notes from now on what is on its way when: every transmission, or, by drivers that have no
-    /// account of those, every packet that arrives; in front of hosts every message.
-    pub fn record_trace(&mut self) {
-        match self {
-            Driver::Event(channel) => channel.record_trace(),
-            Driver::Turns(channel) => channel.record_trace(),
-            other => {
-                if let Some(observations) = other.observations_mut() {
-                    observations.note_passages();
-                }
-            }
-        }
-    }
-
-    /// What a driver observes that keeps no account of transmissions.
-    fn observations_mut(&mut self) -> Option<&mut Observations> {
-        match self {
-            Driver::Slotted(channel) => Some(channel.observations_mut()),
-            Driver::OutputQueued(channel) => Some(channel.observations_mut()),
-            Driver::OutputQueuedNetwork(channel) => Some(channel.observations_mut()),
-            Driver::InputQueuedNetwork(channel) => Some(channel.observations_mut()),
-            Driver::SharedMemoryNetwork(channel) => Some(channel.observations_mut()),
-            Driver::Hosted(channel) => Some(channel.observations_mut()),
-            Driver::Hub(channel) => Some(channel.observations_mut()),
-            Driver::Event(_) | Driver::Turns(_) | Driver::Ring(_) => None,
-        }
-    }
-
-    /// What was counted and measured besides, with the names of its columns.
-    pub fn counters(&self, until: Time) -> Vec<(&'static str, f64)> {
-        match self {
-            Driver::Event(channel) => channel.interface_columns(until),
-            Driver::Hosted(channel) => channel.columns(),
-            Driver::Hub(channel) => channel.columns(until),
-            Driver::Turns(channel) => channel.columns(),
-            _ => Vec::new(),
-        }
-    }
-
-    /// What streams got and cables carried, where the driver notes it.
-    pub fn network(&self) -> Option<NetworkReport> {
-        match self {
-            Driver::SharedMemoryNetwork(channel) => Some(channel.report()),
-            _ => None,
-        }
-    }
-
-    /// How the throughput went over time, where the driver notes it.
-    pub fn course(&self) -> Vec<Course> {
-        match self {
-            Driver::Hub(channel) => channel.course(),
-            _ => Vec::new(),
-        }
-    }
-
-    /// Which buffer was written while it was full, if one was.
-    pub fn overrun(&self) -> Option<&str> {
-        match self {
-            Driver::SharedMemoryNetwork(channel) => channel.overrun(),
-            Driver::InputQueuedNetwork(channel) => channel.overrun(),
-            _ => None,
-        }
-    }
-
-    /// The transmissions noted so far.
-    pub fn take_trace(&mut self) -> Vec<TraceEntry> {
-        match self {
-            Driver::Event(channel) => channel.take_trace(),
-            Driver::Turns(channel) => channel.take_trace(),
-            other => {
-                let kind = if matches!(other, Driver::Hosted(_)) { "message" } else { "packet" };
-                let observations = other.observations_mut();
-                of_passages(kind, observations.map_or(Vec::new(), Observations::take_passages))
-            }
-        }
-    }
-
-    /// Packets whose transmission has not begun.
-    pub fn backlog(&self) -> u64 {
-        match self {
-            Driver::Slotted(channel) => channel.backlog(),
-            Driver::OutputQueued(channel) => channel.backlog(),
-            Driver::Event(channel) => channel.backlog(),
-            Driver::OutputQueuedNetwork(channel) => channel.backlog(),
-            Driver::InputQueuedNetwork(channel) => channel.backlog(),
-            Driver::SharedMemoryNetwork(channel) => channel.backlog(),
-            Driver::Hosted(channel) => channel.backlog(),
-            Driver::Ring(_) => 0,
-            Driver::Hub(channel) => channel.backlog(),
-            Driver::Turns(channel) => channel.backlog(),
-        }
-    }
-
-    /// Packets on their way.
-    pub fn in_flight(&self) -> u64 {
-        match self {
-            Driver::Slotted(channel) => channel.in_flight(),
-            Driver::OutputQueued(channel) => channel.in_flight(),
-            Driver::Event(channel) => channel.in_flight(),
-            Driver::OutputQueuedNetwork(channel) => channel.in_flight(),
-            Driver::InputQueuedNetwork(channel) => channel.in_flight(),
-            Driver::SharedMemoryNetwork(channel) => channel.in_flight(),
-            Driver::Hosted(channel) => channel.in_flight(),
-            Driver::Ring(_) => 0,
-            Driver::Hub(channel) => channel.in_flight(),
-            Driver::Turns(channel) => channel.in_flight(),
-        }
-    }
-
-    /// How many slots or events it took.
-    pub fn steps(&self) -> u64 {
-        match self {
-            Driver::Slotted(channel) => channel.slots(),
-            Driver::OutputQueued(channel) => channel.slots(),
-            Driver::Event(channel) => channel.steps(),
-            Driver::OutputQueuedNetwork(channel) => channel.steps(),
-            Driver::InputQueuedNetwork(channel) => channel.steps(),
-            Driver::SharedMemoryNetwork(channel) => channel.steps(),
-            Driver::Hosted(channel) => channel.steps(),
-            Driver::Ring(channel) => Carrier::steps(&**channel),
-            Driver::Hub(channel) => channel.steps(),
-            Driver::Turns(channel) => channel.steps(),
-        }
-    }
-
-    /// Who waits for whom, for a run that does not get on; empty where nothing can wait for ever.
-    pub fn waiting(&self) -> Vec<String> {
-        match self {
-            Driver::Slotted(_) | Driver::OutputQueued(_) | Driver::OutputQueuedNetwork(_) => {
-                Vec::new()
-            }
-            Driver::InputQueuedNetwork(channel) => channel.waiting(),
-            Driver::SharedMemoryNetwork(channel) => channel.waiting(),
-            Driver::Hosted(channel) => Carrier::waiting(&**channel),
-            Driver::Ring(channel) => Carrier::waiting(&**channel),
-            Driver::Hub(channel) => channel.waiting(),
-            Driver::Turns(channel) => channel.waiting(),
-            Driver::Event(channel) => channel.waiting(),
-        }
-    }
-
-    /// What was observed; ends the channel.
-    pub fn into_observations(self) -> Observations {
-        self.into_accounts().0
-    }
-
     /// What was observed, and where hosts stand in front of a channel also what it observed of their
     /// packets and how many of them it holds; ends the channel.
     pub fn into_accounts(self) -> (Observations, Option<(Observations, u64)>) {
-        let observations = match self {
-            Driver::Slotted(channel) => channel.into_observations(),
-            Driver::OutputQueued(channel) => channel.into_observations(),
-            Driver::Event(channel) => channel.into_observations(),
-            Driver::OutputQueuedNetwork(channel) => channel.into_observations(),
-            Driver::InputQueuedNetwork(channel) => channel.into_observations(),
-            Driver::SharedMemoryNetwork(channel) => channel.into_observations(),
-            Driver::Hosted(channel) => {
-                let (path, mut observations) = channel.into_parts();
-                let ways = path.ways();
-                let channel = path.into_carrier();
-                let held = channel.backlog() + channel.in_flight();
-                let behind = channel.into_observations();
-                ways.spend(&mut observations.budget, &behind.budget);
-                observations.take_links(&behind);
-                return (observations, Some((behind, held)));
-            }
-            Driver::Ring(_) => Observations::default(),
-            Driver::Hub(channel) => channel.into_observations(),
-            Driver::Turns(channel) => channel.into_observations(),
-        };
-        (observations, None)
+        let Driver::Hosted(channel) = self else { return (self.into_observations(), None) };
+        let (path, mut observations) = channel.into_parts();
+        let ways = path.ways();
+        let channel = path.into_carrier();
+        let held = channel.backlog() + channel.in_flight();
+        let behind = channel.into_observations();
+        ways.spend(&mut observations.budget, &behind.budget);
+        observations.take_links(&behind);
+        (observations, Some((behind, held)))
     }
 }
 

@@ -11,11 +11,14 @@ use weft_units::{Span, Time};
 use crate::assemble::{Driver, Site};
 use crate::composition::{ChannelSettings, ScheduledSettings, Spec};
 use crate::couple;
+use crate::drive::Channel;
+use crate::drive::carrier::Carrier;
 use crate::drive::hub::Course;
 use crate::drive::network::NetworkReport;
 use crate::drive::trace::TraceEntry;
 use crate::error::Error;
 use crate::experiment::Regime;
+use crate::program::RankReport;
 use crate::program::background::offers;
 use crate::program::settings::{ProgramRun, ProgramSettings};
 use crate::statistics::{BATCHES, Estimate, Judgement, batch_means, judge, mser, steady_state};
@@ -60,6 +63,8 @@ pub struct ChannelRun {
     pub network: Option<NetworkReport>,
     /// How the throughput went over time, on a channel whose driver notes it.
     pub course: Vec<Course>,
+    /// What the ranks of the program did; with the first of the channels that could take its messages.
+    pub ranks: Option<RankReport>,
     /// The mean of each definition of latency under the regime of the run, in microseconds.
     pub means: [Option<Estimate>; Latency::ALL.len()],
     /// Whether the run settled.
@@ -133,7 +138,8 @@ fn run_program(
     seed: u64,
     halt: &Halt,
 ) -> Result<Vec<ChannelRun>, Error> {
-    let ProgramRun { end, metrics, channels, .. } = program.run(spec, seed, halt)?;
+    let ProgramRun { end, metrics, ranks, channels } = program.run(spec, seed, halt)?;
+    let mut ranks = Some(ranks);
     let streams = Streams::new(seed);
     let hosts = spec.system.hosts;
     let mut runs = Vec::new();
@@ -144,27 +150,16 @@ fn run_program(
         let site =
             Site { name: &name, hosts, streams: &streams, from: Time::ZERO, until, sample: None };
         let packet = spec.channel[&name].demand_span(spec.workload.get(&name));
-        let (mut driver, background) =
+        let (driver, background) =
             channel.into_driver((&name, hosts), (packet, offered_until, seed))?;
         if spec.workload.contains_key(&name) {
             others.to_mut().workload.remove(&name);
         }
-        let (backlog, in_flight, steps) = (driver.backlog(), driver.in_flight(), driver.steps());
-        let counters = named([metrics.clone(), driver.counters(until), background].concat());
-        let trace = driver.take_trace();
-        let (observations, behind) = driver.into_accounts();
-        check_behind_hosts(behind, (&name, seed))?;
-        let run = ChannelRun {
-            backlog,
-            in_flight,
-            steps,
-            counters,
-            ended: true,
-            trace,
-            observations,
-            ..ChannelRun::of(&spec.channel[&name], site, seed)
-        };
-        run.check_conservation()?;
+        let own = [metrics.clone(), background].concat();
+        let mut run = ChannelRun::finish(&spec.channel[&name], driver, site, seed)?;
+        run.ended = true;
+        run.ranks = ranks.take();
+        run.counters.splice(0..0, named(own));
         runs.push(run);
     }
     if others.workload.values().any(offers) {
@@ -186,34 +181,10 @@ fn run_alone(
         driver.record_trace();
     }
     let stopped = driver.run(site.until, halt);
-    if let Some(problem) = driver.overrun() {
-        let (channel, problem) = (site.name.to_owned(), problem.to_owned());
-        return Err(Error::Overrun { channel, seed, problem });
-    }
-    if let Some(problem) = driver.broken_order() {
-        return Err(Error::Order { channel: site.name.to_owned(), seed, problem });
-    }
-    let (network, course, waiting) = (driver.network(), driver.course(), driver.waiting());
-    let (backlog, in_flight, steps) = (driver.backlog(), driver.in_flight(), driver.steps());
-    let (counters, trace) = (named(driver.counters(site.until)), driver.take_trace());
-    let (observations, behind) = driver.into_accounts();
-    check_behind_hosts(behind, (site.name, seed))?;
-    let run = ChannelRun {
-        network,
-        course,
-        backlog,
-        in_flight,
-        steps,
-        stopped,
-        waiting,
-        counters,
-        trace,
-        observations,
-        packet: settings.demand_span(Some(workload)),
-        ..ChannelRun::of(settings, site, seed)
-    };
-    run.check_conservation()?;
-    Ok(run)
+    let waiting = driver.waiting();
+    let run = ChannelRun::finish(settings, driver, site, seed)?;
+    let packet = settings.demand_span(Some(workload));
+    Ok(ChannelRun { stopped, waiting, packet, ..run })
 }
 
 /// Checks that a channel behind hosts accounts for each packet that they handed to it. A ring keeps
@@ -303,9 +274,43 @@ impl ChannelRun {
             trace: Vec::new(),
             network: None,
             course: Vec::new(),
+            ranks: None,
             means: [None; Latency::ALL.len()],
             judgement: judge(&[], false, None),
         }
+    }
+
+    /// What came of a run, unless it means nothing: because a buffer overflowed that must not, an
+    /// ordering rule was broken, or a packet is unaccounted for.
+    fn finish(
+        settings: &ChannelSettings,
+        mut driver: Driver,
+        site: Site<'_>,
+        seed: u64,
+    ) -> Result<ChannelRun, Error> {
+        let channel = || site.name.to_owned();
+        if let Some(problem) = driver.overrun() {
+            let problem = problem.to_owned();
+            return Err(Error::Overrun { channel: channel(), seed, problem });
+        }
+        if let Some(problem) = driver.broken_order() {
+            return Err(Error::Order { channel: channel(), seed, problem });
+        }
+        let run = ChannelRun {
+            network: driver.network(),
+            course: driver.course(),
+            backlog: driver.backlog(),
+            in_flight: driver.in_flight(),
+            steps: driver.steps(),
+            counters: named(driver.counters(site.until)),
+            trace: driver.take_trace(),
+            ..ChannelRun::of(settings, site, seed)
+        };
+        let (observations, behind) = driver.into_accounts();
+        check_behind_hosts(behind, (site.name, seed))?;
+        let run = ChannelRun { observations, ..run };
+        run.check_conservation()?;
+        Ok(run)
     }
 
     /// Draws from the course of the run what needs all of it: the means after the warm-up, and

@@ -20,7 +20,8 @@ use crate::wait;
 /// To be called before the kernel closes a descriptor or gives its number to something else.
 pub fn forget(fd: c_int) {
     match table::entry(fd) {
-        Entry::Unknown | Entry::Own => {}
+        Entry::Unknown => table::forget_listener(fd),
+        Entry::Own => {}
         Entry::Epoll(place) => {
             if table::is_owner() {
                 table::set_entry(fd, Entry::Unknown);
@@ -50,9 +51,13 @@ pub fn hand_over(fd: c_int) {
 fn forget_connection(fd: c_int) {
     let Some(guard) = table::enter(fd) else { return };
     let _errno = sys::KeepErrno::new();
-    table::set_entry(fd, Entry::Unknown);
+    let unseen = table::forget_number(fd);
     let last_here = guard.local().descriptors.fetch_sub(1, Ordering::SeqCst) == 1;
     if !last_here {
+        // Who is inside can no longer be told from who is not.
+        if unseen > 0 {
+            attach::give_up(guard.connection, Reason::Call);
+        }
         return;
     }
     epoll::unfollow(&guard);

@@ -42,6 +42,7 @@ mod sys;
 mod table;
 mod turn;
 mod wait;
+mod word;
 
 /// Runs when the program is loaded, before `main`.
 extern "C" fn begin() {

@@ -8,6 +8,7 @@ use weft_protocol::interrupt_flag::Sleep;
 
 use crate::segment::{Segment, closed};
 use crate::spin::{SpinPolicy, Where};
+use crate::stats;
 use crate::stream;
 use crate::sys;
 use crate::table::{self, Connection, Entry, Guard, end, phase};
@@ -273,6 +274,7 @@ fn sleep(
     });
     let time = time.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
     let (entries, count) = (kernel.as_mut_ptr(), kernel.len());
+    stats::count(|stats| &stats.looks, 1);
     // SAFETY: the entries and the time are valid, and so is the mask by the program's word.
     let woken = unsafe { sys::bare!(libc::SYS_ppoll, entries, count, time, mask, 8) };
     if woken < 0 { Err(sys::errno()) } else { Ok(woken as c_int) }

@@ -10,7 +10,7 @@ use crate::log;
 use crate::table::{self, Connection, Guard};
 
 /// Which layout this is.
-const LAYOUT: u64 = 2;
+const LAYOUT: u64 = 3;
 
 /// Why a connection, or what of it, stays with the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,6 +94,9 @@ pub struct Stats {
     /// Times that a receiver went to sleep.
     pub sleeps: AtomicU64,
     pub broken: AtomicU64,
+    /// Times that the kernel was entered for none of these: to give the processor up, to look at
+    /// descriptors that are not carried, or whether the other end lives.
+    pub looks: AtomicU64,
     /// Connections that were never carried.
     pub fallen_through: [AtomicU64; REASONS],
     /// Connections that were carried and went back to the kernel.

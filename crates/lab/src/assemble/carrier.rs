@@ -1,9 +1,15 @@
-//! Messages over any channel, whatever drives it: static dispatch by the one closed choice.
+//! Any channel, whatever drives it: static dispatch by the one closed choice.
 
+use weft_fabric::measure::Observations;
+use weft_kernel::{Halt, Stopped};
 use weft_units::Time;
 
 use super::Driver;
+use crate::drive::Channel;
 use crate::drive::carrier::{Carrier, Message, Notice, RemoteRead, Ticket};
+use crate::drive::hub::Course;
+use crate::drive::network::NetworkReport;
+use crate::drive::trace::TraceEntry;
 
 /// The same call on whichever driver it is.
 macro_rules! on_each {
@@ -53,10 +59,60 @@ impl Carrier for Driver {
     }
 
     fn steps(&self) -> u64 {
-        Driver::steps(self)
+        on_each!(self, channel => channel.steps())
     }
 
     fn waiting(&self) -> Vec<String> {
-        Driver::waiting(self)
+        on_each!(self, channel => channel.waiting())
+    }
+}
+
+impl Channel for Driver {
+    fn run(&mut self, until: Time, halt: &Halt) -> Option<Stopped> {
+        on_each!(self, channel => channel.run(until, halt))
+    }
+
+    fn backlog(&self) -> u64 {
+        on_each!(self, channel => channel.backlog())
+    }
+
+    fn in_flight(&self) -> u64 {
+        on_each!(self, channel => channel.in_flight())
+    }
+
+    fn observations_mut(&mut self) -> Option<&mut Observations> {
+        on_each!(self, channel => Channel::observations_mut(&mut **channel))
+    }
+
+    fn into_observations(self) -> Observations {
+        on_each!(self, channel => channel.into_observations())
+    }
+
+    fn counters(&self, until: Time) -> Vec<(&'static str, f64)> {
+        on_each!(self, channel => channel.counters(until))
+    }
+
+    fn network(&self) -> Option<NetworkReport> {
+        on_each!(self, channel => channel.network())
+    }
+
+    fn course(&self) -> Vec<Course> {
+        on_each!(self, channel => channel.course())
+    }
+
+    fn overrun(&self) -> Option<&str> {
+        on_each!(self, channel => channel.overrun())
+    }
+
+    fn broken_order(&self) -> Option<String> {
+        on_each!(self, channel => channel.broken_order())
+    }
+
+    fn record_trace(&mut self) {
+        on_each!(self, channel => channel.record_trace());
+    }
+
+    fn take_trace(&mut self) -> Vec<TraceEntry> {
+        on_each!(self, channel => channel.take_trace())
     }
 }

@@ -2,15 +2,21 @@
 
 use weft_fabric::adapter::{Feed, Release};
 use weft_fabric::link::ErrorSettings;
+use weft_fabric::measure::Observations;
 use weft_fabric::switch::RingSettings;
 use weft_fabric::workload::{Source, WorkloadSettings};
-use weft_units::{Bytes, Limit, Span};
+use weft_kernel::{Halt, Stopped};
+use weft_units::{Bytes, Limit, Span, Time};
 
 use super::{Driver, Site, network, refuse};
 use crate::composition::{ChannelSettings, SwitchSettings};
+use crate::drive::Channel;
 use crate::drive::host_path::HostPath;
+use crate::drive::hub::Course;
+use crate::drive::network::NetworkReport;
 use crate::drive::receiver::Receiver;
 use crate::drive::ring::{Ring, RingParts};
+use crate::drive::trace::{TraceEntry, of_passages};
 use crate::drive::traffic::Traffic;
 use crate::error::Error;
 
@@ -109,18 +115,52 @@ fn refuse_what_a_ring_does_not_read(settings: &ChannelSettings, name: &str) -> R
     }
 }
 
-impl HostedChannel {
-    /// What hosts and channel did, with the names of the columns.
-    pub(super) fn columns(&self) -> Vec<(&'static str, f64)> {
+impl Channel for HostedChannel {
+    fn run(&mut self, until: Time, halt: &Halt) -> Option<Stopped> {
+        Traffic::run(self, until, halt)
+    }
+
+    fn backlog(&self) -> u64 {
+        Traffic::backlog(self)
+    }
+
+    fn in_flight(&self) -> u64 {
+        Traffic::in_flight(self)
+    }
+
+    fn observations_mut(&mut self) -> Option<&mut Observations> {
+        Some(Traffic::observations_mut(self))
+    }
+
+    fn into_observations(self) -> Observations {
+        self.into_parts().1
+    }
+
+    fn counters(&self, until: Time) -> Vec<(&'static str, f64)> {
         let path = self.carrier();
         let delivered = self.observations().delivered.max(1) as f64;
         let mut columns = vec![("interrupts_per_message", path.interrupts() as f64 / delivered)];
-        if let Driver::Ring(ring) = path.carrier() {
-            let counters = ring.counters();
-            columns.push(("ring_requests", counters.requests as f64));
-            columns.push(("ring_damaged", counters.damaged as f64));
-            columns.push(("ring_refused", counters.refused as f64));
-        }
+        columns.extend(path.carrier().counters(until));
         columns
+    }
+
+    fn network(&self) -> Option<NetworkReport> {
+        self.carrier().carrier().network()
+    }
+
+    fn course(&self) -> Vec<Course> {
+        self.carrier().carrier().course()
+    }
+
+    fn overrun(&self) -> Option<&str> {
+        self.carrier().carrier().overrun()
+    }
+
+    fn broken_order(&self) -> Option<String> {
+        self.carrier().carrier().broken_order()
+    }
+
+    fn take_trace(&mut self) -> Vec<TraceEntry> {
+        of_passages("message", Traffic::observations_mut(self).take_passages())
     }
 }

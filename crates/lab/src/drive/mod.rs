@@ -1,17 +1,18 @@
 //! Drivers: how the parts of a channel are moved through simulated time.
 
 pub mod carrier;
+mod channel;
 pub mod cluster;
 pub mod event;
 pub mod host_path;
 pub mod hub;
 pub mod interface;
 pub mod network;
-pub mod output_queued;
 pub mod receiver;
 pub mod ring;
-mod slots;
 pub mod slotted;
 pub mod trace;
 pub mod traffic;
 pub mod turns;
+
+pub use channel::Channel;

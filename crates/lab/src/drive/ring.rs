@@ -6,10 +6,12 @@ use std::collections::VecDeque;
 
 use weft_fabric::link::Errors;
 use weft_fabric::link::LinkSettings;
+use weft_fabric::measure::Observations;
 use weft_fabric::switch::RingSettings;
-use weft_kernel::Queue;
+use weft_kernel::{Halt, Queue, Stopped};
 use weft_units::{Bytes, Span, Time};
 
+use super::Channel;
 use super::carrier::{Carrier, Message, MessageId, Messages, Notice};
 use super::receiver::Receiver;
 
@@ -125,7 +127,7 @@ impl Ring {
     }
 
     /// What was done so far.
-    pub fn counters(&self) -> RingCounters {
+    pub fn counted(&self) -> RingCounters {
         self.counters
     }
 
@@ -235,6 +237,37 @@ impl Packet {
             Kind::Request { .. } => self.to,
             Kind::Acknowledgment { .. } => self.from,
         }
+    }
+}
+
+/// A ring has no traffic of its own, and keeps no account of its packets.
+impl Channel for Ring {
+    fn run(&mut self, _: Time, _: &Halt) -> Option<Stopped> {
+        None
+    }
+
+    fn backlog(&self) -> u64 {
+        0
+    }
+
+    fn in_flight(&self) -> u64 {
+        0
+    }
+
+    fn observations_mut(&mut self) -> Option<&mut Observations> {
+        None
+    }
+
+    fn into_observations(self) -> Observations {
+        Observations::default()
+    }
+
+    fn counters(&self, _: Time) -> Vec<(&'static str, f64)> {
+        vec![
+            ("ring_requests", self.counters.requests as f64),
+            ("ring_damaged", self.counters.damaged as f64),
+            ("ring_refused", self.counters.refused as f64),
+        ]
     }
 }
 

@@ -8,6 +8,7 @@ use weft_units::{Span, Time};
 
 use crate::assemble::{Driver, Site, sources};
 use crate::composition::ChannelSettings;
+use crate::drive::Channel;
 use crate::drive::carrier::{Carrier, Message, Notice, RemoteRead, Ticket};
 use crate::drive::traffic::Traffic;
 use crate::error::Error;

@@ -12,6 +12,7 @@ use proptest::prelude::*;
 use weft_fabric::measure::{Latency, Observations};
 use weft_kernel::Halt;
 use weft_lab::assemble::Driver;
+use weft_lab::drive::Channel as _;
 use weft_lab::drive::carrier::{Carrier, Destination, Message, Notice, Ticket};
 use weft_units::{Bytes, Span, Time};
 

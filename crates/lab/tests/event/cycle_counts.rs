@@ -12,6 +12,8 @@ use weft_fabric::measure::{Collision, Latency, Observations};
 use weft_fabric::switch::{AcknowledgmentRule, Contention};
 use weft_fabric::workload::{ChannelFacts, Pair, Source, SourceSettings, WorkloadSettings};
 use weft_kernel::{Halt, Streams};
+use weft_lab::drive::Channel as _;
+use weft_lab::drive::carrier::Carrier as _;
 use weft_lab::drive::event::{EventChannel, EventParts, EventSwitch, Faults};
 use weft_protocol::retransmit::{ControlSettings, KnownAfter};
 use weft_units::{Bytes, Fraction, Limit, PositiveCount, Rate, Span, Time};

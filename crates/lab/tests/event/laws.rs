@@ -13,6 +13,8 @@ use weft_fabric::switch::{
 };
 use weft_fabric::workload::Source;
 use weft_kernel::{Halt, Stopped, Streams};
+use weft_lab::drive::Channel as _;
+use weft_lab::drive::carrier::Carrier as _;
 use weft_lab::drive::event::{EventChannel, EventParts, EventSwitch, Faults};
 use weft_protocol::retransmit::{
     ControlSettings, KnownAfter, Order, OutOfBandSettings, RequestAcknowledgeSettings, Retries,

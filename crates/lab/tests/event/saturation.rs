@@ -9,6 +9,7 @@ use weft_fabric::workload::{
     ArrivalsSettings, BurstLength, BurstSettings, BurstTargets, ChannelFacts, WorkloadSettings,
 };
 use weft_kernel::{Halt, Streams};
+use weft_lab::drive::Channel as _;
 use weft_lab::drive::event::{EventChannel, EventParts, EventSwitch, Faults};
 use weft_protocol::retransmit::{ControlSettings, KnownAfter};
 use weft_units::{Bytes, Fraction, Limit, Load, PositiveCount, Span, Time};

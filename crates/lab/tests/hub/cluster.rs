@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use weft_lab::ChannelRun;
+use weft_lab::drive::Channel as _;
 use weft_lab::drive::carrier::{Carrier, Destination, Message, Notice, Ticket};
 use weft_lab::drive::hub::HubChannel;
 use weft_protocol::window::{Bid, Change, Lock, LockAction, Node};

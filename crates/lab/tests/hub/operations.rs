@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 use weft_kernel::Streams;
 use weft_lab::assemble::{Driver, Site};
+use weft_lab::drive::Channel as _;
 use weft_lab::drive::carrier::{Carrier, Destination, Message, Notice, Ticket};
 use weft_lab::drive::hub::{HubChannel, Operation};
 use weft_lab::{Options, Plan, Request};

@@ -12,6 +12,7 @@ use weft_fabric::scheduler::SchedulerSettings;
 use weft_fabric::switch::SharedQueues;
 use weft_fabric::workload::{ChannelFacts, StreamList, WorkloadSettings};
 use weft_kernel::{Halt, Streams};
+use weft_lab::drive::Channel as _;
 use weft_lab::drive::network::{
     Delivery, FlowControl, InputQueuedNetwork, InputQueuedParts, NetworkParts, OutputQueuedNetwork,
     SharedMemoryNetwork, SharedMemoryParts,

@@ -32,6 +32,39 @@ fn ping_pong_takes_two_ways() {
     assert_eq!(runs[0].observations.delivered, 6);
 }
 
+/// Three round trips of 2.1 us, in each of which a rank sends for 1 us. Rank 0 waits for the other 1.1;
+/// so does rank 1, but 1.05 the first time. Stretch by stretch it is told only if it is asked for.
+#[test]
+fn ranks_tell_what_they_did_with_their_time() {
+    let text = file(2, STAR, "run.ping_pong = { size = '64 B', rounds = 3 }");
+    let tables = |more: &str| {
+        let request = Request::of_text("program.toml", &format!("{text}[run]\nseeds = 2\n{more}"));
+        weft_lab::run(&request, &weft_lab::Options::default(), &mut |_, _| true).expect("a run")
+    };
+    let outcome = tables("");
+    let ranks = outcome.table("ranks");
+    assert_eq!(ranks.rows(), 4, "two ranks in two runs");
+    let us = |row, name: &str| match ranks.get(row, name) {
+        Some(weft_lab::Cell::Number(Some(us))) => us,
+        other => panic!("{name}: {other:?}"),
+    };
+    for row in 0..4 {
+        let (end, waited) = if row % 2 == 0 { (6.3, 3.3) } else { (6.25, 3.25) };
+        let spent: f64 = ["computing", "sending", "waiting", "idle"]
+            .iter()
+            .map(|name| us(row, &format!("{name}_us")))
+            .sum();
+        assert!((spent - us(row, "end_us")).abs() < 1e-9, "rank {row}: {spent}");
+        assert!((us(row, "end_us") - end).abs() < 1e-9, "rank {row}: {}", us(row, "end_us"));
+        assert!((us(row, "waiting_us") - waited).abs() < 1e-9, "{row}: {}", us(row, "waiting_us"));
+    }
+    assert_eq!((outcome.table("intervals").rows(), outcome.table("messages").rows()), (0, 0));
+    let traced = tables("trace = true\n");
+    assert_eq!(traced.table("messages").rows(), 12, "six messages in two runs");
+    assert!(traced.table("intervals").rows() >= 12);
+    assert_eq!(traced.table("ranks"), ranks, "looking changes nothing");
+}
+
 #[test]
 fn both_directions_at_once_take_one_way() {
     let text = file(2, STAR, "run.ping_ping = { size = '100 B' }");
@@ -70,6 +103,28 @@ fn every_program_of_the_library_runs_on_a_star_and_on_a_tree() {
         });
         assert_eq!(star.0, tree.0, "{program}: the messages are those of the program");
         assert!(star.1 > 0.0 && tree.1 > 0.0, "{program}");
+    }
+}
+
+/// Three hosts send to the fourth through switches that are heard too late: what a buffer loses, a
+/// program loses, with hosts in front or without.
+#[test]
+fn a_program_over_a_buffer_that_overflows_is_a_failed_run() {
+    let switches = [
+        "switch.shared_memory = { latency = '10 ns', buffer = 4 }",
+        "switch.input_queued = { latency = '10 ns', buffer = 4, scheduler.islip = {} }",
+    ];
+    for switch in switches {
+        let stop = "flow_control.stop_go = { stop = 2, go = 0, reaction = '90 us' }";
+        let late = format!("{switch}\n{stop}");
+        let channel = TREE.replace("switch.output_queued.latency = '10 ns'", &late);
+        for hosts in ["", "[channel.c.host]\n"] {
+            let program = "run.hot_spot = { size = '5000 B', target = 3 }";
+            let text = file(4, &format!("{channel}{hosts}"), program);
+            let failed = spec_of(&text).map(drop).map_err(|error| error.to_string());
+            let message = failed.expect_err(&text);
+            assert!(message.contains("whose buffer of 4 cells was full"), "{message}");
+        }
     }
 }
 

@@ -89,7 +89,7 @@ fn a_damaged_request_is_sent_again() {
     let notices = run(&mut ring);
     // It arrives at 810, its acknowledgment takes 40 + 10, the repetition 400 + 10.
     assert_eq!(deliveries(&notices), [(0, 810 + 50 + 410)]);
-    assert_eq!((ring.counters().requests, ring.counters().damaged), (3, 1));
+    assert_eq!((ring.counted().requests, ring.counted().damaged), (3, 1));
 }
 
 /// One receive buffer that takes 1 us: the second request is refused until it is free.
@@ -104,7 +104,7 @@ fn a_refused_request_is_sent_again() {
     let notices = run(&mut ring);
     // Taken at 410, refused at 810 and, 460 later, at 1270; the buffer is free at 1410.
     assert_eq!(deliveries(&notices), [(0, 810 + 2 * 460)]);
-    assert_eq!(ring.counters().refused, 2);
+    assert_eq!(ring.counted().refused, 2);
 }
 
 /// With one outstanding request an adapter sends one in the time of request and acknowledgment.
@@ -151,7 +151,7 @@ proptest! {
             let last = &mut youngest[usize::from(from)][usize::from((from + step) % 5)];
             prop_assert!(last.replace(number) < Some(number));
         }
-        let counters = ring.counters();
+        let counters = ring.counted();
         let packets: u64 = offers.iter().map(|offer| offer.2.div_ceil(64).max(1)).sum();
         prop_assert_eq!(counters.requests, packets + counters.damaged + counters.refused);
     }

@@ -24,7 +24,8 @@ const SO_SNDTIMEO_NEW: c_int = 67;
 interpose! {
     fn connect(fd: c_int, address: *const sockaddr, length: c_uint) -> c_int = |next| {
         // SAFETY: the program says that the address is valid.
-        let family = unsafe { address.as_ref() }.map_or(0, |it| c_int::from(it.sa_family));
+        let start = unsafe { address.as_ref() };
+        let family = start.map_or(0, |it| c_int::from(it.sa_family));
         let inet = family == libc::AF_INET || family == libc::AF_INET6;
         if family == libc::AF_UNSPEC {
             close::forget(fd);
@@ -32,7 +33,9 @@ interpose! {
         let result = next(fd, address, length);
         let begun = result == 0 || sys::errno() == libc::EINPROGRESS;
         if inet && begun && table::entry(fd) == Entry::Unknown {
-            table::track(fd, Role::Client);
+            // The port comes first in the addresses of both families.
+            let port = start.map_or([0; 2], |it| [it.sa_data[0] as u8, it.sa_data[1] as u8]);
+            table::track(fd, Role::Client, u16::from_be_bytes(port));
         }
         result
     }
@@ -42,8 +45,7 @@ interpose! {
     fn accept(fd: c_int, address: *mut sockaddr, length: *mut c_uint) -> c_int = |next| {
         let accepted = next(fd, address, length);
         if accepted >= 0 {
-            table::drop_stale(accepted);
-            table::track(accepted, Role::Server);
+            table::track_accepted(accepted, fd);
         }
         accepted
     }
@@ -55,8 +57,7 @@ interpose! {
     ) -> c_int = |next| {
         let accepted = next(fd, address, length, flags);
         if accepted >= 0 {
-            table::drop_stale(accepted);
-            table::track(accepted, Role::Server);
+            table::track_accepted(accepted, fd);
         }
         accepted
     }

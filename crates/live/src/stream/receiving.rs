@@ -11,13 +11,22 @@ use crate::ready;
 use crate::segment::{Segment, closed};
 use crate::stats::Reason;
 use crate::sys::{self, Errno};
-use crate::table::{self, Guard, Receiving, end, phase};
+use crate::table::{self, Guard, Passage, Receiving, end, phase};
 use crate::turn;
 use crate::wait;
 
 /// Receives as `recvmsg` does; `kernel` is the call that the program made.
 pub fn receive(fd: c_int, to: &[iovec], flags: c_int, kernel: impl Fn() -> isize) -> isize {
-    let Some(guard) = table::enter_carried(fd) else { return kernel() };
+    match table::passage(fd) {
+        Passage::Kernel => return kernel(),
+        Passage::Quiet(entered) => {
+            let result = kernel();
+            table::went_by(fd, entered);
+            return result;
+        }
+        Passage::Seen => {}
+    }
+    let Some(guard) = table::enter(fd) else { return kernel() };
     if !is_carried(&guard) {
         return kernel();
     }

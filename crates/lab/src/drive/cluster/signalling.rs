@@ -9,6 +9,7 @@ use weft_units::{Span, Time};
 
 use super::bulk::{BulkChannel, Transfer};
 use super::{CarriedSettings, CarriedTiming, Event};
+use crate::drive::Channel;
 use crate::drive::event::{
     Calendar, Event as QuickEvent, EventChannel, Route, ScheduledArrival, ScheduledPacket,
 };

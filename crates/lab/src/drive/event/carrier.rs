@@ -47,11 +47,11 @@ impl Carrier for EventChannel {
     }
 
     fn steps(&self) -> u64 {
-        EventChannel::steps(self)
+        self.steps
     }
 
     fn waiting(&self) -> Vec<String> {
-        EventChannel::waiting(self)
+        self.who_waits()
     }
 }
 

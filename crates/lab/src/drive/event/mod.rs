@@ -24,7 +24,7 @@ use weft_fabric::adapter::Insertion;
 use weft_fabric::measure::Observations;
 use weft_fabric::switch::Effect;
 use weft_fabric::workload::{Feedback, Source};
-use weft_kernel::{Arena, Halt, Id, Queue, Stopped, Streams};
+use weft_kernel::{Arena, Id, Queue, Streams};
 use weft_protocol::retransmit::{Attempt, Slot};
 use weft_units::{Limit, Span, Time};
 
@@ -181,28 +181,6 @@ impl EventChannel {
         })
     }
 
-    /// Runs the channel on its own queue up to and including `until`, or until `halt` stops it.
-    /// A later call goes on from there.
-    pub fn run(&mut self, until: Time, halt: &Halt) -> Option<Stopped> {
-        // The queue is taken out for the loop, so that the channel can schedule into it.
-        let mut queue = std::mem::take(&mut self.queue);
-        if !self.started {
-            self.start(&mut |time, event| queue.push(time, event));
-        }
-        let mut stopped = None;
-        while queue.next_time().is_some_and(|time| time <= until) {
-            stopped = halt.check(self.steps);
-            if stopped.is_some() {
-                break;
-            }
-            let Some((now, event)) = queue.pop() else { break };
-            self.steps += 1;
-            self.handle(now, event, &mut |time, event| queue.push(time, event));
-        }
-        self.queue = queue;
-        stopped
-    }
-
     /// Schedules the first packet of every source; to be called once, before any event, where the
     /// channel shares a queue with others.
     pub fn start(&mut self, schedule: &mut impl FnMut(Time, Event)) {
@@ -260,24 +238,9 @@ impl EventChannel {
         self.transmit(now, host, schedule);
     }
 
-    /// Notes every transmission from now on.
-    pub fn record_trace(&mut self) {
-        self.trace = Some(Vec::new());
-    }
-
-    /// The transmissions noted so far.
-    pub fn take_trace(&mut self) -> Vec<TraceEntry> {
-        self.trace.as_mut().map(std::mem::take).unwrap_or_default()
-    }
-
     /// All that was observed.
     pub fn observations(&self) -> &Observations {
         &self.observations
-    }
-
-    /// All that was observed; ends the channel.
-    pub fn into_observations(self) -> Observations {
-        self.observations
     }
 
     /// What was counted besides.
@@ -288,11 +251,6 @@ impl EventChannel {
     /// The parts that the channel is made of.
     pub fn parts(&self) -> &EventParts {
         &self.parts
-    }
-
-    /// How many events have happened in [`EventChannel::run`].
-    pub fn steps(&self) -> u64 {
-        self.steps
     }
 
     fn generate(&mut self, now: Time, host: u16, schedule: &mut impl FnMut(Time, Event)) {

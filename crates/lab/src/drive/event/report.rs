@@ -1,15 +1,40 @@
 //! What is still in the channel, and who waits for whom.
 
+use weft_fabric::measure::Observations;
+use weft_kernel::{Halt, Stopped};
 use weft_protocol::retransmit::{ControlSettings, Standing};
 use weft_units::Time;
 
 use super::EventChannel;
 use super::host::Host;
 use super::switch::Switch;
+use crate::drive::Channel;
+use crate::drive::trace::TraceEntry;
 
-impl EventChannel {
+impl Channel for EventChannel {
+    /// Runs the channel on its own queue; a later call goes on from there.
+    fn run(&mut self, until: Time, halt: &Halt) -> Option<Stopped> {
+        // The queue is taken out for the loop, so that the channel can schedule into it.
+        let mut queue = std::mem::take(&mut self.queue);
+        if !self.started {
+            self.start(&mut |time, event| queue.push(time, event));
+        }
+        let mut stopped = None;
+        while queue.next_time().is_some_and(|time| time <= until) {
+            stopped = halt.check(self.steps);
+            if stopped.is_some() {
+                break;
+            }
+            let Some((now, event)) = queue.pop() else { break };
+            self.steps += 1;
+            self.handle(now, event, &mut |time, event| queue.push(time, event));
+        }
+        self.queue = queue;
+        stopped
+    }
+
     /// Packets handed over whose first transmission has not started.
-    pub fn backlog(&self) -> u64 {
+    fn backlog(&self) -> u64 {
         let unsent = |host: &Host| {
             let interface = host.interface.as_ref();
             interface.map_or(0, |quick| quick.interface.unsent()) + host.queue.len()
@@ -19,8 +44,8 @@ impl EventChannel {
 
     /// Packets sent at least once that their target has not handed over: by what the initiators
     /// have numbered and the targets have seen, not by counting deliveries. With
-    /// [`EventChannel::backlog`] it accounts for every packet neither delivered nor abandoned.
-    pub fn in_flight(&self) -> u64 {
+    /// [`Channel::backlog`] it accounts for every packet neither delivered nor abandoned.
+    fn in_flight(&self) -> u64 {
         if self.parts.control == ControlSettings::Unacknowledged {
             return self.flights.len() as u64;
         }
@@ -35,8 +60,30 @@ impl EventChannel {
         self.hosts.iter().enumerate().map(missing).sum()
     }
 
+    fn observations_mut(&mut self) -> Option<&mut Observations> {
+        Some(&mut self.observations)
+    }
+
+    fn into_observations(self) -> Observations {
+        self.observations
+    }
+
+    fn counters(&self, until: Time) -> Vec<(&'static str, f64)> {
+        self.interface_columns(until)
+    }
+
+    fn record_trace(&mut self) {
+        self.trace = Some(Vec::new());
+    }
+
+    fn take_trace(&mut self) -> Vec<TraceEntry> {
+        self.trace.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+}
+
+impl EventChannel {
     /// Who waits for whom, one sentence a line: for a run that does not get on.
-    pub fn waiting(&self) -> Vec<String> {
+    pub(super) fn who_waits(&self) -> Vec<String> {
         let mut lines = Vec::new();
         if let Switch::Crossbar(switch) = &self.switch {
             for (output, id, holder) in switch.blocked() {

@@ -51,17 +51,10 @@ impl Carrier for HubChannel {
     }
 
     fn steps(&self) -> u64 {
-        HubChannel::steps(self)
+        self.steps
     }
 
     fn waiting(&self) -> Vec<String> {
-        HubChannel::waiting(self)
-    }
-}
-
-impl HubChannel {
-    /// Who waits for whom.
-    pub fn waiting(&self) -> Vec<String> {
         let line = |(place, host): (usize, &super::Host)| {
             let (stores, packets) = (host.runs.len(), host.link_queue.len());
             (stores + packets > 0).then(|| {

@@ -120,7 +120,7 @@ pub(super) struct Management {
     pub clocks: Option<Clocks>,
     last_delivery: Time,
     longest_gap: Span,
-    course: Vec<Course>,
+    pub course: Vec<Course>,
     sampled: Bytes,
     carried: Bytes,
     sample: Option<Span>,
@@ -441,11 +441,6 @@ impl HubChannel {
             on_line: own.ports.on_line().count_ones(),
         });
         self.queue.push(now + sample, Event::Manage(Step::Sample));
-    }
-
-    /// The course of the run, if it was to be noted.
-    pub fn course(&self) -> Vec<Course> {
-        self.management.as_ref().map_or_else(Vec::new, |own| own.course.clone())
     }
 
     /// Changes of the membership as nodes heard of them: when, who, what.

@@ -24,7 +24,7 @@ mod room;
 use weft_fabric::measure::Observations;
 use weft_fabric::switch::{Hub, HubRequest};
 use weft_fabric::workload::{Feedback, Source};
-use weft_kernel::{Arena, Halt, Id, Queue, Stopped, Streams};
+use weft_kernel::{Arena, Id, Queue, Streams};
 use weft_protocol::window::{Cluster, OrderChecker};
 use weft_units::{Bytes, Span, Time};
 
@@ -144,21 +144,6 @@ impl HubChannel {
             steps: 0,
             parts,
         })
-    }
-
-    /// Runs the channel up to and including `until`, or until `halt` stops it. A later call goes on
-    /// from there.
-    pub fn run(&mut self, until: Time, halt: &Halt) -> Option<Stopped> {
-        self.start();
-        while let Some((now, event)) = self.queue.pop_until(until) {
-            self.handle(now, event);
-            self.notices.clear();
-            let stopped = halt.check(self.steps);
-            if stopped.is_some() {
-                return stopped;
-            }
-        }
-        None
     }
 
     /// Schedules the first message of every source.
@@ -488,32 +473,6 @@ impl HubChannel {
         } else if self.hub.held() > 0 {
             self.wake_hub(known);
         }
-    }
-
-    /// How many events have happened.
-    pub fn steps(&self) -> u64 {
-        self.steps
-    }
-
-    /// What is observed.
-    pub fn observations_mut(&mut self) -> &mut Observations {
-        &mut self.observations
-    }
-
-    /// Deliveries whose packet has not been taken in by the bus of its initiator.
-    pub fn backlog(&self) -> u64 {
-        self.waiting
-    }
-
-    /// Deliveries on their way.
-    pub fn in_flight(&self) -> u64 {
-        self.flying
-    }
-
-    /// The ordering rule that was broken, if the channel was asked to look and one was.
-    pub fn broken_order(&self) -> Option<String> {
-        let late = || self.checker.as_ref()?.finish().err().map(|error| error.to_string());
-        self.problem.clone().or_else(late)
     }
 
     fn span_of_bus(&self, size: Bytes) -> Span {

@@ -1,12 +1,13 @@
 //! What is observed where a packet reaches a program.
 
 use weft_fabric::measure::{Latency, Observations, Passage, Stage};
-use weft_kernel::Id;
+use weft_kernel::{Halt, Id, Stopped};
 use weft_protocol::window::{Node, PacketName};
 use weft_units::{Span, Time};
 
 use super::host::{Packet, Purpose};
-use super::{HubChannel, Notice, Spans};
+use super::{Course, HubChannel, Notice, Spans};
+use crate::drive::Channel;
 
 /// Sums of the stages that have names of their own, in picoseconds.
 #[derive(Clone, Copy, Debug, Default)]
@@ -31,6 +32,84 @@ pub(super) struct Counters {
     several: u64,
     waited: u128,
     longest: Span,
+}
+
+impl Channel for HubChannel {
+    /// A later call goes on where this one ended.
+    fn run(&mut self, until: Time, halt: &Halt) -> Option<Stopped> {
+        self.start();
+        while let Some((now, event)) = self.queue.pop_until(until) {
+            self.handle(now, event);
+            self.notices.clear();
+            let stopped = halt.check(self.steps);
+            if stopped.is_some() {
+                return stopped;
+            }
+        }
+        None
+    }
+
+    /// Deliveries whose packet has not been taken in by the bus of its initiator.
+    fn backlog(&self) -> u64 {
+        self.waiting
+    }
+
+    /// Deliveries on their way.
+    fn in_flight(&self) -> u64 {
+        self.flying
+    }
+
+    fn observations_mut(&mut self) -> Option<&mut Observations> {
+        Some(&mut self.observations)
+    }
+
+    fn into_observations(mut self) -> Observations {
+        let StageSums { packets, .. } = self.stages;
+        let sums = self.stages;
+        let of_initiator = [
+            ("store", sums.store),
+            ("initiator_bus_wait", sums.initiator_wait),
+            ("initiator_bus", sums.initiator_bus),
+            ("transmit_adapter", sums.transmit),
+        ];
+        let of_target = [
+            ("receive_adapter", sums.receive),
+            ("target_bus_wait", sums.target_wait),
+            ("target_bus", sums.target_bus),
+            ("memory", sums.memory),
+            ("poll", sums.poll),
+            ("read", sums.read),
+        ];
+        for (stages, is_initiator) in [(&of_initiator[..], true), (&of_target[..], false)] {
+            for (name, sum) in stages.iter().filter(|(_, sum)| *sum > 0) {
+                self.observations.budget.add_named(name, is_initiator, packets, *sum);
+            }
+        }
+        self.observations
+    }
+
+    fn counters(&self, until: Time) -> Vec<(&'static str, f64)> {
+        let held: u64 = self.hosts.iter().map(|host| host.bus_held.0).sum();
+        let hosts = self.hosts.len() as f64;
+        let busy = held as f64 / hosts / until.since(Time::ZERO).0.max(1) as f64;
+        let mut columns = vec![("host_bus_busy", busy.min(1.0))];
+        let Counters { several, waited, longest } = self.counters;
+        if several > 0 {
+            let mean = waited as f64 / several as f64;
+            columns.push(("multicast_wait_mean_us", mean * 1e-6));
+            columns.push(("multicast_wait_max_us", longest.as_us()));
+        }
+        columns.extend(self.cluster_columns(until));
+        columns
+    }
+    fn course(&self) -> Vec<Course> {
+        self.management.as_ref().map_or_else(Vec::new, |own| own.course.clone())
+    }
+
+    fn broken_order(&self) -> Option<String> {
+        let late = || self.checker.as_ref()?.finish().err().map(|error| error.to_string());
+        self.problem.clone().or_else(late)
+    }
 }
 
 impl HubChannel {
@@ -130,47 +209,5 @@ impl HubChannel {
         sums.memory += u128::from(memory.0);
         sums.poll += u128::from(poll.0);
         sums.read += u128::from(read.0);
-    }
-
-    /// What was observed; ends the channel.
-    pub fn into_observations(mut self) -> Observations {
-        let StageSums { packets, .. } = self.stages;
-        let sums = self.stages;
-        let of_initiator = [
-            ("store", sums.store),
-            ("initiator_bus_wait", sums.initiator_wait),
-            ("initiator_bus", sums.initiator_bus),
-            ("transmit_adapter", sums.transmit),
-        ];
-        let of_target = [
-            ("receive_adapter", sums.receive),
-            ("target_bus_wait", sums.target_wait),
-            ("target_bus", sums.target_bus),
-            ("memory", sums.memory),
-            ("poll", sums.poll),
-            ("read", sums.read),
-        ];
-        for (stages, is_initiator) in [(&of_initiator[..], true), (&of_target[..], false)] {
-            for (name, sum) in stages.iter().filter(|(_, sum)| *sum > 0) {
-                self.observations.budget.add_named(name, is_initiator, packets, *sum);
-            }
-        }
-        self.observations
-    }
-
-    /// What was counted besides, with the names of its columns.
-    pub fn columns(&self, until: Time) -> Vec<(&'static str, f64)> {
-        let held: u64 = self.hosts.iter().map(|host| host.bus_held.0).sum();
-        let hosts = self.hosts.len() as f64;
-        let busy = held as f64 / hosts / until.since(Time::ZERO).0.max(1) as f64;
-        let mut columns = vec![("host_bus_busy", busy.min(1.0))];
-        let Counters { several, waited, longest } = self.counters;
-        if several > 0 {
-            let mean = waited as f64 / several as f64;
-            columns.push(("multicast_wait_mean_us", mean * 1e-6));
-            columns.push(("multicast_wait_max_us", longest.as_us()));
-        }
-        columns.extend(self.cluster_columns(until));
-        columns
     }
 }

@@ -29,6 +29,7 @@ use weft_units::{Span, Time};
 use super::control::FlowControl;
 use super::ends::{Delivery, Ends, NetworkParts};
 use super::skeleton::{Agenda, Network};
+use crate::drive::Channel;
 use crate::drive::carrier::MessageId;
 use calendar::{Calendar, NEVER};
 use flow::Flow;
@@ -195,7 +196,7 @@ impl Network for InputQueuedNetwork {
     }
 
     fn blocked(&self) -> Vec<String> {
-        self.waiting()
+        self.who_waits()
     }
 
     #[inline]
@@ -209,6 +210,32 @@ impl Network for InputQueuedNetwork {
             Event::Sent(message) => self.sent(now, message),
         }
         None
+    }
+}
+
+impl Channel for InputQueuedNetwork {
+    fn run(&mut self, until: Time, halt: &Halt) -> Option<Stopped> {
+        self.work_off(until, halt, |_| {})
+    }
+
+    fn backlog(&self) -> u64 {
+        self.waiting_in_hosts() + self.ends.unfed()
+    }
+
+    fn in_flight(&self) -> u64 {
+        self.ends.packets.len() as u64 - self.waiting_in_hosts()
+    }
+
+    fn observations_mut(&mut self) -> Option<&mut Observations> {
+        Some(&mut self.ends.observations)
+    }
+
+    fn into_observations(self) -> Observations {
+        self.ends.observations
+    }
+
+    fn overrun(&self) -> Option<&str> {
+        self.flow.overrun.as_deref()
     }
 }
 
@@ -264,12 +291,7 @@ impl InputQueuedNetwork {
         network
     }
 
-    /// Runs up to and including `until`, or until `halt` stops it; to be called once.
-    pub fn run(&mut self, until: Time, halt: &Halt) -> Option<Stopped> {
-        self.run_watched(until, halt, |_| {})
-    }
-
-    /// The same, showing every delivery to `watch`.
+    /// [`Channel::run`], showing every delivery to `watch`.
     pub fn run_watched(
         &mut self,
         until: Time,
@@ -279,38 +301,8 @@ impl InputQueuedNetwork {
         self.work_off(until, halt, watch)
     }
 
-    /// What is observed.
-    pub fn observations_mut(&mut self) -> &mut Observations {
-        &mut self.ends.observations
-    }
-
-    /// What was observed; ends the channel.
-    pub fn into_observations(self) -> Observations {
-        self.ends.observations
-    }
-
-    /// Packets whose transmission has not begun.
-    pub fn backlog(&self) -> u64 {
-        self.waiting_in_hosts() + self.ends.unfed()
-    }
-
     fn waiting_in_hosts(&self) -> u64 {
         self.hosts.iter().map(|host| host.waiting).sum()
-    }
-
-    /// Packets on their way.
-    pub fn in_flight(&self) -> u64 {
-        self.ends.packets.len() as u64 - self.waiting_in_hosts()
-    }
-
-    /// How many events have happened.
-    pub fn steps(&self) -> u64 {
-        self.agenda.steps()
-    }
-
-    /// Which buffer was written while it was full, if one was: the run then means nothing.
-    pub fn overrun(&self) -> Option<&str> {
-        self.flow.overrun.as_deref()
     }
 
     /// A slot begins, unless another one was scheduled before it.

@@ -8,6 +8,7 @@ use weft_units::{Span, Time};
 
 use super::ends::{Delivery, Ends, Handed, NetworkParts};
 use super::skeleton::{Agenda, Network};
+use crate::drive::Channel;
 use crate::drive::carrier::MessageId;
 
 type Packet = super::ends::Packet<()>;
@@ -120,6 +121,32 @@ impl Network for OutputQueuedNetwork {
     }
 }
 
+impl Channel for OutputQueuedNetwork {
+    fn run(&mut self, until: Time, halt: &Halt) -> Option<Stopped> {
+        self.work_off(until, halt, |_| {})
+    }
+
+    fn backlog(&self) -> u64 {
+        self.started_later() + self.ends.unfed()
+    }
+
+    fn in_flight(&self) -> u64 {
+        self.ends.packets.len() as u64 - self.started_later()
+    }
+
+    fn observations_mut(&mut self) -> Option<&mut Observations> {
+        Some(&mut self.ends.observations)
+    }
+
+    fn into_observations(self) -> Observations {
+        let waiting = self.started_later();
+        let mut observations = self.ends.observations;
+        // They were counted when their start was known, which lies beyond the end.
+        observations.attempts = observations.attempts.saturating_sub(waiting);
+        observations
+    }
+}
+
 impl OutputQueuedNetwork {
     /// A channel at time zero.
     pub fn new(parts: NetworkParts) -> OutputQueuedNetwork {
@@ -152,12 +179,7 @@ impl OutputQueuedNetwork {
         network
     }
 
-    /// Runs up to and including `until`, or until `halt` stops it; to be called once.
-    pub fn run(&mut self, until: Time, halt: &Halt) -> Option<Stopped> {
-        self.run_watched(until, halt, |_| {})
-    }
-
-    /// The same, showing every delivery to `watch`.
+    /// [`Channel::run`], showing every delivery to `watch`.
     pub fn run_watched(
         &mut self,
         until: Time,
@@ -167,40 +189,11 @@ impl OutputQueuedNetwork {
         self.work_off(until, halt, watch)
     }
 
-    /// What is observed.
-    pub fn observations_mut(&mut self) -> &mut Observations {
-        &mut self.ends.observations
-    }
-
-    /// What was observed; ends the channel.
-    pub fn into_observations(self) -> Observations {
-        let waiting = self.started_later();
-        let mut observations = self.ends.observations;
-        // They were counted when their start was known, which lies beyond the end.
-        observations.attempts = observations.attempts.saturating_sub(waiting);
-        observations
-    }
-
-    /// Packets whose transmission has not begun.
-    pub fn backlog(&self) -> u64 {
-        self.started_later() + self.ends.unfed()
-    }
-
     /// Packets whose start is known and has not come. Each link sends one after another, so that
     /// they follow from when it will be free.
     fn started_later(&self) -> u64 {
         let after = |adapter: &Adapter| adapter.free.since(self.agenda.now()).0.saturating_sub(1);
         self.adapters.iter().map(|adapter| after(adapter) / self.packet.0).sum()
-    }
-
-    /// Packets on their way.
-    pub fn in_flight(&self) -> u64 {
-        self.ends.packets.len() as u64 - self.started_later()
-    }
-
-    /// How many events have happened.
-    pub fn steps(&self) -> u64 {
-        self.agenda.steps()
     }
 
     #[inline]

@@ -33,6 +33,7 @@ use weft_units::{Bytes, Span, Time};
 use super::control::FlowControl;
 use super::ends::{Delivery, Ends, NetworkParts};
 use super::skeleton::{Agenda, Network};
+use crate::drive::Channel;
 use crate::drive::carrier::MessageId;
 use connection::Connection;
 use endpoints::Faults;
@@ -222,7 +223,7 @@ impl Network for SharedMemoryNetwork {
     }
 
     fn blocked(&self) -> Vec<String> {
-        self.waiting()
+        self.who_waits()
     }
 
     #[inline]
@@ -248,6 +249,38 @@ impl Network for SharedMemoryNetwork {
             Event::Sample => self.sample(now),
         }
         None
+    }
+}
+
+impl Channel for SharedMemoryNetwork {
+    fn run(&mut self, until: Time, halt: &Halt) -> Option<Stopped> {
+        self.work_off(until, halt, |_| {})
+    }
+
+    /// Messages of which nothing has been sent.
+    fn backlog(&self) -> u64 {
+        self.unsent + self.ends.unfed()
+    }
+
+    /// Messages on their way.
+    fn in_flight(&self) -> u64 {
+        self.ends.packets.len() as u64 - self.unsent
+    }
+
+    fn observations_mut(&mut self) -> Option<&mut Observations> {
+        Some(&mut self.ends.observations)
+    }
+
+    fn into_observations(self) -> Observations {
+        self.ends.observations
+    }
+
+    fn network(&self) -> Option<NetworkReport> {
+        Some(self.report())
+    }
+
+    fn overrun(&self) -> Option<&str> {
+        self.overrun.as_deref()
     }
 }
 
@@ -336,12 +369,7 @@ impl SharedMemoryNetwork {
         }
     }
 
-    /// Runs up to and including `until`, or until `halt` stops it; to be called once.
-    pub fn run(&mut self, until: Time, halt: &Halt) -> Option<Stopped> {
-        self.run_watched(until, halt, |_| {})
-    }
-
-    /// The same, showing every delivery to `watch`.
+    /// [`Channel::run`], showing every delivery to `watch`.
     pub fn run_watched(
         &mut self,
         until: Time,
@@ -349,35 +377,5 @@ impl SharedMemoryNetwork {
         watch: impl FnMut(Delivery),
     ) -> Option<Stopped> {
         self.work_off(until, halt, watch)
-    }
-
-    /// What is observed.
-    pub fn observations_mut(&mut self) -> &mut Observations {
-        &mut self.ends.observations
-    }
-
-    /// What was observed; ends the channel.
-    pub fn into_observations(self) -> Observations {
-        self.ends.observations
-    }
-
-    /// Messages of which nothing has been sent.
-    pub fn backlog(&self) -> u64 {
-        self.unsent + self.ends.unfed()
-    }
-
-    /// Messages on their way.
-    pub fn in_flight(&self) -> u64 {
-        self.ends.packets.len() as u64 - self.unsent
-    }
-
-    /// How many events have happened.
-    pub fn steps(&self) -> u64 {
-        self.agenda.steps()
-    }
-
-    /// Which buffer was written while it was full, if one was: the run then means nothing.
-    pub fn overrun(&self) -> Option<&str> {
-        self.overrun.as_deref()
     }
 }

@@ -124,11 +124,6 @@ impl<E: Copy> Agenda<E> {
         Some(due)
     }
 
-    /// How many events have happened.
-    pub fn steps(&self) -> u64 {
-        self.steps
-    }
-
     /// When the last event happened; at the end of a run, its end.
     pub fn now(&self) -> Time {
         self.now

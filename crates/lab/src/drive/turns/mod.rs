@@ -17,7 +17,7 @@ use weft_fabric::fabric::{Routes, Wiring};
 use weft_fabric::interface::TransferSettings;
 use weft_fabric::link::TurnEvent;
 use weft_fabric::measure::Observations;
-use weft_kernel::{Arena, Halt, Id, Queue, Stopped};
+use weft_kernel::{Arena, Id, Queue};
 use weft_protocol::turns::{CHANNELS, Kind, PACKET};
 use weft_units::{Bytes, Span, Time};
 
@@ -142,19 +142,6 @@ impl TurnChannel {
             trace: None,
             steps: 0,
         }
-    }
-
-    /// Runs up to and including `until`, or until `halt` stops it; to be called once.
-    pub fn run(&mut self, until: Time, halt: &Halt) -> Option<Stopped> {
-        while let Some((now, event)) = self.queue.pop_until(until) {
-            self.happen(now, event);
-            self.notices.clear();
-            let stopped = halt.check(self.steps);
-            if stopped.is_some() {
-                return stopped;
-            }
-        }
-        None
     }
 
     fn happen(&mut self, now: Time, event: Event) {

@@ -1,49 +1,30 @@
 //! What a channel of links with turns tells at the end of a run.
 
 use weft_fabric::measure::{Latency, Observations};
+use weft_kernel::{Halt, Stopped};
 use weft_units::Time;
 
 use super::message::Use;
 use super::station::Place;
 use super::{Cable, TurnChannel};
+use crate::drive::Channel;
 use crate::drive::trace::TraceEntry;
 
-impl TurnChannel {
-    /// Notes every frame from now on, null frames included.
-    pub fn record_trace(&mut self) {
-        self.trace = Some(Vec::new());
-        self.cables.iter_mut().for_each(|cable| cable.link.show_every_turn());
-    }
-
-    /// The frames noted so far, in order of time.
-    pub fn take_trace(&mut self) -> Vec<TraceEntry> {
-        let mut trace = self.trace.take().unwrap_or_default();
-        trace.sort_by_key(|entry| (entry.time, entry.sequence));
-        trace
-    }
-
-    /// A frame is over.
-    pub(super) fn note_frame(&mut self, until: Time, number: u32, side: usize) {
-        let Some(trace) = &mut self.trace else { return };
-        let Cable { first, packets, credits, stations, .. } = self.cables[number as usize];
-        let host = |side: usize| match self.stations[stations[side] as usize].place {
-            Place::Host(host) => Some(host),
-            Place::Port { .. } => None,
-        };
-        trace.push(TraceEntry {
-            time: first,
-            until,
-            kind: if packets == 0 { "null" } else { "frame" },
-            sequence: u64::from(number),
-            initiator: host(side),
-            target: host(1 - side),
-            slot: None,
-            content: format!("{packets} packets, credits {} and {}", credits[0], credits[1]),
-        });
+impl Channel for TurnChannel {
+    fn run(&mut self, until: Time, halt: &Halt) -> Option<Stopped> {
+        while let Some((now, event)) = self.queue.pop_until(until) {
+            self.happen(now, event);
+            self.notices.clear();
+            let stopped = halt.check(self.steps);
+            if stopped.is_some() {
+                return stopped;
+            }
+        }
+        None
     }
 
     /// Messages of which no byte has been moved.
-    pub fn backlog(&self) -> u64 {
+    fn backlog(&self) -> u64 {
         let begun = |mover: &super::host::Mover| usize::from(mover.has_begun());
         let of_host = |host: &super::host::Host| {
             let mover = &host.movers[0];
@@ -53,29 +34,22 @@ impl TurnChannel {
         copies + self.further_targets()
     }
 
-    /// Targets beyond the first one of multicast messages that no host has begun: each counts as a
-    /// packet of its own.
-    fn further_targets(&self) -> u64 {
-        let queued = self.hosts.iter().flat_map(|host| {
-            let begun = usize::from(host.movers[0].has_begun());
-            host.movers[0].queue.iter().skip(begun)
-        });
-        queued.map(|id| u64::from(self.messages[*id].missing.saturating_sub(1))).sum()
-    }
-
     /// Messages on their way, one for each target that does not have it.
-    pub fn in_flight(&self) -> u64 {
+    fn in_flight(&self) -> u64 {
         self.under_way
     }
 
-    /// How many events have happened.
-    pub fn steps(&self) -> u64 {
-        self.steps
+    fn observations_mut(&mut self) -> Option<&mut Observations> {
+        Some(&mut self.observations)
+    }
+
+    fn into_observations(self) -> Observations {
+        self.observations
     }
 
     /// The parts of the way of a first packet, what the frames carried, and the payload of a message
     /// over the time until its answer is there, which is how Maestro 4 counts throughput.
-    pub fn columns(&self) -> Vec<(&'static str, f64)> {
+    fn counters(&self, _: Time) -> Vec<(&'static str, f64)> {
         let [up_least, up_mean, up_most] = self.legs.uplink.us();
         let [switch_least, switch_mean, switch_most] = self.legs.switch.us();
         let [down_least, down_mean, down_most] = self.legs.downlink.us();
@@ -108,6 +82,51 @@ impl TurnChannel {
         columns
     }
 
+    /// Notes every frame from now on, null frames included.
+    fn record_trace(&mut self) {
+        self.trace = Some(Vec::new());
+        self.cables.iter_mut().for_each(|cable| cable.link.show_every_turn());
+    }
+
+    /// The frames noted so far, in order of time.
+    fn take_trace(&mut self) -> Vec<TraceEntry> {
+        let mut trace = self.trace.take().unwrap_or_default();
+        trace.sort_by_key(|entry| (entry.time, entry.sequence));
+        trace
+    }
+}
+
+impl TurnChannel {
+    /// A frame is over.
+    pub(super) fn note_frame(&mut self, until: Time, number: u32, side: usize) {
+        let Some(trace) = &mut self.trace else { return };
+        let Cable { first, packets, credits, stations, .. } = self.cables[number as usize];
+        let host = |side: usize| match self.stations[stations[side] as usize].place {
+            Place::Host(host) => Some(host),
+            Place::Port { .. } => None,
+        };
+        trace.push(TraceEntry {
+            time: first,
+            until,
+            kind: if packets == 0 { "null" } else { "frame" },
+            sequence: u64::from(number),
+            initiator: host(side),
+            target: host(1 - side),
+            slot: None,
+            content: format!("{packets} packets, credits {} and {}", credits[0], credits[1]),
+        });
+    }
+
+    /// Targets beyond the first one of multicast messages that no host has begun: each counts as a
+    /// packet of its own.
+    fn further_targets(&self) -> u64 {
+        let queued = self.hosts.iter().flat_map(|host| {
+            let begun = usize::from(host.movers[0].has_begun());
+            host.movers[0].queue.iter().skip(begun)
+        });
+        queued.map(|id| u64::from(self.messages[*id].missing.saturating_sub(1))).sum()
+    }
+
     /// Who waits for whom.
     pub(super) fn who_waits(&self) -> Vec<String> {
         let mut lines = Vec::new();
@@ -128,15 +147,5 @@ impl TurnChannel {
             }
         }
         lines
-    }
-
-    /// Who waits for whom, while messages are under way.
-    pub fn waiting(&self) -> Vec<String> {
-        self.who_waits()
-    }
-
-    /// What was observed; ends the channel.
-    pub fn into_observations(self) -> Observations {
-        self.observations
     }
 }

@@ -11,7 +11,7 @@ const MOST_NAMED: usize = 16;
 impl InputQueuedNetwork {
     /// Which outputs and hosts wait for buffers that nobody empties, one sentence a line. If outputs
     /// wait for each other in a circle, the first line names its switches.
-    pub fn waiting(&self) -> Vec<String> {
+    pub(super) fn who_waits(&self) -> Vec<String> {
         let mut coming = vec![false; self.flow.credits.len()];
         self.calendar.credits.iter().for_each(|place| coming[place as usize] = true);
         let mut lines = Vec::new();

@@ -249,7 +249,7 @@ impl SharedMemoryNetwork {
     }
 
     /// Which ports wait for space that nobody makes, one sentence a line.
-    pub fn waiting(&self) -> Vec<String> {
+    pub(super) fn who_waits(&self) -> Vec<String> {
         let blocked = (0..self.ports.len()).filter(|port| self.ports[*port].is_blocked());
         let line = |port: usize| {
             let own = &self.ports[port];

@@ -1,16 +1,29 @@
-//! What the slotted channels share: packets that come from the workload, packets on their way.
+//! What is at the ends of the links of a slotted channel, whatever its switch: packets that come
+//! from the workload or as messages, and packets on their way.
 
 use std::collections::VecDeque;
 
-use weft_fabric::measure::Observations;
+use weft_fabric::measure::{Latency, Observations, Passage};
 use weft_fabric::workload::{Demand, Feedback, Source};
 use weft_units::{Bytes, Span, Time};
 
-use super::carrier::{Message, MessageId, Messages, Notice};
+use super::SlotTiming;
+use crate::drive::carrier::{Message, MessageId, Messages, Notice};
+
+/// The ends of all links.
+#[derive(Debug)]
+pub struct Ends {
+    payload: Bytes,
+    arrivals: Arrivals,
+    in_flight: InFlight,
+    /// What is handed over as messages; absent while packets come from sources.
+    posted: Option<Box<Posted>>,
+    pub(super) observations: Observations,
+}
 
 /// The sources of all hosts.
 #[derive(Debug)]
-pub(super) struct Arrivals {
+struct Arrivals {
     sources: Vec<Source>,
     /// When each source hands over its next packet: a dense copy, since every slot looks at all.
     next: Vec<Time>,
@@ -23,13 +36,109 @@ pub(super) struct Arrivals {
 /// Transmissions whose last byte has not arrived. All take the same time, so they arrive in the
 /// order in which they began.
 #[derive(Debug, Default)]
-pub(super) struct InFlight {
+struct InFlight {
     /// When the last byte arrives, from which host, at which.
     packets: VecDeque<(Time, u16, u16)>,
 }
 
+impl Ends {
+    pub(super) fn new(payload: Bytes, sources: Vec<Source>, observations: Observations) -> Ends {
+        let (arrivals, in_flight) = (Arrivals::new(sources), InFlight::default());
+        Ends { payload, arrivals, in_flight, posted: None, observations }
+    }
+
+    /// Hands every packet that is due by `now` to `accept`, host by host, beginning with host
+    /// `first`; to a host whose source is greedy first none. `accept` returns whether the adapter
+    /// has space for another one.
+    pub(super) fn take(
+        &mut self,
+        now: Time,
+        first: usize,
+        mut accept: impl FnMut(usize, Option<Demand>) -> bool,
+    ) {
+        self.arrivals.take(now, first, &mut self.observations, &mut accept);
+        if let Some(posted) = &mut self.posted {
+            posted.take(now, first, |host, demand| {
+                accept(host, Some(demand));
+            });
+        }
+    }
+
+    /// A packet that was handed over at `generated` is sent, from a host to another one.
+    #[inline]
+    pub(super) fn send(
+        &mut self,
+        start: Time,
+        (from, to): (usize, usize),
+        generated: Time,
+        timing: &SlotTiming,
+    ) {
+        let (queueing, transit) = (start.since(generated), timing.transit());
+        self.observations.attempt(start);
+        self.observations.latency(Latency::Queueing, start, queueing);
+        self.observations.latency(Latency::OneWay, start, queueing + transit);
+        let end = start + transit;
+        self.observations.pass(Passage { from: from as u16, to: to as u16, start, end });
+        // The links to all hosts come first, then those from them.
+        let hosts = self.observations.busy().len() / 2;
+        self.observations.occupy(to, start, timing.packet);
+        self.observations.occupy(hosts + from, start, timing.packet);
+        self.in_flight.send(from, to, end);
+        if let Some(posted) = &mut self.posted {
+            posted.start(from, to, start + timing.packet);
+        }
+    }
+
+    /// Counts what has arrived by `now`.
+    pub(super) fn arrive(&mut self, now: Time) {
+        self.in_flight.arrive(now, self.payload, &mut self.arrivals, &mut self.observations);
+    }
+
+    /// Packets that no slot has taken over.
+    pub(super) fn unfed(&self) -> u64 {
+        self.posted.as_ref().map_or(0, |posted| posted.waiting())
+    }
+
+    /// Packets on their way.
+    pub(super) fn in_flight(&self) -> u64 {
+        self.in_flight.packets.len() as u64
+    }
+
+    pub(super) fn carries_messages(&self) -> bool {
+        self.posted.is_some()
+    }
+
+    /// Takes a message over, of one of so many hosts.
+    pub(super) fn offer(&mut self, now: Time, message: Message, hosts: usize) {
+        let payload = self.payload;
+        let posted = self.posted.get_or_insert_with(|| Box::new(Posted::new(hosts, payload)));
+        posted.post(now, message, &mut self.observations);
+    }
+
+    /// When something is next to be told, or to be done in a slot: `slot` is the length of a slot
+    /// and `sampled` the beginning of the next one.
+    pub(super) fn next_time(&self, slot: Span, sampled: Time) -> Time {
+        let posted = self.posted.as_ref();
+        posted.map_or(Time::NEVER, |own| own.next_time(&self.in_flight, slot, sampled))
+    }
+
+    /// Notes what has left its initiator or reached its target by `now`.
+    pub(super) fn tell(&mut self, now: Time) {
+        if let Some(posted) = &mut self.posted {
+            posted.tell(now, &mut self.in_flight, self.payload, &mut self.observations);
+        }
+    }
+
+    /// Appends what there is to know.
+    pub(super) fn take_notices(&mut self, notices: &mut Vec<Notice>) {
+        if let Some(posted) = &mut self.posted {
+            posted.take_notices(notices);
+        }
+    }
+}
+
 impl Arrivals {
-    pub(super) fn new(sources: Vec<Source>) -> Arrivals {
+    fn new(sources: Vec<Source>) -> Arrivals {
         let wants = |feedback: Feedback| {
             let hosts = sources.iter().enumerate();
             hosts.filter(move |(_, source)| source.feedback() == feedback).map(|(host, _)| host)
@@ -44,7 +153,7 @@ impl Arrivals {
 
     /// Hands every packet that is due by `now` to `accept`, host by host, beginning with host
     /// `first`. `accept` returns whether the adapter has space for another one.
-    pub(super) fn take(
+    fn take(
         &mut self,
         now: Time,
         first: usize,
@@ -79,12 +188,12 @@ impl Arrivals {
 }
 
 impl InFlight {
-    pub(super) fn send(&mut self, from: usize, to: usize, arrival: Time) {
+    fn send(&mut self, from: usize, to: usize, arrival: Time) {
         self.packets.push_back((arrival, from as u16, to as u16));
     }
 
     /// Counts the packets whose last byte has arrived by `now`, and tells sources that answer.
-    pub(super) fn arrive(
+    fn arrive(
         &mut self,
         now: Time,
         payload: Bytes,
@@ -102,15 +211,11 @@ impl InFlight {
             }
         }
     }
-
-    pub(super) fn len(&self) -> u64 {
-        self.packets.len() as u64
-    }
 }
 
 /// Messages in place of sources.
 #[derive(Debug)]
-pub(super) struct Posted {
+struct Posted {
     messages: Messages,
     /// What each host has handed over since the last slot: when, for whom, how many packets.
     hosts: Vec<VecDeque<(Time, u16, u32)>>,
@@ -124,7 +229,7 @@ pub(super) struct Posted {
 }
 
 impl Posted {
-    pub fn new(hosts: usize, payload: Bytes) -> Posted {
+    fn new(hosts: usize, payload: Bytes) -> Posted {
         Posted {
             messages: Messages::new(hosts, payload),
             hosts: vec![VecDeque::new(); hosts],
@@ -135,7 +240,7 @@ impl Posted {
         }
     }
 
-    pub fn post(&mut self, now: Time, message: Message, observations: &mut Observations) {
+    fn post(&mut self, now: Time, message: Message, observations: &mut Observations) {
         let host = &mut self.hosts[usize::from(message.from)];
         self.messages.post(message, |_, to, packets| {
             (0..packets).for_each(|_| observations.generate(now));
@@ -146,7 +251,7 @@ impl Posted {
     }
 
     /// Hands what was offered by `now` to `accept`, host by host, beginning with host `first`.
-    pub fn take(&mut self, now: Time, first: usize, mut accept: impl FnMut(usize, Demand)) {
+    fn take(&mut self, now: Time, first: usize, mut accept: impl FnMut(usize, Demand)) {
         if self.oldest > now {
             return;
         }
@@ -167,7 +272,7 @@ impl Posted {
     }
 
     /// A packet is sent in a slot; its last byte leaves at `end`.
-    pub fn start(&mut self, from: usize, to: usize, end: Time) {
+    fn start(&mut self, from: usize, to: usize, end: Time) {
         self.taken -= 1;
         if let Some(message) = self.messages.start_next(from as u16, to as u16) {
             self.leaving.push_back((end, message));
@@ -175,13 +280,13 @@ impl Posted {
     }
 
     /// Packets that no slot has taken.
-    pub fn waiting(&self) -> u64 {
+    fn waiting(&self) -> u64 {
         self.waiting
     }
 
     /// When something is next to be told, or to be done in a slot: `slot` is the length of a slot
     /// and `sampled` the beginning of the next one.
-    pub fn next_time(&self, in_flight: &InFlight, slot: Span, sampled: Time) -> Time {
+    fn next_time(&self, in_flight: &InFlight, slot: Span, sampled: Time) -> Time {
         if let Some(notice) = self.messages.next_notice() {
             return notice;
         }
@@ -199,7 +304,7 @@ impl Posted {
     }
 
     /// Notes what has left its initiator or reached its target by `now`.
-    pub fn tell(
+    fn tell(
         &mut self,
         now: Time,
         in_flight: &mut InFlight,
@@ -222,7 +327,7 @@ impl Posted {
     }
 
     /// Appends what there is to know.
-    pub fn take_notices(&mut self, notices: &mut Vec<Notice>) {
+    fn take_notices(&mut self, notices: &mut Vec<Notice>) {
         self.messages.take_notices(notices);
     }
 }

@@ -1,0 +1,71 @@
+//! What every driver of a channel offers to whoever runs it and reads what came of it.
+
+use weft_fabric::measure::Observations;
+use weft_kernel::{Halt, Stopped};
+use weft_units::Time;
+
+use super::carrier::Carrier;
+use super::hub::Course;
+use super::network::NetworkReport;
+use super::trace::{TraceEntry, of_passages};
+
+/// A channel that runs: with its own traffic, or moved by the messages of a [`Carrier`].
+pub trait Channel: Carrier {
+    /// Lets its own traffic run up to and including `until`, or until `halt` stops it; to be called
+    /// once. Returns why it stopped early, if it did.
+    fn run(&mut self, until: Time, halt: &Halt) -> Option<Stopped>;
+
+    /// Packets whose transmission has not begun.
+    fn backlog(&self) -> u64;
+
+    /// Packets on their way.
+    fn in_flight(&self) -> u64;
+
+    /// What is observed, where anything is.
+    fn observations_mut(&mut self) -> Option<&mut Observations>;
+
+    /// What was observed; ends the channel.
+    fn into_observations(self) -> Observations
+    where
+        Self: Sized;
+
+    /// What was counted and measured besides, with the names of its columns.
+    fn counters(&self, until: Time) -> Vec<(&'static str, f64)> {
+        let _ = until;
+        Vec::new()
+    }
+
+    /// What streams got and cables carried, where it is noted.
+    fn network(&self) -> Option<NetworkReport> {
+        None
+    }
+
+    /// How the throughput went over time, where it is noted.
+    fn course(&self) -> Vec<Course> {
+        Vec::new()
+    }
+
+    /// Which buffer was written while it was full, if one was: the run then means nothing.
+    fn overrun(&self) -> Option<&str> {
+        None
+    }
+
+    /// The ordering rule that was broken, on a channel that has such rules and looks.
+    fn broken_order(&self) -> Option<String> {
+        None
+    }
+
+    /// Notes from now on what is on its way when: every transmission, or, where transmissions are
+    /// not told apart, every packet that arrives; in front of hosts every message.
+    fn record_trace(&mut self) {
+        if let Some(observations) = self.observations_mut() {
+            observations.note_passages();
+        }
+    }
+
+    /// What was noted so far.
+    fn take_trace(&mut self) -> Vec<TraceEntry> {
+        let observations = self.observations_mut();
+        of_passages("packet", observations.map_or(Vec::new(), Observations::take_passages))
+    }
+}
