@@ -31,21 +31,13 @@ CASES = [
     *((STREAM, size, here) for here in (1, 0) for size in (64, 1024, 16_384, 65_536, 1_048_576)),
 ]
 
-# In a process of its own, so that the library is loaded before all else, or not.
-CALL = """
-import ctypes, sys
-library, *numbers = sys.argv[1:]
-call = ctypes.CDLL(library).weft_live_exchange
-call.restype, integer = ctypes.c_double, ctypes.c_uint
-call.argtypes = [integer, integer, ctypes.c_size_t, ctypes.c_uint64, integer, integer]
-print(call(*map(int, numbers)))
-"""
+EXCHANGE = Path(__file__).parents[2] / "python" / "weft" / "live_exchange.py"
 
 
 def exchange(library: Path, numbers: tuple[int, ...], *, carried: bool) -> float:
     """Run one measurement: medium, kind, size, span in nanoseconds, the two processors."""
     how = {"LD_PRELOAD": str(library)} if carried else {"WEFT_LIVE": "off"}
-    command = [sys.executable, "-c", CALL, str(library), *map(str, numbers)]
+    command = [sys.executable, "-I", str(EXCHANGE), str(library), *map(str, numbers)]
     ran = subprocess.run(
         command, env={**os.environ, **how}, capture_output=True, text=True, check=True, timeout=60
     )

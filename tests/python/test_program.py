@@ -10,6 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 import weft
+from systems import plain_switch
 from weft.cli import main
 from weft.program import COLLECTIVES
 
@@ -18,18 +19,7 @@ if TYPE_CHECKING:
 
     from weft.program import Program
 
-# Packets of 125 B that carry 100 B take 1 us, cables 20 ns, the switch 10 ns.
-STAR = """
-[system]
-title = "star"
-hosts = 4
-[channel.c]
-packet = "125 B"
-payload = "100 B"
-link = { rate = "1 Gbit/s", length = "4 m", delay_per_metre = "5 ns" }
-adapter.send_buffers = "unlimited"
-switch.crossbar = { latency = "10 ns", contention = "back_pressure" }
-"""
+STAR = plain_switch(4, "c")
 WAY = 1.05
 
 

@@ -144,6 +144,14 @@ pub fn give_up_quietly(connection: &Connection) {
     }
 }
 
+/// Leaves nothing behind of the rendezvous socket, which goes with the process.
+pub fn clear_meeting(connection: &Connection) {
+    let meeting = connection.meeting.load(Ordering::Relaxed);
+    if meeting != u32::MAX && connection.phase() == phase::LISTENING {
+        meeting::clear(meeting as c_int);
+    }
+}
+
 /// Closes the rendezvous socket, if there is one.
 pub fn leave_meeting(connection: &Connection) {
     if connection.meeting.load(Ordering::Relaxed) == u32::MAX {
@@ -151,6 +159,7 @@ pub fn leave_meeting(connection: &Connection) {
     }
     let meeting = connection.meeting.swap(u32::MAX, Ordering::Relaxed);
     if meeting != u32::MAX {
+        meeting::clear(meeting as c_int);
         table::close_own(meeting as c_int);
     }
 }
@@ -207,6 +216,9 @@ fn begin(guard: &Guard, operations: u32) -> Result<(), Reason> {
     if departure::has_forbidden_rings() {
         return Err(Reason::IoUring);
     }
+    if departure::is_past_the_library() {
+        return Err(Reason::BareCalls);
+    }
     let whole = sys::socket_option::<c_int>(fd, libc::SOL_SOCKET, libc::SO_RCVLOWAT);
     let signals = sys::fcntl(fd, libc::F_GETFL, 0).unwrap_or(0) & libc::O_ASYNC != 0;
     if signals || whole.is_ok_and(|bytes| bytes > 1) {
@@ -227,7 +239,7 @@ fn begin(guard: &Guard, operations: u32) -> Result<(), Reason> {
 fn offer(guard: &Guard, place: &Place) -> Result<(), Reason> {
     let caller = match place.call() {
         Ok(caller) => caller,
-        Err(libc::ECONNREFUSED) => return Ok(()),
+        Err(libc::ECONNREFUSED | libc::ENOENT) => return Ok(()),
         Err(_) => return Err(Reason::PeerRefused),
     };
     let handed = if meeting::is_same_user(caller) {

@@ -21,6 +21,7 @@
 )]
 
 mod attach;
+mod bare_calls;
 mod close;
 mod config;
 mod connection;

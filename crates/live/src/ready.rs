@@ -51,6 +51,9 @@ pub fn events(guard: &Guard, segment: &Segment) -> i16 {
             if receives { 0 } else { IN | libc::POLLPRI | ended } | if sends { 0 } else { OUT };
         events |= sys::poll_now(guard.fd, asked) & (asked | libc::POLLHUP | libc::POLLERR);
     }
+    if segment.has_ended() {
+        events |= sys::poll_now(guard.fd, libc::POLLPRI) & libc::POLLPRI;
+    }
     if events & libc::POLLRDHUP != 0 && connection.write_shut.load(Ordering::Acquire) {
         events |= libc::POLLHUP;
     }
@@ -222,7 +225,7 @@ fn restrict(joined: &[Polled], entries: &[pollfd], kernel: &mut [pollfd]) -> Opt
         let entry = &mut kernel[it.index];
         let wants_in = entry.events & IN != 0;
         if has_switched_in(&it.guard, &it.segment) {
-            entry.events = libc::POLLIN | libc::POLLRDHUP;
+            entry.events = libc::POLLIN | libc::POLLRDHUP | entry.events & libc::POLLPRI;
         } else if !wants_in && has_switched_out(connection) {
             // Bytes that the program does not ask for stand before the doorbell.
             slice = Some(1_000_000);

@@ -48,6 +48,8 @@ pub enum Reason {
     Option,
     /// The other end wanted back.
     Peer,
+    /// The program makes system calls by instructions of its own.
+    BareCalls,
 }
 
 impl Reason {
@@ -70,11 +72,12 @@ impl Reason {
             Self::Urgent => "urgent data",
             Self::Option => "a socket option that only the kernel honours",
             Self::Peer => "the other end went back to the kernel",
+            Self::BareCalls => "the process makes system calls past the C library",
         }
     }
 }
 
-const REASONS: usize = Reason::Peer as usize + 1;
+const REASONS: usize = Reason::BareCalls as usize + 1;
 
 /// All counts are since the process began, children that it forked included.
 #[derive(Debug)]

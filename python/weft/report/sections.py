@@ -15,13 +15,23 @@ from weft.report.markup import (
     published,
     section,
     sentence,
+    setting_head,
     system_of,
     table,
 )
 from weft.report.summary import provenance
 from weft.standing import main_latency
 from weft.system import Parameter, System
-from weft.words import number, percent, plain, printed, prose, rate, shown_unit, unit_of
+from weft.words import (
+    column_head,
+    number,
+    percent,
+    plain,
+    printed,
+    rate,
+    short_keys,
+    shown_unit,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -304,7 +314,9 @@ def _points_table(run: Result) -> str:
     points = run.points
     asked = {"offered_load", "accepted_load", f"{main_latency(points)}_mean_us", "verdict"}
     shown = [str(name) for name in points if _worth_showing(points, str(name), asked)]
-    heads = [escape(_head(name)) for name in shown]
+    short = short_keys([name for name in shown if "." in name])
+    heads = [setting_head(name, short[name]) if name in short else escape(column_head(name))
+             for name in shown]  # fmt: skip
     rows = [[_cell(name, row[name]) for name in shown] for row in points[shown].to_dict("records")]
     numeric = {i for i, name in enumerate(shown) if points[name].dtype.kind in "fi"}
     return table(heads, rows, numeric)
@@ -313,13 +325,6 @@ def _points_table(run: Result) -> str:
 def _worth_showing(points: pd.DataFrame, name: str, asked: set[str]) -> bool:
     """Leave out what is the same everywhere, except what every reader looks for."""
     return name != "point" and (name in asked or points[name].nunique() > 1)
-
-
-def _head(name: str) -> str:
-    if "." in name:
-        return name
-    unit = unit_of(name)
-    return f"{prose(name)} ({unit})" if unit else prose(name)
 
 
 def _cell(name: str, value: object) -> str:

@@ -349,6 +349,9 @@ impl<C: Carrier + 'static> Crew<C> {
             if !shared.machine.step() {
                 return Err(shared.machine.deadlock());
             }
+            if let Some(error) = shared.machine.failure() {
+                return Err(error);
+            }
             drop(shared);
             self.take_ready(&mut done, &mut ready);
         }

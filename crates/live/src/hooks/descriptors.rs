@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering;
 
 use libc::{c_int, c_uint, c_ulong, c_void, sockaddr};
 
+use crate::bare_calls;
 use crate::close;
 use crate::departure::depart;
 use crate::epoll;
@@ -15,6 +16,9 @@ use crate::stream::fail;
 use crate::sys;
 use crate::table::{self, Entry};
 use crate::turn;
+
+/// Asks for signals as `O_ASYNC` does.
+const FIOASYNC: c_ulong = 0x5452;
 
 /// The receive timeout with 64-bit seconds on 32-bit machines.
 const SO_RCVTIMEO_NEW: c_int = 66;
@@ -28,7 +32,7 @@ interpose! {
         let family = start.map_or(0, |it| c_int::from(it.sa_family));
         let inet = family == libc::AF_INET || family == libc::AF_INET6;
         if family == libc::AF_UNSPEC {
-            close::forget(fd);
+            close::disconnect(fd);
         }
         let result = next(fd, address, length);
         let begun = result == 0 || sys::errno() == libc::EINPROGRESS;
@@ -46,6 +50,7 @@ interpose! {
         let accepted = next(fd, address, length);
         if accepted >= 0 {
             table::track_accepted(accepted, fd);
+            bare_calls::look_once();
         }
         accepted
     }
@@ -58,6 +63,7 @@ interpose! {
         let accepted = next(fd, address, length, flags);
         if accepted >= 0 {
             table::track_accepted(accepted, fd);
+            bare_calls::look_once();
         }
         accepted
     }
@@ -167,14 +173,18 @@ fn after_fcntl(fd: c_int, command: c_int, argument: usize, result: c_int) {
         libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => close::duplicated(fd, result),
         libc::F_SETFL if result == 0 => {
             set_nonblocking(fd, argument & libc::O_NONBLOCK as usize != 0);
-            // Signals that say that bytes have arrived are the kernel's.
-            if argument & libc::O_ASYNC as usize != 0
-                && let Some(guard) = table::enter(fd)
-            {
-                turn::back(&guard, Reason::Option);
+            if argument & libc::O_ASYNC as usize != 0 {
+                leave_to_signals(fd);
             }
         }
         _ => {}
+    }
+}
+
+/// Signals that say that bytes have arrived are the kernel's.
+fn leave_to_signals(fd: c_int) {
+    if let Some(guard) = table::enter(fd) {
+        turn::back(&guard, Reason::Option);
     }
 }
 
@@ -231,6 +241,14 @@ interpose! {
                 if result == 0 {
                     // SAFETY: the kernel has just read this number.
                     set_nonblocking(fd, unsafe { *argument.cast::<c_int>() } != 0);
+                }
+                result
+            }
+            FIOASYNC => {
+                let result = next(fd, request, argument);
+                // SAFETY: the kernel has just read this number.
+                if result == 0 && unsafe { *argument.cast::<c_int>() } != 0 {
+                    leave_to_signals(fd);
                 }
                 result
             }
