@@ -11,6 +11,7 @@ from rich.table import Table
 
 from weft.checks import counts, readings
 from weft.plots.request import SETTLED
+from weft.standing import STUCK, main_latency, notes, why_stuck
 from weft.words import column_head, number, percent, printed, short_keys
 
 if TYPE_CHECKING:
@@ -21,14 +22,14 @@ if TYPE_CHECKING:
     from weft.system import Parameter, System
 
 _COLOURS = {"within": "green", "outside": "bold red", "report": "dim", SETTLED: "green",
-            "saturated": "yellow", "stuck": "bold red", "stated": "blue", "derived": "yellow",
+            "saturated": "yellow", STUCK: "bold red", "stated": "blue", "derived": "yellow",
             "calibrated": "magenta"}  # fmt: skip
 
 _MEASURED = (
     "offered_load",
     "accepted_load",
-    "queueing_mean_us",
-    "queueing_p99_us",
+    "{latency}_mean_us",
+    "{latency}_p99_us",
     "backlog_packets",
     "settles_up_to_load",
     "saturated_from_load",
@@ -85,7 +86,9 @@ def print_points(result: Result) -> None:
     axes = {*result.meta.get("axes", ()), "channel"}
     swept = [str(name) for name in points if name in axes and points[name].nunique() > 1]
     swept.sort(key=lambda name: "." in name)  # names first, then the numbers that were set
-    measured = [name for name in _MEASURED if name in points]
+    latency = main_latency(points)
+    measured = [name.format(latency=latency) for name in _MEASURED]
+    measured = [name for name in measured if name in points]
     if "program_time_us" in points:
         # Packets of a program have no load that anybody set: how long it took is what was asked.
         measured = [*_OF_PROGRAM, *(name for name in measured if not name.endswith("_load"))]
@@ -114,6 +117,10 @@ def print_points(result: Result) -> None:
     console = _console()
     console.print(f"[bold]{_plain(result.title)}[/]")
     console.print(table)
+    for sentence in why_stuck(result):
+        console.print(_plain(sentence), style=_COLOURS[STUCK])
+    for note in notes(result):
+        console.print(f"Note: {_plain(note)}", style="dim")
 
 
 def print_comparison(result: Result) -> None:

@@ -24,6 +24,12 @@ _ORIGINS = {"stated", "derived", "calibrated", "predicts"}
 # What stands in place of a default beside the parts that a choice is made among.
 _CHOICE = "one of these"
 
+# Places of a part that are told one by one.
+_MOST_PLACES = 4
+
+# Characters of a key beyond which parts are taken to hold themselves.
+_DEEPEST = 200
+
 _Schema = dict[str, Any]
 
 
@@ -110,10 +116,13 @@ def keys_page(schema: _Schema) -> str:
         "",
         *_table(_rows(schema)),
     ]
-    for name, place in _places(schema).items():
+    for name, places in _places(schema).items():
         definition = known[name]
         meaning = _sentence(definition.get("description", ""))
-        lines += ["", f"## {name}", "", f"`{place}`: {meaning[:1].lower()}{meaning[1:]}", ""]
+        where = ", ".join(f"`{place}`" for place in places[:_MOST_PLACES])
+        if len(places) > _MOST_PLACES:
+            where += f" and {len(places) - _MOST_PLACES} more"
+        lines += ["", f"## {name}", "", f"{where}: {meaning[:1].lower()}{meaning[1:]}", ""]
         lines += _table(_rows(definition))
     return "\n".join(lines) + "\n"
 
@@ -137,9 +146,9 @@ def system_page(system: System) -> str:
     return "\n".join(lines)
 
 
-def _places(schema: _Schema) -> dict[str, str]:
-    """Return where each definition first stands in a file, in the order of a file."""
-    found: dict[str, str] = {}
+def _places(schema: _Schema) -> dict[str, list[str]]:
+    """Return every place in a file where a definition may stand, in the order of a file."""
+    found: dict[str, list[str]] = {}
 
     def look(node: Any, place: str) -> None:
         for name, value in node.get("properties", {}).items():
@@ -151,9 +160,10 @@ def _places(schema: _Schema) -> dict[str, str]:
             if isinstance(node.get(inner), dict):
                 look(_bare(node[inner]), place + more)
         if name := _referred(node):
-            if name in found:
+            # A definition that holds itself would never end; none is deeper than its own name.
+            if place in found.setdefault(name, []) or len(place) > _DEEPEST:
                 return
-            found[name] = place
+            found[name].append(place)
             look(schema["$defs"][name], place)
 
     look(schema, "")

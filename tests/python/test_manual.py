@@ -58,6 +58,7 @@ def test_the_reference_holds_every_key_with_its_meaning() -> None:
     page = reference.keys_page(schema)
     headings = re.findall(r"^## (\w+)$", page, re.MULTILINE)
     assert set(headings) == set(schema["$defs"])
+    assert not [name for name in headings if name[-1].isdigit()], "two types have one name"
     keys = list(described(schema))
     assert len(keys) > 150
     for name, meaning in keys:
@@ -66,6 +67,10 @@ def test_the_reference_holds_every_key_with_its_meaning() -> None:
                          re.MULTILINE), name  # fmt: skip
     assert "| `send_buffers` | " in page
     assert "`channel.NAME.switch`: the switches of a channel." in page
+    scheduler = re.search(r"^## SchedulerSettings\n\n(.*)$", page, re.MULTILINE)
+    assert scheduler is not None
+    for switch in ("scheduled", "input_queued"):
+        assert f"`channel.NAME.switch.{switch}.scheduler`" in scheduler[1]
     assert reference.keys_page({**schema, "properties": {}}).count("\n## ") == 1
 
 

@@ -186,7 +186,7 @@ impl Driver {
                     timing,
                     settings.payload,
                     sources,
-                    site.observations(),
+                    site.observations_of_star(),
                 ))))
             }
             SwitchSettings::Ring(ring) => hosts::ring(settings, ring, site),
@@ -210,6 +210,7 @@ impl Driver {
         let held = channel.backlog() + channel.in_flight();
         let behind = channel.into_observations();
         ways.spend(&mut observations.budget, &behind.budget);
+        observations.take_links(&behind);
         (observations, Some((behind, held)))
     }
 }
@@ -217,6 +218,11 @@ impl Driver {
 impl Site<'_> {
     pub(crate) fn observations(&self) -> Observations {
         Observations::over(self.from, self.until).of_hosts(usize::from(self.hosts))
+    }
+
+    /// The same with the links of one switch: from it to each host, and from each host to it.
+    fn observations_of_star(&self) -> Observations {
+        self.observations().of_links(2 * usize::from(self.hosts))
     }
 }
 
@@ -257,7 +263,7 @@ fn slotted(
         sources,
         buffers,
         (scheduler, random),
-        site.observations(),
+        site.observations_of_star(),
     ))))
 }
 
@@ -304,7 +310,7 @@ pub(crate) fn event_channel(
         interface: settings.interface_with_buffers(site.name)?,
         faults: settings.faults(),
     };
-    let channel = EventChannel::new(parts, sources, site.streams, site.observations());
+    let channel = EventChannel::new(parts, sources, site.streams, site.observations_of_star());
     let channel = channel.map_err(|error| Error::Assembly {
         key: format!("channel.{}.{}", site.name, error.key),
         value: error.value,

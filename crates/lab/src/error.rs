@@ -9,6 +9,9 @@ use crate::shipped;
 use crate::spec::{SpecError, nearest};
 use crate::trace::TraceError;
 
+/// What stands for the value of a key that is not there.
+pub(crate) const ABSENT: &str = "(none)";
+
 /// Why a request could not be carried out.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {

@@ -12,7 +12,7 @@ use weft_units::{Limit, Span, Time};
 use crate::assemble::{Driver, Site};
 use crate::composition::{ChannelSettings, Spec, SwitchSettings};
 use crate::couple;
-use crate::error::Error;
+use crate::error::{ABSENT, Error};
 use crate::experiment::Regime;
 use crate::program::background::offers;
 use crate::spec::{SpecError, Tree};
@@ -135,6 +135,13 @@ fn placed(tree: &Tree, error: Error) -> Error {
 }
 
 fn misfit(tree: &Tree, key: &str, value: &str, accepted: &str) -> SpecError {
-    let refusal = tree.refuse(key, format!("{key} = {value} does not fit"));
-    refusal.value(value.to_owned()).accepts(accepted)
+    match key.rsplit_once('.').filter(|_| value == ABSENT) {
+        Some((table, name)) => {
+            tree.refuse(key, format!("missing key `{name}` in {table}")).accepts(accepted)
+        }
+        None => {
+            let refusal = tree.refuse(key, format!("{key} = {value} does not fit"));
+            refusal.value(value.to_owned()).accepts(accepted)
+        }
+    }
 }

@@ -18,6 +18,7 @@ mod error;
 pub mod experiment;
 mod fit;
 mod job;
+mod notes;
 mod parallel;
 mod plan;
 mod precision;

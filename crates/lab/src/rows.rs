@@ -198,10 +198,14 @@ impl PointRuns<'_> {
             [only] => Some(only),
             _ => replications(&means.iter().map(|one| one.mean).collect::<Vec<_>>()),
         };
+        // What was delivered before everything stood still says nothing about a latency.
+        let is_stuck = self.verdict() == Verdict::Stuck;
+        let across = across.filter(|_| !is_stuck);
         row.push((format!("{name}_mean_us"), across.map(|across| across.mean).into()));
         let half_width = across.and_then(|across| across.half_width_95);
         row.push((format!("{name}_half_width_us"), half_width.into()));
-        quantiles(latency, &self.pooled(latency), row);
+        let pooled = if is_stuck { Recorder::default() } else { self.pooled(latency) };
+        quantiles(latency, &pooled, row);
     }
 
     fn pooled(&self, latency: Latency) -> Recorder {

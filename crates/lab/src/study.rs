@@ -12,6 +12,7 @@ use crate::campaign::Campaign;
 use crate::derived::derive;
 use crate::error::Error;
 use crate::experiment::{Regime, RunSettings};
+use crate::notes::notes;
 use crate::plan::Plan;
 use crate::precision::LEAST_RUNS;
 use crate::rows::PointRuns;
@@ -132,8 +133,8 @@ pub struct Tables {
     messages: Table,
 }
 
-/// Studies of more points than this have no table `histograms` and none of ranks, which would be
-/// larger than all others together.
+/// Studies of more points than this have no tables `histograms` and `links` and none of ranks, which
+/// would be larger than all others together.
 const MOST_HISTOGRAMS: usize = 500;
 
 impl Tables {
@@ -151,9 +152,12 @@ impl Tables {
             of_channel.collisions(&mut self.collisions);
             of_channel.trace(&mut self.trace);
             of_channel.streams(&mut self.streams);
-            of_channel.links(&mut self.links);
             of_channel.samples(&mut self.samples);
             if plan.points.len() <= MOST_HISTOGRAMS {
+                let name = &of_channel.runs[0].channel;
+                if let Some(settings) = plan.points[point].spec.channel.get(name) {
+                    of_channel.links(settings, &mut self.links);
+                }
                 of_channel.histograms(&mut self.histograms);
                 of_channel.ranks([
                     &mut self.ranks,
@@ -245,6 +249,7 @@ pub fn meta(plan: &Plan, stopped: bool, options: &Options) -> Value {
             Regime::Steady => "steady state, warm-up by MSER-5".to_owned(),
             Regime::Skip(span) => format!("after {span}"),
         }),
+        "notes": notes(plan),
         "stopped": stopped,
         "published": spec.map(|spec| &spec.published),
         "figures": spec.map(|spec| &spec.figure),

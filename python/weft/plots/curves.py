@@ -22,6 +22,7 @@ from weft.plots.request import (
     series_labels,
     with_points,
 )
+from weft.standing import STUCK, main_latency
 from weft.theme import CROSS, HEIGHT, WIDTH
 from weft.words import axis_title
 
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 def latency_against_load(result: Result, request: Request) -> Figure | None:
     """Draw mean latency over load, on a logarithmic axis, with its confidence band."""
     rows = rows_of(result.points, request)
-    y = request.y or "queueing_mean_us"
+    y = request.y or f"{main_latency(rows)}_mean_us"
     return _curves(result, request, rows, y, log=True) if y in rows else None
 
 
@@ -91,8 +92,9 @@ def _curves(
     # Only fractions of the same bandwidth lie on one line.
     if diagonal and y == "accepted_load" and x.endswith("load"):
         layers.insert(0, _diagonal(drawable))
-    missing = len(measured) - len(drawable) if log else 0
-    marks = _legend_of_marks(drawable, printed, missing)
+    missing = int((measured["y"] <= 0).sum()) if log else 0
+    stuck = int((measured["y"].isna() & (measured["verdict"] == STUCK)).sum())
+    marks = _legend_of_marks(drawable, printed, (missing, stuck))
     if any(on_others):
         marks = " · ".join([*[marks] * bool(marks), "dashed: lies on another curve"])
     return Figure(
@@ -121,7 +123,7 @@ def _measured(
     # lies below everything that is drawn.
     frame["lower"] = (frame["y"] - half).clip(lower=smallest / 10 if pd.notna(smallest) else None)
     frame["upper"] = frame["y"] + half
-    for extra in ("queueing_p50_us", "queueing_p99_us", "backlog_packets", "accepted_load"):
+    for extra in (*_quantiles(y), "backlog_packets", "accepted_load"):
         if extra in rows and extra != y:
             frame[extra] = rows[extra]
     frame["mark"] = "measured"
@@ -131,6 +133,12 @@ def _measured(
     return frame.sort_values("x", kind="stable").sort_values(
         ["panel", "series"], key=_first_seen_in(frame), kind="stable"
     )
+
+
+def _quantiles(y: str) -> tuple[str, str]:
+    """Name the quantiles that tell more of a point: those of the latency that is drawn."""
+    latency = "one_way" if y.startswith("one_way_") else "queueing"
+    return f"{latency}_p50_us", f"{latency}_p99_us"
 
 
 def _first_seen_in(frame: pd.DataFrame) -> Callable[[pd.Series[Any]], pd.Series[int]]:
@@ -352,7 +360,7 @@ def _tooltip(drawn: pd.DataFrame, x: str, y: str) -> list[dict[str, Any]]:
         {"field": "half_width", "type": "quantitative", "title": "± (95 %)", "format": ",.3~g"},
         {"field": "verdict", "type": "nominal", "title": "verdict"},
     ]
-    for extra in ("queueing_p50_us", "queueing_p99_us", "accepted_load", "backlog_packets"):
+    for extra in (*_quantiles(y), "accepted_load", "backlog_packets"):
         if extra in drawn:
             fields.append(
                 {"field": extra, "type": "quantitative", "title": axis_title(extra),
@@ -361,7 +369,8 @@ def _tooltip(drawn: pd.DataFrame, x: str, y: str) -> list[dict[str, Any]]:
     return fields
 
 
-def _legend_of_marks(drawn: pd.DataFrame, printed: pd.DataFrame, missing: int) -> str:
+def _legend_of_marks(drawn: pd.DataFrame, printed: pd.DataFrame, left_out: tuple[int, int]) -> str:
+    missing, stuck = left_out
     parts = []
     if (drawn["verdict"] != SETTLED).any():
         parts.append("hollow: did not settle")
@@ -371,6 +380,8 @@ def _legend_of_marks(drawn: pd.DataFrame, printed: pd.DataFrame, missing: int) -
         parts.append("× published")
     if missing:
         parts.append(f"{missing} points at zero have no place on a logarithmic axis")
+    if stuck:
+        parts.append(f"{stuck} stuck, without a mean")
     return " · ".join(parts)
 
 

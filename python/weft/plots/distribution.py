@@ -1,4 +1,4 @@
-"""The distribution of a latency, drawn as its tail: which share of the packets waited longer."""
+"""The distribution of a latency, drawn as its tail: which share of the packets took longer."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from weft.plots.request import (
     spread,
     with_points,
 )
+from weft.standing import main_latency
 from weft.theme import HEIGHT, WIDTH
 from weft.words import plain
 
@@ -37,7 +38,7 @@ def distribution(result: Result, request: Request) -> Figure | None:
     if rows.empty or "point" not in result.points:
         return None
     kinds = list(dict.fromkeys(rows["latency"]))
-    wanted = request.y if request.y in kinds else "queueing"
+    wanted = request.y if request.y in kinds else main_latency(rows_of(result.points, request))
     kind = wanted if wanted in kinds else kinds[0]
     rows = with_points(rows[rows["latency"] == kind], result)
     x = load_column(rows, request)
@@ -93,7 +94,7 @@ def _curves(drawn: pd.DataFrame, order: list[str], kind: str) -> dict[str, Any]:
                 "field": "share",
                 "type": "quantitative",
                 "scale": {"type": "log", "domainMax": 1},
-                "title": "Share of packets that waited longer",
+                "title": "Share of packets that took longer",
                 "axis": {"format": "~g", "values": [10.0**-power for power in range(7)]},
             },
             "color": {"field": "series", "type": "nominal", "scale": {"domain": order},

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from weft.comparison import RESULT
 from weft.report.markup import Section, section, setting_head, table
+from weft.standing import main_latency
 from weft.words import column_head, number, short_keys
 
 if TYPE_CHECKING:
@@ -21,8 +22,8 @@ if TYPE_CHECKING:
 # What is put side by side: the column, and the one with its half width.
 _SHOWN = {
     "accepted_load": "accepted_load_half_width",
-    "queueing_mean_us": "queueing_half_width_us",
-    "queueing_p99_us": "",
+    "{latency}_mean_us": "{latency}_half_width_us",
+    "{latency}_p99_us": "",
     "settles_up_to_load": "settles_up_to_load_half_width",
     "saturated_from_load": "saturated_from_load_half_width",
     "verdict": "",
@@ -63,7 +64,9 @@ def _values(system: System | None) -> dict[str, str]:
 
 def _numbers(result: Result, names: list[str]) -> str:
     points = result.points
-    shown = {name: half for name, half in _SHOWN.items() if name in points}
+    latency = main_latency(points)
+    named = {name.format(latency=latency): half for name, half in _SHOWN.items()}
+    shown = {name: half.format(latency=latency) for name, half in named.items() if name in points}
     axes = [str(axis) for axis in result.meta["axes"] if axis in points and axis != RESULT]
     axes = [axis for axis in axes if points[axis].nunique() > 1]
     if "channel" in points and points["channel"].nunique() > 1:

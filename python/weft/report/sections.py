@@ -20,6 +20,7 @@ from weft.report.markup import (
     table,
 )
 from weft.report.summary import provenance
+from weft.standing import main_latency
 from weft.system import Parameter, System
 from weft.words import (
     column_head,
@@ -338,7 +339,8 @@ def _note(check: Check) -> str:
 
 def _points_table(run: Result) -> str:
     points = run.points
-    shown = [str(name) for name in points if _worth_showing(points, str(name))]
+    asked = {"offered_load", "accepted_load", f"{main_latency(points)}_mean_us", "verdict"}
+    shown = [str(name) for name in points if _worth_showing(points, str(name), asked)]
     short = short_keys([name for name in shown if "." in name])
     heads = [setting_head(name, short[name]) if name in short else escape(column_head(name))
              for name in shown]  # fmt: skip
@@ -347,10 +349,9 @@ def _points_table(run: Result) -> str:
     return table(heads, rows, numeric)
 
 
-def _worth_showing(points: pd.DataFrame, name: str) -> bool:
+def _worth_showing(points: pd.DataFrame, name: str, asked: set[str]) -> bool:
     """Leave out what is the same everywhere, except what every reader looks for."""
-    asked = name in {"offered_load", "accepted_load", "queueing_mean_us", "verdict"}
-    return name != "point" and (asked or points[name].nunique() > 1)
+    return name != "point" and (name in asked or points[name].nunique() > 1)
 
 
 def _cell(name: str, value: object) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from weft.checks import LITERAL, Check, checks_of, counts, named_in
 from weft.plots.request import SETTLED
 from weft.report.markup import Section, marked, measured, published, section, sentence, table
+from weft.standing import STUCK, notes, why_stuck
 from weft.system import Parameter, System
 from weft.words import percent
 
@@ -34,6 +35,7 @@ def summary(result: Result) -> Section:
     if note := result.meta.get("note"):
         body.append(f'<p class="lead">{marked(str(note))}</p>')
     body.append(_verdicts(checks) if checks else _settled(result))
+    body.extend(f'<p class="note">Note: {escape(note)}.</p>' for note in notes(result))
     body.append(_findings(result))
     if checks:
         body.append(_calibrated(result, checks))
@@ -163,7 +165,9 @@ def _settled(result: Result) -> str:
         return f'<p class="lead">{len(points)} points.</p>'
     words = ", ".join(f"{n} {verdict}" for verdict, n in Counter(points["verdict"]).items())
     more = ""
-    if (points["verdict"] != SETTLED).any():
+    if (~points["verdict"].isin([SETTLED, STUCK])).any():
         more = " The mean of a point that did not settle depends on how long it ran."
     noun = "point" if len(points) == 1 else "points"
-    return f'<p class="lead">{len(points)} {noun}: {escape(words)}.{more}</p>'
+    lead = f'<p class="lead">{len(points)} {noun}: {escape(words)}.{more}</p>'
+    why = " ".join(escape(sentence) for sentence in why_stuck(result))
+    return lead + (f'<p class="banner">{why}</p>' if why else "")

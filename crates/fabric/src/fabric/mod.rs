@@ -21,7 +21,7 @@ pub use error::FabricError;
 pub use path::PathHop;
 pub use routes::{ConnectionRoutes, GivenRoute, Heading, PacketRoutes, Routes, RoutesSettings};
 pub use table::{Cable, End, TableSettings, TableSwitch};
-pub use torus::TorusSettings;
+pub use torus::{Extent, TorusSettings};
 pub use tree::{FatTreeSettings, KAryTreeSettings, Tiers};
 pub use wiring::{Peer, Wiring};
 
@@ -55,6 +55,26 @@ impl FabricSettings {
     /// Whether it is one switch with a port for each host.
     pub fn is_star(&self) -> bool {
         *self == FabricSettings::Star
+    }
+
+    /// How many ports for hosts there are where that follows from numbers: in a table those that no
+    /// host is plugged into are named.
+    pub fn room(&self) -> Option<u64> {
+        match self {
+            FabricSettings::Star | FabricSettings::Table(_) => None,
+            FabricSettings::KAryTree(settings) => Some(settings.room()),
+            FabricSettings::FatTree(settings) => Some(settings.room()),
+            FabricSettings::FoldedTree => Some(64),
+            FabricSettings::Torus(settings) | FabricSettings::Mesh(settings) => {
+                Some(settings.room())
+            }
+        }
+    }
+
+    /// Whether the buffers of a ring can wait for each other unless virtual channels keep them
+    /// apart. Of a table nothing is known.
+    pub fn closes_rings(&self) -> bool {
+        matches!(self, FabricSettings::Torus(settings) if settings.closes_rings())
     }
 
     /// The wiring for so many hosts.

@@ -27,10 +27,32 @@ const MOST_SWITCHES: u64 = 1 << 15;
 pub struct TorusSettings {
     /// How many switches there are along each dimension, 2 or more. A k-ary n-cube has n times k;
     /// one dimension is a ring, or as a mesh a row.
-    pub dimensions: Vec<PositiveCount>,
+    pub dimensions: Vec<Extent>,
     /// Hosts at every switch.
     #[serde(default = "one_host")]
     pub hosts_per_switch: PositiveCount,
+}
+
+/// How many switches there are along a dimension: a bare whole number from 2.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(try_from = "u32", into = "u32")]
+pub struct Extent(#[schemars(range(min = 2))] u32);
+
+impl TryFrom<u32> for Extent {
+    type Error = String;
+
+    fn try_from(switches: u32) -> Result<Extent, String> {
+        match switches {
+            0 | 1 => Err(format!("a dimension has 2 switches or more, got {switches}")),
+            _ => Ok(Extent(switches)),
+        }
+    }
+}
+
+impl From<Extent> for u32 {
+    fn from(extent: Extent) -> u32 {
+        extent.0
+    }
 }
 
 fn one_host() -> PositiveCount {
@@ -48,16 +70,33 @@ pub(super) struct Grid {
 }
 
 impl TorusSettings {
+    fn sizes(&self) -> Vec<u32> {
+        self.dimensions.iter().map(|extent| extent.0).collect()
+    }
+
+    /// How many ports for hosts all switches have together.
+    pub(super) fn room(&self) -> u64 {
+        let lengths = self.dimensions.iter().map(|extent| u64::from(extent.0));
+        lengths.fold(u64::from(self.hosts_per_switch.get()), u64::saturating_mul)
+    }
+
+    /// Whether buffers of a torus can wait for each other around a ring: packets that wait in one
+    /// buffer for the next one of the same ring take two cables of it or more, which is the shorter
+    /// way in rings of four switches or more.
+    pub(super) fn closes_rings(&self) -> bool {
+        self.dimensions.iter().any(|extent| extent.0 >= 4)
+    }
+
     /// The wiring as a torus, whose dimensions are rings, or as a mesh, whose dimensions are rows.
     pub(super) fn wiring(&self, hosts: u16, wraps: bool) -> Result<Wiring, FabricError> {
         let kind = if wraps { "torus" } else { "mesh" };
         let refuse = |key: &str, value: String, accepted: String| {
             Err(FabricError::new(&format!("fabric.{kind}.{key}"), value, accepted))
         };
-        let sizes: Vec<u32> = self.dimensions.iter().map(|size| size.get()).collect();
+        let sizes: Vec<u32> = self.sizes();
         let listed = format!("{sizes:?}");
-        if sizes.is_empty() || sizes.contains(&1) {
-            return refuse("dimensions", listed, "sizes of 2 or more, at least one".to_owned());
+        if sizes.is_empty() {
+            return refuse("dimensions", listed, "one length or more, each 2 or more".to_owned());
         }
         let switches = sizes.iter().try_fold(1_u64, |all, &size| all.checked_mul(size.into()));
         let Some(switches) = switches.filter(|switches| *switches <= MOST_SWITCHES) else {
@@ -176,12 +215,15 @@ mod tests {
     use super::super::wiring::Peer;
     use super::*;
 
+    fn settings(dimensions: &[u32], each: u32) -> TorusSettings {
+        TorusSettings {
+            dimensions: dimensions.iter().map(|size| Extent::try_from(*size).unwrap()).collect(),
+            hosts_per_switch: PositiveCount::new(each).unwrap(),
+        }
+    }
+
     fn wiring(dimensions: &[u32], each: u32, wraps: bool) -> Wiring {
-        let count = |size: &u32| PositiveCount::new(*size).unwrap();
-        let settings = TorusSettings {
-            dimensions: dimensions.iter().map(count).collect(),
-            hosts_per_switch: count(&each),
-        };
+        let settings = settings(dimensions, each);
         settings.wiring((dimensions.iter().product::<u32>() * each) as u16, wraps).unwrap()
     }
 
@@ -237,6 +279,14 @@ mod tests {
             assert!(!is_free_of_circles(waits(&torus, false)), "{dimensions:?}");
             let mesh = wiring(&dimensions, 2, false);
             assert!(is_free_of_circles(waits(&mesh, false)), "{dimensions:?}");
+        }
+    }
+
+    #[test]
+    fn rings_of_two_and_three_switches_close_no_circle() {
+        for dimensions in [vec![2], vec![3], vec![4], vec![3, 3], vec![2, 4], vec![3, 2, 3]] {
+            let is_closed = !is_free_of_circles(waits(&wiring(&dimensions, 1, true), false));
+            assert_eq!(settings(&dimensions, 1).closes_rings(), is_closed, "{dimensions:?}");
         }
     }
 

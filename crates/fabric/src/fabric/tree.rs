@@ -68,6 +68,11 @@ impl From<Tiers> for u32 {
 }
 
 impl KAryTreeSettings {
+    /// How many ports for hosts there are.
+    pub(super) fn room(&self) -> u64 {
+        u64::from(self.arity.get()).saturating_pow(self.levels.get())
+    }
+
     pub(super) fn wiring(&self, hosts: u16) -> Result<Wiring, FabricError> {
         let (arity, levels) = (self.arity.get(), self.levels.get());
         if !(2..=32).contains(&arity) {
@@ -85,6 +90,12 @@ impl KAryTreeSettings {
 }
 
 impl FatTreeSettings {
+    /// How many ports for hosts there are.
+    pub(super) fn room(&self) -> u64 {
+        let half = u64::from(self.radix.get() / 2);
+        2 * half.saturating_pow(self.tiers.into())
+    }
+
     pub(super) fn wiring(&self, hosts: u16) -> Result<Wiring, FabricError> {
         let radix = self.radix.get();
         if !radix.is_multiple_of(2) || radix as usize > MAX_PORTS {

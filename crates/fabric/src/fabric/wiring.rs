@@ -156,6 +156,32 @@ impl Wiring {
         format!("port {number} of {}", self.switch_name(switch))
     }
 
+    /// How many cables each switch is away from the nearest host.
+    pub fn tiers(&self) -> Vec<u32> {
+        let mut tiers = vec![u32::MAX; self.switches() as usize];
+        let mut reached = Vec::new();
+        for host in 0..self.hosts() {
+            let switch = self.switch_of(self.host_port(host));
+            if tiers[switch as usize] == u32::MAX {
+                tiers[switch as usize] = 1;
+                reached.push(switch);
+            }
+        }
+        let mut next = 0;
+        while let Some(&switch) = reached.get(next) {
+            next += 1;
+            for number in 0..self.ports_of(switch) {
+                let Peer::Port(peer) = self.peer(self.port(switch, number)) else { continue };
+                let other = self.switch_of(peer);
+                if tiers[other as usize] == u32::MAX {
+                    tiers[other as usize] = tiers[switch as usize] + 1;
+                    reached.push(other);
+                }
+            }
+        }
+        tiers
+    }
+
     /// The number of a host in prose.
     pub fn host_name(&self, host: u16) -> String {
         let number = u32::from(host) + self.counted_from;

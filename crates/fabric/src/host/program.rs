@@ -8,6 +8,7 @@ use weft_units::{Span, Time};
 /// How the program of a host waits for messages (SCILAN 4.7).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
+#[schemars(rename = "HostProgramSettings")]
 pub struct ProgramSettings {
     /// The resource that it works with. Needed where a stage asks what the program does; a message
     /// counts as sent with the last stage of the send way that uses it.

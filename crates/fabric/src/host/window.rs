@@ -15,6 +15,7 @@ use weft_units::{Bytes, Span};
 /// hosts at once passes by it.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(rename = "HostWindowSettings")]
 pub struct WindowSettings {
     /// Size of the receiver buffer, a power of two: what may be sent before any of it is received
     /// (SCILAN 2.1).

@@ -42,6 +42,7 @@ pub struct TurnSettings {
 /// How many packets a frame has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
+#[schemars(rename = "TurnBurstSettings")]
 pub enum BurstSettings {
     /// As many as wait and as the other end has room for (Maestro 3.1, Network Burst).
     #[default]

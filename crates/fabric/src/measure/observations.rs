@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use weft_units::{Bytes, Span, Time};
 
 use super::progress::Sampler;
-use super::{Budget, Fairness, Hops, Progress, Recorder, Stage};
+use super::{Budget, Fairness, Hops, LinkUse, Progress, Recorder, Stage};
 
 /// The latency definitions of the papers, each by its own name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -81,6 +81,9 @@ pub struct Observations {
     /// What was on its way when, if that is noted; not stored with the rest.
     #[serde(skip)]
     passages: Option<Vec<Passage>>,
+    links: LinkUse,
+    /// The end of the run, if it is known.
+    until: Time,
     sampler: Sampler,
     latencies: [Recorder; Latency::ALL.len()],
     drops: [u64; Drop::ALL.len()],
@@ -213,12 +216,36 @@ impl Observations {
     /// verdict is formed. To be called before the first event.
     pub fn watch(&mut self, until: Time) {
         self.sampler = Sampler::new(self.from, until);
+        self.until = until;
     }
 
     /// The same, also counting deliveries by initiator, of `hosts` hosts.
     #[must_use]
     pub fn of_hosts(self, hosts: usize) -> Observations {
         Observations { fairness: Fairness::among(hosts), ..self }
+    }
+
+    /// The same, also noting how long each of `links` directions of cables is busy until the end
+    /// of a run that is [`watch`](Self::watch)ed: see [`LinkUse`].
+    #[must_use]
+    pub fn of_links(self, links: usize) -> Observations {
+        Observations { links: LinkUse::among(links, self.until), ..self }
+    }
+
+    /// Something is on a link for `span` from `start` on.
+    #[inline]
+    pub fn occupy(&mut self, link: usize, start: Time, span: Span) {
+        self.links.occupy(link, self.from, (start, span));
+    }
+
+    /// How long each direction of each cable was busy since `from`; empty where nobody notes it.
+    pub fn busy(&self) -> &[Span] {
+        self.links.busy()
+    }
+
+    /// Takes over how busy links were from what was observed behind hosts.
+    pub fn take_links(&mut self, behind: &Observations) {
+        self.links = behind.links.clone();
     }
 
     /// Counts one packet handed over by the workload.

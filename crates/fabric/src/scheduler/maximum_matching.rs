@@ -23,6 +23,7 @@ pub struct MaximumMatchingSettings {
 /// The order in which maximum-size matching considers ports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
+#[schemars(rename = "MatchingOrder")]
 pub enum Order {
     /// From an initiator and a target that move every slot.
     Rotating,

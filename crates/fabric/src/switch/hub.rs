@@ -32,6 +32,7 @@ pub struct HubSettings {
 /// How packets pass a hub.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
+#[schemars(rename = "HubTransferSettings")]
 pub enum TransferSettings {
     /// No hub: two adapters and a cable, in both directions at the same time.
     Direct,

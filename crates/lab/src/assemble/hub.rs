@@ -8,7 +8,7 @@ use weft_units::Bytes;
 use super::{Driver, Site, refuse};
 use crate::composition::{ChannelSettings, SwitchSettings};
 use crate::drive::hub::{HubChannel, HubParts};
-use crate::error::Error;
+use crate::error::{ABSENT, Error};
 
 /// The channel of a hub.
 pub(super) fn build(
@@ -21,7 +21,7 @@ pub(super) fn build(
     let Some(window) = settings.window.clone() else {
         let key = format!("channel.{}.window", site.name);
         let accepted = "a window, which a hub needs".to_owned();
-        return Err(Error::Assembly { key, value: "(none)".to_owned(), accepted });
+        return Err(Error::Assembly { key, value: ABSENT.to_owned(), accepted });
     };
     if site.hosts > hub.ports {
         let key = "system.hosts".to_owned();

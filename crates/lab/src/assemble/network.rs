@@ -13,10 +13,10 @@ use weft_units::{Limit, PositiveCount, Span};
 use super::{Driver, Site, refuse};
 use crate::composition::{ChannelSettings, InputQueuedSettings, InputQueues, SwitchSettings};
 use crate::drive::network::{
-    FlowControl, InputQueuedNetwork, InputQueuedParts, NetworkParts, OutputQueuedNetwork,
-    SharedMemoryNetwork, SharedMemoryParts,
+    FlowControl, InputQueuedNetwork, InputQueuedParts, MOST_CHANNELS, NetworkParts,
+    OutputQueuedNetwork, SharedMemoryNetwork, SharedMemoryParts,
 };
-use crate::error::Error;
+use crate::error::{ABSENT, Error};
 
 /// The channel of a fabric that is not a star.
 pub(super) fn build(
@@ -111,9 +111,8 @@ pub(super) fn shared_memory(
     let buffer = switch.buffer.get();
     let control = settings.flow_control.clone().unwrap_or_default();
     if let FlowControlSettings::VirtualChannelCredits(own) = &control {
-        let key = "flow_control.virtual_channel_credits.channels";
-        let fits = lanes_fit(own.channels, &parts.wiring);
-        fits.map_err(|accepted| fault(key, own.channels.to_string(), accepted))?;
+        let key = "switch.shared_memory.buffer";
+        channels_fit(own.channels, &parts.wiring, (key, buffer, 1), site.name)?;
     }
     let control = FlowControl::new(&control, &settings.link, buffer)
         .map_err(|(key, value, accepted)| fault(&format!("flow_control.{key}"), value, accepted))?;
@@ -214,9 +213,12 @@ fn input_queued(
         return Err(fault("cell", size.to_string(), accepted.into()));
     }
     let cells = settings.packet.0.div_ceil(size.0);
-    let needed = format!("the cells that an input holds, at least {cells}, those of a packet");
+    let needed = format!(
+        "the cells that an input holds, at least {cells}, those of a packet, in each of its virtual \
+         channels"
+    );
     let Some(buffer) = switch.buffer else {
-        return Err(fault("buffer", "(none)".into(), needed));
+        return Err(fault("buffer", ABSENT.into(), needed));
     };
     if u64::from(buffer.get()) < cells {
         return Err(fault("buffer", buffer.get().to_string(), needed));
@@ -258,18 +260,35 @@ fn stage_control(
         value,
         accepted,
     };
-    let control = FlowControl::new(&own, &settings.link, buffer)
-        .map_err(|(key, value, accepted)| fault(key, value, accepted))?;
     if let FlowControlSettings::VirtualChannelCredits(own) = &own {
-        let (channels, key) = (own.channels, "virtual_channel_credits.channels");
-        if u64::from(buffer / channels.get()) < cells {
-            let accepted = format!("so many that each has the {cells} cells of a packet");
-            return Err(fault(key, channels.to_string(), accepted));
-        }
-        lanes_fit(channels, wiring)
-            .map_err(|accepted| fault(key, channels.to_string(), accepted))?;
+        let key = "switch.input_queued.buffer";
+        channels_fit(own.channels, wiring, (key, buffer, cells), name)?;
     }
-    Ok(control)
+    FlowControl::new(&own, &settings.link, buffer)
+        .map_err(|(key, value, accepted)| fault(key, value, accepted))
+}
+
+/// As many virtual channels as the wiring needs, and a buffer in which each of them has the cells of
+/// a packet.
+fn channels_fit(
+    channels: PositiveCount,
+    wiring: &Wiring,
+    (key, buffer, cells): (&str, u32, u64),
+    name: &str,
+) -> Result<(), Error> {
+    lanes_fit(channels, wiring).or_else(|accepted| {
+        let key = "flow_control.virtual_channel_credits.channels";
+        refuse(name, key, &channels.to_string(), &accepted)
+    })?;
+    let least = u64::from(channels.get()) * cells;
+    if channels.get() > MOST_CHANNELS || u64::from(buffer) >= least {
+        return Ok(());
+    }
+    let noun = if cells == 1 { "cell" } else { "cells" };
+    let accepted = format!(
+        "{least} or more: each of the {channels} virtual channels holds {cells} {noun}, a packet"
+    );
+    refuse(name, key, &buffer.to_string(), &accepted)
 }
 
 /// A torus needs two virtual channels for each that its connections are divided among.

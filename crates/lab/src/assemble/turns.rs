@@ -15,7 +15,7 @@ use super::{Driver, Site, refuse};
 use crate::composition::{ChannelSettings, SwitchSettings};
 use crate::drive::event::Faults;
 use crate::drive::turns::{LinkParts, Switching, TurnChannel, TurnParts};
-use crate::error::Error;
+use crate::error::{ABSENT, Error};
 
 /// What is accepted where something needs links with turns.
 const NEEDED: &str = "it only where links have turns (`turns`)";
@@ -30,7 +30,7 @@ pub(super) fn build(
     refuse_what_turns_do_not_read(settings, site.hosts, site.name)?;
     let Some(transfer) = settings.transfer.clone() else {
         let accepted = "the way between memory and FIFOs, needed where links have turns";
-        return refuse_as(site.name, "transfer", "(none)", accepted);
+        return refuse_as(site.name, "transfer", ABSENT, accepted);
     };
     if settings.packet != Bytes(PACKET as u64) {
         let accepted = "16 B where links have turns";

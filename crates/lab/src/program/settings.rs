@@ -15,7 +15,7 @@ use super::policy::{Policy, Rule};
 use super::tables::RankReport;
 use crate::assemble::Site;
 use crate::composition::{ChannelSettings, Spec};
-use crate::error::Error;
+use crate::error::{ABSENT, Error};
 use crate::fit;
 use crate::source::Request;
 use crate::trace::play;
@@ -92,7 +92,7 @@ impl Ways<'_> {
             }
             (Some(channel), [], _) => vec![one(channel)],
             (None, [], [only]) => vec![one(only)],
-            (None, [], _) => return refuse("program.channel", "(none)", all.join(", ")),
+            (None, [], _) => return refuse("program.channel", ABSENT, all.join(", ")),
             (None, route, _) => route.to_vec(),
         };
         let mut names = Vec::new();
@@ -252,7 +252,7 @@ impl ProgramSettings {
             return Err(fault("program.ranks", ranks.to_string(), "2 or more".to_owned()));
         }
         if self.run.is_some() == self.trace.is_some() {
-            let value = if self.run.is_some() { "given" } else { "(none)" };
+            let value = if self.run.is_some() { "given" } else { ABSENT };
             let accepted = "either program.run or program.trace".to_owned();
             return Err(fault("program.trace", value.to_owned(), accepted));
         }

@@ -1,10 +1,16 @@
 //! Rows of a fabric: what streams got, what cables carried, and how both went over time.
 
+use weft_fabric::fabric::Peer;
 use weft_units::Time;
 
 use super::PointRuns;
+use crate::composition::ChannelSettings;
 use crate::simulate::ChannelRun;
 use crate::table::Table;
+
+/// Directions of cables beyond which a run has no rows of them: they would be larger than all other
+/// tables together.
+const MOST_LINKS: usize = 10_000;
 
 impl PointRuns<'_> {
     /// Adds a row for each stream of each run.
@@ -36,9 +42,10 @@ impl PointRuns<'_> {
         }
     }
 
-    /// Adds a row for each direction of each cable, of the first run.
-    pub fn links(&self, table: &mut Table) {
+    /// Adds a row for each direction of each cable of a channel, of the first run.
+    pub fn links(&self, settings: &ChannelSettings, table: &mut Table) {
         let Some(run) = self.runs.first() else { return };
+        self.busy_links(run, settings, table);
         for link in run.network.iter().flat_map(|network| &network.ports) {
             let mut row = self.head(&run.channel);
             row.push(("link".into(), u64::from(link.link).into()));
@@ -50,6 +57,47 @@ impl PointRuns<'_> {
             row.push(("link_load".into(), link.load.into()));
             row.push(("indication_load".into(), link.indication_load.into()));
             row.push(("most_held".into(), u64::from(link.most_held).into()));
+            table.push(row);
+        }
+    }
+
+    /// The same where nothing but the time was noted for which each was busy.
+    fn busy_links(&self, run: &ChannelRun, settings: &ChannelSettings, table: &mut Table) {
+        let busy = run.observations.busy();
+        if busy.is_empty() || busy.len() > MOST_LINKS {
+            return;
+        }
+        let Ok(wiring) = settings.fabric.wiring(run.hosts) else { return };
+        let (ports, tiers) = (wiring.ports() as usize, wiring.tiers());
+        let tier = |switch: u32| tiers.get(switch as usize).copied().unwrap_or(0);
+        let measured = run.measured().as_secs();
+        for (link, busy) in busy.iter().enumerate() {
+            let host = link.checked_sub(ports).map(|host| host as u16);
+            let port = host.map_or(link as u32, |host| wiring.host_port(host));
+            let own = wiring.switch_of(port);
+            let (at, switch) = (tier(own), wiring.switch_name(own));
+            let (name, from, to, tiers) = match (host, wiring.peer(port)) {
+                (_, Peer::Unused) => continue,
+                (Some(host), _) => {
+                    (wiring.host_name(host), wiring.host_name(host), switch, (0, at))
+                }
+                (None, Peer::Host(host)) => {
+                    (wiring.port_name(port), switch, wiring.host_name(host), (at, 0))
+                }
+                (None, Peer::Port(peer)) => {
+                    let other = wiring.switch_of(peer);
+                    let to = wiring.switch_name(other);
+                    (wiring.port_name(port), switch, to, (at, tier(other)))
+                }
+            };
+            let mut row = self.head(&run.channel);
+            row.push(("link".into(), (link as u64).into()));
+            row.push(("name".into(), format!("{name} to {to}").as_str().into()));
+            row.push(("from".into(), from.as_str().into()));
+            row.push(("to".into(), to.as_str().into()));
+            row.push(("from_tier".into(), u64::from(tiers.0).into()));
+            row.push(("to_tier".into(), u64::from(tiers.1).into()));
+            row.push(("link_load".into(), (busy.as_secs() / measured).into()));
             table.push(row);
         }
     }

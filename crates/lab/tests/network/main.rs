@@ -6,6 +6,7 @@ mod credits;
 mod cycle_counts;
 mod endpoints;
 mod laws;
+mod links;
 mod refusals;
 mod shared_memory;
 mod torus;

@@ -44,6 +44,38 @@ fn a_switch_that_is_no_stage_is_refused() {
 }
 
 #[test]
+fn a_buffer_that_is_missing_or_too_small_is_the_one_to_blame() {
+    let torus = "fabric.torus.dimensions = [2, 2]";
+    let of = |switch: &str, channel: &str| {
+        refusal(&voq(4, switch, &format!("{torus}\n{channel}"), "load = 0.1", "1 ms"))
+    };
+    let text = of("queues = 'voq'", "");
+    assert!(text.contains("missing key `buffer` in channel.c.switch.input_queued"), "{text}");
+    assert!(text.contains("accepted: the cells that an input holds, at least 1"), "{text}");
+    let apart = "flow_control.virtual_channel_credits.channels = 4";
+    let cases = [
+        (
+            "buffer = 3",
+            "buffer = 3 does",
+            "4 or more: each of the 4 virtual channels holds 1 cell, a",
+        ),
+        (
+            "buffer = 9, cell = '25 B'",
+            "buffer = 9 does",
+            "20 or more: each of the 4 virtual channels",
+        ),
+    ];
+    for (switch, key, accepted) in cases {
+        let text = of(switch, apart);
+        assert!(text.contains(&format!("channel.c.switch.input_queued.{key}")), "{text}");
+        assert!(text.contains(accepted), "{text}");
+    }
+    let text = of("buffer = 64", &apart.replace('4', "32"));
+    assert!(text.contains("virtual_channel_credits.channels = 32 does not fit"), "{text}");
+    assert!(text.contains("accepted: at most 16"), "{text}");
+}
+
+#[test]
 fn routes_in_a_star_are_refused() {
     let text = refused("routes.per_packet = 'random'");
     assert!(text.contains("channel.c.routes = given does not fit"), "{text}");
@@ -80,7 +112,6 @@ fn a_fabric_of_no_such_kind_is_refused_with_the_kinds_there_are() {
 fn buffers_that_cannot_be_are_refused() {
     let of = |channel: &str, switch: &str| refusal(&voq(4, switch, channel, "load = 0.1", "1 ms"));
     let cases = [
-        (of(TREE, ""), "buffer = (none)", "the cells that an input holds, at least 1"),
         (of(TREE, "cell = '25 B', buffer = 4"), "buffer = 4", "at least 5, those of a packet"),
         (of(TREE, "queues = 'fifo', buffer = 4"), "queues = fifo", "voq in a fabric other"),
         (of("", "buffer = 4"), "buffer = given", "no buffer in a star"),
@@ -90,6 +121,8 @@ fn buffers_that_cannot_be_are_refused() {
         assert!(text.contains(&format!("channel.c.switch.input_queued.{value}")), "{text}");
         assert!(text.contains(accepted), "{text}");
     }
+    let none = of(TREE, "");
+    assert!(none.contains("missing key `buffer` in channel.c.switch.input_queued"), "{none}");
     let star = of("flow_control = 'credits'", "");
     assert!(star.contains("channel.c.flow_control = given does not fit"), "{star}");
     let unlimited = refused(&format!("{TREE}\nflow_control = 'credits'"));

@@ -213,7 +213,7 @@ fn what_does_not_fit_is_refused() {
         ),
         (
             refused("buffer = 8", "flow_control.virtual_channel_credits.channels = 9"),
-            "at most the cells of a buffer, 8",
+            "9 or more: each of the 9 virtual channels holds 1 cell, a packet",
         ),
         (
             refused("buffer = 8", "routes.per_packet = 'random'"),

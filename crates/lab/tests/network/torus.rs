@@ -4,8 +4,8 @@
 //! A packet takes 1 us on a link, a cable 20 ns and a switch 90 ns.
 
 use weft_fabric::measure::Latency;
-use weft_lab::ChannelRun;
 use weft_lab::statistics::{Verdict, judge};
+use weft_lab::{Cell, ChannelRun, Options, Request};
 
 use super::{file, refusal, run, voq};
 
@@ -113,6 +113,12 @@ fn a_ring_needs_two_virtual_channels() {
         let (verdict, stuck) = one(&text(ring));
         assert_eq!(verdict, Verdict::Stuck, "{is_memory}");
         let lines = stuck.waiting.join("\n");
+        if !is_memory {
+            let circle: Vec<String> = (0..=8).map(|own| format!("switch {}", own % 8)).collect();
+            let start =
+                "the buffers of a circle of switches are full and each waits for the next: ";
+            assert_eq!(stuck.waiting[0], format!("{start}{}", circle.join(", then ")));
+        }
         for switch in 0..8 {
             let line = format!(
                 "wait at port 1 of switch {switch} for space in the buffer of port 2 of switch {}",
@@ -125,6 +131,28 @@ fn a_ring_needs_two_virtual_channels() {
         // Three cables a packet, of which the one that closes the ring carries a third at the most.
         assert!(moving.accepted_load() > 0.1, "{}", moving.accepted_load());
     }
+}
+
+/// What came through before says nothing about a latency: the point has none, the run keeps its own.
+#[test]
+fn a_point_that_is_stuck_has_no_latency() {
+    let ring = "fabric.torus.dimensions = [8]";
+    let text = voq(8, "buffer = 8", ring, "load = 0.9\npattern.shift = 3", "20 ms");
+    let request = Request::of_text("stuck.toml", &text);
+    let outcome = weft_lab::run(&request, &Options::default(), &mut |_, _| true).expect(&text);
+    let (points, runs) = (outcome.table("points"), outcome.table("replications"));
+    assert_eq!(points.get(0, "verdict"), Some(Cell::Text("stuck".to_owned())));
+    for latency in ["queueing", "one_way", "transit"] {
+        for statistic in ["mean", "half_width", "p99", "max"] {
+            let column = format!("{latency}_{statistic}_us");
+            assert_eq!(points.get(0, &column), Some(Cell::Number(None)), "{column}");
+        }
+        let own = runs.get(0, &format!("{latency}_p99_us"));
+        assert!(matches!(own, Some(Cell::Number(Some(_)))), "{latency}: {own:?}");
+    }
+    let Some(Cell::Text(reason)) = runs.get(0, "waiting_for") else { panic!("no reason") };
+    assert!(reason.starts_with("the buffers of a circle of switches are full"), "{reason}");
+    assert!(outcome.meta["notes"][0].as_str().is_some_and(|note| note.contains("`stuck`")));
 }
 
 /// In two dimensions, at a load that no torus carries, and whatever the pattern.
@@ -148,7 +176,14 @@ fn a_torus_with_two_virtual_channels_never_stands_still() {
 fn a_torus_that_cannot_be_is_refused() {
     let refused = |hosts: u16, channel: &str| refusal(&file(hosts, channel, "load = 0.1", "1 ms"));
     let cases = [
-        (refused(4, "fabric.torus.dimensions = [4, 1]"), "fabric.torus.dimensions = [4, 1]"),
+        (
+            refused(4, "fabric.torus.dimensions = [4, 1]"),
+            "fabric.torus.dimensions[1] = 1: a dimension has 2 switches or more, got 1",
+        ),
+        (
+            refused(4, "fabric.mesh.dimensions = [0]"),
+            "fabric.mesh.dimensions[0] = 0: a dimension has 2 switches or more, got 0",
+        ),
         (refused(4, "fabric.mesh.dimensions = []"), "fabric.mesh.dimensions = []"),
         (refused(17, "fabric.torus.dimensions = [4, 4]"), "at most 16, the ports for hosts of"),
         (refused(9, "fabric.torus.dimensions = [4, 500, 500]"), "at most 32768 switches"),

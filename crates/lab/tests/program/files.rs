@@ -184,7 +184,7 @@ fn what_a_program_names_must_be_there() {
     let ping_pong = "run.ping_pong = { size = '64 B' }";
     let clint = |program: &str| format!("base = 'clint'\n[program]\n{program}\n{ping_pong}");
     let cases = [
-        (clint(""), "program.channel = (none) does not fit"),
+        (clint(""), "missing key `channel` in program"),
         (clint("channel = 'fast'"), "program.channel = fast does not fit"),
         (clint("channel = 'bulk'\nroute = [{ channel = 'quick' }]"), "program.route = given"),
         (clint("channel = 'bulk'\nranks = 17"), "program.ranks = 17 does not fit"),

@@ -147,6 +147,7 @@ impl EventChannel {
         flight.end = end + self.propagation;
         schedule(flight.end, Event(Happening::Deliver(id)));
         let Flight { from, to, kind, span, slot, blocked, .. } = *flight;
+        self.observations.occupy(to.into(), now, span);
         if let Some(links) = self.shared_links_mut() {
             links.forward(now, to, span);
         }

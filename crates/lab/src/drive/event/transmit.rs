@@ -189,6 +189,8 @@ impl EventChannel {
         id: Id<Flight>,
         schedule: &mut impl FnMut(Time, Event),
     ) {
+        let Flight { from, span, .. } = self.flights[id];
+        self.observations.occupy(self.hosts.len() + usize::from(from), now, span);
         if !self.decides_together {
             let output = usize::from(self.flights[id].to);
             let last = self.departures[output].replace(Departure { time: now, id });

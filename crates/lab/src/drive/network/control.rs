@@ -35,7 +35,8 @@ pub(super) struct Quench {
 /// A setting of the flow control that does not fit the others.
 pub type Misfit = (&'static str, String, String);
 
-const MOST_CHANNELS: u32 = 16;
+/// The most virtual channels of a cable.
+pub const MOST_CHANNELS: u32 = 16;
 
 impl FlowControl {
     /// The flow control that `settings` describe, over cables like `link` and with inputs of `buffer`
@@ -51,9 +52,8 @@ impl FlowControl {
             FlowControlSettings::VirtualChannelCredits(own) => {
                 let channels = own.channels.get();
                 if channels > MOST_CHANNELS.min(buffer) {
-                    let accepted = format!(
-                        "at most {MOST_CHANNELS}, and at most the cells of a buffer, {buffer}"
-                    );
+                    let most = MOST_CHANNELS.min(buffer);
+                    let accepted = format!("at most {most}");
                     let key = "virtual_channel_credits.channels";
                     return Err((key, channels.to_string(), accepted));
                 }

@@ -250,6 +250,12 @@ fn answer(source: &mut Source, now: Time, from: u16) -> Option<Time> {
 }
 
 impl<X> Ends<X> {
+    /// Notes how long cables are busy: by the ports of all switches, then by hosts.
+    pub fn watch_links(&mut self, wiring: &Wiring) {
+        let links = wiring.ports() as usize + usize::from(wiring.hosts());
+        self.observations = std::mem::take(&mut self.observations).of_links(links);
+    }
+
     /// The hosts of a channel at time zero.
     pub fn new(parts: NetworkParts) -> (Ends<X>, Wiring, Routes) {
         let supply = if parts.sources.is_empty() {

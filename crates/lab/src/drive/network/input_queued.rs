@@ -14,6 +14,7 @@
 //! begins to leave.
 
 mod calendar;
+mod circle;
 mod flow;
 mod host;
 mod sender;
@@ -243,7 +244,8 @@ impl InputQueuedNetwork {
     pub fn new(parts: NetworkParts, switches: InputQueuedParts) -> InputQueuedNetwork {
         let NetworkParts { packet, propagation, latency, .. } = parts;
         let InputQueuedParts { cell, cells, buffer, control, schedulers, random } = switches;
-        let (ends, wiring, routes) = Ends::new(parts);
+        let (mut ends, wiring, routes) = Ends::new(parts);
+        ends.watch_links(&wiring);
         let mut queues = 0;
         let stages = (0..wiring.switches()).map(|switch| {
             let ports = wiring.ports_of(switch);
@@ -301,65 +303,6 @@ impl InputQueuedNetwork {
 
     fn waiting_in_hosts(&self) -> u64 {
         self.hosts.iter().map(|host| host.waiting).sum()
-    }
-
-    /// Which outputs and hosts wait for buffers that nobody empties, one sentence a line.
-    fn who_waits(&self) -> Vec<String> {
-        let channels = u32::from(self.flow.channels);
-        let mut coming = vec![false; self.flow.credits.len()];
-        self.calendar.credits.iter().for_each(|place| coming[place as usize] = true);
-        let mut lines = Vec::new();
-        for (port, &waiting) in (0..).zip(&self.waiting) {
-            let Plug::Port(peer) = self.plugs[port as usize] else { continue };
-            if waiting == 0 {
-                continue;
-            }
-            let (name, peer) = (self.wiring.port_name(port), self.wiring.port_name(peer));
-            let stage = &self.stages[self.owner[port as usize] as usize];
-            if stage.stopped >> (port - stage.first) & 1 != 0 {
-                lines.push(format!("{waiting} packets wait at {name} until {peer} lets it go on"));
-            }
-            let empty = |channel: &u32| {
-                let place = (port * channels + channel) as usize;
-                self.is_wanted(port, *channel) && self.flow.credits[place] == 0 && !coming[place]
-            };
-            for channel in (0..channels).filter(empty) {
-                let buffer = self.buffer_name(channel, &peer);
-                lines.push(format!("{waiting} packets wait at {name} for space in {buffer}"));
-            }
-        }
-        lines.extend((0..).zip(&self.hosts).filter_map(|(host, own)| self.host_waits(host, own)));
-        lines
-    }
-
-    /// Whether packets wait for a virtual channel behind an output.
-    fn is_wanted(&self, port: u32, channel: u32) -> bool {
-        let stage = &self.stages[self.owner[port as usize] as usize];
-        let channels = u32::from(self.flow.channels);
-        let inputs = stage.first..stage.first + stage.ports;
-        let wanted = |input: u32| self.wanted[(input * channels + channel) as usize];
-        inputs.into_iter().any(|input| wanted(input) >> (port - stage.first) & 1 != 0)
-    }
-
-    fn buffer_name(&self, channel: u32, port: &str) -> String {
-        match self.flow.channels {
-            1 => format!("the buffer of {port}"),
-            _ => format!("the buffer of virtual channel {channel} of {port}"),
-        }
-    }
-
-    fn host_waits(&self, number: u16, host: &Host) -> Option<String> {
-        let packet = &self.ends.packets[host.oldest?];
-        let (name, port) = (self.wiring.host_name(number), self.wiring.port_name(host.port));
-        let waiting = host.waiting;
-        if host.is_stopped {
-            return Some(format!("{waiting} packets wait at {name} until {port} lets it go on"));
-        }
-        let channel = packet.note.channel;
-        let sender = host.senders.get(usize::from(channel))?;
-        let buffer = self.buffer_name(channel.into(), &port);
-        let line = format!("{waiting} packets wait at {name} for space in {buffer}");
-        sender.is_without_credit().then_some(line)
     }
 
     /// A slot begins, unless another one was scheduled before it.

@@ -16,7 +16,7 @@ mod output_queued;
 mod shared_memory;
 mod skeleton;
 
-pub use control::FlowControl;
+pub use control::{FlowControl, MOST_CHANNELS};
 pub use ends::{Delivery, NetworkParts};
 pub use input_queued::{InputQueuedNetwork, InputQueuedParts};
 pub use output_queued::OutputQueuedNetwork;

@@ -151,7 +151,8 @@ impl OutputQueuedNetwork {
     /// A channel at time zero.
     pub fn new(parts: NetworkParts) -> OutputQueuedNetwork {
         let NetworkParts { packet, propagation, latency, .. } = parts;
-        let (ends, wiring, routes) = Ends::new(parts);
+        let (mut ends, wiring, routes) = Ends::new(parts);
+        ends.watch_links(&wiring);
         let output = |port| Output {
             free: Time::ZERO,
             next: match wiring.peer(port) {
@@ -202,6 +203,8 @@ impl OutputQueuedNetwork {
         let (start, switch) = (now.max(adapter.free), adapter.home);
         adapter.free = start + self.packet;
         self.ends.observations.attempt(start);
+        let link = self.outputs.len() + usize::from(host);
+        self.ends.observations.occupy(link, start, self.packet);
         // The buffer of a greedy source is free when the transmission starts.
         let again = if self.ends.has_another(host) { start } else { next };
         if again < Time::NEVER {
@@ -230,6 +233,7 @@ impl OutputQueuedNetwork {
         let output = &mut self.outputs[(first + port) as usize];
         let start = output.free.max(now + self.latency);
         output.free = start + self.packet;
+        self.ends.observations.occupy((first + port) as usize, start, self.packet);
         let next = start + self.propagation;
         hop.hops += 1;
         if output.next == HOST {

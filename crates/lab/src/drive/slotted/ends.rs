@@ -79,6 +79,10 @@ impl Ends {
         self.observations.latency(Latency::OneWay, start, queueing + transit);
         let end = start + transit;
         self.observations.pass(Passage { from: from as u16, to: to as u16, start, end });
+        // The links to all hosts come first, then those from them.
+        let hosts = self.observations.busy().len() / 2;
+        self.observations.occupy(to, start, timing.packet);
+        self.observations.occupy(hosts + from, start, timing.packet);
         self.in_flight.send(from, to, end);
         if let Some(posted) = &mut self.posted {
             posted.start(from, to, start + timing.packet);

@@ -115,6 +115,8 @@ impl InputQueuedNetwork {
         }
         host.free = now + self.timing.packet;
         self.ends.observations.attempt(now);
+        let link = self.owner.len() + usize::from(number);
+        self.ends.observations.occupy(link, now, self.timing.packet);
         let (port, slot) = (host.port, self.timing.slot_after(now));
         self.expect(id, port, slot);
         self.take_part(slot);

@@ -236,6 +236,8 @@ impl InputQueuedNetwork {
             }
         }
         self.waiting[to as usize] -= 1;
+        let start = self.timing.time_of(slot);
+        self.ends.observations.occupy(to as usize, start, self.timing.packet);
         if self.timing.cells > 1 {
             stage.held.0 |= 1 << input;
             stage.held.1 |= 1 << output;
@@ -248,7 +250,7 @@ impl InputQueuedNetwork {
                 self.expect(id, peer, slot + self.timing.hop);
             }
             Plug::Host(_) | Plug::Unused => {
-                let left = self.timing.time_of(slot) + self.timing.packet;
+                let left = start + self.timing.packet;
                 self.agenda.push(left + self.timing.propagation, Event::Deliver(id));
             }
         }

@@ -121,7 +121,7 @@ impl SharedMemoryNetwork {
         let most = self.hosts.iter().map(ViHost::most_completions).max();
         report.most_completions = most.unwrap_or(0) as u64;
         report.streams = self.stream_rows(seconds);
-        let tiers = self.tiers();
+        let tiers = self.wiring.tiers();
         let cables = (0..self.ports.len()).filter(|port| self.ports[*port].peer as usize != *port);
         report.ports = cables.map(|port| self.port_row(port as u32, &tiers)).collect();
         report
@@ -216,33 +216,6 @@ impl SharedMemoryNetwork {
             indication_load: own.busy_indicating.as_secs() / measured,
             most_held: peer.most_held,
         }
-    }
-
-    /// How many cables each switch is away from the nearest host.
-    fn tiers(&self) -> Vec<u32> {
-        let mut tiers = vec![u32::MAX; self.wiring.switches() as usize];
-        let mut reached = Vec::new();
-        for host in 0..self.wiring.hosts() {
-            let switch = self.wiring.switch_of(self.wiring.host_port(host));
-            if tiers[switch as usize] == u32::MAX {
-                tiers[switch as usize] = 1;
-                reached.push(switch);
-            }
-        }
-        let mut next = 0;
-        while let Some(&switch) = reached.get(next) {
-            next += 1;
-            for number in 0..self.wiring.ports_of(switch) {
-                let peer = self.ports[self.wiring.port(switch, number) as usize].peer;
-                if let Some(other) = self.ports[peer as usize].switch
-                    && tiers[other as usize] == u32::MAX
-                {
-                    tiers[other as usize] = tiers[switch as usize] + 1;
-                    reached.push(other);
-                }
-            }
-        }
-        tiers
     }
 
     /// Notes how busy cables were since the sample before, and how many cells wait for each.

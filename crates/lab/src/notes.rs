@@ -1,0 +1,114 @@
+//! What a reader of a result should know of what was run, and no type can refuse because it may be
+//! meant.
+
+use weft_fabric::fabric::FabricSettings;
+use weft_protocol::flow::FlowControlSettings;
+
+use crate::composition::{ChannelSettings, SwitchSettings};
+use crate::plan::Plan;
+
+/// One sentence for each thing worth knowing, none twice, in the order of the points.
+pub fn notes(plan: &Plan) -> Vec<String> {
+    let mut notes = Vec::new();
+    for point in &plan.points {
+        for (name, channel) in &point.spec.channel {
+            let own = [empty_ports(channel, point.spec.system.hosts), rings(channel)];
+            for note in own.into_iter().flatten() {
+                let note = format!("channel {name}: {note}");
+                if !notes.contains(&note) {
+                    notes.push(note);
+                }
+            }
+        }
+    }
+    notes
+}
+
+/// Hosts that a fabric has ports for and that are not there.
+fn empty_ports(channel: &ChannelSettings, hosts: u16) -> Option<String> {
+    let room = channel.fabric.room().filter(|room| *room > u64::from(hosts))?;
+    let kind = match channel.fabric {
+        FabricSettings::Star => "star",
+        FabricSettings::KAryTree(_) => "k_ary_tree",
+        FabricSettings::FatTree(_) => "fat_tree",
+        FabricSettings::FoldedTree => "folded_tree",
+        FabricSettings::Torus(_) => "torus",
+        FabricSettings::Mesh(_) => "mesh",
+        FabricSettings::Table(_) => "table",
+    };
+    Some(format!(
+        "fabric.{kind} has ports for {room} hosts and system.hosts is {hosts}; the last {} ports \
+         are empty, and a pattern knows of {hosts} hosts only",
+        room - u64::from(hosts)
+    ))
+}
+
+/// Rings of buffers that nothing keeps apart.
+fn rings(channel: &ChannelSettings) -> Option<String> {
+    let is_limited =
+        matches!(channel.switch, SwitchSettings::InputQueued(_) | SwitchSettings::SharedMemory(_));
+    let own = channel.flow_control.clone().unwrap_or_default();
+    let is_apart = matches!(own, FlowControlSettings::VirtualChannelCredits(_));
+    if !is_limited || is_apart || !channel.fabric.closes_rings() {
+        return None;
+    }
+    let given = match channel.flow_control {
+        Some(_) => "",
+        None => ", which is what it has unless flow_control is given",
+    };
+    Some(format!(
+        "with flow_control = {}{given}, packets in the buffers around a ring of this torus can \
+         wait for each other for good (verdict `stuck`); \
+         flow_control.virtual_channel_credits.channels = 2 prevents that",
+        own.name()
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::source::Request;
+
+    fn of(hosts: u16, fabric: &str, more: &str) -> Vec<String> {
+        let text = format!(
+            "[system]\ntitle = 'n'\nhosts = {hosts}\n[channel.c]\npacket = '64 B'\n\
+             payload = '48 B'\nlink.rate = '1 Gbit/s'\nadapter.send_buffers = 'unlimited'\n\
+             switch.input_queued = {{ buffer = 8, scheduler = 'islip' }}\nfabric.{fabric}\n{more}\n\
+             [workload.c]\nload = 0.1\n"
+        );
+        notes(&Plan::new(&Request::of_text("notes.toml", &text)).unwrap())
+    }
+
+    const APART: &str = "flow_control.virtual_channel_credits.channels = 2";
+
+    #[test]
+    fn ports_without_hosts_are_counted() {
+        for (fabric, room) in [
+            ("torus.dimensions = [4, 5]", 20),
+            ("mesh = { dimensions = [3, 2], hosts_per_switch = 3 }", 18),
+            ("k_ary_tree = { arity = 4, levels = 2 }", 16),
+            ("fat_tree = { radix = 6, tiers = 2 }", 18),
+            ("fat_tree = { radix = 4, tiers = 3 }", 16),
+        ] {
+            let [note] = &of(15, fabric, APART)[..] else { panic!("{fabric}") };
+            assert!(note.contains(&format!("has ports for {room} hosts and system.hosts is 15")));
+            assert!(note.contains(&format!("the last {} ports are empty", room - 15)), "{note}");
+            assert_eq!(of(room, fabric, APART), Vec::<String>::new());
+        }
+    }
+
+    #[test]
+    fn rings_that_can_stand_still_are_named() {
+        let [note] = &of(16, "torus.dimensions = [4, 4]", "")[..] else { panic!("one note") };
+        let start = "channel c: with flow_control = credits, which is what it has unless \
+                     flow_control is given, packets in the buffers around a ring";
+        assert!(note.starts_with(start), "{note}");
+        let own = "flow_control.stop_go = { stop = 6, go = 2 }";
+        let [note] = &of(16, "torus.dimensions = [4, 4]", own)[..] else { panic!("one note") };
+        assert!(note.contains("with flow_control = stop_go, packets"), "{note}");
+        let none = Vec::<String>::new();
+        assert_eq!(of(16, "torus.dimensions = [4, 4]", APART), none);
+        assert_eq!(of(9, "torus.dimensions = [3, 3]", ""), none);
+        assert_eq!(of(16, "mesh.dimensions = [4, 4]", ""), none);
+    }
+}
