@@ -86,6 +86,8 @@ SUITES := $(if $(SHORT),--short --seconds 200,--seconds 360)
 test-live: ## real programs over the live library; those that are not installed are skipped
 	@cargo build --quiet --release --locked --package weft-live
 	$(PYTHON) tests/live/departing.py --library target/release/libweft_live.so
+	$(PYTHON) tests/live/calls.py --library target/release/libweft_live.so
+	$(PYTHON) tests/live/namespaces.py --library target/release/libweft_live.so
 	timeout 300 $(PYTHON) tests/live/programs.py --library target/release/libweft_live.so
 	timeout 500 $(PYTHON) tests/live/suites.py --library target/release/libweft_live.so $(SUITES)
 
@@ -99,7 +101,7 @@ live-programs: ## install the programs that test-live runs, from Debian's packag
 		$(LIVE_PROGRAMS)
 
 LIVE_PROGRAMS := redis-server redis-tools memcached nginx-light wrk curl postgresql iperf3 socat \
-	nodejs default-jdk-headless gcc libc6-dev util-linux
+	nodejs default-jdk-headless gcc libc6-dev util-linux iproute2
 
 bench-live: ## kernel TCP against the live library, in turn, one JSON object a case
 	@cargo build --quiet --release --locked --package weft-live --lib

@@ -6,6 +6,7 @@ Nothing else in the package imports `weft._core`, so tests put a small recorded 
 from __future__ import annotations
 
 import json
+import math
 import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -66,6 +67,15 @@ def schema() -> dict[str, Any]:
     """Return the JSON schema that composition and experiment files share."""
     found: dict[str, Any] = json.loads(core().schema())
     return found
+
+
+def ratio(pairs: list[tuple[float, float]]) -> tuple[float, float] | None:
+    """Divide sums over replications: the ratio, and the half width of its 95 % interval.
+
+    The half width of a single replication is not a number. None if the denominators are zero.
+    """
+    found = core().ratio(pairs)
+    return found and (found[0], math.nan if found[1] is None else found[1])
 
 
 def run(

@@ -47,6 +47,11 @@ _workers_option = click.option(
 _seeds_option = click.option(
     "--seeds", type=click.IntRange(min=1), help="Replications of each point."
 )
+_store_option = click.option(
+    "--store",
+    type=click.Path(file_okay=False),
+    help="Where runs are kept, and looked for first [the folder `store` beside --out].",
+)
 
 
 def _example(*lines: str) -> str:
@@ -158,15 +163,7 @@ def run(  # noqa: PLR0913, PLR0917 (one argument an option)
         folder = _folder(out, Path(experiment).stem, as_json)
         overrides = _checked(settings)
         result = _watched(partial(run_overrides, experiment, preset, overrides, options))
-        _save(result, folder)
-        if as_json:
-            click.echo(_dump(_run_object(result, folder)))
-        else:
-            from weft.console import print_points  # noqa: PLC0415
-
-            print_points(result)
-            _say_where(folder)
-    _leave(result)
+        _put_out(result, folder, "points", as_json)
 
 
 def _study_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -192,11 +189,7 @@ def _study_options(command: Callable[..., None]) -> Callable[..., None]:
             help="Make the runs on a Dask cluster: its scheduler's address, or 'local'.",
         ),
         click.option("--chunk", type=click.IntRange(min=1), help="Runs in one call of a worker."),
-        click.option(
-            "--store",
-            type=click.Path(file_okay=False),
-            help="Where runs are kept, and looked for first [the folder `store` beside --out].",
-        ),
+        _store_option,
         click.option("--out", type=click.Path(file_okay=False), help="Results folder [out/NAME]."),
         _json_option,
     ]
@@ -368,11 +361,7 @@ def reproduce(
 @click.option("--quick", is_flag=True, help="Fewer sizes and one seed: a first look.")
 @_seeds_option
 @_workers_option
-@click.option(
-    "--store",
-    type=click.Path(file_okay=False),
-    help="Where runs are kept, and looked for first [the folder `store` beside --out].",
-)
+@_store_option
 @click.option("--out", type=click.Path(file_okay=False), help="Results folder [out/compare].")
 @_json_option
 def compare(systems: tuple[str, ...], out: str | None, as_json: bool, **options: Any) -> None:
@@ -389,15 +378,7 @@ def compare(systems: tuple[str, ...], out: str | None, as_json: bool, **options:
         folder = _folder(out, "compare", as_json)
         kept = options.pop("store") or (str(folder.parent / "store") if folder else STORE)
         result = _watched(partial(carry_out, Asked(systems, store=kept, **options)))
-        _save(result, folder)
-        if as_json:
-            click.echo(_dump(_run_object(result, folder, "comparison")))
-        else:
-            from weft.console import print_comparison  # noqa: PLC0415
-
-            print_comparison(result)
-            _say_where(folder)
-    _leave(result)
+        _put_out(result, folder, "comparison", as_json)
 
 
 @main.command(
@@ -497,15 +478,7 @@ def _carry_out(
         study = Study(experiment, preset, overrides, options)
         where = Where(given["workers"], given["dask"], given["chunk"])
         result = _watched(partial(carry_out, study, where))
-        _save(result, folder)
-        if as_json:
-            click.echo(_dump(_run_object(result, folder)))
-        else:
-            from weft.console import print_points  # noqa: PLC0415
-
-            print_points(result)
-            _say_where(folder)
-    _leave(result)
+        _put_out(result, folder, "points", as_json)
 
 
 def _axes(over: tuple[str, ...], paired: tuple[str, ...]) -> list[str]:
@@ -544,6 +517,19 @@ def _watched(work: Callable[[_seam.Progress], Result]) -> Result:
         return work(watch.step)
 
 
+def _put_out(result: Result, folder: Path | None, table: str, as_json: bool) -> None:
+    """Save a result, print the table that was asked for, and say if it was stopped."""
+    _save(result, folder)
+    if as_json:
+        click.echo(_dump(_run_object(result, folder, table)))
+    else:
+        from weft.console import print_comparison, print_points  # noqa: PLC0415
+
+        (print_comparison if table == "comparison" else print_points)(result)
+        _say_where(folder)
+    _leave(result)
+
+
 def _save(result: Result, folder: Path | None) -> None:
     if folder is not None:
         result.save(folder, command=shlex.join(["weft", *sys.argv[1:]]))
@@ -560,7 +546,7 @@ def _leave(result: Result) -> None:
         sys.exit(STOPPED)
 
 
-def _run_object(result: Result, folder: Path | None, table: str = "points") -> dict[str, Any]:
+def _run_object(result: Result, folder: Path | None, table: str) -> dict[str, Any]:
     from weft.folder import provenance  # noqa: PLC0415
     from weft.plots.request import records  # noqa: PLC0415
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from rich import box
@@ -12,7 +11,7 @@ from rich.table import Table
 
 from weft.checks import counts, readings
 from weft.plots.request import SETTLED
-from weft.words import number, percent, printed, prose, unit_of
+from weft.words import column_head, number, percent, printed, short_keys
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -93,9 +92,7 @@ def print_points(result: Result) -> None:
         measured = [name for name in measured if name in points and points[name].notna().any()]
     if "replications" in points and points["replications"].nunique() > 1:
         measured.append("replications")
-    last = Counter(name.rsplit(".", 1)[-1] for name in swept)
-    short = [tail if last[tail := name.rsplit(".", 1)[-1]] == 1 else name for name in swept]
-    heads = [*short, *(_head(name) for name in measured)]
+    heads = [*short_keys(swept).values(), *(column_head(name) for name in measured)]
     table = _table(*heads, *(["verdict"] if "verdict" in points else []))
     for column in table.columns[len(swept) : len(heads)]:
         column.justify = "right"
@@ -121,7 +118,13 @@ def print_points(result: Result) -> None:
 
 def print_comparison(result: Result) -> None:
     """Print the table of a comparison: a block for each of the rates, the best values marked."""
-    from weft.across.summary import best_of, shown  # noqa: PLC0415
+    from weft.across.summary import (  # noqa: PLC0415
+        best_of,
+        half_width_of,
+        shown,
+        shown_spread,
+        spread_explained,
+    )
     from weft.plots.across import RATES_SHOWN, workloads_of  # noqa: PLC0415
 
     console = _console()
@@ -140,11 +143,13 @@ def print_comparison(result: Result) -> None:
                 text = shown(row[measured.name])
                 if best.get((str(rates), measured.name)) == text:
                     text = f"[bold green]{text}[/]"
+                text += f" {shown_spread(row.get(half_width_of(measured.name)))}".rstrip()
                 if measured.workload == "barrier" and row.get("barrier_by") == "hardware":
                     text += " [dim]hw[/]"
                 cells.append(text)
             table.add_row(*cells)
         console.print(table)
+    console.print(spread_explained(rows, result.meta["seeds"]), style="dim")
     for note in result.meta["across"]["notes"]:
         console.print(f"{_plain(str(note['system']))} {_plain(str(note['text']))}", style="dim")
 
@@ -199,11 +204,6 @@ def _table(*heads: str) -> Table:
     for head in heads:
         table.add_column(_plain(head), overflow="fold")
     return table
-
-
-def _head(name: str) -> str:
-    unit = unit_of(name)
-    return f"{prose(name)} ({unit})" if unit else prose(name)
 
 
 def _setting(value: object) -> str:

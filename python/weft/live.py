@@ -31,7 +31,7 @@ INPUT_ERROR = 2
 NOT_FOUND = 127
 
 # The layout that crates/live/src/stats.rs lays down at the beginning of its file.
-_LAYOUT = 2
+_LAYOUT = 3
 _COUNTS = (
     "candidates",
     "joined",
@@ -43,6 +43,7 @@ _COUNTS = (
     "doorbells",
     "sleeps",
     "broken",
+    "looks",
 )
 _REASONS = {
     "elsewhere": "the other end is on another host, or the two addresses differ",
@@ -61,6 +62,26 @@ _REASONS = {
     "urgent": "urgent data",
     "option": "a socket option that only the kernel honours",
     "peer": "the other end went back to the kernel",
+    "bare_calls": "the process makes system calls past the C library",
+}
+
+# What of a program moves a connection back, by the C functions that it uses.
+_TRIGGERS = {
+    "runs other programs; a connection that they inherit goes back to the kernel": (
+        "execve execv execvp execvpe execl execlp execle fexecve execveat posix_spawn posix_spawnp "
+        "posix_spawn_file_actions_adddup2 system popen vfork"
+    ),
+    "sends messages; a connection that is passed in one (SCM_RIGHTS) goes back": "sendmsg sendmmsg",
+    "may open the C library's streams on a connection, which goes back then": (
+        "fdopen dprintf vdprintf __dprintf_chk __vdprintf_chk"
+    ),
+    "duplicates descriptors; a connection that gets number 0, 1 or 2 goes back": "dup2 dup3",
+    "may let the kernel move bytes by itself; such a connection goes back": "splice",
+    "may use io_uring; once it sets a ring up, nothing is carried": (
+        "io_uring_queue_init io_uring_queue_init_params io_uring_setup"
+    ),
+    "makes bare system calls; a connection that one names goes back": "syscall",
+    "may read up to an urgent byte; a connection on which one is sent goes back": "sockatmark",
 }
 _FORMAT = struct.Struct(f"={1 + len(_COUNTS) + 2 * len(_REASONS)}Q")
 
@@ -93,6 +114,11 @@ class Process:
     def interrupts_saved(self) -> int:
         """Messages that woke nobody, since the receiver was awake."""
         return max(0, self.counts["messages_sent"] - self.interrupts)
+
+    @property
+    def kernel_entries(self) -> int:
+        """Times that carried connections entered the kernel."""
+        return self.interrupts + self.counts["sleeps"] + self.counts["looks"]
 
 
 def library() -> Path:
@@ -182,32 +208,46 @@ def _obstacle_in_file(path: Path) -> str | None:
     return None
 
 
-def cautions(program: str) -> list[str]:
-    """Say what of a program that can be accelerated would not be, or must be known."""
+def _files(program: str) -> list[tuple[Path, live_elf.Program]]:
+    """Read a program and the libraries that it is loaded with."""
     found = shutil.which(program)
     if found is None:
         return []
     path = Path(found).resolve()
     try:
-        files = [path, *live_elf.libraries(path)]
-        read = [(file, live_elf.read(file)) for file in files]
+        return [(file, live_elf.read(file)) for file in (path, *live_elf.libraries(path))]
     except (OSError, live_elf.ElfError):
         return []
+
+
+def own_calls(program: str) -> str | None:
+    """Say which part of a program calls past the C library: then nothing is carried."""
+    for file, it in _files(program):
+        if it.own_calls:
+            said = ", ".join(sorted(it.own_calls))
+            return f"{file} makes system calls by instructions of its own ({said})"
+        if it.is_go:
+            return f"{file} is made by Go, which makes system calls of its own"
+    return None
+
+
+def cautions(program: str) -> list[str]:
+    """Say what a program does that brings connections back to the kernel."""
+    files = _files(program)
     said = []
-    for file, it in read:
-        calls = sorted(it.own_calls - {"io_uring_setup"})
-        if calls:
-            said.append(
-                f"{file} seems to make system calls by instructions of its own "
-                f"({', '.join(calls)}): on a carried connection they lose bytes"
-            )
-        if "io_uring_setup" in it.own_calls:
-            said.append(
-                f"{file} seems to set io_uring up by an instruction of its own: what it sends and "
-                "receives by the ring would be lost"
-            )
-        if any(name.startswith("liburing.") for name in it.needed):
-            said.append(f"{file} uses liburing: once it sets a ring up, nothing is carried")
+    for what, names in _TRIGGERS.items():
+        users = [
+            f"{', '.join(used)} in {file.name}"
+            for file, it in files
+            if (used := sorted(it.imports & set(names.split())))
+        ]
+        if users:
+            said.append(f"it {what}: {'; '.join(users)}")
+    said += [
+        f"{file} uses liburing: once it sets a ring up, nothing is carried"
+        for file, it in files
+        if any(name.startswith("liburing.") for name in it.needed)
+    ]
     return said
 
 
@@ -226,8 +266,8 @@ def peer_obstacle(pid: int) -> str | None:
         return f"process {pid} was not started under weft live"
     if owner != os.getuid():
         return f"process {pid} belongs to user {owner}, and only the same user's are carried"
-    if networks[0] != networks[1]:
-        return f"process {pid} is in another network namespace"
+    if networks[0] != networks[1] and "WEFT_LIVE_DIRECTORY" not in os.environ:
+        return f"process {pid} is in another network namespace, and WEFT_LIVE_DIRECTORY is not set"
     return None
 
 
@@ -270,7 +310,9 @@ def run_program(command: tuple[str, ...]) -> NoReturn:
         raise SystemExit(NOT_FOUND) from None
 
 
-@live.command()
+@live.command(
+    epilog="\b\nExamples:\n  weft live status\n  weft live status --json | jq '.[].program'"
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
 def status(as_json: bool) -> None:
     """Show what the library does in the programs that run now."""
@@ -292,6 +334,9 @@ def status(as_json: bool) -> None:
             f"  {counts['messages_sent']} messages, {process.interrupts} interrupts sent, "
             f"{process.interrupts_saved} saved; slept {counts['sleeps']} times"
         )
+        if process.counts["messages_sent"]:
+            each = process.kernel_entries / process.counts["messages_sent"]
+            click.echo(f"  {process.kernel_entries} kernel entries, {each:.2g} a message sent")
         for reason, count in process.fallen_through.items():
             if count:
                 click.echo(f"  {count} left to the kernel: {_REASONS[reason]}")
@@ -300,14 +345,16 @@ def status(as_json: bool) -> None:
                 click.echo(f"  {count} moved back to the kernel: {_REASONS[reason]}")
 
 
-@live.command()
+@live.command(
+    epilog="\b\nExamples:\n  weft live check redis-server\n  weft live check redis-cli --with 4711"
+)
 @click.argument("program")
 @click.option("--with", "peer", type=int, metavar="PID", help="Also look at the other end.")
 def check(program: str, peer: int | None) -> None:
     """Say whether a program could be accelerated, and if not, why."""
     try:
         library()
-        why = obstacle(program)
+        why = obstacle(program) or own_calls(program)
     except LiveError as error:
         why = str(error)
     if why is not None:
@@ -321,7 +368,9 @@ def check(program: str, peer: int | None) -> None:
         click.echo(f"  but {said}")
 
 
-@live.command()
+@live.command(
+    epilog="\b\nExamples:\n  weft live measure\n  weft live measure --seconds 10 --out out/quick"
+)
 @click.option(
     "--seconds",
     type=click.FloatRange(min=1),

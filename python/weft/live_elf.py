@@ -9,14 +9,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 _LOAD, _DYNAMIC, _INTERPRETER = 1, 2, 3
 _EXECUTABLE = 1
 _NEEDED, _STRINGS = 1, 5
+_DYNAMIC_SYMBOLS = 11
 _X86_64 = 62
 
-# The system calls that move or lose a socket's bytes, by their numbers on x86-64.
+# The system calls that move a socket's bytes, by their numbers on x86-64.
 _CALLS = {
     0: "read",
     1: "write",
@@ -28,15 +30,32 @@ _CALLS = {
     46: "sendmsg",
     47: "recvmsg",
     275: "splice",
+    299: "recvmmsg",
+    307: "sendmmsg",
+    327: "preadv2",
+    328: "pwritev2",
     425: "io_uring_setup",
 }
-# `mov eax, NUMBER` or `xor eax, eax`, and a `syscall` close behind it, with no call, return or jump
-# in between, and a likely instruction after it: the bytes alone also stand in addresses.
-_OWN_CALL = re.compile(
-    rb"(?:\xb8(..)\x00\x00|\x31\xc0)[^\xc3\xe8\xe9\xeb\xcc]{0,16}?\x0f\x05"
-    rb"[\x48\x49\x3d\x83\x85\x89\xba\xc3\x5d]",
+# One whose number is put into the register elsewhere.
+UNKNOWN_CALL = "of a number that is told elsewhere"
+_SYSCALL = re.compile(rb"\x0f\x05")
+# How a number gets into the register shortly before, with no call, return or jump in between:
+# `mov eax, NUMBER`, `xor eax, eax`, `mov rax, NUMBER`.
+_NUMBER = re.compile(
+    rb"(?:\xb8(..)\x00\x00|\x31\xc0|\x48\xc7\xc0(..)\x00\x00)[^\xc3\xe8\xe9\xeb\xcc]{0,16}\Z",
     re.DOTALL,
 )
+_LONGEST_BEFORE = 7 + 16
+_LIKELY_AFTER = re.compile(rb"[\x48\x49\x3d\x83\x85\x89\xba\xc3\x5d]")
+# `cmp rax, -4095`, the kernel's own boundary between results and errors.
+_LOOKS_AT_RESULT = re.compile(rb"\x48\x3d.\xf0\xff\xff", re.DOTALL)
+# A move between 64-bit registers, or from the frame into one, and how a function goes on.
+_ARGUMENT = re.compile(
+    rb"(?:[\x48\x49\x4c\x4d][\x89\x8b][\xc0-\xff]"
+    rb"|[\x48\x49\x4c\x4d]\x8b[\x45\x4d\x55\x5d\x65\x6d\x75\x7d].)\Z",
+    re.DOTALL,
+)
+_GOES_ON = re.compile(rb"[\xc3\x5d\x89]|\x48[\x83\x85\x89]")
 # The mark that the Go linker leaves in every program.
 _GO = b"\xff Go buildinf:"
 
@@ -55,6 +74,7 @@ class Program:
     is_dynamic: bool
     is_go: bool
     needed: tuple[str, ...]
+    imports: frozenset[str]
     own_calls: frozenset[str]
 
 
@@ -85,17 +105,52 @@ def _parse(data: bytes) -> Program:
     loaded = [it for it in segments if it[0] == _LOAD]
     code = [data[it[2] : it[2] + it[5]] for it in loaded if it[1] & _EXECUTABLE]
     own = {
-        _CALLS[number]
+        name
         for part in (code if machine == _X86_64 else [])
-        for found in _OWN_CALL.finditer(part)
-        if (number := int.from_bytes(found[1] or b"", "little")) in _CALLS
+        for found in _SYSCALL.finditer(part)
+        if (name := _own_call(part, found.start())) is not None
     }
     return Program(
         is_dynamic=any(it[0] == _INTERPRETER for it in segments),
         is_go=_GO in data,
         needed=tuple(_needed(data, segments, loaded)),
+        imports=frozenset(_imports(data)),
         own_calls=frozenset(own),
     )
+
+
+def _own_call(code: bytes, at: int) -> str | None:
+    """Name the call that an instruction at this place makes, by the rules of bare_calls.rs.
+
+    The two bytes alone also stand in addresses and numbers, so what stands around them decides.
+    """
+    before, after = code[max(0, at - _LONGEST_BEFORE) : at], code[at + 2 : at + 8]
+    last = None
+    for start in range(len(before)):
+        if (found := _NUMBER.match(before, start)) is not None:
+            last = found
+    if last is not None:
+        number = int.from_bytes(last[1] or last[2] or b"", "little")
+        return _CALLS.get(number) if _LIKELY_AFTER.match(after) else None
+    by_argument = _ARGUMENT.search(before) and _GOES_ON.match(after)
+    return UNKNOWN_CALL if _LOOKS_AT_RESULT.match(after) or by_argument else None
+
+
+def _imports(data: bytes) -> Iterator[str]:
+    """Yield the names of the functions that a file takes from others."""
+    (offset,) = struct.unpack_from("<Q", data, 40)
+    size, count = struct.unpack_from("<HH", data, 58)
+    sections = [struct.unpack_from("<IIQQQQII", data, offset + at * size) for at in range(count)]
+    for kind, link, start, length in ((it[1], it[6], it[4], it[5]) for it in sections):
+        if kind != _DYNAMIC_SYMBOLS or link >= count:
+            continue
+        names = sections[link][4]
+        for name, _, _, home, _, _ in struct.iter_unpack(
+            "<IBBHQQ", data[start : start + length // 24 * 24]
+        ):
+            if home == 0 and name:
+                at = names + name
+                yield data[at : data.index(b"\0", at)].decode(errors="replace")
 
 
 def _needed(

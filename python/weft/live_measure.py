@@ -13,11 +13,11 @@ import statistics
 import subprocess
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
 KERNEL, UNIX, LIVE = "kernel TCP", "Unix socket", "weft live"
 MEDIA = (KERNEL, UNIX, LIVE)
@@ -37,14 +37,7 @@ _SHORTEST_S = 0.002
 _MEDIUM = {KERNEL: 0, LIVE: 0, UNIX: 1}
 _KIND = {LATENCY: 0, THROUGHPUT: 2}
 
-_CALL = """
-import ctypes, sys
-library, *numbers = sys.argv[1:]
-call = ctypes.CDLL(library).weft_live_exchange
-call.restype, integer = ctypes.c_double, ctypes.c_uint
-call.argtypes = [integer, integer, ctypes.c_size_t, ctypes.c_uint64, integer, integer]
-print(call(*map(int, numbers)))
-"""
+_EXCHANGE = Path(__file__).with_name("live_exchange.py")
 
 
 class MeasureError(Exception):
@@ -143,7 +136,7 @@ def _one(library: Path, case: tuple[str, str, int], span: float, where: tuple[in
     clean = {name: value for name, value in os.environ.items() if not name.startswith("WEFT_LIVE")}
     how = {"LD_PRELOAD": str(library)} if medium == LIVE else {"WEFT_LIVE": "off"}
     numbers = (_MEDIUM[medium], _KIND[quantity], size, int(span * 1e9), *where)
-    command = [sys.executable, "-S", "-c", _CALL, str(library), *map(str, numbers)]
+    command = [sys.executable, "-I", "-S", str(_EXCHANGE), str(library), *map(str, numbers)]
     try:
         # In a session of its own: Ctrl-C stops the whole measurement between two of these.
         ran = subprocess.run(

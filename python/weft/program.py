@@ -194,9 +194,9 @@ class ProgramResult:
 
     def figure(self, title: str = "What each rank did") -> Figure:
         """Draw the space-time picture: a bar a rank, a line a message."""
-        from weft.plots.rank_times import rank_times  # noqa: PLC0415
+        from weft.plots.rank_times import draw_rank_times  # noqa: PLC0415
 
-        return rank_times(self.intervals, self.messages, self.ranks, title)
+        return draw_rank_times(self.intervals, self.messages, self.ranks, title)
 
 
 def run_program(  # noqa: PLR0913 (each is a setting of its own, by keyword)

@@ -28,7 +28,11 @@ def trace() -> None:
     """Run recorded programs on any system, and write those of collectives."""
 
 
-@trace.command()
+@trace.command(
+    epilog="\b\nExamples:\n"
+    "  weft trace generate allreduce_ring --ranks 8 --size '64 kB' --out ring.goal\n"
+    "  weft trace generate gather_v --ranks 3 --size '1 kB,2 kB,0 B'",
+)
 @click.argument("collective", metavar="COLLECTIVE", type=click.Choice(COLLECTIVES))
 @click.option("--ranks", type=click.IntRange(min=2, max=65535), required=True)
 @click.option(
@@ -62,7 +66,11 @@ def generate(
         Path(out).write_text(text, encoding="utf-8")
 
 
-@trace.command()
+@trace.command(
+    epilog="\b\nExamples:\n"
+    "  weft trace run barrier.goal --system clint --channel quick\n"
+    "  weft trace run app.trace --speed 1e9 --system my.toml --placement 3,1,2 --json",
+)
 @click.argument("file", type=click.Path(dir_okay=False))
 @click.option("--system", required=True, metavar="NAME|FILE", help="What it runs on.")
 @click.option("--channel", metavar="NAME", help="The channel of all messages.")

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import math
 import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 # Suffix of a column's name -> the unit that it stands for. Longest first.
 _UNITS = {
@@ -128,6 +132,30 @@ def axis_title(column: str, channel: str = "") -> str:
     text = plain(name.rsplit(".", 1)[-1])
     text = text[:1].upper() + text[1:]
     return f"{text} ({unit})" if unit else text
+
+
+def column_head(name: str) -> str:
+    """Name a column of a table, with its unit: "queueing mean (µs)"."""
+    unit = unit_of(name)
+    return f"{prose(name)} ({unit})" if unit else prose(name)
+
+
+def short_keys(names: Sequence[str]) -> dict[str, str]:
+    """Shorten dotted keys to the fewest of their last parts that tell them apart.
+
+    `channel.data.switch.input_queued.buffer` -> "input queued buffer"; a last part that says too
+    little alone comes with the one before it.
+    """
+    found: dict[str, str] = {}
+    for name in names:
+        parts = name.split(".")
+        for count in range(min(2, len(parts)), len(parts) + 1):
+            tail = parts[-count:]
+            alike = [other for other in names if other.split(".")[-count:] == tail]
+            if len(alike) < 2:
+                break
+        found[name] = " ".join(plain(part) for part in tail) if "." in name else name
+    return found
 
 
 def number(value: object, digits: int = 3) -> str:

@@ -71,6 +71,54 @@ int main(int count, char **words) {
 }
 """
 
+BARE = r"""
+#define _GNU_SOURCE
+#include <arpa/inet.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+/* Accepts, answers by the C library's functions, then echoes past them. */
+static long past(long number, long fd, char *buffer, long length) {
+#ifdef INSTRUCTION
+    long result;
+    register long flags __asm__("r10") = 0, none __asm__("r8") = 0, size __asm__("r9") = 0;
+    __asm__ volatile("syscall" : "=a"(result)
+        : "a"(number), "D"(fd), "S"(buffer), "d"(length), "r"(flags), "r"(none), "r"(size)
+        : "rcx", "r11", "memory");
+    return result;
+#else
+    return syscall(number, fd, buffer, length, 0, 0, 0);
+#endif
+}
+int main(void) {
+    static char buffer[4096];
+    struct sockaddr_in address = {.sin_family = AF_INET};
+    socklen_t size = sizeof address;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    int listener = socket(AF_INET, SOCK_STREAM, 0);
+    bind(listener, (void *)&address, size);
+    listen(listener, 1);
+    getsockname(listener, (void *)&address, &size);
+    printf("%d\n", ntohs(address.sin_port));
+    fflush(stdout);
+    int fd = accept(listener, NULL, NULL);
+    for (int round = 0; round < 100; round++) {
+        if (recv(fd, buffer, 5, MSG_WAITALL) != 5) return 2;
+        if (send(fd, "pong\n", 5, 0) != 5) return 2;
+    }
+    long calls[] = {SYS_read, SYS_recvfrom}, got;
+    for (int turn = 0; (got = past(calls[turn++ % 2], fd, buffer, sizeof buffer)) > 0;)
+        for (long done = 0; done < got;) {
+            long sent = past(turn % 2 ? SYS_write : SYS_sendto, fd, buffer + done, got - done);
+            if (sent < 0) return 4;
+            done += sent;
+        }
+    return got < 0 ? 5 : 0;
+}
+"""
+
 # The server accepts, lets itself be carried, and runs a program on the connection; the client had
 # sent everything before the program began, and reads it back.
 INHERIT = """
@@ -158,6 +206,18 @@ class Scenes:
         source = folder / "static.c"
         source.write_text(STATIC)
         subprocess.run(["cc", "-O1", "-static", "-o", self.static, source], check=True)
+
+    def bare(self, flag: str = "") -> None:
+        """Let a program call past the C library; one that does so by an instruction stays plain."""
+        program, source = self.folder / "bare", self.folder / "bare.c"
+        source.write_text(BARE)
+        command = ["cc", "-O1", *([flag] if flag else []), "-o", program, source]
+        subprocess.run(command, check=True)
+        server = subprocess.Popen([program], env=self.env, stdout=subprocess.PIPE, text=True)
+        self.together(server, INHERIT_CLIENT, carried=not flag)
+        reason = "system calls past the C library" if flag else "a call that is not carried"
+        if reason not in self.log.read_text():
+            raise Failure(f"nobody said {reason!r}")
 
     def python(self, code: str, *words: str) -> subprocess.Popen[str]:
         """Start a Python program with the library."""
@@ -266,6 +326,8 @@ def main() -> int:
             "numbered static": lambda: scenes.inherit("numbered", static),
             "passed to a plain process": scenes.passing,
             "passed to a carried process": lambda: scenes.passing("carried"),
+            "calls by the C library's syscall": scenes.bare,
+            "calls by an instruction": lambda: scenes.bare("-DINSTRUCTION"),
             "bash and a server that waits": lambda: scenes.shell("waits"),
             "bash and a server that has closed": scenes.shell,
         }

@@ -2,7 +2,8 @@
 
 One JSON object a case: the figures of both, the ratio of their medians (above one is better), and
 the load that others put on the machine meanwhile. netperf is not in Debian; its TCP_RR and TCP_CRR
-are here as exchanges of one byte, on one connection and with a connection for each.
+are here as exchanges of one byte, on one connection and with a connection for each. Connections of
+a few exchanges are where joining can lose.
 """
 
 from __future__ import annotations
@@ -16,35 +17,38 @@ import sys
 from pathlib import Path
 
 TCP, BARE = 0, 2
-PINGPONG, EPOLL, STREAM, CONNECT = range(4)
-NAMES = ("ping-pong", "ping-pong with epoll", "stream", "connect, ask and close")
-UNITS = ("us one way", "us one way", "GB/s", "us a connection")
+PINGPONG, EPOLL, STREAM = range(3)
+NAMES = ("ping-pong", "ping-pong with epoll", "stream")
+UNITS = ("us one way", "us one way", "GB/s")
+# The kinds from here on are connections of 1, 2, 3 and more exchanges each.
+CONNECT = 3
+EXCHANGES = (1, 2, 5, 10, 20, 50, 100)
 
 CASES = [
     *((kind, 64, here) for kind in (PINGPONG, EPOLL) for here in (1, 0)),
-    *((kind, 1, here) for kind in (PINGPONG, CONNECT) for here in (1, 0)),
+    *((PINGPONG, 1, here) for here in (1, 0)),
+    *((CONNECT + count - 1, 1, here) for here in (1, 0) for count in EXCHANGES),
     *((STREAM, size, here) for here in (1, 0) for size in (64, 1024, 16_384, 65_536, 1_048_576)),
 ]
 
-# In a process of its own, so that the library is loaded before all else, or not.
-CALL = """
-import ctypes, sys
-library, *numbers = sys.argv[1:]
-call = ctypes.CDLL(library).weft_live_exchange
-call.restype, integer = ctypes.c_double, ctypes.c_uint
-call.argtypes = [integer, integer, ctypes.c_size_t, ctypes.c_uint64, integer, integer]
-print(call(*map(int, numbers)))
-"""
+EXCHANGE = Path(__file__).parents[2] / "python" / "weft" / "live_exchange.py"
 
 
 def exchange(library: Path, numbers: tuple[int, ...], *, carried: bool) -> float:
     """Run one measurement: medium, kind, size, span in nanoseconds, the two processors."""
     how = {"LD_PRELOAD": str(library)} if carried else {"WEFT_LIVE": "off"}
-    command = [sys.executable, "-c", CALL, str(library), *map(str, numbers)]
+    command = [sys.executable, "-I", str(EXCHANGE), str(library), *map(str, numbers)]
     ran = subprocess.run(
         command, env={**os.environ, **how}, capture_output=True, text=True, check=True, timeout=60
     )
     return float(ran.stdout)
+
+
+def described(kind: int) -> tuple[str, str]:
+    """Name a kind and its unit."""
+    if kind < CONNECT:
+        return NAMES[kind], UNITS[kind]
+    return f"connection of {kind - CONNECT + 1}", "us a connection"
 
 
 def main() -> None:
@@ -57,13 +61,15 @@ def main() -> None:
     for kind, size, here in CASES:
         figures: dict[str, list[float]] = {"plain": [], "carried": []}
         for turn in range(2 * options.turns):
-            name = "carried" if turn % 2 else "plain"
+            # Which goes first changes too, so that what grows over a pair meets both alike.
+            name = "carried" if turn % 4 in (1, 2) else "plain"
             numbers = (TCP, kind, size, span, here, 0)
-            figures[name].append(exchange(library, numbers, carried=bool(turn % 2)))
+            figures[name].append(exchange(library, numbers, carried=name == "carried"))
+        name, unit = described(kind)
         plain, live = (statistics.median(figures[name]) for name in ("plain", "carried"))
         case: dict[str, object] = {
-            "case": f"{NAMES[kind]}, {size} B, {'two processors' if here else 'one processor'}",
-            "unit": UNITS[kind],
+            "case": f"{name}, {size} B, {'two processors' if here else 'one processor'}",
+            "unit": unit,
             **figures,
             "ratio": round(live / plain if kind == STREAM else plain / live, 3),
             "load_average": os.getloadavg()[0],

@@ -18,6 +18,21 @@ CHROMIUM = shutil.which("chromium")
 
 needs_browser = pytest.mark.skipif(CHROMIUM is None, reason="needs Debian's chromium")
 
+CUT_OFF = """
+setTimeout(() => {
+  const page = document.documentElement.clientWidth + 1;
+  const beyond = (one) => one.getBoundingClientRect().right > page;
+  const scrolls = (one) => one.scrollWidth > one.clientWidth + 1;
+  const cut = [
+    ...[...document.querySelectorAll(".chart svg, h1, h2, h3, p, figure")].filter(beyond),
+    ...[...document.querySelectorAll(".scroll")].filter(scrolls),
+  ];
+  const names = cut.map((one) => `${one.closest("section").id} ${one.textContent.slice(0, 60)}`);
+  document.title = [`${cut.length} cut off`, ...names].join(": ");
+}, 5000);
+"""
+"""Says in the title, once all is drawn, what reaches beyond the page or has to be scrolled."""
+
 
 @dataclass(frozen=True)
 class Visit:
@@ -26,6 +41,7 @@ class Visit:
     dom: str
     complaints: list[str]
     """Lines of the console."""
+    title: str
     asked: list[str]
     """Addresses that the page asked for and that are no files."""
 
@@ -54,7 +70,8 @@ def visit(page: Path, folder: Path, width: int = 1280, script: str = "") -> Visi
         timeout=120,
     )
     complaints = [line for line in done.stderr.splitlines() if "CONSOLE" in line]
-    return Visit(done.stdout, complaints, _asked(log.read_text(encoding="utf-8")))
+    title = done.stdout.partition("<title>")[2].partition("</title>")[0]
+    return Visit(done.stdout, complaints, title, _asked(log.read_text(encoding="utf-8")))
 
 
 def _asked(log: str) -> list[str]:

@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import click
 import pytest
 from click.testing import CliRunner, Result
 
@@ -203,3 +204,26 @@ def test_ctrl_c_keeps_what_was_finished(tmp_path: Path) -> None:
     result = weft.read(tmp_path / "here")
     assert result.stopped
     assert 0 < len(result.points) < 36
+
+
+def verbs(group: click.Group, before: str = "weft") -> list[tuple[str, click.Command]]:
+    found: list[tuple[str, click.Command]] = []
+    for name, command in group.commands.items():
+        place = f"{before} {name}"
+        found += [] if command.hidden else [(place, command)]
+        found += verbs(command, place) if isinstance(command, click.Group) else []
+    return found
+
+
+@pytest.mark.parametrize(("words", "command"), verbs(main))
+def test_the_help_of_every_verb_ends_with_examples_of_it(
+    words: str, command: click.Command
+) -> None:
+    _, _, examples = (command.epilog or "").partition("Examples:\n")
+    lines = [line.strip() for line in examples.splitlines()]
+    assert lines, f"{words} --help shows no example"
+    assert all(line.startswith(words) for line in lines)
+    done = CliRunner().invoke(main, [*words.split()[1:], "--help"])
+    assert "Examples:" in done.output
+    for option in (option for option in command.params if isinstance(option, click.Option)):
+        assert option.help or option.name == "ranks", f"{words} {option.name} says nothing"

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
 import os
+import re
+import statistics
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,8 +15,10 @@ import pytest
 from click.testing import CliRunner
 
 import weft
+from browser import CUT_OFF, needs_browser, visit
+from systems import plain_switch
 from weft.across.contenders import SHIPPED, contenders, settings_of
-from weft.across.summary import best_of, shown
+from weft.across.summary import best_of, half_width_of, shown, shown_spread, values_of
 from weft.across.workloads import parse, read
 from weft.cli import main
 from weft.plots.across import RATES_SHOWN, grouped
@@ -30,19 +35,8 @@ base = "clint"
 rate = "4 Gbit/s"
 """
 
-# A system of its own, which has no preset at all: two hosts, 100 B in 1 us and 30 ns of way.
-PLAIN = """\
-[system]
-title = "A plain crossbar"
-hosts = 2
-
-[channel.data]
-packet = "125 B"
-payload = "100 B"
-link = { rate = "1 Gbit/s", length = "4 m", delay_per_metre = "5 ns" }
-adapter.send_buffers = "unlimited"
-switch.crossbar = { latency = "10 ns", contention = "back_pressure" }
-"""
+# A system of its own, which has no preset at all.
+PLAIN = plain_switch(2, "data")
 
 ONE_SIZE = """\
 [ping_pong]
@@ -69,6 +63,8 @@ best = "least"
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "here").mkdir()
+    (tmp_path / "words.md").write_text("# No composition")
     (tmp_path / "mine.toml").write_text(MINE)
     (tmp_path / "plain.toml").write_text(PLAIN)
     (tmp_path / "busy.toml").write_text('base = "clint"\n[workload.bulk]\nload = 0.1\n')
@@ -94,7 +90,8 @@ def test_one_table_of_a_shipped_system_and_a_file(quick: weft.Result) -> None:
     assert list(table["system"]) == ["memory-channel-2", "mine"] * 2
     assert list(table["rates"]) == ["published", "published", "today", "today"]
     assert list(table["barrier_by"]) == ["hardware", "messages"] * 2
-    assert table.notna().all(axis=None)
+    values = [name for name in table if not str(name).endswith("_half_width")]
+    assert table[values].notna().all(axis=None)
     best = best_of(table, read(None)[0])
     assert best["published", "one_way_8_b_us"] == shown(table["one_way_8_b_us"][:2].min())
     assert best["today", "stream_64_kb_mb_per_s"] == shown(table["stream_64_kb_mb_per_s"][2:].max())
@@ -149,6 +146,58 @@ def test_a_folder_holds_the_page_and_reads_back(quick: weft.Result, tmp_path: Pa
     own = own[(own["system"] == "mine") & (own["rates"] == "today")]
     own = own[own["workload"] == "ping_pong"]
     assert list(single["program_one_way_mean_us"]) == list(own["program_one_way_mean_us"])
+
+
+def test_values_have_intervals_over_seeds_or_are_deterministic(tmp_path: Path) -> None:
+    found = weft.compare(["clint", "maestro"], rates="published", workloads=["all_to_all"],
+                         quick=True, seeds=3, store=None)  # fmt: skip
+    table = found.tables["comparison"].set_index("system")
+    column = "all_to_all_8_mb_per_s_per_host"
+    rows = found.replications
+    rows = rows[(rows["system"] == "maestro") & (rows["program.ranks"] == 8)]
+    seeds = list(rows["program_mb_per_s_per_host"])
+    assert len(set(seeds)) == len(seeds) == 3
+    # Student's t of 97.5 % and two degrees of freedom.
+    half = 4.302652729911275 * statistics.stdev(seeds) / math.sqrt(3)
+    assert table[column]["maestro"] == pytest.approx(statistics.mean(seeds))
+    assert table[f"{column}_half_width"]["maestro"] == pytest.approx(half)
+    assert table[f"{column}_half_width"]["clint"] == 0
+    page = Path(found.report(tmp_path / "page.html")).read_text(encoding="utf-8")
+    assert page.count('<small class="note">±') == 1
+    assert "The 1 of 2 values without it are deterministic" in page
+    drawn = {figure.name: figure for figure in found.figures}["all-to-all"].spec
+    ends = {(v["system"], v["x"]): (v["lower"], v["upper"]) for v in drawn["data"]["values"]}
+    mean = table[column]["maestro"]
+    assert ends["maestro", "8"] == pytest.approx((mean - half, mean + half))
+    assert ends["clint", "8"][0] == ends["clint", "8"][1]
+    assert "95 % interval" in drawn["title"]["subtitle"]
+
+
+def test_a_share_is_a_ratio_over_seeds() -> None:
+    workload = next(one for one in read(None)[0] if one.name == "hot_spot")
+    share = next(one for one in workload.columns if one.name == "victim_share_percent").measure
+    rows = pd.DataFrame({
+        "system": "a", "rates": "published", "workload": "hot_spot", "point": [0, 0, 1, 1],
+        "seed": [1, 2, 1, 2], "program.run.hot_spot.senders": [0, 0, 5, 5],
+        "program_victim_mb_per_s": [10.0, 20.0, 5.0, 10.0],
+    })  # fmt: skip
+    who = ("a", "published")
+    # Each seed keeps half of what it had, although the seeds differ by a factor of two.
+    both = values_of(rows, who, workload, share)[5]
+    assert both.value == 50.0
+    assert both.half_width == pytest.approx(0, abs=1e-9)
+    alone = values_of(rows[rows["seed"] == 1], who, workload, share)[5]
+    assert alone.value == 50.0
+    assert math.isnan(alone.half_width)
+    assert shown_spread(alone.half_width) == ""
+
+
+@needs_browser
+@pytest.mark.parametrize("width", [1200, 390])
+def test_the_page_is_cut_off_nowhere(tmp_path: Path, width: int) -> None:
+    found = weft.compare(quick=True, seeds=2, rates="published", store=None)
+    seen = visit(found.report(tmp_path / "page.html"), tmp_path, width, CUT_OFF)
+    assert (seen.complaints, seen.asked, seen.title) == ([], [], "0 cut off")
 
 
 def test_runs_that_are_there_are_not_made_again() -> None:
@@ -219,14 +268,53 @@ def test_clint_by_hand() -> None:
     assert one_way(["clint", "maestro"], "32 B")[0] == pytest.approx(by_hand, rel=1e-5)
 
 
+# What a host costs, wherever a system has it: stages before an adapter, a window of mapped memory,
+# end points of connections, transfers between memory and FIFO.
+OF_HOSTS = re.compile(
+    r"channel\.\w+\.(host\.stage\.\w+\.(fixed|rate)|host\.window\.(look|wake)"
+    r"|window\.(store|memory|poll|bus\.rate)|endpoints\.(send|receive|per_message)"
+    r"|transfer\.(dma|pio)\.rate)"
+)
+
+# What is neither, but follows from a rate by the arithmetic that the system's file gives beside it.
+FOLLOWS = {
+    "clint": {"bulk.switch.scheduled.lead", "quick.control.request_acknowledge.timeout"},
+    "maestro": {"network.switch.fifo_bus.rate"},
+    "clan": {"fabric.endpoints.receive_buffer"},
+    "scilan": {"sci.switch.ring.bypass", "sci.host.posted.packets", "sci.host.stage.pci.room",
+               "sci.host.stage.adapter.room"},
+    "memory-channel-2": {"memory.adapter.send_buffers", "memory.window.receive_buffers",
+                         "memory.switch.hub.transfer.crossbar.buffer"},
+    "memory-channel-1": {"memory.adapter.send_buffers", "memory.window.receive_buffers"},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", [*SHIPPED, "memory-channel-1"])
+def test_rates_of_today_scale_links_and_hosts_and_nothing_else(name: str) -> None:
+    one = contenders([name, "maestro" if name == "clan" else "clan"])[0]
+    then, now = (
+        {p.key: p.value for p in one.described(one.preset(rates)).parameters}
+        for rates in ("published", "today")
+    )
+    assert set(then) == set(now), "a preset of rates adds and removes nothing"
+    changed = {key for key in then if then[key] != now[key]}
+    follows = {key for key in changed if key.removeprefix("channel.") in FOLLOWS[name]}
+    assert len(follows) == len(FOLLOWS[name])
+    links = {key for key in changed if re.fullmatch(r"channel\.\w+\.link\.rate", key)}
+    assert links == {key for key in then if key.endswith(".link.rate")}
+    of_hosts = {key for key in changed if OF_HOSTS.fullmatch(key)}
+    assert of_hosts
+    assert changed == links | of_hosts | follows
+    derived = {p.key: p.origin for p in one.described(one.preset("today")).parameters}
+    assert {derived[key] for key in changed} == {"derived"}
+
+
 def test_rates_of_today_are_the_same_for_all() -> None:
     for one in contenders([*SHIPPED, "memory-channel-1"]):
         today = {p.key: p.value for p in one.described(one.preset("today")).parameters}
         rates = [value for key, value in today.items() if key.endswith(".link.rate")]
         assert "100 Gbit/s" in rates, one.label
-        lengths = [key for key in today if key.endswith("link.length")]
         set_otherwise = settings_of(one, ["published", "today"])
-        assert not {row["parameter"] for row in set_otherwise} & set(lengths)
         assert all(row["origin"] and row["why"] for row in set_otherwise), one.label
         assert any(row["preset"] == "today" for row in set_otherwise), one.label
 
@@ -252,8 +340,20 @@ def test_a_system_of_two_hosts_is_shown_with_what_it_can_do() -> None:
     [
         (["clint"], "only clint is named; two systems or more are compared"),
         (["clint", "clint"], "clint is named twice"),
-        (["clint", "maestr"], "maestro"),
-        (["clint", "nowhere.toml"], "nowhere.toml"),
+        (["clint", "maestr"], "did you mean `maestro`?"),
+        (
+            ["clint", "nosuch"],
+            "nosuch is neither a shipped system nor a composition file; accepted:",
+        ),
+        (["clint", "nowhere.toml"], "nowhere.toml is neither a shipped system nor"),
+        (["clint", "clint.toml"], "clint.toml is neither a shipped system nor"),
+        (["clint", "words.md"], "words.md is no composition file, which ends in .toml"),
+        (["clint", "maestro", "--store", "mine.toml"], "is a file"),
+        (["clint", "here"], "here is a folder; accepted: "),
+        (["clint", ""], "an empty name is neither"),
+        (["clint", "maestro", "--workload", ""], "there is no workload ``; accepted: ping_pong"),
+        (["clint", "maestro", "--seeds", "0"], "0 is not in the range x>=1"),
+        (["clint", "maestro", "--programs", "here"], "is a directory"),
         (["maestro", "clint-figure-8"], "is an experiment; the system that it is about: clint"),
         (["maestro", "busy.toml"], "busy.toml sets workload.bulk.load: it brings traffic"),
         (["maestro", "swept.toml"], "swept has sweeps or variants of its own"),
@@ -270,6 +370,9 @@ def test_wrong_input_is_refused_with_what_is_accepted(arguments: list[str], said
     done = CliRunner().invoke(main, ["compare", *arguments])
     assert done.exit_code == 2
     assert said in done.stderr
+    # An experiment is no system, and is not offered as one.
+    accepted = done.stderr.partition("accepted:")[2]
+    assert not [name for name in weft.experiments()["name"] if name in accepted]
     assert not Path("out/compare").exists()
 
 
@@ -310,7 +413,10 @@ def test_the_page_of_the_manual_shows_this_table() -> None:
         lines += ["", f"| {RATES_SHOWN[str(rates)]} | {' | '.join(words)} |"]
         lines += ["|---" + "|--:" * len(columns) + "|"]
         for _, row in rows.iterrows():
-            cells = [shown(row[column.name]) for column in columns]
+            cells = [
+                f"{shown(row[column.name])} {shown_spread(row[half_width_of(column.name)])}".strip()
+                for column in columns
+            ]
             cells[-1] += " hw" * (row["barrier_by"] == "hardware")
             lines += [f"| {row['system']} | {' | '.join(cells)} |"]
     path = ROOT / "docs" / "compare.md"

@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 from weft.checks import checks_of, named_in
+from weft.plots.overlay import MARK, overlaid
 from weft.plots.request import Request, series_labels, spread
 from weft.report.markup import marked
 from weft.theme import DARK, LIGHT, Theme, paint
@@ -149,7 +150,7 @@ def test_the_line_of_all_that_is_offered_is_drawn_for_loads_only(
 ) -> None:
     asked = {"name": "rates", "title": "", "kind": "throughput_against_load", "channel": "bulk"}
     bulk.meta["figures"] = [{**asked, "y": y}]
-    assert ("strokeDash" in json.dumps(figure(bulk, "rates").spec)) == dashed
+    assert ('"strokeDash": [3, 4]' in json.dumps(figure(bulk, "rates").spec)) == dashed
 
 
 def test_stages_stand_behind_each_other_along_time(bulk: weft.Result) -> None:
@@ -377,3 +378,46 @@ def test_a_program_shows_its_time_and_where_it_went(quick: weft.Result) -> None:
 
 def test_names_of_code_in_prose_are_marked() -> None:
     assert marked("`cfg` < 1") == "<code>cfg</code> &lt; 1"
+
+
+def marks(*curves: tuple[str, list[float]], panel: str = "") -> list[dict[str, object]]:
+    return [
+        {"x": x, "y": y, "series": name, "panel": panel}
+        for name, heights in curves
+        for x, y in enumerate(heights)
+    ]
+
+
+def test_a_curve_on_another_one_is_dashed_and_the_marks_beneath_it_are_larger() -> None:
+    values = marks(("one", [1, 2, 3]), ("on it", [1, 2.001, 9]), ("apart", [5, 6, 7]),
+                   ("on both", [1, 2, 8]))  # fmt: skip
+    dash, size = overlaid(values, "series", log=False)
+    over = {value["series"]: (value["over"], value["area"]) for value in values}
+    assert over == {"one": (0, MARK + 180), "on it": (1, MARK + 90), "apart": (0, MARK + 180),
+                    "on both": (2, MARK)}  # fmt: skip
+    solid, *dashed = dash["strokeDash"]["scale"]["range"]
+    assert solid == [1, 0]
+    assert len({tuple(one) for one in dashed}) == 2
+    assert size["size"]["field"] == "area"
+
+
+def test_curves_that_only_cross_or_stand_in_other_panels_are_drawn_as_ever() -> None:
+    crossing = marks(("up", [1, 2, 3]), ("down", [3, 2, 1]))
+    assert overlaid(crossing, "series", log=False) == ({}, {})
+    assert "over" not in crossing[0]
+    beside = marks(("one", [1, 2])) + marks(("two", [1, 2]), panel="beside")
+    assert overlaid(beside, "series", ("panel",), log=False) == ({}, {})
+    # On a logarithmic axis it is the ratio that looks near: a percent of a thousandth is nothing.
+    decades = marks(("one", [1, 1.5, 1000]), ("two", [1, 2.5, 1100]))
+    assert overlaid(decades, "series", log=False) != ({}, {})
+    decades = marks(("one", [1, 1.5, 1000]), ("two", [1, 2.5, 1100]))
+    assert overlaid(decades, "series", log=True) == ({}, {})
+
+
+def test_curves_over_load_that_coincide_show_both(bulk: weft.Result) -> None:
+    asked = {"name": "load", "title": "", "kind": "throughput_against_load", "channel": "bulk"}
+    bulk.meta["figures"] = [asked]
+    drawn = figure(bulk, "load").spec
+    assert "dashed: lies on another curve" in drawn["title"]["subtitle"]
+    fields = [layer["encoding"].get("strokeDash", {}).get("field") for layer in drawn["layer"]]
+    assert fields.count("over") == 1

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from weft import live
+from weft import live, live_elf
 
 
 def elf(path: Path, kinds: list[int], bits: int = 2, rest: bytes = b"") -> Path:
@@ -77,16 +77,18 @@ def test_the_figures_of_a_process_are_read_by_name(tmp_path: Path) -> None:
     (tmp_path / "7").mkdir()
     (tmp_path / "7" / "comm").write_text("redis\n")
     file = tmp_path / "figures"
-    file.write_bytes(struct.pack("=43Q", 2, *range(10, 52)))
+    file.write_bytes(struct.pack("=46Q", 3, *range(10, 55)))
     process = live._read(file, tmp_path / "7")
     assert process is not None
     assert (process.pid, process.program) == (7, "redis")
     assert process.counts["candidates"] == 10
-    assert process.fallen_through["elsewhere"] == 20
-    assert process.fallen_through["epoll"] == 27
-    assert process.moved_back["elsewhere"] == 36
-    assert process.moved_back["peer"] == 51
+    assert process.fallen_through["elsewhere"] == 21
+    assert process.fallen_through["epoll"] == 28
+    assert process.moved_back["elsewhere"] == 38
+    assert process.moved_back["peer"] == 53
+    assert process.moved_back["bare_calls"] == 54
     assert process.interrupts == process.counts["word_wakes"] + process.counts["doorbells"]
+    assert process.kernel_entries == process.interrupts + 18 + 20
 
 
 def test_a_go_program_is_left_alone(tmp_path: Path) -> None:
@@ -113,20 +115,72 @@ def machine_code(path: Path, code: bytes) -> Path:
     ("code", "said"),
     [
         # mov eax, 1; mov rdi, rsi; syscall; test rax, rax
-        ("b801000000 4889f7 0f05 4885c0", "(write)"),
+        ("b801000000 4889f7 0f05 4885c0 909090", "(write)"),
         # xor eax, eax; syscall; ret
-        ("31c0 0f05 c3", "(read)"),
-        ("b8a9010000 0f05 4885c0", "io_uring"),
+        ("31c0 0f05 c3 9090909090", "(read)"),
+        ("b8a9010000 0f05 4885c0 909090", "io_uring"),
+        # Go's: the number comes in an argument, and the result is compared with -4095.
+        ("4c89c8 0f05 483d01f0ffff", live_elf.UNKNOWN_CALL),
+        # A frame's: mov rdx, [rbp - 40]; syscall; mov [rbp - 8], rax
+        ("488b55d8 0f05 488945f8 9090", live_elf.UNKNOWN_CALL),
         # lea rax, [rip + 0x050f] is no system call, and getpid moves no bytes
-        ("488d050f050000 4885c0", ""),
-        ("b827000000 0f05 4885c0", ""),
+        ("488d050f050000 4885c0 909090", ""),
+        ("b827000000 0f05 4885c0 909090", ""),
     ],
 )
 def test_system_calls_of_a_programs_own_are_named(tmp_path: Path, code: str, said: str) -> None:
     program = machine_code(tmp_path / "program", bytes.fromhex(code))
     assert live.obstacle(str(program)) is None
+    found = live.own_calls(str(program))
+    assert (said in (found or "")) if said else found is None
+
+
+def importing(path: Path, names: list[str]) -> Path:
+    """Write a dynamic program that takes these functions from others."""
+    strings, symbols = b"\0", bytes(24)
+    for name in names:
+        symbols += struct.pack("<IBBHQQ", len(strings), 0x12, 0, 0, 0, 0)
+        strings += name.encode() + b"\0"
+    # One that it has itself is nobody else's.
+    symbols += struct.pack("<IBBHQQ", len(strings), 0x12, 0, 1, 0, 0)
+    strings += b"splice\0"
+    head = bytearray(64)
+    head[:5] = b"\x7fELF\x02"
+    place = 64 + 56
+    sections = place + len(symbols) + len(strings)
+    struct.pack_into("<QQ", head, 32, 64, sections)
+    struct.pack_into("<HHHH", head, 54, 56, 1, 64, 2)
+    tables = struct.pack("<IIQQQQII16x", 0, 11, 0, 0, place, len(symbols), 1, 0)
+    tables += struct.pack("<IIQQQQII16x", 0, 3, 0, 0, place + len(symbols), len(strings), 0, 0)
+    path.write_bytes(bytes(head) + struct.pack("<I52x", 3) + symbols + strings + tables)
+    path.chmod(0o755)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("execve", "inherit"),
+        ("posix_spawnp", "inherit"),
+        ("vfork", "inherit"),
+        ("system", "inherit"),
+        ("sendmsg", "SCM_RIGHTS"),
+        ("fdopen", "streams"),
+        ("__dprintf_chk", "streams"),
+        ("dup2", "number 0, 1 or 2"),
+        ("splice", "by itself"),
+        ("io_uring_queue_init", "io_uring"),
+        ("syscall", "bare system calls"),
+        ("sockatmark", "urgent"),
+    ],
+)
+def test_what_brings_connections_back_is_named(tmp_path: Path, name: str, said: str) -> None:
+    program = importing(tmp_path / "program", ["read", name])
     found = live.cautions(str(program))
-    assert (said in found[0]) if said else found == []
+    assert len(found) == 1
+    assert said in found[0]
+    assert f"{name} in program" in found[0]
+    assert live.cautions(str(importing(tmp_path / "other", ["read"]))) == []
 
 
 def test_the_other_end_is_looked_at() -> None:

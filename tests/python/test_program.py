@@ -10,6 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 import weft
+from systems import plain_switch
 from weft.cli import main
 from weft.program import COLLECTIVES
 
@@ -18,18 +19,7 @@ if TYPE_CHECKING:
 
     from weft.program import Program
 
-# Packets of 125 B that carry 100 B take 1 us, cables 20 ns, the switch 10 ns.
-STAR = """
-[system]
-title = "star"
-hosts = 4
-[channel.c]
-packet = "125 B"
-payload = "100 B"
-link = { rate = "1 Gbit/s", length = "4 m", delay_per_metre = "5 ns" }
-adapter.send_buffers = "unlimited"
-switch.crossbar = { latency = "10 ns", contention = "back_pressure" }
-"""
+STAR = plain_switch(4, "c")
 WAY = 1.05
 
 
@@ -38,6 +28,24 @@ def star(tmp_path: Path) -> str:
     path = tmp_path / "star.toml"
     path.write_text(STAR)
     return str(path)
+
+
+def test_a_study_shows_what_each_rank_did(tmp_path: Path) -> None:
+    path = tmp_path / "ranks.toml"
+    program = "[program]\nrun.ping_pong = { size = '64 B', rounds = 3 }\n"
+    path.write_text(STAR + program)
+    drawn = {figure.name: figure for figure in weft.run(path).figures}
+    bars = drawn["rank-shares"].spec["data"]["values"]
+    ends = [sum(bar["time_us"] for bar in bars if bar["rank"] == rank) for rank in (0, 1)]
+    assert ends[0] == pytest.approx(6 * WAY)
+    assert "rank-times" not in drawn
+    path.write_text(STAR + program + "[run]\ntrace = true\n")
+    traced = {figure.name: figure for figure in weft.run(path).figures}
+    assert "rank-shares" not in traced
+    bars, lines = (layer["data"]["values"] for layer in traced["rank-times"].spec["layer"])
+    assert [line["initiator"] for line in lines] == [0, 1] * 3
+    assert {bar["activity"] for bar in bars} <= {"sending", "waiting"}
+    assert "Rank" in traced["rank-times"].svg()
 
 
 def ping_pong(me: weft.Node) -> Program:

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from browser import needs_browser, visit
+from browser import CUT_OFF, needs_browser, visit
 from weft.comparison import side_by_side
 from weft.report.markup import together
-from weft.words import rate
+from weft.words import rate, short_keys
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -17,15 +17,6 @@ if TYPE_CHECKING:
     import weft
 
 VOID = {"meta", "img", "br", "hr", "link", "input"}
-
-# Names, once all is drawn, how many drawings reach beyond the page.
-WIDER = """
-setTimeout(() => {
-  const wide = [...document.querySelectorAll(".chart svg")].filter(
-    (drawing) => drawing.getBoundingClientRect().right > document.documentElement.clientWidth + 1);
-  document.title = `${wide.length} too wide`;
-}, 5000);
-"""
 
 # Points at the first mark that tells a verdict, as a mouse does.
 POINTED_AT = """
@@ -146,24 +137,40 @@ def test_a_page_without_a_system_says_why(bulk: weft.Result, tmp_path: Path) -> 
 def test_a_browser_draws_every_figure_without_a_complaint(
     quick: weft.Result, tmp_path: Path, width: int
 ) -> None:
-    seen = visit(quick.report(tmp_path / "report.html"), tmp_path, width, WIDER)
+    seen = visit(quick.report(tmp_path / "report.html"), tmp_path, width, CUT_OFF)
     assert seen.complaints == []
     assert seen.asked == []
     drawn = re.findall(r'class="chart vega-embed[^"]*" id="chart-\d+"', seen.dom)
     assert len(drawn) == len(quick.figures)
-    assert "<title>0 too wide</title>" in seen.dom
+    assert seen.title == "0 cut off"
 
 
 @needs_browser
-def test_a_browser_draws_several_results_side_by_side(quick: weft.Result, tmp_path: Path) -> None:
-    for name in ("one", "other"):
+@pytest.mark.parametrize("width", [1200, 390])
+def test_a_browser_draws_several_results_side_by_side(
+    quick: weft.Result, tmp_path: Path, width: int
+) -> None:
+    long = "channel.data.switch.input_queued.buffer"
+    quick.points[long] = [f"{4 + place % 2} packets" for place in range(len(quick.points))]
+    quick.meta["axes"] = [*quick.meta.get("axes", []), long]
+    names = ("one", "other", "a third one")
+    for name in names:
         quick.save(tmp_path / name, command="weft run x.toml")
-    page = side_by_side([tmp_path / "one", tmp_path / "other"]).report(tmp_path / "both.html")
-    seen = visit(page, tmp_path, 390, WIDER)
+    page = side_by_side([tmp_path / name for name in names]).report(tmp_path / "all.html")
+    seen = visit(page, tmp_path, width, CUT_OFF)
     assert (seen.complaints, seen.asked) == ([], [])
     assert re.search(r'class="chart vega-embed[^"]*" id="chart-0"', seen.dom)
-    assert "<title>0 too wide</title>" in seen.dom
-    assert "one, side by side" in seen.dom or "one and other, side by side" in seen.dom
+    assert seen.title == "0 cut off"
+    assert f'<span title="{long}">input queued buffer</span>' in seen.dom
+    assert f">{long}<" not in seen.dom.replace(f"<code>{long}<", "")
+
+
+def test_keys_are_shortened_to_what_tells_them_apart() -> None:
+    fifo, voq = "channel.data.switch.fifo.buffer", "channel.data.switch.voq.buffer"
+    up, down = "channel.up.link.rate", "channel.down.link.rate"
+    assert short_keys([fifo, voq]) == {fifo: "fifo buffer", voq: "voq buffer"}
+    assert short_keys([up, down]) == {up: "up link rate", down: "down link rate"}
+    assert short_keys(["preset", up]) == {"preset": "preset", up: "link rate"}
 
 
 @needs_browser

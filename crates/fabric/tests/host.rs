@@ -201,6 +201,25 @@ fn programmed_io_below_dma_from() {
     assert_eq!(time(5120), Time(34_900_000 + 58_181_818));
 }
 
+/// Pages of 4 KiB that are locked before the copy, 5 us each: three for 10 000 B, one for 1 B.
+#[test]
+fn pages_are_locked_one_by_one() {
+    let text = r#"
+        send = ["lock_page"]
+        [resource.cpu]
+        [stage.lock_page]
+        unit = { chunk = "4 KiB" }
+        fixed = "5 us"
+        uses = { cpu = 0 }
+    "#;
+    for (size, pages) in [(10_000, 3), (8192, 2), (1, 1)] {
+        let mut pair = Pair::new(text);
+        pair.send(Time::ZERO, 0, size);
+        pair.run();
+        assert_eq!(pair.delivered, [(0, Time(pages * 5_000_000))], "{size} B");
+    }
+}
+
 /// Packets go on one by one through a stage that is for longer messages only.
 #[test]
 fn what_a_stage_is_not_for_does_not_wait_in_it() {
@@ -372,6 +391,10 @@ fn what_does_not_fit_together_is_refused() {
     assert_eq!(
         refusal("receive = [\"copy\"]\nposted = { packets = 2, until = \"copy\" }\n[stage.copy]"),
         "host.posted.until is copy: accepted is a stage of the receive way in packets: "
+    );
+    assert_eq!(
+        refusal("sockets = { request = \"64 B\", lock = \"0 ns\", map = \"0 ns\", backlog = 1 }"),
+        "host.sockets.lock is 0 s: accepted is more than 0 ns"
     );
 }
 

@@ -213,6 +213,11 @@ pub enum FigureKind {
     /// Where the time of the ranks of a program went: shares of computing, sending and waiting, a bar
     /// a point. For runs of a program.
     ProgramShares,
+    /// What each rank of a program did when, and the messages between them, of the first run: needs
+    /// `run.trace`.
+    RankTimes,
+    /// How long each rank of a program computed, sent and waited in the first run.
+    RankShares,
     /// The throughput of each stream of the first run, sorted, beside its max-min fair share.
     StreamThroughput,
     /// How many streams of all runs got how much.

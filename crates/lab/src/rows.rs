@@ -159,6 +159,23 @@ impl PointRuns<'_> {
         }
     }
 
+    /// Adds what the ranks of a program did, in the order of [`RankReport::rows`].
+    ///
+    /// [`RankReport::rows`]: crate::program::RankReport::rows
+    pub fn ranks(&self, mut tables: [&mut Table; 4]) {
+        for (run, report) in self.runs.iter().filter_map(|run| Some((run, run.ranks.as_ref()?))) {
+            for (table, (_, rows)) in tables.iter_mut().zip(report.rows()) {
+                let mut head = self.head(&run.channel);
+                head.pop();
+                head.push(("seed".into(), run.seed.into()));
+                for row in rows {
+                    let own = row.into_iter().map(|(name, cell)| (name.to_owned(), cell));
+                    table.push(head.iter().cloned().chain(own));
+                }
+            }
+        }
+    }
+
     /// The verdict on the point: the worst of its runs.
     pub fn verdict(&self) -> Verdict {
         let verdicts = self.runs.iter().map(|run| run.judgement.verdict);

@@ -18,6 +18,7 @@ use crate::drive::network::NetworkReport;
 use crate::drive::trace::TraceEntry;
 use crate::error::Error;
 use crate::experiment::Regime;
+use crate::program::RankReport;
 use crate::program::background::offers;
 use crate::program::settings::{ProgramRun, ProgramSettings};
 use crate::statistics::{BATCHES, Estimate, Judgement, batch_means, judge, mser, steady_state};
@@ -62,6 +63,8 @@ pub struct ChannelRun {
     pub network: Option<NetworkReport>,
     /// How the throughput went over time, on a channel whose driver notes it.
     pub course: Vec<Course>,
+    /// What the ranks of the program did; with the first of the channels that could take its messages.
+    pub ranks: Option<RankReport>,
     /// The mean of each definition of latency under the regime of the run, in microseconds.
     pub means: [Option<Estimate>; Latency::ALL.len()],
     /// Whether the run settled.
@@ -135,7 +138,8 @@ fn run_program(
     seed: u64,
     halt: &Halt,
 ) -> Result<Vec<ChannelRun>, Error> {
-    let ProgramRun { end, metrics, channels, .. } = program.run(spec, seed, halt)?;
+    let ProgramRun { end, metrics, ranks, channels } = program.run(spec, seed, halt)?;
+    let mut ranks = Some(ranks);
     let streams = Streams::new(seed);
     let hosts = spec.system.hosts;
     let mut runs = Vec::new();
@@ -154,6 +158,7 @@ fn run_program(
         let own = [metrics.clone(), background].concat();
         let mut run = ChannelRun::finish(&spec.channel[&name], driver, site, seed)?;
         run.ended = true;
+        run.ranks = ranks.take();
         run.counters.splice(0..0, named(own));
         runs.push(run);
     }
@@ -269,6 +274,7 @@ impl ChannelRun {
             trace: Vec::new(),
             network: None,
             course: Vec::new(),
+            ranks: None,
             means: [None; Latency::ALL.len()],
             judgement: judge(&[], false, None),
         }

@@ -126,10 +126,14 @@ pub struct Tables {
     streams: Table,
     links: Table,
     samples: Table,
+    ranks: Table,
+    waits: Table,
+    intervals: Table,
+    messages: Table,
 }
 
-/// Studies of more points than this have no table `histograms`, which would be larger than all
-/// others together.
+/// Studies of more points than this have no table `histograms` and none of ranks, which would be
+/// larger than all others together.
 const MOST_HISTOGRAMS: usize = 500;
 
 impl Tables {
@@ -151,6 +155,12 @@ impl Tables {
             of_channel.samples(&mut self.samples);
             if plan.points.len() <= MOST_HISTOGRAMS {
                 of_channel.histograms(&mut self.histograms);
+                of_channel.ranks([
+                    &mut self.ranks,
+                    &mut self.waits,
+                    &mut self.intervals,
+                    &mut self.messages,
+                ]);
             }
         }
     }
@@ -170,6 +180,10 @@ impl Tables {
             ("streams", self.streams),
             ("links", self.links),
             ("samples", self.samples),
+            ("ranks", self.ranks),
+            ("waits", self.waits),
+            ("intervals", self.intervals),
+            ("messages", self.messages),
         ];
         Outcome { tables, meta: meta(&plan, stopped, options), stopped, plan }
     }

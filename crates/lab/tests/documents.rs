@@ -134,6 +134,11 @@ fn the_page_of_maestro_shows_what_comes_out() {
 }
 
 #[test]
+fn the_page_of_scilan_shows_what_comes_out() {
+    check("docs/systems/scilan.md", 2);
+}
+
+#[test]
 fn the_page_of_memory_channel_shows_what_comes_out() {
     check("docs/systems/memory-channel.md", 5);
 }

@@ -25,9 +25,6 @@ use crate::stats::{self, Reason};
 use crate::sys;
 use crate::table::{self, Connection, Guard, Sending, phase};
 
-/// The operation of a connection that first looks for the other end, or for what was learned of
-/// such connections.
-pub const FIRST_ATTEMPT: u32 = BreakEven::SOONEST;
 /// So many carried calls save twice what joining costs, with the other end on this processor and on
 /// another: a join costs some 50 us, a call in the ring about 1 us less than in the kernel, or a
 /// wake-up less.
@@ -46,7 +43,8 @@ const HAND_OVER: u64 = 50_000_000;
 /// Guards joining against forking: a connection is joined only while one process holds it.
 pub static ATTACHING: Lock = Lock::new();
 
-/// Called at the beginning of every operation on a connection that is not joined.
+/// Called at the beginning of every operation on a connection that is not joined and does not pass
+/// by.
 #[inline]
 pub fn tick(guard: &Guard) {
     let connection = guard.connection;
@@ -84,6 +82,10 @@ fn attempt(guard: &Guard, operations: u32) {
     if let Err(reason) = reason {
         learn(connection);
         give_up(connection, reason);
+    }
+    if matches!(connection.phase(), phase::CANDIDATE | phase::LISTENING) {
+        let next = connection.next_attempt.load(Ordering::Relaxed);
+        guard.hush(next.saturating_sub(operations + 1));
     }
 }
 
@@ -142,27 +144,30 @@ pub fn give_up_quietly(connection: &Connection) {
     }
 }
 
+/// Leaves nothing behind of the rendezvous socket, which goes with the process.
+pub fn clear_meeting(connection: &Connection) {
+    let meeting = connection.meeting.load(Ordering::Relaxed);
+    if meeting != u32::MAX && connection.phase() == phase::LISTENING {
+        meeting::clear(meeting as c_int);
+    }
+}
+
 /// Closes the rendezvous socket, if there is one.
 pub fn leave_meeting(connection: &Connection) {
+    if connection.meeting.load(Ordering::Relaxed) == u32::MAX {
+        return;
+    }
     let meeting = connection.meeting.swap(u32::MAX, Ordering::Relaxed);
     if meeting != u32::MAX {
+        meeting::clear(meeting as c_int);
         table::close_own(meeting as c_int);
     }
 }
 
 /// Whether connections like this one have lasted long enough for a join after so many operations.
-/// If not, it is asked again when they have. Those without a port are never carried.
-fn is_worth_it(guard: &Guard, operations: u32) -> bool {
-    let connection = guard.connection;
-    let mut kind = connection.kind.load(Ordering::Relaxed);
-    if kind == 0 {
-        let Some(port) = meeting::server_port(guard.fd, connection.role()) else {
-            connection.phase.store(phase::PLAIN, Ordering::SeqCst);
-            return false;
-        };
-        kind = table::kind(connection.role(), port);
-        connection.kind.store(kind, Ordering::Relaxed);
-    }
+/// If not, it is asked again when they have.
+fn is_worth_it(connection: &Connection, operations: u32) -> bool {
+    let kind = connection.kind.load(Ordering::Relaxed);
     let Some(lesson) = table::lesson(kind) else { return false };
     let after = BreakEven::from_word(lesson.load(Ordering::Relaxed)).after();
     if operations < after {
@@ -174,7 +179,8 @@ fn is_worth_it(guard: &Guard, operations: u32) -> bool {
 
 /// Learns from a connection that is over or stays with the kernel, if it was ever worth a join.
 pub fn learn(connection: &Connection) {
-    if !connection.sought_after.swap(false, Ordering::Relaxed) {
+    let sought = &connection.sought_after;
+    if !sought.load(Ordering::Relaxed) || !sought.swap(false, Ordering::Relaxed) {
         return;
     }
     let Some(lesson) = table::lesson(connection.kind.load(Ordering::Relaxed)) else { return };
@@ -197,7 +203,7 @@ pub fn learn(connection: &Connection) {
 fn begin(guard: &Guard, operations: u32) -> Result<(), Reason> {
     let fd = guard.fd;
     let role = guard.connection.role();
-    if !is_worth_it(guard, operations) {
+    if !is_worth_it(guard.connection, operations) {
         return Ok(());
     }
     if !is_tcp(guard.connection, fd) {
@@ -209,6 +215,9 @@ fn begin(guard: &Guard, operations: u32) -> Result<(), Reason> {
     }
     if departure::has_forbidden_rings() {
         return Err(Reason::IoUring);
+    }
+    if departure::is_past_the_library() {
+        return Err(Reason::BareCalls);
     }
     let whole = sys::socket_option::<c_int>(fd, libc::SOL_SOCKET, libc::SO_RCVLOWAT);
     let signals = sys::fcntl(fd, libc::F_GETFL, 0).unwrap_or(0) & libc::O_ASYNC != 0;
@@ -230,7 +239,7 @@ fn begin(guard: &Guard, operations: u32) -> Result<(), Reason> {
 fn offer(guard: &Guard, place: &Place) -> Result<(), Reason> {
     let caller = match place.call() {
         Ok(caller) => caller,
-        Err(libc::ECONNREFUSED) => return Ok(()),
+        Err(libc::ECONNREFUSED | libc::ENOENT) => return Ok(()),
         Err(_) => return Err(Reason::PeerRefused),
     };
     let handed = if meeting::is_same_user(caller) {

@@ -20,7 +20,8 @@ use crate::wait;
 /// To be called before the kernel closes a descriptor or gives its number to something else.
 pub fn forget(fd: c_int) {
     match table::entry(fd) {
-        Entry::Unknown | Entry::Own => {}
+        Entry::Unknown => table::forget_listener(fd),
+        Entry::Own => {}
         Entry::Epoll(place) => {
             if table::is_owner() {
                 table::set_entry(fd, Entry::Unknown);
@@ -33,6 +34,29 @@ pub fn forget(fd: c_int) {
                 forget_connection(fd);
             }
         }
+    }
+}
+
+/// To be called before the kernel ends a connection and keeps its descriptor: the other end sees a
+/// reset.
+pub fn disconnect(fd: c_int) {
+    if !matches!(table::entry(fd), Entry::Connection(_)) {
+        return;
+    }
+    let (level, name) = (libc::SOL_SOCKET, libc::SO_LINGER);
+    let before = sys::socket_option::<[c_int; 2]>(fd, level, name).unwrap_or_default();
+    // As if it were closed with this option, which the descriptor then has no longer.
+    set_linger(fd, [1, 0]);
+    forget(fd);
+    set_linger(fd, before);
+}
+
+fn set_linger(fd: c_int, linger: [c_int; 2]) {
+    let length = size_of::<[c_int; 2]>();
+    // SAFETY: the option has this length.
+    unsafe {
+        let (level, name) = (libc::SOL_SOCKET, libc::SO_LINGER);
+        sys::bare!(libc::SYS_setsockopt, fd, level, name, &raw const linger, length);
     }
 }
 
@@ -50,9 +74,13 @@ pub fn hand_over(fd: c_int) {
 fn forget_connection(fd: c_int) {
     let Some(guard) = table::enter(fd) else { return };
     let _errno = sys::KeepErrno::new();
-    table::set_entry(fd, Entry::Unknown);
+    let unseen = table::forget_number(fd);
     let last_here = guard.local().descriptors.fetch_sub(1, Ordering::SeqCst) == 1;
     if !last_here {
+        // Who is inside can no longer be told from who is not.
+        if unseen > 0 {
+            attach::give_up(guard.connection, Reason::Call);
+        }
         return;
     }
     epoll::unfollow(&guard);
@@ -99,13 +127,7 @@ fn say_goodbye(guard: &Guard, segment: &Segment) {
     let aborting = linger.is_ok_and(|linger| linger[0] != 0 && linger[1] == 0);
     let reset = unread || aborting;
     if reset {
-        let now: [c_int; 2] = [1, 0];
-        let length = size_of::<[c_int; 2]>();
-        // SAFETY: the option has this length.
-        unsafe {
-            let (level, name) = (libc::SOL_SOCKET, libc::SO_LINGER);
-            sys::bare!(libc::SYS_setsockopt, guard.fd, level, name, &raw const now, length);
-        }
+        set_linger(guard.fd, [1, 0]);
     } else {
         wait::answer_doorbells(guard);
     }
@@ -138,6 +160,9 @@ pub fn shutdown(fd: c_int, how: c_int) -> Option<c_int> {
         return Some(stream::fail(libc::EINVAL) as c_int);
     }
     let segment = connection.segment()?;
+    if is_over(connection, &segment) {
+        return Some(stream::fail(libc::ENOTCONN) as c_int);
+    }
     if segment.has_ended() {
         turn::send_rest(&guard, &segment);
         connection.read_shut.fetch_or(how != libc::SHUT_WR, Ordering::AcqRel);
@@ -155,6 +180,15 @@ pub fn shutdown(fd: c_int, how: c_int) -> Option<c_int> {
         sys::shutdown(fd, libc::SHUT_RD);
     }
     Some(0)
+}
+
+/// Whether the kernel would no longer call this a connection: both directions have ended, or the
+/// other end has reset it.
+fn is_over(connection: &Connection, segment: &Segment) -> bool {
+    let peer = connection.role().peer();
+    let how = segment.side(peer).closed.load(Ordering::Acquire);
+    let ended = how != closed::OPEN || segment.way(peer).finished.load(Ordering::Acquire) != 0;
+    how == closed::RESET || ended && connection.write_shut.load(Ordering::Acquire)
 }
 
 /// Ends the sending direction after all that was written. The kernel's direction stays open, since

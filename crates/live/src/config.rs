@@ -5,15 +5,28 @@
 //! | `WEFT_LIVE` | `off` leaves everything to the kernel | on |
 //! | `WEFT_LIVE_RING` | bytes of one direction's ring, a power of two from 4096 | 262144 |
 //! | `WEFT_LIVE_LIMIT` | connections in shared memory at one time | 2048 |
+//! | `WEFT_LIVE_DIRECTORY` | where ends in different network namespaces meet | nowhere |
 //! | `WEFT_LIVE_LOG` | a file, or `stderr`, for what becomes of each connection | none |
 
 use std::ffi::CStr;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::log;
 
 static RING: AtomicU64 = AtomicU64::new(256 * 1024);
 static LIMIT: AtomicU64 = AtomicU64::new(2048);
+
+/// A path of a directory, copied: programs write over their environment.
+#[derive(Debug)]
+struct Directory {
+    bytes: [u8; LONGEST],
+    length: usize,
+}
+
+/// As long as a directory's path may be: with a name in it, it is the path of a Unix socket.
+const LONGEST: usize = 80;
+static DIRECTORY: OnceLock<Directory> = OnceLock::new();
 
 /// The value of a variable.
 fn variable(name: &CStr) -> Option<&'static str> {
@@ -44,6 +57,15 @@ pub fn read() -> bool {
     if let Some(limit) = number(c"WEFT_LIVE_LIMIT") {
         LIMIT.store(limit, Ordering::Relaxed);
     }
+    if let Some(path) = variable(c"WEFT_LIVE_DIRECTORY")
+        && path.starts_with('/')
+        && path.len() <= LONGEST
+    {
+        let mut bytes = [0; LONGEST];
+        bytes[..path.len()].copy_from_slice(path.as_bytes());
+        // The first process to read it is the only one.
+        let _ = DIRECTORY.set(Directory { bytes, length: path.len() });
+    }
     if let Some(path) = variable(c"WEFT_LIVE_LOG") {
         log::begin(path);
     }
@@ -56,4 +78,9 @@ pub fn ring_bytes() -> u64 {
 
 pub fn limit() -> u64 {
     LIMIT.load(Ordering::Relaxed)
+}
+
+/// The directory in which ends of connections between network namespaces meet.
+pub fn directory() -> Option<&'static [u8]> {
+    DIRECTORY.get().map(|it| &it.bytes[..it.length])
 }

@@ -11,7 +11,7 @@ use crate::lock::{Held, Lock};
 use crate::segment::{Role, Segment};
 use crate::spin::SpinPolicy;
 use crate::stats::Unsaid;
-use crate::table::claim;
+use crate::table::{claim, is_single_threaded};
 
 /// How far a connection has come.
 pub mod phase {
@@ -60,7 +60,8 @@ pub struct Sending {
     pub unsaid: Unsaid,
 }
 
-/// A connection's own state, shared with forked children only.
+/// A connection's own state, shared with forked children only. What one that is not joined needs
+/// comes first and fits one cache line; the rest is touched from the first attempt to join on.
 #[derive(Debug)]
 #[repr(C, align(128))]
 pub struct Connection {
@@ -68,16 +69,25 @@ pub struct Connection {
     /// Processes of the family that hold a descriptor.
     pub holders: AtomicU32,
     pub role: AtomicU32,
-    /// The number under which it was made, for the log.
+    /// The number under which it was made.
     pub first_fd: AtomicI32,
-    /// The number by which the kernel knows the socket; zero until somebody asked.
-    pub cookie: AtomicU64,
-    pub nonblocking: AtomicBool,
+    /// Which kind of connection it is, plus one.
+    pub kind: AtomicU32,
+    /// Calls that have moved bytes, those included that will pass by before the next attempt.
     pub operations: AtomicU32,
     pub next_attempt: AtomicU32,
     /// The rendezvous socket while listening.
     pub meeting: AtomicU32,
+    /// The number by which the kernel knows the socket; zero until somebody asked.
+    pub cookie: AtomicU64,
+    /// When the other end was first looked for, in nanoseconds; zero before.
+    pub sought: AtomicU64,
     pub(crate) segment: AtomicPtr<u8>,
+    pub nonblocking: AtomicBool,
+    /// Whether it has lasted long enough for its kind, so that the other end was looked for.
+    pub sought_after: AtomicBool,
+    /// Whether all that follows is as a connection finds it that has not yet had a segment.
+    fresh: AtomicBool,
     capacity: AtomicU64,
     receive_lock: Lock,
     receiving: UnsafeCell<Receiving>,
@@ -116,13 +126,10 @@ pub struct Connection {
     pub filled: AtomicU32,
     /// When the kernel was last asked whether the other end lives, in nanoseconds.
     pub asked: AtomicU64,
-    /// Which kind of connection it is, plus one; zero until somebody asked.
-    pub kind: AtomicU32,
-    /// Whether it has lasted long enough for its kind, so that the other end was looked for.
-    pub sought_after: AtomicBool,
-    /// When the other end was first looked for, in nanoseconds; zero before.
-    pub sought: AtomicU64,
 }
+
+/// What a call touches that is not yet carried.
+const _: () = assert!(std::mem::offset_of!(Connection, capacity) <= 64);
 
 /// A half of a connection, held for one operation.
 pub struct Half<'a, T> {
@@ -156,16 +163,26 @@ impl Connection {
         self.phase.load(Ordering::SeqCst)
     }
 
+    /// Holds the lock of a half. Only a process that shares the connection with none and has one
+    /// thread is alone with it.
+    fn hold<'a>(&self, lock: &'a Lock) -> Option<Held<'a>> {
+        if is_single_threaded() && self.holders.load(Ordering::Relaxed) == 1 {
+            lock.lock_alone()
+        } else {
+            lock.lock()
+        }
+    }
+
     /// The receiving half; `None` in a signal handler that interrupted its holder.
     pub fn receiving(&self) -> Option<Half<'_, Receiving>> {
-        let held = self.receive_lock.lock()?;
+        let held = self.hold(&self.receive_lock)?;
         // SAFETY: the lock is held, and only this function and `prepare` reach the cell.
         Some(Half { state: unsafe { &mut *self.receiving.get() }, _held: held })
     }
 
     /// The sending half; `None` in a signal handler that interrupted its holder.
     pub fn sending(&self) -> Option<Half<'_, Sending>> {
-        let held = self.send_lock.lock()?;
+        let held = self.hold(&self.send_lock)?;
         // SAFETY: as above.
         Some(Half { state: unsafe { &mut *self.sending.get() }, _held: held })
     }
@@ -185,6 +202,7 @@ impl Connection {
     /// Gives the connection its segment and events, and the halves their beginning. Called by the
     /// one process that holds the connection, before the phase is joined.
     pub fn attach(&self, segment: Segment, own_event: c_int, peer_event: c_int) {
+        self.fresh.store(false, Ordering::Relaxed);
         for (place, event) in [(&self.own_event, own_event), (&self.peer_event, peer_event)] {
             claim(event);
             place.store(event, Ordering::Relaxed);
@@ -208,16 +226,31 @@ impl Connection {
         self.segment.store(segment.address(), Ordering::Release);
     }
 
-    /// Begins a new life at a place that was free.
-    pub fn begin(&self, role: Role) {
+    /// Begins a new life at a place that was free, of a kind whose other end is worth looking for at
+    /// the operation `first_attempt`.
+    pub fn begin(&self, role: Role, kind: u32, first_attempt: u32) {
         self.role.store(role as u32, Ordering::Relaxed);
-        for word in
-            [&self.operations, &self.sleepers, &self.end, &self.doorbells, &self.filled, &self.kind]
-        {
+        self.kind.store(kind, Ordering::Relaxed);
+        self.operations.store(first_attempt - 1, Ordering::Relaxed);
+        self.next_attempt.store(first_attempt, Ordering::Relaxed);
+        self.meeting.store(u32::MAX, Ordering::Relaxed);
+        self.cookie.store(0, Ordering::Relaxed);
+        self.sought.store(0, Ordering::Relaxed);
+        self.sought_after.store(false, Ordering::Relaxed);
+        self.segment.store(std::ptr::null_mut(), Ordering::Relaxed);
+        if !self.fresh.load(Ordering::Relaxed) {
+            self.freshen();
+        }
+        // Others learn of the place by the descriptor's word, which is stored after this.
+        self.phase.store(phase::CANDIDATE, Ordering::Release);
+    }
+
+    /// Forgets what a life with a segment has left.
+    #[cold]
+    fn freshen(&self) {
+        for word in [&self.sleepers, &self.end, &self.doorbells, &self.filled] {
             word.store(0, Ordering::Relaxed);
         }
-        self.next_attempt.store(crate::attach::FIRST_ATTEMPT, Ordering::Relaxed);
-        self.meeting.store(u32::MAX, Ordering::Relaxed);
         for flag in [
             &self.switched_in,
             &self.switched_out,
@@ -227,7 +260,6 @@ impl Connection {
             &self.chime_again,
             &self.read_shut,
             &self.write_shut,
-            &self.sought_after,
         ] {
             flag.store(false, Ordering::Relaxed);
         }
@@ -235,14 +267,12 @@ impl Connection {
         self.own_event.store(-1, Ordering::Relaxed);
         self.peer_event.store(-1, Ordering::Relaxed);
         self.asked.store(0, Ordering::Relaxed);
-        self.sought.store(0, Ordering::Relaxed);
-        self.segment.store(std::ptr::null_mut(), Ordering::Relaxed);
         for lock in [&self.receive_lock, &self.send_lock, &self.chime, &self.bell] {
             lock.reset();
         }
         // SAFETY: the place was free, so nobody else uses it.
         unsafe { *self.spin.get() = SpinPolicy::new() };
-        self.phase.store(phase::CANDIDATE, Ordering::SeqCst);
+        self.fresh.store(true, Ordering::Relaxed);
     }
 }
 

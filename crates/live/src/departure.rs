@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use libc::c_int;
 
 use crate::attach;
+use crate::bare_calls;
 use crate::epoll;
 use crate::pump;
 use crate::stats::Reason;
@@ -15,6 +16,8 @@ use crate::turn;
 
 /// Whether this process uses `io_uring`, whose calls the library does not see.
 static RINGS: AtomicBool = AtomicBool::new(false);
+/// Whether this process makes system calls past the C library.
+static BARE: AtomicBool = AtomicBool::new(false);
 
 /// Numbers that a descriptor can have in a process whose table of them is not this library's.
 pub const LOW_NUMBERS: c_int = 1024;
@@ -107,6 +110,7 @@ pub fn let_go() {
         return;
     }
     for (place, connection) in held() {
+        attach::clear_meeting(connection);
         let order = Ordering::SeqCst;
         let fewer = |count: u32| (count > 1).then(|| count - 1);
         let gone = connection.holders.fetch_update(order, order, fewer).is_ok();
@@ -129,13 +133,28 @@ fn hold_again() {
 
 /// From now on this process carries nothing: it uses `io_uring`.
 pub fn forbid_rings() {
-    if RINGS.swap(true, Ordering::SeqCst) || !table::is_owner() {
+    if !RINGS.swap(true, Ordering::SeqCst) {
+        depart_with_all(Reason::IoUring);
+    }
+}
+
+/// From now on this process carries nothing if it makes system calls of its own; whether it does.
+pub fn is_past_the_library() -> bool {
+    let found = bare_calls::are_there();
+    if found && !BARE.swap(true, Ordering::SeqCst) {
+        depart_with_all(Reason::BareCalls);
+    }
+    found
+}
+
+fn depart_with_all(reason: Reason) {
+    if !table::is_owner() {
         return;
     }
     let _errno = sys::KeepErrno::new();
     for (fd, entry) in table::known() {
         if matches!(entry, Entry::Connection(_)) {
-            depart(fd, Reason::IoUring);
+            depart(fd, reason);
         }
     }
 }

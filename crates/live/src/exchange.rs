@@ -32,16 +32,29 @@ enum Kind {
     Epoll,
     /// Messages one way: gigabytes a second.
     Stream,
-    /// A connection for each message and its answer: microseconds a connection.
-    Connect,
+    /// A connection for so many messages and their answers: microseconds a connection.
+    Connect(c_uint),
+}
+
+impl Kind {
+    /// How the other end is told, for those that go by one connection.
+    const fn order(self) -> u64 {
+        match self {
+            Self::PingPong => 0,
+            Self::Epoll => 1,
+            Self::Stream => 2,
+            Self::Connect(_) => 3,
+        }
+    }
 }
 
 /// Exchanges before the clock starts, in which a connection is joined.
 const WARM_UP: u32 = 200;
 
 /// Measures for a while and returns the figure of the kind; below zero if that cannot be. `medium`
-/// and `kind` are the indices of the variants, `size` is in bytes, `span` in nanoseconds, `here` and
-/// `there` are the processors of this process and the other.
+/// and `kind` are the indices of the variants, the kinds from 3 on being connections of 1, 2, 3 and
+/// more messages; `size` is in bytes, `span` in nanoseconds, `here` and `there` are the processors of
+/// this process and the other.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub extern "C" fn weft_live_exchange(
     medium: c_uint,
@@ -60,14 +73,14 @@ pub extern "C" fn weft_live_exchange(
         0 => Kind::PingPong,
         1 => Kind::Epoll,
         2 => Kind::Stream,
-        _ => Kind::Connect,
+        more => Kind::Connect(more - 2),
     };
     let span = Duration::from_nanos(span);
     let size = size.clamp(1, 1 << 26);
     let measured = match (medium, kind) {
         (Medium::Bare, Kind::PingPong) => bare(size, span, [here, there]),
-        (Medium::Tcp, Kind::Connect) => connections(size, span, [here, there]),
-        (Medium::Bare, _) | (Medium::Unix, Kind::Connect) => Ok(-1.0),
+        (Medium::Tcp, Kind::Connect(messages)) => connections(messages, size, span, [here, there]),
+        (Medium::Bare, _) | (Medium::Unix, Kind::Connect(_)) => Ok(-1.0),
         (Medium::Tcp, _) => tcp_pair([here, there])
             .and_then(|(stream, child)| measure(stream, child, kind, size, span)),
         (Medium::Unix, _) => unix_pair([here, there])
@@ -169,7 +182,7 @@ fn serve(mut stream: impl Stream) -> Result<()> {
     });
     let mut buffer = vec![0u8; (size as usize).max(1 << 17)];
     stream.write_all(&[1])?;
-    if kind == Kind::Stream as u64 {
+    if kind == Kind::Stream.order() {
         while stream.read(&mut buffer)? > 0 {}
         return stream.write_all(&[1]);
     }
@@ -177,7 +190,7 @@ fn serve(mut stream: impl Stream) -> Result<()> {
         stream.read_exact(&mut buffer[..size as usize])?;
         stream.write_all(&buffer[..size as usize])?;
     }
-    let waiter = if kind == Kind::Epoll as u64 { Some(Waiter::new(&stream)?) } else { None };
+    let waiter = if kind == Kind::Epoll.order() { Some(Waiter::new(&stream)?) } else { None };
     loop {
         if let Some(waiter) = &waiter {
             waiter.wait();
@@ -218,7 +231,7 @@ fn measure(
     span: Duration,
 ) -> Result<f64> {
     let mut order = [0u8; 16];
-    order[..8].copy_from_slice(&(kind as u64).to_le_bytes());
+    order[..8].copy_from_slice(&kind.order().to_le_bytes());
     order[8..].copy_from_slice(&(size as u64).to_le_bytes());
     stream.write_all(&order)?;
     stream.read_exact(&mut [0])?;
@@ -279,28 +292,39 @@ fn send_all(stream: &mut impl Stream, size: usize, span: Duration) -> Result<f64
     Ok(bytes as f64 / begin.elapsed().as_secs_f64() / 1e9)
 }
 
-/// Connects, sends, receives and closes.
-fn connections(size: usize, span: Duration, processors: [c_uint; 2]) -> Result<f64> {
+/// Connects, sends and receives so often, and closes.
+fn connections(
+    messages: c_uint,
+    size: usize,
+    span: Duration,
+    processors: [c_uint; 2],
+) -> Result<f64> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let address = listener.local_addr()?;
     let child = fork(processors, || {
         let mut buffer = vec![0u8; size];
         loop {
             let (mut stream, _) = listener.accept()?;
-            // The first byte says whether it is the last connection.
-            stream.read_exact(&mut buffer)?;
-            stream.write_all(&buffer)?;
-            while stream.read(&mut buffer)? > 0 {}
+            loop {
+                match stream.read(&mut buffer)? {
+                    0 => break,
+                    count => stream.write_all(&buffer[..count])?,
+                }
+            }
+            // The last byte says whether it was the last connection.
             if buffer[0] != 7 {
                 return Ok(());
             }
         }
     })?;
-    let one = |first: u8| -> Result<()> {
-        let mut buffer = vec![first; size];
+    let one = |content: u8| -> Result<()> {
+        let mut buffer = vec![content; size];
         let mut stream = TcpStream::connect(address)?;
-        stream.write_all(&buffer)?;
-        stream.read_exact(&mut buffer)
+        for _ in 0..messages {
+            stream.write_all(&buffer)?;
+            stream.read_exact(&mut buffer)?;
+        }
+        Ok(())
     };
     let begin = Instant::now();
     let mut rounds = 0;

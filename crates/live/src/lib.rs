@@ -21,6 +21,7 @@
 )]
 
 mod attach;
+mod bare_calls;
 mod close;
 mod config;
 mod connection;
@@ -42,6 +43,7 @@ mod sys;
 mod table;
 mod turn;
 mod wait;
+mod word;
 
 /// Runs when the program is loaded, before `main`.
 extern "C" fn begin() {

@@ -37,7 +37,11 @@ pub fn forget_thread() {
 }
 
 /// The right to what the lock guards, until dropped.
-pub struct Held<'a>(&'a Lock);
+pub struct Held<'a> {
+    lock: &'a Lock,
+    /// Whether it was taken as the only one that could.
+    alone: bool,
+}
 
 impl Lock {
     /// A free lock.
@@ -50,7 +54,18 @@ impl Lock {
         self.0
             .compare_exchange(0, thread(), Ordering::Acquire, Ordering::Relaxed)
             .is_ok()
-            .then(|| Held(self))
+            .then(|| Held { lock: self, alone: false })
+    }
+
+    /// Takes the lock as the only thread that can reach it, which needs no locked instruction: what
+    /// a signal handler takes in between it has given back before. `None` as for [`Lock::lock`].
+    #[inline]
+    pub fn lock_alone(&self) -> Option<Held<'_>> {
+        if self.0.load(Ordering::Acquire) != 0 {
+            return self.lock();
+        }
+        self.0.store(thread(), Ordering::Relaxed);
+        Some(Held { lock: self, alone: true })
     }
 
     /// Takes the lock. `None` if the calling thread holds it already, that is, in a signal handler
@@ -77,7 +92,7 @@ impl Lock {
                 let mine = thread() | WAITED_FOR;
                 if self.0.compare_exchange(now, mine, Ordering::Acquire, Ordering::Relaxed).is_ok()
                 {
-                    return Some(Held(self));
+                    return Some(Held { lock: self, alone: false });
                 }
                 continue;
             }
@@ -114,8 +129,12 @@ fn lives(thread: u32) -> bool {
 
 impl Drop for Held<'_> {
     fn drop(&mut self) {
-        if self.0.0.swap(0, Ordering::Release) & WAITED_FOR != 0 {
-            sys::futex_wake(self.0.0.as_ptr());
+        let word = &self.lock.0;
+        if self.alone {
+            // A child that a signal handler forked meanwhile looks again when its patience ends.
+            word.store(0, Ordering::Release);
+        } else if word.swap(0, Ordering::Release) & WAITED_FOR != 0 {
+            sys::futex_wake(word.as_ptr());
         }
     }
 }
@@ -159,6 +178,18 @@ mod tests {
         let lock = Lock::default();
         let _held = lock.lock().unwrap();
         assert!(lock.lock().is_none());
+    }
+
+    #[test]
+    fn whoever_is_alone_takes_it_once_and_gives_it_back() {
+        let lock = Lock::default();
+        let held = lock.lock_alone().unwrap();
+        assert!(lock.lock_alone().is_none() && lock.try_lock().is_none());
+        drop(held);
+        let held = lock.lock().unwrap();
+        assert!(lock.lock_alone().is_none());
+        drop(held);
+        assert!(lock.lock_alone().is_some());
     }
 
     #[test]

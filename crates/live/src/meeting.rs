@@ -5,11 +5,17 @@
 //! network namespace, as the addresses do, and vanish with the socket. Each end asks the kernel
 //! whose the other is, and goes on only with its own user's: whoever squats on the name of somebody
 //! else's connection gets nothing.
+//!
+//! The ends of a connection of two different addresses are of different hosts or of different network
+//! namespaces. In the latter case they meet at a file of the directory `WEFT_LIVE_DIRECTORY`, if both
+//! are given the same. Nothing in the kernel tells two connections of the same four numbers in
+//! different namespaces apart, so whoever shares a directory says that addresses in it are unique.
 
 use std::mem::size_of;
 
 use libc::c_int;
 
+use crate::config;
 use crate::segment::{Role, VERSION};
 use crate::sys::{self, Errno};
 
@@ -22,6 +28,9 @@ pub struct Place {
 
 /// An address with port, IPv4 written as its mapped IPv6 form, so that both ends write it alike.
 type Endpoint = [u8; 18];
+
+/// What an IPv4 address begins with in that form.
+const MAPPED: [u8; 12] = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff];
 
 /// Which of a connection's two addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,21 +94,41 @@ impl Place {
     /// The place of this connection; `None` if its ends are of different hosts.
     pub fn of(fd: c_int, role: Role) -> Option<Self> {
         let (own, peer) = (endpoint(fd, Which::Own)?, endpoint(fd, Which::Peer)?);
-        if !same_host(&own, &peer) {
-            return None;
-        }
         let (client, server) = match role {
             Role::Client => (own, peer),
             Role::Server => (peer, own),
         };
         let version = [b'0' + VERSION as u8];
-        let name = [b"\0weft-live/", &version[..], &client, &server];
+        if same_host(&own, &peer) {
+            let name = [b"\0weft-live/", &version[..], &client, &server];
+            return Self::named(name.into_iter().flatten().copied());
+        }
+        Self::in_directory(config::directory()?, version[0], &client, &server)
+    }
+
+    /// The place of a connection between network namespaces: a file that is named by the version,
+    /// the two addresses and the two ports.
+    fn in_directory(
+        directory: &[u8],
+        version: u8,
+        client: &Endpoint,
+        server: &Endpoint,
+    ) -> Option<Self> {
+        let start = b"/weft-live-".iter().copied().chain([version, b'-']);
+        let short = [client, server].iter().all(|end| end[..12] == MAPPED);
+        let ends = [client, server].map(|end| if short { &end[12..] } else { &end[..] });
+        let name = ends.into_iter().flat_map(|end| end.chunks_exact(3)).flat_map(letters);
+        Self::named(directory.iter().copied().chain(start).chain(name).chain([0]))
+    }
+
+    /// A place of this name; `None` if it is too long.
+    fn named(name: impl Iterator<Item = u8>) -> Option<Self> {
         // SAFETY: all zeroes is a valid address.
         let mut address: libc::sockaddr_un = unsafe { std::mem::zeroed() };
         address.sun_family = libc::AF_UNIX as libc::sa_family_t;
         let mut length = 0;
-        for (to, from) in address.sun_path.iter_mut().zip(name.into_iter().flatten()) {
-            *to = *from as libc::c_char;
+        for from in name {
+            *address.sun_path.get_mut(length)? = from as libc::c_char;
             length += 1;
         }
         let length = (size_of::<libc::sa_family_t>() + length) as libc::socklen_t;
@@ -121,7 +150,16 @@ impl Place {
         }
         let why = sys::errno();
         sys::close(fd);
+        // A process that was killed leaves its file behind, where nobody answers.
+        if why == libc::EADDRINUSE && self.is_file() && self.call() == Err(libc::ECONNREFUSED) {
+            remove(&self.address);
+            return if self.call() == Err(libc::ENOENT) { self.listen() } else { Err(why) };
+        }
         Err(why)
+    }
+
+    fn is_file(&self) -> bool {
+        self.address.sun_path[0] != 0
     }
 
     /// Goes to the place.
@@ -134,6 +172,32 @@ impl Place {
         let why = sys::errno();
         sys::close(fd);
         Err(why)
+    }
+}
+
+/// Four letters of a file's name for three bytes.
+fn letters(bytes: &[u8]) -> [u8; 4] {
+    const LETTERS: [u8; 64] = *b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_+";
+    let whole = bytes.iter().fold(0, |whole, byte| whole << 8 | usize::from(*byte));
+    [18, 12, 6, 0].map(|shift| LETTERS[whole >> shift & 63])
+}
+
+/// Removes the file of a place.
+fn remove(address: &libc::sockaddr_un) {
+    // SAFETY: the path of a file's place ends with a zero.
+    unsafe { libc::unlink(address.sun_path.as_ptr()) };
+}
+
+/// Takes the file away at which a listener waits, if it waits at one.
+pub fn clear(listener: c_int) {
+    // SAFETY: all zeroes is a valid address, and a valid place for the result.
+    let mut address: libc::sockaddr_un = unsafe { std::mem::zeroed() };
+    let mut length = size_of::<libc::sockaddr_un>() as libc::socklen_t - 1;
+    let place = &raw mut address;
+    // SAFETY: the place has this length, and a byte more, which stays zero.
+    let asked = unsafe { sys::bare!(libc::SYS_getsockname, listener, place, &raw mut length) };
+    if asked == 0 && address.sun_path[0] != 0 {
+        remove(&address);
     }
 }
 
@@ -161,11 +225,12 @@ struct Credentials {
     group: u32,
 }
 
-/// Whether the other end of a Unix connection belongs to the same user.
+/// Whether the other end of a Unix connection belongs to the same user. Its process has no number
+/// here if it is in another process namespace.
 pub fn is_same_user(fd: c_int) -> bool {
     let asked = sys::socket_option::<Credentials>(fd, libc::SOL_SOCKET, libc::SO_PEERCRED);
     // SAFETY: takes nothing and cannot fail.
-    asked.is_ok_and(|peer| peer.process != 0 && peer.user == unsafe { libc::geteuid() })
+    asked.is_ok_and(|peer| peer.user == unsafe { libc::geteuid() })
 }
 
 /// What is handed over: the segment, the client's event and the server's.
@@ -261,6 +326,30 @@ mod tests {
             let there = Place::of(server.as_raw_fd(), Role::Server).unwrap();
             assert_eq!(name(&there), name(&here));
         }
+    }
+
+    #[test]
+    fn a_place_in_a_directory_is_a_file_that_goes_with_its_listener() {
+        let directory = std::env::temp_dir().join(format!("weft-live-{}", std::process::id()));
+        std::fs::create_dir(&directory).unwrap();
+        let path = directory.to_str().unwrap().as_bytes();
+        let ends = [[1; 18], [2; 18]];
+        let place = Place::in_directory(path, b'1', &ends[0], &ends[1]).unwrap();
+        assert_eq!(place.call(), Err(libc::ENOENT));
+        let listener = place.listen().unwrap();
+        assert_eq!(std::fs::read_dir(&directory).unwrap().count(), 1);
+        sys::close(listener);
+        assert_eq!(place.call(), Err(libc::ECONNREFUSED), "as after a kill");
+        let listener = place.listen().expect("what was left behind is in nobody's way");
+        let caller = place.call().unwrap();
+        assert!(is_same_user(caller));
+        sys::close(caller);
+        clear(listener);
+        sys::close(listener);
+        assert_eq!(std::fs::read_dir(&directory).unwrap().count(), 0);
+        std::fs::remove_dir(&directory).unwrap();
+        let long = vec![b'x'; 90];
+        assert!(Place::in_directory(&long, b'1', &ends[0], &ends[1]).is_none());
     }
 
     #[test]

@@ -8,6 +8,7 @@ use weft_protocol::interrupt_flag::Sleep;
 
 use crate::segment::{Segment, closed};
 use crate::spin::{SpinPolicy, Where};
+use crate::stats;
 use crate::stream;
 use crate::sys;
 use crate::table::{self, Connection, Entry, Guard, end, phase};
@@ -49,6 +50,9 @@ pub fn events(guard: &Guard, segment: &Segment) -> i16 {
         let asked =
             if receives { 0 } else { IN | libc::POLLPRI | ended } | if sends { 0 } else { OUT };
         events |= sys::poll_now(guard.fd, asked) & (asked | libc::POLLHUP | libc::POLLERR);
+    }
+    if segment.has_ended() {
+        events |= sys::poll_now(guard.fd, libc::POLLPRI) & libc::POLLPRI;
     }
     if events & libc::POLLRDHUP != 0 && connection.write_shut.load(Ordering::Acquire) {
         events |= libc::POLLHUP;
@@ -221,7 +225,7 @@ fn restrict(joined: &[Polled], entries: &[pollfd], kernel: &mut [pollfd]) -> Opt
         let entry = &mut kernel[it.index];
         let wants_in = entry.events & IN != 0;
         if has_switched_in(&it.guard, &it.segment) {
-            entry.events = libc::POLLIN | libc::POLLRDHUP;
+            entry.events = libc::POLLIN | libc::POLLRDHUP | entry.events & libc::POLLPRI;
         } else if !wants_in && has_switched_out(connection) {
             // Bytes that the program does not ask for stand before the doorbell.
             slice = Some(1_000_000);
@@ -273,6 +277,7 @@ fn sleep(
     });
     let time = time.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
     let (entries, count) = (kernel.as_mut_ptr(), kernel.len());
+    stats::count(|stats| &stats.looks, 1);
     // SAFETY: the entries and the time are valid, and so is the mask by the program's word.
     let woken = unsafe { sys::bare!(libc::SYS_ppoll, entries, count, time, mask, 8) };
     if woken < 0 { Err(sys::errno()) } else { Ok(woken as c_int) }

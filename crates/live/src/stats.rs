@@ -10,7 +10,7 @@ use crate::log;
 use crate::table::{self, Connection, Guard};
 
 /// Which layout this is.
-const LAYOUT: u64 = 2;
+const LAYOUT: u64 = 3;
 
 /// Why a connection, or what of it, stays with the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,6 +48,8 @@ pub enum Reason {
     Option,
     /// The other end wanted back.
     Peer,
+    /// The program makes system calls by instructions of its own.
+    BareCalls,
 }
 
 impl Reason {
@@ -70,11 +72,12 @@ impl Reason {
             Self::Urgent => "urgent data",
             Self::Option => "a socket option that only the kernel honours",
             Self::Peer => "the other end went back to the kernel",
+            Self::BareCalls => "the process makes system calls past the C library",
         }
     }
 }
 
-const REASONS: usize = Reason::Peer as usize + 1;
+const REASONS: usize = Reason::BareCalls as usize + 1;
 
 /// All counts are since the process began, children that it forked included.
 #[derive(Debug)]
@@ -94,6 +97,9 @@ pub struct Stats {
     /// Times that a receiver went to sleep.
     pub sleeps: AtomicU64,
     pub broken: AtomicU64,
+    /// Times that the kernel was entered for none of these: to give the processor up, to look at
+    /// descriptors that are not carried, or whether the other end lives.
+    pub looks: AtomicU64,
     /// Connections that were never carried.
     pub fallen_through: [AtomicU64; REASONS],
     /// Connections that were carried and went back to the kernel.

@@ -7,13 +7,17 @@
 
 use std::cell::UnsafeCell;
 use std::mem::ManuallyDrop;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 pub use crate::connection::{Connection, Receiving, Registration, Reported, Sending, end, phase};
+use crate::meeting;
 use crate::segment::Role;
 use crate::stats::Stats;
 use crate::sys;
+pub use crate::word::Entry;
+use crate::word::Word;
 use libc::c_int;
+use weft_protocol::break_even::BreakEven;
 
 /// Descriptors from here on are left to the kernel.
 const DESCRIPTORS: usize = 1 << 16;
@@ -27,7 +31,7 @@ const KINDS: usize = 64;
 
 /// What this process alone knows about a connection.
 #[derive(Debug)]
-#[repr(C)]
+#[repr(C, align(64))]
 pub struct Local {
     /// Descriptors of this process that stand for the connection.
     pub descriptors: AtomicU32,
@@ -35,6 +39,9 @@ pub struct Local {
     users: AtomicU32,
     /// Whether this process has taken itself out of the holders.
     pub let_go: AtomicBool,
+    /// Whether an epoll instance has ever followed the connection: then the registrations have been
+    /// written, which a short connection never looks at.
+    pub watched: AtomicBool,
     pub registrations: UnsafeCell<[Registration; REGISTRATIONS]>,
 }
 
@@ -68,7 +75,7 @@ static SINGLE_THREADED: AtomicPtr<AtomicU8> = AtomicPtr::new(std::ptr::null_mut(
 
 /// Whether the process has one thread.
 #[inline]
-fn is_single_threaded() -> bool {
+pub fn is_single_threaded() -> bool {
     let word = SINGLE_THREADED.load(Ordering::Relaxed);
     // SAFETY: the C library's variable is there for good. It changes before another thread begins.
     !word.is_null() && unsafe { (*word).load(Ordering::Relaxed) } != 0
@@ -90,7 +97,9 @@ struct Arena {
 
 static ARENA: AtomicPtr<Arena> = AtomicPtr::new(std::ptr::null_mut());
 static LOCALS: AtomicPtr<Local> = AtomicPtr::new(std::ptr::null_mut());
-static ENTRIES: [AtomicU32; DESCRIPTORS] = [const { AtomicU32::new(0) }; DESCRIPTORS];
+static ENTRIES: [AtomicU64; DESCRIPTORS] = [const { AtomicU64::new(0) }; DESCRIPTORS];
+/// How many connections were ever remembered.
+static LIVES: AtomicU32 = AtomicU32::new(0);
 /// The process that the table belongs to: the child of a `vfork` sees its parent's memory, and must
 /// not change it.
 static OWNER: AtomicU32 = AtomicU32::new(0);
@@ -100,27 +109,6 @@ static CERTAINTY: AtomicU32 = AtomicU32::new(certainty::NOBODY);
 static LOWEST_FREE: AtomicU32 = AtomicU32::new(0);
 /// No place from here on was ever used.
 static USED: AtomicU32 = AtomicU32::new(0);
-
-const CONNECTION: u32 = 1 << 30;
-const EPOLL: u32 = 2 << 30;
-const OWN: u32 = 3 << 30;
-/// Set in a connection's word once it is known to be the kernel's for good: calls that move bytes
-/// then pass the library by.
-const PLAIN: u32 = 1 << 29;
-const INDEX: u32 = PLAIN - 1;
-
-/// What a descriptor is to the library.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Entry {
-    /// Nothing: the kernel's alone.
-    Unknown,
-    /// A connection's place.
-    Connection(usize),
-    /// An epoll instance's place.
-    Epoll(usize),
-    /// One of the library's own, which the program does not know of.
-    Own,
-}
 
 /// Makes the tables. Without them every descriptor is unknown.
 pub fn start() -> bool {
@@ -153,6 +141,9 @@ pub fn start_in_child() {
     for place in used() {
         if let Some(local) = local(place) {
             local.users.store(0, Ordering::Relaxed);
+        }
+        if let Some(word) = connection(place).and_then(|it| first_word(place, it)) {
+            change(word, |word| Some(word.deserted()));
         }
     }
 }
@@ -232,31 +223,31 @@ pub fn local(place: usize) -> Option<&'static Local> {
     unsafe { locals.add(place).as_ref() }
 }
 
+/// The word of a descriptor; `None` if its number is beyond the table.
+#[inline]
+fn word(fd: c_int) -> Option<&'static AtomicU64> {
+    ENTRIES.get(fd as u32 as usize)
+}
+
+/// Changes a word as long as it can be; returns what it was.
+fn change(word: &AtomicU64, to: impl Fn(Word) -> Option<Word>) -> Word {
+    let order = Ordering::SeqCst;
+    let changed = word.fetch_update(order, order, |bits| to(Word::from_bits(bits)).map(Word::bits));
+    Word::from_bits(changed.unwrap_or_else(|bits| bits))
+}
+
 /// What this descriptor is.
 #[inline]
 pub fn entry(fd: c_int) -> Entry {
-    let Some(word) = ENTRIES.get(fd as u32 as usize) else { return Entry::Unknown };
-    let word = word.load(Ordering::Acquire);
-    let place = (word & INDEX) as usize;
-    match word & !INDEX & !PLAIN {
-        CONNECTION => Entry::Connection(place),
-        EPOLL => Entry::Epoll(place),
-        OWN => Entry::Own,
-        _ => Entry::Unknown,
-    }
+    word(fd).map_or(Entry::Unknown, |word| Word::from_bits(word.load(Ordering::Acquire)).entry())
 }
 
 /// Remembers a descriptor. False if its number is beyond the table.
 pub fn set_entry(fd: c_int, entry: Entry) -> bool {
-    let Some(word) = ENTRIES.get(fd as u32 as usize) else { return false };
-    let value = match entry {
-        Entry::Unknown => 0,
-        Entry::Connection(place) => CONNECTION | place as u32,
-        Entry::Epoll(place) => EPOLL | place as u32,
-        Entry::Own => OWN,
-    };
-    word.store(value, Ordering::Release);
-    true
+    word(fd).is_some_and(|word| {
+        word.store(Word::of(entry).bits(), Ordering::Release);
+        true
+    })
 }
 
 /// Marks a descriptor as the library's own: the program cannot close it by accident.
@@ -277,16 +268,14 @@ pub fn known() -> impl Iterator<Item = (c_int, Entry)> {
         .filter(|(_, entry)| !matches!(entry, Entry::Unknown))
 }
 
-/// Remembers a new connection. False if the table is full: the kernel keeps it.
-pub fn track(fd: c_int, role: Role) -> bool {
+/// Remembers a new connection of a server's port. Without a place for it the kernel keeps it.
+pub fn track(fd: c_int, role: Role, port: u16) {
     if fd as usize >= DESCRIPTORS || !is_owner() {
-        return false;
+        return;
     }
     drop_stale(fd);
     for place in LOWEST_FREE.load(Ordering::Relaxed) as usize..CONNECTIONS {
-        let (Some(connection), Some(local)) = (connection(place), local(place)) else {
-            return false;
-        };
+        let (Some(connection), Some(local)) = (connection(place), local(place)) else { return };
         let free = connection.phase.load(Ordering::Relaxed) == phase::FREE
             && local.users.load(Ordering::Relaxed) == 0;
         let mine = || {
@@ -294,20 +283,46 @@ pub fn track(fd: c_int, role: Role) -> bool {
             connection.holders.compare_exchange(0, 1, order, Ordering::Relaxed).is_ok()
         };
         if free && mine() {
-            connection.begin(role);
+            let kind = kind(role, port);
+            let learned = lesson(kind).map_or(0, |lesson| lesson.load(Ordering::Relaxed));
+            let after = BreakEven::from_word(learned).after();
+            connection.begin(role, kind, after);
             connection.first_fd.store(fd, Ordering::Relaxed);
-            connection.cookie.store(0, Ordering::Relaxed);
             local.let_go.store(false, Ordering::Relaxed);
             local.descriptors.store(1, Ordering::Relaxed);
-            // SAFETY: the place was free, so no epoll instance follows it.
-            unsafe { *local.registrations.get() = [Registration::default(); REGISTRATIONS] };
-            set_entry(fd, Entry::Connection(place));
+            if local.watched.load(Ordering::Relaxed) {
+                local.watched.store(false, Ordering::Relaxed);
+                // SAFETY: the place was free, so no epoll instance follows it.
+                unsafe { *local.registrations.get() = [Registration::default(); REGISTRATIONS] };
+            }
+            let life = LIVES.load(Ordering::Relaxed).wrapping_add(1);
+            // Two threads at once may give one life twice, to two numbers.
+            LIVES.store(life, Ordering::Relaxed);
+            if let Some(word) = word(fd) {
+                let new = Word::connection(place, life, after - 1);
+                word.store(new.bits(), Ordering::Release);
+            }
             LOWEST_FREE.store(place as u32 + 1, Ordering::Relaxed);
-            USED.fetch_max(place as u32 + 1, Ordering::Relaxed);
-            return true;
+            if USED.load(Ordering::Relaxed) <= place as u32 {
+                USED.fetch_max(place as u32 + 1, Ordering::Relaxed);
+            }
+            return;
         }
     }
-    false
+}
+
+/// Remembers a connection that a listening socket gave, whose port is asked from the kernel once.
+pub fn track_accepted(fd: c_int, listener: c_int) {
+    let Some(word) = word(listener).filter(|_| is_owner()) else { return };
+    let known = Word::from_bits(word.load(Ordering::Relaxed)).port();
+    let port = known.or_else(|| meeting::server_port(fd, Role::Server));
+    let Some(port) = port else { return drop_stale(fd) };
+    if known.is_none() {
+        // An outdated port costs no more than that a connection learns from others' lives.
+        let (none, listening) = (Word::UNKNOWN.bits(), Word::listener(port).bits());
+        let _ = word.compare_exchange(none, listening, Ordering::Relaxed, Ordering::Relaxed);
+    }
+    track(fd, Role::Server, port);
 }
 
 /// Forgets what a number stood for that the kernel has given out anew: it was closed past the
@@ -316,6 +331,74 @@ pub fn drop_stale(fd: c_int) {
     if let Some(guard) = enter(fd) {
         set_entry(fd, Entry::Unknown);
         guard.local.descriptors.fetch_sub(1, Ordering::SeqCst);
+    } else {
+        forget_listener(fd);
+    }
+}
+
+/// Forgets that a number was a listening socket's.
+pub fn forget_listener(fd: c_int) {
+    if let Some(word) = word(fd) {
+        let now = Word::from_bits(word.load(Ordering::Relaxed));
+        if now.port().is_some() {
+            word.store(Word::UNKNOWN.bits(), Ordering::Relaxed);
+        }
+    }
+}
+
+/// Forgets that a number stands for a connection. How many calls by this number are in the kernel
+/// that were not counted at the connection.
+pub fn forget_number(fd: c_int) -> u32 {
+    word(fd).map_or(0, |word| change(word, |_| Some(Word::UNKNOWN)).inside())
+}
+
+/// The word of the number by which the connection was made, if it still stands for it. By no other
+/// number do calls pass by.
+fn first_word(place: usize, connection: &Connection) -> Option<&'static AtomicU64> {
+    let word = word(connection.first_fd.load(Ordering::Relaxed))?;
+    let now = Word::from_bits(word.load(Ordering::Relaxed)).entry();
+    (now == Entry::Connection(place)).then_some(word)
+}
+
+/// Who makes a call that moves bytes.
+pub enum Passage {
+    /// The kernel: the connection is its for good, or the descriptor is no connection.
+    Kernel,
+    /// The kernel, and then [`went_by`] is to be called with this word.
+    Quiet(Word),
+    /// This library looks at the connection.
+    Seen,
+}
+
+/// Says who makes a call that moves bytes.
+#[inline(always)]
+pub fn passage(fd: c_int) -> Passage {
+    let Some(cell) = word(fd) else { return Passage::Kernel };
+    let mut now = Word::from_bits(cell.load(Ordering::Relaxed));
+    loop {
+        if !now.is_promising() {
+            return Passage::Kernel;
+        }
+        let Some(entered) = now.come_in() else { return Passage::Seen };
+        let (old, new) = (now.bits(), entered.bits());
+        match cell.compare_exchange(old, new, Ordering::SeqCst, Ordering::Relaxed) {
+            Ok(_) => return Passage::Quiet(entered),
+            Err(bits) => now = Word::from_bits(bits),
+        }
+    }
+}
+
+/// Counts a call out that passed by.
+#[inline(always)]
+pub fn went_by(fd: c_int, entered: Word) {
+    let Some(cell) = word(fd) else { return };
+    let mut now = Word::from_bits(cell.load(Ordering::Relaxed));
+    while let Some(out) = now.go_out(entered) {
+        let (old, new) = (now.bits(), out.bits());
+        match cell.compare_exchange(old, new, Ordering::SeqCst, Ordering::Relaxed) {
+            Ok(_) => return,
+            Err(bits) => now = Word::from_bits(bits),
+        }
     }
 }
 
@@ -333,22 +416,18 @@ pub fn enter(fd: c_int) -> Option<Guard> {
     let Entry::Connection(place) = entry(fd) else { return None };
     let (connection, local) = (connection(place)?, local(place)?);
     local.come_in();
-    let guard = Guard { place, fd, connection, local };
-    (entry(fd) == Entry::Connection(place)).then_some(guard)
-}
-
-/// The same for a call that moves bytes: `None` also for a connection that is the kernel's for good.
-#[inline]
-pub fn enter_carried(fd: c_int) -> Option<Guard> {
-    let word = ENTRIES.get(fd as u32 as usize)?.load(Ordering::Relaxed);
-    if word & PLAIN == 0 { enter(fd) } else { None }
+    // Made anew for either end: one that is moved is stored and loaded, which costs 4 ns a call.
+    if entry(fd) == Entry::Connection(place) {
+        return Some(Guard { place, fd, connection, local });
+    }
+    drop(Guard { place, fd, connection, local });
+    None
 }
 
 /// Remembers that a connection is the kernel's for good.
 pub fn let_pass(guard: &Guard) {
-    if let Some(word) = ENTRIES.get(guard.fd as u32 as usize) {
-        let (now, order) = (CONNECTION | guard.place as u32, Ordering::SeqCst);
-        let _ = word.compare_exchange(now, now | PLAIN, order, order);
+    if let Some(word) = word(guard.fd) {
+        change(word, |word| (word.entry() == Entry::Connection(guard.place)).then(|| word.plain()));
     }
 }
 
@@ -372,9 +451,34 @@ impl Guard {
         self.local
     }
 
-    /// Whether no other call of this process is inside the connection.
+    /// Whether no other call of this process is inside the connection. From now on none passes by
+    /// until [`Guard::hush`].
     pub fn is_alone(&self) -> bool {
-        self.local.users.load(Ordering::SeqCst) == 1
+        let mut inside = 0;
+        if let Some(word) = first_word(self.place, self.connection) {
+            let before = change(word, |word| (word.quiet() > 0).then(|| word.hushed(0)));
+            inside = before.inside();
+            let operations = &self.connection.operations;
+            let counted = operations.load(Ordering::Relaxed);
+            operations.store(counted.saturating_sub(before.quiet()), Ordering::Relaxed);
+        }
+        inside == 0 && self.local.users.load(Ordering::SeqCst) == 1
+    }
+
+    /// Lets the next calls pass by, all of which count as made. Called with the right to join, so
+    /// that nobody joins meanwhile.
+    pub fn hush(&self, calls: u32) {
+        let Some(word) = first_word(self.place, self.connection) else { return };
+        let quiet = |word: Word| {
+            let here = word.entry() == Entry::Connection(self.place) && word.quiet() == 0;
+            here.then(|| word.hushed(calls))
+        };
+        let before = change(word, quiet);
+        if let Some(after) = quiet(before) {
+            let operations = &self.connection.operations;
+            let counted = operations.load(Ordering::Relaxed);
+            operations.store(counted.saturating_add(after.quiet()), Ordering::Relaxed);
+        }
     }
 }
 
@@ -397,18 +501,22 @@ fn retire(place: usize, connection: &Connection, local: &Local) {
     if let Some(segment) = connection.segment() {
         // SAFETY: no descriptor leads here any more and no thread is inside.
         unsafe { segment.unmap() };
-    }
-    for event in [&connection.own_event, &connection.peer_event] {
-        let event = event.load(order);
-        if event >= 0 {
-            close_own(event);
+        for event in [&connection.own_event, &connection.peer_event] {
+            let event = event.load(order);
+            if event >= 0 {
+                close_own(event);
+            }
         }
     }
+    // Whoever takes the place next does so by the holders.
+    let order = Ordering::Release;
     local.descriptors.store(0, order);
-    if connection.holders.load(order) == 1 {
+    if connection.holders.load(Ordering::Acquire) == 1 {
         connection.segment.store(std::ptr::null_mut(), order);
         connection.phase.store(phase::FREE, order);
     }
-    connection.holders.fetch_sub(1, order);
-    LOWEST_FREE.fetch_min(place as u32, Ordering::Relaxed);
+    connection.holders.fetch_sub(1, Ordering::AcqRel);
+    if LOWEST_FREE.load(Ordering::Relaxed) > place as u32 {
+        LOWEST_FREE.fetch_min(place as u32, Ordering::Relaxed);
+    }
 }

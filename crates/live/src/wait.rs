@@ -1,5 +1,6 @@
 //! Waiting for the other end, and waking it.
 
+use std::cell::Cell;
 use std::sync::atomic::Ordering;
 
 use weft_protocol::detour::{Begun, Ringing};
@@ -105,7 +106,16 @@ pub fn place_of_peer(connection: &Connection, segment: &Segment) -> Where {
 pub fn poll(policy: &mut SpinPolicy, place: Where, came: impl FnMut() -> bool) -> bool {
     match place {
         Where::Elsewhere => policy.poll(came, sys::now),
-        Where::Here => policy.take_turns(came, std::thread::yield_now, sys::now),
+        Where::Here => {
+            let turns = Cell::new(0);
+            let give_up = || {
+                turns.set(turns.get() + 1);
+                std::thread::yield_now();
+            };
+            let came = policy.take_turns(came, give_up, sys::now);
+            stats::count(|stats| &stats.looks, turns.get());
+            came
+        }
         Where::Unknown => false,
     }
 }
@@ -274,6 +284,7 @@ pub fn is_gone(guard: &Guard) -> bool {
 pub fn is_gone_since_switched(guard: &Guard, segment: &Segment) -> bool {
     let _errno = sys::KeepErrno::new();
     let lasting = libc::POLLRDHUP | libc::POLLHUP | libc::POLLERR;
+    stats::count(|stats| &stats.looks, 1);
     // An end that was said by the kernel's stream after the detours ended is that stream's.
     let gone = sys::poll_now(guard.fd, lasting) & lasting != 0 && !segment.has_ended();
     if gone {
@@ -374,6 +385,7 @@ fn take_doorbells(guard: &Guard) -> bool {
             }
             break;
         }
+        stats::count(|stats| &stats.looks, 1);
         match sys::recv(guard.fd, scratch.as_mut_ptr(), room, libc::MSG_DONTWAIT) {
             Ok(count) if count > 0 => {
                 any = true;

@@ -38,6 +38,15 @@ fn schema() -> PyResult<String> {
     error::json(&weft_lab::schema())
 }
 
+/// The ratio of sums over replications, from pairs of (numerator, denominator), and the half width
+/// of its 95 % interval if there are two or more; with denominators of one the mean. `None` if the
+/// denominators sum up to zero.
+#[pyfunction]
+fn ratio(pairs: Vec<(f64, f64)>) -> Option<(f64, Option<f64>)> {
+    let found = weft_lab::statistics::ratio(&pairs)?;
+    Some((found.mean, found.half_width_95))
+}
+
 /// Runs an experiment and returns its tables. `progress` is called with (done, total, label) and
 /// ends the run by returning `False`.
 #[pyfunction]
@@ -95,6 +104,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(experiments, module)?)?;
     module.add_function(wrap_pyfunction!(show, module)?)?;
     module.add_function(wrap_pyfunction!(schema, module)?)?;
+    module.add_function(wrap_pyfunction!(ratio, module)?)?;
     module.add_function(wrap_pyfunction!(run, module)?)?;
     module.add_function(wrap_pyfunction!(reproduce, module)?)?;
     module.add_function(wrap_pyfunction!(campaign::simulate, module)?)?;

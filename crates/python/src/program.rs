@@ -177,8 +177,7 @@ impl Machine {
     /// Where the time went, given when each rank ended.
     fn tables<'py>(&self, py: Python<'py>, ends: Vec<u64>) -> PyResult<Bound<'py, PyDict>> {
         let ends: Vec<Time> = ends.into_iter().map(Time).collect();
-        let host = |rank| self.inner.host(rank);
-        outcome::tables(py, &program::tables(self.inner.account(), &ends, host))
+        outcome::tables(py, &report(&self.inner, ends).tables())
     }
 }
 
@@ -208,6 +207,12 @@ pub fn trace_generate(collective: &str, ranks: u16) -> PyResult<String> {
     schedule.map(|schedule| goal::write(&schedule)).map_err(|error| error::raise(error.into()))
 }
 
+/// What the ranks of a machine did, given when each ended.
+fn report(machine: &program::Machine<ProgramChannel>, ends: Vec<Time>) -> program::RankReport {
+    let hosts = (0..machine.ranks()).map(|rank| machine.host(rank)).collect();
+    program::RankReport { account: machine.account().clone(), ends, hosts }
+}
+
 /// Runs a trace on the channels of a system, and returns where the time went.
 #[pyfunction]
 #[pyo3(signature = (name, preset, overrides, trace, channel, route, placement, seed))]
@@ -235,6 +240,5 @@ pub fn trace_run<'py>(
         played.map_err(|error| weft_lab::Error::Program { seed, error })
     });
     let played = played.map_err(error::raise)?;
-    let host = |rank| played.machine.host(rank);
-    outcome::tables(py, &program::tables(played.machine.account(), &played.ends, host))
+    outcome::tables(py, &report(&played.machine, played.ends).tables())
 }

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from weft import _seam
-from weft.across.workloads import ComparisonError
+from weft.across.workloads import ComparisonError, nearest
 from weft.system import System
 
 if TYPE_CHECKING:
@@ -64,6 +64,8 @@ def contenders(names: Sequence[str]) -> list[Contender]:
             f"only {names[0]} is named; two systems or more are compared: shipped ones "
             f"({', '.join(entry['name'] for entry in _seam.systems())}) or composition files"
         )
+    for name in names:
+        _check_is_system(_parts(name)[0])
     labels = _labels(names)
     if twice := [label for label, count in Counter(labels).items() if count > 1]:
         raise ComparisonError(f"{twice[0]} is named twice; each system stands in the table once")
@@ -124,12 +126,7 @@ def settings_of(contender: Contender, rates: Sequence[str]) -> list[dict[str, An
 
 
 def _contender(name: str, label: str) -> Contender:
-    file, *own = [name] if Path(name).exists() else name.split("+")
-    tried = {entry["name"]: entry["system"] for entry in _seam.experiments()}
-    if file in tried:
-        raise ComparisonError(
-            f"{file} is an experiment; the system that it is about: {tried[file]}"
-        )
+    file, own = _parts(name)
     data = _seam.show(file, "+".join(own) or None, [])
     if traffic := [one["key"] for one in data["parameters"] if _is_traffic(one["key"])]:
         raise ComparisonError(
@@ -143,6 +140,31 @@ def _contender(name: str, label: str) -> Contender:
     return Contender(label=label, name=file, own=tuple(own), offers=offers, hosts=hosts)
 
 
+def _parts(name: str) -> tuple[str, list[str]]:
+    """Return the system or file of a name, and the presets behind `+`."""
+    file, *own = [name] if name and Path(name).exists() else name.split("+")
+    return file, own
+
+
+def _check_is_system(file: str) -> None:
+    """Refuse what is neither a shipped system nor a file, with what would be accepted."""
+    tried = {entry["name"]: entry["system"] for entry in _seam.experiments()}
+    if file in tried:
+        raise ComparisonError(
+            f"{file} is an experiment; the system that it is about: {tried[file]}"
+        )
+    known = [str(entry["name"]) for entry in _seam.systems()]
+    if file in known or (file.endswith(".toml") and Path(file).is_file()):
+        return
+    what = "neither a shipped system nor a composition file"
+    if file and Path(file).exists():
+        what = "a folder" if Path(file).is_dir() else "no composition file, which ends in .toml"
+    raise ComparisonError(
+        f"{file or 'an empty name'} is {what}; accepted: {', '.join(known)}, or a file NAME.toml"
+        + nearest(file, known)
+    )
+
+
 def _is_traffic(key: str) -> bool:
     """Whether a key makes traffic; what a system says of arrivals offers nothing without a load."""
     names = key.split(".")
@@ -151,10 +173,9 @@ def _is_traffic(key: str) -> bool:
 
 
 def _labels(names: Sequence[str]) -> list[str]:
-    """Name files by their stem, or by more of their path where stems are alike."""
+    """Name files by their stem, or by their path where stems are alike."""
     stems = [Path(name).stem if name.endswith(".toml") else name for name in names]
     alike = {stem for stem, count in Counter(stems).items() if count > 1}
     return [
-        str(Path(name).with_suffix("")) if stem in alike else stem
-        for name, stem in zip(names, stems, strict=True)
+        str(Path(name)) if stem in alike else stem for name, stem in zip(names, stems, strict=True)
     ]

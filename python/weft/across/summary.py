@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from weft import _seam
 from weft.across.contenders import COMPARE, PUBLISHED
 from weft.across.workloads import Measure
 from weft.result import Column
@@ -39,31 +40,61 @@ class Shown:
 
     def values(self, system: str, rates: str, workload: Workload, measure: Measure) -> Values:
         """Return a measure over what is swept, in the order of the sweep."""
-        return values_of(self.tables["points"], (system, rates), workload, measure)
+        return values_of(self.tables["replications"], (system, rates), workload, measure)
 
 
-Values = dict[Any, float]
+class Mean(NamedTuple):
+    """A mean over seeds and the half width of its 95 % interval.
+
+    The half width is zero where every seed gave the same, and not a number of a single seed.
+    """
+
+    value: float
+    half_width: float
+
+
+Values = dict[Any, Mean]
 
 
 def values_of(
-    points: pd.DataFrame, who: tuple[str, str], workload: Workload, measure: Measure
+    replications: pd.DataFrame, who: tuple[str, str], workload: Workload, measure: Measure
 ) -> Values:
     """Return a measure of a system at some rates over what is swept.
 
     A program that uses several channels has a row for each; what it measured is the same in all.
     """
     found: Values = {}
-    if points.empty or workload.along not in points or measure.quantity not in points:
+    rows = replications
+    if rows.empty or workload.along not in rows or measure.quantity not in rows:
         return found
-    rows = points[(points["system"] == who[0]) & (points["rates"] == who[1])]
-    rows = rows[rows["workload"] == workload.name].drop_duplicates("point")
-    at = dict(zip(rows[workload.along], rows[measure.quantity], strict=True))
-    base = at.get(measure.relative_to, math.nan) if measure.relative_to is not None else 1.0
+    rows = rows[(rows["system"] == who[0]) & (rows["rates"] == who[1])]
+    rows = rows[rows["workload"] == workload.name].drop_duplicates(["point", "seed"])
+    by_seed: dict[Any, dict[Any, float]] = {}
+    for step, seed, value in zip(
+        rows[workload.along], rows["seed"], rows[measure.quantity], strict=True
+    ):
+        if math.isfinite(value):
+            by_seed.setdefault(step, {})[seed] = float(value)
+    base = by_seed.get(measure.relative_to, {})
     for step in workload.sweep[workload.along]:
-        value = at.get(step, math.nan)
-        if math.isfinite(value) and math.isfinite(base) and base > 0:
-            found[step] = value / base * measure.times
+        own = by_seed.get(step, {})
+        if measure.relative_to is None:
+            pairs = [(value, 1.0) for value in own.values()]
+        else:
+            pairs = [(value, base[seed]) for seed, value in own.items() if seed in base]
+        if (mean := _mean(pairs)) is not None:
+            found[step] = Mean(mean.value * measure.times, mean.half_width * measure.times)
     return found
+
+
+def _mean(pairs: list[tuple[float, float]]) -> Mean | None:
+    """Divide what the seeds gave by what each gave at the base, or by one."""
+    ratio = _seam.ratio(pairs)
+    if ratio is None:
+        return None
+    alike = len(pairs) > 1 and len(set(pairs)) == 1
+    # What is alike has no spread, whatever the rounding of its mean leaves.
+    return Mean(ratio[0], 0.0) if alike else Mean(*ratio)
 
 
 def comparison(seen: Shown) -> pd.DataFrame:
@@ -79,19 +110,42 @@ def comparison(seen: Shown) -> pd.DataFrame:
             for workload in seen.workloads:
                 for column in workload.columns:
                     values = seen.values(one.label, rates, workload, column.measure)
-                    row[column.name] = values.get(column.measure.at)
+                    mean = values.get(column.measure.at, Mean(math.nan, math.nan))
+                    row[column.name], row[half_width_of(column.name)] = mean
                 if workload.in_hardware:
                     row[BARRIER_BY] = _keeper(seen, (one.label, rates), workload)
             rows.append(row)
-    table = pd.DataFrame(rows)
-    numbers = [column.name for workload in seen.workloads for column in workload.columns]
-    table[numbers] = table[numbers].astype(float)
-    return table
+    return pd.DataFrame(rows)
+
+
+def half_width_of(column: str) -> str:
+    """Name the column with the half widths of the intervals of another one."""
+    return f"{column}_half_width"
 
 
 def shown(value: object) -> str:
     """Write a value of the table."""
     return number(value, 4 if isinstance(value, float) and value >= 100 else 3)
+
+
+def shown_spread(half_width: object) -> str:
+    """Write the half width of a value of the table; nothing where all seeds gave the same."""
+    if not isinstance(half_width, float) or not half_width > 0:
+        return ""
+    return f"± {number(half_width, 2)}"
+
+
+def spread_explained(table: pd.DataFrame, seeds: int) -> str:
+    """Say what stands behind ±, and what it means that it does not stand there."""
+    halves = table.filter(regex="_half_width$").to_numpy(dtype=float)
+    statistical, known = int((halves > 0).sum()), int((halves >= 0).sum())
+    if not known:
+        return "Of one seed, so that no interval is known."
+    return (
+        f"±: the half width of the 95 % interval of the mean over {seeds} seeds. The "
+        f"{known - statistical} of {known} values without it are deterministic: every seed gave "
+        "the same."
+    )
 
 
 def best_of(table: pd.DataFrame, workloads: Sequence[Workload]) -> dict[tuple[str, str], str]:
@@ -143,7 +197,7 @@ def _keeper(seen: Shown, who: tuple[str, str], workload: Workload) -> str:
     values = seen.values(*who, workload, Measure(workload.in_hardware))
     if not values:
         return ""
-    return IN_HARDWARE if max(values.values()) == 0 else BY_MESSAGES
+    return IN_HARDWARE if max(mean.value for mean in values.values()) == 0 else BY_MESSAGES
 
 
 def _who_keeps(seen: Shown, one: Contender, workload: Workload) -> str:

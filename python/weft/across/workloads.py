@@ -119,16 +119,17 @@ def chosen(workloads: Sequence[Workload], names: Sequence[str]) -> list[Workload
     known = {workload.name: workload for workload in workloads}
     for name in names:
         if name not in known:
-            near = _nearest(name, known)
+            near = nearest(name, list(known))
             accepted = ", ".join(known)
             raise ComparisonError(f"there is no workload `{name}`; accepted: {accepted}{near}")
     return [known[name] for name in dict.fromkeys(names)] if names else list(workloads)
 
 
-def _nearest(name: str, known: Mapping[str, Any]) -> str:
+def nearest(name: str, known: Sequence[str]) -> str:
+    """Ask whether the known name was meant that is written almost alike."""
     from difflib import get_close_matches  # noqa: PLC0415
 
-    near = get_close_matches(name, list(known), 1)
+    near = get_close_matches(name, known, 1)
     return f" (did you mean `{near[0]}`?)" if near else ""
 
 
@@ -176,8 +177,7 @@ def _leaves(table: Mapping[str, Any], before: str = "") -> list[tuple[str, Any]]
 
 def _column(place: str, workload: str, entry: Any, values: list[Any]) -> Column:
     _check(f"{place} column", entry, _COLUMN, {"name", "title", "quantity", "at", "best"})
-    if entry["best"] not in {"least", "most"}:
-        raise ComparisonError(f"{place} column: best is {entry['best']!r}; accepted: least, most")
+    _one_of(f"{place} column", "best", entry["best"], ["least", "most"])
     return Column(
         name=entry["name"],
         title=entry["title"],
@@ -191,8 +191,7 @@ def _column(place: str, workload: str, entry: Any, values: list[Any]) -> Column:
 def _curve(place: str, entry: Any, values: list[Any]) -> Curve:
     _check(f"{place} figure", entry, _FIGURE, {"name", "title", "quantity", "y"})
     scale = entry.get("scale", "linear")
-    if scale not in {"linear", "log"}:
-        raise ComparisonError(f"{place} figure: scale is {scale!r}; accepted: linear, log")
+    _one_of(f"{place} figure", "scale", scale, ["linear", "log"])
     return Curve(
         name=entry["name"],
         title=entry["title"],
@@ -205,12 +204,17 @@ def _curve(place: str, entry: Any, values: list[Any]) -> Curve:
 
 def _measure(place: str, entry: Mapping[str, Any], values: list[Any]) -> Measure:
     for key in ("at", "relative_to"):
-        if key in entry and entry[key] not in values:
-            accepted = ", ".join(str(value) for value in values)
-            raise ComparisonError(f"{place}: {key} is {entry[key]!r}; accepted: {accepted}")
+        if key in entry:
+            _one_of(place, key, entry[key], values)
     return Measure(
         entry["quantity"], entry.get("at"), entry.get("relative_to"), float(entry.get("times", 1))
     )
+
+
+def _one_of(place: str, key: str, value: Any, accepted: list[Any]) -> None:
+    if value not in accepted:
+        listed = ", ".join(str(one) for one in accepted)
+        raise ComparisonError(f"{place}: {key} is {value!r}; accepted: {listed}")
 
 
 def _check(place: str, entry: Any, known: set[str], needed: set[str]) -> None:

@@ -17,6 +17,7 @@ from weft.plots.distribution import distribution
 from weft.plots.fabric import fabric, port_occupancy
 from weft.plots.program import program_defaults, program_shares
 from weft.plots.published import published_against_measured
+from weft.plots.rank_times import rank_shares, rank_times
 from weft.plots.request import Request
 from weft.plots.space_time import space_time
 from weft.plots.streams import stream_histogram, stream_throughput
@@ -43,6 +44,8 @@ DRAWN_BY: dict[str, Callable[[Result, Request], Figure | None]] = {
     "space_time": space_time,
     "published": published_against_measured,
     "program_shares": program_shares,
+    "rank_times": rank_times,
+    "rank_shares": rank_shares,
 }
 
 _CURVES = ("latency_against_load", "throughput_against_load", "collision_rates")

@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from weft.across.summary import values_of
+from weft.across.summary import Mean, values_of
 from weft.across.workloads import parse
 from weft.figure import Figure
+from weft.plots.bars import TIME, divided
+from weft.plots.overlay import MARK, overlaid
 from weft.theme import HEIGHT, WIDTH
 from weft.words import number
 
@@ -115,40 +117,34 @@ def _bars(rows: pd.DataFrame, name: str, title: str) -> Figure:
         name=name,
         title=title,
         caption="Mean time of a message from the call of one program to the other program, part by "
-        "part in the order of the way. Every stage stands in the list below.",
+        "part in the order of the way. Every stage stands in the list below, and the table has the "
+        "interval of the whole.",
         spec={
             "title": {"subtitle": "one way of a ping-pong"},
-            "data": {"values": values},
             "width": WIDTH - 160,
-            "height": {"step": _ROW},
-            "mark": {"type": "bar", "stroke": "$ground", "strokeWidth": 1, "height": 20},
-            "encoding": {
-                "y": {"field": "bar", "type": "nominal", "sort": list(bars.values()),
-                      "title": None, "axis": {"labelLimit": 220}},
-                "x": {"field": "mean_us", "type": "quantitative", "stack": "zero",
-                      "title": "Time (µs)", "axis": {"format": "~f", "tickCount": 8}},
-                "color": {"field": "part", "type": "nominal", "scale": {"domain": parts},
-                          "legend": {"symbolType": "square", "columns": 3}},
-                "order": {"field": "order", "type": "quantitative"},
-                "tooltip": [
-                    {"field": "bar", "type": "nominal", "title": "system"},
-                    {"field": "part", "type": "nominal"},
-                    {"field": "mean_us", "type": "quantitative", "title": "mean (µs)",
-                     "format": ",.4~g"},
-                ],
-            },
+            **divided(
+                values,
+                bars=list(bars.values()),
+                parts=("part", parts),
+                along={**TIME, "title": "Time (µs)", "axis": {"format": "~f", "tickCount": 8}},
+                named="system",
+                columns=3,
+                step=_ROW,
+            ),
         },
-    )  # fmt: skip
+    )
 
 
 def _curves(result: Result, workload: Workload, curve: Curve) -> Figure | None:
     rates = [str(one) for one in result.meta["across"]["rates"]]
     values = [
-        {"x": str(step), "y": value, "system": system, "rates": RATES_SHOWN.get(rate, rate)}
+        _mark(step, mean, system=system, rates=RATES_SHOWN.get(rate, rate))
         for rate in rates
         for system in labels_of(result)
-        for step, value in values_of(result.points, (system, rate), workload, curve.measure).items()
-        if value > 0 or not curve.log
+        for step, mean in values_of(
+            result.replications, (system, rate), workload, curve.measure
+        ).items()
+        if mean.value > 0 or not curve.log
     ]
     if not values:
         return None
@@ -168,8 +164,30 @@ def _curves(result: Result, workload: Workload, curve: Curve) -> Figure | None:
         name=curve.name,
         title=curve.title,
         caption=curve.caption,
-        spec={"title": {"subtitle": ""}, "data": {"values": values}, **arranged},
+        spec={
+            "title": {"subtitle": _legend_of_marks(values)},
+            "data": {"values": values},
+            **arranged,
+        },
     )
+
+
+def _legend_of_marks(values: list[dict[str, Any]]) -> str:
+    parts = []
+    if any(value["half_width"] > 0 for value in values):
+        parts.append("wide bars: 95 % interval of the mean, where seeds differ by more than a mark")
+    if any(value.get("over") for value in values):
+        parts.append("dashed: lies on another curve")
+    return " · ".join(parts)
+
+
+def _mark(step: object, mean: Mean, **who: str) -> dict[str, Any]:
+    """Return the fields that the marks of one value read; without a spread the ends are its own."""
+    half = mean.half_width if mean.half_width > 0 else 0.0
+    # A logarithmic axis has no place for a bound at or below zero.
+    lower = max(mean.value - half, mean.value / 10)
+    ends = {"half_width": half, "lower": lower, "upper": mean.value + half}
+    return {"x": str(step), "y": mean.value, **ends, **who}
 
 
 def _layers(
@@ -195,13 +213,21 @@ def _layers(
         {"field": "rates", "type": "nominal"},
         {"field": "x", "type": "nominal", "title": x["title"]},
         {"field": "y", "type": "quantitative", "title": curve.y, "format": ",.4~g"},
+        {"field": "half_width", "type": "quantitative", "title": "± (95 %)", "format": ",.3~g"},
     ]
     base = {"x": x, "y": y, "color": colour}
+    dash, size = overlaid(values, "system", ("rates",), log=curve.log)
+    spread = {
+        "transform": [{"filter": "datum.half_width > 0"}],
+        "mark": {"type": "rule", "strokeWidth": 7, "opacity": 0.35, "clip": True},
+        "encoding": {**base, "y": {**y, "field": "lower"}, "y2": {"field": "upper"}},
+    }
     return [
-        {"mark": {"type": "line", "opacity": 0.85}, "encoding": base},
+        *[spread] * any(value["half_width"] > 0 for value in values),
+        {"mark": {"type": "line", "opacity": 0.85}, "encoding": {**base, **dash}},
         {
-            "mark": {"type": "point", "filled": True, "size": 62, "opacity": 1},
-            "encoding": {**base, "shape": colour, "tooltip": tooltip},
+            "mark": {"type": "point", "filled": True, "size": MARK, "opacity": 1},
+            "encoding": {**base, **size, "shape": colour, "tooltip": tooltip},
         },
     ]
 

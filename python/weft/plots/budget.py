@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from weft.figure import Figure
+from weft.plots.bars import TIME, divided
 from weft.plots.request import (
     Request,
     chosen_points,
@@ -35,10 +36,10 @@ def along_time(result: Result, request: Request) -> Figure | None:
         return None
     figure.spec["title"] = {"subtitle": "mean time in each stage, in the order of the path"}
     figure.spec["encoding"]["x"] = {
-        "field": "mean_us", "type": "quantitative", "stack": "zero",
+        **TIME,
         "title": "Time since a program handed it over (µs)",
         "axis": {"format": "~f", "tickCount": 10},
-    }  # fmt: skip
+    }
     return figure
 
 
@@ -71,27 +72,17 @@ def budget(result: Result, request: Request) -> Figure | None:
         caption=request.caption,
         spec={
             "title": {"subtitle": "share of the mean latency, in the order of the path"},
-            "data": {"values": records(drawn[fields])},
             "width": WIDTH - 140,
-            "height": {"step": _ROW},
-            "mark": {"type": "bar", "stroke": "$ground", "strokeWidth": 1, "height": 20},
-            "encoding": {
-                "y": {"field": "bar", "type": "nominal", "sort": bars, "title": None,
-                      "axis": {"labelLimit": 220}},
-                "x": {"field": "mean_us", "type": "quantitative", "stack": "normalize",
-                      "title": "Share of mean latency (%)",
-                      "axis": {"format": ".0%", "tickCount": 5}},
-                "color": {"field": "stage", "type": "nominal",
-                          "scale": {"domain": [plain(stage) for stage in stages]},
-                          "legend": {"symbolType": "square", "columns": 4}},
-                "order": {"field": "order", "type": "quantitative"},
-                "tooltip": [
-                    {"field": "bar", "type": "nominal", "title": "point"},
-                    {"field": "stage", "type": "nominal"},
-                    {"field": "mean_us", "type": "quantitative", "title": "mean (µs)",
-                     "format": ",.4~g"},
-                ],
-            },
+            **divided(
+                records(drawn[fields]),
+                bars=bars,
+                parts=("stage", [plain(stage) for stage in stages]),
+                along={**TIME, "stack": "normalize", "title": "Share of mean latency (%)",
+                       "axis": {"format": ".0%", "tickCount": 5}},
+                named="point",
+                columns=4,
+                step=_ROW,
+            ),
         },
     )  # fmt: skip
 

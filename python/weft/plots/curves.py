@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from weft.figure import Figure
+from weft.plots.overlay import MARK, overlaid
 from weft.plots.request import (
     SETTLED,
     Request,
@@ -82,21 +83,25 @@ def _curves(
     if drawable.empty:
         return None
     printed = _published(result, request, rows, x, y)
-    layers = _layers(drawable, printed, x, y, request.channel, log=log)
+    values = records(drawable)
+    on_others = overlaid(values, "series", ("panel",), log=log)
+    layers = _layers(drawable, printed, on_others, (x, y, request.channel), log=log)
     if len(printed):
         layers += _published_layers(printed, layers[0]["encoding"])
     # Only fractions of the same bandwidth lie on one line.
     if diagonal and y == "accepted_load" and x.endswith("load"):
         layers.insert(0, _diagonal(drawable))
-    values = records(drawable) + records(printed)
     missing = len(measured) - len(drawable) if log else 0
+    marks = _legend_of_marks(drawable, printed, missing)
+    if any(on_others):
+        marks = " · ".join([*[marks] * bool(marks), "dashed: lies on another curve"])
     return Figure(
         name=request.name,
         title=request.title,
         caption=request.caption,
         spec={
-            "title": {"subtitle": _legend_of_marks(drawable, printed, missing)},
-            "data": {"values": values},
+            "title": {"subtitle": marks},
+            "data": {"values": values + records(printed)},
             **_arranged(layers, drawable, request.panels),
         },
     )
@@ -209,8 +214,14 @@ def _reach(drawn: pd.DataFrame, printed: pd.DataFrame) -> list[float]:
 
 
 def _layers(
-    drawn: pd.DataFrame, printed: pd.DataFrame, x: str, y: str, channel: str, *, log: bool
+    drawn: pd.DataFrame,
+    printed: pd.DataFrame,
+    on_others: tuple[dict[str, Any], dict[str, Any]],
+    axes: tuple[str, str, str],
+    *,
+    log: bool,
 ) -> list[dict[str, Any]]:
+    (x, y, channel), (dash, size) = axes, on_others
     scale: dict[str, Any] = {"type": "log", "nice": False} if log else {"zero": True, "nice": True}
     if log:
         scale["domain"] = _reach(drawn, printed)
@@ -236,7 +247,7 @@ def _layers(
     shape = {**colour}
     tooltip = _tooltip(drawn, x, y)
     base = {"x": x_axis, "y": y_axis, "color": colour}
-    dots = {"filled": True, "size": 60, "opacity": 1}
+    dots = {"filled": True, "size": MARK, "opacity": 1}
     settled = f"datum.verdict === '{SETTLED}'"
     layers: list[dict[str, Any]] = [
         {
@@ -247,19 +258,20 @@ def _layers(
         {
             "transform": [{"filter": "datum.mark === 'measured'"}],
             "mark": {"type": "line"},
-            "encoding": base,
+            "encoding": {**base, **dash},
         },
         {
             "transform": [{"filter": f"datum.mark === 'measured' && {settled}"}],
             "mark": {"type": "point", **dots},
-            "encoding": {**base, "shape": shape, "tooltip": tooltip},
+            "encoding": {**base, **size, "shape": shape, "tooltip": tooltip},
         },
         {
             "transform": [{"filter": f"datum.mark === 'measured' && !({settled})"}],
-            "mark": {"type": "point", "fill": "$ground", "size": 60, "strokeWidth": 1.8,
+            "mark": {"type": "point", "fill": "$ground", "size": MARK, "strokeWidth": 1.8,
                      "opacity": 1},
             "encoding": {
-                "x": x_axis, "y": y_axis, "stroke": colour, "shape": shape, "tooltip": tooltip,
+                "x": x_axis, "y": y_axis, **size, "stroke": colour, "shape": shape,
+                "tooltip": tooltip,
             },
         },
     ]  # fmt: skip

@@ -84,12 +84,16 @@ def program_defaults(result: Result) -> list[Request]:
     if TIME not in points or points[TIME].isna().all():
         return []
     shares = Request("program-shares", "Where the ranks' time went", "program_shares")
+    if "intervals" in result.tables and len(result.tables["intervals"]):
+        ranks = Request("rank-times", "What each rank did when", "rank_times")
+    else:
+        ranks = Request("rank-shares", "What each rank did", "rank_shares")
     x = _swept(result)
     if not x:
-        return [shares]
+        return [shares, ranks]
     channel = str(points.loc[points[TIME].notna(), "channel"].iloc[0])
     time = Request("program-time", "Time of the program", "curve", channel=channel, x=x, y=TIME)
-    return [time, shares]
+    return [time, shares, ranks] if ranks.kind == "rank_times" else [time, shares]
 
 
 def _swept(result: Result) -> str:

@@ -1,30 +1,95 @@
-"""The space-time picture of a program: what each rank did when, and the messages between them."""
+"""What each rank of a program did: along time with the messages between ranks, or in all."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from weft.figure import Figure
-from weft.plots.request import records, spread
+from weft.plots.request import Request, records, spread
 from weft.theme import WIDTH
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from weft.result import Result
+
 # More marks than this make a file that no viewer opens with pleasure.
 _MOST_MARKS = 4000
 
 _ACTIVITIES = ["computing", "sending", "waiting"]
+_DONE = [*_ACTIVITIES, "idle"]
 
 
-def rank_times(
-    intervals: pd.DataFrame, messages: pd.DataFrame, ranks: pd.DataFrame, title: str
+def rank_times(result: Result, request: Request) -> Figure | None:
+    """Draw what each rank of the first run did when."""
+    tables = [_of_first_run(result, name) for name in ("intervals", "messages", "ranks")]
+    if any(table is None or table.empty for table in tables[::2]):
+        return None
+    return draw_rank_times(*tables, request.title, request.name, request.caption)
+
+
+def rank_shares(result: Result, request: Request) -> Figure | None:
+    """Draw for each rank of the first run how long it did what."""
+    ranks = _of_first_run(result, "ranks")
+    if ranks is None or ranks.empty:
+        return None
+    drawn = ranks.rename(columns={f"{name}_us": name for name in _DONE})
+    long = drawn.melt(["rank", "host"], _DONE, var_name="activity", value_name="time_us")
+    long["order"] = long["activity"].map(_DONE.index)
+    present = [name for name in _DONE if long.loc[long["activity"] == name, "time_us"].max() > 0]
+    order = [int(rank) for rank in ranks["rank"]]
+    return Figure(
+        name=request.name,
+        title=request.title,
+        caption=request.caption,
+        spec={
+            "data": {"values": records(long[long["activity"].isin(present)])},
+            "width": WIDTH,
+            "height": {"step": _step(order)},
+            "mark": {"type": "bar", "stroke": "$ground", "strokeWidth": 0.5},
+            "encoding": {
+                "y": {"field": "rank", "type": "ordinal", "sort": order, "title": "Rank"},
+                "x": {"field": "time_us", "type": "quantitative", "stack": "zero",
+                      "title": "Time (µs)", "axis": {"format": "~f"}},
+                "color": {"field": "activity", "type": "nominal", "scale": {"domain": present},
+                          "legend": {"symbolType": "square"}},
+                "order": {"field": "order", "type": "quantitative"},
+                "tooltip": [
+                    {"field": "rank", "type": "ordinal"},
+                    {"field": "host", "type": "ordinal"},
+                    {"field": "activity", "type": "nominal"},
+                    {"field": "time_us", "type": "quantitative", "title": "time (µs)",
+                     "format": ",.6~g"},
+                ],
+            },
+        },
+    )  # fmt: skip
+
+
+def _of_first_run(result: Result, name: str) -> pd.DataFrame | None:
+    table = result.tables.get(name)
+    if table is None or table.empty:
+        return table
+    first = table[table["point"] == table["point"].iloc[0]]
+    return first[first["seed"] == first["seed"].iloc[0]]
+
+
+def _step(order: list[int]) -> int:
+    return max(10, min(28, 900 // max(1, len(order))))
+
+
+def draw_rank_times(  # noqa: PLR0913, PLR0917 (three tables, and what a figure is called)
+    intervals: pd.DataFrame,
+    messages: pd.DataFrame,
+    ranks: pd.DataFrame,
+    title: str,
+    name: str = "rank-times",
+    more: str = "",
 ) -> Figure:
     """Draw a bar for each stretch of a rank's time and a line for each message."""
     bars = _thinned(records(intervals)) if len(intervals) else []
     lines = _thinned(records(messages)) if len(messages) else []
     order = [int(rank) for rank in ranks["rank"]]
-    step = max(10, min(28, 900 // max(1, len(order))))
     left_out = len(intervals) + len(messages) - len(bars) - len(lines)
     caption = "A bar is what a rank did, a line is a message from being handed over to its arrival."
     if left_out:
@@ -71,13 +136,13 @@ def rank_times(
         },
     ]
     return Figure(
-        name="rank-times",
+        name=name,
         title=title,
-        caption=caption,
+        caption=f"{more} {caption}".strip(),
         spec={
             "title": {"subtitle": "a bar a rank, a line a message"},
             "width": WIDTH,
-            "height": {"step": step},
+            "height": {"step": _step(order)},
             "layer": layers,
         },
     )

@@ -5,7 +5,15 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from weft.across.summary import BARRIER_BY, IN_HARDWARE, best_of, shown
+from weft.across.summary import (
+    BARRIER_BY,
+    IN_HARDWARE,
+    best_of,
+    half_width_of,
+    shown,
+    shown_spread,
+    spread_explained,
+)
 from weft.plots.across import RATES_SHOWN, budget_of, grouped, workloads_of
 from weft.report.markup import Section, marked, section, table
 from weft.report.summary import provenance
@@ -49,13 +57,14 @@ def _table_section(result: Result, workloads: Sequence[Workload]) -> Section:
         if result.stopped
         else ""
     )
+    spread = spread_explained(result.tables["comparison"], result.meta["seeds"])
     body = (
         f"<h1>{escape(result.title)}</h1>{stopped}"
         f'<p class="lead">The same programs on {escape(names)}.</p>{_rates_explained(result)}'
         f'<div class="across">{_comparison(result, workloads)}</div>'
         '<p class="source">The best value of a column is marked ●. Sizes and rates are those of '
         "payload. – is not to be had; the notes say why. What the columns measure stands with the "
-        "figures.</p>"
+        f"figures. {escape(spread)}</p>"
         f'<p class="provenance">{provenance(result)}</p>'
     )
     return Section("summary", "Table", section("summary", body))
@@ -104,6 +113,8 @@ def _value(row: pd.Series[Any], column: Column, best: dict[tuple[str, str], str]
     text = shown(row[column.name])
     if best.get((str(row["rates"]), column.name)) == text:
         text = f'<b class="best">{text}\u202f●</b>'
+    if spread := shown_spread(row.get(half_width_of(column.name))):
+        text += f'<small class="note">{spread}</small>'
     if column.workload == "barrier" and row.get(BARRIER_BY) == IN_HARDWARE:
         text += '<small class="note">in hardware</small>'
     return text

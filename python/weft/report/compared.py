@@ -6,8 +6,8 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from weft.comparison import RESULT
-from weft.report.markup import Section, section, table
-from weft.words import axis_title, number, prose, unit_of
+from weft.report.markup import Section, section, setting_head, table
+from weft.words import column_head, number, short_keys
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,7 +32,8 @@ _SHOWN = {
 def compared_section(result: Result, place: Callable[[list[Figure]], str]) -> Section:
     """Show the curves of all results in the same pictures, then their numbers, row by row."""
     names = list(result.meta["compared"])
-    body = f"<h2>Side by side</h2>{place(result.figures)}{_numbers(result, names)}"
+    numbers = f'<div class="numbers">{_numbers(result, names)}</div>'
+    body = f"<h2>Side by side</h2>{place(result.figures)}{numbers}"
     return Section("compared", "Side by side", section("compared", body))
 
 
@@ -72,19 +73,19 @@ def _numbers(result: Result, names: list[str]) -> str:
     groups = list(points.groupby(axes, sort=False, dropna=False)) if axes else [((), points)]
     rows = []
     for at, group in groups:
-        cells = [escape(f"{value:g}" if isinstance(value, float) else str(value)) for value in at]
-        for name, half in shown.items():
-            cells += [_cell(group[group[RESULT] == one], name, half) for one in names]
-        rows.append(cells)
-    heads = [escape(axis_title(axis) if axis.endswith(".load") else axis) for axis in axes]
-    heads += [f"{escape(_head(name))}, {escape(one)}" for name in shown for one in names]
-    numeric = range(len(axes), len(heads))
+        # A row a result and not a column: as many results as there are fit on a page.
+        place = [escape(f"{value:g}" if isinstance(value, float) else str(value)) for value in at]
+        for one in names:
+            own = group[group[RESULT] == one]
+            cells = [_cell(own, name, half) for name, half in shown.items()]
+            rows.append([*place, f"<b>{escape(one)}</b>", *cells])
+    short = short_keys(axes)
+    heads = [setting_head(axis, "offered load" if axis.endswith(".load") else short[axis])
+             for axis in axes]  # fmt: skip
+    heads += ["Result", *(escape(column_head(name)) for name in shown)]
+    texts = ("verdict",)
+    numeric = [len(axes) + 1 + i for i, name in enumerate(shown) if name not in texts]
     return table(heads, rows, numeric)
-
-
-def _head(name: str) -> str:
-    unit = unit_of(name)
-    return f"{prose(name)} ({unit})" if unit else prose(name)
 
 
 def _cell(rows: pd.DataFrame, name: str, half: str) -> str:

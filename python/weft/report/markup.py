@@ -33,21 +33,30 @@ _QUANTITY = re.compile(
 )
 
 
+_TAG = re.compile("<[^>]+>")
+
+
 def together(text: str) -> str:
     """Keep each number of a text on one line with its unit."""
     return _QUANTITY.sub("\u00a0", text)
 
 
+def setting_head(key: str, words: str) -> str:
+    """Head the column of a setting by a few words; its whole key shows under the pointer."""
+    return f'<span title="{escape(key)}">{escape(words)}</span>'
+
+
 def table(heads: list[str], rows: Iterable[list[str]], numeric: Iterable[int] = ()) -> str:
     """Write a table whose rows a narrow screen may stack: each cell carries its column's name."""
     right = set(numeric)
+    names = [_TAG.sub("", head) for head in heads]
     head = "".join(
         f"<th{' class=n' if i in right else ''}>{text}</th>" for i, text in enumerate(heads)
     )
     body = "".join(
         "<tr>"
         + "".join(
-            f'<td data-head="{heads[i]}"{" class=n" if i in right else ""}>'
+            f'<td data-head="{names[i]}"{" class=n" if i in right else ""}>'
             f"<div>{together(cell)}</div></td>"
             for i, cell in enumerate(row)
         )

@@ -48,7 +48,8 @@
   const narrowConfig = (config, chart, width) => ({
     ...config,
     legend: {
-      ...config.legend, columns: columns(longest(chart), width), labelLimit: 300, rowPadding: 3,
+      ...config.legend, columns: columns(longest(chart), width), rowPadding: 3,
+      labelLimit: Math.min(300, width - 100),
     },
     axis: { ...config.axis, labelFontSize: 10, titleFontSize: 11 },
     title: { ...config.title, fontSize: 14, subtitleFontSize: 11, frame: "bounds" },

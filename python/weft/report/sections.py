@@ -15,12 +15,22 @@ from weft.report.markup import (
     published,
     section,
     sentence,
+    setting_head,
     system_of,
     table,
 )
 from weft.report.summary import provenance
 from weft.system import Parameter, System
-from weft.words import number, percent, plain, printed, prose, rate, shown_unit, unit_of
+from weft.words import (
+    column_head,
+    number,
+    percent,
+    plain,
+    printed,
+    rate,
+    short_keys,
+    shown_unit,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -302,7 +312,9 @@ def _note(check: Check) -> str:
 def _points_table(run: Result) -> str:
     points = run.points
     shown = [str(name) for name in points if _worth_showing(points, str(name))]
-    heads = [escape(_head(name)) for name in shown]
+    short = short_keys([name for name in shown if "." in name])
+    heads = [setting_head(name, short[name]) if name in short else escape(column_head(name))
+             for name in shown]  # fmt: skip
     rows = [[_cell(name, row[name]) for name in shown] for row in points[shown].to_dict("records")]
     numeric = {i for i, name in enumerate(shown) if points[name].dtype.kind in "fi"}
     return table(heads, rows, numeric)
@@ -312,13 +324,6 @@ def _worth_showing(points: pd.DataFrame, name: str) -> bool:
     """Leave out what is the same everywhere, except what every reader looks for."""
     asked = name in {"offered_load", "accepted_load", "queueing_mean_us", "verdict"}
     return name != "point" and (asked or points[name].nunique() > 1)
-
-
-def _head(name: str) -> str:
-    if "." in name:
-        return name
-    unit = unit_of(name)
-    return f"{prose(name)} ({unit})" if unit else prose(name)
 
 
 def _cell(name: str, value: object) -> str:

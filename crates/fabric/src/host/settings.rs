@@ -7,7 +7,9 @@ use serde::{Deserialize, Serialize};
 use weft_protocol::byte_ring::Capacity;
 use weft_units::{Bytes, PositiveCount, Span};
 
-use super::{Host, ProgramSettings, ResourceSettings, StageSettings, Unit, WindowSettings};
+use super::{
+    Host, ProgramSettings, ResourceSettings, SocketsSettings, StageSettings, Unit, WindowSettings,
+};
 
 /// What a message passes between a program and its adapter. All hosts are alike; each has its own
 /// resources, and each channel has hosts of its own.
@@ -31,6 +33,9 @@ pub struct HostSettings {
     /// if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub posted: Option<PostedSettings>,
+    /// How connections between programs begin; they are there from the beginning if absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sockets: Option<SocketsSettings>,
 }
 
 /// Transactions that an adapter has on the way (SCILAN 4.2: each is acknowledged in hardware).
@@ -81,6 +86,7 @@ impl HostSettings {
         self.check_posted()?;
         self.check_program()?;
         self.check_window()?;
+        self.check_sockets()?;
         Ok(Host::new(self, payload))
     }
 
@@ -96,6 +102,13 @@ impl HostSettings {
         let all: Vec<&str> = self.receive.iter().filter(of_packets).map(String::as_str).collect();
         let accepted = format!("a stage of the receive way in packets: {}", all.join(", "));
         Err(refuse("posted.until".into(), until, accepted))
+    }
+
+    fn check_sockets(&self) -> Result<(), HostError> {
+        match self.sockets.as_ref().and_then(SocketsSettings::misfit) {
+            Some((key, value, accepted)) => Err(refuse(format!("sockets.{key}"), &value, accepted)),
+            None => Ok(()),
+        }
     }
 
     fn check_window(&self) -> Result<(), HostError> {

@@ -27,6 +27,8 @@ pub struct Piece {
     pub(super) since: Time,
     /// What it found the program of the target doing.
     pub(super) met: Option<Meeting>,
+    /// Whether its message counts in the records of stages.
+    pub(super) counts: bool,
 }
 
 /// What comes out of a host.
@@ -105,7 +107,14 @@ struct Window {
 impl Piece {
     /// A part of a message from or to `peer`.
     pub fn new(message: u32, peer: Option<u16>, size: Bytes, bytes: Bytes, last: bool) -> Piece {
-        Piece { message, peer, size, bytes, last, since: Time::ZERO, met: None }
+        Piece { message, peer, size, bytes, last, since: Time::ZERO, met: None, counts: true }
+    }
+
+    /// The same of a message that no program handed over: the time that it spends in stages is not
+    /// noted.
+    #[must_use]
+    pub fn uncounted(self) -> Piece {
+        Piece { counts: false, ..self }
     }
 }
 
@@ -312,7 +321,7 @@ impl Host {
     /// A unit leaves a stage, whether it took work or not.
     fn complete(&mut self, now: Time, place: usize, unit: Piece, out: &mut Vec<Output>) {
         let station = &mut self.stations[place];
-        if unit.last && now >= self.from {
+        if unit.last && unit.counts && now >= self.from {
             station.ends += 1;
             station.residence += now.since(unit.since);
         }

@@ -46,6 +46,10 @@ impl Carrier for Driver {
         on_each!(self, channel => channel.advance(now, notices));
     }
 
+    fn keeps_barrier(&self) -> bool {
+        on_each!(self, channel => channel.keeps_barrier())
+    }
+
     fn barrier(&mut self, now: Time, host: u16, hosts: u16, ticket: Ticket) -> bool {
         on_each!(self, channel => Carrier::barrier(&mut **channel, now, host, hosts, ticket))
     }

@@ -140,6 +140,14 @@ impl Channel for HostedChannel {
         let path = self.carrier();
         let delivered = self.observations().delivered.max(1) as f64;
         let mut columns = vec![("interrupts_per_message", path.interrupts() as f64 / delivered)];
+        if let Some(counters) = path.sockets() {
+            let set_up = counters.set_up.as_us() / counters.accepted.max(1) as f64;
+            columns.push(("connections_accepted", counters.accepted as f64));
+            columns.push(("connections_refused", counters.refused as f64));
+            columns.push(("connection_mean_us", set_up));
+            columns.push(("connection_locked_out", counters.locked_out as f64));
+            columns.push(("messages_fallen_through", counters.fallen as f64));
+        }
         columns.extend(path.carrier().counters(until));
         columns
     }

@@ -54,7 +54,7 @@ pub struct RemoteRead {
 }
 
 /// What became of a message. Each brings one `Sent`, and for every target a `Delivered` or a
-/// `Lost`.
+/// `Lost`; or else `FallsThrough` alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Notice {
     /// The last byte has left the initiator for the first time: what the message was in may be used
@@ -83,6 +83,16 @@ pub enum Notice {
         /// The target.
         to: u16,
     },
+    /// The channel does not carry it: initiator and target cannot be connected over it, and the
+    /// message is for the ordinary stack (SCILAN 3.3).
+    FallsThrough {
+        /// When that was known.
+        time: Time,
+        /// Which message.
+        ticket: Ticket,
+        /// The target.
+        to: u16,
+    },
 }
 
 /// A channel, or anything in front of one, that carries messages.
@@ -96,6 +106,11 @@ pub trait Carrier {
 
     /// Lets everything due by `now` happen and appends what there is to know, in order of time.
     fn advance(&mut self, now: Time, notices: &mut Vec<Notice>);
+
+    /// Whether the channel itself keeps a barrier of its hosts.
+    fn keeps_barrier(&self) -> bool {
+        false
+    }
 
     /// A host has come to the barrier that the channel itself keeps for its first `hosts` hosts. When
     /// all of them have come each is told by a [`Notice::Delivered`] under its own ticket. Returns
@@ -152,7 +167,8 @@ impl Notice {
         match self {
             Notice::Sent { time, .. }
             | Notice::Delivered { time, .. }
-            | Notice::Lost { time, .. } => time,
+            | Notice::Lost { time, .. }
+            | Notice::FallsThrough { time, .. } => time,
         }
     }
 
@@ -161,7 +177,8 @@ impl Notice {
         match &mut self {
             Notice::Sent { ticket, .. }
             | Notice::Delivered { ticket, .. }
-            | Notice::Lost { ticket, .. } => *ticket = name,
+            | Notice::Lost { ticket, .. }
+            | Notice::FallsThrough { ticket, .. } => *ticket = name,
         }
         self
     }
@@ -171,7 +188,8 @@ impl Notice {
         match self {
             Notice::Sent { ticket, .. }
             | Notice::Delivered { ticket, .. }
-            | Notice::Lost { ticket, .. } => ticket,
+            | Notice::Lost { ticket, .. }
+            | Notice::FallsThrough { ticket, .. } => ticket,
         }
     }
 }

@@ -2,6 +2,9 @@
 //! over the channel packet by packet, so that the stages of both hosts and the channel work at the
 //! same time.
 
+mod libraries;
+mod set_up;
+
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -10,7 +13,12 @@ use weft_fabric::host::{
 };
 use weft_fabric::measure::Budget;
 use weft_kernel::Queue;
+use weft_protocol::sockets::SetUp;
 use weft_units::{Bytes, Span, Time};
+
+use libraries::Libraries;
+pub use libraries::SocketCounters;
+use set_up::Step;
 
 use super::carrier::{Carrier, Destination, Message, Notice, Ticket};
 
@@ -18,7 +26,8 @@ use super::carrier::{Carrier, Destination, Message, Notice, Ticket};
 /// of programs.
 ///
 /// A message of which the channel loses a packet goes through the stages of the target like a whole
-/// one, and is then told lost.
+/// one, and is then told lost. A barrier that the channel keeps goes through the send way of a host
+/// like a message without bytes, and so does the word that it is passed through the receive way.
 #[derive(Debug)]
 pub struct HostPath<C> {
     carrier: C,
@@ -39,6 +48,10 @@ pub struct HostPath<C> {
     told: Vec<Notice>,
     /// Time of ends of messages on the channel, and of how many.
     on_channel: (Span, u64),
+    /// None where connections are there from the beginning.
+    libraries: Option<Libraries>,
+    /// Time of messages that waited for a connection, and how many did.
+    connecting: (Span, u64),
     from: Time,
     steps: u64,
 }
@@ -50,6 +63,7 @@ pub struct Ways {
     stages: Vec<StageRecord>,
     sends: usize,
     on_channel: (Span, u64),
+    connecting: (Span, u64),
 }
 
 /// What is to be done with a host.
@@ -59,17 +73,24 @@ enum Due {
     Stage(u16),
     /// Its program, which slept for room at the second one, goes on.
     Wake(u16, u16),
+    /// A connection goes on.
+    SetUp(Step),
 }
 
-/// A message between two programs.
+/// A message between two programs, or two libraries.
 #[derive(Clone, Copy, Debug)]
 struct Held {
     from: u16,
     to: Destination,
     size: Bytes,
     ticket: Ticket,
+    offered: Time,
+    /// What a library says with it; none of a program.
+    said: Option<SetUp>,
     /// Targets that have neither got nor lost it.
     missing: u32,
+    /// Of how many hosts, where it is no message but the host's coming to their barrier.
+    barrier: Option<u16>,
     /// Packets that targets have released, each as often as there are targets.
     released: u32,
     targets: u32,
@@ -147,6 +168,8 @@ impl<C: Carrier> HostPath<C> {
             news: Vec::new(),
             told: Vec::new(),
             on_channel: (Span::ZERO, 0),
+            libraries: settings.sockets.clone().map(|sockets| Libraries::new(sockets, hosts)),
+            connecting: (Span::ZERO, 0),
             from: Time::ZERO,
             steps: 0,
         })
@@ -171,6 +194,11 @@ impl<C: Carrier> HostPath<C> {
     /// How often a message found its program asleep.
     pub fn interrupts(&self) -> u64 {
         self.hosts.iter().map(Host::interrupts).sum()
+    }
+
+    /// What was done to connect hosts, where they are not connected from the beginning.
+    pub fn sockets(&self) -> Option<SocketCounters> {
+        self.libraries.as_ref().map(|libraries| libraries.counters)
     }
 
     /// What was done with each resource, all hosts together, by name.
@@ -200,7 +228,8 @@ impl<C: Carrier> HostPath<C> {
 
     /// Where messages spent their time.
     pub fn ways(&self) -> Ways {
-        Ways { stages: self.stages(), sends: self.sends, on_channel: self.on_channel }
+        let (on_channel, connecting) = (self.on_channel, self.connecting);
+        Ways { stages: self.stages(), sends: self.sends, on_channel, connecting }
     }
 
     /// The channel behind the hosts; ends them.
@@ -219,11 +248,20 @@ impl<C: Carrier> HostPath<C> {
 
     /// A packet leaves a host.
     fn offer_packet(&mut self, now: Time, piece: Piece) {
-        let Held { from, to, targets, .. } = *self.messages.get(piece.message);
+        let Held { from, to, targets, barrier, .. } = *self.messages.get(piece.message);
         let Piece { message, bytes, last, .. } = piece;
-        let packet = Packet { message, bytes, last, offered: now, expected: targets + 1 };
+        // Of a barrier the channel tells once, that it is passed.
+        let expected = if barrier.is_some() { 1 } else { targets + 1 };
+        let packet = Packet { message, bytes, last, offered: now, expected };
         let ticket = Ticket(self.packets.insert(packet).into());
-        self.carrier.offer(now, Message { from, to, size: bytes, ticket });
+        match barrier {
+            None => self.carrier.offer(now, Message { from, to, size: bytes, ticket }),
+            Some(hosts) => {
+                self.carrier.barrier(now, from, hosts, ticket);
+                // Nothing of it stays in the host while the others are awaited.
+                self.make_room(now, from);
+            }
+        }
     }
 
     /// The channel tells of a packet.
@@ -240,18 +278,18 @@ impl<C: Carrier> HostPath<C> {
                 return self.sent_by_channel(time, (message, last), notices);
             }
             Notice::Delivered { time, to, .. } => (time, to),
-            Notice::Lost { time, to, .. } => {
+            Notice::Lost { time, to, .. } | Notice::FallsThrough { time, to, .. } => {
                 self.messages.get(message).lose(to);
                 (time, to)
             }
         };
-        if last && time >= self.from {
+        let held = *self.messages.get(message);
+        if last && held.is_message() && time >= self.from {
             self.on_channel.0 += time.since(offered);
             self.on_channel.1 += 1;
         }
-        let held = self.messages.get(message);
         let from = held.peer().map(|_| held.from);
-        let piece = Piece::new(message, from, held.size, bytes, last);
+        let piece = held.piece(Piece::new(message, from, held.size, bytes, last));
         self.hosts[usize::from(to)].receive(time, piece, &mut self.out);
         self.settle(time, to, notices);
     }
@@ -264,11 +302,49 @@ impl<C: Carrier> HostPath<C> {
         notices: &mut Vec<Notice>,
     ) {
         if last && self.sends == 0 {
-            let held = self.messages.get(message);
-            held.sent = true;
-            notices.push(Notice::Sent { time, ticket: held.ticket });
-            self.forget(message);
+            self.sent(time, message, notices);
         }
+    }
+
+    /// The program of the initiator, or its library, is done with a message.
+    fn sent(&mut self, time: Time, message: u32, notices: &mut Vec<Notice>) {
+        let held = self.messages.get(message);
+        held.sent = true;
+        let Held { ticket, to, said, barrier, .. } = *held;
+        match said {
+            Some(said) => self.said(time, to, said),
+            None if barrier.is_none() => notices.push(Notice::Sent { time, ticket }),
+            None => {}
+        }
+        self.forget(message);
+    }
+
+    /// A message has passed the whole way to one of its targets.
+    fn arrived(&mut self, time: Time, (to, message): (u16, u32), notices: &mut Vec<Notice>) {
+        let held = self.messages.get(message);
+        held.missing -= 1;
+        let Held { ticket, from, said, .. } = *held;
+        let lost = held.has_lost(to);
+        self.forget(message);
+        match (said, lost) {
+            (None, false) => notices.push(Notice::Delivered { time, ticket, to }),
+            (None, true) => notices.push(Notice::Lost { time, ticket, to }),
+            (Some(said), false) => self.heard(time, (from, to), said, notices),
+            // Libraries do not go on before what they say is whole.
+            (Some(said), true) => self.say(time, (from, to), said, notices),
+        }
+    }
+
+    /// A message begins its way through its host.
+    fn enter(&mut self, now: Time, number: u32, notices: &mut Vec<Notice>) {
+        let held = *self.messages.get(number);
+        let peer = held.peer();
+        if let Some(to) = peer {
+            self.connect(held.from, to);
+        }
+        let piece = held.piece(Piece::new(number, peer, held.size, held.size, true));
+        self.hosts[usize::from(held.from)].send(now, piece, &mut self.out);
+        self.settle(now, held.from, notices);
     }
 
     /// Acts on what a host has put out, until nothing follows from it any more.
@@ -278,24 +354,10 @@ impl<C: Carrier> HostPath<C> {
         while let Some((host, output)) = self.todo.pop_front() {
             match output {
                 Output::Packet(piece) => self.offer_packet(now, piece),
-                Output::Sent(message) => {
-                    let held = self.messages.get(message);
-                    held.sent = true;
-                    notices.push(Notice::Sent { time: now, ticket: held.ticket });
-                    self.forget(message);
-                }
+                Output::Sent(message) => self.sent(now, message, notices),
                 Output::Released(message) => self.release(now, message),
                 Output::Room(peer) => self.due.push(now + self.wake, Due::Wake(peer, host)),
-                Output::Delivered(message) => {
-                    let held = self.messages.get(message);
-                    held.missing -= 1;
-                    let (time, ticket, to) = (now, held.ticket, host);
-                    notices.push(match held.has_lost(host) {
-                        false => Notice::Delivered { time, ticket, to },
-                        true => Notice::Lost { time, ticket, to },
-                    });
-                    self.forget(message);
-                }
+                Output::Delivered(message) => self.arrived(now, (host, message), notices),
             }
         }
     }
@@ -304,12 +366,17 @@ impl<C: Carrier> HostPath<C> {
     fn release(&mut self, now: Time, message: u32) {
         let held = self.messages.get(message);
         held.released += 1;
-        if held.released.is_multiple_of(held.targets) {
+        if held.barrier.is_none() && held.released.is_multiple_of(held.targets) {
             let from = held.from;
-            self.hosts[usize::from(from)].release(now, &mut self.out);
-            self.rearm(from);
-            self.todo.extend(self.out.drain(..).map(|output| (from, output)));
+            self.make_room(now, from);
         }
+    }
+
+    /// A packet of a host is on the way no more.
+    fn make_room(&mut self, now: Time, host: u16) {
+        self.hosts[usize::from(host)].release(now, &mut self.out);
+        self.rearm(host);
+        self.todo.extend(self.out.drain(..).map(|output| (host, output)));
     }
 
     fn forget(&mut self, message: u32) {
@@ -338,6 +405,10 @@ impl<C: Carrier> HostPath<C> {
                 self.hosts[usize::from(host)].wake(time, peer, &mut self.out);
                 return self.settle(time, host, notices);
             }
+            Due::SetUp(step) => {
+                self.steps += 1;
+                return self.set_up(time, step, notices);
+            }
         };
         let place = usize::from(host);
         if self.armed[place] == time {
@@ -363,6 +434,10 @@ impl Ways {
                 budget.add_named(&one.name, of_initiator, one.messages, sum);
             }
         };
+        let (span, messages) = self.connecting;
+        if messages > 0 {
+            budget.add_named("connection", true, messages, span.0.into());
+        }
         initiator.iter().for_each(|one| add(budget, one, true));
         let (span, messages) = self.on_channel;
         if messages > 0 && of_channel.total_ps() == u128::from(span.0) {
@@ -376,30 +451,33 @@ impl Ways {
 
 impl<C: Carrier> Carrier for HostPath<C> {
     fn offer(&mut self, now: Time, message: Message) {
-        let Message { from, to, size, ticket } = message;
-        let targets = to.hosts().count() as u32;
-        let held = Held {
-            from,
-            to,
-            size,
-            ticket,
-            missing: targets,
-            released: 0,
-            targets,
-            lost: 0,
-            lost_beyond: false,
-            sent: false,
-        };
+        let held = Held::new(now, message);
         let number = self.messages.insert(held);
-        let peer = held.peer();
-        if let Some(to) = peer {
-            self.connect(from, to);
-        }
-        let piece = Piece::new(number, peer, size, size, true);
-        self.hosts[usize::from(from)].send(now, piece, &mut self.out);
         let mut told = std::mem::take(&mut self.told);
-        self.settle(now, from, &mut told);
+        match held.peer() {
+            Some(to) => self.judge(now, number, to, &mut told),
+            None => self.enter(now, number, &mut told),
+        }
         self.told = told;
+    }
+
+    fn keeps_barrier(&self) -> bool {
+        self.carrier.keeps_barrier()
+    }
+
+    fn barrier(&mut self, now: Time, host: u16, hosts: u16, ticket: Ticket) -> bool {
+        if !self.keeps_barrier() {
+            return false;
+        }
+        let own = Message { from: host, to: Destination::Host(host), size: Bytes(0), ticket };
+        // Without a send way there is no end of one that would be told.
+        let sent = self.sends == 0;
+        let held = Held { barrier: Some(hosts), sent, ..Held::new(now, own) };
+        let number = self.messages.insert(held);
+        let mut told = std::mem::take(&mut self.told);
+        self.enter(now, number, &mut told);
+        self.told = told;
+        true
     }
 
     fn next_time(&self) -> Time {
@@ -435,6 +513,7 @@ impl<C: Carrier> Carrier for HostPath<C> {
 
     fn waiting(&self) -> Vec<String> {
         let mut waiting = self.carrier.waiting();
+        waiting.extend(self.libraries.iter().flat_map(Libraries::waiting));
         for (host, at) in self.hosts.iter().enumerate().filter(|(_, host)| !host.is_idle()) {
             let stages: Vec<&str> = at.occupied().collect();
             waiting.push(format!("in host {host} something waits at {}", stages.join(", ")));
@@ -444,12 +523,42 @@ impl<C: Carrier> Carrier for HostPath<C> {
 }
 
 impl Held {
-    /// The one target, if there is but one.
+    fn new(now: Time, message: Message) -> Held {
+        let Message { from, to, size, ticket } = message;
+        let targets = to.hosts().count() as u32;
+        Held {
+            from,
+            to,
+            size,
+            ticket,
+            offered: now,
+            said: None,
+            missing: targets,
+            barrier: None,
+            released: 0,
+            targets,
+            lost: 0,
+            lost_beyond: false,
+            sent: false,
+        }
+    }
+
+    /// Whether a program says it to another one: neither a library's word nor a barrier.
+    fn is_message(&self) -> bool {
+        self.said.is_none() && self.barrier.is_none()
+    }
+
+    /// The one target of a connection. What libraries say passes by connections.
     fn peer(&self) -> Option<u16> {
         match self.to {
-            Destination::Host(to) => Some(to),
-            Destination::Hosts(_) => None,
+            Destination::Host(to) if self.is_message() => Some(to),
+            _ => None,
         }
+    }
+
+    /// A part of the message, as its host is to note it.
+    fn piece(&self, piece: Piece) -> Piece {
+        if self.said.is_some() { piece.uncounted() } else { piece }
     }
 
     fn lose(&mut self, to: u16) {

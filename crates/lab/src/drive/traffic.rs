@@ -34,6 +34,8 @@ struct Journey {
     generated: Time,
     /// The name that whoever handed it over gave it; none of a source.
     ticket: Option<Ticket>,
+    /// Whether it is a host's coming to a barrier, which is no message and not observed.
+    barrier: bool,
     sent: bool,
     /// Targets that have neither got nor lost it.
     missing: u32,
@@ -149,13 +151,12 @@ impl<C: Carrier> Traffic<C> {
 
     fn missing(&self, sent: bool) -> u64 {
         let journeys = self.journeys.iter().filter(|journey| journey.sent == sent);
-        let observed = journeys.filter(|journey| self.observes(journey.ticket));
+        let observed = journeys.filter(|journey| self.observes(journey));
         observed.map(|journey| u64::from(journey.missing)).sum()
     }
 
-    /// Whether a message is observed that was handed over under this ticket, or by a source.
-    fn observes(&self, ticket: Option<Ticket>) -> bool {
-        self.observes_all || ticket.is_none()
+    fn observes(&self, journey: &Journey) -> bool {
+        !journey.barrier && (self.observes_all || journey.ticket.is_none())
     }
 
     /// How many steps the traffic and its channel took.
@@ -186,11 +187,12 @@ impl<C: Carrier> Traffic<C> {
     fn post(&mut self, now: Time, message: Message, ticket: Option<Ticket>) {
         let Message { from, to, size, .. } = message;
         let missing = to.hosts().count() as u32;
-        if self.observes(ticket) {
+        let (generated, barrier, sent) = (now, false, false);
+        let journey = Journey { from, size, generated, ticket, barrier, sent, missing };
+        if self.observes(&journey) {
             (0..missing).for_each(|_| self.observations.generate(now));
             self.observations.attempt(now);
         }
-        let journey = Journey { from, size, generated: now, ticket, sent: false, missing };
         let ticket = self.begin(journey);
         self.carrier.offer(now, Message { ticket, ..message });
     }
@@ -217,8 +219,10 @@ impl<C: Carrier> Traffic<C> {
         match notice {
             Notice::Sent { .. } => journey.sent = true,
             Notice::Delivered { .. } | Notice::Lost { .. } => journey.missing -= 1,
+            Notice::FallsThrough { .. } => (journey.sent, journey.missing) = (true, 0),
         }
-        let Journey { from, size, generated, ticket, sent, missing } = *journey;
+        let journey = *journey;
+        let Journey { from, size, generated, ticket, sent, missing, .. } = journey;
         if sent && missing == 0 {
             self.free.push(number);
         }
@@ -227,7 +231,7 @@ impl<C: Carrier> Traffic<C> {
             Notice::Sent { .. } if ticket.is_some() => {}
             Notice::Sent { .. } => self.wake(time, from, |source| source.ready(time)),
             Notice::Delivered { to, .. } => {
-                if self.observes(ticket) {
+                if self.observes(&journey) {
                     let seen = &mut self.observations;
                     seen.latency(Latency::OneWay, time, time.since(generated));
                     seen.deliver_from(usize::from(from), time, size);
@@ -237,8 +241,16 @@ impl<C: Carrier> Traffic<C> {
                     self.wake(time, to, |source| source.delivered(time, from));
                 }
             }
-            Notice::Lost { .. } if self.observes(ticket) => self.observations.abandon(time),
+            Notice::Lost { .. } if self.observes(&journey) => self.observations.abandon(time),
             Notice::Lost { .. } => {}
+            Notice::FallsThrough { .. } => {
+                if self.observes(&journey) {
+                    self.observations.abandon(time);
+                }
+                if ticket.is_none() {
+                    self.wake(time, from, |source| source.ready(time));
+                }
+            }
         }
         ticket
     }
@@ -280,19 +292,24 @@ impl<C: Carrier> Carrier for Traffic<C> {
         self.generate_due(now);
     }
 
+    fn keeps_barrier(&self) -> bool {
+        self.carrier.keeps_barrier()
+    }
+
     fn barrier(&mut self, now: Time, host: u16, hosts: u16, ticket: Ticket) -> bool {
-        // A barrier is no message, so that whoever observes messages has nothing to do with it.
-        if self.observes_all {
+        if !self.keeps_barrier() {
             return false;
         }
-        let (size, ticket) = (Bytes(0), Some(ticket));
-        let journey = Journey { from: host, size, generated: now, ticket, sent: true, missing: 1 };
-        let own = self.begin(journey);
-        let kept = self.carrier.barrier(now, host, hosts, own);
-        if !kept {
-            self.free.push(own.0 as u32);
-        }
-        kept
+        let own = self.begin(Journey {
+            from: host,
+            size: Bytes(0),
+            generated: now,
+            ticket: Some(ticket),
+            barrier: true,
+            sent: true,
+            missing: 1,
+        });
+        self.carrier.barrier(now, host, hosts, own)
     }
 
     fn keeps_one_order(&self) -> bool {

@@ -1,9 +1,10 @@
 //! Where the time of each rank went.
 
+use serde::{Deserialize, Serialize};
 use weft_units::{Span, Time};
 
 /// What a rank does, or what it waits for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Activity {
     /// It computes.
     Compute,
@@ -14,7 +15,7 @@ pub enum Activity {
 }
 
 /// One stretch of a rank's time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Interval {
     /// The rank.
     pub rank: u16,
@@ -27,7 +28,7 @@ pub struct Interval {
 }
 
 /// One message from being handed over to its arrival.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Passage {
     /// The rank that sent it.
     pub from: u16,
@@ -42,7 +43,7 @@ pub struct Passage {
 }
 
 /// Where the time of all ranks went.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Account {
     ranks: Vec<Spent>,
     /// Every stretch of time, in order of its end, and every message, if they were asked for.
@@ -50,7 +51,7 @@ pub struct Account {
 }
 
 /// Where the time of one rank went.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Spent {
     /// Computing.
     pub computing: Span,

@@ -121,6 +121,10 @@ impl Carrier for ProgramChannel {
         on_either!(self, own => own.advance(now, notices));
     }
 
+    fn keeps_barrier(&self) -> bool {
+        on_either!(self, own => own.keeps_barrier())
+    }
+
     fn barrier(&mut self, now: Time, host: u16, hosts: u16, ticket: Ticket) -> bool {
         on_either!(self, own => own.barrier(now, host, hosts, ticket))
     }

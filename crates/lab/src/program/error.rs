@@ -35,6 +35,19 @@ pub enum ProgramError {
         /// The channels.
         channels: Vec<String>,
     },
+    /// A message that its channel leaves to the ordinary stack, and no other channel takes.
+    #[error(
+        "the sockets of channel {channel} do not connect rank {rank} to rank {other}; accepted: a \
+         rule in `route` below the one of {channel}, with the channel of the ordinary stack"
+    )]
+    NoOrdinaryStack {
+        /// The channel.
+        channel: String,
+        /// Who sends.
+        rank: u16,
+        /// To whom.
+        other: u16,
+    },
     /// It was ended from outside.
     #[error("the program was stopped at {time} ({why:?}) before its end")]
     Stopped {

@@ -4,6 +4,7 @@
 //! knows how its program is written. Rank `r` is host `r` of every channel unless
 //! [`Machine::placed`] says otherwise.
 
+mod fall_through;
 mod remote_read;
 
 use std::collections::BTreeMap;
@@ -522,6 +523,7 @@ impl<C: Carrier> Machine<C> {
                 ));
                 self.use_up(place);
             }
+            Notice::FallsThrough { to, .. } => self.fall_through(place, to, channel),
         }
     }
 

@@ -26,4 +26,4 @@ pub use node::{Crew, Node, Operation};
 pub use operation::{OpId, Outgoing, Received};
 pub use placement::Placement;
 pub use policy::{Kind, Policy, Rule};
-pub use tables::tables;
+pub use tables::{RankReport, RankRow};

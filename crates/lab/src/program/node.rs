@@ -259,9 +259,12 @@ impl<C: Carrier> Drop for Operation<C> {
 pub struct Crew<C> {
     shared: Rc<RefCell<Shared<C>>>,
     tasks: Vec<Task>,
+    /// When the programs of each rank had ended.
+    ends: Vec<Time>,
 }
 
 struct Task {
+    rank: u16,
     future: Option<Pin<Box<dyn Future<Output = ()>>>>,
     serves: bool,
 }
@@ -269,8 +272,9 @@ struct Task {
 impl<C: Carrier + 'static> Crew<C> {
     /// Nobody does anything yet.
     pub fn new(machine: Machine<C>) -> Crew<C> {
+        let ends = vec![Time::ZERO; machine.ranks().into()];
         let shared = Shared { machine, owners: Vec::new(), current: 0 };
-        Crew { shared: Rc::new(RefCell::new(shared)), tasks: Vec::new() }
+        Crew { shared: Rc::new(RefCell::new(shared)), tasks: Vec::new(), ends }
     }
 
     /// The ranks, in order.
@@ -287,7 +291,7 @@ impl<C: Carrier + 'static> Crew<C> {
     /// in one instant run in the order in which they became so.
     pub fn start(&mut self, node: Node<C>, program: impl Future<Output = ()> + 'static) {
         let future: Pin<Box<dyn Future<Output = ()>>> = Box::pin(program);
-        self.tasks.push(Task { future: Some(future), serves: node.serves });
+        self.tasks.push(Task { rank: node.rank, future: Some(future), serves: node.serves });
     }
 
     /// A rank that answers requests for locks until all programs have ended, first come, first
@@ -345,9 +349,17 @@ impl<C: Carrier + 'static> Crew<C> {
             if !shared.machine.step() {
                 return Err(shared.machine.deadlock());
             }
+            if let Some(error) = shared.machine.failure() {
+                return Err(error);
+            }
             drop(shared);
             self.take_ready(&mut done, &mut ready);
         }
+    }
+
+    /// When the program of each rank had ended, the last of them where it has several.
+    pub fn ends(&self) -> &[Time] {
+        &self.ends
     }
 
     /// The machine, with what it shows; ends the programs.
@@ -365,6 +377,9 @@ impl<C: Carrier + 'static> Crew<C> {
         let ended = future.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready();
         if ended {
             task.future = None;
+        }
+        if ended && !task.serves {
+            self.ends[usize::from(task.rank)] = self.shared.borrow().machine.now();
         }
         ended && !task.serves
     }

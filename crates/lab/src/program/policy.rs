@@ -58,6 +58,19 @@ impl Policy {
         Ok(Policy { rules: rules.iter().map(number).collect::<Result<_, String>>()? })
     }
 
+    /// The channel that a message takes which falls through `channel`: that of the next rule that
+    /// holds whatever the NIC.
+    pub(super) fn channel_behind(&self, channel: usize, size: Bytes, kind: Kind) -> Option<usize> {
+        let holds = |rule: &&Condition| {
+            rule.0.is_none_or(|most| size <= most)
+                && rule.1.is_none_or(|wanted| wanted == kind)
+                && rule.2.is_none()
+                && rule.3 != channel
+        };
+        let behind = self.rules.iter().skip_while(|rule| rule.3 != channel);
+        behind.skip(1).find(holds).map(|rule| rule.3)
+    }
+
     /// The channel that a message takes.
     #[inline]
     pub(super) fn channel(&self, size: Bytes, kind: Kind, nic: u16) -> Option<usize> {
@@ -93,6 +106,8 @@ mod tests {
         assert_eq!(of(32, Kind::Message), Some(1));
         assert_eq!(of(33, Kind::Message), Some(0));
         assert_eq!(of(33, Kind::Store), Some(1));
+        let behind = |channel| policy.channel_behind(channel, Bytes(8), Kind::Message);
+        assert_eq!((behind(1), behind(0)), (Some(0), None), "bulk is the last");
         assert_eq!(Policy::new(&rules, &names[..1]).expect_err("unknown"), "quick");
     }
 }

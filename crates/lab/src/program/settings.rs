@@ -12,6 +12,7 @@ use super::machine::Machine;
 use super::node::Crew;
 use super::placement::Placement;
 use super::policy::{Policy, Rule};
+use super::tables::RankReport;
 use crate::assemble::Site;
 use crate::composition::{ChannelSettings, Spec};
 use crate::error::Error;
@@ -54,8 +55,8 @@ pub struct ProgramRun {
     pub end: Time,
     /// What it measured: name of the column, value.
     pub metrics: Metrics,
-    /// Where the time of each rank went.
-    pub account: Account,
+    /// What each rank did; stretch by stretch if `run.trace` is set.
+    pub ranks: RankReport,
     /// The channels that could take its messages, with their names.
     pub channels: Vec<(String, ProgramChannel)>,
 }
@@ -277,21 +278,21 @@ impl ProgramSettings {
     /// Runs the program with one seed.
     pub fn run(&self, spec: &Spec, seed: u64, halt: &Halt) -> Result<ProgramRun, Error> {
         let ranks = self.ranks(spec);
-        let machine = self.ways().machine(spec, (ranks, seed), false)?;
+        let machine = self.ways().machine(spec, (ranks, seed), spec.run.trace)?;
         let refused = |error| Error::Program { seed, error };
-        let (end, machine, own) = match (&self.run, &self.trace) {
+        let (end, ends, machine, own) = match (&self.run, &self.trace) {
             (Some(program), _) => {
                 let mut crew = Crew::new(machine);
                 let finish = program.start(&mut crew);
                 let end = crew.run(halt).map_err(refused)?;
-                (end, crew.into_machine(), finish())
+                (end, crew.ends().to_vec(), crew.into_machine(), finish())
             }
             (None, Some(trace)) => {
                 let schedule = trace.schedule_for(ranks)?;
                 let played = play(&schedule, machine, halt).map_err(refused)?;
-                (played.end(), played.machine, Metrics::new())
+                (played.end(), played.ends, played.machine, Metrics::new())
             }
-            (None, None) => (Time::ZERO, machine, Metrics::new()),
+            (None, None) => (Time::ZERO, Vec::new(), machine, Metrics::new()),
         };
         let mut metrics = vec![
             ("program_time_us", end.since(Time::ZERO).as_us()),
@@ -299,8 +300,12 @@ impl ProgramSettings {
         ];
         metrics.extend(own);
         metrics.extend(shares(machine.account(), end));
-        let account = machine.account().clone();
-        Ok(ProgramRun { end, metrics, account, channels: machine.into_channels() })
+        let ranks = RankReport {
+            account: machine.account().clone(),
+            ends,
+            hosts: (0..ranks).map(|rank| machine.host(rank)).collect(),
+        };
+        Ok(ProgramRun { end, metrics, ranks, channels: machine.into_channels() })
     }
 }
 

@@ -1,64 +1,123 @@
-//! Where the time of a program went, as tables.
+//! Where the time of a program went, as rows of tables.
 
+use serde::{Deserialize, Serialize};
 use weft_units::{Span, Time};
 
 use super::account::{Account, Activity};
 use crate::table::{Cell, Table};
 
-/// Four tables by name: a row a rank, a row a rank and whom it waited for, a row a stretch of a
-/// rank's time, a row a message. `ends` is when each rank had done everything, `host` where it runs.
-pub fn tables(
-    account: &Account,
-    ends: &[Time],
-    host: impl Fn(u16) -> u16,
-) -> Vec<(&'static str, Table)> {
-    let [mut ranks, mut waits, mut intervals, mut messages] = [(); 4].map(|()| Table::new());
-    let us = |time: Time| Cell::from(time.since(Time::ZERO).as_us());
-    let span = |span: Span| Cell::from(span.as_us());
-    let whom = |rank: Option<u16>| Cell::from(rank.map(f64::from));
-    let rank_of = |rank: u16| Cell::from(u64::from(rank));
-    for ((rank, spent), end) in (0..).zip(account.ranks()).zip(ends) {
-        let known = spent.computing + spent.sending + spent.waiting;
-        let rest = Span(end.since(Time::ZERO).0.saturating_sub(known.0));
-        ranks.push([
-            ("rank", rank_of(rank)),
-            ("host", rank_of(host(rank))),
-            ("end_us", us(*end)),
-            ("computing_us", span(spent.computing)),
-            ("sending_us", span(spent.sending)),
-            ("waiting_us", span(spent.waiting)),
-            ("idle_us", span(rest)),
-        ]);
-        for (other, waited) in &spent.waiting_for {
-            waits.push([
-                ("rank", rank_of(rank)),
+/// What is known of the ranks of a program at its end.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct RankReport {
+    /// Where their time went.
+    pub account: Account,
+    /// When each had done everything.
+    pub ends: Vec<Time>,
+    /// The host that each ran on.
+    pub hosts: Vec<u16>,
+}
+
+/// The columns of a row, each with its unit.
+pub type RankRow = Vec<(&'static str, Cell)>;
+
+impl RankReport {
+    /// A table each of [`RankReport::rows`], by name.
+    pub fn tables(&self) -> [(&'static str, Table); 4] {
+        self.rows().map(|(name, rows)| {
+            let mut table = Table::new();
+            rows.into_iter().for_each(|row| table.push(row));
+            (name, table)
+        })
+    }
+
+    /// Four tables by name: a row a rank, a row a rank and whom it waited for, a row a stretch of a
+    /// rank's time, a row a message. The last two are empty unless they were asked for.
+    pub fn rows(&self) -> [(&'static str, Vec<RankRow>); 4] {
+        [
+            ("ranks", self.rank_rows()),
+            ("waits", self.wait_rows()),
+            ("intervals", self.interval_rows()),
+            ("messages", self.message_rows()),
+        ]
+    }
+
+    /// A row a rank.
+    pub fn rank_rows(&self) -> Vec<RankRow> {
+        let ranks = (0..).zip(self.account.ranks()).zip(self.ends.iter().zip(&self.hosts));
+        let row = |((rank, spent), (end, host)): ((u16, &super::Spent), (&Time, &u16))| {
+            let known = spent.computing + spent.sending + spent.waiting;
+            let rest = Span(end.since(Time::ZERO).0.saturating_sub(known.0));
+            vec![
+                ("rank", of_rank(rank)),
+                ("host", of_rank(*host)),
+                ("end_us", us(*end)),
+                ("computing_us", span(spent.computing)),
+                ("sending_us", span(spent.sending)),
+                ("waiting_us", span(spent.waiting)),
+                ("idle_us", span(rest)),
+            ]
+        };
+        ranks.map(row).collect()
+    }
+
+    fn wait_rows(&self) -> Vec<RankRow> {
+        let row = |rank: u16, (other, waited): &(Option<u16>, Span)| {
+            vec![
+                ("rank", of_rank(rank)),
                 ("waited_for", whom(*other)),
                 ("waiting_us", span(*waited)),
-            ]);
-        }
-    }
-    for interval in account.intervals() {
-        let (name, other) = match interval.activity {
-            Activity::Compute => ("computing", None),
-            Activity::Send(to) => ("sending", Some(to)),
-            Activity::Wait(from) => ("waiting", from),
+            ]
         };
-        intervals.push([
-            ("rank", rank_of(interval.rank)),
-            ("from_us", us(interval.from)),
-            ("until_us", us(interval.until)),
-            ("activity", name.into()),
-            ("other", whom(other)),
-        ]);
+        let ranks = (0..).zip(self.account.ranks());
+        ranks
+            .flat_map(|(rank, spent)| spent.waiting_for.iter().map(move |w| row(rank, w)))
+            .collect()
     }
-    for passage in account.passages() {
-        messages.push([
-            ("initiator", rank_of(passage.from)),
-            ("target", rank_of(passage.to)),
-            ("offered_us", us(passage.offered)),
-            ("delivered_us", us(passage.delivered)),
-            ("size_bytes", passage.size.into()),
-        ]);
+
+    fn interval_rows(&self) -> Vec<RankRow> {
+        let row = |interval: &super::Interval| {
+            let (name, other) = match interval.activity {
+                Activity::Compute => ("computing", None),
+                Activity::Send(to) => ("sending", Some(to)),
+                Activity::Wait(from) => ("waiting", from),
+            };
+            vec![
+                ("rank", of_rank(interval.rank)),
+                ("from_us", us(interval.from)),
+                ("until_us", us(interval.until)),
+                ("activity", name.into()),
+                ("other", whom(other)),
+            ]
+        };
+        self.account.intervals().iter().map(row).collect()
     }
-    vec![("ranks", ranks), ("waits", waits), ("intervals", intervals), ("messages", messages)]
+
+    fn message_rows(&self) -> Vec<RankRow> {
+        let row = |passage: &super::Passage| {
+            vec![
+                ("initiator", of_rank(passage.from)),
+                ("target", of_rank(passage.to)),
+                ("offered_us", us(passage.offered)),
+                ("delivered_us", us(passage.delivered)),
+                ("size_bytes", passage.size.into()),
+            ]
+        };
+        self.account.passages().iter().map(row).collect()
+    }
+}
+
+fn us(time: Time) -> Cell {
+    span(time.since(Time::ZERO))
+}
+
+fn span(span: Span) -> Cell {
+    span.as_us().into()
+}
+
+fn of_rank(rank: u16) -> Cell {
+    u64::from(rank).into()
+}
+
+fn whom(rank: Option<u16>) -> Cell {
+    rank.map(f64::from).into()
 }

@@ -93,6 +93,7 @@ fn check_laws(channel: &Channel, offers: &[Offer], notices: &[Notice]) {
                 delivered += 1;
             }
             Notice::Lost { .. } => panic!("{name} loses nothing"),
+            Notice::FallsThrough { .. } => panic!("{name} connects nobody"),
         }
     }
     assert_eq!((sent.len(), delivered), (offers.len(), offers.len()), "{name}: conservation");
@@ -179,7 +180,9 @@ fn what_collides_where_nothing_is_sent_again_is_lost_and_said_so() {
         .filter_map(|notice| match notice {
             Notice::Sent { .. } => None,
             Notice::Delivered { ticket, .. } => Some((ticket.0, true)),
-            Notice::Lost { ticket, .. } => Some((ticket.0, false)),
+            Notice::Lost { ticket, .. } | Notice::FallsThrough { ticket, .. } => {
+                Some((ticket.0, false))
+            }
         })
         .collect();
     assert_eq!(fates, [(1, false), (2, false), (0, true)]);

@@ -2,6 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that meets an error has failed")]
 
+mod shipped;
+mod sockets;
+
 use proptest::prelude::*;
 use weft_fabric::host::HostSettings;
 use weft_fabric::measure::{Budget, Latency};
@@ -12,7 +15,7 @@ use weft_lab::{Plan, Request, simulate};
 use weft_units::{Bytes, Span, Time};
 
 /// A channel that takes every message at once and brings it after a delay; it loses those whose
-/// number a test names.
+/// number a test names. It may keep a barrier, which is passed the delay after the last has come.
 #[derive(Debug)]
 struct Wire {
     delay: Span,
@@ -20,11 +23,21 @@ struct Wire {
     told: Vec<Notice>,
     offered: u64,
     loses: Option<u64>,
+    keeps_barrier: bool,
+    at_barrier: Vec<(Ticket, u16)>,
 }
 
 impl Wire {
     fn new(delay: Span) -> Wire {
-        Wire { delay, under_way: Queue::new(), told: Vec::new(), offered: 0, loses: None }
+        Wire {
+            delay,
+            under_way: Queue::new(),
+            told: Vec::new(),
+            offered: 0,
+            loses: None,
+            keeps_barrier: false,
+            at_barrier: Vec::new(),
+        }
     }
 }
 
@@ -40,6 +53,19 @@ impl Carrier for Wire {
                 false => self.under_way.push(now + self.delay, (ticket, to)),
             }
         }
+    }
+
+    fn keeps_barrier(&self) -> bool {
+        self.keeps_barrier
+    }
+
+    fn barrier(&mut self, now: Time, host: u16, hosts: u16, ticket: Ticket) -> bool {
+        self.at_barrier.push((ticket, host));
+        if self.at_barrier.len() == usize::from(hosts) {
+            let all = self.at_barrier.drain(..);
+            all.for_each(|one| self.under_way.push(now + self.delay, one));
+        }
+        true
     }
 
     fn next_time(&self) -> Time {
@@ -282,4 +308,101 @@ fn hosts_before_channels_that_act_together_are_refused() {
                 [workload.bulk]\nload = 0.1\n";
     let error = Plan::new(&Request::of_text("hosts.toml", text)).unwrap_err().to_string();
     assert!(error.contains("channel.bulk.host"), "{error}");
+}
+
+/// A doorbell of 300 ns; what has come is found by a poll of 400 ns, or, where the program has slept,
+/// wakes it by an interrupt of 5 us.
+const WAITS: &str = r#"
+    send = ["doorbell"]
+    receive = ["interrupt", "poll"]
+    posted.packets = 1
+    program = { processor = "cpu", spin = "8 us" }
+    [resource.cpu]
+    [stage.doorbell]
+    fixed = "300 ns"
+    uses = { cpu = 0 }
+    [stage.interrupt]
+    fixed = "5 us"
+    when = "asleep"
+    uses = { cpu = 0 }
+    [stage.poll]
+    fixed = "400 ns"
+    uses = { cpu = 0 }
+"#;
+
+/// Hosts come at 0, 4 and 10 us. The last doorbell is rung at 10.3 us and the barrier is passed 1 us
+/// after it. Two programs have polled for less than 8 us since their doorbells (10.3 and 4.3 us) and
+/// find it at 11.7 us. That of the first went to sleep at 8.3 us: 11.3 us, 5 us of interrupt, 0.4 us.
+#[test]
+fn a_barrier_of_the_channel_passes_the_hosts_on_both_sides() {
+    let mut wire = Wire::new(Span::from_ns(1_000));
+    wire.keeps_barrier = true;
+    let mut path = path(WAITS, 3, wire);
+    assert!(path.keeps_barrier());
+    let mut notices = Vec::new();
+    for (host, us) in [(0, 0), (1, 4), (2, 10)] {
+        let now = Time(us * 1_000_000);
+        path.advance(now, &mut notices);
+        assert!(path.barrier(now, host, 3, Ticket(u64::from(host) + 70)));
+    }
+    notices.extend(run(&mut path));
+    let passed =
+        |ps, to: u16| Notice::Delivered { time: Time(ps), ticket: Ticket(70 + u64::from(to)), to };
+    assert_eq!(notices, [passed(11_700_000, 1), passed(11_700_000, 2), passed(16_700_000, 0)]);
+    assert_eq!(path.interrupts(), 1);
+    // The one packet that may be on the way is none while others are awaited.
+    let mut after = Vec::new();
+    path.barrier(Time(20_000_000), 0, 3, Ticket(0));
+    path.offer(Time(20_000_000), message(0, 1, 100, 1));
+    path.advance(Time(30_000_000), &mut after);
+    assert!(
+        matches!(after[..], [Notice::Sent { .. }, Notice::Delivered { to: 1, .. }]),
+        "{after:?}"
+    );
+    let mut budget = Budget::default();
+    path.ways().spend(&mut budget, &Budget::default());
+    let on_channel: Vec<f64> =
+        budget.rows(1).filter(|row| row.0 == "channel").map(|row| row.1).collect();
+    assert_eq!(
+        on_channel,
+        [1e6],
+        "what is waited in a barrier is no message's time on the channel"
+    );
+}
+
+/// Ranks that are in step come together, so that a barrier of the channel takes longer by what the
+/// hosts do before it and behind it: 4 turns of 2280 ns more of Maestro's links to the beginning, and
+/// 2 to the end; what the stages are on Memory Channel, against none.
+#[test]
+fn programs_behind_hosts_use_the_barrier_of_the_channel() {
+    let barrier = |base: &str, channel: &str, stages: Option<(u64, u64)>| {
+        let host = stages.map_or_else(String::new, |(call, poll)| {
+            format!(
+                "[channel.{channel}.host]\nsend = ['call']\nreceive = ['poll']\n\
+                 [channel.{channel}.host.stage]\n\
+                 call.fixed = '{call} ns'\npoll.fixed = '{poll} ns'\n"
+            )
+        });
+        let text = format!(
+            "base = '{base}'\n{host}[program]\nranks = 4\n\
+             run.barrier = {{ rounds = 1, by = 'channel' }}\n[run]\nregime = 'from_empty'\n"
+        );
+        let plan = Plan::new(&Request::of_text("hosts.toml", &text)).unwrap();
+        let runs = simulate(&plan.points[0].spec, 1, &Halt::new()).unwrap();
+        let of = |name: &str| {
+            let own = runs.iter().flat_map(|run| &run.counters).find(|own| own.0 == name);
+            own.unwrap().1
+        };
+        assert!(of("program_messages").abs() < 0.5, "{base}: messages stand in for the barrier");
+        // Adapters count their announcements; behind hosts there is nothing but messages.
+        let counted = stages.map(|_| runs[0].observations.generated);
+        assert_eq!(counted.unwrap_or(0), 0, "{base}: a barrier is no message");
+        of("program_barrier_mean_us")
+    };
+    let maestro = |call, poll| barrier("maestro", "network", Some((call, poll)));
+    let longer = maestro(22_800, 4_560) - maestro(13_680, 0);
+    assert!((longer - 6.0 * 2.28).abs() < 1e-6, "{longer}");
+    let memory_channel = |stages| barrier("memory-channel-2", "memory", stages);
+    let longer = memory_channel(Some((3_000, 500))) - memory_channel(None);
+    assert!((longer - 3.5).abs() < 1e-6, "{longer}");
 }

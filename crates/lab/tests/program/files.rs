@@ -32,6 +32,39 @@ fn ping_pong_takes_two_ways() {
     assert_eq!(runs[0].observations.delivered, 6);
 }
 
+/// Three round trips of 2.1 us, in each of which a rank sends for 1 us. Rank 0 waits for the other 1.1;
+/// so does rank 1, but 1.05 the first time. Stretch by stretch it is told only if it is asked for.
+#[test]
+fn ranks_tell_what_they_did_with_their_time() {
+    let text = file(2, STAR, "run.ping_pong = { size = '64 B', rounds = 3 }");
+    let tables = |more: &str| {
+        let request = Request::of_text("program.toml", &format!("{text}[run]\nseeds = 2\n{more}"));
+        weft_lab::run(&request, &weft_lab::Options::default(), &mut |_, _| true).expect("a run")
+    };
+    let outcome = tables("");
+    let ranks = outcome.table("ranks");
+    assert_eq!(ranks.rows(), 4, "two ranks in two runs");
+    let us = |row, name: &str| match ranks.get(row, name) {
+        Some(weft_lab::Cell::Number(Some(us))) => us,
+        other => panic!("{name}: {other:?}"),
+    };
+    for row in 0..4 {
+        let (end, waited) = if row % 2 == 0 { (6.3, 3.3) } else { (6.25, 3.25) };
+        let spent: f64 = ["computing", "sending", "waiting", "idle"]
+            .iter()
+            .map(|name| us(row, &format!("{name}_us")))
+            .sum();
+        assert!((spent - us(row, "end_us")).abs() < 1e-9, "rank {row}: {spent}");
+        assert!((us(row, "end_us") - end).abs() < 1e-9, "rank {row}: {}", us(row, "end_us"));
+        assert!((us(row, "waiting_us") - waited).abs() < 1e-9, "{row}: {}", us(row, "waiting_us"));
+    }
+    assert_eq!((outcome.table("intervals").rows(), outcome.table("messages").rows()), (0, 0));
+    let traced = tables("trace = true\n");
+    assert_eq!(traced.table("messages").rows(), 12, "six messages in two runs");
+    assert!(traced.table("intervals").rows() >= 12);
+    assert_eq!(traced.table("ranks"), ranks, "looking changes nothing");
+}
+
 #[test]
 fn both_directions_at_once_take_one_way() {
     let text = file(2, STAR, "run.ping_ping = { size = '100 B' }");

@@ -285,6 +285,9 @@ fn cannot_follow(guard: &Guard, instance: &Instance, event: *const epoll_event) 
 
 /// Forgets all registrations of a connection that has lost its last descriptor.
 pub fn unfollow(guard: &Guard) {
+    if !guard.local().watched.load(Ordering::Relaxed) {
+        return;
+    }
     // SAFETY: a number is read that another thread may change only in a call on the descriptor that
     // is being closed, whose outcome is open.
     if registrations(guard.place).all(|it| unsafe { (*it).instance } == 0) {
@@ -386,6 +389,7 @@ fn add(
     };
     // SAFETY: the instance's lock is held.
     let (registration, inner) = unsafe { (&mut *registration, &mut *instance.inner.get()) };
+    guard.local().watched.store(true, Ordering::Relaxed);
     *registration = Registration {
         instance: index as u32 + 1,
         fd: guard.fd,

@@ -128,6 +128,7 @@ fn is_time_to_look_aside(instance: &Instance, turns: u32) -> bool {
     let due = now.saturating_sub(inner.looked_aside) >= LOOK_ASIDE;
     if due {
         inner.looked_aside = now;
+        stats::count(|stats| &stats.looks, 1);
     }
     due
 }

@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering;
 
 use libc::{c_int, c_uint, c_ulong, c_void, sockaddr};
 
+use crate::bare_calls;
 use crate::close;
 use crate::departure::depart;
 use crate::epoll;
@@ -16,6 +17,9 @@ use crate::sys;
 use crate::table::{self, Entry};
 use crate::turn;
 
+/// Asks for signals as `O_ASYNC` does.
+const FIOASYNC: c_ulong = 0x5452;
+
 /// The receive timeout with 64-bit seconds on 32-bit machines.
 const SO_RCVTIMEO_NEW: c_int = 66;
 /// The same for sending.
@@ -24,15 +28,18 @@ const SO_SNDTIMEO_NEW: c_int = 67;
 interpose! {
     fn connect(fd: c_int, address: *const sockaddr, length: c_uint) -> c_int = |next| {
         // SAFETY: the program says that the address is valid.
-        let family = unsafe { address.as_ref() }.map_or(0, |it| c_int::from(it.sa_family));
+        let start = unsafe { address.as_ref() };
+        let family = start.map_or(0, |it| c_int::from(it.sa_family));
         let inet = family == libc::AF_INET || family == libc::AF_INET6;
         if family == libc::AF_UNSPEC {
-            close::forget(fd);
+            close::disconnect(fd);
         }
         let result = next(fd, address, length);
         let begun = result == 0 || sys::errno() == libc::EINPROGRESS;
         if inet && begun && table::entry(fd) == Entry::Unknown {
-            table::track(fd, Role::Client);
+            // The port comes first in the addresses of both families.
+            let port = start.map_or([0; 2], |it| [it.sa_data[0] as u8, it.sa_data[1] as u8]);
+            table::track(fd, Role::Client, u16::from_be_bytes(port));
         }
         result
     }
@@ -42,8 +49,8 @@ interpose! {
     fn accept(fd: c_int, address: *mut sockaddr, length: *mut c_uint) -> c_int = |next| {
         let accepted = next(fd, address, length);
         if accepted >= 0 {
-            table::drop_stale(accepted);
-            table::track(accepted, Role::Server);
+            table::track_accepted(accepted, fd);
+            bare_calls::look_once();
         }
         accepted
     }
@@ -55,8 +62,8 @@ interpose! {
     ) -> c_int = |next| {
         let accepted = next(fd, address, length, flags);
         if accepted >= 0 {
-            table::drop_stale(accepted);
-            table::track(accepted, Role::Server);
+            table::track_accepted(accepted, fd);
+            bare_calls::look_once();
         }
         accepted
     }
@@ -166,14 +173,18 @@ fn after_fcntl(fd: c_int, command: c_int, argument: usize, result: c_int) {
         libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => close::duplicated(fd, result),
         libc::F_SETFL if result == 0 => {
             set_nonblocking(fd, argument & libc::O_NONBLOCK as usize != 0);
-            // Signals that say that bytes have arrived are the kernel's.
-            if argument & libc::O_ASYNC as usize != 0
-                && let Some(guard) = table::enter(fd)
-            {
-                turn::back(&guard, Reason::Option);
+            if argument & libc::O_ASYNC as usize != 0 {
+                leave_to_signals(fd);
             }
         }
         _ => {}
+    }
+}
+
+/// Signals that say that bytes have arrived are the kernel's.
+fn leave_to_signals(fd: c_int) {
+    if let Some(guard) = table::enter(fd) {
+        turn::back(&guard, Reason::Option);
     }
 }
 
@@ -230,6 +241,14 @@ interpose! {
                 if result == 0 {
                     // SAFETY: the kernel has just read this number.
                     set_nonblocking(fd, unsafe { *argument.cast::<c_int>() } != 0);
+                }
+                result
+            }
+            FIOASYNC => {
+                let result = next(fd, request, argument);
+                // SAFETY: the kernel has just read this number.
+                if result == 0 && unsafe { *argument.cast::<c_int>() } != 0 {
+                    leave_to_signals(fd);
                 }
                 result
             }

@@ -15,17 +15,18 @@ fn one(base: *const c_void, length: size_t) -> [iovec; 1] {
     [iovec { iov_base: base.cast_mut(), iov_len: length.min(0x7fff_f000) }]
 }
 
-/// The parts of a vector; empty if the kernel would refuse it.
+/// The parts of a vector; `None` if the kernel refuses it, and says with which error.
 ///
 /// # Safety
 ///
 /// The vector has `count` parts.
-unsafe fn parts<'a>(vector: *const iovec, count: usize) -> &'a [iovec] {
-    if vector.is_null() || count > 1024 {
-        return &[];
+unsafe fn parts<'a>(vector: *const iovec, count: usize) -> Option<&'a [iovec]> {
+    if count == 0 {
+        return Some(&[]);
     }
+    let refused = vector.is_null() || count > libc::UIO_MAXIOV as usize;
     // SAFETY: by the contract of this function.
-    unsafe { std::slice::from_raw_parts(vector, count) }
+    (!refused).then(|| unsafe { std::slice::from_raw_parts(vector, count) })
 }
 
 interpose! {
@@ -49,8 +50,10 @@ interpose! {
 interpose! {
     fn readv(fd: c_int, vector: *const iovec, count: c_int) -> ssize_t = |next| {
         // SAFETY: the program says that the vector has so many parts.
-        let to = unsafe { parts(vector, count as usize) };
-        receive(fd, to, 0, || next(fd, vector, count))
+        match unsafe { parts(vector, count as usize) } {
+            Some(to) => receive(fd, to, 0, || next(fd, vector, count)),
+            None => next(fd, vector, count),
+        }
     }
 }
 
@@ -119,7 +122,9 @@ unsafe fn receive_message(
         return kernel();
     }
     // SAFETY: by the contract of this function.
-    let to = unsafe { parts((*message).msg_iov, (*message).msg_iovlen) };
+    let Some(to) = (unsafe { parts((*message).msg_iov, (*message).msg_iovlen) }) else {
+        return kernel();
+    };
     let asked = std::cell::Cell::new(false);
     let result = receive(fd, to, flags, || {
         asked.set(true);
@@ -174,8 +179,10 @@ interpose! {
 interpose! {
     fn writev(fd: c_int, vector: *const iovec, count: c_int) -> ssize_t = |next| {
         // SAFETY: the program says that the vector has so many parts.
-        let from = unsafe { parts(vector, count as usize) };
-        send(fd, from, 0, || next(fd, vector, count))
+        match unsafe { parts(vector, count as usize) } {
+            Some(from) => send(fd, from, 0, || next(fd, vector, count)),
+            None => next(fd, vector, count),
+        }
     }
 }
 
@@ -208,8 +215,10 @@ interpose! {
             return next(fd, message, flags);
         }
         // SAFETY: as above.
-        let from = unsafe { parts((*message).msg_iov, (*message).msg_iovlen) };
-        send(fd, from, flags, || next(fd, message, flags))
+        match unsafe { parts((*message).msg_iov, (*message).msg_iovlen) } {
+            Some(from) => send(fd, from, flags, || next(fd, message, flags)),
+            None => next(fd, message, flags),
+        }
     }
 }
 

@@ -12,7 +12,7 @@ use crate::epoll;
 use crate::segment::{Segment, closed};
 use crate::stats::Reason;
 use crate::sys::{self, Errno};
-use crate::table::{self, Guard, Sending, end};
+use crate::table::{self, Guard, Passage, Sending, end};
 use crate::turn;
 use crate::wait;
 
@@ -25,7 +25,17 @@ const UNTIL_SWITCHED: u64 = 1_000_000;
 
 /// Sends as `sendmsg` does; `kernel` is the call that the program made.
 pub fn send(fd: c_int, from: &[iovec], flags: c_int, kernel: impl Fn() -> isize) -> isize {
-    let Some(guard) = table::enter_carried(fd) else { return kernel() };
+    match table::passage(fd) {
+        Passage::Kernel => return kernel(),
+        Passage::Quiet(entered) if flags & libc::MSG_OOB == 0 => {
+            let result = kernel();
+            table::went_by(fd, entered);
+            return result;
+        }
+        Passage::Quiet(entered) => table::went_by(fd, entered),
+        Passage::Seen => {}
+    }
+    let Some(guard) = table::enter(fd) else { return kernel() };
     if flags & libc::MSG_OOB != 0 {
         turn::back(&guard, Reason::Urgent);
     }

@@ -15,7 +15,9 @@
 )]
 
 mod back;
+mod entries;
 mod pair;
+mod passing;
 mod watched;
 
 use std::mem::{size_of, zeroed};

@@ -130,71 +130,149 @@ mod tests {
         assert_eq!(barrier.remove(Node(1)), Some(BarrierAction::Pass));
     }
 
-    /// A barrier, how often it was passed, and the announcements on their way to the node.
-    type Member = (Barrier, u32, VecDeque<(u8, u32)>);
+    /// A barrier, how often it was passed, and what is on its way to the node: announcements, and
+    /// last of all that one has left.
+    type Member = (Barrier, u32, VecDeque<Event>);
+
+    #[derive(Clone, Copy, PartialEq, Eq, Hash)]
+    enum Event {
+        Announced(u8, u32),
+        Left(u8),
+    }
 
     #[derive(Clone, PartialEq, Eq, Hash)]
     struct World {
         nodes: Vec<Member>,
         /// Sweeps on the way: from, to, and whether it is the acknowledgment.
         sweeps: std::collections::BTreeSet<(u8, u8, bool)>,
+        dead: Option<u8>,
+        deaths_left: u8,
+        most: u32,
     }
 
-    /// Three nodes, any interleaving: nobody is more than one barrier ahead of another, and all can
-    /// always go on.
-    #[test]
-    fn nobody_passes_before_all_have_come() {
-        let most = 2;
-        let node = |own| (Barrier::new(Node(own), 0b111), 0, VecDeque::new());
-        let start = World { nodes: (0..3).map(node).collect(), sweeps: Default::default() };
-        let states = explore(start, |world| {
-            let passed: Vec<u32> = world.nodes.iter().map(|(_, passed, _)| *passed).collect();
-            let entered = |node: usize| passed[node] + u32::from(world.nodes[node].0.entered);
-            assert!(passed.iter().all(|passed| (0..3).all(|node| entered(node) >= *passed)));
-            let mut next = Vec::new();
-            for (node, passed) in passed.iter().enumerate() {
-                if !world.nodes[node].0.entered && *passed < most {
-                    let mut world = world.clone();
-                    let action = world.nodes[node].0.enter();
-                    act(&mut world, node, Some(action));
-                    next.push(world);
-                }
-                if let Some((from, number)) = world.nodes[node].2.front().copied() {
-                    let mut world = world.clone();
-                    world.nodes[node].2.pop_front();
-                    let action = world.nodes[node].0.arrive(Node(from), number);
-                    act(&mut world, node, action);
-                    next.push(world);
+    impl World {
+        fn new(nodes: u8, most: u32, deaths_left: u8) -> World {
+            let all = (1 << nodes) - 1;
+            let node = |own| (Barrier::new(Node(own), all), 0, VecDeque::new());
+            let nodes = (0..nodes).map(node).collect();
+            World { nodes, sweeps: Default::default(), dead: None, deaths_left, most }
+        }
+
+        fn is_dead(&self, node: usize) -> bool {
+            self.dead == Some(node as u8)
+        }
+
+        /// Nobody is more than one barrier ahead of another one of whom it does not know that it has
+        /// left.
+        fn check(&self) {
+            for (own, passed, _) in &self.nodes {
+                for other in members(own.on_line).map(Node::index) {
+                    let (barrier, theirs, _) = &self.nodes[other];
+                    assert!(theirs + u32::from(barrier.entered) >= *passed);
                 }
             }
-            for sweep @ (from, to, answer) in world.sweeps.clone() {
-                let mut world = world.clone();
-                world.sweeps.remove(&sweep);
-                if answer {
-                    let action = world.nodes[usize::from(to)].0.acknowledge(Node(from));
-                    act(&mut world, usize::from(to), action);
-                } else {
-                    world.sweeps.insert((to, from, true));
-                }
-                next.push(world);
-            }
+        }
+
+        fn with(&self, step: impl FnOnce(&mut World)) -> World {
+            let mut next = self.clone();
+            step(&mut next);
             next
+        }
+
+        fn act(&mut self, node: usize, action: Option<BarrierAction>) {
+            match action {
+                Some(BarrierAction::Sweep(targets)) => {
+                    self.sweeps.extend(members(targets).map(|to| (node as u8, to.0, false)));
+                }
+                Some(BarrierAction::Announce(number)) => {
+                    let event = Event::Announced(node as u8, number);
+                    self.nodes.iter_mut().for_each(|(_, _, log)| log.push_back(event));
+                }
+                Some(BarrierAction::Pass) => self.nodes[node].1 += 1,
+                None => {}
+            }
+        }
+
+        /// A node dies: what it sent may have reached some and not others, and each of them hears
+        /// behind it that the node has left.
+        fn kill(&mut self, node: usize, missed_by: u64) {
+            (self.dead, self.deaths_left) = (Some(node as u8), 0);
+            self.sweeps.retain(|(from, to, _)| ![*from, *to].contains(&(node as u8)));
+            for (other, (_, _, log)) in self.nodes.iter_mut().enumerate() {
+                let is_of_dead = |event: &Event| matches!(event, Event::Announced(from, _) if *from == node as u8);
+                log.retain(|event| missed_by >> other & 1 == 0 || !is_of_dead(event));
+                log.push_back(Event::Left(node as u8));
+            }
+        }
+
+        fn hear(&mut self, node: usize) {
+            let action = match self.nodes[node].2.pop_front() {
+                Some(Event::Announced(from, number)) => {
+                    self.nodes[node].0.arrive(Node(from), number)
+                }
+                Some(Event::Left(other)) => self.nodes[node].0.remove(Node(other)),
+                None => None,
+            };
+            self.act(node, action);
+        }
+
+        fn sweep(&mut self, sweep: (u8, u8, bool)) {
+            let (from, to, is_answer) = sweep;
+            self.sweeps.remove(&sweep);
+            if is_answer {
+                let action = self.nodes[usize::from(to)].0.acknowledge(Node(from));
+                self.act(to.into(), action);
+            } else {
+                self.sweeps.insert((to, from, true));
+            }
+        }
+
+        fn successors(&self) -> Vec<World> {
+            let mut next = Vec::new();
+            for node in (0..self.nodes.len()).filter(|node| !self.is_dead(*node)) {
+                let (barrier, passed, log) = &self.nodes[node];
+                if !barrier.entered && *passed < self.most {
+                    next.push(self.with(|world| {
+                        let action = world.nodes[node].0.enter();
+                        world.act(node, Some(action));
+                    }));
+                }
+                if !log.is_empty() {
+                    next.push(self.with(|world| world.hear(node)));
+                }
+                if self.deaths_left > 0 {
+                    let missed = 0..1 << self.nodes.len();
+                    next.extend(missed.map(|by| self.with(|world| world.kill(node, by))));
+                }
+            }
+            next.extend(self.sweeps.iter().map(|sweep| self.with(|world| world.sweep(*sweep))));
+            next
+        }
+    }
+
+    /// Every interleaving: nobody passes before all have come, and all can always go on.
+    fn explore_all(world: World) {
+        let most = world.most;
+        let states = explore(world, |world| {
+            world.check();
+            world.successors()
         });
         assert!(states.len() > 10_000, "{}", states.len());
-        let all_through = |world: &World| world.nodes.iter().all(|(_, passed, _)| *passed == most);
+        let all_through = |world: &World| {
+            let mut all = world.nodes.iter().enumerate();
+            all.all(|(node, (_, passed, _))| world.is_dead(node) || *passed == most)
+        };
         assert!(states.all_can_reach(all_through));
     }
 
-    fn act(world: &mut World, node: usize, action: Option<BarrierAction>) {
-        match action {
-            Some(BarrierAction::Sweep(targets)) => {
-                world.sweeps.extend(members(targets).map(|to| (node as u8, to.0, false)));
-            }
-            Some(BarrierAction::Announce(number)) => {
-                world.nodes.iter_mut().for_each(|(_, _, log)| log.push_back((node as u8, number)));
-            }
-            Some(BarrierAction::Pass) => world.nodes[node].1 += 1,
-            None => {}
-        }
+    #[test]
+    fn nobody_passes_before_all_have_come() {
+        explore_all(World::new(3, 2, 0));
+    }
+
+    /// Wherever one of three dies, with what it announced heard by any of the others.
+    #[test]
+    fn those_who_are_left_pass_without_one_that_died_anywhere() {
+        explore_all(World::new(3, 1, 1));
     }
 }

@@ -60,6 +60,16 @@ mod tests {
         assert_eq!(clock.read(Time(5)), None);
         clock.pulse(Time(1000), Time(400));
         assert_eq!(clock.read(Time(450)), Some(Time(1050)));
+        // The next one corrects what the local clock has gone wrong since.
+        clock.pulse(Time(2000), Time(1500));
+        assert_eq!(clock.read(Time(1500)), Some(Time(2000)));
+    }
+
+    /// The printed formula: twice the range of the latency, and the service routine.
+    #[test]
+    fn the_accuracy_is_twice_the_range_and_the_routine() {
+        let bound = ClockBound { shortest: Span(700), longest: Span(1000), service: Span(50) };
+        assert_eq!(bound.accuracy(), Span(650));
     }
 
     proptest! {

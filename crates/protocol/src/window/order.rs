@@ -249,6 +249,38 @@ mod tests {
             checker.receive(target, next).unwrap();
         }
         assert_eq!((checker.finish(), checker.on_the_way()), (Ok(()), 0));
+        assert!(checker.open.iter().all(VecDeque::is_empty), "{:?}", checker.open);
+    }
+
+    /// X and Y see two broadcasts in different orders, and X leaves before anybody can know.
+    #[test]
+    fn what_a_node_has_seen_that_leaves_binds_nobody() {
+        let mut checker = OrderChecker::new(4);
+        let [one, two] = [M, N].map(|sender| checker.send(sender, 0b1100));
+        for (target, packet) in [(X, one), (X, two), (Y, two)] {
+            checker.receive(target, packet).unwrap();
+        }
+        let mut without = checker.clone();
+        checker.receive(Y, one).unwrap();
+        assert!(checker.finish().is_err());
+        without.remove(X);
+        without.receive(Y, one).unwrap();
+        assert_eq!((without.finish(), without.on_the_way()), (Ok(()), 0));
+        assert!(without.open.iter().all(VecDeque::is_empty), "{:?}", without.open);
+    }
+
+    /// What everybody has is forgotten, also what waited behind another packet at one of its targets:
+    /// a run of any length takes no more memory than its network holds.
+    #[test]
+    fn what_waited_for_another_packet_settles_behind_it() {
+        let mut checker = OrderChecker::new(4);
+        let first = checker.send(M, 0b1100);
+        let behind = checker.send(N, 0b0101);
+        for (target, packet) in [(X, first), (X, behind), (M, behind), (Y, first)] {
+            checker.receive(target, packet).unwrap();
+        }
+        assert!(checker.open.iter().all(VecDeque::is_empty), "{:?}", checker.open);
+        assert!(checker.targets.iter().all(VecDeque::is_empty), "{:?}", checker.targets);
     }
 
     const M: Node = Node(0);

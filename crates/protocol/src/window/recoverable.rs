@@ -137,7 +137,9 @@ mod tests {
             let (mut sender, mut expected, mut done) = (Conditional::default(), 0, 0);
             for loss in losses {
                 let message = sender.send().or_else(|| sender.hear(Outcome::Lost));
-                let Some(RecoverableAction::Message(number)) = message else { break };
+                let Some(RecoverableAction::Message(number)) = message else {
+                    return Err(TestCaseError::fail(format!("not sent again: {message:?}")));
+                };
                 prop_assert!(number == expected || number + 1 == expected);
                 if loss > 0 {
                     expected = expected.max(number + 1);

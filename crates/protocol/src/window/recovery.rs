@@ -149,6 +149,21 @@ mod tests {
         assert!(naive.finish().is_err());
     }
 
+    /// Nobody has both broadcasts, so that only who took the first and misses the second tells their
+    /// order, which is not that of the senders' numbers.
+    #[test]
+    fn what_a_target_misses_comes_behind_what_it_took() {
+        let damaged = [Some(0), Some(1), Some(0), Some(1)];
+        let (survey, mut checker) = run(&[(1, None), (0, None)], &damaged);
+        let again = plan(&survey, 0b1111).unwrap();
+        let order: Vec<u8> = again.iter().map(|one| one.packet.sender.0).collect();
+        assert_eq!(order, [1, 0]);
+        for Retransmission { packet, targets } in again {
+            members(targets).for_each(|target| checker.receive(target, packet).unwrap());
+        }
+        assert_eq!((checker.finish(), checker.on_the_way()), (Ok(()), 0));
+    }
+
     #[test]
     fn what_a_removed_node_misses_is_not_sent_again() {
         let (survey, _) = run(&[(1, None), (0, Some(3))], &[None, None, None, Some(0)]);

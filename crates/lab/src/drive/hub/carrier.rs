@@ -31,6 +31,10 @@ impl Carrier for HubChannel {
         notices.append(&mut self.notices);
     }
 
+    fn keeps_barrier(&self) -> bool {
+        !self.parts.hub.is_direct()
+    }
+
     fn barrier(&mut self, now: Time, host: u16, hosts: u16, ticket: Ticket) -> bool {
         self.enter_barrier(now, host, hosts, ticket)
     }

@@ -302,8 +302,12 @@ impl Carrier for TurnChannel {
         self.take_over(now, message);
     }
 
+    fn keeps_barrier(&self) -> bool {
+        self.switching.barrier.is_some()
+    }
+
     fn barrier(&mut self, now: Time, host: u16, hosts: u16, ticket: Ticket) -> bool {
-        let keeps = self.switching.barrier.is_some();
+        let keeps = self.keeps_barrier();
         if keeps {
             self.arrive_at_barrier(now, host, hosts, ticket);
         }

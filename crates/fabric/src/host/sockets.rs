@@ -1,0 +1,121 @@
+//! What it costs two programs to be connected before anything is sent (SCILAN 3.3 and 3.4).
+
+use std::net::Ipv4Addr;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use weft_protocol::sci_address::node_of;
+use weft_units::{Bytes, PositiveCount, Span};
+
+/// Sockets of a library that sets up connections over the channel itself: the first message between
+/// two hosts asks for one, and waits until it is accepted. What a node says to another one passes
+/// the hosts and the channel like a message.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SocketsSettings {
+    /// Payload of a request for a connection, and of an answer.
+    pub request: Bytes,
+    /// What a test-and-set in another host's memory takes, more than "0 ns". A socket that listens
+    /// has one receiver for all; who asks locks it, and tries again after this time while another
+    /// one has it. Letting go is a store, and takes half of it (SCILAN 3.4).
+    pub lock: Span,
+    /// What it takes the driver of either side to map the buffer of the other one (SCILAN 2.2).
+    pub map: Span,
+    /// How many requests may wait at a host until its program accepts. Others are refused.
+    pub backlog: PositiveCount,
+    /// From when on programs accept, counted from the beginning of the run.
+    #[serde(default)]
+    pub accept_from: Span,
+    /// Hosts on which nobody listens: they refuse.
+    #[serde(default)]
+    pub without_listener: Vec<u16>,
+    /// Addresses that are not given in order. Host 0 is 192.168.0.1, host 1 192.168.0.2, and so on,
+    /// 254 to a network; an address outside of 192.168.0.0 to 192.168.255.255 names no node, and
+    /// messages to it and from it are left to the ordinary stack.
+    #[serde(default)]
+    pub addresses: Vec<AddressSettings>,
+}
+
+/// What the name of a host is mapped to.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct AddressSettings {
+    /// The host.
+    pub host: u16,
+    /// Its address.
+    pub address: Ipv4Addr,
+}
+
+impl SocketsSettings {
+    /// The address that the name of a host is mapped to.
+    pub fn address(&self, host: u16) -> Ipv4Addr {
+        let given = self.addresses.iter().find(|own| own.host == host);
+        given.map_or_else(
+            || {
+                let (network, place) = (host / 254, host % 254 + 1);
+                Ipv4Addr::new(192, 168, network as u8, place as u8)
+            },
+            |own| own.address,
+        )
+    }
+
+    /// The number of the adapter of a host, the first 16 bits of what is in its memory; none if its
+    /// address belongs to the ordinary stack.
+    pub fn node(&self, host: u16) -> Option<u16> {
+        node_of(self.address(host))
+    }
+
+    /// What is refused: key, value, and what would be accepted.
+    pub(super) fn misfit(&self) -> Option<(&'static str, String, String)> {
+        if self.lock == Span::ZERO {
+            return Some(("lock", self.lock.to_string(), "more than 0 ns".to_owned()));
+        }
+        let twice = self.addresses.iter().enumerate().find(|(place, own)| {
+            let earlier = &self.addresses[..*place];
+            earlier.iter().any(|other| other.host == own.host || other.address == own.address)
+        });
+        let (_, own) = twice?;
+        let value = format!("{} of host {}", own.address, own.host);
+        Some(("addresses", value, "each host and each address once".to_owned()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings(more: &str) -> SocketsSettings {
+        let text = format!("request = '64 B'\nlock = '2 us'\nmap = '30 us'\nbacklog = 5\n{more}");
+        toml::from_str(&text).expect("legal settings")
+    }
+
+    /// 254 hosts to a network: neither .0 nor .255 names a node.
+    #[test]
+    fn every_host_has_a_node_of_its_own() {
+        let settings = settings("");
+        assert_eq!(settings.address(0), Ipv4Addr::new(192, 168, 0, 1));
+        assert_eq!(settings.address(254), Ipv4Addr::new(192, 168, 1, 1));
+        let mut nodes: Vec<u16> = (0..2000).filter_map(|host| settings.node(host)).collect();
+        nodes.dedup();
+        assert_eq!(nodes.len(), 2000);
+        assert_eq!(settings.node(3), Some(4));
+    }
+
+    #[test]
+    fn an_address_of_the_ordinary_stack_names_no_node() {
+        let settings = settings("addresses = [{ host = 3, address = '129.240.64.1' }]");
+        assert_eq!((settings.node(3), settings.node(2)), (None, Some(3)));
+        assert!(settings.misfit().is_none());
+    }
+
+    #[test]
+    fn what_could_not_be_told_apart_is_refused() {
+        let one = "{ host = 3, address = '192.168.0.9' }";
+        let other = "{ host = 4, address = '192.168.0.9' }";
+        let (key, value, _) =
+            settings(&format!("addresses = [{one}, {other}]")).misfit().expect("refused");
+        assert_eq!((key, value.as_str()), ("addresses", "192.168.0.9 of host 4"));
+        let free = SocketsSettings { lock: Span::ZERO, ..settings("") };
+        assert_eq!(free.misfit().map(|(key, ..)| key), Some("lock"));
+    }
+}

@@ -1,0 +1,237 @@
+//! The socket libraries of the hosts: who is connected to whom, who asks, and who cannot be.
+//!
+//! What a socket may do is decided by [`Sockets`], one for each node. What is here is who hears what
+//! when, and the lock of a receiver that several may write to; what it costs is added by the host
+//! path, over which everything that is said passes.
+
+use std::collections::BTreeMap;
+
+use weft_fabric::host::SocketsSettings;
+use weft_protocol::sockets::{Connect, SetUp, SocketId, Sockets, Standing};
+use weft_units::{Span, Time};
+
+/// The port on which programs listen.
+const PORT: u16 = 1;
+
+/// What was done to connect hosts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SocketCounters {
+    /// Requests that were accepted.
+    pub accepted: u64,
+    /// From the call of `connect` to the first message that may go, over all of them.
+    pub set_up: Span,
+    /// Requests that were refused.
+    pub refused: u64,
+    /// Messages that were left to the ordinary stack.
+    pub fallen: u64,
+    /// Attempts to lock a receiver that another initiator had locked.
+    pub locked_out: u64,
+}
+
+/// What is to be done with a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// It goes.
+    Goes,
+    /// It waits, and if it is the first one its host begins to ask.
+    Waits { first: bool },
+    /// It falls through.
+    Falls,
+}
+
+/// What follows from what a host has heard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Follows {
+    /// Nothing, or nothing before programs accept.
+    Nothing,
+    /// It answers at once.
+    Answer(SetUp),
+    /// Its program may accept.
+    MayAccept,
+    /// Its own request was accepted: the buffer of the other end is mapped next.
+    Map,
+    /// Its own request was refused.
+    Refused,
+}
+
+/// The libraries of all hosts.
+#[derive(Debug)]
+pub(super) struct Libraries {
+    settings: SocketsSettings,
+    /// None where a host has no address of the cluster.
+    nodes: Vec<Option<Node>>,
+    /// By initiator and target.
+    ways: BTreeMap<(u16, u16), Way>,
+    pub counters: SocketCounters,
+}
+
+#[derive(Debug)]
+struct Node {
+    sockets: Sockets,
+    listener: Option<SocketId>,
+    /// Whether somebody writes a request to the receiver of the socket that listens.
+    locked: bool,
+    /// Whether its program is busy with a request that it has accepted.
+    accepting: bool,
+}
+
+#[derive(Debug)]
+enum Way {
+    Asking { since: Time, request: SetUp, waiting: Vec<u32> },
+    Open,
+    Ordinary,
+}
+
+impl Libraries {
+    pub fn new(settings: SocketsSettings, hosts: u16) -> Libraries {
+        let node = |host| {
+            let mut sockets = Sockets::new(settings.node(host)?);
+            let mut listener = None;
+            if !settings.without_listener.contains(&host) {
+                let socket = sockets.open();
+                let listens = sockets.listen(socket, PORT, settings.backlog.as_usize());
+                listener = listens.is_ok().then_some(socket);
+            }
+            Some(Node { sockets, listener, locked: false, accepting: false })
+        };
+        let nodes = (0..hosts).map(node).collect();
+        Libraries { settings, nodes, ways: BTreeMap::new(), counters: SocketCounters::default() }
+    }
+
+    pub fn settings(&self) -> &SocketsSettings {
+        &self.settings
+    }
+
+    /// A program has a message for another host.
+    pub fn judge(&mut self, now: Time, (from, to): (u16, u16), message: u32) -> Verdict {
+        match self.ways.get_mut(&(from, to)) {
+            Some(Way::Open) => return Verdict::Goes,
+            Some(Way::Asking { waiting, .. }) => {
+                waiting.push(message);
+                return Verdict::Waits { first: false };
+            }
+            Some(Way::Ordinary) => {}
+            None => {
+                if let Some(request) = self.connect(from, to) {
+                    let way = Way::Asking { since: now, request, waiting: vec![message] };
+                    self.ways.insert((from, to), way);
+                    return Verdict::Waits { first: true };
+                }
+                self.leave(from, to);
+            }
+        }
+        self.counters.fallen += 1;
+        Verdict::Falls
+    }
+
+    /// What a socket of a host says to connect to another one; none if it is the ordinary stack
+    /// that connects.
+    fn connect(&mut self, from: u16, to: u16) -> Option<SetUp> {
+        let sockets = &mut self.nodes[usize::from(from)].as_mut()?.sockets;
+        let socket = sockets.open();
+        match sockets.connect(socket, self.settings.address(to), PORT) {
+            Ok(Connect::Cluster { request, .. }) => Some(request),
+            Ok(Connect::Ordinary) | Err(_) => None,
+        }
+    }
+
+    /// The two are connected by the ordinary stack, in both directions.
+    fn leave(&mut self, from: u16, to: u16) {
+        self.ways.insert((from, to), Way::Ordinary);
+        self.ways.entry((to, from)).or_insert(Way::Ordinary);
+    }
+
+    /// What a host says that asks another one.
+    pub fn request(&self, from: u16, to: u16) -> Option<SetUp> {
+        match self.ways.get(&(from, to))? {
+            Way::Asking { request, .. } => Some(*request),
+            Way::Open | Way::Ordinary => None,
+        }
+    }
+
+    /// One attempt to lock the receiver of the socket that listens at `to`, by test-and-set.
+    /// Returns whether it was free.
+    pub fn lock(&mut self, to: u16) -> bool {
+        let Some(node) = &mut self.nodes[usize::from(to)] else { return true };
+        let free = !std::mem::replace(&mut node.locked, true);
+        self.counters.locked_out += u64::from(!free);
+        free
+    }
+
+    pub fn unlock(&mut self, to: u16) {
+        if let Some(node) = &mut self.nodes[usize::from(to)] {
+            node.locked = false;
+        }
+    }
+
+    /// A host hears what another one says.
+    pub fn hear(&mut self, host: u16, said: SetUp) -> Follows {
+        let Some(node) = &mut self.nodes[usize::from(host)] else { return Follows::Nothing };
+        if let Some(answer) = node.sockets.hear(said) {
+            return Follows::Answer(answer);
+        }
+        match said {
+            SetUp::Request { .. } => Follows::MayAccept,
+            SetUp::Accepted { to, .. } | SetUp::Refused { to } => match node.sockets.standing(to) {
+                Some(Standing::Connected(..)) => Follows::Map,
+                Some(Standing::Ordinary) => Follows::Refused,
+                _ => Follows::Nothing,
+            },
+        }
+    }
+
+    /// The program of a host accepts the oldest request that waits, unless it is busy with one.
+    /// Returns who asked, and what it is to hear.
+    pub fn accept(&mut self, host: u16) -> Option<(u16, SetUp)> {
+        let node = self.nodes[usize::from(host)].as_mut().filter(|node| !node.accepting)?;
+        let (_, peer, said) = node.sockets.accept(node.listener?).ok()??;
+        node.accepting = true;
+        self.counters.accepted += 1;
+        let named = |other: &u16| self.settings.node(*other) == Some(peer);
+        (0..self.nodes.len() as u16).find(named).map(|peer| (peer, said))
+    }
+
+    /// The program of a host is done with the request that it has accepted.
+    pub fn accepted(&mut self, host: u16) {
+        if let Some(node) = &mut self.nodes[usize::from(host)] {
+            node.accepting = false;
+        }
+    }
+
+    /// A host may send to another one from now on. Returns the messages that waited for it.
+    pub fn open(&mut self, now: Time, from: u16, to: u16, asked: bool) -> Vec<u32> {
+        match self.ways.get_mut(&(from, to)) {
+            // Its own request is still under way; what it asked for comes with the answer.
+            Some(Way::Asking { .. }) if !asked => return Vec::new(),
+            Some(way) => {
+                if let Way::Asking { since, waiting, .. } = std::mem::replace(way, Way::Open) {
+                    self.counters.set_up += now.since(since);
+                    return waiting;
+                }
+            }
+            None => drop(self.ways.insert((from, to), Way::Open)),
+        }
+        Vec::new()
+    }
+
+    /// A request was refused: the ordinary stack connects the two. Returns the messages that waited.
+    pub fn refuse(&mut self, from: u16, to: u16) -> Vec<u32> {
+        self.counters.refused += 1;
+        let before = self.ways.remove(&(from, to));
+        self.leave(from, to);
+        let Some(Way::Asking { waiting, .. }) = before else { return Vec::new() };
+        self.counters.fallen += waiting.len() as u64;
+        waiting
+    }
+
+    /// Who waits for whom, one sentence an element.
+    pub fn waiting(&self) -> impl Iterator<Item = String> {
+        let asks = |(pair, way): (&(u16, u16), &Way)| match way {
+            Way::Asking { .. } => {
+                Some(format!("host {} waits for host {} to accept a connection", pair.0, pair.1))
+            }
+            Way::Open | Way::Ordinary => None,
+        };
+        self.ways.iter().filter_map(asks)
+    }
+}

@@ -1,0 +1,290 @@
+//! Whether the program makes system calls by instructions of its own.
+//!
+//! Such a call goes past every interposed function: what it reads on a carried connection it would
+//! not find, since the bytes are in the ring. So a process is carried only if no object that is
+//! loaded into it holds such an instruction for a call that moves a socket's bytes: statically
+//! linked `liburing`, Go libraries, an allocator's or a sanitizer's private copy of `read`. The C
+//! library and the loader hold them by right; theirs are what this library stands before.
+//!
+//! Instructions are found as compilers and assemblers lay them down: the call's number, arguments,
+//! the instruction, the look at the result. `python/weft/live_elf.py` reads files by the same rules.
+
+use std::ffi::CStr;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+
+use libc::{c_int, c_long, c_void, dl_phdr_info, size_t};
+
+/// The calls that move bytes of a socket, or let the kernel move them.
+const MOVING: [c_long; 15] = [
+    libc::SYS_read,
+    libc::SYS_readv,
+    libc::SYS_recvfrom,
+    libc::SYS_recvmsg,
+    libc::SYS_recvmmsg,
+    libc::SYS_write,
+    libc::SYS_writev,
+    libc::SYS_sendto,
+    libc::SYS_sendmsg,
+    libc::SYS_sendmmsg,
+    libc::SYS_sendfile,
+    libc::SYS_splice,
+    libc::SYS_preadv2,
+    libc::SYS_pwritev2,
+    libc::SYS_io_uring_setup,
+];
+
+/// Objects whose own calls are the ones that the library stands before.
+const BELOW: [&[u8]; 7] =
+    [b"libc.so", b"libc-", b"libpthread", b"ld-linux", b"ld-2", b"linux-vdso", b"libweft_live"];
+
+/// How many objects are remembered as looked through; those beyond are looked through again.
+const REMEMBERED: usize = 1024;
+
+static LOOKED_AT: [AtomicUsize; REMEMBERED] = [const { AtomicUsize::new(0) }; REMEMBERED];
+/// How many objects were ever loaded and unloaded when they were last looked through.
+static LOADED: AtomicU64 = AtomicU64::new(0);
+static UNLOADED: AtomicU64 = AtomicU64::new(0);
+static FOUND: AtomicBool = AtomicBool::new(false);
+
+/// Looks through the objects that were loaded since the last time. True if any ever held a call of
+/// its own that moves a socket's bytes.
+pub fn are_there() -> bool {
+    if FOUND.load(Ordering::Relaxed) {
+        return true;
+    }
+    // SAFETY: the function takes what it is declared to take, and does not unwind.
+    unsafe { libc::dl_iterate_phdr(Some(look_through), std::ptr::null_mut()) };
+    FOUND.load(Ordering::Relaxed)
+}
+
+/// The same for a server at its first connection: those that it forks then know already.
+pub fn look_once() {
+    if LOADED.load(Ordering::Relaxed) == 0 {
+        are_there();
+    }
+}
+
+/// Looks through one object; not zero ends the walk.
+unsafe extern "C" fn look_through(
+    object: *mut dl_phdr_info,
+    size: size_t,
+    _data: *mut c_void,
+) -> c_int {
+    // SAFETY: the loader passes a valid description, and holds its lock meanwhile.
+    let object = unsafe { &*object };
+    if size < size_of::<dl_phdr_info>() {
+        // A loader that does not count: every object is looked through each time.
+        LOADED.store(0, Ordering::Relaxed);
+    } else {
+        if UNLOADED.swap(object.dlpi_subs, Ordering::Relaxed) != object.dlpi_subs {
+            LOOKED_AT.iter().for_each(|place| place.store(0, Ordering::Relaxed));
+            LOADED.store(0, Ordering::Relaxed);
+        }
+        if is_last_known(object) {
+            return 1;
+        }
+    }
+    if is_below(object) || is_remembered(object) {
+        return 0;
+    }
+    // SAFETY: the loader says that there are so many headers.
+    let headers =
+        unsafe { std::slice::from_raw_parts(object.dlpi_phdr, usize::from(object.dlpi_phnum)) };
+    let readable_code = libc::PF_X | libc::PF_R;
+    let found = headers
+        .iter()
+        .filter(|it| it.p_type == libc::PT_LOAD && it.p_flags & readable_code == readable_code)
+        .any(|it| {
+            let place = (object.dlpi_addr + it.p_vaddr) as *const u8;
+            // SAFETY: the loader has mapped the segment, readable, and keeps it while its lock is
+            // held.
+            has_own_calls(unsafe { std::slice::from_raw_parts(place, it.p_filesz as usize) })
+        });
+    FOUND.fetch_or(found, Ordering::Relaxed);
+    c_int::from(found)
+}
+
+/// Whether nothing was loaded since the last walk. The first object of each walk is the program
+/// itself, which is remembered from the first one on.
+fn is_last_known(object: &dl_phdr_info) -> bool {
+    LOADED.swap(object.dlpi_adds, Ordering::Relaxed) == object.dlpi_adds && is_known(object)
+}
+
+/// The word by which an object is remembered.
+fn mark(object: &dl_phdr_info) -> usize {
+    object.dlpi_phdr as usize
+}
+
+fn is_known(object: &dl_phdr_info) -> bool {
+    let mark = mark(object);
+    let known = LOOKED_AT.iter().map(|place| place.load(Ordering::Relaxed));
+    known.take_while(|it| *it != 0).any(|it| it == mark)
+}
+
+/// Whether an object was looked through before; from now on it was.
+fn is_remembered(object: &dl_phdr_info) -> bool {
+    let mark = mark(object);
+    for place in &LOOKED_AT {
+        match place.compare_exchange(0, mark, Ordering::Relaxed, Ordering::Relaxed) {
+            Ok(_) => return false,
+            Err(other) if other == mark => return true,
+            Err(_) => {}
+        }
+    }
+    false
+}
+
+fn is_below(object: &dl_phdr_info) -> bool {
+    if object.dlpi_name.is_null() {
+        return false;
+    }
+    // SAFETY: the loader's names are C strings.
+    let name = unsafe { CStr::from_ptr(object.dlpi_name) }.to_bytes();
+    let last = name.rsplit(|byte| *byte == b'/').next().unwrap_or(name);
+    BELOW.iter().any(|below| last.starts_with(below))
+}
+
+/// Whether code holds a system call by an instruction of its own that moves a socket's bytes, or
+/// one whose number is not told and which looks at its result as system calls do.
+#[cfg(target_arch = "x86_64")]
+fn has_own_calls(code: &[u8]) -> bool {
+    let mut at = 0;
+    while let Some(rest) = code.get(at..).filter(|rest| !rest.is_empty()) {
+        // The second byte is much the rarer of the two.
+        // SAFETY: the place has so many bytes.
+        let found = unsafe { libc::memchr(rest.as_ptr().cast(), 0x05, rest.len()) };
+        if found.is_null() {
+            return false;
+        }
+        at = found as usize - code.as_ptr() as usize;
+        if at > 0 && code[at - 1] == 0x0f && moves_bytes(code, at - 1) {
+            return true;
+        }
+        at += 1;
+    }
+    false
+}
+
+/// Whether the instruction at this place is a call that moves bytes. The two bytes alone also stand
+/// in addresses and numbers, so what stands around them decides.
+#[cfg(target_arch = "x86_64")]
+fn moves_bytes(code: &[u8], at: usize) -> bool {
+    let after = &code[at + 2..];
+    if after.len() < 6 {
+        return false;
+    }
+    if let Some(number) = number_before(&code[..at]) {
+        // Looks at the result, keeps it, sets the next call up, or returns.
+        let likely = [0x48, 0x49, 0x3d, 0x83, 0x85, 0x89, 0xba, 0xc3, 0x5d].contains(&after[0]);
+        return likely && MOVING.contains(&number);
+    }
+    // `cmp rax, -4095`, the kernel's own boundary between results and errors.
+    if after.starts_with(&[0x48, 0x3d]) && after[3..6] == [0xf0, 0xff, 0xff] {
+        return true;
+    }
+    is_argument_move(&code[..at])
+        && (matches!(after[0], 0xc3 | 0x5d | 0x89)
+            || after[0] == 0x48 && matches!(after[1], 0x83 | 0x85 | 0x89))
+}
+
+/// The number that is put into `eax` shortly before, with no call, return or jump in between.
+#[cfg(target_arch = "x86_64")]
+fn number_before(before: &[u8]) -> Option<c_long> {
+    let immediate = |end: usize| {
+        let bytes = [before[end - 4], before[end - 3], before[end - 2], before[end - 1]];
+        c_long::from(u32::from_le_bytes(bytes))
+    };
+    for gap in 0..=16 {
+        let end = before.len().checked_sub(gap)?;
+        let head = &before[..end];
+        if end >= 5 && head[end - 5] == 0xb8 && immediate(end) < 0x10000 {
+            return Some(immediate(end));
+        }
+        if head.ends_with(&[0x31, 0xc0]) {
+            return Some(0);
+        }
+        if end >= 7 && head[end - 7..end - 4] == [0x48, 0xc7, 0xc0] {
+            return Some(immediate(end));
+        }
+        if matches!(head.last(), Some(0xc3 | 0xe8 | 0xe9 | 0xeb | 0xcc)) {
+            return None;
+        }
+    }
+    None
+}
+
+/// Whether the code ends with a move between 64-bit registers, or from the frame into one.
+#[cfg(target_arch = "x86_64")]
+fn is_argument_move(before: &[u8]) -> bool {
+    let wide = |byte: u8| matches!(byte, 0x48 | 0x49 | 0x4c | 0x4d);
+    match *before {
+        [.., prefix, 0x89 | 0x8b, register] if wide(prefix) && register >= 0xc0 => true,
+        [.., prefix, 0x8b, place, _] => wide(prefix) && place & 0xc7 == 0x45,
+        _ => false,
+    }
+}
+
+/// The same for instructions of four bytes: `mov x8, NUMBER`, `svc 0`, `cmn x0, 4095`.
+#[cfg(target_arch = "aarch64")]
+fn has_own_calls(code: &[u8]) -> bool {
+    const CALL: u32 = 0xd400_0001;
+    const LOOKS_AT_RESULT: u32 = 0xb13f_fc1f;
+    let word = |at: usize| {
+        let bytes = code.get(4 * at..4 * at + 4)?;
+        Some(u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]))
+    };
+    (0..code.len() / 4).filter(|at| word(*at) == Some(CALL)).any(|at| {
+        let number = (at.saturating_sub(12)..at).rev().find_map(|before| {
+            let instruction = word(before)?;
+            let sets = instruction & 0x7fe0_001f == 0x5280_0008;
+            sets.then(|| c_long::from(instruction >> 5 & 0xffff))
+        });
+        match number {
+            Some(number) => MOVING.contains(&number),
+            None => word(at + 1) == Some(LOOKS_AT_RESULT),
+        }
+    })
+}
+
+#[cfg(all(test, target_arch = "x86_64"))]
+mod tests {
+    use super::*;
+
+    const READ: [u8; 13] =
+        [0x31, 0xc0, 0x48, 0x89, 0xee, 0x0f, 0x05, 0x48, 0x85, 0xc0, 0x7e, 0x10, 0x90];
+
+    #[test]
+    fn a_read_by_an_instruction_is_found_wherever_it_stands() {
+        for place in 0..64 {
+            let mut code = vec![0x90; place];
+            code.extend(READ);
+            assert!(has_own_calls(&code), "{place}");
+        }
+    }
+
+    #[test]
+    fn other_calls_and_other_bytes_are_not() {
+        // getpid; a read whose number belongs to a call before it; the bytes within a number.
+        let getpid = [0xb8, 39, 0, 0, 0, 0x0f, 0x05, 0x48, 0x3d, 0x01, 0xf0, 0xff, 0xff];
+        let called = [0x31, 0xc0, 0xe8, 0x12, 0x34, 0x0f, 0x05, 0x00, 0x48, 0x85, 0xc0, 0x90, 0x90];
+        let number = [0x48, 0x8d, 0x0d, 0x0f, 0x05, 0x20, 0x00, 0x48, 0x85, 0xc0, 0x90, 0x90, 0x90];
+        for code in [getpid, called, number] {
+            assert!(!has_own_calls(&code), "{code:x?}");
+        }
+    }
+
+    #[test]
+    fn a_call_whose_number_is_a_variable_is_found_by_its_look_at_the_result() {
+        // Go's `syscall.RawSyscall6`, and gcc's `syscall` with a frame.
+        let go = [0x4c, 0x89, 0xc8, 0x0f, 0x05, 0x48, 0x3d, 0x01, 0xf0, 0xff, 0xff, 0x76, 0x20];
+        let gcc = [0x48, 0x8b, 0x55, 0xd8, 0x0f, 0x05, 0x48, 0x89, 0x45, 0xf8, 0x48, 0x8b, 0x45];
+        assert!(has_own_calls(&go));
+        assert!(has_own_calls(&gcc));
+    }
+
+    #[test]
+    fn what_is_loaded_is_looked_through() {
+        // The library's own calls stand in this program, which does not bear its name.
+        assert!(are_there());
+    }
+}

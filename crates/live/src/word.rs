@@ -1,0 +1,199 @@
+//! What the table of descriptors holds for each number, in one word.
+//!
+//! As long as a connection is not worth looking for its other end, a call on it needs nothing but
+//! this word: it counts the call in, and down to the call that looks. So a short connection costs
+//! two changes of one word for each call, and no memory of the connection itself.
+
+/// The word of one descriptor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Word(u64);
+
+const CONNECTION: u64 = 1 << 62;
+const EPOLL: u64 = 2 << 62;
+const OWN: u64 = 3 << 62;
+const WHAT: u64 = 3 << 62;
+/// Set once a connection is known to be the kernel's for good.
+const PLAIN: u64 = 1 << 61;
+/// Of a number that is nothing else: a listening socket, whose port is known.
+const LISTENER: u64 = 1 << 60;
+/// A place, or a port.
+const INDEX: u64 = (1 << 16) - 1;
+/// How many more calls pass by.
+const QUIET: u64 = 1 << 16;
+const MOST_QUIET: u64 = (1 << 10) - 1;
+/// How many of them are in the kernel now.
+const INSIDE: u64 = 1 << 26;
+const MOST_INSIDE: u64 = (1 << 8) - 1;
+/// Tells the connections apart that have had this number one after another.
+const LIFE: u64 = 1 << 34;
+const LIVES: u64 = (1 << 26) - 1;
+
+/// What a descriptor is to the library.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Entry {
+    /// Nothing: the kernel's alone.
+    Unknown,
+    /// A connection's place.
+    Connection(usize),
+    /// An epoll instance's place.
+    Epoll(usize),
+    /// One of the library's own, which the program does not know of.
+    Own,
+}
+
+impl Word {
+    /// Nothing is known.
+    pub const UNKNOWN: Self = Self(0);
+
+    pub const fn from_bits(bits: u64) -> Self {
+        Self(bits)
+    }
+
+    pub const fn bits(self) -> u64 {
+        self.0
+    }
+
+    /// The word of an entry, of which no call passes by.
+    pub const fn of(entry: Entry) -> Self {
+        Self(match entry {
+            Entry::Unknown => 0,
+            Entry::Connection(place) => CONNECTION | (place as u64 & INDEX),
+            Entry::Epoll(place) => EPOLL | (place as u64 & INDEX),
+            Entry::Own => OWN,
+        })
+    }
+
+    /// A listening socket with this port.
+    pub const fn listener(port: u16) -> Self {
+        Self(LISTENER | port as u64)
+    }
+
+    /// A connection in its `life`th life, whose next `quiet` calls pass by.
+    pub const fn connection(place: usize, life: u32, quiet: u32) -> Self {
+        let new = Self(CONNECTION | (place as u64 & INDEX) | ((life as u64 & LIVES) * LIFE));
+        new.hushed(quiet)
+    }
+
+    #[inline]
+    pub const fn entry(self) -> Entry {
+        let index = (self.0 & INDEX) as usize;
+        match self.0 & WHAT {
+            CONNECTION => Entry::Connection(index),
+            EPOLL => Entry::Epoll(index),
+            OWN => Entry::Own,
+            _ => Entry::Unknown,
+        }
+    }
+
+    /// The port of a listening socket, if it is known to be one.
+    pub const fn port(self) -> Option<u16> {
+        if self.0 & (WHAT | LISTENER) == LISTENER { Some((self.0 & INDEX) as u16) } else { None }
+    }
+
+    /// Whether it is a connection that may be carried.
+    #[inline]
+    pub const fn is_promising(self) -> bool {
+        self.0 & (WHAT | PLAIN) == CONNECTION
+    }
+
+    /// The same for a connection that is the kernel's for good.
+    pub const fn plain(self) -> Self {
+        Self(self.0 | PLAIN)
+    }
+
+    /// The same with another number of calls that pass by, or as many as can be counted.
+    pub const fn hushed(self, quiet: u32) -> Self {
+        let most = MOST_QUIET as u32;
+        let quiet = if quiet < most { quiet } else { most };
+        Self((self.0 & !(MOST_QUIET * QUIET)) | (quiet as u64 * QUIET))
+    }
+
+    /// How many more calls pass by.
+    pub const fn quiet(self) -> u32 {
+        ((self.0 / QUIET) & MOST_QUIET) as u32
+    }
+
+    /// How many of those that pass by are in the kernel now.
+    pub const fn inside(self) -> u32 {
+        ((self.0 / INSIDE) & MOST_INSIDE) as u32
+    }
+
+    /// The same with nobody inside: in the child of a fork, where all other threads are gone.
+    pub const fn deserted(self) -> Self {
+        Self(self.0 & !(MOST_INSIDE * INSIDE))
+    }
+
+    /// Counts a call in that passes by; `None` if it must not.
+    #[inline]
+    pub const fn come_in(self) -> Option<Self> {
+        let full = MOST_INSIDE * INSIDE;
+        if self.is_promising() && self.0 & (MOST_QUIET * QUIET) != 0 && self.0 & full != full {
+            Some(Self(self.0 + INSIDE - QUIET))
+        } else {
+            None
+        }
+    }
+
+    /// Counts a call out that came in by `entered`; `None` if the number stands for something else
+    /// by now.
+    #[inline]
+    pub const fn go_out(self, entered: Self) -> Option<Self> {
+        let life = WHAT | INDEX | (LIVES * LIFE);
+        if (self.0 ^ entered.0) & life == 0 && self.0 & (MOST_INSIDE * INSIDE) != 0 {
+            Some(Self(self.0 - INSIDE))
+        } else {
+            None
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_word_says_what_it_was_made_of() {
+        for entry in [Entry::Unknown, Entry::Connection(8191), Entry::Epoll(3), Entry::Own] {
+            assert_eq!(Word::of(entry).entry(), entry);
+            assert_eq!(Word::of(entry).port(), None);
+            assert_eq!(Word::of(entry).come_in(), None, "no call passes by");
+        }
+        assert_eq!(Word::listener(65_535).port(), Some(65_535));
+        assert_eq!(Word::listener(80).entry(), Entry::Unknown);
+    }
+
+    #[test]
+    fn so_many_calls_pass_by_as_were_granted() {
+        let mut word = Word::connection(5, 1, 11);
+        for left in (0..11).rev() {
+            let entered = word.come_in().unwrap();
+            assert_eq!((entered.quiet(), entered.inside()), (left, 1));
+            word = entered.go_out(entered).unwrap();
+            assert_eq!(word.inside(), 0);
+        }
+        assert_eq!((word.come_in(), word.entry()), (None, Entry::Connection(5)));
+        assert_eq!(word.hushed(u32::MAX).quiet(), 1023);
+    }
+
+    #[test]
+    fn whoever_comes_out_late_leaves_a_new_connection_alone() {
+        let entered = Word::connection(5, 1, 9).come_in().unwrap();
+        let next = Word::connection(5, 2, 9).come_in().unwrap();
+        assert_eq!(next.go_out(entered), None);
+        assert_eq!(Word::UNKNOWN.go_out(entered), None);
+        assert_eq!(entered.plain().hushed(0).go_out(entered).unwrap().inside(), 0);
+    }
+
+    #[test]
+    fn no_count_runs_over() {
+        let mut word = Word::connection(5, u32::MAX, 1023);
+        for inside in 1..=255 {
+            word = word.come_in().unwrap();
+            assert_eq!(word.inside(), inside);
+        }
+        assert_eq!(word.come_in(), None, "no more can be counted");
+        assert_eq!(word.entry(), Entry::Connection(5));
+        assert_eq!(word.deserted().inside(), 0);
+        assert_eq!(word.plain().come_in(), None);
+    }
+}
