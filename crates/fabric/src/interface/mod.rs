@@ -8,6 +8,7 @@ mod transfer;
 mod vi;
 mod window;
 mod window_cluster;
+mod window_start;
 
 pub use bus::BusSettings;
 pub use byte_fifo::{ByteFifo, FifoStatus, Forwarding};
@@ -20,3 +21,4 @@ pub use window_cluster::{
     ClockSettings, ClusterEvent, ClusterEventKind, ClusterSettings, DetectionSettings,
     RecoverableSettings,
 };
+pub use window_start::{AccessKind, AccessSettings, ConfigurationSettings};

@@ -8,7 +8,9 @@ use weft_protocol::window::{
 };
 use weft_units::{Bytes, Fraction, PositiveCount, Rate, Span};
 
-use super::{ClusterSettings, DetectionSettings, RecoverableSettings};
+use super::{
+    AccessSettings, ClusterSettings, ConfigurationSettings, DetectionSettings, RecoverableSettings,
+};
 
 /// Settings of the window of each host.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -43,9 +45,14 @@ pub struct WindowSettings {
     pub poll: Span,
     /// How many packets the adapter holds for the bus of the target.
     pub receive_buffers: PositiveCount,
-    /// The size of a control packet, which tells the other side of a link of new room.
+    /// The size of a control packet, which tells the other side of a link of new room. It goes
+    /// before data packets that have not begun; beside a bus control has lines of its own.
     #[serde(default)]
     pub control: Bytes,
+    /// How many places come free before a control packet tells of them; all that there are if they
+    /// are fewer.
+    #[serde(default = "one_place")]
+    pub places_per_control: PositiveCount,
     /// A flag behind each message, for messages of varying length. Without one a program polls the
     /// last word of the message itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -64,6 +71,9 @@ pub struct WindowSettings {
     /// Membership, recovery, fail-over and clock of the cluster. Without it nobody leaves.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cluster: Option<ClusterSettings>,
+    /// How nodes go on line. Without it all have their numbers from the beginning.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub configuration: Option<ConfigurationSettings>,
     /// The share of the writes of sources that go to a page mapped as broadcast.
     #[serde(default)]
     pub broadcast: Fraction,
@@ -83,6 +93,9 @@ pub struct WindowSettings {
     /// Incoming pages.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub incoming: Vec<IncomingPage>,
+    /// What single programs do, besides the traffic of sources.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub accesses: Vec<AccessSettings>,
 }
 
 /// The bus between a host and its adapter (PCI).
@@ -134,6 +147,10 @@ pub struct IncomingPage {
     pub page: NetworkPage,
     /// Its attributes.
     pub entry: ReceivePage,
+}
+
+fn one_place() -> PositiveCount {
+    PositiveCount::ONE
 }
 
 impl WindowSettings {

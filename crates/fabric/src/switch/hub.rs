@@ -12,8 +12,10 @@ use weft_units::{PositiveCount, Span, Time};
 
 use crate::scheduler::{AnyScheduler, Matching, Requests, Scheduler, SchedulerSettings};
 
+mod lane;
 mod request_sampling;
 
+pub use lane::Lane;
 use request_sampling::Sampled;
 
 /// Settings of a hub.
@@ -86,6 +88,8 @@ pub struct Hub<K> {
     wide: Sampled,
     /// After a packet that took everything over, others go first once.
     others_first: bool,
+    /// Outputs with control packets that have no place yet.
+    telling: u64,
     arbitration: Span,
     is_bus: bool,
     scheduler: Option<Box<Matcher>>,
@@ -100,7 +104,7 @@ struct Input<K> {
 #[derive(Clone, Debug)]
 struct Output {
     requests: Sampled,
-    free: Time,
+    lane: Lane,
 }
 
 #[derive(Debug)]
@@ -142,12 +146,14 @@ impl HubSettings {
 }
 
 impl<K: Copy> Hub<K> {
-    /// A hub without packets. `random` is drawn from by schedulers that say so.
+    /// A hub without packets, whose control packets take `control` on the link of an output.
+    /// `random` is drawn from by schedulers that say so.
     ///
     /// # Errors
     /// If the scheduler does not take as many ports.
     pub fn new(
         settings: &HubSettings,
+        control: Span,
         random: Stream,
     ) -> Result<Hub<K>, crate::scheduler::SchedulerError> {
         let ports = usize::from(settings.ports);
@@ -167,7 +173,7 @@ impl<K: Copy> Hub<K> {
             TransferSettings::Direct | TransferSettings::Crossbar { .. } => Span::ZERO,
         };
         let input = |_| Input { queue: Default::default(), free: Time::ZERO };
-        let output = Output { requests: Sampled::default(), free: Time::ZERO };
+        let output = Output { requests: Sampled::default(), lane: Lane::new(control) };
         Ok(Hub {
             inputs: (0..ports).map(input).collect(),
             outputs: vec![output; ports],
@@ -175,6 +181,7 @@ impl<K: Copy> Hub<K> {
             standing: 0,
             wide: Sampled::default(),
             others_first: false,
+            telling: 0,
             arbitration,
             is_bus: settings.is_bus(),
             scheduler,
@@ -199,6 +206,7 @@ impl<K: Copy> Hub<K> {
         mut grant: impl FnMut(u16, HubRequest<K>),
     ) -> Time {
         self.stand(now);
+        self.settle(now);
         let others = self.others_first && self.any_narrow();
         if !self.wide.is_empty() && !others {
             self.others_first = false;
@@ -231,15 +239,48 @@ impl<K: Copy> Hub<K> {
         let lost = self.inputs.iter_mut().flat_map(|input| input.queue.drain(..)).collect();
         (self.waiting, self.standing, self.wide) = (0, 0, Sampled::default());
         self.inputs.iter_mut().for_each(|input| input.free = Time::ZERO);
+        self.telling = 0;
         for output in &mut self.outputs {
-            *output = Output { requests: Sampled::default(), free: Time::ZERO };
+            output.requests = Sampled::default();
+            output.lane.reset(Time::ZERO);
         }
         lost
     }
 
-    /// When the packet that an output sends now is over; earlier than now if it sends none.
-    pub fn busy_until(&self, output: u16) -> Time {
-        self.outputs[usize::from(output)].free
+    /// The link of an output.
+    pub fn lane(&mut self, output: u16) -> &mut Lane {
+        &mut self.outputs[usize::from(output)].lane
+    }
+
+    /// An output has something to tell its node from `ready` on.
+    pub fn tell(&mut self, output: u16, ready: Time) {
+        self.telling |= 1 << output;
+        self.lane(output).insert(ready);
+    }
+
+    /// When the packet that an input passed last has left it.
+    pub fn read_until(&self, input: u16) -> Time {
+        self.inputs[usize::from(input)].free
+    }
+
+    /// How many control packets its outputs have sent.
+    pub fn control_packets(&self) -> u64 {
+        self.outputs.iter().map(|output| output.lane.sent()).sum()
+    }
+
+    /// Control packets that are ready go before what is decided now.
+    #[inline]
+    fn settle(&mut self, now: Time) {
+        let mut telling = self.telling;
+        while telling != 0 {
+            let place = telling.trailing_zeros() as usize;
+            telling &= telling - 1;
+            let lane = &mut self.outputs[place].lane;
+            lane.settle(now);
+            if lane.next_ready().is_none() {
+                self.telling &= !(1 << place);
+            }
+        }
     }
 
     /// Lets the first packet of each input stand as a request that has been read past the one
@@ -267,7 +308,7 @@ impl<K: Copy> Hub<K> {
 
     #[inline]
     fn idle_outputs(&self, now: Time) -> u64 {
-        let bit = |(place, output): (usize, &Output)| u64::from(output.free <= now) << place;
+        let bit = |(place, output): (usize, &Output)| u64::from(output.lane.free() <= now) << place;
         self.outputs.iter().enumerate().map(bit).sum()
     }
 
@@ -279,7 +320,7 @@ impl<K: Copy> Hub<K> {
         room: u64,
         mut grant: impl FnMut(u16, HubRequest<K>),
     ) -> Time {
-        let last = self.outputs.iter().map(|output| output.free).max().unwrap_or(Time::ZERO);
+        let last = self.outputs.iter().map(|output| output.lane.free()).max().unwrap_or(Time::ZERO);
         if last > now {
             return last;
         }
@@ -336,9 +377,9 @@ impl<K: Copy> Hub<K> {
             self.waiting &= !(1 << place);
         }
         if outputs == u64::MAX {
-            self.outputs.iter_mut().for_each(|output| output.free = end);
+            self.outputs.iter_mut().for_each(|output| output.lane.occupy(now, end.since(now)));
         } else {
-            self.outputs[outputs.trailing_zeros() as usize].free = end;
+            self.outputs[outputs.trailing_zeros() as usize].lane.occupy(now, end.since(now));
         }
         grant(place as u16, request);
     }
@@ -356,8 +397,9 @@ impl<K: Copy> Hub<K> {
         if self.standing != 0 {
             let wide = !self.wide.is_empty();
             for output in &self.outputs {
-                if output.free > now && (wide || !output.requests.is_empty()) {
-                    next = next.min(output.free);
+                let free = output.lane.free();
+                if free > now && (wide || !output.requests.is_empty()) {
+                    next = next.min(free);
                 }
             }
         }
@@ -375,7 +417,7 @@ mod tests {
 
     fn hub(transfer: TransferSettings) -> Hub<u32> {
         let settings = HubSettings { ports: 4, latency: Span::ZERO, transfer };
-        Hub::new(&settings, Streams::new(1).stream("hub", 0)).unwrap()
+        Hub::new(&settings, Span(10), Streams::new(1).stream("hub", 0)).unwrap()
     }
 
     fn crossbar(arbiter: ArbiterSettings) -> Hub<u32> {
@@ -438,13 +480,31 @@ mod tests {
         let mut hub = crossbar(ArbiterSettings::RequestSampling);
         ask(&mut hub, 0, 0b0010, 1);
         assert_eq!(decide(&mut hub, 0).0, [1]);
-        assert_eq!(hub.busy_until(1), Time(100));
+        assert_eq!(hub.lane(1).free(), Time(100));
         ask(&mut hub, 1, 0b0010, 2);
         ask(&mut hub, 2, 0b1011, 3);
         let lost: Vec<u32> = hub.drain().iter().map(|request| request.key).collect();
-        assert_eq!((lost, hub.held(), hub.busy_until(1)), (vec![2, 3], 0, Time::ZERO));
+        assert_eq!((lost, hub.held(), hub.lane(1).free()), (vec![2, 3], 0, Time::ZERO));
         ask(&mut hub, 1, 0b0010, 4);
         assert_eq!(decide(&mut hub, 10), (vec![4], Time::NEVER));
+    }
+
+    /// The output is free at 100, tells something until 110, and only then serves the next packet;
+    /// what it has to tell later than that waits for the packet.
+    #[test]
+    fn an_output_tells_before_it_serves() {
+        let mut hub = crossbar(ArbiterSettings::RequestSampling);
+        ask(&mut hub, 0, 0b0010, 1);
+        ask(&mut hub, 2, 0b0010, 2);
+        assert_eq!(decide(&mut hub, 0), (vec![1], Time(100)));
+        hub.tell(1, Time(60));
+        hub.tell(1, Time(111));
+        assert_eq!(decide(&mut hub, 100), (vec![], Time(110)));
+        assert_eq!(decide(&mut hub, 110), (vec![2], Time::NEVER));
+        hub.lane(1).settle(Time(300));
+        let told = [(); 3].map(|()| hub.lane(1).take_begun());
+        assert_eq!(told, [Some(Time(100)), Some(Time(210)), None]);
+        assert_eq!(hub.control_packets(), 2);
     }
 
     #[test]

@@ -452,7 +452,11 @@ impl Locks {
         let queue = self.0.entry(lock).or_default();
         // The one at the head holds the lock; it is told when it gets there.
         let is_new = if released {
-            queue.pop_front_if(|holder| *holder == rank).is_some()
+            let is_holder = queue.front() == Some(&rank);
+            if is_holder {
+                queue.pop_front();
+            }
+            is_holder
         } else {
             queue.push_back(rank);
             queue.len() == 1

@@ -16,6 +16,8 @@ pub struct Channel {
     pub way: Span,
     /// Packets of a pair may take different ways, drawn in the order in which they leave.
     pub draws_ways: bool,
+    /// Packets are as long as what they carry, and leave their sender when the adapter has them.
+    pub is_window: bool,
 }
 
 const COMMON: &str = "
@@ -38,7 +40,21 @@ impl Channel {
             packet: Span(1_000_000),
             way: Span(40_000),
             draws_ways: text.contains("fat_tree"),
+            is_window: text.contains("channel.c.window"),
         }
+    }
+
+    /// The least time that the packets of a message occupy a link.
+    pub fn least(&self, size: u64) -> Span {
+        let packets = size.div_ceil(100).max(1);
+        // A word at the least, and 25 B around what each packet carries.
+        let bytes = size.max(4) + 25 * packets;
+        if self.is_window { Span(8_000) * bytes } else { self.packet * packets }
+    }
+
+    /// The least time from the offer of a message until its sender is done with it.
+    pub fn least_to_send(&self, size: u64) -> Span {
+        if self.is_window { Span::ZERO } else { self.least(size) }
     }
 
     /// The channel at time zero; without a workload it carries messages.
@@ -59,6 +75,16 @@ impl Channel {
         let driver = Driver::new(&spec.channel["c"], spec.workload.get("c"), site);
         driver.unwrap_or_else(|error| panic!("{text}: {error}"))
     }
+}
+
+/// Mapped windows around a hub of the kind `transfer`; a bus of the host takes no time.
+fn window(name: &'static str, transfer: &str) -> Channel {
+    let text = format!(
+        "[channel.c.window]\npage = '8 KiB'\nsize = '1 MiB'\nwrite = '100 B'\n\
+         receive_buffers = 4\ncontrol = '12 B'\ncheck_order = true\n\
+         [channel.c.switch.hub]\nports = 4\nlatency = '10 ns'\n{transfer}"
+    );
+    Channel::new(name, &text)
 }
 
 /// One of each kind. A new driver, and a part that holds packets up in a new way, joins here.
@@ -119,5 +145,11 @@ pub fn channels() -> Vec<Channel> {
         Channel::new("shared memories with source quench", quenched_tree),
         Channel::new("input-queued tree", buffered_tree),
         Channel::new("output-queued fat tree", fat_tree),
+        window("bus hub", "transfer.bus.arbitration = '100 ns'"),
+        window("crossbar hub", "transfer.crossbar = { buffer = 2, arbiter = 'request_sampling' }"),
+        window(
+            "crossbar hub with a scheduler",
+            "transfer.crossbar = { buffer = 2, arbiter.scheduler.islip = { iterations = 2 } }",
+        ),
     ]
 }

@@ -44,6 +44,9 @@ fn a_processor_streams_at_88_mb_per_second() {
     assert!((found / 88.0 - 1.0).abs() < 0.005, "{found}");
 }
 
+/// Control packets without length, so that what is left is the arbiter.
+const NO_CONTROL: &str = "channel.memory.window.control=0 B";
+
 /// Parts move by editing the composition alone: Clint's scheduler decides in the hub.
 #[test]
 fn a_scheduler_takes_the_place_of_request_sampling() {
@@ -56,13 +59,14 @@ fn a_scheduler_takes_the_place_of_request_sampling() {
             "run.length=300 us",
             "run.regime={ skip = '50 us' }",
             "channel.memory.window.check_order=true",
+            NO_CONTROL,
             arbiter.as_str(),
         ];
         megabytes_per_second(&run("memory-channel-2", "network", &all))
     };
     let sampled = {
         let uniform = "workload.memory={ source = 'greedy', pattern = 'uniform' }";
-        let all = [uniform, "run.length=300 us", "run.regime={ skip = '50 us' }"];
+        let all = [uniform, NO_CONTROL, "run.length=300 us", "run.regime={ skip = '50 us' }"];
         megabytes_per_second(&run("memory-channel-2", "network", &all))
     };
     // Queues are first in, first out at the inputs: 8 of them carry 0.618 of eight links of 97 MB/s.

@@ -10,12 +10,21 @@ use weft_lab::{Options, Plan, Request};
 use weft_units::{Bytes, Time};
 
 pub fn channel(name: &str, preset: &str, overrides: &[&str]) -> HubChannel {
+    build(name, 1, preset, overrides)
+}
+
+/// Generation 2 with the random streams of a seed.
+pub fn seeded(seed: u64, preset: &str, overrides: &[&str]) -> HubChannel {
+    build("memory-channel-2", seed, preset, overrides)
+}
+
+fn build(name: &str, seed: u64, preset: &str, overrides: &[&str]) -> HubChannel {
     let mut all = vec!["channel.memory.window.check_order=true".to_owned()];
     all.extend(overrides.iter().map(|text| (*text).to_owned()));
     let plan = Plan::new(&Request::new(name, Some(preset), &all))
         .unwrap_or_else(|error| panic!("{error}"));
     let spec = &plan.points[0].spec;
-    let streams = Streams::new(1);
+    let streams = Streams::new(seed);
     let (from, until) = (Time::ZERO, Time(1_000_000_000));
     let hosts = spec.system.hosts;
     let site = Site { name: "memory", hosts, streams: &streams, from, until, sample: None };

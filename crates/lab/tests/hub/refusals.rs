@@ -27,8 +27,8 @@ fn a_page_that_nobody_maps_incoming() {
     refused(
         &[page],
         expect![[r#"
-        --set channel.memory.window.outgoing=[{ node = 0, page = 3, entry = { reach = { point = 1 } } }]: channel.memory.window = given does not fit
-            accepted: what both sides agree on; node 0 maps page 3 outgoing to node 1, which maps it incoming nowhere: both sides must consent"#]],
+            --set channel.memory.window.outgoing=[{ node = 0, page = 3, entry = { reach = { point = 1 } } }]: channel.memory.window.outgoing = given does not fit
+                accepted: what both sides agree on; node 0 maps page 3 outgoing to node 1, which maps it incoming nowhere: both sides must consent"#]],
     );
 }
 

@@ -106,6 +106,7 @@ impl Clocks {
 impl HubChannel {
     /// The hub sends a pulse to all nodes, each behind the packet that its port sends now.
     pub(super) fn pulse(&mut self, now: Time) {
+        let is_bus = self.parts.hub.is_bus();
         let Some(own) = &mut self.management else { return };
         let (alive, up) = (own.alive, own.up.is_some());
         let Some(clocks) = &mut own.clocks else { return };
@@ -113,7 +114,8 @@ impl HubChannel {
         self.queue.push(now + clocks.settings.interval, Event::Manage(Step::Pulse));
         let control = self.parts.link.span(self.parts.window.control) + self.spans.cable;
         for node in (0..self.parts.hosts).filter(|node| up && alive >> node & 1 == 1) {
-            let start = self.hub.busy_until(node).max(now);
+            let lane = self.hub.lane(node);
+            let start = if is_bus { lane.free().max(now) } else { lane.send(now) };
             let latency = start.since(now) + control;
             clocks.shortest = clocks.shortest.min(latency);
             clocks.longest = clocks.longest.max(latency);

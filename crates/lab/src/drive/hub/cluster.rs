@@ -16,7 +16,6 @@ use super::clock::Clocks;
 use super::host::Packet;
 use super::logs::Logs;
 use super::recovery::Manager;
-use super::room::Room;
 use super::{Departure, Event, HubChannel, HubParts};
 
 /// What happens in the cluster.
@@ -319,10 +318,7 @@ impl HubChannel {
         let span = self.parts.link.span(self.parts.window.control);
         let host = &mut self.hosts[usize::from(node)];
         // Ahead of everything that has not begun; on a bus it has lines of its own to the hub.
-        let start = if self.parts.hub.is_bus() { now } else { host.link_free.max(now) };
-        if !self.parts.hub.is_bus() {
-            host.link_free = start + span;
-        }
+        let start = if self.parts.hub.is_bus() { now } else { host.lane.send(now) };
         let there = start + span + self.spans.cable;
         self.queue.push(there, Event::Manage(Step::Heard(node)));
         self.queue.push(now + beat, Event::Manage(Step::Heartbeat(node)));
@@ -338,8 +334,8 @@ impl HubChannel {
         }
         if own.ports.hear(now, Node(node as u8)).is_some() {
             own.isolated &= !(1 << node);
-            let buffers = self.parts.window.receive_buffers.get();
-            self.adapters[usize::from(node)] = Room::of(buffers);
+            self.adapters[usize::from(node)] = self.parts.adapter_room();
+            self.hosts[usize::from(node)].lane.forget();
             self.tell_status(now);
         }
     }
@@ -392,7 +388,7 @@ impl HubChannel {
         let span = self.parts.link.span(self.parts.window.control) + self.spans.cable;
         for node in 0..self.parts.hosts {
             // Behind the packet that the port sends now, and before the next.
-            let start = self.hub.busy_until(node).max(now);
+            let start = self.tell_node(now, node);
             self.queue.push(start + span, Event::Manage(Step::Status(node)));
         }
     }

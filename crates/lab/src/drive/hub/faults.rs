@@ -10,7 +10,6 @@ use super::cluster::Step;
 use super::host::{Packet, Purpose, Run};
 use super::logs::Entry;
 use super::recovery::path_in_recovery;
-use super::room::Room;
 use super::{Departure, Event, HubChannel, Notice};
 
 impl HubChannel {
@@ -308,22 +307,20 @@ impl HubChannel {
         }
         let rail = state.rails.active().unwrap_or_default();
         own.open(now);
-        let buffers = self.parts.window.receive_buffers.get();
-        let input = self.parts.hub.buffer().map_or(buffers, |count| count.get());
-        self.inputs[usize::from(node)] = Room::of(input);
+        self.inputs[usize::from(node)] = self.parts.input_room();
+        self.hub.lane(node).forget();
         let send = self.parts.send_buffers.count().map(|count| count.get());
         let host = &mut self.hosts[usize::from(node)];
-        host.send_room = send.map(Room::of);
+        host.send_room = self.parts.send_room();
+        host.lane.reset(now);
         (host.link_free, host.bus_free, host.rail) = (now, now, rail);
         host.is_halted = true;
         if host.feedback == Feedback::Ready {
             let posted = send.unwrap_or(1);
             (0..posted).for_each(|_| self.queue.push(now, Event::Generate(node)));
         }
-        if let Some(own) = &mut self.management
-            && !std::mem::replace(&mut own.nodes[usize::from(node)].is_beating, true)
-        {
-            self.queue.push(now, Event::Manage(Step::Heartbeat(node)));
+        if !self.configure(now, node) {
+            self.begin_beating(now, node);
         }
         self.nag_later(now, node);
     }
@@ -338,8 +335,8 @@ impl HubChannel {
         own.up = has_standby.then_some(Rail::Second);
         own.broken = Some(now);
         own.open(now);
-        let buffers = self.parts.window.receive_buffers.get();
-        self.adapters.iter_mut().for_each(|room| *room = Room::of(buffers));
+        self.adapters.iter_mut().for_each(|room| *room = self.parts.adapter_room());
+        self.hosts.iter_mut().for_each(|host| host.lane.forget());
         for request in self.hub.drain() {
             let packet = self.packets[request.key];
             self.leave_adapter(now, &packet);
@@ -384,15 +381,14 @@ impl HubChannel {
             own.counts.switches.push(now.since(broken));
         }
         let is_bus = self.parts.hub.is_bus();
-        let buffers = self.parts.window.receive_buffers.get();
-        let input = self.parts.hub.buffer().map_or(buffers, |count| count.get());
-        self.inputs[usize::from(node)] = Room::of(input);
-        let send = self.parts.send_buffers.count().map(|count| count.get());
+        self.inputs[usize::from(node)] = self.parts.input_room();
+        self.hub.lane(node).forget();
         let host = &mut self.hosts[usize::from(node)];
+        host.lane.reset(now);
         (host.rail, host.link_free, host.is_halted) = (Rail::Second, now, true);
         let queued = std::mem::take(&mut host.link_queue);
         if !is_bus {
-            host.send_room = send.map(Room::of);
+            host.send_room = self.parts.send_room();
         }
         queued.into_iter().for_each(|id| self.lose_all(now, id));
         let step = Step::Interrupt(node);

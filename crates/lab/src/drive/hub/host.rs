@@ -3,6 +3,7 @@
 
 use std::collections::VecDeque;
 
+use weft_fabric::switch::Lane;
 use weft_fabric::workload::{Feedback, Source};
 use weft_kernel::{Id, Stream};
 use weft_protocol::window::{PacketName, Pieces, Rail};
@@ -82,6 +83,8 @@ pub(super) struct Packet {
     pub rail: Rail,
     pub is_whole: bool,
     pub survey: Option<u32>,
+    /// Whether nothing can get before it on its link any more.
+    pub is_settled: bool,
 }
 
 impl Packet {
@@ -109,6 +112,9 @@ pub(super) struct Host {
     /// Packets taken in, for which the link has no room yet.
     pub link_queue: VecDeque<Id<Packet>>,
     pub link_free: Time,
+    /// The link with its control packets, and when it is looked at for those of the other side.
+    pub lane: Lane,
+    pub link_wake: Time,
     /// Room in the adapter between bus and link; none if it is without limit.
     pub send_room: Option<Room>,
     pub incoming: VecDeque<Id<Packet>>,
@@ -122,7 +128,12 @@ pub(super) struct Host {
 }
 
 impl Host {
-    pub fn new(source: Option<Source>, send_buffers: Option<u32>, random: Stream) -> Host {
+    pub fn new(
+        source: Option<Source>,
+        send_room: Option<Room>,
+        lane: Lane,
+        random: Stream,
+    ) -> Host {
         Host {
             feedback: source.as_ref().map_or(Feedback::None, Source::feedback),
             source,
@@ -132,7 +143,9 @@ impl Host {
             runs: VecDeque::new(),
             link_queue: VecDeque::new(),
             link_free: Time::ZERO,
-            send_room: send_buffers.map(Room::of),
+            lane,
+            link_wake: Time::NEVER,
+            send_room,
             incoming: VecDeque::new(),
             bus_free: Time::ZERO,
             bus_wake: Time::NEVER,

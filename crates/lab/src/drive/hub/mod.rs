@@ -13,6 +13,7 @@ mod clock;
 mod cluster;
 mod faults;
 mod host;
+mod link;
 mod logs;
 mod operations;
 mod parts;
@@ -20,9 +21,10 @@ mod recoverable;
 mod recovery;
 mod report;
 mod room;
+mod start;
 
 use weft_fabric::measure::Observations;
-use weft_fabric::switch::{Hub, HubRequest};
+use weft_fabric::switch::{Hub, HubRequest, Lane};
 use weft_fabric::workload::{Feedback, Source};
 use weft_kernel::{Arena, Id, Queue, Streams};
 use weft_protocol::window::{Cluster, OrderChecker};
@@ -39,6 +41,7 @@ use operations::{Pending, Waiting};
 use parts::Spans;
 use report::{Counters, StageSums};
 use room::Room;
+use start::{Configuration, Exchange};
 
 #[derive(Clone, Copy, Debug)]
 enum Event {
@@ -46,14 +49,20 @@ enum Event {
     Generate(u16),
     /// The bus of a host may be free for the next packet.
     Bus(u16),
-    /// The first byte of a packet is at the hub.
+    /// The first byte of a packet is at the far end of its first cable.
     Reach(Id<Packet>),
+    /// A host may know of room at the far end of its link.
+    Link(u16),
     /// The hub may let a packet pass.
     Decide,
     /// The last byte of a packet is at a target and found whole.
     Arrive(Id<Packet>, u16),
     /// A program has a packet.
     Deliver(Id<Packet>, u16),
+    /// A node goes on line.
+    Configure(u16, Exchange),
+    /// A program does what the file says, by its place there.
+    Access(u16),
     /// Something happens to the cluster, or its software acts.
     Manage(Step),
 }
@@ -71,13 +80,18 @@ pub struct HubChannel {
     /// Room at the far end of the link of each host, and in the adapter of each target.
     inputs: Vec<Room>,
     adapters: Vec<Room>,
+    /// Hosts with control packets of whose room nobody knows yet.
+    telling: u64,
     /// When the hub decides next.
     decide: Time,
+    /// The time of the event that is handled.
+    now: Time,
     checker: Option<OrderChecker>,
     /// The page control tables, if pages are mapped.
     cluster: Option<Cluster>,
     /// What keeps the cluster together, where anything can go wrong.
     management: Option<Box<Management>>,
+    configuration: Option<Configuration>,
     operations: Vec<Option<Pending>>,
     barriers: Vec<Waiting>,
     problem: Option<String>,
@@ -103,34 +117,36 @@ impl HubChannel {
         let cluster = parts.check()?;
         let is_mapped = !parts.window.outgoing.is_empty() || !parts.window.incoming.is_empty();
         let random = streams.stream(&format!("{}.scheduler", parts.name), 0);
-        let hub = Hub::new(&parts.hub, random).map_err(|error| HubPartsError {
+        let spans = parts.spans();
+        let hub = Hub::new(&parts.hub, spans.control, random).map_err(|error| HubPartsError {
             key: "switch.hub.ports",
             value: parts.hub.ports.to_string(),
             accepted: error.to_string(),
         })?;
-        let send_buffers = parts.send_buffers.count().map(|count| count.get());
         let mut sources = std::mem::take(&mut parts.sources).into_iter();
         let hosts = usize::from(parts.hosts);
         let purpose = format!("{}.broadcasts", parts.name);
-        let buffers = parts.window.receive_buffers.get();
-        let input = parts.hub.buffer().map_or(buffers, |count| count.get());
         let observations = std::mem::take(&mut parts.observations);
         let mut channel = HubChannel {
-            spans: parts.spans(),
+            spans,
             hosts: (0..hosts)
                 .map(|host| {
                     let random = streams.stream(&purpose, host);
-                    Host::new(sources.next(), send_buffers, random)
+                    let lane = Lane::new(spans.control);
+                    Host::new(sources.next(), parts.send_room(), lane, random)
                 })
                 .collect(),
             packets: Arena::new(),
             hub,
-            inputs: (0..hosts).map(|_| Room::of(input)).collect(),
-            adapters: (0..hosts).map(|_| Room::of(buffers)).collect(),
+            inputs: (0..hosts).map(|_| parts.input_room()).collect(),
+            adapters: (0..hosts).map(|_| parts.adapter_room()).collect(),
+            telling: 0,
             decide: Time::NEVER,
+            now: Time::ZERO,
             checker: parts.window.check_order.then(|| OrderChecker::new(parts.hosts)),
             cluster: Some(cluster).filter(|_| is_mapped),
             management: Management::new(&parts, streams),
+            configuration: Configuration::new(&parts, streams),
             operations: Vec::new(),
             barriers: Vec::new(),
             problem: None,
@@ -146,6 +162,7 @@ impl HubChannel {
             steps: 0,
             parts,
         };
+        channel.start_nodes();
         channel.start_cluster();
         Ok(channel)
     }
@@ -171,16 +188,18 @@ impl HubChannel {
 
     fn handle(&mut self, now: Time, event: Event) {
         self.steps += 1;
+        self.now = now;
         match event {
             Event::Generate(host) => self.generate(now, host),
             Event::Bus(host) => {
                 self.hosts[usize::from(host)].bus_wake = Time::NEVER;
                 self.serve_bus(now, host);
             }
-            Event::Reach(id) if self.reaches(now, id) => {
-                let Packet { from, targets, span, .. } = self.packets[id];
-                self.hub.request(from, HubRequest { targets, span, key: id });
-                self.wake_hub(now);
+            Event::Reach(id) => self.reach(now, id),
+            Event::Link(host) => {
+                self.hosts[usize::from(host)].link_wake = Time::NEVER;
+                self.feed_link(host);
+                self.wake_bus(now, host);
             }
             Event::Decide => {
                 // One that was overtaken by an earlier decision finds nothing to do.
@@ -195,7 +214,8 @@ impl HubChannel {
                     self.serve_bus(now, host);
                 }
             }
-            Event::Reach(_) => {}
+            Event::Configure(node, step) => self.exchange(now, node, step),
+            Event::Access(place) => self.access(now, place),
             Event::Manage(step) => self.manage(now, step),
             Event::Deliver(id, host) => self.deliver(now, id, host),
         }
@@ -297,6 +317,7 @@ impl HubChannel {
             rail: host.rail,
             is_whole: true,
             survey: None,
+            is_settled: false,
         };
         let purpose = packet.purpose;
         if last {
@@ -344,39 +365,6 @@ impl HubChannel {
         }
     }
 
-    /// Sends what has known room at the far end of the link.
-    fn feed_link(&mut self, place: u16) {
-        let direct = self.parts.hub.is_direct();
-        while let Some(&id) = self.hosts[usize::from(place)].link_queue.front() {
-            let packet = &mut self.packets[id];
-            let host = &mut self.hosts[usize::from(place)];
-            let earliest = packet.ready.max(host.link_free);
-            let to = if packet.targets == 1 << place { place } else { place ^ 1 };
-            let far = if direct {
-                &mut self.adapters[usize::from(to)]
-            } else {
-                &mut self.inputs[usize::from(place)]
-            };
-            let Some(start) = far.take(earliest) else { return };
-            host.link_queue.pop_front();
-            packet.start = start;
-            host.link_free = start + packet.span;
-            if let Some(room) = &mut host.send_room
-                && packet.is_stored()
-            {
-                room.give(host.link_free);
-            }
-            if direct {
-                packet.granted = start + self.spans.wire;
-                packet.there = packet.granted + packet.span + self.spans.receive;
-                self.observations.attempt(start);
-                self.queue.push(packet.there, Event::Arrive(id, to));
-            } else {
-                self.queue.push(start + self.spans.cable, Event::Reach(id));
-            }
-        }
-    }
-
     fn wake_hub(&mut self, time: Time) {
         if time < self.decide {
             self.decide = time;
@@ -386,14 +374,15 @@ impl HubChannel {
 
     /// The hub lets pass what can.
     fn pass(&mut self, now: Time) {
+        self.learn_of_adapters(now);
         let isolated = self.management.as_ref().map_or(0, |own| own.isolated);
         let is_managed = self.management.is_some();
         let bit = |(place, room): (usize, &Room)| u64::from(room.next(now) <= now) << place;
         let room = self.adapters.iter().enumerate().map(bit).sum::<u64>() | isolated;
         let mut granted = Vec::new();
-        let Spans { cable, hub, wire, arbitration, receive, notice, .. } = self.spans;
+        let Spans { cable, hub, wire, arbitration, receive, .. } = self.spans;
         let is_bus = self.parts.hub.is_bus();
-        let HubChannel { packets, queue, adapters, inputs, observations, hosts, .. } = self;
+        let HubChannel { packets, queue, adapters, observations, hosts, .. } = self;
         let mut fed = 0_u64;
         let next = self.hub.decide(now, room, |input, HubRequest { targets, span, key, .. }| {
             let packet = &mut packets[key];
@@ -405,8 +394,6 @@ impl HubChannel {
                 {
                     room.give(packet.start + span);
                 }
-            } else {
-                inputs[usize::from(input)].give(now + span + notice);
             }
             fed |= 1 << input;
             observations.attempt(packet.start);
@@ -431,6 +418,7 @@ impl HubChannel {
             // Whoever has no room now may have it at a time that is known.
             let times = self.adapters.iter().map(|room| room.next(now));
             wake = wake.min(times.filter(|time| *time > now).min().unwrap_or(Time::NEVER));
+            wake = wake.min(self.next_told());
         }
         self.wake_hub(wake);
         while fed != 0 {
@@ -438,7 +426,12 @@ impl HubChannel {
             fed &= fed - 1;
             if is_bus {
                 self.wake_bus(now, input);
-            } else if !self.hosts[usize::from(input)].link_queue.is_empty() {
+                continue;
+            }
+            if self.inputs[usize::from(input)].free_one() {
+                self.hub.tell(input, self.hub.read_until(input));
+            }
+            if !self.hosts[usize::from(input)].link_queue.is_empty() {
                 self.feed_link(input);
                 self.wake_bus(now, input);
             }
@@ -454,27 +447,17 @@ impl HubChannel {
         host.received_last = true;
         host.bus_free = now + span;
         host.bus_held += span;
-        let Spans { memory, poll, read, notice, .. } = self.spans;
+        let Spans { memory, poll, read, .. } = self.spans;
         let rest = if packet.last { memory + poll + read } else { memory };
         self.queue.push(host.bus_free + rest, Event::Deliver(id, place));
         let (end, name, rail) = (host.bus_free, packet.name, packet.rail);
         let request = Some(packet.purpose).filter(|_| packet.last);
-        let known = end + notice;
         self.check_order(place, name);
         if let Some(Purpose::Request(operation)) = request {
             self.answer(end, place, operation);
         }
         if self.is_on_working_rail(rail) {
-            self.adapters[usize::from(place)].give(known);
-        }
-        if self.parts.hub.is_direct() {
-            let peer = 1 - place;
-            if !self.hosts[usize::from(peer)].link_queue.is_empty() {
-                self.feed_link(peer);
-                self.wake_bus(now, peer);
-            }
-        } else if self.hub.held() > 0 {
-            self.wake_hub(known);
+            self.free_adapter(now, place, end);
         }
     }
 

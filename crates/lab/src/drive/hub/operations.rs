@@ -163,6 +163,7 @@ impl HubChannel {
             rail: self.hosts[usize::from(target)].rail,
             is_whole: true,
             survey: None,
+            is_settled: false,
         };
         if let Some(packet) = self.named(packet) {
             self.forward(packet);

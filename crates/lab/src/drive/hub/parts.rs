@@ -1,11 +1,13 @@
 //! What a channel with a hub is made of, and what does not fit together.
 
-use weft_fabric::interface::{ClusterEvent, ClusterEventKind, WindowBusSettings, WindowSettings};
+use weft_fabric::interface::{
+    AccessKind, ClusterEvent, ClusterEventKind, WindowBusSettings, WindowSettings,
+};
 use weft_fabric::link::{ErrorSettings, LinkSettings};
 use weft_fabric::measure::Observations;
 use weft_fabric::switch::HubSettings;
 use weft_fabric::workload::{Feedback, Source};
-use weft_protocol::window::Cluster;
+use weft_protocol::window::{Cluster, MapError};
 use weft_units::{Bytes, Limit, Span};
 
 /// The parts of a channel with a hub.
@@ -65,7 +67,9 @@ pub(super) struct Spans {
     pub hub: Span,
     /// From a grant of a bus to the first byte.
     pub arbitration: Span,
-    /// From new room at one end of a link until the other end knows.
+    /// A control packet on a link.
+    pub control: Span,
+    /// From its first byte until the other end knows of new room.
     pub notice: Span,
     /// Of the bus after a write of the host.
     pub stall: Span,
@@ -86,10 +90,28 @@ impl HubParts {
         let HubParts { window, hub, hosts, .. } = self;
         let cluster =
             window.cluster(*hosts, hub.ports, self.payload).map_err(|error| HubPartsError {
-                key: if *hosts > hub.ports { "switch.hub.ports" } else { "window" },
+                key: match error {
+                    _ if *hosts > hub.ports => "switch.hub.ports",
+                    MapError::NoConsent { .. } => "window.outgoing",
+                    _ => "window",
+                },
                 value: if *hosts > hub.ports { hub.ports.to_string() } else { "given".into() },
                 accepted: format!("what both sides agree on; {error}"),
             })?;
+        let is_mapped = !window.outgoing.is_empty() || !window.incoming.is_empty();
+        for access in &window.accesses {
+            let is_read = matches!(access.what, AccessKind::Read { .. });
+            if is_read && !window.remote_read {
+                let accepted = "no read: window.remote_read is false".to_owned();
+                return refuse("window.accesses", access.to_string(), accepted);
+            }
+            let is_free = !is_mapped && !matches!(access.what, AccessKind::Write { .. });
+            let checked = if is_free { Ok(()) } else { access.check(&cluster) };
+            if let Err(error) = checked {
+                let accepted = format!("what the page control tables allow; {error}");
+                return refuse("window.accesses", access.to_string(), accepted);
+            }
+        }
         if hub.is_direct() && *hosts != 2 {
             let accepted = format!("a hub for {hosts} hosts: a direct cable connects two");
             return refuse("switch.hub.transfer", "direct".into(), accepted);
@@ -163,6 +185,7 @@ impl HubParts {
             cable,
             hub: hub.latency,
             arbitration,
+            control: link.span(window.control),
             notice: link.span(window.control) + cable,
             stall: window.bus.as_ref().map_or(Span::ZERO, WindowBusSettings::stall_span),
         }

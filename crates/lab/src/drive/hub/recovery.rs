@@ -172,21 +172,9 @@ impl HubChannel {
         if failed {
             self.give_up_rail(now, target);
         }
-        self.return_room(now, target);
+        self.free_adapter(now, target, now);
         self.lose(now, id, target);
         false
-    }
-
-    /// The place of a packet that was discarded is free.
-    fn return_room(&mut self, now: Time, target: u16) {
-        let known = now + self.spans.notice;
-        self.adapters[usize::from(target)].give(known);
-        if self.parts.hub.is_direct() {
-            self.feed_link(1 - target);
-            self.wake_bus(now, 1 - target);
-        } else if self.hub.held() > 0 {
-            self.wake_hub(known);
-        }
     }
 
     /// Software sends a message of the recovery: before anything ordinary of its node.

@@ -99,6 +99,8 @@ impl Channel for HubChannel {
             columns.push(("multicast_wait_mean_us", mean * 1e-6));
             columns.push(("multicast_wait_max_us", longest.as_us()));
         }
+        columns.extend(self.control_columns(until));
+        columns.extend(self.configuration_columns());
         columns.extend(self.cluster_columns(until));
         columns
     }

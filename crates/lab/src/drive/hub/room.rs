@@ -9,11 +9,34 @@ use weft_units::Time;
 pub(super) struct Room {
     free: u32,
     returns: VecDeque<Time>,
+    /// Places that are free and of which the near end was not told.
+    untold: u32,
+    /// How many of them one control packet tells of.
+    told_at_once: u32,
 }
 
 impl Room {
-    pub fn of(places: u32) -> Room {
-        Room { free: places, returns: VecDeque::new() }
+    /// Room whose near end is told of `told_at_once` places at a time, or of all that there are.
+    pub fn of(places: u32, told_at_once: u32) -> Room {
+        let told_at_once = told_at_once.min(places);
+        Room { free: places, returns: VecDeque::new(), untold: 0, told_at_once }
+    }
+
+    /// A place comes free. Whether there is something to tell.
+    #[inline]
+    pub fn free_one(&mut self) -> bool {
+        self.untold += 1;
+        let is_told = self.untold == self.told_at_once;
+        if is_told {
+            self.untold = 0;
+        }
+        is_told
+    }
+
+    /// The near end is told at `time`.
+    #[inline]
+    pub fn tell(&mut self, time: Time) {
+        (0..self.told_at_once).for_each(|_| self.give(time));
     }
 
     /// Takes a place, and tells from when on, not before `from`; `None` while that is not known.
@@ -49,16 +72,26 @@ mod tests {
 
     #[test]
     fn a_place_is_taken_when_it_is_known_to_be_free() {
-        let mut room = Room::of(1);
+        let mut room = Room::of(1, 1);
         assert_eq!(room.take(Time(5)), Some(Time(5)));
         assert_eq!((room.take(Time(6)), room.next(Time(6))), (None, Time::NEVER));
         room.give(Time(20));
         assert_eq!(room.next(Time(6)), Time(20));
         assert_eq!(room.take(Time(6)), Some(Time(20)));
-        let mut two = Room::of(2);
+        let mut two = Room::of(2, 1);
         two.take(Time(1));
         two.give(Time(30));
         assert_eq!(two.take(Time(6)), Some(Time(6)), "the one that is free, not a later one");
         assert_eq!(two.take(Time(40)), Some(Time(40)));
+    }
+
+    #[test]
+    fn places_are_told_of_together() {
+        let mut room = Room::of(3, 2);
+        (0..3).for_each(|time| assert_eq!(room.take(Time(time)), Some(Time(time))));
+        assert_eq!((room.free_one(), room.free_one(), room.free_one()), (false, true, false));
+        room.tell(Time(9));
+        assert_eq!([(); 3].map(|()| room.take(Time(9))), [Some(Time(9)), Some(Time(9)), None]);
+        assert!(Room::of(1, 4).free_one(), "all that there are");
     }
 }

@@ -1,0 +1,204 @@
+//! The links: data packets that have known room at the far end, and control packets that tell of new
+//! room and go before every data packet that has not begun.
+//!
+//! When a data packet is committed to a time ahead, control packets may still get before it. That is
+//! settled when its first byte would be at the far end, where everything is known that was ready
+//! before it began; it then gives way once, and costs no event unless it does.
+
+use weft_fabric::switch::HubRequest;
+use weft_kernel::Id;
+use weft_units::Time;
+
+use super::host::Packet;
+use super::room::Room;
+use super::{Event, HubChannel, HubParts};
+
+impl HubParts {
+    /// The room of an input of the hub, as the adapter before it knows it.
+    pub(super) fn input_room(&self) -> Room {
+        let buffer = self.hub.buffer().unwrap_or(self.window.receive_buffers);
+        Room::of(buffer.get(), self.window.places_per_control.get())
+    }
+
+    /// The room of an adapter, as the hub or the other adapter knows it.
+    pub(super) fn adapter_room(&self) -> Room {
+        // Beside a bus control has lines of its own, and tells of each place.
+        let at_once = if self.hub.is_bus() { 1 } else { self.window.places_per_control.get() };
+        Room::of(self.window.receive_buffers.get(), at_once)
+    }
+
+    /// The room of an adapter between bus and link, which it knows itself; none if without limit.
+    pub(super) fn send_room(&self) -> Option<Room> {
+        self.send_buffers.count().map(|count| Room::of(count.get(), 1))
+    }
+}
+
+impl HubChannel {
+    /// Sends what has known room at the far end of the link.
+    pub(super) fn feed_link(&mut self, place: u16) {
+        let direct = self.parts.hub.is_direct();
+        if direct {
+            self.learn_of_adapters(self.now);
+        } else {
+            self.learn_of_input(place);
+        }
+        while let Some(&id) = self.hosts[usize::from(place)].link_queue.front() {
+            let packet = &mut self.packets[id];
+            let host = &mut self.hosts[usize::from(place)];
+            let earliest = packet.ready.max(host.link_free);
+            let to = if packet.targets == 1 << place { place } else { place ^ 1 };
+            let far = if direct {
+                &mut self.adapters[usize::from(to)]
+            } else {
+                &mut self.inputs[usize::from(place)]
+            };
+            let Some(start) = far.take(earliest) else { return self.wait_for_room(place) };
+            host.link_queue.pop_front();
+            packet.start = start;
+            host.link_free = start + packet.span;
+            if let Some(room) = &mut host.send_room
+                && packet.is_stored()
+            {
+                room.give(host.link_free);
+            }
+            self.queue.push(start + self.spans.cable, Event::Reach(id));
+        }
+    }
+
+    /// The link of a host is looked at when there will be something to tell it of.
+    fn wait_for_room(&mut self, place: u16) {
+        let time = if self.parts.hub.is_direct() {
+            let next = self.hosts.iter().filter_map(|host| host.lane.next_ready()).min();
+            next.map(|ready| ready + self.spans.cable)
+        } else {
+            self.hub.lane(place).next_ready()
+        };
+        let host = &mut self.hosts[usize::from(place)];
+        if let Some(time) = time.filter(|time| *time < host.link_wake) {
+            host.link_wake = time;
+            self.queue.push(time, Event::Link(place));
+        }
+    }
+
+    /// The first byte of a packet would be at the far end of its cable.
+    pub(super) fn reach(&mut self, now: Time, id: Id<Packet>) {
+        if !self.parts.hub.is_bus() && self.gives_way(id) {
+            return;
+        }
+        if self.parts.hub.is_direct() {
+            let packet = &mut self.packets[id];
+            packet.granted = packet.start + self.spans.wire;
+            packet.there = packet.granted + packet.span + self.spans.receive;
+            let Packet { from, targets, start, there, .. } = *packet;
+            self.observations.attempt(start);
+            let to = if targets == 1 << from { from } else { from ^ 1 };
+            self.queue.push(there, Event::Arrive(id, to));
+        } else if self.reaches(now, id) {
+            let Packet { from, targets, span, .. } = self.packets[id];
+            self.hub.request(from, HubRequest { targets, span, key: id });
+            self.wake_hub(now);
+        }
+    }
+
+    /// Whether control packets go before a packet, so that it begins later.
+    fn gives_way(&mut self, id: Id<Packet>) -> bool {
+        let packet = &mut self.packets[id];
+        let host = &mut self.hosts[usize::from(packet.from)];
+        if packet.is_settled || packet.rail != host.rail {
+            return false;
+        }
+        packet.is_settled = true;
+        let start = host.lane.start(packet.start);
+        host.lane.occupy(start, packet.span);
+        if start == packet.start {
+            return false;
+        }
+        packet.start = start;
+        host.link_free = host.link_free.max(start + packet.span);
+        self.queue.push(start + self.spans.cable, Event::Reach(id));
+        true
+    }
+
+    /// A place in an adapter is free from `time` on.
+    pub(super) fn free_adapter(&mut self, now: Time, place: u16, time: Time) {
+        let known = time + self.spans.notice;
+        let own = &mut self.adapters[usize::from(place)];
+        if self.parts.hub.is_bus() {
+            own.give(known);
+        } else if own.free_one() {
+            self.hosts[usize::from(place)].lane.insert(time);
+            self.telling |= 1 << place;
+        } else {
+            return;
+        }
+        if self.parts.hub.is_direct() {
+            let peer = 1 - place;
+            if !self.hosts[usize::from(peer)].link_queue.is_empty() {
+                self.feed_link(peer);
+                self.wake_bus(now, peer);
+            }
+        } else if self.hub.held() > 0 {
+            self.wake_hub(known);
+        }
+    }
+
+    /// What control packets of the adapters have told by now, or will.
+    pub(super) fn learn_of_adapters(&mut self, now: Time) {
+        let mut telling = self.telling;
+        while telling != 0 {
+            let place = telling.trailing_zeros() as usize;
+            telling &= telling - 1;
+            let lane = &mut self.hosts[place].lane;
+            // Whatever began a cable ago or earlier is known here.
+            lane.settle(Time(now.0.saturating_sub(self.spans.cable.0)));
+            while let Some(start) = lane.take_begun() {
+                self.adapters[place].tell(start + self.spans.notice);
+            }
+            if lane.next_ready().is_none() {
+                self.telling &= !(1 << place);
+            }
+        }
+    }
+
+    /// What control packets of the hub have told an adapter by now, or will.
+    fn learn_of_input(&mut self, place: u16) {
+        let lane = self.hub.lane(place);
+        lane.settle(self.now);
+        while let Some(start) = lane.take_begun() {
+            self.inputs[usize::from(place)].tell(start + self.spans.notice);
+        }
+    }
+
+    /// When the hub may be told of room next.
+    pub(super) fn next_told(&self) -> Time {
+        let mut next = Time::NEVER;
+        let mut telling = self.telling;
+        while telling != 0 {
+            let place = telling.trailing_zeros() as usize;
+            telling &= telling - 1;
+            if let Some(ready) = self.hosts[place].lane.next_ready() {
+                next = next.min(ready + self.spans.notice);
+            }
+        }
+        next
+    }
+
+    /// The hub tells a node something at once. Returns when its control packet begins.
+    pub(super) fn tell_node(&mut self, now: Time, node: u16) -> Time {
+        let lane = self.hub.lane(node);
+        if self.parts.hub.is_bus() { lane.free().max(now) } else { lane.send(now) }
+    }
+
+    /// How many control packets there were, and their share of the time of the links.
+    pub(super) fn control_columns(&self, until: Time) -> Vec<(&'static str, f64)> {
+        if self.parts.hub.is_bus() || self.spans.control.0 == 0 {
+            return Vec::new();
+        }
+        let adapters: u64 = self.hosts.iter().map(|host| host.lane.sent()).sum();
+        let packets = adapters + self.hub.control_packets();
+        let directions = if self.parts.hub.is_direct() { 1 } else { 2 };
+        let time = until.0.max(1) as f64 * directions as f64 * self.hosts.len() as f64;
+        let share = packets as f64 * self.spans.control.0 as f64 / time;
+        vec![("control_packets", packets as f64), ("control_link_share", share)]
+    }
+}
