@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pandas as pd
+
 from weft.figure import Figure
 from weft.plots.request import Request, records, spread
 from weft.theme import WIDTH
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from weft.result import Result
 
 # More marks than this make a file that no viewer opens with pleasure.
@@ -22,16 +22,20 @@ _DONE = [*_ACTIVITIES, "idle"]
 
 def rank_times(result: Result, request: Request) -> Figure | None:
     """Draw what each rank of the first run did when."""
-    tables = [_of_first_run(result, name) for name in ("intervals", "messages", "ranks")]
-    if any(table is None or table.empty for table in tables[::2]):
+    intervals, messages, ranks = (
+        _of_first_run(result, name) for name in ("intervals", "messages", "ranks")
+    )
+    if intervals.empty or ranks.empty:
         return None
-    return draw_rank_times(*tables, request.title, request.name, request.caption)
+    return draw_rank_times(
+        intervals, messages, ranks, request.title, name=request.name, more=request.caption
+    )
 
 
 def rank_shares(result: Result, request: Request) -> Figure | None:
     """Draw for each rank of the first run how long it did what."""
     ranks = _of_first_run(result, "ranks")
-    if ranks is None or ranks.empty:
+    if ranks.empty:
         return None
     drawn = ranks.rename(columns={f"{name}_us": name for name in _DONE})
     long = drawn.melt(["rank", "host"], _DONE, var_name="activity", value_name="time_us")
@@ -66,19 +70,19 @@ def rank_shares(result: Result, request: Request) -> Figure | None:
     )  # fmt: skip
 
 
-def _of_first_run(result: Result, name: str) -> pd.DataFrame | None:
-    table = result.tables.get(name)
-    if table is None or table.empty:
+def _of_first_run(result: Result, name: str) -> pd.DataFrame:
+    table: pd.DataFrame = result.tables.get(name, pd.DataFrame())
+    if table.empty:
         return table
-    first = table[table["point"] == table["point"].iloc[0]]
-    return first[first["seed"] == first["seed"].iloc[0]]
+    run = table.groupby(["point", "seed"], sort=False).ngroup()
+    return table.loc[run == 0]
 
 
 def _step(order: list[int]) -> int:
     return max(10, min(28, 900 // max(1, len(order))))
 
 
-def draw_rank_times(  # noqa: PLR0913, PLR0917 (three tables, and what a figure is called)
+def draw_rank_times(
     intervals: pd.DataFrame,
     messages: pd.DataFrame,
     ranks: pd.DataFrame,
