@@ -394,7 +394,7 @@ fn what_does_not_fit_together_is_refused() {
     );
     assert_eq!(
         refusal("sockets = { request = \"64 B\", lock = \"0 ns\", map = \"0 ns\", backlog = 1 }"),
-        "host.sockets.lock is 0 s: accepted is more than 0 ns"
+        "host.sockets.lock is 0 ns: accepted is more than 0 ns"
     );
 }
 
