@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _LINK = re.compile(r"\[([^\]]+)\]\(([^):]+)\)")
 # A block with the name of the file that it is, or of the table that comes out.
-_NAMED_BLOCK = re.compile(r"^(```[a-z]+) ([\w./-]+)$", re.MULTILINE)
+_NAMED_BLOCK = re.compile(r"^(```[a-z]+) ([\w./-]+(?: [\w./-]+)*)$", re.MULTILINE)
 _HEADING = re.compile(r'<h[1-3] id="([^"]+)">(.*?)</h[1-3]>', re.DOTALL)
 _PERMALINK = re.compile(r'<a class="headerlink".*?</a>', re.DOTALL)
 _TAG = re.compile(r"<[^>]+>")

@@ -27,6 +27,8 @@ BULK = 65_536
 # Pieces in which a long message is handed over, and a direction's ring: as in crates/live.
 _PIECE_BYTES = 32_768
 _PIECE = "32 KiB"
+# A model in which sending takes no time could send without end.
+_LEAST_CALL_NS = 0.1
 _RING = "256 KiB"
 
 _FILES = {LATENCY: "latency.toml", THROUGHPUT: "throughput.toml"}
@@ -71,8 +73,8 @@ def calibrate(measured: Measurement, sizes: tuple[int, ...]) -> Calibration:
     Messages in a row are limited by the slower end alone, one message at a time passes both. Both
     ends copy between the same two memories, so one rate serves for both, that of long messages in
     a row, less the calls of the slower end; the transmitter's call is what small ones in a row cost
-    beside it, and the receiver's, one for each piece, what is left of the latency. Where that would
-    be less than nothing it is nothing, and the model misses that measurement.
+    beside it, and the receiver's, one for each piece, what is left of the latency. Where either
+    would be less than nothing, the model misses that measurement.
     """
     small = min(sizes)
     each, whole = (size / measured.at(LIVE, THROUGHPUT, size) for size in (small, BULK))
@@ -81,7 +83,7 @@ def calibrate(measured: Measurement, sizes: tuple[int, ...]) -> Calibration:
     copy = whole / BULK
     # Each round corrects the copies by a thousandth of the round before.
     for _ in range(8):
-        send = max(each - small * copy, 0.0)
+        send = max(each - small * copy, _LEAST_CALL_NS)
         receive = max(latency - send - 2 * small * copy, 0.0)
         calls = max(send, BULK / _PIECE_BYTES * receive)
         copy = (whole - calls if calls < whole else whole) / BULK

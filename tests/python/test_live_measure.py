@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -52,7 +53,17 @@ def test_no_parameter_is_below_zero() -> None:
         for quantity in (LATENCY, THROUGHPUT)
     )
     found = live_model.calibrate(Measurement(absurd, (1, 0), 1, stopped=False), SIZES)
-    assert (found.send_call_ns, found.receive_call_ns) == (0.0, 0.0)
+    assert (found.send_call_ns, found.receive_call_ns) == (live_model._LEAST_CALL_NS, 0.0)
+
+
+def test_a_host_whose_calls_take_nothing_is_predicted_all_the_same(tmp_path: Path) -> None:
+    measured = host()
+    fast = tuple(
+        replace(one, median=10.0) if (one.quantity, one.size_bytes) == (THROUGHPUT, 64) else one
+        for one in measured.points
+    )
+    predicted = live_page.write(tmp_path / "out", replace(measured, points=fast))
+    assert all(it.predicted > 0 for it in predicted)
 
 
 def test_the_composition_predicts_the_host_it_was_made_from(tmp_path: Path) -> None:

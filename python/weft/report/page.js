@@ -45,12 +45,16 @@
   const columns = (letters, width) =>
     Math.max(1, Math.floor((width - 60) / (34 + 6.5 * letters)));
 
-  const narrowConfig = (config, chart, width) => ({
+  // A legend that is wider than its drawing breaks into rows.
+  const withLegend = (config, chart, width, more) => ({
     ...config,
-    legend: {
-      ...config.legend, columns: columns(longest(chart), width), rowPadding: 3,
-      labelLimit: Math.min(300, width - 100),
-    },
+    legend: { ...config.legend, columns: columns(longest(chart), width), ...more },
+  });
+
+  const narrowConfig = (config, chart, width) => ({
+    ...withLegend(config, chart, width, {
+      rowPadding: 3, labelLimit: Math.min(300, width - 100),
+    }),
     axis: { ...config.axis, labelFontSize: 10, titleFontSize: 11 },
     title: { ...config.title, fontSize: 14, subtitleFontSize: 11, frame: "bounds" },
   });
@@ -122,7 +126,8 @@
         subtitle: wrap(chart.title.subtitle, width / 6.2),
       };
     }
-    const config = narrow ? narrowConfig(theme.config, chart, width) : theme.config;
+    const shaped = narrow ? narrowConfig : withLegend;
+    const config = shaped(theme.config, chart, width);
     drawn.get(number)?.view?.finalize();
     drawn.set(number, { width });
     const actions = { export: true, source: false, compiled: false, editor: false };

@@ -106,7 +106,8 @@ def experiment_section(name: str, run: Result, place: Place, *, alone: bool) -> 
     if not run.points.empty and not arithmetic:
         count = len(run.points)
         noun = "point" if count == 1 else "points"
-        body.append(f"<details><summary>{count} {noun}</summary>{_points_table(run)}</details>")
+        rows = f'<div class="numbers">{_points_table(run)}</div>'
+        body.append(f"<details><summary>{count} {noun}</summary>{rows}</details>")
     if arithmetic:
         body.append(f"<h3>What follows without a run</h3>{_derived_table(run)}")
     elif not run.derived.empty:
