@@ -11,8 +11,8 @@ SOURCES := $(shell find crates systems experiments python -type f \
 	-o -name '*.css' -o -name '*.js' \) -not -path '*/target/*' 2>/dev/null)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo manual images test test-rust test-python lint format bench test-live bench-live \
-	live-programs browser test-loom lock clean
+.PHONY: help setup demo manual images test test-rust test-random test-python lint format bench test-live \
+	bench-live live-programs browser test-loom lock clean
 
 help: ## list these verbs
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -56,8 +56,19 @@ images: demo ## draw docs/images anew from the demo (needs Debian's chromium)
 
 test: test-rust test-python ## run every test, Rust and Python
 
+# Random cases are the same each time, so that a change passes or fails by what it changes.
 test-rust:
-	cargo test --workspace --locked
+	PROPTEST_RNG_SEED=1 cargo test --workspace --locked
+
+ROUNDS ?= 5
+RANDOM_CASES := $(addprefix --package weft-,units kernel protocol fabric lab)
+
+test-random: ## the Rust tests with random cases drawn anew, ROUNDS=5 times
+	@for round in $$(seq $(ROUNDS)); do \
+		seed=$$(od -An -N4 -tu4 /dev/urandom | tr -d ' '); \
+		echo "PROPTEST_RNG_SEED=$$seed"; \
+		PROPTEST_RNG_SEED=$$seed cargo test --quiet --locked $(RANDOM_CASES) || exit 1; \
+	done
 
 test-python: $(VENV)/.wheel
 	$(BIN)/python -m pytest

@@ -468,7 +468,9 @@ mod tests {
             let several: Vec<_> = named.iter().filter(|(_, to)| *to == 0b1111).collect();
             let pairs: Vec<_> = several.windows(2)
                 .filter(|pair| pair[0].0.sender != pair[1].0.sender).collect();
-            prop_assume!(!pairs.is_empty());
+            if pairs.is_empty() {
+                return Ok(());
+            }
             let pair = swap.get(&pairs);
             for node in 0..4 {
                 let mut order: Vec<_> = several.iter().map(|(name, _)| *name).collect();
