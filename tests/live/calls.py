@@ -20,7 +20,7 @@ import calls_bytes  # noqa: F401 (its scenes are remembered)
 import calls_descriptors  # noqa: F401 (the same)
 from calls_stage import SCENES
 
-LIMIT_S = 120
+LIMIT_S = 300
 
 
 def compared(library: Path) -> int:

@@ -13,8 +13,12 @@ import struct
 import termios
 import threading
 import time
+from typing import TYPE_CHECKING
 
-from calls_stage import POLLRDHUP, pair, raw, say, scene, settled
+from calls_stage import PATIENCE_S, POLLRDHUP, pair, raw, say, scene, settled
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 @scene
@@ -157,7 +161,14 @@ def queues_and_controls() -> None:
     say("at the mark", lambda: number(b, 0x8905))
     b.recv(9)
     say("unread", lambda: number(b, termios.FIONREAD))
-    say("not sent", lambda: number(a, termios.TIOCOUTQ))
+
+    def not_acknowledged() -> int:
+        until = time.monotonic() + PATIENCE_S
+        while (left := number(a, termios.TIOCOUTQ)) and time.monotonic() < until:
+            time.sleep(0.01)
+        return left
+
+    say("not sent", not_acknowledged)
     say("a terminal's", lambda: fcntl.ioctl(b, termios.TCGETS, bytes(64)))
     fcntl.ioctl(b, termios.FIONBIO, struct.pack("i", 1))
     say("does not block", lambda: b.recv(1))
@@ -190,7 +201,7 @@ def signals_of_arrival() -> None:
     fcntl.fcntl(b, fcntl.F_SETOWN, os.getpid())
     fcntl.fcntl(b, fcntl.F_SETFL, fcntl.fcntl(b, fcntl.F_GETFL) | os.O_ASYNC)
     a.sendall(b"x")
-    say("signal", lambda: seen.wait(2))
+    say("signal", lambda: seen.wait(PATIENCE_S))
     say("read", lambda: b.recv(1))
     fcntl.fcntl(b, fcntl.F_SETFL, fcntl.fcntl(b, fcntl.F_GETFL) & ~os.O_ASYNC)
     c, d = pair()
@@ -198,10 +209,35 @@ def signals_of_arrival() -> None:
     fcntl.fcntl(d, fcntl.F_SETOWN, os.getpid())
     fcntl.ioctl(d, 0x5452, struct.pack("i", 1))
     c.sendall(b"x")
-    say("signal, by ioctl", lambda: seen.wait(2))
+    say("signal, by ioctl", lambda: seen.wait(PATIENCE_S))
     say("read", lambda: d.recv(1))
     fcntl.ioctl(d, 0x5452, struct.pack("i", 0))
     signal.signal(signal.SIGIO, before)
+
+
+def pestered(call: Callable[[], object], then: Callable[[], object] | None = None) -> object:
+    """Call with a signal now and then until it returns, wherever it is by then.
+
+    After a few of them `then` happens.
+    """
+    main = threading.main_thread().ident or 0
+    over = threading.Event()
+
+    def pester() -> None:
+        count = 0
+        while not over.wait(0.05):
+            signal.pthread_kill(main, signal.SIGUSR1)
+            count += 1
+            if then and count == 4:
+                then()
+
+    other = threading.Thread(target=pester)
+    other.start()
+    try:
+        return call()
+    finally:
+        over.set()
+        other.join()
 
 
 @scene
@@ -211,30 +247,24 @@ def interruptions() -> None:
         seen: list[int] = []
         before = signal.signal(signal.SIGUSR1, lambda *_, seen=seen: seen.append(1))
         signal.siginterrupt(signal.SIGUSR1, not restart)
-        main = threading.main_thread().ident or 0
-        threading.Timer(0.1, signal.pthread_kill, (main, signal.SIGUSR1)).start()
-        threading.Timer(0.3, lambda a=a: a.sendall(b"x")).start()
         # Python itself would call again: the C function does not.
         buffer = ctypes.create_string_buffer(4)
-        say(f"receive, restart {restart}", lambda: raw("recv", b.fileno(), buffer, 1, 0))
-        time.sleep(0.3)
-        say("handler", lambda: len(seen))
+
+        def receive(b: socket.socket = b, buffer: object = buffer) -> object:
+            return raw("recv", b.fileno(), buffer, 1, 0)
+
+        send = (lambda a=a: a.sendall(b"x")) if restart else None
+        say(f"receive, restart {restart}", lambda f=receive, send=send: pestered(f, send))
+        say("handler", lambda: bool(seen))
+        entry = struct.pack("ihh", b.fileno(), select.POLLIN, 0)
+        say("poll", lambda entry=entry: pestered(lambda: raw("poll", entry, 1, 60_000)))
+        bits = ctypes.create_string_buffer(128)
+        bits[b.fileno() // 8] = 1 << b.fileno() % 8
+        say(
+            "select",
+            lambda bits=bits: pestered(lambda: raw("select", 1024, bits, None, None, None)),
+        )
         signal.signal(signal.SIGUSR1, before)
-        for call in ("poll", "select"):
-            signal.signal(signal.SIGUSR1, lambda *_: None)
-            signal.siginterrupt(signal.SIGUSR1, not restart)
-            b.setblocking(True)
-            while raw("recv", b.fileno(), buffer, 4, socket.MSG_DONTWAIT) not in ("EAGAIN", 0):
-                pass
-            threading.Timer(0.1, signal.pthread_kill, (main, signal.SIGUSR1)).start()
-            if call == "poll":
-                entry = struct.pack("ihh", b.fileno(), select.POLLIN, 0)
-                say("poll", lambda entry=entry: raw("poll", entry, 1, 1000))
-            else:
-                bits = ctypes.create_string_buffer(128)
-                bits[b.fileno() // 8] = 1 << b.fileno() % 8
-                say("select", lambda bits=bits: raw("select", 1024, bits, None, None, None))
-            signal.signal(signal.SIGUSR1, before)
 
 
 @scene

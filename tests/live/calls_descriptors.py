@@ -14,7 +14,7 @@ import tempfile
 import threading
 import time
 
-from calls_stage import EPOLLEXCLUSIVE, LIBC, POLLRDHUP, pair, raw, say, scene, settled
+from calls_stage import EPOLLEXCLUSIVE, LIBC, PATIENCE_S, POLLRDHUP, pair, raw, say, scene, settled
 
 
 @scene
@@ -227,13 +227,15 @@ def forks() -> None:
     b.close()
     say("end", lambda: a.recv(1))
     c, d = pair()
+    told, tell = os.pipe()
     child = os.fork()
     if child == 0:
-        time.sleep(0.2)
+        os.read(told, 1)
         os._exit(0)
     d.close()
     settled()
     say("held by the child", lambda: c.recv(1, socket.MSG_DONTWAIT))
+    os.write(tell, b"x")
     os.waitpid(child, 0)
     say("end", lambda: c.recv(1))
     e, f = pair()
@@ -264,7 +266,7 @@ def threads_and_ends() -> None:
     waiter.start()
     time.sleep(0.1)
     b.shutdown(socket.SHUT_RDWR)
-    waiter.join(5)
+    waiter.join(PATIENCE_S)
     say("shut by another thread", lambda: (got, waiter.is_alive()))
     c, d = pair()
     readers = [threading.Thread(target=lambda: got.append(d.recv(1))) for _ in range(4)]
@@ -274,7 +276,7 @@ def threads_and_ends() -> None:
     for letter in b"wxyz":
         c.sendall(bytes([letter]))
     for reader in readers:
-        reader.join(5)
+        reader.join(PATIENCE_S)
     say("four readers", lambda: sorted(it for it in got[1:] if isinstance(it, bytes)))
     c.close()
     say("end", lambda: d.recv(1))
@@ -294,12 +296,15 @@ def large_transfers() -> None:
     a.setblocking(False)
     c, d = pair()
     c.setblocking(False)
-    count = 0
-    try:
-        while True:
-            count += c.send(bytes(50_000))
-    except BlockingIOError:
-        pass
+    count, before = 0, -1
+    # What is acknowledged late makes room once more.
+    while count > before:
+        before = count
+        try:
+            while True:
+                count += c.send(bytes(50_000))
+        except BlockingIOError:
+            settled(0.2)
     say("not writable", lambda: select.select([], [c], [], 0.05)[1] == [])
     left = count
     while left:

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 LIBC = ctypes.CDLL(None, use_errno=True)
 POLLRDHUP = 0x2000
 EPOLLEXCLUSIVE = 1 << 28
+PATIENCE_S = 30
+"""What happens at all has happened by then, on a loaded machine too."""
 SCENES: list[Callable[[], None]] = []
 
 

@@ -22,6 +22,7 @@ mod watched;
 
 use std::mem::{size_of, zeroed};
 use std::os::fd::IntoRawFd;
+use std::sync::mpsc::RecvTimeoutError;
 
 use libc::c_int;
 
@@ -514,11 +515,16 @@ fn a_signal_interrupts_as_its_handler_says() {
             action.sa_sigaction = nothing as *const () as usize;
             unsafe { libc::sigaction(libc::SIGUSR1, &action, std::ptr::null_mut()) };
             let reader = unsafe { libc::pthread_self() };
+            let (over, ends) = std::sync::mpsc::channel::<()>();
             let other = std::thread::spawn(move || {
-                std::thread::sleep(std::time::Duration::from_micros(after));
-                unsafe { libc::pthread_kill(reader, libc::SIGUSR1) };
+                // The first may come before the reader waits.
+                let pause = std::time::Duration::from_micros(after);
+                while ends.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
+                    unsafe { libc::pthread_kill(reader, libc::SIGUSR1) };
+                }
             });
             assert_eq!(recv(pair.b, 1, 0), Err(libc::EINTR));
+            drop(over);
             other.join().unwrap();
             action.sa_flags = libc::SA_RESTART;
             unsafe { libc::sigaction(libc::SIGUSR1, &action, std::ptr::null_mut()) };

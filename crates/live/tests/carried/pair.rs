@@ -25,7 +25,7 @@ pub fn preloaded(name: &str, body: impl Fn()) {
         return body();
     }
     let run = Command::new("timeout")
-        .arg("60")
+        .arg("600")
         .arg(std::env::current_exe().unwrap())
         .args(["--exact", name, "--nocapture", "--test-threads=1"])
         .env("LD_PRELOAD", library())
