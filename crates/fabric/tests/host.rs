@@ -257,9 +257,20 @@ fn a_stage_in_passing_holds_only_the_end() {
         uses = { cpu = 0 }
         in_passing = true
     "#;
+    let ends = packets_of(text, 192);
+    assert_eq!(ends, [(1, 64, false), (2, 64, false), (13, 64, false), (23, 0, true)]);
+    // A store of 1 us for each packet behind the check, and none for the end.
+    let text = text.replace("\"check\"]", "\"check\", \"store\"]")
+        + "[resource.bus]\n[stage.store]\nunit.chunk = '64 B'\nfixed = '1 us'\nuses = { bus = 1 }\n";
+    let ends = packets_of(&text, 192);
+    assert_eq!(ends, [(2, 64, false), (3, 64, false), (14, 64, false), (23, 0, true)]);
+}
+
+/// When the packets of one message leave a host, in microseconds, their bytes, and which is the last.
+fn packets_of(text: &str, size: u64) -> Vec<(u64, u64, bool)> {
     let mut host = settings(text).build(Bytes(64)).unwrap();
     let mut out = Vec::new();
-    host.send(Time::ZERO, Piece::new(0, None, Bytes(192), Bytes(192), true), &mut out);
+    host.send(Time::ZERO, Piece::new(0, None, Bytes(size), Bytes(size), true), &mut out);
     let mut packets = Vec::new();
     while host.next_time() != Time::NEVER {
         let now = host.next_time();
@@ -269,7 +280,7 @@ fn a_stage_in_passing_holds_only_the_end() {
             _ => None,
         }));
     }
-    assert_eq!(packets, [(1, 64, false), (2, 64, false), (13, 64, false), (23, 0, true)]);
+    packets
 }
 
 /// With two packets on the way the third waits for the first release.
