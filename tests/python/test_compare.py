@@ -8,7 +8,8 @@ import os
 import re
 import statistics
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, cast
 
 import pandas as pd
 import pytest
@@ -18,13 +19,23 @@ import weft
 from browser import CUT_OFF, needs_browser, visit
 from systems import plain_switch
 from weft.across.contenders import SHIPPED, contenders, settings_of
-from weft.across.summary import best_of, half_width_of, shown, shown_spread, values_of
+from weft.across.summary import (
+    Mean,
+    _keeper,
+    best_of,
+    half_width_of,
+    shown,
+    shown_spread,
+    values_of,
+)
 from weft.across.workloads import parse, read
 from weft.cli import main
 from weft.plots.across import RATES_SHOWN, grouped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+    from weft.across.summary import Shown
 
 ROOT = Path(__file__).parents[2]
 
@@ -307,6 +318,8 @@ def test_rates_of_today_scale_links_and_hosts_and_nothing_else(name: str) -> Non
     assert changed == links | of_hosts | follows
     derived = {p.key: p.origin for p in one.described(one.preset("today")).parameters}
     assert {derived[key] for key in changed} == {"derived"}
+    rows = settings_of(one, ["published", "today"])
+    assert {row["parameter"] for row in rows if row["preset"] == "today"} == changed
 
 
 def test_rates_of_today_are_the_same_for_all() -> None:
@@ -317,6 +330,18 @@ def test_rates_of_today_are_the_same_for_all() -> None:
         set_otherwise = settings_of(one, ["published", "today"])
         assert all(row["origin"] and row["why"] for row in set_otherwise), one.label
         assert any(row["preset"] == "today" for row in set_otherwise), one.label
+
+
+def test_a_barrier_that_takes_messages_at_any_size_is_not_kept_in_hardware() -> None:
+    workload = next(one for one in read(None)[0] if one.in_hardware)
+
+    def kept_by(*messages: float) -> str:
+        values = {size: Mean(count, 0.0) for size, count in enumerate(messages)}
+        return _keeper(
+            cast("Shown", SimpleNamespace(values=lambda *_: values)), ("a", ""), workload
+        )
+
+    assert [kept_by(), kept_by(0, 0), kept_by(0, 6)] == ["", "hardware", "messages"]
 
 
 def test_a_system_of_two_hosts_is_shown_with_what_it_can_do() -> None:
