@@ -134,16 +134,22 @@ def test_a_conditional_write_by_the_adapters_and_by_messages(star: str) -> None:
     assert runs[2].values[0][2] == pytest.approx(4 * WAY)
 
 
-def test_a_lock_outlives_its_holder_and_its_program_stops() -> None:
-    held: list[int] = []
+@pytest.mark.parametrize(("victim", "takers", "second_us"), [(1, [1, 2, 3], 140), (2, [1, 3], 210)])
+def test_a_lock_outlives_its_holder_and_who_waits_for_it(
+    victim: int, takers: list[int], second_us: float
+) -> None:
+    held: list[tuple[int, float]] = []
 
     def program(me: weft.Node) -> Program:
         if me.rank == 0:
+            yield me.compute("50 us")
+            # It never had it.
+            yield me.unlock()
             gone = yield me.departure()
             return gone.source, me.departed
         yield me.compute(f"{10 * me.rank} us")
         yield from me.lock()
-        held.append(me.rank)
+        held.append((me.rank, me.now_us))
         yield me.compute("200 us")
         yield me.unlock()
         return "through"
@@ -152,12 +158,14 @@ def test_a_lock_outlives_its_holder_and_its_program_stops() -> None:
         "heartbeat": "20 us",
         "time_out": "60 us",
         "retry": "40 us",
-        "events": [{"at": "100 us", "what": {"dies": 1}}],
+        "events": [{"at": "100 us", "what": {"dies": victim}}],
     }
     settings = {"channel.memory.window.cluster": cluster, "system.hosts": 4}
     result = weft.run_program("memory-channel-2", program, set=settings)
-    assert held == [1, 2, 3]
-    assert result.values == {0: (1, [1]), 2: "through", 3: "through"}
+    assert [rank for rank, _ in held] == takers
+    assert held[1][1] >= second_us
+    others = {rank: "through" for rank in (1, 2, 3) if rank != victim}
+    assert result.values == {0: (victim, [victim]), **others}
 
 
 def test_a_program_that_waits_for_ever_says_who_waits_for_whom(star: str) -> None:
