@@ -313,7 +313,7 @@ def test_rates_of_today_scale_links_and_hosts_and_nothing_else(name: str) -> Non
     assert len(follows) == len(FOLLOWS[name])
     links = {key for key in changed if re.fullmatch(r"channel\.\w+\.link\.rate", key)}
     assert links == {key for key in then if key.endswith(".link.rate")}
-    of_hosts = {key for key in changed if OF_HOSTS.fullmatch(key)}
+    of_hosts = {key for key in then if OF_HOSTS.fullmatch(key)}
     assert of_hosts
     assert changed == links | of_hosts | follows
     derived = {p.key: p.origin for p in one.described(one.preset("today")).parameters}
