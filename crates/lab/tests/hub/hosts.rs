@@ -91,7 +91,8 @@ fn a_broadcast_reaches_all_ranks_of_a_host_at_once() {
             seen.borrow_mut()[usize::from(me.rank())] = me.now().0;
         });
     }
-    crew.run(&Halt::new()).unwrap_or_else(|error| panic!("{error}"));
+    crew.run(&Halt::new().with_step_limit(Some(1_000_000)))
+        .unwrap_or_else(|error| panic!("{error}"));
     let seen = seen.take();
     assert!(seen[0] > 0 && seen.iter().all(|time| *time == seen[0]), "{seen:?}");
     let machine = crew.into_machine();
@@ -121,7 +122,8 @@ fn a_host_takes_all_its_ranks_with_it() {
             me.unlock(0, 0).await;
         });
     }
-    crew.run(&Halt::new()).unwrap_or_else(|error| panic!("{error}"));
+    crew.run(&Halt::new().with_step_limit(Some(1_000_000)))
+        .unwrap_or_else(|error| panic!("{error}"));
     let none = Vec::new();
     let both = vec![1, 4];
     let expected = [&both, &none, &both, &both, &none, &both].map(Clone::clone);
@@ -146,7 +148,8 @@ fn a_barrier_outlives_a_host_of_several_ranks() {
             left.borrow_mut().push(me.rank());
         });
     }
-    crew.run(&Halt::new()).unwrap_or_else(|error| panic!("{error}"));
+    crew.run(&Halt::new().with_step_limit(Some(1_000_000)))
+        .unwrap_or_else(|error| panic!("{error}"));
     let mut left = left.take();
     left.sort_unstable();
     assert_eq!(left, [0, 2, 3, 4, 6, 7]);
