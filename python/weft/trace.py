@@ -70,8 +70,7 @@ def generate(
     epilog="\b\nExamples:\n"
     "  weft trace run barrier.goal --system clint --channel quick\n"
     "  weft trace run app.trace --speed 1e9 --system my.toml --placement 3,1,2 --json\n"
-    "  weft trace run app.goal --system clan --ranks-per-host 4 --placement cyclic \\\n"
-    "    --set system.memory.latency='500 ns' --set system.memory.rate='1 GB/s'",
+    "  weft trace run app.goal --system my.toml --ranks-per-host 4 --placement cyclic",
 )
 @click.argument("file", type=click.Path(dir_okay=False))
 @click.option("--system", required=True, metavar="NAME|FILE", help="What it runs on.")

@@ -20,7 +20,10 @@ impl<C: Carrier> Machine<C> {
                 return;
             }
         }
-        let own = to.hosts().any(|target| target == from);
+        let own = match to {
+            Destination::Host(target) => target == from,
+            Destination::Hosts(ranks) => from < 64 && ranks >> from & 1 == 1,
+        };
         let near = match self.places.are_shared() {
             true => to.hosts().filter(|target| self.places.share(from, *target)).count() as u32,
             false => 0,
