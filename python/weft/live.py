@@ -31,7 +31,7 @@ INPUT_ERROR = 2
 NOT_FOUND = 127
 
 # The layout that crates/live/src/stats.rs lays down at the beginning of its file.
-_LAYOUT = 3
+_LAYOUT = 4
 _COUNTS = (
     "candidates",
     "joined",
@@ -63,6 +63,7 @@ _REASONS = {
     "option": "a socket option that only the kernel honours",
     "peer": "the other end went back to the kernel",
     "bare_calls": "the process makes system calls past the C library",
+    "full": "the other end does not read, and the kernel holds more than a ring",
 }
 
 # What of a program moves a connection back, by the C functions that it uses.

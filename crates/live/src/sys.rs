@@ -232,6 +232,11 @@ pub fn recv(fd: c_int, to: *mut u8, length: usize, flags: c_int) -> Result<usize
     call!(libc::SYS_recvfrom, fd, to, length, flags, none, none).map(|count| count as usize)
 }
 
+/// Reads from a place in a file.
+pub fn read_at(fd: c_int, to: &mut [u8], place: i64) -> Result<usize, Errno> {
+    call!(libc::SYS_pread64, fd, to.as_mut_ptr(), to.len(), place).map(|count| count as usize)
+}
+
 pub fn send(fd: c_int, from: *const u8, length: usize, flags: c_int) -> Result<usize, Errno> {
     let none: *mut c_void = std::ptr::null_mut();
     call!(libc::SYS_sendto, fd, from, length, flags, none, 0).map(|count| count as usize)

@@ -15,7 +15,10 @@
 )]
 
 mod back;
+mod cancelled;
 mod entries;
+mod full;
+mod halves;
 mod pair;
 mod passing;
 mod watched;

@@ -1,0 +1,130 @@
+//! Two ends that write all they have before they read: the kernel holds megabytes meanwhile.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::os::fd::FromRawFd;
+
+use libc::c_int;
+
+use crate::pair::{Pair, carried, moved_back, poll, preloaded, recv, send};
+use crate::{epoll_control, pair};
+
+/// More than two rings hold, less than the kernel does.
+const ALL: usize = 1 << 20;
+
+fn bytes(which: u8) -> Vec<u8> {
+    (0..ALL).map(|at| (at % 251) as u8 ^ which).collect()
+}
+
+/// How an end that does not block waits for room.
+type Waiting = fn(c_int);
+
+fn nonblocking(fd: c_int) {
+    assert_eq!(unsafe { libc::fcntl(fd, libc::F_SETFL, libc::O_NONBLOCK) }, 0);
+}
+
+/// Writes all before it reads all, and compares.
+fn write_then_read(fd: c_int, own: u8, waits: Option<Waiting>) {
+    let text = bytes(own);
+    let mut sent = 0;
+    if waits.is_some() {
+        nonblocking(fd);
+    }
+    while sent < ALL {
+        match (send(fd, &text[sent..], 0), waits) {
+            (Ok(count), _) => sent += count,
+            (Err(libc::EAGAIN), Some(waits)) => waits(fd),
+            (failed, _) => assert_eq!(failed, Ok(ALL), "after {sent}"),
+        }
+    }
+    let mut got = Vec::new();
+    while got.len() < ALL {
+        match recv(fd, ALL - got.len(), 0) {
+            Ok(more) if !more.is_empty() => got.extend(more),
+            Err(libc::EAGAIN) => drop(poll(fd, libc::POLLIN, 1000)),
+            ended => assert_eq!(ended, Ok(bytes(1 - own)), "after {}", got.len()),
+        }
+    }
+    assert!(got == bytes(1 - own));
+}
+
+fn by_poll(fd: c_int) {
+    assert_eq!(poll(fd, libc::POLLOUT, -1), libc::POLLOUT);
+}
+
+fn by_sleeping(_fd: c_int) {
+    std::thread::sleep(std::time::Duration::from_millis(1));
+}
+
+fn by_epoll(fd: c_int, edge: u32) {
+    let mut event = libc::epoll_event { events: 0, u64: 0 };
+    unsafe {
+        let epoll = libc::epoll_create1(0);
+        let wanted = libc::EPOLLOUT as u32 | edge;
+        assert_eq!(epoll_control(epoll, libc::EPOLL_CTL_ADD, fd, wanted), 0);
+        // The first edge is the registration itself.
+        if edge != 0 && libc::epoll_wait(epoll, &mut event, 1, 0) == 1 {
+            pair::close(epoll);
+            return;
+        }
+        assert_eq!(libc::epoll_wait(epoll, &mut event, 1, -1), 1);
+        pair::close(epoll);
+    }
+}
+
+fn both_write_first(waits: Option<Waiting>) {
+    let Pair { a, b } = carried();
+    let other = std::thread::spawn(move || write_then_read(b, 1, waits));
+    write_then_read(a, 0, waits);
+    other.join().unwrap();
+    assert_eq!(moved_back(), 2, "both ends are the kernel's");
+}
+
+#[test]
+fn both_ends_write_first_and_block() {
+    preloaded("full::both_ends_write_first_and_block", || both_write_first(None));
+}
+
+#[test]
+fn both_ends_write_first_and_poll() {
+    preloaded("full::both_ends_write_first_and_poll", || both_write_first(Some(by_poll)));
+}
+
+#[test]
+fn both_ends_write_first_and_watch() {
+    preloaded("full::both_ends_write_first_and_watch", || {
+        both_write_first(Some(|fd| by_epoll(fd, 0)));
+    });
+}
+
+#[test]
+fn both_ends_write_first_and_watch_for_edges() {
+    preloaded("full::both_ends_write_first_and_watch_for_edges", || {
+        both_write_first(Some(|fd| by_epoll(fd, libc::EPOLLET as u32)));
+    });
+}
+
+#[test]
+fn both_ends_write_first_and_try_again_by_time() {
+    preloaded("full::both_ends_write_first_and_try_again_by_time", || {
+        both_write_first(Some(by_sleeping));
+    });
+}
+
+#[test]
+fn a_reader_that_reads_now_and_then_keeps_its_connection_carried() {
+    preloaded("full::a_reader_that_reads_now_and_then_keeps_its_connection_carried", || {
+        let pair = carried();
+        let (mut from, mut to) =
+            unsafe { (TcpStream::from_raw_fd(pair.a), TcpStream::from_raw_fd(pair.b)) };
+        let writer = std::thread::spawn(move || from.write_all(&bytes(0)));
+        let mut got = vec![0; ALL];
+        for part in got.chunks_mut(ALL / 16) {
+            std::thread::sleep(std::time::Duration::from_millis(20));
+            to.read_exact(part).unwrap();
+        }
+        writer.join().unwrap().unwrap();
+        assert!(got == bytes(0));
+        assert_eq!(moved_back(), 0);
+    });
+}
