@@ -33,9 +33,10 @@ const MOVING: [c_long; 15] = [
     libc::SYS_io_uring_setup,
 ];
 
-/// Objects whose own calls are the ones that the library stands before.
-const BELOW: [&[u8]; 6] =
-    [b"libc.so", b"libc-", b"libpthread", b"ld-linux", b"ld-2", b"linux-vdso"];
+/// Objects whose own calls are the ones that the library stands before. A program may be linked with
+/// a shared `liburing` and never make a ring.
+const BELOW: [&[u8]; 7] =
+    [b"libc.so", b"libc-", b"libpthread", b"ld-linux", b"ld-2", b"linux-vdso", b"liburing.so"];
 
 /// How many objects are remembered as looked through; those beyond are looked through again.
 const REMEMBERED: usize = 1024;

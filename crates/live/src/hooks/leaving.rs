@@ -187,6 +187,25 @@ interpose! {
 }
 
 interpose! {
+    fn io_uring_queue_init_mem(
+        entries: c_uint, ring: *mut c_void, parameters: *mut c_void, place: *mut c_void,
+        length: size_t,
+    ) -> c_int = |next| {
+        departure::forbid_rings();
+        next(entries, ring, parameters, place, length)
+    }
+}
+
+interpose! {
+    fn io_uring_queue_init_try_nosqarr(
+        entries: c_uint, ring: *mut c_void, parameters: *mut c_void,
+    ) -> c_int = |next| {
+        departure::forbid_rings();
+        next(entries, ring, parameters)
+    }
+}
+
+interpose! {
     fn io_uring_setup(entries: c_uint, parameters: *mut c_void) -> c_int = |next| {
         departure::forbid_rings();
         next(entries, parameters)

@@ -19,6 +19,7 @@ mod cancelled;
 mod entries;
 mod full;
 mod halves;
+mod names;
 mod pair;
 mod passing;
 mod watched;
