@@ -290,6 +290,16 @@ pub fn epoll_ctl(
     call!(libc::SYS_epoll_ctl, epoll, operation, fd, &raw mut *event).map(|_| ())
 }
 
+/// What an instance has at this moment; the mask is null or valid.
+pub fn epoll_now(
+    epoll: c_int,
+    events: &mut [libc::epoll_event],
+    mask: *const libc::sigset_t,
+) -> Result<usize, Errno> {
+    let (first, room) = (events.as_mut_ptr(), events.len());
+    call!(libc::SYS_epoll_pwait, epoll, first, room, 0, mask, 8).map(|count| count as usize)
+}
+
 pub fn shutdown(fd: c_int, how: c_int) {
     let _ = call!(libc::SYS_shutdown, fd, how);
 }

@@ -465,7 +465,11 @@ fn from_kernel(
     mask: *const sigset_t,
 ) -> Result<usize, Errno> {
     let time = span.map_or(-1, |span| span.div_ceil(1_000_000).min(i32::MAX as u64) as c_int);
-    let count = cancel::epoll_pwait(epoll, events, time, mask)?;
+    let count = if time == 0 {
+        sys::epoll_now(epoll, events, mask)?
+    } else {
+        cancel::epoll_pwait(epoll, events, time, mask)?
+    };
     let mut kept = 0;
     for at in 0..count {
         let event = events[at];
