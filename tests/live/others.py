@@ -285,8 +285,11 @@ CASES: dict[str, tuple[list[str], Callable[[Stage], str]]] = {
 
 def compared(case: Callable[[Stage], str], library: Path) -> str:
     """Run a case without the library and with it; returns a complaint, or nothing."""
-    said = []
-    for carried in (False, True):
+    said, joined = [], 0
+    # Where others use the processors a short connection may end before it joins: once more.
+    for carried in (False, True, True):
+        if joined:
+            break
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
             folder.chmod(0o755)
@@ -298,8 +301,8 @@ def compared(case: Callable[[Stage], str], library: Path) -> str:
             except (subprocess.TimeoutExpired, TimeoutError) as why:
                 return f"{'with' if carried else 'without'} the library: {why}"
             joined = log.read_text().count("carried over shared memory")
-    if said[0] != said[1]:
-        return f"without the library {said[0][-600:]!r}, with it {said[1][-600:]!r}"
+        if said[-1] != said[0]:
+            return f"without the library {said[0][-600:]!r}, with it {said[-1][-600:]!r}"
     return "" if joined else "nothing was carried"
 
 

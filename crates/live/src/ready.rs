@@ -245,6 +245,8 @@ fn restrict(joined: &[Polled], entries: &[pollfd], kernel: &mut [pollfd]) -> Opt
             entry.events &= !OUT;
             // Another thread may bring the connection back, and with it the kernel's own room.
             slice = Some(slice.unwrap_or(FULL_RING));
+        } else if wants_out {
+            entry.events |= libc::POLLOUT;
         }
         if connection.end.load(Ordering::Acquire) != end::NONE {
             entry.fd = -1;

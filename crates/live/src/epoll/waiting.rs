@@ -387,10 +387,14 @@ fn arm(instance: &Instance) -> bool {
             }
             let sleep = if registration.by_event { Sleep::OnEvent } else { Sleep::InKernel };
             ready::arm(guard.connection, &segment, wanted, sleep);
-            if guard.connection.returned_out.load(Ordering::Acquire)
-                && registration.events & libc::EPOLLOUT as u32 != 0
+            let order = Ordering::Acquire;
+            let out = libc::EPOLLOUT as u32 & registration.events;
+            if out != 0
+                && (guard.connection.returned_out.load(order)
+                    || !guard.connection.switched_out.load(order)
+                        && ready::events(&guard, &segment) & libc::POLLOUT == 0)
             {
-                // The kernel has the sending direction again, and says when there is room.
+                // The kernel has the sending direction, yet or again, and says when there is room.
                 super::rouse(instance, registration, guard.place, link_index(*link));
             }
         }

@@ -84,7 +84,11 @@ fn sent(guard: &Guard, from: &[iovec], flags: c_int) -> Moved {
                 }
                 Err(libc::EAGAIN)
             }
-            Ok(_) if !blocking => Err(libc::EAGAIN),
+            Ok(_) if !blocking => {
+                // Room in the kernel's stream, or in the ring after it, is an event again.
+                connection.filled.fetch_add(1, Ordering::Relaxed);
+                Err(libc::EAGAIN)
+            }
             Ok(Tried::KernelFull) => {
                 cancel::look();
                 sys::poll(guard.fd, libc::POLLOUT, UNTIL_SWITCHED);

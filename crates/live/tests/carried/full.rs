@@ -128,3 +128,68 @@ fn a_reader_that_reads_now_and_then_keeps_its_connection_carried() {
         assert_eq!(moved_back(), 0);
     });
 }
+
+/// A connection whose one end looks into the segment and the other not yet: what it sends goes by
+/// the kernel, whose buffers are full.
+fn half_joined_and_full(before_full: impl Fn(c_int)) -> (Pair, usize) {
+    let pair = pair::used(0);
+    let before = pair::joined();
+    let (mut here, mut there) = (pair.b, pair.a);
+    loop {
+        std::mem::swap(&mut here, &mut there);
+        assert_eq!(send(here, b"x", 0), Ok(1));
+        if pair::joined() > before {
+            assert_eq!(here, pair.b, "the server looks into the segment first");
+            break;
+        }
+        assert_eq!(recv(there, 1, 0), Ok(b"x".to_vec()));
+        if pair::joined() > before {
+            assert_eq!(there, pair.b, "the server looks into the segment first");
+            break;
+        }
+    }
+    assert_eq!(pair::joined(), before + 1);
+    nonblocking(pair.b);
+    before_full(pair.b);
+    let mut sent = 0;
+    while let Ok(count) = send(pair.b, &[3; 100_000], 0) {
+        sent += count;
+    }
+    (pair, sent)
+}
+
+/// Reads so many bytes after a while, in a thread of its own.
+fn drain_later(fd: c_int, mut left: usize) -> std::thread::JoinHandle<()> {
+    std::thread::spawn(move || {
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        while left > 0 {
+            left -= recv(fd, left.min(1 << 20), 0).unwrap().len();
+        }
+    })
+}
+
+#[test]
+fn room_in_the_kernel_is_an_event_while_a_connection_joins() {
+    preloaded("full::room_in_the_kernel_is_an_event_while_a_connection_joins", || {
+        for edge in [0, libc::EPOLLET as u32] {
+            let epoll = unsafe { libc::epoll_create1(0) };
+            let mut event = libc::epoll_event { events: 0, u64: 0 };
+            let out = libc::EPOLLOUT as u32;
+            let (pair, sent) = half_joined_and_full(|fd| {
+                assert_eq!(epoll_control(epoll, libc::EPOLL_CTL_ADD, fd, out | edge), 0);
+                let mut event = libc::epoll_event { events: 0, u64: 0 };
+                assert_eq!(unsafe { libc::epoll_wait(epoll, &mut event, 1, 1000) }, 1);
+            });
+            assert_eq!(unsafe { libc::epoll_wait(epoll, &mut event, 1, 0) }, 0);
+            let drain = drain_later(pair.a, sent);
+            assert_eq!(unsafe { libc::epoll_wait(epoll, &mut event, 1, 20_000) }, 1);
+            drain.join().unwrap();
+            pair::close(epoll);
+        }
+        let (pair, sent) = half_joined_and_full(|_| {});
+        assert_eq!(poll(pair.b, libc::POLLOUT, 0), 0);
+        let drain = drain_later(pair.a, sent);
+        assert_eq!(poll(pair.b, libc::POLLOUT, 20_000), libc::POLLOUT);
+        drain.join().unwrap();
+    });
+}
