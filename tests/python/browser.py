@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from interrupted import HANGS_S
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -67,7 +69,7 @@ def visit(page: Path, folder: Path, width: int = 1280, script: str = "") -> Visi
         capture_output=True,
         text=True,
         check=True,
-        timeout=120,
+        timeout=HANGS_S,
     )
     complaints = [line for line in done.stderr.splitlines() if "CONSOLE" in line]
     title = done.stdout.partition("<title>")[2].partition("</title>")[0]

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-# How long a point takes; tests of Ctrl-C need one that lasts.
-DELAY_S = 0.0
+# The point that lasts until it is stopped; tests of Ctrl-C need one.
+LASTS: int | None = None
 
 
 class WeftError(ValueError):
@@ -257,10 +257,14 @@ def bulk(
     settings = list(product(presets, ["single", "bursty"], loads))
     stopped = False
     for i, (name, traffic, load) in enumerate(settings):
-        if not progress(i, len(settings), f"{name} {traffic} load {load:g}"):
+        label = f"{name} {traffic} load {load:g}"
+        wanted = progress(i, len(settings), label)
+        while wanted and i == LASTS:
+            time.sleep(0.01)
+            wanted = progress(i, len(settings), label)
+        if not wanted:
             stopped = True
             break
-        time.sleep(DELAY_S)
         mean = _latency(name, traffic, load)
         half = mean * (0.15 if load > 0.85 else 0.02 + 0.03 * load)
         points.append(

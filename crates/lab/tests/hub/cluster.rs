@@ -28,7 +28,7 @@ fn faulty(name: &str, load: &str, events: &str, more: &[&str]) -> ChannelRun {
         CLUSTER,
         load,
         &events,
-        "run.length=30 ms",
+        "run.length=100 ms",
         "run.regime=from_empty",
         "channel.memory.window.check_order=true",
         "channel.memory.window.broadcast=0.2",
@@ -78,6 +78,32 @@ fn a_dead_node_is_isolated_after_the_time_out_and_the_others_go_on() {
     assert!(run.observations.abandoned > 0);
     assert_eq!(run.backlog + run.in_flight, 0, "{:?}", run.counters);
     assert_eq!(counter(&run, "recoveries"), 1.0);
+}
+
+/// What is to be sent again to a node that is isolated is given up once, and what is to be sent again
+/// behind packets that a broken network lost comes after another survey.
+#[test]
+fn what_changes_while_packets_are_sent_again_is_noticed() {
+    let dies = |node, at| format!("{{ at = '{at} us', what = {{ dies = {node} }} }}");
+    let breaks = |at| format!("{{ at = '{at} us', what = 'breaks' }}");
+    for (name, seed, events, write) in [
+        ("memory-channel-1", 844, dies(2, 256), "32 B"),
+        ("memory-channel-1", 860, dies(2, 256), "32 B"),
+        ("memory-channel-1", 885, dies(2, 400), "32 B"),
+        ("memory-channel-1", 254, dies(1, 1200), "32 B"),
+        ("memory-channel-2", 119, dies(2, 540), "32 B"),
+        ("memory-channel-1", 70, format!("{}, {}", dies(1, 737), breaks(397)), "32 B"),
+        ("memory-channel-2", 586, breaks(757), "32 B"),
+        ("memory-channel-2", 770, breaks(310), "32 B"),
+        ("memory-channel-2", 334, format!("{}, {}", dies(0, 581), breaks(819)), "4 B"),
+    ] {
+        let rate = "channel.memory.errors.packet_error_rate=0.01";
+        let write = format!("channel.memory.window.write={write}");
+        let run = faulty(name, &traffic(seed, 1000), &events, &[rate, &write]);
+        let seen = &run.observations;
+        assert_eq!(run.backlog + run.in_flight, 0, "{name} {seed}: {:?}", run.counters);
+        assert_eq!(seen.delivered + seen.abandoned, seen.generated, "{name} {seed}");
+    }
 }
 
 #[test]

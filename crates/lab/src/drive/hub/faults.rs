@@ -23,7 +23,10 @@ impl HubChannel {
         }
         runs.retain(|run| run.targets != 0);
         for (purpose, packets) in given_up {
-            self.refuse_store(now, purpose, packets, other);
+            match purpose {
+                Purpose::Again(number, _) => self.take_back(now, node, number, 1 << other),
+                _ => self.refuse_store(now, purpose, packets, other),
+            }
         }
         let waits = |own: &super::Pending| own.waits(node, other);
         let open: Vec<usize> = (0..self.operations.len())
@@ -32,6 +35,20 @@ impl HubChannel {
         open.into_iter().for_each(|place| self.unanswered(now, place as u32, other));
         self.leave_barrier(now, node, other);
         self.wake_bus(now, node);
+    }
+
+    /// A packet that was to be sent again is not: it is still missed by those of its targets that
+    /// are on line, and lost for good to others.
+    fn take_back(&mut self, now: Time, node: u16, number: u64, targets: u64) {
+        let name = PacketName { sender: Node(node as u8), number };
+        let Some(own) = &mut self.management else { return };
+        let Some(entry) = own.logs.entry(name) else { return };
+        entry.lost |= targets & entry.targets;
+        let gone = targets & !entry.targets;
+        let packet = entry.packet;
+        for target in (0..64).filter(|target| gone >> target & 1 == 1) {
+            self.give_up(now, &packet, target);
+        }
     }
 
     /// Packets that were handed over and will not be sent to a target.
@@ -73,13 +90,14 @@ impl HubChannel {
     }
 
     /// A packet that an adapter has taken in gets its name, and is noted by its sender; one that is
-    /// sent again gets back what it was, or is none if the log has forgotten it.
+    /// sent again gets back what it was, which the log keeps until then.
     pub(super) fn named(&mut self, mut packet: Packet) -> Option<Packet> {
         let sender = Node(packet.from as u8);
         match packet.purpose {
             Purpose::Recovery(_) => {}
             Purpose::Again(number, survey) => {
                 let name = PacketName { sender, number };
+                // Before it answers the survey that lets this be forgotten, its sender sends it.
                 let first = self.management.as_mut()?.logs.entry(name)?.packet;
                 packet = Packet {
                     targets: packet.targets,
@@ -364,6 +382,20 @@ impl HubChannel {
         }
     }
 
+    /// What a node was to send again is behind packets that the first network lost: it comes after
+    /// another survey.
+    fn survey_again(&mut self, now: Time, node: u16) {
+        let runs = &mut self.hosts[usize::from(node)].runs;
+        let mut again = Vec::new();
+        runs.retain(|run| {
+            let Purpose::Again(number, _) = run.purpose else { return true };
+            again.push((number, run.targets));
+            false
+        });
+        again.into_iter().for_each(|(number, targets)| self.take_back(now, node, number, targets));
+        self.manager_switches(now, node);
+    }
+
     /// A node goes over to the standby network. What it had given to the first one is to be sent
     /// again.
     pub(super) fn switch(&mut self, now: Time, node: u16) {
@@ -391,6 +423,7 @@ impl HubChannel {
             host.send_room = self.parts.send_room();
         }
         queued.into_iter().for_each(|id| self.lose_all(now, id));
+        self.survey_again(now, node);
         let step = Step::Interrupt(node);
         self.queue.push(now + self.parts.window.recovery, Event::Manage(step));
         self.wake_bus(now, node);

@@ -296,6 +296,16 @@ impl HubChannel {
         }
     }
 
+    /// A node goes over to the standby network. If it is the manager, what it knew of a survey is
+    /// not true any more.
+    pub(super) fn manager_switches(&mut self, now: Time, node: u16) {
+        let Some(own) = &self.management else { return };
+        let Manager { node: manager, phase, .. } = own.manager;
+        if manager == node && !matches!(phase, Phase::Idle | Phase::Halting) {
+            self.survey(now);
+        }
+    }
+
     fn halt(&mut self, now: Time, node: u16) {
         let Some(own) = &mut self.management else { return };
         own.nodes[usize::from(node)].path.recover();
@@ -409,6 +419,11 @@ impl HubChannel {
         for Retransmission { packet, targets } in batch {
             let Some(own) = &mut self.management else { return };
             let Some(entry) = own.logs.entry(packet) else { continue };
+            // Who was isolated since the plan was made misses it for good, and that was counted.
+            let targets = targets & entry.lost;
+            if targets == 0 {
+                continue;
+            }
             entry.lost &= !targets;
             let size = entry.packet.size;
             own.counts.again += u64::from(targets.count_ones());
