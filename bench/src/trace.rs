@@ -84,7 +84,8 @@ pub fn read_and_run(operations: u32, count: bool) -> Result<Value, Error> {
     let rounds = operations.div_ceil(2 * ring.messages(RANKS.into()) as u32);
     let schedule = ring.schedule(RANKS, Bytes(16 * 2048), rounds);
     let request = Request::new("clint", None, &[]);
-    let ways = Ways { channel: Some("bulk"), route: &[], placement: &Placement::Linear };
+    let placement = &Placement::Block;
+    let ways = Ways { channel: Some("bulk"), route: &[], placement, ranks_per_host: None };
     let machine = open(&request, ways, (None, 1))?;
     let before = process::cpu_seconds();
     let played = play(&schedule, machine, &Halt::new());

@@ -69,6 +69,7 @@ class Machine:
         channel: str | None,
         route: str,
         placement: str,
+        ranks_per_host: int | None,
         seed: int,
     ) -> None: ...
     def ranks(self) -> int: ...
@@ -108,5 +109,6 @@ def trace_run(
     channel: str | None,
     route: str,
     placement: str,
+    ranks_per_host: int | None,
     seed: int,
 ) -> dict[str, dict[str, Column]]: ...

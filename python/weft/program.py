@@ -42,7 +42,7 @@ Size: TypeAlias = int | str
 """Bytes, or a text with a unit such as "2 kB"."""
 
 Placement: TypeAlias = str | Sequence[int]
-"""Which host each rank runs on: "linear", "random", or the hosts in order of the ranks."""
+"""Which host each rank runs on: "block", "cyclic", "random", or the hosts in order of the ranks."""
 
 RESERVED_TAGS = 0xF0000000
 """Tags from here on are those of barriers and locks."""
@@ -208,13 +208,15 @@ class ProgramResult:
     values: dict[int, Any]
     """What the program of each rank returned."""
     ranks: pd.DataFrame = field(repr=False)
-    """A row a rank: host, end_us, computing_us, sending_us, waiting_us, idle_us."""
+    """A row a rank: host, end_us, computing_us, sending_us, waiting_us, idle_us; queued_us where
+    processors are counted."""
     waits: pd.DataFrame = field(repr=False)
     """A row a rank and whom it waited for (none: any): waiting_us."""
     intervals: pd.DataFrame = field(repr=False)
     """A row a stretch of a rank's time: from_us, until_us, activity, other."""
     messages: pd.DataFrame = field(repr=False)
-    """A row a message: initiator, target, offered_us, delivered_us, size_bytes."""
+    """A row a message: initiator, target, offered_us, delivered_us, size_bytes. Where hosts have
+    several ranks it names their hosts too, as `waits` and `intervals` do."""
 
     def figure(self, title: str = "What each rank did") -> Figure:
         """Draw the space-time picture: a bar a rank, a line a message."""
@@ -230,7 +232,8 @@ def run_program(  # noqa: PLR0913 (each is a setting of its own, by keyword)
     ranks: int | None = None,
     channel: str | None = None,
     route: Sequence[Mapping[str, object]] = (),
-    placement: Placement = "linear",
+    placement: Placement = "block",
+    ranks_per_host: int | None = None,
     preset: str | None = None,
     set: Mapping[str, object] | None = None,
     seed: int = 1,
@@ -240,13 +243,16 @@ def run_program(  # noqa: PLR0913 (each is a setting of its own, by keyword)
     Args:
         system: a shipped system, or a composition file.
         program: one generator function for all ranks, or one for each rank that does something.
-        ranks: how many ranks there are; as many as are placed, or all hosts, if not given.
+        ranks: how many ranks there are; as many as are placed, or as hosts take, if not given.
         channel: the channel that all messages take; not needed where there is one.
         route: rules in its place, as `[[program.route]]` in files: a message takes the channel of
             the first rule whose conditions (`up_to`, `kind`) hold, for example
             `[{"up_to": "32 B", "channel": "quick"}, {"channel": "bulk"}]`.
-        placement: which host each rank runs on: "linear" is rank `r` on host `r`, "random" draws
-            by the seed, a list names the hosts in order of the ranks.
+        placement: which host each rank runs on: "block" is the first ranks on host 0, and so on,
+            "cyclic" is round robin, "random" draws by the seed, a list names the hosts in order of
+            the ranks.
+        ranks_per_host: how many ranks a host has at most; one if not given, in a list as many as
+            it says. Several need `system.memory`, which `set` can give.
         preset: a named preset of the system.
         set: dotted keys and values that replace those of the system; a load such as
             `{"workload.bulk.load": 0.3}` is traffic beside the program.
@@ -257,7 +263,8 @@ def run_program(  # noqa: PLR0913 (each is a setting of its own, by keyword)
             stuck; then the message says who waits for whom.
 
     """
-    machine = _machine((system, preset, set, seed), ranks, channel, route, placement)
+    places = (placement, ranks_per_host)
+    machine = _machine((system, preset, set, seed), ranks, channel, route, places)
     nodes = [Node(machine, rank) for rank in range(machine.ranks())]
     programs = (
         program if isinstance(program, Mapping) else dict.fromkeys(range(len(nodes)), program)
@@ -396,7 +403,8 @@ def run_trace(  # noqa: PLR0913 (as for run_program)
     speed: float | None = None,
     channel: str | None = None,
     route: Sequence[Mapping[str, object]] = (),
-    placement: Placement = "linear",
+    placement: Placement = "block",
+    ranks_per_host: int | None = None,
     preset: str | None = None,
     set: Mapping[str, object] | None = None,
     seed: int = 1,
@@ -410,6 +418,7 @@ def run_trace(  # noqa: PLR0913 (as for run_program)
         channel: as for `run_program`, like the rest.
         route: see there.
         placement: see there.
+        ranks_per_host: see there; there are as many ranks as all hosts take.
         preset: see there.
         set: see there.
         seed: see there.
@@ -418,8 +427,9 @@ def run_trace(  # noqa: PLR0913 (as for run_program)
     from weft.api import spell_overrides  # noqa: PLC0415
 
     spelled = spell_overrides(set or {})
+    ways = (route, placement, ranks_per_host)
     return trace_of_overrides(
-        (str(file), speed), (str(system), preset, spelled, seed), channel, (route, placement)
+        (str(file), speed), (str(system), preset, spelled, seed), channel, ways
     )
 
 
@@ -427,21 +437,24 @@ def trace_of_overrides(
     source: tuple[str, float | None],
     system: tuple[str, str | None, list[str], int],
     channel: str | None,
-    ways: tuple[Sequence[Mapping[str, object]], Placement],
+    ways: tuple[Sequence[Mapping[str, object]], Placement, int | None],
 ) -> ProgramResult:
     """Do what `run_trace` does, with overrides as `key=value`, as the command line has them.
 
     `source` is the file and the speed, `system` its name, preset, overrides and seed, `ways` are
-    the rules and the placement.
+    the rules, the placement and how many ranks a host has at most.
     """
     file, speed = source
     kind: dict[str, object] = {"goal": {"file": file}}
     if speed is not None:
         kind = {"time_independent": {"file": file, "speed": speed}}
     name, preset, overrides, seed = system
-    rules, places = _spelled(*ways)
+    route, placement, ranks_per_host = ways
+    rules, places = _spelled(route, placement)
     trace = json.dumps(kind)
-    tables = _seam.core().trace_run(name, preset, overrides, trace, channel, rules, places, seed)
+    tables = _seam.core().trace_run(
+        name, preset, overrides, trace, channel, rules, places, ranks_per_host, seed
+    )
     return _result(tables, {})
 
 
@@ -504,15 +517,16 @@ def _machine(
     ranks: int | None,
     channel: str | None,
     route: Sequence[Mapping[str, object]],
-    placement: Placement,
+    placed: tuple[Placement, int | None],
 ) -> Machine:
     from weft.api import spell_overrides  # noqa: PLC0415
 
     name, preset, settings, seed = system
+    placement, ranks_per_host = placed
     rules, places = _spelled(route, placement)
     overrides = spell_overrides(settings or {})
     machine: Machine = _seam.core().Machine(
-        str(name), preset, overrides, ranks, channel, rules, places, seed
+        str(name), preset, overrides, ranks, channel, rules, places, ranks_per_host, seed
     )
     return machine
 

@@ -69,7 +69,8 @@ def generate(
 @trace.command(
     epilog="\b\nExamples:\n"
     "  weft trace run barrier.goal --system clint --channel quick\n"
-    "  weft trace run app.trace --speed 1e9 --system my.toml --placement 3,1,2 --json",
+    "  weft trace run app.trace --speed 1e9 --system my.toml --placement 3,1,2 --json\n"
+    "  weft trace run app.goal --system my.toml --ranks-per-host 4 --placement cyclic",
 )
 @click.argument("file", type=click.Path(dir_okay=False))
 @click.option("--system", required=True, metavar="NAME|FILE", help="What it runs on.")
@@ -82,9 +83,14 @@ def generate(
 )
 @click.option(
     "--placement",
-    default="linear",
-    metavar="linear|random|HOST,...",
+    default="block",
+    metavar="block|cyclic|random|HOST,...",
     help="Which host each rank runs on.",
+)
+@click.option(
+    "--ranks-per-host",
+    type=click.IntRange(min=1),
+    help="How many ranks a host has at most: 1 if absent. Several need --set system.memory.",
 )
 @click.option("--preset", metavar="NAME", help="A named preset of the system.")
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Replace a value.")
@@ -103,6 +109,7 @@ def run(  # noqa: PLR0913, PLR0917 (one argument an option)
     channel: str | None,
     route: tuple[str, ...],
     placement: str,
+    ranks_per_host: int | None,
     preset: str | None,
     settings: tuple[str, ...],
     speed: float | None,
@@ -122,7 +129,7 @@ def run(  # noqa: PLR0913, PLR0917 (one argument an option)
             (file, speed),
             (system, preset, list(settings), seed),
             channel,
-            (_rules(route), _places(placement)),
+            (_rules(route), _places(placement), ranks_per_host),
         )
     if picture is not None:
         result.figure(f"{Path(file).name} on {Path(system).stem}").save(picture)
@@ -159,12 +166,12 @@ def _rules(route: tuple[str, ...]) -> list[dict[str, object]]:
 
 def _places(text: str) -> str | list[int]:
     """Read a placement as the option has it."""
-    if text in {"linear", "random"}:
+    if text in {"block", "cyclic", "random", "linear"}:
         return text
     hosts = text.split(",")
     if not all(host.strip().isdecimal() for host in hosts):
         raise click.BadParameter(
-            f"{text!r} is neither linear, nor random, nor hosts such as 3,1,2",
+            f"{text!r} is neither block, nor cyclic, nor random, nor hosts such as 3,1,2",
             param_hint="--placement",
         )
     return [int(host) for host in hosts]

@@ -287,7 +287,73 @@ def test_ranks_are_placed(tmp_path: Path) -> None:
     assert times["0,16,32,48"] > times["linear"]
     refused = CliRunner().invoke(main, [*run, "--placement", "round"])
     assert refused.exit_code == 2
-    assert "neither linear, nor random, nor hosts such as 3,1,2" in refused.output
+    assert "neither block, nor cyclic, nor random, nor hosts such as 3,1,2" in refused.output
+
+
+_MEMORY = {"system.memory.latency": "300 ns", "system.memory.rate": "1 GB/s"}
+
+
+def test_ranks_on_one_host_send_through_its_memory(star: str) -> None:
+    def ring(me: Any) -> Program:
+        sent = me.send((me.rank + 1) % me.ranks, 100)
+        yield me.receive((me.rank - 1) % me.ranks)
+        yield sent
+        return me.now_us
+
+    result = weft.run_program(star, ring, ranks=4, ranks_per_host=2, set=_MEMORY)
+    # What comes from the other host, and what was sent there and has left.
+    there, left = pytest.approx(WAY), pytest.approx(1.0)
+    assert [result.values[rank] for rank in range(4)] == [there, left, there, left]
+    assert list(result.ranks["host"]) == [0, 0, 1, 1]
+    ends = result.messages.sort_values("initiator")[["initiator_host", "target_host"]]
+    assert ends.to_numpy().tolist() == [[0, 0], [0, 1], [1, 1], [1, 0]]
+    spec = json.dumps(result.figure().spec)
+    assert '"3 on 1"' in spec
+    assert '"Rank on host"' in spec
+    turns = weft.run_program(star, ring, ranks=4, ranks_per_host=2, placement="cyclic", set=_MEMORY)
+    assert list(turns.ranks["host"]) == [0, 1, 0, 1]
+    assert turns.time_us > result.time_us
+    with pytest.raises(weft.WeftError, match=r"system\.memory"):
+        weft.run_program(star, ring, placement=[0, 0])
+    with pytest.raises(ValueError, match="ranks_per_host = 0"):
+        weft.run_program(star, ring, ranks_per_host=0)
+    alone = weft.run_program(star, ring, set=_MEMORY)
+    assert "3 on" not in json.dumps(alone.figure().spec)
+    assert "initiator_host" not in alone.messages
+
+
+def test_ranks_of_a_host_take_turns_at_its_processors(star: str) -> None:
+    def compute(me: Any) -> Program:
+        yield me.compute("10 us")
+
+    shared = _MEMORY | {"system.processors": 1}
+    result = weft.run_program(star, compute, ranks=3, ranks_per_host=3, set=shared)
+    assert list(result.ranks["queued_us"]) == [0, 10, 20]
+    assert result.time_us == 30
+    assert '"queued"' in json.dumps(result.figure().spec)
+
+
+def test_a_trace_of_64_ranks_runs_on_16_hosts(tmp_path: Path) -> None:
+    trace = tmp_path / "sum.goal"
+    trace.write_text(weft.generate_trace("allreduce_recursive_doubling", 64, "1 kB"))
+    run = ["trace", "run", str(trace), "--system", "clint", "--channel", "bulk"]
+    memory = [f"--set={key}={value}" for key, value in _MEMORY.items()]
+    refused = CliRunner().invoke(main, run)
+    assert refused.exit_code == 2
+    assert "64 ranks, where at most 16 are accepted" in refused.output
+    refused = CliRunner().invoke(main, [*run, "--ranks-per-host", "4"])
+    assert refused.exit_code == 2
+    assert "system.memory" in refused.output
+    times = {}
+    for placement in ("block", "cyclic", "random"):
+        wide = [*run, *memory, "--ranks-per-host", "4", "--placement", placement, "--json"]
+        shown = CliRunner().invoke(main, wide)
+        assert shown.exit_code == 0, shown.output
+        told = json.loads(shown.output)
+        hosts = [rank["host"] for rank in told["ranks"]]
+        assert sorted(hosts) == [rank // 4 for rank in range(64)]
+        times[placement] = told["time_us"]
+    assert times["block"] < times["random"]
 
 
 def test_a_trace_beside_traffic_takes_longer(star: str, tmp_path: Path) -> None:

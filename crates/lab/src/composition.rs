@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use weft_fabric::adapter::AdapterSettings;
 use weft_fabric::control::Speculation;
 use weft_fabric::fabric::{FabricSettings, RoutesSettings};
-use weft_fabric::host::HostSettings;
+use weft_fabric::host::{HostSettings, MemorySettings};
 use weft_fabric::interface::{EndpointSettings, TransferSettings, WindowSettings};
 use weft_fabric::link::{ErrorSettings, LineCode, LinkBudgetSettings, LinkSettings, TurnSettings};
 use weft_fabric::message::SegmentationSettings;
@@ -83,6 +83,13 @@ pub struct SystemSettings {
     pub document: String,
     /// How many hosts it connects: 2 or more, on a single switch with a scheduler at most 64.
     pub hosts: u16,
+    /// The way of messages between ranks on one host. Needed where a program has several on one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory: Option<MemorySettings>,
+    /// How many computations a host carries out at once, first come, first served, each to its end.
+    /// As many as its ranks have, if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub processors: Option<PositiveCount>,
 }
 
 /// One independent network: every host has an adapter on it and a link to a switch.

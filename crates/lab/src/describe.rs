@@ -109,7 +109,8 @@ const MEANINGS: &[(&str, &str)] = &[
     ("note", "what a reader should know about it"),
     ("program_time_", "from the beginning of the program to the end of its last rank"),
     ("program_messages_per_s", "messages that were received, per second"),
-    ("program_messages", "messages that the program handed over to channels"),
+    ("program_messages", "messages that the program handed over, to channels or to its host"),
+    ("program_memory_messages", "those of them that went through the memory of a host"),
     ("program_round_trip_", "a message there and one back"),
     ("program_one_way_", "half a round trip"),
     ("program_exchange_", "from handing over to having sent and received all of one round"),
@@ -128,6 +129,10 @@ const MEANINGS: &[(&str, &str)] = &[
     (
         "program_sending_share",
         "share of the time of all ranks in which they waited for a message to leave",
+    ),
+    (
+        "program_queued_share",
+        "share of the time of all ranks in which they waited for a processor of their host",
     ),
     ("program_waiting_share", "share of the time of all ranks in which they waited for others"),
 ];

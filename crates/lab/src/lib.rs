@@ -52,4 +52,4 @@ pub use store::{Store, decode, encode};
 pub use study::{Options, Outcome, run};
 pub use table::{Cell, Column, Data, Table};
 pub use weft_kernel::Halt;
-pub use weft_units::{Bytes, Span, Time};
+pub use weft_units::{Bytes, PositiveCount, Span, Time};

@@ -369,3 +369,152 @@ fn seventeen_nodes_on_sixteen_ports() {
             accepted: at most the 16 ports of channel.memory.switch.hub"#]],
     );
 }
+
+/// Programs on top of Clint whose ranks cannot be placed, or lack what they share.
+#[test]
+fn what_several_ranks_on_a_host_lack_is_named() {
+    let program = |name: &str, more: &str, message: Expect| {
+        let (system, program) = match more.strip_prefix("system.") {
+            Some(more) => (format!("system.{more}"), ""),
+            None => (String::new(), more),
+        };
+        let run = "run.all_to_all = { size = \"64 B\" }";
+        let text = format!(
+            "base = \"clint\"\n{system}\n[program]\nchannel = \"bulk\"\n{run}\n{program}\n"
+        );
+        file(name, &text, message);
+    };
+    program(
+        "no-memory.toml",
+        "ranks_per_host = 4",
+        expect![[r#"
+            systems/clint.toml:8:2: missing key `memory` in system
+                8 | [system]
+                  |  ^^^^^^
+                accepted: { latency = "...", rate = "..." } of a copy between ranks on one host: ranks 0 and 1 are on host 0"#]],
+    );
+    program(
+        "half.toml",
+        "system.memory = { latency = \"1 us\" }",
+        expect![[r#"
+        half.toml:2:8: missing key `rate` in system.memory
+            2 | system.memory = { latency = "1 us" }
+              |        ^^^^^^"#]],
+    );
+    let rate = "system.memory = { latency = \"1 us\", rate = \"2 us\" }";
+    program(
+        "speed.toml",
+        rate,
+        expect![[r#"
+        speed.toml:2:44: system.memory.rate = "2 us": unknown unit `us`; use bit/s, kbit/s, Mbit/s, Gbit/s, B/s, KB/s, MB/s or GB/s
+            2 | system.memory = { latency = "1 us", rate = "2 us" }
+              |                                            ^^^^^^"#]],
+    );
+    program(
+        "none.toml",
+        "ranks_per_host = 0",
+        expect![[r#"
+        none.toml:6:18: program.ranks_per_host = 0: count must lie in 1..=4294967295, got 0
+            6 | ranks_per_host = 0
+              |                  ^"#]],
+    );
+    program(
+        "idle.toml",
+        "system.processors = 0",
+        expect![[r#"
+        idle.toml:2:21: system.processors = 0: count must lie in 1..=4294967295, got 0
+            2 | system.processors = 0
+              |                     ^"#]],
+    );
+    program(
+        "many.toml",
+        "ranks = 20",
+        expect![[r#"
+        many.toml:6:1: program.ranks = 20 does not fit
+            6 | ranks = 20
+              | ^^^^^
+            accepted: 1 to 16, one a host unless program.ranks_per_host says otherwise"#]],
+    );
+    program(
+        "too-many.toml",
+        "ranks = 70\nranks_per_host = 4",
+        expect![[r#"
+        too-many.toml:6:1: program.ranks = 70 does not fit
+            6 | ranks = 70
+              | ^^^^^
+            accepted: 1 to 64, 4 on each of 16 hosts"#]],
+    );
+    program(
+        "round.toml",
+        "placement = \"round_robin\"",
+        expect![[r#"
+        round.toml:6:13: unknown choice `round_robin` for program.placement
+            6 | placement = "round_robin"
+              |             ^^^^^^^^^^^^^
+            accepted: `block`, `linear`, `cyclic`, `random`, `hosts`"#]],
+    );
+    program(
+        "list.toml",
+        "placement.hosts = [0, 0, 16]",
+        expect![[r#"
+        list.toml:6:1: program.placement = host 16 does not fit
+            6 | placement.hosts = [0, 0, 16]
+              | ^^^^^^^^^
+            accepted: hosts from 0 to 15"#]],
+    );
+    let crowded = "placement.hosts = [3, 1, 3, 3]\nranks_per_host = 2";
+    program(
+        "crowded.toml",
+        crowded,
+        expect![[r#"
+            crowded.toml:6:1: program.placement = 3 times host 3 does not fit
+                6 | placement.hosts = [3, 1, 3, 3]
+                  | ^^^^^^^^^
+                accepted: each host at most as often as program.ranks_per_host, 2"#]],
+    );
+    program(
+        "shared-list.toml",
+        "placement.hosts = [3, 1, 3]",
+        expect![[r#"
+            systems/clint.toml:8:2: missing key `memory` in system
+                8 | [system]
+                  |  ^^^^^^
+                accepted: { latency = "...", rate = "..." } of a copy between ranks on one host: ranks 0 and 2 are on host 3"#]],
+    );
+}
+
+#[test]
+fn a_trace_of_more_ranks_than_hosts_take_is_told_the_key() {
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("wide.goal");
+    let ranks: String = (0..40).map(|rank| format!("rank {rank} {{\na: calc 1\n}}\n")).collect();
+    fs::write(&path, format!("num_ranks 40\n{ranks}")).expect("the folder can be written");
+    let text = |more: &str| {
+        format!(
+            "base = \"clint\"\n[program]\nchannel = \"bulk\"\ntrace.goal.file = \"{}\"\n{more}",
+            path.display()
+        )
+    };
+    let message = refusal(&Request::of_text("wide.toml", &text(""))).to_string();
+    assert!(message.contains("the trace has 40 ranks, where at most 16"), "{message}");
+    assert!(message.contains("ranks_per_host"), "{message}");
+    let shared = "ranks_per_host = 3\n[system.memory]\nlatency = \"1 us\"\nrate = \"1 GB/s\"\n";
+    let options = Options::default();
+    let run = run(&Request::of_text("wide.toml", &text(shared)), &options, &mut |_, _| true);
+    assert_eq!(run.map(|own| own.table("ranks").rows()).ok(), Some(40));
+}
+
+#[test]
+fn a_broadcast_to_more_ranks_than_a_set_holds_is_refused() {
+    let text = "base = \"clan\"\n[program]\nranks = 65\nranks_per_host = 2\n\
+                run.broadcast = { size = \"64 B\" }\n\
+                [system.memory]\nlatency = \"1 us\"\nrate = \"1 GB/s\"\n";
+    file(
+        "set.toml",
+        text,
+        expect![[r#"
+        set.toml:5:5: program.run.broadcast.copies = false does not fit
+            5 | run.broadcast = { size = "64 B" }
+              |     ^^^^^^^^^
+            accepted: true among more than 64 ranks"#]],
+    );
+}

@@ -11,7 +11,7 @@ use weft_lab::program::{
 };
 use weft_lab::trace::settings::TraceSettings;
 use weft_lab::trace::{goal, play};
-use weft_lab::{Bytes, Span, Time};
+use weft_lab::{Bytes, PositiveCount, Span, Time};
 
 use crate::{error, outcome};
 
@@ -61,16 +61,21 @@ fn rules(route: &str) -> PyResult<Vec<Rule>> {
     serde_json::from_str(route).map_err(|error| PyValueError::new_err(format!("route: {error}")))
 }
 
-/// A placement, as JSON.
-fn placed(placement: &str) -> PyResult<Placement> {
+/// A placement, as JSON, and how many ranks a host has at most.
+fn placed(placement: &str, on_each: Option<u32>) -> PyResult<(Placement, Option<PositiveCount>)> {
     let placed = serde_json::from_str(placement);
-    placed.map_err(|error| PyValueError::new_err(format!("placement: {error}")))
+    let placed = placed.map_err(|error| PyValueError::new_err(format!("placement: {error}")))?;
+    let counted = |count| {
+        let problem = "ranks_per_host = 0, where 1 or more are accepted";
+        PositiveCount::new(count).ok_or_else(|| PyValueError::new_err(problem))
+    };
+    Ok((placed, on_each.map(counted).transpose()?))
 }
 
 #[pymethods]
 impl Machine {
     #[new]
-    #[pyo3(signature = (name, preset, overrides, ranks, channel, route, placement, seed))]
+    #[pyo3(signature = (name, preset, overrides, ranks, channel, route, placement, ranks_per_host, seed))]
     #[allow(clippy::too_many_arguments, reason = "the seam to Python has no records")]
     fn new(
         name: &str,
@@ -80,11 +85,13 @@ impl Machine {
         channel: Option<&str>,
         route: &str,
         placement: &str,
+        ranks_per_host: Option<u32>,
         seed: u64,
     ) -> PyResult<Machine> {
         let request = Request::new(name, preset, &overrides);
-        let (route, placement) = (rules(route)?, placed(placement)?);
-        let ways = Ways { channel, route: &route, placement: &placement };
+        let route = rules(route)?;
+        let (placement, ranks_per_host) = placed(placement, ranks_per_host)?;
+        let ways = Ways { channel, route: &route, placement: &placement, ranks_per_host };
         let inner = open(&request, ways, (ranks, seed)).map_err(error::raise)?;
         Ok(Machine { inner, done: Vec::new(), seed })
     }
@@ -203,7 +210,7 @@ impl Machine {
     /// Where the time went, given when each rank ended.
     fn tables<'py>(&self, py: Python<'py>, ends: Vec<u64>) -> PyResult<Bound<'py, PyDict>> {
         let ends: Vec<Time> = ends.into_iter().map(Time).collect();
-        outcome::tables(py, &report(&self.inner, ends).tables())
+        outcome::tables(py, &self.inner.report(ends).tables())
     }
 }
 
@@ -233,15 +240,9 @@ pub fn trace_generate(collective: &str, ranks: u16) -> PyResult<String> {
     schedule.map(|schedule| goal::write(&schedule)).map_err(|error| error::raise(error.into()))
 }
 
-/// What the ranks of a machine did, given when each ended.
-fn report(machine: &program::Machine<ProgramChannel>, ends: Vec<Time>) -> program::RankReport {
-    let hosts = (0..machine.ranks()).map(|rank| machine.host(rank)).collect();
-    program::RankReport { account: machine.account().clone(), ends, hosts }
-}
-
 /// Runs a trace on the channels of a system, and returns where the time went.
 #[pyfunction]
-#[pyo3(signature = (name, preset, overrides, trace, channel, route, placement, seed))]
+#[pyo3(signature = (name, preset, overrides, trace, channel, route, placement, ranks_per_host, seed))]
 #[allow(clippy::too_many_arguments, reason = "the seam to Python has no records")]
 pub fn trace_run<'py>(
     py: Python<'py>,
@@ -252,19 +253,21 @@ pub fn trace_run<'py>(
     channel: Option<&str>,
     route: &str,
     placement: &str,
+    ranks_per_host: Option<u32>,
     seed: u64,
 ) -> PyResult<Bound<'py, PyDict>> {
     let request = Request::new(name, preset, &overrides);
-    let (route, placement) = (rules(route)?, placed(placement)?);
+    let route = rules(route)?;
+    let (placement, ranks_per_host) = placed(placement, ranks_per_host)?;
     let trace: TraceSettings = serde_json::from_str(trace)
         .map_err(|error| PyValueError::new_err(format!("trace: {error}")))?;
     let played = py.detach(|| {
-        let ways = Ways { channel, route: &route, placement: &placement };
+        let ways = Ways { channel, route: &route, placement: &placement, ranks_per_host };
         let machine = open(&request, ways, (None, seed))?;
         let schedule = trace.schedule_for(machine.ranks())?;
         let played = play(&schedule, machine, &weft_lab::Halt::new());
         played.map_err(|error| weft_lab::Error::Program { seed, error })
     });
     let played = played.map_err(error::raise)?;
-    outcome::tables(py, &report(&played.machine, played.ends).tables())
+    outcome::tables(py, &played.machine.report(played.ends).tables())
 }

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 
 _ROW = 30
 _BARS = 12
-_SHARES = ["computing", "sending", "waiting", "idle"]
+_SHARES = ["computing", "sending", "waiting"]
+# Only where processors are counted.
+_QUEUED = "queued"
 
 TIME = "program_time_us"
 
@@ -42,13 +44,13 @@ def program_shares(result: Result, request: Request) -> Figure | None:
     bars = [f"{row.label} · {number(row[TIME])} µs" for _, row in rows.iterrows()]
     if result.points["point"].nunique() == 1:
         bars = [f"{number(rows[TIME].iloc[0])} µs"]
-    drawn = rows.assign(bar=bars, **{
-        name: rows[f"program_{name}_share"] for name in _SHARES[:-1]
-    })  # fmt: skip
-    drawn["idle"] = (1 - drawn[_SHARES[:-1]].sum(axis=1)).clip(lower=0)
-    long = drawn.melt(["bar"], _SHARES, var_name="activity", value_name="share")
-    long["order"] = long["activity"].map(_SHARES.index)
-    present = [name for name in _SHARES if long.loc[long["activity"] == name, "share"].max() > 0]
+    told = [*_SHARES, *([_QUEUED] if f"program_{_QUEUED}_share" in rows else [])]
+    shares = [*told, "idle"]
+    drawn = rows.assign(bar=bars, **{name: rows[f"program_{name}_share"] for name in told})
+    drawn["idle"] = (1 - drawn[told].sum(axis=1)).clip(lower=0)
+    long = drawn.melt(["bar"], shares, var_name="activity", value_name="share")
+    long["order"] = long["activity"].map(shares.index)
+    present = [name for name in shares if long.loc[long["activity"] == name, "share"].max() > 0]
     return Figure(
         name=request.name,
         title=request.title,

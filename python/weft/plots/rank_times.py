@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 _MOST_MARKS = 4000
 
 _ACTIVITIES = ["computing", "sending", "waiting"]
-_DONE = [*_ACTIVITIES, "idle"]
+# Only where processors are counted.
+_QUEUED = "queued"
 
 
 def rank_times(result: Result, request: Request) -> Figure | None:
@@ -37,11 +38,14 @@ def rank_shares(result: Result, request: Request) -> Figure | None:
     ranks = _of_first_run(result, "ranks")
     if ranks.empty:
         return None
-    drawn = ranks.rename(columns={f"{name}_us": name for name in _DONE})
-    long = drawn.melt(["rank", "host"], _DONE, var_name="activity", value_name="time_us")
-    long["order"] = long["activity"].map(_DONE.index)
-    present = [name for name in _DONE if long.loc[long["activity"] == name, "time_us"].max() > 0]
-    order = [int(rank) for rank in ranks["rank"]]
+    done = [*_ACTIVITIES, *([_QUEUED] if f"{_QUEUED}_us" in ranks else []), "idle"]
+    names = _names(ranks)
+    drawn = ranks.rename(columns={f"{name}_us": name for name in done})
+    drawn = _told(drawn, names, "rank")
+    long = drawn.melt(["rank", "host"], done, var_name="activity", value_name="time_us")
+    long["order"] = long["activity"].map(done.index)
+    present = [name for name in done if long.loc[long["activity"] == name, "time_us"].max() > 0]
+    order = [names[int(rank)] for rank in ranks["rank"]]
     return Figure(
         name=request.name,
         title=request.title,
@@ -52,7 +56,7 @@ def rank_shares(result: Result, request: Request) -> Figure | None:
             "height": {"step": _step(order)},
             "mark": {"type": "bar", "stroke": "$ground", "strokeWidth": 0.5},
             "encoding": {
-                "y": {"field": "rank", "type": "ordinal", "sort": order, "title": "Rank"},
+                "y": {"field": "rank", "type": "ordinal", "sort": order, "title": _title(names)},
                 "x": {"field": "time_us", "type": "quantitative", "stack": "zero",
                       "title": "Time (µs)", "axis": {"format": "~f"}},
                 "color": {"field": "activity", "type": "nominal", "scale": {"domain": present},
@@ -78,7 +82,27 @@ def _of_first_run(result: Result, name: str) -> pd.DataFrame:
     return table.loc[run == 0]
 
 
-def _step(order: list[int]) -> int:
+def _names(ranks: pd.DataFrame) -> dict[int, int | str]:
+    """Name each rank by its number, with its host where that has several."""
+    numbers = [int(rank) for rank in ranks["rank"]]
+    if not ranks["host"].duplicated().any():
+        return {rank: rank for rank in numbers}
+    hosts = [int(host) for host in ranks["host"]]
+    return {rank: f"{rank} on {host}" for rank, host in zip(numbers, hosts, strict=True)}
+
+
+def _told(rows: pd.DataFrame, names: dict[int, int | str], *columns: str) -> pd.DataFrame:
+    """Write ranks by their names where those are more than numbers."""
+    if _title(names) == "Rank" or rows.empty:
+        return rows
+    return rows.assign(**{column: rows[column].map(names) for column in columns})
+
+
+def _title(names: dict[int, int | str]) -> str:
+    return "Rank on host" if any(isinstance(name, str) for name in names.values()) else "Rank"
+
+
+def _step(order: list[int | str]) -> int:
     return max(10, min(28, 900 // max(1, len(order))))
 
 
@@ -91,14 +115,17 @@ def draw_rank_times(
     more: str = "",
 ) -> Figure:
     """Draw a bar for each stretch of a rank's time and a line for each message."""
-    bars = _thinned(records(intervals)) if len(intervals) else []
-    lines = _thinned(records(messages)) if len(messages) else []
-    order = [int(rank) for rank in ranks["rank"]]
+    names = _names(ranks)
+    told, sent = _told(intervals, names, "rank"), _told(messages, names, "initiator", "target")
+    bars = _thinned(records(told)) if len(intervals) else []
+    lines = _thinned(records(sent)) if len(messages) else []
+    order = [names[int(rank)] for rank in ranks["rank"]]
+    present = [*_ACTIVITIES, *([_QUEUED] if _QUEUED in set(intervals.get("activity", [])) else [])]
     left_out = len(intervals) + len(messages) - len(bars) - len(lines)
     caption = "A bar is what a rank did, a line is a message from being handed over to its arrival."
     if left_out:
         caption += f" {left_out} marks, evenly spread, are left out."
-    rank = {"type": "ordinal", "sort": order, "title": "Rank", "scale": {"domain": order}}
+    rank = {"type": "ordinal", "sort": order, "title": _title(names), "scale": {"domain": order}}
     layers = [
         {
             "data": {"values": bars},
@@ -110,7 +137,7 @@ def draw_rank_times(
                 "color": {
                     "field": "activity",
                     "type": "nominal",
-                    "scale": {"domain": _ACTIVITIES},
+                    "scale": {"domain": present},
                     "legend": {"symbolType": "square"},
                 },
                 "tooltip": [

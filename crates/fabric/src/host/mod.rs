@@ -6,6 +6,8 @@
 //! do, and not what the stages take one after the other (SCILAN 4.2 and 4.3).
 
 mod limits;
+mod memory;
+mod processors;
 mod program;
 mod resource;
 mod settings;
@@ -16,6 +18,8 @@ mod window;
 mod work;
 
 pub use limits::HostLimits;
+pub use memory::{Copied, Memory, MemorySettings};
+pub use processors::Processors;
 pub use program::ProgramSettings;
 pub use resource::{Resource, ResourceSettings};
 pub use settings::{HostError, HostSettings, PostedSettings};

@@ -76,20 +76,40 @@ pub struct HubRequest<K> {
     pub key: K,
 }
 
+/// What a hub waits for behind a decision.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Awaited {
+    /// When to decide again; [`Time::NEVER`] if only a new request or new room can change anything.
+    pub next: Time,
+    /// A bit for each output that a packet wants and that has nothing else to send: room is missed.
+    pub idle: u64,
+}
+
+/// What a hub asks about its targets and tells of its packets.
+pub trait HubSide<K> {
+    /// Whether the target behind an output has room for a packet.
+    fn has_room(&mut self, output: u16) -> bool;
+
+    /// The first packet of an input passes.
+    fn grant(&mut self, input: u16, request: HubRequest<K>);
+}
+
 /// The hub with its queues.
 #[derive(Debug)]
 pub struct Hub<K> {
     inputs: Vec<Input<K>>,
     outputs: Vec<Output>,
-    /// Inputs with packets, and those whose first packet stands as a request.
+    /// Inputs with packets, and those whose first packet stands as a request; when the first of
+    /// the others comes to stand.
     waiting: u64,
     standing: u64,
+    next_to_stand: Time,
+    /// Outputs with requests for them alone.
+    asked: u64,
     /// Requests for all outputs together.
     wide: Sampled,
     /// After a packet that took everything over, others go first once.
     others_first: bool,
-    /// Outputs with control packets that have no place yet.
-    telling: u64,
     arbitration: Span,
     is_bus: bool,
     scheduler: Option<Box<Matcher>>,
@@ -179,9 +199,10 @@ impl<K: Copy> Hub<K> {
             outputs: vec![output; ports],
             waiting: 0,
             standing: 0,
+            next_to_stand: Time::NEVER,
+            asked: 0,
             wide: Sampled::default(),
             others_first: false,
-            telling: 0,
             arbitration,
             is_bus: settings.is_bus(),
             scheduler,
@@ -191,39 +212,38 @@ impl<K: Copy> Hub<K> {
     /// The first byte of a packet is at an input, or on a bus ready at its adapter.
     #[inline]
     pub fn request(&mut self, input: u16, request: HubRequest<K>) {
-        self.inputs[usize::from(input)].queue.push_back(request);
-        self.waiting |= 1 << input;
+        let own = &mut self.inputs[usize::from(input)];
+        own.queue.push_back(request);
+        if self.waiting >> input & 1 == 0 {
+            self.waiting |= 1 << input;
+            self.next_to_stand = self.next_to_stand.min(own.free);
+        }
     }
 
-    /// Grants what can pass at `now`, when all requests of the instant are known; `room` has a bit
-    /// for each output whose target has room for a packet. Shows each packet with its input to
-    /// `grant`. Returns when to decide again, [`Time::NEVER`] if only a new request or new room can
-    /// change anything.
-    pub fn decide(
-        &mut self,
-        now: Time,
-        room: u64,
-        mut grant: impl FnMut(u16, HubRequest<K>),
-    ) -> Time {
+    /// Grants what can pass at `now`, when all requests of the instant are known.
+    #[inline]
+    pub fn decide(&mut self, now: Time, side: &mut impl HubSide<K>) -> Awaited {
         self.stand(now);
-        self.settle(now);
-        let others = self.others_first && self.any_narrow();
+        let others = self.others_first && self.asked != 0;
         if !self.wide.is_empty() && !others {
             self.others_first = false;
-            return self.decide_wide(now, room, grant);
+            return self.decide_wide(now, side);
         }
         self.others_first = false;
-        let idle = self.idle_outputs(now) & room;
+        let ready = self.ready_outputs(now, side);
         if self.scheduler.is_some() {
-            self.match_narrow(now, idle, &mut grant);
+            self.match_narrow(now, ready, side);
         } else {
-            let mut idle = idle;
-            while idle != 0 {
-                let output = idle.trailing_zeros() as usize;
-                idle &= idle - 1;
-                if let Some(input) = self.outputs[output].requests.take() {
-                    self.pass(now, input, 1 << output, &mut grant);
+            let mut ready = ready;
+            while ready != 0 {
+                let output = ready.trailing_zeros() as usize;
+                ready &= ready - 1;
+                let requests = &mut self.outputs[output].requests;
+                let Some(input) = requests.take() else { continue };
+                if requests.is_empty() {
+                    self.asked &= !(1 << output);
                 }
+                self.pass(now, input, 1 << output, side);
             }
         }
         self.next_decision(now)
@@ -234,12 +254,24 @@ impl<K: Copy> Hub<K> {
         self.inputs.iter().map(|input| input.queue.len()).sum()
     }
 
+    /// Whether a packet wants an output that has nothing else to send at `now`.
+    #[inline]
+    pub fn is_wanted(&self, now: Time, output: u16) -> bool {
+        self.asked_of() >> output & 1 == 1 && self.outputs[usize::from(output)].lane.free() <= now
+    }
+
+    /// A bit for each output that a packet wants: all of them if it is for several.
+    #[inline]
+    fn asked_of(&self) -> u64 {
+        if self.wide.is_empty() { self.asked } else { u64::MAX >> (64 - self.outputs.len()) }
+    }
+
     /// Takes away everything that waits, without a place in the order: the hub has failed.
     pub fn drain(&mut self) -> Vec<HubRequest<K>> {
         let lost = self.inputs.iter_mut().flat_map(|input| input.queue.drain(..)).collect();
-        (self.waiting, self.standing, self.wide) = (0, 0, Sampled::default());
+        (self.waiting, self.standing, self.asked) = (0, 0, 0);
+        (self.wide, self.next_to_stand) = (Sampled::default(), Time::NEVER);
         self.inputs.iter_mut().for_each(|input| input.free = Time::ZERO);
-        self.telling = 0;
         for output in &mut self.outputs {
             output.requests = Sampled::default();
             output.lane.reset(Time::ZERO);
@@ -254,7 +286,6 @@ impl<K: Copy> Hub<K> {
 
     /// An output has something to tell its node from `ready` on.
     pub fn tell(&mut self, output: u16, ready: Time) {
-        self.telling |= 1 << output;
         self.lane(output).insert(ready);
     }
 
@@ -268,106 +299,99 @@ impl<K: Copy> Hub<K> {
         self.outputs.iter().map(|output| output.lane.sent()).sum()
     }
 
-    /// Control packets that are ready go before what is decided now.
+    /// The outputs that can send the packet that is for them now. Control packets that are ready go
+    /// before it.
     #[inline]
-    fn settle(&mut self, now: Time) {
-        let mut telling = self.telling;
-        while telling != 0 {
-            let place = telling.trailing_zeros() as usize;
-            telling &= telling - 1;
-            let lane = &mut self.outputs[place].lane;
+    fn ready_outputs(&mut self, now: Time, side: &mut impl HubSide<K>) -> u64 {
+        let (mut asked, mut ready) = (self.asked, 0);
+        while asked != 0 {
+            let output = asked.trailing_zeros();
+            asked &= asked - 1;
+            let lane = &mut self.outputs[output as usize].lane;
             lane.settle(now);
-            if lane.next_ready().is_none() {
-                self.telling &= !(1 << place);
-            }
+            let can = lane.free() <= now && side.has_room(output as u16);
+            ready |= u64::from(can) << output;
         }
+        ready
     }
 
     /// Lets the first packet of each input stand as a request that has been read past the one
     /// before.
     #[inline]
     fn stand(&mut self, now: Time) {
+        if self.next_to_stand > now {
+            return;
+        }
+        self.next_to_stand = Time::NEVER;
         let mut fresh = self.waiting & !self.standing;
         while fresh != 0 {
             let place = fresh.trailing_zeros() as usize;
             fresh &= fresh - 1;
             let input = &self.inputs[place];
-            let Some(first) = input.queue.front().filter(|_| input.free <= now) else { continue };
+            if input.free > now {
+                self.next_to_stand = self.next_to_stand.min(input.free);
+                continue;
+            }
+            let Some(first) = input.queue.front() else { continue };
             self.standing |= 1 << place;
             if self.is_bus || !first.targets.is_power_of_two() {
                 self.wide.add(place);
             } else {
                 self.outputs[first.targets.trailing_zeros() as usize].requests.add(place);
+                self.asked |= first.targets;
             }
         }
-    }
-
-    fn any_narrow(&self) -> bool {
-        self.outputs.iter().any(|output| !output.requests.is_empty())
-    }
-
-    #[inline]
-    fn idle_outputs(&self, now: Time) -> u64 {
-        let bit = |(place, output): (usize, &Output)| u64::from(output.lane.free() <= now) << place;
-        self.outputs.iter().enumerate().map(bit).sum()
     }
 
     /// Outputs finish what they have, take on nothing new, and when all are ready the packet takes
     /// over the whole crossbar.
-    fn decide_wide(
-        &mut self,
-        now: Time,
-        room: u64,
-        mut grant: impl FnMut(u16, HubRequest<K>),
-    ) -> Time {
+    fn decide_wide(&mut self, now: Time, side: &mut impl HubSide<K>) -> Awaited {
+        self.outputs.iter_mut().for_each(|output| output.lane.settle(now));
         let last = self.outputs.iter().map(|output| output.lane.free()).max().unwrap_or(Time::ZERO);
         if last > now {
-            return last;
+            return Awaited { next: last, idle: 0 };
         }
-        let Some(input) = self.wide.peek() else { return Time::NEVER };
-        let targets = self.inputs[input].queue.front().map_or(0, |first| first.targets);
-        if targets & !room != 0 {
-            return Time::NEVER;
+        let Some(input) = self.wide.peek() else {
+            return Awaited { next: Time::NEVER, idle: 0 };
+        };
+        let idle = self.inputs[input].queue.front().map_or(0, |first| first.targets);
+        let mut targets = (0..64).filter(|target| idle >> target & 1 == 1);
+        if !targets.all(|target| side.has_room(target)) {
+            return Awaited { next: Time::NEVER, idle };
         }
         self.wide.take();
-        self.pass(now, input, u64::MAX, &mut grant);
+        self.pass(now, input, u64::MAX, side);
         self.others_first = true;
         self.next_decision(now)
     }
 
-    fn match_narrow(&mut self, now: Time, idle: u64, grant: &mut impl FnMut(u16, HubRequest<K>)) {
+    fn match_narrow(&mut self, now: Time, ready: u64, side: &mut impl HubSide<K>) {
+        // A pass without requests would move the priorities of a scheduler on for nothing.
+        if ready == 0 {
+            return;
+        }
         let Some(mut matcher) = self.scheduler.take() else { return };
         matcher.requests.clear_all();
-        let mut asked = false;
         for (place, output) in self.outputs.iter().enumerate() {
-            if idle >> place & 1 == 1 && !output.requests.is_empty() {
-                asked = true;
+            if ready >> place & 1 == 1 {
                 output.requests.inputs().for_each(|input| matcher.requests.set(input, place));
             }
-        }
-        // A pass without requests would move the priorities of a scheduler on for nothing.
-        if !asked {
-            self.scheduler = Some(matcher);
-            return;
         }
         let Matcher { scheduler, random, requests, matching } = &mut *matcher;
         scheduler.schedule(requests, random, matching);
         for (input, output) in matching.iter() {
             self.outputs[output].requests.remove(input);
-            self.pass(now, input, 1 << output, grant);
+            if self.outputs[output].requests.is_empty() {
+                self.asked &= !(1 << output);
+            }
+            self.pass(now, input, 1 << output, side);
         }
         self.scheduler = Some(matcher);
     }
 
     /// The first packet of an input passes, and occupies these outputs.
     #[inline]
-    fn pass(
-        &mut self,
-        now: Time,
-        place: usize,
-        outputs: u64,
-        grant: &mut impl FnMut(u16, HubRequest<K>),
-    ) {
+    fn pass(&mut self, now: Time, place: usize, outputs: u64, side: &mut impl HubSide<K>) {
         let input = &mut self.inputs[place];
         let Some(request) = input.queue.pop_front() else { return };
         let end = now + self.arbitration + request.span;
@@ -375,35 +399,33 @@ impl<K: Copy> Hub<K> {
         self.standing &= !(1 << place);
         if input.queue.is_empty() {
             self.waiting &= !(1 << place);
+        } else {
+            self.next_to_stand = self.next_to_stand.min(end);
         }
         if outputs == u64::MAX {
             self.outputs.iter_mut().for_each(|output| output.lane.occupy(now, end.since(now)));
         } else {
             self.outputs[outputs.trailing_zeros() as usize].lane.occupy(now, end.since(now));
         }
-        grant(place as u16, request);
+        side.grant(place as u16, request);
     }
 
-    /// The next instant at which an output or an input that matters comes free.
+    /// The next instant at which an output or an input that matters comes free, and what is free.
     #[inline]
-    fn next_decision(&self, now: Time) -> Time {
-        let mut next = Time::NEVER;
-        let mut unread = self.waiting & !self.standing;
-        while unread != 0 {
-            let input = &self.inputs[unread.trailing_zeros() as usize];
-            unread &= unread - 1;
-            next = next.min(input.free);
-        }
-        if self.standing != 0 {
-            let wide = !self.wide.is_empty();
-            for output in &self.outputs {
-                let free = output.lane.free();
-                if free > now && (wide || !output.requests.is_empty()) {
-                    next = next.min(free);
-                }
+    fn next_decision(&self, now: Time) -> Awaited {
+        let (mut next, mut idle) = (self.next_to_stand, 0);
+        let mut asked = self.asked_of();
+        while asked != 0 {
+            let output = asked.trailing_zeros();
+            asked &= asked - 1;
+            let free = self.outputs[output as usize].lane.free();
+            if free > now {
+                next = next.min(free);
+            } else {
+                idle |= 1 << output;
             }
         }
-        next
+        Awaited { next, idle }
     }
 }
 
@@ -429,11 +451,30 @@ mod tests {
         hub.request(input, HubRequest { targets, span: PACKET, key });
     }
 
+    struct Side {
+        room: u64,
+        passed: Vec<u32>,
+    }
+
+    impl HubSide<u32> for Side {
+        fn has_room(&mut self, output: u16) -> bool {
+            self.room >> output & 1 == 1
+        }
+
+        fn grant(&mut self, _: u16, request: HubRequest<u32>) {
+            self.passed.push(request.key);
+        }
+    }
+
     /// What passes at an instant, and when to decide again.
     fn decide(hub: &mut Hub<u32>, now: u64) -> (Vec<u32>, Time) {
-        let mut passed = Vec::new();
-        let next = hub.decide(Time(now), u64::MAX, |_, request| passed.push(request.key));
-        (passed, next)
+        decide_with(hub, now, u64::MAX)
+    }
+
+    fn decide_with(hub: &mut Hub<u32>, now: u64, room: u64) -> (Vec<u32>, Time) {
+        let mut side = Side { room, passed: Vec::new() };
+        let Awaited { next, .. } = hub.decide(Time(now), &mut side);
+        (side.passed, next)
     }
 
     #[test]
@@ -511,8 +552,10 @@ mod tests {
     fn a_packet_waits_for_room_at_its_target() {
         let mut hub = crossbar(ArbiterSettings::RequestSampling);
         ask(&mut hub, 0, 0b0010, 1);
-        let next = hub.decide(Time(0), 0b1101, |_, _| unreachable!("there is no room"));
-        assert_eq!((next, hub.held()), (Time::NEVER, 1));
+        assert_eq!(decide_with(&mut hub, 0, 0b1101), (vec![], Time::NEVER));
+        assert_eq!((hub.held(), hub.is_wanted(Time(0), 1)), (1, true));
+        let awaited = hub.decide(Time(5), &mut Side { room: 0, passed: Vec::new() });
+        assert_eq!(awaited, Awaited { next: Time::NEVER, idle: 0b0010 });
         assert_eq!(decide(&mut hub, 10).0, [1]);
     }
 

@@ -18,7 +18,9 @@ pub use crossbar::{AcknowledgmentRule, Contention, Crossbar, CrossbarSettings};
 pub use fifo_bus::{
     BarrierCounter, BusController, FifoBusSettings, HeaderQueues, MulticastStart, Transfer,
 };
-pub use hub::{ArbiterSettings, Hub, HubRequest, HubSettings, Lane, TransferSettings};
+pub use hub::{
+    ArbiterSettings, Awaited, Hub, HubRequest, HubSettings, HubSide, Lane, TransferSettings,
+};
 pub use output_buffered::{OutputBuffered, OutputBufferedSettings, Overflow};
 pub use ring::RingSettings;
 pub use shared_memory::{SharedMemorySettings, SharedQueues};

@@ -12,6 +12,8 @@ pub enum Activity {
     Send(u16),
     /// It waits for a message of a rank; of any if absent.
     Wait(Option<u16>),
+    /// It waits for a processor of its host.
+    Queued,
 }
 
 /// One stretch of a rank's time.
@@ -61,6 +63,8 @@ pub struct Spent {
     pub waiting: Span,
     /// The same by the rank that was waited for, in ascending order; any rank comes first.
     pub waiting_for: Vec<(Option<u16>, Span)>,
+    /// Waiting for a processor of the host.
+    pub queued: Span,
 }
 
 impl Account {
@@ -78,6 +82,7 @@ impl Account {
         match activity {
             Activity::Compute => spent.computing += span,
             Activity::Send(_) => spent.sending += span,
+            Activity::Queued => spent.queued += span,
             Activity::Wait(whom) => {
                 spent.waiting += span;
                 let place = spent.waiting_for.binary_search_by_key(&whom, |(other, _)| *other);

@@ -48,6 +48,15 @@ pub enum ProgramError {
         /// To whom.
         other: u16,
     },
+    /// A message between ranks on one host, where nothing says what its memory costs.
+    #[error(
+        "ranks on host {host} send to each other; accepted: system.memory, with the latency and \
+         the rate of a copy"
+    )]
+    NoMemory {
+        /// The host.
+        host: u16,
+    },
     /// It was ended from outside.
     #[error("the program was stopped at {time} ({why:?}) before its end")]
     Stopped {

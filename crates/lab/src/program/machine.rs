@@ -2,27 +2,32 @@
 //!
 //! A rank begins operations (a send, a receive, a wait) and is told when each is over; nothing here
 //! knows how its program is written. Rank `r` is host `r` of every channel unless
-//! [`Machine::placed`] says otherwise.
+//! [`Machine::placed`] says otherwise; ranks on one host share its place on every channel, and send
+//! to each other through [its memory](Machine::on_hosts).
 
 mod conditional_write;
 mod fall_through;
+mod host;
 mod meeting;
+mod passing;
 mod remote_read;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use weft_kernel::Queue;
-use weft_units::{Bytes, Span, Time};
+use weft_units::{Bytes, PositiveCount, Time};
 
-use super::account::{Account, Interval, Passage};
+use super::account::{Account, Interval};
 use super::error::ProgramError;
 use super::matching::{Matching, Wanted};
 use super::operation::{Doing, Op, OpId, Outgoing, Received, State};
 use super::placement::Places;
 use super::policy::{Kind, Policy};
-use crate::drive::carrier::{Carrier, Departure, Destination, Message, Notice, Ticket};
+use super::tables::RankReport;
+use crate::drive::carrier::{Carrier, Departure, Destination, Notice};
 use conditional_write::{Leg, Word};
-use meeting::Waiting;
+use host::Hosts;
+use meeting::{Gathering, Waiting};
 
 /// Ranks, channels and time.
 #[derive(Debug)]
@@ -43,10 +48,12 @@ pub struct Machine<C> {
     lost: Vec<String>,
     messages: u64,
     places: Places,
+    hosts: Hosts,
     /// Notices of messages that are still to come.
     expected: u64,
-    /// The ranks at the barrier of each channel.
+    /// Who is at the barrier of each channel, and the ranks of hosts that meet before.
     at_barrier: Vec<Vec<Waiting>>,
+    gathering: Vec<Gathering>,
     /// Ranks that have stopped and that nobody has asked for; who will be told of which.
     stopped: Vec<u16>,
     tidings: BTreeSet<(u16, u16)>,
@@ -69,6 +76,8 @@ struct Rank {
 #[derive(Clone, Copy, Debug)]
 struct Parcel {
     from: u16,
+    /// The ranks that hear of it.
+    to: Destination,
     size: Bytes,
     cargo: Cargo,
     /// The operation that is over when the message has left.
@@ -76,6 +85,8 @@ struct Parcel {
     offered: Time,
     /// How often it will still be looked at.
     uses: u32,
+    /// On how many ways it has still to leave: a channel, the memory of the host, or both.
+    leaving: u8,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -115,6 +126,13 @@ enum Cargo {
         op: OpId,
         channel: usize,
     },
+    /// Another rank of the host has come to the barrier of a channel; all have.
+    Comes {
+        channel: usize,
+    },
+    Released {
+        op: OpId,
+    },
 }
 
 /// More than this is not said of a program that is stuck.
@@ -147,16 +165,18 @@ impl<C: Carrier> Machine<C> {
             lost: Vec::new(),
             messages: 0,
             places: Places::default(),
+            hosts: Hosts::default(),
             expected: 0,
             at_barrier,
+            gathering: Vec::new(),
             stopped: Vec::new(),
             tidings: BTreeSet::new(),
             departures: Vec::new(),
         }
     }
 
-    /// The same with each rank on the host that stands in its place, each on another one. At time
-    /// zero only.
+    /// The same with each rank on the host that stands in its place. Where several are on one they
+    /// need a memory to send to each other, which [`Machine::on_hosts`] gives. At time zero only.
     #[must_use]
     pub fn placed(mut self, hosts: Vec<u16>) -> Machine<C> {
         self.places = Places::new(hosts);
@@ -203,18 +223,6 @@ impl<C: Carrier> Machine<C> {
             self.ranks[usize::from(rank)].matching.receive(wanted, op.index() as u32)
         {
             self.take(op, parcel);
-        }
-        op
-    }
-
-    /// A rank computes.
-    pub fn compute(&mut self, rank: u16, span: Span) -> OpId {
-        let op = self.begin(rank, Doing::Compute);
-        let end = Time(self.now.0.saturating_add(span.0));
-        if span == Span::ZERO {
-            self.complete(op, Received::default());
-        } else {
-            self.timers.push(end, op);
         }
         op
     }
@@ -277,13 +285,14 @@ impl<C: Carrier> Machine<C> {
 
     /// When something happens next; [`Time::NEVER`] if nothing does.
     pub fn next_time(&self) -> Time {
-        let timer = self.timers.next_time().unwrap_or(Time::NEVER);
+        let timer = self.timers.next_time().unwrap_or(Time::NEVER).min(self.next_copy());
         self.channels.iter().fold(timer, |next, (_, channel)| next.min(channel.next_time()))
     }
 
     /// Goes on to the next instant at which something happens. Returns `false` if nothing does that
-    /// a rank could wait for: traffic beside the program alone wakes nobody. Timers of an instant end before anything happens on a channel in it, so that what programs
-    /// hand over then is there when the channels look.
+    /// a rank could wait for: traffic beside the program alone wakes nobody. Timers of an instant end
+    /// before anything happens on a channel in it, so that what programs hand over then is there when
+    /// the channels look.
     pub fn step(&mut self) -> bool {
         let next = self.next_time();
         let is_idle = self.expected == 0 && self.timers.next_time().is_none();
@@ -291,14 +300,10 @@ impl<C: Carrier> Machine<C> {
             return false;
         }
         self.now = next;
-        let mut timers = false;
-        while let Some((_, op)) = self.timers.pop_until(next) {
-            self.complete(op, Received::default());
-            timers = true;
-        }
-        if timers {
+        if self.end_computations() {
             return true;
         }
+        self.heed_copies();
         let mut notices = std::mem::take(&mut self.notices);
         for channel in 0..self.channels.len() {
             let carrier = &mut self.channels[channel].1;
@@ -317,7 +322,7 @@ impl<C: Carrier> Machine<C> {
         self.channels.iter().map(|(_, channel)| channel.steps()).sum()
     }
 
-    /// How many messages were handed over to channels.
+    /// How many messages were handed over, to channels or to the memory of their host.
     pub fn messages(&self) -> u64 {
         self.messages
     }
@@ -330,6 +335,16 @@ impl<C: Carrier> Machine<C> {
     /// Where the time went, to be added to.
     pub fn account_mut(&mut self) -> &mut Account {
         &mut self.account
+    }
+
+    /// What is known of the ranks, given when each had done everything.
+    pub fn report(&self, ends: Vec<Time>) -> RankReport {
+        RankReport {
+            account: self.account.clone(),
+            ends,
+            hosts: (0..self.ranks()).map(|rank| self.host(rank)).collect(),
+            processors: self.processors().map(PositiveCount::get),
+        }
     }
 
     /// What a program did wrong, if one did.
@@ -410,186 +425,5 @@ impl<C: Carrier> Machine<C> {
         }
         self.fail(ProgramError::UnknownRank { rank, other: other.into(), ranks });
         false
-    }
-
-    /// Hands a message over to the channel that takes it. What a rank sends to itself is there at
-    /// once.
-    fn dispatch(&mut self, message: Outgoing, kind: Kind, cargo: Cargo, op: OpId) {
-        let Outgoing { from, to, size, channel, nic, .. } = message;
-        for target in to.hosts() {
-            if !self.knows(from, target) {
-                return;
-            }
-        }
-        let own = to.hosts().any(|target| target == from);
-        let others = match to {
-            Destination::Host(_) => u32::from(!own),
-            Destination::Hosts(hosts) => hosts.count_ones() - u32::from(own),
-        };
-        // A channel with one order of its own puts the initiator's copy into it.
-        let in_order = own && others > 0 && self.keeps_one_order(&message, kind);
-        let uses = others + u32::from(others > 0) + u32::from(own);
-        let parcel = Parcel { from, size, cargo, op, offered: self.now, uses };
-        let parcel = self.insert(parcel);
-        if others > 0 {
-            let Some(channel) = channel.or_else(|| self.policy.channel(size, kind, nic)) else {
-                let channels = self.channels.iter().map(|(name, _)| name.clone()).collect();
-                return self.fail(ProgramError::NoRoute { size: size.0, channels });
-            };
-            let to = match to {
-                Destination::Hosts(hosts) if own && !in_order => {
-                    Destination::Hosts(hosts & !(1 << from))
-                }
-                to => to,
-            };
-            let Some(to) = self.places.hosts_of(to) else {
-                let problem = "several targets at once are on hosts below 64";
-                return self.fail(ProgramError::Program(problem.to_owned()));
-            };
-            let (from, ticket) = (self.host(from), Ticket(parcel.into()));
-            self.messages += u64::from(others);
-            // One when it has left, and one for each target, the initiator among them or not.
-            self.expected += 1 + to.hosts().count() as u64;
-            self.channels[channel].1.offer(self.now, Message { from, to, size, ticket });
-        } else if op != OpId::NONE {
-            self.complete(op, Received::default());
-        }
-        if own && !in_order {
-            self.deliver(from, parcel);
-        }
-    }
-
-    /// Whether the channel that takes a message keeps one order of those for several ranks.
-    pub fn is_ordered(&self, channel: Option<usize>, size: Bytes) -> bool {
-        let channel = channel.or_else(|| self.policy.channel(size, Kind::Store, 0));
-        channel.is_some_and(|channel| self.channels[channel].1.keeps_one_order())
-    }
-
-    fn keeps_one_order(&self, message: &Outgoing, kind: Kind) -> bool {
-        let Outgoing { size, channel, nic, .. } = *message;
-        let channel = channel.or_else(|| self.policy.channel(size, kind, nic));
-        channel.is_some_and(|channel| self.channels[channel].1.keeps_one_order())
-    }
-
-    fn insert(&mut self, parcel: Parcel) -> u32 {
-        match self.free_parcels.pop() {
-            Some(place) => {
-                self.parcels[place as usize] = parcel;
-                place
-            }
-            None => {
-                self.parcels.push(parcel);
-                (self.parcels.len() - 1) as u32
-            }
-        }
-    }
-
-    fn heed(&mut self, notice: Notice, channel: usize) {
-        let place = notice.ticket().0 as u32;
-        let Parcel { mut from, op, size, offered, cargo, .. } = self.parcels[place as usize];
-        if let Cargo::Fetched { target, .. } = cargo {
-            from = target;
-        }
-        self.expected -= 1;
-        match notice {
-            Notice::Sent { .. } => {
-                if op != OpId::NONE {
-                    self.complete(op, Received::default());
-                }
-                self.use_up(place);
-            }
-            Notice::Delivered { time, to: host, .. } => {
-                let to = self.places.rank_on(host);
-                self.account.pass(Passage { from, to, offered, delivered: time, size: size.0 });
-                self.deliver(to, place);
-            }
-            Notice::Lost { time, to: host, .. } => {
-                let to = self.places.rank_on(host);
-                let name = &self.channels[channel].0;
-                self.lost.push(format!(
-                    "channel {name} lost a message of {size} from rank {from} to rank {to} at {time}"
-                ));
-                if let Cargo::Confirmed(word) = cargo
-                    && to == word.from
-                {
-                    self.confirm(word, false);
-                }
-                self.use_up(place);
-            }
-            Notice::FallsThrough { to, .. } => self.fall_through(place, to, channel),
-        }
-    }
-
-    fn deliver(&mut self, to: u16, place: u32) {
-        let Parcel { from, cargo, .. } = self.parcels[place as usize];
-        match cargo {
-            Cargo::Program { tag, .. } => {
-                let matching = &mut self.ranks[usize::from(to)].matching;
-                if let Some(op) = matching.arrive(from, tag, place) {
-                    self.take(OpId::new(op as usize), place);
-                }
-            }
-            Cargo::Store { address, value } => {
-                self.write(to, address, value);
-                self.use_up(place);
-            }
-            Cargo::Ask { address, size, op } => {
-                let value = self.load(to, address);
-                self.use_up(place);
-                let answer = Outgoing {
-                    from: to,
-                    to: Destination::Host(from),
-                    tag: 0,
-                    size,
-                    value,
-                    channel: None,
-                    nic: 0,
-                };
-                self.dispatch(answer, Kind::Read, Cargo::Answer { value, op }, OpId::NONE);
-            }
-            Cargo::Fetch { .. } | Cargo::Fetched { .. } => self.fetched(to, place),
-            Cargo::Confirmed(word) => self.confirmed(to, place, word),
-            Cargo::RoundTrip(word, leg) => {
-                self.use_up(place);
-                self.arrive(word, leg);
-            }
-            Cargo::Barrier { op, channel } => self.pass_barrier(op, channel, place),
-            Cargo::Answer { value, op } => {
-                let Parcel { from, size, .. } = self.parcels[place as usize];
-                self.complete(op, Received { from, size, value, ..Received::default() });
-                self.use_up(place);
-            }
-        }
-    }
-
-    fn write(&mut self, rank: u16, address: u64, value: u64) {
-        let own = &mut self.ranks[usize::from(rank)];
-        own.memory.insert(address, value);
-        let mut watchers = std::mem::take(&mut own.watchers);
-        watchers.retain(|&(watched, least, op)| {
-            let met = watched == address && value >= least;
-            if met {
-                self.complete(op, Received { value, ..Received::default() });
-            }
-            !met
-        });
-        self.ranks[usize::from(rank)].watchers = watchers;
-    }
-
-    /// A receive takes a message that is there.
-    fn take(&mut self, op: OpId, place: u32) {
-        let Parcel { from, size, cargo, .. } = self.parcels[place as usize];
-        if let Cargo::Program { tag, value } = cargo {
-            self.complete(op, Received { time: self.now, from, tag, size, value });
-        }
-        self.use_up(place);
-    }
-
-    fn use_up(&mut self, place: u32) {
-        let parcel = &mut self.parcels[place as usize];
-        parcel.uses -= 1;
-        if parcel.uses == 0 {
-            self.free_parcels.push(place);
-        }
     }
 }

@@ -327,6 +327,11 @@ impl<C: Carrier + 'static> Crew<C> {
         (0..ranks).map(shared).collect()
     }
 
+    /// How many hosts have ranks.
+    pub fn hosts_in_use(&self) -> u16 {
+        self.shared.borrow().machine.hosts_in_use()
+    }
+
     /// The program of a rank. A rank may have several, which run side by side; those that are ready
     /// in one instant run in the order in which they became so.
     pub fn start(&mut self, node: Node<C>, program: impl Future<Output = ()> + 'static) {

@@ -3,17 +3,23 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use weft_kernel::Streams;
+use weft_units::PositiveCount;
 
 use crate::drive::carrier::Destination;
 
-/// Which host each rank runs on; a host has at most one.
+/// Which host each rank runs on. `n` ranks with up to `k` a host are on as few hosts as that takes,
+/// the first ones; only "random" uses all.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Placement {
-    /// Rank `r` on host `r`.
+    /// The first `k` ranks on host 0, the next ones on host 1: rank `r` on host `r` with one a host.
+    /// "linear" is the same.
     #[default]
-    Linear,
-    /// Each rank on a host of its own that is drawn: with another seed another one.
+    #[serde(alias = "linear")]
+    Block,
+    /// Round robin: rank 0 on host 0, rank 1 on host 1, and on host 0 again after the last one.
+    Cyclic,
+    /// Each rank in a place that is drawn, of which a host has `k`: with another seed another one.
     Random,
     /// The hosts in order of the ranks.
     Hosts(Vec<u16>),
@@ -30,29 +36,38 @@ pub(crate) struct Misplaced {
 
 impl Placement {
     /// Whether it is what is without any.
-    pub fn is_linear(&self) -> bool {
-        *self == Placement::Linear
+    pub fn is_block(&self) -> bool {
+        *self == Placement::Block
     }
 
     /// How many ranks it names.
     pub(super) fn len(&self) -> Option<usize> {
         match self {
             Placement::Hosts(hosts) => Some(hosts.len()),
-            Placement::Linear | Placement::Random => None,
+            Placement::Block | Placement::Cyclic | Placement::Random => None,
         }
     }
 
-    /// The host of each of `ranks`, of which there are no more than `hosts`.
+    /// The host of each of `ranks`, of which there are no more than `hosts` have places for: as
+    /// many each as `on_each` says; one, or any number in a list, if it says nothing.
     pub(crate) fn places(
         &self,
         ranks: u16,
-        hosts: u16,
+        (hosts, on_each): (u16, Option<PositiveCount>),
         streams: &Streams,
     ) -> Result<Vec<u16>, Misplaced> {
+        let most = on_each.map_or(1, PositiveCount::get);
         match self {
-            Placement::Linear => Ok((0..ranks).collect()),
+            Placement::Block => {
+                Ok((0..ranks).map(|rank| (u32::from(rank) / most) as u16).collect())
+            }
+            Placement::Cyclic => {
+                let used = u32::from(ranks).div_ceil(most).max(1);
+                Ok((0..ranks).map(|rank| (u32::from(rank) % used) as u16).collect())
+            }
             Placement::Random => {
-                let mut all: Vec<u16> = (0..hosts).collect();
+                let several = |host| std::iter::repeat_n(host, most.min(ranks.into()) as usize);
+                let mut all: Vec<u16> = (0..hosts).flat_map(several).collect();
                 let mut random = streams.stream("program.placement", 0);
                 // The first places of a shuffle (Fisher and Yates; Knuth, TAOCP 2, 3.4.2).
                 for place in 0..usize::from(ranks) {
@@ -63,18 +78,30 @@ impl Placement {
                 Ok(all)
             }
             Placement::Hosts(list) => {
-                check(list, ranks, hosts)?;
+                check(list, ranks, (hosts, on_each))?;
                 Ok(list.clone())
             }
         }
     }
 }
 
-/// The host of each rank, and the rank on each host; empty where they have one number.
+/// The first two ranks of a placement that share a host, and that host.
+pub(super) fn first_shared(places: &[u16]) -> Option<(u16, u16, u16)> {
+    let last = places.iter().copied().max()?;
+    let mut first = vec![None; usize::from(last) + 1];
+    (0..).zip(places).find_map(|(rank, host)| {
+        let before: Option<u16> = first[usize::from(*host)].replace(rank);
+        before.map(|before| (before, rank, *host))
+    })
+}
+
+/// The host of each rank, and the ranks on each host; empty where they have one number.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Places {
     hosts: Vec<u16>,
-    ranks: Vec<u16>,
+    /// The ranks on each host, in ascending order.
+    ranks: Vec<Vec<u16>>,
+    are_shared: bool,
 }
 
 impl Places {
@@ -84,26 +111,69 @@ impl Places {
             return Places::default();
         }
         let last = hosts.iter().copied().max().unwrap_or(0);
-        let mut ranks = vec![u16::MAX; usize::from(last) + 1];
+        let mut ranks = vec![Vec::new(); usize::from(last) + 1];
         for (rank, host) in (0..).zip(&hosts) {
-            ranks[usize::from(*host)] = rank;
+            ranks[usize::from(*host)].push(rank);
         }
-        Places { hosts, ranks }
+        let are_shared = ranks.iter().any(|own| own.len() > 1);
+        Places { hosts, ranks, are_shared }
+    }
+
+    /// Whether several ranks are on one host.
+    #[inline]
+    pub fn are_shared(&self) -> bool {
+        self.are_shared
     }
 
     /// The host of a rank.
+    #[inline]
     pub fn host(&self, rank: u16) -> u16 {
         self.hosts.get(usize::from(rank)).copied().unwrap_or(rank)
     }
 
-    /// The rank on a host that has one.
-    pub fn rank_on(&self, host: u16) -> u16 {
-        self.ranks.get(usize::from(host)).copied().unwrap_or(host)
+    /// Whether two different ranks are on one host.
+    #[inline]
+    pub fn share(&self, rank: u16, other: u16) -> bool {
+        self.are_shared && rank != other && self.host(rank) == self.host(other)
     }
 
-    /// Whether so many ranks are on the hosts of the same numbers, in whatever order.
-    pub fn are_below(&self, ranks: u16) -> bool {
-        self.hosts.iter().all(|host| *host < ranks)
+    /// The first rank on a host; no rank's number if it has none.
+    pub fn rank_on(&self, host: u16) -> u16 {
+        if self.hosts.is_empty() {
+            return host;
+        }
+        let own = self.ranks.get(usize::from(host)).and_then(|own| own.first());
+        own.copied().unwrap_or(u16::MAX)
+    }
+
+    /// The ranks on a host, in ascending order.
+    pub fn ranks_on(&self, host: u16) -> impl Iterator<Item = u16> {
+        let same = self.hosts.is_empty().then_some(host);
+        let others = self.ranks.get(usize::from(host)).map_or(&[][..], Vec::as_slice);
+        same.into_iter().chain(others.iter().copied())
+    }
+
+    /// How many hosts have ranks, if they are the first ones; there are so many ranks.
+    pub fn first_hosts(&self, ranks: u16) -> Option<u16> {
+        if self.hosts.is_empty() {
+            return Some(ranks);
+        }
+        let all_have = self.ranks.iter().all(|own| !own.is_empty());
+        all_have.then_some(self.ranks.len() as u16)
+    }
+
+    /// How many hosts have ranks, of which there are so many.
+    pub fn hosts_in_use(&self, ranks: u16) -> u16 {
+        match self.hosts.is_empty() {
+            true => ranks,
+            false => self.ranks.iter().filter(|own| !own.is_empty()).count() as u16,
+        }
+    }
+
+    /// Those of several ranks, a bit each, that are on a host.
+    pub fn among(&self, ranks: u64, host: u16) -> u64 {
+        let there = Destination::Hosts(ranks).hosts().filter(|rank| self.host(*rank) == host);
+        there.fold(0, |set, rank| set | 1 << rank)
     }
 
     /// The hosts of the ranks that a message is for; `None` if a set of hosts cannot hold them.
@@ -119,22 +189,25 @@ impl Places {
     }
 }
 
-fn check(list: &[u16], ranks: u16, hosts: u16) -> Result<(), Misplaced> {
+fn check(
+    list: &[u16],
+    ranks: u16,
+    (hosts, on_each): (u16, Option<PositiveCount>),
+) -> Result<(), Misplaced> {
     let refuse = |value: String, accepted: String| Err(Misplaced { value, accepted });
     if list.len() != usize::from(ranks) {
         let value = format!("a list of {}", list.len());
         return refuse(value, format!("as many hosts as there are ranks, {ranks}"));
     }
-    let mut seen = vec![false; hosts.into()];
+    let mut on_it = vec![0; hosts.into()];
     for host in list {
-        match seen.get_mut(usize::from(*host)) {
-            None => {
-                return refuse(format!("host {host}"), format!("hosts from 0 to {}", hosts - 1));
-            }
-            Some(taken) if *taken => {
-                return refuse(format!("host {host} twice"), "each host once".to_owned());
-            }
-            Some(taken) => *taken = true,
+        let Some(count) = on_it.get_mut(usize::from(*host)) else {
+            return refuse(format!("host {host}"), format!("hosts from 0 to {}", hosts - 1));
+        };
+        *count += 1;
+        if let Some(most) = on_each.filter(|most| *count > most.get()) {
+            let accepted = format!("each host at most as often as program.ranks_per_host, {most}");
+            return refuse(format!("{count} times host {host}"), accepted);
         }
     }
     Ok(())
@@ -144,12 +217,16 @@ fn check(list: &[u16], ranks: u16, hosts: u16) -> Result<(), Misplaced> {
 mod tests {
     use super::*;
 
+    fn places(placement: &Placement, ranks: u16, on_each: u32, seed: u64) -> Vec<u16> {
+        let on_each = PositiveCount::new(on_each);
+        placement.places(ranks, (9, on_each), &Streams::new(seed)).unwrap_or_default()
+    }
+
     #[test]
     fn a_placement_gives_every_rank_a_host_of_its_own() {
-        let places = |placement: &Placement, seed| {
-            placement.places(5, 9, &Streams::new(seed)).unwrap_or_default()
-        };
-        assert_eq!(places(&Placement::Linear, 1), [0, 1, 2, 3, 4]);
+        let places = |placement: &Placement, seed| places(placement, 5, 0, seed);
+        assert_eq!(places(&Placement::Block, 1), [0, 1, 2, 3, 4]);
+        assert_eq!(places(&Placement::Cyclic, 1), [0, 1, 2, 3, 4]);
         let listed = Placement::Hosts(vec![8, 0, 4, 2, 1]);
         assert_eq!(places(&listed, 1), [8, 0, 4, 2, 1]);
         let drawn: Vec<Vec<u16>> = (0..40).map(|seed| places(&Placement::Random, seed)).collect();
@@ -165,25 +242,54 @@ mod tests {
     }
 
     #[test]
+    fn blocks_and_rounds_fill_as_few_hosts_as_it_takes() {
+        assert_eq!(places(&Placement::Block, 7, 3, 1), [0, 0, 0, 1, 1, 1, 2]);
+        assert_eq!(places(&Placement::Cyclic, 7, 3, 1), [0, 1, 2, 0, 1, 2, 0]);
+        assert_eq!(places(&Placement::Cyclic, 3, 8, 1), [0, 0, 0]);
+        let listed = Placement::Hosts(vec![4, 4, 1, 4]);
+        assert_eq!(places(&listed, 4, 0, 1), [4, 4, 1, 4], "any number if nothing is said");
+        for seed in 0..40 {
+            let own = places(&Placement::Random, 7, 3, seed);
+            let most = (0..9).map(|host| own.iter().filter(|other| **other == host).count()).max();
+            assert!(most <= Some(3), "{own:?}");
+            let mut full = places(&Placement::Random, 27, 3, seed);
+            full.sort_unstable();
+            assert_eq!(full, places(&Placement::Block, 27, 3, 1), "every place is taken");
+        }
+        assert_eq!(first_shared(&[3, 1, 0, 1, 3]), Some((1, 3, 1)));
+        assert_eq!(first_shared(&[3, 1, 0]), None);
+    }
+
+    #[test]
     fn a_message_for_several_ranks_is_one_for_their_hosts() {
         let places = Places::new(vec![5, 0, 63]);
         assert_eq!(
             places.hosts_of(Destination::Hosts(0b110)),
             Some(Destination::Hosts(1 | 1 << 63))
         );
-        assert_eq!(places.rank_on(63), 2);
+        assert_eq!((places.rank_on(63), places.first_hosts(3)), (2, None));
         assert_eq!(Places::new(vec![70, 1]).hosts_of(Destination::Hosts(1)), None);
-        assert!(places.are_below(64) && !places.are_below(63));
+        let places = Places::new(vec![1, 0, 1, 0]);
+        assert_eq!(places.hosts_of(Destination::Hosts(0b101)), Some(Destination::Hosts(0b10)));
+        assert_eq!(places.ranks_on(1).collect::<Vec<_>>(), [0, 2]);
+        assert_eq!((places.among(0b111, 1), places.among(0b111, 0)), (0b101, 0b10));
+        assert_eq!((places.first_hosts(4), places.hosts_in_use(4)), (Some(2), 2));
+        assert!(places.share(1, 3) && !places.share(1, 1) && !places.share(1, 2));
+        let own = Places::new(vec![0, 1, 2]);
+        assert_eq!((own.first_hosts(3), own.ranks_on(2).collect::<Vec<_>>()), (Some(3), vec![2]));
+        assert!(!own.are_shared() && !own.share(0, 0));
     }
 
     #[test]
     fn a_list_that_places_nobody_is_refused() {
-        let refused = |list: &[u16]| {
-            let placed = Placement::Hosts(list.to_vec()).places(2, 3, &Streams::new(1));
+        let refused = |list: &[u16], on_each| {
+            let placement = Placement::Hosts(list.to_vec());
+            let placed = placement.places(2, (3, PositiveCount::new(on_each)), &Streams::new(1));
             placed.map_or_else(|error| error.value, |hosts| format!("{hosts:?}"))
         };
-        assert_eq!(refused(&[0]), "a list of 1");
-        assert_eq!(refused(&[0, 3]), "host 3");
-        assert_eq!(refused(&[2, 2]), "host 2 twice");
+        assert_eq!(refused(&[0], 0), "a list of 1");
+        assert_eq!(refused(&[0, 3], 0), "host 3");
+        assert_eq!(refused(&[2, 2], 1), "2 times host 2");
+        assert_eq!(refused(&[2, 2], 2), "[2, 2]");
     }
 }

@@ -10,7 +10,7 @@ use super::background::{ProgramChannel, offers};
 use super::library::{LibraryProgram, Metrics};
 use super::machine::Machine;
 use super::node::Crew;
-use super::placement::Placement;
+use super::placement::{Placement, first_shared};
 use super::policy::{Policy, Rule};
 use super::tables::RankReport;
 use crate::assemble::Site;
@@ -33,13 +33,17 @@ pub struct ProgramSettings {
     /// A recorded program, or a collective operation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trace: Option<TraceSettings>,
-    /// How many ranks it has, one a host; as many as `placement` lists, or all hosts, if absent.
+    /// How many ranks it has; as many as `placement` lists, or as hosts have places for, if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ranks: Option<PositiveCount>,
-    /// Which host each rank runs on: "linear" (rank 0 on host 0, and so on) if not given, "random",
-    /// or `hosts = [...]` in order of the ranks.
-    #[serde(default, skip_serializing_if = "Placement::is_linear")]
+    /// Which host each rank runs on: "block" (the first ranks on host 0, and so on) if not given,
+    /// "cyclic" (round robin), "random", or `hosts = [...]` in order of the ranks.
+    #[serde(default, skip_serializing_if = "Placement::is_block")]
     pub placement: Placement,
+    /// How many ranks a host has at most; one if absent, in a list of hosts as many as it says.
+    /// Several need `system.memory`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ranks_per_host: Option<PositiveCount>,
     /// The channel that all messages take. Not needed where there is one channel.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub channel: Option<String>,
@@ -70,6 +74,8 @@ pub struct Ways<'a> {
     pub route: &'a [Rule],
     /// Which host each rank runs on.
     pub placement: &'a Placement,
+    /// How many ranks a host has at most.
+    pub ranks_per_host: Option<PositiveCount>,
 }
 
 impl Ways<'_> {
@@ -120,20 +126,8 @@ impl Ways<'_> {
     ) -> Result<Machine<ProgramChannel>, Error> {
         let (rules, names) = self.rules(spec)?;
         refuse_what_acts_together(spec, &names)?;
-        if ranks > spec.system.hosts {
-            return Err(Error::Assembly {
-                key: "program.ranks".to_owned(),
-                value: ranks.to_string(),
-                accepted: format!("1 to {}, one a host", spec.system.hosts),
-            });
-        }
         let streams = Streams::new(seed);
-        let places = self.placement.places(ranks, spec.system.hosts, &streams);
-        let places = places.map_err(|error| Error::Assembly {
-            key: "program.placement".to_owned(),
-            value: error.value,
-            accepted: error.accepted,
-        })?;
+        let places = self.places(spec, ranks, &streams)?;
         let until = Time::ZERO + spec.run.length;
         let carrier = |name: &String| {
             let settings = &spec.channel[name];
@@ -159,13 +153,48 @@ impl Ways<'_> {
         };
         let channels = names.iter().map(carrier).collect::<Result<Vec<_>, Error>>()?;
         let policy = Policy::new(&rules, &names).unwrap_or_default();
-        Ok(Machine::new(ranks, channels, policy, picture).placed(places))
+        let (memory, processors) = (spec.system.memory, spec.system.processors);
+        let machine = Machine::new(ranks, channels, policy, picture);
+        Ok(machine.placed(places).on_hosts(memory, processors))
     }
 
-    /// How many ranks there are if nothing says it: as many as are placed, or one a host.
+    /// The host of each rank. What they share must have been given.
+    fn places(&self, spec: &Spec, ranks: u16, streams: &Streams) -> Result<Vec<u16>, Error> {
+        let refuse = |key: &str, value: String, accepted: String| Error::Assembly {
+            key: key.to_owned(),
+            value,
+            accepted,
+        };
+        let hosts = spec.system.hosts;
+        let on_each = self.ranks_per_host.map_or(1, PositiveCount::get);
+        let most = u64::from(hosts) * u64::from(on_each);
+        if self.placement.len().is_none() && u64::from(ranks) > most {
+            let why = match self.ranks_per_host {
+                None => "one a host unless program.ranks_per_host says otherwise".to_owned(),
+                Some(count) => format!("{count} on each of {hosts} hosts"),
+            };
+            return Err(refuse("program.ranks", ranks.to_string(), format!("1 to {most}, {why}")));
+        }
+        let places = self.placement.places(ranks, (hosts, self.ranks_per_host), streams);
+        let places =
+            places.map_err(|error| refuse("program.placement", error.value, error.accepted))?;
+        match first_shared(&places) {
+            Some((one, other, host)) if spec.system.memory.is_none() => {
+                let accepted = format!(
+                    "{{ latency = \"...\", rate = \"...\" }} of a copy between ranks on one host: ranks \
+                     {one} and {other} are on host {host}"
+                );
+                Err(refuse("system.memory", ABSENT.to_owned(), accepted))
+            }
+            _ => Ok(places),
+        }
+    }
+
+    /// How many ranks there are if nothing says it: as many as are placed, or as hosts take.
     fn ranks(&self, spec: &Spec) -> u16 {
-        let placed = self.placement.len().map(|ranks| ranks.try_into().unwrap_or(u16::MAX));
-        placed.unwrap_or(spec.system.hosts)
+        let on_each = self.ranks_per_host.map_or(1, PositiveCount::get);
+        let all = usize::from(spec.system.hosts).saturating_mul(on_each as usize);
+        self.placement.len().unwrap_or(all).try_into().unwrap_or(u16::MAX)
     }
 }
 
@@ -222,7 +251,8 @@ pub fn open(
 impl ProgramSettings {
     fn ways(&self) -> Ways<'_> {
         let (channel, route) = (self.channel.as_deref(), &self.route[..]);
-        Ways { channel, route, placement: &self.placement }
+        let (placement, ranks_per_host) = (&self.placement, self.ranks_per_host);
+        Ways { channel, route, placement, ranks_per_host }
     }
 
     fn ranks(&self, spec: &Spec) -> u16 {
@@ -301,24 +331,27 @@ impl ProgramSettings {
         ];
         metrics.extend(own);
         metrics.extend(shares(machine.account(), end));
-        let ranks = RankReport {
-            account: machine.account().clone(),
-            ends,
-            hosts: (0..ranks).map(|rank| machine.host(rank)).collect(),
-        };
+        if machine.processors().is_some() {
+            metrics.push(("program_queued_share", share(machine.account(), end, |own| own.queued)));
+        }
+        if let Some(copied) = machine.copied() {
+            metrics.push(("program_memory_messages", copied as f64));
+        }
+        let ranks = machine.report(ends);
         Ok(ProgramRun { end, metrics, ranks, channels: machine.into_channels() })
     }
 }
 
 /// Which share of the time of all ranks went where.
 pub fn shares(account: &Account, end: Time) -> Metrics {
-    let all = end.since(Time::ZERO).as_us() * account.ranks().len() as f64;
-    let share = |of: fn(&super::Spent) -> weft_units::Span| {
-        account.ranks().iter().map(|spent| of(spent).as_us()).sum::<f64>() / all
-    };
     vec![
-        ("program_computing_share", share(|spent| spent.computing)),
-        ("program_sending_share", share(|spent| spent.sending)),
-        ("program_waiting_share", share(|spent| spent.waiting)),
+        ("program_computing_share", share(account, end, |spent| spent.computing)),
+        ("program_sending_share", share(account, end, |spent| spent.sending)),
+        ("program_waiting_share", share(account, end, |spent| spent.waiting)),
     ]
+}
+
+fn share(account: &Account, end: Time, of: fn(&super::Spent) -> weft_units::Span) -> f64 {
+    let all = end.since(Time::ZERO).as_us() * account.ranks().len() as f64;
+    account.ranks().iter().map(|spent| of(spent).as_us()).sum::<f64>() / all
 }

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use weft_units::{Span, Time};
 
 use super::account::{Account, Activity};
+use super::placement::first_shared;
 use crate::table::{Cell, Table};
 
 /// What is known of the ranks of a program at its end.
@@ -15,6 +16,8 @@ pub struct RankReport {
     pub ends: Vec<Time>,
     /// The host that each ran on.
     pub hosts: Vec<u16>,
+    /// How many computations a host carried out at once, if that was limited.
+    pub processors: Option<u32>,
 }
 
 /// The columns of a row, each with its unit.
@@ -31,7 +34,8 @@ impl RankReport {
     }
 
     /// Four tables by name: a row a rank, a row a rank and whom it waited for, a row a stretch of a
-    /// rank's time, a row a message. The last two are empty unless they were asked for.
+    /// rank's time, a row a message. The last two are empty unless they were asked for. Where several
+    /// ranks ran on a host, the last three name hosts beside ranks.
     pub fn rows(&self) -> [(&'static str, Vec<RankRow>); 4] {
         [
             ("ranks", self.rank_rows()),
@@ -45,9 +49,10 @@ impl RankReport {
     pub fn rank_rows(&self) -> Vec<RankRow> {
         let ranks = (0..).zip(self.account.ranks()).zip(self.ends.iter().zip(&self.hosts));
         let row = |((rank, spent), (end, host)): ((u16, &super::Spent), (&Time, &u16))| {
-            let known = spent.computing + spent.sending + spent.waiting;
+            let known = spent.computing + spent.sending + spent.waiting + spent.queued;
             let rest = Span(end.since(Time::ZERO).0.saturating_sub(known.0));
-            vec![
+            let queued = self.processors.map(|_| ("queued_us", span(spent.queued)));
+            let row = vec![
                 ("rank", of_rank(rank)),
                 ("host", of_rank(*host)),
                 ("end_us", us(*end)),
@@ -55,18 +60,21 @@ impl RankReport {
                 ("sending_us", span(spent.sending)),
                 ("waiting_us", span(spent.waiting)),
                 ("idle_us", span(rest)),
-            ]
+            ];
+            row.into_iter().chain(queued).collect()
         };
         ranks.map(row).collect()
     }
 
     fn wait_rows(&self) -> Vec<RankRow> {
         let row = |rank: u16, (other, waited): &(Option<u16>, Span)| {
-            vec![
+            let row = vec![
                 ("rank", of_rank(rank)),
                 ("waited_for", whom(*other)),
                 ("waiting_us", span(*waited)),
-            ]
+            ];
+            let hosts = [("host", Some(rank)), ("waited_for_host", *other)];
+            row.into_iter().chain(self.on_hosts(hosts)).collect()
         };
         let ranks = (0..).zip(self.account.ranks());
         ranks
@@ -80,29 +88,43 @@ impl RankReport {
                 Activity::Compute => ("computing", None),
                 Activity::Send(to) => ("sending", Some(to)),
                 Activity::Wait(from) => ("waiting", from),
+                Activity::Queued => ("queued", None),
             };
-            vec![
+            let row = vec![
                 ("rank", of_rank(interval.rank)),
                 ("from_us", us(interval.from)),
                 ("until_us", us(interval.until)),
                 ("activity", name.into()),
                 ("other", whom(other)),
-            ]
+            ];
+            let hosts = [("host", Some(interval.rank)), ("other_host", other)];
+            row.into_iter().chain(self.on_hosts(hosts)).collect()
         };
         self.account.intervals().iter().map(row).collect()
     }
 
     fn message_rows(&self) -> Vec<RankRow> {
         let row = |passage: &super::Passage| {
-            vec![
+            let row = vec![
                 ("initiator", of_rank(passage.from)),
                 ("target", of_rank(passage.to)),
                 ("offered_us", us(passage.offered)),
                 ("delivered_us", us(passage.delivered)),
                 ("size_bytes", passage.size.into()),
-            ]
+            ];
+            let hosts = [("initiator_host", Some(passage.from)), ("target_host", Some(passage.to))];
+            row.into_iter().chain(self.on_hosts(hosts)).collect()
         };
         self.account.passages().iter().map(row).collect()
+    }
+
+    /// The hosts of ranks, under the names of their columns; nothing where each had one of its own.
+    fn on_hosts(&self, ranks: [(&'static str, Option<u16>); 2]) -> RankRow {
+        if first_shared(&self.hosts).is_none() {
+            return RankRow::new();
+        }
+        let host = |rank: u16| self.hosts.get(usize::from(rank)).copied();
+        ranks.into_iter().map(|(name, rank)| (name, whom(rank.and_then(host)))).collect()
     }
 }
 

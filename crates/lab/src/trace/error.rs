@@ -56,8 +56,11 @@ pub enum TraceError {
         /// What is missing.
         accepted: &'static str,
     },
-    /// More ranks than hosts.
-    #[error("the trace has {count} ranks, where at most {ranks} are accepted, one a host")]
+    /// More ranks than the hosts take.
+    #[error(
+        "the trace has {count} ranks, where at most {ranks} are accepted: as many as hosts times \
+         ranks_per_host, which is 1 if not given"
+    )]
     TooManyRanks {
         /// How many it has.
         count: usize,

@@ -1,7 +1,8 @@
 //! Runs a schedule on a machine.
 //!
-//! An operation needs its processor to begin, and a computation keeps it to its end; what a call
-//! costs the host is the host path's business. Receives are begun when nothing holds them up,
+//! An operation needs its processor to begin, and a computation keeps it to its end; where a host has
+//! fewer processors than the `cpu`s of its ranks, it needs one of those besides. What a call costs the
+//! host is the host path's business. Receives are begun when nothing holds them up,
 //! whether their processor is busy or not, so that messages find them.
 
 use std::collections::VecDeque;
@@ -50,6 +51,8 @@ struct Rank {
     sends: VecDeque<u32>,
     receives: VecDeque<u32>,
     computing: u32,
+    /// Computations that have their `cpu` and wait for a processor of the host.
+    queued: u32,
     /// What the rank does, and since when.
     activity: Option<(Activity, Time)>,
     end: Time,
@@ -79,6 +82,7 @@ pub fn play<C: Carrier>(
             sends: VecDeque::new(),
             receives: VecDeque::new(),
             computing: 0,
+            queued: 0,
             activity: None,
             end: Time::ZERO,
         }
@@ -126,6 +130,7 @@ impl<C: Carrier> Player<'_, C> {
             if !self.machine.step() {
                 return Err(self.machine.stuck(self.waiting()));
             }
+            self.begin_queued();
         }
     }
 
@@ -145,11 +150,18 @@ impl<C: Carrier> Player<'_, C> {
 
     fn start(&mut self, rank: u16, number: u32, operation: Operation) {
         let own = &mut self.ranks[usize::from(rank)];
+        let mut is_queued = false;
         let op = match operation.action {
             Action::Compute(span) => {
-                own.computing += 1;
                 own.cpus[usize::from(operation.cpu)].busy = true;
-                self.machine.compute(rank, span)
+                let op = self.machine.compute(rank, span);
+                is_queued = self.machine.is_queued(op);
+                if is_queued {
+                    own.queued += 1;
+                } else {
+                    own.computing += 1;
+                }
+                op
             }
             Action::Send { to, tag, size } => {
                 own.sends.push_back(number);
@@ -173,8 +185,22 @@ impl<C: Carrier> Player<'_, C> {
             self.known.resize(op.index() + 1, (0, 0));
         }
         self.known[op.index()] = (rank, number);
-        self.release(rank, number, After::Begun);
+        if !is_queued {
+            self.release(rank, number, After::Begun);
+        }
         self.note(rank);
+    }
+
+    /// Computations that waited for a processor of their host have one.
+    fn begin_queued(&mut self) {
+        for place in 0..self.machine.begun().len() {
+            let (rank, number) = self.known[self.machine.begun()[place].index()];
+            let own = &mut self.ranks[usize::from(rank)];
+            own.queued -= 1;
+            own.computing += 1;
+            self.release(rank, number, After::Begun);
+            self.note(rank);
+        }
     }
 
     fn finish(&mut self, op: OpId) {
@@ -237,6 +263,8 @@ impl<C: Carrier> Player<'_, C> {
         };
         let activity = if own.computing > 0 {
             Some(Activity::Compute)
+        } else if own.queued > 0 {
+            Some(Activity::Queued)
         } else {
             match oldest(&mut own.sends).or_else(|| oldest(&mut own.receives)) {
                 Some(Action::Send { to, .. }) => Some(Activity::Send(to)),

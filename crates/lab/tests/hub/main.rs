@@ -4,6 +4,7 @@
 #![allow(missing_docs, reason = "a test's items speak for themselves")]
 
 mod cluster;
+mod hosts;
 mod laws;
 mod operations;
 mod programs;

@@ -43,7 +43,10 @@ fn a_rank_runs_on_the_host_that_the_file_says() {
 fn a_placement_that_places_nobody_is_refused_with_its_key() {
     let cases = [
         ("placement.hosts = [0, 4]", "program.placement = host 4 does not fit"),
-        ("placement.hosts = [1, 1]", "program.placement = host 1 twice does not fit"),
+        (
+            "ranks_per_host = 1\nplacement.hosts = [1, 1]",
+            "program.placement = 2 times host 1 does not fit",
+        ),
         ("ranks = 3\nplacement.hosts = [1, 0]", "program.placement = a list of 2 does not fit"),
         ("placement = 'round'", "`round`"),
     ];

@@ -5,6 +5,7 @@
 
 mod beside;
 mod files;
+mod hosts;
 mod memory;
 
 use std::cell::RefCell;

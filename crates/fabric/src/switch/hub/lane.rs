@@ -58,6 +58,30 @@ impl Lane {
         self.waiting.front().copied()
     }
 
+    /// When the control packet for that begins at the earliest.
+    #[inline]
+    pub fn next_start(&self) -> Option<Time> {
+        let ready = *self.waiting.front()?;
+        Some(next_control(self.last, self.free, ready))
+    }
+
+    /// When a data packet that could begin at `earliest` begins, as far as is known now; not later
+    /// than [`start`](Self::start) will say.
+    #[inline]
+    pub fn likely_start(&self, earliest: Time) -> Time {
+        let Lane { mut free, mut last, .. } = *self;
+        for ready in &self.waiting {
+            if *ready > free.max(earliest) {
+                break;
+            }
+            let start = next_control(last, free, *ready);
+            if start >= free {
+                (free, last) = (start + self.control, Some(start));
+            }
+        }
+        free.max(earliest)
+    }
+
     /// Gives everything that is ready by `now` its place.
     #[inline]
     pub fn settle(&mut self, now: Time) {
@@ -76,7 +100,7 @@ impl Lane {
     /// other of this kind by [`take_begun`](Self::take_begun).
     pub fn send(&mut self, now: Time) -> Time {
         self.settle(now);
-        let start = self.next_control(now);
+        let start = next_control(self.last, self.free, now);
         if start >= self.free {
             self.occupy(start, self.control);
             self.last = Some(start);
@@ -118,7 +142,7 @@ impl Lane {
 
     fn place_first(&mut self) {
         let Some(ready) = self.waiting.pop_front() else { return };
-        let start = self.next_control(ready);
+        let start = next_control(self.last, self.free, ready);
         if start >= self.free {
             self.occupy(start, self.control);
             self.last = Some(start);
@@ -126,12 +150,14 @@ impl Lane {
         }
         self.begun.push_back(start);
     }
+}
 
-    /// The control packet that waits since before `ready`, or else the next one.
-    fn next_control(&self, ready: Time) -> Time {
-        let waiting = self.last.filter(|start| *start >= ready && self.free > *start);
-        waiting.unwrap_or(self.free.max(ready))
-    }
+/// On a lane that is free at `free`: the control packet that waits since before `ready`, or else the
+/// next one.
+#[inline]
+fn next_control(last: Option<Time>, free: Time, ready: Time) -> Time {
+    let waiting = last.filter(|start| *start >= ready && free > *start);
+    waiting.unwrap_or(free.max(ready))
 }
 
 #[cfg(test)]
@@ -167,6 +193,25 @@ mod tests {
         assert_eq!((lane.free(), lane.sent()), (Time(420), 1));
         // It has begun: what is new takes another one.
         assert_eq!((lane.send(Time(331)), lane.free()), (Time(420), Time(510)));
+    }
+
+    /// Whatever is known and whatever follows: what is likely is not too late, and right if nothing
+    /// else comes.
+    #[test]
+    fn the_likely_start_is_the_start_if_nothing_else_comes() {
+        let mut lane = Lane::new(Span(90));
+        lane.occupy(Time(0), Span(330));
+        [200, 410, 505, 900].iter().for_each(|ready| lane.insert(Time(*ready)));
+        assert_eq!(lane.next_start(), Some(Time(330)));
+        for (earliest, start) in [(0, 600), (505, 600), (700, 700), (899, 899), (900, 990)] {
+            let earliest = Time(earliest);
+            let likely = lane.likely_start(earliest);
+            assert_eq!((likely, lane.clone().start(earliest)), (Time(start), Time(start)));
+            let mut later = lane.clone();
+            later.insert(Time(500));
+            later.insert(Time(590));
+            assert!(likely <= later.start(earliest), "{earliest}");
+        }
     }
 
     #[test]

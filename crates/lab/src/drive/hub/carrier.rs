@@ -23,14 +23,12 @@ impl Carrier for HubChannel {
     fn next_time(&self) -> Time {
         match self.notices.first() {
             Some(notice) => notice.time(),
-            None => self.queue.next_time().unwrap_or(Time::NEVER),
+            None => self.queue.next_time().unwrap_or(Time::NEVER).min(self.decide),
         }
     }
 
     fn advance(&mut self, now: Time, notices: &mut Vec<Notice>) {
-        while let Some((time, event)) = self.queue.pop_until(now) {
-            self.handle(time, event);
-        }
+        while self.step(now) {}
         notices.append(&mut self.notices);
     }
 

@@ -90,16 +90,18 @@ impl HubChannel {
     }
 
     /// A packet that an adapter has taken in gets its name, and is noted by its sender; one that is
-    /// sent again gets back what it was, which the log keeps until then.
-    pub(super) fn named(&mut self, mut packet: Packet) -> Option<Packet> {
+    /// sent again gets back what it was. Whether there is such a packet.
+    #[inline]
+    pub(super) fn name(&mut self, packet: &mut Packet) -> bool {
         let sender = Node(packet.from as u8);
         match packet.purpose {
             Purpose::Recovery(_) => {}
             Purpose::Again(number, survey) => {
+                let Some(own) = &mut self.management else { return false };
                 let name = PacketName { sender, number };
-                // Before it answers the survey that lets this be forgotten, its sender sends it.
-                let first = self.management.as_mut()?.logs.entry(name)?.packet;
-                packet = Packet {
+                // Its sender sends it before it answers the survey that lets it be forgotten.
+                let Some(Entry { packet: first, .. }) = own.logs.entry(name) else { return false };
+                *packet = Packet {
                     targets: packet.targets,
                     missing: packet.missing,
                     ready: packet.ready,
@@ -107,18 +109,18 @@ impl HubChannel {
                     start: packet.start,
                     rail: packet.rail,
                     survey: Some(survey),
-                    ..first
+                    ..*first
                 };
             }
             _ => {
                 packet.name = self.checker.as_mut().map(|own| own.send(sender, packet.targets));
                 if let Some(own) = &mut self.management {
                     packet.name = Some(own.logs.next_name(packet.from));
-                    own.logs.record(packet);
+                    own.logs.record(*packet);
                 }
             }
         }
-        Some(packet)
+        true
     }
 
     /// A packet that the hub granted goes to those of its targets that are not isolated.
@@ -332,7 +334,7 @@ impl HubChannel {
         host.send_room = self.parts.send_room();
         host.lane.reset(now);
         (host.link_free, host.bus_free, host.rail) = (now, now, rail);
-        host.is_halted = true;
+        (host.is_sending, host.is_halted) = (false, true);
         if host.feedback == Feedback::Ready {
             let posted = send.unwrap_or(1);
             (0..posted).for_each(|_| self.queue.push(now, Event::Generate(node)));
@@ -418,6 +420,7 @@ impl HubChannel {
         let host = &mut self.hosts[usize::from(node)];
         host.lane.reset(now);
         (host.rail, host.link_free, host.is_halted) = (Rail::Second, now, true);
+        host.is_sending = false;
         let queued = std::mem::take(&mut host.link_queue);
         if !is_bus {
             host.send_room = self.parts.send_room();

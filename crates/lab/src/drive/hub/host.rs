@@ -112,6 +112,8 @@ pub(super) struct Host {
     /// Packets taken in, for which the link has no room yet.
     pub link_queue: VecDeque<Id<Packet>>,
     pub link_free: Time,
+    /// Whether a packet is on the link, as far as is known, whose beginning is not settled.
+    pub is_sending: bool,
     /// The link with its control packets, and when it is looked at for those of the other side.
     pub lane: Lane,
     pub link_wake: Time,
@@ -143,6 +145,7 @@ impl Host {
             runs: VecDeque::new(),
             link_queue: VecDeque::new(),
             link_free: Time::ZERO,
+            is_sending: false,
             lane,
             link_wake: Time::NEVER,
             send_room,

@@ -1,13 +1,14 @@
 //! The links: data packets that have known room at the far end, and control packets that tell of new
 //! room and go before every data packet that has not begun.
 //!
-//! When a data packet is committed to a time ahead, control packets may still get before it. That is
-//! settled when its first byte would be at the far end, where everything is known that was ready
-//! before it began; it then gives way once, and costs no event unless it does.
+//! A data packet is committed to a time ahead, by what is known then of control packets that go
+//! before it. More may get before it: that is settled when its first byte would be at the far end,
+//! where everything is known that was ready before it began. A packet without room is looked at when
+//! it would be at the far end, too, had it been told of room as early as can be.
 
 use weft_fabric::switch::HubRequest;
 use weft_kernel::Id;
-use weft_units::Time;
+use weft_units::{Span, Time};
 
 use super::host::Packet;
 use super::room::Room;
@@ -38,11 +39,14 @@ impl HubChannel {
     pub(super) fn feed_link(&mut self, place: u16) {
         let direct = self.parts.hub.is_direct();
         if direct {
-            self.learn_of_adapters(self.now);
+            (0..2).for_each(|end| self.learn_of_adapter(self.now, end));
         } else {
             self.learn_of_input(place);
         }
-        while let Some(&id) = self.hosts[usize::from(place)].link_queue.front() {
+        // On a short cable one packet at a time: more is known when the next one can follow.
+        while (self.spans.is_long || !self.hosts[usize::from(place)].is_sending)
+            && let Some(&id) = self.hosts[usize::from(place)].link_queue.front()
+        {
             let packet = &mut self.packets[id];
             let host = &mut self.hosts[usize::from(place)];
             let earliest = packet.ready.max(host.link_free);
@@ -52,7 +56,11 @@ impl HubChannel {
             } else {
                 &mut self.inputs[usize::from(place)]
             };
-            let Some(start) = far.take(earliest) else { return self.wait_for_room(place) };
+            let span = packet.span;
+            let Some(start) = far.take(earliest) else {
+                return self.wait_for_room(place, to, earliest, span);
+            };
+            let start = host.lane.likely_start(start);
             host.link_queue.pop_front();
             packet.start = start;
             host.link_free = start + packet.span;
@@ -61,27 +69,45 @@ impl HubChannel {
             {
                 room.give(host.link_free);
             }
-            self.queue.push(start + self.spans.cable, Event::Reach(id));
+            host.is_sending = true;
+            let there = start + self.spans.cable;
+            if there == self.now {
+                self.leave_cable(there, id);
+            } else {
+                self.queue.push(there, Event::Reach(id));
+            }
         }
     }
 
-    /// The link of a host is looked at when there will be something to tell it of.
-    fn wait_for_room(&mut self, place: u16) {
-        let time = if self.parts.hub.is_direct() {
-            let next = self.hosts.iter().filter_map(|host| host.lane.next_ready()).min();
-            next.map(|ready| ready + self.spans.cable)
+    /// A packet that could begin at `earliest` has no room. Its link is looked at again before it
+    /// can be at the far end, and before its last byte has left.
+    fn wait_for_room(&mut self, place: u16, to: u16, earliest: Time, span: Span) {
+        let lane = if self.parts.hub.is_direct() {
+            &self.hosts[usize::from(to)].lane
         } else {
-            self.hub.lane(place).next_ready()
+            self.hub.lane(place)
         };
+        let Some(told) = lane.next_start() else { return };
+        let begin = earliest.max(told + self.spans.notice);
         let host = &mut self.hosts[usize::from(place)];
-        if let Some(time) = time.filter(|time| *time < host.link_wake) {
+        let time = host.lane.likely_start(begin) + self.spans.cable.min(span);
+        if time < host.link_wake {
             host.link_wake = time;
             self.queue.push(time, Event::Link(place));
         }
     }
 
-    /// The first byte of a packet would be at the far end of its cable.
+    /// The first byte of a packet would be at the far end of its cable, and another one may follow.
     pub(super) fn reach(&mut self, now: Time, id: Id<Packet>) {
+        let place = self.packets[id].from;
+        self.leave_cable(now, id);
+        if !self.hosts[usize::from(place)].link_queue.is_empty() {
+            self.feed_link(place);
+            self.wake_bus(now, place);
+        }
+    }
+
+    fn leave_cable(&mut self, now: Time, id: Id<Packet>) {
         if !self.parts.hub.is_bus() && self.gives_way(id) {
             return;
         }
@@ -108,6 +134,7 @@ impl HubChannel {
             return false;
         }
         packet.is_settled = true;
+        host.is_sending = false;
         let start = host.lane.start(packet.start);
         host.lane.occupy(start, packet.span);
         if start == packet.start {
@@ -137,26 +164,8 @@ impl HubChannel {
                 self.feed_link(peer);
                 self.wake_bus(now, peer);
             }
-        } else if self.hub.held() > 0 {
+        } else if self.hub.is_wanted(known, place) {
             self.wake_hub(known);
-        }
-    }
-
-    /// What control packets of the adapters have told by now, or will.
-    pub(super) fn learn_of_adapters(&mut self, now: Time) {
-        let mut telling = self.telling;
-        while telling != 0 {
-            let place = telling.trailing_zeros() as usize;
-            telling &= telling - 1;
-            let lane = &mut self.hosts[place].lane;
-            // Whatever began a cable ago or earlier is known here.
-            lane.settle(Time(now.0.saturating_sub(self.spans.cable.0)));
-            while let Some(start) = lane.take_begun() {
-                self.adapters[place].tell(start + self.spans.notice);
-            }
-            if lane.next_ready().is_none() {
-                self.telling &= !(1 << place);
-            }
         }
     }
 
@@ -167,20 +176,6 @@ impl HubChannel {
         while let Some(start) = lane.take_begun() {
             self.inputs[usize::from(place)].tell(start + self.spans.notice);
         }
-    }
-
-    /// When the hub may be told of room next.
-    pub(super) fn next_told(&self) -> Time {
-        let mut next = Time::NEVER;
-        let mut telling = self.telling;
-        while telling != 0 {
-            let place = telling.trailing_zeros() as usize;
-            telling &= telling - 1;
-            if let Some(ready) = self.hosts[place].lane.next_ready() {
-                next = next.min(ready + self.spans.notice);
-            }
-        }
-        next
     }
 
     /// The hub tells a node something at once. Returns when its control packet begins.

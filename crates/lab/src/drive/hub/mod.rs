@@ -6,7 +6,8 @@
 //! directions share the bus of a host. Every link is entered only with known room at its far end.
 //!
 //! What is certain ahead of time costs no event: when a packet will leave the bus, when it will
-//! start on a link with room, when room will be known of.
+//! start on a link with room, when room will be known of. The hub decides behind all events of an
+//! instant, so that it knows all requests, and its decisions are no events of the queue.
 
 mod carrier;
 mod clock;
@@ -21,10 +22,11 @@ mod recoverable;
 mod recovery;
 mod report;
 mod room;
+mod side;
 mod start;
 
 use weft_fabric::measure::Observations;
-use weft_fabric::switch::{Hub, HubRequest, Lane};
+use weft_fabric::switch::{Awaited, Hub, Lane};
 use weft_fabric::workload::{Feedback, Source};
 use weft_kernel::{Arena, Id, Queue, Streams};
 use weft_protocol::window::{Cluster, OrderChecker};
@@ -41,6 +43,7 @@ use operations::{Pending, Waiting};
 use parts::Spans;
 use report::{Counters, StageSums};
 use room::Room;
+use side::Side;
 use start::{Configuration, Exchange};
 
 #[derive(Clone, Copy, Debug)]
@@ -53,8 +56,6 @@ enum Event {
     Reach(Id<Packet>),
     /// A host may know of room at the far end of its link.
     Link(u16),
-    /// The hub may let a packet pass.
-    Decide,
     /// The last byte of a packet is at a target and found whole.
     Arrive(Id<Packet>, u16),
     /// A program has a packet.
@@ -82,7 +83,7 @@ pub struct HubChannel {
     adapters: Vec<Room>,
     /// Hosts with control packets of whose room nobody knows yet.
     telling: u64,
-    /// When the hub decides next.
+    /// When the hub decides next, behind all events of that instant.
     decide: Time,
     /// The time of the event that is handled.
     now: Time,
@@ -186,9 +187,25 @@ impl HubChannel {
         }
     }
 
-    fn handle(&mut self, now: Time, event: Event) {
+    /// Does the next thing that there is to do, not after `until`. Whether there was any.
+    fn step(&mut self, until: Time) -> bool {
+        if let Some((now, event)) = self.queue.pop_until(until.min(self.decide)) {
+            self.steps += 1;
+            self.now = now;
+            self.handle(now, event);
+            return true;
+        }
+        if self.decide > until || self.decide == Time::NEVER {
+            return false;
+        }
         self.steps += 1;
-        self.now = now;
+        self.now = std::mem::replace(&mut self.decide, Time::NEVER);
+        self.pass(self.now);
+        true
+    }
+
+    #[inline]
+    fn handle(&mut self, now: Time, event: Event) {
         match event {
             Event::Generate(host) => self.generate(now, host),
             Event::Bus(host) => {
@@ -200,13 +217,6 @@ impl HubChannel {
                 self.hosts[usize::from(host)].link_wake = Time::NEVER;
                 self.feed_link(host);
                 self.wake_bus(now, host);
-            }
-            Event::Decide => {
-                // One that was overtaken by an earlier decision finds nothing to do.
-                if self.decide == now {
-                    self.decide = Time::NEVER;
-                    self.pass(now);
-                }
             }
             Event::Arrive(id, host) => {
                 if self.admits(now, id, host) {
@@ -298,7 +308,7 @@ impl HubChannel {
         let Some(run) = host.runs.front_mut() else { return };
         let (size, last) = (run.next, run.left == 0);
         let end = now + self.parts.window.transaction(size);
-        let packet = Packet {
+        let mut packet = Packet {
             from: place,
             targets: run.targets,
             size,
@@ -347,7 +357,7 @@ impl HubChannel {
                 self.queue.push(now, Event::Generate(place));
             }
         }
-        if let Some(packet) = self.named(packet) {
+        if self.name(&mut packet) {
             self.forward(packet);
         }
     }
@@ -366,59 +376,38 @@ impl HubChannel {
     }
 
     fn wake_hub(&mut self, time: Time) {
-        if time < self.decide {
-            self.decide = time;
-            self.queue.push(time, Event::Decide);
-        }
+        self.decide = self.decide.min(time);
     }
 
     /// The hub lets pass what can.
     fn pass(&mut self, now: Time) {
-        self.learn_of_adapters(now);
         let isolated = self.management.as_ref().map_or(0, |own| own.isolated);
-        let is_managed = self.management.is_some();
-        let bit = |(place, room): (usize, &Room)| u64::from(room.next(now) <= now) << place;
-        let room = self.adapters.iter().enumerate().map(bit).sum::<u64>() | isolated;
-        let mut granted = Vec::new();
-        let Spans { cable, hub, wire, arbitration, receive, .. } = self.spans;
         let is_bus = self.parts.hub.is_bus();
-        let HubChannel { packets, queue, adapters, observations, hosts, .. } = self;
-        let mut fed = 0_u64;
-        let next = self.hub.decide(now, room, |input, HubRequest { targets, span, key, .. }| {
-            let packet = &mut packets[key];
-            packet.granted = now;
-            if is_bus {
-                packet.start = now + arbitration;
-                if let Some(room) = &mut hosts[usize::from(input)].send_room
-                    && packet.is_stored()
-                {
-                    room.give(packet.start + span);
-                }
-            }
-            fed |= 1 << input;
-            observations.attempt(packet.start);
-            let rest = if is_bus { wire + arbitration } else { cable };
-            let there = now + hub + rest + span + receive;
-            packet.there = there;
-            if is_managed {
-                granted.push(key);
-                return;
-            }
-            let mut targets = targets;
-            while targets != 0 {
-                let target = targets.trailing_zeros() as u16;
-                targets &= targets - 1;
-                adapters[usize::from(target)].take(now);
-                queue.push(there, Event::Arrive(key, target));
-            }
-        });
+        let HubChannel { packets, queue, adapters, observations, hosts, telling, .. } = self;
+        let mut side = Side {
+            now,
+            spans: &self.spans,
+            is_bus,
+            is_managed: self.management.is_some(),
+            isolated,
+            packets,
+            queue,
+            adapters,
+            observations,
+            hosts,
+            telling,
+            fed: 0,
+            granted: Vec::new(),
+        };
+        let Awaited { next: mut wake, idle } = self.hub.decide(now, &mut side);
+        let (mut fed, granted) = (side.fed, side.granted);
         granted.into_iter().for_each(|key| self.let_through(now, key));
-        let mut wake = next;
-        if self.hub.held() > 0 {
-            // Whoever has no room now may have it at a time that is known.
-            let times = self.adapters.iter().map(|room| room.next(now));
-            wake = wake.min(times.filter(|time| *time > now).min().unwrap_or(Time::NEVER));
-            wake = wake.min(self.next_told());
+        let members = u64::MAX >> (64 - self.parts.hosts);
+        let mut starved = idle & !isolated & members;
+        while starved != 0 {
+            let place = starved.trailing_zeros() as u16;
+            starved &= starved - 1;
+            wake = wake.min(self.next_room(now, place));
         }
         self.wake_hub(wake);
         while fed != 0 {

@@ -144,7 +144,7 @@ impl HubChannel {
         let ready = time + self.spans.transmit;
         self.observations.generate(time);
         self.flying += 1;
-        let packet = Packet {
+        let mut packet = Packet {
             from: target,
             targets: 1 << from,
             size: answer,
@@ -165,7 +165,7 @@ impl HubChannel {
             survey: None,
             is_settled: false,
         };
-        if let Some(packet) = self.named(packet) {
+        if self.name(&mut packet) {
             self.forward(packet);
         }
     }

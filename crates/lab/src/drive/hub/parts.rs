@@ -62,8 +62,9 @@ pub(super) struct Spans {
     pub read: Span,
     /// All cables on the way.
     pub wire: Span,
-    /// One cable.
+    /// One cable, and whether a packet can have left before its first byte is at the far end.
     pub cable: Span,
+    pub is_long: bool,
     pub hub: Span,
     /// From a grant of a bus to the first byte.
     pub arbitration: Span,
@@ -183,6 +184,7 @@ impl HubParts {
             read: window.flag.as_ref().map_or(Span::ZERO, |flag| flag.read),
             wire: if hub.is_direct() { cable } else { cable * 2 },
             cable,
+            is_long: cable > self.span(Bytes(4)),
             hub: hub.latency,
             arbitration,
             control: link.span(window.control),

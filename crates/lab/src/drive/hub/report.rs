@@ -38,8 +38,7 @@ impl Channel for HubChannel {
     /// A later call goes on where this one ended.
     fn run(&mut self, until: Time, halt: &Halt) -> Option<Stopped> {
         self.start();
-        while let Some((now, event)) = self.queue.pop_until(until) {
-            self.handle(now, event);
+        while self.step(until) {
             self.notices.clear();
             let stopped = halt.check(self.steps);
             if stopped.is_some() {

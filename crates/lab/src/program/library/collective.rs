@@ -11,7 +11,7 @@ pub(super) fn all_to_all<C: Carrier + 'static>(
     RoundSettings { size, rounds }: RoundSettings,
     notes: Notes,
 ) -> Finish {
-    let ranks = crew.nodes().len() as u16;
+    let (ranks, hosts) = (crew.nodes().len() as u16, crew.hosts_in_use());
     for me in crew.nodes() {
         let own = notes.clone();
         crew.start(me.clone(), async move {
@@ -38,7 +38,7 @@ pub(super) fn all_to_all<C: Carrier + 'static>(
         ]);
         let all = notes.mb_per_s();
         metrics.push(("program_mb_per_s", all));
-        metrics.push(("program_mb_per_s_per_host", all / f64::from(ranks)));
+        metrics.push(("program_mb_per_s_per_host", all / f64::from(hosts)));
         metrics
     })
 }

@@ -301,6 +301,13 @@ impl LibraryProgram {
     /// What does not fit so many ranks: the key behind `program.run`, its value, what is accepted.
     /// That every rank of [`named_ranks`](Self::named_ranks) is there is not looked at.
     pub(super) fn misfit(&self, ranks: u16) -> Option<(&'static str, String, String)> {
+        if let LibraryProgram::Broadcast(own) = self
+            && !own.copies
+            && ranks > 64
+        {
+            let accepted = "true among more than 64 ranks".to_owned();
+            return Some(("broadcast.copies", "false".to_owned(), accepted));
+        }
         let LibraryProgram::HotSpot(own) = self else { return None };
         let named = self.named_ranks();
         let taken = named.iter().enumerate().find(|(at, rank)| named[..*at].contains(rank));

@@ -53,6 +53,11 @@ impl<C: Carrier> Machine<C> {
         if rank == target {
             self.write(rank, address, value);
             self.confirm(word, true);
+        } else if self.places.share(rank, target) {
+            // A copy in memory is whole when it is seen.
+            let to = Destination::Host(target);
+            let copy = Outgoing { from: rank, to, tag: 0, size, value, channel: None, nic: 0 };
+            self.dispatch(copy, Kind::Store, Cargo::Confirmed(word), OpId::NONE);
         } else if !self.leave_to_adapters(word, size) {
             self.leg(word, Leg::Message, size);
         }
@@ -65,8 +70,9 @@ impl<C: Carrier> Machine<C> {
         let Some(channel) = self.policy.channel(size, Kind::Store, 0) else { return false };
         // Both ends hear of it.
         let cargo = Cargo::Confirmed(word);
-        let parcel = Parcel { from: rank, size, cargo, op: OpId::NONE, offered: self.now, uses: 2 };
-        let place = self.insert(parcel);
+        let (op, to, offered) = (OpId::NONE, Destination::Host(target), self.now);
+        let (uses, leaving) = (2, 0);
+        let place = self.insert(Parcel { from: rank, to, size, cargo, op, offered, uses, leaving });
         let write = RemoteAccess {
             from: self.host(rank),
             target: self.host(target),
@@ -95,7 +101,8 @@ impl<C: Carrier> Machine<C> {
     pub(super) fn confirmed(&mut self, to: u16, place: u32, word: Word) {
         if to == word.target {
             self.write(to, word.address, word.value);
-        } else {
+        }
+        if to != word.target || self.places.share(word.from, to) {
             self.confirm(word, true);
         }
         self.use_up(place);

@@ -16,7 +16,8 @@ impl<C: Carrier> Machine<C> {
             _ => Kind::Message,
         };
         let Some(other) = self.policy.channel_behind(channel, size, kind) else {
-            let (channel, other) = (self.channels[channel].0.clone(), self.places.rank_on(to));
+            let other = self.ranks_at(place, to).hosts().next().unwrap_or(u16::MAX);
+            let channel = self.channels[channel].0.clone();
             return self.fail(ProgramError::NoOrdinaryStack { channel, rank: from, other });
         };
         self.expected += 1;

@@ -1,18 +1,33 @@
 //! Barriers that channels keep, and ranks that are gone.
 //!
+//! A channel keeps a barrier of hosts. The ranks of a host meet in its memory before: each tells the
+//! first of them, which comes for all when they are there, and tells each when all hosts have come.
+//!
 //! A rank stops with its host. The others go on; each is told when the software of its own host knows,
 //! which is when locks are released and barriers no longer wait.
 
 use weft_units::Bytes;
 
 use super::{Cargo, Machine, Parcel};
-use crate::drive::carrier::{Carrier, Departure, Ticket};
-use crate::program::operation::{Doing, OpId, Received, State};
+use crate::drive::carrier::{Carrier, Departure, Destination, Ticket};
+use crate::program::operation::{Doing, OpId, Outgoing, Received};
 use crate::program::policy::Kind;
 
-/// A rank that is at the barrier of a channel, and the message under which it waits there.
+/// The ranks of a host on their way to the barrier of a channel.
+#[derive(Clone, Debug)]
+pub(super) struct Gathering {
+    channel: usize,
+    /// The first of them, and how many it knows to have come.
+    first: u16,
+    come: usize,
+    /// Who waits, and in which operation.
+    waiting: Vec<(u16, OpId)>,
+}
+
+/// A host that is at the barrier of a channel, and the message under which it waits there.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Waiting {
+    /// The first rank on it.
     rank: u16,
     parcel: u32,
     /// Whether all have come, so that it will be told.
@@ -24,29 +39,81 @@ impl<C: Carrier> Machine<C> {
     /// names, or the one that takes the shortest messages. `None` where that channel keeps none.
     pub fn barrier(&mut self, rank: u16, channel: Option<usize>) -> Option<OpId> {
         let channel = channel.or_else(|| self.policy.channel(Bytes(0), Kind::Message, 0))?;
-        let op = self.begin(rank, Doing::Barrier);
-        let cargo = Cargo::Barrier { op, channel };
-        let size = Bytes(0);
-        let parcel = Parcel { from: rank, size, cargo, op, offered: self.now, uses: 1 };
-        let place = self.insert(parcel);
-        let (host, ranks, ticket) = (self.host(rank), self.ranks(), Ticket(place.into()));
         // A channel keeps a barrier of its first hosts.
-        if self.places.are_below(ranks)
-            && self.channels[channel].1.barrier(self.now, host, ranks, ticket)
-        {
-            self.at_barrier[channel].push(Waiting { rank, parcel: place, is_met: false });
-            self.meet(channel);
-            return Some(op);
+        let hosts = self.places.first_hosts(self.ranks())?;
+        if !self.channels[channel].1.keeps_barrier() {
+            return None;
         }
-        self.use_up(place);
-        self.ops[op.index()].state = State::Free;
-        self.free_ops.push(op);
-        None
+        let op = self.begin(rank, Doing::Barrier);
+        if self.places.are_shared() {
+            self.gather(rank, channel, op);
+        } else {
+            self.enter(rank, (channel, hosts), op);
+        }
+        Some(op)
     }
 
-    /// When everybody has come who is still there, each will be told.
+    /// A host comes to the barrier of a channel, by its first rank.
+    fn enter(&mut self, rank: u16, (channel, hosts): (usize, u16), op: OpId) {
+        let (cargo, size, to) = (Cargo::Barrier { op, channel }, Bytes(0), Destination::Host(rank));
+        let (offered, uses, leaving) = (self.now, 1, 0);
+        let parcel =
+            self.insert(Parcel { from: rank, to, size, cargo, op, offered, uses, leaving });
+        let (host, ticket) = (self.host(rank), Ticket(parcel.into()));
+        self.channels[channel].1.barrier(self.now, host, hosts, ticket);
+        self.at_barrier[channel].push(Waiting { rank, parcel, is_met: false });
+        self.meet(channel);
+    }
+
+    /// A rank comes to where those of its host meet, and tells the first of them.
+    fn gather(&mut self, rank: u16, channel: usize, op: OpId) {
+        let first = self.places.rank_on(self.host(rank));
+        let mut there = self.gathering.iter_mut();
+        match there.find(|own| (own.channel, own.first) == (channel, first)) {
+            Some(own) => own.waiting.push((rank, op)),
+            None => {
+                let waiting = vec![(rank, op)];
+                self.gathering.push(Gathering { channel, first, come: 0, waiting });
+            }
+        }
+        if rank == first {
+            self.come(first, channel);
+        } else {
+            self.tell_beside((rank, first), Cargo::Comes { channel });
+        }
+    }
+
+    /// The first rank of a host knows of one more that has come, and comes for all with the last.
+    pub(super) fn come(&mut self, first: u16, channel: usize) {
+        let mut there = self.gathering.iter_mut();
+        let own = there.find(|own| (own.channel, own.first) == (channel, first));
+        // None if the host is gone.
+        let Some(own) = own else { return };
+        own.come += 1;
+        let (come, waiting) = (own.come, own.waiting.iter().find(|(rank, _)| *rank == first));
+        let op = waiting.map_or(OpId::NONE, |(_, op)| *op);
+        let all = self.places.ranks_on(self.host(first)).count();
+        if come == all
+            && let Some(hosts) = self.places.first_hosts(self.ranks())
+        {
+            self.enter(first, (channel, hosts), op);
+        }
+    }
+
+    /// A word without payload to another rank on the same host.
+    fn tell_beside(&mut self, (from, to): (u16, u16), cargo: Cargo) {
+        let to = Destination::Host(to);
+        let word = Outgoing { from, to, tag: 0, size: Bytes(0), value: 0, channel: None, nic: 0 };
+        self.dispatch(word, Kind::Message, cargo, OpId::NONE);
+    }
+
+    /// When every host has come that is still there, each will be told.
     fn meet(&mut self, channel: usize) {
-        let there = self.ranks.iter().filter(|rank| !rank.is_gone).count();
+        let places = &self.places;
+        let is_first =
+            |rank: u16| !places.are_shared() || places.rank_on(places.host(rank)) == rank;
+        let ranks = (0..).zip(&self.ranks);
+        let there = ranks.filter(|(rank, own)| !own.is_gone && is_first(*rank)).count();
         let come = &mut self.at_barrier[channel];
         let new = come.iter().filter(|own| !own.is_met).count();
         if new >= there && there > 0 {
@@ -55,11 +122,20 @@ impl<C: Carrier> Machine<C> {
         }
     }
 
-    /// A rank is told that all have come to the barrier of a channel.
+    /// A host is told that all have come to the barrier of a channel.
     pub(super) fn pass_barrier(&mut self, op: OpId, channel: usize, place: u32) {
         self.at_barrier[channel].retain(|own| own.parcel != place);
+        let first = self.parcels[place as usize].from;
         self.complete(op, Received::default());
         self.use_up(place);
+        let mut there = self.gathering.iter();
+        let own = there.position(|own| (own.channel, own.first) == (channel, first));
+        if let Some(own) = own {
+            let others = self.gathering.remove(own).waiting;
+            for (rank, op) in others.into_iter().filter(|(rank, _)| *rank != first) {
+                self.tell_beside((first, rank), Cargo::Released { op });
+            }
+        }
     }
 
     /// A rank waits until it is told that another one is gone: the one that is the `number`th, from
@@ -94,9 +170,15 @@ impl<C: Carrier> Machine<C> {
         self.channels[channel].1.take_departures(&mut departures);
         for departure in departures.drain(..) {
             match departure {
-                Departure::Stops { host } => self.stop(self.places.rank_on(host)),
+                Departure::Stops { host } => {
+                    let ranks: Vec<u16> = self.places.ranks_on(host).collect();
+                    ranks.into_iter().for_each(|rank| self.stop(rank));
+                }
                 Departure::IsKnown { host, at } => {
-                    self.tell(self.places.rank_on(at), self.places.rank_on(host));
+                    let gone: Vec<u16> = self.places.ranks_on(host).collect();
+                    let told: Vec<u16> = self.places.ranks_on(at).collect();
+                    let pairs = told.iter().flat_map(|at| gone.iter().map(move |own| (*at, *own)));
+                    pairs.for_each(|(at, gone)| self.tell(at, gone));
                 }
             }
         }
@@ -110,6 +192,7 @@ impl<C: Carrier> Machine<C> {
             return;
         }
         self.stopped.push(rank);
+        self.gathering.retain(|own| own.first != rank);
         self.tidings.retain(|(at, _)| *at != rank);
         let others = (0..ranks).filter(|other| !self.ranks[usize::from(*other)].is_gone);
         self.tidings.extend(others.map(|other| (other, rank)));

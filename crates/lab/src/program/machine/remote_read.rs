@@ -13,9 +13,14 @@ const ASKING: Bytes = Bytes(16);
 
 impl<C: Carrier> Machine<C> {
     /// A rank reads the memory of another one without its program: by the adapters where they can,
-    /// otherwise a message asks for it and one of `size` brings it.
+    /// otherwise a message asks for it and one of `size` brings it. On the same host it is a copy,
+    /// of what is there when it begins.
     pub fn read(&mut self, rank: u16, target: u16, address: u64, size: Bytes) -> OpId {
         let op = self.begin(rank, Doing::Read { target });
+        if self.places.share(rank, target) {
+            self.read_beside((rank, target), address, size, op);
+            return op;
+        }
         if self.fetch(rank, target, address, size, op) {
             return op;
         }
@@ -32,6 +37,16 @@ impl<C: Carrier> Machine<C> {
         op
     }
 
+    /// A rank copies from the memory of another one on the same host.
+    fn read_beside(&mut self, ends: (u16, u16), address: u64, size: Bytes, answered: OpId) {
+        let (rank, from) = ends;
+        let cargo = Cargo::Answer { value: self.load(from, address), op: answered };
+        let (op, to, offered) = (OpId::NONE, Destination::Host(rank), self.now);
+        let (uses, leaving) = (2, 1);
+        let place = self.insert(Parcel { from, to, size, cargo, op, offered, uses, leaving });
+        self.copy(rank, place, (size, 1));
+    }
+
     /// Leaves a read to the adapters; `false` if they cannot.
     fn fetch(&mut self, rank: u16, target: u16, address: u64, size: Bytes, op: OpId) -> bool {
         if rank == target || !self.knows(rank, target) {
@@ -40,7 +55,9 @@ impl<C: Carrier> Machine<C> {
         let Some(channel) = self.policy.channel(size, Kind::Read, 0) else { return false };
         // Both ends hear of it.
         let cargo = Cargo::Fetch { address, target, op };
-        let parcel = Parcel { from: rank, size, cargo, op: OpId::NONE, offered: self.now, uses: 2 };
+        let (to, offered, uses, leaving) = (Destination::Host(target), self.now, 2, 0);
+        let own = OpId::NONE;
+        let parcel = Parcel { from: rank, to, size, cargo, op: own, offered, uses, leaving };
         let place = self.insert(parcel);
         let read = RemoteAccess {
             from: self.host(rank),

@@ -1,0 +1,107 @@
+//! What the hub asks about room in the adapters of its targets, and what becomes of what it grants.
+
+use weft_fabric::measure::Observations;
+use weft_fabric::switch::{HubRequest, HubSide};
+use weft_kernel::{Arena, Id, Queue};
+use weft_units::Time;
+
+use super::host::{Host, Packet};
+use super::parts::Spans;
+use super::room::Room;
+use super::{Event, HubChannel};
+
+/// The parts of a channel that one decision of its hub looks at.
+pub(super) struct Side<'channel> {
+    pub now: Time,
+    pub spans: &'channel Spans,
+    pub is_bus: bool,
+    /// Whether a grant is looked at again, since anything can go wrong.
+    pub is_managed: bool,
+    pub isolated: u64,
+    pub packets: &'channel mut Arena<Packet>,
+    pub queue: &'channel mut Queue<Event>,
+    pub adapters: &'channel mut [Room],
+    pub observations: &'channel mut Observations,
+    pub hosts: &'channel mut [Host],
+    pub telling: &'channel mut u64,
+    /// Inputs of which a packet was granted, and those packets if they are looked at again.
+    pub fed: u64,
+    pub granted: Vec<Id<Packet>>,
+}
+
+impl HubSide<Id<Packet>> for Side<'_> {
+    fn has_room(&mut self, output: u16) -> bool {
+        let place = usize::from(output);
+        if *self.telling >> output & 1 == 1 {
+            learn(self.now, self.spans, &mut self.hosts[place], &mut self.adapters[place]);
+            if self.hosts[place].lane.next_ready().is_none() {
+                *self.telling &= !(1 << output);
+            }
+        }
+        self.isolated >> output & 1 == 1 || self.adapters[place].next(self.now) <= self.now
+    }
+
+    fn grant(&mut self, input: u16, request: HubRequest<Id<Packet>>) {
+        let HubRequest { mut targets, span, key } = request;
+        let Spans { cable, hub, wire, arbitration, receive, .. } = *self.spans;
+        let packet = &mut self.packets[key];
+        packet.granted = self.now;
+        if self.is_bus {
+            packet.start = self.now + arbitration;
+            if let Some(room) = &mut self.hosts[usize::from(input)].send_room
+                && packet.is_stored()
+            {
+                room.give(packet.start + span);
+            }
+        }
+        self.fed |= 1 << input;
+        self.observations.attempt(packet.start);
+        let rest = if self.is_bus { wire + arbitration } else { cable };
+        let there = self.now + hub + rest + span + receive;
+        packet.there = there;
+        if self.is_managed {
+            self.granted.push(key);
+            return;
+        }
+        while targets != 0 {
+            let target = targets.trailing_zeros() as u16;
+            targets &= targets - 1;
+            self.adapters[usize::from(target)].take(self.now);
+            self.queue.push(there, Event::Arrive(key, target));
+        }
+    }
+}
+
+/// What control packets of an adapter have told the other side of its link by `now`, or will.
+fn learn(now: Time, spans: &Spans, host: &mut Host, room: &mut Room) {
+    // Whatever began a cable ago or earlier is known here.
+    host.lane.settle(Time(now.0.saturating_sub(spans.cable.0)));
+    while let Some(start) = host.lane.take_begun() {
+        room.tell(start + spans.notice);
+    }
+}
+
+impl HubChannel {
+    /// What is known of the room in an adapter by now.
+    pub(super) fn learn_of_adapter(&mut self, now: Time, place: u16) {
+        if self.telling >> place & 1 == 1 {
+            let host = &mut self.hosts[usize::from(place)];
+            learn(now, &self.spans, host, &mut self.adapters[usize::from(place)]);
+            if host.lane.next_ready().is_none() {
+                self.telling &= !(1 << place);
+            }
+        }
+    }
+
+    /// When an adapter without room may have it; [`Time::NEVER`] if it has it, or while there is
+    /// nothing to tell.
+    pub(super) fn next_room(&mut self, now: Time, place: u16) -> Time {
+        self.learn_of_adapter(now, place);
+        let known = self.adapters[usize::from(place)].next(now);
+        if known < Time::NEVER {
+            return if known > now { known } else { Time::NEVER };
+        }
+        let told = self.hosts[usize::from(place)].lane.next_ready();
+        told.map_or(Time::NEVER, |ready| ready + self.spans.notice)
+    }
+}

@@ -1,0 +1,147 @@
+//! What the ranks on one host share besides its place on the channels: a memory, through which they
+//! send to each other, and processors.
+
+use weft_fabric::host::{Copied, Memory, MemorySettings, Processors};
+use weft_kernel::Queue;
+use weft_units::{Bytes, PositiveCount, Span, Time};
+
+use super::Machine;
+use crate::drive::carrier::{Carrier, Notice, Ticket};
+use crate::program::account::{Activity, Interval};
+use crate::program::error::ProgramError;
+use crate::program::operation::{Doing, OpId, Received};
+
+/// Memory and processors of all hosts.
+#[derive(Debug, Default)]
+pub(super) struct Hosts {
+    memory: Option<Memory>,
+    /// What becomes of copies that are under way.
+    copies: Queue<Notice>,
+    /// How many messages were copied.
+    copied: u64,
+    /// The processors of hosts, and how many each has, where that is limited.
+    processors: Option<(PositiveCount, Processors<OpId>)>,
+    /// The computations that waited for a processor and have begun in this instant.
+    begun: Vec<OpId>,
+}
+
+impl<C: Carrier> Machine<C> {
+    /// The same on hosts with this memory, and with so many processors each: as many as there are
+    /// computations if absent. At time zero only.
+    #[must_use]
+    pub fn on_hosts(
+        mut self,
+        memory: Option<MemorySettings>,
+        processors: Option<PositiveCount>,
+    ) -> Machine<C> {
+        self.hosts.memory = memory.map(Memory::new);
+        self.hosts.processors = processors.map(|count| (count, Processors::new(count)));
+        self
+    }
+
+    /// How many computations a host carries out at once, if that is limited.
+    pub fn processors(&self) -> Option<PositiveCount> {
+        self.hosts.processors.as_ref().map(|(count, _)| *count)
+    }
+
+    /// How many messages went through the memory of a host, where several ranks are on one.
+    pub fn copied(&self) -> Option<u64> {
+        self.places.are_shared().then_some(self.hosts.copied)
+    }
+
+    /// How many hosts have ranks.
+    pub fn hosts_in_use(&self) -> u16 {
+        self.places.hosts_in_use(self.ranks())
+    }
+
+    /// A rank computes, when its host has a processor for it.
+    pub fn compute(&mut self, rank: u16, span: Span) -> OpId {
+        let op = self.begin(rank, Doing::Compute);
+        if span == Span::ZERO {
+            self.complete(op, Received::default());
+            return op;
+        }
+        let host = self.host(rank);
+        let own = self.hosts.processors.as_mut();
+        if own.is_none_or(|(_, processors)| processors.begin(host, op, span)) {
+            self.timers.push(Time(self.now.0.saturating_add(span.0)), op);
+        }
+        op
+    }
+
+    /// Whether a computation waits for a processor.
+    pub fn is_queued(&self, op: OpId) -> bool {
+        let Some((_, processors)) = &self.hosts.processors else { return false };
+        processors.waits(self.host(self.ops[op.index()].rank), op)
+    }
+
+    /// The computations that waited for a processor and have begun in the present instant.
+    pub fn begun(&self) -> &[OpId] {
+        &self.hosts.begun
+    }
+
+    /// Ends the computations that are due, and begins those that waited for them. Returns whether
+    /// there were any.
+    pub(super) fn end_computations(&mut self) -> bool {
+        self.hosts.begun.clear();
+        let mut any = false;
+        while let Some((_, op)) = self.timers.pop_until(self.now) {
+            any = true;
+            let rank = self.ops[op.index()].rank;
+            self.complete(op, Received::default());
+            let host = self.host(rank);
+            let Some((_, processors)) = &mut self.hosts.processors else { continue };
+            if let Some((next, span)) = processors.end(host) {
+                self.timers.push(Time(self.now.0.saturating_add(span.0)), next);
+                self.leave_queue(next);
+            }
+        }
+        any
+    }
+
+    /// A computation has its processor at last.
+    fn leave_queue(&mut self, next: OpId) {
+        self.hosts.begun.push(next);
+        let until = self.now;
+        let op = &mut self.ops[next.index()];
+        if let Some(since) = &mut op.blocked {
+            let from = std::mem::replace(since, until);
+            let activity = Activity::Queued;
+            self.account.spend(Interval { rank: op.rank, from, until, activity });
+        }
+    }
+
+    /// When something becomes of a copy next.
+    pub(super) fn next_copy(&self) -> Time {
+        match self.places.are_shared() {
+            true => self.hosts.copies.next_time().unwrap_or(Time::NEVER),
+            false => Time::NEVER,
+        }
+    }
+
+    /// A rank copies a message in the memory of its host.
+    pub(super) fn copy(&mut self, initiator: u16, place: u32, (size, messages): (Bytes, u32)) {
+        let host = self.host(initiator);
+        let Some(memory) = &mut self.hosts.memory else {
+            return self.fail(ProgramError::NoMemory { host });
+        };
+        let Copied { made, seen } = memory.copy(self.now, initiator, size);
+        let ticket = Ticket(place.into());
+        self.hosts.copied += u64::from(messages);
+        self.messages += u64::from(messages);
+        self.expected += 2;
+        self.hosts.copies.push(made, Notice::Sent { time: made, ticket });
+        self.hosts.copies.push(seen, Notice::Delivered { time: seen, ticket, to: host });
+    }
+
+    /// Heeds what has become of copies.
+    pub(super) fn heed_copies(&mut self) {
+        if !self.places.are_shared() {
+            return;
+        }
+        while let Some((_, notice)) = self.hosts.copies.pop_until(self.now) {
+            // No channel: a copy is neither lost nor left to an ordinary stack.
+            self.heed(notice, usize::MAX);
+        }
+    }
+}
