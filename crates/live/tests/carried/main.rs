@@ -26,6 +26,8 @@ mod watched;
 
 use std::mem::{size_of, zeroed};
 use std::os::fd::IntoRawFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use libc::c_int;
 
@@ -518,11 +520,17 @@ fn a_signal_interrupts_as_its_handler_says() {
             action.sa_sigaction = nothing as *const () as usize;
             unsafe { libc::sigaction(libc::SIGUSR1, &action, std::ptr::null_mut()) };
             let reader = unsafe { libc::pthread_self() };
+            // A signal that comes before the reader sleeps interrupts nothing: once more, then.
+            let (ended, over) = (Arc::new(AtomicBool::new(false)), Ordering::SeqCst);
+            let seen = Arc::clone(&ended);
             let other = std::thread::spawn(move || {
-                std::thread::sleep(std::time::Duration::from_micros(after));
-                unsafe { libc::pthread_kill(reader, libc::SIGUSR1) };
+                while !seen.load(over) {
+                    std::thread::sleep(std::time::Duration::from_micros(after));
+                    unsafe { libc::pthread_kill(reader, libc::SIGUSR1) };
+                }
             });
             assert_eq!(recv(pair.b, 1, 0), Err(libc::EINTR));
+            ended.store(true, over);
             other.join().unwrap();
             action.sa_flags = libc::SA_RESTART;
             unsafe { libc::sigaction(libc::SIGUSR1, &action, std::ptr::null_mut()) };
