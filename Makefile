@@ -100,6 +100,7 @@ test-live: ## real programs over the live library; those that are not installed 
 	$(PYTHON) tests/live/calls.py --library target/release/libweft_live.so
 	$(PYTHON) tests/live/namespaces.py --library target/release/libweft_live.so
 	timeout 300 $(PYTHON) tests/live/programs.py --library target/release/libweft_live.so
+	timeout 200 $(PYTHON) tests/live/others.py --library target/release/libweft_live.so
 	timeout 500 $(PYTHON) tests/live/suites.py --library target/release/libweft_live.so $(SUITES)
 
 browser: ## install the browser that tests and images use, from Debian's packages
@@ -112,7 +113,8 @@ live-programs: ## install the programs that test-live runs, from Debian's packag
 		$(LIVE_PROGRAMS)
 
 LIVE_PROGRAMS := redis-server redis-tools memcached nginx-light wrk curl postgresql iperf3 socat \
-	nodejs default-jdk-headless gcc libc6-dev util-linux iproute2
+	nodejs default-jdk-headless gcc libc6-dev util-linux iproute2 openssl netcat-openbsd haproxy \
+	mosquitto mosquitto-clients rsync sockperf gunicorn perl ruby php-cli
 
 bench-live: ## kernel TCP against the live library, in turn, one JSON object a case
 	@cargo build --quiet --release --locked --package weft-live --lib

@@ -31,7 +31,7 @@ INPUT_ERROR = 2
 NOT_FOUND = 127
 
 # The layout that crates/live/src/stats.rs lays down at the beginning of its file.
-_LAYOUT = 3
+_LAYOUT = 4
 _COUNTS = (
     "candidates",
     "joined",
@@ -63,6 +63,7 @@ _REASONS = {
     "option": "a socket option that only the kernel honours",
     "peer": "the other end went back to the kernel",
     "bare_calls": "the process makes system calls past the C library",
+    "full": "the other end does not read, and the kernel holds more than a ring",
 }
 
 # What of a program moves a connection back, by the C functions that it uses.
@@ -78,9 +79,13 @@ _TRIGGERS = {
     "duplicates descriptors; a connection that gets number 0, 1 or 2 goes back": "dup2 dup3",
     "may let the kernel move bytes by itself; such a connection goes back": "splice",
     "may use io_uring; once it sets a ring up, nothing is carried": (
-        "io_uring_queue_init io_uring_queue_init_params io_uring_setup"
+        "io_uring_queue_init io_uring_queue_init_params io_uring_queue_init_mem "
+        "io_uring_queue_init_try_nosqarr io_uring_setup"
     ),
     "makes bare system calls; a connection that one names goes back": "syscall",
+    "makes asynchronous requests; a connection that one names goes back": (
+        "aio_read aio_read64 aio_write aio_write64 lio_listio lio_listio64 io_submit"
+    ),
     "may read up to an urgent byte; a connection on which one is sent goes back": "sockatmark",
 }
 _FORMAT = struct.Struct(f"={1 + len(_COUNTS) + 2 * len(_REASONS)}Q")

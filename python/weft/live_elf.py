@@ -60,7 +60,7 @@ _GOES_ON = re.compile(rb"[\xc3\x5d\x89]|\x48[\x83\x85\x89]")
 _GO = b"\xff Go buildinf:"
 
 # These are what the library stands before, or what runs before it.
-_BELOW = re.compile(r"^(lib(c|pthread|weft_live)[.-]|ld-)")
+_BELOW = re.compile(r"^(lib(c|pthread|weft_live|uring)[.-]|ld-)")
 
 
 class ElfError(ValueError):

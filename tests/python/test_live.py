@@ -77,16 +77,17 @@ def test_the_figures_of_a_process_are_read_by_name(tmp_path: Path) -> None:
     (tmp_path / "7").mkdir()
     (tmp_path / "7" / "comm").write_text("redis\n")
     file = tmp_path / "figures"
-    file.write_bytes(struct.pack("=46Q", 3, *range(10, 55)))
+    file.write_bytes(struct.pack("=48Q", 4, *range(10, 57)))
     process = live._read(file, tmp_path / "7")
     assert process is not None
     assert (process.pid, process.program) == (7, "redis")
     assert process.counts["candidates"] == 10
     assert process.fallen_through["elsewhere"] == 21
     assert process.fallen_through["epoll"] == 28
-    assert process.moved_back["elsewhere"] == 38
-    assert process.moved_back["peer"] == 53
-    assert process.moved_back["bare_calls"] == 54
+    assert process.moved_back["elsewhere"] == 39
+    assert process.moved_back["peer"] == 54
+    assert process.moved_back["bare_calls"] == 55
+    assert process.moved_back["full"] == 56
     assert process.interrupts == process.counts["word_wakes"] + process.counts["doorbells"]
     assert process.kernel_entries == process.interrupts + 18 + 20
 

@@ -33,9 +33,10 @@ const MOVING: [c_long; 15] = [
     libc::SYS_io_uring_setup,
 ];
 
-/// Objects whose own calls are the ones that the library stands before.
+/// Objects whose own calls are the ones that the library stands before. A program may be linked with
+/// a shared `liburing` and never make a ring.
 const BELOW: [&[u8]; 7] =
-    [b"libc.so", b"libc-", b"libpthread", b"ld-linux", b"ld-2", b"linux-vdso", b"libweft_live"];
+    [b"libc.so", b"libc-", b"libpthread", b"ld-linux", b"ld-2", b"linux-vdso", b"liburing.so"];
 
 /// How many objects are remembered as looked through; those beyond are looked through again.
 const REMEMBERED: usize = 1024;
@@ -84,12 +85,12 @@ unsafe extern "C" fn look_through(
             return 1;
         }
     }
-    if is_below(object) || is_remembered(object) {
-        return 0;
-    }
     // SAFETY: the loader says that there are so many headers.
     let headers =
         unsafe { std::slice::from_raw_parts(object.dlpi_phdr, usize::from(object.dlpi_phnum)) };
+    if is_below(object) || is_itself(object, headers) || is_remembered(object) {
+        return 0;
+    }
     let readable_code = libc::PF_X | libc::PF_R;
     let found = headers
         .iter()
@@ -131,6 +132,22 @@ fn is_remembered(object: &dl_phdr_info) -> bool {
             Err(_) => {}
         }
     }
+    false
+}
+
+/// Whether an object is this library, under whatever name it was loaded.
+#[cfg(not(test))]
+fn is_itself(object: &dl_phdr_info, headers: &[libc::Elf64_Phdr]) -> bool {
+    let here = is_itself as *const () as u64;
+    headers.iter().any(|it| {
+        let begin = object.dlpi_addr + it.p_vaddr;
+        it.p_type == libc::PT_LOAD && (begin..begin + it.p_memsz).contains(&here)
+    })
+}
+
+/// The tests are no preload library: what stands beside them is the program's.
+#[cfg(test)]
+fn is_itself(_object: &dl_phdr_info, _headers: &[libc::Elf64_Phdr]) -> bool {
     false
 }
 

@@ -174,12 +174,31 @@ pub fn shutdown(fd: c_int, how: c_int) -> Option<c_int> {
         return None;
     }
     if how != libc::SHUT_WR {
-        connection.read_shut.store(true, Ordering::Release);
-        // Wakes this process's own readers, wherever they sleep; the other end sees nothing.
-        wait::wake_own(&segment.way(connection.role().peer()).arrived);
-        sys::shutdown(fd, libc::SHUT_RD);
+        stop_reading(&guard, &segment);
     }
     Some(0)
+}
+
+/// Wakes this process's own readers, wherever they sleep; the other end sees nothing. The kernel is
+/// told only if it must wake somebody: it would no longer tell doorbells and the other end's end
+/// from this one's.
+fn stop_reading(guard: &Guard, segment: &Segment) {
+    let connection = guard.connection;
+    connection.read_shut.store(true, Ordering::SeqCst);
+    wait::wake_own(&segment.way(connection.role().peer()).arrived);
+    if connection.sleepers.load(Ordering::SeqCst) > 0 {
+        connection.deaf.store(true, Ordering::Release);
+        sys::shutdown(guard.fd, libc::SHUT_RD);
+    }
+    epoll::kick(guard);
+}
+
+/// Whether this is a connection that the kernel would no longer call one.
+pub fn has_no_peer(fd: c_int) -> bool {
+    let Some(guard) = table::enter(fd) else { return false };
+    let joined = guard.connection.phase() == phase::JOINED;
+    let segment = guard.connection.segment().filter(|_| joined);
+    segment.is_some_and(|segment| !segment.has_ended() && is_over(guard.connection, &segment))
 }
 
 /// Whether the kernel would no longer call this a connection: both directions have ended, or the

@@ -121,9 +121,15 @@ pub struct Connection {
     /// Whether the way back was counted, so that each is counted once.
     pub turned: AtomicBool,
     pub read_shut: AtomicBool,
+    /// Whether the kernel was told so too, so that it says that there is an end to read.
+    pub deaf: AtomicBool,
     pub write_shut: AtomicBool,
     /// Counts the sends that found the ring full: each makes room an event again.
     pub filled: AtomicU32,
+    /// How much of a full ring was read when it was last found full, and since when it is no more,
+    /// in nanoseconds.
+    pub stalled_at: AtomicU64,
+    pub stalled_since: AtomicU64,
     /// When the kernel was last asked whether the other end lives, in nanoseconds.
     pub asked: AtomicU64,
 }
@@ -223,6 +229,7 @@ impl Connection {
             };
         }
         self.capacity.store(segment.capacity().bytes(), Ordering::Relaxed);
+        self.stalled_at.store(u64::MAX, Ordering::Relaxed);
         self.segment.store(segment.address(), Ordering::Release);
     }
 
@@ -259,6 +266,7 @@ impl Connection {
             &self.turned,
             &self.chime_again,
             &self.read_shut,
+            &self.deaf,
             &self.write_shut,
         ] {
             flag.store(false, Ordering::Relaxed);

@@ -22,6 +22,7 @@
 
 mod attach;
 mod bare_calls;
+mod cancel;
 mod close;
 mod config;
 mod connection;

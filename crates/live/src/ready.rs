@@ -6,6 +6,7 @@ use libc::{c_int, pollfd, sigset_t, timespec};
 use weft_protocol::detour::Inlet;
 use weft_protocol::interrupt_flag::Sleep;
 
+use crate::cancel;
 use crate::segment::{Segment, closed};
 use crate::spin::{SpinPolicy, Where};
 use crate::stats;
@@ -127,6 +128,7 @@ pub fn poll(
     timeout: Option<u64>,
     mask: *const sigset_t,
 ) -> Result<c_int, sys::Errno> {
+    cancel::look();
     let mut joined = Vec::new();
     for (index, entry) in entries.iter().enumerate() {
         if is_joined(entry.fd)
@@ -149,6 +151,11 @@ pub fn poll(
             polled = true;
             if spin(&joined, entries) {
                 continue;
+            }
+        }
+        for it in joined.iter().filter(|it| entries[it.index].events & OUT != 0) {
+            if !wait::may_send(it.guard.connection, &it.segment) {
+                wait::go_back_if_stalled(&it.guard, &it.segment);
             }
         }
         let sleepers: Vec<_> = joined.iter().map(|it| Sleeper::begin(&it.guard)).collect();
@@ -223,17 +230,23 @@ fn restrict(joined: &[Polled], entries: &[pollfd], kernel: &mut [pollfd]) -> Opt
     for it in joined {
         let connection = it.guard.connection;
         let entry = &mut kernel[it.index];
-        let wants_in = entry.events & IN != 0;
-        if has_switched_in(&it.guard, &it.segment) {
+        let (wants_in, wants_out) = (entry.events & IN != 0, entry.events & OUT != 0);
+        if connection.deaf.load(Ordering::Acquire) {
+            // The kernel says that there is an end to read, whatever is asked about reading.
+            entry.events &= libc::POLLPRI;
+            slice = Some(1_000_000);
+        } else if has_switched_in(&it.guard, &it.segment) {
             entry.events = libc::POLLIN | libc::POLLRDHUP | entry.events & libc::POLLPRI;
         } else if !wants_in && has_switched_out(connection) {
             // Bytes that the program does not ask for stand before the doorbell.
             slice = Some(1_000_000);
         }
-        if has_switched_out(connection) && entry.events & OUT != 0 {
+        if has_switched_out(connection) && wants_out {
             entry.events &= !OUT;
             // Another thread may bring the connection back, and with it the kernel's own room.
             slice = Some(slice.unwrap_or(FULL_RING));
+        } else if wants_out {
+            entry.events |= libc::POLLOUT;
         }
         if connection.end.load(Ordering::Acquire) != end::NONE {
             entry.fd = -1;
@@ -276,11 +289,8 @@ fn sleep(
         tv_nsec: (span % 1_000_000_000) as libc::c_long,
     });
     let time = time.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
-    let (entries, count) = (kernel.as_mut_ptr(), kernel.len());
     stats::count(|stats| &stats.looks, 1);
-    // SAFETY: the entries and the time are valid, and so is the mask by the program's word.
-    let woken = unsafe { sys::bare!(libc::SYS_ppoll, entries, count, time, mask, 8) };
-    if woken < 0 { Err(sys::errno()) } else { Ok(woken as c_int) }
+    cancel::ppoll(kernel, time, mask)
 }
 
 /// The three sets of `select`, each null or of `count` bits.

@@ -31,12 +31,15 @@ impl Next {
 }
 
 /// Defines an interposed function. `next(...)` inside the body is the function behind it.
+///
+/// A thread that is cancelled (`pthread_cancel`) inside one is unwound from there, and what the
+/// library holds is given back on the way; hence the calling convention.
 macro_rules! interpose {
     ($(#[$note:meta])* fn $name:ident($($argument:ident: $type:ty),* $(,)?) -> $result:ty
      = |$next:ident| $body:block) => {
         $(#[$note])*
         #[cfg_attr(not(test), unsafe(no_mangle))]
-        pub unsafe extern "C" fn $name($($argument: $type),*) -> $result {
+        pub unsafe extern "C-unwind" fn $name($($argument: $type),*) -> $result {
             static NEXT: $crate::real::Next = $crate::real::Next::new(
                 match std::ffi::CStr::from_bytes_with_nul(
                     concat!(stringify!($name), "\0").as_bytes(),
@@ -46,7 +49,7 @@ macro_rules! interpose {
                 },
             );
             let $next = move |$($argument: $type),*| -> $result {
-                type Function = unsafe extern "C" fn($($type),*) -> $result;
+                type Function = unsafe extern "C-unwind" fn($($type),*) -> $result;
                 // SAFETY: the address is that of the C function with this name, whose type this is.
                 unsafe {
                     std::mem::transmute::<*mut libc::c_void, Function>(NEXT.address())(

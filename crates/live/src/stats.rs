@@ -10,7 +10,7 @@ use crate::log;
 use crate::table::{self, Connection, Guard};
 
 /// Which layout this is.
-const LAYOUT: u64 = 3;
+const LAYOUT: u64 = 4;
 
 /// Why a connection, or what of it, stays with the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,6 +50,8 @@ pub enum Reason {
     Peer,
     /// The program makes system calls by instructions of its own.
     BareCalls,
+    /// The other end did not read for long, and the kernel holds more than a ring.
+    Full,
 }
 
 impl Reason {
@@ -73,11 +75,12 @@ impl Reason {
             Self::Option => "a socket option that only the kernel honours",
             Self::Peer => "the other end went back to the kernel",
             Self::BareCalls => "the process makes system calls past the C library",
+            Self::Full => "the other end does not read, and the kernel holds more than a ring",
         }
     }
 }
 
-const REASONS: usize = Reason::BareCalls as usize + 1;
+const REASONS: usize = Reason::Full as usize + 1;
 
 /// All counts are since the process began, children that it forked included.
 #[derive(Debug)]

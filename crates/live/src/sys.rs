@@ -232,6 +232,11 @@ pub fn recv(fd: c_int, to: *mut u8, length: usize, flags: c_int) -> Result<usize
     call!(libc::SYS_recvfrom, fd, to, length, flags, none, none).map(|count| count as usize)
 }
 
+/// Reads from a place in a file.
+pub fn read_at(fd: c_int, to: &mut [u8], place: i64) -> Result<usize, Errno> {
+    call!(libc::SYS_pread64, fd, to.as_mut_ptr(), to.len(), place).map(|count| count as usize)
+}
+
 pub fn send(fd: c_int, from: *const u8, length: usize, flags: c_int) -> Result<usize, Errno> {
     let none: *mut c_void = std::ptr::null_mut();
     call!(libc::SYS_sendto, fd, from, length, flags, none, 0).map(|count| count as usize)
@@ -283,6 +288,16 @@ pub fn epoll_ctl(
     event: &mut libc::epoll_event,
 ) -> Result<(), Errno> {
     call!(libc::SYS_epoll_ctl, epoll, operation, fd, &raw mut *event).map(|_| ())
+}
+
+/// What an instance has at this moment; the mask is null or valid.
+pub fn epoll_now(
+    epoll: c_int,
+    events: &mut [libc::epoll_event],
+    mask: *const libc::sigset_t,
+) -> Result<usize, Errno> {
+    let (first, room) = (events.as_mut_ptr(), events.len());
+    call!(libc::SYS_epoll_pwait, epoll, first, room, 0, mask, 8).map(|count| count as usize)
 }
 
 pub fn shutdown(fd: c_int, how: c_int) {

@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use weft_protocol::detour::{Begun, Ringing};
 use weft_protocol::interrupt_flag::{InterruptFlag, Sleep};
 
+use crate::cancel;
 use crate::epoll;
 use crate::segment::{Segment, closed};
 use crate::spin::{SpinPolicy, Where};
@@ -19,6 +20,10 @@ use crate::turn;
 const ON_WORD: u64 = 20_000_000;
 /// How often the kernel is asked whether the other end lives while bytes flow, in nanoseconds.
 const ASK_EVERY: u64 = 4_000_000;
+
+/// How long a full ring is left unread before its connection goes back to the kernel, in
+/// nanoseconds.
+pub const STALLED: u64 = 100_000_000;
 
 /// Stimulates a flag, and wakes whoever sleeps there.
 #[inline]
@@ -144,6 +149,25 @@ pub fn may_send(connection: &Connection, segment: &Segment) -> bool {
         || connection.end.load(Ordering::Acquire) != end::NONE
 }
 
+/// Goes back to the kernel if the full ring of a sender has not been read for long: both ends may
+/// write and read nothing before they have written all, which the kernel's buffers, of megabytes,
+/// let pass. True if it went back.
+pub fn go_back_if_stalled(guard: &Guard, segment: &Segment) -> bool {
+    let connection = guard.connection;
+    let (read, now) = (segment.way(connection.role()).pointers.read(), sys::now());
+    if connection.stalled_at.load(Ordering::Relaxed) != read {
+        connection.stalled_since.store(now, Ordering::Relaxed);
+        connection.stalled_at.store(read, Ordering::Relaxed);
+        return false;
+    }
+    let since = connection.stalled_since.load(Ordering::Relaxed);
+    let stalled = now.saturating_sub(since) >= STALLED;
+    if stalled {
+        turn::turn_back(guard, segment, Reason::Full);
+    }
+    stalled
+}
+
 /// Polls as the connection's policy says.
 fn polled(connection: &Connection, segment: &Segment, came: impl FnMut() -> bool) -> bool {
     // SAFETY: a policy is plain numbers; two threads that wait on one connection at once may spoil
@@ -187,16 +211,13 @@ pub fn readable(guard: &Guard, segment: &Segment, announced: bool) -> Result<(),
     stats::count(|stats| &stats.sleeps, 1);
     // The kernel's own blocking receive, which looks and takes nothing: it ends with a doorbell or
     // with the other end's death, and knows timeouts and which signals let a call go on.
-    let mut byte = 0u8;
-    let looked = sys::recv(guard.fd, &raw mut byte, 1, libc::MSG_PEEK);
+    let looked = cancel::wait_for_byte(guard.fd);
     drop(asleep);
     match looked {
         Err(why @ (libc::EINTR | libc::EAGAIN)) => return Err(why),
         Err(why) if !switched => return Err(why),
         // Once the detours have ended, the kernel's stream says by itself how it ends.
-        Ok(0) | Err(_) if switched && !segment.has_ended() => {
-            connection.end.fetch_max(end::GONE, Ordering::AcqRel);
-        }
+        Ok(0) | Err(_) if switched => drop(is_gone_since_switched(guard, segment)),
         _ => {}
     }
     Ok(())
@@ -210,8 +231,7 @@ fn returning(guard: &Guard, segment: &Segment) -> Result<(), Errno> {
         sys::sleep(20_000);
         return Ok(());
     }
-    let mut byte = 0u8;
-    match sys::recv(guard.fd, &raw mut byte, 1, libc::MSG_PEEK) {
+    match cancel::wait_for_byte(guard.fd) {
         Err(why @ (libc::EINTR | libc::EAGAIN)) => Err(why),
         _ => Ok(()),
     }
@@ -234,7 +254,11 @@ pub fn writable(guard: &Guard, segment: &Segment) -> Result<(), Errno> {
         if left == 0 {
             return Err(libc::EAGAIN);
         }
+        if go_back_if_stalled(guard, segment) {
+            return Ok(());
+        }
         stats::count(|stats| &stats.sleeps, 1);
+        cancel::look();
         match sleep_on_word(flag, span.min(left), came) {
             Err(libc::ETIMEDOUT) => is_gone(guard),
             other => return other,
@@ -286,11 +310,20 @@ pub fn is_gone_since_switched(guard: &Guard, segment: &Segment) -> bool {
     let lasting = libc::POLLRDHUP | libc::POLLHUP | libc::POLLERR;
     stats::count(|stats| &stats.looks, 1);
     // An end that was said by the kernel's stream after the detours ended is that stream's.
-    let gone = sys::poll_now(guard.fd, lasting) & lasting != 0 && !segment.has_ended();
+    let said = sys::poll_now(guard.fd, lasting) & lasting;
+    let gone = said != 0 && !segment.has_ended() && !is_only_deaf(guard, said);
     if gone {
         guard.connection.end.fetch_max(end::GONE, Ordering::AcqRel);
     }
     gone
+}
+
+/// Whether the kernel says that there is an end to read because this end stopped reading, and the
+/// other end goes on.
+fn is_only_deaf(guard: &Guard, said: i16) -> bool {
+    said == libc::POLLRDHUP
+        && guard.connection.deaf.load(Ordering::Acquire)
+        && sys::tcp_counts(guard.fd).is_ok_and(|counts| counts.established)
 }
 
 /// Whether the kernel is to be asked again: every few milliseconds.

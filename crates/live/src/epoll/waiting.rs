@@ -8,6 +8,7 @@ use weft_protocol::interrupt_flag::Sleep;
 
 use super::links::{Inner, Watch};
 use super::{CONTROL, EVENT, Instance, TAG, instance, registrations};
+use crate::cancel;
 use crate::ready;
 use crate::segment::Segment;
 use crate::spin::Where;
@@ -100,19 +101,34 @@ fn sleep(
     left: Option<u64>,
     mask: *const sigset_t,
 ) -> Result<usize, Errno> {
-    instance.waiters.fetch_add(1, Ordering::SeqCst);
-    arm(instance);
+    let _waiter = Waiter::begin(instance);
+    let full = arm(instance);
     let (found, ..) = look(instance, events, true);
-    let slept = if found > 0 {
-        Ok(found)
-    } else {
-        stats::count(|stats| &stats.sleeps, 1);
-        from_kernel(instance, epoll, events, left, mask)
-    };
-    if instance.waiters.fetch_sub(1, Ordering::SeqCst) == 1 {
-        disarm(instance);
+    if found > 0 {
+        return Ok(found);
     }
-    slept
+    stats::count(|stats| &stats.sleeps, 1);
+    let patience = full.then_some(wait::STALLED);
+    let left = patience.map_or(left, |most| Some(left.map_or(most, |left| left.min(most))));
+    from_kernel(instance, epoll, events, left, mask)
+}
+
+/// A thread that is about to sleep in an instance. The last to wake takes the flags back.
+struct Waiter<'a>(&'a Instance);
+
+impl<'a> Waiter<'a> {
+    fn begin(instance: &'a Instance) -> Self {
+        instance.waiters.fetch_add(1, Ordering::SeqCst);
+        Self(instance)
+    }
+}
+
+impl Drop for Waiter<'_> {
+    fn drop(&mut self) {
+        if self.0.waiters.fetch_sub(1, Ordering::SeqCst) == 1 {
+            disarm(self.0);
+        }
+    }
 }
 
 /// Whether the kernel is to be asked before the followed connections are looked at: at every so
@@ -186,8 +202,13 @@ fn cool(inner: &mut Inner) {
             at += 1;
             continue;
         }
-        registration.cold = true;
         let wanted = wanted(registration, &guard, &segment);
+        if wanted & libc::POLLOUT != 0 {
+            // It may have to go back, which is looked at before a sleep.
+            at += 1;
+            continue;
+        }
+        registration.cold = true;
         ready::arm(guard.connection, &segment, wanted, Sleep::OnEvent);
         if is_ready(registration, &guard, &segment) {
             registration.cold = false;
@@ -349,25 +370,36 @@ const fn link_index(link: u32) -> usize {
     link as usize % REGISTRATIONS
 }
 
-fn arm(instance: &Instance) {
-    let Some(_held) = instance.lock.lock() else { return };
+/// Arms the flags of all that is looked at. True if a full ring is among what is waited for.
+fn arm(instance: &Instance) -> bool {
+    let Some(_held) = instance.lock.lock() else { return false };
     // SAFETY: the lock is held.
     let inner = unsafe { &*instance.inner.get() };
+    let mut full = false;
     for link in &inner.links[..inner.warm] {
         if let Some((registration, guard, segment)) = resolve(*link)
             && !registration.disabled
         {
             let wanted = wanted(registration, &guard, &segment);
+            if wanted & libc::POLLOUT != 0 {
+                full = true;
+                wait::go_back_if_stalled(&guard, &segment);
+            }
             let sleep = if registration.by_event { Sleep::OnEvent } else { Sleep::InKernel };
             ready::arm(guard.connection, &segment, wanted, sleep);
-            if guard.connection.returned_out.load(Ordering::Acquire)
-                && registration.events & libc::EPOLLOUT as u32 != 0
+            let order = Ordering::Acquire;
+            let out = libc::EPOLLOUT as u32 & registration.events;
+            if out != 0
+                && (guard.connection.returned_out.load(order)
+                    || !guard.connection.switched_out.load(order)
+                        && ready::events(&guard, &segment) & libc::POLLOUT == 0)
             {
-                // The kernel has the sending direction again, and says when there is room.
+                // The kernel has the sending direction, yet or again, and says when there is room.
                 super::rouse(instance, registration, guard.place, link_index(*link));
             }
         }
     }
+    full
 }
 
 /// Takes the flags back that this thread has armed: while it is awake, none of the other ends need
@@ -437,14 +469,13 @@ fn from_kernel(
     mask: *const sigset_t,
 ) -> Result<usize, Errno> {
     let time = span.map_or(-1, |span| span.div_ceil(1_000_000).min(i32::MAX as u64) as c_int);
-    let (place, room) = (events.as_mut_ptr(), events.len() as c_int);
-    // SAFETY: the events are valid, and so is the mask by the program's word.
-    let count = unsafe { sys::bare!(libc::SYS_epoll_pwait, epoll, place, room, time, mask, 8) };
-    if count < 0 {
-        return Err(sys::errno());
-    }
+    let count = if time == 0 {
+        sys::epoll_now(epoll, events, mask)?
+    } else {
+        cancel::epoll_pwait(epoll, events, time, mask)?
+    };
     let mut kept = 0;
-    for at in 0..count as usize {
+    for at in 0..count {
         let event = events[at];
         if event.u64 & !0xffff_ffff == TAG {
             warm(instance, event.u64 as u32 & !(EVENT as u32));

@@ -70,6 +70,15 @@ interpose! {
 }
 
 interpose! {
+    fn getpeername(fd: c_int, address: *mut sockaddr, length: *mut c_uint) -> c_int = |next| {
+        if close::has_no_peer(fd) {
+            return fail(libc::ENOTCONN) as c_int;
+        }
+        next(fd, address, length)
+    }
+}
+
+interpose! {
     fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int = |next| {
         let fd = next(domain, kind, protocol);
         if fd >= 0 {

@@ -4,6 +4,7 @@ use libc::{
     c_int, c_long, epoll_event, fd_set, nfds_t, pollfd, sigset_t, size_t, timespec, timeval,
 };
 
+use crate::cancel;
 use crate::epoll;
 use crate::ready::{self, Sets};
 use crate::real::interpose;
@@ -31,7 +32,7 @@ fn milliseconds(timeout: c_int) -> Option<u64> {
 }
 
 /// An epoll instance that is itself waited for follows nothing: the kernel must see all.
-fn expose(fd: c_int) {
+pub fn expose(fd: c_int) {
     if let Entry::Epoll(index) = table::entry(fd) {
         epoll::expose(index);
     }
@@ -178,6 +179,7 @@ unsafe fn wait(
     }
     // SAFETY: by the contract of this function.
     let events = unsafe { std::slice::from_raw_parts_mut(first, count as usize) };
+    cancel::look();
     let found = epoll::wait(epoll, events, timeout, mask)?;
     Some(answer(found.map(|found| found as c_int)))
 }

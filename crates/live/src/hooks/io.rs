@@ -3,9 +3,11 @@
 use libc::{c_int, c_uint, c_void, iovec, mmsghdr, msghdr, off_t, size_t, sockaddr, ssize_t};
 
 use crate::close;
+use crate::departure::depart;
 use crate::hooks::leaving::depart_passed;
 use crate::ready;
 use crate::real::interpose;
+use crate::stats::Reason;
 use crate::stream::{self, fail, receive, send};
 use crate::sys;
 use crate::table::{self, Entry};
@@ -187,7 +189,7 @@ interpose! {
 }
 
 // The interposed `send` stands beside the `send` of this file's imports.
-mod named_send {
+pub mod named_send {
     use super::*;
 
     interpose! {
@@ -253,7 +255,7 @@ interpose! {
 unsafe fn copy_file(to: c_int, from: c_int, offset: *mut off_t, count: size_t) -> ssize_t {
     let mut buffer = [0u8; 16 * 1024];
     let mut done = 0;
-    // SAFETY: by the contract of this function; the other calls take no memory but the buffer.
+    // SAFETY: by the contract of this function.
     let mut at =
         unsafe { if offset.is_null() { libc::lseek(from, 0, libc::SEEK_CUR) } else { *offset } };
     if at < 0 {
@@ -261,16 +263,14 @@ unsafe fn copy_file(to: c_int, from: c_int, offset: *mut off_t, count: size_t) -
     }
     while done < count {
         let wanted = buffer.len().min(count - done);
-        // SAFETY: the buffer has this length.
-        let found = unsafe { libc::pread(from, buffer.as_mut_ptr().cast(), wanted, at) };
-        if found <= 0 {
-            if found < 0 && done == 0 {
-                return -1;
-            }
-            break;
-        }
-        let piece = one(buffer.as_ptr().cast(), found as usize);
-        let kernel = || match sys::send(to, buffer.as_ptr(), found as usize, 0) {
+        let found = match sys::read_at(from, &mut buffer[..wanted], at) {
+            Ok(0) => break,
+            Ok(found) => found,
+            Err(why) if done == 0 => return fail(why),
+            Err(_) => break,
+        };
+        let piece = one(buffer.as_ptr().cast(), found);
+        let kernel = || match sys::send(to, buffer.as_ptr(), found, 0) {
             Ok(count) => count as ssize_t,
             Err(why) => fail(why),
         };
@@ -280,7 +280,7 @@ unsafe fn copy_file(to: c_int, from: c_int, offset: *mut off_t, count: size_t) -
         }
         done += sent.max(0) as usize;
         at += sent.max(0) as off_t;
-        if sent < found {
+        if sent < found as ssize_t {
             break;
         }
     }
@@ -324,6 +324,89 @@ interpose! {
     fn sendfile64(to: c_int, from: c_int, offset: *mut off_t, count: size_t) -> ssize_t = |next| {
         // SAFETY: as for `sendfile`.
         unsafe { send_file(to, from, offset, count, || next(to, from, offset, count)) }
+    }
+}
+
+/// Whether a call at a place in a file is one at the stream's own: then a stream has it too.
+fn at_stream(offset: off_t, flags: c_int) -> bool {
+    offset == -1 && flags == 0
+}
+
+/// `preadv2` and its second name, behind which stands the same function.
+fn read_vector(
+    fd: c_int,
+    vector: *const iovec,
+    count: c_int,
+    (offset, flags): (off_t, c_int),
+    kernel: impl Fn() -> ssize_t,
+) -> ssize_t {
+    // SAFETY: the program says that the vector has so many parts.
+    match unsafe { parts(vector, count as usize) } {
+        Some(to) if at_stream(offset, flags) => receive(fd, to, 0, kernel),
+        _ => {
+            // At any other place a stream has nothing.
+            if offset == -1 {
+                depart(fd, Reason::Call);
+            }
+            kernel()
+        }
+    }
+}
+
+/// The same for writing.
+fn write_vector(
+    fd: c_int,
+    vector: *const iovec,
+    count: c_int,
+    (offset, flags): (off_t, c_int),
+    kernel: impl Fn() -> ssize_t,
+) -> ssize_t {
+    // SAFETY: the program says that the vector has so many parts.
+    match unsafe { parts(vector, count as usize) } {
+        Some(from) if at_stream(offset, flags) => send(fd, from, 0, kernel),
+        _ => {
+            // At any other place a stream has nothing.
+            if offset == -1 {
+                depart(fd, Reason::Call);
+            }
+            kernel()
+        }
+    }
+}
+
+interpose! {
+    fn preadv2(
+        fd: c_int, vector: *const iovec, count: c_int, offset: off_t, flags: c_int,
+    ) -> ssize_t = |next| {
+        let kernel = || next(fd, vector, count, offset, flags);
+        read_vector(fd, vector, count, (offset, flags), kernel)
+    }
+}
+
+interpose! {
+    fn preadv64v2(
+        fd: c_int, vector: *const iovec, count: c_int, offset: off_t, flags: c_int,
+    ) -> ssize_t = |next| {
+        let kernel = || next(fd, vector, count, offset, flags);
+        read_vector(fd, vector, count, (offset, flags), kernel)
+    }
+}
+
+interpose! {
+    fn pwritev2(
+        fd: c_int, vector: *const iovec, count: c_int, offset: off_t, flags: c_int,
+    ) -> ssize_t = |next| {
+        let kernel = || next(fd, vector, count, offset, flags);
+        write_vector(fd, vector, count, (offset, flags), kernel)
+    }
+}
+
+interpose! {
+    fn pwritev64v2(
+        fd: c_int, vector: *const iovec, count: c_int, offset: off_t, flags: c_int,
+    ) -> ssize_t = |next| {
+        let kernel = || next(fd, vector, count, offset, flags);
+        write_vector(fd, vector, count, (offset, flags), kernel)
     }
 }
 

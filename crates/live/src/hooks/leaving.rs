@@ -1,10 +1,11 @@
 //! Calls after which a descriptor is used where the library does not see it: by another program, by
 //! the kernel alone, or by the C library's own streams. The connection moves back before.
 
-use libc::{c_char, c_int, c_long, c_uint, c_void, msghdr, off_t, pid_t, size_t, ssize_t};
+use libc::{c_char, c_int, c_long, c_uint, c_void, msghdr, off_t, pid_t, pollfd, size_t, ssize_t};
 
 use crate::close;
 use crate::departure::{self, depart, depart_all};
+use crate::hooks::events::expose;
 use crate::real::{Next, interpose, trampoline};
 use crate::stats::Reason;
 use crate::table;
@@ -186,9 +187,132 @@ interpose! {
 }
 
 interpose! {
+    fn io_uring_queue_init_mem(
+        entries: c_uint, ring: *mut c_void, parameters: *mut c_void, place: *mut c_void,
+        length: size_t,
+    ) -> c_int = |next| {
+        departure::forbid_rings();
+        next(entries, ring, parameters, place, length)
+    }
+}
+
+interpose! {
+    fn io_uring_queue_init_try_nosqarr(
+        entries: c_uint, ring: *mut c_void, parameters: *mut c_void,
+    ) -> c_int = |next| {
+        departure::forbid_rings();
+        next(entries, ring, parameters)
+    }
+}
+
+interpose! {
     fn io_uring_setup(entries: c_uint, parameters: *mut c_void) -> c_int = |next| {
         departure::forbid_rings();
         next(entries, parameters)
+    }
+}
+
+/// Moves a connection back that a request for asynchronous input and output names.
+///
+/// # Safety
+///
+/// The request is null or valid.
+unsafe fn depart_asynchronous(request: *const libc::aiocb) {
+    // SAFETY: by the contract of this function.
+    if let Some(request) = unsafe { request.as_ref() } {
+        depart(request.aio_fildes, Reason::Call);
+    }
+}
+
+interpose! {
+    /// The C library's own threads read and write past every interposed function.
+    fn aio_read(request: *mut libc::aiocb) -> c_int = |next| {
+        // SAFETY: the program says that the request is valid.
+        unsafe { depart_asynchronous(request) };
+        next(request)
+    }
+}
+
+interpose! {
+    fn aio_read64(request: *mut libc::aiocb) -> c_int = |next| {
+        // SAFETY: as above.
+        unsafe { depart_asynchronous(request) };
+        next(request)
+    }
+}
+
+interpose! {
+    fn aio_write(request: *mut libc::aiocb) -> c_int = |next| {
+        // SAFETY: as above.
+        unsafe { depart_asynchronous(request) };
+        next(request)
+    }
+}
+
+interpose! {
+    fn aio_write64(request: *mut libc::aiocb) -> c_int = |next| {
+        // SAFETY: as above.
+        unsafe { depart_asynchronous(request) };
+        next(request)
+    }
+}
+
+type Requests = *const *mut libc::aiocb;
+
+interpose! {
+    fn lio_listio(
+        mode: c_int, requests: Requests, count: c_int, event: *mut c_void,
+    ) -> c_int = |next| {
+        for at in 0..if requests.is_null() { 0 } else { count.max(0) as usize } {
+            // SAFETY: the program says that there are so many requests.
+            unsafe { depart_asynchronous(*requests.add(at)) };
+        }
+        next(mode, requests, count, event)
+    }
+}
+
+interpose! {
+    fn lio_listio64(
+        mode: c_int, requests: Requests, count: c_int, event: *mut c_void,
+    ) -> c_int = |next| {
+        for at in 0..if requests.is_null() { 0 } else { count.max(0) as usize } {
+            // SAFETY: as above.
+            unsafe { depart_asynchronous(*requests.add(at)) };
+        }
+        next(mode, requests, count, event)
+    }
+}
+
+/// A request to the kernel for asynchronous input and output, as far as it is looked at here.
+#[repr(C)]
+pub struct KernelRequest {
+    before: [u8; 20],
+    fd: c_int,
+}
+
+type KernelRequests = *const *const KernelRequest;
+
+/// Moves the connections back that requests to the kernel name.
+///
+/// # Safety
+///
+/// There are `count` requests.
+unsafe fn depart_submitted(requests: KernelRequests, count: c_long) {
+    for at in 0..if requests.is_null() { 0 } else { count.max(0) as usize } {
+        // SAFETY: by the contract of this function.
+        if let Some(request) = unsafe { (*requests.add(at)).as_ref() } {
+            depart(request.fd, Reason::Call);
+        }
+    }
+}
+
+interpose! {
+    /// `libaio`'s: the kernel reads and writes by itself.
+    fn io_submit(context: *mut c_void, count: c_long, requests: KernelRequests) -> c_int
+    = |next| {
+        // SAFETY: the program says that there are so many requests.
+        unsafe { depart_submitted(requests, count) };
+        next(context, count, requests)
     }
 }
 
@@ -230,9 +354,27 @@ extern "C" fn before_execle(_path: *const c_char) -> *mut c_void {
     NEXT.address()
 }
 
+/// Moves the connections back that a bare `poll` names.
+///
+/// # Safety
+///
+/// There are `count` entries.
+unsafe fn depart_polled(entries: *const pollfd, count: usize) {
+    for at in 0..if entries.is_null() { 0 } else { count } {
+        // SAFETY: by the contract of this function.
+        depart(unsafe { (*entries.add(at)).fd }, Reason::Call);
+    }
+}
+
 /// Bare system calls that the program makes through the C library.
-extern "C" fn before_syscall(number: c_long, first: c_int, second: usize) -> *mut c_void {
+extern "C" fn before_syscall(
+    number: c_long,
+    first: usize,
+    second: usize,
+    third: usize,
+) -> *mut c_void {
     static NEXT: Next = Next::new(c"syscall");
+    let fd = first as c_int;
     match number {
         libc::SYS_read
         | libc::SYS_readv
@@ -245,16 +387,31 @@ extern "C" fn before_syscall(number: c_long, first: c_int, second: usize) -> *mu
         | libc::SYS_sendmmsg
         | libc::SYS_sendfile
         | libc::SYS_splice
+        | libc::SYS_preadv2
+        | libc::SYS_pwritev2
         | libc::SYS_shutdown
         | libc::SYS_dup
         | libc::SYS_dup3
-        | libc::SYS_ioctl => depart(first, Reason::Call),
+        | libc::SYS_ioctl => depart(fd, Reason::Call),
         libc::SYS_sendmsg => {
-            depart(first, Reason::Call);
+            depart(fd, Reason::Call);
             // SAFETY: the program says that the message is valid.
             unsafe { depart_passed(second as *const msghdr) };
         }
-        libc::SYS_close => close::forget(first),
+        // SAFETY: the program says that there are so many requests.
+        libc::SYS_io_submit => unsafe {
+            depart_submitted(third as KernelRequests, second as c_long);
+        },
+        libc::SYS_epoll_ctl => depart(third as c_int, Reason::Epoll),
+        libc::SYS_epoll_pwait | libc::SYS_epoll_pwait2 => expose(fd),
+        #[cfg(target_arch = "x86_64")]
+        libc::SYS_epoll_wait => expose(fd),
+        // SAFETY: the program says that there are so many entries.
+        libc::SYS_ppoll => unsafe { depart_polled(first as *const pollfd, second) },
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: as above.
+        libc::SYS_poll => unsafe { depart_polled(first as *const pollfd, second) },
+        libc::SYS_close => close::forget(fd),
         libc::SYS_clone | libc::SYS_clone3 => table::may_be_shared(),
         #[cfg(target_arch = "x86_64")]
         libc::SYS_fork | libc::SYS_vfork => table::may_be_shared(),
@@ -288,7 +445,9 @@ interpose! {
 }
 
 trampoline!(vfork, before_vfork);
+trampoline!(__vfork, before_vfork);
 trampoline!(clone, before_clone);
+trampoline!(__clone, before_clone);
 trampoline!(syscall, before_syscall);
 trampoline!(dprintf, before_dprintf);
 trampoline!(__dprintf_chk, before_dprintf_chk);

@@ -4,6 +4,7 @@
 //! x86_64 and aarch64 Linux an integer or pointer argument travels in the same register either way,
 //! and one that the caller did not pass is handed on unread.
 
+mod aliases;
 mod descriptors;
 mod events;
 mod io;

@@ -9,13 +9,14 @@ pub use sending::send;
 
 use std::sync::atomic::Ordering;
 
-use libc::iovec;
+use libc::{c_int, iovec};
 
 use crate::attach;
 use crate::segment::{Segment, closed};
 use crate::stats;
 use crate::sys::{self, Errno};
 use crate::table::{self, Connection, Guard, end, phase};
+use crate::word::Word;
 
 /// Sets `errno` and returns what a failed call returns.
 pub fn fail(errno: Errno) -> isize {
@@ -46,6 +47,18 @@ pub fn is_carried(guard: &Guard) -> bool {
             phase::JOINING => std::thread::yield_now(),
             _ => return false,
         }
+    }
+}
+
+/// A call in the kernel that passes by, counted out when it ends, also by its thread's cancellation.
+struct Inside {
+    fd: c_int,
+    entered: Word,
+}
+
+impl Drop for Inside {
+    fn drop(&mut self) {
+        table::went_by(self.fd, self.entered);
     }
 }
 

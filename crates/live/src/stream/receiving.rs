@@ -6,7 +6,8 @@ use libc::{c_int, iovec};
 use weft_protocol::byte_ring::BrokenRing;
 use weft_protocol::detour::{Begun, Inlet};
 
-use super::{Moved, broken, fail, is_carried, is_reset, length, part};
+use super::{Inside, Moved, broken, fail, is_carried, is_reset, length, part};
+use crate::cancel;
 use crate::ready;
 use crate::segment::{Segment, closed};
 use crate::stats::Reason;
@@ -20,11 +21,10 @@ pub fn receive(fd: c_int, to: &[iovec], flags: c_int, kernel: impl Fn() -> isize
     match table::passage(fd) {
         Passage::Kernel => return kernel(),
         Passage::Quiet(entered) => {
-            let result = kernel();
-            table::went_by(fd, entered);
-            return result;
+            let _inside = Inside { fd, entered };
+            return kernel();
         }
-        Passage::Seen => {}
+        Passage::Seen => cancel::look(),
     }
     let Some(guard) = table::enter(fd) else { return kernel() };
     if !is_carried(&guard) {

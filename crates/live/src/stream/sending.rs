@@ -6,8 +6,9 @@ use libc::{c_int, iovec};
 use weft_protocol::byte_ring::Unpublished;
 use weft_protocol::detour::Outlet;
 
-use super::{Moved, broken, fail, is_carried, length, part};
+use super::{Inside, Moved, broken, fail, is_carried, length, part};
 use crate::attach;
+use crate::cancel;
 use crate::epoll;
 use crate::segment::{Segment, closed};
 use crate::stats::Reason;
@@ -28,12 +29,11 @@ pub fn send(fd: c_int, from: &[iovec], flags: c_int, kernel: impl Fn() -> isize)
     match table::passage(fd) {
         Passage::Kernel => return kernel(),
         Passage::Quiet(entered) if flags & libc::MSG_OOB == 0 => {
-            let result = kernel();
-            table::went_by(fd, entered);
-            return result;
+            let _inside = Inside { fd, entered };
+            return kernel();
         }
         Passage::Quiet(entered) => table::went_by(fd, entered),
-        Passage::Seen => {}
+        Passage::Seen => cancel::look(),
     }
     let Some(guard) = table::enter(fd) else { return kernel() };
     if flags & libc::MSG_OOB != 0 {
@@ -78,8 +78,19 @@ fn sent(guard: &Guard, from: &[iovec], flags: c_int) -> Moved {
             Err(why) => Err(why),
             Ok(Tried::Again) => continue,
             Ok(_) if done == wanted => return finish_send(done),
-            Ok(_) if !blocking => Err(libc::EAGAIN),
+            Ok(Tried::RingFull) if !blocking && done == 0 => {
+                if wait::go_back_if_stalled(guard, &segment) {
+                    continue;
+                }
+                Err(libc::EAGAIN)
+            }
+            Ok(_) if !blocking => {
+                // Room in the kernel's stream, or in the ring after it, is an event again.
+                connection.filled.fetch_add(1, Ordering::Relaxed);
+                Err(libc::EAGAIN)
+            }
             Ok(Tried::KernelFull) => {
+                cancel::look();
                 sys::poll(guard.fd, libc::POLLOUT, UNTIL_SWITCHED);
                 continue;
             }

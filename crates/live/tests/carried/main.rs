@@ -15,7 +15,11 @@
 )]
 
 mod back;
+mod cancelled;
 mod entries;
+mod full;
+mod halves;
+mod names;
 mod pair;
 mod passing;
 mod watched;

@@ -1,0 +1,109 @@
+//! Threads that are cancelled (`pthread_cancel`) inside a call.
+//!
+//! The C library's blocking calls are where a thread ends that was cancelled before or is cancelled
+//! meanwhile; a sleep of this library's own would go on. So a thread sleeps for long in the C
+//! library's calls only, short sleeps are followed by a look, and a process that has ever cancelled
+//! a thread looks at the beginning of each carried call too, which may not sleep at all.
+//!
+//! A thread ends by unwinding its stack from there, so nothing that is held across one of these
+//! calls may need more than a `drop` to be given back.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use libc::{c_int, epoll_event, pollfd, sigset_t, size_t, ssize_t, timespec};
+
+use crate::real::{Next, interpose};
+use crate::sys::{self, Errno};
+
+/// Whether the process has ever cancelled a thread.
+static EVER: AtomicBool = AtomicBool::new(false);
+
+interpose! {
+    fn pthread_cancel(thread: libc::pthread_t) -> c_int = |next| {
+        EVER.store(true, Ordering::SeqCst);
+        next(thread)
+    }
+}
+
+/// Ends the thread here if it was cancelled.
+#[inline]
+pub fn look() {
+    if EVER.load(Ordering::Relaxed) {
+        end_if_cancelled();
+    }
+}
+
+#[cold]
+fn end_if_cancelled() {
+    type Function = unsafe extern "C-unwind" fn();
+    static NEXT: Next = Next::new(c"pthread_testcancel");
+    // SAFETY: the C function of this name has this type.
+    unsafe { std::mem::transmute::<*mut libc::c_void, Function>(NEXT.address())() };
+}
+
+/// Waits until the kernel's stream has a byte, and leaves it there.
+pub fn wait_for_byte(fd: c_int) -> Result<usize, Errno> {
+    type Function = unsafe extern "C-unwind" fn(c_int, *mut u8, size_t, c_int) -> ssize_t;
+    static NEXT: Next = Next::new(c"recv");
+    let mut byte = 0u8;
+    // SAFETY: the C function of this name has this type, and the byte is a valid place.
+    let looked = unsafe {
+        std::mem::transmute::<*mut libc::c_void, Function>(NEXT.address())(
+            fd,
+            &raw mut byte,
+            1,
+            libc::MSG_PEEK,
+        )
+    };
+    usize::try_from(looked).map_err(|_| sys::errno())
+}
+
+/// `ppoll`; the time and the mask are null or valid.
+pub fn ppoll(
+    entries: &mut [pollfd],
+    time: *const timespec,
+    mask: *const sigset_t,
+) -> Result<c_int, Errno> {
+    type Function = unsafe extern "C-unwind" fn(
+        *mut pollfd,
+        libc::nfds_t,
+        *const timespec,
+        *const sigset_t,
+    ) -> c_int;
+    static NEXT: Next = Next::new(c"ppoll");
+    let (first, count) = (entries.as_mut_ptr(), entries.len() as libc::nfds_t);
+    // SAFETY: the C function of this name has this type, and the entries are valid.
+    let woken = unsafe {
+        std::mem::transmute::<*mut libc::c_void, Function>(NEXT.address())(first, count, time, mask)
+    };
+    if woken < 0 { Err(sys::errno()) } else { Ok(woken) }
+}
+
+/// `epoll_pwait`; the mask is null or valid.
+pub fn epoll_pwait(
+    epoll: c_int,
+    events: &mut [epoll_event],
+    milliseconds: c_int,
+    mask: *const sigset_t,
+) -> Result<usize, Errno> {
+    type Function = unsafe extern "C-unwind" fn(
+        c_int,
+        *mut epoll_event,
+        c_int,
+        c_int,
+        *const sigset_t,
+    ) -> c_int;
+    static NEXT: Next = Next::new(c"epoll_pwait");
+    let (first, room) = (events.as_mut_ptr(), events.len() as c_int);
+    // SAFETY: the C function of this name has this type, and the events are valid.
+    let found = unsafe {
+        std::mem::transmute::<*mut libc::c_void, Function>(NEXT.address())(
+            epoll,
+            first,
+            room,
+            milliseconds,
+            mask,
+        )
+    };
+    usize::try_from(found).map_err(|_| sys::errno())
+}

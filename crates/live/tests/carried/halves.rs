@@ -1,0 +1,147 @@
+//! Connections of which one direction has ended, held against the kernel's.
+
+use std::mem::{size_of, zeroed};
+use std::time::Duration;
+
+use libc::c_int;
+
+use crate::pair::{
+    Outcome, Pair, carried, close, moved_back, outcome, plain, poll, preloaded, recv, send,
+};
+
+const ENDED: i16 = libc::POLLERR | libc::POLLHUP;
+
+fn shutdown(fd: c_int, how: c_int) {
+    assert_eq!(unsafe { libc::shutdown(fd, how) }, 0);
+}
+
+fn peer(fd: c_int) -> Outcome<usize> {
+    unsafe {
+        let mut address: libc::sockaddr_in = zeroed();
+        let mut length = size_of::<libc::sockaddr_in>() as libc::socklen_t;
+        outcome(libc::getpeername(fd, (&raw mut address).cast(), &mut length) as isize)
+    }
+}
+
+/// Sends until there is no room; how much that was.
+fn fill(fd: c_int) -> usize {
+    let mut sent = 0;
+    while let Ok(count) = send(fd, &[5; 10_000], libc::MSG_DONTWAIT) {
+        sent += count;
+    }
+    sent
+}
+
+/// Reads so many bytes.
+fn drain(fd: c_int, mut left: usize) {
+    while left > 0 {
+        left -= recv(fd, left.min(100_000), 0).unwrap().len();
+    }
+}
+
+/// What is sent from `a` arrives, however often the ring was full, and nobody thinks it is over.
+fn goes_on_sending(pair: Pair) {
+    let mut unread = fill(pair.a);
+    // Longer than the kernel is left unasked about the other end.
+    std::thread::sleep(Duration::from_millis(10));
+    // Where others took the processor for long, a full ring may have gone back to the kernel.
+    match send(pair.a, b"x", libc::MSG_DONTWAIT) {
+        Ok(count) => {
+            assert!(moved_back() > 0);
+            unread += count + fill(pair.a);
+        }
+        Err(why) => assert_eq!(why, libc::EAGAIN),
+    }
+    for _ in 0..3 {
+        let events = poll(pair.a, libc::POLLOUT, 10);
+        assert!(events == 0 || events == libc::POLLOUT && moved_back() > 0, "{events:x}");
+        drain(pair.b, unread);
+        assert_eq!(poll(pair.a, libc::POLLOUT, 5000), libc::POLLOUT);
+        unread = fill(pair.a);
+    }
+    drain(pair.b, unread);
+    assert_eq!(send(pair.a, b"last", 0), Ok(4));
+    assert_eq!(recv(pair.b, 9, 0), Ok(b"last".to_vec()));
+}
+
+#[test]
+fn an_end_that_stopped_reading_goes_on_sending() {
+    preloaded("halves::an_end_that_stopped_reading_goes_on_sending", || {
+        for half_closed in [true, false] {
+            for pair in [carried(), plain()] {
+                if half_closed {
+                    shutdown(pair.b, libc::SHUT_WR);
+                    assert_eq!(recv(pair.a, 1, 0), Ok(vec![]));
+                }
+                shutdown(pair.a, libc::SHUT_RD);
+                assert_eq!(poll(pair.a, libc::POLLIN | ENDED, 0), libc::POLLIN);
+                assert_eq!(recv(pair.a, 1, 0), Ok(vec![]));
+                goes_on_sending(pair);
+                close(pair.a);
+                assert_eq!(recv(pair.b, 1, 0), Ok(vec![]));
+                close(pair.b);
+            }
+        }
+    });
+}
+
+#[test]
+fn an_end_whose_sleeping_reader_was_sent_away_goes_on_sending() {
+    preloaded("halves::an_end_whose_sleeping_reader_was_sent_away_goes_on_sending", || {
+        for asleep_for in [1, 60] {
+            for pair in [carried(), plain()] {
+                let readers = [
+                    std::thread::spawn(move || assert_eq!(recv(pair.a, 1, 0), Ok(vec![]))),
+                    std::thread::spawn(move || {
+                        assert_eq!(poll(pair.a, libc::POLLIN, -1), libc::POLLIN);
+                    }),
+                ];
+                std::thread::sleep(Duration::from_millis(asleep_for));
+                shutdown(pair.a, libc::SHUT_RD);
+                for reader in readers {
+                    reader.join().unwrap();
+                }
+                goes_on_sending(pair);
+                assert_eq!(send(pair.b, b"late", 0), Ok(4));
+                assert_eq!(poll(pair.a, libc::POLLIN, 1000), libc::POLLIN);
+                assert_eq!(recv(pair.a, 9, 0), Ok(b"late".to_vec()), "what comes is still read");
+                close(pair.b);
+                assert_eq!(recv(pair.a, 9, 0), Ok(vec![]));
+                std::thread::sleep(Duration::from_millis(10));
+                assert_eq!(send(pair.a, b"x", 0), Ok(1), "who has closed resets who writes");
+                std::thread::sleep(Duration::from_millis(10));
+                assert_eq!(send(pair.a, b"x", 0), Err(libc::EPIPE));
+                close(pair.a);
+            }
+        }
+    });
+}
+
+#[test]
+fn a_connection_whose_both_ends_have_ended_has_no_peer() {
+    preloaded("halves::a_connection_whose_both_ends_have_ended_has_no_peer", || {
+        for pair in [carried(), plain()] {
+            assert_eq!((peer(pair.a), peer(pair.b)), (Ok(0), Ok(0)));
+            shutdown(pair.a, libc::SHUT_WR);
+            assert_eq!((peer(pair.a), peer(pair.b)), (Ok(0), Ok(0)));
+            shutdown(pair.b, libc::SHUT_WR);
+            let none = Err(libc::ENOTCONN);
+            assert_eq!((peer(pair.a), peer(pair.b)), (none, none));
+            close(pair.a);
+            close(pair.b);
+        }
+        for pair in [carried(), plain()] {
+            send(pair.a, b"never read", 0).unwrap();
+            close(pair.b);
+            assert_eq!(peer(pair.a), Err(libc::ENOTCONN), "it was reset");
+            close(pair.a);
+        }
+        for pair in [carried(), plain()] {
+            close(pair.b);
+            assert_eq!(peer(pair.a), Ok(0), "this end may still write");
+            shutdown(pair.a, libc::SHUT_WR);
+            assert_eq!(peer(pair.a), Err(libc::ENOTCONN));
+            close(pair.a);
+        }
+    });
+}
