@@ -74,6 +74,13 @@ impl Rate {
 
     /// The time that `size` occupies a link of this rate, rounded to the nearest picosecond.
     pub const fn span(self, size: Bytes) -> Span {
+        // Nearly every size is small enough for a division of one word.
+        if let Some(bits) = size.0.checked_mul(8)
+            && let Some(numerator) = bits.checked_mul(self.per)
+            && let Some(rounded) = numerator.checked_add(self.bits / 2)
+        {
+            return Span(rounded / self.bits);
+        }
         let bits = size.0 as u128 * 8;
         let numerator = bits * self.per as u128;
         Span(((numerator + self.bits as u128 / 2) / self.bits as u128) as u64)

@@ -268,3 +268,12 @@ proptest! {
         }
     }
 }
+
+/// 8 bits of 3 x 10^15 bytes times 1000 ps do not fit 64 bits; the quotient does.
+#[test]
+fn the_time_of_a_size_is_right_beyond_one_word() {
+    let rate = Rate::from_bits_per_second(3_000_000_000);
+    assert_eq!(rate.span(Bytes(3_000_000_000_000_000)), Span(8_000_000_000_000_000_000));
+    assert_eq!(rate.span(Bytes(3)), Span(8_000));
+    assert_eq!(Rate::from_bits_per_second(7).span(Bytes(1)), Span(1_142_857_142_857));
+}

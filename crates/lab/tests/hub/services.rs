@@ -446,6 +446,37 @@ fn a_program_that_is_stuck_after_a_death_is_told() {
     }
 }
 
+/// Whatever its target has done of an operation when it dies, also if its adapter has answered and
+/// its program has not looked: who asked goes on, and who then waits for nothing is told.
+#[test]
+fn an_operation_ends_wherever_its_target_dies() {
+    // Without a read by the adapter the rank that died would have to answer.
+    for (name, is_read) in
+        [("memory-channel-1", false), ("memory-channel-2", false), ("memory-channel-2", true)]
+    {
+        for begin in 160..=202 {
+            let mut crew = mortal(name, (20, 2), "0");
+            start(&mut crew, |me| async move {
+                me.compute(Span(begin * 100_000)).await;
+                match (me.rank(), is_read) {
+                    (1, true) => drop(me.read(2, 3, WORD).await),
+                    (1, false) => drop(me.conditional_write(2, 3, 1, WORD).await),
+                    _ => {}
+                }
+                if me.rank() == 0 {
+                    me.compute(US * 500).await;
+                    me.receive(1, 0).await;
+                }
+            });
+            let stuck = finish(crew).expect_err("nobody sends anything");
+            // A read has no other end than a value, which the dead do not give.
+            let goes_on = is_read || !stuck.contains("rank 1 waits");
+            let is_told = stuck.contains("rank 0 waits") && goes_on;
+            assert!(is_told, "{name}, {is_read} at {begin}: {stuck}");
+        }
+    }
+}
+
 /// Nobody comes to the first barrier before one is known to be gone.
 #[test]
 fn a_barrier_begins_without_those_who_are_gone() {

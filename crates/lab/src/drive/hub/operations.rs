@@ -189,6 +189,10 @@ impl HubChannel {
         }
         match whose {
             Whose::Program(ticket) | Whose::Read(ticket) | Whose::Seen(ticket) if waiting == 0 => {
+                if matches!(whose, Whose::Read(_)) {
+                    // Its program died before it could look; the adapter had read by then.
+                    self.notices.push(Notice::Delivered { time: now, ticket, to: target });
+                }
                 self.notices.push(Notice::Delivered { time: now, ticket, to: from });
             }
             Whose::Program(_) | Whose::Read(_) | Whose::Seen(_) | Whose::Nobody => {}

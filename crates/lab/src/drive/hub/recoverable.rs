@@ -122,7 +122,13 @@ impl HubChannel {
             return self.ask(now, from, target, SHORT, own);
         }
         match own.ticket {
-            Some(ticket) => self.notices.push(Notice::Delivered { time: now, ticket, to: from }),
+            Some(ticket) => {
+                if !own.is_used {
+                    // The adapter has taken it, and its program died before it could look.
+                    self.notices.push(Notice::Lost { time: now, ticket, to: target });
+                }
+                self.notices.push(Notice::Delivered { time: now, ticket, to: from });
+            }
             None => self.observations.latency(Latency::RoundTrip, now, now.since(own.generated)),
         }
     }
