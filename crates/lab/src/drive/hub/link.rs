@@ -37,14 +37,16 @@ impl HubParts {
 impl HubChannel {
     /// Sends what has known room at the far end of the link.
     pub(super) fn feed_link(&mut self, place: u16) {
+        if !self.can_follow(place) {
+            return;
+        }
         let direct = self.parts.hub.is_direct();
         if direct {
             (0..2).for_each(|end| self.learn_of_adapter(self.now, end));
         } else {
             self.learn_of_input(place);
         }
-        // On a short cable one packet at a time: more is known when the next one can follow.
-        while (self.spans.is_long || !self.hosts[usize::from(place)].is_sending)
+        while self.can_follow(place)
             && let Some(&id) = self.hosts[usize::from(place)].link_queue.front()
         {
             let packet = &mut self.packets[id];
@@ -77,6 +79,13 @@ impl HubChannel {
                 self.queue.push(there, Event::Reach(id));
             }
         }
+    }
+
+    /// Whether a packet is committed to a time now. On a short cable that is one at a time: more is
+    /// known when the next one can follow.
+    #[inline]
+    fn can_follow(&self, place: u16) -> bool {
+        self.spans.is_long || !self.hosts[usize::from(place)].is_sending
     }
 
     /// A packet that could begin at `earliest` has no room. Its link is looked at again before it

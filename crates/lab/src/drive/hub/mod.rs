@@ -278,6 +278,9 @@ impl HubChannel {
     /// The bus of a host is looked at as soon as it can do something.
     fn wake_bus(&mut self, now: Time, host: u16) {
         let state = &mut self.hosts[usize::from(host)];
+        if state.bus_wake <= state.bus_free.max(now) {
+            return;
+        }
         let work = if state.incoming.is_empty() { state.store_time(now) } else { now };
         let time = work.max(state.bus_free);
         if time < state.bus_wake {
