@@ -204,8 +204,12 @@ def wait_for(port: int) -> None:
 
 def joined(pid: int) -> int:
     """How many connections a process and those that it forked have had in shared memory."""
+    entries: list[Path] = []
     with contextlib.suppress(OSError):
-        for entry in Path(f"/proc/{pid}/fd").iterdir():
+        entries = list(Path(f"/proc/{pid}/fd").iterdir())
+    for entry in entries:
+        # The server may be closing its connections.
+        with contextlib.suppress(FileNotFoundError):
             if os.readlink(entry).startswith("/memfd:weft-live ("):
                 return int(struct.unpack("3Q", entry.read_bytes()[:24])[2])
     return 0
