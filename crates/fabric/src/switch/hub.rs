@@ -249,11 +249,6 @@ impl<K: Copy> Hub<K> {
         self.next_decision(now)
     }
 
-    /// How many packets are in the queues.
-    pub fn held(&self) -> usize {
-        self.inputs.iter().map(|input| input.queue.len()).sum()
-    }
-
     /// Whether a packet wants an output that has nothing else to send at `now`.
     #[inline]
     pub fn is_wanted(&self, now: Time, output: u16) -> bool {
@@ -282,11 +277,6 @@ impl<K: Copy> Hub<K> {
     /// The link of an output.
     pub fn lane(&mut self, output: u16) -> &mut Lane {
         &mut self.outputs[usize::from(output)].lane
-    }
-
-    /// An output has something to tell its node from `ready` on.
-    pub fn tell(&mut self, output: u16, ready: Time) {
-        self.lane(output).insert(ready);
     }
 
     /// When the packet that an input passed last has left it.
@@ -437,6 +427,10 @@ mod tests {
 
     const PACKET: Span = Span(100);
 
+    fn held(hub: &Hub<u32>) -> usize {
+        hub.inputs.iter().map(|input| input.queue.len()).sum()
+    }
+
     fn hub(transfer: TransferSettings) -> Hub<u32> {
         let settings = HubSettings { ports: 4, latency: Span::ZERO, transfer };
         Hub::new(&settings, Span(10), Streams::new(1).stream("hub", 0)).unwrap()
@@ -525,7 +519,7 @@ mod tests {
         ask(&mut hub, 1, 0b0010, 2);
         ask(&mut hub, 2, 0b1011, 3);
         let lost: Vec<u32> = hub.drain().iter().map(|request| request.key).collect();
-        assert_eq!((lost, hub.held(), hub.lane(1).free()), (vec![2, 3], 0, Time::ZERO));
+        assert_eq!((lost, held(&hub), hub.lane(1).free()), (vec![2, 3], 0, Time::ZERO));
         ask(&mut hub, 1, 0b0010, 4);
         assert_eq!(decide(&mut hub, 10), (vec![4], Time::NEVER));
     }
@@ -538,8 +532,8 @@ mod tests {
         ask(&mut hub, 0, 0b0010, 1);
         ask(&mut hub, 2, 0b0010, 2);
         assert_eq!(decide(&mut hub, 0), (vec![1], Time(100)));
-        hub.tell(1, Time(60));
-        hub.tell(1, Time(111));
+        hub.lane(1).insert(Time(60));
+        hub.lane(1).insert(Time(111));
         assert_eq!(decide(&mut hub, 100), (vec![], Time(110)));
         assert_eq!(decide(&mut hub, 110), (vec![2], Time::NEVER));
         hub.lane(1).settle(Time(300));
@@ -553,7 +547,7 @@ mod tests {
         let mut hub = crossbar(ArbiterSettings::RequestSampling);
         ask(&mut hub, 0, 0b0010, 1);
         assert_eq!(decide_with(&mut hub, 0, 0b1101), (vec![], Time::NEVER));
-        assert_eq!((hub.held(), hub.is_wanted(Time(0), 1)), (1, true));
+        assert_eq!((held(&hub), hub.is_wanted(Time(0), 1)), (1, true));
         let awaited = hub.decide(Time(5), &mut Side { room: 0, passed: Vec::new() });
         assert_eq!(awaited, Awaited { next: Time::NEVER, idle: 0b0010 });
         assert_eq!(decide(&mut hub, 10).0, [1]);
@@ -577,7 +571,7 @@ mod tests {
                 (0..4).for_each(|key| ask(&mut hub, input, 1 << (key % 3), key as u32));
             }
             let (mut served, mut now) = (0, 0);
-            while hub.held() > 0 && now < 5_000 {
+            while held(&hub) > 0 && now < 5_000 {
                 served += decide(&mut hub, now).0.len();
                 now += 100;
             }

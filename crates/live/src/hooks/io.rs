@@ -343,14 +343,16 @@ fn read_vector(
     // SAFETY: the program says that the vector has so many parts.
     match unsafe { parts(vector, count as usize) } {
         Some(to) if at_stream(offset, flags) => receive(fd, to, 0, kernel),
-        _ => {
-            // At any other place a stream has nothing.
-            if offset == -1 {
-                depart(fd, Reason::Call);
-            }
-            kernel()
-        }
+        _ => elsewhere(fd, offset, kernel),
     }
+}
+
+/// A call that is not carried. At any other place than its own a stream has nothing.
+fn elsewhere(fd: c_int, offset: off_t, kernel: impl Fn() -> ssize_t) -> ssize_t {
+    if offset == -1 {
+        depart(fd, Reason::Call);
+    }
+    kernel()
 }
 
 /// The same for writing.
@@ -364,13 +366,7 @@ fn write_vector(
     // SAFETY: the program says that the vector has so many parts.
     match unsafe { parts(vector, count as usize) } {
         Some(from) if at_stream(offset, flags) => send(fd, from, 0, kernel),
-        _ => {
-            // At any other place a stream has nothing.
-            if offset == -1 {
-                depart(fd, Reason::Call);
-            }
-            kernel()
-        }
+        _ => elsewhere(fd, offset, kernel),
     }
 }
 

@@ -421,7 +421,8 @@ impl HubChannel {
                 continue;
             }
             if self.inputs[usize::from(input)].free_one() {
-                self.hub.tell(input, self.hub.read_until(input));
+                let read = self.hub.read_until(input);
+                self.hub.lane(input).insert(read);
             }
             if !self.hosts[usize::from(input)].link_queue.is_empty() {
                 self.feed_link(input);

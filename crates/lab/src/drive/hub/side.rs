@@ -32,12 +32,8 @@ pub(super) struct Side<'channel> {
 impl HubSide<Id<Packet>> for Side<'_> {
     fn has_room(&mut self, output: u16) -> bool {
         let place = usize::from(output);
-        if *self.telling >> output & 1 == 1 {
-            learn(self.now, self.spans, &mut self.hosts[place], &mut self.adapters[place]);
-            if self.hosts[place].lane.next_ready().is_none() {
-                *self.telling &= !(1 << output);
-            }
-        }
+        let Side { now, spans, hosts, adapters, telling, .. } = self;
+        learn(*now, spans, (output, telling), &mut hosts[place], &mut adapters[place]);
         self.isolated >> output & 1 == 1 || self.adapters[place].next(self.now) <= self.now
     }
 
@@ -72,25 +68,34 @@ impl HubSide<Id<Packet>> for Side<'_> {
     }
 }
 
-/// What control packets of an adapter have told the other side of its link by `now`, or will.
-fn learn(now: Time, spans: &Spans, host: &mut Host, room: &mut Room) {
+/// What control packets of an adapter have told the other side of its link by `now`, or will. Its bit
+/// is set as long as there is more to tell.
+fn learn(
+    now: Time,
+    spans: &Spans,
+    (place, telling): (u16, &mut u64),
+    host: &mut Host,
+    room: &mut Room,
+) {
+    if *telling >> place & 1 == 0 {
+        return;
+    }
     // Whatever began a cable ago or earlier is known here.
     host.lane.settle(Time(now.0.saturating_sub(spans.cable.0)));
     while let Some(start) = host.lane.take_begun() {
         room.tell(start + spans.notice);
+    }
+    if host.lane.next_ready().is_none() {
+        *telling &= !(1 << place);
     }
 }
 
 impl HubChannel {
     /// What is known of the room in an adapter by now.
     pub(super) fn learn_of_adapter(&mut self, now: Time, place: u16) {
-        if self.telling >> place & 1 == 1 {
-            let host = &mut self.hosts[usize::from(place)];
-            learn(now, &self.spans, host, &mut self.adapters[usize::from(place)]);
-            if host.lane.next_ready().is_none() {
-                self.telling &= !(1 << place);
-            }
-        }
+        let HubChannel { spans, telling, hosts, adapters, .. } = self;
+        let at = usize::from(place);
+        learn(now, spans, (place, telling), &mut hosts[at], &mut adapters[at]);
     }
 
     /// When an adapter without room may have it; [`Time::NEVER`] if it has it, or while there is

@@ -14,7 +14,7 @@ impl<C: Carrier> Machine<C> {
     /// Hands a message over to the channel that takes it, or copies it for ranks on the same host.
     /// What a rank sends to itself is there at once.
     pub(super) fn dispatch(&mut self, message: Outgoing, kind: Kind, cargo: Cargo, op: OpId) {
-        let Outgoing { from, to, size, .. } = message;
+        let Outgoing { from, to, size, channel, nic, .. } = message;
         for target in to.hosts() {
             if !self.knows(from, target) {
                 return;
@@ -34,7 +34,8 @@ impl<C: Carrier> Machine<C> {
         };
         let far = others - near;
         // A channel with one order of its own puts the copies of the initiator's host into it.
-        let in_order = (own || near > 0) && far > 0 && self.keeps_one_order(&message, kind);
+        let in_order =
+            (own || near > 0) && far > 0 && self.keeps_one_order(channel, (size, kind, nic));
         let copied = if in_order { 0 } else { near };
         let leaving = u8::from(far > 0) + u8::from(copied > 0);
         let uses = others + u32::from(leaving) + u32::from(own);
@@ -87,13 +88,12 @@ impl<C: Carrier> Machine<C> {
     /// Whether the channel that takes a message keeps one order of those for several ranks. What goes
     /// from host to host has it, so that there is none among the ranks of one host alone.
     pub fn is_ordered(&self, channel: Option<usize>, size: Bytes) -> bool {
-        let channel = channel.or_else(|| self.policy.channel(size, Kind::Store, 0));
-        channel.is_some_and(|channel| self.channels[channel].1.keeps_one_order())
+        self.keeps_one_order(channel, (size, Kind::Store, 0))
             && (!self.places.are_shared() || self.hosts_in_use() > 1)
     }
 
-    fn keeps_one_order(&self, message: &Outgoing, kind: Kind) -> bool {
-        let Outgoing { size, channel, nic, .. } = *message;
+    fn keeps_one_order(&self, channel: Option<usize>, of: (Bytes, Kind, u16)) -> bool {
+        let (size, kind, nic) = of;
         let channel = channel.or_else(|| self.policy.channel(size, kind, nic));
         channel.is_some_and(|channel| self.channels[channel].1.keeps_one_order())
     }
