@@ -46,6 +46,12 @@ def test_a_study_shows_what_each_rank_did(tmp_path: Path) -> None:
     assert [line["initiator"] for line in lines] == [0, 1] * 3
     assert {bar["activity"] for bar in bars} <= {"sending", "waiting"}
     assert "Rank" in traced["rank-times"].svg()
+    # An activity has one colour in all figures: its place among all of them, whether it is there.
+    encodings = [drawn[name].spec["encoding"] for name in ("rank-shares", "program-shares")]
+    encodings.append(traced["rank-times"].spec["layer"][0]["encoding"])
+    for encoding in encodings:
+        assert encoding["color"]["scale"]["domain"][:3] == ["computing", "sending", "waiting"]
+    assert "computing" not in encodings[0]["color"]["legend"]["values"]
 
 
 def ping_pong(me: weft.Node) -> Program:

@@ -67,8 +67,9 @@ def program_shares(result: Result, request: Request) -> Figure | None:
                 "x": {"field": "share", "type": "quantitative", "stack": "zero",
                       "scale": {"domain": [0, 1]}, "title": "Share of the ranks' time (%)",
                       "axis": {"format": ".0%", "tickCount": 5}},
-                "color": {"field": "activity", "type": "nominal", "scale": {"domain": present},
-                          "legend": {"symbolType": "square"}},
+                # An activity has one colour in all figures, whatever else there is.
+                "color": {"field": "activity", "type": "nominal", "scale": {"domain": shares},
+                          "legend": {"symbolType": "square", "values": present}},
                 "order": {"field": "order", "type": "quantitative"},
                 "tooltip": [
                     {"field": "bar", "type": "nominal", "title": "point"},

@@ -59,8 +59,9 @@ def rank_shares(result: Result, request: Request) -> Figure | None:
                 "y": {"field": "rank", "type": "ordinal", "sort": order, "title": _title(names)},
                 "x": {"field": "time_us", "type": "quantitative", "stack": "zero",
                       "title": "Time (µs)", "axis": {"format": "~f"}},
-                "color": {"field": "activity", "type": "nominal", "scale": {"domain": present},
-                          "legend": {"symbolType": "square"}},
+                # An activity has one colour in all figures, whatever else there is.
+                "color": {"field": "activity", "type": "nominal", "scale": {"domain": done},
+                          "legend": {"symbolType": "square", "values": present}},
                 "order": {"field": "order", "type": "quantitative"},
                 "tooltip": [
                     {"field": "rank", "type": "ordinal"},
