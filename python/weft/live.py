@@ -31,7 +31,7 @@ INPUT_ERROR = 2
 NOT_FOUND = 127
 
 # The layout that crates/live/src/stats.rs lays down at the beginning of its file.
-_LAYOUT = 4
+_LAYOUT = 5
 _COUNTS = (
     "candidates",
     "joined",
@@ -44,6 +44,9 @@ _COUNTS = (
     "sleeps",
     "broken",
     "looks",
+    "questions",
+    "asides",
+    "turns",
 )
 _REASONS = {
     "elsewhere": "the other end is on another host, or the two addresses differ",
@@ -123,7 +126,13 @@ class Process:
     @property
     def kernel_entries(self) -> int:
         """Times that carried connections entered the kernel."""
-        return self.interrupts + self.counts["sleeps"] + self.counts["looks"]
+        sleeping = self.interrupts + self.counts["sleeps"] + self.counts["looks"]
+        return sleeping + self.polling_entries + self.counts["asides"] + self.counts["turns"]
+
+    @property
+    def polling_entries(self) -> int:
+        """Those of them in which nobody slept, woke, or was looked at that is not carried."""
+        return self.counts["questions"]
 
 
 def library() -> Path:
@@ -350,7 +359,11 @@ def status(as_json: bool) -> None:
         )
         if process.counts["messages_sent"]:
             each = process.kernel_entries / process.counts["messages_sent"]
-            click.echo(f"  {process.kernel_entries} kernel entries, {each:.2g} a message sent")
+            click.echo(
+                f"  {process.kernel_entries} kernel entries, {each:.2g} a message sent: "
+                f"{process.polling_entries} while polling, {counts['asides']} looks aside, "
+                f"{counts['turns']} turns given, the others to sleep and to wake"
+            )
         for reason, count in process.fallen_through.items():
             if count:
                 click.echo(f"  {count} left to the kernel: {_REASONS[reason]}")

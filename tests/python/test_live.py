@@ -77,19 +77,20 @@ def test_the_figures_of_a_process_are_read_by_name(tmp_path: Path) -> None:
     (tmp_path / "7").mkdir()
     (tmp_path / "7" / "comm").write_text("redis\n")
     file = tmp_path / "figures"
-    file.write_bytes(struct.pack("=48Q", 4, *range(10, 57)))
+    file.write_bytes(struct.pack("=51Q", 5, *range(10, 60)))
     process = live._read(file, tmp_path / "7")
     assert process is not None
     assert (process.pid, process.program) == (7, "redis")
     assert process.counts["candidates"] == 10
-    assert process.fallen_through["elsewhere"] == 21
-    assert process.fallen_through["epoll"] == 28
-    assert process.moved_back["elsewhere"] == 39
-    assert process.moved_back["peer"] == 54
-    assert process.moved_back["bare_calls"] == 55
-    assert process.moved_back["full"] == 56
+    assert process.fallen_through["elsewhere"] == 24
+    assert process.fallen_through["epoll"] == 31
+    assert process.moved_back["elsewhere"] == 42
+    assert process.moved_back["peer"] == 57
+    assert process.moved_back["bare_calls"] == 58
+    assert process.moved_back["full"] == 59
     assert process.interrupts == process.counts["word_wakes"] + process.counts["doorbells"]
-    assert process.kernel_entries == process.interrupts + 18 + 20
+    assert process.polling_entries == 21
+    assert process.kernel_entries == process.interrupts + 18 + 20 + 21 + 22 + 23
 
 
 def test_a_go_program_is_left_alone(tmp_path: Path) -> None:

@@ -257,6 +257,7 @@ pub fn duplicated(fd: c_int, copy: c_int) {
 /// Before a fork: the child will hold every connection too.
 pub extern "C" fn before_fork() {
     std::mem::forget(attach::ATTACHING.lock());
+    epoll::may_be_shared();
     for_each_held(|connection| {
         if connection.phase() < phase::JOINED {
             // An offer is one process's.

@@ -130,8 +130,10 @@ pub struct Connection {
     /// in nanoseconds.
     pub stalled_at: AtomicU64,
     pub stalled_since: AtomicU64,
-    /// When the kernel was last asked whether the other end lives, in nanoseconds.
-    pub asked: AtomicU64,
+    /// When it was last looked whether anything was heard of the other end, in nanoseconds, and what
+    /// had been heard by then.
+    pub listened: AtomicU64,
+    pub heard: AtomicU64,
 }
 
 /// What a call touches that is not yet carried.
@@ -274,7 +276,8 @@ impl Connection {
         self.taken.store(0, Ordering::Relaxed);
         self.own_event.store(-1, Ordering::Relaxed);
         self.peer_event.store(-1, Ordering::Relaxed);
-        self.asked.store(0, Ordering::Relaxed);
+        self.listened.store(0, Ordering::Relaxed);
+        self.heard.store(0, Ordering::Relaxed);
         for lock in [&self.receive_lock, &self.send_lock, &self.chime, &self.bell] {
             lock.reset();
         }
@@ -300,6 +303,8 @@ pub struct Registration {
     pub by_event: bool,
     /// Whether the instance scans it.
     pub linked: bool,
+    /// Whether it is among the descriptors that the kernel alone reports to its instance.
+    pub by_kernel: bool,
     /// Whether the program has taken it out and the kernel's instance has not been told: a program
     /// that takes out and puts in again for each message enters the kernel for neither.
     pub parked: bool,

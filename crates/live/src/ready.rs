@@ -169,6 +169,7 @@ pub fn poll(
         let left = deadline.map(|deadline| deadline.saturating_sub(sys::now()));
         let slice = restrict(&joined, entries, &mut kernel);
         let span = slice.map_or(left, |slice| Some(left.map_or(slice, |left| left.min(slice))));
+        stats::count(|stats| &stats.sleeps, 1);
         let woken = sleep(&mut kernel, span, mask)?;
         drop(sleepers);
         let over = deadline.is_some_and(|deadline| sys::now() >= deadline);
@@ -211,6 +212,7 @@ fn others(
         for it in joined {
             kernel[it.index].fd = -1;
         }
+        stats::count(|stats| &stats.asides, 1);
         sleep(kernel, span, mask)?;
         let mut next = joined.iter().map(|it| it.index).peekable();
         for (index, (entry, known)) in entries.iter_mut().zip(kernel.iter()).enumerate() {
@@ -289,7 +291,6 @@ fn sleep(
         tv_nsec: (span % 1_000_000_000) as libc::c_long,
     });
     let time = time.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
-    stats::count(|stats| &stats.looks, 1);
     cancel::ppoll(kernel, time, mask)
 }
 

@@ -10,7 +10,7 @@ use crate::log;
 use crate::table::{self, Connection, Guard};
 
 /// Which layout this is.
-const LAYOUT: u64 = 4;
+const LAYOUT: u64 = 5;
 
 /// Why a connection, or what of it, stays with the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,9 +100,15 @@ pub struct Stats {
     /// Times that a receiver went to sleep.
     pub sleeps: AtomicU64,
     pub broken: AtomicU64,
-    /// Times that the kernel was entered for none of these: to give the processor up, to look at
-    /// descriptors that are not carried, or whether the other end lives.
+    /// Looks into the kernel that a sleep brings with it: for doorbells, for what the kernel has to
+    /// report beside the carried connections, and whether the other end lives.
     pub looks: AtomicU64,
+    /// Questions whether the other end lives, since nothing was heard of it for long.
+    pub questions: AtomicU64,
+    /// Looks aside, at descriptors that only the kernel can report, while carried ones have events.
+    pub asides: AtomicU64,
+    /// Times that the processor was given up to an other end on the same one.
+    pub turns: AtomicU64,
     /// Connections that were never carried.
     pub fallen_through: [AtomicU64; REASONS],
     /// Connections that were carried and went back to the kernel.

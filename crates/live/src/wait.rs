@@ -18,8 +18,9 @@ use crate::turn;
 /// How long a blocking call sleeps on the flag's word before it sleeps in the kernel, where the
 /// other end's death is seen at once, in nanoseconds. So a death is seen this much later at most.
 const ON_WORD: u64 = 20_000_000;
-/// How often the kernel is asked whether the other end lives while bytes flow, in nanoseconds.
-const ASK_EVERY: u64 = 4_000_000;
+/// How long nothing is heard of the other end before the kernel is asked whether it lives, in
+/// nanoseconds; up to twice as long, since what was heard is looked at as often.
+pub const SILENCE: u64 = 4_000_000;
 
 /// How long a full ring is left unread before its connection goes back to the kernel, in
 /// nanoseconds.
@@ -118,7 +119,7 @@ pub fn poll(policy: &mut SpinPolicy, place: Where, came: impl FnMut() -> bool) -
                 std::thread::yield_now();
             };
             let came = policy.take_turns(came, give_up, sys::now);
-            stats::count(|stats| &stats.looks, turns.get());
+            stats::count(|stats| &stats.turns, turns.get());
             came
         }
         Where::Unknown => false,
@@ -306,9 +307,24 @@ pub fn is_gone(guard: &Guard) -> bool {
 
 /// The same for a caller that knows that the receiving direction has switched.
 pub fn is_gone_since_switched(guard: &Guard, segment: &Segment) -> bool {
+    stats::count(|stats| &stats.looks, 1);
+    ask(guard, segment)
+}
+
+/// The same while nobody sleeps: the kernel is asked only if nothing was heard for long.
+pub fn is_silent_and_gone(guard: &Guard, segment: &Segment) -> bool {
+    if !guard.connection.switched_in.load(Ordering::Acquire)
+        || !is_silent(guard.connection, segment)
+    {
+        return false;
+    }
+    stats::count(|stats| &stats.questions, 1);
+    ask(guard, segment)
+}
+
+fn ask(guard: &Guard, segment: &Segment) -> bool {
     let _errno = sys::KeepErrno::new();
     let lasting = libc::POLLRDHUP | libc::POLLHUP | libc::POLLERR;
-    stats::count(|stats| &stats.looks, 1);
     // An end that was said by the kernel's stream after the detours ended is that stream's.
     let said = sys::poll_now(guard.fd, lasting) & lasting;
     let gone = said != 0 && !segment.has_ended() && !is_only_deaf(guard, said);
@@ -326,14 +342,22 @@ fn is_only_deaf(guard: &Guard, said: i16) -> bool {
         && sys::tcp_counts(guard.fd).is_ok_and(|counts| counts.established)
 }
 
-/// Whether the kernel is to be asked again: every few milliseconds.
-pub fn is_due(connection: &Connection) -> bool {
+/// Whether nothing was heard of the other end for long. Whatever it writes or reads says that it
+/// lives, as well as the kernel could.
+fn is_silent(connection: &Connection, segment: &Segment) -> bool {
     let now = coarse_now();
-    let due = now.wrapping_sub(connection.asked.load(Ordering::Relaxed)) >= ASK_EVERY;
-    if due {
-        connection.asked.store(now, Ordering::Relaxed);
+    if now.wrapping_sub(connection.listened.load(Ordering::Relaxed)) < SILENCE {
+        return false;
     }
-    due
+    connection.listened.store(now, Ordering::Relaxed);
+    let role = connection.role();
+    let (written, read) =
+        (segment.way(role.peer()).pointers.arrivals(), segment.way(role).pointers.read());
+    // Both only grow, so their sum stays the same only if both do.
+    let heard = written.wrapping_add(read);
+    let before = connection.heard.load(Ordering::Relaxed);
+    connection.heard.store(heard, Ordering::Relaxed);
+    heard == before
 }
 
 /// A clock that is cheap and a few milliseconds coarse, in nanoseconds.

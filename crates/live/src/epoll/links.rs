@@ -25,6 +25,8 @@ pub struct Inner {
     pub turn: u32,
     /// When the kernel was last asked about other descriptors, in nanoseconds.
     pub looked_aside: u64,
+    /// When it was last looked whether anything was heard of the other ends, in nanoseconds.
+    pub listened: u64,
     pub spin: SpinPolicy,
 }
 
@@ -37,6 +39,8 @@ pub struct Watch {
     pub calm: u64,
     /// Looks in a row that found nothing.
     pub quiet: u32,
+    /// The word when it was last looked whether the other end lives.
+    pub heard: u64,
 }
 
 impl Watch {
@@ -58,6 +62,17 @@ impl Watch {
 }
 
 impl Inner {
+    /// Whether any of the warm connections has brought nothing since this was last asked.
+    pub fn is_any_silent(&mut self) -> bool {
+        let mut any = false;
+        for watch in &mut self.watches[..self.warm] {
+            let word = watch.value();
+            any |= word == watch.heard;
+            watch.heard = word;
+        }
+        any
+    }
+
     /// Where a registration's link stands.
     pub fn position(&self, link: u32) -> Option<usize> {
         let at = *self.positions.get(link as usize)? as usize;
@@ -65,7 +80,7 @@ impl Inner {
     }
 
     pub fn push(&mut self, link: u32, word: *const AtomicU64) {
-        self.put(self.count, link, Watch { word, calm: Watch::ANEW, quiet: 0 });
+        self.put(self.count, link, Watch { word, calm: Watch::ANEW, quiet: 0, heard: 0 });
         self.count += 1;
         self.make_warm(self.count - 1);
     }

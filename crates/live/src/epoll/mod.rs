@@ -46,6 +46,9 @@ struct Instance {
     waiters: AtomicU32,
     /// Whether it is itself watched by another, which sees only what the kernel sees.
     nested: AtomicU32,
+    /// How many descriptors the kernel alone reports, perhaps too many: one that was closed without
+    /// a word has gone unseen.
+    others: AtomicU32,
     inner: std::cell::UnsafeCell<Inner>,
 }
 
@@ -90,6 +93,7 @@ pub fn track(fd: c_int) {
         if instance.fd.compare_exchange(0, fd as u32 + 1, order, order).is_ok() {
             instance.descriptors.store(1, order);
             instance.nested.store(0, order);
+            instance.others.store(0, order);
             // SAFETY: the place was free, so nobody else uses it.
             let inner = unsafe { &mut *instance.inner.get() };
             (inner.count, inner.warm) = (0, 0);
@@ -135,6 +139,59 @@ pub fn forget(index: usize, fd: c_int) {
         }
     }
     instance.fd.store(0, Ordering::SeqCst);
+}
+
+/// From now on other processes may put descriptors into the instances that the kernel then reports.
+pub fn may_be_shared() {
+    for instance in (0..INSTANCES).filter_map(instance) {
+        if instance.fd.load(Ordering::Relaxed) != 0 {
+            instance.others.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+}
+
+/// Counts a connection that the kernel reports.
+fn count_other(instance: &Instance, registration: &mut Registration) {
+    registration.by_kernel = true;
+    instance.others.fetch_add(1, Ordering::SeqCst);
+}
+
+/// The end of this. While other processes hold the connection too, the kernel may go on with what
+/// it has, and the count stays.
+fn discount_other(instance: &Instance, registration: &mut Registration, guard: &Guard) {
+    if std::mem::take(&mut registration.by_kernel)
+        && guard.connection.holders.load(Ordering::SeqCst) == 1
+    {
+        instance.discount();
+    }
+}
+
+impl Instance {
+    /// Its descriptor.
+    fn descriptor(&self) -> c_int {
+        self.fd.load(Ordering::Relaxed) as c_int - 1
+    }
+
+    fn discount(&self) {
+        let order = Ordering::SeqCst;
+        let _ = self.others.fetch_update(order, order, |count| count.checked_sub(1));
+    }
+}
+
+/// The kernel's own `epoll_ctl`, on an instance of this library's or not, of what it alone reports.
+fn control_other(epoll: c_int, operation: c_int, kernel: impl Fn() -> c_int) -> c_int {
+    let result = kernel();
+    if result == 0
+        && let Entry::Epoll(index) = table::entry(epoll)
+        && let Some(instance) = instance(index)
+    {
+        match operation {
+            libc::EPOLL_CTL_ADD => drop(instance.others.fetch_add(1, Ordering::SeqCst)),
+            libc::EPOLL_CTL_DEL => instance.discount(),
+            _ => {}
+        }
+    }
+    result
 }
 
 /// The registrations of a place, each to be touched with its instance's lock held.
@@ -188,10 +245,11 @@ pub fn follow(guard: &Guard) {
             continue;
         }
         let mut event = tagged(guard.place, which);
-        let epoll = instance.fd.load(Ordering::Relaxed) as c_int - 1;
+        let epoll = instance.descriptor();
         if sys::epoll_ctl(epoll, libc::EPOLL_CTL_MOD, registration.fd, &mut event).is_ok() {
             link(inner, registration, guard, which);
             watch_event(instance, registration, guard, which);
+            discount_other(instance, registration, guard);
         } else {
             *registration = Registration::default();
         }
@@ -202,7 +260,7 @@ pub fn follow(guard: &Guard) {
 fn watch_event(instance: &Instance, registration: &mut Registration, guard: &Guard, which: usize) {
     let mut event = tagged(guard.place, which);
     event.u64 |= EVENT;
-    let epoll = instance.fd.load(Ordering::Relaxed) as c_int - 1;
+    let epoll = instance.descriptor();
     let own = guard.connection.own_event.load(Ordering::Relaxed);
     let added = sys::epoll_ctl(epoll, libc::EPOLL_CTL_ADD, own, &mut event);
     registration.by_event = matches!(added, Ok(()) | Err(libc::EEXIST));
@@ -216,7 +274,7 @@ fn unwatch_event(instance: &Instance, index: u32, guard: &Guard) {
         unsafe { (*it).instance == index }
     });
     if !more && guard.connection.holders.load(Ordering::SeqCst) == 1 {
-        let epoll = instance.fd.load(Ordering::Relaxed) as c_int - 1;
+        let epoll = instance.descriptor();
         let own = guard.connection.own_event.load(Ordering::Relaxed);
         let _ = sys::epoll_ctl(epoll, libc::EPOLL_CTL_DEL, own, &mut tagged(guard.place, 0));
     }
@@ -302,6 +360,7 @@ pub fn unfollow(guard: &Guard) {
         // SAFETY: the instance's lock is held.
         unsafe {
             unlink(&mut *instance.inner.get(), guard.place, which);
+            discount_other(instance, &mut *registration, guard);
             *registration = Registration::default();
         }
         unwatch_event(instance, index, guard);
@@ -320,16 +379,16 @@ pub fn control(
         (Entry::Epoll(index), Entry::Connection(_)) => index,
         (_, Entry::Epoll(inner)) => {
             expose(inner);
-            return kernel();
+            return control_other(epoll, operation, kernel);
         }
         (_, Entry::Connection(_)) => {
             departure::depart(fd, Reason::Epoll);
             return kernel();
         }
-        _ => return kernel(),
+        _ => return control_other(epoll, operation, kernel),
     };
     let (Some(guard), Some(instance)) = (table::enter(fd), instance(index)) else {
-        return kernel();
+        return control_other(epoll, operation, kernel);
     };
     if operation == libc::EPOLL_CTL_ADD
         && guard.connection.phase() == phase::JOINED
@@ -338,7 +397,7 @@ pub fn control(
         departure::depart(fd, Reason::Epoll);
     }
     let (Some(_control), Some(_held)) = (CONTROL.lock(), instance.lock.lock()) else {
-        return kernel();
+        return control_other(epoll, operation, kernel);
     };
     // SAFETY: the program says that the event is valid, where the operation has one.
     let event = if operation == libc::EPOLL_CTL_DEL { None } else { unsafe { event.as_ref() } };
@@ -372,10 +431,10 @@ fn add(
     let exclusive = event.events & libc::EPOLLEXCLUSIVE as u32 != 0;
     let Some(which) = free.filter(|_| joined || !exclusive) else {
         attach::give_up(guard.connection, Reason::Epoll);
-        return kernel();
+        return control_other(instance.descriptor(), libc::EPOLL_CTL_ADD, kernel);
     };
     let result = if joined {
-        let epoll = instance.fd.load(Ordering::Relaxed) as c_int - 1;
+        let epoll = instance.descriptor();
         let mut event = tagged(guard.place, which);
         match sys::epoll_ctl(epoll, libc::EPOLL_CTL_ADD, guard.fd, &mut event) {
             Ok(()) => 0,
@@ -401,6 +460,8 @@ fn add(
         link(inner, registration, guard, which);
         watch_event(instance, registration, guard, which);
         rouse(instance, registration, guard.place, which);
+    } else {
+        count_other(instance, registration);
     }
     0
 }
@@ -436,7 +497,7 @@ fn unpark(guard: &Guard, instance: &Instance, which: usize) {
         return;
     }
     let _errno = sys::KeepErrno::new();
-    let epoll = instance.fd.load(Ordering::Relaxed) as c_int - 1;
+    let epoll = instance.descriptor();
     let mut event = tagged(guard.place, which);
     let _ = sys::epoll_ctl(epoll, libc::EPOLL_CTL_DEL, registration.fd, &mut event);
     let index = registration.instance;
@@ -517,7 +578,9 @@ fn modify(
 }
 
 fn remove(guard: &Guard, instance: &Instance, index: usize, kernel: impl Fn() -> c_int) -> c_int {
-    let Some((which, registration)) = find(guard, index) else { return kernel() };
+    let Some((which, registration)) = find(guard, index) else {
+        return control_other(instance.descriptor(), libc::EPOLL_CTL_DEL, kernel);
+    };
     // SAFETY: the instance's lock is held.
     let (registration, inner) = unsafe { (&mut *registration, &mut *instance.inner.get()) };
     if registration.parked {
@@ -531,6 +594,7 @@ fn remove(guard: &Guard, instance: &Instance, index: usize, kernel: impl Fn() ->
     let result = kernel();
     if result == 0 {
         unlink(inner, guard.place, which);
+        discount_other(instance, registration, guard);
         *registration = Registration::default();
         unwatch_event(instance, index as u32 + 1, guard);
     }
@@ -544,7 +608,7 @@ fn rouse(instance: &Instance, registration: &Registration, place: usize, which: 
         let _errno = sys::KeepErrno::new();
         let mut event = tagged(place, which);
         event.events |= libc::EPOLLOUT as u32;
-        let epoll = instance.fd.load(Ordering::Relaxed) as c_int - 1;
+        let epoll = instance.descriptor();
         let _ = sys::epoll_ctl(epoll, libc::EPOLL_CTL_MOD, registration.fd, &mut event);
     }
 }

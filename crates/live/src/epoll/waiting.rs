@@ -132,21 +132,35 @@ impl Drop for Waiter<'_> {
 }
 
 /// Whether the kernel is to be asked before the followed connections are looked at: at every so
-/// many turns the clock is looked at.
+/// many turns the clock is looked at. It is asked for two reasons: about descriptors that it alone
+/// can report, and about other ends of which nothing was heard for long. Where there is neither, it
+/// is not asked at all.
 fn is_time_to_look_aside(instance: &Instance, turns: u32) -> bool {
-    // SAFETY: numbers are read and written that another thread may change; a look aside too many or
-    // one late does no harm.
-    let inner = unsafe { &mut *instance.inner.get() };
+    // SAFETY: numbers are read that another thread may change; a look aside too many or one late
+    // does no harm.
+    let inner = unsafe { &*instance.inner.get() };
     if inner.warm == 0 || !inner.turn.is_multiple_of(turns) {
         return false;
     }
     let now = sys::now();
-    let due = now.saturating_sub(inner.looked_aside) >= LOOK_ASIDE;
-    if due {
-        inner.looked_aside = now;
-        stats::count(|stats| &stats.looks, 1);
+    let Some(_held) = instance.lock.lock() else { return false };
+    // SAFETY: the lock is held.
+    let inner = unsafe { &mut *instance.inner.get() };
+    let others = instance.others.load(Ordering::SeqCst) > 0 || inner.warm < inner.count;
+    if others && now.saturating_sub(inner.looked_aside) >= LOOK_ASIDE {
+        (inner.looked_aside, inner.listened) = (now, now);
+        stats::count(|stats| &stats.asides, 1);
+        return true;
     }
-    due
+    if others || now.saturating_sub(inner.listened) < wait::SILENCE {
+        return false;
+    }
+    inner.listened = now;
+    let silent = inner.is_any_silent();
+    if silent {
+        stats::count(|stats| &stats.questions, 1);
+    }
+    silent
 }
 
 /// Looks at the warm connections: at the `whole` of each, or where something has arrived. Returns
@@ -252,7 +266,7 @@ pub fn hand_back_all(instance: &Instance) {
 /// made them. What is there by now is then reported as a new edge.
 fn hand_back(instance: &Instance, inner: &mut Inner) {
     let _errno = sys::KeepErrno::new();
-    let epoll = instance.fd.load(Ordering::Relaxed) as c_int - 1;
+    let epoll = instance.descriptor();
     let mut at = 0;
     while at < inner.count {
         match resolve(inner.links[at]) {
@@ -264,6 +278,7 @@ fn hand_back(instance: &Instance, inner: &mut Inner) {
                 let own = guard.connection.own_event.load(Ordering::Relaxed);
                 let _ = sys::epoll_ctl(epoll, libc::EPOLL_CTL_DEL, own, &mut event);
                 (registration.linked, registration.cold) = (false, false);
+                super::count_other(instance, registration);
                 inner.remove(at);
             }
             _ => at += 1,

@@ -279,7 +279,7 @@ fn ending(guard: &Guard, segment: &Segment, receiving: &mut Receiving) -> Step {
         if connection.read_shut.load(Ordering::Acquire) {
             return Step::End;
         }
-        if wait::is_due(connection) && wait::is_gone_since_switched(guard, segment) {
+        if wait::is_silent_and_gone(guard, segment) {
             return ending(guard, segment, receiving);
         }
         return Step::Empty { announced: true };

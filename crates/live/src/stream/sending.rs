@@ -253,7 +253,7 @@ fn has_left(guard: &Guard, segment: &Segment) -> bool {
     let peer = segment.side(connection.role().peer());
     peer.closed.load(Ordering::Relaxed) != closed::OPEN
         || connection.end.load(Ordering::Relaxed) != end::NONE
-        || (wait::is_due(connection) && wait::is_gone(guard))
+        || wait::is_silent_and_gone(guard, segment)
 }
 
 /// What a write does after the sending direction was shut down.

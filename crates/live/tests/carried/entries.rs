@@ -5,15 +5,15 @@ use std::time::{Duration, Instant};
 
 use libc::c_int;
 
-use crate::pair::{Pair, carried, entries_counted, poll, preloaded, recv, send};
+use crate::pair::{Entries, Pair, carried, close, poll, preloaded, recv, send};
 use crate::{epoll_control, epoll_events};
 
 const MESSAGES: u32 = 20_000;
 
-/// How often a process enters the kernel between the two stops of `body`, which gets a connection:
-/// as its tracer sees it, which must be what the library has counted, but for the stops themselves.
-/// And how long it took, under a tracer and beside whatever else runs.
-fn entries(body: impl Fn(Pair, &dyn Fn())) -> (u32, Duration) {
+/// How often a process enters the kernel between the two stops of `body`, which gets a connection,
+/// as the library counts it and its tracer confirms, but for the stops themselves. And how long it
+/// took, under a tracer and beside whatever else runs.
+fn entries(body: impl Fn(Pair, &dyn Fn())) -> (Entries, Duration) {
     let null: *mut libc::c_void = std::ptr::null_mut();
     // SAFETY: the child uses what it makes itself, and ends without its parent's farewells.
     unsafe {
@@ -30,7 +30,7 @@ fn entries(body: impl Fn(Pair, &dyn Fn())) -> (u32, Duration) {
             libc::WSTOPSIG(status)
         };
         assert_eq!(stopped(), libc::SIGSTOP);
-        let before = entries_counted();
+        let before = Entries::now();
         let (begun, mut stops) = (Instant::now(), 0);
         loop {
             assert_eq!(libc::ptrace(libc::PTRACE_SYSCALL, child, null, null), 0);
@@ -43,17 +43,16 @@ fn entries(body: impl Fn(Pair, &dyn Fn())) -> (u32, Duration) {
         libc::kill(child, libc::SIGKILL);
         libc::waitpid(child, std::ptr::null_mut(), 0);
         // A call stops as it begins and as it ends.
-        let seen = stops / 2;
-        let counted = (entries_counted() - before) as u32;
-        assert!((counted..counted + 10).contains(&seen), "{seen} entries, {counted} counted");
-        (seen, span)
+        let (seen, counted) = (stops / 2, Entries::now().since(before));
+        assert!((counted.all()..counted.all() + 10).contains(&seen), "{seen} for {counted:?}");
+        (counted, span)
     }
 }
 
 #[test]
 fn messages_do_not_enter_the_kernel() {
     preloaded("entries::messages_do_not_enter_the_kernel", || {
-        let (count, span) = entries(|pair, stop| {
+        let (count, _) = entries(|pair, stop| {
             stop();
             for round in 0..MESSAGES {
                 assert_eq!(send(pair.a, &round.to_le_bytes(), 0), Ok(4));
@@ -61,34 +60,227 @@ fn messages_do_not_enter_the_kernel() {
             }
             stop();
         });
-        // Every 4 ms either end asks the kernel whether the other lives.
-        let by_time = 2 * (span.as_millis() / 4) as u32;
-        assert!(count < 20 + 2 * by_time, "{count} entries for {MESSAGES} messages in {span:?}");
+        assert_eq!(count.all(), 0, "{count:?} for {MESSAGES} messages");
+    });
+}
+
+/// An instance that has one end of the connection.
+fn instance(pair: Pair) -> c_int {
+    // SAFETY: takes no memory.
+    let epoll = unsafe { libc::epoll_create1(0) };
+    assert_eq!(epoll_control(epoll, libc::EPOLL_CTL_ADD, pair.b, libc::EPOLLIN as u32), 0);
+    epoll
+}
+
+/// Messages that an instance reports.
+fn send_by(epoll: c_int, pair: Pair) {
+    for round in 0..MESSAGES {
+        assert_eq!(send(pair.a, &round.to_le_bytes(), 0), Ok(4));
+        assert_eq!(epoll_events(epoll), [(libc::EPOLLIN as u32, 7)]);
+        assert_eq!(recv(pair.b, 4, 0).unwrap(), round.to_le_bytes());
+    }
+}
+
+#[test]
+fn messages_in_an_instance_do_not_enter_the_kernel() {
+    preloaded("entries::messages_in_an_instance_do_not_enter_the_kernel", || {
+        let (count, _) = entries(|pair, stop| {
+            let epoll = instance(pair);
+            stop();
+            send_by(epoll, pair);
+            stop();
+        });
+        assert_eq!(count.all(), 0, "{count:?} for {MESSAGES} messages");
+    });
+}
+
+/// A pipe that nobody writes to.
+fn pipe() -> c_int {
+    let mut ends = [0; 2];
+    // SAFETY: there is room for two numbers.
+    assert_eq!(unsafe { libc::pipe(ends.as_mut_ptr()) }, 0);
+    ends[0]
+}
+
+#[test]
+fn messages_beside_what_the_kernel_reports_enter_it_by_time_only() {
+    preloaded("entries::messages_beside_what_the_kernel_reports_enter_it_by_time_only", || {
+        let (count, span) = entries(|pair, stop| {
+            let epoll = instance(pair);
+            assert_eq!(epoll_control(epoll, libc::EPOLL_CTL_ADD, pipe(), libc::EPOLLIN as u32), 0);
+            stop();
+            send_by(epoll, pair);
+            stop();
+        });
+        // Every 50 us the kernel is asked about the pipe.
+        let by_time = (span.as_micros() / 50) as u64;
+        assert!(count.asides > 0 && count.asides < 50 + by_time * 9 / 8, "{count:?} in {span:?}");
+        // The first look finds the doorbells of before.
+        assert!(count.all() < count.asides + 10, "{count:?}");
     });
 }
 
 #[test]
-fn messages_in_an_instance_enter_the_kernel_by_time_only() {
-    preloaded("entries::messages_in_an_instance_enter_the_kernel_by_time_only", || {
-        let (count, span) = entries(|pair, stop| {
-            // SAFETY: takes no memory.
-            let epoll = unsafe { libc::epoll_create1(0) };
-            let wanted = libc::EPOLLIN as u32;
-            assert_eq!(epoll_control(epoll, libc::EPOLL_CTL_ADD, pair.b, wanted), 0);
-            stop();
-            for round in 0..MESSAGES {
-                assert_eq!(send(pair.a, &round.to_le_bytes(), 0), Ok(4));
-                assert_eq!(epoll_events(epoll), [(wanted, 7)]);
-                assert_eq!(recv(pair.b, 4, 0).unwrap(), round.to_le_bytes());
+fn what_the_kernel_alone_reports_is_looked_at_while_messages_flow() {
+    preloaded("entries::what_the_kernel_alone_reports_is_looked_at_while_messages_flow", || {
+        // One that the library does not know, and one that it has not carried.
+        for other in [crate::pair::plain(), crate::pair::used(0)] {
+            is_looked_at(other);
+        }
+    });
+}
+
+/// Messages flow by an instance until it reports what the kernel has brought on the other
+/// connection.
+fn is_looked_at(other: Pair) {
+    let pair = carried();
+    let epoll = instance(pair);
+    let (add, delete) = (libc::EPOLL_CTL_ADD, libc::EPOLL_CTL_DEL);
+    let wanted = libc::EPOLLIN as u32;
+    assert_eq!(epoll_control(epoll, add, other.b, wanted), 0);
+    // Whatever else is put in and taken out, one is left that has something to say.
+    for fd in [pipe(), pipe()] {
+        assert_eq!(epoll_control(epoll, add, fd, wanted), 0);
+        assert_eq!(epoll_control(epoll, delete, fd, wanted), 0);
+        assert_eq!(epoll_control(epoll, delete, fd, wanted), -1);
+    }
+    assert_eq!(send(other.a, b"x", 0), Ok(1));
+    let until = Instant::now() + Duration::from_secs(60);
+    let mut reported = 0;
+    while reported < 2 {
+        assert!(Instant::now() < until, "only what is carried is reported");
+        assert_eq!(send(pair.a, b"y", 0), Ok(1));
+        reported = epoll_events(epoll).len();
+        assert_eq!(recv(pair.b, 1, 0).unwrap(), b"y");
+    }
+}
+
+/// A connection whose other end is a process that was killed.
+fn bereft() -> c_int {
+    let pair = carried();
+    // SAFETY: the child does nothing and is waited for.
+    unsafe {
+        let child = libc::fork();
+        if child == 0 {
+            close(pair.b);
+            loop {
+                libc::pause();
             }
-            stop();
+        }
+        close(pair.a);
+        libc::kill(child, libc::SIGKILL);
+        libc::waitpid(child, std::ptr::null_mut(), 0);
+    }
+    pair.b
+}
+
+#[test]
+fn a_death_is_heard_of_while_others_have_messages() {
+    preloaded("entries::a_death_is_heard_of_while_others_have_messages", || {
+        let (pair, dead) = (carried(), bereft());
+        let epoll = instance(pair);
+        assert_eq!(epoll_control(epoll, libc::EPOLL_CTL_ADD, dead, libc::EPOLLRDHUP as u32), 0);
+        let until = Instant::now() + Duration::from_secs(60);
+        let mut reported = 0;
+        while reported < 2 {
+            assert!(Instant::now() < until, "the death is not reported");
+            assert_eq!(send(pair.a, b"y", 0), Ok(1));
+            reported = epoll_events(epoll).len();
+            assert_eq!(recv(pair.b, 1, 0).unwrap(), b"y");
+        }
+    });
+}
+
+#[test]
+fn a_death_is_heard_of_by_who_only_sends() {
+    preloaded("entries::a_death_is_heard_of_by_who_only_sends", || {
+        let dead = bereft();
+        let until = Instant::now() + Duration::from_secs(60);
+        // Not so many that the ring is full.
+        let sent = (0..100_000).take_while(|_| {
+            std::thread::sleep(Duration::from_millis(1));
+            Instant::now() < until && send(dead, b"x", 0) == Ok(1)
         });
-        // Every 50 us the kernel is asked about other descriptors.
-        let by_time = (span.as_micros() / 50) as u32;
-        assert!(
-            count < 50 + by_time * 9 / 8,
-            "{count} entries for {MESSAGES} messages in {span:?}"
-        );
+        let sent = sent.count();
+        assert!(Instant::now() < until, "{sent} bytes went to nobody");
+    });
+}
+
+/// Keeps the calling thread on one of the processors that the process may use; false if there is no
+/// such.
+fn pin(which: usize) -> bool {
+    // SAFETY: the sets are plain bits and valid places for the results.
+    unsafe {
+        let mut all: libc::cpu_set_t = std::mem::zeroed();
+        assert_eq!(libc::sched_getaffinity(0, size_of_val(&all), &mut all), 0);
+        let mut usable = (0..8 * size_of_val(&all)).filter(|it| libc::CPU_ISSET(*it, &all));
+        let Some(processor) = usable.nth(which) else { return false };
+        let mut one: libc::cpu_set_t = std::mem::zeroed();
+        libc::CPU_SET(processor, &mut one);
+        libc::sched_setaffinity(0, size_of_val(&one), &raw const one) == 0
+    }
+}
+
+/// Two processes, each on a processor of its own, send a message to and fro; how often they have
+/// entered the kernel. `None` where there is one processor only.
+fn to_and_fro(rounds: u32, with_epoll: bool) -> Option<Entries> {
+    let end = |fd: c_int, first: bool| {
+        let epoll = with_epoll.then(|| instance(Pair { a: fd, b: fd }));
+        for round in 0..rounds {
+            if first {
+                assert_eq!(send(fd, &round.to_le_bytes(), 0), Ok(4));
+            }
+            if let Some(epoll) = epoll {
+                let mut event = libc::epoll_event { events: 0, u64: 0 };
+                // SAFETY: there is room for one event.
+                assert_eq!(unsafe { libc::epoll_wait(epoll, &mut event, 1, -1) }, 1);
+            }
+            assert_eq!(recv(fd, 4, 0).unwrap(), round.to_le_bytes());
+            if !first {
+                assert_eq!(send(fd, &round.to_le_bytes(), 0), Ok(4));
+            }
+        }
+    };
+    let (pair, before) = (carried(), Entries::now());
+    // SAFETY: the child uses its end of the connection, and ends without its parent's farewells.
+    let child = unsafe { libc::fork() };
+    assert!(child >= 0);
+    let (mine, other) = if child == 0 { (pair.b, pair.a) } else { (pair.a, pair.b) };
+    close(other);
+    if !pin(usize::from(child == 0)) {
+        // SAFETY: ends the child, if it is here.
+        return if child == 0 { unsafe { libc::_exit(0) } } else { None };
+    }
+    end(mine, child != 0);
+    if child == 0 {
+        // SAFETY: as above.
+        unsafe { libc::_exit(0) };
+    }
+    let count = Entries::now().since(before);
+    // SAFETY: waits for the child.
+    unsafe { libc::waitpid(child, std::ptr::null_mut(), 0) };
+    Some(count)
+}
+
+/// An end whose other end was kept from its processor for long asks whether it lives, after it has
+/// slept. Nothing else enters the kernel but what a sleep brings with it, however long it all takes.
+fn only_sleeps_enter(rounds: u32, with_epoll: bool) {
+    let Some(count) = to_and_fro(rounds, with_epoll) else { return };
+    let polling = count.asides + count.questions.saturating_sub(count.sleeps);
+    assert!(polling * 10_000 < u64::from(2 * rounds), "{count:?} for {rounds} messages to and fro");
+}
+
+#[test]
+fn ends_that_poll_do_not_enter_the_kernel() {
+    preloaded("entries::ends_that_poll_do_not_enter_the_kernel", || {
+        only_sleeps_enter(200_000, false);
+    });
+}
+
+#[test]
+fn ends_that_poll_by_instances_do_not_enter_the_kernel() {
+    preloaded("entries::ends_that_poll_by_instances_do_not_enter_the_kernel", || {
+        only_sleeps_enter(200_000, true);
     });
 }
 

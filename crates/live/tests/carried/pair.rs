@@ -44,16 +44,47 @@ pub fn joined() -> u64 {
 
 /// How many ends have gone back to the kernel.
 pub fn moved_back() -> u64 {
-    // The layout, eleven counts, and the reasons of those that stayed come before.
+    // The layout, fourteen counts, and the reasons of those that stayed come before.
     const REASONS: usize = 18;
-    (0..REASONS).map(|reason| figure(12 + REASONS + reason)).sum()
+    (0..REASONS).map(|reason| figure(15 + REASONS + reason)).sum()
 }
 
 /// How often this process and those it forked have entered the kernel for carried connections, as
 /// the library counts it.
-pub fn entries_counted() -> u64 {
-    // Wake-ups of both kinds, sleeps, and looks.
-    [7, 8, 9, 11].map(figure).iter().sum()
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Entries {
+    /// Sleeps.
+    pub sleeps: u64,
+    /// Wake-ups of both kinds, looks that sleeps bring with them, and turns given to the other end.
+    pub about_sleeps: u64,
+    /// Questions whether the other end lives.
+    pub questions: u64,
+    /// Looks aside at descriptors that are not carried.
+    pub asides: u64,
+}
+
+impl Entries {
+    pub fn now() -> Self {
+        Self {
+            sleeps: figure(9),
+            about_sleeps: [7, 8, 11, 14].map(figure).iter().sum(),
+            questions: figure(12),
+            asides: figure(13),
+        }
+    }
+
+    pub fn since(self, before: Self) -> Self {
+        Self {
+            sleeps: self.sleeps - before.sleeps,
+            about_sleeps: self.about_sleeps - before.about_sleeps,
+            questions: self.questions - before.questions,
+            asides: self.asides - before.asides,
+        }
+    }
+
+    pub fn all(self) -> u64 {
+        self.sleeps + self.about_sleeps + self.questions + self.asides
+    }
 }
 
 /// A word of the figures of this process.
