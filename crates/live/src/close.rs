@@ -22,6 +22,11 @@ pub fn forget(fd: c_int) {
     match table::entry(fd) {
         Entry::Unknown => table::forget_listener(fd),
         Entry::Own => {}
+        Entry::Unplaced => {
+            if table::is_owner() && !table::forget_newcomer(fd) {
+                forget_connection(fd);
+            }
+        }
         Entry::Epoll(place) => {
             if table::is_owner() {
                 table::set_entry(fd, Entry::Unknown);
@@ -41,7 +46,7 @@ pub fn forget(fd: c_int) {
 /// reset.
 pub fn disconnect(fd: c_int) {
     if !matches!(table::entry(fd), Entry::Connection(_)) {
-        return;
+        return forget(fd);
     }
     let (level, name) = (libc::SOL_SOCKET, libc::SO_LINGER);
     let before = sys::socket_option::<[c_int; 2]>(fd, level, name).unwrap_or_default();
@@ -72,7 +77,7 @@ pub fn hand_over(fd: c_int) {
 }
 
 fn forget_connection(fd: c_int) {
-    let Some(guard) = table::enter(fd) else { return };
+    let Some(guard) = table::enter_placed(fd) else { return };
     let _errno = sys::KeepErrno::new();
     let unseen = table::forget_number(fd);
     let last_here = guard.local().descriptors.fetch_sub(1, Ordering::SeqCst) == 1;
@@ -195,7 +200,7 @@ fn stop_reading(guard: &Guard, segment: &Segment) {
 
 /// Whether this is a connection that the kernel would no longer call one.
 pub fn has_no_peer(fd: c_int) -> bool {
-    let Some(guard) = table::enter(fd) else { return false };
+    let Some(guard) = table::enter_placed(fd) else { return false };
     let joined = guard.connection.phase() == phase::JOINED;
     let segment = guard.connection.segment().filter(|_| joined);
     segment.is_some_and(|segment| !segment.has_ended() && is_over(guard.connection, &segment))
@@ -239,12 +244,11 @@ pub fn duplicated(fd: c_int, copy: c_int) {
     if copy < 0 || fd == copy || !table::is_owner() {
         return;
     }
-    let entry = table::entry(fd);
-    match entry {
-        Entry::Connection(_) => {
+    match table::entry(fd) {
+        Entry::Connection(_) | Entry::Unplaced => {
             let Some(guard) = table::enter(fd) else { return };
             guard.local().descriptors.fetch_add(1, Ordering::SeqCst);
-            if !table::set_entry(copy, entry) {
+            if !table::set_entry(copy, Entry::Connection(guard.place)) {
                 guard.local().descriptors.fetch_sub(1, Ordering::SeqCst);
                 attach::give_up(guard.connection, Reason::Limit);
             }
@@ -258,6 +262,7 @@ pub fn duplicated(fd: c_int, copy: c_int) {
 pub extern "C" fn before_fork() {
     std::mem::forget(attach::ATTACHING.lock());
     epoll::may_be_shared();
+    table::settle_all();
     for_each_held(|connection| {
         if connection.phase() < phase::JOINED {
             // An offer is one process's.

@@ -43,11 +43,11 @@ pub fn depart_all(reason: Reason) {
     let _errno = sys::KeepErrno::new();
     if table::is_owner() {
         for (fd, entry) in table::known() {
-            if matches!(entry, Entry::Connection(_)) && stays_open(fd) {
+            if matches!(entry, Entry::Connection(_) | Entry::Unplaced) && stays_open(fd) {
                 depart(fd, reason);
             }
         }
-    } else if held().next().is_some() {
+    } else if held().next().is_some() || table::newcomers().next().is_some() {
         // The child of a vfork: it has its parent's memory and numbers of its own.
         for fd in (0..LOW_NUMBERS).filter(|fd| stays_open(*fd)) {
             let Some(cookie) = sys::cookie(fd).filter(|cookie| *cookie != 0) else { continue };
@@ -66,6 +66,7 @@ pub fn depart_all(reason: Reason) {
 /// Leaves all connections to the kernel that it was not yet asked about: one of them may be going.
 fn give_up_unknown() {
     let _attaching = attach::ATTACHING.lock();
+    table::leave_newcomers();
     for (_, connection) in held() {
         if connection.cookie.load(Ordering::Relaxed) == 0 {
             let (candidate, plain, order) = (phase::CANDIDATE, phase::PLAIN, Ordering::SeqCst);
@@ -153,7 +154,7 @@ fn depart_with_all(reason: Reason) {
     }
     let _errno = sys::KeepErrno::new();
     for (fd, entry) in table::known() {
-        if matches!(entry, Entry::Connection(_)) {
+        if matches!(entry, Entry::Connection(_) | Entry::Unplaced) {
             depart(fd, reason);
         }
     }

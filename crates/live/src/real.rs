@@ -18,11 +18,14 @@ impl Next {
 
     /// The address. A C library that lacks the function cannot have had a caller for it, so the
     /// null address is never called.
+    #[inline(always)]
     pub fn address(&self) -> *mut c_void {
         let known = self.address.load(Ordering::Relaxed);
-        if !known.is_null() {
-            return known;
-        }
+        if known.is_null() { self.look_up() } else { known }
+    }
+
+    #[cold]
+    fn look_up(&self) -> *mut c_void {
         // SAFETY: the name is a C string; RTLD_NEXT is meant for exactly this.
         let found = unsafe { libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr()) };
         self.address.store(found, Ordering::Relaxed);

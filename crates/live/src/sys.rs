@@ -2,6 +2,9 @@
 //! included, and say what went wrong by value instead of through `errno`.
 
 use std::mem::size_of;
+use std::sync::atomic::AtomicU64;
+#[cfg(not(target_arch = "x86_64"))]
+use std::sync::atomic::Ordering;
 
 use libc::{c_int, c_long, c_void};
 
@@ -434,6 +437,32 @@ pub fn write_all(fd: c_int, mut bytes: &[u8]) -> bool {
         }
     }
     true
+}
+
+/// Changes a word that has this value, and that no other thread changes: one instruction, so that no
+/// signal handler of this thread comes between. Returns what the word was, if it was not `old`.
+#[inline(always)]
+#[cfg(target_arch = "x86_64")]
+pub fn replace_alone(word: &AtomicU64, old: u64, new: u64) -> Result<(), u64> {
+    let was: u64;
+    // SAFETY: the word is valid, and may be changed through a shared reference.
+    unsafe {
+        std::arch::asm!(
+            "cmpxchg [{word}], {new}",
+            word = in(reg) word.as_ptr(),
+            new = in(reg) new,
+            inlateout("rax") old => was,
+            options(nostack),
+        );
+    }
+    if was == old { Ok(()) } else { Err(was) }
+}
+
+/// The same on another processor.
+#[inline(always)]
+#[cfg(not(target_arch = "x86_64"))]
+pub fn replace_alone(word: &AtomicU64, old: u64, new: u64) -> Result<(), u64> {
+    word.compare_exchange(old, new, Ordering::Relaxed, Ordering::Relaxed).map(drop)
 }
 
 /// Closes a connection so that its other end sees a reset.

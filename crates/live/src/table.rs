@@ -7,10 +7,14 @@
 
 use std::cell::UnsafeCell;
 use std::mem::ManuallyDrop;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 pub use crate::connection::{Connection, Receiving, Registration, Reported, Sending, end, phase};
 use crate::meeting;
+use crate::numbers::{change, look_for_threads, replace, word};
+pub use crate::numbers::{
+    claim, close_own, entry, forget_listener, forget_number, is_single_threaded, known, set_entry,
+};
 use crate::segment::Role;
 use crate::stats::Stats;
 use crate::sys;
@@ -19,8 +23,6 @@ use crate::word::Word;
 use libc::c_int;
 use weft_protocol::break_even::BreakEven;
 
-/// Descriptors from here on are left to the kernel.
-const DESCRIPTORS: usize = 1 << 16;
 /// Connections beyond these are left to the kernel.
 pub const CONNECTIONS: usize = 1 << 13;
 /// In how many epoll instances (or under how many numbers) a connection is followed.
@@ -70,23 +72,6 @@ impl Local {
     }
 }
 
-/// Where the C library says whether the process has had one thread only; null if it does not say.
-static SINGLE_THREADED: AtomicPtr<AtomicU8> = AtomicPtr::new(std::ptr::null_mut());
-
-/// Whether the process has one thread.
-#[inline]
-pub fn is_single_threaded() -> bool {
-    let word = SINGLE_THREADED.load(Ordering::Relaxed);
-    // SAFETY: the C library's variable is there for good. It changes before another thread begins.
-    !word.is_null() && unsafe { (*word).load(Ordering::Relaxed) } != 0
-}
-
-fn look_for_threads() {
-    // SAFETY: the name is a C string.
-    let word = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"__libc_single_threaded".as_ptr()) };
-    SINGLE_THREADED.store(word.cast(), Ordering::Relaxed);
-}
-
 #[repr(C)]
 struct Arena {
     stats: Stats,
@@ -97,7 +82,6 @@ struct Arena {
 
 static ARENA: AtomicPtr<Arena> = AtomicPtr::new(std::ptr::null_mut());
 static LOCALS: AtomicPtr<Local> = AtomicPtr::new(std::ptr::null_mut());
-static ENTRIES: [AtomicU64; DESCRIPTORS] = [const { AtomicU64::new(0) }; DESCRIPTORS];
 /// How many connections were ever remembered.
 static LIVES: AtomicU32 = AtomicU32::new(0);
 /// The process that the table belongs to: the child of a `vfork` sees its parent's memory, and must
@@ -109,6 +93,8 @@ static CERTAINTY: AtomicU32 = AtomicU32::new(certainty::NOBODY);
 static LOWEST_FREE: AtomicU32 = AtomicU32::new(0);
 /// No place from here on was ever used.
 static USED: AtomicU32 = AtomicU32::new(0);
+/// No number from here on was ever a connection's without a place.
+static BEYOND: AtomicU32 = AtomicU32::new(0);
 
 /// Makes the tables. Without them every descriptor is unknown.
 pub fn start() -> bool {
@@ -193,6 +179,11 @@ pub fn kind(role: Role, port: u16) -> u32 {
     (u32::from(port) * 2 + role as u32) % KINDS as u32 + 1
 }
 
+/// The role of a kind.
+fn role_of(kind: u32) -> Role {
+    if (kind - 1).is_multiple_of(2) { Role::Client } else { Role::Server }
+}
+
 /// The word for what was learned of the connections of a kind.
 pub fn lesson(kind: u32) -> Option<&'static AtomicU32> {
     let arena = ARENA.load(Ordering::Acquire);
@@ -223,92 +214,115 @@ pub fn local(place: usize) -> Option<&'static Local> {
     unsafe { locals.add(place).as_ref() }
 }
 
-/// The word of a descriptor; `None` if its number is beyond the table.
-#[inline]
-fn word(fd: c_int) -> Option<&'static AtomicU64> {
-    ENTRIES.get(fd as u32 as usize)
-}
-
-/// Changes a word as long as it can be; returns what it was.
-fn change(word: &AtomicU64, to: impl Fn(Word) -> Option<Word>) -> Word {
-    let order = Ordering::SeqCst;
-    let changed = word.fetch_update(order, order, |bits| to(Word::from_bits(bits)).map(Word::bits));
-    Word::from_bits(changed.unwrap_or_else(|bits| bits))
-}
-
-/// What this descriptor is.
-#[inline]
-pub fn entry(fd: c_int) -> Entry {
-    word(fd).map_or(Entry::Unknown, |word| Word::from_bits(word.load(Ordering::Acquire)).entry())
-}
-
-/// Remembers a descriptor. False if its number is beyond the table.
-pub fn set_entry(fd: c_int, entry: Entry) -> bool {
-    word(fd).is_some_and(|word| {
-        word.store(Word::of(entry).bits(), Ordering::Release);
-        true
-    })
-}
-
-/// Marks a descriptor as the library's own: the program cannot close it by accident.
-pub fn claim(fd: c_int) {
-    set_entry(fd, Entry::Own);
-}
-
-/// Closes a descriptor of the library's own.
-pub fn close_own(fd: c_int) {
-    set_entry(fd, Entry::Unknown);
-    sys::close(fd);
-}
-
-/// All descriptors that stand for something, in order.
-pub fn known() -> impl Iterator<Item = (c_int, Entry)> {
-    (0..DESCRIPTORS as c_int)
-        .map(|fd| (fd, entry(fd)))
-        .filter(|(_, entry)| !matches!(entry, Entry::Unknown))
-}
-
-/// Remembers a new connection of a server's port. Without a place for it the kernel keeps it.
+/// Remembers a new connection of a server's port. As long as nothing but its calls is of interest,
+/// its word is all there is: it gets a place when somebody enters it.
 pub fn track(fd: c_int, role: Role, port: u16) {
-    if fd as usize >= DESCRIPTORS || !is_owner() {
-        return;
-    }
+    let Some(cell) = word(fd).filter(|_| is_owner()) else { return };
     drop_stale(fd);
+    let kind = kind(role, port);
+    let learned = lesson(kind).map_or(0, |lesson| lesson.load(Ordering::Relaxed));
+    let life = LIVES.load(Ordering::Relaxed).wrapping_add(1);
+    // Two threads at once may give one life twice, to two numbers.
+    LIVES.store(life, Ordering::Relaxed);
+    if BEYOND.load(Ordering::Relaxed) <= fd as u32 {
+        BEYOND.fetch_max(fd as u32 + 1, Ordering::Relaxed);
+    }
+    let new = Word::unplaced(kind, BreakEven::from_word(learned), life);
+    cell.store(new.bits(), Ordering::Release);
+}
+
+/// Gives a connection a place that has none yet, and returns it. Without one the kernel keeps it.
+#[cold]
+fn settle(fd: c_int) -> Option<usize> {
+    let cell = word(fd).filter(|_| is_owner())?;
+    let asked = Word::from_bits(cell.load(Ordering::Acquire));
+    if let Some((kind, first)) = asked.newcomer() {
+        let taken = take_place(fd, kind, first);
+        let to = |word: Word| {
+            let here = word.is_same(asked) && word.newcomer().is_some();
+            here.then(|| taken.map_or(word.plain(), |place| word.placed(place)))
+        };
+        let before = change(cell, to);
+        if to(before).is_some() {
+            return taken;
+        }
+        // Another thread was faster, or has closed it.
+        if let Some(place) = taken
+            && let (Some(connection), Some(local)) = (connection(place), local(place))
+        {
+            local.descriptors.store(0, Ordering::SeqCst);
+            retire(place, connection, local);
+        }
+    }
+    match entry(fd) {
+        Entry::Connection(place) => Some(place),
+        _ => None,
+    }
+}
+
+/// Begins the life of a connection at a place that was free.
+fn take_place(fd: c_int, kind: u32, first: BreakEven) -> Option<usize> {
     for place in LOWEST_FREE.load(Ordering::Relaxed) as usize..CONNECTIONS {
-        let (Some(connection), Some(local)) = (connection(place), local(place)) else { return };
+        let (connection, local) = (connection(place)?, local(place)?);
         let free = connection.phase.load(Ordering::Relaxed) == phase::FREE
             && local.users.load(Ordering::Relaxed) == 0;
         let mine = || {
             let order = Ordering::Acquire;
             connection.holders.compare_exchange(0, 1, order, Ordering::Relaxed).is_ok()
         };
-        if free && mine() {
-            let kind = kind(role, port);
-            let learned = lesson(kind).map_or(0, |lesson| lesson.load(Ordering::Relaxed));
-            let after = BreakEven::from_word(learned).after();
-            connection.begin(role, kind, after);
-            connection.first_fd.store(fd, Ordering::Relaxed);
-            local.let_go.store(false, Ordering::Relaxed);
-            local.descriptors.store(1, Ordering::Relaxed);
-            if local.watched.load(Ordering::Relaxed) {
-                local.watched.store(false, Ordering::Relaxed);
-                // SAFETY: the place was free, so no epoll instance follows it.
-                unsafe { *local.registrations.get() = [Registration::default(); REGISTRATIONS] };
-            }
-            let life = LIVES.load(Ordering::Relaxed).wrapping_add(1);
-            // Two threads at once may give one life twice, to two numbers.
-            LIVES.store(life, Ordering::Relaxed);
-            if let Some(word) = word(fd) {
-                let new = Word::connection(place, life, after - 1);
-                word.store(new.bits(), Ordering::Release);
-            }
-            LOWEST_FREE.store(place as u32 + 1, Ordering::Relaxed);
-            if USED.load(Ordering::Relaxed) <= place as u32 {
-                USED.fetch_max(place as u32 + 1, Ordering::Relaxed);
-            }
-            return;
+        if !free || !mine() {
+            continue;
+        }
+        connection.begin(role_of(kind), kind, first.after());
+        connection.first_fd.store(fd, Ordering::Relaxed);
+        local.let_go.store(false, Ordering::Relaxed);
+        local.descriptors.store(1, Ordering::Relaxed);
+        if local.watched.load(Ordering::Relaxed) {
+            local.watched.store(false, Ordering::Relaxed);
+            // SAFETY: the place was free, so no epoll instance follows it.
+            unsafe { *local.registrations.get() = [Registration::default(); REGISTRATIONS] };
+        }
+        LOWEST_FREE.store(place as u32 + 1, Ordering::Relaxed);
+        if USED.load(Ordering::Relaxed) <= place as u32 {
+            USED.fetch_max(place as u32 + 1, Ordering::Relaxed);
+        }
+        return Some(place);
+    }
+    None
+}
+
+/// All numbers that may stand for a connection without a place.
+pub fn newcomers() -> impl Iterator<Item = c_int> {
+    let numbers = 0..BEYOND.load(Ordering::Relaxed) as c_int;
+    numbers.filter(|fd| entry(*fd) == Entry::Unplaced)
+}
+
+/// Gives every connection a place: others than this process will know of it.
+pub fn settle_all() {
+    for fd in newcomers() {
+        settle(fd);
+    }
+}
+
+/// Leaves all connections to the kernel that have no place: in the child of a vfork, where any
+/// number may be any of them.
+pub fn leave_newcomers() {
+    for cell in newcomers().filter_map(word) {
+        change(cell, |word| word.newcomer().map(|_| word.plain()));
+    }
+}
+
+/// Forgets a connection that has no place. False if it has one by now.
+pub fn forget_newcomer(fd: c_int) -> bool {
+    let Some(cell) = word(fd) else { return false };
+    let mut now = cell.load(Ordering::Relaxed);
+    while Word::from_bits(now).entry() == Entry::Unplaced {
+        match replace(cell, now, Word::UNKNOWN.bits()) {
+            Ok(()) => return true,
+            Err(bits) => now = bits,
         }
     }
+    false
 }
 
 /// Remembers a connection that a listening socket gave, whose port is asked from the kernel once.
@@ -328,6 +342,9 @@ pub fn track_accepted(fd: c_int, listener: c_int) {
 /// Forgets what a number stood for that the kernel has given out anew: it was closed past the
 /// library.
 pub fn drop_stale(fd: c_int) {
+    if entry(fd) == Entry::Unplaced && forget_newcomer(fd) {
+        return;
+    }
     if let Some(guard) = enter(fd) {
         set_entry(fd, Entry::Unknown);
         guard.local.descriptors.fetch_sub(1, Ordering::SeqCst);
@@ -336,70 +353,12 @@ pub fn drop_stale(fd: c_int) {
     }
 }
 
-/// Forgets that a number was a listening socket's.
-pub fn forget_listener(fd: c_int) {
-    if let Some(word) = word(fd) {
-        let now = Word::from_bits(word.load(Ordering::Relaxed));
-        if now.port().is_some() {
-            word.store(Word::UNKNOWN.bits(), Ordering::Relaxed);
-        }
-    }
-}
-
-/// Forgets that a number stands for a connection. How many calls by this number are in the kernel
-/// that were not counted at the connection.
-pub fn forget_number(fd: c_int) -> u32 {
-    word(fd).map_or(0, |word| change(word, |_| Some(Word::UNKNOWN)).inside())
-}
-
 /// The word of the number by which the connection was made, if it still stands for it. By no other
 /// number do calls pass by.
 fn first_word(place: usize, connection: &Connection) -> Option<&'static AtomicU64> {
     let word = word(connection.first_fd.load(Ordering::Relaxed))?;
     let now = Word::from_bits(word.load(Ordering::Relaxed)).entry();
     (now == Entry::Connection(place)).then_some(word)
-}
-
-/// Who makes a call that moves bytes.
-pub enum Passage {
-    /// The kernel: the connection is its for good, or the descriptor is no connection.
-    Kernel,
-    /// The kernel, and then [`went_by`] is to be called with this word.
-    Quiet(Word),
-    /// This library looks at the connection.
-    Seen,
-}
-
-/// Says who makes a call that moves bytes.
-#[inline(always)]
-pub fn passage(fd: c_int) -> Passage {
-    let Some(cell) = word(fd) else { return Passage::Kernel };
-    let mut now = Word::from_bits(cell.load(Ordering::Relaxed));
-    loop {
-        if !now.is_promising() {
-            return Passage::Kernel;
-        }
-        let Some(entered) = now.come_in() else { return Passage::Seen };
-        let (old, new) = (now.bits(), entered.bits());
-        match cell.compare_exchange(old, new, Ordering::SeqCst, Ordering::Relaxed) {
-            Ok(_) => return Passage::Quiet(entered),
-            Err(bits) => now = Word::from_bits(bits),
-        }
-    }
-}
-
-/// Counts a call out that passed by.
-#[inline(always)]
-pub fn went_by(fd: c_int, entered: Word) {
-    let Some(cell) = word(fd) else { return };
-    let mut now = Word::from_bits(cell.load(Ordering::Relaxed));
-    while let Some(out) = now.go_out(entered) {
-        let (old, new) = (now.bits(), out.bits());
-        match cell.compare_exchange(old, new, Ordering::SeqCst, Ordering::Relaxed) {
-            Ok(_) => return,
-            Err(bits) => now = Word::from_bits(bits),
-        }
-    }
 }
 
 /// A thread's stay in a call on a connection: its memory stays until the stay ends.
@@ -413,7 +372,24 @@ pub struct Guard {
 /// Enters a call on a descriptor; `None` if it stands for no connection.
 #[inline]
 pub fn enter(fd: c_int) -> Option<Guard> {
-    let Entry::Connection(place) = entry(fd) else { return None };
+    match entry(fd) {
+        Entry::Connection(place) => enter_place(fd, place),
+        Entry::Unplaced => enter_place(fd, settle(fd)?),
+        _ => None,
+    }
+}
+
+/// The same for one that has a place already.
+#[inline]
+pub fn enter_placed(fd: c_int) -> Option<Guard> {
+    match entry(fd) {
+        Entry::Connection(place) => enter_place(fd, place),
+        _ => None,
+    }
+}
+
+#[inline]
+fn enter_place(fd: c_int, place: usize) -> Option<Guard> {
     let (connection, local) = (connection(place)?, local(place)?);
     local.come_in();
     // Made anew for either end: one that is moved is stored and loaded, which costs 4 ns a call.

@@ -4,6 +4,8 @@
 //! this word: it counts the call in, and down to the call that looks. So a short connection costs
 //! two changes of one word for each call, and no memory of the connection itself.
 
+use weft_protocol::break_even::BreakEven;
+
 /// The word of one descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Word(u64);
@@ -16,8 +18,14 @@ const WHAT: u64 = 3 << 62;
 const PLAIN: u64 = 1 << 61;
 /// Of a number that is nothing else: a listening socket, whose port is known.
 const LISTENER: u64 = 1 << 60;
-/// A place, or a port.
+/// A place, or a port, or what is known of a connection that has no place yet.
 const INDEX: u64 = (1 << 16) - 1;
+/// Set in the index of a connection that has no place yet: then it holds its kind and how often the
+/// wait for its first attempt to join was doubled.
+const UNPLACED: u64 = 1 << 15;
+const KIND: u64 = (1 << 8) - 1;
+const DOUBLING: u64 = 1 << 8;
+const DOUBLINGS: u64 = (1 << 4) - 1;
 /// How many more calls pass by.
 const QUIET: u64 = 1 << 16;
 const MOST_QUIET: u64 = (1 << 10) - 1;
@@ -33,6 +41,8 @@ const LIVES: u64 = (1 << 26) - 1;
 pub enum Entry {
     /// Nothing: the kernel's alone.
     Unknown,
+    /// A connection that has no place yet: nothing but its calls was ever of interest.
+    Unplaced,
     /// A connection's place.
     Connection(usize),
     /// An epoll instance's place.
@@ -53,10 +63,11 @@ impl Word {
         self.0
     }
 
-    /// The word of an entry, of which no call passes by.
+    /// The word of an entry, of which no call passes by. What has no place yet comes from
+    /// [`Word::unplaced`] alone.
     pub const fn of(entry: Entry) -> Self {
         Self(match entry {
-            Entry::Unknown => 0,
+            Entry::Unknown | Entry::Unplaced => 0,
             Entry::Connection(place) => CONNECTION | (place as u64 & INDEX),
             Entry::Epoll(place) => EPOLL | (place as u64 & INDEX),
             Entry::Own => OWN,
@@ -68,16 +79,39 @@ impl Word {
         Self(LISTENER | port as u64)
     }
 
-    /// A connection in its `life`th life, whose next `quiet` calls pass by.
-    pub const fn connection(place: usize, life: u32, quiet: u32) -> Self {
-        let new = Self(CONNECTION | (place as u64 & INDEX) | ((life as u64 & LIVES) * LIFE));
-        new.hushed(quiet)
+    /// A new connection of a kind, in its `life`th life: the calls before its first attempt to join
+    /// pass by.
+    pub const fn unplaced(kind: u32, first: BreakEven, life: u32) -> Self {
+        let index = UNPLACED | (kind as u64 & KIND) | (first.doublings() as u64 * DOUBLING);
+        let new = Self(CONNECTION | index | ((life as u64 & LIVES) * LIFE));
+        new.hushed(first.after() - 1)
+    }
+
+    /// The kind of a connection that has no place yet and may be carried, and when it was to be
+    /// joined.
+    pub const fn newcomer(self) -> Option<(u32, BreakEven)> {
+        if !self.is_promising() || self.0 & UNPLACED == 0 {
+            return None;
+        }
+        let doublings = (self.0 / DOUBLING) & DOUBLINGS;
+        Some(((self.0 & KIND) as u32, BreakEven::doubled(doublings as u32)))
+    }
+
+    /// The same connection at a place.
+    pub const fn placed(self, place: usize) -> Self {
+        Self((self.0 & !INDEX) | (place as u64 & INDEX))
+    }
+
+    /// Whether both stand for the same connection.
+    pub const fn is_same(self, other: Self) -> bool {
+        (self.0 ^ other.0) & (WHAT | (LIVES * LIFE)) == 0
     }
 
     #[inline]
     pub const fn entry(self) -> Entry {
         let index = (self.0 & INDEX) as usize;
         match self.0 & WHAT {
+            CONNECTION if self.0 & UNPLACED != 0 => Entry::Unplaced,
             CONNECTION => Entry::Connection(index),
             EPOLL => Entry::Epoll(index),
             OWN => Entry::Own,
@@ -134,13 +168,18 @@ impl Word {
         }
     }
 
+    /// The same after the only call that is in the kernel has come out.
+    #[inline]
+    pub const fn gone_out(self) -> Self {
+        Self(self.0 - INSIDE)
+    }
+
     /// Counts a call out that came in by `entered`; `None` if the number stands for something else
     /// by now.
     #[inline]
     pub const fn go_out(self, entered: Self) -> Option<Self> {
-        let life = WHAT | INDEX | (LIVES * LIFE);
-        if (self.0 ^ entered.0) & life == 0 && self.0 & (MOST_INSIDE * INSIDE) != 0 {
-            Some(Self(self.0 - INSIDE))
+        if self.is_same(entered) && self.0 & (MOST_INSIDE * INSIDE) != 0 {
+            Some(self.gone_out())
         } else {
             None
         }
@@ -151,20 +190,43 @@ impl Word {
 mod tests {
     use super::*;
 
+    /// A connection at a place, of which some calls pass by.
+    fn connection(place: usize, life: u32) -> Word {
+        Word::unplaced(1, BreakEven::from_word(0), life).placed(place)
+    }
+
     #[test]
     fn a_word_says_what_it_was_made_of() {
         for entry in [Entry::Unknown, Entry::Connection(8191), Entry::Epoll(3), Entry::Own] {
             assert_eq!(Word::of(entry).entry(), entry);
             assert_eq!(Word::of(entry).port(), None);
             assert_eq!(Word::of(entry).come_in(), None, "no call passes by");
+            assert_eq!(Word::of(entry).newcomer(), None);
         }
         assert_eq!(Word::listener(65_535).port(), Some(65_535));
         assert_eq!(Word::listener(80).entry(), Entry::Unknown);
     }
 
     #[test]
+    fn a_connection_without_a_place_says_of_what_kind_it_is() {
+        for doublings in 0..=BreakEven::DOUBLINGS {
+            let first = BreakEven::doubled(doublings);
+            let word = Word::unplaced(64, first, u32::MAX);
+            assert_eq!(word.entry(), Entry::Unplaced);
+            assert_eq!((word.newcomer(), word.port()), (Some((64, first)), None));
+            assert_eq!(word.quiet(), first.after() - 1);
+            let placed = word.come_in().unwrap().placed(8191);
+            assert_eq!((placed.entry(), placed.newcomer()), (Entry::Connection(8191), None));
+            assert_eq!((placed.quiet(), placed.inside()), (first.after() - 2, 1));
+            assert!(placed.is_same(word));
+            assert_eq!(word.plain().newcomer(), None, "it is the kernel's");
+            assert_eq!(word.plain().entry(), Entry::Unplaced);
+        }
+    }
+
+    #[test]
     fn so_many_calls_pass_by_as_were_granted() {
-        let mut word = Word::connection(5, 1, 11);
+        let mut word = connection(5, 1);
         for left in (0..11).rev() {
             let entered = word.come_in().unwrap();
             assert_eq!((entered.quiet(), entered.inside()), (left, 1));
@@ -177,16 +239,23 @@ mod tests {
 
     #[test]
     fn whoever_comes_out_late_leaves_a_new_connection_alone() {
-        let entered = Word::connection(5, 1, 9).come_in().unwrap();
-        let next = Word::connection(5, 2, 9).come_in().unwrap();
+        let entered = connection(5, 1).come_in().unwrap();
+        let next = connection(5, 2).come_in().unwrap();
         assert_eq!(next.go_out(entered), None);
         assert_eq!(Word::UNKNOWN.go_out(entered), None);
         assert_eq!(entered.plain().hushed(0).go_out(entered).unwrap().inside(), 0);
     }
 
     #[test]
+    fn whoever_came_in_before_there_was_a_place_comes_out_of_it() {
+        let entered = Word::unplaced(3, BreakEven::from_word(0), 1).come_in().unwrap();
+        let out = entered.placed(5).go_out(entered).unwrap();
+        assert_eq!((out.inside(), out.entry()), (0, Entry::Connection(5)));
+    }
+
+    #[test]
     fn no_count_runs_over() {
-        let mut word = Word::connection(5, u32::MAX, 1023);
+        let mut word = connection(5, u32::MAX).hushed(1023);
         for inside in 1..=255 {
             word = word.come_in().unwrap();
             assert_eq!(word.inside(), inside);

@@ -38,6 +38,17 @@ impl BreakEven {
         Self { after: if after > Self::LATEST { Self::LATEST } else { after } }
     }
 
+    /// The state after so many doublings of the first, or as many as there can be.
+    pub const fn doubled(doublings: u32) -> Self {
+        let most = Self::DOUBLINGS;
+        Self { after: Self::SOONEST << if doublings < most { doublings } else { most } }
+    }
+
+    /// How often the wait was doubled since the first; of a word that was no state, rounded down.
+    pub const fn doublings(self) -> u32 {
+        (self.after / Self::SOONEST).ilog2()
+    }
+
     /// The word for [`BreakEven::from_word`].
     pub const fn word(self) -> u32 {
         self.after

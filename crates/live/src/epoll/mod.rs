@@ -7,8 +7,10 @@
 //! descriptors.
 
 mod links;
+mod others;
 mod waiting;
 
+pub use others::may_be_shared;
 pub use waiting::wait;
 
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
@@ -16,6 +18,7 @@ use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 use libc::{c_int, epoll_event};
 
 use links::Inner;
+use others::{control_other, count_other, discount_other};
 
 use crate::attach;
 use crate::departure;
@@ -50,6 +53,13 @@ struct Instance {
     /// a word has gone unseen.
     others: AtomicU32,
     inner: std::cell::UnsafeCell<Inner>,
+}
+
+impl Instance {
+    /// Its descriptor.
+    fn descriptor(&self) -> c_int {
+        self.fd.load(Ordering::Relaxed) as c_int - 1
+    }
 }
 
 static MEMORY: AtomicPtr<Instance> = AtomicPtr::new(std::ptr::null_mut());
@@ -139,59 +149,6 @@ pub fn forget(index: usize, fd: c_int) {
         }
     }
     instance.fd.store(0, Ordering::SeqCst);
-}
-
-/// From now on other processes may put descriptors into the instances that the kernel then reports.
-pub fn may_be_shared() {
-    for instance in (0..INSTANCES).filter_map(instance) {
-        if instance.fd.load(Ordering::Relaxed) != 0 {
-            instance.others.fetch_add(1, Ordering::SeqCst);
-        }
-    }
-}
-
-/// Counts a connection that the kernel reports.
-fn count_other(instance: &Instance, registration: &mut Registration) {
-    registration.by_kernel = true;
-    instance.others.fetch_add(1, Ordering::SeqCst);
-}
-
-/// The end of this. While other processes hold the connection too, the kernel may go on with what
-/// it has, and the count stays.
-fn discount_other(instance: &Instance, registration: &mut Registration, guard: &Guard) {
-    if std::mem::take(&mut registration.by_kernel)
-        && guard.connection.holders.load(Ordering::SeqCst) == 1
-    {
-        instance.discount();
-    }
-}
-
-impl Instance {
-    /// Its descriptor.
-    fn descriptor(&self) -> c_int {
-        self.fd.load(Ordering::Relaxed) as c_int - 1
-    }
-
-    fn discount(&self) {
-        let order = Ordering::SeqCst;
-        let _ = self.others.fetch_update(order, order, |count| count.checked_sub(1));
-    }
-}
-
-/// The kernel's own `epoll_ctl`, on an instance of this library's or not, of what it alone reports.
-fn control_other(epoll: c_int, operation: c_int, kernel: impl Fn() -> c_int) -> c_int {
-    let result = kernel();
-    if result == 0
-        && let Entry::Epoll(index) = table::entry(epoll)
-        && let Some(instance) = instance(index)
-    {
-        match operation {
-            libc::EPOLL_CTL_ADD => drop(instance.others.fetch_add(1, Ordering::SeqCst)),
-            libc::EPOLL_CTL_DEL => instance.discount(),
-            _ => {}
-        }
-    }
-    result
 }
 
 /// The registrations of a place, each to be touched with its instance's lock held.
@@ -376,12 +333,12 @@ pub fn control(
     kernel: impl Fn() -> c_int,
 ) -> c_int {
     let index = match (table::entry(epoll), table::entry(fd)) {
-        (Entry::Epoll(index), Entry::Connection(_)) => index,
+        (Entry::Epoll(index), Entry::Connection(_) | Entry::Unplaced) => index,
         (_, Entry::Epoll(inner)) => {
             expose(inner);
             return control_other(epoll, operation, kernel);
         }
-        (_, Entry::Connection(_)) => {
+        (_, Entry::Connection(_) | Entry::Unplaced) => {
             departure::depart(fd, Reason::Epoll);
             return kernel();
         }

@@ -197,8 +197,9 @@ fn leave_to_signals(fd: c_int) {
     }
 }
 
+/// One that is not yet carried is asked when it is.
 fn set_nonblocking(fd: c_int, nonblocking: bool) {
-    if let Some(guard) = table::enter(fd) {
+    if let Some(guard) = table::enter_placed(fd) {
         guard.connection.nonblocking.store(nonblocking, Ordering::Relaxed);
     }
 }
@@ -222,7 +223,7 @@ interpose! {
 /// How many bytes a joined connection's rings hold, for `FIONREAD` and `SIOCOUTQ`; `None` if the
 /// direction is the kernel's.
 fn queued(fd: c_int, request: c_ulong) -> Option<u64> {
-    let guard = table::enter(fd).filter(|_| ready::is_joined(fd))?;
+    let guard = table::enter_placed(fd).filter(|_| ready::is_joined(fd))?;
     let (connection, segment) = (guard.connection, guard.connection.segment()?);
     let (switched, writer) = if request == libc::FIONREAD {
         (&connection.switched_in, connection.role().peer())
@@ -330,7 +331,7 @@ interpose! {
         if result == 0
             && level == libc::SOL_SOCKET
             && timeouts.contains(&name)
-            && let Some(guard) = table::enter(fd)
+            && let Some(guard) = table::enter_placed(fd)
         {
             let times_out = sys::timeout_option(fd, libc::SO_RCVTIMEO).is_some();
             guard.connection.times_out.store(times_out, Ordering::Relaxed);

@@ -5,6 +5,7 @@ use libc::{c_int, c_uint, c_void, iovec, mmsghdr, msghdr, off_t, size_t, sockadd
 use crate::close;
 use crate::departure::depart;
 use crate::hooks::leaving::depart_passed;
+use crate::numbers::passed_by;
 use crate::ready;
 use crate::real::interpose;
 use crate::stats::Reason;
@@ -36,7 +37,7 @@ interpose! {
         if length == 0 {
             return next(fd, to, length);
         }
-        receive(fd, &one(to, length), 0, || next(fd, to, length))
+        receive(fd, move || one(to, length), 0, move || next(fd, to, length))
     }
 }
 
@@ -45,7 +46,7 @@ interpose! {
         if length > room {
             return next(fd, to, length, room);
         }
-        receive(fd, &one(to, length), 0, || next(fd, to, length, room))
+        receive(fd, move || one(to, length), 0, move || next(fd, to, length, room))
     }
 }
 
@@ -53,7 +54,7 @@ interpose! {
     fn readv(fd: c_int, vector: *const iovec, count: c_int) -> ssize_t = |next| {
         // SAFETY: the program says that the vector has so many parts.
         match unsafe { parts(vector, count as usize) } {
-            Some(to) => receive(fd, to, 0, || next(fd, vector, count)),
+            Some(to) => receive(fd, || to, 0, move || next(fd, vector, count)),
             None => next(fd, vector, count),
         }
     }
@@ -61,7 +62,7 @@ interpose! {
 
 interpose! {
     fn recv(fd: c_int, to: *mut c_void, length: size_t, flags: c_int) -> ssize_t = |next| {
-        receive(fd, &one(to, length), flags, || next(fd, to, length, flags))
+        receive(fd, move || one(to, length), flags, move || next(fd, to, length, flags))
     }
 }
 
@@ -72,7 +73,7 @@ interpose! {
         if length > room {
             return next(fd, to, length, room, flags);
         }
-        receive(fd, &one(to, length), flags, || next(fd, to, length, room, flags))
+        receive(fd, move || one(to, length), flags, move || next(fd, to, length, room, flags))
     }
 }
 
@@ -89,8 +90,8 @@ interpose! {
         fd: c_int, to: *mut c_void, length: size_t, flags: c_int, address: *mut sockaddr,
         address_length: *mut c_uint,
     ) -> ssize_t = |next| {
-        let kernel = || next(fd, to, length, flags, address, address_length);
-        let result = receive(fd, &one(to, length), flags, kernel);
+        let kernel = move || next(fd, to, length, flags, address, address_length);
+        let result = receive(fd, move || one(to, length), flags, kernel);
         no_address(fd, address_length);
         result
     }
@@ -101,14 +102,18 @@ interpose! {
         fd: c_int, to: *mut c_void, length: size_t, room: size_t, flags: c_int,
         address: *mut sockaddr, address_length: *mut c_uint,
     ) -> ssize_t = |next| {
-        let kernel = || next(fd, to, length, room, flags, address, address_length);
+        let kernel = move || next(fd, to, length, room, flags, address, address_length);
         if length > room {
             return kernel();
         }
-        let result = receive(fd, &one(to, length), flags, kernel);
+        let result = receive(fd, move || one(to, length), flags, kernel);
         no_address(fd, address_length);
         result
     }
+}
+
+fn is_connection(fd: c_int) -> bool {
+    matches!(table::entry(fd), Entry::Connection(_) | Entry::Unplaced)
 }
 
 /// # Safety
@@ -118,20 +123,21 @@ unsafe fn receive_message(
     fd: c_int,
     message: *mut msghdr,
     flags: c_int,
-    kernel: impl Fn() -> ssize_t,
+    kernel: impl Fn() -> ssize_t + Copy,
 ) -> ssize_t {
-    if !matches!(table::entry(fd), Entry::Connection(_)) || message.is_null() {
+    if !is_connection(fd) || message.is_null() {
         return kernel();
     }
     // SAFETY: by the contract of this function.
     let Some(to) = (unsafe { parts((*message).msg_iov, (*message).msg_iovlen) }) else {
         return kernel();
     };
-    let asked = std::cell::Cell::new(false);
-    let result = receive(fd, to, flags, || {
+    let asked = &std::cell::Cell::new(false);
+    let noted = move || {
         asked.set(true);
         kernel()
-    });
+    };
+    let result = receive(fd, || to, flags, noted);
     if !asked.get() && result >= 0 {
         // SAFETY: as above.
         unsafe {
@@ -146,7 +152,7 @@ unsafe fn receive_message(
 interpose! {
     fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t = |next| {
         // SAFETY: the program says that the message is valid.
-        unsafe { receive_message(fd, message, flags, || next(fd, message, flags)) }
+        unsafe { receive_message(fd, message, flags, move || next(fd, message, flags)) }
     }
 }
 
@@ -174,7 +180,7 @@ interpose! {
 
 interpose! {
     fn write(fd: c_int, from: *const c_void, length: size_t) -> ssize_t = |next| {
-        send(fd, &one(from, length), 0, || next(fd, from, length))
+        send(fd, move || one(from, length), 0, move || next(fd, from, length))
     }
 }
 
@@ -182,7 +188,7 @@ interpose! {
     fn writev(fd: c_int, vector: *const iovec, count: c_int) -> ssize_t = |next| {
         // SAFETY: the program says that the vector has so many parts.
         match unsafe { parts(vector, count as usize) } {
-            Some(from) => send(fd, from, 0, || next(fd, vector, count)),
+            Some(from) => send(fd, || from, 0, move || next(fd, vector, count)),
             None => next(fd, vector, count),
         }
     }
@@ -194,7 +200,7 @@ pub mod named_send {
 
     interpose! {
         fn send(fd: c_int, from: *const c_void, length: size_t, flags: c_int) -> ssize_t = |next| {
-            stream::send(fd, &one(from, length), flags, || next(fd, from, length, flags))
+            stream::send(fd, move || one(from, length), flags, move || next(fd, from, length, flags))
         }
     }
 }
@@ -204,21 +210,21 @@ interpose! {
         fd: c_int, from: *const c_void, length: size_t, flags: c_int, address: *const sockaddr,
         address_length: c_uint,
     ) -> ssize_t = |next| {
-        let kernel = || next(fd, from, length, flags, address, address_length);
-        send(fd, &one(from, length), flags, kernel)
+        let kernel = move || next(fd, from, length, flags, address, address_length);
+        send(fd, move || one(from, length), flags, kernel)
     }
 }
 
 interpose! {
     fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> ssize_t = |next| {
-        if !matches!(table::entry(fd), Entry::Connection(_)) || message.is_null() {
+        if !is_connection(fd) || message.is_null() {
             // SAFETY: the program says that the message is valid.
             unsafe { depart_passed(message) };
             return next(fd, message, flags);
         }
         // SAFETY: as above.
         match unsafe { parts((*message).msg_iov, (*message).msg_iovlen) } {
-            Some(from) => send(fd, from, flags, || next(fd, message, flags)),
+            Some(from) => send(fd, || from, flags, move || next(fd, message, flags)),
             None => next(fd, message, flags),
         }
     }
@@ -270,11 +276,11 @@ unsafe fn copy_file(to: c_int, from: c_int, offset: *mut off_t, count: size_t) -
             Err(_) => break,
         };
         let piece = one(buffer.as_ptr().cast(), found);
-        let kernel = || match sys::send(to, buffer.as_ptr(), found, 0) {
+        let kernel = move || match sys::send(to, buffer.as_ptr(), found, 0) {
             Ok(count) => count as ssize_t,
             Err(why) => fail(why),
         };
-        let sent = send(to, &piece, 0, kernel);
+        let sent = send(to, || piece, 0, kernel);
         if sent < 0 && done == 0 {
             return -1;
         }
@@ -303,8 +309,11 @@ unsafe fn send_file(
     from: c_int,
     offset: *mut off_t,
     count: size_t,
-    kernel: impl Fn() -> ssize_t,
+    kernel: impl Fn() -> ssize_t + Copy,
 ) -> ssize_t {
+    if let Some(result) = passed_by(to, kernel) {
+        return result;
+    }
     let Some(guard) = table::enter(to) else { return kernel() };
     if !stream::is_carried(&guard) {
         return kernel();
@@ -316,14 +325,14 @@ unsafe fn send_file(
 interpose! {
     fn sendfile(to: c_int, from: c_int, offset: *mut off_t, count: size_t) -> ssize_t = |next| {
         // SAFETY: the program says that the offset is null or valid.
-        unsafe { send_file(to, from, offset, count, || next(to, from, offset, count)) }
+        unsafe { send_file(to, from, offset, count, move || next(to, from, offset, count)) }
     }
 }
 
 interpose! {
     fn sendfile64(to: c_int, from: c_int, offset: *mut off_t, count: size_t) -> ssize_t = |next| {
         // SAFETY: as for `sendfile`.
-        unsafe { send_file(to, from, offset, count, || next(to, from, offset, count)) }
+        unsafe { send_file(to, from, offset, count, move || next(to, from, offset, count)) }
     }
 }
 
@@ -338,11 +347,11 @@ fn read_vector(
     vector: *const iovec,
     count: c_int,
     (offset, flags): (off_t, c_int),
-    kernel: impl Fn() -> ssize_t,
+    kernel: impl Fn() -> ssize_t + Copy,
 ) -> ssize_t {
     // SAFETY: the program says that the vector has so many parts.
     match unsafe { parts(vector, count as usize) } {
-        Some(to) if at_stream(offset, flags) => receive(fd, to, 0, kernel),
+        Some(to) if at_stream(offset, flags) => receive(fd, || to, 0, kernel),
         _ => elsewhere(fd, offset, kernel),
     }
 }
@@ -361,11 +370,11 @@ fn write_vector(
     vector: *const iovec,
     count: c_int,
     (offset, flags): (off_t, c_int),
-    kernel: impl Fn() -> ssize_t,
+    kernel: impl Fn() -> ssize_t + Copy,
 ) -> ssize_t {
     // SAFETY: the program says that the vector has so many parts.
     match unsafe { parts(vector, count as usize) } {
-        Some(from) if at_stream(offset, flags) => send(fd, from, 0, kernel),
+        Some(from) if at_stream(offset, flags) => send(fd, || from, 0, kernel),
         _ => elsewhere(fd, offset, kernel),
     }
 }
@@ -374,7 +383,7 @@ interpose! {
     fn preadv2(
         fd: c_int, vector: *const iovec, count: c_int, offset: off_t, flags: c_int,
     ) -> ssize_t = |next| {
-        let kernel = || next(fd, vector, count, offset, flags);
+        let kernel = move || next(fd, vector, count, offset, flags);
         read_vector(fd, vector, count, (offset, flags), kernel)
     }
 }
@@ -383,7 +392,7 @@ interpose! {
     fn preadv64v2(
         fd: c_int, vector: *const iovec, count: c_int, offset: off_t, flags: c_int,
     ) -> ssize_t = |next| {
-        let kernel = || next(fd, vector, count, offset, flags);
+        let kernel = move || next(fd, vector, count, offset, flags);
         read_vector(fd, vector, count, (offset, flags), kernel)
     }
 }
@@ -392,7 +401,7 @@ interpose! {
     fn pwritev2(
         fd: c_int, vector: *const iovec, count: c_int, offset: off_t, flags: c_int,
     ) -> ssize_t = |next| {
-        let kernel = || next(fd, vector, count, offset, flags);
+        let kernel = move || next(fd, vector, count, offset, flags);
         write_vector(fd, vector, count, (offset, flags), kernel)
     }
 }
@@ -401,13 +410,13 @@ interpose! {
     fn pwritev64v2(
         fd: c_int, vector: *const iovec, count: c_int, offset: off_t, flags: c_int,
     ) -> ssize_t = |next| {
-        let kernel = || next(fd, vector, count, offset, flags);
+        let kernel = move || next(fd, vector, count, offset, flags);
         write_vector(fd, vector, count, (offset, flags), kernel)
     }
 }
 
 interpose! {
     fn shutdown(fd: c_int, how: c_int) -> c_int = |next| {
-        close::shutdown(fd, how).unwrap_or_else(|| next(fd, how))
+        close::shutdown(fd, how).unwrap_or_else(move || next(fd, how))
     }
 }

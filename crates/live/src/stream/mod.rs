@@ -4,19 +4,20 @@
 mod receiving;
 mod sending;
 
-pub use receiving::{Rest, receive, rest};
-pub use sending::send;
+use receiving::receive_seen;
+pub use receiving::{Rest, rest};
+use sending::send_seen;
 
 use std::sync::atomic::Ordering;
 
 use libc::{c_int, iovec};
 
 use crate::attach;
+use crate::numbers::passed_by;
 use crate::segment::{Segment, closed};
 use crate::stats;
 use crate::sys::{self, Errno};
 use crate::table::{self, Connection, Guard, end, phase};
-use crate::word::Word;
 
 /// Sets `errno` and returns what a failed call returns.
 pub fn fail(errno: Errno) -> isize {
@@ -50,16 +51,34 @@ pub fn is_carried(guard: &Guard) -> bool {
     }
 }
 
-/// A call in the kernel that passes by, counted out when it ends, also by its thread's cancellation.
-struct Inside {
+/// Receives as `recvmsg` does, into what `to` says; `kernel` is the call that the program made.
+#[inline(always)]
+pub fn receive<T: AsRef<[iovec]>>(
     fd: c_int,
-    entered: Word,
+    to: impl FnOnce() -> T,
+    flags: c_int,
+    kernel: impl Fn() -> isize + Copy,
+) -> isize {
+    match passed_by(fd, kernel) {
+        Some(result) => result,
+        None => receive_seen(fd, to().as_ref(), flags, kernel),
+    }
 }
 
-impl Drop for Inside {
-    fn drop(&mut self) {
-        table::went_by(self.fd, self.entered);
+/// Sends as `sendmsg` does, what `from` says; `kernel` is the call that the program made.
+#[inline(always)]
+pub fn send<T: AsRef<[iovec]>>(
+    fd: c_int,
+    from: impl FnOnce() -> T,
+    flags: c_int,
+    kernel: impl Fn() -> isize + Copy,
+) -> isize {
+    if flags & libc::MSG_OOB == 0
+        && let Some(result) = passed_by(fd, kernel)
+    {
+        return result;
     }
+    send_seen(fd, from().as_ref(), flags, kernel)
 }
 
 /// What became of a call.

@@ -6,26 +6,20 @@ use libc::{c_int, iovec};
 use weft_protocol::byte_ring::BrokenRing;
 use weft_protocol::detour::{Begun, Inlet};
 
-use super::{Inside, Moved, broken, fail, is_carried, is_reset, length, part};
+use super::{Moved, broken, fail, is_carried, is_reset, length, part};
 use crate::cancel;
 use crate::ready;
 use crate::segment::{Segment, closed};
 use crate::stats::Reason;
 use crate::sys::{self, Errno};
-use crate::table::{self, Guard, Passage, Receiving, end, phase};
+use crate::table::{self, Guard, Receiving, end, phase};
 use crate::turn;
 use crate::wait;
 
-/// Receives as `recvmsg` does; `kernel` is the call that the program made.
-pub fn receive(fd: c_int, to: &[iovec], flags: c_int, kernel: impl Fn() -> isize) -> isize {
-    match table::passage(fd) {
-        Passage::Kernel => return kernel(),
-        Passage::Quiet(entered) => {
-            let _inside = Inside { fd, entered };
-            return kernel();
-        }
-        Passage::Seen => cancel::look(),
-    }
+/// Receives what does not pass by.
+#[inline(never)]
+pub fn receive_seen(fd: c_int, to: &[iovec], flags: c_int, kernel: impl Fn() -> isize) -> isize {
+    cancel::look();
     let Some(guard) = table::enter(fd) else { return kernel() };
     if !is_carried(&guard) {
         return kernel();

@@ -6,14 +6,14 @@ use libc::{c_int, iovec};
 use weft_protocol::byte_ring::Unpublished;
 use weft_protocol::detour::Outlet;
 
-use super::{Inside, Moved, broken, fail, is_carried, length, part};
+use super::{Moved, broken, fail, is_carried, length, part};
 use crate::attach;
 use crate::cancel;
 use crate::epoll;
 use crate::segment::{Segment, closed};
 use crate::stats::Reason;
 use crate::sys::{self, Errno};
-use crate::table::{self, Guard, Passage, Sending, end};
+use crate::table::{self, Guard, Sending, end};
 use crate::turn;
 use crate::wait;
 
@@ -24,17 +24,10 @@ const PIECE: u64 = 32 * 1024;
 /// nanoseconds.
 const UNTIL_SWITCHED: u64 = 1_000_000;
 
-/// Sends as `sendmsg` does; `kernel` is the call that the program made.
-pub fn send(fd: c_int, from: &[iovec], flags: c_int, kernel: impl Fn() -> isize) -> isize {
-    match table::passage(fd) {
-        Passage::Kernel => return kernel(),
-        Passage::Quiet(entered) if flags & libc::MSG_OOB == 0 => {
-            let _inside = Inside { fd, entered };
-            return kernel();
-        }
-        Passage::Quiet(entered) => table::went_by(fd, entered),
-        Passage::Seen => cancel::look(),
-    }
+/// Sends what does not pass by.
+#[inline(never)]
+pub fn send_seen(fd: c_int, from: &[iovec], flags: c_int, kernel: impl Fn() -> isize) -> isize {
+    cancel::look();
     let Some(guard) = table::enter(fd) else { return kernel() };
     if flags & libc::MSG_OOB != 0 {
         turn::back(&guard, Reason::Urgent);

@@ -2,6 +2,7 @@
 //! the same, so that nobody goes over to the ring while one of them is in the kernel.
 
 use std::os::fd::IntoRawFd;
+use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::Duration;
 
 use crate::pair::{Pair, close, joined, preloaded, recv, send};
@@ -84,5 +85,96 @@ fn a_number_that_had_another_connection_begins_anew() {
         assert_eq!(joined(), 0, "four calls of each end are too few");
         talk(second, 100, true);
         assert_eq!(joined(), 2);
+    });
+}
+
+#[test]
+fn nobody_joins_what_was_forked_when_it_was_young() {
+    preloaded("passing::nobody_joins_what_was_forked_when_it_was_young", || {
+        let pair = young();
+        // SAFETY: the child uses the connection, and ends.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            talk(pair, 100, true);
+            // SAFETY: as above.
+            unsafe { libc::_exit(i32::from(joined() != 0)) };
+        }
+        let mut status = -1;
+        // SAFETY: waits for the child.
+        assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
+        assert_eq!(status, 0, "the parent holds it too");
+        talk(pair, 100, true);
+        assert_eq!(joined(), 2, "afterwards both ends join");
+    });
+}
+
+#[test]
+fn nobody_joins_what_another_program_inherits() {
+    preloaded("passing::nobody_joins_what_another_program_inherits", || {
+        let pair = young();
+        let program = [c"/bin/true".as_ptr(), std::ptr::null()];
+        // SAFETY: the child does nothing but become another program, and its words are C strings.
+        #[allow(deprecated, reason = "what is tested is a child in its parent's memory")]
+        unsafe {
+            assert_eq!(libc::fcntl(pair.b, libc::F_SETFD, 0), 0);
+            if libc::vfork() == 0 {
+                libc::execv(program[0], program.as_ptr());
+                libc::_exit(1);
+            }
+        }
+        talk(pair, 100, true);
+        assert_eq!(joined(), 0);
+    });
+}
+
+static OUTER: [AtomicI32; 2] = [const { AtomicI32::new(-1) }; 2];
+
+/// Talks on the connection on which the interrupted call waits, and then ends its wait.
+extern "C" fn talk_in_a_handler(_signal: libc::c_int) {
+    let [a, b] = [&OUTER[0], &OUTER[1]].map(|fd| fd.load(Ordering::Relaxed));
+    talk(Pair { a, b }, 200, false);
+    assert_eq!(joined(), 0);
+    assert_eq!(send(a, b"to who waits", 0), Ok(12));
+}
+
+/// Waits in the kernel and is interrupted there by a handler that uses the same connection.
+fn be_interrupted() {
+    let pair = young();
+    OUTER[0].store(pair.a, Ordering::Relaxed);
+    OUTER[1].store(pair.b, Ordering::Relaxed);
+    // SAFETY: all zeroes is a valid action, whose function is then set; the span is valid.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = talk_in_a_handler as *const () as usize;
+        action.sa_flags = libc::SA_RESTART;
+        libc::sigaction(libc::SIGALRM, &action, std::ptr::null_mut());
+        let mut span: libc::itimerval = std::mem::zeroed();
+        span.it_value.tv_usec = 100_000;
+        libc::setitimer(libc::ITIMER_REAL, &raw const span, std::ptr::null_mut());
+    }
+    assert_eq!(recv(pair.b, 100, 0).unwrap(), b"to who waits");
+    talk(pair, 100, true);
+    assert_eq!(joined(), 2, "afterwards both ends join");
+}
+
+#[test]
+fn nobody_joins_in_a_handler_past_the_call_that_it_interrupts() {
+    preloaded("passing::nobody_joins_in_a_handler_past_the_call_that_it_interrupts", || {
+        // SAFETY: the child has one thread, and ends; the C library's variable is there for good.
+        unsafe {
+            let child = libc::fork();
+            if child == 0 {
+                let word = libc::dlsym(libc::RTLD_DEFAULT, c"__libc_single_threaded".as_ptr());
+                let mark = word.cast::<u8>();
+                if !mark.is_null() {
+                    *mark = 1;
+                }
+                be_interrupted();
+                libc::_exit(0);
+            }
+            let mut status = -1;
+            assert_eq!(libc::waitpid(child, &mut status, 0), child);
+            assert_eq!(status, 0);
+        }
     });
 }

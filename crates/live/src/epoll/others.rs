@@ -1,0 +1,58 @@
+//! What an instance has beside the connections that it follows, which the kernel alone reports. While
+//! there is nothing of it, a busy instance need not ask the kernel.
+
+use std::sync::atomic::Ordering;
+
+use libc::c_int;
+
+use super::{INSTANCES, Instance, instance};
+use crate::table::{self, Entry, Guard, Registration};
+
+/// From now on other processes may put descriptors into the instances that the kernel then reports.
+pub fn may_be_shared() {
+    for instance in (0..INSTANCES).filter_map(instance) {
+        if instance.fd.load(Ordering::Relaxed) != 0 {
+            instance.others.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+}
+
+/// Counts a connection that the kernel reports.
+pub fn count_other(instance: &Instance, registration: &mut Registration) {
+    registration.by_kernel = true;
+    instance.others.fetch_add(1, Ordering::SeqCst);
+}
+
+/// The end of this. While other processes hold the connection too, the kernel may go on with what
+/// it has, and the count stays.
+pub fn discount_other(instance: &Instance, registration: &mut Registration, guard: &Guard) {
+    if std::mem::take(&mut registration.by_kernel)
+        && guard.connection.holders.load(Ordering::SeqCst) == 1
+    {
+        instance.discount();
+    }
+}
+
+impl Instance {
+    /// One less that the kernel alone reports.
+    fn discount(&self) {
+        let order = Ordering::SeqCst;
+        let _ = self.others.fetch_update(order, order, |count| count.checked_sub(1));
+    }
+}
+
+/// The kernel's own `epoll_ctl`, on an instance of this library's or not, of what it alone reports.
+pub fn control_other(epoll: c_int, operation: c_int, kernel: impl Fn() -> c_int) -> c_int {
+    let result = kernel();
+    if result == 0
+        && let Entry::Epoll(index) = table::entry(epoll)
+        && let Some(instance) = instance(index)
+    {
+        match operation {
+            libc::EPOLL_CTL_ADD => drop(instance.others.fetch_add(1, Ordering::SeqCst)),
+            libc::EPOLL_CTL_DEL => instance.discount(),
+            _ => {}
+        }
+    }
+    result
+}
