@@ -171,7 +171,12 @@ pub fn poll(
         let span = slice.map_or(left, |slice| Some(left.map_or(slice, |left| left.min(slice))));
         stats::count(|stats| &stats.sleeps, 1);
         let woken = sleep(&mut kernel, span, mask)?;
-        drop(sleepers);
+        for (it, sleeper) in joined.iter().zip(sleepers) {
+            let asked = kernel[it.index];
+            if asked.revents == 0 && asked.events & libc::POLLIN != 0 {
+                sleeper.wake_for_another();
+            }
+        }
         let over = deadline.is_some_and(|deadline| sys::now() >= deadline);
         if woken > 0 || over {
             if evaluate(&joined, entries) || over {

@@ -370,26 +370,37 @@ fn coarse_now() -> u64 {
 
 /// A thread that is about to sleep in the kernel, on one connection. The last to wake takes the
 /// doorbells away; until then they stay for the others.
-pub struct Sleeper<'a>(&'a Guard);
+pub struct Sleeper<'a> {
+    guard: &'a Guard,
+    /// Whether the kernel may have something to say about this connection.
+    reported: bool,
+}
 
 impl<'a> Sleeper<'a> {
     pub fn begin(guard: &'a Guard) -> Self {
         let _held = guard.connection.bell.lock();
         guard.connection.sleepers.fetch_add(1, Ordering::SeqCst);
-        Self(guard)
+        Self { guard, reported: true }
+    }
+
+    /// Wakes knowing that the kernel has nothing to say about this connection: no doorbell, no end.
+    /// What it has later it says to the next sleeper.
+    pub fn wake_for_another(mut self) {
+        self.reported = false;
     }
 }
 
 impl Drop for Sleeper<'_> {
     fn drop(&mut self) {
         let _errno = sys::KeepErrno::new();
+        let guard = self.guard;
         let taken = {
-            let _held = self.0.connection.bell.lock();
-            let last = self.0.connection.sleepers.fetch_sub(1, Ordering::SeqCst) == 1;
-            last && take_doorbells(self.0)
+            let _held = guard.connection.bell.lock();
+            let last = guard.connection.sleepers.fetch_sub(1, Ordering::SeqCst) == 1;
+            last && self.reported && take_doorbells(guard)
         };
         if taken {
-            epoll::kick(self.0);
+            epoll::kick(guard);
         }
     }
 }

@@ -25,6 +25,8 @@ pub struct Inner {
     pub turn: u32,
     /// When the kernel was last asked about other descriptors, in nanoseconds.
     pub looked_aside: u64,
+    /// How long after that it is asked again, in nanoseconds.
+    pub aside_every: u64,
     /// When it was last looked whether anything was heard of the other ends, in nanoseconds.
     pub listened: u64,
     pub spin: SpinPolicy,

@@ -19,8 +19,10 @@ use crate::turn;
 use crate::wait;
 
 /// While there are events without the kernel, it is asked about other descriptors this often, in
-/// nanoseconds.
-const LOOK_ASIDE: u64 = 50_000;
+/// nanoseconds: as long as it has something to say. Each time that it has nothing, half as often.
+pub const LOOK_ASIDE: u64 = 50_000;
+/// But no less often than this.
+const LEAST_ASIDE: u64 = 16 * LOOK_ASIDE;
 const EVERY_TURN: u32 = 4;
 /// Every so many looks, connections that have heard nothing are looked at as a whole all the same:
 /// this process itself may have changed what they have to say.
@@ -147,8 +149,10 @@ fn is_time_to_look_aside(instance: &Instance, turns: u32) -> bool {
     // SAFETY: the lock is held.
     let inner = unsafe { &mut *instance.inner.get() };
     let others = instance.others.load(Ordering::SeqCst) > 0 || inner.warm < inner.count;
-    if others && now.saturating_sub(inner.looked_aside) >= LOOK_ASIDE {
+    if others && now.saturating_sub(inner.looked_aside) >= inner.aside_every {
         (inner.looked_aside, inner.listened) = (now, now);
+        // What the kernel has to say sets it back.
+        inner.aside_every = (2 * inner.aside_every).min(LEAST_ASIDE);
         stats::count(|stats| &stats.asides, 1);
         return true;
     }
@@ -489,6 +493,11 @@ fn from_kernel(
     } else {
         cancel::epoll_pwait(epoll, events, time, mask)?
     };
+    if count > 0 {
+        // SAFETY: a number is written that another thread may change; a look aside too many or one
+        // late does no harm.
+        unsafe { (*instance.inner.get()).aside_every = LOOK_ASIDE };
+    }
     let mut kept = 0;
     for at in 0..count {
         let event = events[at];

@@ -404,6 +404,11 @@ fn an_end_that_never_sent_can_still_wake_the_other() {
         }
         assert_eq!(recv(a, 10, 0), Ok(b"all".to_vec()));
         reader.join().unwrap();
+        // Where the two threads ran in turn, one end may not have met the other before.
+        for round in 0..200u8 {
+            assert_eq!(send(a, &[round], 0), Ok(1));
+            assert_eq!(recv(b, 1, 0), Ok(vec![round]));
+        }
         assert_eq!(joined(), 2);
     });
 }
