@@ -64,6 +64,12 @@ pub fn entry(fd: c_int) -> Entry {
     word(fd).map_or(Entry::Unknown, |word| Word::from_bits(word.load(Ordering::Acquire)).entry())
 }
 
+/// Whether this descriptor stands for the connection at a place.
+#[inline]
+pub fn is_at(fd: c_int, place: usize) -> bool {
+    word(fd).is_some_and(|word| Word::from_bits(word.load(Ordering::Acquire)).is_at(place))
+}
+
 /// Remembers a descriptor. False if its number is beyond the table.
 pub fn set_entry(fd: c_int, entry: Entry) -> bool {
     word(fd).is_some_and(|word| {

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 pub use crate::connection::{Connection, Receiving, Registration, Reported, Sending, end, phase};
 use crate::meeting;
-use crate::numbers::{change, look_for_threads, replace, word};
+use crate::numbers::{change, is_at, look_for_threads, replace, word};
 pub use crate::numbers::{
     claim, close_own, entry, forget_listener, forget_number, is_single_threaded, known, set_entry,
 };
@@ -233,6 +233,7 @@ pub fn track(fd: c_int, role: Role, port: u16) {
 
 /// Gives a connection a place that has none yet, and returns it. Without one the kernel keeps it.
 #[cold]
+#[inline(never)]
 fn settle(fd: c_int) -> Option<usize> {
     let cell = word(fd).filter(|_| is_owner())?;
     let asked = Word::from_bits(cell.load(Ordering::Acquire));
@@ -370,34 +371,27 @@ pub struct Guard {
 }
 
 /// Enters a call on a descriptor; `None` if it stands for no connection.
-#[inline]
+#[inline(always)]
 pub fn enter(fd: c_int) -> Option<Guard> {
-    match entry(fd) {
-        Entry::Connection(place) => enter_place(fd, place),
-        Entry::Unplaced => enter_place(fd, settle(fd)?),
-        _ => None,
+    let place = match entry(fd) {
+        Entry::Connection(place) => place,
+        Entry::Unplaced => settle(fd)?,
+        _ => return None,
+    };
+    let (connection, local) = (connection(place)?, local(place)?);
+    local.come_in();
+    // Made anew for either end: one that is moved is stored and loaded, which costs 4 ns a call.
+    if is_at(fd, place) {
+        return Some(Guard { place, fd, connection, local });
     }
+    drop(Guard { place, fd, connection, local });
+    None
 }
 
 /// The same for one that has a place already.
 #[inline]
 pub fn enter_placed(fd: c_int) -> Option<Guard> {
-    match entry(fd) {
-        Entry::Connection(place) => enter_place(fd, place),
-        _ => None,
-    }
-}
-
-#[inline]
-fn enter_place(fd: c_int, place: usize) -> Option<Guard> {
-    let (connection, local) = (connection(place)?, local(place)?);
-    local.come_in();
-    // Made anew for either end: one that is moved is stored and loaded, which costs 4 ns a call.
-    if entry(fd) == Entry::Connection(place) {
-        return Some(Guard { place, fd, connection, local });
-    }
-    drop(Guard { place, fd, connection, local });
-    None
+    if entry(fd) == Entry::Unplaced { None } else { enter(fd) }
 }
 
 /// Remembers that a connection is the kernel's for good.

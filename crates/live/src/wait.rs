@@ -312,10 +312,18 @@ pub fn is_gone_since_switched(guard: &Guard, segment: &Segment) -> bool {
 }
 
 /// The same while nobody sleeps: the kernel is asked only if nothing was heard for long.
+#[inline]
 pub fn is_silent_and_gone(guard: &Guard, segment: &Segment) -> bool {
-    if !guard.connection.switched_in.load(Ordering::Acquire)
-        || !is_silent(guard.connection, segment)
-    {
+    let now = coarse_now();
+    let listened = guard.connection.listened.load(Ordering::Relaxed);
+    now.wrapping_sub(listened) >= SILENCE && is_gone_if_silent(guard, segment, now)
+}
+
+#[cold]
+fn is_gone_if_silent(guard: &Guard, segment: &Segment, now: u64) -> bool {
+    let connection = guard.connection;
+    connection.listened.store(now, Ordering::Relaxed);
+    if !connection.switched_in.load(Ordering::Acquire) || has_spoken(connection, segment) {
         return false;
     }
     stats::count(|stats| &stats.questions, 1);
@@ -342,14 +350,9 @@ fn is_only_deaf(guard: &Guard, said: i16) -> bool {
         && sys::tcp_counts(guard.fd).is_ok_and(|counts| counts.established)
 }
 
-/// Whether nothing was heard of the other end for long. Whatever it writes or reads says that it
-/// lives, as well as the kernel could.
-fn is_silent(connection: &Connection, segment: &Segment) -> bool {
-    let now = coarse_now();
-    if now.wrapping_sub(connection.listened.load(Ordering::Relaxed)) < SILENCE {
-        return false;
-    }
-    connection.listened.store(now, Ordering::Relaxed);
+/// Whether anything was heard of the other end since this was last asked. Whatever it writes or reads
+/// says that it lives, as well as the kernel could.
+fn has_spoken(connection: &Connection, segment: &Segment) -> bool {
     let role = connection.role();
     let (written, read) =
         (segment.way(role.peer()).pointers.arrivals(), segment.way(role).pointers.read());
@@ -357,7 +360,7 @@ fn is_silent(connection: &Connection, segment: &Segment) -> bool {
     let heard = written.wrapping_add(read);
     let before = connection.heard.load(Ordering::Relaxed);
     connection.heard.store(heard, Ordering::Relaxed);
-    heard == before
+    heard != before
 }
 
 /// A clock that is cheap and a few milliseconds coarse, in nanoseconds.

@@ -102,6 +102,12 @@ impl Word {
         Self((self.0 & !INDEX) | (place as u64 & INDEX))
     }
 
+    /// Whether it is the connection at this place.
+    #[inline]
+    pub const fn is_at(self, place: usize) -> bool {
+        self.0 & (WHAT | INDEX) == CONNECTION | place as u64
+    }
+
     /// Whether both stand for the same connection.
     pub const fn is_same(self, other: Self) -> bool {
         (self.0 ^ other.0) & (WHAT | (LIVES * LIFE)) == 0
@@ -234,6 +240,7 @@ mod tests {
             assert_eq!(word.inside(), 0);
         }
         assert_eq!((word.come_in(), word.entry()), (None, Entry::Connection(5)));
+        assert!(word.is_at(5) && !word.is_at(4) && !Word::of(Entry::Epoll(5)).is_at(5));
         assert_eq!(word.hushed(u32::MAX).quiet(), 1023);
     }
 

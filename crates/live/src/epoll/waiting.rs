@@ -145,21 +145,25 @@ fn is_time_to_look_aside(instance: &Instance, turns: u32) -> bool {
         return false;
     }
     let now = sys::now();
+    let others = instance.others.load(Ordering::SeqCst) > 0 || inner.warm < inner.count;
+    let (last, every) = match others {
+        true => (inner.looked_aside, inner.aside_every),
+        false => (inner.listened, wait::SILENCE),
+    };
+    if now.saturating_sub(last) < every {
+        return false;
+    }
     let Some(_held) = instance.lock.lock() else { return false };
     // SAFETY: the lock is held.
     let inner = unsafe { &mut *instance.inner.get() };
-    let others = instance.others.load(Ordering::SeqCst) > 0 || inner.warm < inner.count;
-    if others && now.saturating_sub(inner.looked_aside) >= inner.aside_every {
-        (inner.looked_aside, inner.listened) = (now, now);
+    inner.listened = now;
+    if others {
+        inner.looked_aside = now;
         // What the kernel has to say sets it back.
-        inner.aside_every = (2 * inner.aside_every).min(LEAST_ASIDE);
+        inner.aside_every = (2 * every).min(LEAST_ASIDE);
         stats::count(|stats| &stats.asides, 1);
         return true;
     }
-    if others || now.saturating_sub(inner.listened) < wait::SILENCE {
-        return false;
-    }
-    inner.listened = now;
     let silent = inner.is_any_silent();
     if silent {
         stats::count(|stats| &stats.questions, 1);

@@ -17,7 +17,7 @@ use crate::turn;
 use crate::wait;
 
 /// Receives what does not pass by.
-#[inline(never)]
+#[inline]
 pub fn receive_seen(fd: c_int, to: &[iovec], flags: c_int, kernel: impl Fn() -> isize) -> isize {
     cancel::look();
     let Some(guard) = table::enter(fd) else { return kernel() };

@@ -25,7 +25,7 @@ const PIECE: u64 = 32 * 1024;
 const UNTIL_SWITCHED: u64 = 1_000_000;
 
 /// Sends what does not pass by.
-#[inline(never)]
+#[inline]
 pub fn send_seen(fd: c_int, from: &[iovec], flags: c_int, kernel: impl Fn() -> isize) -> isize {
     cancel::look();
     let Some(guard) = table::enter(fd) else { return kernel() };
