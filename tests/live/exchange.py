@@ -1,7 +1,8 @@
 """Kernel TCP against the live library on this host: latency, streams, connections, in turn.
 
-One JSON object a case: the figures of both, the ratio of their medians (above one is better), and
-the load that others put on the machine meanwhile. netperf is not in Debian; its TCP_RR and TCP_CRR
+One JSON object a case: the figures of both, the ratio of their medians (above one is better), how
+often a carried connection entered the kernel and why, and the load that others put on the machine
+meanwhile. netperf is not in Debian; its TCP_RR and TCP_CRR
 are here as exchanges of one byte, on one connection and with a connection for each. Connections of
 a few exchanges are where joining can lose.
 """
@@ -44,6 +45,29 @@ def exchange(library: Path, numbers: tuple[int, ...], *, carried: bool) -> float
     return float(ran.stdout)
 
 
+# What the library has counted in a process and its child, by its place in their figures.
+COUNTS = {"messages": 6, "sleeps": 9, "questions": 12, "looks_aside": 13, "turns": 14}
+COUNTED = """
+import os, runpy, struct, sys
+sys.argv = sys.argv[1:]
+runpy.run_path(sys.argv[0], run_name="__main__")
+for name in os.listdir("/proc/self/fd"):
+    path = "/proc/self/fd/" + name
+    if os.path.islink(path) and os.readlink(path).startswith("/memfd:weft-live ("):
+        with open(path, "rb") as figures:
+            print(*struct.unpack("15Q", figures.read(120)))
+"""
+
+
+def entries(library: Path, numbers: tuple[int, ...]) -> dict[str, int]:
+    """Run one measurement more; how often both ends entered the kernel, by the reason."""
+    words = [sys.executable, "-I", "-c", COUNTED, str(EXCHANGE), str(library), *map(str, numbers)]
+    how = {**os.environ, "LD_PRELOAD": str(library)}
+    ran = subprocess.run(words, env=how, capture_output=True, text=True, check=True, timeout=60)
+    counts = ran.stdout.splitlines()[-1].split()
+    return {name: int(counts[place]) for name, place in COUNTS.items()}
+
+
 def described(kind: int) -> tuple[str, str]:
     """Name a kind and its unit."""
     if kind < CONNECT:
@@ -74,6 +98,8 @@ def main() -> None:
             "ratio": round(live / plain if kind == STREAM else plain / live, 3),
             "load_average": os.getloadavg()[0],
         }
+        if kind < CONNECT:
+            case["kernel_entries"] = entries(library, (TCP, kind, size, span, here, 0))
         if (kind, size, here) == (PINGPONG, 64, 1):
             bare = [
                 exchange(library, (BARE, kind, size, span, 1, 0), carried=False) for _ in range(5)
