@@ -47,8 +47,6 @@ pub struct Receiving {
     pub receiver: Receiver,
     /// Bytes released since the writer was last offered a wake-up.
     pub released: u64,
-    /// Whether a reset was reported: it is reported once.
-    pub reset_reported: bool,
     pub unsaid: Unsaid,
 }
 
@@ -112,6 +110,8 @@ pub struct Connection {
     /// Whether a receive may time out, in which case only the kernel waits for it.
     pub times_out: AtomicBool,
     pub end: AtomicU32,
+    /// Whether the program was told of a reset: it is told once, by whichever call comes first.
+    pub reset_said: AtomicBool,
     /// Whether each direction is in the ring now: what the halves say, readable without them.
     pub switched_in: AtomicBool,
     pub switched_out: AtomicBool,
@@ -219,7 +219,6 @@ impl Connection {
                 reader: Reader::new(segment.capacity()),
                 receiver: Receiver::default(),
                 released: 0,
-                reset_reported: false,
                 unsaid: Unsaid::default(),
             };
             *self.sending.get() = Sending {
@@ -264,6 +263,7 @@ impl Connection {
             &self.returned_in,
             &self.returned_out,
             &self.turned,
+            &self.reset_said,
             &self.chime_again,
             &self.read_shut,
             &self.deaf,

@@ -12,7 +12,7 @@ use crate::ready;
 use crate::real::interpose;
 use crate::segment::Role;
 use crate::stats::Reason;
-use crate::stream::fail;
+use crate::stream::{self, fail};
 use crate::sys;
 use crate::table::{self, Entry};
 use crate::turn;
@@ -219,18 +219,17 @@ interpose! {
     }
 }
 
-/// How many bytes a joined connection's rings hold, for `FIONREAD` and `SIOCOUTQ`; `None` if the
-/// direction is the kernel's.
+/// How many bytes a joined connection holds, for `FIONREAD` and `SIOCOUTQ`; `None` if the kernel
+/// knows.
 fn queued(fd: c_int, request: c_ulong) -> Option<u64> {
     let guard = table::enter(fd).filter(|_| ready::is_joined(fd))?;
     let (connection, segment) = (guard.connection, guard.connection.segment()?);
-    let (switched, writer) = if request == libc::FIONREAD {
-        (&connection.switched_in, connection.role().peer())
-    } else {
-        (&connection.switched_out, connection.role())
-    };
-    let filling = segment.way(writer).pointers.filling();
-    switched.load(Ordering::Acquire).then_some(filling.min(segment.capacity().bytes()))
+    if request == libc::FIONREAD {
+        return stream::unread(&guard, &segment);
+    }
+    let filling = segment.way(connection.role()).pointers.filling();
+    let switched = connection.switched_out.load(Ordering::Acquire);
+    switched.then_some(filling.min(segment.capacity().bytes()))
 }
 
 interpose! {
@@ -336,6 +335,48 @@ interpose! {
             guard.connection.times_out.store(times_out, Ordering::Relaxed);
         }
         result
+    }
+}
+
+interpose! {
+    fn getsockopt(
+        fd: c_int, level: c_int, name: c_int, value: *mut c_void, length: *mut c_uint,
+    ) -> c_int = |next| {
+        let result = next(fd, level, name, value, length);
+        if result == 0 && level == libc::SOL_SOCKET && name == libc::SO_ERROR {
+            // SAFETY: the kernel has just filled as much in as there is room for.
+            unsafe { say_reset(fd, value.cast(), length) };
+        }
+        result
+    }
+}
+
+/// The pending error of a connection that the other end has reset, of which the kernel may hear
+/// only later.
+///
+/// # Safety
+///
+/// The value is valid for as many bytes as the length says.
+unsafe fn say_reset(fd: c_int, value: *mut c_int, length: *const c_uint) {
+    // SAFETY: by the contract of this function.
+    if unsafe { *length } as usize != size_of::<c_int>() {
+        return;
+    }
+    let Some(guard) = table::enter(fd).filter(|_| ready::is_joined(fd)) else { return };
+    // SAFETY: as above.
+    let found = unsafe { value.read_unaligned() };
+    let is_reset = || {
+        guard
+            .connection
+            .segment()
+            .is_some_and(|segment| ready::events(&guard, &segment) & libc::POLLERR != 0)
+    };
+    if found == libc::ECONNRESET {
+        guard.connection.reset_said.store(true, Ordering::Release);
+    } else if found == 0 && is_reset() && !guard.connection.reset_said.swap(true, Ordering::AcqRel)
+    {
+        // SAFETY: as above.
+        unsafe { value.write_unaligned(libc::ECONNRESET) };
     }
 }
 

@@ -4,7 +4,7 @@
 mod receiving;
 mod sending;
 
-pub use receiving::{Rest, receive, rest};
+pub use receiving::{Rest, receive, rest, unread};
 pub use sending::send;
 
 use std::sync::atomic::Ordering;

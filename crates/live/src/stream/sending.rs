@@ -44,7 +44,20 @@ pub fn send(fd: c_int, from: &[iovec], flags: c_int, kernel: impl Fn() -> isize)
     }
     match sent(&guard, from, flags) {
         Moved::Done(result) => result,
-        Moved::Kernel => kernel(),
+        Moved::Kernel => {
+            let result = kernel();
+            if result < 0 {
+                note_reset(&guard, sys::errno());
+            }
+            result
+        }
+    }
+}
+
+/// Remembers that the kernel has told the program of a reset.
+fn note_reset(guard: &Guard, why: Errno) {
+    if why == libc::ECONNRESET {
+        guard.connection.reset_said.store(true, Ordering::Release);
     }
 }
 
@@ -61,7 +74,9 @@ fn sent(guard: &Guard, from: &[iovec], flags: c_int) -> Moved {
         };
         attach::switch(guard, &segment, &mut sending);
         let outlet = sending.sender.outlet();
-        if done == 0 && outlet != Outlet::Before && has_left(guard, &segment) {
+        // The kernel has not been told that this end sends no more.
+        let shut = outlet == Outlet::Ring && connection.write_shut.load(Ordering::Acquire);
+        if done == 0 && outlet != Outlet::Before && !shut && has_left(guard, &segment) {
             return Moved::Kernel;
         }
         let tried = match outlet {
@@ -186,7 +201,11 @@ fn into_ring(
         return Err(libc::EOPNOTSUPP);
     }
     if connection.write_shut.load(Ordering::Acquire) {
-        return Err(libc::EPIPE);
+        // A reset is said once, and before the pipe.
+        let reset = sys::socket_option::<c_int>(guard.fd, libc::SOL_SOCKET, libc::SO_ERROR);
+        let why = reset.ok().filter(|why| *why != 0).unwrap_or(libc::EPIPE);
+        note_reset(guard, why);
+        return Err(why);
     }
     let way = segment.way(connection.role());
     let before = *done;
