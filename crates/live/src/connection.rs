@@ -109,6 +109,8 @@ pub struct Connection {
     pub doorbells: AtomicU32,
     /// Whether a receive may time out, in which case only the kernel waits for it.
     pub times_out: AtomicBool,
+    /// Whether each received message is to say how many bytes are left unread.
+    pub says_unread: AtomicBool,
     pub end: AtomicU32,
     /// Whether the program was told of a reset: it is told once, by whichever call comes first.
     pub reset_said: AtomicBool,

@@ -33,6 +33,7 @@ mod hooks;
 mod lock;
 mod log;
 mod meeting;
+mod options;
 mod pump;
 mod ready;
 mod real;

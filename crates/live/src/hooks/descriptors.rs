@@ -20,11 +20,6 @@ use crate::turn;
 /// Asks for signals as `O_ASYNC` does.
 const FIOASYNC: c_ulong = 0x5452;
 
-/// The receive timeout with 64-bit seconds on 32-bit machines.
-const SO_RCVTIMEO_NEW: c_int = 66;
-/// The same for sending.
-const SO_SNDTIMEO_NEW: c_int = 67;
-
 interpose! {
     fn connect(fd: c_int, address: *const sockaddr, length: c_uint) -> c_int = |next| {
         // SAFETY: the program says that the address is valid.
@@ -262,121 +257,6 @@ interpose! {
             }
             _ => next(fd, request, argument),
         }
-    }
-}
-
-/// Whether a socket option means the same to a carried connection as to the kernel's. With any
-/// other the connection is the kernel's.
-fn is_harmless(level: c_int, name: c_int) -> bool {
-    match level {
-        libc::SOL_SOCKET => matches!(
-            name,
-            libc::SO_DEBUG
-                | libc::SO_REUSEADDR
-                | libc::SO_REUSEPORT
-                | libc::SO_KEEPALIVE
-                | libc::SO_LINGER
-                | libc::SO_SNDBUF
-                | libc::SO_RCVBUF
-                | libc::SO_SNDTIMEO
-                | libc::SO_RCVTIMEO
-                | SO_RCVTIMEO_NEW
-                | SO_SNDTIMEO_NEW
-                | libc::SO_PRIORITY
-                | libc::SO_DONTROUTE
-                | libc::SO_BROADCAST
-                | libc::SO_BUSY_POLL
-                | libc::SO_INCOMING_CPU
-        ),
-        libc::IPPROTO_TCP => matches!(
-            name,
-            libc::TCP_NODELAY
-                | libc::TCP_CORK
-                | libc::TCP_KEEPIDLE
-                | libc::TCP_KEEPINTVL
-                | libc::TCP_KEEPCNT
-                | libc::TCP_QUICKACK
-                | libc::TCP_USER_TIMEOUT
-                | libc::TCP_CONGESTION
-                | libc::TCP_MAXSEG
-                | libc::TCP_SYNCNT
-                | libc::TCP_LINGER2
-                | libc::TCP_DEFER_ACCEPT
-                | libc::TCP_WINDOW_CLAMP
-                | libc::TCP_NOTSENT_LOWAT
-                | libc::TCP_FASTOPEN
-        ),
-        libc::IPPROTO_IP => matches!(name, libc::IP_TOS | libc::IP_TTL),
-        libc::IPPROTO_IPV6 => {
-            matches!(name, libc::IPV6_TCLASS | libc::IPV6_UNICAST_HOPS | libc::IPV6_V6ONLY)
-        }
-        _ => false,
-    }
-}
-
-interpose! {
-    fn setsockopt(
-        fd: c_int, level: c_int, name: c_int, value: *const c_void, length: c_uint,
-    ) -> c_int = |next| {
-        if !is_harmless(level, name)
-            && let Some(guard) = table::enter(fd)
-        {
-            // Where that cannot be, the rest of the ring is still read here.
-            let _ = turn::leave(&guard, Reason::Option);
-        }
-        let result = next(fd, level, name, value, length);
-        let timeouts = [libc::SO_RCVTIMEO, SO_RCVTIMEO_NEW];
-        if result == 0
-            && level == libc::SOL_SOCKET
-            && timeouts.contains(&name)
-            && let Some(guard) = table::enter(fd)
-        {
-            let times_out = sys::timeout_option(fd, libc::SO_RCVTIMEO).is_some();
-            guard.connection.times_out.store(times_out, Ordering::Relaxed);
-        }
-        result
-    }
-}
-
-interpose! {
-    fn getsockopt(
-        fd: c_int, level: c_int, name: c_int, value: *mut c_void, length: *mut c_uint,
-    ) -> c_int = |next| {
-        let result = next(fd, level, name, value, length);
-        if result == 0 && level == libc::SOL_SOCKET && name == libc::SO_ERROR {
-            // SAFETY: the kernel has just filled as much in as there is room for.
-            unsafe { say_reset(fd, value.cast(), length) };
-        }
-        result
-    }
-}
-
-/// The pending error of a connection that the other end has reset, of which the kernel may hear
-/// only later.
-///
-/// # Safety
-///
-/// The value is valid for as many bytes as the length says.
-unsafe fn say_reset(fd: c_int, value: *mut c_int, length: *const c_uint) {
-    // SAFETY: by the contract of this function.
-    if unsafe { *length } as usize != size_of::<c_int>() {
-        return;
-    }
-    let Some(guard) = table::enter(fd).filter(|_| ready::is_joined(fd)) else { return };
-    // SAFETY: as above.
-    let found = unsafe { value.read_unaligned() };
-    let is_reset = || {
-        guard
-            .connection
-            .segment()
-            .is_some_and(|segment| ready::events(&guard, &segment) & libc::POLLERR != 0)
-    };
-    if found == libc::ECONNRESET {
-        guard.connection.reset_said.store(true, Ordering::Release);
-    } else if found == 0 && is_reset() && !guard.connection.reset_said.swap(true, Ordering::AcqRel)
-    {
-        // SAFETY: as above.
-        unsafe { value.write_unaligned(libc::ECONNRESET) };
     }
 }
 
