@@ -43,6 +43,7 @@ pub fn is_harmless(level: c_int, name: c_int) -> bool {
                 | libc::SO_SNDBUFFORCE
                 | libc::SO_RCVBUFFORCE
                 | libc::SO_MARK
+                | libc::SO_ZEROCOPY
         ),
         libc::IPPROTO_TCP => matches!(
             name,
@@ -102,11 +103,15 @@ pub unsafe fn changes_nothing(
 /// yet one.
 pub fn is_kernels(fd: c_int) -> bool {
     let number = |name| sys::socket_option::<c_int>(fd, libc::SOL_SOCKET, name);
-    let switches =
-        [libc::SO_ZEROCOPY, libc::SO_TIMESTAMP, libc::SO_TIMESTAMPNS, libc::SO_TIMESTAMPING];
+    let switches = [libc::SO_TIMESTAMP, libc::SO_TIMESTAMPNS, libc::SO_TIMESTAMPING];
     number(libc::SO_RCVLOWAT).is_ok_and(|bytes| bytes > 1)
         || number(libc::SO_PEEK_OFF).is_ok_and(|offset| offset >= 0)
         || switches.into_iter().any(|name| number(name).is_ok_and(|value| value != 0))
+}
+
+/// Whether the flag of a send without a copy means anything: only the kernel answers one.
+pub fn sends_without_copy(fd: c_int) -> bool {
+    sys::socket_option::<c_int>(fd, libc::SOL_SOCKET, libc::SO_ZEROCOPY).is_ok_and(|on| on != 0)
 }
 
 /// Learns what a connection was set to that the library does instead of the kernel.

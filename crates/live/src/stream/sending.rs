@@ -10,6 +10,7 @@ use super::{Inside, Moved, broken, fail, is_carried, length, part};
 use crate::attach;
 use crate::cancel;
 use crate::epoll;
+use crate::options;
 use crate::segment::{Segment, closed};
 use crate::stats::Reason;
 use crate::sys::{self, Errno};
@@ -28,7 +29,7 @@ const UNTIL_SWITCHED: u64 = 1_000_000;
 pub fn send(fd: c_int, from: &[iovec], flags: c_int, kernel: impl Fn() -> isize) -> isize {
     match table::passage(fd) {
         Passage::Kernel => return kernel(),
-        Passage::Quiet(entered) if flags & libc::MSG_OOB == 0 => {
+        Passage::Quiet(entered) if flags & (libc::MSG_OOB | libc::MSG_ZEROCOPY) == 0 => {
             let _inside = Inside { fd, entered };
             return kernel();
         }
@@ -38,6 +39,8 @@ pub fn send(fd: c_int, from: &[iovec], flags: c_int, kernel: impl Fn() -> isize)
     let Some(guard) = table::enter(fd) else { return kernel() };
     if flags & libc::MSG_OOB != 0 {
         turn::back(&guard, Reason::Urgent);
+    } else if flags & libc::MSG_ZEROCOPY != 0 && options::sends_without_copy(fd) {
+        turn::back(&guard, Reason::Option);
     }
     if !is_carried(&guard) {
         return kernel();

@@ -7,7 +7,7 @@ use std::os::fd::{AsRawFd, IntoRawFd};
 use libc::c_int;
 
 use crate::pair::{
-    Outcome, Pair, carried, close, joined, moved_back, outcome, plain, preloaded, recv, send,
+    Outcome, Pair, carried, close, joined, moved_back, outcome, plain, poll, preloaded, recv, send,
 };
 
 fn set(fd: c_int, level: c_int, name: c_int, value: c_int) {
@@ -92,8 +92,7 @@ fn an_option_of_the_listening_socket_holds_for_what_it_accepts() {
         assert_eq!(joined(), before + 2, "this one is carried");
         send(pair.a, b"abc", 0).unwrap();
         assert_eq!(receive(pair.b, 2, 64), Ok((b"ab".to_vec(), 0, Some(1))));
-        // Each message without a copy is answered by the kernel, and by it alone.
-        let pair = prepared(|fd| set(fd, libc::SOL_SOCKET, libc::SO_ZEROCOPY, 1));
+        let pair = prepared(|fd| set(fd, libc::SOL_SOCKET, libc::SO_PEEK_OFF, 0));
         assert_eq!(joined(), before + 2, "this one is not");
         send(pair.a, b"abc", 0).unwrap();
         assert_eq!(recv(pair.b, 9, 0), Ok(b"abc".to_vec()));
@@ -109,5 +108,27 @@ fn an_option_that_is_set_to_what_it_is_changes_nothing() {
             set(pair.a, libc::IPPROTO_IP, libc::IP_RECVTTL, value);
         }
         assert_eq!(moved_back(), 1, "this one the kernel is to honour");
+    });
+}
+
+/// Whether the kernel has something to say of messages that it sends without a copy.
+fn has_answer(fd: c_int) -> bool {
+    let answered = poll(fd, 0, 1000) & libc::POLLERR != 0;
+    assert_eq!(recv(fd, 1, libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT).is_ok(), answered);
+    answered
+}
+
+#[test]
+fn what_is_sent_without_a_copy_the_kernel_sends_and_answers() {
+    preloaded("options::what_is_sent_without_a_copy_the_kernel_sends_and_answers", || {
+        let pair = carried();
+        send(pair.b, b"x", libc::MSG_ZEROCOPY).unwrap();
+        assert_eq!(recv(pair.a, 9, 0), Ok(b"x".to_vec()));
+        set(pair.a, libc::SOL_SOCKET, libc::SO_ZEROCOPY, 1);
+        assert_eq!(moved_back(), 0, "nothing was asked of the kernel yet");
+        send(pair.a, b"one ", 0).unwrap();
+        send(pair.a, b"two", libc::MSG_ZEROCOPY).unwrap();
+        assert_eq!(recv(pair.b, 7, libc::MSG_WAITALL), Ok(b"one two".to_vec()));
+        assert!(has_answer(pair.a) && moved_back() > 0);
     });
 }
