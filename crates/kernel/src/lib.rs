@@ -5,6 +5,8 @@
 //!
 //! * [`Queue`]: events by value at integer picoseconds; equal times leave in the order of
 //!   scheduling, so that a run has one order only.
+//! * [`Timers`] and [`DelayLine`]: cheaper places for what each of a few owners waits for once, and
+//!   for what comes a constant span after something else.
 //! * [`Streams`]: one [`Stream`] of random numbers for each purpose and owner, derived by name from
 //!   the seed. Who draws more, or is added, changes nobody else's numbers.
 //! * [`Arena`]: what lives longer than one event. An event carries its four-byte [`Id`].
@@ -53,13 +55,17 @@
 //! ```
 
 mod arena;
+mod delay_line;
 mod halt;
 mod queue;
 mod stream;
+mod timers;
 mod wheel;
 mod ziggurat;
 
 pub use arena::{Arena, Id};
+pub use delay_line::DelayLine;
 pub use halt::{Halt, Stopped};
 pub use queue::Queue;
 pub use stream::{Geometric, Stream, Streams};
+pub use timers::Timers;

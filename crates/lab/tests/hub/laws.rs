@@ -47,6 +47,33 @@ fn a_processor_streams_at_88_mb_per_second() {
 /// Control packets without length, so that what is left is the arbiter.
 const NO_CONTROL: &str = "channel.memory.window.control=0 B";
 
+/// The one place between bus and link is free when the last byte has left, also when control packets
+/// went before the first: then the next packet is taken in, and is ready 375 ns later.
+#[test]
+fn a_place_of_the_adapter_is_taken_until_its_packet_has_left() {
+    let set = [
+        "channel.memory.adapter.send_buffers=1",
+        "channel.memory.window.write=256 B",
+        "workload.memory={ source = 'greedy', pattern = 'uniform' }",
+        "run.length=200 us",
+        "run.trace=true",
+    ];
+    let run = run("memory-channel-2", "network+compare", &set);
+    let mut closest = u64::MAX;
+    for host in 0..16 {
+        let own = run.trace.iter().filter(|entry| entry.initiator == Some(host));
+        let starts: Vec<u64> = own.map(|entry| entry.time.0).collect();
+        assert!(starts.len() > 30, "host {host} sent {} packets", starts.len());
+        closest = starts
+            .windows(2)
+            .map(|pair| pair[1] - pair[0])
+            .min()
+            .map_or(closest, |gap| closest.min(gap));
+    }
+    // 134 cycles of 15 ns on the link, 2.048 ns on the bus of this preset, and the adapter.
+    assert_eq!(closest, 2_010_000 + 2_048 + 375_000);
+}
+
 /// Parts move by editing the composition alone: Clint's scheduler decides in the hub.
 #[test]
 fn a_scheduler_takes_the_place_of_request_sampling() {

@@ -92,9 +92,11 @@ pub struct ReceivePage {
     pub remap: Option<u32>,
 }
 
-/// The entries of one adapter for each page of the window, in one direction.
+/// The entries of one adapter for each page of the window, in one direction. Memory follows the
+/// highest page that is mapped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ControlTable<E> {
+    pages: u32,
     entries: Vec<Option<E>>,
 }
 
@@ -167,12 +169,12 @@ impl Default for ReceivePage {
 impl<E> ControlTable<E> {
     /// A table of a number of pages, none of which is mapped.
     pub fn new(pages: u32) -> ControlTable<E> {
-        ControlTable { entries: (0..pages).map(|_| None).collect() }
+        ControlTable { pages, entries: Vec::new() }
     }
 
     /// How many pages the window has.
     pub fn pages(&self) -> u32 {
-        self.entries.len() as u32
+        self.pages
     }
 
     /// The entry of a page, if it is mapped.
@@ -182,7 +184,11 @@ impl<E> ControlTable<E> {
 
     /// The place of an entry; `None` for a page past the end of the window.
     pub(super) fn slot(&mut self, page: NetworkPage) -> Option<&mut Option<E>> {
-        self.entries.get_mut(page.0 as usize)
+        let place = page.0 as usize;
+        if page.0 < self.pages && place >= self.entries.len() {
+            self.entries.resize_with(place + 1, || None);
+        }
+        self.entries.get_mut(place)
     }
 
     /// The pages that are mapped, with their entries, in order.

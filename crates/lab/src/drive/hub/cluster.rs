@@ -215,10 +215,17 @@ impl Management {
         died.is_some_and(|died| packet.start <= died && packet.start + packet.span > died)
     }
 
+    /// Whether its sender died after it took the packet in.
+    pub fn is_from_before_death(&self, packet: &Packet) -> bool {
+        let died = self.nodes[usize::from(packet.from)].died;
+        died.is_some_and(|died| packet.taken <= died)
+    }
+
     /// Whether its sender died before it could send the packet.
     pub fn is_unsent(&self, packet: &Packet, is_bus: bool) -> bool {
         let died = self.nodes[usize::from(packet.from)].died;
-        died.is_some_and(|died| packet.taken <= died && (is_bus || packet.start > died))
+        self.is_from_before_death(packet)
+            && (is_bus || died.is_some_and(|died| packet.start > died))
     }
 
     /// Payload reached a program.

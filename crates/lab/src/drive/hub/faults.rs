@@ -84,7 +84,7 @@ impl HubChannel {
         if run.targets == 0 && self.hosts[usize::from(host)].feedback == Feedback::Ready {
             // Its source has the next one ready when this one would have been on the bus.
             let time = now + self.parts.window.transaction(run.next) + Span(1);
-            self.queue.push(time, Event::Generate(host));
+            self.queue.generate(time, host);
         }
         (run.targets != 0).then_some(run)
     }
@@ -113,9 +113,10 @@ impl HubChannel {
                 };
             }
             _ => {
-                packet.name = self.checker.as_mut().map(|own| own.send(sender, packet.targets));
+                let name = self.checker.as_mut().map(|own| own.send(sender, packet.targets));
+                packet.number = name.map(|name| name.number);
                 if let Some(own) = &mut self.management {
-                    packet.name = Some(own.logs.next_name(packet.from));
+                    packet.number = Some(own.logs.next_name(packet.from).number);
                     own.logs.record(*packet);
                 }
             }
@@ -132,7 +133,7 @@ impl HubChannel {
                 self.lose(now, id, target);
             } else {
                 self.adapters[usize::from(target)].take(now);
-                self.queue.push(packet.there, Event::Arrive(id, target));
+                self.queue.arrive(self.spans.at_target(&packet), id, target);
             }
         }
     }
@@ -151,7 +152,7 @@ impl HubChannel {
         if lost.missing == 0 {
             self.packets.remove(id);
         }
-        let (Some(own), Some(name)) = (&mut self.management, lost.name) else { return };
+        let (Some(own), Some(name)) = (&mut self.management, lost.name()) else { return };
         if own.isolated >> target & 1 == 0 && own.logs.lose(target, name) {
             own.open(now);
         } else {
@@ -165,14 +166,14 @@ impl HubChannel {
         self.observations.abandon(now);
         if let Some(own) = &mut self.management {
             own.counts.given_up += 1;
-            if let Some(name) = packet.name
+            if let Some(name) = packet.name()
                 && let Some(entry) = own.logs.entry(name)
             {
                 entry.targets &= !(1 << target);
                 entry.lost &= !(1 << target);
             }
         }
-        if let (Some(checker), Some(name)) = (&mut self.checker, packet.name) {
+        if let (Some(checker), Some(name)) = (&mut self.checker, packet.name()) {
             checker.abandon(Node(target as u8), name);
         }
         if let Purpose::Message(ticket) = packet.purpose
@@ -337,7 +338,7 @@ impl HubChannel {
         (host.is_sending, host.is_halted) = (false, true);
         if host.feedback == Feedback::Ready {
             let posted = send.unwrap_or(1);
-            (0..posted).for_each(|_| self.queue.push(now, Event::Generate(node)));
+            (0..posted).for_each(|_| self.queue.generate(now, node));
         }
         if !self.configure(now, node) {
             self.begin_beating(now, node);

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use weft_fabric::switch::Lane;
 use weft_fabric::workload::{Feedback, Source};
 use weft_kernel::{Id, Stream};
-use weft_protocol::window::{PacketName, Pieces, Rail};
+use weft_protocol::window::{Node, PacketName, Pieces, Rail};
 use weft_units::{Bytes, Span, Time};
 
 use super::recovery::Recovery;
@@ -58,6 +58,7 @@ pub(super) struct Run {
 
 /// A packet from the bus of its initiator to the memories of its targets.
 #[derive(Clone, Copy, Debug)]
+#[repr(align(64))]
 pub(super) struct Packet {
     pub from: u16,
     pub targets: u64,
@@ -68,16 +69,14 @@ pub(super) struct Packet {
     pub purpose: Purpose,
     /// Targets that it has not reached.
     pub missing: u32,
-    pub name: Option<PacketName>,
+    /// Its place among the packets of its sender, where anybody asks for it.
+    pub number: Option<u64>,
     pub generated: Time,
-    /// Stores were at the bus; the bus began to take it in; ready for the link; first byte sent;
-    /// granted in the hub; checked at the adapter of its target.
-    pub stored: Time,
+    /// The bus began to take it in; ready for the link; first byte sent; granted in the hub.
     pub taken: Time,
     pub ready: Time,
     pub start: Time,
     pub granted: Time,
-    pub there: Time,
     /// The network that it is on, whether its code is right so far, and the survey that it is sent
     /// again for.
     pub rail: Rail,
@@ -87,7 +86,14 @@ pub(super) struct Packet {
     pub is_settled: bool,
 }
 
+const _: () = assert!(size_of::<Packet>() == 128, "two lines of the cache");
+
 impl Packet {
+    pub fn name(&self) -> Option<PacketName> {
+        let sender = Node(self.from as u8);
+        self.number.map(|number| PacketName { sender, number })
+    }
+
     /// Whether its page is enabled under error.
     pub fn is_under_error(&self) -> bool {
         self.survey.is_some() || matches!(self.purpose, Purpose::Recovery(_))
@@ -114,15 +120,12 @@ pub(super) struct Host {
     pub link_free: Time,
     /// Whether a packet is on the link, as far as is known, whose beginning is not settled.
     pub is_sending: bool,
-    /// The link with its control packets, and when it is looked at for those of the other side.
+    /// The link with its control packets.
     pub lane: Lane,
-    pub link_wake: Time,
     /// Room in the adapter between bus and link; none if it is without limit.
     pub send_room: Option<Room>,
     pub incoming: VecDeque<Id<Packet>>,
     pub bus_free: Time,
-    /// When the bus is looked at next.
-    pub bus_wake: Time,
     /// Whether the bus went to a packet from the link last.
     pub received_last: bool,
     /// How long the bus was held.
@@ -147,14 +150,19 @@ impl Host {
             link_free: Time::ZERO,
             is_sending: false,
             lane,
-            link_wake: Time::NEVER,
             send_room,
             incoming: VecDeque::new(),
             bus_free: Time::ZERO,
-            bus_wake: Time::NEVER,
             received_last: false,
             bus_held: Span::ZERO,
         }
+    }
+
+    /// The packet that is committed to a time next. On a short cable that is one at a time: more is
+    /// known when the next one can follow.
+    #[inline]
+    pub fn next_to_send(&self, is_long_cable: bool) -> Option<Id<Packet>> {
+        if self.is_sending && !is_long_cable { None } else { self.link_queue.front().copied() }
     }
 
     /// When the next store can have the bus for itself: it is there and the adapter has room.

@@ -12,7 +12,7 @@ use weft_units::{Span, Time};
 
 use super::host::Packet;
 use super::room::Room;
-use super::{Event, HubChannel, HubParts};
+use super::{HubChannel, HubParts};
 
 impl HubParts {
     /// The room of an input of the hub, as the adapter before it knows it.
@@ -37,18 +37,13 @@ impl HubParts {
 impl HubChannel {
     /// Sends what has known room at the far end of the link.
     pub(super) fn feed_link(&mut self, place: u16) {
-        if !self.can_follow(place) {
-            return;
-        }
         let direct = self.parts.hub.is_direct();
-        if direct {
-            (0..2).for_each(|end| self.learn_of_adapter(self.now, end));
-        } else {
-            self.learn_of_input(place);
-        }
-        while self.can_follow(place)
-            && let Some(&id) = self.hosts[usize::from(place)].link_queue.front()
-        {
+        while let Some(id) = self.hosts[usize::from(place)].next_to_send(self.spans.is_long) {
+            if direct {
+                (0..2).for_each(|end| self.learn_of_adapter(self.now, end));
+            } else {
+                self.learn_of_input(place);
+            }
             let packet = &mut self.packets[id];
             let host = &mut self.hosts[usize::from(place)];
             let earliest = packet.ready.max(host.link_free);
@@ -66,26 +61,17 @@ impl HubChannel {
             host.link_queue.pop_front();
             packet.start = start;
             host.link_free = start + packet.span;
-            if let Some(room) = &mut host.send_room
-                && packet.is_stored()
-            {
-                room.give(host.link_free);
-            }
             host.is_sending = true;
+            if self.spans.is_long {
+                self.leaves_adapter(id);
+            }
             let there = start + self.spans.cable;
             if there == self.now {
                 self.leave_cable(there, id);
             } else {
-                self.queue.push(there, Event::Reach(id));
+                self.queue.reach(there, id, place);
             }
         }
-    }
-
-    /// Whether a packet is committed to a time now. On a short cable that is one at a time: more is
-    /// known when the next one can follow.
-    #[inline]
-    fn can_follow(&self, place: u16) -> bool {
-        self.spans.is_long || !self.hosts[usize::from(place)].is_sending
     }
 
     /// A packet that could begin at `earliest` has no room. Its link is looked at again before it
@@ -98,12 +84,9 @@ impl HubChannel {
         };
         let Some(told) = lane.next_start() else { return };
         let begin = earliest.max(told + self.spans.notice);
-        let host = &mut self.hosts[usize::from(place)];
+        let host = &self.hosts[usize::from(place)];
         let time = host.lane.likely_start(begin) + self.spans.cable.min(span);
-        if time < host.link_wake {
-            host.link_wake = time;
-            self.queue.push(time, Event::Link(place));
-        }
+        self.queue.look_at_link(place, time);
     }
 
     /// The first byte of a packet would be at the far end of its cable, and another one may follow.
@@ -112,7 +95,22 @@ impl HubChannel {
         self.leave_cable(now, id);
         if !self.hosts[usize::from(place)].link_queue.is_empty() {
             self.feed_link(place);
-            self.wake_bus(now, place);
+        }
+    }
+
+    /// The place of a packet between bus and link is free when its last byte has left, as far as is
+    /// known now.
+    fn leaves_adapter(&mut self, id: Id<Packet>) {
+        let packet = &self.packets[id];
+        let place = packet.from;
+        let host = &mut self.hosts[usize::from(place)];
+        if let Some(room) = &mut host.send_room
+            && packet.is_stored()
+        {
+            room.give(packet.start + packet.span);
+            if !host.runs.is_empty() {
+                self.wake_bus(self.now, place);
+            }
         }
     }
 
@@ -123,11 +121,11 @@ impl HubChannel {
         if self.parts.hub.is_direct() {
             let packet = &mut self.packets[id];
             packet.granted = packet.start + self.spans.wire;
-            packet.there = packet.granted + packet.span + self.spans.receive;
-            let Packet { from, targets, start, there, .. } = *packet;
+            let there = self.spans.at_target(packet);
+            let Packet { from, targets, start, .. } = *packet;
             self.observations.attempt(start);
             let to = if targets == 1 << from { from } else { from ^ 1 };
-            self.queue.push(there, Event::Arrive(id, to));
+            self.queue.arrive(there, id, to);
         } else if self.reaches(now, id) {
             let Packet { from, targets, span, .. } = self.packets[id];
             self.hub.request(from, HubRequest { targets, span, key: id });
@@ -138,25 +136,30 @@ impl HubChannel {
     /// Whether control packets go before a packet, so that it begins later.
     fn gives_way(&mut self, id: Id<Packet>) -> bool {
         let packet = &mut self.packets[id];
-        let host = &mut self.hosts[usize::from(packet.from)];
-        if packet.is_settled || packet.rail != host.rail {
+        let (place, host) = (packet.from, &mut self.hosts[usize::from(packet.from)]);
+        let is_of_the_dead =
+            self.management.as_ref().is_some_and(|own| own.is_from_before_death(packet));
+        if packet.is_settled || packet.rail != host.rail || is_of_the_dead {
             return false;
         }
         packet.is_settled = true;
         host.is_sending = false;
         let start = host.lane.start(packet.start);
         host.lane.occupy(start, packet.span);
-        if start == packet.start {
-            return false;
+        let is_later = start != packet.start;
+        if is_later {
+            packet.start = start;
+            host.link_free = host.link_free.max(start + packet.span);
+            self.queue.reach(start + self.spans.cable, id, place);
         }
-        packet.start = start;
-        host.link_free = host.link_free.max(start + packet.span);
-        self.queue.push(start + self.spans.cable, Event::Reach(id));
-        true
+        if !self.spans.is_long {
+            self.leaves_adapter(id);
+        }
+        is_later
     }
 
     /// A place in an adapter is free from `time` on.
-    pub(super) fn free_adapter(&mut self, now: Time, place: u16, time: Time) {
+    pub(super) fn free_adapter(&mut self, place: u16, time: Time) {
         let known = time + self.spans.notice;
         let own = &mut self.adapters[usize::from(place)];
         if self.parts.hub.is_bus() {
@@ -171,7 +174,6 @@ impl HubChannel {
             let peer = 1 - place;
             if !self.hosts[usize::from(peer)].link_queue.is_empty() {
                 self.feed_link(peer);
-                self.wake_bus(now, peer);
             }
         } else if self.hub.is_wanted(known, place) {
             self.wake_hub(known);

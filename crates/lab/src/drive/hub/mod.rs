@@ -9,6 +9,7 @@
 //! start on a link with room, when room will be known of. The hub decides behind all events of an
 //! instant, so that it knows all requests, and its decisions are no events of the queue.
 
+mod agenda;
 mod carrier;
 mod clock;
 mod cluster;
@@ -28,7 +29,7 @@ mod start;
 use weft_fabric::measure::Observations;
 use weft_fabric::switch::{Awaited, Hub, Lane};
 use weft_fabric::workload::{Feedback, Source};
-use weft_kernel::{Arena, Id, Queue, Streams};
+use weft_kernel::{Arena, Id, Streams};
 use weft_protocol::window::{Cluster, OrderChecker};
 use weft_units::{Bytes, Span, Time};
 
@@ -37,10 +38,11 @@ pub use operations::Operation;
 pub use parts::{HubParts, HubPartsError};
 
 use super::carrier::{Departure, Notice};
+use agenda::Agenda;
 use cluster::{Management, Step};
 use host::{Host, Packet, Purpose, Run};
 use operations::{Pending, Waiting};
-use parts::Spans;
+use parts::{BySize, Spans};
 use report::{Counters, StageSums};
 use room::Room;
 use side::Side;
@@ -75,6 +77,7 @@ const _: () = assert!(size_of::<Event>() <= 16, "an event is copied at every ste
 pub struct HubChannel {
     parts: HubParts,
     spans: Spans,
+    by_size: BySize,
     hosts: Vec<Host>,
     packets: Arena<Packet>,
     hub: Hub<Id<Packet>>,
@@ -104,7 +107,7 @@ pub struct HubChannel {
     /// Deliveries that are still to come: of stores before the bus, and of packets.
     waiting: u64,
     flying: u64,
-    queue: Queue<Event>,
+    queue: Agenda,
     started: bool,
     steps: u64,
 }
@@ -130,6 +133,7 @@ impl HubChannel {
         let observations = std::mem::take(&mut parts.observations);
         let mut channel = HubChannel {
             spans,
+            by_size: BySize::new(&parts),
             hosts: (0..hosts)
                 .map(|host| {
                     let random = streams.stream(&purpose, host);
@@ -158,7 +162,7 @@ impl HubChannel {
             counters: Counters::default(),
             waiting: 0,
             flying: 0,
-            queue: Queue::new(),
+            queue: Agenda::new(hosts),
             started: false,
             steps: 0,
             parts,
@@ -182,7 +186,7 @@ impl HubChannel {
             if first < Time::NEVER {
                 // A greedy source keeps as many stores posted as the adapter has buffers.
                 let count = if state.feedback == Feedback::Ready { posted } else { 1 };
-                (0..count).for_each(|_| self.queue.push(first, Event::Generate(host)));
+                (0..count).for_each(|_| self.queue.generate(first, host));
             }
         }
     }
@@ -193,30 +197,28 @@ impl HubChannel {
             self.steps += 1;
             self.now = now;
             self.handle(now, event);
-            return true;
-        }
-        if self.decide > until || self.decide == Time::NEVER {
+            self.queue.close();
+            if self.decide > now || self.queue.next_time() == now {
+                return true;
+            }
+        } else if self.decide > until || self.decide == Time::NEVER {
             return false;
+        } else {
+            self.steps += 1;
         }
-        self.steps += 1;
         self.now = std::mem::replace(&mut self.decide, Time::NEVER);
         self.pass(self.now);
         true
     }
 
-    #[inline]
+    #[inline(always)]
     fn handle(&mut self, now: Time, event: Event) {
         match event {
             Event::Generate(host) => self.generate(now, host),
-            Event::Bus(host) => {
-                self.hosts[usize::from(host)].bus_wake = Time::NEVER;
-                self.serve_bus(now, host);
-            }
+            Event::Bus(host) => self.serve_bus(now, host),
             Event::Reach(id) => self.reach(now, id),
             Event::Link(host) => {
-                self.hosts[usize::from(host)].link_wake = Time::NEVER;
                 self.feed_link(host);
-                self.wake_bus(now, host);
             }
             Event::Arrive(id, host) => {
                 if self.admits(now, id, host) {
@@ -239,7 +241,7 @@ impl HubChannel {
         let is_dead = self.management.as_ref().is_some_and(|own| !own.is_alive(host));
         let next = source.next_time();
         if next < Time::NEVER {
-            self.queue.push(next, Event::Generate(host));
+            self.queue.generate(next, host);
         }
         if is_dead {
             return;
@@ -272,20 +274,20 @@ impl HubChannel {
             None => return,
         };
         self.hosts[usize::from(host)].runs.push_back(run);
-        self.wake_bus(now, host);
+        self.serve_bus(now, host);
     }
 
     /// The bus of a host is looked at as soon as it can do something.
     fn wake_bus(&mut self, now: Time, host: u16) {
-        let state = &mut self.hosts[usize::from(host)];
-        if state.bus_wake <= state.bus_free.max(now) {
+        let state = &self.hosts[usize::from(host)];
+        let looked_at = self.queue.bus_time(host);
+        if looked_at <= state.bus_free.max(now) {
             return;
         }
         let work = if state.incoming.is_empty() { state.store_time(now) } else { now };
         let time = work.max(state.bus_free);
-        if time < state.bus_wake {
-            state.bus_wake = time;
-            self.queue.push(time, Event::Bus(host));
+        if time < looked_at {
+            self.queue.look_at_bus(host, time);
         }
     }
 
@@ -310,23 +312,22 @@ impl HubChannel {
         let host = &mut self.hosts[usize::from(place)];
         let Some(run) = host.runs.front_mut() else { return };
         let (size, last) = (run.next, run.left == 0);
-        let end = now + self.parts.window.transaction(size);
+        let (bus, span) = self.by_size.spans(&self.parts, size);
+        let end = now + bus;
         let mut packet = Packet {
             from: place,
             targets: run.targets,
             size,
-            span: self.parts.span(size),
+            span,
             last,
             purpose: run.purpose,
             missing: run.targets.count_ones(),
-            name: None,
+            number: None,
             generated: run.generated,
-            stored: run.ready,
             taken: now,
             ready: end + transmit,
             start: end + transmit,
             granted: Time::ZERO,
-            there: Time::ZERO,
             rail: host.rail,
             is_whole: true,
             survey: None,
@@ -357,7 +358,7 @@ impl HubChannel {
                 self.notices.push(Notice::Sent { time: now, ticket });
             }
             if is_ready {
-                self.queue.push(now, Event::Generate(place));
+                self.queue.generate(now, place);
             }
         }
         if self.name(&mut packet) {
@@ -371,7 +372,7 @@ impl HubChannel {
         let id = self.packets.insert(packet);
         if self.parts.hub.is_bus() {
             // It waits in its adapter for the bus of the hub.
-            self.queue.push(ready, Event::Reach(id));
+            self.queue.reach(ready, id, place);
         } else {
             self.hosts[usize::from(place)].link_queue.push_back(id);
             self.feed_link(place);
@@ -426,7 +427,6 @@ impl HubChannel {
             }
             if !self.hosts[usize::from(input)].link_queue.is_empty() {
                 self.feed_link(input);
-                self.wake_bus(now, input);
             }
         }
     }
@@ -442,20 +442,20 @@ impl HubChannel {
         host.bus_held += span;
         let Spans { memory, poll, read, .. } = self.spans;
         let rest = if packet.last { memory + poll + read } else { memory };
-        self.queue.push(host.bus_free + rest, Event::Deliver(id, place));
-        let (end, name, rail) = (host.bus_free, packet.name, packet.rail);
+        self.queue.deliver(host.bus_free + rest, id, place);
+        let (end, name, rail) = (host.bus_free, packet.name(), packet.rail);
         let request = Some(packet.purpose).filter(|_| packet.last);
         self.check_order(place, name);
         if let Some(Purpose::Request(operation)) = request {
             self.answer(end, place, operation);
         }
         if self.is_on_working_rail(rail) {
-            self.free_adapter(now, place, end);
+            self.free_adapter(place, end);
         }
     }
 
     fn span_of_bus(&self, size: Bytes) -> Span {
-        self.parts.window.transaction(size)
+        self.by_size.spans(&self.parts, size).0
     }
 
     fn source_hears(&mut self, now: Time, host: u16, from: u16) {
@@ -467,7 +467,7 @@ impl HubChannel {
         source.delivered(now, from);
         let next = Source::next_time(source);
         if next != before {
-            self.queue.push(next, Event::Generate(host));
+            self.queue.generate(next, host);
         }
     }
 }

@@ -5,10 +5,12 @@ use weft_fabric::interface::{
 };
 use weft_fabric::link::{ErrorSettings, LinkSettings};
 use weft_fabric::measure::Observations;
-use weft_fabric::switch::HubSettings;
+use weft_fabric::switch::{HubSettings, TransferSettings};
 use weft_fabric::workload::{Feedback, Source};
 use weft_protocol::window::{Cluster, MapError};
-use weft_units::{Bytes, Limit, Span};
+use weft_units::{Bytes, Limit, Span, Time};
+
+use super::host::Packet;
 
 /// The parts of a channel with a hub.
 #[derive(Debug)]
@@ -68,6 +70,9 @@ pub(super) struct Spans {
     pub hub: Span,
     /// From a grant of a bus to the first byte.
     pub arbitration: Span,
+    /// What a packet takes from its grant to the end of the check at its target, besides its time
+    /// on a link.
+    pub behind_grant: Span,
     /// A control packet on a link.
     pub control: Span,
     /// From its first byte until the other end knows of new room.
@@ -77,9 +82,40 @@ pub(super) struct Spans {
 }
 
 impl Spans {
+    /// When a packet that was granted is checked at the adapter of its target.
+    #[inline]
+    pub fn at_target(&self, packet: &Packet) -> Time {
+        packet.granted + packet.span + self.behind_grant
+    }
+
     /// From the end of the write on the bus of the target to the program.
     pub fn after(&self) -> Span {
         self.memory + self.poll + self.read
+    }
+}
+
+/// How long packets of each size take, by the size of their payload.
+#[derive(Debug)]
+pub(super) struct BySize {
+    /// On the bus of a host, and on a link.
+    spans: Vec<(Span, Span)>,
+}
+
+/// Packets with more payload than this are so few that their times are computed for each.
+const TABULATED: u64 = 1024;
+
+impl BySize {
+    pub fn new(parts: &HubParts) -> BySize {
+        let sizes = (0..=parts.payload.0.min(TABULATED)).map(Bytes);
+        let spans = sizes.map(|size| (parts.window.transaction(size), parts.span(size)));
+        BySize { spans: spans.collect() }
+    }
+
+    /// The time that the bus of a host is held, and the time that a link is occupied.
+    #[inline]
+    pub fn spans(&self, parts: &HubParts, size: Bytes) -> (Span, Span) {
+        let tabulated = self.spans.get(size.0 as usize).copied();
+        tabulated.unwrap_or_else(|| (parts.window.transaction(size), parts.span(size)))
     }
 }
 
@@ -172,8 +208,14 @@ impl HubParts {
         let HubParts { window, hub, link, .. } = self;
         let cable = link.propagation();
         let arbitration = match hub.transfer {
-            weft_fabric::switch::TransferSettings::Bus { arbitration } => arbitration,
+            TransferSettings::Bus { arbitration } => arbitration,
             _ => Span::ZERO,
+        };
+        let wire = if hub.is_direct() { cable } else { cable * 2 };
+        let behind_grant = match hub.transfer {
+            TransferSettings::Direct => Span::ZERO,
+            TransferSettings::Bus { arbitration } => hub.latency + wire + arbitration,
+            TransferSettings::Crossbar { .. } => hub.latency + cable,
         };
         Spans {
             store: window.store,
@@ -182,7 +224,8 @@ impl HubParts {
             memory: window.memory,
             poll: window.poll,
             read: window.flag.as_ref().map_or(Span::ZERO, |flag| flag.read),
-            wire: if hub.is_direct() { cable } else { cable * 2 },
+            wire,
+            behind_grant: behind_grant + window.receive,
             cable,
             is_long: cable > self.span(Bytes(4)),
             hub: hub.latency,

@@ -110,7 +110,7 @@ impl Management {
         if !errors.damages_next(None, Bytes(payload + 12)) {
             return true;
         }
-        let number = packet.name.map_or(0, |name| name.number);
+        let number = packet.number.unwrap_or(0);
         let bytes = (0..payload).map(|place| (place ^ number) as u8).collect();
         let Ok(payload) = Payload::new(bytes) else { return true };
         let sent = DataPacket {
@@ -172,7 +172,7 @@ impl HubChannel {
         if failed {
             self.give_up_rail(now, target);
         }
-        self.free_adapter(now, target, now);
+        self.free_adapter(target, now);
         self.lose(now, id, target);
         false
     }

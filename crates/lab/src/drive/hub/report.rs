@@ -13,16 +13,10 @@ use crate::drive::Channel;
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct StageSums {
     packets: u64,
-    store: u128,
     initiator_wait: u128,
     initiator_bus: u128,
-    transmit: u128,
-    receive: u128,
     target_wait: u128,
     target_bus: u128,
-    memory: u128,
-    poll: u128,
-    read: u128,
 }
 
 /// What is counted besides.
@@ -65,19 +59,20 @@ impl Channel for HubChannel {
     fn into_observations(mut self) -> Observations {
         let StageSums { packets, .. } = self.stages;
         let sums = self.stages;
+        let each = |span: Span| u128::from(packets) * u128::from(span.0);
         let of_initiator = [
-            ("store", sums.store),
+            ("store", each(self.spans.store)),
             ("initiator_bus_wait", sums.initiator_wait),
             ("initiator_bus", sums.initiator_bus),
-            ("transmit_adapter", sums.transmit),
+            ("transmit_adapter", each(self.spans.transmit)),
         ];
         let of_target = [
-            ("receive_adapter", sums.receive),
+            ("receive_adapter", each(self.spans.receive)),
             ("target_bus_wait", sums.target_wait),
             ("target_bus", sums.target_bus),
-            ("memory", sums.memory),
-            ("poll", sums.poll),
-            ("read", sums.read),
+            ("memory", each(self.spans.memory)),
+            ("poll", each(self.spans.poll)),
+            ("read", each(self.spans.read)),
         ];
         for (stages, is_initiator) in [(&of_initiator[..], true), (&of_target[..], false)] {
             for (name, sum) in stages.iter().filter(|(_, sum)| *sum > 0) {
@@ -165,14 +160,14 @@ impl HubChannel {
 
     /// Divides the latency of a message among the stages that its last packet went through.
     fn account(&mut self, now: Time, id: Id<Packet>) {
-        let Packet { generated, stored, taken, ready, start, granted, there: at_target, .. } =
-            self.packets[id];
-        let Packet { span, size, targets, .. } = self.packets[id];
+        let packet = &self.packets[id];
+        let Packet { generated, taken, ready, start, granted, span, size, targets, .. } = *packet;
+        let at_target = self.spans.at_target(packet);
         let seen = &mut self.observations;
         seen.latency(Latency::Queueing, now, start.since(generated));
         seen.latency(Latency::Transit, now, now.since(start));
         seen.latency(Latency::OneWay, now, now.since(generated));
-        let Spans { wire, hub, arbitration, receive, memory, poll, read, cable, .. } = self.spans;
+        let Spans { wire, hub, arbitration, cable, .. } = self.spans;
         let is_bus = self.parts.hub.is_bus();
         let there = if self.parts.hub.is_direct() || is_bus { start } else { granted };
         // On a bus a packet waits before it starts, at a crossbar after that.
@@ -199,16 +194,10 @@ impl HubChannel {
         let bus = u128::from(self.span_of_bus(size).0);
         let sums = &mut self.stages;
         sums.packets += 1;
-        sums.store += u128::from(stored.since(generated).0);
-        sums.initiator_wait += u128::from(taken.since(stored).0);
+        sums.initiator_wait += u128::from(taken.since(generated + self.spans.store).0);
         sums.initiator_bus += bus;
-        sums.transmit += u128::from(self.spans.transmit.0);
-        sums.receive += u128::from(receive.0);
         let after = now.since(at_target + self.spans.after());
         sums.target_wait += u128::from(after.0) - bus;
         sums.target_bus += bus;
-        sums.memory += u128::from(memory.0);
-        sums.poll += u128::from(poll.0);
-        sums.read += u128::from(read.0);
     }
 }

@@ -2,13 +2,14 @@
 
 use weft_fabric::measure::Observations;
 use weft_fabric::switch::{HubRequest, HubSide};
-use weft_kernel::{Arena, Id, Queue};
+use weft_kernel::{Arena, Id};
 use weft_units::Time;
 
+use super::HubChannel;
+use super::agenda::Agenda;
 use super::host::{Host, Packet};
 use super::parts::Spans;
 use super::room::Room;
-use super::{Event, HubChannel};
 
 /// The parts of a channel that one decision of its hub looks at.
 pub(super) struct Side<'channel> {
@@ -19,7 +20,7 @@ pub(super) struct Side<'channel> {
     pub is_managed: bool,
     pub isolated: u64,
     pub packets: &'channel mut Arena<Packet>,
-    pub queue: &'channel mut Queue<Event>,
+    pub queue: &'channel mut Agenda,
     pub adapters: &'channel mut [Room],
     pub observations: &'channel mut Observations,
     pub hosts: &'channel mut [Host],
@@ -39,7 +40,7 @@ impl HubSide<Id<Packet>> for Side<'_> {
 
     fn grant(&mut self, input: u16, request: HubRequest<Id<Packet>>) {
         let HubRequest { mut targets, span, key } = request;
-        let Spans { cable, hub, wire, arbitration, receive, .. } = *self.spans;
+        let arbitration = self.spans.arbitration;
         let packet = &mut self.packets[key];
         packet.granted = self.now;
         if self.is_bus {
@@ -52,9 +53,7 @@ impl HubSide<Id<Packet>> for Side<'_> {
         }
         self.fed |= 1 << input;
         self.observations.attempt(packet.start);
-        let rest = if self.is_bus { wire + arbitration } else { cable };
-        let there = self.now + hub + rest + span + receive;
-        packet.there = there;
+        let there = self.spans.at_target(packet);
         if self.is_managed {
             self.granted.push(key);
             return;
@@ -63,7 +62,7 @@ impl HubSide<Id<Packet>> for Side<'_> {
             let target = targets.trailing_zeros() as u16;
             targets &= targets - 1;
             self.adapters[usize::from(target)].take(self.now);
-            self.queue.push(there, Event::Arrive(key, target));
+            self.queue.arrive(there, key, target);
         }
     }
 }
