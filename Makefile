@@ -76,14 +76,14 @@ test-python: $(VENV)/.wheel
 lint: $(VENV)/.wheel ## formatting, clippy, ruff and mypy, warnings as errors
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- --deny warnings
-	$(BIN)/ruff format --check python tests/python docs
-	$(BIN)/ruff check python tests/python docs
+	$(BIN)/ruff format --check python tests/python tests/live docs
+	$(BIN)/ruff check python tests/python tests/live docs
 	$(BIN)/mypy
 
 format: $(VENV)/.lock ## rewrite the sources in the house format
 	cargo fmt --all
-	$(BIN)/ruff format python tests/python
-	$(BIN)/ruff check --fix python tests/python
+	$(BIN)/ruff format python tests/python tests/live
+	$(BIN)/ruff check --fix python tests/python tests/live
 
 bench: ## packets per CPU-second and instructions per packet, one JSON object a workload
 	@cargo build --quiet --release --locked --package weft-bench
@@ -114,7 +114,8 @@ live-programs: ## install the programs that test-live runs, from Debian's packag
 
 LIVE_PROGRAMS := redis-server redis-tools memcached nginx-light wrk curl postgresql iperf3 socat \
 	nodejs default-jdk-headless gcc libc6-dev util-linux iproute2 openssl netcat-openbsd haproxy \
-	mosquitto mosquitto-clients rsync sockperf gunicorn perl ruby php-cli
+	mosquitto mosquitto-clients rsync sockperf gunicorn perl ruby php-cli tcl erlang-base \
+	python3-grpcio lighttpd
 
 bench-live: ## kernel TCP against the live library, in turn, one JSON object a case
 	@cargo build --quiet --release --locked --package weft-live --lib

@@ -255,7 +255,7 @@ def interruptions() -> None:
 
         send = (lambda a=a: a.sendall(b"x")) if restart else None
         say(f"receive, restart {restart}", lambda f=receive, send=send: pestered(f, send))
-        say("handler", lambda: bool(seen))
+        say("handler", lambda seen=seen: bool(seen))
         entry = struct.pack("ihh", b.fileno(), select.POLLIN, 0)
         say("poll", lambda entry=entry: pestered(lambda: raw("poll", entry, 1, 60_000)))
         bits = ctypes.create_string_buffer(128)

@@ -253,7 +253,7 @@ def forks() -> None:
 
 @scene
 def threads_and_ends() -> None:
-    a, b = pair()
+    _a, b = pair()
     got: list[object] = []
 
     def wait() -> None:

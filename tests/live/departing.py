@@ -157,7 +157,8 @@ listener = socket.create_server(("127.0.0.1", 0)); print(listener.getsockname()[
 s = listener.accept()[0]; warm_server(s)
 time.sleep(0.3)
 here, there = socket.socketpair()
-env = {key: value for key, value in os.environ.items() if key != "LD_PRELOAD" or "carried" in sys.argv}
+kept = lambda key: key != "LD_PRELOAD" or "carried" in sys.argv
+env = {key: value for key, value in os.environ.items() if kept(key)}
 child = subprocess.Popen([sys.executable, "-c", sys.argv[1], str(there.fileno())],
                          pass_fds=[there.fileno()], env=env)
 socket.send_fds(here, [b"x"], [s.fileno()]); s.close()
@@ -191,7 +192,7 @@ echo bye >&3
 """
 
 
-class Failure(Exception):
+class SceneError(Exception):
     """What went wrong in a scene."""
 
 
@@ -217,7 +218,7 @@ class Scenes:
         self.together(server, INHERIT_CLIENT, carried=not flag)
         reason = "system calls past the C library" if flag else "a call that is not carried"
         if reason not in self.log.read_text():
-            raise Failure(f"nobody said {reason!r}")
+            raise SceneError(f"nobody said {reason!r}")
 
     def python(self, code: str, *words: str) -> subprocess.Popen[str]:
         """Start a Python program with the library."""
@@ -241,11 +242,11 @@ class Scenes:
             ended = server.wait(LIMIT_S)
         except subprocess.TimeoutExpired as why:
             server.kill()
-            raise Failure(f"nobody ended: {why}") from None
+            raise SceneError(f"nobody ended: {why}") from None
         if ran.returncode or ended:
-            raise Failure(f"client {ran.returncode}, server {ended}: {ran.stderr[-1500:]}")
+            raise SceneError(f"client {ran.returncode}, server {ended}: {ran.stderr[-1500:]}")
         if carried and "carried over shared memory" not in self.log.read_text():
-            raise Failure("nothing was carried")
+            raise SceneError("nothing was carried")
         return ran.stdout
 
     def inherit(self, how: str, *words: str) -> None:
@@ -266,7 +267,7 @@ class Scenes:
         said = self.together(self.python(SHELL_SERVER, *words), client, carried=False)
         wanted = hashlib.sha256(bytes(at % 251 for at in range(150_000))).hexdigest()
         if said.strip() != wanted:
-            raise Failure(f"the shell's child read something else: {said!r}")
+            raise SceneError(f"the shell's child read something else: {said!r}")
 
     def socat(self) -> None:
         """Let socat copy between a carried connection and a static program."""
@@ -301,7 +302,7 @@ assert got == sent, len(got)
         )
         server.stderr.read()
         if ran.returncode or server.wait(LIMIT_S):
-            raise Failure(ran.stderr[-1500:])
+            raise SceneError(ran.stderr[-1500:])
 
 
 def main() -> int:
@@ -340,7 +341,7 @@ def main() -> int:
             try:
                 run()
                 complaint = ""
-            except Failure as why:
+            except SceneError as why:
                 complaint = str(why)
             print(f"departing, {what}: {complaint or 'ok'}", flush=True)
             failed, passed = failed + bool(complaint), passed + (not complaint)

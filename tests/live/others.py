@@ -1,8 +1,9 @@
 """More programs and languages, with the live library and without: both must say the same.
 
-Each case starts what it needs, lets it talk, and returns what was said or how it ended. It runs once
-without the library and once with all its processes under it; the two results must be equal, and
-with the library connections must really have been carried. What is not installed is skipped by name.
+Each case starts what it needs, lets it talk, and returns what was said or how it ended. It runs
+once without the library and once with all its processes under it; the two results must be equal,
+and with the library connections must really have been carried. What is not installed is skipped by
+name.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 LIMIT_S = 60
+LIGHTTPD = "/usr/sbin/lighttpd"
 DATA = bytes(at * at % 251 for at in range(251)) * 20_000
 
 PERL = r"""
@@ -68,6 +70,82 @@ for ($i = 0; $i < 300; $i++) {
 }
 stream_set_blocking($c, false); var_dump(fread($c, 1)); fclose($s);
 $r = [$c]; $w = $e = null; var_dump(stream_select($r, $w, $e, 1), fread($c, 1), feof($c));
+"""
+
+TCL = r"""
+proc accepted {s args} {
+  fconfigure $s -blocking 0 -buffering none -translation binary
+  fileevent $s readable [list echo $s] }
+proc echo {s} { set d [read $s]; if {[eof $s]} {close $s} else {puts -nonewline $s $d} }
+set l [socket -server accepted -myaddr 127.0.0.1 0]
+set port [lindex [fconfigure $l -sockname] 2]; set done 0; set total 0
+proc go {c i} { global size left
+  fileevent $c writable {}; fileevent $c readable [list got $c $i]
+  set size($c) 0; set left($c) 100; more $c $i }
+proc more {c i} { puts -nonewline $c [string repeat a [expr $i*100]]; flush $c }
+proc got {c i} { global size left total done
+  incr size($c) [string length [read $c]]
+  if {$size($c) < $i*100} return
+  incr total $size($c); set size($c) 0
+  if {[incr left($c) -1]} {more $c $i} else {close $c; incr done} }
+for {set i 1} {$i <= 20} {incr i} {
+  set c [socket -async 127.0.0.1 $port]
+  fconfigure $c -blocking 0 -buffering full -translation binary
+  fileevent $c writable [list go $c $i] }
+while {$done < 20} {vwait done}
+puts "$done $total"
+"""
+
+ERLANG = r"""
+-export([main/1]).
+serve(L) -> {ok, S} = gen_tcp:accept(L),
+  P = spawn(fun() -> receive go -> echo(S) end end),
+  gen_tcp:controlling_process(S, P), P ! go, serve(L).
+echo(S) -> case gen_tcp:recv(S, 0) of
+  {ok, B} -> gen_tcp:send(S, B), echo(S); {error, closed} -> gen_tcp:close(S) end.
+talk(S, _, 0, Sum) -> gen_tcp:close(S), Sum;
+talk(S, Active, N, Sum) -> B = binary:copy(<<N:16>>, N * 7 rem 900 + 1), ok = gen_tcp:send(S, B),
+  case Active of false -> {ok, B} = gen_tcp:recv(S, 0); _ -> receive {tcp, S, B} -> ok end end,
+  case Active of once -> inet:setopts(S, [{active, once}]); _ -> ok end,
+  talk(S, Active, N - 1, Sum + size(B)).
+main(_) -> {ok, L} = gen_tcp:listen(0, [binary, {packet, 4}, {active, false}, {backlog, 50}]),
+  {ok, Port} = inet:port(L), spawn(fun() -> serve(L) end), Me = self(),
+  [spawn(fun() -> {ok, S} = gen_tcp:connect("127.0.0.1", Port, [binary, {packet, 4}, {active, A}]),
+    Me ! {sum, talk(S, A, 300, 0)} end) || A <- [false, true, once, false, true, once]],
+  io:format("~p~n", [[receive {sum, X} -> X end || _ <- lists:seq(1, 6)]]).
+"""
+
+GRPC = r"""
+import grpc, hashlib, threading
+from concurrent import futures
+def digest(parts): return hashlib.sha1(b"".join(parts)).hexdigest().encode()
+CALLS = {"/t/echo": ("unary_unary", lambda text, _: text[::-1]),
+    "/t/down": ("unary_stream", lambda n, _: (b"%d " % i * (i % 300) for i in range(int(n)))),
+    "/t/up": ("stream_unary", lambda parts, _: digest(parts)),
+    "/t/both": ("stream_stream", lambda parts, _: (part + part for part in parts))}
+class Handler(grpc.GenericRpcHandler):
+    def service(self, call):
+        kind, answer = CALLS[call.method]
+        return getattr(grpc, kind + "_rpc_method_handler")(answer)
+server = grpc.server(futures.ThreadPoolExecutor(8))
+server.add_generic_rpc_handlers((Handler(),))
+port = server.add_insecure_port("127.0.0.1:0"); server.start(); said = []
+def client():
+    channel = grpc.insecure_channel(f"127.0.0.1:{port}", [("grpc.use_local_subchannel_pool", 1)])
+    call = {name: getattr(channel, kind)(name) for name, (kind, _) in CALLS.items()}
+    def parts(): return (b"part%d" % i * (i % 1000) for i in range(300))
+    for i in range(100): assert call["/t/echo"](b"ab" * i) == b"ba" * i
+    many = [call["/t/echo"].future(b"%d" % i * 100) for i in range(100)]
+    said.append(digest([*call["/t/down"](b"300"), call["/t/up"](parts()), *call["/t/both"](parts()),
+        *(one.result() for one in many), call["/t/echo"](bytes(3_000_000))])); channel.close()
+threads = [threading.Thread(target=client) for _ in range(3)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+print(len(said), set(said)); server.stop(0).wait()
+"""
+
+CGI = """#!/bin/sh
+echo "Content-Type: text/plain"; echo; sha256sum
 """
 
 WSGI = """
@@ -263,6 +341,32 @@ def gunicorn(stage: Stage) -> str:
         return digest(stage.say("curl", "-sS", "--data-binary", "@body", f"{url}?[1-5]"))
 
 
+def erlang(stage: Stage) -> str:
+    """Send packets to processes that take them in each of Erlang's three ways."""
+    (stage.folder / "talk.erl").write_text("%% the first line is passed over\n" + ERLANG)
+    return stage.say("escript", "talk.erl").decode()
+
+
+def lighttpd(stage: Stage) -> str:
+    """Fetch a file, a part of it, and send a body to a program that the server starts."""
+    port = free_port()
+    (stage.folder / "file").write_bytes(DATA)
+    (stage.folder / "hash.cgi").write_text(CGI)
+    (stage.folder / "conf").write_text(
+        f'server.document-root = "{stage.folder}"\nserver.port = {port}\n'
+        'server.bind = "127.0.0.1"\nserver.modules = ("mod_cgi")\n'
+        'cgi.assign = (".cgi" => "/bin/sh")\n'
+    )
+    url = f"http://127.0.0.1:{port}"
+    with stage.serving(port, LIGHTTPD, "-D", "-f", "conf"):
+        said = [digest(stage.say("curl", "-sS", f"{url}/file?[1-5]"))]
+        said.append(digest(stage.say("curl", "-sS", "-r", "100-999999", f"{url}/file")))
+        for more in (["-H", "Expect: 100-continue"], ["-H", "Expect:"]):
+            body = ("--data-binary", "@file", f"{url}/hash.cgi")
+            said.append(stage.say("curl", "-sS", *more, *body).decode())
+        return str(said)
+
+
 def script(*interpreter: str, text: str) -> Callable[[Stage], str]:
     """Run a script that talks to itself."""
     return lambda stage: stage.say(*interpreter, text).decode()
@@ -277,6 +381,10 @@ CASES: dict[str, tuple[list[str], Callable[[Stage], str]]] = {
     "rsync": (["rsync"], rsync),
     "sockperf": (["sockperf"], sockperf),
     "gunicorn": (["/usr/bin/gunicorn", "curl"], gunicorn),
+    "lighttpd": ([LIGHTTPD, "curl"], lighttpd),
+    "erlang": (["escript"], erlang),
+    "tcl": (["tclsh"], lambda stage: stage.say("tclsh", given=TCL.encode()).decode()),
+    "grpc": (["/usr/lib/python3/dist-packages/grpc"], script("/usr/bin/python3", "-c", text=GRPC)),
     "perl": (["perl"], script("perl", "-e", text=PERL)),
     "ruby": (["ruby"], script("ruby", "-e", text=RUBY)),
     "php": (["php"], script("php", "-r", text=PHP.removeprefix("<?php"))),
@@ -316,7 +424,7 @@ def main() -> int:
     for name, (needs, case) in CASES.items():
         if options.names and name not in options.names:
             continue
-        missing = [need for need in needs if not shutil.which(need)]
+        missing = [need for need in needs if not (shutil.which(need) or Path(need).is_dir())]
         if missing:
             print(f"{name}: skipped, no {', '.join(missing)}", file=sys.stderr)
             skipped += 1

@@ -13,6 +13,7 @@ import argparse
 import contextlib
 import json
 import os
+import random
 import re
 import shutil
 import socket
@@ -50,8 +51,12 @@ class Program:
 
 
 def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])
+    """Return a port that the kernel gives to nobody by itself: it is still free a while later."""
+    lowest = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    while True:
+        port = random.SystemRandom().randrange(10_000, lowest)
+        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
 
 
 def nginx_setup(folder: Path, port: int) -> None:

@@ -20,6 +20,7 @@ use crate::epoll;
 use crate::lock::Lock;
 use crate::log;
 use crate::meeting::{self, Place};
+use crate::options;
 use crate::segment::{Role, Segment, handshake};
 use crate::stats::{self, Reason};
 use crate::sys;
@@ -219,9 +220,8 @@ fn begin(guard: &Guard, operations: u32) -> Result<(), Reason> {
     if departure::is_past_the_library() {
         return Err(Reason::BareCalls);
     }
-    let whole = sys::socket_option::<c_int>(fd, libc::SOL_SOCKET, libc::SO_RCVLOWAT);
     let signals = sys::fcntl(fd, libc::F_GETFL, 0).unwrap_or(0) & libc::O_ASYNC != 0;
-    if signals || whole.is_ok_and(|bytes| bytes > 1) {
+    if signals || options::is_kernels(fd) {
         return Err(Reason::Option);
     }
     let place = Place::of(fd, role).ok_or(Reason::Elsewhere)?;
@@ -374,8 +374,7 @@ fn join(guard: &Guard, say_so: impl Fn(&Segment) -> bool) -> Result<(), Reason> 
     }
     let nonblocking = sys::fcntl(guard.fd, libc::F_GETFL, 0).unwrap_or(0) & libc::O_NONBLOCK != 0;
     connection.nonblocking.store(nonblocking, Ordering::Relaxed);
-    let times_out = sys::timeout_option(guard.fd, libc::SO_RCVTIMEO).is_some();
-    connection.times_out.store(times_out, Ordering::Relaxed);
+    options::learn(guard.fd, connection);
     connection.phase.store(phase::JOINED, Ordering::SeqCst);
     if let Some(mut sending) = connection.sending() {
         switch(guard, &segment, &mut sending);

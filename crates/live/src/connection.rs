@@ -47,8 +47,6 @@ pub struct Receiving {
     pub receiver: Receiver,
     /// Bytes released since the writer was last offered a wake-up.
     pub released: u64,
-    /// Whether a reset was reported: it is reported once.
-    pub reset_reported: bool,
     pub unsaid: Unsaid,
 }
 
@@ -111,7 +109,11 @@ pub struct Connection {
     pub doorbells: AtomicU32,
     /// Whether a receive may time out, in which case only the kernel waits for it.
     pub times_out: AtomicBool,
+    /// Whether each received message is to say how many bytes are left unread.
+    pub says_unread: AtomicBool,
     pub end: AtomicU32,
+    /// Whether the program was told of a reset: it is told once, by whichever call comes first.
+    pub reset_said: AtomicBool,
     /// Whether each direction is in the ring now: what the halves say, readable without them.
     pub switched_in: AtomicBool,
     pub switched_out: AtomicBool,
@@ -221,7 +223,6 @@ impl Connection {
                 reader: Reader::new(segment.capacity()),
                 receiver: Receiver::default(),
                 released: 0,
-                reset_reported: false,
                 unsaid: Unsaid::default(),
             };
             *self.sending.get() = Sending {
@@ -266,6 +267,7 @@ impl Connection {
             &self.returned_in,
             &self.returned_out,
             &self.turned,
+            &self.reset_said,
             &self.chime_again,
             &self.read_shut,
             &self.deaf,

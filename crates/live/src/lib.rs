@@ -34,6 +34,7 @@ mod lock;
 mod log;
 mod meeting;
 mod numbers;
+mod options;
 mod pump;
 mod ready;
 mod real;

@@ -93,7 +93,8 @@ fn incoming(connection: &Connection, segment: &Segment) -> i16 {
         events |= IN | libc::POLLRDHUP;
     }
     if gone && stream::is_reset(connection, segment, how) {
-        events |= libc::POLLERR | libc::POLLHUP;
+        let said = connection.reset_said.load(Ordering::Acquire);
+        events |= libc::POLLHUP | if said { 0 } else { libc::POLLERR };
     }
     events
 }

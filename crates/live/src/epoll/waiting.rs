@@ -112,7 +112,11 @@ fn sleep(
     stats::count(|stats| &stats.sleeps, 1);
     let patience = full.then_some(wait::STALLED);
     let left = patience.map_or(left, |most| Some(left.map_or(most, |left| left.min(most))));
-    from_kernel(instance, epoll, events, left, mask)
+    let known = from_kernel(instance, epoll, events, left, mask);
+    // Who has slept has time for a look aside in the next wait: much may have become ready at once.
+    // SAFETY: as in `is_time_to_look_aside`.
+    unsafe { (*instance.inner.get()).turn = EVERY_TURN - 1 };
+    known
 }
 
 /// A thread that is about to sleep in an instance. The last to wake takes the flags back.

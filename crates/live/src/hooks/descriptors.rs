@@ -12,18 +12,13 @@ use crate::ready;
 use crate::real::interpose;
 use crate::segment::Role;
 use crate::stats::Reason;
-use crate::stream::fail;
+use crate::stream::{self, fail};
 use crate::sys;
 use crate::table::{self, Entry};
 use crate::turn;
 
 /// Asks for signals as `O_ASYNC` does.
 const FIOASYNC: c_ulong = 0x5452;
-
-/// The receive timeout with 64-bit seconds on 32-bit machines.
-const SO_RCVTIMEO_NEW: c_int = 66;
-/// The same for sending.
-const SO_SNDTIMEO_NEW: c_int = 67;
 
 interpose! {
     fn connect(fd: c_int, address: *const sockaddr, length: c_uint) -> c_int = |next| {
@@ -220,18 +215,17 @@ interpose! {
     }
 }
 
-/// How many bytes a joined connection's rings hold, for `FIONREAD` and `SIOCOUTQ`; `None` if the
-/// direction is the kernel's.
+/// How many bytes a joined connection holds, for `FIONREAD` and `SIOCOUTQ`; `None` if the kernel
+/// knows.
 fn queued(fd: c_int, request: c_ulong) -> Option<u64> {
     let guard = table::enter_placed(fd).filter(|_| ready::is_joined(fd))?;
     let (connection, segment) = (guard.connection, guard.connection.segment()?);
-    let (switched, writer) = if request == libc::FIONREAD {
-        (&connection.switched_in, connection.role().peer())
-    } else {
-        (&connection.switched_out, connection.role())
-    };
-    let filling = segment.way(writer).pointers.filling();
-    switched.load(Ordering::Acquire).then_some(filling.min(segment.capacity().bytes()))
+    if request == libc::FIONREAD {
+        return stream::unread(&guard, &segment);
+    }
+    let filling = segment.way(connection.role()).pointers.filling();
+    let switched = connection.switched_out.load(Ordering::Acquire);
+    switched.then_some(filling.min(segment.capacity().bytes()))
 }
 
 interpose! {
@@ -264,79 +258,6 @@ interpose! {
             }
             _ => next(fd, request, argument),
         }
-    }
-}
-
-/// Whether a socket option means the same to a carried connection as to the kernel's. With any
-/// other the connection is the kernel's.
-fn is_harmless(level: c_int, name: c_int) -> bool {
-    match level {
-        libc::SOL_SOCKET => matches!(
-            name,
-            libc::SO_DEBUG
-                | libc::SO_REUSEADDR
-                | libc::SO_REUSEPORT
-                | libc::SO_KEEPALIVE
-                | libc::SO_LINGER
-                | libc::SO_SNDBUF
-                | libc::SO_RCVBUF
-                | libc::SO_SNDTIMEO
-                | libc::SO_RCVTIMEO
-                | SO_RCVTIMEO_NEW
-                | SO_SNDTIMEO_NEW
-                | libc::SO_PRIORITY
-                | libc::SO_DONTROUTE
-                | libc::SO_BROADCAST
-                | libc::SO_BUSY_POLL
-                | libc::SO_INCOMING_CPU
-        ),
-        libc::IPPROTO_TCP => matches!(
-            name,
-            libc::TCP_NODELAY
-                | libc::TCP_CORK
-                | libc::TCP_KEEPIDLE
-                | libc::TCP_KEEPINTVL
-                | libc::TCP_KEEPCNT
-                | libc::TCP_QUICKACK
-                | libc::TCP_USER_TIMEOUT
-                | libc::TCP_CONGESTION
-                | libc::TCP_MAXSEG
-                | libc::TCP_SYNCNT
-                | libc::TCP_LINGER2
-                | libc::TCP_DEFER_ACCEPT
-                | libc::TCP_WINDOW_CLAMP
-                | libc::TCP_NOTSENT_LOWAT
-                | libc::TCP_FASTOPEN
-        ),
-        libc::IPPROTO_IP => matches!(name, libc::IP_TOS | libc::IP_TTL),
-        libc::IPPROTO_IPV6 => {
-            matches!(name, libc::IPV6_TCLASS | libc::IPV6_UNICAST_HOPS | libc::IPV6_V6ONLY)
-        }
-        _ => false,
-    }
-}
-
-interpose! {
-    fn setsockopt(
-        fd: c_int, level: c_int, name: c_int, value: *const c_void, length: c_uint,
-    ) -> c_int = |next| {
-        if !is_harmless(level, name)
-            && let Some(guard) = table::enter(fd)
-        {
-            // Where that cannot be, the rest of the ring is still read here.
-            let _ = turn::leave(&guard, Reason::Option);
-        }
-        let result = next(fd, level, name, value, length);
-        let timeouts = [libc::SO_RCVTIMEO, SO_RCVTIMEO_NEW];
-        if result == 0
-            && level == libc::SOL_SOCKET
-            && timeouts.contains(&name)
-            && let Some(guard) = table::enter_placed(fd)
-        {
-            let times_out = sys::timeout_option(fd, libc::SO_RCVTIMEO).is_some();
-            guard.connection.times_out.store(times_out, Ordering::Relaxed);
-        }
-        result
     }
 }
 

@@ -1,11 +1,14 @@
 //! Reading and writing.
 
+use std::sync::atomic::Ordering;
+
 use libc::{c_int, c_uint, c_void, iovec, mmsghdr, msghdr, off_t, size_t, sockaddr, ssize_t};
 
 use crate::close;
 use crate::departure::depart;
 use crate::hooks::leaving::depart_passed;
 use crate::numbers::passed_by;
+use crate::options;
 use crate::ready;
 use crate::real::interpose;
 use crate::stats::Reason;
@@ -116,6 +119,27 @@ fn is_connection(fd: c_int) -> bool {
     matches!(table::entry(fd), Entry::Connection(_) | Entry::Unplaced)
 }
 
+/// What a message from a stream says beside its bytes.
+///
+/// # Safety
+///
+/// The message is valid as the program passed it.
+unsafe fn fill_header(fd: c_int, message: *mut msghdr) {
+    // SAFETY: by the contract of this function.
+    unsafe {
+        (*message).msg_namelen = 0;
+        (*message).msg_flags = 0;
+    }
+    let guard = table::enter_placed(fd);
+    let asked = guard.filter(|it| it.connection.says_unread.load(Ordering::Relaxed));
+    match asked.and_then(|guard| guard.connection.segment().map(|segment| (guard, segment))) {
+        // SAFETY: by the contract of this function.
+        Some((guard, segment)) => unsafe { options::say_unread(&guard, message, &segment) },
+        // SAFETY: by the contract of this function.
+        None => unsafe { (*message).msg_controllen = 0 },
+    }
+}
+
 /// # Safety
 ///
 /// The message is valid as the program passed it.
@@ -140,11 +164,7 @@ unsafe fn receive_message(
     let result = receive(fd, || to, flags, noted);
     if !asked.get() && result >= 0 {
         // SAFETY: as above.
-        unsafe {
-            (*message).msg_namelen = 0;
-            (*message).msg_controllen = 0;
-            (*message).msg_flags = 0;
-        }
+        unsafe { fill_header(fd, message) };
     }
     result
 }

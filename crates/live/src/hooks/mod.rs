@@ -9,3 +9,4 @@ mod descriptors;
 mod events;
 mod io;
 mod leaving;
+mod options;

@@ -5,7 +5,7 @@ mod receiving;
 mod sending;
 
 use receiving::receive_seen;
-pub use receiving::{Rest, rest};
+pub use receiving::{Rest, rest, unread};
 use sending::send_seen;
 
 use std::sync::atomic::Ordering;
@@ -73,7 +73,7 @@ pub fn send<T: AsRef<[iovec]>>(
     flags: c_int,
     kernel: impl Fn() -> isize + Copy,
 ) -> isize {
-    if flags & libc::MSG_OOB == 0
+    if flags & (libc::MSG_OOB | libc::MSG_ZEROCOPY) == 0
         && let Some(result) = passed_by(fd, kernel)
     {
         return result;

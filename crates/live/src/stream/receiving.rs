@@ -171,6 +171,29 @@ pub fn rest(guard: &Guard, buffer: &mut [u8]) -> Rest {
     }
 }
 
+/// How many bytes can be received without waiting, wherever they are; `None` if the kernel knows,
+/// or in a signal handler that interrupted a receiver.
+pub fn unread(guard: &Guard, segment: &Segment) -> Option<u64> {
+    let connection = guard.connection;
+    let way = segment.way(connection.role().peer());
+    let mut receiving = connection.receiving()?;
+    let inlet = turn::inlet(guard, segment, &mut receiving)?;
+    let in_ring = way.pointers.filling().min(segment.capacity().bytes());
+    if inlet == Inlet::Ring && !segment.has_ended() {
+        return Some(in_ring);
+    }
+    let in_kernel = sys::unread_bytes(guard.fd).ok()?;
+    let arrived = connection.taken.load(Ordering::Acquire).saturating_add(in_kernel);
+    // What the kernel holds between the ring's beginning and its end is doorbells.
+    let after_ring = way.detour.resumes_after().map_or(0, |start| arrived.saturating_sub(start));
+    match (inlet, way.detour.begun()) {
+        (Inlet::After, _) | (Inlet::Before { .. }, Begun::NotYet | Begun::Never) => None,
+        (Inlet::Before { left }, Begun::After(_)) if in_kernel < left => None,
+        (Inlet::Before { left }, Begun::After(_)) => Some(left + in_ring + after_ring),
+        (Inlet::Ring | Inlet::Doorbells(_) | Inlet::Settling, _) => Some(in_ring + after_ring),
+    }
+}
+
 /// Whether the other end has died between ringing and counting: then nothing follows the doorbell.
 fn has_died_ringing(guard: &Guard, segment: &Segment) -> bool {
     let over = libc::POLLHUP | libc::POLLERR | libc::POLLRDHUP;
@@ -286,9 +309,11 @@ fn ending(guard: &Guard, segment: &Segment, receiving: &mut Receiving) -> Step {
     }
     // After the end of the stream a reset says nothing new to a reader.
     let finished = way.finished.load(Ordering::Acquire) != 0;
-    if !finished && is_reset(connection, segment, how) && !receiving.reset_reported {
-        receiving.reset_reported = true;
-        // The kernel has the same to say, and says it once.
+    if !finished
+        && is_reset(connection, segment, how)
+        && !connection.reset_said.swap(true, Ordering::AcqRel)
+    {
+        // The kernel has the same to say.
         let _ = sys::socket_option::<c_int>(guard.fd, libc::SOL_SOCKET, libc::SO_ERROR);
         return Step::Failed(libc::ECONNRESET);
     }

@@ -10,6 +10,7 @@ use super::{Moved, broken, fail, is_carried, length, part};
 use crate::attach;
 use crate::cancel;
 use crate::epoll;
+use crate::options;
 use crate::segment::{Segment, closed};
 use crate::stats::Reason;
 use crate::sys::{self, Errno};
@@ -31,13 +32,28 @@ pub fn send_seen(fd: c_int, from: &[iovec], flags: c_int, kernel: impl Fn() -> i
     let Some(guard) = table::enter(fd) else { return kernel() };
     if flags & libc::MSG_OOB != 0 {
         turn::back(&guard, Reason::Urgent);
+    } else if flags & libc::MSG_ZEROCOPY != 0 && options::sends_without_copy(fd) {
+        turn::back(&guard, Reason::Option);
     }
     if !is_carried(&guard) {
         return kernel();
     }
     match sent(&guard, from, flags) {
         Moved::Done(result) => result,
-        Moved::Kernel => kernel(),
+        Moved::Kernel => {
+            let result = kernel();
+            if result < 0 {
+                note_reset(&guard, sys::errno());
+            }
+            result
+        }
+    }
+}
+
+/// Remembers that the kernel has told the program of a reset.
+fn note_reset(guard: &Guard, why: Errno) {
+    if why == libc::ECONNRESET {
+        guard.connection.reset_said.store(true, Ordering::Release);
     }
 }
 
@@ -54,7 +70,9 @@ fn sent(guard: &Guard, from: &[iovec], flags: c_int) -> Moved {
         };
         attach::switch(guard, &segment, &mut sending);
         let outlet = sending.sender.outlet();
-        if done == 0 && outlet != Outlet::Before && has_left(guard, &segment) {
+        // The kernel has not been told that this end sends no more.
+        let shut = outlet == Outlet::Ring && connection.write_shut.load(Ordering::Acquire);
+        if done == 0 && outlet != Outlet::Before && !shut && has_left(guard, &segment) {
             return Moved::Kernel;
         }
         let tried = match outlet {
@@ -179,7 +197,11 @@ fn into_ring(
         return Err(libc::EOPNOTSUPP);
     }
     if connection.write_shut.load(Ordering::Acquire) {
-        return Err(libc::EPIPE);
+        // A reset is said once, and before the pipe.
+        let reset = sys::socket_option::<c_int>(guard.fd, libc::SOL_SOCKET, libc::SO_ERROR);
+        let why = reset.ok().filter(|why| *why != 0).unwrap_or(libc::EPIPE);
+        note_reset(guard, why);
+        return Err(why);
     }
     let way = segment.way(connection.role());
     let before = *done;

@@ -11,8 +11,8 @@ use std::time::Duration;
 use libc::{c_int, c_void};
 
 use crate::pair::{
-    Numbers, Outcome, Pair, carried, close, moved_back, outcome, plain, poll, preloaded, recv,
-    send, unread,
+    Numbers, Outcome, Pair, carried, close, joined, moved_back, outcome, plain, poll, preloaded,
+    recv, send, unread, used,
 };
 
 unsafe extern "C" {
@@ -97,6 +97,35 @@ fn what_was_in_the_rings_is_read_before_what_the_kernel_carries() {
         assert_eq!(moved_back(), 2, "both ends went back");
         close(pair.a);
         assert_eq!(recv(pair.b, 1, 0), Ok(vec![]));
+    });
+}
+
+#[test]
+fn what_is_unread_is_counted_wherever_it_lies() {
+    preloaded("back::what_is_unread_is_counted_wherever_it_lies", || {
+        let before = joined();
+        let pair = used(0);
+        // Lies in the kernel while both ends join by what goes the other way.
+        send(pair.a, b"early ", 0).unwrap();
+        for _ in 0..100 {
+            send(pair.b, b"x", 0).unwrap();
+            assert_eq!(recv(pair.a, 1, 0), Ok(b"x".to_vec()));
+        }
+        assert_eq!(joined(), before + 2, "both ends have joined");
+        assert_eq!(unread(pair.b), 6);
+        send(pair.a, b"then ", 0).unwrap();
+        assert_eq!(unread(pair.b), 11, "in the kernel and in the ring");
+        assert_eq!(recv(pair.b, 2, 0), Ok(b"ea".to_vec()));
+        assert_eq!(unread(pair.b), 9);
+        // The next goes by the kernel again.
+        print(pair.a, "late").unwrap();
+        assert_eq!(unread(pair.b), 13, "before the ring, in it, and after it");
+        for (text, left) in [(b"rly ".as_slice(), 9), (b"the", 6), (b"n ", 4), (b"lat", 1)] {
+            assert_eq!(recv(pair.b, text.len(), 0), Ok(text.to_vec()));
+            assert_eq!(unread(pair.b), left);
+        }
+        assert_eq!(recv(pair.b, 9, 0), Ok(b"e".to_vec()));
+        assert_eq!(unread(pair.b), 0);
     });
 }
 

@@ -145,3 +145,72 @@ fn a_connection_whose_both_ends_have_ended_has_no_peer() {
         }
     });
 }
+
+/// Sends twice, with time for a reset to arrive in between.
+fn send_twice(fd: c_int) -> [Outcome<usize>; 2] {
+    [(); 2].map(|()| {
+        std::thread::sleep(Duration::from_millis(10));
+        send(fd, b"x", 0)
+    })
+}
+
+#[test]
+fn an_end_that_stopped_sending_sends_no_more_whatever_becomes_of_the_other() {
+    preloaded(
+        "halves::an_end_that_stopped_sending_sends_no_more_whatever_becomes_of_the_other",
+        || {
+            for unread in [false, true] {
+                let seen = [carried(), plain()].map(|pair| {
+                    if unread {
+                        send(pair.a, b"never read", 0).unwrap();
+                    }
+                    shutdown(pair.a, libc::SHUT_WR);
+                    let before = send(pair.a, b"x", 0);
+                    close(pair.b);
+                    let after = send_twice(pair.a);
+                    let read = recv(pair.a, 9, 0);
+                    let events = poll(pair.a, !0, 0);
+                    close(pair.a);
+                    (before, after, read, events)
+                });
+                assert_eq!(seen[0], seen[1], "unread {unread}");
+            }
+        },
+    );
+}
+
+/// The error that waits on a connection, which is taken by asking.
+fn pending(fd: c_int) -> c_int {
+    let mut error: c_int = -1;
+    let mut length = size_of::<c_int>() as libc::socklen_t;
+    let (level, name) = (libc::SOL_SOCKET, libc::SO_ERROR);
+    let place = (&raw mut error).cast();
+    assert_eq!(unsafe { libc::getsockopt(fd, level, name, place, &mut length) }, 0);
+    error
+}
+
+#[test]
+fn a_reset_is_said_once_by_whichever_call_comes_first() {
+    preloaded("halves::a_reset_is_said_once_by_whichever_call_comes_first", || {
+        let calls: [fn(c_int) -> String; 4] = [
+            |fd| format!("{:?}", send(fd, b"x", 0)),
+            |fd| format!("{:?}", recv(fd, 9, libc::MSG_DONTWAIT)),
+            |fd| format!("{}", pending(fd)),
+            |fd| format!("{:x}", poll(fd, libc::POLLIN | libc::POLLOUT, 0)),
+        ];
+        for first in 0..calls.len() {
+            for second in 0..calls.len() {
+                let seen = [carried(), plain()].map(|pair| {
+                    send(pair.a, b"never read", 0).unwrap();
+                    close(pair.b);
+                    std::thread::sleep(Duration::from_millis(10));
+                    let order = [first, second, 3, 1, 2, 0];
+                    let seen = order.map(|which| calls[which](pair.a));
+                    close(pair.a);
+                    seen
+                });
+                assert_eq!(seen[0], seen[1], "first {first}, then {second}");
+            }
+        }
+    });
+}

@@ -20,6 +20,7 @@ mod entries;
 mod full;
 mod halves;
 mod names;
+mod options;
 mod pair;
 mod passing;
 mod watched;

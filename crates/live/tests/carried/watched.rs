@@ -67,3 +67,30 @@ fn what_was_taken_out_can_be_put_in_again_after_the_connection_went_back() {
         },
     );
 }
+
+#[test]
+fn what_became_ready_between_two_waits_is_reported_by_one() {
+    preloaded("watched::what_became_ready_between_two_waits_is_reported_by_one", || {
+        let edge = libc::EPOLLET as u32;
+        for kind in [IN, IN | edge] {
+            let (pair, epoll, mut pipe) = (carried(), instance(), [0; 2]);
+            assert_eq!(unsafe { libc::pipe(pipe.as_mut_ptr()) }, 0);
+            for fd in [pair.b, pipe[0]] {
+                assert_eq!(epoll_control(epoll, libc::EPOLL_CTL_ADD, fd, kind), 0);
+            }
+            for round in 0..20u8 {
+                let mut event = libc::epoll_event { events: 0, u64: 0 };
+                assert_eq!(unsafe { libc::epoll_wait(epoll, &mut event, 1, 5) }, 0);
+                send(pair.a, &[round], 0).unwrap();
+                assert_eq!(unsafe { libc::write(pipe[1], (&raw const round).cast(), 1) }, 1);
+                assert_eq!(epoll_events(epoll), [(IN, 7), (IN, 7)], "round {round}");
+                let mut byte = 0u8;
+                assert_eq!(recv(pair.b, 1, 0), Ok(vec![round]));
+                assert_eq!(unsafe { libc::read(pipe[0], (&raw mut byte).cast(), 1) }, 1);
+            }
+            for fd in [pair.a, pair.b, pipe[0], pipe[1], epoll] {
+                close(fd);
+            }
+        }
+    });
+}

@@ -1,0 +1,82 @@
+//! Socket options.
+
+use std::sync::atomic::Ordering;
+
+use libc::{c_int, c_uint, c_void};
+
+use crate::options;
+use crate::ready;
+use crate::real::interpose;
+use crate::stats::Reason;
+use crate::table;
+use crate::turn;
+
+interpose! {
+    fn setsockopt(
+        fd: c_int, level: c_int, name: c_int, value: *const c_void, length: c_uint,
+    ) -> c_int = |next| {
+        if !options::is_harmless(level, name)
+            // SAFETY: the program says that the value has this length.
+            && !unsafe { options::changes_nothing(fd, level, name, value, length) }
+            && let Some(guard) = table::enter(fd)
+        {
+            // Where that cannot be, the rest of the ring is still read here.
+            let _ = turn::leave(&guard, Reason::Option);
+        }
+        let result = next(fd, level, name, value, length);
+        let own = [
+            (libc::SOL_SOCKET, libc::SO_RCVTIMEO),
+            (libc::SOL_SOCKET, options::SO_RCVTIMEO_NEW),
+            (libc::IPPROTO_TCP, libc::TCP_INQ),
+        ];
+        if result == 0
+            && own.contains(&(level, name))
+            && let Some(guard) = table::enter_placed(fd)
+        {
+            options::learn(fd, guard.connection);
+        }
+        result
+    }
+}
+
+interpose! {
+    fn getsockopt(
+        fd: c_int, level: c_int, name: c_int, value: *mut c_void, length: *mut c_uint,
+    ) -> c_int = |next| {
+        let result = next(fd, level, name, value, length);
+        if result == 0 && level == libc::SOL_SOCKET && name == libc::SO_ERROR {
+            // SAFETY: the kernel has just filled as much in as there is room for.
+            unsafe { say_reset(fd, value.cast(), length) };
+        }
+        result
+    }
+}
+
+/// The pending error of a connection that the other end has reset, of which the kernel may hear
+/// only later.
+///
+/// # Safety
+///
+/// The value is valid for as many bytes as the length says.
+unsafe fn say_reset(fd: c_int, value: *mut c_int, length: *const c_uint) {
+    // SAFETY: by the contract of this function.
+    if unsafe { *length } as usize != size_of::<c_int>() {
+        return;
+    }
+    let Some(guard) = table::enter_placed(fd).filter(|_| ready::is_joined(fd)) else { return };
+    // SAFETY: as above.
+    let found = unsafe { value.read_unaligned() };
+    let is_reset = || {
+        guard
+            .connection
+            .segment()
+            .is_some_and(|segment| ready::events(&guard, &segment) & libc::POLLERR != 0)
+    };
+    if found == libc::ECONNRESET {
+        guard.connection.reset_said.store(true, Ordering::Release);
+    } else if found == 0 && is_reset() && !guard.connection.reset_said.swap(true, Ordering::AcqRel)
+    {
+        // SAFETY: as above.
+        unsafe { value.write_unaligned(libc::ECONNRESET) };
+    }
+}

@@ -1,0 +1,156 @@
+//! Socket options: which of them a carried connection honours.
+
+use std::sync::atomic::Ordering;
+
+use libc::{c_int, c_uint, c_void, msghdr};
+
+use crate::connection::Connection;
+use crate::segment::{Segment, closed};
+use crate::stream;
+use crate::sys;
+use crate::table::{Guard, end};
+
+/// The receive timeout with 64-bit seconds on 32-bit machines.
+pub const SO_RCVTIMEO_NEW: c_int = 66;
+/// The same for sending.
+const SO_SNDTIMEO_NEW: c_int = 67;
+
+/// As long as an option's value may be that is compared with the one before.
+const LONGEST: usize = 64;
+
+/// Whether a socket option means the same to a carried connection as to the kernel's. With any
+/// other the connection is the kernel's.
+pub fn is_harmless(level: c_int, name: c_int) -> bool {
+    match level {
+        libc::SOL_SOCKET => matches!(
+            name,
+            libc::SO_DEBUG
+                | libc::SO_REUSEADDR
+                | libc::SO_REUSEPORT
+                | libc::SO_KEEPALIVE
+                | libc::SO_LINGER
+                | libc::SO_SNDBUF
+                | libc::SO_RCVBUF
+                | libc::SO_SNDTIMEO
+                | libc::SO_RCVTIMEO
+                | SO_RCVTIMEO_NEW
+                | SO_SNDTIMEO_NEW
+                | libc::SO_PRIORITY
+                | libc::SO_DONTROUTE
+                | libc::SO_BROADCAST
+                | libc::SO_BUSY_POLL
+                | libc::SO_INCOMING_CPU
+                | libc::SO_SNDBUFFORCE
+                | libc::SO_RCVBUFFORCE
+                | libc::SO_MARK
+                | libc::SO_ZEROCOPY
+        ),
+        libc::IPPROTO_TCP => matches!(
+            name,
+            libc::TCP_NODELAY
+                | libc::TCP_CORK
+                | libc::TCP_KEEPIDLE
+                | libc::TCP_KEEPINTVL
+                | libc::TCP_KEEPCNT
+                | libc::TCP_QUICKACK
+                | libc::TCP_USER_TIMEOUT
+                | libc::TCP_CONGESTION
+                | libc::TCP_MAXSEG
+                | libc::TCP_SYNCNT
+                | libc::TCP_LINGER2
+                | libc::TCP_DEFER_ACCEPT
+                | libc::TCP_WINDOW_CLAMP
+                | libc::TCP_NOTSENT_LOWAT
+                | libc::TCP_FASTOPEN
+                | libc::TCP_INQ
+        ),
+        libc::IPPROTO_IP => {
+            matches!(name, libc::IP_TOS | libc::IP_TTL | libc::IP_BIND_ADDRESS_NO_PORT)
+        }
+        libc::IPPROTO_IPV6 => {
+            matches!(name, libc::IPV6_TCLASS | libc::IPV6_UNICAST_HOPS | libc::IPV6_V6ONLY)
+        }
+        _ => false,
+    }
+}
+
+/// Whether an option is set to what it is already, as servers do that give each connection the
+/// options of its listening socket.
+///
+/// # Safety
+///
+/// The value has the length that goes with it.
+pub unsafe fn changes_nothing(
+    fd: c_int,
+    level: c_int,
+    name: c_int,
+    value: *const c_void,
+    length: c_uint,
+) -> bool {
+    let (mut now, mut room) = ([0u8; LONGEST], LONGEST as c_uint);
+    if value.is_null() || length == 0 || length as usize > LONGEST {
+        return false;
+    }
+    let place = now.as_mut_ptr();
+    // SAFETY: the place has as much room as is said.
+    let asked = unsafe { sys::bare!(libc::SYS_getsockopt, fd, level, name, place, &raw mut room) };
+    // SAFETY: by the contract of this function.
+    let wanted = unsafe { std::slice::from_raw_parts(value.cast::<u8>(), length as usize) };
+    asked == 0 && room == length && now[..length as usize] == *wanted
+}
+
+/// Whether an option that only the kernel honours was set on a connection, perhaps when it was not
+/// yet one.
+pub fn is_kernels(fd: c_int) -> bool {
+    let number = |name| sys::socket_option::<c_int>(fd, libc::SOL_SOCKET, name);
+    let switches = [libc::SO_TIMESTAMP, libc::SO_TIMESTAMPNS, libc::SO_TIMESTAMPING];
+    number(libc::SO_RCVLOWAT).is_ok_and(|bytes| bytes > 1)
+        || number(libc::SO_PEEK_OFF).is_ok_and(|offset| offset >= 0)
+        || switches.into_iter().any(|name| number(name).is_ok_and(|value| value != 0))
+}
+
+/// Whether the flag of a send without a copy means anything: only the kernel answers one.
+pub fn sends_without_copy(fd: c_int) -> bool {
+    sys::socket_option::<c_int>(fd, libc::SOL_SOCKET, libc::SO_ZEROCOPY).is_ok_and(|on| on != 0)
+}
+
+/// Learns what a connection was set to that the library does instead of the kernel.
+pub fn learn(fd: c_int, connection: &Connection) {
+    let times_out = sys::timeout_option(fd, libc::SO_RCVTIMEO).is_some();
+    connection.times_out.store(times_out, Ordering::Relaxed);
+    let says = sys::socket_option::<c_int>(fd, libc::IPPROTO_TCP, libc::TCP_INQ);
+    connection.says_unread.store(says.is_ok_and(|says| says != 0), Ordering::Relaxed);
+}
+
+/// Adds to a received message how many bytes are left unread, where `TCP_INQ` asks for it.
+///
+/// # Safety
+///
+/// The message is valid as the program passed it.
+pub unsafe fn say_unread(guard: &Guard, message: *mut msghdr, segment: &Segment) {
+    let connection = guard.connection;
+    let unread = stream::unread(guard, segment)
+        .or_else(|| sys::unread_bytes(guard.fd).ok())
+        .unwrap_or_default();
+    let role = connection.role().peer();
+    let ended = segment.way(role).finished.load(Ordering::Acquire) != 0
+        || segment.side(role).closed.load(Ordering::Acquire) != closed::OPEN
+        || connection.end.load(Ordering::Acquire) != end::NONE;
+    // After the end there is one more read that says so.
+    let unread = if ended { unread.max(1) } else { unread } as c_int;
+    // SAFETY: by the contract of this function.
+    unsafe {
+        let whole = libc::CMSG_SPACE(size_of::<c_int>() as c_uint) as usize;
+        let header = (*message).msg_control.cast::<libc::cmsghdr>();
+        if header.is_null() || (*message).msg_controllen < whole {
+            (*message).msg_controllen = 0;
+            (*message).msg_flags |= libc::MSG_CTRUNC;
+            return;
+        }
+        (*header).cmsg_level = libc::IPPROTO_TCP;
+        (*header).cmsg_type = libc::TCP_CM_INQ;
+        (*header).cmsg_len = libc::CMSG_LEN(size_of::<c_int>() as c_uint) as usize;
+        libc::CMSG_DATA(header).cast::<c_int>().write_unaligned(unread);
+        (*message).msg_controllen = whole;
+    }
+}

@@ -1,0 +1,134 @@
+//! Socket options of carried connections, and of those that one keeps with the kernel.
+
+use std::mem::{size_of, zeroed};
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::{AsRawFd, IntoRawFd};
+
+use libc::c_int;
+
+use crate::pair::{
+    Outcome, Pair, carried, close, joined, moved_back, outcome, plain, poll, preloaded, recv, send,
+};
+
+fn set(fd: c_int, level: c_int, name: c_int, value: c_int) {
+    let length = size_of::<c_int>() as libc::socklen_t;
+    let place = (&raw const value).cast();
+    assert_eq!(unsafe { libc::setsockopt(fd, level, name, place, length) }, 0);
+}
+
+fn ask_for_unread(fd: c_int) {
+    set(fd, libc::IPPROTO_TCP, libc::TCP_INQ, 1);
+}
+
+/// What a message brings: the bytes, its flags, and what is said of those left unread.
+type Message = (Vec<u8>, c_int, Option<c_int>);
+
+/// Receives a message with so much room for what is said beside.
+fn receive(fd: c_int, room: usize, beside: usize) -> Outcome<Message> {
+    let mut bytes = vec![0u8; room];
+    let mut control = [0u64; 8];
+    let mut part = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: room };
+    unsafe {
+        let mut message: libc::msghdr = zeroed();
+        (message.msg_iov, message.msg_iovlen) = (&mut part, 1);
+        (message.msg_control, message.msg_controllen) = (control.as_mut_ptr().cast(), beside);
+        let count = outcome(libc::recvmsg(fd, &mut message, libc::MSG_DONTWAIT))?;
+        bytes.truncate(count);
+        let header = libc::CMSG_FIRSTHDR(&message);
+        let left = (!header.is_null()).then(|| {
+            assert_eq!((*header).cmsg_level, libc::IPPROTO_TCP);
+            assert_eq!((*header).cmsg_type, libc::TCP_CM_INQ);
+            assert_eq!(message.msg_controllen, libc::CMSG_SPACE(4) as usize);
+            *libc::CMSG_DATA(header).cast::<c_int>()
+        });
+        Ok((bytes, message.msg_flags, left))
+    }
+}
+
+#[test]
+fn a_message_says_how_much_is_left_where_that_is_asked_for() {
+    preloaded("options::a_message_says_how_much_is_left_where_that_is_asked_for", || {
+        let seen = [carried(), plain()].map(|pair| {
+            send(pair.a, b"without", 0).unwrap();
+            let mut seen = vec![receive(pair.b, 9, 64)];
+            ask_for_unread(pair.b);
+            send(pair.a, &[7; 100], 0).unwrap();
+            for room in [30, 0, 70, 1] {
+                seen.push(receive(pair.b, room, 64));
+            }
+            send(pair.a, b"last", 0).unwrap();
+            seen.push(receive(pair.b, 2, 0));
+            close(pair.a);
+            seen.extend([receive(pair.b, 2, 64), receive(pair.b, 2, 64)]);
+            close(pair.b);
+            seen
+        });
+        assert_eq!(seen[0], seen[1]);
+        assert_eq!(seen[0][1], Ok((vec![7; 30], 0, Some(70))));
+        assert_eq!(moved_back(), 0);
+    });
+}
+
+/// A connection whose listening socket and whose client were prepared before it was made.
+fn prepared(prepare: impl Fn(c_int)) -> Pair {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    prepare(listener.as_raw_fd());
+    let a = TcpStream::connect(listener.local_addr().unwrap()).unwrap().into_raw_fd();
+    let b = listener.accept().unwrap().0.into_raw_fd();
+    for round in 0..100 {
+        for (from, to) in [(a, b), (b, a)] {
+            assert_eq!(send(from, &[round], 0), Ok(1));
+            assert_eq!(recv(to, 1, 0), Ok(vec![round]));
+        }
+    }
+    Pair { a, b }
+}
+
+#[test]
+fn an_option_of_the_listening_socket_holds_for_what_it_accepts() {
+    preloaded("options::an_option_of_the_listening_socket_holds_for_what_it_accepts", || {
+        let before = joined();
+        let pair = prepared(ask_for_unread);
+        assert_eq!(joined(), before + 2, "this one is carried");
+        send(pair.a, b"abc", 0).unwrap();
+        assert_eq!(receive(pair.b, 2, 64), Ok((b"ab".to_vec(), 0, Some(1))));
+        let pair = prepared(|fd| set(fd, libc::SOL_SOCKET, libc::SO_PEEK_OFF, 0));
+        assert_eq!(joined(), before + 2, "this one is not");
+        send(pair.a, b"abc", 0).unwrap();
+        assert_eq!(recv(pair.b, 9, 0), Ok(b"abc".to_vec()));
+    });
+}
+
+#[test]
+fn an_option_that_is_set_to_what_it_is_changes_nothing() {
+    preloaded("options::an_option_that_is_set_to_what_it_is_changes_nothing", || {
+        let pair = carried();
+        for value in [0, 0, 1] {
+            assert_eq!(moved_back(), 0);
+            set(pair.a, libc::IPPROTO_IP, libc::IP_RECVTTL, value);
+        }
+        assert_eq!(moved_back(), 1, "this one the kernel is to honour");
+    });
+}
+
+/// Whether the kernel has something to say of messages that it sends without a copy.
+fn has_answer(fd: c_int) -> bool {
+    let answered = poll(fd, 0, 1000) & libc::POLLERR != 0;
+    assert_eq!(recv(fd, 1, libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT).is_ok(), answered);
+    answered
+}
+
+#[test]
+fn what_is_sent_without_a_copy_the_kernel_sends_and_answers() {
+    preloaded("options::what_is_sent_without_a_copy_the_kernel_sends_and_answers", || {
+        let pair = carried();
+        send(pair.b, b"x", libc::MSG_ZEROCOPY).unwrap();
+        assert_eq!(recv(pair.a, 9, 0), Ok(b"x".to_vec()));
+        set(pair.a, libc::SOL_SOCKET, libc::SO_ZEROCOPY, 1);
+        assert_eq!(moved_back(), 0, "nothing was asked of the kernel yet");
+        send(pair.a, b"one ", 0).unwrap();
+        send(pair.a, b"two", libc::MSG_ZEROCOPY).unwrap();
+        assert_eq!(recv(pair.b, 7, libc::MSG_WAITALL), Ok(b"one two".to_vec()));
+        assert!(has_answer(pair.a) && moved_back() > 0);
+    });
+}
