@@ -46,6 +46,8 @@ static LOOKED_AT: [AtomicUsize; REMEMBERED] = [const { AtomicUsize::new(0) }; RE
 static LOADED: AtomicU64 = AtomicU64::new(0);
 static UNLOADED: AtomicU64 = AtomicU64::new(0);
 static FOUND: AtomicBool = AtomicBool::new(false);
+/// Whether the process has ever accepted a connection.
+static EXPECTED: AtomicBool = AtomicBool::new(false);
 
 /// Looks through the objects that were loaded since the last time. True if any ever held a call of
 /// its own that moves a socket's bytes.
@@ -58,9 +60,18 @@ pub fn are_there() -> bool {
     FOUND.load(Ordering::Relaxed)
 }
 
-/// The same for a server at its first connection: those that it forks then know already.
-pub fn look_once() {
-    if LOADED.load(Ordering::Relaxed) == 0 {
+/// To be called where a connection was accepted: the process is a server.
+#[inline]
+pub fn expect() {
+    if !EXPECTED.load(Ordering::Relaxed) {
+        EXPECTED.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Looks once, before a server forks: those that it forks then know already, and one whose
+/// connections never last need not look at all.
+pub fn look_before_fork() {
+    if EXPECTED.load(Ordering::Relaxed) && LOADED.load(Ordering::Relaxed) == 0 {
         are_there();
     }
 }

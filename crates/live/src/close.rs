@@ -7,6 +7,7 @@ use libc::c_int;
 use weft_protocol::detour::{Inlet, Outlet};
 
 use crate::attach;
+use crate::bare_calls;
 use crate::epoll;
 use crate::lock;
 use crate::segment::{Segment, closed};
@@ -260,6 +261,7 @@ pub fn duplicated(fd: c_int, copy: c_int) {
 
 /// Before a fork: the child will hold every connection too.
 pub extern "C" fn before_fork() {
+    bare_calls::look_before_fork();
     std::mem::forget(attach::ATTACHING.lock());
     epoll::may_be_shared();
     table::settle_all();

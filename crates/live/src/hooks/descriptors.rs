@@ -45,7 +45,7 @@ interpose! {
         let accepted = next(fd, address, length);
         if accepted >= 0 {
             table::track_accepted(accepted, fd);
-            bare_calls::look_once();
+            bare_calls::expect();
         }
         accepted
     }
@@ -58,7 +58,7 @@ interpose! {
         let accepted = next(fd, address, length, flags);
         if accepted >= 0 {
             table::track_accepted(accepted, fd);
-            bare_calls::look_once();
+            bare_calls::expect();
         }
         accepted
     }
