@@ -13,7 +13,7 @@ mod waiting;
 pub use others::may_be_shared;
 pub use waiting::wait;
 
-use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 use libc::{c_int, epoll_event};
 
@@ -325,6 +325,27 @@ pub fn unfollow(guard: &Guard) {
     }
 }
 
+/// Which numbers were put into an instance before they stood for a connection.
+static WATCHED: [AtomicU64; 1024] = [const { AtomicU64::new(0) }; 1024];
+
+/// Whether a socket was put into an instance before it was connected: of that registration the
+/// library knows nothing.
+pub fn is_watched(fd: c_int) -> bool {
+    let word = WATCHED.get(fd as u32 as usize / 64);
+    word.is_some_and(|word| word.load(Ordering::Relaxed) >> (fd % 64) & 1 != 0)
+}
+
+/// Remembers that, or forgets it when the number is given out anew.
+pub fn mark_watched(fd: c_int, watched: bool) {
+    let Some(word) = WATCHED.get(fd as u32 as usize / 64) else { return };
+    let bit = 1u64 << (fd % 64);
+    if watched {
+        word.fetch_or(bit, Ordering::Relaxed);
+    } else if word.load(Ordering::Relaxed) & bit != 0 {
+        word.fetch_and(!bit, Ordering::Relaxed);
+    }
+}
+
 /// `epoll_ctl` on something that the library knows; `kernel` is the program's call.
 pub fn control(
     epoll: c_int,
@@ -343,7 +364,13 @@ pub fn control(
             departure::depart(fd, Reason::Epoll);
             return kernel();
         }
-        _ => return control_other(epoll, operation, kernel),
+        _ => {
+            let result = control_other(epoll, operation, kernel);
+            if result == 0 && operation == libc::EPOLL_CTL_ADD {
+                mark_watched(fd, true);
+            }
+            return result;
+        }
     };
     let (Some(guard), Some(instance)) = (table::enter(fd), instance(index)) else {
         return control_other(epoll, operation, kernel);

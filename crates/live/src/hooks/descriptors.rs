@@ -31,7 +31,8 @@ interpose! {
         }
         let result = next(fd, address, length);
         let begun = result == 0 || sys::errno() == libc::EINPROGRESS;
-        if inet && begun && table::entry(fd) == Entry::Unknown {
+        let unknown = table::entry(fd) == Entry::Unknown && !epoll::is_watched(fd);
+        if inet && begun && unknown {
             // The port comes first in the addresses of both families.
             let port = start.map_or([0; 2], |it| [it.sa_data[0] as u8, it.sa_data[1] as u8]);
             table::track(fd, Role::Client, u16::from_be_bytes(port));
@@ -78,6 +79,7 @@ interpose! {
         let fd = next(domain, kind, protocol);
         if fd >= 0 {
             table::drop_stale(fd);
+            epoll::mark_watched(fd, false);
         }
         fd
     }

@@ -67,11 +67,15 @@ fn received(guard: &Guard, to: &[iovec], flags: c_int) -> Moved {
         }
     }
     while done < wanted {
+        let from_kernel = !guard.connection.switched_in.load(Ordering::Relaxed);
         let why = match step(guard, &segment, to, done, flags) {
             Step::Bytes(count) => {
                 done += count;
                 if whole {
                     continue;
+                }
+                if from_kernel && done < wanted && flags & libc::MSG_PEEK == 0 {
+                    done += go_on_in_ring(guard, &segment, to, done, flags);
                 }
                 break;
             }
@@ -97,6 +101,25 @@ fn received(guard: &Guard, to: &[iovec], flags: c_int) -> Moved {
         break;
     }
     Moved::Done(done as isize)
+}
+
+/// What of a receive that has emptied the kernel's stream stands in the ring behind it. Whoever is
+/// given less than there was room for takes it that there is no more.
+fn go_on_in_ring(
+    guard: &Guard,
+    segment: &Segment,
+    to: &[iovec],
+    skip: usize,
+    flags: c_int,
+) -> usize {
+    if segment.way(guard.connection.role().peer()).pointers.filling() == 0 {
+        return 0;
+    }
+    match step(guard, segment, to, skip, flags) {
+        Step::Bytes(count) => count,
+        // The next receive finds it again.
+        _ => 0,
+    }
 }
 
 /// The rest of a receive that wants all, in the middle of which the kernel took over.

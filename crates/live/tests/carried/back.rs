@@ -129,6 +129,25 @@ fn what_is_unread_is_counted_wherever_it_lies() {
     });
 }
 
+/// Whoever is given less than there was room for takes it that there is no more, and waits for the
+/// next edge.
+#[test]
+fn a_receive_goes_on_from_the_kernel_into_the_ring() {
+    preloaded("back::a_receive_goes_on_from_the_kernel_into_the_ring", || {
+        let before = joined();
+        let pair = used(0);
+        send(pair.a, b"early ", 0).unwrap();
+        for _ in 0..100 {
+            send(pair.b, b"x", 0).unwrap();
+            assert_eq!(recv(pair.a, 1, 0), Ok(b"x".to_vec()));
+        }
+        assert_eq!(joined(), before + 2, "both ends have joined");
+        send(pair.a, b"then", 0).unwrap();
+        assert_eq!(recv(pair.b, 100, libc::MSG_DONTWAIT), Ok(b"early then".to_vec()));
+        assert_eq!(recv(pair.b, 100, libc::MSG_DONTWAIT), Err(libc::EAGAIN));
+    });
+}
+
 /// What each end of a pair has received so far.
 type Got = [Vec<u8>; 2];
 
