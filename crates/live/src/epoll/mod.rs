@@ -10,10 +10,10 @@ mod links;
 mod others;
 mod waiting;
 
-pub use others::may_be_shared;
+pub use others::{is_watched, mark_watched, may_be_shared};
 pub use waiting::wait;
 
-use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
 use libc::{c_int, epoll_event};
 
@@ -322,27 +322,6 @@ pub fn unfollow(guard: &Guard) {
             *registration = Registration::default();
         }
         unwatch_event(instance, index, guard);
-    }
-}
-
-/// Which numbers were put into an instance before they stood for a connection.
-static WATCHED: [AtomicU64; 1024] = [const { AtomicU64::new(0) }; 1024];
-
-/// Whether a socket was put into an instance before it was connected: of that registration the
-/// library knows nothing.
-pub fn is_watched(fd: c_int) -> bool {
-    let word = WATCHED.get(fd as u32 as usize / 64);
-    word.is_some_and(|word| word.load(Ordering::Relaxed) >> (fd % 64) & 1 != 0)
-}
-
-/// Remembers that, or forgets it when the number is given out anew.
-pub fn mark_watched(fd: c_int, watched: bool) {
-    let Some(word) = WATCHED.get(fd as u32 as usize / 64) else { return };
-    let bit = 1u64 << (fd % 64);
-    if watched {
-        word.fetch_or(bit, Ordering::Relaxed);
-    } else if word.load(Ordering::Relaxed) & bit != 0 {
-        word.fetch_and(!bit, Ordering::Relaxed);
     }
 }
 

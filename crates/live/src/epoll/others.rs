@@ -1,7 +1,7 @@
 //! What an instance has beside the connections that it follows, which the kernel alone reports. While
 //! there is nothing of it, a busy instance need not ask the kernel.
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use libc::c_int;
 
@@ -55,4 +55,25 @@ pub fn control_other(epoll: c_int, operation: c_int, kernel: impl Fn() -> c_int)
         }
     }
     result
+}
+
+/// Which numbers were put into an instance before they stood for a connection.
+static WATCHED: [AtomicU64; 1024] = [const { AtomicU64::new(0) }; 1024];
+
+/// Whether a socket was put into an instance before it was connected: of that registration the
+/// library knows nothing.
+pub fn is_watched(fd: c_int) -> bool {
+    let word = WATCHED.get(fd as u32 as usize / 64);
+    word.is_some_and(|word| word.load(Ordering::Relaxed) >> (fd % 64) & 1 != 0)
+}
+
+/// Remembers that, or forgets it when the number is given out anew.
+pub fn mark_watched(fd: c_int, watched: bool) {
+    let Some(word) = WATCHED.get(fd as u32 as usize / 64) else { return };
+    let bit = 1u64 << (fd % 64);
+    if watched {
+        word.fetch_or(bit, Ordering::Relaxed);
+    } else if word.load(Ordering::Relaxed) & bit != 0 {
+        word.fetch_and(!bit, Ordering::Relaxed);
+    }
 }

@@ -262,24 +262,6 @@ fn an_instance_reports_each_of_many_connections() {
     });
 }
 
-/// What waits for an instance must see all that the instance would report.
-#[test]
-fn an_instance_that_is_polled_reports_by_the_kernel() {
-    preloaded("an_instance_that_is_polled_reports_by_the_kernel", || {
-        let pair = carried();
-        let epoll = unsafe { libc::epoll_create1(0) };
-        assert_eq!(epoll_control(epoll, libc::EPOLL_CTL_ADD, pair.b, libc::EPOLLIN as u32), 0);
-        assert_eq!(poll(epoll, libc::POLLIN, 0), 0);
-        for round in 0..20u8 {
-            send(pair.a, &[round], 0).unwrap();
-            assert_eq!(poll(epoll, libc::POLLIN, 5000), libc::POLLIN);
-            assert_eq!(epoll_events(epoll), [(libc::EPOLLIN as u32, 7)]);
-            assert_eq!(recv(pair.b, 1, 0), Ok(vec![round]));
-            assert_eq!(poll(epoll, libc::POLLIN, 0), 0);
-        }
-    });
-}
-
 #[test]
 fn an_instance_that_knew_the_connection_before_it_joined_follows_it() {
     preloaded("an_instance_that_knew_the_connection_before_it_joined_follows_it", || {

@@ -2,7 +2,7 @@
 
 use libc::c_int;
 
-use crate::pair::{carried, close, moved_back, outcome, preloaded, recv, send};
+use crate::pair::{carried, close, moved_back, outcome, poll, preloaded, recv, send};
 use crate::{epoll_control, epoll_events};
 
 const IN: u32 = libc::EPOLLIN as u32;
@@ -118,6 +118,24 @@ fn a_socket_that_was_watched_before_it_was_connected_is_watched_on() {
             let count = unsafe { libc::epoll_wait(epoll, &mut event, 1, 2000) };
             assert_eq!((count, event.u64), (1, 7), "round {round}");
             assert_eq!(recv(a, 1, 0), Ok(vec![round]));
+        }
+    });
+}
+
+/// What waits for an instance must see all that the instance would report.
+#[test]
+fn an_instance_that_is_polled_reports_by_the_kernel() {
+    preloaded("watched::an_instance_that_is_polled_reports_by_the_kernel", || {
+        let pair = carried();
+        let epoll = unsafe { libc::epoll_create1(0) };
+        assert_eq!(epoll_control(epoll, libc::EPOLL_CTL_ADD, pair.b, libc::EPOLLIN as u32), 0);
+        assert_eq!(poll(epoll, libc::POLLIN, 0), 0);
+        for round in 0..20u8 {
+            send(pair.a, &[round], 0).unwrap();
+            assert_eq!(poll(epoll, libc::POLLIN, 5000), libc::POLLIN);
+            assert_eq!(epoll_events(epoll), [(libc::EPOLLIN as u32, 7)]);
+            assert_eq!(recv(pair.b, 1, 0), Ok(vec![round]));
+            assert_eq!(poll(epoll, libc::POLLIN, 0), 0);
         }
     });
 }

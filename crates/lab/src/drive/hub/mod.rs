@@ -274,6 +274,8 @@ impl HubChannel {
             None => return,
         };
         self.hosts[usize::from(host)].runs.push_back(run);
+        // Whoever moves the channel hands stores over between its events.
+        self.now = now;
         self.serve_bus(now, host);
     }
 

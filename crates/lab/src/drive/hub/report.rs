@@ -57,6 +57,12 @@ impl Channel for HubChannel {
     }
 
     fn into_observations(mut self) -> Observations {
+        debug_assert!(
+            self.management.is_some() || self.packets.len() as u64 <= self.flying,
+            "{} packets for {} deliveries",
+            self.packets.len(),
+            self.flying
+        );
         let StageSums { packets, .. } = self.stages;
         let sums = self.stages;
         let each = |span: Span| u128::from(packets) * u128::from(span.0);
