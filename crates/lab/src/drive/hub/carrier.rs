@@ -23,7 +23,7 @@ impl Carrier for HubChannel {
     fn next_time(&self) -> Time {
         match self.notices.first() {
             Some(notice) => notice.time(),
-            None => self.queue.next_time().min(self.decide),
+            None => self.agenda.next_time().min(self.decide),
         }
     }
 

@@ -111,7 +111,7 @@ impl HubChannel {
         let (alive, up) = (own.alive, own.up.is_some());
         let Some(clocks) = &mut own.clocks else { return };
         clocks.compare(now);
-        self.queue.push(now + clocks.settings.interval, Event::Manage(Step::Pulse));
+        self.agenda.push(now + clocks.settings.interval, Event::Manage(Step::Pulse));
         let control = self.parts.link.span(self.parts.window.control) + self.spans.cable;
         for node in (0..self.parts.hosts).filter(|node| up && alive >> node & 1 == 1) {
             let lane = self.hub.lane(node);
@@ -123,7 +123,7 @@ impl HubChannel {
             clocks.nodes[usize::from(node)].sent = now;
             let service = Span(clocks.random.below(clocks.settings.service.0 + 1));
             let time = now + latency + service;
-            self.queue.push(time, Event::Manage(Step::Served(node)));
+            self.agenda.push(time, Event::Manage(Step::Served(node)));
         }
     }
 

@@ -260,7 +260,7 @@ impl HubChannel {
         let hosts = u64::from(self.parts.hosts);
         for (place, event) in (0..).zip(&own.settings.events) {
             let time = Time::ZERO + event.at;
-            self.queue.push(time, Event::Manage(Step::Scripted(place)));
+            self.agenda.push(time, Event::Manage(Step::Scripted(place)));
         }
         let beat = own.settings.heartbeat;
         if beat > Span::ZERO {
@@ -268,16 +268,16 @@ impl HubChannel {
                 own.nodes[usize::from(node)].is_beating = true;
                 // Adapters are not in step with each other.
                 let first = Span(beat.0 * (u64::from(node) + 1) / (hosts + 1));
-                self.queue.push(Time::ZERO + first, Event::Manage(Step::Heartbeat(node)));
+                self.agenda.push(Time::ZERO + first, Event::Manage(Step::Heartbeat(node)));
             }
-            self.queue.push(Time::ZERO + beat, Event::Manage(Step::Beat));
-            self.queue.push(Time::ZERO + own.settings.time_out, Event::Manage(Step::Silence));
+            self.agenda.push(Time::ZERO + beat, Event::Manage(Step::Beat));
+            self.agenda.push(Time::ZERO + own.settings.time_out, Event::Manage(Step::Silence));
         }
         if let Some(clock) = &own.settings.clock {
-            self.queue.push(Time::ZERO + clock.interval, Event::Manage(Step::Pulse));
+            self.agenda.push(Time::ZERO + clock.interval, Event::Manage(Step::Pulse));
         }
         if let Some(sample) = own.sample {
-            self.queue.push(Time::ZERO + sample, Event::Manage(Step::Sample));
+            self.agenda.push(Time::ZERO + sample, Event::Manage(Step::Sample));
         }
     }
 
@@ -327,8 +327,8 @@ impl HubChannel {
         // Ahead of everything that has not begun; on a bus it has lines of its own to the hub.
         let start = if self.parts.hub.is_bus() { now } else { host.lane.send(now) };
         let there = start + span + self.spans.cable;
-        self.queue.push(there, Event::Manage(Step::Heard(node)));
-        self.queue.push(now + beat, Event::Manage(Step::Heartbeat(node)));
+        self.agenda.push(there, Event::Manage(Step::Heard(node)));
+        self.agenda.push(now + beat, Event::Manage(Step::Heartbeat(node)));
         if is_silent {
             self.switch(now, node);
         }
@@ -353,7 +353,7 @@ impl HubChannel {
         let removed = own.ports.expire(now);
         let next = own.ports.next_time_out().map_or(now, |member| member.heard);
         let next = (next + own.settings.time_out).max(now + Span(1));
-        self.queue.push(next, Event::Manage(Step::Silence));
+        self.agenda.push(next, Event::Manage(Step::Silence));
         if removed.is_empty() {
             return;
         }
@@ -387,7 +387,7 @@ impl HubChannel {
     fn beat(&mut self, now: Time) {
         let Some(own) = &self.management else { return };
         let beat = own.settings.heartbeat;
-        self.queue.push(now + beat, Event::Manage(Step::Beat));
+        self.agenda.push(now + beat, Event::Manage(Step::Beat));
         self.tell_status(now);
     }
 
@@ -396,7 +396,7 @@ impl HubChannel {
         for node in 0..self.parts.hosts {
             // Behind the packet that the port sends now, and before the next.
             let start = self.tell_node(now, node);
-            self.queue.push(start + span, Event::Manage(Step::Status(node)));
+            self.agenda.push(start + span, Event::Manage(Step::Status(node)));
         }
     }
 
@@ -444,7 +444,7 @@ impl HubChannel {
             accepted_mb_per_s: bytes as f64 / sample.as_secs() * 1e-6,
             on_line: own.ports.on_line().count_ones(),
         });
-        self.queue.push(now + sample, Event::Manage(Step::Sample));
+        self.agenda.push(now + sample, Event::Manage(Step::Sample));
     }
 
     /// Changes of the membership as nodes heard of them: when, who, what.

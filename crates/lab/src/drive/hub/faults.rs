@@ -84,7 +84,7 @@ impl HubChannel {
         if run.targets == 0 && self.hosts[usize::from(host)].feedback == Feedback::Ready {
             // Its source has the next one ready when this one would have been on the bus.
             let time = now + self.parts.window.transaction(run.next) + Span(1);
-            self.queue.generate(time, host);
+            self.agenda.generate(time, host);
         }
         (run.targets != 0).then_some(run)
     }
@@ -133,7 +133,7 @@ impl HubChannel {
                 self.lose(now, id, target);
             } else {
                 self.adapters[usize::from(target)].take(now);
-                self.queue.arrive(self.spans.at_target(&packet), id, target);
+                self.agenda.arrive(self.spans.at_target(&packet), id, target);
             }
         }
     }
@@ -313,7 +313,7 @@ impl HubChannel {
         if own.isolated >> node & 1 == 0 {
             // Its port still takes it for the one that died.
             let again = now + own.settings.heartbeat.max(Span(1));
-            self.queue.push(again, Event::Manage(Step::Join(node)));
+            self.agenda.push(again, Event::Manage(Step::Join(node)));
             return;
         }
         own.alive |= 1 << node;
@@ -338,7 +338,7 @@ impl HubChannel {
         (host.is_sending, host.is_halted) = (false, true);
         if host.feedback == Feedback::Ready {
             let posted = send.unwrap_or(1);
-            (0..posted).for_each(|_| self.queue.generate(now, node));
+            (0..posted).for_each(|_| self.agenda.generate(now, node));
         }
         if !self.configure(now, node) {
             self.begin_beating(now, node);
@@ -429,7 +429,7 @@ impl HubChannel {
         queued.into_iter().for_each(|id| self.lose_all(now, id));
         self.survey_again(now, node);
         let step = Step::Interrupt(node);
-        self.queue.push(now + self.parts.window.recovery, Event::Manage(step));
+        self.agenda.push(now + self.parts.window.recovery, Event::Manage(step));
         self.wake_bus(now, node);
     }
 }

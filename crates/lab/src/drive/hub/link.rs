@@ -69,7 +69,7 @@ impl HubChannel {
             if there == self.now {
                 self.leave_cable(there, id);
             } else {
-                self.queue.reach(there, id, place);
+                self.agenda.reach(there, id, place);
             }
         }
     }
@@ -86,7 +86,7 @@ impl HubChannel {
         let begin = earliest.max(told + self.spans.notice);
         let host = &self.hosts[usize::from(place)];
         let time = host.lane.likely_start(begin) + self.spans.cable.min(span);
-        self.queue.look_at_link(place, time);
+        self.agenda.look_at_link(place, time);
     }
 
     /// The first byte of a packet would be at the far end of its cable, and another one may follow.
@@ -125,7 +125,7 @@ impl HubChannel {
             let Packet { from, targets, start, .. } = *packet;
             self.observations.attempt(start);
             let to = if targets == 1 << from { from } else { from ^ 1 };
-            self.queue.arrive(there, id, to);
+            self.agenda.arrive(there, id, to);
         } else if self.reaches(now, id) {
             let Packet { from, targets, span, .. } = self.packets[id];
             self.hub.request(from, HubRequest { targets, span, key: id });
@@ -150,7 +150,7 @@ impl HubChannel {
         if is_later {
             packet.start = start;
             host.link_free = host.link_free.max(start + packet.span);
-            self.queue.reach(start + self.spans.cable, id, place);
+            self.agenda.reach(start + self.spans.cable, id, place);
         }
         if !self.spans.is_long {
             self.leaves_adapter(id);

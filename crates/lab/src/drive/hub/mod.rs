@@ -107,7 +107,7 @@ pub struct HubChannel {
     /// Deliveries that are still to come: of stores before the bus, and of packets.
     waiting: u64,
     flying: u64,
-    queue: Agenda,
+    agenda: Agenda,
     started: bool,
     steps: u64,
 }
@@ -162,7 +162,7 @@ impl HubChannel {
             counters: Counters::default(),
             waiting: 0,
             flying: 0,
-            queue: Agenda::new(hosts),
+            agenda: Agenda::new(hosts),
             started: false,
             steps: 0,
             parts,
@@ -186,19 +186,19 @@ impl HubChannel {
             if first < Time::NEVER {
                 // A greedy source keeps as many stores posted as the adapter has buffers.
                 let count = if state.feedback == Feedback::Ready { posted } else { 1 };
-                (0..count).for_each(|_| self.queue.generate(first, host));
+                (0..count).for_each(|_| self.agenda.generate(first, host));
             }
         }
     }
 
     /// Does the next thing that there is to do, not after `until`. Whether there was any.
     fn step(&mut self, until: Time) -> bool {
-        if let Some((now, event)) = self.queue.pop_until(until.min(self.decide)) {
+        if let Some((now, event)) = self.agenda.pop_until(until.min(self.decide)) {
             self.steps += 1;
             self.now = now;
             self.handle(now, event);
-            self.queue.close();
-            if self.decide > now || self.queue.next_time() == now {
+            self.agenda.close();
+            if self.decide > now || self.agenda.next_time() == now {
                 return true;
             }
         } else if self.decide > until || self.decide == Time::NEVER {
@@ -241,7 +241,7 @@ impl HubChannel {
         let is_dead = self.management.as_ref().is_some_and(|own| !own.is_alive(host));
         let next = source.next_time();
         if next < Time::NEVER {
-            self.queue.generate(next, host);
+            self.agenda.generate(next, host);
         }
         if is_dead {
             return;
@@ -282,14 +282,14 @@ impl HubChannel {
     /// The bus of a host is looked at as soon as it can do something.
     fn wake_bus(&mut self, now: Time, host: u16) {
         let state = &self.hosts[usize::from(host)];
-        let looked_at = self.queue.bus_time(host);
+        let looked_at = self.agenda.bus_time(host);
         if looked_at <= state.bus_free.max(now) {
             return;
         }
         let work = if state.incoming.is_empty() { state.store_time(now) } else { now };
         let time = work.max(state.bus_free);
         if time < looked_at {
-            self.queue.look_at_bus(host, time);
+            self.agenda.look_at_bus(host, time);
         }
     }
 
@@ -360,7 +360,7 @@ impl HubChannel {
                 self.notices.push(Notice::Sent { time: now, ticket });
             }
             if is_ready {
-                self.queue.generate(now, place);
+                self.agenda.generate(now, place);
             }
         }
         if self.name(&mut packet) {
@@ -374,7 +374,7 @@ impl HubChannel {
         let id = self.packets.insert(packet);
         if self.parts.hub.is_bus() {
             // It waits in its adapter for the bus of the hub.
-            self.queue.reach(ready, id, place);
+            self.agenda.reach(ready, id, place);
         } else {
             self.hosts[usize::from(place)].link_queue.push_back(id);
             self.feed_link(place);
@@ -389,7 +389,7 @@ impl HubChannel {
     fn pass(&mut self, now: Time) {
         let isolated = self.management.as_ref().map_or(0, |own| own.isolated);
         let is_bus = self.parts.hub.is_bus();
-        let HubChannel { packets, queue, adapters, observations, hosts, telling, .. } = self;
+        let HubChannel { packets, agenda, adapters, observations, hosts, telling, .. } = self;
         let mut side = Side {
             now,
             spans: &self.spans,
@@ -397,7 +397,7 @@ impl HubChannel {
             is_managed: self.management.is_some(),
             isolated,
             packets,
-            queue,
+            agenda,
             adapters,
             observations,
             hosts,
@@ -444,7 +444,7 @@ impl HubChannel {
         host.bus_held += span;
         let Spans { memory, poll, read, .. } = self.spans;
         let rest = if packet.last { memory + poll + read } else { memory };
-        self.queue.deliver(host.bus_free + rest, id, place);
+        self.agenda.deliver(host.bus_free + rest, id, place);
         let (end, name, rail) = (host.bus_free, packet.name(), packet.rail);
         let request = Some(packet.purpose).filter(|_| packet.last);
         self.check_order(place, name);
@@ -469,7 +469,7 @@ impl HubChannel {
         source.delivered(now, from);
         let next = Source::next_time(source);
         if next != before {
-            self.queue.generate(next, host);
+            self.agenda.generate(next, host);
         }
     }
 }

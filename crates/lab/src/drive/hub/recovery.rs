@@ -167,7 +167,7 @@ impl HubChannel {
         self.observations.drop(rule, now);
         if is_first {
             let step = Step::Interrupt(target);
-            self.queue.push(now + self.parts.window.recovery, Event::Manage(step));
+            self.agenda.push(now + self.parts.window.recovery, Event::Manage(step));
         }
         if failed {
             self.give_up_rail(now, target);
@@ -229,7 +229,7 @@ impl HubChannel {
         let retry = own.settings.retry;
         let state = &mut own.nodes[usize::from(node)];
         if !std::mem::replace(&mut state.is_nagging, true) {
-            self.queue.push(now + retry, Event::Manage(Step::Nag(node)));
+            self.agenda.push(now + retry, Event::Manage(Step::Nag(node)));
         }
     }
 
@@ -278,7 +278,7 @@ impl HubChannel {
             Phase::Opening => (Kind::Open, survey),
         };
         let retry = own.settings.retry;
-        self.queue.push(now + retry, Event::Manage(step));
+        self.agenda.push(now + retry, Event::Manage(step));
         self.tell(now, node, waiting, 0, message);
     }
 
@@ -400,7 +400,7 @@ impl HubChannel {
         own.manager.progress += 1;
         let step = Step::Retry(own.manager.progress);
         let (retry, survey) = (own.settings.retry, own.manager.survey);
-        self.queue.push(now + retry, Event::Manage(step));
+        self.agenda.push(now + retry, Event::Manage(step));
         let sender = u16::from(sender.0);
         if sender == node {
             self.send_again(now, sender);
@@ -548,7 +548,7 @@ impl HubChannel {
                     manager.progress += 1;
                     let step = Step::Retry(manager.progress);
                     let retry = own.settings.retry;
-                    self.queue.push(now + retry, Event::Manage(step));
+                    self.agenda.push(now + retry, Event::Manage(step));
                     return;
                 }
             }

@@ -14,9 +14,9 @@ use crate::drive::Channel;
 pub(super) struct StageSums {
     packets: u64,
     initiator_wait: u128,
-    initiator_bus: u128,
     target_wait: u128,
-    target_bus: u128,
+    /// Of the initiator, and as much of the target.
+    bus: u128,
 }
 
 /// What is counted besides.
@@ -69,13 +69,13 @@ impl Channel for HubChannel {
         let of_initiator = [
             ("store", each(self.spans.store)),
             ("initiator_bus_wait", sums.initiator_wait),
-            ("initiator_bus", sums.initiator_bus),
+            ("initiator_bus", sums.bus),
             ("transmit_adapter", each(self.spans.transmit)),
         ];
         let of_target = [
             ("receive_adapter", each(self.spans.receive)),
             ("target_bus_wait", sums.target_wait),
-            ("target_bus", sums.target_bus),
+            ("target_bus", sums.bus),
             ("memory", each(self.spans.memory)),
             ("poll", each(self.spans.poll)),
             ("read", each(self.spans.read)),
@@ -201,9 +201,8 @@ impl HubChannel {
         let sums = &mut self.stages;
         sums.packets += 1;
         sums.initiator_wait += u128::from(taken.since(generated + self.spans.store).0);
-        sums.initiator_bus += bus;
         let after = now.since(at_target + self.spans.after());
         sums.target_wait += u128::from(after.0) - bus;
-        sums.target_bus += bus;
+        sums.bus += bus;
     }
 }

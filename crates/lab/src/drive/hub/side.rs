@@ -20,7 +20,7 @@ pub(super) struct Side<'channel> {
     pub is_managed: bool,
     pub isolated: u64,
     pub packets: &'channel mut Arena<Packet>,
-    pub queue: &'channel mut Agenda,
+    pub agenda: &'channel mut Agenda,
     pub adapters: &'channel mut [Room],
     pub observations: &'channel mut Observations,
     pub hosts: &'channel mut [Host],
@@ -62,7 +62,7 @@ impl HubSide<Id<Packet>> for Side<'_> {
             let target = targets.trailing_zeros() as u16;
             targets &= targets - 1;
             self.adapters[usize::from(target)].take(self.now);
-            self.queue.arrive(there, key, target);
+            self.agenda.arrive(there, key, target);
         }
     }
 }

@@ -70,7 +70,7 @@ impl HubChannel {
             }
         }
         for (place, access) in (0..).zip(&self.parts.window.accesses) {
-            self.queue.push(Time::ZERO + access.at, Event::Access(place));
+            self.agenda.push(Time::ZERO + access.at, Event::Access(place));
         }
     }
 
@@ -79,7 +79,7 @@ impl HubChannel {
         let Some(own) = &mut self.configuration else { return false };
         own.nodes[usize::from(node)].began = now;
         self.hosts[usize::from(node)].bus_free = Time::NEVER;
-        self.queue.push(now, Event::Configure(node, Exchange::Ask));
+        self.agenda.push(now, Event::Configure(node, Exchange::Ask));
         true
     }
 
@@ -96,7 +96,7 @@ impl HubChannel {
                 numbering.identity = Identification::Told(numbering.drawn);
                 let lane = &mut self.hosts[usize::from(node)].lane;
                 let start = if is_bus { now } else { lane.send(now) };
-                self.queue.push(start + notice, Event::Configure(node, Exchange::Heard));
+                self.agenda.push(start + notice, Event::Configure(node, Exchange::Heard));
             }
             Exchange::Heard if self.parts.hub.is_direct() => {
                 let told = own.nodes[usize::from(node)].drawn;
@@ -106,15 +106,15 @@ impl HubChannel {
                 match other.identity {
                     Identification::Known(_) => self.go_on_line(now, peer),
                     Identification::DrawAgain | Identification::Told(_) => {
-                        self.queue.push(answer, Event::Configure(peer, Exchange::Ask));
+                        self.agenda.push(answer, Event::Configure(peer, Exchange::Ask));
                     }
                 }
             }
-            Exchange::Heard => self.queue.push(answer, Event::Configure(node, Exchange::Answer)),
+            Exchange::Heard => self.agenda.push(answer, Event::Configure(node, Exchange::Answer)),
             Exchange::Answer => {
                 own.packets += 1;
                 let start = self.tell_node(now, node);
-                self.queue.push(start + notice, Event::Configure(node, Exchange::Done));
+                self.agenda.push(start + notice, Event::Configure(node, Exchange::Done));
             }
             Exchange::Done => {
                 own.nodes[usize::from(node)].identity = Identification::Known(Node(node as u8));
@@ -140,7 +140,7 @@ impl HubChannel {
             && own.is_alive(node)
             && !std::mem::replace(&mut own.nodes[usize::from(node)].is_beating, true)
         {
-            self.queue.push(now, Event::Manage(Step::Heartbeat(node)));
+            self.agenda.push(now, Event::Manage(Step::Heartbeat(node)));
         }
     }
 
