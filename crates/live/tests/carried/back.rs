@@ -100,18 +100,24 @@ fn what_was_in_the_rings_is_read_before_what_the_kernel_carries() {
     });
 }
 
+/// A connection whose ends have joined by what goes one way, while the word `early ` lies in the
+/// kernel the other way.
+fn joined_behind_early() -> Pair {
+    let before = joined();
+    let pair = used(0);
+    send(pair.a, b"early ", 0).unwrap();
+    for _ in 0..100 {
+        send(pair.b, b"x", 0).unwrap();
+        assert_eq!(recv(pair.a, 1, 0), Ok(b"x".to_vec()));
+    }
+    assert_eq!(joined(), before + 2, "both ends have joined");
+    pair
+}
+
 #[test]
 fn what_is_unread_is_counted_wherever_it_lies() {
     preloaded("back::what_is_unread_is_counted_wherever_it_lies", || {
-        let before = joined();
-        let pair = used(0);
-        // Lies in the kernel while both ends join by what goes the other way.
-        send(pair.a, b"early ", 0).unwrap();
-        for _ in 0..100 {
-            send(pair.b, b"x", 0).unwrap();
-            assert_eq!(recv(pair.a, 1, 0), Ok(b"x".to_vec()));
-        }
-        assert_eq!(joined(), before + 2, "both ends have joined");
+        let pair = joined_behind_early();
         assert_eq!(unread(pair.b), 6);
         send(pair.a, b"then ", 0).unwrap();
         assert_eq!(unread(pair.b), 11, "in the kernel and in the ring");
@@ -134,14 +140,7 @@ fn what_is_unread_is_counted_wherever_it_lies() {
 #[test]
 fn a_receive_goes_on_from_the_kernel_into_the_ring() {
     preloaded("back::a_receive_goes_on_from_the_kernel_into_the_ring", || {
-        let before = joined();
-        let pair = used(0);
-        send(pair.a, b"early ", 0).unwrap();
-        for _ in 0..100 {
-            send(pair.b, b"x", 0).unwrap();
-            assert_eq!(recv(pair.a, 1, 0), Ok(b"x".to_vec()));
-        }
-        assert_eq!(joined(), before + 2, "both ends have joined");
+        let pair = joined_behind_early();
         send(pair.a, b"then", 0).unwrap();
         assert_eq!(recv(pair.b, 100, libc::MSG_DONTWAIT), Ok(b"early then".to_vec()));
         assert_eq!(recv(pair.b, 100, libc::MSG_DONTWAIT), Err(libc::EAGAIN));

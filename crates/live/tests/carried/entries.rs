@@ -145,10 +145,15 @@ fn is_looked_at(other: Pair) {
         assert_eq!(epoll_control(epoll, delete, fd, wanted), -1);
     }
     assert_eq!(send(other.a, b"x", 0), Ok(1));
+    flow_until_more_is_reported(epoll, pair);
+}
+
+/// Messages flow by an instance until it reports something beside them.
+fn flow_until_more_is_reported(epoll: c_int, pair: Pair) {
     let until = Instant::now() + Duration::from_secs(60);
     let mut reported = 0;
     while reported < 2 {
-        assert!(Instant::now() < until, "only what is carried is reported");
+        assert!(Instant::now() < until, "only the messages are reported");
         assert_eq!(send(pair.a, b"y", 0), Ok(1));
         reported = epoll_events(epoll).len();
         assert_eq!(recv(pair.b, 1, 0).unwrap(), b"y");
@@ -180,14 +185,7 @@ fn a_death_is_heard_of_while_others_have_messages() {
         let (pair, dead) = (carried(), bereft());
         let epoll = instance(pair);
         assert_eq!(epoll_control(epoll, libc::EPOLL_CTL_ADD, dead, libc::EPOLLRDHUP as u32), 0);
-        let until = Instant::now() + Duration::from_secs(60);
-        let mut reported = 0;
-        while reported < 2 {
-            assert!(Instant::now() < until, "the death is not reported");
-            assert_eq!(send(pair.a, b"y", 0), Ok(1));
-            reported = epoll_events(epoll).len();
-            assert_eq!(recv(pair.b, 1, 0).unwrap(), b"y");
-        }
+        flow_until_more_is_reported(epoll, pair);
     });
 }
 
