@@ -325,7 +325,7 @@ impl ProgramSettings {
             }
             (None, Some(trace)) => {
                 let schedule = trace.schedule_for(ranks)?;
-                let played = play(&schedule, machine, halt).map_err(refused)?;
+                let played = play(&schedule, machine, halt, &mut |_, _| true).map_err(refused)?;
                 (played.end(), played.ends, played.machine, Metrics::new())
             }
             (None, None) => (Time::ZERO, Vec::new(), machine, Metrics::new()),
