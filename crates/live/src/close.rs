@@ -245,6 +245,7 @@ pub fn duplicated(fd: c_int, copy: c_int) {
     if copy < 0 || fd == copy || !table::is_owner() {
         return;
     }
+    table::track_early(fd);
     match table::entry(fd) {
         Entry::Connection(_) | Entry::Unplaced => {
             let Some(guard) = table::enter(fd) else { return };

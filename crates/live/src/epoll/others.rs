@@ -5,7 +5,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use libc::c_int;
 
-use super::{INSTANCES, Instance, instance};
+use super::{INSTANCES, Instance, instance, registrations, waiting};
+use crate::departure;
+use crate::stats::Reason;
+use crate::sys;
 use crate::table::{self, Entry, Guard, Registration};
 
 /// From now on other processes may put descriptors into the instances that the kernel then reports.
@@ -55,6 +58,26 @@ pub fn control_other(epoll: c_int, operation: c_int, kernel: impl Fn() -> c_int)
         }
     }
     result
+}
+
+/// Makes the kernel see all that an instance follows: the instance itself is to be watched.
+pub fn expose(index: usize) {
+    let Some(instance) = instance(index) else { return };
+    if instance.nested.swap(1, Ordering::SeqCst) != 0 {
+        return;
+    }
+    let _errno = sys::KeepErrno::new();
+    for place in table::used() {
+        for registration in registrations(place) {
+            // SAFETY: numbers are read that another thread may change; one that is registered from
+            // now on finds the instance marked.
+            let registration = unsafe { *registration };
+            if registration.linked && registration.instance == index as u32 + 1 {
+                departure::depart(registration.fd, Reason::Epoll);
+            }
+        }
+    }
+    waiting::hand_back_all(instance);
 }
 
 /// Which numbers were put into an instance before they stood for a connection.
