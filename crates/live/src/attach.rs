@@ -145,6 +145,15 @@ pub fn give_up(connection: &Connection, reason: Reason) {
     }
 }
 
+/// The same unless nobody has looked for the other end, so that it may yet be carried, perhaps with
+/// another.
+pub fn give_up_unless_candidate(guard: &Guard, reason: Reason) {
+    let Some(_attaching) = ATTACHING.lock() else { return };
+    if guard.connection.phase() != phase::CANDIDATE {
+        give_up(guard.connection, reason);
+    }
+}
+
 /// Whether this is a TCP connection at all, which the kernel is asked once; from then on its number
 /// is known.
 fn is_tcp(connection: &Connection, fd: c_int) -> bool {

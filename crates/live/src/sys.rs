@@ -260,11 +260,15 @@ pub fn poll_now(fd: c_int, events: i16) -> i16 {
 
 /// What the kernel says about one descriptor, waiting for at most a second.
 pub fn poll(fd: c_int, events: i16, nanoseconds: u64) -> i16 {
+    poll_or_fail(fd, events, nanoseconds).unwrap_or(0)
+}
+
+/// The same, with what ended it otherwise.
+pub fn poll_or_fail(fd: c_int, events: i16, nanoseconds: u64) -> Result<i16, Errno> {
     let mut entry = libc::pollfd { fd, events, revents: 0 };
     let time = libc::timespec { tv_sec: 0, tv_nsec: nanoseconds.min(999_999_999) as c_long };
     let none: *const c_void = std::ptr::null();
-    let _ = call!(libc::SYS_ppoll, &raw mut entry, 1, &raw const time, none, 8);
-    entry.revents
+    call!(libc::SYS_ppoll, &raw mut entry, 1, &raw const time, none, 8).map(|_| entry.revents)
 }
 
 /// Makes an event, which counts and never blocks.

@@ -11,7 +11,7 @@ mod once;
 mod others;
 mod waiting;
 
-pub use others::{expose, is_watched, mark_watched, may_be_shared};
+pub use others::{expose, is_watched, mark_watched, may_be_shared, release};
 pub use waiting::wait;
 
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};

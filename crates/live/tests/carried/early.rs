@@ -249,6 +249,51 @@ fn a_socket_that_had_two_numbers_before_it_was_connected_is_one_connection() {
     );
 }
 
+/// A socket may be connected anew, with another: what it was put into reports for that.
+#[test]
+fn a_socket_that_is_connected_anew_is_watched_on() {
+    preloaded("early::a_socket_that_is_connected_anew_is_watched_on", || {
+        for (rounds, kind) in [(0, IN), (3, IN), (60, IN), (60, IN | EDGE), (60, IN | ONCE)] {
+            let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+            let seen = [true, false].map(|seen| {
+                let (pair, epoll) = watched(kind, seen);
+                use_it(pair, rounds);
+                epoll_events(epoll);
+                // So that others are not asked about in each wait.
+                (0..200).for_each(|_| drop(epoll_events(epoll)));
+                let mut nowhere: libc::sockaddr = unsafe { std::mem::zeroed() };
+                nowhere.sa_family = libc::AF_UNSPEC as u16;
+                let place = &raw const nowhere;
+                assert_eq!(unsafe { libc::connect(pair.a, place, 16) }, 0);
+                close(pair.b);
+                assert!(begin(pair.a, listener.local_addr().unwrap().port(), true));
+                let pair = Pair { a: pair.a, b: listener.accept().unwrap().0.into_raw_fd() };
+                let mut said = Vec::new();
+                for round in 0..100u8 {
+                    assert_eq!(poll(pair.a, libc::POLLOUT, 5000), libc::POLLOUT);
+                    epoll_events(epoll);
+                    if kind & ONCE != 0 {
+                        epoll_control(epoll, libc::EPOLL_CTL_MOD, pair.a, kind);
+                    }
+                    assert_eq!(send(pair.b, &[round], 0), Ok(1));
+                    let mut event = epoll_event { events: 0, u64: 0 };
+                    let count = unsafe { libc::epoll_wait(epoll, &mut event, 1, 2000) };
+                    said.push((count, event.events, event.u64));
+                    if count != 1 {
+                        break;
+                    }
+                    assert_eq!(recv(pair.a, 1, 0), Ok(vec![round]));
+                    assert_eq!(send(pair.a, &[round], 0), Ok(1));
+                    assert_eq!(recv(pair.b, 1, 0), Ok(vec![round]));
+                }
+                [pair.a, pair.b, epoll].into_iter().for_each(close);
+                said
+            });
+            assert_eq!(seen[0], seen[1], "{rounds} rounds of {kind:x}");
+        }
+    });
+}
+
 /// What was learned of the connections with one server says nothing of those with another.
 #[test]
 fn an_early_socket_is_of_its_servers_kind() {
