@@ -218,13 +218,22 @@ pub fn local(place: usize) -> Option<&'static Local> {
 /// its word is all there is: it gets a place when somebody enters it.
 pub fn track(fd: c_int, role: Role, port: u16) {
     let Some(cell) = word(fd).filter(|_| is_owner()) else { return };
-    drop_stale(fd);
+    let now = cell.load(Ordering::Relaxed);
+    if now != Word::STREAM.bits() {
+        drop_stale(fd);
+    }
     let kind = kind(role, port);
     let life = LIVES.load(Ordering::Relaxed).wrapping_add(1);
     // Two threads at once may give one life twice, to two numbers.
     LIVES.store(life, Ordering::Relaxed);
     reach(fd);
-    cell.store(Word::unplaced(kind, learned(kind), life).bits(), Ordering::Release);
+    let new = Word::unplaced(kind, learned(kind), life).bits();
+    if now == Word::STREAM.bits() {
+        // Another thread may remember the same socket for another reason: once is enough.
+        let _ = replace(cell, now, new);
+    } else {
+        cell.store(new, Ordering::Release);
+    }
 }
 
 /// What was learned of the connections of a kind.
