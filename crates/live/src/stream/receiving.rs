@@ -105,6 +105,7 @@ fn received(guard: &Guard, to: &[iovec], flags: c_int) -> Moved {
 
 /// What of a receive that has emptied the kernel's stream stands in the ring behind it. Whoever is
 /// given less than there was room for takes it that there is no more.
+#[inline(never)]
 fn go_on_in_ring(
     guard: &Guard,
     segment: &Segment,
@@ -127,6 +128,7 @@ fn go_on_in_ring(
 
 /// The same for one that only looks, and has looked at so many bytes of the kernel's stream: if they
 /// are all that stand before the ring.
+#[inline(never)]
 fn look_into_ring(
     guard: &Guard,
     segment: &Segment,
@@ -248,6 +250,7 @@ fn has_died_ringing(guard: &Guard, segment: &Segment) -> bool {
 /// Reads the kernel's stream, of which `left` bytes are known to come before the ring. As long as
 /// the sender may switch, bytes are looked at first: none that follow the ring may be taken. `None`
 /// once it is read.
+#[inline(never)]
 fn from_kernel(
     guard: &Guard,
     segment: &Segment,
@@ -301,6 +304,7 @@ fn cut(to: &[iovec], mut skip: usize, left: u64, places: &mut [iovec]) -> usize 
 }
 
 /// Copies from the ring what is there, and offers the writer a wake-up every eighth of the ring.
+#[inline(always)]
 fn from_ring(
     guard: &Guard,
     segment: &Segment,

@@ -144,6 +144,7 @@ fn before_ring(
 
 /// Waits a little for room in the kernel's buffer, as a blocking send does: until a signal ends it,
 /// or its time `since` the first such wait is over.
+#[inline(never)]
 fn wait_for_kernel(guard: &Guard, since: &mut Option<u64>) -> Result<(), Errno> {
     cancel::look();
     let now = sys::now();
