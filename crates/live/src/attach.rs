@@ -100,6 +100,32 @@ fn has_long_sought(connection: &Connection) -> bool {
     }
 }
 
+/// Learns which server's port a socket connects to that was remembered before.
+pub fn meet_server(guard: &Guard, port: u16) {
+    let connection = guard.connection;
+    let kind = table::kind(Role::Client, port);
+    let _errno = sys::KeepErrno::new();
+    let Some(_attaching) = ATTACHING.lock() else { return };
+    let same = connection.kind.load(Ordering::Relaxed) == kind;
+    if same || connection.phase() != phase::CANDIDATE {
+        return;
+    }
+    connection.kind.store(kind, Ordering::Relaxed);
+    let after = table::learned(kind).after();
+    // Those that were to pass by no longer do.
+    let _ = guard.is_alone();
+    connection.operations.store(0, Ordering::Relaxed);
+    connection.next_attempt.store(after, Ordering::Relaxed);
+    guard.hush(after - 1);
+}
+
+/// Whether a socket is remembered that is not connected yet.
+pub fn is_early(guard: &Guard) -> bool {
+    let _errno = sys::KeepErrno::new();
+    guard.connection.phase() == phase::CANDIDATE
+        && sys::tcp_counts(guard.fd).is_ok_and(|counts| !counts.established)
+}
+
 /// Leaves a connection to the kernel for good, if it is not joined.
 pub fn give_up(connection: &Connection, reason: Reason) {
     let now = connection.phase();
@@ -116,6 +142,15 @@ pub fn give_up(connection: &Connection, reason: Reason) {
     connection.phase.store(phase::PLAIN, Ordering::SeqCst);
     if is_tcp(connection, connection.first_fd.load(Ordering::Relaxed)) {
         stats::fell_through(connection, reason);
+    }
+}
+
+/// The same unless nobody has looked for the other end, so that it may yet be carried, perhaps with
+/// another.
+pub fn give_up_unless_candidate(guard: &Guard, reason: Reason) {
+    let Some(_attaching) = ATTACHING.lock() else { return };
+    if guard.connection.phase() != phase::CANDIDATE {
+        give_up(guard.connection, reason);
     }
 }
 

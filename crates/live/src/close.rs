@@ -49,6 +49,15 @@ pub fn disconnect(fd: c_int) {
     if !matches!(table::entry(fd), Entry::Connection(_)) {
         return forget(fd);
     }
+    {
+        let Some(guard) = table::enter_placed(fd).filter(|_| table::is_owner()) else { return };
+        // The kernel has the registrations of one that is not carried, and keeps them.
+        attach::give_up_unless_candidate(&guard, Reason::Call);
+        if guard.connection.phase() != phase::JOINED {
+            return;
+        }
+        epoll::release(&guard);
+    }
     let (level, name) = (libc::SOL_SOCKET, libc::SO_LINGER);
     let before = sys::socket_option::<[c_int; 2]>(fd, level, name).unwrap_or_default();
     // As if it were closed with this option, which the descriptor then has no longer.
@@ -245,6 +254,7 @@ pub fn duplicated(fd: c_int, copy: c_int) {
     if copy < 0 || fd == copy || !table::is_owner() {
         return;
     }
+    table::track_early(fd);
     match table::entry(fd) {
         Entry::Connection(_) | Entry::Unplaced => {
             let Some(guard) = table::enter(fd) else { return };

@@ -24,6 +24,7 @@ pub const LOW_NUMBERS: c_int = 1024;
 
 /// To be called before a descriptor goes where the library cannot follow.
 pub fn depart(fd: c_int, reason: Reason) {
+    table::track_early(fd);
     if let Some(guard) = table::enter(fd) {
         depart_connection(&guard, reason);
     }

@@ -34,9 +34,19 @@ pub fn begin(path: &str) {
 }
 
 /// A line of limited length; what is too long is cut off.
-struct Line {
+pub struct Line {
     bytes: [u8; 320],
     length: usize,
+}
+
+impl Line {
+    pub fn new() -> Self {
+        Self { bytes: [0; 320], length: 0 }
+    }
+
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes[..self.length]
+    }
 }
 
 impl Write for Line {
@@ -55,7 +65,7 @@ pub fn line(fd: c_int, what: Arguments) {
         return;
     }
     let _errno = sys::KeepErrno::new();
-    let mut line = Line { bytes: [0; 320], length: 0 };
+    let mut line = Line::new();
     let _ = write!(line, "weft live [{}] descriptor {fd}", sys::process());
     if let Some([own, peer]) = meeting::addresses(fd) {
         let _ = write!(line, ", {own} to {peer}");

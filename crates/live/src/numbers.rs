@@ -96,11 +96,11 @@ pub fn known() -> impl Iterator<Item = (c_int, Entry)> {
         .filter(|(_, entry)| !matches!(entry, Entry::Unknown))
 }
 
-/// Forgets that a number was a listening socket's.
+/// Forgets that a number was a listening socket's, or that of one not yet connected.
 pub fn forget_listener(fd: c_int) {
     if let Some(word) = word(fd) {
         let now = Word::from_bits(word.load(Ordering::Relaxed));
-        if now.port().is_some() {
+        if now.port().is_some() || now == Word::STREAM {
             word.store(Word::UNKNOWN.bits(), Ordering::Relaxed);
         }
     }

@@ -235,6 +235,14 @@ pub fn recv(fd: c_int, to: *mut u8, length: usize, flags: c_int) -> Result<usize
     call!(libc::SYS_recvfrom, fd, to, length, flags, none, none).map(|count| count as usize)
 }
 
+/// Receives into several places.
+pub fn receive(fd: c_int, places: &mut [libc::iovec], flags: c_int) -> Result<usize, Errno> {
+    // SAFETY: all zeroes is a valid message without anything.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    (message.msg_iov, message.msg_iovlen) = (places.as_mut_ptr(), places.len());
+    call!(libc::SYS_recvmsg, fd, &raw mut message, flags).map(|count| count as usize)
+}
+
 /// Reads from a place in a file.
 pub fn read_at(fd: c_int, to: &mut [u8], place: i64) -> Result<usize, Errno> {
     call!(libc::SYS_pread64, fd, to.as_mut_ptr(), to.len(), place).map(|count| count as usize)
@@ -252,11 +260,15 @@ pub fn poll_now(fd: c_int, events: i16) -> i16 {
 
 /// What the kernel says about one descriptor, waiting for at most a second.
 pub fn poll(fd: c_int, events: i16, nanoseconds: u64) -> i16 {
+    poll_or_fail(fd, events, nanoseconds).unwrap_or(0)
+}
+
+/// The same, with what ended it otherwise.
+pub fn poll_or_fail(fd: c_int, events: i16, nanoseconds: u64) -> Result<i16, Errno> {
     let mut entry = libc::pollfd { fd, events, revents: 0 };
     let time = libc::timespec { tv_sec: 0, tv_nsec: nanoseconds.min(999_999_999) as c_long };
     let none: *const c_void = std::ptr::null();
-    let _ = call!(libc::SYS_ppoll, &raw mut entry, 1, &raw const time, none, 8);
-    entry.revents
+    call!(libc::SYS_ppoll, &raw mut entry, 1, &raw const time, none, 8).map(|_| entry.revents)
 }
 
 /// Makes an event, which counts and never blocks.
@@ -315,6 +327,12 @@ pub fn write(fd: c_int, bytes: &[u8]) {
 pub fn open_for_appending(path: *const u8) -> Result<c_int, Errno> {
     let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_APPEND | libc::O_CLOEXEC;
     call!(libc::SYS_openat, libc::AT_FDCWD, path, flags, 0o600).map(|fd| fd as c_int)
+}
+
+/// Opens a file for reading. `path` is a C string.
+pub fn open_for_reading(path: *const u8) -> Result<c_int, Errno> {
+    let flags = libc::O_RDONLY | libc::O_CLOEXEC;
+    call!(libc::SYS_openat, libc::AT_FDCWD, path, flags).map(|fd| fd as c_int)
 }
 
 /// Lets the kernel hold at least so many unsent bytes of a connection.

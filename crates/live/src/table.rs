@@ -218,17 +218,52 @@ pub fn local(place: usize) -> Option<&'static Local> {
 /// its word is all there is: it gets a place when somebody enters it.
 pub fn track(fd: c_int, role: Role, port: u16) {
     let Some(cell) = word(fd).filter(|_| is_owner()) else { return };
-    drop_stale(fd);
+    let now = cell.load(Ordering::Relaxed);
+    if now != Word::STREAM.bits() {
+        drop_stale(fd);
+    }
     let kind = kind(role, port);
-    let learned = lesson(kind).map_or(0, |lesson| lesson.load(Ordering::Relaxed));
     let life = LIVES.load(Ordering::Relaxed).wrapping_add(1);
     // Two threads at once may give one life twice, to two numbers.
     LIVES.store(life, Ordering::Relaxed);
+    reach(fd);
+    let new = Word::unplaced(kind, learned(kind), life).bits();
+    if now == Word::STREAM.bits() {
+        // Another thread may remember the same socket for another reason: once is enough.
+        let _ = replace(cell, now, new);
+    } else {
+        cell.store(new, Ordering::Release);
+    }
+}
+
+/// What was learned of the connections of a kind.
+pub fn learned(kind: u32) -> BreakEven {
+    BreakEven::from_word(lesson(kind).map_or(0, |lesson| lesson.load(Ordering::Relaxed)))
+}
+
+/// Lets those look as far as this number who look for what has no place.
+fn reach(fd: c_int) {
     if BEYOND.load(Ordering::Relaxed) <= fd as u32 {
         BEYOND.fetch_max(fd as u32 + 1, Ordering::Relaxed);
     }
-    let new = Word::unplaced(kind, BreakEven::from_word(learned), life);
-    cell.store(new.bits(), Ordering::Release);
+}
+
+/// Remembers a new TCP socket: it becomes a connection when it is connected, or before if there is
+/// more to remember of it.
+pub fn note_stream(fd: c_int) {
+    if let Some(word) = word(fd).filter(|_| is_owner()) {
+        reach(fd);
+        word.store(Word::STREAM.bits(), Ordering::Release);
+    }
+}
+
+/// Remembers a TCP socket as a connection already: something happens to it that must not be
+/// forgotten once it is one. Which server's it will be is not known.
+pub fn track_early(fd: c_int) {
+    let is_stream = |word: &AtomicU64| word.load(Ordering::Relaxed) == Word::STREAM.bits();
+    if word(fd).is_some_and(is_stream) {
+        track(fd, Role::Client, 0);
+    }
 }
 
 /// Gives a connection a place that has none yet, and returns it. Without one the kernel keeps it.
@@ -300,6 +335,9 @@ pub fn newcomers() -> impl Iterator<Item = c_int> {
 
 /// Gives every connection a place: others than this process will know of it.
 pub fn settle_all() {
+    for fd in 0..BEYOND.load(Ordering::Relaxed) as c_int {
+        track_early(fd);
+    }
     for fd in newcomers() {
         settle(fd);
     }

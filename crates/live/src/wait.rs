@@ -285,7 +285,7 @@ fn sleep_on_word(flag: &InterruptFlag, span: u64, came: impl Fn() -> bool) -> Re
 /// also by those that let the kernel's receive go on, and does not say by which; it counts as an
 /// interruption if the program has any handler that would interrupt. Handlers of faults do not
 /// count: a sleeping thread has none.
-fn is_interrupting() -> bool {
+pub fn is_interrupting() -> bool {
     let faults = [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP];
     (1..=64).filter(|signal| !faults.contains(signal)).any(|signal| {
         // SAFETY: all zeroes is a valid action, and a valid place for the result.

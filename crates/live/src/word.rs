@@ -18,6 +18,8 @@ const WHAT: u64 = 3 << 62;
 const PLAIN: u64 = 1 << 61;
 /// Of a number that is nothing else: a listening socket, whose port is known.
 const LISTENER: u64 = 1 << 60;
+/// Of a number that is nothing else: a TCP socket that nobody has connected yet.
+const STREAM: u64 = 1 << 59;
 /// A place, or a port, or what is known of a connection that has no place yet.
 const INDEX: u64 = (1 << 16) - 1;
 /// Set in the index of a connection that has no place yet: then it holds its kind and how often the
@@ -78,6 +80,9 @@ impl Word {
     pub const fn listener(port: u16) -> Self {
         Self(LISTENER | port as u64)
     }
+
+    /// A TCP socket that is not yet connected.
+    pub const STREAM: Self = Self(STREAM);
 
     /// A new connection of a kind, in its `life`th life: the calls before its first attempt to join
     /// pass by.

@@ -7,10 +7,11 @@
 //! descriptors.
 
 mod links;
+mod once;
 mod others;
 mod waiting;
 
-pub use others::{is_watched, mark_watched, may_be_shared};
+pub use others::{expose, is_watched, mark_watched, may_be_shared, release};
 pub use waiting::wait;
 
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
@@ -52,6 +53,8 @@ struct Instance {
     /// How many descriptors the kernel alone reports, perhaps too many: one that was closed without
     /// a word has gone unseen.
     others: AtomicU32,
+    /// How many connections it has followed from when they joined.
+    taken_over: AtomicU32,
     inner: std::cell::UnsafeCell<Inner>,
 }
 
@@ -169,8 +172,11 @@ pub fn can_follow(guard: &Guard) -> bool {
         index == 0
             || instance(index as usize - 1).is_some_and(|it| {
                 // SAFETY: as above.
-                let count = unsafe { (*it.inner.get()).count };
-                it.nested.load(Ordering::Relaxed) == 0 && count < FULL
+                let (count, known) = unsafe {
+                    let known = once::has_fired(it.descriptor(), &*registration);
+                    ((*it.inner.get()).count, known.is_some())
+                };
+                it.nested.load(Ordering::Relaxed) == 0 && count < FULL && known
             })
     })
 }
@@ -204,7 +210,10 @@ pub fn follow(guard: &Guard) {
         }
         let mut event = tagged(guard.place, which);
         let epoll = instance.descriptor();
+        let fired = once::has_fired(epoll, registration);
         if sys::epoll_ctl(epoll, libc::EPOLL_CTL_MOD, registration.fd, &mut event).is_ok() {
+            registration.disabled = fired == Some(true);
+            instance.taken_over.fetch_add(1, Ordering::SeqCst);
             link(inner, registration, guard, which);
             watch_event(instance, registration, guard, which);
             discount_other(instance, registration, guard);
@@ -264,26 +273,6 @@ pub fn warm(guard: &Guard) {
     }
 }
 
-/// Makes the kernel see all that an instance follows: the instance itself is to be watched.
-pub fn expose(index: usize) {
-    let Some(instance) = instance(index) else { return };
-    if instance.nested.swap(1, Ordering::SeqCst) != 0 {
-        return;
-    }
-    let _errno = sys::KeepErrno::new();
-    for place in table::used() {
-        for registration in registrations(place) {
-            // SAFETY: numbers are read that another thread may change; one that is registered from
-            // now on finds the instance marked.
-            let registration = unsafe { *registration };
-            if registration.linked && registration.instance == index as u32 + 1 {
-                departure::depart(registration.fd, Reason::Epoll);
-            }
-        }
-    }
-    waiting::hand_back_all(instance);
-}
-
 /// Whether an instance cannot follow a connection that is joined already.
 fn cannot_follow(guard: &Guard, instance: &Instance, event: *const epoll_event) -> bool {
     let full = registrations(guard.place).all(|it| {
@@ -333,6 +322,10 @@ pub fn control(
     event: *mut epoll_event,
     kernel: impl Fn() -> c_int,
 ) -> c_int {
+    if operation == libc::EPOLL_CTL_ADD && matches!(table::entry(epoll), Entry::Epoll(_)) {
+        // What it was put in for before it is connected counts from then on.
+        table::track_early(fd);
+    }
     let index = match (table::entry(epoll), table::entry(fd)) {
         (Entry::Epoll(index), Entry::Connection(_) | Entry::Unplaced) => index,
         (_, Entry::Epoll(inner)) => {

@@ -3,9 +3,12 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use libc::c_int;
+use libc::{c_int, epoll_event};
 
-use super::{INSTANCES, Instance, instance};
+use super::{CONTROL, INSTANCES, Instance, instance, registrations, waiting};
+use crate::departure;
+use crate::stats::Reason;
+use crate::sys;
 use crate::table::{self, Entry, Guard, Registration};
 
 /// From now on other processes may put descriptors into the instances that the kernel then reports.
@@ -55,6 +58,56 @@ pub fn control_other(epoll: c_int, operation: c_int, kernel: impl Fn() -> c_int)
         }
     }
     result
+}
+
+/// Makes the kernel see all that an instance follows: the instance itself is to be watched.
+pub fn expose(index: usize) {
+    let Some(instance) = instance(index) else { return };
+    if instance.nested.swap(1, Ordering::SeqCst) != 0 {
+        return;
+    }
+    let _errno = sys::KeepErrno::new();
+    for place in table::used() {
+        for registration in registrations(place) {
+            // SAFETY: numbers are read that another thread may change; one that is registered from
+            // now on finds the instance marked.
+            let registration = unsafe { *registration };
+            if registration.linked && registration.instance == index as u32 + 1 {
+                departure::depart(registration.fd, Reason::Epoll);
+            }
+        }
+    }
+    waiting::hand_back_all(instance);
+}
+
+/// Gives all registrations of a connection to the kernel, which reports for its descriptors from now
+/// on, whatever they are connected with.
+pub fn release(guard: &Guard) {
+    super::leave(guard);
+    let _errno = sys::KeepErrno::new();
+    let Some(_control) = CONTROL.lock() else { return };
+    for (which, registration) in registrations(guard.place).enumerate() {
+        // SAFETY: with the control lock held the instance cannot change.
+        let index = unsafe { (*registration).instance };
+        let Some(instance) = (index as usize).checked_sub(1).and_then(instance) else { continue };
+        let Some(_held) = instance.lock.lock() else { continue };
+        // SAFETY: the instance's lock is held.
+        let (registration, inner) = unsafe { (&mut *registration, &mut *instance.inner.get()) };
+        super::unlink(inner, guard.place, which);
+        let mut event = epoll_event { events: registration.events, u64: registration.data };
+        if registration.disabled {
+            // Whatever the kernel has to say of one that has fired is not the program's.
+            event = super::tagged(guard.place, which);
+            event.events = (libc::EPOLLET | libc::EPOLLONESHOT) as u32;
+        }
+        if registration.linked {
+            let epoll = instance.descriptor();
+            let _ = sys::epoll_ctl(epoll, libc::EPOLL_CTL_MOD, registration.fd, &mut event);
+            count_other(instance, registration);
+        }
+        mark_watched(registration.fd, true);
+        *registration = Registration::default();
+    }
 }
 
 /// Which numbers were put into an instance before they stood for a connection.

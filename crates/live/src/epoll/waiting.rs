@@ -7,7 +7,7 @@ use libc::{c_int, epoll_event, sigset_t};
 use weft_protocol::interrupt_flag::Sleep;
 
 use super::links::{Inner, Watch};
-use super::{CONTROL, EVENT, Instance, TAG, instance, registrations};
+use super::{CONTROL, EVENT, Instance, TAG, instance, once, registrations};
 use crate::cancel;
 use crate::ready;
 use crate::segment::Segment;
@@ -495,6 +495,7 @@ fn from_kernel(
     span: Option<u64>,
     mask: *const sigset_t,
 ) -> Result<usize, Errno> {
+    let taken_over = instance.taken_over();
     let time = span.map_or(-1, |span| span.div_ceil(1_000_000).min(i32::MAX as u64) as c_int);
     let count = if time == 0 {
         sys::epoll_now(epoll, events, mask)?
@@ -515,11 +516,26 @@ fn from_kernel(
                 answer(instance, event.u64 as u32, event.events);
             }
         } else {
+            if instance.taken_over() != taken_over {
+                once::silence(instance, &event);
+            }
             events[kept] = event;
             kept += 1;
         }
     }
     Ok(kept)
+}
+
+/// Does something to each registration that the instance follows.
+pub fn for_each(instance: &Instance, act: impl Fn(&mut Registration)) {
+    let Some(_held) = instance.lock.lock() else { return };
+    // SAFETY: the lock is held.
+    let inner = unsafe { &*instance.inner.get() };
+    for link in &inner.links[..inner.count] {
+        if let Some((registration, ..)) = resolve(*link) {
+            act(registration);
+        }
+    }
 }
 
 /// Looks at a connection again that the kernel has reported, under all its registrations here.

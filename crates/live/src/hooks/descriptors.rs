@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering;
 
 use libc::{c_int, c_uint, c_ulong, c_void, sockaddr};
 
+use crate::attach;
 use crate::bare_calls;
 use crate::close;
 use crate::departure::depart;
@@ -31,11 +32,34 @@ interpose! {
         }
         let result = next(fd, address, length);
         let begun = result == 0 || sys::errno() == libc::EINPROGRESS;
-        let unknown = table::entry(fd) == Entry::Unknown && !epoll::is_watched(fd);
-        if inet && begun && unknown {
+        if inet && begun {
             // The port comes first in the addresses of both families.
             let port = start.map_or([0; 2], |it| [it.sa_data[0] as u8, it.sa_data[1] as u8]);
-            table::track(fd, Role::Client, u16::from_be_bytes(port));
+            connecting(fd, u16::from_be_bytes(port));
+        }
+        result
+    }
+}
+
+/// Remembers that a socket connects with a server's port.
+fn connecting(fd: c_int, port: u16) {
+    match table::entry(fd) {
+        Entry::Unknown if !epoll::is_watched(fd) => table::track(fd, Role::Client, port),
+        Entry::Connection(_) => {
+            if let Some(guard) = table::enter(fd) {
+                attach::meet_server(&guard, port);
+            }
+        }
+        _ => {}
+    }
+}
+
+interpose! {
+    fn listen(fd: c_int, backlog: c_int) -> c_int = |next| {
+        let result = next(fd, backlog);
+        if result == 0 && table::is_owner() {
+            // It is not one that will be connected.
+            table::forget_listener(fd);
         }
         result
     }
@@ -80,6 +104,12 @@ interpose! {
         if fd >= 0 {
             table::drop_stale(fd);
             epoll::mark_watched(fd, false);
+            let inet = matches!(domain, libc::AF_INET | libc::AF_INET6);
+            // The upper bits are flags.
+            let stream = kind & 0xf == libc::SOCK_STREAM;
+            if inet && stream && matches!(protocol, 0 | libc::IPPROTO_TCP) {
+                table::note_stream(fd);
+            }
         }
         fd
     }
@@ -218,16 +248,14 @@ interpose! {
 }
 
 /// How many bytes a joined connection holds, for `FIONREAD` and `SIOCOUTQ`; `None` if the kernel
-/// knows.
+/// knows. What stands in the ring has been delivered: to TCP it would be acknowledged.
 fn queued(fd: c_int, request: c_ulong) -> Option<u64> {
     let guard = table::enter_placed(fd).filter(|_| ready::is_joined(fd))?;
     let (connection, segment) = (guard.connection, guard.connection.segment()?);
     if request == libc::FIONREAD {
         return stream::unread(&guard, &segment);
     }
-    let filling = segment.way(connection.role()).pointers.filling();
-    let switched = connection.switched_out.load(Ordering::Acquire);
-    switched.then_some(filling.min(segment.capacity().bytes()))
+    connection.switched_out.load(Ordering::Acquire).then_some(0)
 }
 
 interpose! {

@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering;
 
 use libc::{c_int, c_uint, c_void};
 
+use crate::attach;
 use crate::options;
 use crate::ready;
 use crate::real::interpose;
@@ -19,6 +20,7 @@ interpose! {
             // SAFETY: the program says that the value has this length.
             && !unsafe { options::changes_nothing(fd, level, name, value, length) }
             && let Some(guard) = table::enter(fd)
+            && !attach::is_early(&guard)
         {
             // Where that cannot be, the rest of the ring is still read here.
             let _ = turn::leave(&guard, Reason::Option);

@@ -74,7 +74,7 @@ fn received(guard: &Guard, to: &[iovec], flags: c_int) -> Moved {
                 if whole {
                     continue;
                 }
-                if from_kernel && done < wanted && flags & libc::MSG_PEEK == 0 {
+                if from_kernel && done < wanted {
                     done += go_on_in_ring(guard, &segment, to, done, flags);
                 }
                 break;
@@ -105,6 +105,7 @@ fn received(guard: &Guard, to: &[iovec], flags: c_int) -> Moved {
 
 /// What of a receive that has emptied the kernel's stream stands in the ring behind it. Whoever is
 /// given less than there was room for takes it that there is no more.
+#[inline(never)]
 fn go_on_in_ring(
     guard: &Guard,
     segment: &Segment,
@@ -115,9 +116,31 @@ fn go_on_in_ring(
     if segment.way(guard.connection.role().peer()).pointers.filling() == 0 {
         return 0;
     }
+    if flags & libc::MSG_PEEK != 0 {
+        return look_into_ring(guard, segment, to, skip, flags);
+    }
     match step(guard, segment, to, skip, flags) {
         Step::Bytes(count) => count,
         // The next receive finds it again.
+        _ => 0,
+    }
+}
+
+/// The same for one that only looks, and has looked at so many bytes of the kernel's stream: if they
+/// are all that stand before the ring.
+#[inline(never)]
+fn look_into_ring(
+    guard: &Guard,
+    segment: &Segment,
+    to: &[iovec],
+    looked: usize,
+    flags: c_int,
+) -> usize {
+    let Some(mut receiving) = guard.connection.receiving() else { return 0 };
+    match turn::inlet(guard, segment, &mut receiving) {
+        Some(Inlet::Before { left }) if left == looked as u64 => {
+            from_ring(guard, segment, &mut receiving, to, looked, flags).unwrap_or(0)
+        }
         _ => 0,
     }
 }
@@ -227,6 +250,7 @@ fn has_died_ringing(guard: &Guard, segment: &Segment) -> bool {
 /// Reads the kernel's stream, of which `left` bytes are known to come before the ring. As long as
 /// the sender may switch, bytes are looked at first: none that follow the ring may be taken. `None`
 /// once it is read.
+#[inline(never)]
 fn from_kernel(
     guard: &Guard,
     segment: &Segment,
@@ -237,10 +261,10 @@ fn from_kernel(
 ) -> Option<Step> {
     let connection = guard.connection;
     let way = segment.way(connection.role().peer());
-    let (place, room) = part(to, skip)?;
-    let room = (room as u64).min(left) as usize;
+    let mut places = [iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; 16];
+    let room = cut(to, skip, left, &mut places);
     let flags = flags & (libc::MSG_PEEK | libc::MSG_TRUNC) | libc::MSG_DONTWAIT;
-    let looked = sys::recv(guard.fd, place, room, flags | libc::MSG_PEEK);
+    let looked = sys::receive(guard.fd, &mut places[..room], flags | libc::MSG_PEEK);
     let begun = way.detour.begun();
     let left = match begun {
         Begun::After(begun) => begun.saturating_sub(connection.taken.load(Ordering::Acquire)),
@@ -252,7 +276,8 @@ fn from_kernel(
         Ok(count) => {
             let count = (count as u64).min(left) as usize;
             if flags & libc::MSG_PEEK == 0 && count > 0 {
-                let taken = sys::recv(guard.fd, place, count, flags).unwrap_or(0);
+                let room = cut(to, skip, count as u64, &mut places);
+                let taken = sys::receive(guard.fd, &mut places[..room], flags).unwrap_or(0);
                 connection.taken.fetch_add(taken as u64, Ordering::AcqRel);
             }
             (count > 0).then_some(Step::Bytes(count))
@@ -263,7 +288,23 @@ fn from_kernel(
     }
 }
 
+/// The parts of a vector from `skip` bytes on, cut to so many bytes, or to as many as there is room
+/// for their places. How many parts there are.
+fn cut(to: &[iovec], mut skip: usize, left: u64, places: &mut [iovec]) -> usize {
+    let (mut left, mut count) = (usize::try_from(left).unwrap_or(usize::MAX), 0);
+    while count < places.len()
+        && left > 0
+        && let Some((place, room)) = part(to, skip)
+    {
+        let length = room.min(left);
+        places[count] = iovec { iov_base: place.cast(), iov_len: length };
+        (skip, left, count) = (skip + length, left - length, count + 1);
+    }
+    count
+}
+
 /// Copies from the ring what is there, and offers the writer a wake-up every eighth of the ring.
+#[inline(always)]
 fn from_ring(
     guard: &Guard,
     segment: &Segment,

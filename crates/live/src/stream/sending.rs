@@ -63,7 +63,7 @@ fn sent(guard: &Guard, from: &[iovec], flags: c_int) -> Moved {
     let wanted = length(from);
     let blocking =
         flags & libc::MSG_DONTWAIT == 0 && !connection.nonblocking.load(Ordering::Relaxed);
-    let mut done = 0;
+    let (mut done, mut since) = (0, None);
     loop {
         let Some(mut sending) = connection.sending() else {
             return Moved::Done(fail(libc::EINTR));
@@ -100,11 +100,10 @@ fn sent(guard: &Guard, from: &[iovec], flags: c_int) -> Moved {
                 connection.filled.fetch_add(1, Ordering::Relaxed);
                 Err(libc::EAGAIN)
             }
-            Ok(Tried::KernelFull) => {
-                cancel::look();
-                sys::poll(guard.fd, libc::POLLOUT, UNTIL_SWITCHED);
-                continue;
-            }
+            Ok(Tried::KernelFull) => match wait_for_kernel(guard, &mut since) {
+                Ok(()) => continue,
+                Err(why) => Err(why),
+            },
             Ok(Tried::RingFull) => wait::writable(guard, &segment),
         };
         match waited {
@@ -140,6 +139,24 @@ fn before_ring(
     match into_kernel(guard, from, done, flags) {
         Ok(()) | Err(libc::EAGAIN) => Ok(Tried::KernelFull),
         Err(why) => Err(why),
+    }
+}
+
+/// Waits a little for room in the kernel's buffer, as a blocking send does: until a signal ends it,
+/// or its time `since` the first such wait is over.
+#[inline(never)]
+fn wait_for_kernel(guard: &Guard, since: &mut Option<u64>) -> Result<(), Errno> {
+    cancel::look();
+    let now = sys::now();
+    let gone_by = now - *since.get_or_insert(now);
+    let limit = sys::timeout_option(guard.fd, libc::SO_SNDTIMEO);
+    let left = limit.map_or(UNTIL_SWITCHED, |limit| limit.saturating_sub(gone_by));
+    if left == 0 {
+        return Err(libc::EAGAIN);
+    }
+    match sys::poll_or_fail(guard.fd, libc::POLLOUT, left.min(UNTIL_SWITCHED)) {
+        Err(libc::EINTR) if wait::is_interrupting() => Err(libc::EINTR),
+        _ => Ok(()),
     }
 }
 

@@ -146,6 +146,29 @@ fn a_receive_goes_on_from_the_kernel_into_the_ring() {
     });
 }
 
+/// The same for one that looks and takes nothing, and into a vector of several parts.
+#[test]
+fn a_look_goes_on_from_the_kernel_into_the_ring() {
+    preloaded("back::a_look_goes_on_from_the_kernel_into_the_ring", || {
+        let pair = joined_behind_early();
+        let (peek, without) = (libc::MSG_PEEK, libc::MSG_DONTWAIT);
+        assert_eq!(recv(pair.b, 100, peek), Ok(b"early ".to_vec()), "nothing follows yet");
+        send(pair.a, b"then", 0).unwrap();
+        for room in 1..12 {
+            let seen = b"early then"[..room.min(10)].to_vec();
+            assert_eq!(recv(pair.b, room, peek | without), Ok(seen.clone()));
+            assert_eq!(crate::recvmsg(pair.b, room, peek), Ok(seen));
+        }
+        assert_eq!(recv(pair.b, 2, 0), Ok(b"ea".to_vec()));
+        assert_eq!(recv(pair.b, 100, peek), Ok(b"rly then".to_vec()));
+        // What the kernel carries after the ring is not there yet to one who looks.
+        print(pair.a, " late").unwrap();
+        assert!(recv(pair.b, 100, peek).unwrap().starts_with(b"rly then"));
+        assert_eq!(crate::recvmsg(pair.b, 8, 0), Ok(b"rly then".to_vec()));
+        assert_eq!(recv(pair.b, 5, libc::MSG_WAITALL), Ok(b" late".to_vec()));
+    });
+}
+
 /// What each end of a pair has received so far.
 type Got = [Vec<u8>; 2];
 

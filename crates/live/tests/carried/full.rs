@@ -198,3 +198,36 @@ fn room_in_the_kernel_is_an_event_while_a_connection_joins() {
         drain.join().unwrap();
     });
 }
+
+/// A blocking send of an end whose other end has not joined yet ends as the kernel's does.
+#[test]
+fn a_send_while_a_connection_joins_can_be_interrupted_and_times_out() {
+    preloaded("full::a_send_while_a_connection_joins_can_be_interrupted_and_times_out", || {
+        extern "C" fn nothing(_: c_int) {}
+        let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+        action.sa_sigaction = nothing as *const () as usize;
+        unsafe { libc::sigaction(libc::SIGUSR1, &action, std::ptr::null_mut()) };
+        let blocking = |fd| assert_eq!(unsafe { libc::fcntl(fd, libc::F_SETFL, 0) }, 0);
+        let (pair, _) = half_joined_and_full(|_| {});
+        blocking(pair.b);
+        let (tell, told) = std::sync::mpsc::channel();
+        let sender = unsafe { libc::pthread_self() };
+        let other = std::thread::spawn(move || {
+            // One that comes before the send sleeps interrupts nothing.
+            while told.recv_timeout(Duration::from_millis(50)).is_err() {
+                unsafe { libc::pthread_kill(sender, libc::SIGUSR1) };
+            }
+        });
+        // The kernel may yet have found room for some.
+        let refused = || (0..100).find_map(|_| send(pair.b, &[3; 100_000], 0).err());
+        assert_eq!(refused(), Some(libc::EINTR));
+        tell.send(()).unwrap();
+        other.join().unwrap();
+        let time = libc::timeval { tv_sec: 0, tv_usec: 20_000 };
+        let (level, name) = (libc::SOL_SOCKET, libc::SO_SNDTIMEO);
+        let (place, length) = ((&raw const time).cast(), size_of_val(&time));
+        let length = length as libc::socklen_t;
+        assert_eq!(unsafe { libc::setsockopt(pair.b, level, name, place, length) }, 0);
+        assert_eq!(refused(), Some(libc::EAGAIN));
+    });
+}

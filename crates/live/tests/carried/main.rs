@@ -16,6 +16,7 @@
 
 mod back;
 mod cancelled;
+mod early;
 mod entries;
 mod full;
 mod halves;

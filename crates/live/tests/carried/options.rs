@@ -132,3 +132,24 @@ fn what_is_sent_without_a_copy_the_kernel_sends_and_answers() {
         assert!(has_answer(pair.a) && moved_back() > 0);
     });
 }
+
+/// To TCP what has arrived at the other host is acknowledged, whether or not anybody has read it.
+#[test]
+fn what_stands_in_the_ring_waits_for_no_acknowledgment() {
+    preloaded("options::what_stands_in_the_ring_waits_for_no_acknowledgment", || {
+        let unacknowledged = |fd| {
+            let mut count: c_int = -1;
+            assert_eq!(unsafe { libc::ioctl(fd, libc::TIOCOUTQ, &raw mut count) }, 0);
+            count
+        };
+        for pair in [carried(), plain()] {
+            for size in [1, 5000] {
+                send(pair.a, &vec![1; size], 0).unwrap();
+                // The kernel's acknowledgment may be some milliseconds late.
+                let late = (0..10_000).take_while(|_| unacknowledged(pair.a) > 0);
+                late.for_each(|_| std::thread::sleep(std::time::Duration::from_millis(1)));
+                assert_eq!(unacknowledged(pair.a), 0);
+            }
+        }
+    });
+}

@@ -95,33 +95,6 @@ fn what_became_ready_between_two_waits_is_reported_by_one() {
     });
 }
 
-#[test]
-fn a_socket_that_was_watched_before_it_was_connected_is_watched_on() {
-    preloaded("watched::a_socket_that_was_watched_before_it_was_connected_is_watched_on", || {
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let port = listener.local_addr().unwrap().port();
-        let (a, epoll) = (unsafe { libc::socket(libc::AF_INET, libc::SOCK_STREAM, 0) }, instance());
-        let kind = IN | libc::EPOLLET as u32;
-        assert_eq!(epoll_control(epoll, libc::EPOLL_CTL_ADD, a, kind), 0);
-        let mut address: libc::sockaddr_in = unsafe { std::mem::zeroed() };
-        address.sin_family = libc::AF_INET as u16;
-        address.sin_port = port.to_be();
-        address.sin_addr.s_addr = u32::from_ne_bytes([127, 0, 0, 1]);
-        let length = size_of::<libc::sockaddr_in>() as libc::socklen_t;
-        assert_eq!(unsafe { libc::connect(a, (&raw const address).cast(), length) }, 0);
-        let b = std::os::fd::IntoRawFd::into_raw_fd(listener.accept().unwrap().0);
-        for round in 0..100u8 {
-            send(a, &[round], 0).unwrap();
-            assert_eq!(recv(b, 1, 0), Ok(vec![round]));
-            send(b, &[round], 0).unwrap();
-            let mut event = libc::epoll_event { events: 0, u64: 0 };
-            let count = unsafe { libc::epoll_wait(epoll, &mut event, 1, 2000) };
-            assert_eq!((count, event.u64), (1, 7), "round {round}");
-            assert_eq!(recv(a, 1, 0), Ok(vec![round]));
-        }
-    });
-}
-
 /// What waits for an instance must see all that the instance would report.
 #[test]
 fn an_instance_that_is_polled_reports_by_the_kernel() {
