@@ -164,6 +164,12 @@ pub fn socket_option<T: Copy + Default>(fd: c_int, level: c_int, name: c_int) ->
     Ok(value)
 }
 
+/// Sets a socket option that is a number.
+pub fn set_socket_option(fd: c_int, level: c_int, name: c_int, value: c_int) -> Result<(), Errno> {
+    let length = size_of::<c_int>();
+    call!(libc::SYS_setsockopt, fd, level, name, &raw const value, length).map(|_| ())
+}
+
 /// How long `SO_RCVTIMEO` or `SO_SNDTIMEO` lets a call wait, in nanoseconds; `None` is for ever.
 pub fn timeout_option(fd: c_int, name: c_int) -> Option<u64> {
     let pair: [i64; 2] = socket_option(fd, libc::SOL_SOCKET, name).unwrap_or_default();
