@@ -6,6 +6,7 @@ use libc::{c_int, c_uint, c_void, iovec, mmsghdr, msghdr, off_t, size_t, sockadd
 
 use crate::close;
 use crate::departure::depart;
+use crate::direct;
 use crate::hooks::leaving::depart_passed;
 use crate::numbers::passed_by;
 use crate::options;
@@ -35,12 +36,23 @@ unsafe fn parts<'a>(vector: *const iovec, count: usize) -> Option<&'a [iovec]> {
     (!refused).then(|| unsafe { std::slice::from_raw_parts(vector, count) })
 }
 
+/// Keeps what is done for a carried connection apart from the way past the library.
+#[inline(never)]
+fn apart(call: impl FnOnce() -> isize) -> isize {
+    call()
+}
+
 interpose! {
     fn read(fd: c_int, to: *mut c_void, length: size_t) -> ssize_t = |next| {
-        if length == 0 {
-            return next(fd, to, length);
+        if let Some(result) = direct::pass(fd, libc::SYS_read, [fd as usize, to as usize, length]) {
+            return result;
         }
-        receive(fd, move || one(to, length), 0, move || next(fd, to, length))
+        apart(move || {
+            if length == 0 {
+                return next(fd, to, length);
+            }
+            receive(fd, move || one(to, length), 0, move || next(fd, to, length))
+        })
     }
 }
 
@@ -65,7 +77,13 @@ interpose! {
 
 interpose! {
     fn recv(fd: c_int, to: *mut c_void, length: size_t, flags: c_int) -> ssize_t = |next| {
-        receive(fd, move || one(to, length), flags, move || next(fd, to, length, flags))
+        let arguments = [fd as usize, to as usize, length, flags as usize, 0, 0];
+        if let Some(result) = direct::pass(fd, libc::SYS_recvfrom, arguments) {
+            return result;
+        }
+        apart(move || {
+            receive(fd, move || one(to, length), flags, move || next(fd, to, length, flags))
+        })
     }
 }
 
@@ -200,7 +218,10 @@ interpose! {
 
 interpose! {
     fn write(fd: c_int, from: *const c_void, length: size_t) -> ssize_t = |next| {
-        send(fd, move || one(from, length), 0, move || next(fd, from, length))
+        if let Some(result) = direct::pass(fd, libc::SYS_write, [fd as usize, from as usize, length]) {
+            return result;
+        }
+        apart(move || send(fd, move || one(from, length), 0, move || next(fd, from, length)))
     }
 }
 
@@ -220,7 +241,16 @@ pub mod named_send {
 
     interpose! {
         fn send(fd: c_int, from: *const c_void, length: size_t, flags: c_int) -> ssize_t = |next| {
-            stream::send(fd, move || one(from, length), flags, move || next(fd, from, length, flags))
+            let arguments = [fd as usize, from as usize, length, flags as usize, 0, 0];
+            if flags & (libc::MSG_OOB | libc::MSG_ZEROCOPY) == 0
+                && let Some(result) = direct::pass(fd, libc::SYS_sendto, arguments)
+            {
+                return result;
+            }
+            apart(move || {
+                let kernel = move || next(fd, from, length, flags);
+                stream::send(fd, move || one(from, length), flags, kernel)
+            })
         }
     }
 }
