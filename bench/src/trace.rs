@@ -88,7 +88,7 @@ pub fn read_and_run(operations: u32, count: bool) -> Result<Value, Error> {
     let ways = Ways { channel: Some("bulk"), route: &[], placement, ranks_per_host: None };
     let machine = open(&request, ways, (None, 1))?;
     let before = process::cpu_seconds();
-    let played = play(&schedule, machine, &Halt::new());
+    let played = play(&schedule, machine, &Halt::new(), &mut |_, _| true);
     let played = played.map_err(|error| Error::Program { seed: 1, error })?;
     let seconds = process::cpu_seconds() - before;
     line["operations_run_per_cpu_s"] = json!(schedule.len() as f64 / seconds);

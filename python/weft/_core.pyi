@@ -111,4 +111,5 @@ def trace_run(
     placement: str,
     ranks_per_host: int | None,
     seed: int,
+    progress: Callable[[int, int, str], bool] | None = None,
 ) -> dict[str, dict[str, Column]]: ...

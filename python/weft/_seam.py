@@ -116,6 +116,22 @@ def reproduce(
     return _drive(call, progress)
 
 
+def trace_run(
+    system: tuple[str, str | None, list[str]],
+    trace: str,
+    ways: tuple[str | None, str, str, int | None],
+    seed: int,
+    progress: Progress | None,
+) -> dict[str, dict[str, Any]]:
+    """Run a trace; `ways` are the channel, the rules, the placement and ranks on a host."""
+
+    def call(callback: _Callback) -> dict[str, dict[str, Any]]:
+        raw: dict[str, dict[str, Any]] = core().trace_run(*system, trace, *ways, seed, callback)
+        return raw
+
+    return _drive(call, progress)
+
+
 def _drive(call: Callable[[_Callback], _Outcome], progress: Progress | None) -> _Outcome:
     """Run `call` on a thread of its own and wait for it, so that signals are still delivered.
 

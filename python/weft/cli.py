@@ -21,6 +21,7 @@ from weft import _seam
 from weft.across.workloads import ComparisonError
 from weft.folder import FolderError
 from weft.live import live
+from weft.progress import STOPPED, Watch
 from weft.spread import SweepError
 from weft.trace import trace
 
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from weft.result import Result
 
 INPUT_ERROR = 2
-STOPPED = 130
 
 _json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
 _set_option = click.option(
@@ -409,7 +409,8 @@ def report(folders: tuple[str, ...], out: str | None, as_json: bool) -> None:
             from weft.comparison import side_by_side  # noqa: PLC0415
 
             result, place = side_by_side(folders), Path("comparison.html")
-        target = result.report(Path(out) if out else place)
+        with Watch(ending=None) as watch:
+            target = result.report(Path(out) if out else place, progress=watch.step)
         click.echo(_dump({"report": str(target)}) if as_json else str(target))
 
 
@@ -511,8 +512,6 @@ def _folder(out: str | None, name: str, as_json: bool) -> Path | None:
 
 
 def _watched(work: Callable[[_seam.Progress], Result]) -> Result:
-    from weft.progress import Watch  # noqa: PLC0415
-
     with Watch() as watch:
         return work(watch.step)
 
@@ -532,7 +531,8 @@ def _put_out(result: Result, folder: Path | None, table: str, as_json: bool) -> 
 
 def _save(result: Result, folder: Path | None) -> None:
     if folder is not None:
-        result.save(folder, command=shlex.join(["weft", *sys.argv[1:]]))
+        with Watch(ending=None) as watch:
+            result.save(folder, command=shlex.join(["weft", *sys.argv[1:]]), progress=watch.step)
 
 
 def _say_where(folder: Path | None) -> None:

@@ -20,6 +20,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from weft.progress import Count
 from weft.system import System
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
+    from weft import _seam
     from weft.result import Column, Result
 
 RESULT = "result.json"
@@ -40,16 +42,22 @@ class FolderError(ValueError):
     """A folder that cannot be written to, or that holds no results."""
 
 
-def write(result: Result, folder: Path, *, command: str) -> Path:
+def write(
+    result: Result, folder: Path, *, command: str, progress: _seam.Progress | None = None
+) -> Path:
     """Write the whole folder beside its place, then move it there."""
+    from weft.report import page  # noqa: PLC0415 (it imports all that draws)
+
     check_place(folder)
     folder.parent.mkdir(parents=True, exist_ok=True)
     # Beside the target, so that the last step is a rename within one file system.
     _forget_drafts(folder)
     draft = Path(tempfile.mkdtemp(prefix=f".{folder.name}.draft.", dir=folder.parent))
     try:
-        _fill(result, draft, command)
-        result.report(draft / "report.html")
+        # Each is drawn twice into files and once more on the page.
+        count = Count(3 * result.pictures, "pictures drawn", progress)
+        _fill(result, draft, command, count)
+        (draft / "report.html").write_text(page(result, count), encoding="utf-8")
         _make_readable(draft)
         _put_in_place(draft, folder)
     finally:
@@ -119,7 +127,7 @@ def check_place(folder: Path) -> None:
         )
 
 
-def _fill(result: Result, root: Path, command: str) -> None:
+def _fill(result: Result, root: Path, command: str, count: Count) -> None:
     """Write everything but the page."""
     (root / "tables").mkdir(parents=True)
     for name, table in result.tables.items():
@@ -128,8 +136,9 @@ def _fill(result: Result, root: Path, command: str) -> None:
         _write_parquet(table, own, root / "tables" / f"{name}.parquet")
     (root / "figures").mkdir()
     for figure in result.figures:
-        figure.save(root / "figures" / f"{figure.name}.svg")
-        figure.save(root / "figures" / f"{figure.name}.png")
+        for ending in ("svg", "png"):
+            figure.save(root / "figures" / f"{figure.name}.{ending}")
+            count.one()
     if isinstance(result.system, System) and result.system.composition:
         picture = root / "figures" / "composition.svg"
         picture.write_text(result.system.picture(), encoding="utf-8")
@@ -143,7 +152,7 @@ def _fill(result: Result, root: Path, command: str) -> None:
     for name, run in result.runs.items():
         inner = root / "runs" / name
         inner.mkdir(parents=True)
-        _fill(run, inner, command)
+        _fill(run, inner, command, count)
 
 
 def _contents(result: Result) -> dict[str, Any]:

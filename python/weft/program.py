@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from weft._core import Machine
+    from weft._seam import Progress
     from weft.figure import Figure
 
 Size: TypeAlias = int | str
@@ -408,6 +409,7 @@ def run_trace(  # noqa: PLR0913 (as for run_program)
     preset: str | None = None,
     set: Mapping[str, object] | None = None,
     seed: int = 1,
+    progress: Progress | None = None,
 ) -> ProgramResult:
     """Run a recorded program on a system.
 
@@ -422,6 +424,8 @@ def run_trace(  # noqa: PLR0913 (as for run_program)
         preset: see there.
         set: see there.
         seed: see there.
+        progress: called now and then with the operations done, all of them, and a label; the run
+            ends if it returns False.
 
     """
     from weft.api import spell_overrides  # noqa: PLC0415
@@ -429,7 +433,7 @@ def run_trace(  # noqa: PLR0913 (as for run_program)
     spelled = spell_overrides(set or {})
     ways = (route, placement, ranks_per_host)
     return trace_of_overrides(
-        (str(file), speed), (str(system), preset, spelled, seed), channel, ways
+        (str(file), speed), (str(system), preset, spelled, seed), channel, ways, progress
     )
 
 
@@ -438,6 +442,7 @@ def trace_of_overrides(
     system: tuple[str, str | None, list[str], int],
     channel: str | None,
     ways: tuple[Sequence[Mapping[str, object]], Placement, int | None],
+    progress: Progress | None = None,
 ) -> ProgramResult:
     """Do what `run_trace` does, with overrides as `key=value`, as the command line has them.
 
@@ -452,8 +457,12 @@ def trace_of_overrides(
     route, placement, ranks_per_host = ways
     rules, places = _spelled(route, placement)
     trace = json.dumps(kind)
-    tables = _seam.core().trace_run(
-        name, preset, overrides, trace, channel, rules, places, ranks_per_host, seed
+    tables = _seam.trace_run(
+        (name, preset, overrides),
+        trace,
+        (channel, rules, places, ranks_per_host),
+        seed,
+        progress,
     )
     return _result(tables, {})
 

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
     from rich.progress import Progress, TaskID
 
+    from weft import _seam
+
 STOPPED = 130
 
 # Where no line can be drawn anew, a log gets one this often.
@@ -51,14 +53,39 @@ def duration(seconds: float) -> str:
     return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60:02d} min"
 
 
+class Count:
+    """Counts what is done towards a total for a progress callback that is told of each."""
+
+    def __init__(self, total: int, label: str, progress: _seam.Progress | None) -> None:
+        self._total = total
+        self._label = label
+        self._progress = progress
+        self._done = 0
+        self._lock = threading.Lock()
+
+    def one(self) -> None:
+        """Count one more; from any thread."""
+        if self._progress is None:
+            return
+        with self._lock:
+            self._done += 1
+            self._total = max(self._total, self._done)
+            self._progress(self._done, self._total, self._label)
+
+
 class Watch:
     """Shows how far a run is once it has lasted two seconds, and turns Ctrl-C into a stop.
 
     Used as a context; `step` is the progress callback. The first Ctrl-C asks the core to stop, so
     that what is finished can be saved; the second leaves at once.
+
+    Args:
+        ending: what a stop waits for, as the first Ctrl-C tells it; None leaves Ctrl-C alone.
+
     """
 
-    def __init__(self) -> None:
+    def __init__(self, ending: str | None = "after the replications that run") -> None:
+        self._ending = ending
         self._stop = threading.Event()
         self._lock = threading.Lock()
         self._began = time.monotonic()
@@ -70,7 +97,7 @@ class Watch:
         self._line = self._began
 
     def __enter__(self) -> Watch:
-        if threading.current_thread() is threading.main_thread():
+        if self._ending and threading.current_thread() is threading.main_thread():
             self._before = signal.signal(signal.SIGINT, self._interrupt)
         return self
 
@@ -79,6 +106,11 @@ class Watch:
             signal.signal(signal.SIGINT, self._before)
         if self._bar is not None:
             self._bar.stop()
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether Ctrl-C has asked for a stop."""
+        return self._stop.is_set()
 
     def step(self, done: int, total: int, label: str) -> bool:
         """Take a step of the core; called from its threads."""
@@ -124,4 +156,4 @@ class Watch:
             # The core has not come back since the first; its thread cannot be ended politely.
             os._exit(STOPPED)
         self._stop.set()
-        print("stopping after the replications that run; Ctrl-C again leaves now", file=sys.stderr)
+        print(f"stopping {self._ending}; Ctrl-C again leaves now", file=sys.stderr)

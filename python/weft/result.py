@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from weft._core import RawResult
+    from weft._seam import Progress
     from weft.figure import Figure
     from weft.system import System
 
@@ -138,7 +139,13 @@ class Result:
         """Return the unit of a column, "" if it has none."""
         return next((c.unit for c in self.columns if (c.table, c.name) == (table, name)), "")
 
-    def save(self, folder: str | os.PathLike[str], *, command: str = "") -> Path:
+    def save(
+        self,
+        folder: str | os.PathLike[str],
+        *,
+        command: str = "",
+        progress: Progress | None = None,
+    ) -> Path:
         """Write the results folder: tables, figures, report.html, spec.toml, provenance.json.
 
         The folder appears whole or not at all. A results folder that is already there is replaced;
@@ -147,20 +154,34 @@ class Result:
         Args:
             folder: where; created with its parents.
             command: what a person typed to get this, for the provenance record.
+            progress: called with the pictures that are drawn, all of them, and a label.
 
         """
         from weft.folder import write  # noqa: PLC0415
 
-        return write(self, Path(folder), command=command)
+        return write(self, Path(folder), command=command, progress=progress)
 
-    def report(self, path: str | os.PathLike[str]) -> Path:
-        """Write the self-contained HTML page, which needs no network to be read."""
+    def report(self, path: str | os.PathLike[str], *, progress: Progress | None = None) -> Path:
+        """Write the self-contained HTML page, which needs no network to be read.
+
+        Args:
+            path: where; its folder is created with its parents.
+            progress: as for `save`.
+
+        """
+        from weft.progress import Count  # noqa: PLC0415
         from weft.report import page  # noqa: PLC0415
 
+        count = Count(self.pictures, "figures drawn", progress)
         target = Path(path)
         target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(page(self), encoding="utf-8")
+        target.write_text(page(self, count), encoding="utf-8")
         return target
+
+    @property
+    def pictures(self) -> int:
+        """How many figures there are, those of `runs` among them."""
+        return len(self.figures) + sum(run.pictures for run in self.runs.values())
 
     def _table(self, name: str) -> pd.DataFrame:
         import pandas as pd  # noqa: PLC0415

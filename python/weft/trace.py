@@ -12,6 +12,7 @@ import click
 
 from weft import _seam
 from weft.program import COLLECTIVES
+from weft.progress import STOPPED, Watch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -122,15 +123,22 @@ def run(  # noqa: PLR0913, PLR0917 (one argument an option)
     from weft.figure import check_ending  # noqa: PLC0415
     from weft.program import trace_of_overrides  # noqa: PLC0415
 
-    with _complaints():
+    with _complaints(), Watch("the run, of which nothing is kept") as watch:
         if picture is not None:
             check_ending(picture)
-        result = trace_of_overrides(
-            (file, speed),
-            (system, preset, list(settings), seed),
-            channel,
-            (_rules(route), _places(placement), ranks_per_host),
-        )
+        try:
+            result = trace_of_overrides(
+                (file, speed),
+                (system, preset, list(settings), seed),
+                channel,
+                (_rules(route), _places(placement), ranks_per_host),
+                watch.step,
+            )
+        except _seam.error_type() as error:
+            if not watch.is_stopped:
+                raise
+            click.echo(str(error), err=True)
+            sys.exit(STOPPED)
     if picture is not None:
         result.figure(f"{Path(file).name} on {Path(system).stem}").save(picture)
     if out is not None:

@@ -23,6 +23,20 @@ def test_a_folder_holds_ordinary_files(bulk: weft.Result, tmp_path: Path) -> Non
     assert [path.name for path in root.parent.iterdir()] == ["table-2"]
 
 
+def test_every_picture_of_a_folder_and_of_a_page_is_told_of(
+    reproduction: weft.Result, tmp_path: Path
+) -> None:
+    told: list[tuple[int, int, str]] = []
+    note = lambda done, total, label: told.append((done, total, label))  # noqa: E731
+    root = reproduction.save(tmp_path / "out", progress=note)
+    drawn = len([one for one in root.rglob("figures/*.*") if one.stem != "composition"])
+    assert told[-1] == (drawn // 2 * 3, drawn // 2 * 3, "pictures drawn")
+    assert [done for done, _, _ in told] == list(range(1, len(told) + 1))
+    told.clear()
+    reproduction.report(tmp_path / "page.html", progress=note)
+    assert told[-1] == (drawn // 2, drawn // 2, "figures drawn")
+
+
 def test_provenance_is_enough_to_run_it_again(bulk: weft.Result, tmp_path: Path) -> None:
     root = bulk.save(tmp_path / "out", command="weft run x --seeds 3")
     record = json.loads((root / "provenance.json").read_text())

@@ -10,6 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 import weft
+from interrupted import interrupted
 from systems import plain_switch
 from weft.cli import main
 from weft.program import COLLECTIVES
@@ -238,6 +239,34 @@ def test_the_command_line_generates_and_runs_traces(star: str, tmp_path: Path) -
     refused = CliRunner().invoke(main, on_clint)
     assert refused.exit_code == 2
     assert "program.channel" in refused.output
+
+
+def test_a_trace_tells_how_far_it_is_and_ends_when_told_to(tmp_path: Path) -> None:
+    file = tmp_path / "long.goal"
+    file.write_text(weft.generate_trace("all_to_all", 16, "2 kB", 400), encoding="utf-8")
+    told: list[tuple[int, int, str]] = []
+
+    def enough(done: int, total: int, label: str) -> bool:
+        told.append((done, total, label))
+        return len(told) < 3
+
+    with pytest.raises(weft.WeftError, match=r"was stopped at .* before its end"):
+        weft.run_trace(file, "clint", channel="bulk", progress=enough)
+    assert len(told) == 3
+    # A send and a receive for each of 16 x 15 messages of a round.
+    assert {total for _, total, _ in told} == {400 * 16 * 15 * 2}
+    assert [done for done, _, _ in told] == sorted(done for done, _, _ in told)
+
+
+def test_a_trace_that_is_interrupted_ends_with_130_and_writes_nothing(tmp_path: Path) -> None:
+    trace = weft.generate_trace("all_to_all", 16, "2 kB", 400)
+    (tmp_path / "long.goal").write_text(trace, encoding="utf-8")
+    words = ["trace", "run", "long.goal", "--system", "clint", "--channel", "bulk"]
+    ended, complaints = interrupted([*words, "--out", "here", "--picture", "p.svg"], 1, tmp_path)
+    assert ended == 130, complaints
+    assert "stopping the run, of which nothing is kept" in complaints
+    assert "the program was stopped at" in complaints
+    assert [path.name for path in tmp_path.iterdir()] == ["long.goal"]
 
 
 def test_a_bad_trace_is_refused_with_its_line(star: str, tmp_path: Path) -> None:

@@ -38,12 +38,24 @@ impl<E: Copy> DelayLine<E> {
         self.next
     }
 
-    /// Takes the first event.
+    /// How many events there are.
     #[inline]
-    pub fn pop(&mut self) -> Option<E> {
-        let (_, event) = self.events.pop_front()?;
+    pub fn len(&self) -> usize {
+        self.events.len()
+    }
+
+    /// Whether there is none.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.events.is_empty()
+    }
+
+    /// Takes the first event, with its time.
+    #[inline]
+    pub fn pop(&mut self) -> Option<(Time, E)> {
+        let first = self.events.pop_front()?;
         self.next = self.events.front().map_or(Time::NEVER, |(time, _)| *time);
-        Some(event)
+        Some(first)
     }
 }
 
@@ -60,15 +72,16 @@ mod tests {
     #[test]
     fn events_leave_in_their_order_and_an_earlier_one_is_refused() {
         let mut line = DelayLine::new();
-        assert_eq!((line.next_time(), line.pop()), (Time::NEVER, None));
+        assert_eq!((line.next_time(), line.pop(), line.is_empty()), (Time::NEVER, None, true));
         assert!(line.push(Time(5), 'a') && line.push(Time(5), 'b') && line.push(Time(9), 'c'));
         assert!(!line.push(Time(8), 'd'));
         let mut left = Vec::new();
-        while line.next_time() < Time::NEVER {
-            left.push((line.next_time().0, line.pop()));
+        assert_eq!((line.len(), line.next_time(), line.is_empty()), (3, Time(5), false));
+        while let Some((time, event)) = line.pop() {
+            left.push((time.0, event));
         }
-        assert_eq!(left, [(5, Some('a')), (5, Some('b')), (9, Some('c'))]);
+        assert_eq!(left, [(5, 'a'), (5, 'b'), (9, 'c')]);
         assert!(!line.push(Time(8), 'e'), "earlier than one that has left");
-        assert!(line.push(Time(9), 'f') && line.pop() == Some('f'));
+        assert!(line.push(Time(9), 'f') && line.pop() == Some((Time(9), 'f')));
     }
 }

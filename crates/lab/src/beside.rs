@@ -143,11 +143,10 @@ pub fn side_by_side(name: &str, options: &Options) -> Result<Table, Error> {
 }
 
 /// The titles of the systems of a family, for the heads of a table.
-pub(crate) fn titles(systems: &[&str]) -> Result<Value, Error> {
+pub(crate) fn titles(systems: &[&str]) -> Result<serde_json::Map<String, Value>, Error> {
     let title = |name: &&str| {
         let shown = catalogue::show(&Request::new(name, None, &[]))?;
         Ok(((*name).to_owned(), Value::String(shown.title)))
     };
-    let titles = systems.iter().map(title).collect::<Result<serde_json::Map<_, _>, Error>>()?;
-    Ok(Value::Object(titles))
+    systems.iter().map(title).collect()
 }

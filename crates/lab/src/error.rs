@@ -5,6 +5,7 @@ use weft_fabric::scheduler::SchedulerError;
 use weft_fabric::workload::WorkloadError;
 
 use crate::program::ProgramError;
+use crate::reproduce::reproducible;
 use crate::shipped;
 use crate::spec::{SpecError, nearest};
 use crate::trace::TraceError;
@@ -212,7 +213,7 @@ impl Error {
     }
 
     pub(crate) fn unknown_system(name: &str) -> Error {
-        let names: Vec<&str> = shipped::systems().collect();
+        let names = reproducible();
         let (accepted, hint) = (names.join(", "), did_you_mean(name, &names));
         Error::UnknownSystem { name: name.to_owned(), accepted, hint }
     }

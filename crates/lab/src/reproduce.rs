@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::beside::{Rows, titles};
 use crate::catalogue;
@@ -43,8 +43,33 @@ pub(crate) fn family(name: &str) -> Vec<&'static str> {
     if exact.is_empty() { all } else { exact }
 }
 
-/// Runs every experiment of a system, or of a family of systems. `observe` is called with (runs done, runs in all, name of
-/// the experiment); when it returns `false` the reproduction ends with what was finished.
+/// What can be reproduced: every system, and every family of several.
+pub(crate) fn reproducible() -> Vec<&'static str> {
+    let of_several = |name: &&'static str| {
+        let head = name.rsplit_once('-').map(|(head, _)| head);
+        head.filter(|head| family(head).len() > 1)
+    };
+    let mut names: Vec<&'static str> = shipped::systems().collect();
+    names.extend(shipped::systems().filter_map(|name| of_several(&name)));
+    names.sort_unstable();
+    names.dedup();
+    names
+}
+
+/// The title of a family: what the titles of its systems have in common, word by word.
+fn common_title(titles: &[&str]) -> String {
+    let (first, others) = titles.split_first().map_or(("", &[][..]), |(one, rest)| (*one, rest));
+    let is_common = |(place, word): &(usize, &str)| {
+        others.iter().all(|other| other.split_whitespace().nth(*place) == Some(*word))
+    };
+    let words = first.split_whitespace().enumerate().filter(is_common);
+    let words: Vec<&str> = words.map(|(_, word)| word).collect();
+    if words.is_empty() { titles.join(", ") } else { words.join(" ") }
+}
+
+/// Runs every experiment of a system, or of a family of systems. `observe` is called with (runs
+/// done, runs in all, name of the experiment); when it returns `false` the reproduction ends with
+/// what was finished.
 pub fn reproduce(
     system: &str,
     options: &Options,
@@ -81,16 +106,18 @@ pub fn reproduce(
     }
     let shown = catalogue::show(&Request::new(first, None, &[]))?;
     let plan = Plan::new(&Request::new(first, None, &[]))?;
+    let titles = titles(&systems)?;
+    let title = common_title(&titles.values().filter_map(Value::as_str).collect::<Vec<_>>());
     let meta = json!({
-        "title": format!("{}: published against measured", shown.title),
+        "title": format!("{title}: published against measured"),
         "system": system,
-        "system_title": shown.title,
+        "system_title": title,
         "document": shown.document,
         "preset": plan.presets.join("+"),
         "spec_toml": plan.written.to_toml(),
         "spec_hash": plan.hash(),
         "version": env!("CARGO_PKG_VERSION"),
-        "titles": titles(&systems)?,
+        "titles": titles,
         "experiments": runs.iter().map(|(name, _)| name).collect::<Vec<_>>(),
         "stopped": stopped,
     });
@@ -368,6 +395,17 @@ mod tests {
         [variant.size.two]\nchannel.network.payload = '25 B'\n\
         [[published]]\nquantity = 'one_way_max_us'\nat = { size = 'two' }\n\
         less = { size = 'one' }\nvalue = 0.64\nband = { relative = 0.01 }\nsection = 'none'\n";
+
+    #[test]
+    fn a_family_is_called_by_what_its_systems_have_in_common() {
+        let two = ["Memory Channel 1 (DIGITAL)", "Memory Channel 2 (DIGITAL)"];
+        assert_eq!(common_title(&two), "Memory Channel (DIGITAL)");
+        assert_eq!(common_title(&two[..1]), two[0]);
+        assert_eq!(common_title(&["Clint", "Maestro"]), "Clint, Maestro");
+        let of_one = |name: &&str| name.starts_with("memory");
+        let names: Vec<&str> = reproducible().into_iter().filter(of_one).collect();
+        assert_eq!(names, ["memory-channel", "memory-channel-1", "memory-channel-2"]);
+    }
 
     /// A second packet in the same frames takes 640 ns longer on the last link, and nothing else.
     #[test]

@@ -162,15 +162,20 @@ fn an_unknown_system_names_the_systems() {
 }
 
 #[test]
-fn what_is_reproduced_is_a_system() {
-    let refused = weft_lab::reproduce("clit", &Options::default(), &mut |_, _, _| true);
-    let error = refused.expect_err("no such system is shipped").to_string();
+fn what_is_reproduced_is_a_system_or_a_family() {
     let shipped = weft_lab::systems().expect("the systems are read");
-    let names: Vec<String> = shipped.into_iter().map(|system| system.name).collect();
+    let mut names: Vec<String> = shipped.into_iter().map(|system| system.name).collect();
+    names.push("memory-channel".to_owned());
+    names.sort();
     let accepted = names.join(", ");
-    let text =
-        format!("there is no shipped system `clit`; accepted: {accepted}; did you mean `clint`?");
-    assert_eq!(error, text);
+    for (written, meant) in [("clit", "clint"), ("memory-chanel", "memory-channel")] {
+        let refused = weft_lab::reproduce(written, &Options::default(), &mut |_, _, _| true);
+        let error = refused.expect_err("no such system is shipped").to_string();
+        let text = format!(
+            "there is no shipped system `{written}`; accepted: {accepted}; did you mean `{meant}`?"
+        );
+        assert_eq!(error, text);
+    }
 }
 
 #[test]
@@ -388,10 +393,10 @@ fn what_several_ranks_on_a_host_lack_is_named() {
         "no-memory.toml",
         "ranks_per_host = 4",
         expect![[r#"
-            systems/clint.toml:8:2: missing key `memory` in system
-                8 | [system]
-                  |  ^^^^^^
-                accepted: { latency = "...", rate = "..." } of a copy between ranks on one host: ranks 0 and 1 are on host 0"#]],
+            no-memory.toml:6:1: program.ranks_per_host = 4 does not fit
+                6 | ranks_per_host = 4
+                  | ^^^^^^^^^^^^^^
+                accepted: one rank a host, or system.memory = { latency = "...", rate = "..." } of a copy between ranks 0 and 1, which are both on host 0"#]],
     );
     program(
         "half.toml",
@@ -476,10 +481,10 @@ fn what_several_ranks_on_a_host_lack_is_named() {
         "shared-list.toml",
         "placement.hosts = [3, 1, 3]",
         expect![[r#"
-            systems/clint.toml:8:2: missing key `memory` in system
-                8 | [system]
-                  |  ^^^^^^
-                accepted: { latency = "...", rate = "..." } of a copy between ranks on one host: ranks 0 and 2 are on host 3"#]],
+            shared-list.toml:6:1: program.placement = [3, 1, 3] does not fit
+                6 | placement.hosts = [3, 1, 3]
+                  | ^^^^^^^^^
+                accepted: one rank a host, or system.memory = { latency = "...", rate = "..." } of a copy between ranks 0 and 2, which are both on host 3"#]],
     );
 }
 

@@ -240,9 +240,10 @@ pub fn trace_generate(collective: &str, ranks: u16) -> PyResult<String> {
     schedule.map(|schedule| goal::write(&schedule)).map_err(|error| error::raise(error.into()))
 }
 
-/// Runs a trace on the channels of a system, and returns where the time went.
+/// Runs a trace on the channels of a system, and returns where the time went. `progress` is called
+/// with (operations done, operations in all, label) and ends the run by returning `False`.
 #[pyfunction]
-#[pyo3(signature = (name, preset, overrides, trace, channel, route, placement, ranks_per_host, seed))]
+#[pyo3(signature = (name, preset, overrides, trace, channel, route, placement, ranks_per_host, seed, progress=None))]
 #[allow(clippy::too_many_arguments, reason = "the seam to Python has no records")]
 pub fn trace_run<'py>(
     py: Python<'py>,
@@ -255,19 +256,24 @@ pub fn trace_run<'py>(
     placement: &str,
     ranks_per_host: Option<u32>,
     seed: u64,
+    progress: Option<Py<PyAny>>,
 ) -> PyResult<Bound<'py, PyDict>> {
     let request = Request::new(name, preset, &overrides);
     let route = rules(route)?;
     let (placement, ranks_per_host) = placed(placement, ranks_per_host)?;
     let trace: TraceSettings = serde_json::from_str(trace)
         .map_err(|error| PyValueError::new_err(format!("trace: {error}")))?;
+    let mut raised = None;
     let played = py.detach(|| {
         let ways = Ways { channel, route: &route, placement: &placement, ranks_per_host };
         let machine = open(&request, ways, (None, seed))?;
         let schedule = trace.schedule_for(machine.ranks())?;
-        let played = play(&schedule, machine, &weft_lab::Halt::new());
+        let played = play(&schedule, machine, &weft_lab::Halt::new(), &mut |done, all| {
+            outcome::observe(progress.as_ref(), &mut raised, done, all, "operations")
+        });
         played.map_err(|error| weft_lab::Error::Program { seed, error })
     });
+    raised.map_or(Ok(()), Err)?;
     let played = played.map_err(error::raise)?;
     outcome::tables(py, &played.machine.report(played.ends).tables())
 }

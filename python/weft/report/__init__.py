@@ -35,12 +35,13 @@ from weft.theme import DARK, FONT, LIGHT, MONOSPACE
 
 if TYPE_CHECKING:
     from weft.figure import Figure
+    from weft.progress import Count
     from weft.result import Result
 
 
-def page(result: Result) -> str:
-    """Return the whole page."""
-    gallery = _Gallery()
+def page(result: Result, count: Count | None = None) -> str:
+    """Return the whole page; `count` is told of each figure that is drawn."""
+    gallery = _Gallery(count)
     if "across" in result.meta:
         return _document(result.title, across_sections(result, gallery.place), gallery)
     compared = "compared" in result.meta
@@ -104,16 +105,23 @@ def _told_apart(sections: list[Section]) -> list[Section]:
 class _Gallery:
     """Collects the figures of a page: each gets a place in the text and its data at the end."""
 
-    def __init__(self) -> None:
+    def __init__(self, count: Count | None = None) -> None:
         self.figures: list[Figure] = []
+        self._count = count
 
     def place(self, figures: list[Figure]) -> str:
         # Rendering runs outside the interpreter, so two at a time halve the wait.
         with ThreadPoolExecutor(2) as pool:
-            stills = list(pool.map(lambda figure: figure.svg(), figures))
+            stills = list(pool.map(self._drawn, figures))
         return "\n".join(
             self._one(figure, still) for figure, still in zip(figures, stills, strict=True)
         )
+
+    def _drawn(self, figure: Figure) -> str:
+        still = figure.svg()
+        if self._count is not None:
+            self._count.one()
+        return still
 
     def _one(self, figure: Figure, still: str) -> str:
         number = len(self.figures)

@@ -397,9 +397,17 @@ impl Observations {
         progress
     }
 
-    /// To be called before a counter changes at `now`.
+    /// When the counters are noted next; [`Time::NEVER`] if not again. Who counts later than things
+    /// happen has counted everything before that instant, and nothing from then on, when it is
+    /// [`sample`](Self::sample)d.
     #[inline]
-    fn sample(&mut self, now: Time) {
+    pub fn next_sample(&self) -> Time {
+        self.sampler.due()
+    }
+
+    /// Notes the counters if that is due; also called before a counter changes at `now`.
+    #[inline]
+    pub fn sample(&mut self, now: Time) {
         if self.sampler.is_due(now) {
             self.sampler.take(self.counters(now));
         }

@@ -52,6 +52,12 @@ impl Sampler {
         Sampler { from, until, due: from, samples: Vec::new() }
     }
 
+    /// When the next sample is to be taken; [`Time::NEVER`] if none is.
+    #[inline]
+    pub(super) fn due(&self) -> Time {
+        self.due
+    }
+
     /// Whether an instant has come at which a sample is to be taken.
     #[inline]
     pub(super) fn is_due(&self, now: Time) -> bool {

@@ -181,10 +181,15 @@ impl Ways<'_> {
         match first_shared(&places) {
             Some((one, other, host)) if spec.system.memory.is_none() => {
                 let accepted = format!(
-                    "{{ latency = \"...\", rate = \"...\" }} of a copy between ranks on one host: ranks \
-                     {one} and {other} are on host {host}"
+                    "one rank a host, or system.memory = {{ latency = \"...\", rate = \"...\" }} of a copy \
+                     between ranks {one} and {other}, which are both on host {host}"
                 );
-                Err(refuse("system.memory", ABSENT.to_owned(), accepted))
+                Err(match self.ranks_per_host {
+                    Some(count) => {
+                        refuse("program.ranks_per_host", count.get().to_string(), accepted)
+                    }
+                    None => refuse("program.placement", format!("{places:?}"), accepted),
+                })
             }
             _ => Ok(places),
         }
@@ -320,7 +325,7 @@ impl ProgramSettings {
             }
             (None, Some(trace)) => {
                 let schedule = trace.schedule_for(ranks)?;
-                let played = play(&schedule, machine, halt).map_err(refused)?;
+                let played = play(&schedule, machine, halt, &mut |_, _| true).map_err(refused)?;
                 (played.end(), played.ends, played.machine, Metrics::new())
             }
             (None, None) => (Time::ZERO, Vec::new(), machine, Metrics::new()),

@@ -7,12 +7,15 @@
 
 use std::collections::VecDeque;
 
-use weft_kernel::Halt;
+use weft_kernel::{Halt, Stopped};
 use weft_units::Time;
 
 use super::schedule::{Action, After, Followers, Operation, Schedule};
 use crate::drive::carrier::{Carrier, Destination};
 use crate::program::{Activity, Interval, Machine, OpId, Outgoing, ProgramError, Wanted};
+
+/// Whoever watches a run is told of it after so many of its steps, which take some milliseconds.
+const TOLD_EACH: u64 = 1 << 10;
 
 /// What running a schedule showed.
 #[derive(Debug)]
@@ -66,10 +69,16 @@ struct Cpu {
 }
 
 /// Runs every operation of a schedule, rank by rank on a machine with at least as many ranks.
+/// `observe` is called now and then with (operations done, operations in all); when it returns
+/// `false` the run ends.
+///
+/// # Errors
+/// [`ProgramError`] if the program does not come to its end.
 pub fn play<C: Carrier>(
     schedule: &Schedule,
     machine: Machine<C>,
     halt: &Halt,
+    observe: &mut dyn FnMut(usize, usize) -> bool,
 ) -> Result<Played<C>, ProgramError> {
     let ranks = schedule.ranks.iter().map(|script| {
         let (followers, waits) = script.followers();
@@ -96,13 +105,18 @@ pub fn play<C: Carrier>(
         left: schedule.len(),
         ready: VecDeque::new(),
     };
-    player.run(halt)?;
+    player.run(halt, observe)?;
     let ends = player.ranks.iter().map(|rank| rank.end).collect();
     Ok(Played { ends, machine: player.machine })
 }
 
 impl<C: Carrier> Player<'_, C> {
-    fn run(&mut self, halt: &Halt) -> Result<(), ProgramError> {
+    fn run(
+        &mut self,
+        halt: &Halt,
+        observe: &mut dyn FnMut(usize, usize) -> bool,
+    ) -> Result<(), ProgramError> {
+        let all = self.left;
         let ranks = (0..).zip(&self.ranks);
         let free = |(rank, own): (u16, &Rank)| {
             let numbers = (0..).zip(&own.waits).filter(|(_, waits)| **waits == 0);
@@ -124,7 +138,9 @@ impl<C: Carrier> Player<'_, C> {
                 return Ok(());
             }
             steps += 1;
-            if let Some(why) = halt.check(steps) {
+            let is_told = steps % TOLD_EACH == 0;
+            let is_enough = is_told && !observe(all - self.left, all);
+            if let Some(why) = halt.check(steps).or(is_enough.then_some(Stopped::Asked)) {
                 return Err(ProgramError::Stopped { time: self.machine.now(), why });
             }
             if !self.machine.step() {

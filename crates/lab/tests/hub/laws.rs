@@ -1,6 +1,7 @@
 //! What holds whatever the traffic, and what the network can do at most.
 
 use proptest::prelude::*;
+use weft_fabric::measure::Latency;
 
 use super::{megabytes_per_second, run};
 
@@ -103,6 +104,58 @@ fn a_scheduler_takes_the_place_of_request_sampling() {
         streams("scheduler.islip.iterations=2"),
     ] {
         assert!((carried / (0.618 * 8.0 * 96.97) - 1.0).abs() < 0.05, "{carried}");
+    }
+}
+
+/// What only counts is counted later, and a store behind another one is drawn later, unless anything
+/// can go wrong: then both are events. What is seen of the two runs is the same to the last bit.
+fn is_observed_all_the_same(name: &str, preset: &str, set: &[&str]) {
+    let observed = |set: &[&str]| {
+        let run = run(name, preset, set);
+        let series =
+            Latency::ALL.map(|kind| format!("{:?}", run.observations.recorder(kind).series()));
+        let seen = serde_json::to_string(&run.observations).expect("plain data");
+        (run.steps, format!("{} {} {series:?} {seen}", run.backlog, run.in_flight))
+    };
+    let (later, seen) = observed(set);
+    let can_go_wrong = "channel.memory.errors.packet_error_rate=1e-300";
+    let (at_once, expected) = observed(&[set, &[can_go_wrong]].concat());
+    assert!(later < at_once, "{later} steps, {at_once}");
+    assert!(seen == expected, "{name} {preset} {set:?}:\n{seen}\n{expected}");
+}
+
+#[test]
+fn what_is_put_off_is_observed_all_the_same() {
+    for (name, preset, write) in [
+        ("memory-channel-2", "compare", "32 B"),
+        ("memory-channel-2", "network+compare", "4 B"),
+        ("memory-channel-2", "flag", "12 B"),
+        ("memory-channel-2", "virtual_hub", "256 B"),
+        ("memory-channel-1", "", "32 B"),
+    ] {
+        for (load, broadcast) in [("0.05", "0.2"), ("0.3", "0"), ("0.9", "0"), ("0.9", "0.2")] {
+            let write = format!("channel.memory.window.write={write}");
+            let broadcast = format!("channel.memory.window.broadcast={broadcast}");
+            let load = format!("workload.memory.load={load}");
+            let end = ["run.length=300 us", "run.regime={ skip = '20 us' }"];
+            let set = [[write.as_str(), &broadcast, &load].as_slice(), &end].concat();
+            is_observed_all_the_same(name, preset, &set);
+        }
+    }
+}
+
+/// Counters that are noted at the very instants of stores or of deliveries, each 4020 ns.
+#[test]
+fn what_is_put_off_counts_from_its_own_instant_on() {
+    let flow = "workload.memory={ load = 0.5, arrivals = 'constant', \
+        pattern = { flows = [{ from = 0, to = 1 }] } }";
+    let alone = run("memory-channel-2", "compare", &[flow, "run.length=9 us", "run.trace=true"]);
+    let span = |kind| alone.observations.recorder(kind).min().expect("one packet").0;
+    let delivery = alone.trace[0].time.0 + span(Latency::Transit);
+    for instant in [delivery, delivery + 4_020_000 - span(Latency::OneWay)] {
+        let skip = format!("run.regime={{ skip = '{instant} ps' }}");
+        let length = format!("run.length={} ps", instant + 64 * 4_020_000);
+        is_observed_all_the_same("memory-channel-2", "compare", &[flow, &skip, &length]);
     }
 }
 

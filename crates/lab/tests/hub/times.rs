@@ -218,6 +218,19 @@ fn the_budget_adds_up() {
     }
 }
 
+/// The stages stand in the order of the way.
+#[test]
+fn the_budget_follows_the_way_of_a_packet() {
+    let set = ["workload.memory={ load = 0.6, arrivals = 'poisson' }", "run.length=300 us"];
+    let run = run(GENERATION_2, "flag+compare", &set);
+    let names: Vec<&str> = run.observations.budget.rows(1).map(|(name, ..)| name).collect();
+    assert_eq!(
+        names.join(" "),
+        "store initiator_bus_wait initiator_bus transmit_adapter slot_wait transmission wire switch \
+         switch_wait receive_adapter target_bus_wait target_bus memory poll read"
+    );
+}
+
 const ACCESS: &str = "channel.memory.window.accesses=[{ at = '1 us', node = 0, what.read = { target = 1, offset = '0 B', size = '32 B' } }]";
 
 /// A read from a file is that of a program: there 4 cycles of the bus and 8 of the link, at the target

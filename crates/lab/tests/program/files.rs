@@ -338,6 +338,21 @@ fn every_interconnect_runs_at_rates_of_today() {
     }
 }
 
+/// The stages of hosts stand around those of the channel, each side in the order of the way.
+#[test]
+fn the_budget_of_a_message_follows_its_way() {
+    let set = ["program.run.ping_pong={ size = '8 B', rounds = 3 }", "run.regime='from_empty'"];
+    let plan = Plan::new(&Request::new("clint", Some("compare"), &set.map(str::to_owned)));
+    let runs = simulate(&plan.expect("a plan").points[0].spec, 1, &Halt::new()).expect("a run");
+    let used = runs.iter().find(|run| run.observations.delivered > 0).expect("a message");
+    let names: Vec<&str> = used.observations.budget.rows(1).map(|(name, ..)| name).collect();
+    assert_eq!(
+        names.join(" "),
+        "doorbell fetch bus_out buffer_wait slot_wait retry transmission wire switch switch_wait \
+         bus_in deposit poll"
+    );
+}
+
 #[test]
 fn a_ping_pong_runs_on_every_channel_of_every_shipped_system() {
     for system in weft_lab::systems().expect("the shipped systems") {

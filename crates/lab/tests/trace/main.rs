@@ -35,7 +35,7 @@ fn machine(hosts: u16) -> Machine<Driver> {
 }
 
 fn run(schedule: &Schedule) -> Result<Played<Driver>, ProgramError> {
-    play(schedule, machine(schedule.ranks.len().max(2) as u16), &Halt::new())
+    play(schedule, machine(schedule.ranks.len().max(2) as u16), &Halt::new(), &mut |_, _| true)
 }
 
 fn goal(text: &str) -> Schedule {

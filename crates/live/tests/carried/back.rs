@@ -2,7 +2,6 @@
 //! once and in order.
 
 use std::ffi::CString;
-use std::hint::black_box;
 use std::mem::zeroed;
 use std::os::fd::FromRawFd;
 use std::process::{Command, Stdio};
@@ -486,7 +485,7 @@ fn own_write(fd: c_int, bytes: &[u8]) {
         let page = libc::mmap(std::ptr::null_mut(), 4096, access, sharing, -1, 0).cast::<u8>();
         // `mov eax, 1`, `syscall`, `ret`, in parts, so that they do not stand in this program.
         // Made up as the test runs: this program's own code must not hold the instruction.
-        let call = black_box([0x0e, 4]).map(|byte: u8| byte + 1);
+        let call = std::hint::black_box([0x0e, 4]).map(|byte: u8| byte + 1);
         for (at, byte) in [0xb8, 1, 0, 0, 0].into_iter().chain(call).enumerate() {
             page.add(at).write(byte);
         }

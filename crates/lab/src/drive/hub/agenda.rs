@@ -171,10 +171,10 @@ impl Agenda {
             self.queue_next = self.queue.next_time().unwrap_or(Time::NEVER);
             event
         } else if now == self.deliveries.next_time() {
-            let (id, host) = self.deliveries.pop()?;
+            let (_, (id, host)) = self.deliveries.pop()?;
             Event::Deliver(id, host)
         } else if now == self.arrivals.next_time() {
-            let (id, host) = self.arrivals.pop()?;
+            let (_, (id, host)) = self.arrivals.pop()?;
             Event::Arrive(id, host)
         } else {
             let timer = self.timers.pop()?;

@@ -25,11 +25,12 @@ mod report;
 mod room;
 mod side;
 mod start;
+mod traffic;
 
 use weft_fabric::measure::Observations;
 use weft_fabric::switch::{Awaited, Hub, Lane};
 use weft_fabric::workload::{Feedback, Source};
-use weft_kernel::{Arena, Id, Streams};
+use weft_kernel::{Arena, DelayLine, Id, Streams};
 use weft_protocol::window::{Cluster, OrderChecker};
 use weft_units::{Bytes, Span, Time};
 
@@ -108,6 +109,10 @@ pub struct HubChannel {
     waiting: u64,
     flying: u64,
     agenda: Agenda,
+    /// Deliveries that are only to be counted, and how many may be there before they are, if so.
+    uncounted: DelayLine<(Id<Packet>, u16)>,
+    count_at: usize,
+    counts_later: bool,
     started: bool,
     steps: u64,
 }
@@ -163,6 +168,9 @@ impl HubChannel {
             waiting: 0,
             flying: 0,
             agenda: Agenda::new(hosts),
+            uncounted: DelayLine::new(),
+            count_at: 0,
+            counts_later: false,
             started: false,
             steps: 0,
             parts,
@@ -170,25 +178,6 @@ impl HubChannel {
         channel.start_nodes();
         channel.start_cluster();
         Ok(channel)
-    }
-
-    /// Schedules the first message of every source.
-    fn start(&mut self) {
-        if self.started {
-            return;
-        }
-        self.started = true;
-        let posted = self.parts.send_buffers.count().map_or(1, |count| count.get());
-        for host in 0..self.parts.hosts {
-            let state = &self.hosts[usize::from(host)];
-            let Some(source) = &state.source else { continue };
-            let first = source.next_time();
-            if first < Time::NEVER {
-                // A greedy source keeps as many stores posted as the adapter has buffers.
-                let count = if state.feedback == Feedback::Ready { posted } else { 1 };
-                (0..count).for_each(|_| self.agenda.generate(first, host));
-            }
-        }
     }
 
     /// Does the next thing that there is to do, not after `until`. Whether there was any.
@@ -229,35 +218,31 @@ impl HubChannel {
             Event::Configure(node, step) => self.exchange(now, node, step),
             Event::Access(place) => self.access(now, place),
             Event::Manage(step) => self.manage(now, step),
-            Event::Deliver(id, host) => self.deliver(now, id, host),
+            Event::Deliver(id, host) => {
+                self.count_deliveries(now);
+                self.deliver(now, id, host);
+            }
         }
-    }
-
-    fn generate(&mut self, now: Time, host: u16) {
-        let state = &mut self.hosts[usize::from(host)];
-        let Some(source) = &mut state.source else { return };
-        source.ready(now);
-        let target = source.take().target;
-        let is_dead = self.management.as_ref().is_some_and(|own| !own.is_alive(host));
-        let next = source.next_time();
-        if next < Time::NEVER {
-            self.agenda.generate(next, host);
-        }
-        if is_dead {
-            return;
-        }
-        let share = self.parts.window.broadcast.get();
-        let state = &mut self.hosts[usize::from(host)];
-        let targets = if share > 0.0 && state.random.chance(share) {
-            ((1 << self.parts.hosts) - 1) & !(1 << host)
-        } else {
-            1 << target
-        };
-        self.offer_write(now, host, targets);
     }
 
     /// A program stores a message.
     fn store(&mut self, now: Time, host: u16, targets: u64, size: Bytes, purpose: Purpose) {
+        if self.hand_over(now, host, targets, size, purpose) {
+            // Whoever moves the channel hands stores over between its events.
+            self.now = now;
+            self.serve_bus(now, host);
+        }
+    }
+
+    /// The stores of a message are behind all others of a host. Whether there are any.
+    fn hand_over(
+        &mut self,
+        now: Time,
+        host: u16,
+        targets: u64,
+        size: Bytes,
+        purpose: Purpose,
+    ) -> bool {
         let writes = self.parts.window.writes(self.parts.payload);
         let mut pieces = writes.pieces(0, size);
         let next = pieces.next().map_or(Bytes(4), |(_, size)| size);
@@ -269,14 +254,9 @@ impl HubChannel {
         let deliveries = u64::from(left + 1) * u64::from(targets.count_ones());
         (0..deliveries).for_each(|_| self.observations.generate(now));
         self.waiting += deliveries;
-        let run = match self.only_those_on_line(now, host, run) {
-            Some(run) => run,
-            None => return,
-        };
+        let Some(run) = self.only_those_on_line(now, host, run) else { return false };
         self.hosts[usize::from(host)].runs.push_back(run);
-        // Whoever moves the channel hands stores over between its events.
-        self.now = now;
-        self.serve_bus(now, host);
+        true
     }
 
     /// The bus of a host is looked at as soon as it can do something.
@@ -363,6 +343,9 @@ impl HubChannel {
                 self.agenda.generate(now, place);
             }
         }
+        if last && self.hosts[usize::from(place)].runs.is_empty() {
+            self.wait_for_source(now, place);
+        }
         if self.name(&mut packet) {
             self.forward(packet);
         }
@@ -444,9 +427,9 @@ impl HubChannel {
         host.bus_held += span;
         let Spans { memory, poll, read, .. } = self.spans;
         let rest = if packet.last { memory + poll + read } else { memory };
-        self.agenda.deliver(host.bus_free + rest, id, place);
         let (end, name, rail) = (host.bus_free, packet.name(), packet.rail);
         let request = Some(packet.purpose).filter(|_| packet.last);
+        self.will_deliver(end + rest, id, place);
         self.check_order(place, name);
         if let Some(Purpose::Request(operation)) = request {
             self.answer(end, place, operation);

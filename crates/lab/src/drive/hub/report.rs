@@ -31,15 +31,7 @@ pub(super) struct Counters {
 impl Channel for HubChannel {
     /// A later call goes on where this one ended.
     fn run(&mut self, until: Time, halt: &Halt) -> Option<Stopped> {
-        self.start();
-        while self.step(until) {
-            self.notices.clear();
-            let stopped = halt.check(self.steps);
-            if stopped.is_some() {
-                return stopped;
-            }
-        }
-        None
+        self.run_traffic(until, halt)
     }
 
     /// Deliveries whose packet has not been taken in by the bus of its initiator.
