@@ -224,14 +224,21 @@ pub fn poll(
 
 /// Fills the results of the joined connections in; whether any has one.
 fn evaluate(joined: &[Polled], entries: &mut [pollfd]) -> bool {
-    joined.iter().fold(false, |any, it| it.evaluate(&mut entries[it.index]) || any)
+    let mut any = false;
+    for it in joined {
+        any |= it.evaluate(&mut entries[it.index]);
+    }
+    any
 }
 
 /// The same once all were looked at, and none had an event: looks at those alone where bytes have
 /// arrived.
 fn evaluate_arrivals(joined: &[Polled], entries: &mut [pollfd]) -> bool {
-    let may_have = |it: &&Polled| it.calm.get() != Some(it.arrivals());
-    joined.iter().filter(may_have).fold(false, |any, it| it.evaluate(&mut entries[it.index]) || any)
+    let mut any = false;
+    for it in joined.iter().filter(|it| it.calm.get() != Some(it.arrivals())) {
+        any |= it.evaluate(&mut entries[it.index]);
+    }
+    any
 }
 
 /// Asks the kernel about all other descriptors, and counts.
