@@ -36,10 +36,52 @@ unsafe fn parts<'a>(vector: *const iovec, count: usize) -> Option<&'a [iovec]> {
     (!refused).then(|| unsafe { std::slice::from_raw_parts(vector, count) })
 }
 
-/// Keeps what is done for a carried connection apart from the way past the library.
+// What is done for a carried connection lies apart from the way past the library, and gets what the
+// program passed in the same registers.
+
 #[inline(never)]
-fn apart(call: impl FnOnce() -> isize) -> isize {
-    call()
+fn read_apart(
+    fd: c_int,
+    to: *mut c_void,
+    length: size_t,
+    next: impl Fn(c_int, *mut c_void, size_t) -> ssize_t + Copy,
+) -> ssize_t {
+    if length == 0 {
+        return next(fd, to, length);
+    }
+    receive(fd, move || one(to, length), 0, move || next(fd, to, length))
+}
+
+#[inline(never)]
+fn recv_apart(
+    fd: c_int,
+    to: *mut c_void,
+    length: size_t,
+    flags: c_int,
+    next: impl Fn(c_int, *mut c_void, size_t, c_int) -> ssize_t + Copy,
+) -> ssize_t {
+    receive(fd, move || one(to, length), flags, move || next(fd, to, length, flags))
+}
+
+#[inline(never)]
+fn write_apart(
+    fd: c_int,
+    from: *const c_void,
+    length: size_t,
+    next: impl Fn(c_int, *const c_void, size_t) -> ssize_t + Copy,
+) -> ssize_t {
+    send(fd, move || one(from, length), 0, move || next(fd, from, length))
+}
+
+#[inline(never)]
+fn send_apart(
+    fd: c_int,
+    from: *const c_void,
+    length: size_t,
+    flags: c_int,
+    next: impl Fn(c_int, *const c_void, size_t, c_int) -> ssize_t + Copy,
+) -> ssize_t {
+    send(fd, move || one(from, length), flags, move || next(fd, from, length, flags))
 }
 
 interpose! {
@@ -47,12 +89,7 @@ interpose! {
         if let Some(result) = direct::pass(fd, libc::SYS_read, [fd as usize, to as usize, length]) {
             return result;
         }
-        apart(move || {
-            if length == 0 {
-                return next(fd, to, length);
-            }
-            receive(fd, move || one(to, length), 0, move || next(fd, to, length))
-        })
+        read_apart(fd, to, length, next)
     }
 }
 
@@ -81,9 +118,7 @@ interpose! {
         if let Some(result) = direct::pass(fd, libc::SYS_recvfrom, arguments) {
             return result;
         }
-        apart(move || {
-            receive(fd, move || one(to, length), flags, move || next(fd, to, length, flags))
-        })
+        recv_apart(fd, to, length, flags, next)
     }
 }
 
@@ -221,7 +256,7 @@ interpose! {
         if let Some(result) = direct::pass(fd, libc::SYS_write, [fd as usize, from as usize, length]) {
             return result;
         }
-        apart(move || send(fd, move || one(from, length), 0, move || next(fd, from, length)))
+        write_apart(fd, from, length, next)
     }
 }
 
@@ -247,10 +282,7 @@ pub mod named_send {
             {
                 return result;
             }
-            apart(move || {
-                let kernel = move || next(fd, from, length, flags);
-                stream::send(fd, move || one(from, length), flags, kernel)
-            })
+            send_apart(fd, from, length, flags, next)
         }
     }
 }
