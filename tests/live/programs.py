@@ -46,6 +46,8 @@ class Program:
     setup: Callable[[Path, int], None] = lambda folder, port: None
     environment: dict[str, str] = field(default_factory=dict)
     user: str | None = None
+    # The client's; the server's is 0.
+    processor: int = 1
     # Only for its figure: what it does differs from another program's in number alone.
     bench_only: bool = False
 
@@ -159,6 +161,18 @@ def pgbench(clients: int) -> Program:
     )
 
 
+def iperf3(processor: int, *, bench_only: bool = False) -> Program:
+    return Program(
+        "iperf3" if processor else "iperf3, one processor",
+        ["iperf3"],
+        lambda folder, port: ["iperf3", "-s", "-p", str(port)],
+        lambda port: ["iperf3", "-c", "127.0.0.1", "-p", str(port), "-t", "2", "-f", "m"],
+        r"([\d.]+) Mbits/sec\s+receiver",
+        processor=processor,
+        bench_only=bench_only,
+    )
+
+
 PROGRAMS = [
     redis(50, 50_000),
     redis(1, 10_000),
@@ -184,13 +198,8 @@ PROGRAMS = [
         r"rate ([\d.]+)",
     ),
     *([pgbench(8), pgbench(1)] if POSTGRES else []),
-    Program(
-        "iperf3",
-        ["iperf3"],
-        lambda folder, port: ["iperf3", "-s", "-p", str(port)],
-        lambda port: ["iperf3", "-c", "127.0.0.1", "-p", str(port), "-t", "2", "-f", "m"],
-        r"([\d.]+) Mbits/sec\s+receiver",
-    ),
+    iperf3(1),
+    iperf3(0, bench_only=True),
 ]
 
 
@@ -245,7 +254,7 @@ def environment(library: Path | None) -> dict[str, str]:
 
 
 def run_client(program: Program, port: int, library: Path | None) -> float:
-    command = ["taskset", "-c", "1", *program.client(port)]
+    command = ["taskset", "-c", str(program.processor), *program.client(port)]
     if program.user:
         who = [f"--reuid={program.user}", f"--regid={program.user}", "--clear-groups"]
         command = ["setpriv", *who, *command]
@@ -287,6 +296,25 @@ def check(program: Program, folder: Path, library: Path) -> str:
     return ""
 
 
+@contextlib.contextmanager
+def busy_processors(*, busy: bool) -> Iterator[None]:
+    """Have an endless loop beside the programs on each processor, if so."""
+    endless = ["-c", "while True: pass"]
+    loops = [
+        # Each in a session of its own: the kernel shares a processor among sessions.
+        subprocess.Popen(
+            ["taskset", "-c", str(processor), sys.executable, *endless], start_new_session=True
+        )
+        for processor in ((0, 1) if busy else ())
+    ]
+    try:
+        yield
+    finally:
+        for loop in loops:
+            loop.kill()
+            loop.wait()
+
+
 def bench(program: Program, folder: Path, library: Path, turns: int) -> dict[str, object]:
     """Let plain and carried runs take turns."""
     figures: dict[bool, list[float]] = {False: [], True: []}
@@ -313,6 +341,7 @@ def main() -> int:
     parser.add_argument("--library", type=Path, required=True)
     parser.add_argument("--bench", action="store_true")
     parser.add_argument("--turns", type=int, default=3)
+    parser.add_argument("--busy", action="store_true", help="with a loop on each processor")
     parser.add_argument("names", nargs="*", help="programs; all if none is named")
     options = parser.parse_args()
     failed = passed = skipped = 0
@@ -330,7 +359,9 @@ def main() -> int:
             folder, library = Path(name), options.library.resolve()
             if options.bench:
                 if program.figure:
-                    print(json.dumps(bench(program, folder, library, options.turns)), flush=True)
+                    with busy_processors(busy=options.busy):
+                        figures = bench(program, folder, library, options.turns)
+                    print(json.dumps(figures), flush=True)
                 continue
             complaint = check(program, folder, library)
         print(f"{program.name}: {complaint or 'ok'}", flush=True)

@@ -410,6 +410,7 @@ fn join(guard: &Guard, say_so: impl Fn(&Segment) -> bool) -> Result<(), Reason> 
     let nonblocking = sys::fcntl(guard.fd, libc::F_GETFL, 0).unwrap_or(0) & libc::O_NONBLOCK != 0;
     connection.nonblocking.store(nonblocking, Ordering::Relaxed);
     options::learn(guard.fd, connection);
+    options::learn_delays(guard.fd, connection);
     connection.phase.store(phase::JOINED, Ordering::SeqCst);
     if let Some(mut sending) = connection.sending() {
         switch(guard, &segment, &mut sending);

@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use libc::{c_int, epoll_event, pollfd, sigset_t, size_t, ssize_t, timespec};
 
+use crate::direct;
 use crate::real::{Next, interpose};
 use crate::sys::{self, Errno};
 
@@ -21,6 +22,7 @@ static EVER: AtomicBool = AtomicBool::new(false);
 interpose! {
     fn pthread_cancel(thread: libc::pthread_t) -> c_int = |next| {
         EVER.store(true, Ordering::SeqCst);
+        direct::never_again();
         next(thread)
     }
 }

@@ -111,6 +111,9 @@ pub struct Connection {
     pub times_out: AtomicBool,
     /// Whether each received message is to say how many bytes are left unread.
     pub says_unread: AtomicBool,
+    /// What the program has set `TCP_NODELAY` and `TCP_CORK` to.
+    pub undelayed: AtomicBool,
+    pub corked: AtomicBool,
     pub end: AtomicU32,
     /// Whether the program was told of a reset: it is told once, by whichever call comes first.
     pub reset_said: AtomicBool,

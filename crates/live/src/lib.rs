@@ -27,6 +27,7 @@ mod close;
 mod config;
 mod connection;
 mod departure;
+mod direct;
 mod epoll;
 mod exchange;
 mod hooks;

@@ -162,22 +162,21 @@ impl Drop for Inside {
     fn drop(&mut self) {
         let out = self.entered.gone_out();
         if exchange(self.alone, self.word, self.entered.bits(), out.bits()).is_err() {
-            self.go_out_late();
+            go_out_late(self.word, self.entered);
         }
     }
 }
 
-impl Inside {
-    /// Counts the call out where others have come or gone meanwhile, or the number stands for
-    /// something else.
-    #[cold]
-    fn go_out_late(&self) {
-        let mut now = Word::from_bits(self.word.load(Ordering::Relaxed));
-        while let Some(out) = now.go_out(self.entered) {
-            match replace(self.word, now.bits(), out.bits()) {
-                Ok(()) => return,
-                Err(bits) => now = Word::from_bits(bits),
-            }
+/// Counts a call out where others have come or gone meanwhile, or the number stands for something
+/// else.
+#[cold]
+#[inline(never)]
+pub fn go_out_late(word: &AtomicU64, entered: Word) {
+    let mut now = Word::from_bits(word.load(Ordering::Relaxed));
+    while let Some(out) = now.go_out(entered) {
+        match replace(word, now.bits(), out.bits()) {
+            Ok(()) => return,
+            Err(bits) => now = Word::from_bits(bits),
         }
     }
 }

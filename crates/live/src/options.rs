@@ -122,6 +122,74 @@ pub fn learn(fd: c_int, connection: &Connection) {
     connection.says_unread.store(says.is_ok_and(|says| says != 0), Ordering::Relaxed);
 }
 
+/// Learns whether the kernel is to hold small segments of a connection back.
+pub fn learn_delays(fd: c_int, connection: &Connection) {
+    let is_on = |name| sys::socket_option::<c_int>(fd, libc::IPPROTO_TCP, name) != Ok(0);
+    Delay::None(is_on(libc::TCP_NODELAY)).note(connection);
+    Delay::Cork(is_on(libc::TCP_CORK)).note(connection);
+}
+
+/// What the program has set `TCP_NODELAY` or `TCP_CORK` to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Delay {
+    None(bool),
+    Cork(bool),
+}
+
+impl Delay {
+    /// What a call sets, if it is one of these.
+    ///
+    /// # Safety
+    ///
+    /// The value has the length that goes with it.
+    pub unsafe fn of(
+        level: c_int,
+        name: c_int,
+        value: *const c_void,
+        length: c_uint,
+    ) -> Option<Self> {
+        let which = match (level, name) {
+            (libc::IPPROTO_TCP, libc::TCP_NODELAY) => Self::None as fn(bool) -> Self,
+            (libc::IPPROTO_TCP, libc::TCP_CORK) => Self::Cork,
+            _ => return None,
+        };
+        let is_number = !value.is_null() && length as usize >= size_of::<c_int>();
+        // SAFETY: by the contract of this function.
+        is_number.then(|| which(unsafe { value.cast::<c_int>().read_unaligned() } != 0))
+    }
+
+    /// Remembers it. To be called before the kernel is told, so that [`push`] leaves it so.
+    pub fn note(self, connection: &Connection) {
+        match self {
+            Self::None(on) => connection.undelayed.store(on, Ordering::SeqCst),
+            Self::Cork(on) => connection.corked.store(on, Ordering::SeqCst),
+        }
+    }
+}
+
+/// Sends at once what the kernel's stream holds back: a doorbell is a small segment, which waits for
+/// an answer to the one before, for some 40 ms, unless the program has said otherwise. What it has
+/// said is left as it is.
+pub fn push(guard: &Guard) {
+    let connection = guard.connection;
+    let says_at_once = || connection.undelayed.load(Ordering::SeqCst);
+    if says_at_once() && !connection.corked.load(Ordering::SeqCst) {
+        return;
+    }
+    let set = |on: bool| {
+        let (level, name) = (libc::IPPROTO_TCP, libc::TCP_NODELAY);
+        let _ = sys::set_socket_option(guard.fd, level, name, c_int::from(on));
+    };
+    // Setting it sends also what a cork holds back.
+    set(true);
+    let mut now = true;
+    // Another thread may say otherwise meanwhile.
+    while now != says_at_once() {
+        now = !now;
+        set(now);
+    }
+}
+
 /// Adds to a received message how many bytes are left unread, where `TCP_INQ` asks for it.
 ///
 /// # Safety

@@ -1,5 +1,6 @@
 //! Which events a connection has, in the bits of `poll`, and `poll` and `select` over them.
 
+use std::cell::Cell;
 use std::sync::atomic::Ordering;
 
 use libc::{c_int, pollfd, sigset_t, timespec};
@@ -18,6 +19,9 @@ use crate::wait::{self, Sleeper};
 
 const IN: i16 = libc::POLLIN | libc::POLLRDNORM;
 const OUT: i16 = libc::POLLOUT | libc::POLLWRNORM;
+
+/// While a `poll` polls, every so many looks are at all connections, not only at arrivals.
+const WHOLE_LOOK: u32 = 16;
 
 /// How long a full ring is waited for before the kernel is asked instead, in nanoseconds.
 const FULL_RING: u64 = 50_000_000;
@@ -115,6 +119,31 @@ struct Polled {
     guard: Guard,
     segment: Segment,
     index: usize,
+    /// What [`Polled::arrivals`] was at the last look, if the entry had no event then and nothing but
+    /// an arrival can bring one, as far as the other end decides.
+    calm: Cell<Option<u64>>,
+}
+
+impl Polled {
+    /// The word that changes whenever bytes arrive.
+    fn arrivals(&self) -> u64 {
+        let way = self.segment.way(self.guard.connection.role().peer());
+        way.pointers.written_word().load(Ordering::Acquire)
+    }
+
+    /// Fills the entry's result in; whether there is any.
+    fn evaluate(&self, entry: &mut pollfd) -> bool {
+        let (connection, arrivals) = (self.guard.connection, self.arrivals());
+        let wanted = entry.events | libc::POLLERR | libc::POLLHUP;
+        entry.revents = events(&self.guard, &self.segment) & wanted;
+        let calm = entry.revents == 0
+            && entry.events & OUT == 0
+            && connection.switched_in.load(Ordering::Relaxed)
+            && connection.switched_out.load(Ordering::Relaxed)
+            && !self.segment.has_ended();
+        self.calm.set(calm.then_some(arrivals));
+        entry.revents != 0
+    }
 }
 
 /// Most connections that one `poll` may name; with more, those beyond are asked for by time.
@@ -137,12 +166,12 @@ pub fn poll(
             && let Some(guard) = table::enter(entry.fd)
             && let Some(segment) = guard.connection.segment()
         {
-            joined.push(Polled { guard, segment, index });
+            joined.push(Polled { guard, segment, index, calm: Cell::new(None) });
         }
     }
     let begin = sys::now();
     let deadline = timeout.map(|span| begin.saturating_add(span));
-    let mut kernel = entries.to_vec();
+    let mut kernel = Vec::new();
     let mut polled = timeout == Some(0);
     loop {
         if evaluate(&joined, entries) || timeout == Some(0) {
@@ -151,7 +180,7 @@ pub fn poll(
         if !polled {
             polled = true;
             if spin(&joined, entries) {
-                continue;
+                return others(&joined, entries, &mut kernel, Some(0), mask);
             }
         }
         for it in joined.iter().filter(|it| entries[it.index].events & OUT != 0) {
@@ -197,10 +226,17 @@ pub fn poll(
 fn evaluate(joined: &[Polled], entries: &mut [pollfd]) -> bool {
     let mut any = false;
     for it in joined {
-        let entry = &mut entries[it.index];
-        let wanted = entry.events | libc::POLLERR | libc::POLLHUP;
-        entry.revents = events(&it.guard, &it.segment) & wanted;
-        any |= entry.revents != 0;
+        any |= it.evaluate(&mut entries[it.index]);
+    }
+    any
+}
+
+/// The same once all were looked at, and none had an event: looks at those alone where bytes have
+/// arrived.
+fn evaluate_arrivals(joined: &[Polled], entries: &mut [pollfd]) -> bool {
+    let mut any = false;
+    for it in joined.iter().filter(|it| it.calm.get() != Some(it.arrivals())) {
+        any |= it.evaluate(&mut entries[it.index]);
     }
     any
 }
@@ -209,12 +245,13 @@ fn evaluate(joined: &[Polled], entries: &mut [pollfd]) -> bool {
 fn others(
     joined: &[Polled],
     entries: &mut [pollfd],
-    kernel: &mut [pollfd],
+    kernel: &mut Vec<pollfd>,
     span: Option<u64>,
     mask: *const sigset_t,
 ) -> Result<c_int, sys::Errno> {
     if joined.len() < entries.len() {
-        kernel.copy_from_slice(entries);
+        kernel.clear();
+        kernel.extend_from_slice(entries);
         for it in joined {
             kernel[it.index].fd = -1;
         }
@@ -232,8 +269,9 @@ fn others(
 
 /// What the kernel is asked while sleeping: doorbells and ends of the joined connections instead of
 /// their events. Returns a limit in nanoseconds where the kernel cannot be asked.
-fn restrict(joined: &[Polled], entries: &[pollfd], kernel: &mut [pollfd]) -> Option<u64> {
-    kernel.copy_from_slice(entries);
+fn restrict(joined: &[Polled], entries: &[pollfd], kernel: &mut Vec<pollfd>) -> Option<u64> {
+    kernel.clear();
+    kernel.extend_from_slice(entries);
     let mut slice = None;
     for it in joined {
         let connection = it.guard.connection;
@@ -270,8 +308,15 @@ fn spin(joined: &[Polled], entries: &mut [pollfd]) -> bool {
     });
     let Some((first, place)) = nearest(places) else { return false };
     let policy: *mut SpinPolicy = first.guard.connection.spin.get();
+    let mut looks = 0u32;
+    let come = || {
+        looks += 1;
+        // Every so often at all: this process itself may have changed what they have to say.
+        let whole = looks.is_multiple_of(WHOLE_LOOK);
+        if whole { evaluate(joined, entries) } else { evaluate_arrivals(joined, entries) }
+    };
     // SAFETY: a policy is plain numbers; see `wait::polled`.
-    wait::poll(unsafe { &mut *policy }, place, || evaluate(joined, entries))
+    wait::poll(unsafe { &mut *policy }, place, come)
 }
 
 /// The one to poll for: one whose other end runs elsewhere, which goes on meanwhile, before others.

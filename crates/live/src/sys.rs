@@ -17,7 +17,10 @@ pub type Errno = c_int;
 ///
 /// As for the call.
 #[cfg(target_arch = "x86_64")]
-unsafe fn enter(number: c_long, arguments: [usize; 6]) -> c_long {
+#[inline(always)]
+pub unsafe fn enter<const COUNT: usize>(number: c_long, passed: [usize; COUNT]) -> c_long {
+    let mut arguments = [0; 6];
+    arguments[..COUNT].copy_from_slice(&passed);
     let result;
     // SAFETY: by the contract of this function.
     unsafe {
@@ -44,7 +47,10 @@ unsafe fn enter(number: c_long, arguments: [usize; 6]) -> c_long {
 ///
 /// As for the call.
 #[cfg(target_arch = "aarch64")]
-unsafe fn enter(number: c_long, arguments: [usize; 6]) -> c_long {
+#[inline(always)]
+pub unsafe fn enter<const COUNT: usize>(number: c_long, passed: [usize; COUNT]) -> c_long {
+    let mut arguments = [0; 6];
+    arguments[..COUNT].copy_from_slice(&passed);
     let result;
     // SAFETY: by the contract of this function.
     unsafe {
@@ -68,14 +74,13 @@ unsafe fn enter(number: c_long, arguments: [usize; 6]) -> c_long {
 /// # Safety
 ///
 /// As for the call.
+#[inline(always)]
 pub unsafe fn split<const COUNT: usize>(
     number: c_long,
     arguments: [usize; COUNT],
 ) -> Result<c_long, Errno> {
-    let mut all = [0; 6];
-    all[..COUNT].copy_from_slice(&arguments);
     // SAFETY: by the contract of this function.
-    let result = unsafe { enter(number, all) };
+    let result = unsafe { enter(number, arguments) };
     if (-4095..0).contains(&result) { Err(-result as Errno) } else { Ok(result) }
 }
 
@@ -84,6 +89,7 @@ pub unsafe fn split<const COUNT: usize>(
 /// # Safety
 ///
 /// As for the call.
+#[inline(always)]
 pub unsafe fn answer<const COUNT: usize>(number: c_long, arguments: [usize; COUNT]) -> c_long {
     // SAFETY: by the contract of this function.
     unsafe { split(number, arguments) }.unwrap_or_else(|why| {
@@ -162,6 +168,12 @@ pub fn socket_option<T: Copy + Default>(fd: c_int, level: c_int, name: c_int) ->
     let mut length = size_of::<T>() as libc::socklen_t;
     call!(libc::SYS_getsockopt, fd, level, name, &raw mut value, &raw mut length)?;
     Ok(value)
+}
+
+/// Sets a socket option that is a number.
+pub fn set_socket_option(fd: c_int, level: c_int, name: c_int, value: c_int) -> Result<(), Errno> {
+    let length = size_of::<c_int>();
+    call!(libc::SYS_setsockopt, fd, level, name, &raw const value, length).map(|_| ())
 }
 
 /// How long `SO_RCVTIMEO` or `SO_SNDTIMEO` lets a call wait, in nanoseconds; `None` is for ever.

@@ -10,6 +10,7 @@ use std::mem::ManuallyDrop;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 pub use crate::connection::{Connection, Receiving, Registration, Reported, Sending, end, phase};
+use crate::direct;
 use crate::meeting;
 use crate::numbers::{change, is_at, look_for_threads, replace, word};
 pub use crate::numbers::{
@@ -218,6 +219,7 @@ pub fn local(place: usize) -> Option<&'static Local> {
 /// its word is all there is: it gets a place when somebody enters it.
 pub fn track(fd: c_int, role: Role, port: u16) {
     let Some(cell) = word(fd).filter(|_| is_owner()) else { return };
+    direct::look();
     let now = cell.load(Ordering::Relaxed);
     if now != Word::STREAM.bits() {
         drop_stale(fd);

@@ -8,6 +8,7 @@ use weft_protocol::interrupt_flag::{InterruptFlag, Sleep};
 
 use crate::cancel;
 use crate::epoll;
+use crate::options;
 use crate::segment::{Segment, closed};
 use crate::spin::{SpinPolicy, Where};
 use crate::stats::{self, Reason};
@@ -65,6 +66,7 @@ fn ring_doorbell(guard: &Guard, segment: &Segment) {
                 // A full stream is full of doorbells: the other end is awake.
                 let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
                 detour.rung(sys::send(guard.fd, [0u8].as_ptr(), 1, flags) == Ok(1));
+                options::push(guard);
                 stats::count(|stats| &stats.doorbells, 1);
             }
             Ringing::Doubtful => {

@@ -12,8 +12,10 @@
 //! Three words say it all:
 //!
 //! * *begun*: how many bytes of the first way come before the ring; once ended it never begins.
-//! * *bells*: how many doorbells were rung. Ringing is announced before and counted after, and a
-//!   side that leaves *silences* the other, so that no doorbell follows the last one counted.
+//! * *bells*: how many doorbells were rung. One is announced and counted before it is rung, and the
+//!   announcement ends after: whom it wakes may take it at once, also while the ringer, which has
+//!   lost its processor to the one it woke, is still at it. A side that leaves *silences* the
+//!   other, so that no doorbell follows the last one counted.
 //! * *rest*: a reader that leaves for good, since whoever reads next knows nothing of a ring,
 //!   *refuses* what is left in it; the writer then sends that rest by the first way before all
 //!   else. Once the writer has gone on without a refusal, the reader must read the ring itself.
@@ -52,7 +54,7 @@ pub enum Ringing {
     Silenced,
     /// Ring, then call [`Detour::rung`].
     Ring,
-    /// An earlier ringer ended between announcing and counting: count anew, by
+    /// An earlier ringer ended before its announcement did: count anew, by
     /// [`Detour::count_bells`], then try again.
     Doubtful,
 }
@@ -115,7 +117,7 @@ impl Detour {
         self.begun.load(Ordering::Acquire) & TOP != 0
     }
 
-    /// Announces a doorbell. All ringers of a side exclude each other.
+    /// Announces a doorbell, which counts from now on. All ringers of a side exclude each other.
     pub fn ring(&self) -> Ringing {
         let mut now = self.bells.load(Ordering::Relaxed);
         loop {
@@ -126,17 +128,18 @@ impl Detour {
                 return Ringing::Doubtful;
             }
             let (order, failed) = (Ordering::AcqRel, Ordering::Relaxed);
-            match self.bells.compare_exchange(now, now | RINGING, order, failed) {
+            let after = now & COUNT | RINGING;
+            match self.bells.compare_exchange(now, after + 1, order, failed) {
                 Ok(_) => return Ringing::Ring,
                 Err(other) => now = other,
             }
         }
     }
 
-    /// Counts the announced doorbell, or takes the announcement back.
+    /// Ends the announcement; a doorbell that was not rung does not count.
     pub fn rung(&self, did: bool) {
-        let before = self.bells.load(Ordering::Relaxed) & COUNT;
-        self.count_bells(before + u64::from(did));
+        let counted = self.bells.load(Ordering::Relaxed) & COUNT;
+        self.count_bells(counted.saturating_sub(u64::from(!did)));
     }
 
     /// Sets the count right: nobody rings at this moment.
@@ -152,7 +155,7 @@ impl Detour {
         }
     }
 
-    /// Whether a doorbell was announced and not yet counted.
+    /// Whether a doorbell was announced that may yet be rung.
     pub fn is_ringing(&self) -> bool {
         self.bells.load(Ordering::Acquire) & RINGING != 0
     }
@@ -162,7 +165,7 @@ impl Detour {
         self.bells.fetch_or(TOP, Ordering::AcqRel);
     }
 
-    /// How many doorbells there are in the first way so far: so many may be thrown away.
+    /// How many doorbells there are in the first way so far, or will be: so many may be thrown away.
     pub fn bells(&self) -> u64 {
         self.bells.load(Ordering::Acquire) & COUNT
     }

@@ -6,6 +6,7 @@ use libc::{c_int, c_uint, c_void, iovec, mmsghdr, msghdr, off_t, size_t, sockadd
 
 use crate::close;
 use crate::departure::depart;
+use crate::direct;
 use crate::hooks::leaving::depart_passed;
 use crate::numbers::passed_by;
 use crate::options;
@@ -35,12 +36,60 @@ unsafe fn parts<'a>(vector: *const iovec, count: usize) -> Option<&'a [iovec]> {
     (!refused).then(|| unsafe { std::slice::from_raw_parts(vector, count) })
 }
 
+// What is done for a carried connection lies apart from the way past the library, and gets what the
+// program passed in the same registers.
+
+#[inline(never)]
+fn read_apart(
+    fd: c_int,
+    to: *mut c_void,
+    length: size_t,
+    next: impl Fn(c_int, *mut c_void, size_t) -> ssize_t + Copy,
+) -> ssize_t {
+    if length == 0 {
+        return next(fd, to, length);
+    }
+    receive(fd, move || one(to, length), 0, move || next(fd, to, length))
+}
+
+#[inline(never)]
+fn recv_apart(
+    fd: c_int,
+    to: *mut c_void,
+    length: size_t,
+    flags: c_int,
+    next: impl Fn(c_int, *mut c_void, size_t, c_int) -> ssize_t + Copy,
+) -> ssize_t {
+    receive(fd, move || one(to, length), flags, move || next(fd, to, length, flags))
+}
+
+#[inline(never)]
+fn write_apart(
+    fd: c_int,
+    from: *const c_void,
+    length: size_t,
+    next: impl Fn(c_int, *const c_void, size_t) -> ssize_t + Copy,
+) -> ssize_t {
+    send(fd, move || one(from, length), 0, move || next(fd, from, length))
+}
+
+#[inline(never)]
+fn send_apart(
+    fd: c_int,
+    from: *const c_void,
+    length: size_t,
+    flags: c_int,
+    next: impl Fn(c_int, *const c_void, size_t, c_int) -> ssize_t + Copy,
+) -> ssize_t {
+    send(fd, move || one(from, length), flags, move || next(fd, from, length, flags))
+}
+
 interpose! {
     fn read(fd: c_int, to: *mut c_void, length: size_t) -> ssize_t = |next| {
-        if length == 0 {
-            return next(fd, to, length);
+        if let Some(result) = direct::pass(fd, libc::SYS_read, [fd as usize, to as usize, length]) {
+            return result;
         }
-        receive(fd, move || one(to, length), 0, move || next(fd, to, length))
+        read_apart(fd, to, length, next)
     }
 }
 
@@ -65,7 +114,11 @@ interpose! {
 
 interpose! {
     fn recv(fd: c_int, to: *mut c_void, length: size_t, flags: c_int) -> ssize_t = |next| {
-        receive(fd, move || one(to, length), flags, move || next(fd, to, length, flags))
+        let arguments = [fd as usize, to as usize, length, flags as usize, 0, 0];
+        if let Some(result) = direct::pass(fd, libc::SYS_recvfrom, arguments) {
+            return result;
+        }
+        recv_apart(fd, to, length, flags, next)
     }
 }
 
@@ -200,7 +253,10 @@ interpose! {
 
 interpose! {
     fn write(fd: c_int, from: *const c_void, length: size_t) -> ssize_t = |next| {
-        send(fd, move || one(from, length), 0, move || next(fd, from, length))
+        if let Some(result) = direct::pass(fd, libc::SYS_write, [fd as usize, from as usize, length]) {
+            return result;
+        }
+        write_apart(fd, from, length, next)
     }
 }
 
@@ -220,7 +276,13 @@ pub mod named_send {
 
     interpose! {
         fn send(fd: c_int, from: *const c_void, length: size_t, flags: c_int) -> ssize_t = |next| {
-            stream::send(fd, move || one(from, length), flags, move || next(fd, from, length, flags))
+            let arguments = [fd as usize, from as usize, length, flags as usize, 0, 0];
+            if flags & (libc::MSG_OOB | libc::MSG_ZEROCOPY) == 0
+                && let Some(result) = direct::pass(fd, libc::SYS_sendto, arguments)
+            {
+                return result;
+            }
+            send_apart(fd, from, length, flags, next)
         }
     }
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use libc::{c_int, c_uint, c_void};
 
 use crate::attach;
-use crate::options;
+use crate::options::{self, Delay};
 use crate::ready;
 use crate::real::interpose;
 use crate::stats::Reason;
@@ -25,7 +25,21 @@ interpose! {
             // Where that cannot be, the rest of the ring is still read here.
             let _ = turn::leave(&guard, Reason::Option);
         }
+        // SAFETY: as above.
+        let delay = unsafe { Delay::of(level, name, value, length) };
+        let noted = delay.and_then(|delay| {
+            let guard = table::enter_placed(fd)?;
+            delay.note(guard.connection);
+            Some(guard)
+        });
         let result = next(fd, level, name, value, length);
+        if let (Some(delay), None) = (delay, noted)
+            && let Some(guard) = table::enter_placed(fd)
+        {
+            // Another thread has joined it meanwhile, and may have found the option as it was.
+            delay.note(guard.connection);
+            options::push(&guard);
+        }
         let own = [
             (libc::SOL_SOCKET, libc::SO_RCVTIMEO),
             (libc::SOL_SOCKET, options::SO_RCVTIMEO_NEW),

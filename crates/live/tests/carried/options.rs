@@ -153,3 +153,47 @@ fn what_stands_in_the_ring_waits_for_no_acknowledgment() {
         }
     });
 }
+
+/// How many bytes of a connection the kernel has not yet sent.
+fn held_back(fd: c_int) -> c_int {
+    const SIOCOUTQNSD: libc::c_ulong = 0x894b;
+    let mut count: c_int = -1;
+    assert_eq!(unsafe { libc::ioctl(fd, SIOCOUTQNSD, &raw mut count) }, 0);
+    count
+}
+
+fn is_set(fd: c_int, name: c_int) -> bool {
+    let (mut value, mut length): (c_int, _) = (-1, size_of::<c_int>() as libc::socklen_t);
+    let place = (&raw mut value).cast();
+    let asked = unsafe { libc::getsockopt(fd, libc::IPPROTO_TCP, name, place, &raw mut length) };
+    assert_eq!(asked, 0);
+    value != 0
+}
+
+#[test]
+fn a_doorbell_is_never_held_back() {
+    preloaded("options::a_doorbell_is_never_held_back", || {
+        for (undelayed, corked) in [(true, true), (false, true), (false, false), (true, false)] {
+            // Set after joining, and before.
+            let pairs = [
+                carried(),
+                prepared(|fd| set(fd, libc::IPPROTO_TCP, libc::TCP_NODELAY, 1)),
+                prepared(|_| ()),
+            ];
+            for Pair { a: receives, b: sends } in pairs {
+                set(sends, libc::IPPROTO_TCP, libc::TCP_NODELAY, undelayed.into());
+                set(sends, libc::IPPROTO_TCP, libc::TCP_CORK, corked.into());
+                for round in 0..20 {
+                    // Whoever has waited in the kernel is woken there.
+                    assert_eq!(poll(receives, libc::POLLIN, 1), 0);
+                    send(sends, &[round], 0).unwrap();
+                    assert_eq!(held_back(sends), 0, "{undelayed}, {corked}, {round}");
+                    assert_eq!(recv(receives, 9, 0), Ok(vec![round]));
+                }
+                assert_eq!(is_set(sends, libc::TCP_NODELAY), undelayed);
+                assert_eq!(is_set(sends, libc::TCP_CORK), corked);
+            }
+        }
+        assert_eq!(moved_back(), 0);
+    });
+}

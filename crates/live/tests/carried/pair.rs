@@ -1,9 +1,10 @@
 //! Connections of both kinds, and the calls on them.
 
+use std::ffi::OsString;
 use std::io::Read;
 use std::mem::{size_of, zeroed};
 use std::os::fd::{AsRawFd, IntoRawFd};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use libc::{c_int, c_void};
@@ -19,6 +20,16 @@ fn library() -> PathBuf {
         .expect("libweft_live.so stands beside the tests")
 }
 
+/// The libraries to preload: this one, and perhaps another behind it.
+pub fn preloading(behind: Option<&Path>) -> OsString {
+    let mut libraries = library().into_os_string();
+    if let Some(behind) = behind {
+        libraries.push(":");
+        libraries.push(behind);
+    }
+    libraries
+}
+
 /// Runs the body in a process with the library preloaded; the test of this name must call it.
 pub fn preloaded(name: &str, body: impl Fn()) {
     if std::env::var_os("WEFT_LIVE_TEST").is_some() {
@@ -28,7 +39,7 @@ pub fn preloaded(name: &str, body: impl Fn()) {
         .arg("600")
         .arg(std::env::current_exe().unwrap())
         .args(["--exact", name, "--nocapture", "--test-threads=1"])
-        .env("LD_PRELOAD", library())
+        .env("LD_PRELOAD", preloading(None))
         .env("WEFT_LIVE_TEST", "1")
         .output()
         .unwrap();

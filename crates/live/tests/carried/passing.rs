@@ -2,10 +2,12 @@
 //! the same, so that nobody goes over to the ring while one of them is in the kernel.
 
 use std::os::fd::IntoRawFd;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::Duration;
 
-use crate::pair::{Pair, close, joined, preloaded, recv, send};
+use crate::pair::{Pair, close, joined, preloaded, preloading, recv, send};
 
 /// A connection on which nothing was sent yet.
 fn young() -> Pair {
@@ -177,4 +179,89 @@ fn nobody_joins_in_a_handler_past_the_call_that_it_interrupts() {
             assert_eq!(status, 0);
         }
     });
+}
+
+/// Compiles a program or a library in C.
+fn compiled(folder: &Path, name: &str, source: &str) -> PathBuf {
+    let (text, made) = (folder.join(format!("{name}.c")), folder.join(name));
+    std::fs::write(&text, source).unwrap();
+    let shared = if name.ends_with(".so") { ["-shared", "-fPIC"] } else { ["-O1", "-pthread"] };
+    let ran = Command::new("cc").args(shared).arg("-o").args([&made, &text]).status().unwrap();
+    assert!(ran.success());
+    made
+}
+
+/// Runs the body with a folder that is then gone.
+fn in_folder(name: &str, body: impl Fn(&Path)) {
+    let folder = std::env::temp_dir().join(format!("weft-{name}-{}", std::process::id()));
+    std::fs::create_dir(&folder).unwrap();
+    body(&folder);
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+/// Counts the calls that come to it before they go to the C library.
+const BEHIND: &str = r#"
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <sys/types.h>
+long counted;
+ssize_t send(int fd, const void *from, size_t length, int flags) {
+    ssize_t (*next)(int, const void *, size_t, int) = dlsym(RTLD_NEXT, "send");
+    counted++;
+    return next(fd, from, length, flags);
+}
+"#;
+
+/// Sends a byte and, by its arguments, cancels itself before the next. Ends with the number of bytes
+/// that were counted.
+const ALONE: &str = r#"
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <netinet/in.h>
+#include <pthread.h>
+#include <sys/socket.h>
+int main(int count, char **arguments) {
+    struct sockaddr_in to = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t length = sizeof to;
+    char byte = 1;
+    int listener = socket(AF_INET, SOCK_STREAM, 0), fd = socket(AF_INET, SOCK_STREAM, 0);
+    if (bind(listener, (void *)&to, length) || listen(listener, 1)
+        || getsockname(listener, (void *)&to, &length) || connect(fd, (void *)&to, length)
+        || send(fd, &byte, 1, 0) != 1)
+        return 100;
+    if (count > 1) {
+        pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, 0);
+        pthread_cancel(pthread_self());
+        pthread_setcancelstate(PTHREAD_CANCEL_ENABLE, 0);
+    }
+    if (send(fd, &byte, 1, 0) != 1 || send(-1, &byte, 1, 0) != -1)
+        return 101;
+    long *counted = dlsym(RTLD_DEFAULT, "counted");
+    return counted ? *counted : 50;
+}
+"#;
+
+/// What a program with one thread ends with, with these libraries and arguments.
+fn alone(folder: &Path, behind: Option<&Path>, arguments: &[&str]) -> Option<i32> {
+    let program = compiled(folder, "alone", ALONE);
+    let preload = preloading(behind);
+    let mut command = Command::new(program);
+    command.args(arguments).env("LD_PRELOAD", preload).status().unwrap().code()
+}
+
+#[test]
+fn a_library_that_stands_behind_sees_the_calls_that_pass_by() {
+    in_folder("behind", |folder| {
+        let behind = compiled(folder, "behind.so", BEHIND);
+        assert_eq!(alone(folder, Some(&behind), &[]), Some(3));
+        assert_eq!(alone(folder, None, &[]), Some(50));
+    });
+}
+
+#[test]
+fn the_only_thread_ends_where_it_is_cancelled() {
+    // A process ends well when its last thread was cancelled.
+    in_folder("alone", |folder| assert_eq!(alone(folder, None, &["cancelled"]), Some(0)));
 }

@@ -112,3 +112,54 @@ fn an_instance_that_is_polled_reports_by_the_kernel() {
         }
     });
 }
+
+/// Polls for what can be received on all of these until any has something.
+fn poll_all(fds: &[c_int]) -> Vec<i16> {
+    let asked = libc::POLLIN | libc::POLLRDHUP;
+    let mut entries: Vec<_> =
+        fds.iter().map(|fd| libc::pollfd { fd: *fd, events: asked, revents: 0 }).collect();
+    let found = unsafe { libc::poll(entries.as_mut_ptr(), entries.len() as u64, -1) };
+    let seen: Vec<_> = entries.iter().map(|entry| entry.revents).collect();
+    assert_eq!(seen.iter().filter(|events| **events != 0).count(), found as usize);
+    seen
+}
+
+#[test]
+fn whoever_polls_many_connections_sees_what_each_has() {
+    preloaded("watched::whoever_polls_many_connections_sees_what_each_has", || {
+        let pairs = [(); 5].map(|()| carried());
+        let ours = pairs.map(|pair| pair.b);
+        let (order, acts) = std::sync::mpsc::channel::<(usize, bool)>();
+        let other = std::thread::spawn(move || {
+            for (number, (which, ends)) in acts.into_iter().enumerate() {
+                // While the other polls, or sleeps, or before it has begun.
+                for _ in 0..number % 200 * 1000 {
+                    std::hint::spin_loop();
+                }
+                if ends {
+                    // SAFETY: takes no memory.
+                    assert_eq!(unsafe { libc::shutdown(pairs[which].a, libc::SHUT_WR) }, 0);
+                } else {
+                    send(pairs[which].a, b"x", 0).unwrap();
+                }
+            }
+        });
+        for round in 0..1000 {
+            let which = round % ours.len();
+            order.send((which, false)).unwrap();
+            let mut expected = [0; 5];
+            expected[which] = libc::POLLIN;
+            assert_eq!(poll_all(&ours), expected);
+            assert_eq!(recv(ours[which], 9, 0), Ok(b"x".to_vec()));
+        }
+        for which in 0..ours.len() {
+            order.send((which, true)).unwrap();
+            let seen = poll_all(&ours[which..]);
+            assert_eq!(seen[0], libc::POLLIN | libc::POLLRDHUP);
+            assert!(seen[1..].iter().all(|events| *events == 0));
+        }
+        drop(order);
+        other.join().unwrap();
+        assert_eq!(moved_back(), 0);
+    });
+}

@@ -149,7 +149,7 @@ impl Model {
         Some(())
     }
 
-    /// Announces a doorbell, rings it, counts it: three steps.
+    /// Announces a doorbell, rings it, ends the announcement: three steps.
     fn ring(&mut self, limits: Limits, words: &Detour) -> Option<()> {
         match self.ringing {
             None if self.sender.outlet() == Outlet::Ring && self.rung < limits.doorbells => {
@@ -169,6 +169,13 @@ impl Model {
             }
             None => return None,
         }
+        Some(())
+    }
+
+    /// Ends the announcement of a doorbell that the full first way has not taken.
+    fn fail_to_ring(&mut self, words: &Detour) -> Option<()> {
+        (self.ringing == Some(false)).then(|| words.rung(false))?;
+        self.ringing = None;
         Some(())
     }
 
@@ -230,6 +237,15 @@ impl Model {
         self.ended[1] == Ending::Done && (nothing_left || words.refusal() != Refusal::Unheard)
     }
 
+    /// Whether a reader in the ring has been woken by a doorbell.
+    fn is_woken(&self) -> bool {
+        let words = Detour::with(self.words);
+        let in_ring = self.receiver.stage == Stage::Ring;
+        in_ring
+            && matches!(words.begun(), Begun::After(begun) if begun <= self.taken)
+            && !self.first.is_empty()
+    }
+
     /// Throws a counted doorbell away while in the ring.
     fn answer(&mut self, words: &Detour, ring: &RingPointers) -> Option<()> {
         let inlet = self.receiver.inlet(words, ring, &self.reader, self.taken);
@@ -269,6 +285,7 @@ impl Model {
             }),
             self.after(|it, words, ring| it.come_back(words, ring)),
             self.after(|it, words, _| it.ring(limits, words)),
+            self.after(|it, words, _| it.fail_to_ring(words)),
             self.after(|it, words, ring| it.end(0, words, ring)),
             self.after(|it, words, ring| it.end(1, words, ring)),
             self.after(|it, words, ring| it.read(words, ring)),
@@ -290,6 +307,17 @@ fn no_byte_is_lost_or_overtaken_whenever_either_side_ends_the_detour() {
     assert!(states.all_can_reach(|it| it.got == limits.bytes));
     let back = |it: &Model| it.sender.outlet() == Outlet::After && it.writer.written() > 0;
     assert!(states.iter().any(|it| back(it) && it.got == limits.bytes && it.rung == 2));
+}
+
+#[test]
+fn whom_a_doorbell_wakes_can_take_it_whatever_its_ringer_does() {
+    let limits = Limits { bytes: 3, doorbells: 2, leaves: false };
+    let states = explore(Model::new(), |it: &Model| it.successors(limits));
+    let woken = || states.iter().filter(|it| it.is_woken());
+    assert!(woken().any(|it| it.ringing == Some(true)), "its ringer is still at it");
+    for state in woken().filter(|it| it.pointers[0] >> 63 == 0) {
+        assert!(state.after(|it, words, ring| it.answer(words, ring)).is_some(), "{state:?}");
+    }
 }
 
 #[test]
