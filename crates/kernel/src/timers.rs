@@ -2,24 +2,53 @@
 
 use weft_units::Time;
 
-/// So many times stand together, and have one in common above them.
+/// So many timers, or winners of groups, stand together.
 const GROUP: usize = 4;
 
 /// A fixed number of timers, each set to one time or to none.
 ///
 /// They are the leaves of a tournament tree (Knuth, "The Art of Computer Programming" 3, section
-/// 5.4.1) of groups of four: setting one costs a look at one group for each level whose earliest
-/// time changes, and a timer that is set anew leaves nothing behind. Of equal times the lowest timer
-/// goes first.
+/// 5.4.1) of groups of four: setting one costs a look at one group for each level whose winner
+/// changes, and a timer that is set anew leaves nothing behind. Of equal times the lowest timer goes
+/// first.
 #[derive(Clone, Debug)]
 pub struct Timers {
-    /// Each time is that of a timer in the last groups, from `first` on, and the earliest of the
-    /// group under it in all others: group 1 to 4 stand under group 0.
-    groups: Vec<[u64; GROUP]>,
+    times: Vec<[u64; GROUP]>,
+    /// The winner of each group: of all timers first, behind it those of its four quarters, and so
+    /// on to those of the groups of `times`, from `first` on.
+    winners: Vec<Winner>,
     first: usize,
-    next: u64,
     /// The timer that was taken last, if what stands above it does not know that it has stopped.
     taken: Option<usize>,
+}
+
+/// The earliest timer of a group, the lowest of equals.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Winner {
+    time: u64,
+    timer: usize,
+}
+
+impl Winner {
+    #[inline]
+    fn or(self, other: Winner) -> Winner {
+        // Without a branch, since nobody can predict it.
+        let is_other = other.time < self.time;
+        Winner {
+            time: if is_other { other.time } else { self.time },
+            timer: if is_other { other.timer } else { self.timer },
+        }
+    }
+
+    #[inline]
+    fn is_before(self, other: Winner) -> bool {
+        (self.time, self.timer) < (other.time, other.timer)
+    }
+
+    #[inline]
+    fn of([a, b, c, d]: [Winner; GROUP]) -> Winner {
+        a.or(b).or(c.or(d))
+    }
 }
 
 impl Timers {
@@ -30,10 +59,11 @@ impl Timers {
             first += level;
             level *= GROUP;
         }
+        let nobody = Winner { time: u64::MAX, timer: 0 };
         Timers {
-            groups: vec![[u64::MAX; GROUP]; first + level],
+            times: vec![[u64::MAX; GROUP]; level],
+            winners: vec![nobody; first + level],
             first,
-            next: u64::MAX,
             taken: None,
         }
     }
@@ -41,21 +71,29 @@ impl Timers {
     /// The time of a timer; [`Time::NEVER`] if it has none.
     #[inline]
     pub fn time(&self, timer: usize) -> Time {
-        Time(self.groups[self.first + timer / GROUP][timer % GROUP])
+        Time(self.times[timer / GROUP][timer % GROUP])
     }
 
     /// The earliest time of all; [`Time::NEVER`] if there is none.
     #[inline]
     pub fn next_time(&self) -> Time {
-        Time(self.next)
+        Time(self.winners[0].time)
     }
 
     /// Sets a timer, also one that is set already; [`Time::NEVER`] stops it.
     #[inline]
     pub fn set(&mut self, timer: usize, time: Time) {
-        let place = self.first + timer / GROUP;
-        self.groups[place][timer % GROUP] = time.0;
-        self.carry_up(place);
+        let group = timer / GROUP;
+        self.times[group][timer % GROUP] = time.0;
+        // Whoever was taken still stands where it won, before any time that is set, until it is
+        // closed: then all above its group look again.
+        let own = Winner { time: time.0, timer };
+        let before = self.winners[self.first + group];
+        if own.is_before(before) {
+            self.win(own, group);
+        } else if before.timer == timer && self.taken != Some(timer) {
+            self.carry_up(group);
+        }
     }
 
     /// Takes the earliest timer, which stops, for [`close`](Self::close) to be called when what it
@@ -63,50 +101,55 @@ impl Timers {
     #[inline]
     pub fn pop(&mut self) -> Option<usize> {
         debug_assert!(self.taken.is_none(), "the timer that was taken before is not closed");
-        if self.next == u64::MAX {
+        let Winner { time, timer } = self.winners[0];
+        if time == u64::MAX {
             return None;
         }
-        let mut place = 0;
-        loop {
-            let group = &mut self.groups[place];
-            // Without branches, since nobody can predict which of four it is.
-            let is_next = |within: usize| u32::from(group[within] == self.next) << within;
-            let within = (is_next(0) | is_next(1) | is_next(2) | is_next(3)).trailing_zeros();
-            let within = within as usize % GROUP;
-            if place >= self.first {
-                group[within] = u64::MAX;
-                let timer = (place - self.first) * GROUP + within;
-                self.taken = Some(timer);
-                return Some(timer);
-            }
-            place = GROUP * place + within + 1;
-        }
+        self.times[timer / GROUP][timer % GROUP] = u64::MAX;
+        self.taken = Some(timer);
+        Some(timer)
     }
 
     /// The timer that was taken last is done with: [`next_time`](Self::next_time) is right again.
     #[inline]
     pub fn close(&mut self) {
         if let Some(timer) = self.taken.take() {
-            self.carry_up(self.first + timer / GROUP);
+            self.carry_up(timer / GROUP);
         }
     }
 
-    /// Tells the groups above of what is the earliest in a group.
+    /// A timer goes before all others of its group, and of the groups above as far as that holds.
     #[inline]
-    fn carry_up(&mut self, mut place: usize) {
+    fn win(&mut self, own: Winner, group: usize) {
+        let mut place = self.first + group;
         loop {
-            let group = &self.groups[place];
-            let earliest = group[0].min(group[1]).min(group[2].min(group[3]));
+            self.winners[place] = own;
             if place == 0 {
-                self.next = earliest;
                 return;
             }
-            let above = &mut self.groups[(place - 1) / GROUP][(place - 1) % GROUP];
-            if *above == earliest {
-                return;
-            }
-            *above = earliest;
             place = (place - 1) / GROUP;
+            if !own.is_before(self.winners[place]) {
+                return;
+            }
+        }
+    }
+
+    /// Tells the groups above of who wins a group of timers.
+    #[inline]
+    fn carry_up(&mut self, group: usize) {
+        let times = &self.times[group];
+        let own = |within: usize| Winner { time: times[within], timer: group * GROUP + within };
+        let mut winner = Winner::of([own(0), own(1), own(2), own(3)]);
+        let mut place = self.first + group;
+        loop {
+            let before = std::mem::replace(&mut self.winners[place], winner);
+            if place == 0 || before == winner {
+                return;
+            }
+            place = (place - 1) / GROUP;
+            let under = GROUP * place + 1;
+            let Some(&[a, b, c, d]) = self.winners[under..].first_chunk() else { return };
+            winner = Winner::of([a, b, c, d]);
         }
     }
 }

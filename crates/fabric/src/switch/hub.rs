@@ -85,6 +85,18 @@ pub struct Awaited {
     pub idle: u64,
 }
 
+impl Awaited {
+    /// A packet wants an output that does not send one at `now`, or that has just begun to.
+    #[inline]
+    fn add(&mut self, now: Time, output: usize, lane: &Lane) {
+        if lane.free() > now {
+            self.next = self.next.min(lane.free());
+        } else {
+            self.idle |= 1 << output;
+        }
+    }
+}
+
 /// What a hub asks about its targets and tells of its packets.
 pub trait HubSide<K> {
     /// Whether the target behind an output has room for a packet.
@@ -230,23 +242,29 @@ impl<K: Copy> Hub<K> {
             return self.decide_wide(now, side);
         }
         self.others_first = false;
-        let ready = self.ready_outputs(now, side);
+        let (mut ready, mut awaited) = self.ready_outputs(now, side);
         if self.scheduler.is_some() {
             self.match_narrow(now, ready, side);
-        } else {
-            let mut ready = ready;
-            while ready != 0 {
-                let output = ready.trailing_zeros() as usize;
-                ready &= ready - 1;
-                let requests = &mut self.outputs[output].requests;
-                let Some(input) = requests.take() else { continue };
-                if requests.is_empty() {
-                    self.asked &= !(1 << output);
-                }
-                self.pass(now, input, 1 << output, side);
+            return self.next_decision(now);
+        }
+        while ready != 0 {
+            let output = ready.trailing_zeros() as usize;
+            ready &= ready - 1;
+            let requests = &mut self.outputs[output].requests;
+            let Some(input) = requests.take() else { continue };
+            let is_served = requests.is_empty();
+            self.pass(now, input, 1 << output, side);
+            if is_served {
+                self.asked &= !(1 << output);
+            } else {
+                awaited.add(now, output, &self.outputs[output].lane);
             }
         }
-        self.next_decision(now)
+        if !self.wide.is_empty() {
+            return self.next_decision(now);
+        }
+        awaited.next = awaited.next.min(self.next_to_stand);
+        awaited
     }
 
     /// Whether a packet wants an output that has nothing else to send at `now`.
@@ -289,20 +307,24 @@ impl<K: Copy> Hub<K> {
         self.outputs.iter().map(|output| output.lane.sent()).sum()
     }
 
-    /// The outputs that can send the packet that is for them now. Control packets that are ready go
-    /// before it.
+    /// The outputs that can send the packet that is for them now, and what the others wait for.
+    /// Control packets that are ready go before it.
     #[inline]
-    fn ready_outputs(&mut self, now: Time, side: &mut impl HubSide<K>) -> u64 {
+    fn ready_outputs(&mut self, now: Time, side: &mut impl HubSide<K>) -> (u64, Awaited) {
         let (mut asked, mut ready) = (self.asked, 0);
+        let mut awaited = Awaited { next: Time::NEVER, idle: 0 };
         while asked != 0 {
-            let output = asked.trailing_zeros();
+            let output = asked.trailing_zeros() as usize;
             asked &= asked - 1;
-            let lane = &mut self.outputs[output as usize].lane;
+            let lane = &mut self.outputs[output].lane;
             lane.settle(now);
-            let can = lane.free() <= now && side.has_room(output as u16);
-            ready |= u64::from(can) << output;
+            if lane.free() <= now && side.has_room(output as u16) {
+                ready |= 1 << output;
+            } else {
+                awaited.add(now, output, lane);
+            }
         }
-        ready
+        (ready, awaited)
     }
 
     /// Lets the first packet of each input stand as a request that has been read past the one
@@ -403,19 +425,14 @@ impl<K: Copy> Hub<K> {
     /// The next instant at which an output or an input that matters comes free, and what is free.
     #[inline]
     fn next_decision(&self, now: Time) -> Awaited {
-        let (mut next, mut idle) = (self.next_to_stand, 0);
+        let mut awaited = Awaited { next: self.next_to_stand, idle: 0 };
         let mut asked = self.asked_of();
         while asked != 0 {
-            let output = asked.trailing_zeros();
+            let output = asked.trailing_zeros() as usize;
             asked &= asked - 1;
-            let free = self.outputs[output as usize].lane.free();
-            if free > now {
-                next = next.min(free);
-            } else {
-                idle |= 1 << output;
-            }
+            awaited.add(now, output, &self.outputs[output].lane);
         }
-        Awaited { next, idle }
+        awaited
     }
 }
 

@@ -15,8 +15,9 @@ pub struct Lane {
     control: Span,
     /// When what is on it, or has its place on it, is over.
     free: Time,
-    /// When each control packet without a place was ready.
+    /// When each control packet without a place was ready, and the first of them.
     waiting: VecDeque<Time>,
+    next_ready: Time,
     /// The first byte of each one since the caller asked last.
     begun: VecDeque<Time>,
     last: Option<Time>,
@@ -30,6 +31,7 @@ impl Lane {
             control,
             free: Time::ZERO,
             waiting: VecDeque::new(),
+            next_ready: Time::NEVER,
             begun: VecDeque::new(),
             last: None,
             sent: 0,
@@ -51,18 +53,21 @@ impl Lane {
     pub fn insert(&mut self, ready: Time) {
         let place = self.waiting.partition_point(|other| *other <= ready);
         self.waiting.insert(place, ready);
+        self.next_ready = self.next_ready.min(ready);
     }
 
-    /// When there is something to tell next that has no place yet.
-    pub fn next_ready(&self) -> Option<Time> {
-        self.waiting.front().copied()
+    /// When there is something to tell next that has no place yet; [`Time::NEVER`] if there is
+    /// nothing.
+    #[inline]
+    pub fn next_ready(&self) -> Time {
+        self.next_ready
     }
 
     /// When the control packet for that begins at the earliest.
     #[inline]
     pub fn next_start(&self) -> Option<Time> {
-        let ready = *self.waiting.front()?;
-        Some(next_control(self.last, self.free, ready))
+        let Lane { last, free, next_ready: ready, .. } = *self;
+        (ready < Time::NEVER).then(|| next_control(last, free, ready))
     }
 
     /// When a data packet that could begin at `earliest` begins, as far as is known now; not later
@@ -70,6 +75,9 @@ impl Lane {
     #[inline]
     pub fn likely_start(&self, earliest: Time) -> Time {
         let Lane { mut free, mut last, .. } = *self;
+        if self.next_ready > free.max(earliest) {
+            return free.max(earliest);
+        }
         for ready in &self.waiting {
             if *ready > free.max(earliest) {
                 break;
@@ -85,9 +93,7 @@ impl Lane {
     /// Gives everything that is ready by `now` its place.
     #[inline]
     pub fn settle(&mut self, now: Time) {
-        while self.waiting.front().is_some_and(|ready| *ready <= now) {
-            self.place_first();
-        }
+        while self.next_ready <= now && self.place_first() {}
     }
 
     /// The first byte of the next control packet of which the caller was not told.
@@ -113,11 +119,7 @@ impl Lane {
     /// by then goes before it.
     #[inline]
     pub fn start(&mut self, earliest: Time) -> Time {
-        while let Some(ready) = self.waiting.front()
-            && *ready <= self.free.max(earliest)
-        {
-            self.place_first();
-        }
+        while self.next_ready <= self.free.max(earliest) && self.place_first() {}
         self.free.max(earliest)
     }
 
@@ -130,6 +132,7 @@ impl Lane {
     /// Nothing that was to be told matters any more.
     pub fn forget(&mut self) {
         self.waiting.clear();
+        self.next_ready = Time::NEVER;
         self.begun.clear();
         self.last = None;
     }
@@ -140,8 +143,10 @@ impl Lane {
         self.free = now;
     }
 
-    fn place_first(&mut self) {
-        let Some(ready) = self.waiting.pop_front() else { return };
+    /// Gives the first control packet its place. Whether there is one.
+    fn place_first(&mut self) -> bool {
+        let Some(ready) = self.waiting.pop_front() else { return false };
+        self.next_ready = self.waiting.front().copied().unwrap_or(Time::NEVER);
         let start = next_control(self.last, self.free, ready);
         if start >= self.free {
             self.occupy(start, self.control);
@@ -149,6 +154,7 @@ impl Lane {
             self.sent += 1;
         }
         self.begun.push_back(start);
+        true
     }
 }
 
@@ -221,7 +227,7 @@ mod tests {
         lane.settle(Time(10));
         lane.insert(Time(20));
         lane.reset(Time(50));
-        assert_eq!((lane.take_begun(), lane.next_ready()), (None, None));
+        assert_eq!((lane.take_begun(), lane.next_ready()), (None, Time::NEVER));
         assert_eq!(lane.start(Time(0)), Time(50));
     }
 }

@@ -56,6 +56,12 @@ pub(super) struct Run {
     pub purpose: Purpose,
 }
 
+/// How many targets there are. That it is nearly always one saves counting.
+#[inline]
+pub(super) fn count_of(targets: u64) -> u32 {
+    if targets.is_power_of_two() { 1 } else { targets.count_ones() }
+}
+
 /// A packet from the bus of its initiator to the memories of its targets.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(64))]

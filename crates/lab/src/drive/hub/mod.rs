@@ -41,7 +41,7 @@ pub use parts::{HubParts, HubPartsError};
 use super::carrier::{Departure, Notice};
 use agenda::Agenda;
 use cluster::{Management, Step};
-use host::{Host, Packet, Purpose, Run};
+use host::{Host, Packet, Purpose, Run, count_of};
 use operations::{Pending, Waiting};
 use parts::{BySize, Spans};
 use report::{Counters, StageSums};
@@ -251,7 +251,7 @@ impl HubChannel {
         let left = pieces.clone().count() as u32 + flag;
         let ready = now + self.spans.store;
         let run = Run { targets, generated: now, ready, pieces, next, left, purpose };
-        let deliveries = u64::from(left + 1) * u64::from(targets.count_ones());
+        let deliveries = u64::from(left + 1) * u64::from(count_of(targets));
         (0..deliveries).for_each(|_| self.observations.generate(now));
         self.waiting += deliveries;
         let Some(run) = self.only_those_on_line(now, host, run) else { return false };
@@ -277,12 +277,13 @@ impl HubChannel {
     fn serve_bus(&mut self, now: Time, host: u16) {
         let state = &self.hosts[usize::from(host)];
         if state.bus_free <= now {
-            let stores = state.store_time(now) <= now;
-            let stores_first = stores && state.received_last;
-            if !state.incoming.is_empty() && !stores_first {
+            let is_for_link = !state.incoming.is_empty();
+            if is_for_link && !state.received_last {
                 self.write(now, host);
-            } else if stores {
+            } else if state.store_time(now) <= now {
                 self.take_in(now, host);
+            } else if is_for_link {
+                self.write(now, host);
             }
         }
         self.wake_bus(now, host);
@@ -303,7 +304,7 @@ impl HubChannel {
             span,
             last,
             purpose: run.purpose,
-            missing: run.targets.count_ones(),
+            missing: count_of(run.targets),
             number: None,
             generated: run.generated,
             taken: now,

@@ -84,7 +84,7 @@ fn learn(
     while let Some(start) = host.lane.take_begun() {
         room.tell(start + spans.notice);
     }
-    if host.lane.next_ready().is_none() {
+    if host.lane.next_ready() == Time::NEVER {
         *telling &= !(1 << place);
     }
 }
@@ -106,6 +106,6 @@ impl HubChannel {
             return if known > now { known } else { Time::NEVER };
         }
         let told = self.hosts[usize::from(place)].lane.next_ready();
-        told.map_or(Time::NEVER, |ready| ready + self.spans.notice)
+        if told < Time::NEVER { told + self.spans.notice } else { Time::NEVER }
     }
 }
