@@ -562,6 +562,10 @@ fn answer(instance: &Instance, link: u32, events: u32) {
     let ended = (libc::EPOLLRDHUP | libc::EPOLLHUP | libc::EPOLLERR) as u32;
     let Some(_held) = instance.lock.lock() else { return };
     let Some((registration, guard, _)) = resolve(link) else { return };
+    if !guard.connection.switched_in.load(Ordering::Acquire) {
+        // Bytes of the kernel's stream, which stand before the ring, may arrive late: a new edge.
+        registration.reported.valid = false;
+    }
     let lying = guard.connection.doorbells.fetch_add(1, Ordering::Relaxed) + 1;
     // Where the other end signals by an event, no doorbell is rung for this instance: it may be what
     // a program wrote past its library.
