@@ -255,9 +255,9 @@ pub fn receive(fd: c_int, places: &mut [libc::iovec], flags: c_int) -> Result<us
     call!(libc::SYS_recvmsg, fd, &raw mut message, flags).map(|count| count as usize)
 }
 
-/// Reads from a place in a file.
-pub fn read_at(fd: c_int, to: &mut [u8], place: i64) -> Result<usize, Errno> {
-    call!(libc::SYS_pread64, fd, to.as_mut_ptr(), to.len(), place).map(|count| count as usize)
+/// Reads from a place in a file, into memory that need not hold anything yet.
+pub fn read_at(fd: c_int, to: *mut u8, length: usize, place: i64) -> Result<usize, Errno> {
+    call!(libc::SYS_pread64, fd, to, length, place).map(|count| count as usize)
 }
 
 pub fn send(fd: c_int, from: *const u8, length: usize, flags: c_int) -> Result<usize, Errno> {

@@ -35,7 +35,9 @@ fn look_up(file: c_int, registration: &Registration) -> Option<u32> {
     let (mut line, mut length, mut place) = ([0u8; 128], 0, 0);
     let mut bytes = [0u8; 4096];
     loop {
-        let count = sys::read_at(file, &mut bytes, place).ok().filter(|count| *count > 0)?;
+        let count = sys::read_at(file, bytes.as_mut_ptr(), bytes.len(), place)
+            .ok()
+            .filter(|count| *count > 0)?;
         place += count as i64;
         for byte in &bytes[..count] {
             if *byte != b'\n' {

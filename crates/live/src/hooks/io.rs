@@ -335,13 +335,18 @@ interpose! {
     }
 }
 
+/// How much of a file is read at a time.
+const FILE_PIECE: usize = 16 * 1024;
+
 /// `sendfile` to a joined connection: through a buffer, as far as there is room.
 ///
 /// # Safety
 ///
 /// The offset is null or valid.
 unsafe fn copy_file(to: c_int, from: c_int, offset: *mut off_t, count: size_t) -> ssize_t {
-    let mut buffer = [0u8; 16 * 1024];
+    // Most files are much shorter: neither cleared nor copied.
+    let mut buffer = std::mem::MaybeUninit::<[u8; FILE_PIECE]>::uninit();
+    let buffer: *mut u8 = buffer.as_mut_ptr().cast();
     let mut done = 0;
     // SAFETY: by the contract of this function.
     let mut at =
@@ -350,15 +355,14 @@ unsafe fn copy_file(to: c_int, from: c_int, offset: *mut off_t, count: size_t) -
         return fail(libc::EINVAL);
     }
     while done < count {
-        let wanted = buffer.len().min(count - done);
-        let found = match sys::read_at(from, &mut buffer[..wanted], at) {
+        let found = match sys::read_at(from, buffer, FILE_PIECE.min(count - done), at) {
             Ok(0) => break,
             Ok(found) => found,
             Err(why) if done == 0 => return fail(why),
             Err(_) => break,
         };
-        let piece = one(buffer.as_ptr().cast(), found);
-        let kernel = move || match sys::send(to, buffer.as_ptr(), found, 0) {
+        let piece = one(buffer.cast_const().cast(), found);
+        let kernel = move || match sys::send(to, buffer, found, 0) {
             Ok(count) => count as ssize_t,
             Err(why) => fail(why),
         };
