@@ -5,7 +5,7 @@ figure serves the light page, the dark page and the printed file.
 
 The series colours are Okabe and Ito's, which stay apart for the common forms of colour blindness,
 darkened (for a light ground) or lightened (for a dark one) until each has a contrast of at least
-3 : 1 against its ground. Three more, for the stages of a budget, only ever stand beside their name.
+3 : 1 against its ground. More, for the stages of a budget, only ever stand beside their name.
 A shape goes with each colour of a curve, so no curve rests on colour alone.
 """
 
@@ -118,6 +118,7 @@ LIGHT = Theme(
     series=(
         *("#0068a8", "#c2510a", "#007f5c", "#a8568a", "#8a6d00", "#2f86b8"),
         *("#5b6570", "#6b4fa0", "#7d5a3c"),
+        *("#a3174f", "#4d7a00", "#00808a", "#303f9f", "#d23c8c", "#8d2f00"),
     ),
 )
 
@@ -140,6 +141,7 @@ DARK = Theme(
     series=(
         *("#5aaee8", "#f0924e", "#35b88e", "#dd97bf", "#d8b545", "#a5d8f3"),
         *("#9aa4af", "#b4a0e8", "#c9a184"),
+        *("#f48fb1", "#aed581", "#4dd0e1", "#8c9eff", "#ff5fae", "#ffab91"),
     ),
 )
 

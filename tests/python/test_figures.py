@@ -251,6 +251,12 @@ def test_every_colour_stands_out_from_its_ground(theme: Theme) -> None:
     assert min(contrast(luminance(colour), ground) for colour in text) >= 4.5
 
 
+@pytest.mark.parametrize("theme", [LIGHT, DARK], ids=lambda theme: theme.name)
+def test_as_many_stages_as_a_path_has_differ_in_colour(theme: Theme) -> None:
+    # Memory Channel 2 with a flag, through the hub.
+    assert len(set(theme.series)) == len(theme.series) >= 15
+
+
 def luminance(colour: str) -> float:
     """Relative luminance as WCAG 2 defines it."""
     parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
+from html import escape
 from html.parser import HTMLParser
 from typing import TYPE_CHECKING
 
@@ -9,6 +11,7 @@ import pytest
 from browser import CUT_OFF, needs_browser, visit
 from weft.comparison import side_by_side
 from weft.report.markup import together
+from weft.system import System
 from weft.words import rate, short_keys
 
 if TYPE_CHECKING:
@@ -108,6 +111,20 @@ def test_parameters_show_their_origin_and_what_they_predict(text: str) -> None:
         "predicts: B4 bursty at 0.7 (103.7\u00a0µs)",
     ):
         assert words in part
+
+
+def test_a_fitted_constant_says_whose_it_is_where_there_are_several_systems(
+    reproduction: weft.Result, text: str, tmp_path: Path
+) -> None:
+    assert 'class="note">channel.bulk</small>' in text
+    run = next(iter(reproduction.runs.values()))
+    assert isinstance(run.system, System)
+    own = escape(run.system.title)
+    parameters = tuple(replace(one, value=f"{one.value}0") for one in run.system.parameters)
+    run.system = replace(run.system, title="Clint 2", parameters=parameters)
+    both = reproduction.report(tmp_path / "both.html").read_text(encoding="utf-8")
+    assert f'class="note">channel.bulk, {own}</small>' in both
+    assert 'class="note">channel.bulk, Clint 2</small>' in both
 
 
 def test_a_plain_run_says_how_many_points_settled(bulk: weft.Result, tmp_path: Path) -> None:

@@ -108,15 +108,18 @@ def _findings(result: Result) -> str:
 
 def _calibrated(result: Result, checks: list[Check]) -> str:
     """Show each fitted constant with what it was fitted to and what it then predicts."""
+    found = _fitted_constants(result)
+    are_of_several = len({system.title for system, _ in found}) > 1
     rows = [
         [
             f"<code>{escape(system.short_key(parameter))}</code>"
-            f'<small class="note">{escape(parameter.group)}</small>',
+            f'<small class="note">{escape(parameter.group)}'
+            f"{f', {escape(system.title)}' if are_of_several else ''}</small>",
             f"<b>{escape(parameter.text)}</b>",
             escape(parameter.origin_text) + _errors(parameter.origin_text, parameter.key, checks),
             escape(parameter.predicts) + _errors(parameter.predicts, parameter.key, checks),
         ]
-        for system, parameter in _fitted_constants(result)
+        for system, parameter in found
     ]
     if not rows:
         return ""
