@@ -99,12 +99,12 @@ fn what_was_in_the_rings_is_read_before_what_the_kernel_carries() {
     });
 }
 
-/// A connection whose ends have joined by what goes one way, while the word `early ` lies in the
+/// A connection whose ends have joined by what goes one way, while what was sent before lies in the
 /// kernel the other way.
-fn joined_behind_early() -> Pair {
+pub fn joined_behind(what: impl Fn(c_int)) -> Pair {
     let before = joined();
     let pair = used(0);
-    send(pair.a, b"early ", 0).unwrap();
+    what(pair.a);
     for _ in 0..100 {
         send(pair.b, b"x", 0).unwrap();
         assert_eq!(recv(pair.a, 1, 0), Ok(b"x".to_vec()));
@@ -113,10 +113,14 @@ fn joined_behind_early() -> Pair {
     pair
 }
 
+pub fn send_early(fd: c_int) {
+    assert_eq!(send(fd, b"early ", 0), Ok(6));
+}
+
 #[test]
 fn what_is_unread_is_counted_wherever_it_lies() {
     preloaded("back::what_is_unread_is_counted_wherever_it_lies", || {
-        let pair = joined_behind_early();
+        let pair = joined_behind(send_early);
         assert_eq!(unread(pair.b), 6);
         send(pair.a, b"then ", 0).unwrap();
         assert_eq!(unread(pair.b), 11, "in the kernel and in the ring");
@@ -139,7 +143,7 @@ fn what_is_unread_is_counted_wherever_it_lies() {
 #[test]
 fn a_receive_goes_on_from_the_kernel_into_the_ring() {
     preloaded("back::a_receive_goes_on_from_the_kernel_into_the_ring", || {
-        let pair = joined_behind_early();
+        let pair = joined_behind(send_early);
         send(pair.a, b"then", 0).unwrap();
         assert_eq!(recv(pair.b, 100, libc::MSG_DONTWAIT), Ok(b"early then".to_vec()));
         assert_eq!(recv(pair.b, 100, libc::MSG_DONTWAIT), Err(libc::EAGAIN));
@@ -150,7 +154,7 @@ fn a_receive_goes_on_from_the_kernel_into_the_ring() {
 #[test]
 fn a_look_goes_on_from_the_kernel_into_the_ring() {
     preloaded("back::a_look_goes_on_from_the_kernel_into_the_ring", || {
-        let pair = joined_behind_early();
+        let pair = joined_behind(send_early);
         let (peek, without) = (libc::MSG_PEEK, libc::MSG_DONTWAIT);
         assert_eq!(recv(pair.b, 100, peek), Ok(b"early ".to_vec()), "nothing follows yet");
         send(pair.a, b"then", 0).unwrap();

@@ -10,7 +10,7 @@ use crate::pair::{
     Outcome, Pair, carried, close, joined, moved_back, outcome, plain, poll, preloaded, recv, send,
 };
 
-fn set(fd: c_int, level: c_int, name: c_int, value: c_int) {
+pub fn set(fd: c_int, level: c_int, name: c_int, value: c_int) {
     let length = size_of::<c_int>() as libc::socklen_t;
     let place = (&raw const value).cast();
     assert_eq!(unsafe { libc::setsockopt(fd, level, name, place, length) }, 0);
@@ -155,7 +155,7 @@ fn what_stands_in_the_ring_waits_for_no_acknowledgment() {
 }
 
 /// How many bytes of a connection the kernel has not yet sent.
-fn held_back(fd: c_int) -> c_int {
+pub fn held_back(fd: c_int) -> c_int {
     const SIOCOUTQNSD: libc::c_ulong = 0x894b;
     let mut count: c_int = -1;
     assert_eq!(unsafe { libc::ioctl(fd, SIOCOUTQNSD, &raw mut count) }, 0);

@@ -1,8 +1,13 @@
 //! Registrations in `epoll` instances that come and go.
 
+use std::thread;
+use std::time::Duration;
+
 use libc::c_int;
 
-use crate::pair::{carried, close, moved_back, outcome, poll, preloaded, recv, send};
+use crate::back::{joined_behind, send_early};
+use crate::options::{held_back, set};
+use crate::pair::{Pair, carried, close, moved_back, outcome, poll, preloaded, recv, send};
 use crate::{epoll_control, epoll_events};
 
 const IN: u32 = libc::EPOLLIN as u32;
@@ -130,7 +135,7 @@ fn whoever_polls_many_connections_sees_what_each_has() {
         let pairs = [(); 5].map(|()| carried());
         let ours = pairs.map(|pair| pair.b);
         let (order, acts) = std::sync::mpsc::channel::<(usize, bool)>();
-        let other = std::thread::spawn(move || {
+        let other = thread::spawn(move || {
             for (number, (which, ends)) in acts.into_iter().enumerate() {
                 // While the other polls, or sleeps, or before it has begun.
                 for _ in 0..number % 200 * 1000 {
@@ -161,5 +166,64 @@ fn whoever_polls_many_connections_sees_what_each_has() {
         drop(order);
         other.join().unwrap();
         assert_eq!(moved_back(), 0);
+    });
+}
+
+/// A connection that has joined behind the word `early `, and behind `late `, which the kernel of its
+/// sender holds back. `None` if the kernel did not do so for long enough for `meanwhile`.
+fn joined_behind_late<T>(meanwhile: impl Fn(Pair) -> T) -> Option<(Pair, T)> {
+    let pair = joined_behind(|fd| {
+        send_early(fd);
+        set(fd, libc::IPPROTO_TCP, libc::TCP_CORK, 1);
+        assert_eq!(send(fd, b"late ", 0), Ok(5));
+    });
+    let seen = meanwhile(pair);
+    if held_back(pair.a) == 5 {
+        return Some((pair, seen));
+    }
+    close(pair.a);
+    close(pair.b);
+    None
+}
+
+/// An instance that waits for edges hears of all that the kernel's stream brings, also of what comes
+/// once the sender writes to the ring.
+#[test]
+fn bytes_of_the_kernels_stream_that_arrive_late_are_an_edge() {
+    preloaded("watched::bytes_of_the_kernels_stream_that_arrive_late_are_an_edge", || {
+        let early = |pair: Pair| {
+            let (epoll, kind) = (instance(), IN | libc::EPOLLET as u32);
+            assert_eq!(epoll_control(epoll, libc::EPOLL_CTL_ADD, pair.b, kind), 0);
+            let first = epoll_events(epoll);
+            assert_eq!(recv(pair.b, 6, 0), Ok(b"early ".to_vec()));
+            (epoll, first, epoll_events(epoll))
+        };
+        for round in 0..10 {
+            // The kernel holds bytes back for 200 ms, which a busy machine may take for itself.
+            let made = (0..1000).find_map(|_| joined_behind_late(early));
+            let (pair, (epoll, first, then)) = made.unwrap();
+            assert_eq!((first, then), (vec![(IN, 7)], vec![]));
+            let release = move || {
+                if round % 2 == 1 {
+                    thread::sleep(Duration::from_millis(5));
+                }
+                set(pair.a, libc::IPPROTO_TCP, libc::TCP_CORK, 0);
+            };
+            // Before the instance is waited in, and while it is.
+            let other = (round % 2 == 1).then(|| thread::spawn(release));
+            if other.is_none() {
+                release();
+            }
+            for (text, more) in [(&b"late "[..], &b"then"[..]), (b"then", b"")] {
+                let mut event = libc::epoll_event { events: 0, u64: 0 };
+                assert_eq!(unsafe { libc::epoll_wait(epoll, &mut event, 1, 5000) }, 1);
+                assert_eq!((event.events, event.u64), (IN, 7));
+                assert_eq!(recv(pair.b, text.len(), 0), Ok(text.to_vec()));
+                send(pair.a, more, 0).unwrap();
+            }
+            other.into_iter().for_each(|other| other.join().unwrap());
+            [pair.a, pair.b, epoll].into_iter().for_each(close);
+        }
+        assert_eq!(moved_back(), 0, "they stay carried");
     });
 }
