@@ -311,12 +311,17 @@ fn spin(joined: &[Polled], entries: &mut [pollfd]) -> bool {
     let mut looks = 0u32;
     let come = || {
         looks += 1;
-        // Every so often at all: this process itself may have changed what they have to say.
-        let whole = looks.is_multiple_of(WHOLE_LOOK);
-        if whole { evaluate(joined, entries) } else { evaluate_arrivals(joined, entries) }
+        look(joined, entries, looks)
     };
     // SAFETY: a policy is plain numbers; see `wait::polled`.
     wait::poll(unsafe { &mut *policy }, place, come)
+}
+
+/// One of the looks of a `poll` that polls, from the first on. Every so often at all: this process
+/// itself may have changed what they have to say.
+fn look(joined: &[Polled], entries: &mut [pollfd], which: u32) -> bool {
+    let whole = which.is_multiple_of(WHOLE_LOOK);
+    if whole { evaluate(joined, entries) } else { evaluate_arrivals(joined, entries) }
 }
 
 /// The one to poll for: one whose other end runs elsewhere, which goes on meanwhile, before others.
@@ -428,4 +433,30 @@ pub unsafe fn select(
         }
     }
     Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample::Sample;
+
+    #[test]
+    fn most_looks_see_arrivals_alone() {
+        let samples = [Sample::new(), Sample::new()];
+        let mut entries = samples.each_ref().map(|it| pollfd { fd: it.fd, events: IN, revents: 0 });
+        let joined = [0, 1].map(|index| {
+            let (guard, segment) = samples[index].enter();
+            Polled { guard, segment, index, calm: Cell::new(None) }
+        });
+        assert!(!evaluate(&joined, &mut entries));
+        let shut = &joined[0].guard.connection.read_shut;
+        shut.store(true, Ordering::Release);
+        assert!((1..WHOLE_LOOK).all(|which| !look(&joined, &mut entries, which)));
+        assert!(look(&joined, &mut entries, WHOLE_LOOK));
+        shut.store(false, Ordering::Release);
+        assert!(!evaluate(&joined, &mut entries));
+        samples[1].arrive();
+        assert!(look(&joined, &mut entries, 1));
+        assert_eq!(entries.map(|entry| entry.revents), [0, IN]);
+    }
 }

@@ -243,9 +243,9 @@ fn all(fd: c_int) -> Vec<u8> {
     }
 }
 
-/// How the other end waits while a descriptor leaves.
+/// How an end waits for what it is sent.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Wait {
+pub enum Wait {
     Receive,
     Poll,
     Epoll,
