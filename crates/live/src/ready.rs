@@ -250,8 +250,7 @@ fn others(
     mask: *const sigset_t,
 ) -> Result<c_int, sys::Errno> {
     if joined.len() < entries.len() {
-        kernel.clear();
-        kernel.extend_from_slice(entries);
+        entries.clone_into(kernel);
         for it in joined {
             kernel[it.index].fd = -1;
         }
@@ -270,8 +269,7 @@ fn others(
 /// What the kernel is asked while sleeping: doorbells and ends of the joined connections instead of
 /// their events. Returns a limit in nanoseconds where the kernel cannot be asked.
 fn restrict(joined: &[Polled], entries: &[pollfd], kernel: &mut Vec<pollfd>) -> Option<u64> {
-    kernel.clear();
-    kernel.extend_from_slice(entries);
+    entries.clone_into(kernel);
     let mut slice = None;
     for it in joined {
         let connection = it.guard.connection;
