@@ -18,6 +18,7 @@ mod back;
 mod cancelled;
 mod early;
 mod entries;
+mod errors;
 mod full;
 mod halves;
 mod names;
