@@ -25,7 +25,7 @@ fn print(fd: c_int, text: &str) -> Outcome<usize> {
 
 /// Passes a descriptor through a Unix socket of this process; what comes out the library has never
 /// seen.
-fn pass(fd: c_int) -> c_int {
+pub fn pass(fd: c_int) -> c_int {
     let mut ends = [0; 2];
     unsafe {
         assert_eq!(libc::socketpair(libc::AF_UNIX, libc::SOCK_STREAM, 0, ends.as_mut_ptr()), 0);
@@ -51,7 +51,7 @@ fn pass(fd: c_int) -> c_int {
 }
 
 /// Reads past the library.
-fn bare_read(fd: c_int, room: usize) -> Outcome<Vec<u8>> {
+pub fn bare_read(fd: c_int, room: usize) -> Outcome<Vec<u8>> {
     let mut bytes = vec![0u8; room];
     let none: *mut c_void = std::ptr::null_mut();
     let count =
@@ -60,7 +60,7 @@ fn bare_read(fd: c_int, room: usize) -> Outcome<Vec<u8>> {
     Ok(bytes)
 }
 
-fn bare_read_all(fd: c_int, wanted: usize) -> Vec<u8> {
+pub fn bare_read_all(fd: c_int, wanted: usize) -> Vec<u8> {
     let mut bytes = Vec::new();
     while bytes.len() < wanted {
         let more = bare_read(fd, wanted - bytes.len()).unwrap();
@@ -70,12 +70,12 @@ fn bare_read_all(fd: c_int, wanted: usize) -> Vec<u8> {
     bytes
 }
 
-fn bare_write(fd: c_int, bytes: &[u8]) {
+pub fn bare_write(fd: c_int, bytes: &[u8]) {
     let count = unsafe { libc::syscall(libc::SYS_write, fd, bytes.as_ptr(), bytes.len()) };
     assert_eq!(count as usize, bytes.len());
 }
 
-fn pattern(from: usize, count: usize) -> Vec<u8> {
+pub fn pattern(from: usize, count: usize) -> Vec<u8> {
     (from..from + count).map(|at| (at % 251) as u8).collect()
 }
 

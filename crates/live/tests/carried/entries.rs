@@ -168,6 +168,24 @@ fn flow_until_more_is_reported(epoll: c_int, pair: Pair) {
     }
 }
 
+#[test]
+fn what_went_back_is_looked_at_while_messages_flow() {
+    preloaded("entries::what_went_back_is_looked_at_while_messages_flow", || {
+        let (pair, other) = (carried(), carried());
+        let epoll = instance(pair);
+        let wanted = libc::EPOLLIN as u32;
+        assert_eq!(epoll_control(epoll, libc::EPOLL_CTL_ADD, other.b, wanted), 0);
+        crate::options::set(other.b, libc::IPPROTO_IP, libc::IP_RECVTTL, 1);
+        // Both ends notice, and the instance.
+        for fd in [other.a, other.b] {
+            assert_eq!(poll(fd, libc::POLLIN, 0), 0);
+        }
+        (0..100).for_each(|_| assert_eq!(epoll_events(epoll), []));
+        assert_eq!(send(other.a, b"x", 0), Ok(1));
+        flow_until_more_is_reported(epoll, pair);
+    });
+}
+
 /// A connection whose other end is a process that was killed.
 fn bereft() -> c_int {
     let pair = carried();
@@ -209,6 +227,18 @@ fn a_death_is_heard_of_by_who_only_sends() {
         });
         let sent = sent.count();
         assert!(Instant::now() < until, "{sent} bytes went to nobody");
+    });
+}
+
+#[test]
+fn a_death_is_heard_of_by_who_never_waits() {
+    preloaded("entries::a_death_is_heard_of_by_who_never_waits", || {
+        let dead = bereft();
+        let until = Instant::now() + Duration::from_secs(60);
+        while recv(dead, 1, libc::MSG_DONTWAIT) == Err(libc::EAGAIN) {
+            assert!(Instant::now() < until, "nothing is heard of it");
+        }
+        assert_eq!(recv(dead, 1, libc::MSG_DONTWAIT), Ok(vec![]));
     });
 }
 

@@ -92,10 +92,18 @@ fn an_option_of_the_listening_socket_holds_for_what_it_accepts() {
         assert_eq!(joined(), before + 2, "this one is carried");
         send(pair.a, b"abc", 0).unwrap();
         assert_eq!(receive(pair.b, 2, 64), Ok((b"ab".to_vec(), 0, Some(1))));
-        let pair = prepared(|fd| set(fd, libc::SOL_SOCKET, libc::SO_PEEK_OFF, 0));
-        assert_eq!(joined(), before + 2, "this one is not");
-        send(pair.a, b"abc", 0).unwrap();
-        assert_eq!(recv(pair.b, 9, 0), Ok(b"abc".to_vec()));
+        let only_the_kernels = [
+            (libc::SO_PEEK_OFF, 0),
+            (libc::SO_RCVLOWAT, 2),
+            (libc::SO_TIMESTAMP, 1),
+            (libc::SO_TIMESTAMPNS, 1),
+        ];
+        for (name, value) in only_the_kernels {
+            let pair = prepared(|fd| set(fd, libc::SOL_SOCKET, name, value));
+            assert_eq!(joined(), before + 2, "one with {name} is not");
+            send(pair.a, b"abc", 0).unwrap();
+            assert_eq!(recv(pair.b, 9, 0), Ok(b"abc".to_vec()));
+        }
     });
 }
 

@@ -7,7 +7,7 @@ use libc::c_int;
 
 use crate::back::{joined_behind, send_early};
 use crate::options::{held_back, set};
-use crate::pair::{Pair, carried, close, moved_back, outcome, poll, preloaded, recv, send};
+use crate::pair::{Pair, carried, close, moved_back, outcome, plain, poll, preloaded, recv, send};
 use crate::{epoll_control, epoll_events};
 
 const IN: u32 = libc::EPOLLIN as u32;
@@ -225,5 +225,95 @@ fn bytes_of_the_kernels_stream_that_arrive_late_are_an_edge() {
             [pair.a, pair.b, epoll].into_iter().for_each(close);
         }
         assert_eq!(moved_back(), 0, "they stay carried");
+    });
+}
+
+/// The events that an instance has within so many milliseconds.
+fn wait_for_one(epoll: c_int, milliseconds: c_int) -> Option<u32> {
+    let mut event = libc::epoll_event { events: 0, u64: 0 };
+    let count = unsafe { libc::epoll_wait(epoll, &mut event, 1, milliseconds) };
+    (count == 1).then_some(event.events)
+}
+
+/// Who ends a wait in one instance leaves those alone who wait in another for the same connection.
+#[test]
+fn an_instance_wakes_who_waits_in_it_whoever_else_has_waited() {
+    preloaded("watched::an_instance_wakes_who_waits_in_it_whoever_else_has_waited", || {
+        for _ in 0..10 {
+            let (pair, one, other) = (carried(), instance(), instance());
+            for epoll in [one, other] {
+                assert_eq!(epoll_control(epoll, libc::EPOLL_CTL_ADD, pair.b, IN), 0);
+            }
+            let waiting = thread::spawn(move || wait_for_one(one, 5000));
+            thread::sleep(Duration::from_millis(20));
+            assert_eq!(wait_for_one(other, 10), None);
+            send(pair.a, b"x", 0).unwrap();
+            assert_eq!(waiting.join().unwrap(), Some(IN));
+            [pair.a, pair.b, one, other].into_iter().for_each(close);
+        }
+    });
+}
+
+#[test]
+fn what_has_fired_once_stays_silent_on_the_way_back() {
+    preloaded("watched::what_has_fired_once_stays_silent_on_the_way_back", || {
+        for how in [IN, IN | libc::EPOLLET as u32] {
+            let kind = how | libc::EPOLLONESHOT as u32;
+            let seen = [carried(), plain()].map(|pair| {
+                let epoll = instance();
+                assert_eq!(epoll_control(epoll, libc::EPOLL_CTL_ADD, pair.b, kind), 0);
+                send(pair.a, b"x", 0).unwrap();
+                let mut seen = vec![wait_for_one(epoll, 1000)];
+                set(pair.a, libc::IPPROTO_IP, libc::IP_RECVTTL, 1);
+                for _ in 0..3 {
+                    send(pair.a, b"x", 0).unwrap();
+                    seen.push(wait_for_one(epoll, 5));
+                    assert_eq!(recv(pair.b, 1, 0), Ok(b"x".to_vec()));
+                }
+                assert_eq!(epoll_control(epoll, libc::EPOLL_CTL_MOD, pair.b, kind), 0);
+                seen.extend([wait_for_one(epoll, 1000), wait_for_one(epoll, 5)]);
+                seen
+            });
+            assert_eq!(seen[0], seen[1]);
+        }
+    });
+}
+
+#[test]
+fn room_is_an_edge_whatever_was_reported_while_there_was_none() {
+    preloaded("watched::room_is_an_edge_whatever_was_reported_while_there_was_none", || {
+        let out = libc::EPOLLOUT as u32;
+        let kind = IN | out | libc::EPOLLET as u32;
+        // A ring that is full to the last byte, and one that was sent more than it has room for.
+        for more in [0, 1000] {
+            let (pair, epoll) = (carried(), instance());
+            assert_eq!(epoll_control(epoll, libc::EPOLL_CTL_ADD, pair.a, kind), 0);
+            assert_eq!(wait_for_one(epoll, 1000), Some(out));
+            let ring = vec![1; (1 << 18) + more];
+            assert_eq!(send(pair.a, &ring, libc::MSG_DONTWAIT), Ok(1 << 18));
+            assert_eq!(send(pair.a, b"x", libc::MSG_DONTWAIT), Err(libc::EAGAIN));
+            send(pair.b, b"x", 0).unwrap();
+            assert_eq!(wait_for_one(epoll, 1000), Some(IN));
+            assert_eq!(recv(pair.a, 1, 0), Ok(b"x".to_vec()));
+            assert_eq!(recv(pair.b, 1 << 18, libc::MSG_WAITALL), Ok(vec![1; 1 << 18]));
+            assert_eq!(wait_for_one(epoll, 5000), Some(out));
+            [pair.a, pair.b, epoll].into_iter().for_each(close);
+        }
+    });
+}
+
+#[test]
+fn an_end_that_stops_reading_wakes_who_waits_in_an_instance() {
+    preloaded("watched::an_end_that_stops_reading_wakes_who_waits_in_an_instance", || {
+        let seen = [carried(), plain()].map(|pair| {
+            let epoll = instance();
+            let kind = IN | libc::EPOLLRDHUP as u32;
+            assert_eq!(epoll_control(epoll, libc::EPOLL_CTL_ADD, pair.a, kind), 0);
+            let waiting = thread::spawn(move || wait_for_one(epoll, 5000));
+            thread::sleep(Duration::from_millis(20));
+            assert_eq!(unsafe { libc::shutdown(pair.a, libc::SHUT_RD) }, 0);
+            waiting.join().unwrap()
+        });
+        assert_eq!(seen[0], seen[1]);
     });
 }
