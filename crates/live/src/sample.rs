@@ -1,5 +1,4 @@
-//! A carried connection for unit tests: its descriptor is one that nothing ever comes to, and its
-//! other end is the test.
+//! A carried connection for unit tests, whose other end is the test.
 
 use std::sync::Once;
 use std::sync::atomic::Ordering;
@@ -15,6 +14,8 @@ use crate::table::{self, Guard, phase};
 /// A connection on which nothing was sent yet, which both directions of have switched.
 pub struct Sample {
     pub fd: c_int,
+    /// The other end of the kernel's stream.
+    pub other: c_int,
 }
 
 impl Sample {
@@ -38,7 +39,7 @@ impl Sample {
         connection.switched_in.store(true, Ordering::Relaxed);
         connection.switched_out.store(true, Ordering::Relaxed);
         connection.phase.store(phase::JOINED, Ordering::SeqCst);
-        Self { fd: ends[0] }
+        Self { fd: ends[0], other: ends[1] }
     }
 
     pub fn enter(&self) -> (Guard, Segment) {

@@ -5,7 +5,7 @@ use std::ffi::CString;
 use std::mem::zeroed;
 use std::os::fd::FromRawFd;
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use libc::{c_int, c_void};
 
@@ -266,6 +266,15 @@ fn wait_for_input(fd: c_int, how: Wait) {
     }
 }
 
+/// The port of this end.
+fn port(fd: c_int) -> u16 {
+    let mut address: libc::sockaddr_in = unsafe { zeroed() };
+    let mut length = size_of_val(&address) as libc::socklen_t;
+    let place = (&raw mut address).cast();
+    assert_eq!(unsafe { libc::getsockname(fd, place, &mut length) }, 0);
+    address.sin_port
+}
+
 /// The other end waits for an answer; meanwhile the descriptor leaves with everything unread.
 fn leaves_whole(how: Wait, size: usize) {
     let pair = carried();
@@ -281,7 +290,12 @@ fn leaves_whole(how: Wait, size: usize) {
         send(pair.a, b"after", 0).unwrap();
     });
     std::thread::sleep(Duration::from_millis(50));
+    let (before, begun) = (port(pair.b), Instant::now());
     let passed = pass(pair.b);
+    // Who waits hears of it, and nobody need copy, unless others took the processor for as long as
+    // that is waited for.
+    let heard = how != Wait::Nowhere && begun.elapsed() < Duration::from_millis(300);
+    assert!(!heard || port(passed) == before, "{how:?}: it is another connection");
     assert_eq!(bare_read_all(passed, size - 5), sent[5..], "{how:?}");
     bare_write(passed, b"answer");
     assert_eq!(bare_read_all(passed, 5), b"after", "{how:?}");

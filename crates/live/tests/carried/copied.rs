@@ -28,6 +28,13 @@ fn the_end_leaves_with_the_descriptor() {
         send(b, b"never read", 0).unwrap();
         close(a);
         assert_eq!(bare_read(pass(b), 1), Err(libc::ECONNRESET), "it was reset");
+        let Pair { a, b } = carried();
+        send(b, b"never read", 0).unwrap();
+        send(a, b"before", 0).unwrap();
+        close(a);
+        let passed = pass(b);
+        assert_eq!(bare_read_all(passed, 6), b"before");
+        assert_eq!(bare_read(passed, 1), Err(libc::ECONNRESET), "it was reset after");
     });
 }
 

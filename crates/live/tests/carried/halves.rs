@@ -260,27 +260,6 @@ fn a_half_that_has_ended_stays_so_on_the_way_back() {
 }
 
 #[test]
-fn an_end_whose_reader_was_sent_away_hears_of_what_comes_later() {
-    preloaded("halves::an_end_whose_reader_was_sent_away_hears_of_what_comes_later", || {
-        for pair in [carried(), plain()] {
-            let reader = std::thread::spawn(move || assert_eq!(recv(pair.a, 1, 0), Ok(vec![])));
-            std::thread::sleep(Duration::from_millis(60));
-            shutdown(pair.a, libc::SHUT_RD);
-            reader.join().unwrap();
-            let sender = std::thread::spawn(move || {
-                std::thread::sleep(Duration::from_millis(30));
-                send(pair.b, b"late", 0).unwrap();
-            });
-            // The kernel says that there is an end to read, the library waits for what is to come.
-            while recv(pair.a, 9, libc::MSG_DONTWAIT) != Ok(b"late".to_vec()) {
-                assert_eq!(poll(pair.a, libc::POLLIN, -1), libc::POLLIN);
-            }
-            sender.join().unwrap();
-        }
-    });
-}
-
-#[test]
 fn an_end_that_closes_with_something_unread_or_in_a_hurry_resets_the_other() {
     preloaded(
         "halves::an_end_that_closes_with_something_unread_or_in_a_hurry_resets_the_other",
