@@ -259,9 +259,10 @@ fn what_has_fired_once_stays_silent_on_the_way_back() {
     preloaded("watched::what_has_fired_once_stays_silent_on_the_way_back", || {
         for how in [IN, IN | libc::EPOLLET as u32] {
             let kind = how | libc::EPOLLONESHOT as u32;
-            let seen = [carried(), plain()].map(|pair| {
+            let seen = [[carried(), carried()], [plain(), plain()]].map(|[pair, other]| {
                 let epoll = instance();
                 assert_eq!(epoll_control(epoll, libc::EPOLL_CTL_ADD, pair.b, kind), 0);
+                assert_eq!(epoll_control(epoll, libc::EPOLL_CTL_ADD, other.b, IN), 0);
                 send(pair.a, b"x", 0).unwrap();
                 let mut seen = vec![wait_for_one(epoll, 1000)];
                 set(pair.a, libc::IPPROTO_IP, libc::IP_RECVTTL, 1);
@@ -269,6 +270,9 @@ fn what_has_fired_once_stays_silent_on_the_way_back() {
                     send(pair.a, b"x", 0).unwrap();
                     seen.push(wait_for_one(epoll, 5));
                     assert_eq!(recv(pair.b, 1, 0), Ok(b"x".to_vec()));
+                    // Another that goes back takes no more than itself along.
+                    set(other.a, libc::IPPROTO_IP, libc::IP_RECVTTL, 1);
+                    assert_eq!(poll(other.b, libc::POLLIN, 0), 0);
                 }
                 assert_eq!(epoll_control(epoll, libc::EPOLL_CTL_MOD, pair.b, kind), 0);
                 seen.extend([wait_for_one(epoll, 1000), wait_for_one(epoll, 5)]);
