@@ -169,6 +169,8 @@ pub enum Band {
     Relative(Fraction),
     /// Between two numbers, both included.
     Between([f64; 2]),
+    /// The document's number does not come out, as was known before the run; the note says why.
+    Missed,
     /// Shown without a verdict, because the number does not allow one; the note says why.
     ReportOnly,
 }
@@ -275,6 +277,7 @@ impl fmt::Display for Band {
         match self {
             Band::Relative(share) => write!(f, "within {} %", share.get() * 100.0),
             Band::Between([low, high]) => write!(f, "{low} to {high}"),
+            Band::Missed => f.pad("missed"),
             Band::ReportOnly => f.pad("shown, not judged"),
         }
     }
