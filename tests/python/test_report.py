@@ -100,7 +100,7 @@ def test_the_summary_comes_first_and_names_what_falls_outside(text: str) -> None
 
 def test_what_is_known_to_be_missed_is_counted_and_named_in_the_summary(text: str) -> None:
     summary = text[text.index('id="summary"') : text.index('id="checks"')]
-    assert "1 is known to be missed." in summary
+    assert "; 1 more is known to be missed." in summary
     assert '<li class="missed"><b>1</b> known to be missed</li>' in summary
     listed = summary[summary.index("What is known to be missed") :]
     assert "<b>Saturation load: B3, bulk</b>: published –, measured 0.91" in listed

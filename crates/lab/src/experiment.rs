@@ -123,6 +123,10 @@ pub struct Published {
     /// A factor that the document applies to the quantity.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub times: Option<f64>,
+    /// The unit of the printed number. Absent it is that of the column, and none for a ratio or
+    /// with a factor.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unit: Option<String>,
     /// What was printed. Absent where the document shows only a band or a trend.
     #[serde(default)]
     pub value: Option<f64>,

@@ -249,10 +249,13 @@ fn verdict(published: &Published, measured: Option<f64>, preset: &str) -> &'stat
     if within { "within" } else { "outside" }
 }
 
-/// The unit of what is measured: that of the column, or none for a ratio.
+/// The unit of what is measured: that of the column, or what is said where a number was made of it.
 fn unit_of(published: &Published, outcome: &Outcome) -> String {
     let quantity = published.quantity.as_str();
-    if !published.over.is_empty() {
+    if let Some(unit) = &published.unit {
+        return unit.clone();
+    }
+    if !published.over.is_empty() || published.times.is_some() {
         return String::new();
     }
     if let Some(name) = quantity.strip_prefix("derived.") {
@@ -427,6 +430,17 @@ mod tests {
         assert_eq!(cell("verdict").as_deref(), Some("within"));
         let measured = checks.number(0, "measured").unwrap();
         assert!((measured - 0.64).abs() < 1e-9, "{measured}");
+    }
+
+    #[test]
+    fn a_product_has_the_unit_that_is_said_or_none() {
+        let unit = |more: &str| {
+            let checks = checks_of(&STUDY.replace("value = 0.64", &format!("value = 640\n{more}")));
+            checks.get(0, "unit").map(|cell| cell.to_string())
+        };
+        assert_eq!(unit("").as_deref(), Some("us"));
+        assert_eq!(unit("times = 1000.0").as_deref(), Some(""));
+        assert_eq!(unit("times = 1000.0\nunit = 'ns'").as_deref(), Some("ns"));
     }
 
     #[test]

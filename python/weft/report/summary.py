@@ -72,7 +72,7 @@ def _verdicts(checks: list[Check]) -> str:
         else "No band is claimed for any of these values."
     )
     if missed := found["missed"]:
-        lead += f" {missed} {'is' if missed == 1 else 'are'} known to be missed."
+        lead = f"{lead[:-1]}; {missed} more {'is' if missed == 1 else 'are'} known to be missed."
     listed = _listed("What falls outside", "outside", checks)
     listed += _listed("What is known to be missed", "missed", checks)
     return f'<p class="lead">{lead}</p><ul class="tiles">{tiles}</ul>{_unjudged(checks)}{listed}'
@@ -156,7 +156,7 @@ def _errors(text: str, key: str, checks: list[Check]) -> str:
 
 
 def _miss(check: Check) -> str:
-    note = f" {escape(check.note)}" if check.note else ""
+    note = f" {escape(sentence(check.note.rstrip('.')))}." if check.note else ""
     band = f"; claimed {escape(check.band)}" if check.is_claimed else ""
     error = f", {percent(check.error)}" if check.error is not None else ""
     return (
