@@ -89,7 +89,8 @@ def reproduce(
     """Re-run every published experiment of a system, and compare.
 
     The result's `checks` has one row a published value: quantity, unit, published, measured,
-    half_width, error, band, verdict ("within", "outside", or "report" where nothing is claimed).
+    half_width, error, band, verdict ("within", "outside", "missed" where it is known not to come
+    out, or "report" where nothing is claimed).
     Its `runs` holds the experiments' own results by name.
 
     Args:

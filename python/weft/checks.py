@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from weft.result import Result
 
-VERDICTS = ("within", "outside", "report")
+VERDICTS = ("within", "outside", "missed", "report")
 
 # The reading that takes a document at its word; shown beside the others and never judged.
 LITERAL = "literal"
@@ -55,6 +55,11 @@ class Check:
     def name(self) -> str:
         """The quantity as a person reads it: "mean queueing latency"."""
         return prose(self.quantity)
+
+    @property
+    def is_claimed(self) -> bool:
+        """Whether a band is claimed for it, so that it is within or outside."""
+        return self.verdict in {"within", "outside"}
 
     @property
     def place(self) -> str:

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from weft.result import Result
     from weft.system import Parameter, System
 
-_COLOURS = {"within": "green", "outside": "bold red", "report": "dim", SETTLED: "green",
-            "saturated": "yellow", STUCK: "bold red", "stated": "blue", "derived": "yellow",
-            "calibrated": "magenta"}  # fmt: skip
+_COLOURS = {"within": "green", "outside": "bold red", "missed": "red", "report": "dim",
+            SETTLED: "green", "saturated": "yellow", STUCK: "bold red", "stated": "blue",
+            "derived": "yellow", "calibrated": "magenta"}  # fmt: skip
 
 _MEASURED = (
     "offered_load",
@@ -183,7 +183,7 @@ def print_checks(title: str, checks: Sequence[Check]) -> None:
     found = counts(list(checks))
     console.print(
         f"{found['within']} within their band, {found['outside']} outside, "
-        f"{found['report']} shown without a verdict"
+        f"{found['missed']} known to be missed, {found['report']} shown without a verdict"
     )
 
 
@@ -201,7 +201,7 @@ def _check_cells(check: Check, label: str) -> list[str]:
         printed(check.published),
         f"{number(check.measured, 4)}{half}",
         percent(check.error),
-        "not judged" if check.verdict == "report" else check.band,
+        check.band if check.is_claimed else "not judged",
         _coloured(check.verdict),
     ]
 

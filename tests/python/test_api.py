@@ -92,7 +92,7 @@ def test_an_error_carries_its_place() -> None:
 
 def test_a_reproduction_holds_checks_and_runs(reproduction: weft.Result) -> None:
     assert list(reproduction.runs) == ["clint-table-2-bulk", "clint-quick"]
-    assert set(reproduction.checks["verdict"]) == {"within", "outside", "report"}
+    assert set(reproduction.checks["verdict"]) == {"within", "outside", "missed", "report"}
     assert reproduction.figures[0].name == "published-against-measured"
 
 

@@ -98,6 +98,16 @@ def test_the_summary_comes_first_and_names_what_falls_outside(text: str) -> None
     assert "published 103.7\u00a0µs" in summary
 
 
+def test_what_is_known_to_be_missed_is_counted_and_named_in_the_summary(text: str) -> None:
+    summary = text[text.index('id="summary"') : text.index('id="checks"')]
+    assert "; 1 more is known to be missed." in summary
+    assert '<li class="missed"><b>1</b> known to be missed</li>' in summary
+    listed = summary[summary.index("What is known to be missed") :]
+    assert "<b>Saturation load: B3, bulk</b>: published –, measured 0.91" in listed
+    assert "claimed" not in listed[: listed.index("</ul>")]
+    assert '<span class="badge missed">missed</span>' in text
+
+
 def test_a_value_without_a_band_keeps_its_reason(text: str) -> None:
     assert "with at most two writers at a time it does, at 0.80" in text
 

@@ -123,6 +123,10 @@ pub struct Published {
     /// A factor that the document applies to the quantity.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub times: Option<f64>,
+    /// The unit of the printed number. Absent it is that of the column, and none for a ratio or
+    /// with a factor.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unit: Option<String>,
     /// What was printed. Absent where the document shows only a band or a trend.
     #[serde(default)]
     pub value: Option<f64>,
@@ -169,6 +173,8 @@ pub enum Band {
     Relative(Fraction),
     /// Between two numbers, both included.
     Between([f64; 2]),
+    /// The document's number does not come out, as was known before the run; the note says why.
+    Missed,
     /// Shown without a verdict, because the number does not allow one; the note says why.
     ReportOnly,
 }
@@ -275,6 +281,7 @@ impl fmt::Display for Band {
         match self {
             Band::Relative(share) => write!(f, "within {} %", share.get() * 100.0),
             Band::Between([low, high]) => write!(f, "{low} to {high}"),
+            Band::Missed => f.pad("missed"),
             Band::ReportOnly => f.pad("shown, not judged"),
         }
     }

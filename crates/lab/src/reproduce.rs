@@ -231,14 +231,17 @@ fn limits_of(published: &Published) -> Option<(f64, f64)> {
             let reach = share.get() * printed.abs();
             Some((printed - reach, printed + reach))
         }
-        (Band::Relative(_), None) | (Band::ReportOnly, _) => None,
+        (Band::Relative(_), None) | (Band::Missed | Band::ReportOnly, _) => None,
     }
 }
 
-/// Within the band, outside of it, or shown without a verdict.
+/// Within the band, outside of it, known not to come out, or shown without a verdict.
 fn verdict(published: &Published, measured: Option<f64>, preset: &str) -> &'static str {
     if published.band == Band::ReportOnly || preset.split('+').any(|name| name == LITERAL) {
         return "report";
+    }
+    if published.band == Band::Missed {
+        return "missed";
     }
     let within = limits_of(published)
         .zip(measured)
@@ -246,10 +249,13 @@ fn verdict(published: &Published, measured: Option<f64>, preset: &str) -> &'stat
     if within { "within" } else { "outside" }
 }
 
-/// The unit of what is measured: that of the column, or none for a ratio.
+/// The unit of what is measured: that of the column, or what is said where a number was made of it.
 fn unit_of(published: &Published, outcome: &Outcome) -> String {
     let quantity = published.quantity.as_str();
-    if !published.over.is_empty() {
+    if let Some(unit) = &published.unit {
+        return unit.clone();
+    }
+    if !published.over.is_empty() || published.times.is_some() {
         return String::new();
     }
     if let Some(name) = quantity.strip_prefix("derived.") {
@@ -407,17 +413,47 @@ mod tests {
         assert_eq!(names, ["memory-channel", "memory-channel-1", "memory-channel-2"]);
     }
 
-    /// A second packet in the same frames takes 640 ns longer on the last link, and nothing else.
-    #[test]
-    fn a_gain_is_a_difference_of_two_variants() {
-        let request = Request::of_text("study.toml", STUDY);
+    fn checks_of(study: &str) -> Table {
+        let request = Request::of_text("study.toml", study);
         let outcome = study::run(&request, &Options::default(), &mut |_, _| true).unwrap();
         let mut checks = Table::new();
         check("maestro", "study", &outcome, &mut checks);
+        checks
+    }
+
+    /// A second packet in the same frames takes 640 ns longer on the last link, and nothing else.
+    #[test]
+    fn a_gain_is_a_difference_of_two_variants() {
+        let checks = checks_of(STUDY);
         let cell = |column| checks.get(0, column).map(|cell| cell.to_string());
         assert_eq!(cell("quantity").as_deref(), Some("one_way_max_us, two less one"));
         assert_eq!(cell("verdict").as_deref(), Some("within"));
         let measured = checks.number(0, "measured").unwrap();
         assert!((measured - 0.64).abs() < 1e-9, "{measured}");
+    }
+
+    #[test]
+    fn a_product_has_the_unit_that_is_said_or_none() {
+        let unit = |more: &str| {
+            let checks = checks_of(&STUDY.replace("value = 0.64", &format!("value = 640\n{more}")));
+            checks.get(0, "unit").map(|cell| cell.to_string())
+        };
+        assert_eq!(unit("").as_deref(), Some("us"));
+        assert_eq!(unit("times = 1000.0").as_deref(), Some(""));
+        assert_eq!(unit("times = 1000.0\nunit = 'ns'").as_deref(), Some("ns"));
+    }
+
+    #[test]
+    fn a_verdict_is_what_the_band_allows() {
+        let cases = [
+            ("{ relative = 0.01 }", "within"),
+            ("{ between = [0.7, 0.8] }", "outside"),
+            ("'missed'", "missed"),
+            ("'report_only'", "report"),
+        ];
+        for (band, verdict) in cases {
+            let checks = checks_of(&STUDY.replace("{ relative = 0.01 }", band));
+            assert_eq!(checks.get(0, "verdict"), Some(Cell::from(verdict)), "{band}");
+        }
     }
 }

@@ -22,6 +22,7 @@ _EDGE = 0.4
 _KINDS = {
     "within": ("$within", "circle"),
     "outside": ("$outside", "diamond"),
+    "missed": ("$outside", "cross"),
     "shown, not judged": ("$report", "square"),
 }
 
@@ -76,8 +77,7 @@ def _row(check: Check, apart: str) -> dict[str, Any]:
         None if end is None or not check.published else end / check.published - 1.0
         for end in (check.band_low, check.band_high)
     ]
-    judged = check.verdict != "report"
-    low, high = ends if judged else (None, None)
+    low, high = ends if check.is_claimed else (None, None)
     reading = f" ({LITERAL})" if LITERAL in check.preset.split("+") else ""
     return {
         "label": _short(check) + apart,
@@ -90,7 +90,7 @@ def _row(check: Check, apart: str) -> dict[str, Any]:
         "band_low": None if low is None else max(-_EDGE, low),
         "band_high": None if high is None else min(_EDGE, high),
         "beyond": f"{percent(error)}{reading}" if beyond else "",
-        "verdict": check.verdict if judged else "shown, not judged",
+        "verdict": check.verdict if check.verdict != "report" else "shown, not judged",
         "published": f"{printed(check.published)} {check.shown_unit}".strip(),
         "measured": f"{number(check.measured, 4)} {check.shown_unit}".strip(),
         "error_text": percent(error),

@@ -305,7 +305,7 @@ def _checks_table(title: str, checks: list[Check]) -> str:
             published(check),
             measured(check, spread=True),
             percent(check.error),
-            escape(check.band) if check.verdict != "report" else "–",
+            escape(check.band) if check.is_claimed else "–",
             f'<span class="badge {escape(check.verdict)}">{escape(check.verdict)}</span>',
         ]
         for check, place in zip(checks, places, strict=True)

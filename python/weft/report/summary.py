@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 _VERDICT_WORDS = {
     "within": "within the band",
     "outside": "outside the band",
+    "missed": "known to be missed",
     "report": "shown without a verdict",
 }
 
@@ -70,12 +71,16 @@ def _verdicts(checks: list[Check]) -> str:
         if claimed
         else "No band is claimed for any of these values."
     )
-    missed = [check for check in checks if check.verdict == "outside"]
-    listed = ""
-    if missed:
-        entries = "".join(f"<li>{_miss(check)}</li>" for check in missed)
-        listed = f'<h3>What falls outside</h3><ul class="misses">{entries}</ul>'
+    if missed := found["missed"]:
+        lead = f"{lead[:-1]}; {missed} more {'is' if missed == 1 else 'are'} known to be missed."
+    listed = _listed("What falls outside", "outside", checks)
+    listed += _listed("What is known to be missed", "missed", checks)
     return f'<p class="lead">{lead}</p><ul class="tiles">{tiles}</ul>{_unjudged(checks)}{listed}'
+
+
+def _listed(title: str, verdict: str, checks: list[Check]) -> str:
+    entries = "".join(f"<li>{_miss(check)}</li>" for check in checks if check.verdict == verdict)
+    return f'<h3>{title}</h3><ul class="misses">{entries}</ul>' if entries else ""
 
 
 def _unjudged(checks: list[Check]) -> str:
@@ -151,8 +156,8 @@ def _errors(text: str, key: str, checks: list[Check]) -> str:
 
 
 def _miss(check: Check) -> str:
-    note = f" {escape(check.note)}" if check.note else ""
-    band = f"; claimed {escape(check.band)}" if check.band else ""
+    note = f" {escape(sentence(check.note.rstrip('.')))}." if check.note else ""
+    band = f"; claimed {escape(check.band)}" if check.is_claimed else ""
     error = f", {percent(check.error)}" if check.error is not None else ""
     return (
         f"<b>{escape(sentence(check.label))}</b>: published {published(check)}, measured "

@@ -4,7 +4,7 @@ use weft_fabric::fabric::Peer;
 use weft_units::Time;
 
 use super::PointRuns;
-use crate::composition::ChannelSettings;
+use crate::composition::{ChannelSettings, SwitchSettings};
 use crate::simulate::ChannelRun;
 use crate::table::Table;
 
@@ -68,6 +68,7 @@ impl PointRuns<'_> {
             return;
         }
         let Ok(wiring) = settings.fabric.wiring(run.hosts) else { return };
+        let is_direct = matches!(&settings.switch, SwitchSettings::Hub(hub) if hub.is_direct());
         let (ports, tiers) = (wiring.ports() as usize, wiring.tiers());
         let tier = |switch: u32| tiers.get(switch as usize).copied().unwrap_or(0);
         let measured = run.measured().as_secs();
@@ -77,6 +78,10 @@ impl PointRuns<'_> {
             let own = wiring.switch_of(port);
             let (at, switch) = (tier(own), wiring.switch_name(own));
             let (name, from, to, tiers) = match (host, wiring.peer(port)) {
+                _ if is_direct => {
+                    let [own, other] = [link, 1 - link].map(|host| wiring.host_name(host as u16));
+                    (own.clone(), own, other, (0, 0))
+                }
                 (_, Peer::Unused) => continue,
                 (Some(host), _) => {
                     (wiring.host_name(host), wiring.host_name(host), switch, (0, at))

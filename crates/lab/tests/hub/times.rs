@@ -3,6 +3,7 @@
 use weft_fabric::measure::Latency;
 use weft_lab::drive::Channel as _;
 use weft_lab::drive::carrier::{Carrier, Destination, Message, Notice, Ticket};
+use weft_lab::{Cell, Options, Request};
 use weft_protocol::window::{Identification, Node};
 use weft_units::{Bytes, Time};
 
@@ -308,4 +309,30 @@ fn a_node_is_numbered_while_traffic_runs() {
     // At most one packet of 32 B, 330 ns, is in the way on either link.
     assert!((1.28..=1.28 + 0.66).contains(&longest), "{longest}");
     assert!(run.observations.delivered > 1_000);
+}
+
+/// A write of 32 B takes 22 cycles of 15 ns, or 10 of 30 ns, of each cable on its way, and nothing of
+/// any other.
+#[test]
+fn a_write_is_on_the_cables_of_its_way_and_no_others() {
+    let hub = ["port 1 of switch 0.0 to host 1", "host 0 to switch 0.0"];
+    assert_eq!(busy(GENERATION_2, ""), hub.map(|way| (way.to_owned(), 330)));
+    assert_eq!(busy("memory-channel-1", ""), hub.map(|way| (way.to_owned(), 300)));
+    assert_eq!(busy(GENERATION_2, "virtual_hub"), [("host 0 to host 1".to_owned(), 330)]);
+}
+
+/// The directions of cables that carry anything of one write, and for how many nanoseconds.
+fn busy(name: &str, preset: &str) -> Vec<(String, u64)> {
+    let write = "channel.memory.window.write=32 B";
+    let set = [ONE, write, "run.length=20 us", "run.regime=from_empty"].map(str::to_owned);
+    let request = Request::new(name, Some(preset), &set);
+    let outcome = weft_lab::run(&request, &Options::default(), &mut |_, _| true).expect(name);
+    let links = outcome.table("links");
+    let row = |row| match (links.get(row, "name"), links.get(row, "link_load")) {
+        (Some(Cell::Text(way)), Some(Cell::Number(Some(load)))) => {
+            (way, (load * 20_000.0).round() as u64)
+        }
+        other => panic!("{other:?}"),
+    };
+    (0..links.rows()).map(row).filter(|(_, span)| *span > 0).collect()
 }

@@ -67,6 +67,9 @@ impl Seen {
         };
         let table = self.outcome.table(table);
         let mut wrong = Vec::new();
+        if entry["band"] == "missed" && entry["note"].as_str().is_none_or(str::is_empty) {
+            wrong.push("what is missed has no note that says why".to_owned());
+        }
         if !has(&table, column) {
             wrong.push(format!("`{quantity}` is not a column"));
         }
@@ -247,6 +250,7 @@ series = "traffic"
                 "quantity = \"derived.magic\"",
                 "x.toml:12: nothing derives `magic`",
             ),
+            ("report_only", "missed", "x.toml:12: what is missed has no note that says why"),
             ("\ny = \"queueing", "\ny = \"queing", "x.toml:19: `queing_mean_us` is not a column"),
             ("series = \"traffic\"", "series = \"load\"", "x.toml:19: `load` is not an axis"),
             (

@@ -90,3 +90,16 @@ fn a_message_is_held_back_by_both_hosts() {
         listed(300, &[(10_000, 0, 1)], "[channel.network.transfer]\nforwarding = 'messages'\n");
     assert_eq!(one_way_ns(&run(&text, 1)), 40_160 + 6_440 - 10_000);
 }
+
+/// The same two frames, each way: 60 ns of preamble and 20 packets of 640 ns in two frames. Null
+/// frames do not count.
+#[test]
+fn a_link_is_busy_with_the_frames_that_carry_packets() {
+    let run = run(&listed(300, &[(10_000, 0, 1)], ""), 1);
+    let busy = run.observations.busy();
+    let hosts = usize::from(run.hosts);
+    assert_eq!(busy.len(), 2 * hosts, "a port for each host, and the hosts");
+    let carried = busy.iter().enumerate().filter(|(_, span)| span.0 > 0);
+    let carried: Vec<(usize, u64)> = carried.map(|(link, span)| (link, span.0 / 1_000)).collect();
+    assert_eq!(carried, [(1, 2 * 60 + 20 * 640), (hosts, 2 * 60 + 20 * 640)]);
+}

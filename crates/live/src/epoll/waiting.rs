@@ -348,6 +348,10 @@ fn event_of(
     if registration.disabled {
         return None;
     }
+    // Counted before the look: what comes in between is an edge of its own at the next look. The
+    // other way round it would count as reported, and this event need not be the one it brings.
+    let written = segment.way(guard.connection.role().peer()).pointers.arrivals();
+    let filled = guard.connection.filled.load(Ordering::Relaxed);
     let mask = ready::events(guard, segment) as u16 as u32;
     if turn::is_back(guard.connection) {
         *back = true;
@@ -356,13 +360,7 @@ fn event_of(
     let always = (libc::EPOLLERR | libc::EPOLLHUP) as u32;
     let events = mask & (registration.events | always);
     if registration.events & libc::EPOLLET as u32 != 0 {
-        let peer = guard.connection.role().peer();
-        let now = Reported {
-            valid: true,
-            written: segment.way(peer).pointers.arrivals(),
-            filled: guard.connection.filled.load(Ordering::Relaxed),
-            mask,
-        };
+        let now = Reported { valid: true, written, filled, mask };
         let before = registration.reported;
         if events == 0 || !is_edge(&before, &now, registration.events) {
             return None;

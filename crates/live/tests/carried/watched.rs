@@ -8,7 +8,8 @@ use libc::c_int;
 
 use crate::back::{joined_behind, send_early};
 use crate::options::{held_back, set};
-use crate::pair::{Pair, carried, close, moved_back, outcome, plain, poll, preloaded, recv, send};
+use crate::pair::{Numbers, Pair, carried, close};
+use crate::pair::{moved_back, outcome, plain, poll, preloaded, recv, send};
 use crate::{epoll_control, epoll_events};
 
 const IN: u32 = libc::EPOLLIN as u32;
@@ -98,6 +99,45 @@ fn what_became_ready_between_two_waits_is_reported_by_one() {
                 close(fd);
             }
         }
+    });
+}
+
+/// A look that has something else to report (there is room) must not take an answer for reported
+/// that comes in its middle. The pauses are as long as an answer takes, so that some do.
+#[test]
+fn an_answer_in_the_middle_of_a_look_is_an_edge() {
+    preloaded("watched::an_answer_in_the_middle_of_a_look_is_an_edge", || {
+        const ROUNDS: u32 = 60_000;
+        let pair = carried();
+        let (epoll, edges) = (instance(), (libc::EPOLLOUT | libc::EPOLLET) as u32);
+        assert_eq!(epoll_control(epoll, libc::EPOLL_CTL_ADD, pair.a, IN | edges), 0);
+        let answering = std::thread::spawn(move || {
+            let mut answered = 0;
+            while answered < ROUNDS {
+                match recv(pair.b, 1, libc::MSG_DONTWAIT) {
+                    Ok(byte) if byte.is_empty() => return,
+                    Ok(byte) => {
+                        answered += 1;
+                        assert_eq!(send(pair.b, &byte, 0), Ok(1));
+                    }
+                    Err(_) => std::hint::spin_loop(),
+                }
+            }
+        });
+        let mut numbers = Numbers(9);
+        for round in 0..ROUNDS {
+            assert_eq!(send(pair.a, &[round as u8], 0), Ok(1));
+            for _ in 0..numbers.below(60) {
+                std::hint::spin_loop();
+            }
+            let mut event = libc::epoll_event { events: 0, u64: 0 };
+            while event.events & IN == 0 {
+                let count = unsafe { libc::epoll_wait(epoll, &mut event, 1, 2000) };
+                assert_eq!(count, 1, "the answer of round {round} was not reported");
+            }
+            assert_eq!(recv(pair.a, 2, libc::MSG_DONTWAIT), Ok(vec![round as u8]));
+        }
+        answering.join().unwrap();
     });
 }
 

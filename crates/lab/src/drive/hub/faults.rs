@@ -133,6 +133,8 @@ impl HubChannel {
                 self.lose(now, id, target);
             } else {
                 self.adapters[usize::from(target)].take(now);
+                let start = now + self.spans.arbitration;
+                self.observations.occupy(target.into(), start, packet.span);
                 self.agenda.arrive(self.spans.at_target(&packet), id, target);
             }
         }

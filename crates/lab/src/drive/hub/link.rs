@@ -15,6 +15,11 @@ use super::room::Room;
 use super::{HubChannel, HubParts};
 
 impl HubParts {
+    /// The direction from a host among those of all cables: behind the ports of the hub, if any.
+    pub(super) fn link_of(&self, place: u16) -> usize {
+        usize::from(place) + if self.hub.is_direct() { 0 } else { usize::from(self.hosts) }
+    }
+
     /// The room of an input of the hub, as the adapter before it knows it.
     pub(super) fn input_room(&self) -> Room {
         let buffer = self.hub.buffer().unwrap_or(self.window.receive_buffers);
@@ -146,6 +151,7 @@ impl HubChannel {
         host.is_sending = false;
         let start = host.lane.start(packet.start);
         host.lane.occupy(start, packet.span);
+        self.observations.occupy(self.parts.link_of(place), start, packet.span);
         let is_later = start != packet.start;
         if is_later {
             packet.start = start;

@@ -135,7 +135,8 @@ impl HubChannel {
         let mut sources = std::mem::take(&mut parts.sources).into_iter();
         let hosts = usize::from(parts.hosts);
         let purpose = format!("{}.broadcasts", parts.name);
-        let observations = std::mem::take(&mut parts.observations);
+        let links = parts.link_of(parts.hosts);
+        let observations = std::mem::take(&mut parts.observations).of_links(links);
         let mut channel = HubChannel {
             spans,
             by_size: BySize::new(&parts),

@@ -53,6 +53,10 @@ impl HubSide<Id<Packet>> for Side<'_> {
         }
         self.fed |= 1 << input;
         self.observations.attempt(packet.start);
+        if self.is_bus {
+            let link = self.hosts.len() + usize::from(input);
+            self.observations.occupy(link, packet.start, span);
+        }
         let there = self.spans.at_target(packet);
         if self.is_managed {
             self.granted.push(key);
@@ -62,6 +66,7 @@ impl HubSide<Id<Packet>> for Side<'_> {
             let target = targets.trailing_zeros() as u16;
             targets &= targets - 1;
             self.adapters[usize::from(target)].take(self.now);
+            self.observations.occupy(target.into(), self.now + arbitration, span);
             self.agenda.arrive(there, key, target);
         }
     }

@@ -106,6 +106,8 @@ impl TurnChannel {
         let switch = |number| Switch::new(&parts.switching, parts.wiring.ports_of(number));
         let switches = (0..parts.wiring.switches()).map(switch).collect();
         let TurnParts { wiring, routes, link, transfer, switching, observations, .. } = parts;
+        let links = wiring.ports() as usize + usize::from(wiring.hosts());
+        let observations = observations.of_links(links);
         let (payload, release) = (parts.payload, parts.release);
         let rules = Messages { payload, buffers: parts.send_buffers, release };
         let kept = switching.barrier.is_some();
@@ -191,10 +193,21 @@ impl TurnChannel {
                     cable.released[side] = Some(now).filter(|_| cable.link.holder() != side);
                     self.frames.data += 1;
                     self.frames.packets += u64::from(packets);
+                    self.occupy(now, number, side);
                     self.note_frame(now, number, side);
                 }
             }
         }
+    }
+
+    /// The last symbol of a frame with packets is at the other end of a cable.
+    fn occupy(&mut self, now: Time, number: u32, side: usize) {
+        let Cable { first, stations, .. } = self.cables[number as usize];
+        let (station, hosts) = (stations[side] as usize, usize::from(self.wiring.hosts()));
+        // The hosts are the first stations, and the last links.
+        let link = station.checked_sub(hosts).unwrap_or(self.wiring.ports() as usize + station);
+        let span = Span(now.since(first).0.saturating_sub(self.link.timing.propagation.0));
+        self.observations.occupy(link, first, span);
     }
 
     /// The last symbol of a packet is at the other end of a cable.
