@@ -230,7 +230,7 @@ fn print(fd: c_int, text: &std::ffi::CStr) {
 fn read_out(fd: c_int) -> Vec<Outcome<Vec<u8>>> {
     let mut seen = Vec::new();
     for _ in 0..4 {
-        poll(fd, libc::POLLIN, 1000);
+        poll(fd, libc::POLLIN, 100);
         seen.push(recv(fd, 9, libc::MSG_DONTWAIT));
     }
     seen
