@@ -171,9 +171,22 @@ def _contents_of(root: Path) -> dict[str, Any]:
     try:
         text = (root / RESULT).read_text(encoding="utf-8")
     except OSError as error:
-        raise FolderError(f"{root} holds no results: {RESULT} cannot be read there") from error
+        raise FolderError(f"{root} holds no results: {_what_to_give(root)}") from error
     contents: dict[str, Any] = json.loads(text)
     return contents
+
+
+def _what_to_give(root: Path) -> str:
+    """Say what would be accepted in the place of a folder without results."""
+    most = 3
+    wanted = "give a folder that weft run, sweep, saturation, reproduce or compare has written"
+    if root.is_file() and (root.parent / RESULT).is_file():
+        return f"{wanted}, as {root.parent}"
+    inside = sorted(str(found.parent) for found in root.glob(f"*/{RESULT}"))
+    if not inside:
+        return f"{wanted}, which has a {RESULT}"
+    more = f" and {len(inside) - most} more" if len(inside) > most else ""
+    return f"{wanted}, as {', '.join(inside[:most])}{more}"
 
 
 def _write_parquet(table: pd.DataFrame, columns: Mapping[str, Column], path: Path) -> None:

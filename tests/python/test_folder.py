@@ -120,5 +120,19 @@ def test_a_run_stopped_before_its_first_point_can_be_saved(tmp_path: Path) -> No
 
 
 def test_loading_what_is_not_a_results_folder(tmp_path: Path) -> None:
-    with pytest.raises(weft.FolderError, match="holds no results"):
-        weft.read(tmp_path)
+    def refusal(of: Path) -> str:
+        with pytest.raises(weft.FolderError) as refused:
+            weft.read(of)
+        return str(refused.value)
+
+    wanted = "give a folder that weft run, sweep, saturation, reproduce or compare has written"
+    assert refusal(tmp_path) == (f"{tmp_path} holds no results: {wanted}, which has a result.json")
+    for name in "dbcae":
+        inner = tmp_path / name
+        inner.mkdir()
+        (inner / "result.json").touch()
+    a, b, c = (tmp_path / name for name in "abc")
+    assert refusal(tmp_path).endswith(f"{wanted}, as {a}, {b}, {c} and 2 more")
+    page = a / "report.html"
+    page.touch()
+    assert refusal(page) == f"{page} holds no results: {wanted}, as {a}"

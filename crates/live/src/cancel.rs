@@ -47,7 +47,7 @@ fn end_if_cancelled() {
 pub fn wait_for_byte(fd: c_int) -> Result<usize, Errno> {
     type Function = unsafe extern "C-unwind" fn(c_int, *mut u8, size_t, c_int) -> ssize_t;
     static NEXT: Next = Next::new(c"recv");
-    let mut byte = 0u8;
+    let (mut byte, _errno) = (0u8, sys::KeepErrno::new());
     // SAFETY: the C function of this name has this type, and the byte is a valid place.
     let looked = unsafe {
         std::mem::transmute::<*mut libc::c_void, Function>(NEXT.address())(
@@ -74,6 +74,7 @@ pub fn ppoll(
     ) -> c_int;
     static NEXT: Next = Next::new(c"ppoll");
     let (first, count) = (entries.as_mut_ptr(), entries.len() as libc::nfds_t);
+    let _errno = sys::KeepErrno::new();
     // SAFETY: the C function of this name has this type, and the entries are valid.
     let woken = unsafe {
         std::mem::transmute::<*mut libc::c_void, Function>(NEXT.address())(first, count, time, mask)
@@ -97,6 +98,7 @@ pub fn epoll_pwait(
     ) -> c_int;
     static NEXT: Next = Next::new(c"epoll_pwait");
     let (first, room) = (events.as_mut_ptr(), events.len() as c_int);
+    let _errno = sys::KeepErrno::new();
     // SAFETY: the C function of this name has this type, and the events are valid.
     let found = unsafe {
         std::mem::transmute::<*mut libc::c_void, Function>(NEXT.address())(

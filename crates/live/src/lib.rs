@@ -39,6 +39,8 @@ mod options;
 mod pump;
 mod ready;
 mod real;
+#[cfg(test)]
+mod sample;
 mod segment;
 mod spin;
 mod stats;

@@ -123,8 +123,8 @@ impl Lock {
 /// Whether a thread of this number exists.
 fn lives(thread: u32) -> bool {
     // SAFETY: signal zero only asks.
-    let asked = unsafe { sys::bare!(libc::SYS_tkill, thread, 0) };
-    asked == 0 || sys::errno() != libc::ESRCH
+    let asked = unsafe { sys::split(libc::SYS_tkill, [thread as usize, 0]) };
+    asked != Err(libc::ESRCH)
 }
 
 impl Drop for Held<'_> {
@@ -197,6 +197,8 @@ mod tests {
         let lock = Arc::new(Lock::default());
         let theirs = Arc::clone(&lock);
         std::thread::spawn(move || std::mem::forget(theirs.lock())).join().unwrap();
+        sys::set_errno(0);
         assert!(lock.lock().is_some());
+        assert_eq!(sys::errno(), 0);
     }
 }

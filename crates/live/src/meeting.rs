@@ -190,6 +190,8 @@ fn remove(address: &libc::sockaddr_un) {
 
 /// Takes the file away at which a listener waits, if it waits at one.
 pub fn clear(listener: c_int) {
+    // The file may be gone.
+    let _errno = sys::KeepErrno::new();
     // SAFETY: all zeroes is a valid address, and a valid place for the result.
     let mut address: libc::sockaddr_un = unsafe { std::mem::zeroed() };
     let mut length = size_of::<libc::sockaddr_un>() as libc::socklen_t - 1;
@@ -345,8 +347,11 @@ mod tests {
         assert!(is_same_user(caller));
         sys::close(caller);
         clear(listener);
-        sys::close(listener);
         assert_eq!(std::fs::read_dir(&directory).unwrap().count(), 0);
+        sys::set_errno(0);
+        clear(listener);
+        assert_eq!(sys::errno(), 0, "there is no file any more");
+        sys::close(listener);
         std::fs::remove_dir(&directory).unwrap();
         let long = vec![b'x'; 90];
         assert!(Place::in_directory(&long, b'1', &ends[0], &ends[1]).is_none());

@@ -91,6 +91,8 @@ pub unsafe fn changes_nothing(
     if value.is_null() || length == 0 || length as usize > LONGEST {
         return false;
     }
+    // Not every option can be asked for.
+    let _errno = sys::KeepErrno::new();
     let place = now.as_mut_ptr();
     // SAFETY: the place has as much room as is said.
     let asked = unsafe { sys::bare!(libc::SYS_getsockopt, fd, level, name, place, &raw mut room) };

@@ -24,6 +24,8 @@ const LOOK_EVERY: u64 = 50_000_000;
 pub fn replace(guard: &Guard) {
     let _errno = sys::KeepErrno::new();
     let Ok([near, far]) = sys::connection_pair(guard.fd) else { return };
+    // The other process changes them, which is to wait where the program may not.
+    let flags = sys::fcntl(guard.fd, libc::F_GETFL, 0).unwrap_or(0);
     guard.connection.holders.fetch_add(1, Ordering::SeqCst);
     match sys::fork_away() {
         Ok(sys::Forked::Here) => {}
@@ -36,7 +38,6 @@ pub fn replace(guard: &Guard) {
         }
     }
     sys::close(far);
-    let flags = sys::fcntl(guard.fd, libc::F_GETFL, 0).unwrap_or(0);
     let _ = sys::fcntl(near, libc::F_SETFL, flags & (libc::O_NONBLOCK | libc::O_ASYNC));
     if table::is_owner() {
         let numbers = table::known().filter(|(_, it)| *it == Entry::Connection(guard.place));

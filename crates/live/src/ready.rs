@@ -250,8 +250,7 @@ fn others(
     mask: *const sigset_t,
 ) -> Result<c_int, sys::Errno> {
     if joined.len() < entries.len() {
-        kernel.clear();
-        kernel.extend_from_slice(entries);
+        entries.clone_into(kernel);
         for it in joined {
             kernel[it.index].fd = -1;
         }
@@ -270,8 +269,7 @@ fn others(
 /// What the kernel is asked while sleeping: doorbells and ends of the joined connections instead of
 /// their events. Returns a limit in nanoseconds where the kernel cannot be asked.
 fn restrict(joined: &[Polled], entries: &[pollfd], kernel: &mut Vec<pollfd>) -> Option<u64> {
-    kernel.clear();
-    kernel.extend_from_slice(entries);
+    entries.clone_into(kernel);
     let mut slice = None;
     for it in joined {
         let connection = it.guard.connection;
@@ -311,12 +309,17 @@ fn spin(joined: &[Polled], entries: &mut [pollfd]) -> bool {
     let mut looks = 0u32;
     let come = || {
         looks += 1;
-        // Every so often at all: this process itself may have changed what they have to say.
-        let whole = looks.is_multiple_of(WHOLE_LOOK);
-        if whole { evaluate(joined, entries) } else { evaluate_arrivals(joined, entries) }
+        look(joined, entries, looks)
     };
     // SAFETY: a policy is plain numbers; see `wait::polled`.
     wait::poll(unsafe { &mut *policy }, place, come)
+}
+
+/// One of the looks of a `poll` that polls, from the first on. Every so often at all: this process
+/// itself may have changed what they have to say.
+fn look(joined: &[Polled], entries: &mut [pollfd], which: u32) -> bool {
+    let whole = which.is_multiple_of(WHOLE_LOOK);
+    if whole { evaluate(joined, entries) } else { evaluate_arrivals(joined, entries) }
 }
 
 /// The one to poll for: one whose other end runs elsewhere, which goes on meanwhile, before others.
@@ -428,4 +431,30 @@ pub unsafe fn select(
         }
     }
     Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample::Sample;
+
+    #[test]
+    fn most_looks_see_arrivals_alone() {
+        let samples = [Sample::new(), Sample::new()];
+        let mut entries = samples.each_ref().map(|it| pollfd { fd: it.fd, events: IN, revents: 0 });
+        let joined = [0, 1].map(|index| {
+            let (guard, segment) = samples[index].enter();
+            Polled { guard, segment, index, calm: Cell::new(None) }
+        });
+        assert!(!evaluate(&joined, &mut entries));
+        let shut = &joined[0].guard.connection.read_shut;
+        shut.store(true, Ordering::Release);
+        assert!((1..WHOLE_LOOK).all(|which| !look(&joined, &mut entries, which)));
+        assert!(look(&joined, &mut entries, WHOLE_LOOK));
+        shut.store(false, Ordering::Release);
+        assert!(!evaluate(&joined, &mut entries));
+        samples[1].arrive();
+        assert!(look(&joined, &mut entries, 1));
+        assert_eq!(entries.map(|entry| entry.revents), [0, IN]);
+    }
 }

@@ -288,6 +288,8 @@ fn sleep_on_word(flag: &InterruptFlag, span: u64, came: impl Fn() -> bool) -> Re
 /// interruption if the program has any handler that would interrupt. Handlers of faults do not
 /// count: a sleeping thread has none.
 pub fn is_interrupting() -> bool {
+    // The C library keeps some of the signals for itself.
+    let _errno = sys::KeepErrno::new();
     let faults = [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP];
     (1..=64).filter(|signal| !faults.contains(signal)).any(|signal| {
         // SAFETY: all zeroes is a valid action, and a valid place for the result.

@@ -164,20 +164,27 @@ fn registrations(place: usize) -> impl Iterator<Item = *mut Registration> {
     })
 }
 
+/// The registrations of a connection that are in use, each with its number and its instance. With the
+/// control lock held neither changes; without it the answer may be old.
+fn registered(
+    guard: &Guard,
+) -> impl Iterator<Item = (usize, *mut Registration, &'static Instance)> {
+    registrations(guard.place).enumerate().filter_map(|(which, registration)| {
+        // SAFETY: a number is read that another thread may change.
+        let index = unsafe { (*registration).instance } as usize;
+        Some((which, registration, index.checked_sub(1).and_then(instance)?))
+    })
+}
+
 /// Whether all instances that the connection is in can follow it.
 pub fn can_follow(guard: &Guard) -> bool {
-    registrations(guard.place).all(|registration| {
-        // SAFETY: a number is read that another thread may change; the answer may be old.
-        let index = unsafe { (*registration).instance };
-        index == 0
-            || instance(index as usize - 1).is_some_and(|it| {
-                // SAFETY: as above.
-                let (count, known) = unsafe {
-                    let known = once::has_fired(it.descriptor(), &*registration);
-                    ((*it.inner.get()).count, known.is_some())
-                };
-                it.nested.load(Ordering::Relaxed) == 0 && count < FULL && known
-            })
+    registered(guard).all(|(_, registration, it)| {
+        // SAFETY: numbers are read that another thread may change; the answer may be old.
+        let (count, known) = unsafe {
+            let known = once::has_fired(it.descriptor(), &*registration);
+            ((*it.inner.get()).count, known.is_some())
+        };
+        it.nested.load(Ordering::Relaxed) == 0 && count < FULL && known
     })
 }
 
@@ -198,10 +205,7 @@ fn tagged(place: usize, which: usize) -> epoll_event {
 /// Follows a connection that has just joined wherever it is registered.
 pub fn follow(guard: &Guard) {
     let Some(_control) = CONTROL.lock() else { return };
-    for (which, registration) in registrations(guard.place).enumerate() {
-        // SAFETY: with the control lock held the instance cannot change.
-        let index = unsafe { (*registration).instance };
-        let Some(instance) = (index as usize).checked_sub(1).and_then(instance) else { continue };
+    for (which, registration, instance) in registered(guard) {
         let Some(_held) = instance.lock.lock() else { continue };
         // SAFETY: the instance's lock is held.
         let (registration, inner) = unsafe { (&mut *registration, &mut *instance.inner.get()) };
@@ -293,23 +297,19 @@ pub fn unfollow(guard: &Guard) {
     if !guard.local().watched.load(Ordering::Relaxed) {
         return;
     }
-    // SAFETY: a number is read that another thread may change only in a call on the descriptor that
-    // is being closed, whose outcome is open.
-    if registrations(guard.place).all(|it| unsafe { (*it).instance } == 0) {
+    // Another thread changes that only in a call on the descriptor that is being closed, whose outcome
+    // is open.
+    if registered(guard).next().is_none() {
         return;
     }
     let Some(_control) = CONTROL.lock() else { return };
-    for (which, registration) in registrations(guard.place).enumerate() {
-        // SAFETY: with the control lock held the instance cannot change.
-        let index = unsafe { (*registration).instance };
-        let Some(instance) = (index as usize).checked_sub(1).and_then(instance) else { continue };
+    for (which, registration, instance) in registered(guard) {
         let Some(_held) = instance.lock.lock() else { continue };
         // SAFETY: the instance's lock is held.
-        unsafe {
-            unlink(&mut *instance.inner.get(), guard.place, which);
-            discount_other(instance, &mut *registration, guard);
-            *registration = Registration::default();
-        }
+        let (registration, inner) = unsafe { (&mut *registration, &mut *instance.inner.get()) };
+        unlink(inner, guard.place, which);
+        discount_other(instance, registration, guard);
+        let index = std::mem::take(registration).instance;
         unwatch_event(instance, index, guard);
     }
 }
@@ -457,8 +457,7 @@ fn unpark(guard: &Guard, instance: &Instance, which: usize) {
     let epoll = instance.descriptor();
     let mut event = tagged(guard.place, which);
     let _ = sys::epoll_ctl(epoll, libc::EPOLL_CTL_DEL, registration.fd, &mut event);
-    let index = registration.instance;
-    *registration = Registration::default();
+    let index = std::mem::take(registration).instance;
     unwatch_event(instance, index, guard);
 }
 
@@ -472,10 +471,7 @@ fn make_room(guard: &Guard) {
 }
 
 fn unpark_all(guard: &Guard) {
-    for (which, registration) in registrations(guard.place).enumerate() {
-        // SAFETY: the control lock is held.
-        let index = unsafe { (*registration).instance };
-        let Some(instance) = (index as usize).checked_sub(1).and_then(instance) else { continue };
+    for (which, _, instance) in registered(guard) {
         // Without it, this thread has it already.
         let _held = instance.lock.lock();
         unpark(guard, instance, which);
@@ -572,13 +568,10 @@ fn rouse(instance: &Instance, registration: &Registration, place: usize, which: 
 
 /// Lets all instances that follow the connection look again: somebody took its doorbells away.
 pub fn kick(guard: &Guard) {
-    for (which, registration) in registrations(guard.place).enumerate() {
+    for (which, registration, instance) in registered(guard) {
         // SAFETY: numbers are read that another thread may change; a look too many does no harm.
         let registration = unsafe { *registration };
-        if registration.linked
-            && let Some(instance) =
-                (registration.instance as usize).checked_sub(1).and_then(instance)
-        {
+        if registration.linked {
             rouse(instance, &registration, guard.place, which);
         }
     }

@@ -86,10 +86,7 @@ pub fn release(guard: &Guard) {
     super::leave(guard);
     let _errno = sys::KeepErrno::new();
     let Some(_control) = CONTROL.lock() else { return };
-    for (which, registration) in registrations(guard.place).enumerate() {
-        // SAFETY: with the control lock held the instance cannot change.
-        let index = unsafe { (*registration).instance };
-        let Some(instance) = (index as usize).checked_sub(1).and_then(instance) else { continue };
+    for (which, registration, instance) in super::registered(guard) {
         let Some(_held) = instance.lock.lock() else { continue };
         // SAFETY: the instance's lock is held.
         let (registration, inner) = unsafe { (&mut *registration, &mut *instance.inner.get()) };

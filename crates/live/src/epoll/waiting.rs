@@ -574,3 +574,38 @@ fn answer(instance: &Instance, link: u32, events: u32) {
         wait::is_gone(&guard);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample::Sample;
+
+    #[test]
+    fn most_looks_see_arrivals_alone() {
+        let sample = Sample::new();
+        // SAFETY: takes no memory.
+        let epoll = unsafe { libc::epoll_create1(0) };
+        super::super::track(epoll);
+        let Entry::Epoll(index) = table::entry(epoll) else { panic!("it is not followed") };
+        let instance = instance(index).unwrap();
+        let mut event = epoll_event { events: libc::EPOLLIN as u32, u64: 7 };
+        let place = &raw mut event;
+        assert_eq!(super::super::control(epoll, libc::EPOLL_CTL_ADD, sample.fd, place, || -1), 0);
+        let mut events = [epoll_event { events: 0, u64: 0 }];
+        assert_eq!(look(instance, &mut events, true), (0, true));
+        let (guard, _) = sample.enter();
+        let shut = &guard.connection.read_shut;
+        shut.store(true, Ordering::Release);
+        let mut times = 0;
+        assert!((1..WHOLE_LOOK).all(|_| !has_any(instance, &mut times)));
+        assert!(has_any(instance, &mut times));
+        assert_eq!(look(instance, &mut events, false), (0, true));
+        shut.store(false, Ordering::Release);
+        sample.arrive();
+        times = 0;
+        assert!(has_any(instance, &mut times));
+        assert_eq!(look(instance, &mut events, false), (1, true));
+        let [event] = events;
+        assert_eq!({ event.u64 }, 7);
+    }
+}

@@ -321,13 +321,19 @@ interpose! {
             }
             return next(fd, messages, count, flags);
         }
+        let before = sys::errno();
         for index in 0..count as usize {
             // SAFETY: the program says that there are `count` messages.
             let message = unsafe { &mut *messages.add(index) };
             // SAFETY: as above.
             let result = unsafe { sendmsg(fd, &message.msg_hdr, flags) };
+            if result < 0 && index > 0 {
+                // As for a file.
+                sys::set_errno(before);
+                return index as c_int;
+            }
             if result < 0 {
-                return if index > 0 { index as c_int } else { -1 };
+                return -1;
             }
             message.msg_len = result as c_uint;
         }
@@ -347,7 +353,7 @@ unsafe fn copy_file(to: c_int, from: c_int, offset: *mut off_t, count: size_t) -
     // Most files are much shorter: neither cleared nor copied.
     let mut buffer = std::mem::MaybeUninit::<[u8; FILE_PIECE]>::uninit();
     let buffer: *mut u8 = buffer.as_mut_ptr().cast();
-    let mut done = 0;
+    let (mut done, before) = (0, sys::errno());
     // SAFETY: by the contract of this function.
     let mut at =
         unsafe { if offset.is_null() { libc::lseek(from, 0, libc::SEEK_CUR) } else { *offset } };
@@ -367,11 +373,16 @@ unsafe fn copy_file(to: c_int, from: c_int, offset: *mut off_t, count: size_t) -
             Err(why) => fail(why),
         };
         let sent = send(to, || piece, 0, kernel);
-        if sent < 0 && done == 0 {
-            return -1;
+        if sent < 0 {
+            if done == 0 {
+                return -1;
+            }
+            // What was sent is said, and not why no more was.
+            sys::set_errno(before);
+            break;
         }
-        done += sent.max(0) as usize;
-        at += sent.max(0) as off_t;
+        done += sent as usize;
+        at += sent as off_t;
         if sent < found as ssize_t {
             break;
         }

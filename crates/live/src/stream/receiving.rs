@@ -383,3 +383,72 @@ fn ending(guard: &Guard, segment: &Segment, receiving: &mut Receiving) -> Step {
     }
     Step::End
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample::Sample;
+    use weft_protocol::byte_ring::Writer;
+    use weft_protocol::detour::Sender;
+    use weft_protocol::interrupt_flag::Sleep;
+
+    fn into(buffer: &mut [u8]) -> [iovec; 1] {
+        [iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() }]
+    }
+
+    /// The sender switches while the receiver looks at the kernel's stream.
+    #[test]
+    fn what_follows_the_ring_is_left_in_the_kernels_stream() {
+        let (sample, mut buffer) = (Sample::new(), [0; 9]);
+        let (guard, segment) = sample.enter();
+        Sender::default().begin(&segment.way(guard.connection.role().peer()).detour, 2);
+        sys::write(sample.other, b"abX");
+        let looked = from_kernel(&guard, &segment, u64::MAX, &into(&mut buffer), 0, 0);
+        assert!(matches!(looked, Some(Step::Bytes(2))));
+        assert_eq!(&buffer[..2], b"ab");
+        assert_eq!(guard.connection.taken.load(Ordering::Relaxed), 2);
+        assert_eq!(sys::recv(guard.fd, buffer.as_mut_ptr(), 9, 0), Ok(1));
+        assert_eq!(buffer[0], b'X');
+    }
+
+    #[test]
+    fn the_end_of_the_kernels_stream_is_not_that_of_the_ring() {
+        let (sample, mut buffer) = (Sample::new(), [0; 9]);
+        let (guard, segment) = sample.enter();
+        sys::close(sample.other);
+        let mut look = || from_kernel(&guard, &segment, u64::MAX, &into(&mut buffer), 0, 0);
+        assert!(matches!(look(), Some(Step::End)));
+        Sender::default().begin(&segment.way(guard.connection.role().peer()).detour, 0);
+        assert!(look().is_none());
+    }
+
+    /// The last byte arrives after the ring was found empty, and the end with it.
+    #[test]
+    fn what_was_written_before_the_end_is_read_before_it() {
+        let (sample, mut buffer) = (Sample::new(), [0; 9]);
+        let (guard, segment) = sample.enter();
+        let mut receiving = guard.connection.receiving().unwrap();
+        sample.arrive();
+        segment.way(guard.connection.role().peer()).finished.store(1, Ordering::Release);
+        assert!(matches!(ending(&guard, &segment, &mut receiving), Step::Empty { .. }));
+        let read = from_ring(&guard, &segment, &mut receiving, &into(&mut buffer), 0, 0);
+        assert_eq!(read.unwrap(), 1);
+        assert!(matches!(ending(&guard, &segment, &mut receiving), Step::End));
+    }
+
+    #[test]
+    fn the_writer_of_a_full_ring_is_woken_when_a_quarter_is_free() {
+        let (sample, mut buffer) = (Sample::new(), [0; 4096]);
+        let (guard, segment) = sample.enter();
+        let way = segment.way(guard.connection.role().peer());
+        let capacity = segment.capacity().bytes() as usize;
+        Writer::new(segment.capacity()).publish(&way.pointers, capacity as u64);
+        way.freed.arm(Sleep::OnWord);
+        let mut receiving = guard.connection.receiving().unwrap();
+        for (count, sleeps) in [(capacity / 8, true), (capacity / 8 - 1, true), (1, false)] {
+            let to = into(&mut buffer[..count]);
+            let read = from_ring(&guard, &segment, &mut receiving, &to, 0, 0);
+            assert_eq!((read.unwrap(), way.freed.is_armed(Sleep::OnWord)), (count, sleeps));
+        }
+    }
+}

@@ -25,7 +25,7 @@ fn print(fd: c_int, text: &str) -> Outcome<usize> {
 
 /// Passes a descriptor through a Unix socket of this process; what comes out the library has never
 /// seen.
-fn pass(fd: c_int) -> c_int {
+pub fn pass(fd: c_int) -> c_int {
     let mut ends = [0; 2];
     unsafe {
         assert_eq!(libc::socketpair(libc::AF_UNIX, libc::SOCK_STREAM, 0, ends.as_mut_ptr()), 0);
@@ -51,7 +51,7 @@ fn pass(fd: c_int) -> c_int {
 }
 
 /// Reads past the library.
-fn bare_read(fd: c_int, room: usize) -> Outcome<Vec<u8>> {
+pub fn bare_read(fd: c_int, room: usize) -> Outcome<Vec<u8>> {
     let mut bytes = vec![0u8; room];
     let none: *mut c_void = std::ptr::null_mut();
     let count =
@@ -60,7 +60,7 @@ fn bare_read(fd: c_int, room: usize) -> Outcome<Vec<u8>> {
     Ok(bytes)
 }
 
-fn bare_read_all(fd: c_int, wanted: usize) -> Vec<u8> {
+pub fn bare_read_all(fd: c_int, wanted: usize) -> Vec<u8> {
     let mut bytes = Vec::new();
     while bytes.len() < wanted {
         let more = bare_read(fd, wanted - bytes.len()).unwrap();
@@ -70,12 +70,12 @@ fn bare_read_all(fd: c_int, wanted: usize) -> Vec<u8> {
     bytes
 }
 
-fn bare_write(fd: c_int, bytes: &[u8]) {
+pub fn bare_write(fd: c_int, bytes: &[u8]) {
     let count = unsafe { libc::syscall(libc::SYS_write, fd, bytes.as_ptr(), bytes.len()) };
     assert_eq!(count as usize, bytes.len());
 }
 
-fn pattern(from: usize, count: usize) -> Vec<u8> {
+pub fn pattern(from: usize, count: usize) -> Vec<u8> {
     (from..from + count).map(|at| (at % 251) as u8).collect()
 }
 
@@ -99,12 +99,12 @@ fn what_was_in_the_rings_is_read_before_what_the_kernel_carries() {
     });
 }
 
-/// A connection whose ends have joined by what goes one way, while the word `early ` lies in the
+/// A connection whose ends have joined by what goes one way, while what was sent before lies in the
 /// kernel the other way.
-fn joined_behind_early() -> Pair {
+pub fn joined_behind(what: impl Fn(c_int)) -> Pair {
     let before = joined();
     let pair = used(0);
-    send(pair.a, b"early ", 0).unwrap();
+    what(pair.a);
     for _ in 0..100 {
         send(pair.b, b"x", 0).unwrap();
         assert_eq!(recv(pair.a, 1, 0), Ok(b"x".to_vec()));
@@ -113,10 +113,14 @@ fn joined_behind_early() -> Pair {
     pair
 }
 
+pub fn send_early(fd: c_int) {
+    assert_eq!(send(fd, b"early ", 0), Ok(6));
+}
+
 #[test]
 fn what_is_unread_is_counted_wherever_it_lies() {
     preloaded("back::what_is_unread_is_counted_wherever_it_lies", || {
-        let pair = joined_behind_early();
+        let pair = joined_behind(send_early);
         assert_eq!(unread(pair.b), 6);
         send(pair.a, b"then ", 0).unwrap();
         assert_eq!(unread(pair.b), 11, "in the kernel and in the ring");
@@ -139,7 +143,7 @@ fn what_is_unread_is_counted_wherever_it_lies() {
 #[test]
 fn a_receive_goes_on_from_the_kernel_into_the_ring() {
     preloaded("back::a_receive_goes_on_from_the_kernel_into_the_ring", || {
-        let pair = joined_behind_early();
+        let pair = joined_behind(send_early);
         send(pair.a, b"then", 0).unwrap();
         assert_eq!(recv(pair.b, 100, libc::MSG_DONTWAIT), Ok(b"early then".to_vec()));
         assert_eq!(recv(pair.b, 100, libc::MSG_DONTWAIT), Err(libc::EAGAIN));
@@ -150,7 +154,7 @@ fn a_receive_goes_on_from_the_kernel_into_the_ring() {
 #[test]
 fn a_look_goes_on_from_the_kernel_into_the_ring() {
     preloaded("back::a_look_goes_on_from_the_kernel_into_the_ring", || {
-        let pair = joined_behind_early();
+        let pair = joined_behind(send_early);
         let (peek, without) = (libc::MSG_PEEK, libc::MSG_DONTWAIT);
         assert_eq!(recv(pair.b, 100, peek), Ok(b"early ".to_vec()), "nothing follows yet");
         send(pair.a, b"then", 0).unwrap();
@@ -239,9 +243,9 @@ fn all(fd: c_int) -> Vec<u8> {
     }
 }
 
-/// How the other end waits while a descriptor leaves.
+/// How an end waits for what it is sent.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Wait {
+pub enum Wait {
     Receive,
     Poll,
     Epoll,
@@ -262,8 +266,18 @@ fn wait_for_input(fd: c_int, how: Wait) {
     }
 }
 
-/// The other end waits for an answer; meanwhile the descriptor leaves with everything unread.
-fn leaves_whole(how: Wait, size: usize) {
+/// The port of this end.
+fn port(fd: c_int) -> u16 {
+    let mut address: libc::sockaddr_in = unsafe { zeroed() };
+    let mut length = size_of_val(&address) as libc::socklen_t;
+    let place = (&raw mut address).cast();
+    assert_eq!(unsafe { libc::getsockname(fd, place, &mut length) }, 0);
+    address.sin_port
+}
+
+/// The other end waits for an answer; meanwhile the descriptor leaves with everything unread. Whether
+/// it stays the same connection.
+fn leaves_whole(how: Wait, size: usize) -> bool {
     let pair = carried();
     let sent = pattern(0, size);
     send(pair.a, &sent, 0).unwrap();
@@ -277,7 +291,9 @@ fn leaves_whole(how: Wait, size: usize) {
         send(pair.a, b"after", 0).unwrap();
     });
     std::thread::sleep(Duration::from_millis(50));
+    let before = port(pair.b);
     let passed = pass(pair.b);
+    let stays = port(passed) == before;
     assert_eq!(bare_read_all(passed, size - 5), sent[5..], "{how:?}");
     bare_write(passed, b"answer");
     assert_eq!(bare_read_all(passed, 5), b"after", "{how:?}");
@@ -286,15 +302,16 @@ fn leaves_whole(how: Wait, size: usize) {
     close(pair.b);
     assert_eq!(bare_read(passed, 1), Ok(vec![]));
     close(passed);
+    stays
 }
 
 #[test]
 fn a_descriptor_that_is_passed_on_takes_all_unread_bytes_with_it() {
     preloaded("back::a_descriptor_that_is_passed_on_takes_all_unread_bytes_with_it", || {
         for how in [Wait::Receive, Wait::Poll, Wait::Epoll, Wait::Nowhere] {
-            for size in [11, 3000, 200_000] {
-                leaves_whole(how, size);
-            }
+            let stayed = [11, 3000, 200_000].map(|size| leaves_whole(how, size));
+            // Who waits hears of it, unless others take its processor for 0.3 s.
+            assert!(how == Wait::Nowhere || stayed.contains(&true), "{how:?}: nobody heard of it");
         }
     });
 }
@@ -343,6 +360,39 @@ fn a_program_that_inherits_a_connection_finds_all_unread_bytes() {
             assert!(child.wait().unwrap().success());
             close(pair.a);
         }
+    });
+}
+
+/// A process that fails to become another program holds its connections on.
+#[test]
+fn a_program_that_cannot_be_run_changes_nothing() {
+    preloaded("back::a_program_that_cannot_be_run_changes_nothing", || {
+        let pair = carried();
+        for fd in [pair.a, pair.b] {
+            assert_eq!(unsafe { libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC) }, 0);
+        }
+        let mut told = [0; 2];
+        assert_eq!(unsafe { libc::pipe(told.as_mut_ptr()) }, 0);
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            let mut byte = 0u8;
+            unsafe { libc::read(told[0], (&raw mut byte).cast(), 1) };
+            close(pair.a);
+            close(pair.b);
+            unsafe { libc::_exit(0) };
+        }
+        let none = [std::ptr::null()];
+        let run = unsafe { libc::execve(c"/nowhere".as_ptr(), none.as_ptr(), none.as_ptr()) };
+        assert_eq!(outcome(run as isize), Err(libc::ENOENT));
+        send(pair.a, b"to whoever reads", 0).unwrap();
+        unsafe {
+            libc::write(told[1], c"!".as_ptr().cast(), 1);
+            libc::waitpid(child, std::ptr::null_mut(), 0);
+        }
+        assert_eq!(recv(pair.b, 16, 0), Ok(b"to whoever reads".to_vec()));
+        send(pair.b, b"answer", 0).unwrap();
+        assert_eq!(recv(pair.a, 6, 0), Ok(b"answer".to_vec()));
+        assert_eq!(moved_back(), 0);
     });
 }
 

@@ -294,6 +294,30 @@ fn a_socket_that_is_connected_anew_is_watched_on() {
     });
 }
 
+#[test]
+fn a_socket_that_is_connected_anew_keeps_its_options() {
+    preloaded("early::a_socket_that_is_connected_anew_keeps_its_options", || {
+        let before = joined();
+        let seen = [true, false].map(|seen| {
+            let (pair, _) = watched(IN, seen);
+            use_it(pair, 60);
+            let (level, name) = (libc::SOL_SOCKET, libc::SO_LINGER);
+            let (mut linger, mut length) = ([1, 3], size_of::<[c_int; 2]>() as libc::socklen_t);
+            let place: *mut libc::c_void = linger.as_mut_ptr().cast();
+            let mut nowhere: libc::sockaddr = unsafe { std::mem::zeroed() };
+            nowhere.sa_family = libc::AF_UNSPEC as u16;
+            unsafe {
+                assert_eq!(libc::setsockopt(pair.a, level, name, place, length), 0);
+                assert_eq!(libc::connect(pair.a, &raw const nowhere, 16), 0);
+                assert_eq!(libc::getsockopt(pair.a, level, name, place, &mut length), 0);
+            }
+            linger
+        });
+        assert_eq!(joined(), before + 2, "both ends of one had joined");
+        assert_eq!(seen, [[1, 3]; 2]);
+    });
+}
+
 /// What was learned of the connections with one server says nothing of those with another.
 #[test]
 fn an_early_socket_is_of_its_servers_kind() {

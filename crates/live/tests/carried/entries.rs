@@ -5,10 +5,18 @@ use std::time::{Duration, Instant};
 
 use libc::c_int;
 
+use crate::back::Wait;
 use crate::pair::{Entries, Pair, carried, close, poll, preloaded, recv, send};
 use crate::{epoll_control, epoll_events};
 
 const MESSAGES: u32 = 20_000;
+
+/// The numbers of so many messages at least, for longer than an end is left unasked whether it lives.
+fn rounds() -> impl Iterator<Item = u32> {
+    let begun = Instant::now();
+    let goes_on = move |round| round < MESSAGES || begun.elapsed() < Duration::from_millis(50);
+    (0..).take_while(move |round| goes_on(*round))
+}
 
 /// How often a process enters the kernel between the two stops of `body`, which gets a connection,
 /// as the library counts it and its tracer confirms, but for the stops themselves. And how long it
@@ -54,13 +62,13 @@ fn messages_do_not_enter_the_kernel() {
     preloaded("entries::messages_do_not_enter_the_kernel", || {
         let (count, _) = entries(|pair, stop| {
             stop();
-            for round in 0..MESSAGES {
+            for round in rounds() {
                 assert_eq!(send(pair.a, &round.to_le_bytes(), 0), Ok(4));
                 assert_eq!(recv(pair.b, 4, 0).unwrap(), round.to_le_bytes());
             }
             stop();
         });
-        assert_eq!(count.all(), 0, "{count:?} for {MESSAGES} messages");
+        assert_eq!(count.all(), 0, "{count:?}");
     });
 }
 
@@ -74,7 +82,7 @@ fn instance(pair: Pair) -> c_int {
 
 /// Messages that an instance reports.
 fn send_by(epoll: c_int, pair: Pair) {
-    for round in 0..MESSAGES {
+    for round in rounds() {
         assert_eq!(send(pair.a, &round.to_le_bytes(), 0), Ok(4));
         assert_eq!(epoll_events(epoll), [(libc::EPOLLIN as u32, 7)]);
         assert_eq!(recv(pair.b, 4, 0).unwrap(), round.to_le_bytes());
@@ -90,7 +98,7 @@ fn messages_in_an_instance_do_not_enter_the_kernel() {
             send_by(epoll, pair);
             stop();
         });
-        assert_eq!(count.all(), 0, "{count:?} for {MESSAGES} messages");
+        assert_eq!(count.all(), 0, "{count:?}");
     });
 }
 
@@ -160,6 +168,24 @@ fn flow_until_more_is_reported(epoll: c_int, pair: Pair) {
     }
 }
 
+#[test]
+fn what_went_back_is_looked_at_while_messages_flow() {
+    preloaded("entries::what_went_back_is_looked_at_while_messages_flow", || {
+        let (pair, other) = (carried(), carried());
+        let epoll = instance(pair);
+        let wanted = libc::EPOLLIN as u32;
+        assert_eq!(epoll_control(epoll, libc::EPOLL_CTL_ADD, other.b, wanted), 0);
+        crate::options::set(other.b, libc::IPPROTO_IP, libc::IP_RECVTTL, 1);
+        // Both ends notice, and the instance.
+        for fd in [other.a, other.b] {
+            assert_eq!(poll(fd, libc::POLLIN, 0), 0);
+        }
+        (0..100).for_each(|_| assert_eq!(epoll_events(epoll), []));
+        assert_eq!(send(other.a, b"x", 0), Ok(1));
+        flow_until_more_is_reported(epoll, pair);
+    });
+}
+
 /// A connection whose other end is a process that was killed.
 fn bereft() -> c_int {
     let pair = carried();
@@ -204,6 +230,18 @@ fn a_death_is_heard_of_by_who_only_sends() {
     });
 }
 
+#[test]
+fn a_death_is_heard_of_by_who_never_waits() {
+    preloaded("entries::a_death_is_heard_of_by_who_never_waits", || {
+        let dead = bereft();
+        let until = Instant::now() + Duration::from_secs(60);
+        while recv(dead, 1, libc::MSG_DONTWAIT) == Err(libc::EAGAIN) {
+            assert!(Instant::now() < until, "nothing is heard of it");
+        }
+        assert_eq!(recv(dead, 1, libc::MSG_DONTWAIT), Ok(vec![]));
+    });
+}
+
 /// Keeps the calling thread on one of the processors that the process may use; false if there is no
 /// such.
 fn pin(which: usize) -> bool {
@@ -219,11 +257,11 @@ fn pin(which: usize) -> bool {
     }
 }
 
-/// Two processes, each on a processor of its own, send a message to and fro; how often they have
-/// entered the kernel. `None` where there is one processor only.
-fn to_and_fro(rounds: u32, with_epoll: bool) -> Option<Entries> {
+/// Two processes, each on a processor of its own, send a message to and fro, for which they wait in
+/// one way; how often they have entered the kernel. `None` where there is one processor only.
+fn to_and_fro(rounds: u32, how: Wait) -> Option<Entries> {
     let end = |fd: c_int, first: bool| {
-        let epoll = with_epoll.then(|| instance(Pair { a: fd, b: fd }));
+        let epoll = (how == Wait::Epoll).then(|| instance(Pair { a: fd, b: fd }));
         for round in 0..rounds {
             if first {
                 assert_eq!(send(fd, &round.to_le_bytes(), 0), Ok(4));
@@ -232,6 +270,8 @@ fn to_and_fro(rounds: u32, with_epoll: bool) -> Option<Entries> {
                 let mut event = libc::epoll_event { events: 0, u64: 0 };
                 // SAFETY: there is room for one event.
                 assert_eq!(unsafe { libc::epoll_wait(epoll, &mut event, 1, -1) }, 1);
+            } else if how == Wait::Poll {
+                assert_eq!(poll(fd, libc::POLLIN, -1), libc::POLLIN);
             }
             assert_eq!(recv(fd, 4, 0).unwrap(), round.to_le_bytes());
             if !first {
@@ -262,23 +302,34 @@ fn to_and_fro(rounds: u32, with_epoll: bool) -> Option<Entries> {
 
 /// An end whose other end was kept from its processor for long asks whether it lives, after it has
 /// slept. Nothing else enters the kernel but what a sleep brings with it, however long it all takes.
-fn only_sleeps_enter(rounds: u32, with_epoll: bool) {
-    let Some(count) = to_and_fro(rounds, with_epoll) else { return };
+fn only_sleeps_enter(how: Wait) {
+    const ROUNDS: u32 = 200_000;
+    let Some(count) = to_and_fro(ROUNDS, how) else { return };
+    let few = u64::from(ROUNDS / 5000);
     let polling = count.asides + count.questions.saturating_sub(count.sleeps);
-    assert!(polling * 10_000 < u64::from(2 * rounds), "{count:?} for {rounds} messages to and fro");
+    assert!(polling < few, "{count:?} for {ROUNDS} messages to and fro");
+    // A wake-up, and a few looks.
+    assert!(count.about_sleeps < 4 * count.sleeps + few, "{count:?}");
 }
 
 #[test]
 fn ends_that_poll_do_not_enter_the_kernel() {
     preloaded("entries::ends_that_poll_do_not_enter_the_kernel", || {
-        only_sleeps_enter(200_000, false);
+        only_sleeps_enter(Wait::Receive);
+    });
+}
+
+#[test]
+fn ends_that_poll_by_poll_do_not_enter_the_kernel() {
+    preloaded("entries::ends_that_poll_by_poll_do_not_enter_the_kernel", || {
+        only_sleeps_enter(Wait::Poll);
     });
 }
 
 #[test]
 fn ends_that_poll_by_instances_do_not_enter_the_kernel() {
     preloaded("entries::ends_that_poll_by_instances_do_not_enter_the_kernel", || {
-        only_sleeps_enter(200_000, true);
+        only_sleeps_enter(Wait::Epoll);
     });
 }
 

@@ -231,3 +231,48 @@ fn a_send_while_a_connection_joins_can_be_interrupted_and_times_out() {
         assert_eq!(refused(), Some(libc::EAGAIN));
     });
 }
+
+/// A message of many parts, in the middle of which the connection goes back.
+#[test]
+fn both_ends_write_first_and_in_parts() {
+    preloaded("full::both_ends_write_first_and_in_parts", || {
+        let Pair { a, b } = carried();
+        let write = |fd, which| {
+            let text = bytes(which);
+            let parts: Vec<_> = text
+                .chunks(ALL / 16)
+                .map(|it| libc::iovec {
+                    iov_base: it.as_ptr().cast_mut().cast(),
+                    iov_len: it.len(),
+                })
+                .collect();
+            let sent = unsafe { libc::writev(fd, parts.as_ptr(), parts.len() as c_int) };
+            assert_eq!(sent, ALL as isize);
+            assert!(recv(fd, ALL, libc::MSG_WAITALL) == Ok(bytes(1 - which)));
+        };
+        let other = std::thread::spawn(move || write(b, 1));
+        write(a, 0);
+        other.join().unwrap();
+        assert_eq!(moved_back(), 2, "both ends are the kernel's");
+    });
+}
+
+/// A blocking send ends when its reader goes in its middle.
+#[test]
+fn a_send_ends_with_its_reader() {
+    preloaded("full::a_send_ends_with_its_reader", || {
+        for read in [0, 1000] {
+            let Pair { a, b } = carried();
+            let reader = std::thread::spawn(move || {
+                std::thread::sleep(Duration::from_millis(30));
+                assert_eq!(recv(b, read, 0).unwrap().len(), read);
+                pair::close(b);
+            });
+            let sent = send(a, &bytes(0), 0);
+            assert!(sent.is_err() || sent < Ok(ALL), "{sent:?}");
+            reader.join().unwrap();
+            assert!((0..2).any(|_| send(a, b"x", 0).is_err()), "nobody reads");
+            pair::close(a);
+        }
+    });
+}

@@ -14,10 +14,13 @@
     reason = "a test helper that cannot go on fails its test"
 )]
 
+mod asked;
 mod back;
 mod cancelled;
+mod copied;
 mod early;
 mod entries;
+mod errors;
 mod full;
 mod halves;
 mod names;

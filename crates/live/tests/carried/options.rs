@@ -10,7 +10,7 @@ use crate::pair::{
     Outcome, Pair, carried, close, joined, moved_back, outcome, plain, poll, preloaded, recv, send,
 };
 
-fn set(fd: c_int, level: c_int, name: c_int, value: c_int) {
+pub fn set(fd: c_int, level: c_int, name: c_int, value: c_int) {
     let length = size_of::<c_int>() as libc::socklen_t;
     let place = (&raw const value).cast();
     assert_eq!(unsafe { libc::setsockopt(fd, level, name, place, length) }, 0);
@@ -92,10 +92,18 @@ fn an_option_of_the_listening_socket_holds_for_what_it_accepts() {
         assert_eq!(joined(), before + 2, "this one is carried");
         send(pair.a, b"abc", 0).unwrap();
         assert_eq!(receive(pair.b, 2, 64), Ok((b"ab".to_vec(), 0, Some(1))));
-        let pair = prepared(|fd| set(fd, libc::SOL_SOCKET, libc::SO_PEEK_OFF, 0));
-        assert_eq!(joined(), before + 2, "this one is not");
-        send(pair.a, b"abc", 0).unwrap();
-        assert_eq!(recv(pair.b, 9, 0), Ok(b"abc".to_vec()));
+        let only_the_kernels = [
+            (libc::SO_PEEK_OFF, 0),
+            (libc::SO_RCVLOWAT, 2),
+            (libc::SO_TIMESTAMP, 1),
+            (libc::SO_TIMESTAMPNS, 1),
+        ];
+        for (name, value) in only_the_kernels {
+            let pair = prepared(|fd| set(fd, libc::SOL_SOCKET, name, value));
+            assert_eq!(joined(), before + 2, "one with {name} is not");
+            send(pair.a, b"abc", 0).unwrap();
+            assert_eq!(recv(pair.b, 9, 0), Ok(b"abc".to_vec()));
+        }
     });
 }
 
@@ -155,7 +163,7 @@ fn what_stands_in_the_ring_waits_for_no_acknowledgment() {
 }
 
 /// How many bytes of a connection the kernel has not yet sent.
-fn held_back(fd: c_int) -> c_int {
+pub fn held_back(fd: c_int) -> c_int {
     const SIOCOUTQNSD: libc::c_ulong = 0x894b;
     let mut count: c_int = -1;
     assert_eq!(unsafe { libc::ioctl(fd, SIOCOUTQNSD, &raw mut count) }, 0);

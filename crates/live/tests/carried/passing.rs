@@ -214,7 +214,7 @@ ssize_t send(int fd, const void *from, size_t length, int flags) {
 }
 "#;
 
-/// Sends a byte and, by its arguments, cancels itself before the next. Ends with the number of bytes
+/// Sends a byte and, if it has an argument, cancels itself before the next. Ends with the number of bytes
 /// that were counted.
 const ALONE: &str = r#"
 #define _GNU_SOURCE
@@ -222,6 +222,8 @@ const ALONE: &str = r#"
 #include <netinet/in.h>
 #include <pthread.h>
 #include <sys/socket.h>
+/* A program that looks at this has a copy, which goes on saying so when the only thread cancels itself. */
+char __libc_single_threaded = 1;
 int main(int count, char **arguments) {
     struct sockaddr_in to = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t length = sizeof to;
@@ -235,6 +237,8 @@ int main(int count, char **arguments) {
         pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, 0);
         pthread_cancel(pthread_self());
         pthread_setcancelstate(PTHREAD_CANCEL_ENABLE, 0);
+        send(fd, &byte, 1, 0);
+        return 102;
     }
     if (send(fd, &byte, 1, 0) != 1 || send(-1, &byte, 1, 0) != -1)
         return 101;

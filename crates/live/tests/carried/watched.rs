@@ -1,8 +1,14 @@
 //! Registrations in `epoll` instances that come and go.
 
+use std::thread;
+use std::time::Duration;
+
 use libc::c_int;
 
-use crate::pair::{Numbers, carried, close, moved_back, outcome, poll, preloaded, recv, send};
+use crate::back::{joined_behind, send_early};
+use crate::options::{held_back, set};
+use crate::pair::{Numbers, Pair, carried, close};
+use crate::pair::{moved_back, outcome, plain, poll, preloaded, recv, send};
 use crate::{epoll_control, epoll_events};
 
 const IN: u32 = libc::EPOLLIN as u32;
@@ -169,7 +175,7 @@ fn whoever_polls_many_connections_sees_what_each_has() {
         let pairs = [(); 5].map(|()| carried());
         let ours = pairs.map(|pair| pair.b);
         let (order, acts) = std::sync::mpsc::channel::<(usize, bool)>();
-        let other = std::thread::spawn(move || {
+        let other = thread::spawn(move || {
             for (number, (which, ends)) in acts.into_iter().enumerate() {
                 // While the other polls, or sleeps, or before it has begun.
                 for _ in 0..number % 200 * 1000 {
@@ -200,5 +206,158 @@ fn whoever_polls_many_connections_sees_what_each_has() {
         drop(order);
         other.join().unwrap();
         assert_eq!(moved_back(), 0);
+    });
+}
+
+/// A connection that has joined behind the word `early `, and behind `late `, which the kernel of its
+/// sender holds back. `None` if the kernel did not do so for long enough for `meanwhile`.
+fn joined_behind_late<T>(meanwhile: impl Fn(Pair) -> T) -> Option<(Pair, T)> {
+    let pair = joined_behind(|fd| {
+        send_early(fd);
+        set(fd, libc::IPPROTO_TCP, libc::TCP_CORK, 1);
+        assert_eq!(send(fd, b"late ", 0), Ok(5));
+    });
+    let seen = meanwhile(pair);
+    if held_back(pair.a) == 5 {
+        return Some((pair, seen));
+    }
+    close(pair.a);
+    close(pair.b);
+    None
+}
+
+/// An instance that waits for edges hears of all that the kernel's stream brings, also of what comes
+/// once the sender writes to the ring.
+#[test]
+fn bytes_of_the_kernels_stream_that_arrive_late_are_an_edge() {
+    preloaded("watched::bytes_of_the_kernels_stream_that_arrive_late_are_an_edge", || {
+        let early = |pair: Pair| {
+            let (epoll, kind) = (instance(), IN | libc::EPOLLET as u32);
+            assert_eq!(epoll_control(epoll, libc::EPOLL_CTL_ADD, pair.b, kind), 0);
+            let first = epoll_events(epoll);
+            assert_eq!(recv(pair.b, 6, 0), Ok(b"early ".to_vec()));
+            (epoll, first, epoll_events(epoll))
+        };
+        for round in 0..10 {
+            // The kernel holds bytes back for 200 ms, which a busy machine may take for itself.
+            let made = (0..1000).find_map(|_| joined_behind_late(early));
+            let (pair, (epoll, first, then)) = made.unwrap();
+            assert_eq!((first, then), (vec![(IN, 7)], vec![]));
+            let release = move || {
+                if round % 2 == 1 {
+                    thread::sleep(Duration::from_millis(5));
+                }
+                set(pair.a, libc::IPPROTO_TCP, libc::TCP_CORK, 0);
+            };
+            // Before the instance is waited in, and while it is.
+            let other = (round % 2 == 1).then(|| thread::spawn(release));
+            if other.is_none() {
+                release();
+            }
+            for (text, more) in [(&b"late "[..], &b"then"[..]), (b"then", b"")] {
+                let mut event = libc::epoll_event { events: 0, u64: 0 };
+                assert_eq!(unsafe { libc::epoll_wait(epoll, &mut event, 1, 5000) }, 1);
+                assert_eq!((event.events, event.u64), (IN, 7));
+                assert_eq!(recv(pair.b, text.len(), 0), Ok(text.to_vec()));
+                send(pair.a, more, 0).unwrap();
+            }
+            other.into_iter().for_each(|other| other.join().unwrap());
+            [pair.a, pair.b, epoll].into_iter().for_each(close);
+        }
+        assert_eq!(moved_back(), 0, "they stay carried");
+    });
+}
+
+/// The events that an instance has within so many milliseconds.
+fn wait_for_one(epoll: c_int, milliseconds: c_int) -> Option<u32> {
+    let mut event = libc::epoll_event { events: 0, u64: 0 };
+    let count = unsafe { libc::epoll_wait(epoll, &mut event, 1, milliseconds) };
+    (count == 1).then_some(event.events)
+}
+
+/// Who ends a wait in one instance leaves those alone who wait in another for the same connection.
+#[test]
+fn an_instance_wakes_who_waits_in_it_whoever_else_has_waited() {
+    preloaded("watched::an_instance_wakes_who_waits_in_it_whoever_else_has_waited", || {
+        for _ in 0..10 {
+            let (pair, one, other) = (carried(), instance(), instance());
+            for epoll in [one, other] {
+                assert_eq!(epoll_control(epoll, libc::EPOLL_CTL_ADD, pair.b, IN), 0);
+            }
+            let waiting = thread::spawn(move || wait_for_one(one, 5000));
+            thread::sleep(Duration::from_millis(20));
+            assert_eq!(wait_for_one(other, 10), None);
+            send(pair.a, b"x", 0).unwrap();
+            assert_eq!(waiting.join().unwrap(), Some(IN));
+            [pair.a, pair.b, one, other].into_iter().for_each(close);
+        }
+    });
+}
+
+#[test]
+fn what_has_fired_once_stays_silent_on_the_way_back() {
+    preloaded("watched::what_has_fired_once_stays_silent_on_the_way_back", || {
+        for how in [IN, IN | libc::EPOLLET as u32] {
+            let kind = how | libc::EPOLLONESHOT as u32;
+            let seen = [[carried(), carried()], [plain(), plain()]].map(|[pair, other]| {
+                let epoll = instance();
+                assert_eq!(epoll_control(epoll, libc::EPOLL_CTL_ADD, pair.b, kind), 0);
+                assert_eq!(epoll_control(epoll, libc::EPOLL_CTL_ADD, other.b, IN), 0);
+                send(pair.a, b"x", 0).unwrap();
+                let mut seen = vec![wait_for_one(epoll, 1000)];
+                set(pair.a, libc::IPPROTO_IP, libc::IP_RECVTTL, 1);
+                for _ in 0..3 {
+                    send(pair.a, b"x", 0).unwrap();
+                    seen.push(wait_for_one(epoll, 5));
+                    assert_eq!(recv(pair.b, 1, 0), Ok(b"x".to_vec()));
+                    // Another that goes back takes no more than itself along.
+                    set(other.a, libc::IPPROTO_IP, libc::IP_RECVTTL, 1);
+                    assert_eq!(poll(other.b, libc::POLLIN, 0), 0);
+                }
+                assert_eq!(epoll_control(epoll, libc::EPOLL_CTL_MOD, pair.b, kind), 0);
+                seen.extend([wait_for_one(epoll, 1000), wait_for_one(epoll, 5)]);
+                seen
+            });
+            assert_eq!(seen[0], seen[1]);
+        }
+    });
+}
+
+#[test]
+fn room_is_an_edge_whatever_was_reported_while_there_was_none() {
+    preloaded("watched::room_is_an_edge_whatever_was_reported_while_there_was_none", || {
+        let out = libc::EPOLLOUT as u32;
+        let kind = IN | out | libc::EPOLLET as u32;
+        // A ring that is full to the last byte, and one that was sent more than it has room for.
+        for more in [0, 1000] {
+            let (pair, epoll) = (carried(), instance());
+            assert_eq!(epoll_control(epoll, libc::EPOLL_CTL_ADD, pair.a, kind), 0);
+            assert_eq!(wait_for_one(epoll, 1000), Some(out));
+            let ring = vec![1; (1 << 18) + more];
+            assert_eq!(send(pair.a, &ring, libc::MSG_DONTWAIT), Ok(1 << 18));
+            assert_eq!(send(pair.a, b"x", libc::MSG_DONTWAIT), Err(libc::EAGAIN));
+            send(pair.b, b"x", 0).unwrap();
+            assert_eq!(wait_for_one(epoll, 1000), Some(IN));
+            assert_eq!(recv(pair.a, 1, 0), Ok(b"x".to_vec()));
+            assert_eq!(recv(pair.b, 1 << 18, libc::MSG_WAITALL), Ok(vec![1; 1 << 18]));
+            assert_eq!(wait_for_one(epoll, 5000), Some(out));
+            [pair.a, pair.b, epoll].into_iter().for_each(close);
+        }
+    });
+}
+
+#[test]
+fn an_end_that_stops_reading_wakes_who_waits_in_an_instance() {
+    preloaded("watched::an_end_that_stops_reading_wakes_who_waits_in_an_instance", || {
+        let seen = [carried(), plain()].map(|pair| {
+            let epoll = instance();
+            let kind = IN | libc::EPOLLRDHUP as u32;
+            assert_eq!(epoll_control(epoll, libc::EPOLL_CTL_ADD, pair.a, kind), 0);
+            let waiting = thread::spawn(move || wait_for_one(epoll, 5000));
+            thread::sleep(Duration::from_millis(20));
+            assert_eq!(unsafe { libc::shutdown(pair.a, libc::SHUT_RD) }, 0);
+            waiting.join().unwrap()
+        });
+        assert_eq!(seen[0], seen[1]);
     });
 }

@@ -1,0 +1,57 @@
+//! A carried connection for unit tests, whose other end is the test.
+
+use std::sync::Once;
+use std::sync::atomic::Ordering;
+
+use libc::c_int;
+use weft_protocol::byte_ring::{Capacity, Writer};
+
+use crate::epoll;
+use crate::segment::{Role, Segment};
+use crate::sys;
+use crate::table::{self, Guard, phase};
+
+/// A connection on which nothing was sent yet, which both directions of have switched.
+pub struct Sample {
+    pub fd: c_int,
+    /// The other end of the kernel's stream.
+    pub other: c_int,
+}
+
+impl Sample {
+    pub fn new() -> Self {
+        static STARTED: Once = Once::new();
+        STARTED.call_once(|| {
+            assert!(table::start());
+            epoll::start();
+        });
+        let mut ends = [0; 2];
+        // SAFETY: there is room for two numbers.
+        let made =
+            unsafe { libc::socketpair(libc::AF_UNIX, libc::SOCK_STREAM, 0, ends.as_mut_ptr()) };
+        assert_eq!(made, 0);
+        table::track(ends[0], Role::Client, 1);
+        let guard = table::enter(ends[0]).unwrap();
+        let connection = guard.connection;
+        let (segment, file) = Segment::create(Capacity::new(1 << 12).unwrap()).unwrap();
+        sys::close(file);
+        connection.attach(segment, sys::event().unwrap(), sys::event().unwrap());
+        connection.switched_in.store(true, Ordering::Relaxed);
+        connection.switched_out.store(true, Ordering::Relaxed);
+        connection.phase.store(phase::JOINED, Ordering::SeqCst);
+        Self { fd: ends[0], other: ends[1] }
+    }
+
+    pub fn enter(&self) -> (Guard, Segment) {
+        let guard = table::enter(self.fd).unwrap();
+        let segment = guard.connection.segment().unwrap();
+        (guard, segment)
+    }
+
+    /// Lets the first byte arrive.
+    pub fn arrive(&self) {
+        let (guard, segment) = self.enter();
+        let way = segment.way(guard.connection.role().peer());
+        Writer::new(segment.capacity()).publish(&way.pointers, 1);
+    }
+}

@@ -1,0 +1,67 @@
+//! Descriptors that leave while the other end has gone, or does not look: another process copies.
+
+use libc::c_int;
+
+use crate::back::{bare_read, bare_read_all, bare_write, pass, pattern};
+use crate::pair::{Pair, carried, close, preloaded, recv, send};
+
+/// A descriptor with so many unread bytes, whose other end has closed.
+fn deserted(size: usize) -> (c_int, Vec<u8>) {
+    let Pair { a, b } = carried();
+    let sent = pattern(0, size);
+    send(a, &sent, 0).unwrap();
+    close(a);
+    (b, sent)
+}
+
+#[test]
+fn the_end_leaves_with_the_descriptor() {
+    preloaded("copied::the_end_leaves_with_the_descriptor", || {
+        let Pair { a, b } = carried();
+        assert_eq!(unsafe { libc::shutdown(a, libc::SHUT_WR) }, 0);
+        let other = std::thread::spawn(move || recv(a, 9, 0));
+        let passed = pass(b);
+        assert_eq!(bare_read(passed, 1), Ok(vec![]), "it has ended");
+        bare_write(passed, b"answer");
+        assert_eq!(other.join().unwrap(), Ok(b"answer".to_vec()));
+        let Pair { a, b } = carried();
+        send(b, b"never read", 0).unwrap();
+        close(a);
+        assert_eq!(bare_read(pass(b), 1), Err(libc::ECONNRESET), "it was reset");
+        let Pair { a, b } = carried();
+        send(b, b"never read", 0).unwrap();
+        send(a, b"before", 0).unwrap();
+        close(a);
+        let passed = pass(b);
+        assert_eq!(bare_read_all(passed, 6), b"before");
+        assert_eq!(bare_read(passed, 1), Err(libc::ECONNRESET), "it was reset after");
+    });
+}
+
+#[test]
+fn a_descriptor_in_whose_place_another_is_put_is_as_it_was() {
+    preloaded("copied::a_descriptor_in_whose_place_another_is_put_is_as_it_was", || {
+        for round in 0..20 {
+            let set = round % 4 != 0;
+            let status = if set { libc::O_NONBLOCK } else { 0 };
+            let flags = if set { libc::FD_CLOEXEC } else { 0 };
+            let (fd, sent) = deserted(20_000);
+            unsafe {
+                assert_eq!(libc::fcntl(fd, libc::F_SETFL, status), 0);
+                assert_eq!(libc::fcntl(fd, libc::F_SETFD, flags), 0);
+            }
+            let passed = pass(fd);
+            unsafe {
+                assert_eq!(libc::fcntl(passed, libc::F_GETFL) & libc::O_NONBLOCK, status);
+                assert_eq!(libc::fcntl(fd, libc::F_GETFD), flags);
+                assert_eq!(libc::fcntl(passed, libc::F_SETFL, 0), 0);
+            }
+            // By the old number, which the library knows, as by the new one.
+            assert_eq!(recv(fd, 10_000, libc::MSG_WAITALL), Ok(sent[..10_000].to_vec()));
+            assert_eq!(bare_read_all(passed, 10_000), sent[10_000..]);
+            assert_eq!(recv(fd, 1, 0), Ok(vec![]));
+            close(passed);
+            close(fd);
+        }
+    });
+}
