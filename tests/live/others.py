@@ -292,6 +292,38 @@ def haproxy(stage: Stage) -> str:
         return f"{digest(said)}, {wrong}, {none!r}"
 
 
+def proxy(stage: Stage) -> str:
+    """Let nginx stand before nginx, with connections that both sides of it keep.
+
+    Its connections wait for edges of both kinds: an answer that is not reported is waited for until
+    the client gives up.
+    """
+    front, back = free_port(), free_port()
+    (stage.folder / "file").write_bytes(DATA[:9000])
+    (stage.folder / "nginx.conf").write_text(
+        f"user root; daemon off; worker_processes 2; pid {stage.folder}/pid;\n"
+        f"error_log {stage.folder}/error.log; events {{}}\n"
+        f"http {{ access_log off; keepalive_requests 1000000; root {stage.folder};\n"
+        f"upstream back {{ server 127.0.0.1:{back}; keepalive 8; }}\n"
+        f"server {{ listen 127.0.0.1:{back}; }}\n"
+        f"server {{ listen 127.0.0.1:{front}; location / {{ proxy_pass http://back;\n"
+        'proxy_http_version 1.1; proxy_set_header Connection ""; } } }\n'
+    )
+    with stage.serving(front, "nginx", "-c", stage.folder / "nginx.conf", "-p", stage.folder):
+        load = ("ab", "-q", "-k", "-s", 10, "-n", 30_000, "-c", 20)
+        said = stage.say(*load, f"http://127.0.0.1:{front}/file").decode()
+        return str(re.findall(r"(?:Complete|Failed|Keep-Alive) requests:.*|ended with.*", said))
+
+
+def memcached(stage: Stage) -> str:
+    """Try all of memcached's commands, in words and in binary."""
+    port = free_port()
+    server = ("memcached", "-l", "127.0.0.1", "-p", port, "-u", "root")
+    with stage.serving(port, *server):
+        where = ("-h", "127.0.0.1", "-p", port)
+        return "".join(stage.say("memccapable", *where, how).decode() for how in ("-a", "-b"))
+
+
 def mosquitto(stage: Stage) -> str:
     """Publish to a broker, and hear it in two subscribers."""
     port = free_port()
@@ -384,6 +416,8 @@ CASES: dict[str, tuple[list[str], Callable[[Stage], str]]] = {
     "socat": (["socat"], socat),
     "openssl": (["openssl"], openssl),
     "haproxy": (["haproxy", "nginx", "curl", "wrk"], haproxy),
+    "proxy": (["nginx", "ab"], proxy),
+    "memcached": (["memcached", "memccapable"], memcached),
     "mosquitto": (["mosquitto", "mosquitto_pub", "mosquitto_sub"], mosquitto),
     "rsync": (["rsync"], rsync),
     "sockperf": (["sockperf"], sockperf),
