@@ -1,8 +1,8 @@
 """Kernel TCP against the live library on this host: latency, streams, connections, in turn.
 
-One JSON object a case: the figures of both, the ratio of their medians (above one is better), how
-often a carried connection entered the kernel and why, and the load that others put on the machine
-meanwhile. netperf is not in Debian; its TCP_RR and TCP_CRR
+One JSON object a case: the figures of both, the ratio of their medians (above one is better) with
+the interval of a bootstrap, how often a carried connection entered the kernel and why, and the load
+that others put on the machine meanwhile. netperf is not in Debian; its TCP_RR and TCP_CRR
 are here as exchanges of one byte, on one connection and with a connection for each. Connections of
 a few exchanges are where joining can lose.
 """
@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import random
 import statistics
 import subprocess
 import sys
@@ -24,6 +25,8 @@ UNITS = ("us one way", "us one way", "GB/s")
 # The kinds from here on are connections of 1, 2, 3 and more exchanges each.
 CONNECT = 3
 EXCHANGES = (1, 2, 5, 10, 20, 50, 100)
+# Their ratio is near one: so many times as many turns, for the same spread to say something.
+MORE_TURNS = 3
 
 CASES = [
     *((kind, 64, here) for kind in (PINGPONG, EPOLL) for here in (1, 0)),
@@ -68,6 +71,20 @@ def entries(library: Path, numbers: tuple[int, ...]) -> dict[str, int]:
     return {name: int(counts[place]) for name, place in COUNTS.items()}
 
 
+def interval(figures: dict[str, list[float]], *, rises: bool) -> list[float]:
+    """Give the bounds of the ratio of the medians in 95 of 100 draws of the same figures."""
+    draw = random.Random(1)
+    ratios = []
+    for _ in range(1000):
+        plain, live = (
+            statistics.median(draw.choices(figures[name], k=len(figures[name])))
+            for name in ("plain", "carried")
+        )
+        ratios.append(live / plain if rises else plain / live)
+    ratios.sort()
+    return [round(ratios[at], 3) for at in (25, 975)]
+
+
 def described(kind: int) -> tuple[str, str]:
     """Name a kind and its unit."""
     if kind < CONNECT:
@@ -84,7 +101,8 @@ def main() -> None:
     library, span = options.library.resolve(), int(options.seconds * 1e9)
     for kind, size, here in CASES:
         figures: dict[str, list[float]] = {"plain": [], "carried": []}
-        for turn in range(2 * options.turns):
+        turns = options.turns * (MORE_TURNS if kind >= CONNECT else 1)
+        for turn in range(2 * turns):
             # Which goes first changes too, so that what grows over a pair meets both alike.
             name = "carried" if turn % 4 in (1, 2) else "plain"
             numbers = (TCP, kind, size, span, here, 0)
@@ -96,6 +114,7 @@ def main() -> None:
             "unit": unit,
             **figures,
             "ratio": round(live / plain if kind == STREAM else plain / live, 3),
+            "ratio_interval": interval(figures, rises=kind == STREAM),
             "load_average": os.getloadavg()[0],
         }
         if kind < CONNECT:
