@@ -38,7 +38,7 @@ unsafe extern "C" {
 const MARK: c_int = 4242;
 
 /// Makes a call and says what it left in `errno`, if it succeeded.
-fn said(name: &str, call: impl FnOnce() -> isize) -> String {
+pub fn said(name: &str, call: impl FnOnce() -> isize) -> String {
     unsafe { *libc::__errno_location() = MARK };
     let result = call();
     let left = unsafe { *libc::__errno_location() };
@@ -593,24 +593,5 @@ fn calls_that_move_a_part_leave_the_error_number() {
             });
             assert_eq!(seen[0], seen[1]);
         }
-    });
-}
-
-/// Options that can be set and not asked for.
-#[test]
-fn options_that_cannot_be_asked_for_are_set_as_the_kernels() {
-    preloaded("errors::options_that_cannot_be_asked_for_are_set_as_the_kernels", || {
-        let joins = |fd| {
-            let here = libc::in_addr { s_addr: u32::from_ne_bytes([127, 0, 0, 1]) };
-            let group = libc::in_addr { s_addr: u32::from_ne_bytes([239, 1, 1, 1]) };
-            let asked = libc::ip_mreq { imr_multiaddr: group, imr_interface: here };
-            let (level, name) = (libc::IPPROTO_IP, libc::IP_ADD_MEMBERSHIP);
-            let (place, size) = ((&raw const asked).cast(), size_of_val(&asked) as c_uint);
-            said("setsockopt", || unsafe {
-                libc::setsockopt(fd, level, name, place, size) as isize
-            })
-        };
-        let other = unsafe { libc::socket(libc::AF_INET, libc::SOCK_DGRAM, 0) };
-        assert_eq!(joins(other), "setsockopt leaves 4242");
     });
 }

@@ -4,7 +4,7 @@ use std::mem::zeroed;
 
 use libc::{c_int, c_void, iovec};
 
-use crate::pair::{Pair, carried, moved_back, outcome, preloaded, recv, send};
+use crate::pair::{Pair, carried, close, moved_back, outcome, poll, preloaded, recv, send};
 use crate::{epoll_control, pair};
 
 unsafe extern "C" {
@@ -158,4 +158,62 @@ fn bare_waits_see_what_has_arrived() {
             assert_eq!(bare_poll(pair.b, 0), 0);
         }
     });
+}
+
+/// Writes by an instruction that the program makes as it runs, where nobody can look for it.
+#[cfg(target_arch = "x86_64")]
+fn own_write(fd: c_int, bytes: &[u8]) {
+    let access = libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC;
+    let sharing = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+    let written = unsafe {
+        let page = libc::mmap(std::ptr::null_mut(), 4096, access, sharing, -1, 0).cast::<u8>();
+        // `mov eax, 1`, `syscall`, `ret`, in parts, so that they do not stand in this program.
+        // Made up as the test runs: this program's own code must not hold the instruction.
+        let call = std::hint::black_box([0x0e, 4]).map(|byte: u8| byte + 1);
+        for (at, byte) in [0xb8, 1, 0, 0, 0].into_iter().chain(call).enumerate() {
+            page.add(at).write(byte);
+        }
+        page.add(7).write(0xc3);
+        let call: extern "C" fn(c_int, *const u8, usize) -> isize = std::mem::transmute(page);
+        let written = call(fd, bytes.as_ptr(), bytes.len());
+        libc::munmap(page.cast(), 4096);
+        written
+    };
+    assert_eq!(written, bytes.len() as isize);
+}
+
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn what_a_program_writes_past_the_library_arrives_after_what_came_before() {
+    preloaded(
+        "names::what_a_program_writes_past_the_library_arrives_after_what_came_before",
+        || {
+            let ways: [fn(c_int); 3] = [
+                |_| {},
+                |fd| assert_eq!(poll(fd, libc::POLLIN, 5000), libc::POLLIN),
+                |fd| unsafe {
+                    let epoll = libc::epoll_create1(0);
+                    let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: 7 };
+                    assert_eq!(libc::epoll_ctl(epoll, libc::EPOLL_CTL_ADD, fd, &mut event), 0);
+                    assert_eq!(libc::epoll_wait(epoll, &mut event, 1, 5000), 1);
+                    close(epoll);
+                },
+            ];
+            for (round, wait) in ways.into_iter().enumerate() {
+                let Pair { a, b } = carried();
+                send(a, b"through the ring, ", 0).unwrap();
+                own_write(a, b"past it");
+                assert_eq!(recv(b, 18, libc::MSG_WAITALL), Ok(b"through the ring, ".to_vec()));
+                wait(b);
+                assert_eq!(recv(b, 7, libc::MSG_WAITALL), Ok(b"past it".to_vec()));
+                assert!(moved_back() > round as u64, "the connection went back");
+                for (from, to) in [(a, b), (b, a)] {
+                    send(from, b"and on", 0).unwrap();
+                    assert_eq!(recv(to, 6, libc::MSG_WAITALL), Ok(b"and on".to_vec()));
+                }
+                close(a);
+                close(b);
+            }
+        },
+    );
 }

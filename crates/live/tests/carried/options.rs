@@ -6,6 +6,7 @@ use std::os::fd::{AsRawFd, IntoRawFd};
 
 use libc::c_int;
 
+use crate::errors;
 use crate::pair::{
     Outcome, Pair, carried, close, joined, moved_back, outcome, plain, poll, preloaded, recv, send,
 };
@@ -203,5 +204,24 @@ fn a_doorbell_is_never_held_back() {
             }
         }
         assert_eq!(moved_back(), 0);
+    });
+}
+
+/// Options that can be set and not asked for.
+#[test]
+fn options_that_cannot_be_asked_for_are_set_as_the_kernels() {
+    preloaded("options::options_that_cannot_be_asked_for_are_set_as_the_kernels", || {
+        let joins = |fd| {
+            let here = libc::in_addr { s_addr: u32::from_ne_bytes([127, 0, 0, 1]) };
+            let group = libc::in_addr { s_addr: u32::from_ne_bytes([239, 1, 1, 1]) };
+            let asked = libc::ip_mreq { imr_multiaddr: group, imr_interface: here };
+            let (level, name) = (libc::IPPROTO_IP, libc::IP_ADD_MEMBERSHIP);
+            let (place, size) = ((&raw const asked).cast(), size_of_val(&asked) as libc::socklen_t);
+            errors::said("setsockopt", || unsafe {
+                libc::setsockopt(fd, level, name, place, size) as isize
+            })
+        };
+        let other = unsafe { libc::socket(libc::AF_INET, libc::SOCK_DGRAM, 0) };
+        assert_eq!(joins(other), "setsockopt leaves 4242");
     });
 }
