@@ -41,9 +41,16 @@ impl ChannelSettings {
         self.message(workload).0.div_ceil(self.payload.0.max(1)).max(1)
     }
 
-    /// How long the packets of one demand of a workload occupy a link.
+    /// How long the packets of one demand of a workload occupy a link: before a hub those of a write,
+    /// if it is not messages that are handed over.
     pub(crate) fn demand_span(&self, workload: Option<&WorkloadSettings>) -> Span {
-        self.packet_span() * self.packets(workload)
+        match &self.window {
+            Some(window) if !self.carries_messages(workload) => {
+                let overhead = Bytes(self.packet.0.saturating_sub(self.payload.0));
+                self.link.span(window.write + overhead)
+            }
+            _ => self.packet_span() * self.packets(workload),
+        }
     }
 }
 

@@ -45,6 +45,21 @@ fn a_processor_streams_at_88_mb_per_second() {
     assert!((found / 88.0 - 1.0).abs() < 0.005, "{found}");
 }
 
+/// A load is a share of the time of the links, whatever the size of the writes.
+#[test]
+fn a_load_keeps_the_links_busy_for_as_much() {
+    for write in ["4 B", "32 B", "256 B"] {
+        let write = format!("channel.memory.window.write={write}");
+        let set = ["workload.memory.load=0.3", &write, "run.length=1 ms", "run.regime=from_empty"];
+        let run = run("memory-channel-2", "network", &set);
+        let hosts = usize::from(run.hosts);
+        let busy: u64 = run.observations.busy()[hosts..].iter().map(|span| span.0).sum();
+        let share = busy as f64 / hosts as f64 / run.measured().0 as f64;
+        assert!((run.offered_load() / 0.3 - 1.0).abs() < 0.1, "{write}: {}", run.offered_load());
+        assert!((share / run.accepted_load() - 1.0).abs() < 0.02, "{write}: {share}");
+    }
+}
+
 /// Control packets without length, so that what is left is the arbiter.
 const NO_CONTROL: &str = "channel.memory.window.control=0 B";
 
