@@ -14,7 +14,7 @@ use weft_fabric::scheduler::SchedulerSettings;
 use weft_fabric::workload::{ChannelFacts, Source, WorkloadSettings};
 use weft_kernel::Streams;
 use weft_protocol::retransmit::ControlSettings;
-use weft_units::{Limit, PositiveCount, Span, Time};
+use weft_units::{Bytes, Limit, PositiveCount, Span, Time};
 
 use crate::composition::{ChannelSettings, InputQueues, SwitchSettings};
 use crate::couple::check_disabled;
@@ -77,6 +77,11 @@ impl ChannelSettings {
             Some(turns) => self.link.span(turns.message(self.payload)),
             None => self.link.span(self.packet),
         }
+    }
+
+    /// What a packet has on the wire besides its payload; no payload is longer than its packet.
+    pub(crate) fn overhead(&self) -> Bytes {
+        Bytes(self.packet.0.saturating_sub(self.payload.0))
     }
 
     /// The time from one slot to the next, on a channel that works in slots.

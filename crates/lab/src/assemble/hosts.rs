@@ -46,8 +46,7 @@ impl ChannelSettings {
     pub(crate) fn demand_span(&self, workload: Option<&WorkloadSettings>) -> Span {
         match &self.window {
             Some(window) if !self.carries_messages(workload) => {
-                let overhead = Bytes(self.packet.0.saturating_sub(self.payload.0));
-                self.link.span(window.write + overhead)
+                self.link.span(window.write + self.overhead())
             }
             _ => self.packet_span() * self.packets(workload),
         }

@@ -3,7 +3,6 @@
 use weft_fabric::adapter::{Feed, Insertion};
 use weft_fabric::switch::HubSettings;
 use weft_fabric::workload::Source;
-use weft_units::Bytes;
 
 use super::{Driver, Site, refuse};
 use crate::composition::{ChannelSettings, SwitchSettings};
@@ -33,7 +32,7 @@ pub(super) fn build(
         name: site.name.to_owned(),
         hosts: site.hosts,
         payload: settings.payload,
-        overhead: Bytes(settings.packet.0 - settings.payload.0),
+        overhead: settings.overhead(),
         link: settings.link.clone(),
         hub: hub.clone(),
         window,
