@@ -71,16 +71,15 @@ def entries(library: Path, numbers: tuple[int, ...]) -> dict[str, int]:
     return {name: int(counts[place]) for name, place in COUNTS.items()}
 
 
-def interval(figures: dict[str, list[float]], *, rises: bool) -> list[float]:
+def interval(first: list[float], second: list[float], *, rises: bool) -> list[float]:
     """Give the bounds of the ratio of the medians in 95 of 100 draws of the same figures."""
     draw = random.Random(1)
     ratios = []
     for _ in range(1000):
-        plain, live = (
-            statistics.median(draw.choices(figures[name], k=len(figures[name])))
-            for name in ("plain", "carried")
+        one, other = (
+            statistics.median(draw.choices(figures, k=len(figures))) for figures in (first, second)
         )
-        ratios.append(live / plain if rises else plain / live)
+        ratios.append(other / one if rises else one / other)
     ratios.sort()
     return [round(ratios[at], 3) for at in (25, 975)]
 
@@ -101,12 +100,16 @@ def main() -> None:
     library, span = options.library.resolve(), int(options.seconds * 1e9)
     for kind, size, here in CASES:
         figures: dict[str, list[float]] = {"plain": [], "carried": []}
+        beside_bare = (kind, size, here) == (PINGPONG, 64, 1)
+        bare: list[float] = []
         turns = options.turns * (MORE_TURNS if kind >= CONNECT else 1)
         for turn in range(2 * turns):
             # Which goes first changes too, so that what grows over a pair meets both alike.
             name = "carried" if turn % 4 in (1, 2) else "plain"
             numbers = (TCP, kind, size, span, here, 0)
             figures[name].append(exchange(library, numbers, carried=name == "carried"))
+            if beside_bare and name == "carried":
+                bare.append(exchange(library, (BARE, *numbers[1:]), carried=False))
         name, unit = described(kind)
         plain, live = (statistics.median(figures[name]) for name in ("plain", "carried"))
         case: dict[str, object] = {
@@ -114,16 +117,15 @@ def main() -> None:
             "unit": unit,
             **figures,
             "ratio": round(live / plain if kind == STREAM else plain / live, 3),
-            "ratio_interval": interval(figures, rises=kind == STREAM),
+            "ratio_interval": interval(figures["plain"], figures["carried"], rises=kind == STREAM),
             "load_average": os.getloadavg()[0],
         }
         if kind < CONNECT:
             case["kernel_entries"] = entries(library, (TCP, kind, size, span, here, 0))
-        if (kind, size, here) == (PINGPONG, 64, 1):
-            bare = [
-                exchange(library, (BARE, kind, size, span, 1, 0), carried=False) for _ in range(5)
-            ]
-            case["bare_memory"] = statistics.median(bare)
+        if beside_bare:
+            case["bare_memory"] = bare
+            case["carried_over_bare"] = round(live / statistics.median(bare), 3)
+            case["carried_over_bare_interval"] = interval(bare, figures["carried"], rises=True)
         print(json.dumps(case), flush=True)
 
 

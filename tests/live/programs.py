@@ -46,8 +46,8 @@ class Program:
     setup: Callable[[Path, int], None] = lambda folder, port: None
     environment: dict[str, str] = field(default_factory=dict)
     user: str | None = None
-    # The client's; the server's is 0.
-    processor: int = 1
+    # The client's; the server's is 0. `None` leaves both to the kernel's choice.
+    processor: int | None = 1
     # Only for its figure: what it does differs from another program's in number alone.
     bench_only: bool = False
 
@@ -146,10 +146,10 @@ def nginx(connections: int, *, bench_only: bool = False) -> Program:
     )
 
 
-def pgbench(clients: int) -> Program:
+def pgbench(clients: int, *, pinned: bool = True) -> Program:
     ask = ["-U", "postgres", "-S", "-n", "-T", "2", "-c", str(clients), "postgres"]
     return Program(
-        f"pgbench-{clients}",
+        f"pgbench-{clients}" if pinned else f"pgbench-{clients}, nothing pinned",
         ["pgbench", "setpriv"],
         lambda folder, port: [
             *(f"{POSTGRES}/postgres", "-D", f"{folder}/data", "-p", str(port), "-k", ""),
@@ -158,6 +158,8 @@ def pgbench(clients: int) -> Program:
         r"tps = ([\d.]+)",
         postgres_setup,
         user="postgres",
+        processor=1 if pinned else None,
+        bench_only=not pinned,
     )
 
 
@@ -198,6 +200,8 @@ PROGRAMS = [
         r"rate ([\d.]+)",
     ),
     *([pgbench(8), pgbench(1)] if POSTGRES else []),
+    # More servers than processors beside a client that polls for all of them.
+    *([pgbench(clients, pinned=False) for clients in (8, 32)] if POSTGRES else []),
     iperf3(1),
     iperf3(0, bench_only=True),
 ]
@@ -231,7 +235,8 @@ def joined(pid: int) -> int:
 
 @contextlib.contextmanager
 def serving(program: Program, folder: Path, port: int, library: Path | None) -> Iterator[int]:
-    command = ["taskset", "-c", "0", *program.server(folder, port)]
+    pin = [] if program.processor is None else ["taskset", "-c", "0"]
+    command = [*pin, *program.server(folder, port)]
     if program.user:
         who = [f"--reuid={program.user}", f"--regid={program.user}", "--clear-groups"]
         command = ["setpriv", *who, *command]
@@ -254,7 +259,8 @@ def environment(library: Path | None) -> dict[str, str]:
 
 
 def run_client(program: Program, port: int, library: Path | None) -> float:
-    command = ["taskset", "-c", str(program.processor), *program.client(port)]
+    pin = [] if program.processor is None else ["taskset", "-c", str(program.processor)]
+    command = [*pin, *program.client(port)]
     if program.user:
         who = [f"--reuid={program.user}", f"--regid={program.user}", "--clear-groups"]
         command = ["setpriv", *who, *command]

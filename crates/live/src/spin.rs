@@ -6,6 +6,13 @@
 //! processor was taken away counts as in vain: somebody else needs it. The span of a try stays
 //! long, since after a while of sleeping the other end must wake up before it can answer.
 //!
+//! A span is spun through only as long as a switch to another thread and back would cost, with what
+//! that throws out of the caches. From then on the processor is given up between looks: with nobody
+//! else there that is a short call, and otherwise somebody works who would have waited for a
+//! receiver that does nothing. Where that has been so lately, it is given up sooner. Where somebody
+//! has kept it for long, who computes and does not wait for messages himself, it is kept as well for
+//! a while.
+//!
 //! With both ends on one processor the other end cannot run meanwhile, so each step of the polling
 //! gives the processor up: one switch to the other end and none back by an interrupt or a call. An
 //! end that has not answered after a few switches is busy with something else, and a third program
@@ -19,6 +26,25 @@ const SPAN: u64 = 50_000;
 const TAKEN_AWAY: u64 = 30_000;
 /// At most so many waits are not polled between two tries: a try in vain costs a hundredth of them.
 const MOST_SKIPPED: u32 = 128;
+
+/// So many looks are between two of the clock.
+const LOOKS: u32 = 16;
+
+/// How much of a span is spun through before the processor is given up, in nanoseconds: at most what
+/// a switch and a switch back cost with cold caches, and at least a few looks.
+const PATIENCE: u64 = 4_000;
+const LEAST_PATIENCE: u64 = 100;
+/// Every so many waits are spun through in full: a short answer is seen by nobody who is away.
+const TRY_AGAIN: u32 = 16;
+/// Who gives the processor up and has it back sooner than this was alone on it, in nanoseconds.
+const ALONE: u64 = 1_000;
+/// Who has it back later than this gave it to somebody who computes, and not to one who answers and
+/// waits in its turn, in nanoseconds.
+const TOO_LONG: u64 = 1_000_000;
+/// After that the processor is kept for so many times as long, in which a span is spun through.
+const KEPT: u64 = 16;
+/// So many times others get the processor in one wait on an end elsewhere.
+const MOST_TURNS: u32 = 12;
 
 /// So many times the processor is given up to an other end on the same one.
 const MOST_SWITCHES: u32 = 3;
@@ -44,8 +70,12 @@ pub enum Where {
 pub struct SpinPolicy {
     skip: u32,
     penalty: u32,
-    /// When the processor may be given up again, in nanoseconds, and what the next rest is times
-    /// [`REST`].
+    /// How long to spin before the processor is given up, in nanoseconds, and how many waits there
+    /// were.
+    patience: u64,
+    waits: u32,
+    /// When the processor may be given up again, in nanoseconds, and what the next rest is multiplied
+    /// by.
     rests_until: u64,
     rest: u64,
 }
@@ -63,7 +93,7 @@ pub enum Outcome {
 
 impl SpinPolicy {
     pub const fn new() -> Self {
-        Self { skip: 0, penalty: 1, rests_until: 0, rest: 1 }
+        Self { skip: 0, penalty: 1, patience: PATIENCE, waits: 0, rests_until: 0, rest: 1 }
     }
 
     /// Whether to poll now.
@@ -86,32 +116,77 @@ impl SpinPolicy {
         self.penalty = (self.penalty * 2).min(MOST_SKIPPED);
     }
 
-    /// Polls until `came` says so or the span is over. `now` is a clock in nanoseconds.
-    pub fn poll(&mut self, mut came: impl FnMut() -> bool, now: impl Fn() -> u64) -> bool {
+    /// Polls until `came` says so or the span is over: spins, then gives the processor up between
+    /// looks. `now` is a clock in nanoseconds.
+    pub fn poll(
+        &mut self,
+        mut came: impl FnMut() -> bool,
+        switch: impl Fn(),
+        now: impl Fn() -> u64,
+    ) -> bool {
         if !self.tries() {
             return false;
         }
         let begin = now();
-        let mut last = begin;
-        loop {
-            for _ in 0..16 {
-                if came() {
-                    self.learn(Outcome::Came);
-                    return true;
-                }
-                std::hint::spin_loop();
+        self.waits = self.waits.wrapping_add(1);
+        let again = self.waits.is_multiple_of(TRY_AGAIN);
+        let rests = begin < self.rests_until;
+        let patience = match (rests, again) {
+            (true, _) => SPAN,
+            (false, true) => PATIENCE,
+            (false, false) => self.patience,
+        };
+        match spin(begin, patience, &mut came, &now) {
+            Some(Outcome::Came) => {
+                self.learn(Outcome::Came);
+                self.patience = if again { PATIENCE } else { PATIENCE.min(2 * self.patience) };
+                true
             }
-            let time = now();
-            if time - last > TAKEN_AWAY {
-                self.learn(Outcome::TakenAway);
+            Some(outcome) => {
+                self.learn(outcome);
+                came()
+            }
+            None if rests => {
+                self.learn(Outcome::DidNot);
+                false
+            }
+            None => self.give_way(begin, &mut came, switch, now),
+        }
+    }
+
+    /// The part of a span in which the processor is given up between looks.
+    fn give_way(
+        &mut self,
+        begin: u64,
+        came: &mut impl FnMut() -> bool,
+        switch: impl Fn(),
+        now: impl Fn() -> u64,
+    ) -> bool {
+        let (mut time, mut turns, mut gone) = (now(), 0, 0);
+        while time - begin - gone <= SPAN && turns < MOST_TURNS {
+            switch();
+            let away = now() - time;
+            if away > TOO_LONG {
+                self.take_rest(KEPT * away, time + away);
                 return came();
             }
-            if time - begin > SPAN {
-                self.learn(Outcome::DidNot);
-                return false;
+            let alone = away <= ALONE;
+            if came() || alone && (1..LOOKS).any(|_| looks_again(came)) {
+                if !alone {
+                    self.patience = (self.patience / 2).max(LEAST_PATIENCE);
+                }
+                self.rest = 1;
+                self.learn(Outcome::Came);
+                return true;
             }
-            last = time;
+            if !alone {
+                turns += 1;
+                gone += away;
+            }
+            time = now();
         }
+        self.learn(Outcome::DidNot);
+        false
     }
 
     /// Gives the processor up until `came` says so, a few times. `now` is a clock in nanoseconds.
@@ -132,7 +207,7 @@ impl SpinPolicy {
         for _ in 0..MOST_SWITCHES {
             switch();
             let time = now();
-            let taken_away = time - last > TAKEN_AWAY;
+            let taken_away = time - last > TOO_LONG;
             let came = came();
             if came && !taken_away {
                 self.rest = 1;
@@ -140,18 +215,49 @@ impl SpinPolicy {
             }
             last = time;
             if taken_away {
-                self.take_rest(begin, time);
+                self.take_rest(REST * (time - begin), time);
                 return came;
             }
         }
-        self.take_rest(begin, last);
+        self.take_rest(REST * (last - begin), last);
         false
     }
 
-    fn take_rest(&mut self, begin: u64, now: u64) {
-        self.rests_until = now + (now - begin) * REST * self.rest;
+    fn take_rest(&mut self, span: u64, now: u64) {
+        self.rests_until = now + span * self.rest;
         self.rest = (self.rest * 2).min(LONGEST_REST);
     }
+}
+
+/// Spins for so long. What became of it; `None` if it did not come.
+fn spin(
+    begin: u64,
+    patience: u64,
+    came: &mut impl FnMut() -> bool,
+    now: &impl Fn() -> u64,
+) -> Option<Outcome> {
+    let mut last = begin;
+    loop {
+        if (0..LOOKS).any(|_| looks_again(came)) {
+            return Some(Outcome::Came);
+        }
+        let time = now();
+        if time - last > TAKEN_AWAY {
+            return Some(Outcome::TakenAway);
+        }
+        if time - begin > patience {
+            return None;
+        }
+        last = time;
+    }
+}
+
+fn looks_again(came: &mut impl FnMut() -> bool) -> bool {
+    let came = came();
+    if !came {
+        std::hint::spin_loop();
+    }
+    came
 }
 
 #[cfg(test)]
@@ -232,12 +338,101 @@ mod tests {
         assert!(lost > 0 && share < 0.01, "{share} of the time");
     }
 
+    /// A clock that each look moves, and a policy of an end whose other end is elsewhere.
+    struct Polling {
+        policy: SpinPolicy,
+        time: Cell<u64>,
+        look: u64,
+        /// How long the processor is away when it is given up, in nanoseconds.
+        away: u64,
+    }
+
+    impl Polling {
+        fn new(away: u64) -> Self {
+            Self { policy: SpinPolicy::new(), time: Cell::new(0), look: 10, away }
+        }
+
+        /// How often the processor was given up in a wait whose answer takes so long, whether it came,
+        /// and how long after it would have.
+        fn wait(&mut self, answer: u64) -> (u32, bool, u64) {
+            let (begin, switches) = (self.time.get(), Cell::new(0));
+            let pass = |span| self.time.set(self.time.get() + span);
+            let came = self.policy.poll(
+                || {
+                    pass(self.look);
+                    self.time.get() - begin >= answer
+                },
+                || {
+                    switches.set(switches.get() + 1);
+                    pass(self.away);
+                },
+                || self.time.get(),
+            );
+            let late = self.time.get().saturating_sub(begin + answer);
+            (switches.get(), came, late)
+        }
+    }
+
+    #[test]
+    fn a_short_answer_is_spun_for() {
+        let mut waits = Polling::new(20_000);
+        for _ in 0..100 {
+            assert_eq!(waits.wait(PATIENCE / 2), (0, true, 0));
+        }
+    }
+
+    #[test]
+    fn alone_on_a_processor_the_whole_span_is_polled() {
+        let mut waits = Polling::new(300);
+        let (switches, came, late) = waits.wait(SPAN - 1_000);
+        assert!(came && switches > 50 && late < 1_000, "{switches} switches, {late} ns late");
+        let (.., came, _) = waits.wait(SPAN + 1_000);
+        assert!(!came, "the span is over");
+        assert_eq!(waits.wait(0), (0, false, 0), "so the next wait is not polled");
+        assert_eq!(waits.policy.patience, PATIENCE, "nobody wanted the processor");
+    }
+
+    #[test]
+    fn who_waits_among_others_gives_way_sooner_each_time_and_looks_again() {
+        let mut waits = Polling::new(20_000);
+        for halved in 1..TRY_AGAIN {
+            assert_eq!(waits.wait(15_000).0, 1);
+            assert_eq!(waits.policy.patience, (PATIENCE >> halved).max(LEAST_PATIENCE));
+        }
+        assert_eq!(waits.wait(PATIENCE / 2), (0, true, 0), "once in a while it is spun for");
+        assert_eq!(waits.policy.patience, PATIENCE);
+    }
+
+    #[test]
+    fn an_end_that_does_not_answer_is_not_waited_for_among_others() {
+        let mut waits = Polling::new(20_000);
+        let (switches, came, _) = waits.wait(1_000_000_000);
+        assert_eq!((switches, came), (MOST_TURNS, false));
+        assert_eq!(waits.wait(0), (0, false, 0));
+    }
+
+    #[test]
+    fn somebody_who_computes_is_given_the_processor_seldom() {
+        let away = 4_000_000;
+        let mut waits = Polling::new(away);
+        assert_eq!(waits.wait(20_000).0, 1);
+        assert_eq!(waits.wait(20_000), (0, true, 0), "it is kept, and the whole span is spun");
+        waits.look = 1_000;
+        let (mut lost, begin) = (0, waits.time.get());
+        while waits.time.get() < begin + 5_000_000_000 {
+            lost += u64::from(waits.wait(20_000).0) * away;
+        }
+        let share = lost as f64 / (waits.time.get() - begin) as f64;
+        assert!(lost > 0 && share < 0.01, "{share} of the time");
+    }
+
     #[test]
     fn a_jump_of_the_clock_ends_the_polling() {
         let time = Cell::new(0);
         let mut policy = SpinPolicy::new();
         let came = policy.poll(
             || false,
+            || panic!("the processor was taken, not given"),
             || {
                 time.set(time.get() + TAKEN_AWAY + 1);
                 time.get()

@@ -112,20 +112,20 @@ pub fn place_of_peer(connection: &Connection, segment: &Segment) -> Where {
 
 /// Polls as a policy says.
 pub fn poll(policy: &mut SpinPolicy, place: Where, came: impl FnMut() -> bool) -> bool {
-    match place {
-        Where::Elsewhere => policy.poll(came, sys::now),
-        Where::Here => {
-            let turns = Cell::new(0);
-            let give_up = || {
-                turns.set(turns.get() + 1);
-                std::thread::yield_now();
-            };
-            let came = policy.take_turns(came, give_up, sys::now);
-            stats::count(|stats| &stats.turns, turns.get());
-            came
-        }
+    let turns = Cell::new(0);
+    let give_up = || {
+        turns.set(turns.get() + 1);
+        std::thread::yield_now();
+    };
+    let came = match place {
+        Where::Elsewhere => policy.poll(came, give_up, sys::now),
+        Where::Here => policy.take_turns(came, give_up, sys::now),
         Where::Unknown => false,
+    };
+    if turns.get() > 0 {
+        stats::count(|stats| &stats.turns, turns.get());
     }
+    came
 }
 
 /// Whether there is something to receive, or something to say about it.
