@@ -67,6 +67,7 @@ _REASONS = {
     "peer": "the other end went back to the kernel",
     "bare_calls": "the process makes system calls past the C library",
     "full": "the other end does not read, and the kernel holds more than a ring",
+    "filter": "the process filters its system calls",
 }
 
 # What of a program moves a connection back, by the C functions that it uses.
@@ -85,6 +86,7 @@ _TRIGGERS = {
         "io_uring_queue_init io_uring_queue_init_params io_uring_queue_init_mem "
         "io_uring_queue_init_try_nosqarr io_uring_setup"
     ),
+    "may filter its system calls; once it does, nothing is carried": "prctl seccomp_load",
     "makes bare system calls; a connection that one names goes back": "syscall",
     "makes asynchronous requests; a connection that one names goes back": (
         "aio_read aio_read64 aio_write aio_write64 lio_listio lio_listio64 io_submit"

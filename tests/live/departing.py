@@ -119,6 +119,94 @@ int main(void) {
 }
 """
 
+FILTERED = r"""
+#define _GNU_SOURCE
+#include <arpa/inet.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+/* Accepts and answers, has the kernel kill it at any call but the few that it makes, and echoes;
+   then does the same for a second connection that it had accepted before. */
+#define ALLOW(call) BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, call, 0, 1), \
+    BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)
+static struct sock_filter rules[] = {
+    BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+    ALLOW(SYS_read), ALLOW(SYS_write), ALLOW(SYS_recvfrom), ALLOW(SYS_sendto), ALLOW(SYS_close),
+    ALLOW(SYS_munmap), ALLOW(SYS_exit_group),
+    BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
+};
+static char buffer[4096];
+static int echo(int fd) {
+    ssize_t got;
+    for (int turn = 0; (got = turn++ % 2 ? read(fd, buffer, sizeof buffer)
+                                         : recv(fd, buffer, sizeof buffer, 0)) > 0;)
+        for (ssize_t done = 0; done < got;) {
+            ssize_t sent = turn % 2 ? write(fd, buffer + done, got - done)
+                                    : send(fd, buffer + done, got - done, 0);
+            if (sent < 0) return 3;
+            done += sent;
+        }
+    return got < 0 ? 4 : close(fd);
+}
+int main(void) {
+    struct sockaddr_in address = {.sin_family = AF_INET};
+    socklen_t size = sizeof address;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    int listener = socket(AF_INET, SOCK_STREAM, 0);
+    bind(listener, (void *)&address, size);
+    listen(listener, 2);
+    getsockname(listener, (void *)&address, &size);
+    printf("%d\n", ntohs(address.sin_port));
+    fflush(stdout);
+    int fd = accept(listener, NULL, NULL), later = accept(listener, NULL, NULL);
+    for (int round = 0; round < 100; round++) {
+        if (recv(fd, buffer, 5, MSG_WAITALL) != 5) return 2;
+        if (send(fd, "pong\n", 5, 0) != 5) return 2;
+    }
+    struct sock_fprog program = {sizeof rules / sizeof *rules, rules};
+#ifdef FORKED
+    pid_t child = fork();
+    if (child) {
+        int status;
+        close(fd), close(later);
+        return waitpid(child, &status, 0) == child && WIFEXITED(status) ? WEXITSTATUS(status) : 8;
+    }
+#endif
+    /* Neither sets anything: a question, and a program that is not there. */
+    if (prctl(PR_GET_SECCOMP) != 0) return 5;
+    if (!prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, NULL)) return 6;
+    prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+#ifdef BY_SYSCALL
+    if (syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program)) return 7;
+#else
+    if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program)) return 7;
+#endif
+    int failed = echo(fd);
+    return failed ? failed : echo(later);
+}
+"""
+
+FILTERED_CLIENT = """
+port = int(sys.argv[1])
+first, second = (socket.create_connection(("127.0.0.1", port)) for _ in range(2))
+warm_client(first)
+sent = pattern(200_000)
+for s in (first, second):
+    for at in range(0, 3_000, 100):
+        s.sendall(sent[at:at + 100]); got = b""
+        while len(got) < 100: got += s.recv(100 - len(got))
+        assert got == sent[at:at + 100]
+    sender = threading.Thread(target=lambda: (s.sendall(sent), s.shutdown(socket.SHUT_WR)))
+    sender.start(); got = read_all(s); sender.join()
+    assert got == sent, (len(got), len(sent))
+"""
+
 # The server accepts, lets itself be carried, and runs a program on the connection; the client had
 # sent everything before the program began, and reads it back.
 INHERIT = """
@@ -219,6 +307,16 @@ class Scenes:
         reason = "system calls past the C library" if flag else "a call that is not carried"
         if reason not in self.log.read_text():
             raise SceneError(f"nobody said {reason!r}")
+
+    def filtered(self, *flags: str) -> None:
+        """Let a program forbid itself nearly all calls once it is carried."""
+        program, source = self.folder / "filtered", self.folder / "filtered.c"
+        source.write_text(FILTERED)
+        subprocess.run(["cc", "-O1", *flags, "-o", program, source], check=True)
+        server = subprocess.Popen([program], env=self.env, stdout=subprocess.PIPE, text=True)
+        self.together(server, FILTERED_CLIENT)
+        if self.log.read_text().count("filters its system calls") < 1:
+            raise SceneError("nobody said that the process filters its calls")
 
     def python(self, code: str, *words: str) -> subprocess.Popen[str]:
         """Start a Python program with the library."""
@@ -329,6 +427,9 @@ def main() -> int:
             "passed to a carried process": lambda: scenes.passing("carried"),
             "calls by the C library's syscall": scenes.bare,
             "calls by an instruction": lambda: scenes.bare("-DINSTRUCTION"),
+            "a filter by prctl": scenes.filtered,
+            "a filter by syscall": lambda: scenes.filtered("-DBY_SYSCALL"),
+            "a filter in a child": lambda: scenes.filtered("-DFORKED"),
             "bash and a server that waits": lambda: scenes.shell("waits"),
             "bash and a server that has closed": scenes.shell,
         }

@@ -242,6 +242,9 @@ fn begin(guard: &Guard, operations: u32) -> Result<(), Reason> {
     if !is_worth_it(guard.connection, operations) {
         return Ok(());
     }
+    if departure::is_filtered() {
+        return Err(Reason::Filter);
+    }
     if !is_tcp(guard.connection, fd) {
         guard.connection.phase.store(phase::PLAIN, Ordering::SeqCst);
         return Ok(());

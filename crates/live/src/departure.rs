@@ -1,5 +1,5 @@
 //! Descriptors that leave the library's sight: over `exec`, over a Unix socket, into the C
-//! library's streams or into `io_uring`.
+//! library's streams, into `io_uring`, or behind a filter of system calls.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -16,6 +16,9 @@ use crate::turn;
 
 /// Whether this process uses `io_uring`, whose calls the library does not see.
 static RINGS: AtomicBool = AtomicBool::new(false);
+/// Whether this process has a filter of system calls put before it, which knows nothing of the
+/// library's.
+static FILTERED: AtomicBool = AtomicBool::new(false);
 /// Whether this process makes system calls past the C library.
 static BARE: AtomicBool = AtomicBool::new(false);
 
@@ -140,6 +143,14 @@ pub fn forbid_rings() {
     }
 }
 
+/// From now on this process carries nothing: what the filter that it is about to get does to a call
+/// of the library's, from an error to the end of the process, is not known before.
+pub fn forbid_filtered() {
+    if !FILTERED.swap(true, Ordering::SeqCst) {
+        depart_with_all(Reason::Filter);
+    }
+}
+
 /// From now on this process carries nothing if it makes system calls of its own; whether it does.
 pub fn is_past_the_library() -> bool {
     let found = bare_calls::are_there();
@@ -164,4 +175,9 @@ fn depart_with_all(reason: Reason) {
 /// Whether this process uses `io_uring`.
 pub fn has_forbidden_rings() -> bool {
     RINGS.load(Ordering::SeqCst)
+}
+
+/// Whether this process may not make the library's calls any more. To be asked before any is made.
+pub fn is_filtered() -> bool {
+    FILTERED.load(Ordering::SeqCst)
 }

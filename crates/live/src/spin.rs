@@ -7,11 +7,11 @@
 //! long, since after a while of sleeping the other end must wake up before it can answer.
 //!
 //! A span is spun through only as long as a switch to another thread and back would cost, with what
-//! that throws out of the caches. From then on the processor is given up between looks: with nobody
-//! else there that is a short call, and otherwise somebody works who would have waited for a
-//! receiver that does nothing. Where that has been so lately, it is given up sooner. Where somebody
-//! has kept it for long, who computes and does not wait for messages himself, it is kept as well for
-//! a while.
+//! that throws out of the caches, and then the processor is given up for once. With somebody else
+//! there he works, who would have waited for a receiver that does nothing, and the next spin is half
+//! as long. With nobody there that was a short call, and the next is twice as long: who is alone soon
+//! enters the kernel no more. Where somebody has kept the processor for long, who computes and does
+//! not wait for messages himself, it is kept as well for a while.
 //!
 //! With both ends on one processor the other end cannot run meanwhile, so each step of the polling
 //! gives the processor up: one switch to the other end and none back by an interrupt or a call. An
@@ -30,11 +30,11 @@ const MOST_SKIPPED: u32 = 128;
 /// So many looks are between two of the clock.
 const LOOKS: u32 = 16;
 
-/// How much of a span is spun through before the processor is given up, in nanoseconds: at most what
-/// a switch and a switch back cost with cold caches, and at least a few looks.
+/// How long to spin before the processor is given up, in nanoseconds, as long as nobody was met
+/// there: what a switch and a switch back cost with cold caches. At least a few looks.
 const PATIENCE: u64 = 4_000;
 const LEAST_PATIENCE: u64 = 100;
-/// Every so many waits are spun through in full: a short answer is seen by nobody who is away.
+/// Every so many waits are spun for as long: a short answer is seen by nobody who is away.
 const TRY_AGAIN: u32 = 16;
 /// Who gives the processor up and has it back sooner than this was alone on it, in nanoseconds.
 const ALONE: u64 = 1_000;
@@ -116,8 +116,8 @@ impl SpinPolicy {
         self.penalty = (self.penalty * 2).min(MOST_SKIPPED);
     }
 
-    /// Polls until `came` says so or the span is over: spins, then gives the processor up between
-    /// looks. `now` is a clock in nanoseconds.
+    /// Polls until `came` says so or the span is over: spins, and gives the processor up in between.
+    /// `now` is a clock in nanoseconds.
     pub fn poll(
         &mut self,
         mut came: impl FnMut() -> bool,
@@ -128,65 +128,53 @@ impl SpinPolicy {
             return false;
         }
         let begin = now();
-        self.waits = self.waits.wrapping_add(1);
-        let again = self.waits.is_multiple_of(TRY_AGAIN);
         let rests = begin < self.rests_until;
-        let patience = match (rests, again) {
+        self.waits = self.waits.wrapping_add(1);
+        let mut patience = match (rests, self.waits.is_multiple_of(TRY_AGAIN)) {
             (true, _) => SPAN,
-            (false, true) => PATIENCE,
+            (false, true) => self.patience.max(PATIENCE),
             (false, false) => self.patience,
         };
-        match spin(begin, patience, &mut came, &now) {
-            Some(Outcome::Came) => {
-                self.learn(Outcome::Came);
-                self.patience = if again { PATIENCE } else { PATIENCE.min(2 * self.patience) };
-                true
+        let (mut time, mut turns, mut gone) = (begin, 0, 0);
+        loop {
+            match spin(time, patience, &mut came, &now) {
+                Some(Outcome::Came) => {
+                    self.learn(Outcome::Came);
+                    let longer = PATIENCE.min(2 * patience);
+                    self.patience = self.patience.max(if turns == 0 { longer } else { 0 });
+                    return true;
+                }
+                Some(outcome) => {
+                    self.patience = self.patience.min(PATIENCE);
+                    self.learn(outcome);
+                    return came();
+                }
+                None => time = now(),
             }
-            Some(outcome) => {
-                self.learn(outcome);
-                came()
-            }
-            None if rests => {
+            if rests || turns == MOST_TURNS || time - begin - gone > SPAN {
                 self.learn(Outcome::DidNot);
-                false
+                return false;
             }
-            None => self.give_way(begin, &mut came, switch, now),
-        }
-    }
-
-    /// The part of a span in which the processor is given up between looks.
-    fn give_way(
-        &mut self,
-        begin: u64,
-        came: &mut impl FnMut() -> bool,
-        switch: impl Fn(),
-        now: impl Fn() -> u64,
-    ) -> bool {
-        let (mut time, mut turns, mut gone) = (now(), 0, 0);
-        while time - begin - gone <= SPAN && turns < MOST_TURNS {
             switch();
             let away = now() - time;
+            time += away;
             if away > TOO_LONG {
-                self.take_rest(KEPT * away, time + away);
+                self.take_rest(KEPT * away, time);
                 return came();
             }
-            let alone = away <= ALONE;
-            if came() || alone && (1..LOOKS).any(|_| looks_again(came)) {
-                if !alone {
-                    self.patience = (self.patience / 2).max(LEAST_PATIENCE);
+            if away <= ALONE {
+                self.patience = SPAN.min(2 * self.patience);
+            } else {
+                (turns, gone) = (turns + 1, gone + away);
+                self.patience = LEAST_PATIENCE.max(self.patience.min(PATIENCE) / 2);
+                if came() {
+                    self.rest = 1;
+                    self.learn(Outcome::Came);
+                    return true;
                 }
-                self.rest = 1;
-                self.learn(Outcome::Came);
-                return true;
             }
-            if !alone {
-                turns += 1;
-                gone += away;
-            }
-            time = now();
+            patience = self.patience;
         }
-        self.learn(Outcome::DidNot);
-        false
     }
 
     /// Gives the processor up until `came` says so, a few times. `now` is a clock in nanoseconds.
@@ -384,12 +372,28 @@ mod tests {
     #[test]
     fn alone_on_a_processor_the_whole_span_is_polled() {
         let mut waits = Polling::new(300);
-        let (switches, came, late) = waits.wait(SPAN - 1_000);
-        assert!(came && switches > 50 && late < 1_000, "{switches} switches, {late} ns late");
-        let (.., came, _) = waits.wait(SPAN + 1_000);
+        let mut switches = 0;
+        for _ in 0..2 * TRY_AGAIN {
+            let (more, came, late) = waits.wait(SPAN - 1_000);
+            assert!(came && late <= waits.away, "{late} ns late");
+            switches += more;
+        }
+        assert!((1..=4).contains(&switches), "nobody was there {switches} times");
+        let (_, came, _) = waits.wait(SPAN + 1_000);
         assert!(!came, "the span is over");
         assert_eq!(waits.wait(0), (0, false, 0), "so the next wait is not polled");
-        assert_eq!(waits.policy.patience, PATIENCE, "nobody wanted the processor");
+    }
+
+    #[test]
+    fn who_was_alone_and_met_somebody_gives_way_as_soon_as_at_first() {
+        let mut waits = Polling::new(300);
+        for _ in 0..5 {
+            waits.wait(SPAN - 1_000);
+        }
+        assert_eq!(waits.policy.patience, SPAN);
+        waits.look = 2_000;
+        waits.wait(SPAN - 1_000);
+        assert_eq!(waits.policy.patience, PATIENCE, "the processor was taken away");
     }
 
     #[test]

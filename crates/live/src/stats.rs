@@ -52,6 +52,8 @@ pub enum Reason {
     BareCalls,
     /// The other end did not read for long, and the kernel holds more than a ring.
     Full,
+    /// The process filters its system calls.
+    Filter,
 }
 
 impl Reason {
@@ -76,11 +78,12 @@ impl Reason {
             Self::Peer => "the other end went back to the kernel",
             Self::BareCalls => "the process makes system calls past the C library",
             Self::Full => "the other end does not read, and the kernel holds more than a ring",
+            Self::Filter => "the process filters its system calls",
         }
     }
 }
 
-const REASONS: usize = Reason::Full as usize + 1;
+const REASONS: usize = Reason::Filter as usize + 1;
 
 /// All counts are since the process began, children that it forked included.
 #[derive(Debug)]

@@ -417,7 +417,35 @@ extern "C" fn before_syscall(
         libc::SYS_fork | libc::SYS_vfork => table::may_be_shared(),
         libc::SYS_execve | libc::SYS_execveat => depart_all(Reason::Exec),
         libc::SYS_io_uring_setup => departure::forbid_rings(),
+        libc::SYS_seccomp if first <= FILTER_BY_SECCOMP => {
+            filter(first == FILTER_BY_SECCOMP, third);
+        }
+        libc::SYS_prctl if fd == libc::PR_SET_SECCOMP => filter(second == FILTER_BY_PRCTL, third),
         _ => {}
+    }
+    NEXT.address()
+}
+
+const FILTER_BY_SECCOMP: usize = libc::SECCOMP_SET_MODE_FILTER as usize;
+const FILTER_BY_PRCTL: usize = libc::SECCOMP_MODE_FILTER as usize;
+
+/// Before a filter of system calls is set, which has a program; a null one asks whether it could be.
+/// The strict mode, which is no filter, leaves little but `read` and `write`.
+fn filter(by_program: bool, program: usize) {
+    if !by_program || program != 0 {
+        departure::forbid_filtered();
+    }
+}
+
+extern "C" fn before_prctl(
+    option: c_int,
+    second: usize,
+    third: usize,
+    _fourth: usize,
+) -> *mut c_void {
+    static NEXT: Next = Next::new(c"prctl");
+    if option == libc::PR_SET_SECCOMP {
+        filter(second == FILTER_BY_PRCTL, third);
     }
     NEXT.address()
 }
@@ -449,6 +477,7 @@ trampoline!(__vfork, before_vfork);
 trampoline!(clone, before_clone);
 trampoline!(__clone, before_clone);
 trampoline!(syscall, before_syscall);
+trampoline!(prctl, before_prctl);
 trampoline!(dprintf, before_dprintf);
 trampoline!(__dprintf_chk, before_dprintf_chk);
 trampoline!(execl, before_execl);

@@ -56,7 +56,7 @@ pub fn joined() -> u64 {
 /// How many ends have gone back to the kernel.
 pub fn moved_back() -> u64 {
     // The layout, fourteen counts, and the reasons of those that stayed come before.
-    const REASONS: usize = 18;
+    const REASONS: usize = 19;
     (0..REASONS).map(|reason| figure(15 + REASONS + reason)).sum()
 }
 
@@ -66,8 +66,10 @@ pub fn moved_back() -> u64 {
 pub struct Entries {
     /// Sleeps.
     pub sleeps: u64,
-    /// Wake-ups of both kinds, looks that sleeps bring with them, and turns given to the other end.
+    /// Wake-ups of both kinds, and looks that sleeps bring with them.
     pub about_sleeps: u64,
+    /// Turns given to whoever wants the processor.
+    pub turns: u64,
     /// Questions whether the other end lives.
     pub questions: u64,
     /// Looks aside at descriptors that are not carried.
@@ -78,7 +80,8 @@ impl Entries {
     pub fn now() -> Self {
         Self {
             sleeps: figure(9),
-            about_sleeps: [7, 8, 11, 14].map(figure).iter().sum(),
+            about_sleeps: [7, 8, 11].map(figure).iter().sum(),
+            turns: figure(14),
             questions: figure(12),
             asides: figure(13),
         }
@@ -88,13 +91,14 @@ impl Entries {
         Self {
             sleeps: self.sleeps - before.sleeps,
             about_sleeps: self.about_sleeps - before.about_sleeps,
+            turns: self.turns - before.turns,
             questions: self.questions - before.questions,
             asides: self.asides - before.asides,
         }
     }
 
     pub fn all(self) -> u64 {
-        self.sleeps + self.about_sleeps + self.questions + self.asides
+        self.sleeps + self.about_sleeps + self.turns + self.questions + self.asides
     }
 }
 
