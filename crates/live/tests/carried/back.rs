@@ -7,7 +7,7 @@ use std::os::fd::FromRawFd;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use libc::{c_int, c_void};
+use libc::{c_int, c_ulong, c_void};
 
 use crate::pair::{
     Numbers, Outcome, Pair, carried, close, joined, moved_back, outcome, plain, poll, preloaded,
@@ -547,4 +547,22 @@ fn echo(fd: c_int, how: Wait, seed: u64) {
             send(fd, b"z", 0).unwrap();
         }
     }
+}
+
+#[test]
+fn a_question_about_filters_of_calls_moves_nothing_back() {
+    preloaded("back::a_question_about_filters_of_calls_moves_nothing_back", || {
+        let pair = carried();
+        let nothing = std::ptr::null::<c_void>();
+        // SAFETY: a null program is an error to the kernel, and sets none.
+        unsafe {
+            let (mode, operation) = (libc::SECCOMP_MODE_FILTER, libc::SECCOMP_SET_MODE_FILTER);
+            assert_eq!(libc::prctl(libc::PR_SET_SECCOMP, c_ulong::from(mode), nothing), -1);
+            assert_eq!(libc::syscall(libc::SYS_seccomp, c_ulong::from(operation), 0, nothing), -1);
+            assert!(libc::prctl(libc::PR_GET_SECCOMP) >= 0);
+        }
+        assert_eq!(moved_back(), 0);
+        assert_eq!(send(pair.a, b"still", 0), Ok(5));
+        assert_eq!(recv(pair.b, 8, 0), Ok(b"still".to_vec()));
+    });
 }
