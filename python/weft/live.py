@@ -31,7 +31,7 @@ INPUT_ERROR = 2
 NOT_FOUND = 127
 
 # The layout that crates/live/src/stats.rs lays down at the beginning of its file.
-_LAYOUT = 5
+_LAYOUT = 6
 _COUNTS = (
     "candidates",
     "joined",

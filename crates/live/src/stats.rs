@@ -10,7 +10,7 @@ use crate::log;
 use crate::table::{self, Connection, Guard};
 
 /// Which layout this is.
-const LAYOUT: u64 = 5;
+const LAYOUT: u64 = 6;
 
 /// Why a connection, or what of it, stays with the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
