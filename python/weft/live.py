@@ -183,9 +183,11 @@ def _figures(folder: Path) -> Path | None:
 
 def _read(file: Path, folder: Path) -> Process | None:
     with file.open("rb") as figures:
-        layout, *values = _FORMAT.unpack(figures.read(_FORMAT.size))
-    if layout != _LAYOUT:
+        words = figures.read(_FORMAT.size)
+    # Another version's may be shorter.
+    if len(words) < _FORMAT.size or _FORMAT.unpack(words)[0] != _LAYOUT:
         return None
+    _, *values = _FORMAT.unpack(words)
     counts = dict(zip(_COUNTS, values, strict=False))
     reasons = values[len(_COUNTS) :]
     fallen = dict(zip(_REASONS, reasons, strict=False))

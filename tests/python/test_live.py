@@ -95,6 +95,15 @@ def test_the_figures_of_a_process_are_read_by_name(tmp_path: Path) -> None:
     assert process.kernel_entries == process.interrupts + 18 + 20 + 21 + 22 + 23
 
 
+@pytest.mark.parametrize(("words", "layout"), [(51, 5), (53, 5), (53, 7)])
+def test_the_figures_of_another_version_are_left_alone(
+    tmp_path: Path, words: int, layout: int
+) -> None:
+    file = tmp_path / "figures"
+    file.write_bytes(struct.pack(f"={words}Q", layout, *range(words - 1)))
+    assert live._read(file, tmp_path) is None
+
+
 def test_a_go_program_is_left_alone(tmp_path: Path) -> None:
     program = elf(tmp_path / "program", [3], rest=b"\xff Go buildinf:")
     assert "Go program" in (live.obstacle(str(program)) or "")
