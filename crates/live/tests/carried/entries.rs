@@ -309,10 +309,7 @@ fn only_sleeps_enter(how: Wait) {
     let polling = count.asides + count.questions.saturating_sub(count.sleeps);
     assert!(polling < few, "{count:?} for {ROUNDS} messages to and fro");
     // A wake-up, and a few looks.
-    assert!(count.about_sleeps < 4 * count.sleeps + few, "{count:?}");
-    // Some whenever either end was kept from its processor: by how much else there is to do, not by
-    // messages.
-    assert!(count.turns < u64::from(ROUNDS / 20), "{count:?} for {ROUNDS} messages to and fro");
+    assert!(count.about_sleeps + count.turns < 4 * count.sleeps + few, "{count:?}");
 }
 
 #[test]
