@@ -43,6 +43,17 @@ def read_all(s):
     got = b""
     while more := s.recv(65536): got += more
     return got
+def echoed(s, count):
+    sent, small = pattern(count), count // 1000
+    for at in range(0, 100 * small, small):
+        s.sendall(sent[at:at + small]); got = b""
+        while len(got) < small:
+            more = s.recv(small - len(got)); assert more, "the other end has gone"
+            got += more
+        assert got == sent[at:at + small]
+    sender = threading.Thread(target=lambda: (s.sendall(sent), s.shutdown(socket.SHUT_WR)))
+    sender.start(); got = read_all(s); sender.join()
+    assert got == sent, (len(got), len(sent))
 """
 
 STATIC = r"""
@@ -71,14 +82,37 @@ int main(int count, char **words) {
 }
 """
 
-BARE = r"""
+# A server's beginning: it says its port, and answers as `warm_client` asks.
+SERVER = r"""
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <stdio.h>
-#include <string.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+static char buffer[4096];
+static int listening(void) {
+    struct sockaddr_in address = {.sin_family = AF_INET};
+    socklen_t size = sizeof address;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    int listener = socket(AF_INET, SOCK_STREAM, 0);
+    bind(listener, (void *)&address, size);
+    listen(listener, 4);
+    getsockname(listener, (void *)&address, &size);
+    printf("%d\n", ntohs(address.sin_port));
+    fflush(stdout);
+    return listener;
+}
+static int warm(int fd) {
+    for (int round = 0; round < 100; round++)
+        if (recv(fd, buffer, 5, MSG_WAITALL) != 5 || send(fd, "pong\n", 5, 0) != 5) return 0;
+    return 1;
+}
+"""
+
+BARE = (
+    SERVER
+    + r"""
 /* Accepts, answers by the C library's functions, then echoes past them. */
 static long past(long number, long fd, char *buffer, long length) {
 #ifdef INSTRUCTION
@@ -93,21 +127,8 @@ static long past(long number, long fd, char *buffer, long length) {
 #endif
 }
 int main(void) {
-    static char buffer[4096];
-    struct sockaddr_in address = {.sin_family = AF_INET};
-    socklen_t size = sizeof address;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    int listener = socket(AF_INET, SOCK_STREAM, 0);
-    bind(listener, (void *)&address, size);
-    listen(listener, 1);
-    getsockname(listener, (void *)&address, &size);
-    printf("%d\n", ntohs(address.sin_port));
-    fflush(stdout);
-    int fd = accept(listener, NULL, NULL);
-    for (int round = 0; round < 100; round++) {
-        if (recv(fd, buffer, 5, MSG_WAITALL) != 5) return 2;
-        if (send(fd, "pong\n", 5, 0) != 5) return 2;
-    }
+    int fd = accept(listening(), NULL, NULL);
+    if (!warm(fd)) return 2;
     long calls[] = {SYS_read, SYS_recvfrom}, got;
     for (int turn = 0; (got = past(calls[turn++ % 2], fd, buffer, sizeof buffer)) > 0;)
         for (long done = 0; done < got;) {
@@ -118,30 +139,38 @@ int main(void) {
     return got < 0 ? 5 : 0;
 }
 """
+)
 
-FILTERED = r"""
-#define _GNU_SOURCE
-#include <arpa/inet.h>
+FILTERED = (
+    SERVER
+    + r"""
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <stddef.h>
-#include <stdio.h>
+#include <sys/epoll.h>
 #include <sys/prctl.h>
-#include <sys/socket.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
-#include <unistd.h>
 /* Accepts and answers, has the kernel kill it at any call but the few that it makes, and echoes;
-   then does the same for a second connection that it had accepted before. */
+   then does the same for a second connection that it had accepted before, and for two that it
+   accepts now, of which it waits for the last in an instance of `epoll` of before and in a new one.
+   The instance has had the first since it was young. */
 #define ALLOW(call) BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, call, 0, 1), \
     BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)
 static struct sock_filter rules[] = {
     BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
     ALLOW(SYS_read), ALLOW(SYS_write), ALLOW(SYS_recvfrom), ALLOW(SYS_sendto), ALLOW(SYS_close),
-    ALLOW(SYS_munmap), ALLOW(SYS_exit_group),
+    ALLOW(SYS_munmap), ALLOW(SYS_exit_group), ALLOW(SYS_accept), ALLOW(SYS_epoll_create1),
+    ALLOW(SYS_epoll_ctl), ALLOW(SYS_epoll_wait),
     BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
 };
-static char buffer[4096];
+static int is_named(int instance, int fd) {
+    struct epoll_event event;
+    return epoll_wait(instance, &event, 1, 10000) == 1 && event.data.fd == fd;
+}
+static int is_in(int instance, int fd) {
+    struct epoll_event event = {.events = EPOLLIN, .data.fd = fd};
+    return !epoll_ctl(instance, EPOLL_CTL_ADD, fd, &event) && is_named(instance, fd);
+}
 static int echo(int fd) {
     ssize_t got;
     for (int turn = 0; (got = turn++ % 2 ? read(fd, buffer, sizeof buffer)
@@ -155,20 +184,11 @@ static int echo(int fd) {
     return got < 0 ? 4 : close(fd);
 }
 int main(void) {
-    struct sockaddr_in address = {.sin_family = AF_INET};
-    socklen_t size = sizeof address;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    int listener = socket(AF_INET, SOCK_STREAM, 0);
-    bind(listener, (void *)&address, size);
-    listen(listener, 2);
-    getsockname(listener, (void *)&address, &size);
-    printf("%d\n", ntohs(address.sin_port));
-    fflush(stdout);
+    int listener = listening(), instance = epoll_create1(0);
     int fd = accept(listener, NULL, NULL), later = accept(listener, NULL, NULL);
-    for (int round = 0; round < 100; round++) {
-        if (recv(fd, buffer, 5, MSG_WAITALL) != 5) return 2;
-        if (send(fd, "pong\n", 5, 0) != 5) return 2;
-    }
+    if (!is_in(instance, fd) || !warm(fd) || !is_named(instance, fd)) return 2;
+    /* What is in the ring now is left there. */
+    usleep(100000);
     struct sock_fprog program = {sizeof rules / sizeof *rules, rules};
 #ifdef FORKED
     pid_t child = fork();
@@ -187,24 +207,26 @@ int main(void) {
 #else
     if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program)) return 7;
 #endif
+    if (!is_named(instance, fd)) return 10;
     int failed = echo(fd);
-    return failed ? failed : echo(later);
+    failed = failed ? failed : echo(later);
+    failed = failed ? failed : echo(accept(listener, NULL, NULL));
+    fd = accept(listener, NULL, NULL);
+    if (failed || !is_in(instance, fd) || !is_in(epoll_create1(0), fd)) return failed ? failed : 9;
+    return echo(fd);
 }
 """
+)
 
 FILTERED_CLIENT = """
 port = int(sys.argv[1])
-first, second = (socket.create_connection(("127.0.0.1", port)) for _ in range(2))
+connect = lambda: socket.create_connection(("127.0.0.1", port))
+first, second = connect(), connect()
 warm_client(first)
-sent = pattern(200_000)
-for s in (first, second):
-    for at in range(0, 3_000, 100):
-        s.sendall(sent[at:at + 100]); got = b""
-        while len(got) < 100: got += s.recv(100 - len(got))
-        assert got == sent[at:at + 100]
-    sender = threading.Thread(target=lambda: (s.sendall(sent), s.shutdown(socket.SHUT_WR)))
-    sender.start(); got = read_all(s); sender.join()
-    assert got == sent, (len(got), len(sent))
+first.sendall(pattern(500)); time.sleep(pause)
+assert first.recv(500, socket.MSG_WAITALL) == pattern(500)
+for s in (first, second, None, None):
+    echoed(s or connect(), 200_000)
 """
 
 # The server accepts, lets itself be carried, and runs a program on the connection; the client had
@@ -308,15 +330,15 @@ class Scenes:
         if reason not in self.log.read_text():
             raise SceneError(f"nobody said {reason!r}")
 
-    def filtered(self, *flags: str) -> None:
-        """Let a program forbid itself nearly all calls once it is carried."""
+    def filtered(self, *flags: str, pause: float = 0) -> None:
+        """Let a program forbid itself nearly all calls; its client looks away for so many seconds."""
         program, source = self.folder / "filtered", self.folder / "filtered.c"
         source.write_text(FILTERED)
         subprocess.run(["cc", "-O1", *flags, "-o", program, source], check=True)
         server = subprocess.Popen([program], env=self.env, stdout=subprocess.PIPE, text=True)
-        self.together(server, FILTERED_CLIENT)
-        if self.log.read_text().count("filters its system calls") < 1:
-            raise SceneError("nobody said that the process filters its calls")
+        self.together(server, f"pause = {pause}\n" + FILTERED_CLIENT)
+        if "back to the kernel: the process filters its system calls" not in self.log.read_text():
+            raise SceneError("the connection that was carried did not go back for the filter")
 
     def python(self, code: str, *words: str) -> subprocess.Popen[str]:
         """Start a Python program with the library."""
@@ -380,15 +402,7 @@ class Scenes:
         while found is None:
             found = re.search(r"listening on .*:(\d+)", server.stderr.readline())
         code = """
-s = socket.create_connection(("127.0.0.1", int(sys.argv[1])))
-sent = pattern(300_000)
-for at in range(0, 3_000, 30):
-    s.sendall(sent[at:at + 30]); got = b""
-    while len(got) < 30: got += s.recv(30 - len(got))
-    assert got == sent[at:at + 30]
-sender = threading.Thread(target=lambda: (s.sendall(sent), s.shutdown(socket.SHUT_WR)))
-sender.start(); got = read_all(s); sender.join()
-assert got == sent, len(got)
+echoed(socket.create_connection(("127.0.0.1", int(sys.argv[1]))), 300_000)
 """
         ran = subprocess.run(
             [sys.executable, "-c", COMMON + code, found[1]],
@@ -430,6 +444,7 @@ def main() -> int:
             "a filter by prctl": scenes.filtered,
             "a filter by syscall": lambda: scenes.filtered("-DBY_SYSCALL"),
             "a filter in a child": lambda: scenes.filtered("-DFORKED"),
+            "a filter before a silent client": lambda: scenes.filtered(pause=0.8),
             "bash and a server that waits": lambda: scenes.shell("waits"),
             "bash and a server that has closed": scenes.shell,
         }

@@ -14,6 +14,7 @@ use weft_protocol::byte_ring::Capacity;
 use weft_protocol::detour::Outlet;
 use weft_protocol::interrupt_flag::Sleep;
 
+use crate::bare_calls;
 use crate::config;
 use crate::departure;
 use crate::epoll;
@@ -41,7 +42,8 @@ const PATIENCE: u64 = 1_000_000_000;
 /// How long the server waits for the segment once the client has connected, in nanoseconds.
 const HAND_OVER: u64 = 50_000_000;
 
-/// Guards joining against forking: a connection is joined only while one process holds it.
+/// Guards joining against forking, since a connection is joined only while one process holds it, and
+/// against whatever leaves a connection to the kernel. Taken before the locks of `epoll`.
 pub static ATTACHING: Lock = Lock::new();
 
 /// Called at the beginning of every operation on a connection that is not joined and does not pass
@@ -69,11 +71,12 @@ fn attempt(guard: &Guard, operations: u32) {
     if !alone || !guard.is_alone() || !table::is_owner() {
         return;
     }
-    let result = match connection.phase() {
-        phase::CANDIDATE => begin(guard, operations),
-        phase::LISTENING => look_for_offer(guard),
-        phase::OFFERED if connection.role() == Role::Client => look_for_answer(guard),
-        phase::OFFERED => accept(guard),
+    let result = match (departure::forbidden(), connection.phase()) {
+        (Some(reason), _) => Err(reason),
+        (None, phase::CANDIDATE) => begin(guard, operations),
+        (None, phase::LISTENING) => look_for_offer(guard),
+        (None, phase::OFFERED) if connection.role() == Role::Client => look_for_answer(guard),
+        (None, phase::OFFERED) => accept(guard),
         _ => Ok(()),
     };
     let over = operations > LAST_ATTEMPT
@@ -82,7 +85,7 @@ fn attempt(guard: &Guard, operations: u32) {
     let reason = if over { Err(Reason::PeerPlain) } else { result };
     if let Err(reason) = reason {
         learn(connection);
-        give_up(connection, reason);
+        give_up_held(connection, reason);
     }
     if matches!(connection.phase(), phase::CANDIDATE | phase::LISTENING) {
         let next = connection.next_attempt.load(Ordering::Relaxed);
@@ -126,8 +129,19 @@ pub fn is_early(guard: &Guard) -> bool {
         && sys::tcp_counts(guard.fd).is_ok_and(|counts| !counts.established)
 }
 
-/// Leaves a connection to the kernel for good, if it is not joined.
+/// Leaves a connection to the kernel for good, unless it is joined, by now: another thread may be
+/// joining it, and ends that first.
 pub fn give_up(connection: &Connection, reason: Reason) {
+    if connection.phase() == phase::PLAIN {
+        return;
+    }
+    // Without it, this thread has it already.
+    let _attaching = ATTACHING.lock();
+    give_up_held(connection, reason);
+}
+
+/// The same with the right to join held.
+pub fn give_up_held(connection: &Connection, reason: Reason) {
     let now = connection.phase();
     if now == phase::FREE || now >= phase::JOINED {
         return;
@@ -150,7 +164,7 @@ pub fn give_up(connection: &Connection, reason: Reason) {
 pub fn give_up_unless_candidate(guard: &Guard, reason: Reason) {
     let Some(_attaching) = ATTACHING.lock() else { return };
     if guard.connection.phase() != phase::CANDIDATE {
-        give_up(guard.connection, reason);
+        give_up_held(guard.connection, reason);
     }
 }
 
@@ -242,9 +256,6 @@ fn begin(guard: &Guard, operations: u32) -> Result<(), Reason> {
     if !is_worth_it(guard.connection, operations) {
         return Ok(());
     }
-    if departure::is_filtered() {
-        return Err(Reason::Filter);
-    }
     if !is_tcp(guard.connection, fd) {
         guard.connection.phase.store(phase::PLAIN, Ordering::SeqCst);
         return Ok(());
@@ -252,10 +263,8 @@ fn begin(guard: &Guard, operations: u32) -> Result<(), Reason> {
     if !sys::tcp_counts(fd).map_err(|_| Reason::Counters)?.established {
         return Ok(());
     }
-    if departure::has_forbidden_rings() {
-        return Err(Reason::IoUring);
-    }
-    if departure::is_past_the_library() {
+    if bare_calls::are_there() {
+        departure::forbid(Reason::BareCalls);
         return Err(Reason::BareCalls);
     }
     let signals = sys::fcntl(fd, libc::F_GETFL, 0).unwrap_or(0) & libc::O_ASYNC != 0;

@@ -281,7 +281,7 @@ pub extern "C" fn before_fork() {
             if connection.phase() == phase::CANDIDATE {
                 attach::leave_meeting(connection);
             } else {
-                attach::give_up(connection, Reason::Call);
+                attach::give_up_held(connection, Reason::Call);
             }
         }
         connection.holders.fetch_add(1, Ordering::SeqCst);

@@ -1,12 +1,11 @@
 //! Descriptors that leave the library's sight: over `exec`, over a Unix socket, into the C
 //! library's streams, into `io_uring`, or behind a filter of system calls.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use libc::c_int;
 
 use crate::attach;
-use crate::bare_calls;
 use crate::epoll;
 use crate::pump;
 use crate::stats::Reason;
@@ -14,13 +13,8 @@ use crate::sys;
 use crate::table::{self, Connection, Entry, Guard, phase};
 use crate::turn;
 
-/// Whether this process uses `io_uring`, whose calls the library does not see.
-static RINGS: AtomicBool = AtomicBool::new(false);
-/// Whether this process has a filter of system calls put before it, which knows nothing of the
-/// library's.
-static FILTERED: AtomicBool = AtomicBool::new(false);
-/// Whether this process makes system calls past the C library.
-static BARE: AtomicBool = AtomicBool::new(false);
+/// Why this process carries nothing any more: the reason's number and one; zero as long as it may.
+static FORBIDDEN: AtomicU32 = AtomicU32::new(0);
 
 /// Numbers that a descriptor can have in a process whose table of them is not this library's.
 pub const LOW_NUMBERS: c_int = 1024;
@@ -33,17 +27,25 @@ pub fn depart(fd: c_int, reason: Reason) {
     }
 }
 
-fn depart_connection(guard: &Guard, reason: Reason) {
+/// The same for a connection that the caller is in.
+pub fn depart_connection(guard: &Guard, reason: Reason) {
+    // Another thread may be joining it, and has not told the instances of `epoll` yet.
+    drop(attach::ATTACHING.lock());
     if table::is_owner() {
         epoll::leave(guard);
     }
-    if !turn::leave(guard, reason) {
+    // Who is in a call would stay there on what was replaced, and reads the rest of the ring himself.
+    if !turn::leave(guard, reason) && guard.shuts_others_out() {
         pump::replace(guard);
+        guard.lets_others_in();
     }
 }
 
 /// The same for all descriptors that stay open over `exec`.
 pub fn depart_all(reason: Reason) {
+    if !table::remembers() {
+        return;
+    }
     let _errno = sys::KeepErrno::new();
     if table::is_owner() {
         for (fd, entry) in table::known() {
@@ -136,32 +138,10 @@ fn hold_again() {
     }
 }
 
-/// From now on this process carries nothing: it uses `io_uring`.
-pub fn forbid_rings() {
-    if !RINGS.swap(true, Ordering::SeqCst) {
-        depart_with_all(Reason::IoUring);
-    }
-}
-
-/// From now on this process carries nothing: what the filter that it is about to get does to a call
-/// of the library's, from an error to the end of the process, is not known before.
-pub fn forbid_filtered() {
-    if !FILTERED.swap(true, Ordering::SeqCst) {
-        depart_with_all(Reason::Filter);
-    }
-}
-
-/// From now on this process carries nothing if it makes system calls of its own; whether it does.
-pub fn is_past_the_library() -> bool {
-    let found = bare_calls::are_there();
-    if found && !BARE.swap(true, Ordering::SeqCst) {
-        depart_with_all(Reason::BareCalls);
-    }
-    found
-}
-
-fn depart_with_all(reason: Reason) {
-    if !table::is_owner() {
+/// From now on this process carries nothing, for this reason.
+pub fn forbid(reason: Reason) {
+    let mark = reason as u32 + 1;
+    if !table::is_owner() || FORBIDDEN.swap(mark, Ordering::SeqCst) == mark {
         return;
     }
     let _errno = sys::KeepErrno::new();
@@ -172,12 +152,26 @@ fn depart_with_all(reason: Reason) {
     }
 }
 
-/// Whether this process uses `io_uring`.
-pub fn has_forbidden_rings() -> bool {
-    RINGS.load(Ordering::SeqCst)
+/// Why this process carries nothing any more, if it does not.
+pub fn forbidden() -> Option<Reason> {
+    let mark = FORBIDDEN.load(Ordering::SeqCst);
+    let reasons = [Reason::IoUring, Reason::BareCalls, Reason::Filter];
+    reasons.into_iter().find(|reason| *reason as u32 + 1 == mark)
 }
 
-/// Whether this process may not make the library's calls any more. To be asked before any is made.
-pub fn is_filtered() -> bool {
-    FILTERED.load(Ordering::SeqCst)
+/// The same before a filter of system calls is set. What it does to a call of the library's, from an
+/// error to the end of the process, is not known before, so from now on none is made: what there is
+/// leaves, and nothing new is remembered.
+pub fn forbid_filtered() {
+    if !table::is_owner() {
+        return;
+    }
+    table::remember_no_more();
+    forbid(Reason::Filter);
+    for (fd, _) in table::known() {
+        if let Some(guard) = table::enter_placed(fd) {
+            epoll::release(&guard);
+        }
+    }
+    epoll::forget_all();
 }

@@ -21,7 +21,7 @@ thread_local! {
 }
 
 /// The calling thread's number, asked from the kernel once per thread and process.
-fn thread() -> u32 {
+pub fn thread() -> u32 {
     THREAD.with(|number| {
         if number.get() == 0 {
             // SAFETY: takes nothing and cannot fail.

@@ -11,6 +11,7 @@ use libc::{c_int, c_uint};
 
 use crate::attach;
 use crate::departure;
+use crate::epoll;
 use crate::lock;
 use crate::stream::{self, Rest};
 use crate::sys;
@@ -18,6 +19,8 @@ use crate::table::{self, Entry, Guard, phase};
 
 /// How often a quiet connection is looked at, in nanoseconds.
 const LOOK_EVERY: u64 = 50_000_000;
+/// How long the first copied bytes are waited for, in nanoseconds.
+const FIRST: u64 = 100_000_000;
 
 /// Puts a copied connection in the place of this one, under all its numbers in this process. If that
 /// cannot be, the descriptor stays as it is.
@@ -26,6 +29,7 @@ pub fn replace(guard: &Guard) {
     let Ok([near, far]) = sys::connection_pair(guard.fd) else { return };
     // The other process changes them, which is to wait where the program may not.
     let flags = sys::fcntl(guard.fd, libc::F_GETFL, 0).unwrap_or(0);
+    let registrations = if table::is_owner() { epoll::take_out(guard) } else { Vec::new() };
     guard.connection.holders.fetch_add(1, Ordering::SeqCst);
     match sys::fork_away() {
         Ok(sys::Forked::Here) => {}
@@ -34,16 +38,20 @@ pub fn replace(guard: &Guard) {
             guard.connection.holders.fetch_sub(1, Ordering::SeqCst);
             sys::close(near);
             sys::close(far);
+            epoll::put_in_again(registrations);
             return;
         }
     }
     sys::close(far);
+    // What had arrived is there when the program looks for it.
+    sys::poll(near, libc::POLLIN, FIRST);
     let _ = sys::fcntl(near, libc::F_SETFL, flags & (libc::O_NONBLOCK | libc::O_ASYNC));
     if table::is_owner() {
         let numbers = table::known().filter(|(_, it)| *it == Entry::Connection(guard.place));
         for (fd, _) in numbers {
-            crate::close::hand_over(fd);
+            // Who waits to enter sees the old one until the new one is there.
             put_in_place(near, fd);
+            crate::close::hand_over(fd);
         }
     } else {
         let cookie = sys::cookie(guard.fd);
@@ -51,6 +59,7 @@ pub fn replace(guard: &Guard) {
             put_in_place(near, fd);
         }
     }
+    epoll::put_in_again(registrations);
     sys::close(near);
 }
 

@@ -128,30 +128,16 @@ impl SpinPolicy {
             return false;
         }
         let begin = now();
-        let rests = begin < self.rests_until;
-        self.waits = self.waits.wrapping_add(1);
-        let mut patience = match (rests, self.waits.is_multiple_of(TRY_AGAIN)) {
-            (true, _) => SPAN,
-            (false, true) => self.patience.max(PATIENCE),
-            (false, false) => self.patience,
-        };
+        let keeps = begin < self.rests_until;
+        let mut patience = self.first_patience(keeps);
         let (mut time, mut turns, mut gone) = (begin, 0, 0);
         loop {
-            match spin(time, patience, &mut came, &now) {
-                Some(Outcome::Came) => {
-                    self.learn(Outcome::Came);
-                    let longer = PATIENCE.min(2 * patience);
-                    self.patience = self.patience.max(if turns == 0 { longer } else { 0 });
-                    return true;
-                }
-                Some(outcome) => {
-                    self.patience = self.patience.min(PATIENCE);
-                    self.learn(outcome);
-                    return came();
-                }
-                None => time = now(),
+            if let Some(outcome) = spin(time, patience, &mut came, &now) {
+                self.learn_from_spin(outcome, if turns == 0 { 2 * patience } else { 0 });
+                return outcome == Outcome::Came || came();
             }
-            if rests || turns == MOST_TURNS || time - begin - gone > SPAN {
+            time = now();
+            if turns == MOST_TURNS || time - begin - gone > SPAN {
                 self.learn(Outcome::DidNot);
                 return false;
             }
@@ -162,19 +148,42 @@ impl SpinPolicy {
                 self.take_rest(KEPT * away, time);
                 return came();
             }
-            if away <= ALONE {
-                self.patience = SPAN.min(2 * self.patience);
-            } else {
+            patience = self.learn_from_turn(away);
+            if away > ALONE {
                 (turns, gone) = (turns + 1, gone + away);
-                self.patience = LEAST_PATIENCE.max(self.patience.min(PATIENCE) / 2);
-                if came() {
-                    self.rest = 1;
-                    self.learn(Outcome::Came);
-                    return true;
-                }
             }
-            patience = self.patience;
         }
+    }
+
+    /// How long to spin at the beginning of a wait.
+    fn first_patience(&mut self, keeps: bool) -> u64 {
+        self.waits = self.waits.wrapping_add(1);
+        match (keeps, self.waits.is_multiple_of(TRY_AGAIN)) {
+            (true, _) => SPAN,
+            (false, true) => self.patience.max(PATIENCE),
+            (false, false) => self.patience,
+        }
+    }
+
+    /// Learns from a spin that ended before its time. Who had what he waited for without a turn has
+    /// reason to be so patient again.
+    fn learn_from_spin(&mut self, outcome: Outcome, enough: u64) {
+        self.patience = match outcome {
+            Outcome::Came => self.patience.max(PATIENCE.min(enough)),
+            Outcome::DidNot | Outcome::TakenAway => self.patience.min(PATIENCE),
+        };
+        self.learn(outcome);
+    }
+
+    /// Learns from a turn for how long the processor was away. Returns how long to spin now.
+    fn learn_from_turn(&mut self, away: u64) -> u64 {
+        if away <= ALONE {
+            self.patience = SPAN.min(2 * self.patience);
+        } else {
+            self.patience = LEAST_PATIENCE.max(self.patience.min(PATIENCE) / 2);
+            self.rest = 1;
+        }
+        self.patience
     }
 
     /// Gives the processor up until `came` says so, a few times. `now` is a clock in nanoseconds.
@@ -409,10 +418,48 @@ mod tests {
 
     #[test]
     fn an_end_that_does_not_answer_is_not_waited_for_among_others() {
+        for away in [20_000, 10 * TAKEN_AWAY] {
+            let mut waits = Polling::new(away);
+            let (switches, came, _) = waits.wait(1_000_000_000);
+            assert_eq!((switches, came), (MOST_TURNS, false));
+            assert_eq!(waits.wait(0), (0, false, 0));
+        }
+    }
+
+    #[test]
+    fn who_was_alone_is_so_no_more_once_somebody_was_met() {
+        let mut waits = Polling::new(300);
+        assert_eq!(waits.wait(2 * PATIENCE), (1, true, 0));
+        assert_eq!(waits.policy.patience, 2 * PATIENCE);
+        waits.away = 20_000;
+        // The answer comes in the spin after the turn, which is no reason to be patient again.
+        assert_eq!(waits.wait(2 * PATIENCE + waits.away + 1_000), (1, true, 0));
+        assert_eq!(waits.policy.patience, PATIENCE / 2);
+    }
+
+    #[test]
+    fn an_answer_that_came_while_the_processor_was_away_is_seen() {
+        let mut waits = Polling::new(2 * TOO_LONG);
+        let (switches, came, _) = waits.wait(TOO_LONG);
+        assert_eq!((switches, came), (1, true), "given");
         let mut waits = Polling::new(20_000);
-        let (switches, came, _) = waits.wait(1_000_000_000);
-        assert_eq!((switches, came), (MOST_TURNS, false));
-        assert_eq!(waits.wait(0), (0, false, 0));
+        waits.look = 2 * TAKEN_AWAY / u64::from(LOOKS);
+        let (switches, came, _) = waits.wait(2 * TAKEN_AWAY + 1);
+        assert_eq!((switches, came), (0, true), "taken");
+    }
+
+    #[test]
+    fn who_keeps_the_processor_gives_it_to_nobody_however_long_it_takes() {
+        let mut waits = Polling::new(2 * TOO_LONG);
+        waits.wait(TOO_LONG);
+        assert_eq!(waits.policy.rest, 2, "the next rest is longer");
+        let (switches, came, _) = waits.wait(SPAN * 3);
+        assert_eq!((switches, came), (0, false));
+        waits.time.set(waits.policy.rests_until);
+        waits.away = 20_000;
+        waits.policy.skip = 0;
+        assert_eq!(waits.wait(15_000).0, 1);
+        assert_eq!(waits.policy.rest, 1, "somebody was there who gave it back soon");
     }
 
     #[test]

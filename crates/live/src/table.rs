@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 pub use crate::connection::{Connection, Receiving, Registration, Reported, Sending, end, phase};
 use crate::direct;
+use crate::lock;
 use crate::meeting;
 use crate::numbers::{change, is_at, look_for_threads, replace, word};
 pub use crate::numbers::{
@@ -40,6 +41,9 @@ pub struct Local {
     pub descriptors: AtomicU32,
     /// Threads of this process inside a call on it.
     users: AtomicU32,
+    /// The thread that keeps the others out while it puts another connection of the kernel in the
+    /// place of this one; zero is none.
+    shut_by: AtomicU32,
     /// Whether this process has taken itself out of the holders.
     pub let_go: AtomicBool,
     /// Whether an epoll instance has ever followed the connection: then the registrations have been
@@ -58,6 +62,13 @@ impl Local {
         } else {
             self.users.fetch_add(1, Ordering::SeqCst);
         }
+    }
+
+    /// Whether another thread keeps this one out.
+    #[inline]
+    pub fn is_shut(&self) -> bool {
+        let by = self.shut_by.load(Ordering::SeqCst);
+        by != 0 && by != lock::thread()
     }
 
     /// Counts a call out; returns how many there were.
@@ -89,6 +100,8 @@ static LIVES: AtomicU32 = AtomicU32::new(0);
 /// not change it.
 static OWNER: AtomicU32 = AtomicU32::new(0);
 static CERTAINTY: AtomicU32 = AtomicU32::new(certainty::NOBODY);
+/// Whether nothing new is remembered.
+static CLOSED: AtomicBool = AtomicBool::new(false);
 
 /// Where the search for a free place begins.
 static LOWEST_FREE: AtomicU32 = AtomicU32::new(0);
@@ -128,6 +141,7 @@ pub fn start_in_child() {
     for place in used() {
         if let Some(local) = local(place) {
             local.users.store(0, Ordering::Relaxed);
+            local.shut_by.store(0, Ordering::Relaxed);
         }
         if let Some(word) = connection(place).and_then(|it| first_word(place, it)) {
             change(word, |word| Some(word.deserted()));
@@ -155,6 +169,17 @@ pub fn is_owner() -> bool {
 pub fn may_be_shared() {
     let (own, shared, order) = (certainty::OWN, certainty::SHARED, Ordering::SeqCst);
     let _ = CERTAINTY.compare_exchange(own, shared, order, order);
+}
+
+/// Remembers no new connection from now on, so that the library makes no call for one.
+pub fn remember_no_more() {
+    CLOSED.store(true, Ordering::SeqCst);
+}
+
+/// Whether new connections are remembered.
+#[inline]
+pub fn remembers() -> bool {
+    !CLOSED.load(Ordering::Relaxed)
 }
 
 /// What is known of who runs in this memory.
@@ -219,6 +244,9 @@ pub fn local(place: usize) -> Option<&'static Local> {
 /// its word is all there is: it gets a place when somebody enters it.
 pub fn track(fd: c_int, role: Role, port: u16) {
     let Some(cell) = word(fd).filter(|_| is_owner()) else { return };
+    if !remembers() {
+        return drop_stale(fd);
+    }
     direct::look();
     let now = cell.load(Ordering::Relaxed);
     if now != Word::STREAM.bits() {
@@ -369,6 +397,9 @@ pub fn forget_newcomer(fd: c_int) -> bool {
 /// Remembers a connection that a listening socket gave, whose port is asked from the kernel once.
 pub fn track_accepted(fd: c_int, listener: c_int) {
     let Some(word) = word(listener).filter(|_| is_owner()) else { return };
+    if !remembers() {
+        return drop_stale(fd);
+    }
     let known = Word::from_bits(word.load(Ordering::Relaxed)).port();
     let port = known.or_else(|| meeting::server_port(fd, Role::Server));
     let Some(port) = port else { return drop_stale(fd) };
@@ -473,6 +504,33 @@ impl Guard {
             operations.store(counted.saturating_sub(before.quiet()), Ordering::Relaxed);
         }
         inside == 0 && self.local.users.load(Ordering::SeqCst) == 1
+    }
+
+    /// Keeps the other threads of this process out of a joined connection, until
+    /// [`Guard::lets_others_in`]. False if one is inside.
+    pub fn shuts_others_out(&self) -> bool {
+        self.local.shut_by.store(lock::thread(), Ordering::SeqCst);
+        // In the child of a vfork the numbers are its own, and nobody else's.
+        let alone = !is_owner() || self.is_alone();
+        if !alone {
+            self.lets_others_in();
+        }
+        alone
+    }
+
+    pub fn lets_others_in(&self) {
+        self.local.shut_by.store(0, Ordering::SeqCst);
+    }
+
+    /// Whether another thread keeps this one out.
+    #[inline]
+    pub fn is_shut_out(&self) -> bool {
+        self.local.is_shut()
+    }
+
+    /// Whether the descriptor still stands for the connection.
+    pub fn is_current(&self) -> bool {
+        is_at(self.fd, self.place)
     }
 
     /// Lets the next calls pass by, all of which count as made. Called with the right to join, so

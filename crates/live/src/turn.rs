@@ -14,16 +14,21 @@ use weft_protocol::byte_ring::BrokenRing;
 use weft_protocol::detour::{Begun, Inlet, Outlet, Refusal};
 
 use crate::attach;
+use crate::lock::Held;
 use crate::segment::{Role, Segment, closed};
 use crate::stats::{self, Reason};
 use crate::sys;
-use crate::table::{Connection, Guard, Receiving, Sending, end, phase};
+use crate::table::{self, Connection, Guard, Receiving, Sending, end, phase};
 use crate::wait;
 
 /// How long a descriptor that leaves waits for the other end to hear of it, in nanoseconds.
 const PATIENCE: u64 = 300_000_000;
 /// How long the other end's doorbells are waited for that were announced, in nanoseconds.
 const SETTLING: u64 = 1_000_000_000;
+/// How often, and in nanoseconds after how long, it is looked whether those that doorbells wake have
+/// woken.
+const LOOKS_FOR_SLEEPERS: u32 = 200;
+const BETWEEN_LOOKS: u64 = 50_000;
 /// How long a closing end tries to send what the other refused, in nanoseconds.
 const LINGER: u64 = 2_000_000_000;
 
@@ -37,12 +42,26 @@ pub fn turn_back(guard: &Guard, segment: &Segment, reason: Reason) {
     }
     wait::wake(guard, &segment.way(role).arrived);
     wait::wake(guard, &segment.way(role.peer()).freed);
-    segment.way(role).detour.silence();
+    silence(guard, segment);
     // This end's own sleepers: on the words, and in epoll instances.
     wait::wake_own(&segment.way(role.peer()).arrived);
     wait::wake_own(&segment.way(role).freed);
     sys::signal_event(connection.own_event.load(Ordering::Relaxed));
     stats::moved_back(guard, reason);
+}
+
+/// Lets nobody ring any more, once the detours have ended. Another thread that has taken the other
+/// end's flag and not yet rung comes too late, so it is rung here: whoever sleeps in the kernel armed
+/// its flag before there was an end to see, and whoever arms it later sees that.
+fn silence(guard: &Guard, segment: &Segment) {
+    let connection = guard.connection;
+    let role = connection.role();
+    let alone = table::is_single_threaded() && connection.holders.load(Ordering::Relaxed) == 1;
+    let open = segment.side(role.peer()).closed.load(Ordering::Acquire) == closed::OPEN;
+    if !alone && open && connection.switched_out.load(Ordering::Acquire) {
+        wait::ring_doorbell(guard, segment);
+    }
+    segment.way(role).detour.silence();
 }
 
 /// Where the next byte to receive comes from; keeps the connection's flags in step. `None` in a
@@ -70,11 +89,39 @@ pub fn inlet(guard: &Guard, segment: &Segment, receiving: &mut Receiving) -> Opt
     }
 }
 
-/// Throws doorbells away that stand before the bytes that follow the ring. How many have yet to
-/// come; `None` if the other end has gone before.
-pub fn discard(guard: &Guard, mut count: u64) -> Option<u64> {
+/// Holds the doorbells when nobody sleeps who needs one to wake: it lies there until he looks. One
+/// that was killed never does, and is not waited for long.
+fn hold_bells(connection: &Connection) -> Option<Held<'_>> {
+    for _ in 0..LOOKS_FOR_SLEEPERS {
+        let held = connection.bell.lock()?;
+        if connection.sleepers.load(Ordering::SeqCst) == 0 {
+            return Some(held);
+        }
+        drop(held);
+        sys::sleep(BETWEEN_LOOKS);
+    }
+    connection.bell.lock()
+}
+
+/// Throws the doorbells away that stand before the bytes that follow the ring. How many have yet to
+/// come, of which one is sure while nobody may look; `None` if the other end has gone before.
+pub fn discard(guard: &Guard, segment: &Segment) -> Option<u64> {
     let connection = guard.connection;
-    let Some(_held) = connection.bell.lock() else { return Some(count) };
+    let Some(_held) = hold_bells(connection) else { return Some(1) };
+    // Who woke by them has taken some, so they are counted only now.
+    let detour = &segment.way(connection.role().peer()).detour;
+    let Some(start) = detour.resumes_after() else { return Some(1) };
+    throw_away(guard, start.saturating_sub(connection.taken.load(Ordering::Acquire)))
+}
+
+/// Throws all away that the kernel's stream holds: its last writer died while it rang.
+pub fn discard_all(guard: &Guard) {
+    let _held = guard.connection.bell.lock();
+    throw_away(guard, u64::MAX);
+}
+
+fn throw_away(guard: &Guard, mut count: u64) -> Option<u64> {
+    let connection = guard.connection;
     let mut scratch = [0u8; 256];
     while count > 0 {
         let room = scratch.len().min(count as usize);
@@ -103,8 +150,8 @@ pub fn come_back(
     match sending.sender.outlet() {
         Outlet::Before => attach::switch(guard, segment, sending),
         Outlet::Ring => {
+            silence(guard, segment);
             let Some(_chime) = connection.chime.lock() else { return Ok(()) };
-            way.detour.silence();
             if way.detour.is_ringing() {
                 wait::count_doorbells(guard, segment);
             }
@@ -154,8 +201,8 @@ pub fn settle(guard: &Guard, segment: &Segment) -> bool {
     turn_back(guard, segment, Reason::Peer);
     if !connection.returned_in.load(Ordering::Acquire)
         && let Some(mut receiving) = connection.receiving()
-        && let Some(Inlet::Doorbells(count)) = inlet(guard, segment, &mut receiving)
-        && discard(guard, count) == Some(0)
+        && let Some(Inlet::Doorbells(_)) = inlet(guard, segment, &mut receiving)
+        && discard(guard, segment) == Some(0)
     {
         inlet(guard, segment, &mut receiving);
     }
@@ -219,10 +266,6 @@ pub fn leave(guard: &Guard, reason: Reason) -> bool {
     let connection = guard.connection;
     if connection.phase() < phase::JOINED {
         attach::give_up(connection, reason);
-    }
-    // Another thread may be joining.
-    while connection.phase() == phase::JOINING {
-        std::thread::yield_now();
     }
     let (joined, segment) = (connection.phase() == phase::JOINED, connection.segment());
     let Some(segment) = segment.filter(|_| joined) else { return true };

@@ -11,7 +11,9 @@ mod once;
 mod others;
 mod waiting;
 
-pub use others::{expose, is_watched, mark_watched, may_be_shared, release};
+pub use others::{
+    expose, is_watched, mark_watched, may_be_shared, put_in_again, release, take_out,
+};
 pub use waiting::wait;
 
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
@@ -97,7 +99,7 @@ pub fn start_in_child() {
 
 /// Remembers an instance that the program has made.
 pub fn track(fd: c_int) {
-    if !table::is_owner() {
+    if !table::is_owner() || !table::remembers() {
         return;
     }
     for index in 0..INSTANCES {
@@ -153,6 +155,16 @@ pub fn forget(index: usize, fd: c_int) {
         }
     }
     instance.fd.store(0, Ordering::SeqCst);
+}
+
+/// Forgets all instances: waiting for one is the program's call again.
+pub fn forget_all() {
+    for (fd, entry) in table::known() {
+        if let Entry::Epoll(index) = entry {
+            table::set_entry(fd, Entry::Unknown);
+            forget(index, fd);
+        }
+    }
 }
 
 /// The registrations of a place, each to be touched with its instance's lock held.
@@ -351,8 +363,11 @@ pub fn control(
         && guard.connection.phase() == phase::JOINED
         && cannot_follow(&guard, instance, event)
     {
-        departure::depart(fd, Reason::Epoll);
+        departure::depart_connection(&guard, Reason::Epoll);
     }
+    // One that is not joined may have to stay with the kernel.
+    let joined = guard.connection.phase() == phase::JOINED;
+    let _attaching = (!joined).then(|| attach::ATTACHING.lock());
     let (Some(_control), Some(_held)) = (CONTROL.lock(), instance.lock.lock()) else {
         return control_other(epoll, operation, kernel);
     };
@@ -387,7 +402,7 @@ fn add(
     let free = registrations(guard.place).position(|it| unsafe { (*it).instance } == 0);
     let exclusive = event.events & libc::EPOLLEXCLUSIVE as u32 != 0;
     let Some(which) = free.filter(|_| joined || !exclusive) else {
-        attach::give_up(guard.connection, Reason::Epoll);
+        attach::give_up_held(guard.connection, Reason::Epoll);
         return control_other(instance.descriptor(), libc::EPOLL_CTL_ADD, kernel);
     };
     let result = if joined {

@@ -83,6 +83,42 @@ pub fn expose(index: usize) {
 /// Gives all registrations of a connection to the kernel, which reports for its descriptors from now
 /// on, whatever they are connected with.
 pub fn release(guard: &Guard) {
+    for_each_given_up(guard, |epoll, registration, mut event| {
+        if registration.linked {
+            let _ = sys::epoll_ctl(epoll, libc::EPOLL_CTL_MOD, registration.fd, &mut event);
+        }
+    });
+}
+
+/// A registration that was taken out of the kernel's instance.
+pub struct TakenOut {
+    epoll: c_int,
+    fd: c_int,
+    event: epoll_event,
+}
+
+/// Takes all registrations of a connection out of the kernel's instances: another is about to get its
+/// descriptors, for which [`put_in_again`] puts them in.
+pub fn take_out(guard: &Guard) -> Vec<TakenOut> {
+    let mut all = Vec::new();
+    for_each_given_up(guard, |epoll, registration, mut event| {
+        let fd = registration.fd;
+        let _ = sys::epoll_ctl(epoll, libc::EPOLL_CTL_DEL, fd, &mut event);
+        all.push(TakenOut { epoll, fd, event });
+    });
+    all
+}
+
+pub fn put_in_again(all: Vec<TakenOut>) {
+    let _errno = sys::KeepErrno::new();
+    for TakenOut { epoll, fd, mut event } in all {
+        let _ = sys::epoll_ctl(epoll, libc::EPOLL_CTL_ADD, fd, &mut event);
+    }
+}
+
+/// Ends the library's part in all registrations of a connection, and says what the kernel's are to
+/// be.
+fn for_each_given_up(guard: &Guard, mut act: impl FnMut(c_int, &Registration, epoll_event)) {
     super::leave(guard);
     let _errno = sys::KeepErrno::new();
     let Some(_control) = CONTROL.lock() else { return };
@@ -97,13 +133,13 @@ pub fn release(guard: &Guard) {
             event = super::tagged(guard.place, which);
             event.events = (libc::EPOLLET | libc::EPOLLONESHOT) as u32;
         }
+        act(instance.descriptor(), registration, event);
         if registration.linked {
-            let epoll = instance.descriptor();
-            let _ = sys::epoll_ctl(epoll, libc::EPOLL_CTL_MOD, registration.fd, &mut event);
             count_other(instance, registration);
         }
         mark_watched(registration.fd, true);
-        *registration = Registration::default();
+        let index = std::mem::take(registration).instance;
+        super::unwatch_event(instance, index, guard);
     }
 }
 

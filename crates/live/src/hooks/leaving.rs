@@ -172,7 +172,7 @@ interpose! {
 
 interpose! {
     fn io_uring_queue_init(entries: c_uint, ring: *mut c_void, flags: c_uint) -> c_int = |next| {
-        departure::forbid_rings();
+        departure::forbid(Reason::IoUring);
         next(entries, ring, flags)
     }
 }
@@ -181,7 +181,7 @@ interpose! {
     fn io_uring_queue_init_params(
         entries: c_uint, ring: *mut c_void, parameters: *mut c_void,
     ) -> c_int = |next| {
-        departure::forbid_rings();
+        departure::forbid(Reason::IoUring);
         next(entries, ring, parameters)
     }
 }
@@ -191,7 +191,7 @@ interpose! {
         entries: c_uint, ring: *mut c_void, parameters: *mut c_void, place: *mut c_void,
         length: size_t,
     ) -> c_int = |next| {
-        departure::forbid_rings();
+        departure::forbid(Reason::IoUring);
         next(entries, ring, parameters, place, length)
     }
 }
@@ -200,14 +200,14 @@ interpose! {
     fn io_uring_queue_init_try_nosqarr(
         entries: c_uint, ring: *mut c_void, parameters: *mut c_void,
     ) -> c_int = |next| {
-        departure::forbid_rings();
+        departure::forbid(Reason::IoUring);
         next(entries, ring, parameters)
     }
 }
 
 interpose! {
     fn io_uring_setup(entries: c_uint, parameters: *mut c_void) -> c_int = |next| {
-        departure::forbid_rings();
+        departure::forbid(Reason::IoUring);
         next(entries, parameters)
     }
 }
@@ -416,7 +416,7 @@ extern "C" fn before_syscall(
         #[cfg(target_arch = "x86_64")]
         libc::SYS_fork | libc::SYS_vfork => table::may_be_shared(),
         libc::SYS_execve | libc::SYS_execveat => depart_all(Reason::Exec),
-        libc::SYS_io_uring_setup => departure::forbid_rings(),
+        libc::SYS_io_uring_setup => departure::forbid(Reason::IoUring),
         libc::SYS_seccomp if first <= FILTER_BY_SECCOMP => {
             filter(first == FILTER_BY_SECCOMP, third);
         }

@@ -40,12 +40,13 @@ pub fn is_carried(guard: &Guard) -> bool {
     }
     loop {
         match connection.phase() {
-            phase::JOINED => return true,
+            phase::JOINED if !guard.is_shut_out() => return true,
+            phase::JOINED if !guard.is_current() => return false,
             phase::PLAIN | phase::FREE => {
                 table::let_pass(guard);
                 return false;
             }
-            phase::JOINING => std::thread::yield_now(),
+            phase::JOINED | phase::JOINING => std::thread::yield_now(),
             _ => return false,
         }
     }

@@ -176,13 +176,13 @@ fn step(guard: &Guard, segment: &Segment, to: &[iovec], skip: usize, flags: c_in
                 Ok(count) => return Step::Bytes(count),
                 Err(BrokenRing { .. }) => return Step::Failed(broken(guard)),
             },
-            Inlet::Doorbells(count) => match turn::discard(guard, count) {
+            Inlet::Doorbells(_) => match turn::discard(guard, segment) {
                 None => return Step::Kernel,
                 Some(0) => {}
                 Some(_) => return Step::Empty { announced: true },
             },
             Inlet::Settling if has_died_ringing(guard, segment) => {
-                turn::discard(guard, u64::MAX);
+                turn::discard_all(guard);
                 return Step::Kernel;
             }
             Inlet::Settling => return Step::Empty { announced: true },

@@ -262,6 +262,7 @@ fn fill_ring(
     if mine.load(Ordering::Relaxed) != processor {
         mine.store(processor, Ordering::Relaxed);
     }
+    let mut woken = true;
     while let Some((place, length)) = part(from, *done) {
         let wanted = (length as u64).min(PIECE);
         let count = sending.writer.room(&way.pointers, wanted)?.min(wanted);
@@ -273,9 +274,10 @@ fn fill_ring(
         unsafe { segment.fill_ring(role, &spans, place) };
         sending.writer.publish_unless_sealed(&way.pointers, count)?;
         *done += count as usize;
-        wait::wake(guard, &way.arrived);
+        woken &= wait::wake(guard, &way.arrived);
     }
-    Ok(())
+    // The ring is being sealed, and who sleeps hears of what it holds only by the kernel.
+    if woken { Ok(()) } else { Err(Unpublished::Sealed) }
 }
 
 /// Whether the other end has closed or died. From then on the kernel is asked, which knows the

@@ -2,12 +2,12 @@
 //! once and in order.
 
 use std::ffi::CString;
-use std::mem::zeroed;
+use std::mem::{size_of, zeroed};
 use std::os::fd::FromRawFd;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use libc::{c_int, c_ulong, c_void};
+use libc::{c_int, c_void};
 
 use crate::pair::{
     Numbers, Outcome, Pair, carried, close, joined, moved_back, outcome, plain, poll, preloaded,
@@ -18,7 +18,7 @@ unsafe extern "C" {
     fn dprintf(fd: c_int, format: *const libc::c_char, ...) -> c_int;
 }
 
-fn print(fd: c_int, text: &str) -> Outcome<usize> {
+pub fn print(fd: c_int, text: &str) -> Outcome<usize> {
     let text = CString::new(text).unwrap();
     outcome(unsafe { dprintf(fd, c"%s".as_ptr(), text.as_ptr()) } as isize)
 }
@@ -550,19 +550,39 @@ fn echo(fd: c_int, how: Wait, seed: u64) {
 }
 
 #[test]
-fn a_question_about_filters_of_calls_moves_nothing_back() {
-    preloaded("back::a_question_about_filters_of_calls_moves_nothing_back", || {
+fn a_thread_in_a_call_keeps_the_connection_that_it_has_called_on() {
+    preloaded("back::a_thread_in_a_call_keeps_the_connection_that_it_has_called_on", || {
+        const BYTES: usize = 32 << 20;
         let pair = carried();
-        let nothing = std::ptr::null::<c_void>();
-        // SAFETY: a null program is an error to the kernel, and sets none.
-        unsafe {
-            let (mode, operation) = (libc::SECCOMP_MODE_FILTER, libc::SECCOMP_SET_MODE_FILTER);
-            assert_eq!(libc::prctl(libc::PR_SET_SECCOMP, c_ulong::from(mode), nothing), -1);
-            assert_eq!(libc::syscall(libc::SYS_seccomp, c_ulong::from(operation), 0, nothing), -1);
-            assert!(libc::prctl(libc::PR_GET_SECCOMP) >= 0);
+        assert_eq!(send(pair.a, b"unread", 0), Ok(6));
+        let before = own_port(pair.b);
+        let writer = std::thread::spawn(move || {
+            let bytes = pattern(0, BYTES);
+            let mut done = 0;
+            while done < BYTES {
+                done += send(pair.b, &bytes[done..], 0).unwrap();
+            }
+        });
+        std::thread::sleep(Duration::from_millis(50));
+        // Nobody at the other end hears of it, so the rest cannot be sent anew.
+        assert_eq!(unsafe { libc::fcntl(pair.b, libc::F_SETFD, 0) }, 0);
+        assert_eq!(unsafe { libc::system(c"true".as_ptr()) }, 0);
+        assert_eq!(own_port(pair.b), before, "nothing was put in the place of the connection");
+        let mut got = Vec::new();
+        while got.len() < BYTES {
+            got.extend(recv(pair.a, 1 << 16, 0).unwrap());
         }
-        assert_eq!(moved_back(), 0);
-        assert_eq!(send(pair.a, b"still", 0), Ok(5));
-        assert_eq!(recv(pair.b, 8, 0), Ok(b"still".to_vec()));
+        assert!(got == pattern(0, BYTES));
+        writer.join().unwrap();
+        assert_eq!(recv(pair.b, 10, 0), Ok(b"unread".to_vec()));
+        assert_eq!(send(pair.a, b"after", 0), Ok(5));
+        assert_eq!(recv(pair.b, 10, 0), Ok(b"after".to_vec()));
     });
+}
+
+fn own_port(fd: c_int) -> u16 {
+    let mut address: libc::sockaddr_in = unsafe { zeroed() };
+    let mut length = size_of::<libc::sockaddr_in>() as u32;
+    assert_eq!(unsafe { libc::getsockname(fd, (&raw mut address).cast(), &mut length) }, 0);
+    address.sin_port
 }

@@ -15,6 +15,7 @@
 )]
 
 mod asked;
+mod at_once;
 mod back;
 mod cancelled;
 mod copied;

@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::io::Read;
 use std::mem::{size_of, zeroed};
+use std::net::TcpListener;
 use std::os::fd::{AsRawFd, IntoRawFd};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -131,7 +132,11 @@ pub fn carried() -> Pair {
 
 /// A connection over which a byte has gone so many times there and back.
 pub fn used(rounds: u8) -> Pair {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    used_by(&TcpListener::bind("127.0.0.1:0").unwrap(), rounds)
+}
+
+/// The same of a listener's port.
+pub fn used_by(listener: &TcpListener, rounds: u8) -> Pair {
     let a = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     a.set_nodelay(true).unwrap();
     let b = listener.accept().unwrap().0;
@@ -148,7 +153,7 @@ pub fn used(rounds: u8) -> Pair {
 
 /// The same past the library.
 pub fn plain() -> Pair {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     unsafe {
         let a = libc::syscall(libc::SYS_socket, libc::AF_INET, libc::SOCK_STREAM, 0) as c_int;

@@ -1,0 +1,181 @@
+//! What one thread does to a connection while another joins it, sleeps on it or sends: it sets a filter
+//! of system calls, or makes the connection leave.
+
+use std::net::TcpListener;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use libc::{c_int, c_ulong, c_void};
+
+use crate::back::print;
+use crate::pair::{
+    Numbers, carried, close, joined, moved_back, preloaded, recv, send, used, used_by,
+};
+
+#[test]
+fn a_question_about_filters_of_calls_moves_nothing_back() {
+    preloaded("at_once::a_question_about_filters_of_calls_moves_nothing_back", || {
+        let pair = carried();
+        let nothing = std::ptr::null::<c_void>();
+        // SAFETY: a null program is an error to the kernel, and sets none.
+        unsafe {
+            let (mode, operation) = (libc::SECCOMP_MODE_FILTER, libc::SECCOMP_SET_MODE_FILTER);
+            assert_eq!(libc::prctl(libc::PR_SET_SECCOMP, c_ulong::from(mode), nothing), -1);
+            assert_eq!(libc::syscall(libc::SYS_seccomp, c_ulong::from(operation), 0, nothing), -1);
+            assert!(libc::prctl(libc::PR_GET_SECCOMP) >= 0);
+        }
+        assert_eq!(moved_back(), 0);
+        assert_eq!(send(pair.a, b"still", 0), Ok(5));
+        assert_eq!(recv(pair.b, 8, 0), Ok(b"still".to_vec()));
+    });
+}
+
+/// Sets a filter that lets every call pass.
+fn filter() {
+    // BPF_RET | BPF_K.
+    let mut rule = libc::sock_filter { code: 6, jt: 0, jf: 0, k: libc::SECCOMP_RET_ALLOW };
+    let program = libc::sock_fprog { len: 1, filter: &raw mut rule };
+    let mode = c_ulong::from(libc::SECCOMP_MODE_FILTER);
+    // SAFETY: the program is of one rule, which outlives the call.
+    unsafe {
+        assert_eq!(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
+        assert_eq!(libc::prctl(libc::PR_SET_SECCOMP, mode, &raw const program), 0);
+    }
+}
+
+#[test]
+fn nothing_is_carried_after_a_filter_whoever_is_joining_then() {
+    preloaded("at_once::nothing_is_carried_after_a_filter_whoever_is_joining_then", || {
+        let mut busy = 0;
+        for seed in 0..100 {
+            let before = joined();
+            // SAFETY: the child goes on alone, as the only thread.
+            let child = unsafe { libc::fork() };
+            if child == 0 {
+                let carried = set_a_filter_beside_a_thread_that_joins(seed);
+                // SAFETY: ends the child without the test's own end.
+                unsafe { libc::_exit(c_int::from(carried)) };
+            }
+            let mut status = -1;
+            assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
+            assert_eq!(status, 0, "seed {seed}: something joined after the filter");
+            busy += u32::from(joined() > before);
+        }
+        assert!(busy > 50, "in {busy} of 100 something joined before the filter");
+    });
+}
+
+/// Whether anything was joined after the filter.
+fn set_a_filter_beside_a_thread_that_joins(seed: u64) -> bool {
+    let (over, pairs) = (AtomicBool::new(false), AtomicU32::new(0));
+    std::thread::scope(|scope| {
+        let joining = scope.spawn(|| {
+            while !over.load(Ordering::Relaxed) {
+                let pair = used(100);
+                close(pair.a);
+                close(pair.b);
+                pairs.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+        let wait = |count| {
+            while pairs.load(Ordering::Relaxed) < count {
+                assert!(!joining.is_finished(), "the other thread has failed");
+                std::thread::sleep(Duration::from_micros(50));
+            }
+        };
+        wait(1);
+        std::thread::sleep(Duration::from_nanos(Numbers(seed).below(1_000_000)));
+        filter();
+        let then = joined();
+        wait(pairs.load(Ordering::Relaxed) + 3);
+        over.store(true, Ordering::Relaxed);
+        joined() != then
+    })
+}
+
+/// Sends bytes and has each back, or sends back what comes.
+fn go_round(fd: c_int, speaks: bool) {
+    for byte in 0..60u8 {
+        if speaks {
+            assert_eq!(send(fd, &[byte], 0), Ok(1));
+        }
+        assert_eq!(recv(fd, 9, 0), Ok(vec![byte]));
+        if !speaks {
+            assert_eq!(send(fd, &[byte], 0), Ok(1));
+        }
+    }
+}
+
+#[test]
+fn a_connection_leaves_while_it_joins_and_every_byte_arrives_once() {
+    preloaded("at_once::a_connection_leaves_while_it_joins_and_every_byte_arrives_once", || {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let (mut numbers, mut met) = (Numbers(1), 0);
+        for round in 0..500 {
+            let pair = used_by(&listener, 4);
+            let moment = Duration::from_nanos(numbers.below(400_000));
+            let before = joined();
+            std::thread::scope(|scope| {
+                scope.spawn(|| go_round(pair.b, false));
+                scope.spawn(|| {
+                    let then = Instant::now();
+                    while then.elapsed() < moment {
+                        std::hint::spin_loop();
+                    }
+                    // The C library's streams are to use it, so it leaves.
+                    let fd = if round % 2 == 0 { pair.a } else { pair.b };
+                    assert_eq!(print(fd, ""), Ok(0));
+                });
+                go_round(pair.a, true);
+            });
+            met += joined() - before;
+            // One that lasts, so that the next is worth a join.
+            let lasting = used_by(&listener, 200);
+            for fd in [pair.a, pair.b, lasting.a, lasting.b] {
+                close(fd);
+            }
+        }
+        assert!((20..980).contains(&met), "{met} of 1000 ends joined before they left");
+    });
+}
+
+/// One thread writes to an end that sleeps in the kernel, and another makes one of the two leave.
+#[test]
+fn a_sleeper_is_woken_by_a_writer_in_the_middle_of_whose_call_the_connection_leaves() {
+    let name = "a_sleeper_is_woken_by_a_writer_in_the_middle_of_whose_call_the_connection_leaves";
+    preloaded(&format!("at_once::{name}"), || {
+        let mut numbers = Numbers(1);
+        for round in 0..1500 {
+            let pair = carried();
+            // Such a receive sleeps in the kernel at once.
+            let limit = libc::timeval { tv_sec: 5, tv_usec: 0 };
+            let (level, name) = (libc::SOL_SOCKET, libc::SO_RCVTIMEO);
+            let place = (&raw const limit).cast();
+            assert_eq!(unsafe { libc::setsockopt(pair.b, level, name, place, 16) }, 0);
+            let begin = AtomicBool::new(false);
+            let moments = [(); 2].map(|()| Duration::from_nanos(numbers.below(6_000)));
+            let wait = |moment| {
+                while !begin.load(Ordering::Acquire) {
+                    std::hint::spin_loop();
+                }
+                let then = Instant::now();
+                while then.elapsed() < moment {
+                    std::hint::spin_loop();
+                }
+            };
+            std::thread::scope(|scope| {
+                scope.spawn(|| assert_eq!(recv(pair.b, 9, 0), Ok(vec![7]), "round {round}"));
+                scope.spawn(|| {
+                    wait(moments[0]);
+                    assert_eq!(print(if round % 2 == 0 { pair.a } else { pair.b }, ""), Ok(0));
+                });
+                std::thread::sleep(Duration::from_micros(300));
+                begin.store(true, Ordering::Release);
+                wait(moments[1]);
+                assert_eq!(send(pair.a, &[7], 0), Ok(1));
+            });
+            close(pair.a);
+            close(pair.b);
+        }
+    });
+}
