@@ -331,7 +331,7 @@ class Scenes:
             raise SceneError(f"nobody said {reason!r}")
 
     def filtered(self, *flags: str, pause: float = 0) -> None:
-        """Let a program forbid itself nearly all calls; its client looks away for so many seconds."""
+        """Let a program forbid itself nearly all calls while its client looks away for a time."""
         program, source = self.folder / "filtered", self.folder / "filtered.c"
         source.write_text(FILTERED)
         subprocess.run(["cc", "-O1", *flags, "-o", program, source], check=True)
