@@ -14,7 +14,6 @@ use weft_protocol::byte_ring::BrokenRing;
 use weft_protocol::detour::{Begun, Inlet, Outlet, Refusal};
 
 use crate::attach;
-use crate::lock::Held;
 use crate::segment::{Role, Segment, closed};
 use crate::stats::{self, Reason};
 use crate::sys;
@@ -25,10 +24,6 @@ use crate::wait;
 const PATIENCE: u64 = 300_000_000;
 /// How long the other end's doorbells are waited for that were announced, in nanoseconds.
 const SETTLING: u64 = 1_000_000_000;
-/// How often, and in nanoseconds after how long, it is looked whether those that doorbells wake have
-/// woken.
-const LOOKS_FOR_SLEEPERS: u32 = 200;
-const BETWEEN_LOOKS: u64 = 50_000;
 /// How long a closing end tries to send what the other refused, in nanoseconds.
 const LINGER: u64 = 2_000_000_000;
 
@@ -89,26 +84,12 @@ pub fn inlet(guard: &Guard, segment: &Segment, receiving: &mut Receiving) -> Opt
     }
 }
 
-/// Holds the doorbells when nobody sleeps who needs one to wake: it lies there until he looks. One
-/// that was killed never does, and is not waited for long.
-fn hold_bells(connection: &Connection) -> Option<Held<'_>> {
-    for _ in 0..LOOKS_FOR_SLEEPERS {
-        let held = connection.bell.lock()?;
-        if connection.sleepers.load(Ordering::SeqCst) == 0 {
-            return Some(held);
-        }
-        drop(held);
-        sys::sleep(BETWEEN_LOOKS);
-    }
-    connection.bell.lock()
-}
-
 /// Throws the doorbells away that stand before the bytes that follow the ring. How many have yet to
 /// come, of which one is sure while nobody may look; `None` if the other end has gone before.
 pub fn discard(guard: &Guard, segment: &Segment) -> Option<u64> {
     let connection = guard.connection;
-    let Some(_held) = hold_bells(connection) else { return Some(1) };
-    // Who woke by them has taken some, so they are counted only now.
+    let Some(_held) = connection.bell.lock() else { return Some(1) };
+    // Another thread that woke by them may have taken some, so they are counted only now.
     let detour = &segment.way(connection.role().peer()).detour;
     let Some(start) = detour.resumes_after() else { return Some(1) };
     throw_away(guard, start.saturating_sub(connection.taken.load(Ordering::Acquire)))

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::sync::atomic::Ordering;
 
 use weft_protocol::detour::{Begun, Ringing};
-use weft_protocol::interrupt_flag::{InterruptFlag, Sleep, Wake};
+use weft_protocol::interrupt_flag::{InterruptFlag, Sleep};
 
 use crate::cancel;
 use crate::epoll;
@@ -27,16 +27,13 @@ pub const SILENCE: u64 = 4_000_000;
 /// nanoseconds.
 pub const STALLED: u64 = 100_000_000;
 
-/// Stimulates a flag, and wakes whoever sleeps there. False if a sleeper in the kernel could not be
-/// woken: the other end is leaving, and wakes him by what it asks to be sent anew.
+/// Stimulates a flag, and wakes whoever sleeps there.
 #[inline]
-pub fn wake(guard: &Guard, flag: &InterruptFlag) -> bool {
+pub fn wake(guard: &Guard, flag: &InterruptFlag) {
     let wake = flag.stimulate();
-    wake.is_none() || wake_sleepers(guard, flag, wake)
-}
-
-#[inline(never)]
-fn wake_sleepers(guard: &Guard, flag: &InterruptFlag, wake: Wake) -> bool {
+    if wake.is_none() {
+        return;
+    }
     let _errno = sys::KeepErrno::new();
     if wake.includes(Sleep::OnWord) {
         sys::futex_wake(flag.word().as_ptr());
@@ -51,22 +48,20 @@ fn wake_sleepers(guard: &Guard, flag: &InterruptFlag, wake: Wake) -> bool {
         && guard.connection.switched_out.load(Ordering::Acquire)
         && let Some(segment) = guard.connection.segment()
     {
-        return ring_doorbell(guard, &segment);
+        ring_doorbell(guard, &segment);
     }
-    true
 }
 
-/// Sends a byte that means nothing by the kernel's stream. False if the direction is back there, or on
-/// the way.
-pub fn ring_doorbell(guard: &Guard, segment: &Segment) -> bool {
+/// Sends a byte that means nothing by the kernel's stream, unless the direction is back there.
+pub fn ring_doorbell(guard: &Guard, segment: &Segment) {
     let connection = guard.connection;
     let detour = &segment.way(connection.role()).detour;
     connection.chime_again.store(true, Ordering::Release);
     // In a signal handler that interrupted a ringer: the ringer rings once more.
-    let Some(_chime) = connection.chime.lock() else { return true };
+    let Some(_chime) = connection.chime.lock() else { return };
     while connection.chime_again.swap(false, Ordering::AcqRel) {
         match detour.ring() {
-            Ringing::Silenced => return false,
+            Ringing::Silenced => return,
             Ringing::Ring => {
                 // A full stream is full of doorbells: the other end is awake.
                 let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
@@ -80,7 +75,6 @@ pub fn ring_doorbell(guard: &Guard, segment: &Segment) -> bool {
             }
         }
     }
-    true
 }
 
 /// Counts this end's doorbells anew by what the kernel has counted, after a ringer died between
