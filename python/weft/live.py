@@ -21,7 +21,7 @@ import click
 from weft import live_elf
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from weft.live_measure import Measurement
     from weft.live_model import Prediction
@@ -149,6 +149,45 @@ def library() -> Path:
     if not path.is_file():
         raise LiveError(f"no preload library at {path}; it is built for Linux on 64-bit machines")
     return path.resolve()
+
+
+def _is_count(value: str) -> bool:
+    return value.isascii() and value.isdecimal() and int(value) < 1 << 64
+
+
+def _is_ring(value: str) -> bool:
+    return _is_count(value) and (size := int(value)).bit_count() == 1 and 4096 <= size <= 1 << 28
+
+
+def _is_directory(value: str) -> bool:
+    return value.startswith("/") and len(os.fsencode(value)) <= 78 and Path(value).is_dir()
+
+
+# Each variable that the library reads: whether it takes a value, and what it takes.
+SETTINGS: Mapping[str, tuple[Callable[[str], bool], str]] = {
+    "WEFT_LIVE": (("", "on", "off").__contains__, "on or off"),
+    "WEFT_LIVE_RING": (_is_ring, "a power of two from 4096 to 268435456, in bytes"),
+    "WEFT_LIVE_LIMIT": (_is_count, "a number of connections"),
+    "WEFT_LIVE_DIRECTORY": (_is_directory, "a directory's absolute path of at most 78 letters"),
+    "WEFT_LIVE_LOG": (lambda value: len(os.fsencode(value)) < 256, "stderr, or a file's path"),
+    "WEFT_LIVE_LIBRARY": (lambda _: True, "the library's path"),
+}
+
+
+def check_settings() -> None:
+    """Look at the variables that set the library, which ignores what it cannot take.
+
+    Raises:
+        LiveError: If one has another value than it takes, or is none of the library's.
+
+    """
+    for name in sorted(name for name in os.environ if name.startswith("WEFT_LIVE")):
+        value = os.environ[name]
+        if name not in SETTINGS:
+            raise LiveError(f"{name}={value}: no such setting; there are {', '.join(SETTINGS)}")
+        takes, what = SETTINGS[name]
+        if not takes(value):
+            raise LiveError(f"{name}={value}: it takes {what}")
 
 
 def environment(path: Path) -> dict[str, str]:
@@ -326,6 +365,7 @@ def run_program(command: tuple[str, ...]) -> NoReturn:
     """Become the program, with the library loaded."""
     try:
         path = library()
+        check_settings()
     except LiveError as why:
         raise click.ClickException(str(why)) from None
     if (found := obstacle(command[0])) is not None:

@@ -66,6 +66,40 @@ def test_everything_after_two_dashes_is_the_program(monkeypatch: pytest.MonkeyPa
     assert ran == [("sh", ("sh", "-c", "--help", "status"))]
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("WEFT_LIVE", "maybe", "on or off"),
+        ("WEFT_LIVE_RING", "1000", "a power of two from 4096"),
+        ("WEFT_LIVE_RING", "2048", "a power of two from 4096"),
+        ("WEFT_LIVE_RING", "-4096", "a power of two from 4096"),
+        ("WEFT_LIVE_LIMIT", "many", "a number of connections"),
+        ("WEFT_LIVE_DIRECTORY", "here", "a directory's absolute path"),
+        ("WEFT_LIVE_DIRECTORY", "/no/such/place", "a directory's absolute path"),
+        ("WEFT_LIVE_RNG", "4096", "no such setting; there are WEFT_LIVE, WEFT_LIVE_RING"),
+    ],
+)
+def test_a_setting_that_the_library_would_ignore_is_refused(
+    monkeypatch: pytest.MonkeyPatch, name: str, value: str, said: str
+) -> None:
+    monkeypatch.setattr(live, "library", lambda: Path("/lib.so"))
+    monkeypatch.setattr(os, "execvpe", lambda *_: pytest.fail("the program ran"))
+    monkeypatch.setenv(name, value)
+    result = CliRunner().invoke(live.live, ["--", "true"])
+    assert result.exit_code == 1
+    assert f"{name}={value}: " in result.output
+    assert said in result.output
+
+
+def test_settings_that_the_library_takes_pass(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    taken = {"": "off", "_RING": "8388608", "_LIMIT": "0", "_DIRECTORY": str(tmp_path)}
+    for name, value in {**taken, "_LOG": "stderr"}.items():
+        monkeypatch.setenv(f"WEFT_LIVE{name}", value)
+    live.check_settings()
+
+
 def test_check_ends_with_one_and_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WEFT_LIVE_LIBRARY", "/nowhere/lib.so")
     result = CliRunner().invoke(live.live, ["check", "sh"])
