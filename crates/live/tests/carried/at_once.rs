@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use libc::{c_int, c_ulong, c_void};
 
-use crate::back::print;
+use crate::back::{Wait, pattern, print, wait_for_input};
 use crate::pair::{
     Numbers, carried, close, joined, moved_back, preloaded, recv, send, used, used_by,
 };
@@ -145,7 +145,8 @@ fn a_sleeper_is_woken_by_a_writer_in_the_middle_of_whose_call_the_connection_lea
     let name = "a_sleeper_is_woken_by_a_writer_in_the_middle_of_whose_call_the_connection_leaves";
     preloaded(&format!("at_once::{name}"), || {
         let mut numbers = Numbers(1);
-        for round in 0..1500 {
+        let kinds = [Wait::Receive, Wait::Poll, Wait::Epoll];
+        for round in 0..1500usize {
             let pair = carried();
             // Such a receive sleeps in the kernel at once.
             let limit = libc::timeval { tv_sec: 5, tv_usec: 0 };
@@ -164,7 +165,10 @@ fn a_sleeper_is_woken_by_a_writer_in_the_middle_of_whose_call_the_connection_lea
                 }
             };
             std::thread::scope(|scope| {
-                scope.spawn(|| assert_eq!(recv(pair.b, 9, 0), Ok(vec![7]), "round {round}"));
+                scope.spawn(|| {
+                    wait_for_input(pair.b, kinds[round / 2 % 3]);
+                    assert_eq!(recv(pair.b, 9, 0), Ok(vec![7]), "round {round}");
+                });
                 scope.spawn(|| {
                     wait(moments[0]);
                     assert_eq!(print(if round % 2 == 0 { pair.a } else { pair.b }, ""), Ok(0));
@@ -173,6 +177,47 @@ fn a_sleeper_is_woken_by_a_writer_in_the_middle_of_whose_call_the_connection_lea
                 begin.store(true, Ordering::Release);
                 wait(moments[1]);
                 assert_eq!(send(pair.a, &[7], 0), Ok(1));
+            });
+            close(pair.a);
+            close(pair.b);
+        }
+    });
+}
+
+#[test]
+fn streams_arrive_whole_whichever_end_leaves_in_their_middle() {
+    preloaded("at_once::streams_arrive_whole_whichever_end_leaves_in_their_middle", || {
+        const BYTES: usize = 1 << 20;
+        let mut numbers = Numbers(1);
+        for round in 0..200 {
+            let pair = carried();
+            let moment = Duration::from_nanos(numbers.below(400_000));
+            let stream = |from: c_int, to: c_int, piece: usize| {
+                let reader = move || {
+                    let mut got = Vec::new();
+                    while got.len() < BYTES {
+                        got.extend(recv(to, piece + 7, 0).unwrap());
+                    }
+                    assert!(got == pattern(0, BYTES), "round {round}");
+                };
+                let writer = move || {
+                    let (bytes, mut done) = (pattern(0, BYTES), 0);
+                    while done < BYTES {
+                        let end = BYTES.min(done + piece);
+                        done += send(from, &bytes[done..end], 0).unwrap();
+                    }
+                };
+                (reader, writer)
+            };
+            std::thread::scope(|scope| {
+                for (from, to) in [(pair.a, pair.b), (pair.b, pair.a)] {
+                    let (reader, writer) = stream(from, to, 500 + round * 37);
+                    scope.spawn(reader);
+                    scope.spawn(writer);
+                }
+                std::thread::sleep(moment);
+                let fd = if round % 2 == 0 { pair.a } else { pair.b };
+                assert_eq!(print(fd, ""), Ok(0));
             });
             close(pair.a);
             close(pair.b);

@@ -252,7 +252,7 @@ pub enum Wait {
     Nowhere,
 }
 
-fn wait_for_input(fd: c_int, how: Wait) {
+pub fn wait_for_input(fd: c_int, how: Wait) {
     match how {
         Wait::Receive | Wait::Nowhere => {}
         Wait::Poll => assert_eq!(poll(fd, libc::POLLIN, 20_000), libc::POLLIN),
