@@ -522,12 +522,6 @@ impl Guard {
         self.local.shut_by.store(0, Ordering::SeqCst);
     }
 
-    /// Whether another thread keeps this one out.
-    #[inline]
-    pub fn is_shut_out(&self) -> bool {
-        self.local.is_shut()
-    }
-
     /// Whether the descriptor still stands for the connection.
     pub fn is_current(&self) -> bool {
         is_at(self.fd, self.place)

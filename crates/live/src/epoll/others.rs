@@ -109,6 +109,7 @@ pub fn take_out(guard: &Guard) -> Vec<TakenOut> {
     all
 }
 
+/// Puts registrations in for what has their descriptors now.
 pub fn put_in_again(all: Vec<TakenOut>) {
     let _errno = sys::KeepErrno::new();
     for TakenOut { epoll, fd, mut event } in all {

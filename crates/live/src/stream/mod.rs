@@ -40,7 +40,7 @@ pub fn is_carried(guard: &Guard) -> bool {
     }
     loop {
         match connection.phase() {
-            phase::JOINED if !guard.is_shut_out() => return true,
+            phase::JOINED if !guard.local().is_shut() => return true,
             phase::JOINED if !guard.is_current() => return false,
             phase::PLAIN | phase::FREE => {
                 table::let_pass(guard);

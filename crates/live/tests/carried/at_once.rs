@@ -93,6 +93,13 @@ fn set_a_filter_beside_a_thread_that_joins(seed: u64) -> bool {
     })
 }
 
+fn spin_for(span: Duration) {
+    let then = Instant::now();
+    while then.elapsed() < span {
+        std::hint::spin_loop();
+    }
+}
+
 /// Sends bytes and has each back, or sends back what comes.
 fn go_round(fd: c_int, speaks: bool) {
     for byte in 0..60u8 {
@@ -118,10 +125,7 @@ fn a_connection_leaves_while_it_joins_and_every_byte_arrives_once() {
             std::thread::scope(|scope| {
                 scope.spawn(|| go_round(pair.b, false));
                 scope.spawn(|| {
-                    let then = Instant::now();
-                    while then.elapsed() < moment {
-                        std::hint::spin_loop();
-                    }
+                    spin_for(moment);
                     // The C library's streams are to use it, so it leaves.
                     let fd = if round % 2 == 0 { pair.a } else { pair.b };
                     assert_eq!(print(fd, ""), Ok(0));
@@ -159,10 +163,7 @@ fn a_sleeper_is_woken_by_a_writer_in_the_middle_of_whose_call_the_connection_lea
                 while !begin.load(Ordering::Acquire) {
                     std::hint::spin_loop();
                 }
-                let then = Instant::now();
-                while then.elapsed() < moment {
-                    std::hint::spin_loop();
-                }
+                spin_for(moment);
             };
             std::thread::scope(|scope| {
                 scope.spawn(|| {

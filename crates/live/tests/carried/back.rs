@@ -2,7 +2,7 @@
 //! once and in order.
 
 use std::ffi::CString;
-use std::mem::{size_of, zeroed};
+use std::mem::zeroed;
 use std::os::fd::FromRawFd;
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -555,7 +555,7 @@ fn a_thread_in_a_call_keeps_the_connection_that_it_has_called_on() {
         const BYTES: usize = 32 << 20;
         let pair = carried();
         assert_eq!(send(pair.a, b"unread", 0), Ok(6));
-        let before = own_port(pair.b);
+        let before = port(pair.b);
         let writer = std::thread::spawn(move || {
             let bytes = pattern(0, BYTES);
             let mut done = 0;
@@ -567,7 +567,7 @@ fn a_thread_in_a_call_keeps_the_connection_that_it_has_called_on() {
         // Nobody at the other end hears of it, so the rest cannot be sent anew.
         assert_eq!(unsafe { libc::fcntl(pair.b, libc::F_SETFD, 0) }, 0);
         assert_eq!(unsafe { libc::system(c"true".as_ptr()) }, 0);
-        assert_eq!(own_port(pair.b), before, "nothing was put in the place of the connection");
+        assert_eq!(port(pair.b), before, "nothing was put in the place of the connection");
         let mut got = Vec::new();
         while got.len() < BYTES {
             got.extend(recv(pair.a, 1 << 16, 0).unwrap());
@@ -578,11 +578,4 @@ fn a_thread_in_a_call_keeps_the_connection_that_it_has_called_on() {
         assert_eq!(send(pair.a, b"after", 0), Ok(5));
         assert_eq!(recv(pair.b, 10, 0), Ok(b"after".to_vec()));
     });
-}
-
-fn own_port(fd: c_int) -> u16 {
-    let mut address: libc::sockaddr_in = unsafe { zeroed() };
-    let mut length = size_of::<libc::sockaddr_in>() as u32;
-    assert_eq!(unsafe { libc::getsockname(fd, (&raw mut address).cast(), &mut length) }, 0);
-    address.sin_port
 }
