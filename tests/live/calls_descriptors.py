@@ -5,6 +5,8 @@ from __future__ import annotations
 import ctypes
 import errno
 import fcntl
+import functools
+import itertools
 import os
 import select
 import signal
@@ -13,8 +15,12 @@ import struct
 import tempfile
 import threading
 import time
+from typing import TYPE_CHECKING
 
 from calls_stage import EPOLLEXCLUSIVE, LIBC, PATIENCE_S, POLLRDHUP, pair, raw, say, scene, settled
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 @scene
@@ -280,6 +286,77 @@ def threads_and_ends() -> None:
     say("four readers", lambda: sorted(it for it in got[1:] if isinstance(it, bytes)))
     c.close()
     say("end", lambda: d.recv(1))
+
+
+def polled(fd: int) -> list[int]:
+    """Wait for something to read."""
+    poll = select.poll()
+    poll.register(fd, select.POLLIN)
+    return [events for _, events in poll.poll()]
+
+
+def read_all(end: socket.socket) -> int:
+    """Read to the end; say how much it was."""
+    return sum(len(piece) for piece in iter(functools.partial(end.recv, 1 << 20), b""))
+
+
+@scene
+def closed_under_a_call() -> None:
+    calls: dict[str, Callable[[int], object]] = {
+        "read": lambda fd: os.read(fd, 9),
+        "read of a copy": lambda fd: os.read(fd, 9),
+        "write": lambda fd: os.write(fd, bytes(20_000_000)),
+        "poll": polled,
+    }
+    # Asleep as the library does, and in the kernel.
+    for how, pause in itertools.product(calls, (0.002, 0.2)):
+        a, b = pair()
+        fd, kept = b.detach(), -1
+        if how == "read of a copy":
+            kept, fd = fd, os.dup(fd)
+        got: list[object] = []
+        call = functools.partial(calls[how], fd)
+        waiter = threading.Thread(target=lambda got=got, call=call: got.append(call()))
+        waiter.start()
+        time.sleep(pause)
+        os.close(fd)
+        settled()
+        if how == "write":
+            say(f"all that was written, {pause}", lambda a=a: read_all(a))
+        else:
+            a.setblocking(False)
+            say(f"{how}, {pause}: nobody has closed", lambda a=a: a.recv(1))
+            a.sendall(b"late")
+        waiter.join(PATIENCE_S)
+        say("it ends", lambda got=got, waiter=waiter: (got, waiter.is_alive()))
+        settled()
+        say("then", lambda a=a: a.recv(1))
+        if kept >= 0:
+            os.write(kept, b"more")
+            settled()
+            say("the other number", lambda a=a: a.recv(9))
+            os.close(kept)
+
+
+@scene
+def closed_and_given_anew() -> None:
+    for _ in range(20):
+        a, b = pair()
+        got: list[object] = []
+        fd = b.detach()
+        waiter = threading.Thread(target=lambda fd=fd, got=got: got.append(os.read(fd, 9)))
+        waiter.start()
+        time.sleep(0.03)
+        assert raw("shutdown", fd, socket.SHUT_RDWR) == 0
+        os.close(fd)
+        c, d = pair(0)
+        for count in range(100):
+            c.sendall(bytes([count]))
+            assert d.recv(9) == bytes([count])
+        waiter.join(PATIENCE_S)
+        assert (got, waiter.is_alive()) == ([b""], False)
+        assert a.recv(1) == b""
+    say("all ended, and nothing of the next", lambda: True)
 
 
 @scene

@@ -429,7 +429,7 @@ fn join(guard: &Guard, say_so: impl Fn(&Segment) -> bool) -> Result<(), Reason> 
     }
     epoll::follow(guard);
     stats::count(|stats| &stats.joined, 1);
-    log::line(guard.fd, format_args!("carried over shared memory"));
+    log::line(guard.fd, guard.fd, format_args!("carried over shared memory"));
     Ok(())
 }
 
@@ -455,7 +455,7 @@ pub fn switch(guard: &Guard, segment: &Segment, sending: &mut Sending) {
     if detour.has_ended() {
         sending.sender.begin(detour, 0);
     } else if segment.words().handshake.load(Ordering::Acquire) == handshake::BOTH_READY {
-        match sys::tcp_counts(guard.fd) {
+        match sys::tcp_counts(guard.socket()) {
             Ok(counts) if counts.established => sending.sender.begin(detour, counts.put_in),
             _ => {}
         }

@@ -18,6 +18,10 @@ use crate::table::{self, Connection, Entry, Guard, phase};
 use crate::turn;
 use crate::wait;
 
+/// How long a closing end waits for a doorbell that was announced, in nanoseconds: its ringer has lost
+/// its processor, or died.
+const LAST_DOORBELL: u64 = 10_000_000;
+
 /// To be called before the kernel closes a descriptor or gives its number to something else.
 pub fn forget(fd: c_int) {
     match table::entry(fd) {
@@ -89,8 +93,12 @@ pub fn hand_over(fd: c_int) {
 fn forget_connection(fd: c_int) {
     let Some(guard) = table::enter_placed(fd) else { return };
     let _errno = sys::KeepErrno::new();
+    let shared = guard.keeps_socket_for_others();
     let unseen = table::forget_number(fd);
     let last_here = guard.local().descriptors.fetch_sub(1, Ordering::SeqCst) == 1;
+    if shared {
+        guard.lets_others_see_another_number();
+    }
     if !last_here {
         // Who is inside can no longer be told from who is not.
         if unseen > 0 {
@@ -99,6 +107,12 @@ fn forget_connection(fd: c_int) {
         return;
     }
     epoll::unfollow(&guard);
+    // By whoever is the last to leave.
+    guard.local().closing.store(true, Ordering::SeqCst);
+}
+
+/// Tells the other end how this one closes, now that nobody in this process is in a call on it.
+pub fn say_how(guard: &Guard) {
     let connection = guard.connection;
     if connection.phase() >= phase::JOINED {
         stats::say(connection);
@@ -113,9 +127,9 @@ fn forget_connection(fd: c_int) {
         && let Some(segment) = connection.segment()
     {
         if segment.has_ended() {
-            turn::send_rest(&guard, &segment);
+            turn::send_rest(guard, &segment);
         }
-        say_goodbye(&guard, &segment);
+        say_goodbye(guard, &segment);
     } else {
         attach::give_up_quietly(connection);
     }
@@ -125,10 +139,11 @@ fn forget_connection(fd: c_int) {
 /// doorbells may turn into a reset, is not misread.
 fn say_goodbye(guard: &Guard, segment: &Segment) {
     let connection = guard.connection;
+    end_doorbells(guard, segment);
     let unread = match connection.receiving() {
         Some(mut receiving) => match turn::inlet(guard, segment, &mut receiving) {
             Some(Inlet::Before { .. } | Inlet::After) => {
-                sys::unread_bytes(guard.fd).unwrap_or(0) > 0
+                sys::unread_bytes(guard.socket()).unwrap_or(0) > 0
             }
             Some(Inlet::Ring) => {
                 let way = segment.way(connection.role().peer());
@@ -138,13 +153,12 @@ fn say_goodbye(guard: &Guard, segment: &Segment) {
         },
         None => false,
     };
-    let linger = sys::socket_option::<[c_int; 2]>(guard.fd, libc::SOL_SOCKET, libc::SO_LINGER);
+    let linger =
+        sys::socket_option::<[c_int; 2]>(guard.socket(), libc::SOL_SOCKET, libc::SO_LINGER);
     let aborting = linger.is_ok_and(|linger| linger[0] != 0 && linger[1] == 0);
     let reset = unread || aborting;
     if reset {
-        set_linger(guard.fd, [1, 0]);
-    } else {
-        wait::answer_doorbells(guard);
+        set_linger(guard.socket(), [1, 0]);
     }
     let how = if reset { closed::RESET } else { closed::ORDERLY };
     segment.side(connection.role()).closed.store(how, Ordering::Release);
@@ -153,6 +167,18 @@ fn say_goodbye(guard: &Guard, segment: &Segment) {
     if connection.phase.compare_exchange(joined, plain, order, order).is_ok() {
         stats::count(|stats| &stats.closed, 1);
     }
+}
+
+/// Takes the last doorbells out of the kernel's stream: one that lay there unread, or came late, would
+/// turn an end of stream into a reset.
+fn end_doorbells(guard: &Guard, segment: &Segment) {
+    let detour = &segment.way(guard.connection.role().peer()).detour;
+    detour.silence();
+    let until = sys::now() + LAST_DOORBELL;
+    while detour.is_ringing() && sys::now() < until {
+        std::thread::yield_now();
+    }
+    wait::answer_doorbells(guard);
 }
 
 fn wake_peer(guard: &Guard, segment: &Segment) {
@@ -203,7 +229,7 @@ fn stop_reading(guard: &Guard, segment: &Segment) {
     wait::wake_own(&segment.way(connection.role().peer()).arrived);
     if connection.sleepers.load(Ordering::SeqCst) > 0 {
         connection.deaf.store(true, Ordering::Release);
-        sys::shutdown(guard.fd, libc::SHUT_RD);
+        sys::shutdown(guard.socket(), libc::SHUT_RD);
     }
     epoll::kick(guard);
 }

@@ -31,13 +31,25 @@ pub fn depart(fd: c_int, reason: Reason) {
 pub fn depart_connection(guard: &Guard, reason: Reason) {
     // Another thread may be joining it, and has not told the instances of `epoll` yet.
     drop(attach::ATTACHING.lock());
+    if guard.connection.phase() < phase::JOINED {
+        attach::give_up(guard.connection, reason);
+    }
+    if guard.connection.phase() != phase::JOINED {
+        return;
+    }
+    let apart = guard.apart();
+    let own = apart.as_deref().unwrap_or(guard);
     if table::is_owner() {
-        epoll::leave(guard);
+        epoll::leave(own);
+    }
+    if turn::leave(own, reason) {
+        return;
     }
     // Who is in a call would stay there on what was replaced, and reads the rest of the ring himself.
-    if !turn::leave(guard, reason) && guard.shuts_others_out() {
-        pump::replace(guard);
-        guard.lets_others_in();
+    let stays = 1 + u32::from(apart.is_some());
+    if own.shuts_others_out(stays) {
+        pump::replace(own);
+        own.lets_others_in();
     }
 }
 

@@ -58,8 +58,8 @@ impl Write for Line {
     }
 }
 
-/// Says what happened to the connection of a descriptor.
-pub fn line(fd: c_int, what: Arguments) {
+/// Says what happened to the connection of a descriptor, whose socket has this number too.
+pub fn line(fd: c_int, socket: c_int, what: Arguments) {
     let length = LENGTH.load(Ordering::Acquire);
     if length == 0 {
         return;
@@ -67,7 +67,7 @@ pub fn line(fd: c_int, what: Arguments) {
     let _errno = sys::KeepErrno::new();
     let mut line = Line::new();
     let _ = write!(line, "weft live [{}] descriptor {fd}", sys::process());
-    if let Some([own, peer]) = meeting::addresses(fd) {
+    if let Some([own, peer]) = meeting::addresses(socket) {
         let _ = write!(line, ", {own} to {peer}");
     }
     let _ = write!(line, ": {what}");

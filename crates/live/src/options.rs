@@ -180,7 +180,7 @@ pub fn push(guard: &Guard) {
     }
     let set = |on: bool| {
         let (level, name) = (libc::IPPROTO_TCP, libc::TCP_NODELAY);
-        let _ = sys::set_socket_option(guard.fd, level, name, c_int::from(on));
+        let _ = sys::set_socket_option(guard.socket(), level, name, c_int::from(on));
     };
     // Setting it sends also what a cork holds back.
     set(true);
@@ -200,7 +200,7 @@ pub fn push(guard: &Guard) {
 pub unsafe fn say_unread(guard: &Guard, message: *mut msghdr, segment: &Segment) {
     let connection = guard.connection;
     let unread = stream::unread(guard, segment)
-        .or_else(|| sys::unread_bytes(guard.fd).ok())
+        .or_else(|| sys::unread_bytes(guard.socket()).ok())
         .unwrap_or_default();
     let role = connection.role().peer();
     let ended = segment.way(role).finished.load(Ordering::Acquire) != 0

@@ -26,6 +26,10 @@ const FIRST: u64 = 100_000_000;
 /// cannot be, the descriptor stays as it is.
 pub fn replace(guard: &Guard) {
     let _errno = sys::KeepErrno::new();
+    // Another thread may have closed all of them meanwhile.
+    if table::is_owner() && numbers(guard).next().is_none() {
+        return;
+    }
     let Ok([near, far]) = sys::connection_pair(guard.fd) else { return };
     // The other process changes them, which is to wait where the program may not.
     let flags = sys::fcntl(guard.fd, libc::F_GETFL, 0).unwrap_or(0);
@@ -47,8 +51,7 @@ pub fn replace(guard: &Guard) {
     sys::poll(near, libc::POLLIN, FIRST);
     let _ = sys::fcntl(near, libc::F_SETFL, flags & (libc::O_NONBLOCK | libc::O_ASYNC));
     if table::is_owner() {
-        let numbers = table::known().filter(|(_, it)| *it == Entry::Connection(guard.place));
-        for (fd, _) in numbers {
+        for fd in numbers(guard) {
             // Who waits to enter sees the old one until the new one is there.
             put_in_place(near, fd);
             crate::close::hand_over(fd);
@@ -61,6 +64,12 @@ pub fn replace(guard: &Guard) {
     }
     epoll::put_in_again(registrations);
     sys::close(near);
+}
+
+/// The numbers of a connection in this process.
+fn numbers(guard: &Guard) -> impl Iterator<Item = c_int> {
+    let place = Entry::Connection(guard.place);
+    table::known().filter(move |(_, it)| *it == place).map(|(fd, _)| fd)
 }
 
 fn put_in_place(near: c_int, fd: c_int) {

@@ -57,10 +57,10 @@ pub fn events(guard: &Guard, segment: &Segment) -> i16 {
         let ended = libc::POLLRDHUP | libc::POLLHUP | libc::POLLERR;
         let asked =
             if receives { 0 } else { IN | libc::POLLPRI | ended } | if sends { 0 } else { OUT };
-        events |= sys::poll_now(guard.fd, asked) & (asked | libc::POLLHUP | libc::POLLERR);
+        events |= sys::poll_now(guard.socket(), asked) & (asked | libc::POLLHUP | libc::POLLERR);
     }
     if segment.has_ended() {
-        events |= sys::poll_now(guard.fd, libc::POLLPRI) & libc::POLLPRI;
+        events |= sys::poll_now(guard.socket(), libc::POLLPRI) & libc::POLLPRI;
     }
     if events & libc::POLLRDHUP != 0 && connection.write_shut.load(Ordering::Acquire) {
         events |= libc::POLLHUP;
@@ -162,21 +162,16 @@ pub fn poll(
     mask: *const sigset_t,
 ) -> Result<c_int, sys::Errno> {
     cancel::look();
-    let mut joined = Vec::new();
-    for (index, entry) in entries.iter().enumerate() {
-        if is_joined(entry.fd)
-            && joined.len() < MOST
-            && let Some(guard) = table::enter(entry.fd)
-            && let Some(segment) = guard.connection.segment()
-        {
-            joined.push(Polled { guard, segment, index, calm: Cell::new(None) });
-        }
-    }
+    let mut joined = joined_of(entries);
     let begin = sys::now();
     let deadline = timeout.map(|span| begin.saturating_add(span));
     let mut kernel = Vec::new();
     let mut polled = timeout == Some(0);
     loop {
+        if !joined.iter().all(|it| it.guard.is_current()) {
+            // Another thread has closed a number: what it stands for now is asked, as the kernel does.
+            joined = joined_of(entries);
+        }
         if evaluate(&joined, entries) || timeout == Some(0) {
             return others(&joined, entries, &mut kernel, Some(0), mask);
         }
@@ -211,6 +206,9 @@ pub fn poll(
             }
         }
         let over = deadline.is_some_and(|deadline| sys::now() >= deadline);
+        if !joined.iter().all(|it| it.guard.is_current()) {
+            continue;
+        }
         if woken > 0 || over {
             if evaluate(&joined, entries) || over {
                 return others(&joined, entries, &mut kernel, Some(0), mask);
@@ -223,6 +221,21 @@ pub fn poll(
             }
         }
     }
+}
+
+/// The joined connections among the entries.
+fn joined_of(entries: &[pollfd]) -> Vec<Polled> {
+    let mut joined = Vec::new();
+    for (index, entry) in entries.iter().enumerate() {
+        if is_joined(entry.fd)
+            && joined.len() < MOST
+            && let Some(guard) = table::enter(entry.fd)
+            && let Some(segment) = guard.connection.segment()
+        {
+            joined.push(Polled { guard, segment, index, calm: Cell::new(None) });
+        }
+    }
+    joined
 }
 
 /// Fills the results of the joined connections in; whether any has one.

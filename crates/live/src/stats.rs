@@ -180,13 +180,14 @@ pub fn count(which: impl Fn(&Stats) -> &AtomicU64, by: u64) {
 pub fn fell_through(connection: &Connection, reason: Reason) {
     count(|stats| &stats.fallen_through[reason as usize], 1);
     let fd = connection.first_fd.load(Ordering::Relaxed);
-    log::line(fd, format_args!("left to the kernel: {}", reason.text()));
+    log::line(fd, fd, format_args!("left to the kernel: {}", reason.text()));
 }
 
 /// Counts a connection that goes back to the kernel.
 pub fn moved_back(guard: &Guard, reason: Reason) {
     count(|stats| &stats.moved_back[reason as usize], 1);
-    log::line(guard.fd, format_args!("back to the kernel: {}", reason.text()));
+    let fd = guard.connection.first_fd.load(Ordering::Relaxed);
+    log::line(fd, guard.socket(), format_args!("back to the kernel: {}", reason.text()));
 }
 
 /// Says which layout the figures have: they are worth reading from now on.

@@ -149,13 +149,18 @@ pub fn close(fd: c_int) {
 /// Moves a descriptor of the library's own far above those that the program gets, so that the
 /// numbers that the program sees are those that it would see without the library.
 pub fn move_high(fd: c_int) -> Result<c_int, Errno> {
+    let moved = duplicate_high(fd);
+    close(fd);
+    moved
+}
+
+/// Gives a descriptor another number of the library's own.
+pub fn duplicate_high(fd: c_int) -> Result<c_int, Errno> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: `limit` is a valid place for the result.
     unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) };
     let floor = (limit.rlim_cur.min(1 << 20) as c_int) / 4 * 3;
-    let moved = call!(libc::SYS_fcntl, fd, libc::F_DUPFD_CLOEXEC, floor).map(|fd| fd as c_int);
-    close(fd);
-    moved
+    call!(libc::SYS_fcntl, fd, libc::F_DUPFD_CLOEXEC, floor).map(|fd| fd as c_int)
 }
 
 pub fn fcntl(fd: c_int, command: c_int, argument: c_int) -> Result<c_int, Errno> {

@@ -5,15 +5,14 @@
 //! which connection, who is inside a call, and what is registered in which epoll instance belong to
 //! the process alone.
 
-use std::cell::UnsafeCell;
-use std::mem::ManuallyDrop;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 pub use crate::connection::{Connection, Receiving, Registration, Reported, Sending, end, phase};
 use crate::direct;
-use crate::lock;
+pub use crate::guard::{Guard, Local, borrowed, enter, enter_placed, followed, let_pass};
+use crate::guard::{first_word, release};
 use crate::meeting;
-use crate::numbers::{change, is_at, look_for_threads, replace, word};
+use crate::numbers::{change, look_for_threads, replace, word};
 pub use crate::numbers::{
     claim, close_own, entry, forget_listener, forget_number, is_single_threaded, known, set_entry,
 };
@@ -32,57 +31,6 @@ pub const REGISTRATIONS: usize = 4;
 
 /// Connections are told apart by so many kinds, by their role and the server's port.
 const KINDS: usize = 64;
-
-/// What this process alone knows about a connection.
-#[derive(Debug)]
-#[repr(C, align(64))]
-pub struct Local {
-    /// Descriptors of this process that stand for the connection.
-    pub descriptors: AtomicU32,
-    /// Threads of this process inside a call on it.
-    users: AtomicU32,
-    /// The thread that keeps the others out while it puts another connection of the kernel in the
-    /// place of this one; zero is none.
-    shut_by: AtomicU32,
-    /// Whether this process has taken itself out of the holders.
-    pub let_go: AtomicBool,
-    /// Whether an epoll instance has ever followed the connection: then the registrations have been
-    /// written, which a short connection never looks at.
-    pub watched: AtomicBool,
-    pub registrations: UnsafeCell<[Registration; REGISTRATIONS]>,
-}
-
-impl Local {
-    /// Counts a call in. With one thread the count needs no locked instruction: a signal handler's
-    /// own calls come and go within.
-    #[inline]
-    fn come_in(&self) {
-        if is_single_threaded() {
-            self.users.store(self.users.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
-        } else {
-            self.users.fetch_add(1, Ordering::SeqCst);
-        }
-    }
-
-    /// Whether another thread keeps this one out.
-    #[inline]
-    pub fn is_shut(&self) -> bool {
-        let by = self.shut_by.load(Ordering::SeqCst);
-        by != 0 && by != lock::thread()
-    }
-
-    /// Counts a call out; returns how many there were.
-    #[inline]
-    fn go_out(&self) -> u32 {
-        if is_single_threaded() {
-            let users = self.users.load(Ordering::Relaxed);
-            self.users.store(users.wrapping_sub(1), Ordering::Relaxed);
-            users
-        } else {
-            self.users.fetch_sub(1, Ordering::SeqCst)
-        }
-    }
-}
 
 #[repr(C)]
 struct Arena {
@@ -140,8 +88,7 @@ pub fn start_in_child() {
     OWNER.store(sys::process(), Ordering::Relaxed);
     for place in used() {
         if let Some(local) = local(place) {
-            local.users.store(0, Ordering::Relaxed);
-            local.shut_by.store(0, Ordering::Relaxed);
+            local.desert();
         }
         if let Some(word) = connection(place).and_then(|it| first_word(place, it)) {
             change(word, |word| Some(word.deserted()));
@@ -299,7 +246,7 @@ pub fn track_early(fd: c_int) {
 /// Gives a connection a place that has none yet, and returns it. Without one the kernel keeps it.
 #[cold]
 #[inline(never)]
-fn settle(fd: c_int) -> Option<usize> {
+pub fn settle(fd: c_int) -> Option<usize> {
     let cell = word(fd).filter(|_| is_owner())?;
     let asked = Word::from_bits(cell.load(Ordering::Acquire));
     if let Some((kind, first)) = asked.newcomer() {
@@ -316,8 +263,7 @@ fn settle(fd: c_int) -> Option<usize> {
         if let Some(place) = taken
             && let (Some(connection), Some(local)) = (connection(place), local(place))
         {
-            local.descriptors.store(0, Ordering::SeqCst);
-            retire(place, connection, local);
+            release(place, connection, local);
         }
     }
     match entry(fd) {
@@ -330,8 +276,7 @@ fn settle(fd: c_int) -> Option<usize> {
 fn take_place(fd: c_int, kind: u32, first: BreakEven) -> Option<usize> {
     for place in LOWEST_FREE.load(Ordering::Relaxed) as usize..CONNECTIONS {
         let (connection, local) = (connection(place)?, local(place)?);
-        let free = connection.phase.load(Ordering::Relaxed) == phase::FREE
-            && local.users.load(Ordering::Relaxed) == 0;
+        let free = connection.phase.load(Ordering::Relaxed) == phase::FREE && !local.is_used();
         let mine = || {
             let order = Ordering::Acquire;
             connection.holders.compare_exchange(0, 1, order, Ordering::Relaxed).is_ok()
@@ -341,13 +286,7 @@ fn take_place(fd: c_int, kind: u32, first: BreakEven) -> Option<usize> {
         }
         connection.begin(role_of(kind), kind, first.after());
         connection.first_fd.store(fd, Ordering::Relaxed);
-        local.let_go.store(false, Ordering::Relaxed);
-        local.descriptors.store(1, Ordering::Relaxed);
-        if local.watched.load(Ordering::Relaxed) {
-            local.watched.store(false, Ordering::Relaxed);
-            // SAFETY: the place was free, so no epoll instance follows it.
-            unsafe { *local.registrations.get() = [Registration::default(); REGISTRATIONS] };
-        }
+        local.begin();
         LOWEST_FREE.store(place as u32 + 1, Ordering::Relaxed);
         if USED.load(Ordering::Relaxed) <= place as u32 {
             USED.fetch_max(place as u32 + 1, Ordering::Relaxed);
@@ -355,6 +294,13 @@ fn take_place(fd: c_int, kind: u32, first: BreakEven) -> Option<usize> {
         return Some(place);
     }
     None
+}
+
+/// Remembers that a place is free.
+pub fn freed(place: usize) {
+    if LOWEST_FREE.load(Ordering::Relaxed) > place as u32 {
+        LOWEST_FREE.fetch_min(place as u32, Ordering::Relaxed);
+    }
 }
 
 /// All numbers that may stand for a connection without a place.
@@ -419,166 +365,8 @@ pub fn drop_stale(fd: c_int) {
     }
     if let Some(guard) = enter(fd) {
         set_entry(fd, Entry::Unknown);
-        guard.local.descriptors.fetch_sub(1, Ordering::SeqCst);
+        guard.local().descriptors.fetch_sub(1, Ordering::SeqCst);
     } else {
         forget_listener(fd);
-    }
-}
-
-/// The word of the number by which the connection was made, if it still stands for it. By no other
-/// number do calls pass by.
-fn first_word(place: usize, connection: &Connection) -> Option<&'static AtomicU64> {
-    let word = word(connection.first_fd.load(Ordering::Relaxed))?;
-    let now = Word::from_bits(word.load(Ordering::Relaxed)).entry();
-    (now == Entry::Connection(place)).then_some(word)
-}
-
-/// A thread's stay in a call on a connection: its memory stays until the stay ends.
-pub struct Guard {
-    pub place: usize,
-    pub fd: c_int,
-    pub connection: &'static Connection,
-    local: &'static Local,
-}
-
-/// Enters a call on a descriptor; `None` if it stands for no connection.
-#[inline(always)]
-pub fn enter(fd: c_int) -> Option<Guard> {
-    let place = match entry(fd) {
-        Entry::Connection(place) => place,
-        Entry::Unplaced => settle(fd)?,
-        _ => return None,
-    };
-    let (connection, local) = (connection(place)?, local(place)?);
-    local.come_in();
-    // Made anew for either end: one that is moved is stored and loaded, which costs 4 ns a call.
-    if is_at(fd, place) {
-        return Some(Guard { place, fd, connection, local });
-    }
-    drop(Guard { place, fd, connection, local });
-    None
-}
-
-/// The same for one that has a place already.
-#[inline]
-pub fn enter_placed(fd: c_int) -> Option<Guard> {
-    if entry(fd) == Entry::Unplaced { None } else { enter(fd) }
-}
-
-/// Remembers that a connection is the kernel's for good.
-pub fn let_pass(guard: &Guard) {
-    if let Some(word) = word(guard.fd) {
-        change(word, |word| (word.entry() == Entry::Connection(guard.place)).then(|| word.plain()));
-    }
-}
-
-/// Looks at a place that an epoll instance follows, with the instance's lock held: it is
-/// unfollowed, which needs the lock, before it is retired, so nobody need be counted.
-pub fn followed(place: usize, fd: c_int) -> Option<ManuallyDrop<Guard>> {
-    let (connection, local) = (connection(place)?, local(place)?);
-    Some(ManuallyDrop::new(Guard { place, fd, connection, local }))
-}
-
-/// Enters a call on a connection by its place, under a number that the table does not know: in the
-/// child of a vfork, whose parent waits.
-pub fn borrowed(place: usize, fd: c_int) -> Option<Guard> {
-    let (connection, local) = (connection(place)?, local(place)?);
-    local.come_in();
-    Some(Guard { place, fd, connection, local })
-}
-
-impl Guard {
-    pub fn local(&self) -> &'static Local {
-        self.local
-    }
-
-    /// Whether no other call of this process is inside the connection. From now on none passes by
-    /// until [`Guard::hush`].
-    pub fn is_alone(&self) -> bool {
-        let mut inside = 0;
-        if let Some(word) = first_word(self.place, self.connection) {
-            let before = change(word, |word| (word.quiet() > 0).then(|| word.hushed(0)));
-            inside = before.inside();
-            let operations = &self.connection.operations;
-            let counted = operations.load(Ordering::Relaxed);
-            operations.store(counted.saturating_sub(before.quiet()), Ordering::Relaxed);
-        }
-        inside == 0 && self.local.users.load(Ordering::SeqCst) == 1
-    }
-
-    /// Keeps the other threads of this process out of a joined connection, until
-    /// [`Guard::lets_others_in`]. False if one is inside.
-    pub fn shuts_others_out(&self) -> bool {
-        self.local.shut_by.store(lock::thread(), Ordering::SeqCst);
-        // In the child of a vfork the numbers are its own, and nobody else's.
-        let alone = !is_owner() || self.is_alone();
-        if !alone {
-            self.lets_others_in();
-        }
-        alone
-    }
-
-    pub fn lets_others_in(&self) {
-        self.local.shut_by.store(0, Ordering::SeqCst);
-    }
-
-    /// Whether the descriptor still stands for the connection.
-    pub fn is_current(&self) -> bool {
-        is_at(self.fd, self.place)
-    }
-
-    /// Lets the next calls pass by, all of which count as made. Called with the right to join, so
-    /// that nobody joins meanwhile.
-    pub fn hush(&self, calls: u32) {
-        let Some(word) = first_word(self.place, self.connection) else { return };
-        let quiet = |word: Word| {
-            let here = word.entry() == Entry::Connection(self.place) && word.quiet() == 0;
-            here.then(|| word.hushed(calls))
-        };
-        let before = change(word, quiet);
-        if let Some(after) = quiet(before) {
-            let operations = &self.connection.operations;
-            let counted = operations.load(Ordering::Relaxed);
-            operations.store(counted.saturating_add(after.quiet()), Ordering::Relaxed);
-        }
-    }
-}
-
-impl Drop for Guard {
-    fn drop(&mut self) {
-        if self.local.go_out() == 1 && self.local.descriptors.load(Ordering::SeqCst) == 0 {
-            retire(self.place, self.connection, self.local);
-        }
-    }
-}
-
-/// Ends a connection that has neither descriptor nor user in this process.
-fn retire(place: usize, connection: &Connection, local: &Local) {
-    // Whoever moves the count from none to the mark is the one that retires.
-    const RETIRING: u32 = 1 << 31;
-    let order = Ordering::SeqCst;
-    if local.descriptors.compare_exchange(0, RETIRING, order, order).is_err() {
-        return;
-    }
-    if let Some(segment) = connection.segment() {
-        // SAFETY: no descriptor leads here any more and no thread is inside.
-        unsafe { segment.unmap() };
-        for event in [&connection.own_event, &connection.peer_event] {
-            let event = event.load(order);
-            if event >= 0 {
-                close_own(event);
-            }
-        }
-    }
-    // Whoever takes the place next does so by the holders.
-    let order = Ordering::Release;
-    local.descriptors.store(0, order);
-    if connection.holders.load(Ordering::Acquire) == 1 {
-        connection.segment.store(std::ptr::null_mut(), order);
-        connection.phase.store(phase::FREE, order);
-    }
-    connection.holders.fetch_sub(1, Ordering::AcqRel);
-    if LOWEST_FREE.load(Ordering::Relaxed) > place as u32 {
-        LOWEST_FREE.fetch_min(place as u32, Ordering::Relaxed);
     }
 }

@@ -76,7 +76,7 @@ pub fn inlet(guard: &Guard, segment: &Segment, receiving: &mut Receiving) -> Opt
             connection.returned_in.store(true, Ordering::Release);
             connection.switched_in.store(false, Ordering::Release);
             if connection.read_shut.load(Ordering::Acquire) {
-                sys::shutdown(guard.fd, libc::SHUT_RD);
+                sys::shutdown(guard.socket(), libc::SHUT_RD);
             }
             Some(inlet)
         }
@@ -106,7 +106,7 @@ fn throw_away(guard: &Guard, mut count: u64) -> Option<u64> {
     let mut scratch = [0u8; 256];
     while count > 0 {
         let room = scratch.len().min(count as usize);
-        match sys::recv(guard.fd, scratch.as_mut_ptr(), room, libc::MSG_DONTWAIT) {
+        match sys::recv(guard.socket(), scratch.as_mut_ptr(), room, libc::MSG_DONTWAIT) {
             Ok(0) => return None,
             Ok(taken) => {
                 connection.taken.fetch_add(taken as u64, Ordering::AcqRel);
@@ -146,7 +146,7 @@ pub fn come_back(
         && !connection.returned_out.swap(true, Ordering::AcqRel)
         && connection.write_shut.load(Ordering::Acquire)
     {
-        sys::shutdown(guard.fd, libc::SHUT_WR);
+        sys::shutdown(guard.socket(), libc::SHUT_WR);
     }
     Ok(())
 }
@@ -160,12 +160,12 @@ fn push(guard: &Guard, segment: &Segment, sending: &mut Sending) {
         let places = sending.writer.spans_since(from).first;
         let bytes = segment.bytes(role, &places);
         let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
-        match sys::send(guard.fd, bytes, places.len(), flags) {
+        match sys::send(guard.socket(), bytes, places.len(), flags) {
             Ok(sent) => sending.sender.sent_rest(detour, &sending.writer, sent as u64),
             Err(libc::EINTR) => {}
             Err(libc::EAGAIN) if !widened => {
                 widened = true;
-                sys::widen_send_buffer(guard.fd, segment.capacity().bytes());
+                sys::widen_send_buffer(guard.socket(), segment.capacity().bytes());
             }
             Err(libc::EAGAIN) => return,
             // The connection is over: nobody will ever read the rest.
@@ -216,7 +216,7 @@ pub fn is_back(connection: &Connection) -> bool {
 pub fn send_rest(guard: &Guard, segment: &Segment) {
     let until = sys::now() + LINGER;
     while !settle_sending(guard, segment) && sys::now() < until {
-        sys::poll(guard.fd, libc::POLLOUT, 10_000_000);
+        sys::poll(guard.socket(), libc::POLLOUT, 10_000_000);
     }
 }
 
@@ -263,7 +263,7 @@ pub fn leave(guard: &Guard, reason: Reason) -> bool {
         if sys::now() > until {
             return false;
         }
-        sys::poll(guard.fd, libc::POLLIN, 1_000_000);
+        sys::poll(guard.socket(), libc::POLLIN, 1_000_000);
     }
     true
 }
@@ -312,7 +312,7 @@ fn is_heard(guard: &Guard, segment: &Segment) -> bool {
         }
         let closed = segment.side(peer).closed.load(Ordering::Acquire) != closed::OPEN;
         let gone = libc::POLLHUP | libc::POLLERR | libc::POLLRDHUP;
-        let over = closed || sys::poll_now(guard.fd, gone) & gone != 0 || sys::now() > until;
+        let over = closed || sys::poll_now(guard.socket(), gone) & gone != 0 || sys::now() > until;
         if over
             && let Some(mut receiving) = connection.receiving()
             && receiving.receiver.withdraw(&segment.way(peer).detour)

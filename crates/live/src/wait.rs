@@ -65,7 +65,7 @@ pub fn ring_doorbell(guard: &Guard, segment: &Segment) {
             Ringing::Ring => {
                 // A full stream is full of doorbells: the other end is awake.
                 let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
-                detour.rung(sys::send(guard.fd, [0u8].as_ptr(), 1, flags) == Ok(1));
+                detour.rung(sys::send(guard.socket(), [0u8].as_ptr(), 1, flags) == Ok(1));
                 options::push(guard);
                 stats::count(|stats| &stats.doorbells, 1);
             }
@@ -81,7 +81,7 @@ pub fn ring_doorbell(guard: &Guard, segment: &Segment) {
 /// ringing and counting. Nobody else is ringing.
 pub fn count_doorbells(guard: &Guard, segment: &Segment) {
     let detour = &segment.way(guard.connection.role()).detour;
-    let put_in = sys::tcp_counts(guard.fd).map_or(0, |counts| counts.put_in);
+    let put_in = sys::tcp_counts(guard.socket()).map_or(0, |counts| counts.put_in);
     match detour.begun() {
         Begun::After(begun) => detour.count_bells(put_in.saturating_sub(begun)),
         Begun::NotYet | Begun::Never => detour.count_bells(0),
@@ -214,7 +214,7 @@ pub fn readable(guard: &Guard, segment: &Segment, announced: bool) -> Result<(),
     stats::count(|stats| &stats.sleeps, 1);
     // The kernel's own blocking receive, which looks and takes nothing: it ends with a doorbell or
     // with the other end's death, and knows timeouts and which signals let a call go on.
-    let looked = cancel::wait_for_byte(guard.fd);
+    let looked = cancel::wait_for_byte(guard.socket());
     drop(asleep);
     match looked {
         Err(why @ (libc::EINTR | libc::EAGAIN)) => return Err(why),
@@ -234,7 +234,7 @@ fn returning(guard: &Guard, segment: &Segment) -> Result<(), Errno> {
         sys::sleep(20_000);
         return Ok(());
     }
-    match cancel::wait_for_byte(guard.fd) {
+    match cancel::wait_for_byte(guard.socket()) {
         Err(why @ (libc::EINTR | libc::EAGAIN)) => Err(why),
         _ => Ok(()),
     }
@@ -247,7 +247,7 @@ pub fn writable(guard: &Guard, segment: &Segment) -> Result<(), Errno> {
     if polled(connection, segment, came) {
         return Ok(());
     }
-    let limit = sys::timeout_option(guard.fd, libc::SO_SNDTIMEO);
+    let limit = sys::timeout_option(guard.socket(), libc::SO_SNDTIMEO);
     let begin = sys::now();
     let flag = &segment.way(connection.role()).freed;
     let mut span = ON_WORD;
@@ -338,7 +338,7 @@ fn ask(guard: &Guard, segment: &Segment) -> bool {
     let _errno = sys::KeepErrno::new();
     let lasting = libc::POLLRDHUP | libc::POLLHUP | libc::POLLERR;
     // An end that was said by the kernel's stream after the detours ended is that stream's.
-    let said = sys::poll_now(guard.fd, lasting) & lasting;
+    let said = sys::poll_now(guard.socket(), lasting) & lasting;
     let gone = said != 0 && !segment.has_ended() && !is_only_deaf(guard, said);
     if gone {
         guard.connection.end.fetch_max(end::GONE, Ordering::AcqRel);
@@ -351,7 +351,7 @@ fn ask(guard: &Guard, segment: &Segment) -> bool {
 fn is_only_deaf(guard: &Guard, said: i16) -> bool {
     said == libc::POLLRDHUP
         && guard.connection.deaf.load(Ordering::Acquire)
-        && sys::tcp_counts(guard.fd).is_ok_and(|counts| counts.established)
+        && sys::tcp_counts(guard.socket()).is_ok_and(|counts| counts.established)
 }
 
 /// Whether anything was heard of the other end since this was last asked. Whatever it writes or reads
@@ -434,7 +434,7 @@ fn holds_strange_bytes(guard: &Guard, segment: &Segment, taken: u64) -> bool {
     // A doorbell that came between the two looks was being rung at one of them, or counted.
     let mut byte = 0u8;
     all_taken()
-        && sys::recv(guard.fd, &raw mut byte, 1, libc::MSG_PEEK | libc::MSG_DONTWAIT) == Ok(1)
+        && sys::recv(guard.socket(), &raw mut byte, 1, libc::MSG_PEEK | libc::MSG_DONTWAIT) == Ok(1)
         && all_taken()
 }
 
@@ -461,7 +461,7 @@ fn take_doorbells(guard: &Guard) -> bool {
             break;
         }
         stats::count(|stats| &stats.looks, 1);
-        match sys::recv(guard.fd, scratch.as_mut_ptr(), room, libc::MSG_DONTWAIT) {
+        match sys::recv(guard.socket(), scratch.as_mut_ptr(), room, libc::MSG_DONTWAIT) {
             Ok(count) if count > 0 => {
                 any = true;
                 connection.taken.fetch_add(count as u64, Ordering::AcqRel);

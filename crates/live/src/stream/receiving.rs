@@ -26,7 +26,19 @@ pub fn receive_seen(fd: c_int, to: &[iovec], flags: c_int, kernel: impl Fn() -> 
     }
     match received(&guard, to, flags) {
         Moved::Done(result) => result,
-        Moved::Kernel => kernel(),
+        Moved::Kernel if guard.is_current() => kernel(),
+        Moved::Kernel => received_from_kernel(&guard, to, flags),
+    }
+}
+
+/// What the kernel receives for a call under which another thread has closed the number.
+#[cold]
+fn received_from_kernel(guard: &Guard, to: &[iovec], flags: c_int) -> isize {
+    let mut places = [iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; 16];
+    let room = cut(to, 0, u64::MAX, &mut places);
+    match sys::receive(guard.socket(), &mut places[..room], flags) {
+        Ok(count) => count as isize,
+        Err(why) => fail(why),
     }
 }
 
@@ -86,7 +98,7 @@ fn received(guard: &Guard, to: &[iovec], flags: c_int) -> Moved {
                 if done == 0 {
                     return Moved::Kernel;
                 }
-                done += go_on_receiving(guard.fd, to, done, flags);
+                done += go_on_receiving(guard.socket(), to, done, flags);
                 break;
             }
             Step::Empty { .. } if !blocking => libc::EAGAIN,
@@ -228,7 +240,7 @@ pub fn unread(guard: &Guard, segment: &Segment) -> Option<u64> {
     if inlet == Inlet::Ring && !segment.has_ended() {
         return Some(in_ring);
     }
-    let in_kernel = sys::unread_bytes(guard.fd).ok()?;
+    let in_kernel = sys::unread_bytes(guard.socket()).ok()?;
     let arrived = connection.taken.load(Ordering::Acquire).saturating_add(in_kernel);
     // What the kernel holds between the ring's beginning and its end is doorbells.
     let after_ring = way.detour.resumes_after().map_or(0, |start| arrived.saturating_sub(start));
@@ -243,7 +255,7 @@ pub fn unread(guard: &Guard, segment: &Segment) -> Option<u64> {
 /// Whether the other end has died between ringing and counting: then nothing follows the doorbell.
 fn has_died_ringing(guard: &Guard, segment: &Segment) -> bool {
     let over = libc::POLLHUP | libc::POLLERR | libc::POLLRDHUP;
-    sys::poll_now(guard.fd, over) & over != 0
+    sys::poll_now(guard.socket(), over) & over != 0
         && segment.way(guard.connection.role().peer()).detour.is_ringing()
 }
 
@@ -264,7 +276,7 @@ fn from_kernel(
     let mut places = [iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; 16];
     let room = cut(to, skip, left, &mut places);
     let flags = flags & (libc::MSG_PEEK | libc::MSG_TRUNC) | libc::MSG_DONTWAIT;
-    let looked = sys::receive(guard.fd, &mut places[..room], flags | libc::MSG_PEEK);
+    let looked = sys::receive(guard.socket(), &mut places[..room], flags | libc::MSG_PEEK);
     let begun = way.detour.begun();
     let left = match begun {
         Begun::After(begun) => begun.saturating_sub(connection.taken.load(Ordering::Acquire)),
@@ -277,7 +289,7 @@ fn from_kernel(
             let count = (count as u64).min(left) as usize;
             if flags & libc::MSG_PEEK == 0 && count > 0 {
                 let room = cut(to, skip, count as u64, &mut places);
-                let taken = sys::receive(guard.fd, &mut places[..room], flags).unwrap_or(0);
+                let taken = sys::receive(guard.socket(), &mut places[..room], flags).unwrap_or(0);
                 connection.taken.fetch_add(taken as u64, Ordering::AcqRel);
             }
             (count > 0).then_some(Step::Bytes(count))
@@ -378,7 +390,7 @@ fn ending(guard: &Guard, segment: &Segment, receiving: &mut Receiving) -> Step {
         && !connection.reset_said.swap(true, Ordering::AcqRel)
     {
         // The kernel has the same to say.
-        let _ = sys::socket_option::<c_int>(guard.fd, libc::SOL_SOCKET, libc::SO_ERROR);
+        let _ = sys::socket_option::<c_int>(guard.socket(), libc::SOL_SOCKET, libc::SO_ERROR);
         return Step::Failed(libc::ECONNRESET);
     }
     Step::End
@@ -407,7 +419,7 @@ mod tests {
         assert!(matches!(looked, Some(Step::Bytes(2))));
         assert_eq!(&buffer[..2], b"ab");
         assert_eq!(guard.connection.taken.load(Ordering::Relaxed), 2);
-        assert_eq!(sys::recv(guard.fd, buffer.as_mut_ptr(), 9, 0), Ok(1));
+        assert_eq!(sys::recv(guard.socket(), buffer.as_mut_ptr(), 9, 0), Ok(1));
         assert_eq!(buffer[0], b'X');
     }
 

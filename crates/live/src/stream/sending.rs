@@ -41,13 +41,28 @@ pub fn send_seen(fd: c_int, from: &[iovec], flags: c_int, kernel: impl Fn() -> i
     match sent(&guard, from, flags) {
         Moved::Done(result) => result,
         Moved::Kernel => {
-            let result = kernel();
+            let here = guard.is_current();
+            let result = if here { kernel() } else { sent_by_kernel(&guard, from, flags) };
             if result < 0 {
                 note_reset(&guard, sys::errno());
             }
             result
         }
     }
+}
+
+/// What the kernel sends for a call under which another thread has closed the number.
+#[cold]
+fn sent_by_kernel(guard: &Guard, from: &[iovec], flags: c_int) -> isize {
+    let mut done = 0;
+    while let Some((place, length)) = part(from, done) {
+        match sys::send(guard.socket(), place, length, flags) {
+            Ok(sent) => done += sent,
+            Err(_) if done > 0 => break,
+            Err(why) => return fail(why),
+        }
+    }
+    done as isize
 }
 
 /// Remembers that the kernel has told the program of a reset.
@@ -149,12 +164,12 @@ fn wait_for_kernel(guard: &Guard, since: &mut Option<u64>) -> Result<(), Errno> 
     cancel::look();
     let now = sys::now();
     let gone_by = now - *since.get_or_insert(now);
-    let limit = sys::timeout_option(guard.fd, libc::SO_SNDTIMEO);
+    let limit = sys::timeout_option(guard.socket(), libc::SO_SNDTIMEO);
     let left = limit.map_or(UNTIL_SWITCHED, |limit| limit.saturating_sub(gone_by));
     if left == 0 {
         return Err(libc::EAGAIN);
     }
-    match sys::poll_or_fail(guard.fd, libc::POLLOUT, left.min(UNTIL_SWITCHED)) {
+    match sys::poll_or_fail(guard.socket(), libc::POLLOUT, left.min(UNTIL_SWITCHED)) {
         Err(libc::EINTR) if wait::is_interrupting() => Err(libc::EINTR),
         _ => Ok(()),
     }
@@ -180,7 +195,7 @@ fn go_on_sending(
         return Moved::Kernel;
     }
     while let Some((place, length)) = part(from, done) {
-        match sys::send(guard.fd, place, length, flags | libc::MSG_NOSIGNAL) {
+        match sys::send(guard.socket(), place, length, flags | libc::MSG_NOSIGNAL) {
             Ok(sent) => done += sent,
             Err(_) => break,
         }
@@ -191,7 +206,7 @@ fn go_on_sending(
 fn into_kernel(guard: &Guard, from: &[iovec], done: &mut usize, flags: c_int) -> Result<(), Errno> {
     let flags = flags & libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
     while let Some((place, length)) = part(from, *done) {
-        *done += sys::send(guard.fd, place, length, flags)?;
+        *done += sys::send(guard.socket(), place, length, flags)?;
     }
     Ok(())
 }
@@ -215,7 +230,7 @@ fn into_ring(
     }
     if connection.write_shut.load(Ordering::Acquire) {
         // A reset is said once, and before the pipe.
-        let reset = sys::socket_option::<c_int>(guard.fd, libc::SOL_SOCKET, libc::SO_ERROR);
+        let reset = sys::socket_option::<c_int>(guard.socket(), libc::SOL_SOCKET, libc::SO_ERROR);
         let why = reset.ok().filter(|why| *why != 0).unwrap_or(libc::EPIPE);
         note_reset(guard, why);
         return Err(why);

@@ -1,7 +1,8 @@
 //! What one thread does to a connection while another joins it, sleeps on it or sends: it sets a filter
 //! of system calls, or makes the connection leave.
 
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::IntoRawFd;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
@@ -223,5 +224,104 @@ fn streams_arrive_whole_whichever_end_leaves_in_their_middle() {
             close(pair.a);
             close(pair.b);
         }
+    });
+}
+
+/// A program that is not there: all that stays open over it has left by then.
+fn become_nothing() {
+    let program = [c"/nowhere".as_ptr(), std::ptr::null()];
+    // SAFETY: the words are C strings; it fails.
+    assert_eq!(unsafe { libc::execv(program[0], program.as_ptr()) }, -1);
+}
+
+/// Lets a descriptor stay open over `exec`.
+fn let_stay_open(fd: c_int) {
+    assert_eq!(unsafe { libc::fcntl(fd, libc::F_SETFD, 0) }, 0);
+}
+
+/// Sends back what comes, on one connection after the other.
+fn echo(listener: &TcpListener, connections: u32) {
+    for _ in 0..connections {
+        let fd = listener.accept().unwrap().0.into_raw_fd();
+        let_stay_open(fd);
+        loop {
+            let bytes = recv(fd, 99, 0).unwrap();
+            if bytes.is_empty() {
+                break;
+            }
+            assert_eq!(send(fd, &bytes, 0), Ok(bytes.len()));
+        }
+        close(fd);
+    }
+}
+
+/// A connection's end leaves for 0.3 s, since the other does nothing.
+#[test]
+fn a_number_that_is_closed_while_it_leaves_may_be_given_to_another() {
+    preloaded("at_once::a_number_that_is_closed_while_it_leaves_may_be_given_to_another", || {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let pair = used_by(&listener, 100);
+        assert_eq!(joined(), 2);
+        let_stay_open(pair.b);
+        assert_eq!(send(pair.a, b"unread", 0), Ok(6));
+        let leaving = std::thread::spawn(become_nothing);
+        std::thread::sleep(Duration::from_millis(100));
+        close(pair.b);
+        let next = used_by(&listener, 1);
+        assert!(next.a == pair.b && !leaving.is_finished());
+        leaving.join().unwrap();
+        for byte in 0..200 {
+            assert_eq!(send(next.b, &[byte], 0), Ok(1));
+            std::thread::sleep(Duration::from_micros(100));
+            assert_eq!(recv(next.a, 9, libc::MSG_DONTWAIT), Ok(vec![byte]));
+        }
+        assert_eq!(recv(pair.a, 9, 0), Err(libc::ECONNRESET), "it was closed with bytes unread");
+    });
+}
+
+#[test]
+fn what_leaves_takes_nothing_from_what_gets_its_number_next() {
+    preloaded("at_once::what_leaves_takes_nothing_from_what_gets_its_number_next", || {
+        const CONNECTIONS: u32 = 500;
+        let ending = AtomicU32::new(0);
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        std::thread::scope(|scope| {
+            scope.spawn(|| echo(&listener, 2 * CONNECTIONS));
+            scope.spawn(|| {
+                let mut numbers = Numbers(1);
+                for round in 0..CONNECTIONS {
+                    while ending.load(Ordering::Acquire) <= round {
+                        std::thread::yield_now();
+                    }
+                    spin_for(Duration::from_nanos(numbers.below(30_000)));
+                    become_nothing();
+                }
+            });
+            let mut numbers = Numbers(2);
+            for round in 0..CONNECTIONS {
+                let fd = TcpStream::connect(address).unwrap().into_raw_fd();
+                let_stay_open(fd);
+                let last = 150 + numbers.below(50) as u8;
+                for byte in 0..200 {
+                    if byte == last {
+                        ending.store(round + 1, Ordering::Release);
+                    }
+                    let bytes = [byte, round as u8];
+                    assert_eq!(send(fd, &bytes, 0), Ok(2));
+                    assert_eq!(recv(fd, 99, 0).as_deref(), Ok(&bytes[..]), "round {round}");
+                }
+                close(fd);
+                // One that lasts, so that the next is worth a join.
+                let lasting = TcpStream::connect(address).unwrap().into_raw_fd();
+                for _ in 0..200 {
+                    assert_eq!(send(lasting, &[1], 0), Ok(1));
+                    assert_eq!(recv(lasting, 9, 0), Ok(vec![1]));
+                }
+                close(lasting);
+            }
+        });
+        let (joined, back) = (joined(), moved_back());
+        assert!(joined > 300 && back > 30, "{joined} of 2000 ends joined, and {back} went back");
     });
 }

@@ -6,7 +6,9 @@ use std::time::{Duration, Instant};
 use libc::c_int;
 
 use crate::back::Wait;
-use crate::pair::{Entries, Pair, carried, close, poll, preloaded, recv, send};
+use crate::pair::{
+    Entries, Pair, carried, close, poll, preloaded, preloaded_undisturbed, recv, send,
+};
 use crate::{epoll_control, epoll_events};
 
 const MESSAGES: u32 = 20_000;
@@ -314,21 +316,21 @@ fn only_sleeps_enter(how: Wait) {
 
 #[test]
 fn ends_that_poll_do_not_enter_the_kernel() {
-    preloaded("entries::ends_that_poll_do_not_enter_the_kernel", || {
+    preloaded_undisturbed("entries::ends_that_poll_do_not_enter_the_kernel", || {
         only_sleeps_enter(Wait::Receive);
     });
 }
 
 #[test]
 fn ends_that_poll_by_poll_do_not_enter_the_kernel() {
-    preloaded("entries::ends_that_poll_by_poll_do_not_enter_the_kernel", || {
+    preloaded_undisturbed("entries::ends_that_poll_by_poll_do_not_enter_the_kernel", || {
         only_sleeps_enter(Wait::Poll);
     });
 }
 
 #[test]
 fn ends_that_poll_by_instances_do_not_enter_the_kernel() {
-    preloaded("entries::ends_that_poll_by_instances_do_not_enter_the_kernel", || {
+    preloaded_undisturbed("entries::ends_that_poll_by_instances_do_not_enter_the_kernel", || {
         only_sleeps_enter(Wait::Epoll);
     });
 }

@@ -36,8 +36,30 @@ pub fn preloaded(name: &str, body: impl Fn()) {
     if std::env::var_os("WEFT_LIVE_TEST").is_some() {
         return body();
     }
+    let (passed, said) = run_preloaded(name);
+    assert!(passed, "{said}");
+}
+
+/// The same for what others on the machine can only make worse: one of some trials passes.
+pub fn preloaded_undisturbed(name: &str, body: impl Fn()) {
+    if std::env::var_os("WEFT_LIVE_TEST").is_some() {
+        return body();
+    }
+    let mut all = Vec::new();
+    while all.len() < 5 {
+        let (passed, said) = run_preloaded(name);
+        if passed {
+            return;
+        }
+        all.push(said);
+    }
+    assert_eq!(all, [""; 0]);
+}
+
+/// Whether the test passes with the library preloaded, and what it says.
+fn run_preloaded(name: &str) -> (bool, String) {
     let run = Command::new("timeout")
-        .arg("600")
+        .arg("300")
         .arg(std::env::current_exe().unwrap())
         .args(["--exact", name, "--nocapture", "--test-threads=1"])
         .env("LD_PRELOAD", preloading(None))
@@ -45,8 +67,9 @@ pub fn preloaded(name: &str, body: impl Fn()) {
         .output()
         .unwrap();
     let said = String::from_utf8_lossy(&[run.stdout, run.stderr].concat()).into_owned();
-    assert!(run.status.success(), "{}: {said}", run.status);
-    assert!(said.contains("1 passed"), "no test of this name: {said}");
+    assert!(!run.status.success() || said.contains("1 passed"), "no test of this name: {said}");
+    let hung = if run.status.code() == Some(124) { ", it hangs" } else { "" };
+    (run.status.success(), format!("{}{hung}: {said}", run.status))
 }
 
 /// How many ends this process has joined so far.

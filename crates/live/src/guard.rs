@@ -1,0 +1,352 @@
+//! Stays in calls on connections, and what a process alone knows of a connection.
+
+use std::cell::UnsafeCell;
+use std::mem::ManuallyDrop;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+
+use libc::c_int;
+
+use crate::close;
+use crate::connection::{Connection, Registration, phase};
+use crate::lock;
+use crate::numbers::{change, claim, close_own, entry, is_at, is_single_threaded, word};
+use crate::sys;
+use crate::table::{self, REGISTRATIONS, connection, is_owner, local, settle};
+use crate::word::{Entry, Word};
+
+/// How long a closing thread waits for those that have asked for the number and not yet called the
+/// kernel by it, in nanoseconds.
+const IN_BETWEEN: u64 = 1_000_000;
+
+/// What this process alone knows about a connection.
+#[derive(Debug)]
+#[repr(C, align(64))]
+pub struct Local {
+    /// Descriptors of this process that stand for the connection.
+    pub descriptors: AtomicU32,
+    /// Threads of this process inside a call on it.
+    users: AtomicU32,
+    /// The thread that keeps the others out while it puts another connection of the kernel in the
+    /// place of this one; zero is none.
+    shut_by: AtomicU32,
+    /// The number, plus one, by which the library goes on with the connection's socket for threads
+    /// under whose calls theirs was closed; zero is none.
+    kept: AtomicU32,
+    /// Whether the other end is to be told how this one closes, once nobody is inside any more.
+    pub closing: AtomicBool,
+    /// Whether this process has taken itself out of the holders.
+    pub let_go: AtomicBool,
+    /// Whether an epoll instance has ever followed the connection: then the registrations have been
+    /// written, which a short connection never looks at.
+    pub watched: AtomicBool,
+    pub registrations: UnsafeCell<[Registration; REGISTRATIONS]>,
+}
+
+impl Local {
+    /// Counts a call in. With one thread the count needs no locked instruction: a signal handler's
+    /// own calls come and go within.
+    #[inline]
+    fn come_in(&self) {
+        if is_single_threaded() {
+            self.users.store(self.users.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        } else {
+            self.users.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    /// The beginning of a connection's life.
+    pub fn begin(&self) {
+        self.let_go.store(false, Ordering::Relaxed);
+        self.descriptors.store(1, Ordering::Relaxed);
+        if self.watched.load(Ordering::Relaxed) {
+            self.watched.store(false, Ordering::Relaxed);
+            // SAFETY: the place was free, so no epoll instance follows it.
+            unsafe { *self.registrations.get() = [Registration::default(); REGISTRATIONS] };
+        }
+    }
+
+    /// Whether a thread of this process is inside.
+    pub fn is_used(&self) -> bool {
+        self.users.load(Ordering::Relaxed) != 0
+    }
+
+    /// In the child of a fork, where all other threads are gone.
+    pub fn desert(&self) {
+        self.users.store(0, Ordering::Relaxed);
+        self.shut_by.store(0, Ordering::Relaxed);
+        self.closing.store(false, Ordering::Relaxed);
+        self.close_kept();
+    }
+
+    fn close_kept(&self) {
+        if let Some(kept) = self.kept.swap(0, Ordering::SeqCst).checked_sub(1) {
+            close_own(kept as c_int);
+        }
+    }
+
+    /// Whether another thread keeps this one out.
+    #[inline]
+    pub fn is_shut(&self) -> bool {
+        let by = self.shut_by.load(Ordering::SeqCst);
+        by != 0 && by != lock::thread()
+    }
+
+    /// Counts a call out; returns how many there were.
+    #[inline]
+    fn go_out(&self) -> u32 {
+        if is_single_threaded() {
+            let users = self.users.load(Ordering::Relaxed);
+            self.users.store(users.wrapping_sub(1), Ordering::Relaxed);
+            users
+        } else {
+            self.users.fetch_sub(1, Ordering::SeqCst)
+        }
+    }
+}
+
+/// The word of the number by which the connection was made, if it still stands for it. By no other
+/// number do calls pass by.
+pub fn first_word(place: usize, connection: &Connection) -> Option<&'static AtomicU64> {
+    let word = word(connection.first_fd.load(Ordering::Relaxed))?;
+    let now = Word::from_bits(word.load(Ordering::Relaxed)).entry();
+    (now == Entry::Connection(place)).then_some(word)
+}
+
+/// A thread's stay in a call on a connection: its memory stays until the stay ends.
+pub struct Guard {
+    pub place: usize,
+    /// The number under which the program has made the call.
+    pub fd: c_int,
+    pub connection: &'static Connection,
+    local: &'static Local,
+}
+
+/// A stay that calls the kernel by a number of its own, which nobody closes.
+pub struct Apart(Guard);
+
+impl std::ops::Deref for Apart {
+    type Target = Guard;
+    fn deref(&self) -> &Guard {
+        &self.0
+    }
+}
+
+impl Drop for Apart {
+    fn drop(&mut self) {
+        let _errno = sys::KeepErrno::new();
+        sys::close(self.0.fd);
+    }
+}
+
+/// Enters a call on a descriptor; `None` if it stands for no connection.
+#[inline(always)]
+pub fn enter(fd: c_int) -> Option<Guard> {
+    let place = match entry(fd) {
+        Entry::Connection(place) => place,
+        Entry::Unplaced => settle(fd)?,
+        _ => return None,
+    };
+    let (connection, local) = (connection(place)?, local(place)?);
+    local.come_in();
+    // Made anew for either end: one that is moved is stored and loaded, which costs 4 ns a call.
+    if is_at(fd, place) {
+        return Some(Guard { place, fd, connection, local });
+    }
+    drop(Guard { place, fd, connection, local });
+    None
+}
+
+/// The same for one that has a place already.
+#[inline]
+pub fn enter_placed(fd: c_int) -> Option<Guard> {
+    if entry(fd) == Entry::Unplaced { None } else { enter(fd) }
+}
+
+/// Remembers that a connection is the kernel's for good.
+pub fn let_pass(guard: &Guard) {
+    if let Some(word) = word(guard.fd) {
+        change(word, |word| (word.entry() == Entry::Connection(guard.place)).then(|| word.plain()));
+    }
+}
+
+/// Looks at a place that an epoll instance follows, with the instance's lock held: it is
+/// unfollowed, which needs the lock, before it is retired, so nobody need be counted.
+pub fn followed(place: usize, fd: c_int) -> Option<ManuallyDrop<Guard>> {
+    let (connection, local) = (connection(place)?, local(place)?);
+    Some(ManuallyDrop::new(Guard { place, fd, connection, local }))
+}
+
+/// Enters a call on a connection by its place, under a number that the table does not know: in the
+/// child of a vfork, whose parent waits.
+pub fn borrowed(place: usize, fd: c_int) -> Option<Guard> {
+    let (connection, local) = (connection(place)?, local(place)?);
+    local.come_in();
+    Some(Guard { place, fd, connection, local })
+}
+
+impl Guard {
+    pub fn local(&self) -> &'static Local {
+        self.local
+    }
+
+    /// Whether no other call of this process is inside the connection. From now on none passes by
+    /// until [`Guard::hush`].
+    pub fn is_alone(&self) -> bool {
+        self.is_alone_with(1)
+    }
+
+    fn is_alone_with(&self, stays: u32) -> bool {
+        let mut inside = 0;
+        if let Some(word) = first_word(self.place, self.connection) {
+            let before = change(word, |word| (word.quiet() > 0).then(|| word.hushed(0)));
+            inside = before.inside();
+            let operations = &self.connection.operations;
+            let counted = operations.load(Ordering::Relaxed);
+            operations.store(counted.saturating_sub(before.quiet()), Ordering::Relaxed);
+        }
+        inside == 0 && self.local.users.load(Ordering::SeqCst) == stays
+    }
+
+    /// Keeps the other threads of this process out of a joined connection, until
+    /// [`Guard::lets_others_in`]. False if one is inside; this one has so many stays.
+    pub fn shuts_others_out(&self, stays: u32) -> bool {
+        self.local.shut_by.store(lock::thread(), Ordering::SeqCst);
+        // In the child of a vfork the numbers are its own, and nobody else's.
+        let alone = !is_owner() || self.is_alone_with(stays);
+        if !alone {
+            self.lets_others_in();
+        }
+        alone
+    }
+
+    pub fn lets_others_in(&self) {
+        self.local.shut_by.store(0, Ordering::SeqCst);
+    }
+
+    /// The number of the connection's socket, for the kernel: that of the call, or one of the library's
+    /// own once another thread has closed it.
+    #[inline]
+    pub fn socket(&self) -> c_int {
+        let kept = self.local.kept.load(Ordering::SeqCst);
+        if kept == 0 || self.is_current() { self.fd } else { kept as c_int - 1 }
+    }
+
+    /// A stay of the same thread that may last, also where the program does not know that its
+    /// descriptor is used: another thread may close it and get its number for something else. `None` if
+    /// there is no other number.
+    pub fn apart(&self) -> Option<Apart> {
+        let _errno = sys::KeepErrno::new();
+        loop {
+            let socket = self.socket();
+            let own = sys::duplicate_high(socket).ok()?;
+            // A number that was closed was another's only after this one was no more.
+            if self.socket() == socket {
+                return borrowed(self.place, own).map(Apart);
+            }
+            sys::close(own);
+        }
+    }
+
+    /// To be called before this number is closed: threads that are in a call on the connection go on
+    /// with its socket under another, as they would in the kernel. Whether there are any.
+    pub fn keeps_socket_for_others(&self) -> bool {
+        if !self.has_others() || self.connection.segment().is_none() {
+            return false;
+        }
+        if self.local.kept.load(Ordering::SeqCst) == 0
+            && let Ok(kept) = sys::duplicate_high(self.fd)
+        {
+            claim(kept);
+            let (none, order) = (0, Ordering::SeqCst);
+            if self.local.kept.compare_exchange(none, kept as u32 + 1, order, order).is_err() {
+                close_own(kept);
+            }
+        }
+        true
+    }
+
+    /// Whether other calls of this process are inside.
+    fn has_others(&self) -> bool {
+        self.local.users.load(Ordering::SeqCst) > 1
+    }
+
+    /// Lets those inside make the calls for which they have asked for the number.
+    pub fn lets_others_see_another_number(&self) {
+        let until = sys::now() + IN_BETWEEN;
+        while self.has_others() && sys::now() < until {
+            std::thread::yield_now();
+        }
+    }
+
+    /// Whether the descriptor still stands for the connection.
+    pub fn is_current(&self) -> bool {
+        is_at(self.fd, self.place)
+    }
+
+    /// Lets the next calls pass by, all of which count as made. Called with the right to join, so
+    /// that nobody joins meanwhile.
+    pub fn hush(&self, calls: u32) {
+        let Some(word) = first_word(self.place, self.connection) else { return };
+        let quiet = |word: Word| {
+            let here = word.entry() == Entry::Connection(self.place) && word.quiet() == 0;
+            here.then(|| word.hushed(calls))
+        };
+        let before = change(word, quiet);
+        if let Some(after) = quiet(before) {
+            let operations = &self.connection.operations;
+            let counted = operations.load(Ordering::Relaxed);
+            operations.store(counted.saturating_add(after.quiet()), Ordering::Relaxed);
+        }
+    }
+}
+
+impl Drop for Guard {
+    #[inline]
+    fn drop(&mut self) {
+        if self.local.go_out() == 1 && self.local.descriptors.load(Ordering::SeqCst) == 0 {
+            self.retire();
+        }
+    }
+}
+
+impl Guard {
+    /// Ends a connection that has neither descriptor nor user in this process.
+    #[cold]
+    fn retire(&self) {
+        // Whoever moves the count from none to the mark is the one that retires.
+        const RETIRING: u32 = 1 << 31;
+        let (connection, local, order) = (self.connection, self.local, Ordering::SeqCst);
+        if local.descriptors.compare_exchange(0, RETIRING, order, order).is_err() {
+            return;
+        }
+        if local.closing.swap(false, order) {
+            let _errno = sys::KeepErrno::new();
+            close::say_how(self);
+        }
+        release(self.place, connection, local);
+    }
+}
+
+/// Gives a place back whose descriptors are none or marked.
+pub fn release(place: usize, connection: &Connection, local: &Local) {
+    if let Some(segment) = connection.segment() {
+        // SAFETY: no descriptor leads here any more and no thread is inside.
+        unsafe { segment.unmap() };
+        for event in [&connection.own_event, &connection.peer_event] {
+            let event = event.load(Ordering::SeqCst);
+            if event >= 0 {
+                close_own(event);
+            }
+        }
+    }
+    local.close_kept();
+    // Whoever takes the place next does so by the holders.
+    let order = Ordering::Release;
+    local.descriptors.store(0, order);
+    if connection.holders.load(Ordering::Acquire) == 1 {
+        connection.segment.store(std::ptr::null_mut(), order);
+        connection.phase.store(phase::FREE, order);
+    }
+    connection.holders.fetch_sub(1, Ordering::AcqRel);
+    table::freed(place);
+}
