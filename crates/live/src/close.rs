@@ -4,7 +4,7 @@ use std::mem::size_of;
 use std::sync::atomic::Ordering;
 
 use libc::c_int;
-use weft_protocol::detour::{Inlet, Outlet};
+use weft_protocol::detour::{Begun, Inlet, Outlet};
 
 use crate::attach;
 use crate::bare_calls;
@@ -19,8 +19,8 @@ use crate::turn;
 use crate::wait;
 
 /// How long a closing end waits for a doorbell that was announced, in nanoseconds: its ringer has lost
-/// its processor, or died.
-const LAST_DOORBELL: u64 = 10_000_000;
+/// its processor, or the kernel has yet to deliver it.
+const LAST_DOORBELL: u64 = 1_000_000_000;
 
 /// To be called before the kernel closes a descriptor or gives its number to something else.
 pub fn forget(fd: c_int) {
@@ -84,7 +84,7 @@ fn set_linger(fd: c_int, linger: [c_int; 2]) {
 pub fn hand_over(fd: c_int) {
     if let Some(guard) = table::enter(fd) {
         table::set_entry(fd, Entry::Unknown);
-        if guard.local().descriptors.fetch_sub(1, Ordering::SeqCst) == 1 {
+        if guard.local().loses_descriptor() {
             epoll::unfollow(&guard);
         }
     }
@@ -93,9 +93,9 @@ pub fn hand_over(fd: c_int) {
 fn forget_connection(fd: c_int) {
     let Some(guard) = table::enter_placed(fd) else { return };
     let _errno = sys::KeepErrno::new();
-    let shared = guard.keeps_socket_for_others();
     let unseen = table::forget_number(fd);
-    let last_here = guard.local().descriptors.fetch_sub(1, Ordering::SeqCst) == 1;
+    let shared = guard.keeps_socket_for_others();
+    let last_here = guard.local().loses_descriptor();
     if shared {
         guard.lets_others_see_another_number();
     }
@@ -172,13 +172,29 @@ fn say_goodbye(guard: &Guard, segment: &Segment) {
 /// Takes the last doorbells out of the kernel's stream: one that lay there unread, or came late, would
 /// turn an end of stream into a reset.
 fn end_doorbells(guard: &Guard, segment: &Segment) {
-    let detour = &segment.way(guard.connection.role().peer()).detour;
-    detour.silence();
+    segment.way(guard.connection.role().peer()).detour.silence();
+    let over = libc::POLLHUP | libc::POLLERR | libc::POLLRDHUP;
     let until = sys::now() + LAST_DOORBELL;
-    while detour.is_ringing() && sys::now() < until {
-        std::thread::yield_now();
+    loop {
+        let gone = sys::poll_now(guard.socket(), over) & over != 0;
+        wait::answer_doorbells(guard);
+        if gone || !are_doorbells_due(guard.connection, segment) || sys::now() > until {
+            return;
+        }
+        sys::poll(guard.socket(), libc::POLLIN, 100_000);
     }
-    wait::answer_doorbells(guard);
+}
+
+/// Whether a doorbell has yet to come out of the kernel's stream that stands before nothing unread.
+fn are_doorbells_due(connection: &Connection, segment: &Segment) -> bool {
+    let detour = &segment.way(connection.role().peer()).detour;
+    let taken = connection.taken.load(Ordering::Acquire);
+    match detour.begun() {
+        Begun::After(begun) if connection.switched_in.load(Ordering::Acquire) => {
+            detour.is_ringing() || (begun..begun.saturating_add(detour.bells())).contains(&taken)
+        }
+        _ => false,
+    }
 }
 
 fn wake_peer(guard: &Guard, segment: &Segment) {
@@ -284,9 +300,10 @@ pub fn duplicated(fd: c_int, copy: c_int) {
     match table::entry(fd) {
         Entry::Connection(_) | Entry::Unplaced => {
             let Some(guard) = table::enter(fd) else { return };
-            guard.local().descriptors.fetch_add(1, Ordering::SeqCst);
+            guard.local().gains_descriptor();
+            guard.local().closing.store(false, Ordering::SeqCst);
             if !table::set_entry(copy, Entry::Connection(guard.place)) {
-                guard.local().descriptors.fetch_sub(1, Ordering::SeqCst);
+                guard.local().loses_descriptor();
                 attach::give_up(guard.connection, Reason::Limit);
             }
         }
@@ -327,8 +344,7 @@ pub extern "C" fn after_fork_in_child() {
 
 fn for_each_held(act: impl Fn(&'static Connection)) {
     for place in table::used() {
-        let held =
-            table::local(place).is_some_and(|local| local.descriptors.load(Ordering::SeqCst) > 0);
+        let held = table::local(place).is_some_and(table::Local::has_descriptors);
         if held && let Some(connection) = table::connection(place) {
             act(connection);
         }

@@ -48,7 +48,10 @@ pub fn depart_connection(guard: &Guard, reason: Reason) {
     // Who is in a call would stay there on what was replaced, and reads the rest of the ring himself.
     let stays = 1 + u32::from(apart.is_some());
     if own.shuts_others_out(stays) {
-        pump::replace(own);
+        // Whoever was in a call may have read the rest.
+        if !turn::is_back(own.connection) {
+            pump::replace(own);
+        }
         own.lets_others_in();
     }
 }
@@ -107,7 +110,7 @@ fn place_of(cookie: u64) -> Option<usize> {
 /// All connections of which this process holds a descriptor.
 fn held() -> impl Iterator<Item = (usize, &'static Connection)> {
     table::used().filter_map(|place| {
-        let holds = table::local(place)?.descriptors.load(Ordering::SeqCst) > 0;
+        let holds = table::local(place)?.has_descriptors();
         let connection = table::connection(place)?;
         (holds && connection.phase() != phase::FREE).then_some((place, connection))
     })

@@ -14,6 +14,11 @@ use crate::sys;
 use crate::table::{self, REGISTRATIONS, connection, is_owner, local, settle};
 use crate::word::{Entry, Word};
 
+/// What stands for the number of descriptors while the place is given back.
+const RETIRING: u32 = 1 << 31;
+/// The same once it is free again.
+const RETIRED: u32 = 1 << 30;
+
 /// How long a closing thread waits for those that have asked for the number and not yet called the
 /// kernel by it, in nanoseconds.
 const IN_BETWEEN: u64 = 1_000_000;
@@ -22,8 +27,8 @@ const IN_BETWEEN: u64 = 1_000_000;
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct Local {
-    /// Descriptors of this process that stand for the connection.
-    pub descriptors: AtomicU32,
+    /// Descriptors of this process that stand for the connection, or a mark.
+    descriptors: AtomicU32,
     /// Threads of this process inside a call on it.
     users: AtomicU32,
     /// The thread that keeps the others out while it puts another connection of the kernel in the
@@ -63,6 +68,21 @@ impl Local {
             // SAFETY: the place was free, so no epoll instance follows it.
             unsafe { *self.registrations.get() = [Registration::default(); REGISTRATIONS] };
         }
+    }
+
+    /// Whether this process has a descriptor of the connection.
+    pub fn has_descriptors(&self) -> bool {
+        (1..RETIRED).contains(&self.descriptors.load(Ordering::SeqCst))
+    }
+
+    /// Counts one descriptor more.
+    pub fn gains_descriptor(&self) {
+        self.descriptors.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// Counts one descriptor less; whether it was the last.
+    pub fn loses_descriptor(&self) -> bool {
+        self.descriptors.fetch_sub(1, Ordering::SeqCst) == 1
     }
 
     /// Whether a thread of this process is inside.
@@ -247,8 +267,9 @@ impl Guard {
         }
     }
 
-    /// To be called before this number is closed: threads that are in a call on the connection go on
-    /// with its socket under another, as they would in the kernel. Whether there are any.
+    /// To be called when this number is forgotten and not yet closed: threads that are in a call on the
+    /// connection go on with its socket under another, as they would in the kernel. Whether there are
+    /// any.
     pub fn keeps_socket_for_others(&self) -> bool {
         if !self.has_others() || self.connection.segment().is_none() {
             return false;
@@ -313,11 +334,20 @@ impl Guard {
     /// Ends a connection that has neither descriptor nor user in this process.
     #[cold]
     fn retire(&self) {
-        // Whoever moves the count from none to the mark is the one that retires.
-        const RETIRING: u32 = 1 << 31;
         let (connection, local, order) = (self.connection, self.local, Ordering::SeqCst);
-        if local.descriptors.compare_exchange(0, RETIRING, order, order).is_err() {
-            return;
+        // Whoever moves the count from none to the mark is the one that retires, unless this is about
+        // an earlier connection of the place, and somebody is inside this one.
+        loop {
+            if local.descriptors.compare_exchange(0, RETIRING, order, order).is_err() {
+                return;
+            }
+            if local.users.load(order) == 0 {
+                break;
+            }
+            local.descriptors.store(0, order);
+            if local.users.load(order) != 0 {
+                return;
+            }
         }
         if local.closing.swap(false, order) {
             let _errno = sys::KeepErrno::new();
@@ -327,7 +357,7 @@ impl Guard {
     }
 }
 
-/// Gives a place back whose descriptors are none or marked.
+/// Gives a place back to which no descriptor leads any more.
 pub fn release(place: usize, connection: &Connection, local: &Local) {
     if let Some(segment) = connection.segment() {
         // SAFETY: no descriptor leads here any more and no thread is inside.
@@ -342,7 +372,7 @@ pub fn release(place: usize, connection: &Connection, local: &Local) {
     local.close_kept();
     // Whoever takes the place next does so by the holders.
     let order = Ordering::Release;
-    local.descriptors.store(0, order);
+    local.descriptors.store(RETIRED, order);
     if connection.holders.load(Ordering::Acquire) == 1 {
         connection.segment.store(std::ptr::null_mut(), order);
         connection.phase.store(phase::FREE, order);

@@ -365,7 +365,7 @@ pub fn drop_stale(fd: c_int) {
     }
     if let Some(guard) = enter(fd) {
         set_entry(fd, Entry::Unknown);
-        guard.local().descriptors.fetch_sub(1, Ordering::SeqCst);
+        guard.local().loses_descriptor();
     } else {
         forget_listener(fd);
     }

@@ -70,8 +70,11 @@ pub fn inlet(guard: &Guard, segment: &Segment, receiving: &mut Receiving) -> Opt
         Inlet::Ring if !connection.switched_in.load(Ordering::Relaxed) => {
             attach::arrive(guard, segment).then_some(inlet)
         }
-        // A refusal that nobody has heard may yet be taken back.
-        Inlet::After if way.detour.refusal() == Refusal::Unheard => Some(Inlet::Settling),
+        // A refusal that nobody has heard may yet be taken back; then whoever sleeps is to read the
+        // ring, for which a doorbell wakes it.
+        Inlet::Doorbells(_) | Inlet::After if way.detour.refusal() == Refusal::Unheard => {
+            Some(Inlet::Settling)
+        }
         Inlet::After if !connection.returned_in.load(Ordering::Relaxed) => {
             connection.returned_in.store(true, Ordering::Release);
             connection.switched_in.store(false, Ordering::Release);

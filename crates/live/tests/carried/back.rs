@@ -5,6 +5,7 @@ use std::ffi::CString;
 use std::mem::zeroed;
 use std::os::fd::FromRawFd;
 use std::process::{Command, Stdio};
+use std::ptr::null_mut;
 use std::time::Duration;
 
 use libc::{c_int, c_void};
@@ -248,6 +249,7 @@ fn all(fd: c_int) -> Vec<u8> {
 pub enum Wait {
     Receive,
     Poll,
+    Select,
     Epoll,
     Nowhere,
 }
@@ -256,6 +258,13 @@ pub fn wait_for_input(fd: c_int, how: Wait) {
     match how {
         Wait::Receive | Wait::Nowhere => {}
         Wait::Poll => assert_eq!(poll(fd, libc::POLLIN, 20_000), libc::POLLIN),
+        Wait::Select => unsafe {
+            let mut set: libc::fd_set = zeroed();
+            libc::FD_SET(fd, &mut set);
+            let (none, mut time) = (null_mut(), libc::timeval { tv_sec: 20, tv_usec: 0 });
+            assert_eq!(libc::select(fd + 1, &mut set, none, none, &mut time), 1);
+            assert!(libc::FD_ISSET(fd, &set));
+        },
         Wait::Epoll => unsafe {
             let epoll = libc::epoll_create1(0);
             let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: 7 };
@@ -308,7 +317,7 @@ fn leaves_whole(how: Wait, size: usize) -> bool {
 #[test]
 fn a_descriptor_that_is_passed_on_takes_all_unread_bytes_with_it() {
     preloaded("back::a_descriptor_that_is_passed_on_takes_all_unread_bytes_with_it", || {
-        for how in [Wait::Receive, Wait::Poll, Wait::Epoll, Wait::Nowhere] {
+        for how in [Wait::Receive, Wait::Poll, Wait::Select, Wait::Epoll, Wait::Nowhere] {
             let stayed = [11, 3000, 200_000].map(|size| leaves_whole(how, size));
             // Who waits hears of it, unless others take its processor for 0.3 s.
             assert!(how == Wait::Nowhere || stayed.contains(&true), "{how:?}: nobody heard of it");
@@ -510,7 +519,7 @@ fn long_streams_arrive_whole_while_they_go_back() {
 #[test]
 fn no_wake_up_is_lost_on_the_way_back() {
     preloaded("back::no_wake_up_is_lost_on_the_way_back", || {
-        let kinds = [Wait::Receive, Wait::Poll, Wait::Epoll];
+        let kinds = [Wait::Receive, Wait::Poll, Wait::Select, Wait::Epoll];
         for seed in 0..60u64 {
             let how = [kinds[seed as usize % 3], kinds[seed as usize / 3 % 3]];
             let pair = carried();

@@ -34,7 +34,7 @@ pub fn preloading(behind: Option<&Path>) -> OsString {
 /// Runs the body in a process with the library preloaded; the test of this name must call it.
 pub fn preloaded(name: &str, body: impl Fn()) {
     if std::env::var_os("WEFT_LIVE_TEST").is_some() {
-        return body();
+        return all_or_none(body);
     }
     let (passed, said) = run_preloaded(name);
     assert!(passed, "{said}");
@@ -43,7 +43,7 @@ pub fn preloaded(name: &str, body: impl Fn()) {
 /// The same for what others on the machine can only make worse: one of some trials passes.
 pub fn preloaded_undisturbed(name: &str, body: impl Fn()) {
     if std::env::var_os("WEFT_LIVE_TEST").is_some() {
-        return body();
+        return all_or_none(body);
     }
     let mut all = Vec::new();
     while all.len() < 5 {
@@ -54,6 +54,17 @@ pub fn preloaded_undisturbed(name: &str, body: impl Fn()) {
         all.push(said);
     }
     assert_eq!(all, [""; 0]);
+}
+
+/// Runs the body; the first thread that fails ends all, which might wait for it.
+fn all_or_none(body: impl Fn()) {
+    let says = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |why| {
+        says(why);
+        // SAFETY: ends the process.
+        unsafe { libc::_exit(101) };
+    }));
+    body();
 }
 
 /// Whether the test passes with the library preloaded, and what it says.
