@@ -300,6 +300,20 @@ def read_all(end: socket.socket) -> int:
     return sum(len(piece) for piece in iter(functools.partial(end.recv, 1 << 20), b""))
 
 
+def calling(call: Callable[[], object], got: list[object]) -> threading.Thread:
+    """Let a thread make a call, which is about to begin when this returns."""
+    begun = threading.Event()
+
+    def run() -> None:
+        begun.set()
+        got.append(call())
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    begun.wait()
+    return thread
+
+
 @scene
 def closed_under_a_call() -> None:
     calls: dict[str, Callable[[int], object]] = {
@@ -309,15 +323,13 @@ def closed_under_a_call() -> None:
         "poll": polled,
     }
     # Asleep as the library does, and in the kernel.
-    for how, pause in itertools.product(calls, (0.002, 0.2)):
+    for how, pause in itertools.product(calls, (0.01, 0.2)):
         a, b = pair()
         fd, kept = b.detach(), -1
         if how == "read of a copy":
             kept, fd = fd, os.dup(fd)
         got: list[object] = []
-        call = functools.partial(calls[how], fd)
-        waiter = threading.Thread(target=lambda got=got, call=call: got.append(call()))
-        waiter.start()
+        waiter = calling(functools.partial(calls[how], fd), got)
         time.sleep(pause)
         os.close(fd)
         settled()
@@ -344,8 +356,7 @@ def closed_and_given_anew() -> None:
         a, b = pair()
         got: list[object] = []
         fd = b.detach()
-        waiter = threading.Thread(target=lambda fd=fd, got=got: got.append(os.read(fd, 9)))
-        waiter.start()
+        waiter = calling(functools.partial(os.read, fd, 9), got)
         time.sleep(0.03)
         assert raw("shutdown", fd, socket.SHUT_RDWR) == 0
         os.close(fd)

@@ -191,9 +191,15 @@ int main(void) {
     usleep(100000);
     struct sock_fprog program = {sizeof rules / sizeof *rules, rules};
 #ifdef FORKED
+    int told[2];
+    if (pipe(told)) return 12;
     pid_t child = fork();
     if (child) {
         int status;
+#ifdef SHARED
+        /* The connection and the instance are both processes' when the filter is set. */
+        if (read(told[0], buffer, 1) != 1) return 11;
+#endif
         close(fd), close(later);
         return waitpid(child, &status, 0) == child && WIFEXITED(status) ? WEXITSTATUS(status) : 8;
     }
@@ -208,6 +214,9 @@ int main(void) {
     if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program)) return 7;
 #endif
     if (!is_named(instance, fd)) return 10;
+#ifdef FORKED
+    if (write(told[1], "", 1) != 1) return 13;
+#endif
     int failed = echo(fd);
     failed = failed ? failed : echo(later);
     failed = failed ? failed : echo(accept(listener, NULL, NULL));
@@ -444,6 +453,7 @@ def main() -> int:
             "a filter by prctl": scenes.filtered,
             "a filter by syscall": lambda: scenes.filtered("-DBY_SYSCALL"),
             "a filter in a child": lambda: scenes.filtered("-DFORKED"),
+            "a filter where all is shared": lambda: scenes.filtered("-DFORKED", "-DSHARED"),
             "a filter before a silent client": lambda: scenes.filtered(pause=0.8),
             "bash and a server that waits": lambda: scenes.shell("waits"),
             "bash and a server that has closed": scenes.shell,

@@ -94,9 +94,9 @@ fn forget_connection(fd: c_int) {
     let Some(guard) = table::enter_placed(fd) else { return };
     let _errno = sys::KeepErrno::new();
     let unseen = table::forget_number(fd);
-    let shared = guard.keeps_socket_for_others();
+    let goes_on = guard.keeps_socket_for_others();
     let last_here = guard.local().loses_descriptor();
-    if shared {
+    if goes_on {
         guard.lets_others_see_another_number();
     }
     if !last_here {
@@ -107,8 +107,12 @@ fn forget_connection(fd: c_int) {
         return;
     }
     epoll::unfollow(&guard);
-    // By whoever is the last to leave.
-    guard.local().closing.store(true, Ordering::SeqCst);
+    if goes_on {
+        // The last to leave says it.
+        guard.local().closing.store(true, Ordering::SeqCst);
+    } else {
+        say_how(&guard);
+    }
 }
 
 /// Tells the other end how this one closes, now that nobody in this process is in a call on it.

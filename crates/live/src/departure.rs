@@ -34,14 +34,14 @@ pub fn depart_connection(guard: &Guard, reason: Reason) {
     if guard.connection.phase() < phase::JOINED {
         attach::give_up(guard.connection, reason);
     }
+    if table::is_owner() {
+        epoll::leave(guard);
+    }
     if guard.connection.phase() != phase::JOINED {
         return;
     }
     let apart = guard.apart();
     let own = apart.as_deref().unwrap_or(guard);
-    if table::is_owner() {
-        epoll::leave(own);
-    }
     if turn::leave(own, reason) {
         return;
     }

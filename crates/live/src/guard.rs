@@ -37,7 +37,7 @@ pub struct Local {
     /// The number, plus one, by which the library goes on with the connection's socket for threads
     /// under whose calls theirs was closed; zero is none.
     kept: AtomicU32,
-    /// Whether the other end is to be told how this one closes, once nobody is inside any more.
+    /// Whether the last to leave is to tell the other end how this one closes.
     pub closing: AtomicBool,
     /// Whether this process has taken itself out of the holders.
     pub let_go: AtomicBool,
@@ -268,22 +268,22 @@ impl Guard {
     }
 
     /// To be called when this number is forgotten and not yet closed: threads that are in a call on the
-    /// connection go on with its socket under another, as they would in the kernel. Whether there are
-    /// any.
+    /// connection go on with its socket under another, as they would in the kernel. False if there are
+    /// none, or there is no number for them.
     pub fn keeps_socket_for_others(&self) -> bool {
         if !self.has_others() || self.connection.segment().is_none() {
             return false;
         }
-        if self.local.kept.load(Ordering::SeqCst) == 0
+        let order = Ordering::SeqCst;
+        if self.local.kept.load(order) == 0
             && let Ok(kept) = sys::duplicate_high(self.fd)
         {
             claim(kept);
-            let (none, order) = (0, Ordering::SeqCst);
-            if self.local.kept.compare_exchange(none, kept as u32 + 1, order, order).is_err() {
+            if self.local.kept.compare_exchange(0, kept as u32 + 1, order, order).is_err() {
                 close_own(kept);
             }
         }
-        true
+        self.local.kept.load(order) != 0
     }
 
     /// Whether other calls of this process are inside.

@@ -30,6 +30,7 @@ use crate::spin::SpinPolicy;
 use crate::stats::Reason;
 use crate::sys;
 use crate::table::{self, Entry, Guard, REGISTRATIONS, Registration, Reported, phase};
+use crate::turn;
 
 const INSTANCES: usize = 256;
 /// An instance follows so many registrations at most.
@@ -250,13 +251,15 @@ fn watch_event(instance: &Instance, registration: &mut Registration, guard: &Gua
 }
 
 /// The end of this, once no registration of the connection is left in the instance. While others
-/// hold the connection too, the event stays: the kernel's instance may be theirs as well.
+/// hold a connection that is carried, the event stays: the kernel's instance may be theirs as well.
 fn unwatch_event(instance: &Instance, index: u32, guard: &Guard) {
     let more = registrations(guard.place).any(|it| {
         // SAFETY: with the control lock held the instances cannot change.
         unsafe { (*it).instance == index }
     });
-    if !more && guard.connection.holders.load(Ordering::SeqCst) == 1 {
+    let connection = guard.connection;
+    let needed = connection.holders.load(Ordering::SeqCst) > 1 && !turn::is_back(connection);
+    if !more && !needed {
         let epoll = instance.descriptor();
         let own = guard.connection.own_event.load(Ordering::Relaxed);
         let _ = sys::epoll_ctl(epoll, libc::EPOLL_CTL_DEL, own, &mut tagged(guard.place, 0));

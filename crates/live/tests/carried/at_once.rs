@@ -366,3 +366,59 @@ fn what_leaves_takes_nothing_from_what_gets_its_number_next() {
         assert!(joined > 300 && back > 30, "{joined} of 2000 ends joined, and {back} went back");
     });
 }
+
+/// How many processes have a name, which those that they forked have too.
+fn named(name: &str) -> usize {
+    let all = std::fs::read_dir("/proc").unwrap().flatten();
+    all.filter(|it| {
+        let said = std::fs::read_to_string(it.path().join("comm"));
+        said.is_ok_and(|said| said.trim_end() == name)
+    })
+    .count()
+}
+
+/// A process that leaves with bytes unread waits 0.3 s for the other end, then has a process made that
+/// copies. Whenever it is killed, what it has sent arrives, and nobody is left.
+#[test]
+fn what_was_sent_arrives_whenever_the_process_is_killed_that_leaves() {
+    preloaded("at_once::what_was_sent_arrives_whenever_the_process_is_killed_that_leaves", || {
+        let mut numbers = Numbers(1);
+        for round in 0..10u64 {
+            let pair = carried();
+            let name = format!("leaving-{round}");
+            // SAFETY: the child leaves, and waits for its end.
+            let child = unsafe { libc::fork() };
+            if child == 0 {
+                let name = std::ffi::CString::new(name.clone()).unwrap();
+                // SAFETY: the name is a C string.
+                unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr()) };
+                close(pair.a);
+                assert_eq!(send(pair.b, &pattern(0, 5000), 0), Ok(5000));
+                let_stay_open(pair.b);
+                become_nothing();
+                // SAFETY: takes nothing.
+                unsafe { libc::pause() };
+            }
+            close(pair.b);
+            assert_eq!(send(pair.a, b"nobody reads this", 0), Ok(17));
+            // Most are killed about when the copying begins.
+            let most = if round % 4 == 0 { 290_000 } else { 8_000 };
+            let moment = 303_000 - most / 2 + numbers.below(most);
+            std::thread::sleep(Duration::from_micros(moment));
+            // SAFETY: ends the child, and waits for it.
+            unsafe {
+                libc::kill(child, libc::SIGKILL);
+                assert_eq!(libc::waitpid(child, std::ptr::null_mut(), 0), child);
+            }
+            assert_eq!(recv(pair.a, 5000, libc::MSG_WAITALL), Ok(pattern(0, 5000)), "{round}");
+            let end = recv(pair.a, 9, 0);
+            assert!(matches!(end.as_deref(), Ok([]) | Err(&libc::ECONNRESET)), "{round}: {end:?}");
+            close(pair.a);
+            let until = Instant::now() + Duration::from_secs(20);
+            while named(&name) > 0 {
+                assert!(Instant::now() < until, "round {round}: somebody copies for nobody");
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+    });
+}
