@@ -3,7 +3,7 @@
 //! What it guards is one stream's local state, whose changes are single stores that come last, so
 //! that a holder may die anywhere and leave it whole.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use crate::sys;
 
@@ -31,9 +31,48 @@ pub fn thread() -> u32 {
     })
 }
 
-/// Forgets the thread's number: the child of a fork has another.
+/// Forgets the thread's number: the child of a fork has another, and no other thread.
 pub fn forget_thread() {
     THREAD.with(|number| number.set(0));
+    for wait in &WAITS {
+        wait.thread.store(0, Ordering::Relaxed);
+    }
+}
+
+/// Who waits for which lock in this process, as far as there is room. A signal handler may wait for
+/// what a thread holds that waits for what the handler's own thread held when it was interrupted.
+static WAITS: [Wait; 64] =
+    [const { Wait { thread: AtomicU32::new(0), lock: AtomicUsize::new(0) } }; 64];
+
+/// One thread's wait; number zero is nobody's.
+struct Wait {
+    thread: AtomicU32,
+    lock: AtomicUsize,
+}
+
+/// A wait that others may see, until dropped.
+struct Waiting(Option<&'static Wait>);
+
+impl Waiting {
+    fn begin(lock: &Lock) -> Self {
+        let order = Ordering::SeqCst;
+        let free = WAITS.iter().find(|wait| {
+            wait.thread.compare_exchange(0, thread(), order, Ordering::Relaxed).is_ok()
+        });
+        if let Some(wait) = free {
+            wait.lock.store(std::ptr::from_ref(lock).expose_provenance(), order);
+        }
+        Self(free)
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        if let Some(wait) = self.0 {
+            wait.lock.store(0, Ordering::SeqCst);
+            wait.thread.store(0, Ordering::SeqCst);
+        }
+    }
 }
 
 /// The right to what the lock guards, until dropped.
@@ -69,7 +108,7 @@ impl Lock {
     }
 
     /// Takes the lock. `None` if the calling thread holds it already, that is, in a signal handler
-    /// that interrupted the holder.
+    /// that interrupted the holder, or if its holder waits for one that the calling thread holds.
     pub fn lock(&self) -> Option<Held<'_>> {
         for _ in 0..100 {
             if let Some(held) = self.try_lock() {
@@ -80,8 +119,25 @@ impl Lock {
         self.lock_slowly()
     }
 
+    /// Whether the holder waits for a thread, or for one that does.
+    fn is_held_up_by(&self, thread: u32, steps: u32) -> bool {
+        let holder = self.0.load(Ordering::SeqCst) & !WAITED_FOR;
+        holder == thread
+            || holder != 0
+                && steps > 0
+                && WAITS.iter().any(|wait| {
+                    let lock = wait.lock.load(Ordering::SeqCst);
+                    wait.thread.load(Ordering::SeqCst) == holder
+                        && lock != 0
+                        // SAFETY: somebody waits there, so it is a lock, and none is ever unmapped.
+                        && unsafe { &*std::ptr::with_exposed_provenance::<Self>(lock) }
+                            .is_held_up_by(thread, steps - 1)
+                })
+    }
+
     #[cold]
     fn lock_slowly(&self) -> Option<Held<'_>> {
+        let mut waiting = None;
         loop {
             let now = self.0.load(Ordering::Relaxed);
             let holder = now & !WAITED_FOR;
@@ -101,8 +157,12 @@ impl Lock {
             if now != waited && marked.is_err() {
                 continue;
             }
+            waiting.get_or_insert_with(|| Waiting::begin(self));
             let timed_out =
                 sys::futex_wait(self.0.as_ptr(), waited, PATIENCE) == Err(libc::ETIMEDOUT);
+            if timed_out && self.is_held_up_by(thread(), 8) {
+                return None;
+            }
             if timed_out && !lives(holder) {
                 let _ = self.0.compare_exchange(
                     waited,
@@ -200,5 +260,35 @@ mod tests {
         sys::set_errno(0);
         assert!(lock.lock().is_some());
         assert_eq!(sys::errno(), 0);
+    }
+
+    /// As handlers would: each thread holds one lock and waits for the other's.
+    #[test]
+    fn who_would_wait_for_itself_gives_up() {
+        let locks = Arc::new([Lock::default(), Lock::default()]);
+        let both = Arc::new(std::sync::Barrier::new(2));
+        let threads = [0, 1].map(|mine| {
+            let (locks, both) = (Arc::clone(&locks), Arc::clone(&both));
+            std::thread::spawn(move || {
+                let held = locks[mine].lock();
+                both.wait();
+                let other = locks[1 - mine].lock().is_some();
+                assert!(held.is_some());
+                other
+            })
+        });
+        let got = threads.map(|thread| thread.join().unwrap());
+        assert!(got.contains(&false), "neither had both at once");
+        assert!(locks.iter().all(|lock| lock.try_lock().is_some()));
+    }
+
+    #[test]
+    fn a_long_wait_for_who_goes_on_ends_with_the_lock() {
+        let lock = Arc::new(Lock::default());
+        let (held, theirs) = (lock.lock(), Arc::clone(&lock));
+        let waiter = std::thread::spawn(move || theirs.lock().is_some());
+        std::thread::sleep(std::time::Duration::from_nanos(3 * PATIENCE));
+        drop(held);
+        assert!(waiter.join().unwrap());
     }
 }

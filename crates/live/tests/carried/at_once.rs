@@ -3,7 +3,7 @@
 
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::IntoRawFd;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use libc::{c_int, c_ulong, c_void};
@@ -420,5 +420,97 @@ fn what_was_sent_arrives_whenever_the_process_is_killed_that_leaves() {
                 std::thread::sleep(Duration::from_millis(1));
             }
         }
+    });
+}
+
+/// What handlers of the timer send on, and how many bytes they have sent.
+static TIMED: AtomicI32 = AtomicI32::new(-1);
+static SENT: AtomicU32 = AtomicU32::new(0);
+/// The byte that they send, which is no other.
+static MARK: u8 = 250;
+
+extern "C" fn send_mark(_signal: c_int) {
+    let (fd, flags) = (TIMED.load(Ordering::SeqCst), libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL);
+    // SAFETY: `send` may be called in handlers; what it leaves in `errno` is put back.
+    unsafe {
+        let errno = *libc::__errno_location();
+        if fd >= 0 && libc::send(fd, (&raw const MARK).cast(), 1, flags) == 1 {
+            SENT.fetch_add(1, Ordering::SeqCst);
+        }
+        *libc::__errno_location() = errno;
+    }
+}
+
+/// Lets a timer interrupt some thread every so many microseconds; zero ends it.
+fn interrupt_every(microseconds: i64) {
+    let span = libc::timeval { tv_sec: 0, tv_usec: microseconds };
+    let timer = libc::itimerval { it_interval: span, it_value: span };
+    let (which, none) = (libc::ITIMER_REAL, std::ptr::null_mut());
+    // SAFETY: all zeroes is a valid action; the handler is a C function.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = send_mark as *const () as usize;
+        action.sa_flags = libc::SA_RESTART;
+        assert_eq!(libc::sigaction(libc::SIGALRM, &action, std::ptr::null_mut()), 0);
+        assert_eq!(libc::setitimer(which, &timer, none), 0);
+    }
+}
+
+#[test]
+fn handlers_that_send_interrupt_whoever_sends_or_leaves_and_nothing_is_lost() {
+    let name = "handlers_that_send_interrupt_whoever_sends_or_leaves_and_nothing_is_lost";
+    preloaded(&format!("at_once::{name}"), || {
+        const BYTES: usize = 1 << 19;
+        let mut numbers = Numbers(1);
+        let content: Vec<u8> = (0..BYTES).map(|at| (at % 199) as u8).collect();
+        let mut all = 0;
+        for round in 0..60 {
+            let pair = carried();
+            SENT.store(0, Ordering::SeqCst);
+            TIMED.store(pair.a, Ordering::SeqCst);
+            interrupt_every(60);
+            let over = AtomicBool::new(false);
+            let split = |bytes: &[u8], content: &mut Vec<u8>| {
+                let before = content.len();
+                content.extend(bytes.iter().filter(|byte| **byte != MARK));
+                (bytes.len() - (content.len() - before)) as u32
+            };
+            let mut marks = std::thread::scope(|scope| {
+                let reader = scope.spawn(|| {
+                    let (mut got, mut marks) = (Vec::new(), 0);
+                    while got.len() < BYTES || !over.load(Ordering::SeqCst) {
+                        marks += split(&recv(pair.b, 3000, 0).unwrap(), &mut got);
+                    }
+                    assert!(got == content, "round {round}");
+                    marks
+                });
+                scope.spawn(|| {
+                    let mut done = 0;
+                    while done < BYTES {
+                        let end = BYTES.min(done + 100 + round * 50);
+                        done += send(pair.a, &content[done..end], 0).unwrap();
+                    }
+                    interrupt_every(0);
+                    TIMED.store(-1, Ordering::SeqCst);
+                    over.store(true, Ordering::SeqCst);
+                    // The reader may be waiting.
+                    SENT.fetch_add(1, Ordering::SeqCst);
+                    assert_eq!(send(pair.a, &[MARK], 0), Ok(1));
+                });
+                std::thread::sleep(Duration::from_nanos(numbers.below(300_000)));
+                make_leave(if round % 2 == 0 { pair.a } else { pair.b }, round / 2);
+                reader.join().unwrap()
+            });
+            // A handler may have been at it.
+            std::thread::sleep(Duration::from_millis(5));
+            while let Ok(rest) = recv(pair.b, 3000, libc::MSG_DONTWAIT) {
+                marks += split(&rest, &mut Vec::new());
+            }
+            assert_eq!(marks, SENT.load(Ordering::SeqCst), "round {round}");
+            all += SENT.load(Ordering::SeqCst);
+            close(pair.a);
+            close(pair.b);
+        }
+        assert!(all > 200, "handlers have sent {all} bytes");
     });
 }
