@@ -8,6 +8,7 @@ use weft_protocol::detour::{Begun, Inlet, Outlet};
 
 use crate::attach;
 use crate::bare_calls;
+use crate::departure;
 use crate::epoll;
 use crate::lock;
 use crate::segment::{Segment, closed};
@@ -93,6 +94,15 @@ pub fn hand_over(fd: c_int) {
 fn forget_connection(fd: c_int) {
     let Some(guard) = table::enter_placed(fd) else { return };
     let _errno = sys::KeepErrno::new();
+    if guard.local().has_several_descriptors() && epoll::follows_number(&guard) {
+        // The kernel goes on with a registration of a number that is no more; this library cannot.
+        departure::depart_connection(&guard, Reason::Epoll);
+        if !guard.is_current() {
+            // Another connection of the kernel has been put in the place of this one.
+            return;
+        }
+        epoll::release(&guard);
+    }
     let unseen = table::forget_number(fd);
     let goes_on = guard.keeps_socket_for_others();
     let last_here = guard.local().loses_descriptor();

@@ -75,6 +75,11 @@ impl Local {
         (1..RETIRED).contains(&self.descriptors.load(Ordering::SeqCst))
     }
 
+    /// Whether this process has more than one descriptor of the connection.
+    pub fn has_several_descriptors(&self) -> bool {
+        (2..RETIRED).contains(&self.descriptors.load(Ordering::SeqCst))
+    }
+
     /// Counts one descriptor more.
     pub fn gains_descriptor(&self) {
         self.descriptors.fetch_add(1, Ordering::SeqCst);
@@ -379,4 +384,64 @@ pub fn release(place: usize, connection: &Connection, local: &Local) {
     }
     connection.holders.fetch_sub(1, Ordering::AcqRel);
     table::freed(place);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample::Sample;
+    use crate::segment::closed;
+
+    fn look(fd: c_int) -> Result<usize, sys::Errno> {
+        let mut byte = 0u8;
+        sys::recv(fd, &raw mut byte, 1, libc::MSG_DONTWAIT)
+    }
+
+    #[test]
+    fn who_is_inside_goes_on_when_the_number_is_closed_and_tells_the_end() {
+        let sample = Sample::new();
+        let (guard, segment) = sample.enter();
+        assert_eq!(guard.socket(), sample.fd);
+        close::forget(sample.fd);
+        let kept = guard.socket();
+        assert_ne!(kept, sample.fd);
+        sys::close(sample.fd);
+        assert_eq!(look(sample.other), Err(libc::EAGAIN));
+        let side = segment.side(guard.connection.role());
+        assert_eq!(side.closed.load(Ordering::SeqCst), closed::OPEN);
+        sys::write(sample.other, b"!");
+        assert_eq!(look(kept), Ok(1));
+        drop(guard);
+        assert_eq!(look(sample.other), Ok(0));
+    }
+
+    #[test]
+    fn a_place_is_given_back_once() {
+        let sample = Sample::new();
+        let (guard, _) = sample.enter();
+        let (place, connection) = (guard.place, guard.connection);
+        drop(guard);
+        close::forget(sample.fd);
+        // A thread that has asked before what the number stands for.
+        drop(borrowed(place, sample.fd));
+        // Another test may have the place by now.
+        assert!(connection.holders.load(Ordering::SeqCst) < 2);
+        sys::close(sample.fd);
+    }
+
+    #[test]
+    fn a_stay_apart_does_not_end_with_the_number() {
+        let sample = Sample::new();
+        let (guard, _) = sample.enter();
+        let apart = guard.apart().unwrap();
+        assert_ne!(apart.socket(), sample.fd);
+        close::forget(sample.fd);
+        sys::close(sample.fd);
+        sys::write(sample.other, b"!");
+        assert_eq!(look(apart.socket()), Ok(1));
+        drop(apart);
+        assert_eq!(look(sample.other), Err(libc::EAGAIN));
+        drop(guard);
+        assert_eq!(look(sample.other), Ok(0));
+    }
 }

@@ -12,7 +12,8 @@ mod others;
 mod waiting;
 
 pub use others::{
-    expose, is_watched, mark_watched, may_be_shared, put_in_again, release, take_out,
+    expose, follows_number, is_watched, mark_watched, may_be_shared, put_in_again, release,
+    take_out,
 };
 pub use waiting::wait;
 

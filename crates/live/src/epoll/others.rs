@@ -90,6 +90,16 @@ pub fn release(guard: &Guard) {
     });
 }
 
+/// Whether an instance follows the connection under this number, or has until lately.
+pub fn follows_number(guard: &Guard) -> bool {
+    guard.local().watched.load(Ordering::Relaxed)
+        && super::registered(guard).any(|(_, registration, _)| {
+            // SAFETY: numbers are read that another thread may change; the answer may be old.
+            let registration = unsafe { *registration };
+            registration.fd == guard.fd && (registration.linked || registration.parked)
+        })
+}
+
 /// A registration that was taken out of the kernel's instance.
 pub struct TakenOut {
     epoll: c_int,

@@ -9,7 +9,7 @@ use libc::c_int;
 use crate::back::{joined_behind, send_early};
 use crate::options::{held_back, set};
 use crate::pair::{Numbers, Pair, carried, close};
-use crate::pair::{moved_back, outcome, plain, poll, preloaded, recv, send};
+use crate::pair::{joined, moved_back, outcome, plain, poll, preloaded, recv, send, used_by};
 use crate::{epoll_control, epoll_events};
 
 const IN: u32 = libc::EPOLLIN as u32;
@@ -379,4 +379,69 @@ fn an_end_that_stops_reading_wakes_who_waits_in_an_instance() {
         });
         assert_eq!(seen[0], seen[1]);
     });
+}
+
+/// As in the kernel, a registration lives as long as any number of its connection does.
+#[test]
+fn a_registration_whose_number_was_closed_and_given_anew_disturbs_nobody() {
+    preloaded(
+        "watched::a_registration_whose_number_was_closed_and_given_anew_disturbs_nobody",
+        || {
+            let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+            let (pair, epoll) = (used_by(&listener, 100), instance());
+            assert_eq!(joined(), 2);
+            let add = |fd: c_int, data: u64| {
+                let mut event = libc::epoll_event { events: IN, u64: data };
+                // SAFETY: the event is valid.
+                assert_eq!(
+                    unsafe { libc::epoll_ctl(epoll, libc::EPOLL_CTL_ADD, fd, &mut event) },
+                    0
+                );
+            };
+            add(pair.b, 7);
+            // SAFETY: takes no memory.
+            let copy = unsafe { libc::dup(pair.b) };
+            close(pair.b);
+            let next = used_by(&listener, 1);
+            assert_eq!(next.a, pair.b);
+            add(next.a, 9);
+            // Such a receive sleeps in the kernel at once, and takes the doorbells that wake it.
+            let limit = libc::timeval { tv_sec: 5, tv_usec: 0 };
+            let (level, name) = (libc::SOL_SOCKET, libc::SO_RCVTIMEO);
+            let place = (&raw const limit).cast();
+            // SAFETY: the option has this length.
+            assert_eq!(unsafe { libc::setsockopt(copy, level, name, place, 16) }, 0);
+            thread::scope(|scope| {
+                let reader = scope.spawn(|| recv(copy, 9, 0));
+                let waiter = scope.spawn(|| {
+                    let until = std::time::Instant::now() + Duration::from_secs(5);
+                    let mut said = Vec::new();
+                    while !said.contains(&9) && std::time::Instant::now() < until {
+                        let mut event = libc::epoll_event { events: 0, u64: 0 };
+                        // SAFETY: there is room for one event.
+                        if unsafe { libc::epoll_wait(epoll, &mut event, 1, 1000) } == 1 {
+                            said.push(event.u64);
+                            thread::sleep(Duration::from_millis(1));
+                        }
+                    }
+                    said
+                });
+                thread::sleep(Duration::from_millis(50));
+                send(pair.a, b"old", 0).unwrap();
+                assert_eq!(reader.join().unwrap(), Ok(b"old".to_vec()));
+                thread::sleep(Duration::from_millis(50));
+                send(next.b, b"new", 0).unwrap();
+                let said = waiter.join().unwrap();
+                assert!(
+                    said.iter().all(|data| [7, 9].contains(data)) && said.contains(&9),
+                    "{said:?}"
+                );
+            });
+            assert_eq!(recv(next.a, 9, 0), Ok(b"new".to_vec()));
+            send(pair.a, b"more", 0).unwrap();
+            assert_eq!(epoll_events(epoll), [(IN, 7)]);
+            close(copy);
+            assert_eq!(epoll_events(epoll), []);
+        },
+    );
 }
