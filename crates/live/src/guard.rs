@@ -330,36 +330,35 @@ impl Drop for Guard {
     #[inline]
     fn drop(&mut self) {
         if self.local.go_out() == 1 && self.local.descriptors.load(Ordering::SeqCst) == 0 {
-            self.retire();
+            // By its parts: a guard whose place in memory is asked for has one, in every call.
+            retire(self.place, self.fd, self.connection, self.local);
         }
     }
 }
 
-impl Guard {
-    /// Ends a connection that has neither descriptor nor user in this process.
-    #[cold]
-    fn retire(&self) {
-        let (connection, local, order) = (self.connection, self.local, Ordering::SeqCst);
-        // Whoever moves the count from none to the mark is the one that retires, unless this is about
-        // an earlier connection of the place, and somebody is inside this one.
-        loop {
-            if local.descriptors.compare_exchange(0, RETIRING, order, order).is_err() {
-                return;
-            }
-            if local.users.load(order) == 0 {
-                break;
-            }
-            local.descriptors.store(0, order);
-            if local.users.load(order) != 0 {
-                return;
-            }
+/// Ends a connection that has neither descriptor nor user in this process.
+#[cold]
+fn retire(place: usize, fd: c_int, connection: &'static Connection, local: &'static Local) {
+    let order = Ordering::SeqCst;
+    // Whoever moves the count from none to the mark is the one that retires, unless this is about an
+    // earlier connection of the place, and somebody is inside this one.
+    loop {
+        if local.descriptors.compare_exchange(0, RETIRING, order, order).is_err() {
+            return;
         }
-        if local.closing.swap(false, order) {
-            let _errno = sys::KeepErrno::new();
-            close::say_how(self);
+        if local.users.load(order) == 0 {
+            break;
         }
-        release(self.place, connection, local);
+        local.descriptors.store(0, order);
+        if local.users.load(order) != 0 {
+            return;
+        }
     }
+    if local.closing.swap(false, order) {
+        let _errno = sys::KeepErrno::new();
+        close::say_how(&ManuallyDrop::new(Guard { place, fd, connection, local }));
+    }
+    release(place, connection, local);
 }
 
 /// Gives a place back to which no descriptor leads any more.
