@@ -201,8 +201,8 @@ pub fn followed(place: usize, fd: c_int) -> Option<ManuallyDrop<Guard>> {
     Some(ManuallyDrop::new(Guard { place, fd, connection, local }))
 }
 
-/// Enters a call on a connection by its place, under a number that the table does not know: in the
-/// child of a vfork, whose parent waits.
+/// Enters a call on a connection by its place, under a number that the table does not know: one of
+/// the library's own, or one in the child of a vfork, whose parent waits.
 pub fn borrowed(place: usize, fd: c_int) -> Option<Guard> {
     let (connection, local) = (connection(place)?, local(place)?);
     local.come_in();
