@@ -45,7 +45,9 @@ def compared(library: Path) -> int:
     print("\n".join(differing))
     count = sum(not line.startswith(" ") for line in said[0])
     lines = sum(line.startswith(" ") for line in said[0])
-    complaint = bool(differing) or carried < count
+    broken = [line for line in said[0] if line.startswith("  ended by ")]
+    print("\n".join(broken))
+    complaint = bool(differing) or bool(broken) or carried < count
     print(f"calls: {count} scenes, {lines} results, {carried} ends carried, ", end="")
     print("not the same" if complaint else "all the same")
     return int(complaint)

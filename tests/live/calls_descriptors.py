@@ -17,7 +17,18 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from calls_stage import EPOLLEXCLUSIVE, LIBC, PATIENCE_S, POLLRDHUP, pair, raw, say, scene, settled
+from calls_stage import (
+    EPOLL_CTL_ADD,
+    EPOLLEXCLUSIVE,
+    LIBC,
+    PATIENCE_S,
+    POLLRDHUP,
+    pair,
+    raw,
+    say,
+    scene,
+    settled,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -368,6 +379,53 @@ def closed_and_given_anew() -> None:
         assert (got, waiter.is_alive()) == ([b""], False)
         assert a.recv(1) == b""
     say("all ended, and nothing of the next", lambda: True)
+
+
+def watching(waiter: int, end: socket.socket, datum: int) -> None:
+    event = struct.pack("=IQ", select.EPOLLIN, datum)
+    assert raw("epoll_ctl", waiter, EPOLL_CTL_ADD, end.fileno(), event) == 0
+
+
+def found(waiter: int, patience_ms: int) -> tuple[object, bytes]:
+    room = ctypes.create_string_buffer(12)
+    return raw("epoll_wait", waiter, room, 1, patience_ms), room.raw
+
+
+def close_under_a_wait(pause: float, *, copied: bool) -> None:
+    a, b = pair()
+    waiter, kept = LIBC.epoll_create1(0), -1
+    if copied:
+        waiter, kept = os.dup(waiter), waiter
+    watching(waiter, b, 7)
+    got: list[object] = []
+    thread = calling(lambda: found(waiter, -1), got)
+    time.sleep(pause)
+    os.close(waiter)
+    other = LIBC.epoll_create1(0)
+    say("the next has the number", lambda: other == waiter)
+    c, d = pair()
+    watching(other, d, 8)
+    c.sendall(b"not its own")
+    settled()
+    say("it waits on", thread.is_alive)
+    a.sendall(b"x")
+    thread.join(PATIENCE_S)
+    say("until its own has something", lambda: got)
+    say("the other has its own", lambda: found(other, 1000))
+    if copied:
+        say("and so has the other number", lambda: found(kept, 1000))
+        os.close(kept)
+    os.close(other)
+    settled()
+    say("numbers", lambda: sorted(os.listdir("/proc/self/fd"), key=int)[:12])
+
+
+@scene
+def instances_closed_under_a_wait() -> None:
+    # Asleep as the library does, and in the kernel; the only number, and one of two.
+    for pause, copied in itertools.product((0.01, 0.2), (False, True)):
+        print(f"  after {pause} s, copied: {copied}")
+        close_under_a_wait(pause, copied=copied)
 
 
 @scene

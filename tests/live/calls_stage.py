@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 LIBC = ctypes.CDLL(None, use_errno=True)
+EPOLL_CTL_ADD = 1
 POLLRDHUP = 0x2000
 EPOLLEXCLUSIVE = 1 << 28
 PATIENCE_S = 30

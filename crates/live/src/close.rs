@@ -10,6 +10,7 @@ use crate::attach;
 use crate::bare_calls;
 use crate::departure;
 use crate::epoll;
+use crate::guard::close_numbers_apart;
 use crate::lock;
 use crate::segment::{Segment, closed};
 use crate::stats::{self, Reason};
@@ -305,24 +306,38 @@ fn finish(guard: &Guard, segment: &Segment) -> bool {
     true
 }
 
-/// Remembers a second number for a connection, after the kernel has made it.
-pub fn duplicated(fd: c_int, copy: c_int) {
-    if copy < 0 || fd == copy || !table::is_owner() {
-        return;
+/// Lets the kernel make a second number for what a descriptor stands for, and remembers it.
+pub fn duplicate(fd: c_int, make: impl FnOnce() -> c_int) -> c_int {
+    if !table::is_owner() {
+        return make();
     }
     table::track_early(fd);
-    match table::entry(fd) {
-        Entry::Connection(_) | Entry::Unplaced => {
-            let Some(guard) = table::enter(fd) else { return };
-            guard.local().gains_descriptor();
-            guard.local().closing.store(false, Ordering::SeqCst);
-            if !table::set_entry(copy, Entry::Connection(guard.place)) {
-                guard.local().loses_descriptor();
-                attach::give_up(guard.connection, Reason::Limit);
+    // Nobody puts another connection in the place of this one as long as a call is inside.
+    let inside = table::enter(fd);
+    let copy = make();
+    match inside {
+        _ if copy < 0 || copy == fd => {}
+        Some(guard) => remember_copy(&guard, copy),
+        None => {
+            if let Entry::Epoll(place) = table::entry(fd) {
+                epoll::duplicated(place, copy);
             }
         }
-        Entry::Epoll(place) => epoll::duplicated(place, copy),
-        Entry::Unknown | Entry::Own => {}
+    }
+    copy
+}
+
+fn remember_copy(guard: &Guard, copy: c_int) {
+    let known = guard.connection.cookie.load(Ordering::Relaxed);
+    if !guard.is_current() && sys::cookie(copy) != Some(known) {
+        // Another thread had closed it before the copy was made.
+        return;
+    }
+    guard.local().gains_descriptor();
+    guard.local().closing.store(false, Ordering::SeqCst);
+    if !table::set_entry(copy, Entry::Connection(guard.place)) {
+        guard.local().loses_descriptor();
+        attach::give_up(guard.connection, Reason::Limit);
     }
 }
 
@@ -351,6 +366,7 @@ pub extern "C" fn after_fork_in_parent() {
 
 pub extern "C" fn after_fork_in_child() {
     lock::forget_thread();
+    close_numbers_apart();
     table::start_in_child();
     epoll::start_in_child();
     attach::ATTACHING.reset();

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use libc::c_int;
 
+use crate::attach;
 use crate::close;
 use crate::connection::{Connection, Registration, phase};
 use crate::lock;
@@ -21,7 +22,7 @@ const RETIRED: u32 = 1 << 30;
 
 /// How long a closing thread waits for those that have asked for the number and not yet called the
 /// kernel by it, in nanoseconds.
-const IN_BETWEEN: u64 = 1_000_000;
+pub const IN_BETWEEN: u64 = 1_000_000;
 
 /// What this process alone knows about a connection.
 #[derive(Debug)]
@@ -111,9 +112,16 @@ impl Local {
 
     /// Whether another thread keeps this one out.
     #[inline]
-    pub fn is_shut(&self) -> bool {
+    fn is_shut(&self) -> bool {
         let by = self.shut_by.load(Ordering::SeqCst);
         by != 0 && by != lock::thread()
+    }
+
+    #[cold]
+    fn wait_until_open(&self) {
+        while self.is_shut() {
+            std::thread::yield_now();
+        }
     }
 
     /// Counts a call out; returns how many there were.
@@ -149,6 +157,19 @@ pub struct Guard {
 /// A stay that calls the kernel by a number of its own, which nobody closes.
 pub struct Apart(Guard);
 
+/// The numbers of such stays, plus one, as far as there is room: the child of a fork has no use for
+/// them.
+static APART: [AtomicU32; 16] = [const { AtomicU32::new(0) }; 16];
+
+/// Closes what a fork has copied of the stays of other threads.
+pub fn close_numbers_apart() {
+    for number in &APART {
+        if let Some(own) = number.swap(0, Ordering::Relaxed).checked_sub(1) {
+            sys::close(own as c_int);
+        }
+    }
+}
+
 impl std::ops::Deref for Apart {
     type Target = Guard;
     fn deref(&self) -> &Guard {
@@ -159,11 +180,16 @@ impl std::ops::Deref for Apart {
 impl Drop for Apart {
     fn drop(&mut self) {
         let _errno = sys::KeepErrno::new();
+        // Nobody forks meanwhile.
+        let _attaching = attach::ATTACHING.lock();
+        let (own, order) = (self.0.fd as u32 + 1, Ordering::Relaxed);
+        let _ = APART.iter().any(|it| it.compare_exchange(own, 0, order, order).is_ok());
         sys::close(self.0.fd);
     }
 }
 
-/// Enters a call on a descriptor; `None` if it stands for no connection.
+/// Enters a call on a descriptor; `None` if it stands for no connection. While another thread puts
+/// another connection in the place of this one, it waits.
 #[inline(always)]
 pub fn enter(fd: c_int) -> Option<Guard> {
     let place = match entry(fd) {
@@ -173,6 +199,10 @@ pub fn enter(fd: c_int) -> Option<Guard> {
     };
     let (connection, local) = (connection(place)?, local(place)?);
     local.come_in();
+    // In this order: whoever shuts others out sees this one, or is seen, or has changed the number.
+    if local.is_shut() {
+        local.wait_until_open();
+    }
     // Made anew for either end: one that is moved is stored and loaded, which costs 4 ns a call.
     if is_at(fd, place) {
         return Some(Guard { place, fd, connection, local });
@@ -261,11 +291,15 @@ impl Guard {
     /// there is no other number.
     pub fn apart(&self) -> Option<Apart> {
         let _errno = sys::KeepErrno::new();
+        // Nobody forks meanwhile.
+        let _attaching = attach::ATTACHING.lock();
         loop {
             let socket = self.socket();
             let own = sys::duplicate_high(socket).ok()?;
             // A number that was closed was another's only after this one was no more.
             if self.socket() == socket {
+                let (new, order) = (own as u32 + 1, Ordering::Relaxed);
+                let _ = APART.iter().any(|it| it.compare_exchange(0, new, order, order).is_ok());
                 return borrowed(self.place, own).map(Apart);
             }
             sys::close(own);
@@ -374,15 +408,17 @@ pub fn release(place: usize, connection: &Connection, local: &Local) {
         }
     }
     local.close_kept();
-    // Whoever takes the place next does so by the holders.
-    let order = Ordering::Release;
-    local.descriptors.store(RETIRED, order);
-    if connection.holders.load(Ordering::Acquire) == 1 {
-        connection.segment.store(std::ptr::null_mut(), order);
-        connection.phase.store(phase::FREE, order);
-    }
-    connection.holders.fetch_sub(1, Ordering::AcqRel);
+    local.descriptors.store(RETIRED, Ordering::Release);
+    let_go(connection);
     table::freed(place);
+}
+
+/// Takes this process out of the holders; the last leaves the place to whoever takes it next.
+pub fn let_go(connection: &Connection) {
+    if connection.holders.fetch_sub(1, Ordering::AcqRel) == 1 {
+        connection.segment.store(std::ptr::null_mut(), Ordering::Release);
+        connection.phase.store(phase::FREE, Ordering::Release);
+    }
 }
 
 #[cfg(test)]
@@ -426,6 +462,49 @@ mod tests {
         // Another test may have the place by now.
         assert!(connection.holders.load(Ordering::SeqCst) < 2);
         sys::close(sample.fd);
+    }
+
+    /// Whoever has found the number before it was taken away comes too late, however late that is.
+    #[test]
+    fn who_was_kept_out_finds_what_the_number_stands_for_by_then() {
+        for delay in [0, 1_000_000] {
+            let sample = Sample::new();
+            let (guard, _) = sample.enter();
+            assert!(guard.shuts_others_out(1));
+            let begun = AtomicBool::new(false);
+            std::thread::scope(|scope| {
+                let other = scope.spawn(|| {
+                    begun.store(true, Ordering::SeqCst);
+                    enter(sample.fd).is_some()
+                });
+                while !begun.load(Ordering::SeqCst) {
+                    std::hint::spin_loop();
+                }
+                sys::sleep(delay);
+                close::hand_over(sample.fd);
+                guard.lets_others_in();
+                assert!(!other.join().unwrap());
+            });
+        }
+    }
+
+    #[test]
+    fn nobody_closes_a_number_while_another_connection_is_put_there() {
+        let sample = Sample::new();
+        let (guard, _) = sample.enter();
+        assert!(guard.shuts_others_out(1));
+        let open = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let other = scope.spawn(|| {
+                close::forget(sample.fd);
+                open.load(Ordering::SeqCst)
+            });
+            sys::sleep(1_000_000);
+            assert!(guard.is_current());
+            open.store(true, Ordering::SeqCst);
+            guard.lets_others_in();
+            assert!(other.join().unwrap() && !guard.is_current());
+        });
     }
 
     #[test]

@@ -12,10 +12,11 @@ use libc::{c_int, c_uint};
 use crate::attach;
 use crate::departure;
 use crate::epoll;
+use crate::guard::let_go;
 use crate::lock;
 use crate::stream::{self, Rest};
 use crate::sys;
-use crate::table::{self, Entry, Guard, phase};
+use crate::table::{self, Entry, Guard};
 
 /// How often a quiet connection is looked at, in nanoseconds.
 const LOOK_EVERY: u64 = 50_000_000;
@@ -93,16 +94,11 @@ fn run(guard: &Guard, far: c_int) -> ! {
         let flags = sys::fcntl(fd, libc::F_GETFL, 0).unwrap_or(0);
         let _ = sys::fcntl(fd, libc::F_SETFL, flags & !libc::O_NONBLOCK);
     }
-    guard.connection.nonblocking.store(true, Ordering::Relaxed);
     let whole = copy_rest(guard, far);
     if whole {
         copy_both(guard.fd, far);
     }
-    let connection = guard.connection;
-    if connection.holders.load(Ordering::SeqCst) == 1 {
-        connection.phase.store(phase::FREE, Ordering::SeqCst);
-    }
-    connection.holders.fetch_sub(1, Ordering::SeqCst);
+    let_go(guard.connection);
     sys::exit()
 }
 

@@ -28,15 +28,8 @@ const FULL_RING: u64 = 50_000_000;
 
 /// Whether a descriptor stands for a joined connection.
 pub fn is_joined(fd: c_int) -> bool {
-    while let Entry::Connection(place) = table::entry(fd) {
-        let joined = table::connection(place).is_some_and(|it| it.phase() == phase::JOINED);
-        if !joined || !table::local(place).is_some_and(table::Local::is_shut) {
-            return joined;
-        }
-        // It is being replaced, and no call may wait for the old one.
-        std::thread::yield_now();
-    }
-    false
+    let Entry::Connection(place) = table::entry(fd) else { return false };
+    table::connection(place).is_some_and(|it| it.phase() == phase::JOINED)
 }
 
 /// All events that the connection has now.

@@ -442,9 +442,30 @@ pub fn exit() -> ! {
 /// Leaves the terminal and its signals.
 pub fn start_session() {
     let _ = call!(libc::SYS_setsid);
-    let all = u64::MAX;
-    let none: *mut c_void = std::ptr::null_mut();
-    let _ = call!(libc::SYS_rt_sigprocmask, libc::SIG_SETMASK, &raw const all, none, 8);
+    set_signal_mask(u64::MAX);
+}
+
+/// Sets which signals are held back from the calling thread; returns which were.
+fn set_signal_mask(mask: u64) -> u64 {
+    let mut before = 0u64;
+    let (from, to) = (&raw const mask, &raw mut before);
+    let _ = call!(libc::SYS_rt_sigprocmask, libc::SIG_SETMASK, from, to, size_of::<u64>());
+    before
+}
+
+/// All signals are held back from the calling thread, until dropped.
+pub struct NoSignals(u64);
+
+impl NoSignals {
+    pub fn begin() -> Self {
+        Self(set_signal_mask(u64::MAX))
+    }
+}
+
+impl Drop for NoSignals {
+    fn drop(&mut self) {
+        set_signal_mask(self.0);
+    }
 }
 
 /// Closes all descriptors between two numbers, both included.

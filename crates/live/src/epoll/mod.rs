@@ -6,34 +6,35 @@
 //! sleeps in the kernel. So a busy instance never enters the kernel but to look after its other
 //! descriptors.
 
+mod instance;
 mod links;
 mod once;
 mod others;
 mod waiting;
 
+pub use instance::{duplicated, forget, forget_all, start, start_in_child, track};
 pub use others::{
     expose, follows_number, is_watched, mark_watched, may_be_shared, put_in_again, release,
     take_out,
 };
 pub use waiting::wait;
 
-use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+use std::sync::atomic::Ordering;
 
 use libc::{c_int, epoll_event};
 
+use instance::{Instance, instance};
 use links::Inner;
 use others::{control_other, count_other, discount_other};
 
 use crate::attach;
 use crate::departure;
 use crate::lock::Lock;
-use crate::spin::SpinPolicy;
 use crate::stats::Reason;
 use crate::sys;
 use crate::table::{self, Entry, Guard, REGISTRATIONS, Registration, Reported, phase};
 use crate::turn;
 
-const INSTANCES: usize = 256;
 /// An instance follows so many registrations at most.
 const FOLLOWED: usize = 8192;
 /// With more than this many, further connections stay with the kernel.
@@ -44,130 +45,8 @@ const TAG: u64 = 0xf3e7_1a5b << 32;
 /// Set in the datum under which the connection's event is registered: it needs no answer.
 const EVENT: u64 = 1 << 31;
 
-/// One epoll instance of this process.
-struct Instance {
-    /// Its descriptor plus one; zero is free.
-    fd: AtomicU32,
-    descriptors: AtomicU32,
-    lock: Lock,
-    /// Threads that are about to sleep in it, or do.
-    waiters: AtomicU32,
-    /// Whether it is itself watched by another, which sees only what the kernel sees.
-    nested: AtomicU32,
-    /// How many descriptors the kernel alone reports, perhaps too many: one that was closed without
-    /// a word has gone unseen.
-    others: AtomicU32,
-    /// How many connections it has followed from when they joined.
-    taken_over: AtomicU32,
-    inner: std::cell::UnsafeCell<Inner>,
-}
-
-impl Instance {
-    /// Its descriptor.
-    fn descriptor(&self) -> c_int {
-        self.fd.load(Ordering::Relaxed) as c_int - 1
-    }
-}
-
-static MEMORY: AtomicPtr<Instance> = AtomicPtr::new(std::ptr::null_mut());
 /// Guards which registrations are free.
 static CONTROL: Lock = Lock::new();
-
-fn instance(index: usize) -> Option<&'static Instance> {
-    let memory = MEMORY.load(Ordering::Acquire);
-    if memory.is_null() || index >= INSTANCES {
-        return None;
-    }
-    // SAFETY: once stored, the instances are never unmapped; all zeroes are valid ones.
-    unsafe { memory.add(index).as_ref() }
-}
-
-/// Makes the table of instances. Without it no instance is followed.
-pub fn start() {
-    if let Some(memory) = sys::map(None, size_of::<Instance>() * INSTANCES) {
-        MEMORY.store(memory.cast(), Ordering::Release);
-    }
-}
-
-pub fn start_in_child() {
-    CONTROL.reset();
-    for instance in (0..INSTANCES).filter_map(instance) {
-        if instance.fd.load(Ordering::Relaxed) != 0 {
-            instance.lock.reset();
-            instance.waiters.store(0, Ordering::Relaxed);
-        }
-    }
-}
-
-/// Remembers an instance that the program has made.
-pub fn track(fd: c_int) {
-    if !table::is_owner() || !table::remembers() {
-        return;
-    }
-    for index in 0..INSTANCES {
-        let Some(instance) = instance(index) else { return };
-        let order = Ordering::SeqCst;
-        if instance.fd.compare_exchange(0, fd as u32 + 1, order, order).is_ok() {
-            instance.descriptors.store(1, order);
-            instance.nested.store(0, order);
-            instance.others.store(0, order);
-            // SAFETY: the place was free, so nobody else uses it.
-            let inner = unsafe { &mut *instance.inner.get() };
-            (inner.count, inner.warm) = (0, 0);
-            inner.spin = SpinPolicy::new();
-            inner.aside_every = waiting::LOOK_ASIDE;
-            if !table::set_entry(fd, Entry::Epoll(index)) {
-                instance.fd.store(0, order);
-            }
-            return;
-        }
-    }
-}
-
-/// Remembers a second number for an instance.
-pub fn duplicated(index: usize, copy: c_int) {
-    if let Some(instance) = instance(index)
-        && table::set_entry(copy, Entry::Epoll(index))
-    {
-        instance.descriptors.fetch_add(1, Ordering::SeqCst);
-    }
-}
-
-/// Forgets a number of an instance, and with the last the instance.
-pub fn forget(index: usize, fd: c_int) {
-    let Some(instance) = instance(index) else { return };
-    if instance.descriptors.fetch_sub(1, Ordering::SeqCst) > 1 {
-        if instance.fd.load(Ordering::Relaxed) == fd as u32 + 1
-            && let Some((other, _)) = table::known().find(|(_, it)| *it == Entry::Epoll(index))
-        {
-            instance.fd.store(other as u32 + 1, Ordering::SeqCst);
-        }
-        return;
-    }
-    let _control = CONTROL.lock();
-    for place in table::used() {
-        for registration in registrations(place) {
-            // SAFETY: the instance has no descriptor any more, so nobody else looks at its
-            // registrations.
-            unsafe {
-                if (*registration).instance == index as u32 + 1 {
-                    *registration = Registration::default();
-                }
-            }
-        }
-    }
-    instance.fd.store(0, Ordering::SeqCst);
-}
-
-/// Forgets all instances: waiting for one is the program's call again.
-pub fn forget_all() {
-    for (fd, entry) in table::known() {
-        if let Entry::Epoll(index) = entry {
-            table::set_entry(fd, Entry::Unknown);
-            forget(index, fd);
-        }
-    }
-}
 
 /// The registrations of a place, each to be touched with its instance's lock held.
 fn registrations(place: usize) -> impl Iterator<Item = *mut Registration> {

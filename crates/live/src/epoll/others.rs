@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use libc::{c_int, epoll_event};
 
-use super::{CONTROL, INSTANCES, Instance, instance, registrations, waiting};
+use super::instance::{self, Instance, instance};
+use super::{CONTROL, registrations, waiting};
 use crate::departure;
 use crate::stats::Reason;
 use crate::sys;
@@ -13,10 +14,8 @@ use crate::table::{self, Entry, Guard, Registration};
 
 /// From now on other processes may put descriptors into the instances that the kernel then reports.
 pub fn may_be_shared() {
-    for instance in (0..INSTANCES).filter_map(instance) {
-        if instance.fd.load(Ordering::Relaxed) != 0 {
-            instance.others.fetch_add(1, Ordering::SeqCst);
-        }
+    for instance in instance::all() {
+        instance.others.fetch_add(1, Ordering::SeqCst);
     }
 }
 

@@ -6,15 +6,16 @@ use libc::{c_int, epoll_event, sigset_t};
 
 use weft_protocol::interrupt_flag::Sleep;
 
+use super::instance::{Instance, Stay};
 use super::links::{Inner, Watch};
-use super::{CONTROL, EVENT, Instance, TAG, instance, once, registrations};
+use super::{CONTROL, EVENT, TAG, once, registrations};
 use crate::cancel;
 use crate::ready;
 use crate::segment::Segment;
 use crate::spin::Where;
 use crate::stats;
 use crate::sys::{self, Errno};
-use crate::table::{self, Entry, Guard, REGISTRATIONS, Registration, Reported};
+use crate::table::{self, Guard, REGISTRATIONS, Registration, Reported};
 use crate::turn;
 use crate::wait;
 
@@ -39,17 +40,15 @@ pub fn wait(
     timeout: Option<u64>,
     mask: *const sigset_t,
 ) -> Option<Result<usize, Errno>> {
-    let Entry::Epoll(index) = table::entry(epoll) else { return None };
-    let instance = instance(index)?;
     if events.is_empty() {
         return None;
     }
-    Some(wait_in(instance, epoll, events, timeout, mask))
+    let stay = Stay::begin(epoll)?;
+    Some(wait_in(stay.instance, events, timeout, mask))
 }
 
 fn wait_in(
     instance: &Instance,
-    epoll: c_int,
     events: &mut [epoll_event],
     timeout: Option<u64>,
     mask: *const sigset_t,
@@ -62,7 +61,7 @@ fn wait_in(
         let aside = !asked && is_time_to_look_aside(instance, EVERY_TURN);
         let first = if aside {
             asked = true;
-            from_kernel(instance, epoll, events, Some(0), std::ptr::null())?
+            from_kernel(instance, events, Some(0), std::ptr::null())?
         } else {
             0
         };
@@ -75,7 +74,7 @@ fn wait_in(
             let place = place_of_peers(instance);
             if !asked && is_time_to_look_aside(instance, 1) {
                 asked = true;
-                let known = from_kernel(instance, epoll, events, Some(0), mask)?;
+                let known = from_kernel(instance, events, Some(0), mask)?;
                 if known > 0 {
                     return Ok(known);
                 }
@@ -85,7 +84,7 @@ fn wait_in(
             }
         }
         let left = deadline.map(|deadline| deadline.saturating_sub(sys::now()));
-        let slept = sleep(instance, epoll, events, left, mask)?;
+        let slept = sleep(instance, events, left, mask)?;
         if slept > 0 {
             return Ok(slept);
         }
@@ -98,7 +97,6 @@ fn wait_in(
 /// Arms the flags, looks once more, and waits in the kernel.
 fn sleep(
     instance: &Instance,
-    epoll: c_int,
     events: &mut [epoll_event],
     left: Option<u64>,
     mask: *const sigset_t,
@@ -112,7 +110,7 @@ fn sleep(
     stats::count(|stats| &stats.sleeps, 1);
     let patience = full.then_some(wait::STALLED);
     let left = patience.map_or(left, |most| Some(left.map_or(most, |left| left.min(most))));
-    let known = from_kernel(instance, epoll, events, left, mask);
+    let known = from_kernel(instance, events, left, mask);
     // Who has slept has time for a look aside in the next wait: much may have become ready at once.
     // SAFETY: as in `is_time_to_look_aside`.
     unsafe { (*instance.inner.get()).turn = EVERY_TURN - 1 };
@@ -488,12 +486,11 @@ fn has_any(instance: &Instance, times: &mut u32) -> bool {
 /// Waits in the kernel, and keeps the events that are the program's.
 fn from_kernel(
     instance: &Instance,
-    epoll: c_int,
     events: &mut [epoll_event],
     span: Option<u64>,
     mask: *const sigset_t,
 ) -> Result<usize, Errno> {
-    let taken_over = instance.taken_over();
+    let (taken_over, epoll) = (instance.taken_over(), instance.descriptor());
     let time = span.map_or(-1, |span| span.div_ceil(1_000_000).min(i32::MAX as u64) as c_int);
     let count = if time == 0 {
         sys::epoll_now(epoll, events, mask)?
@@ -577,8 +574,10 @@ fn answer(instance: &Instance, link: u32, events: u32) {
 
 #[cfg(test)]
 mod tests {
+    use super::super::instance::instance;
     use super::*;
     use crate::sample::Sample;
+    use crate::table::Entry;
 
     #[test]
     fn most_looks_see_arrivals_alone() {

@@ -164,9 +164,7 @@ interpose! {
 
 interpose! {
     fn dup(fd: c_int) -> c_int = |next| {
-        let copy = next(fd);
-        close::duplicated(fd, copy);
-        copy
+        close::duplicate(fd, || next(fd))
     }
 }
 
@@ -184,9 +182,7 @@ interpose! {
         }
         depart_for_stdio(fd, copy);
         close::forget(copy);
-        let result = next(fd, copy);
-        close::duplicated(fd, result);
-        result
+        close::duplicate(fd, || next(fd, copy))
     }
 }
 
@@ -197,24 +193,23 @@ interpose! {
         }
         depart_for_stdio(fd, copy);
         close::forget(copy);
-        let result = next(fd, copy, flags);
-        close::duplicated(fd, result);
-        result
+        close::duplicate(fd, || next(fd, copy, flags))
     }
 }
 
-/// What the library learns from a successful `fcntl`.
-fn after_fcntl(fd: c_int, command: c_int, argument: usize, result: c_int) {
-    match command {
-        libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => close::duplicated(fd, result),
-        libc::F_SETFL if result == 0 => {
-            set_nonblocking(fd, argument & libc::O_NONBLOCK as usize != 0);
-            if argument & libc::O_ASYNC as usize != 0 {
-                leave_to_signals(fd);
-            }
-        }
-        _ => {}
+/// Makes the program's `fcntl`, and learns what there is to learn from it.
+fn control(fd: c_int, command: c_int, argument: usize, next: impl Fn() -> c_int) -> c_int {
+    if matches!(command, libc::F_DUPFD | libc::F_DUPFD_CLOEXEC) {
+        return close::duplicate(fd, next);
     }
+    let result = next();
+    if command == libc::F_SETFL && result == 0 {
+        set_nonblocking(fd, argument & libc::O_NONBLOCK as usize != 0);
+        if argument & libc::O_ASYNC as usize != 0 {
+            leave_to_signals(fd);
+        }
+    }
+    result
 }
 
 /// Signals that say that bytes have arrived are the kernel's.
@@ -233,17 +228,13 @@ fn set_nonblocking(fd: c_int, nonblocking: bool) {
 
 interpose! {
     fn fcntl(fd: c_int, command: c_int, argument: usize) -> c_int = |next| {
-        let result = next(fd, command, argument);
-        after_fcntl(fd, command, argument, result);
-        result
+        control(fd, command, argument, || next(fd, command, argument))
     }
 }
 
 interpose! {
     fn fcntl64(fd: c_int, command: c_int, argument: usize) -> c_int = |next| {
-        let result = next(fd, command, argument);
-        after_fcntl(fd, command, argument, result);
-        result
+        control(fd, command, argument, || next(fd, command, argument))
     }
 }
 

@@ -240,11 +240,16 @@ interpose! {
         // One message: a stream has no boundaries that more would keep.
         // SAFETY: the program says that there is at least one message.
         let first = unsafe { &mut *messages };
-        let flags = flags & !libc::MSG_WAITFORONE;
+        let by_kernel = &std::cell::Cell::new(false);
+        let kernel = move || {
+            by_kernel.set(true);
+            next(fd, messages, count, flags, timeout) as ssize_t
+        };
+        let carried = flags & !libc::MSG_WAITFORONE;
         // SAFETY: as above.
-        let result = unsafe { receive_message(fd, &mut first.msg_hdr, flags, || fail(libc::EIO)) };
-        if result < 0 {
-            return -1;
+        let result = unsafe { receive_message(fd, &mut first.msg_hdr, carried, kernel) };
+        if result < 0 || by_kernel.get() {
+            return result as c_int;
         }
         first.msg_len = result as c_uint;
         1

@@ -40,13 +40,12 @@ pub fn is_carried(guard: &Guard) -> bool {
     }
     loop {
         match connection.phase() {
-            phase::JOINED if !guard.local().is_shut() => return true,
-            phase::JOINED if !guard.is_current() => return false,
+            phase::JOINED => return true,
             phase::PLAIN | phase::FREE => {
                 table::let_pass(guard);
                 return false;
             }
-            phase::JOINED | phase::JOINING => std::thread::yield_now(),
+            phase::JOINING => std::thread::yield_now(),
             _ => return false,
         }
     }

@@ -1,8 +1,7 @@
 //! What one thread does to a connection while another joins it, sleeps on it or sends: it sets a filter
 //! of system calls, or makes the connection leave.
 
-use std::net::{TcpListener, TcpStream};
-use std::os::fd::IntoRawFd;
+use std::net::TcpListener;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
@@ -122,7 +121,7 @@ fn make_leave(fd: c_int, which: usize) {
     }
 }
 
-fn spin_for(span: Duration) {
+pub fn spin_for(span: Duration) {
     let then = Instant::now();
     while then.elapsed() < span {
         std::hint::spin_loop();
@@ -256,171 +255,15 @@ fn streams_arrive_whole_whichever_end_leaves_in_their_middle() {
 }
 
 /// A program that is not there: all that stays open over it has left by then.
-fn become_nothing() {
+pub fn become_nothing() {
     let program = [c"/nowhere".as_ptr(), std::ptr::null()];
     // SAFETY: the words are C strings; it fails.
     assert_eq!(unsafe { libc::execv(program[0], program.as_ptr()) }, -1);
 }
 
 /// Lets a descriptor stay open over `exec`.
-fn let_stay_open(fd: c_int) {
+pub fn let_stay_open(fd: c_int) {
     assert_eq!(unsafe { libc::fcntl(fd, libc::F_SETFD, 0) }, 0);
-}
-
-fn undelayed(stream: TcpStream) -> c_int {
-    stream.set_nodelay(true).unwrap();
-    stream.into_raw_fd()
-}
-
-/// Sends back what comes, on one connection after the other.
-fn echo(listener: &TcpListener, connections: u32) {
-    for _ in 0..connections {
-        let fd = undelayed(listener.accept().unwrap().0);
-        let_stay_open(fd);
-        loop {
-            let bytes = recv(fd, 99, 0).unwrap();
-            if bytes.is_empty() {
-                break;
-            }
-            assert_eq!(send(fd, &bytes, 0), Ok(bytes.len()));
-        }
-        close(fd);
-    }
-}
-
-/// A connection's end leaves for 0.3 s, since the other does nothing.
-#[test]
-fn a_number_that_is_closed_while_it_leaves_may_be_given_to_another() {
-    preloaded("at_once::a_number_that_is_closed_while_it_leaves_may_be_given_to_another", || {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let pair = used_by(&listener, 100);
-        assert_eq!(joined(), 2);
-        let_stay_open(pair.b);
-        assert_eq!(send(pair.a, b"unread", 0), Ok(6));
-        let leaving = std::thread::spawn(become_nothing);
-        std::thread::sleep(Duration::from_millis(100));
-        close(pair.b);
-        let next = used_by(&listener, 1);
-        assert!(next.a == pair.b && !leaving.is_finished());
-        leaving.join().unwrap();
-        for byte in 0..200 {
-            assert_eq!(send(next.b, &[byte], 0), Ok(1));
-            std::thread::sleep(Duration::from_micros(100));
-            assert_eq!(recv(next.a, 9, libc::MSG_DONTWAIT), Ok(vec![byte]));
-        }
-        assert_eq!(recv(pair.a, 9, 0), Err(libc::ECONNRESET), "it was closed with bytes unread");
-    });
-}
-
-#[test]
-fn what_leaves_takes_nothing_from_what_gets_its_number_next() {
-    preloaded("at_once::what_leaves_takes_nothing_from_what_gets_its_number_next", || {
-        const CONNECTIONS: u32 = 500;
-        let (ending, awake) = (AtomicU32::new(0), AtomicU32::new(0));
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = listener.local_addr().unwrap();
-        let open = || std::fs::read_dir("/proc/self/fd").unwrap().count();
-        let before = open();
-        std::thread::scope(|scope| {
-            scope.spawn(|| echo(&listener, 2 * CONNECTIONS));
-            let leaving = scope.spawn(|| {
-                let mut numbers = Numbers(1);
-                for round in 1..=CONNECTIONS {
-                    while ending.load(Ordering::Acquire) < round {
-                        std::thread::park();
-                    }
-                    awake.store(round, Ordering::Release);
-                    spin_for(Duration::from_nanos(numbers.below(30_000)));
-                    become_nothing();
-                }
-            });
-            let mut numbers = Numbers(2);
-            for round in 1..=CONNECTIONS {
-                let fd = undelayed(TcpStream::connect(address).unwrap());
-                let_stay_open(fd);
-                let last = 150 + numbers.below(50) as u8;
-                for byte in 0..200 {
-                    if byte == last {
-                        ending.store(round, Ordering::Release);
-                        leaving.thread().unpark();
-                        while awake.load(Ordering::Acquire) < round {
-                            std::hint::spin_loop();
-                        }
-                    }
-                    let bytes = [byte, round as u8];
-                    assert_eq!(send(fd, &bytes, 0), Ok(2));
-                    assert_eq!(recv(fd, 99, 0).as_deref(), Ok(&bytes[..]), "round {round}");
-                }
-                close(fd);
-                // One that lasts, so that the next is worth a join.
-                let lasting = undelayed(TcpStream::connect(address).unwrap());
-                for _ in 0..200 {
-                    assert_eq!(send(lasting, &[1], 0), Ok(1));
-                    assert_eq!(recv(lasting, 9, 0), Ok(vec![1]));
-                }
-                close(lasting);
-            }
-        });
-        assert_eq!(open(), before);
-        let (joined, back) = (joined(), moved_back());
-        assert!(joined > 300 && back > 30, "{joined} of 2000 ends joined, and {back} went back");
-    });
-}
-
-/// How many processes have a name, which those that they forked have too.
-fn named(name: &str) -> usize {
-    let all = std::fs::read_dir("/proc").unwrap().flatten();
-    all.filter(|it| {
-        let said = std::fs::read_to_string(it.path().join("comm"));
-        said.is_ok_and(|said| said.trim_end() == name)
-    })
-    .count()
-}
-
-/// A process that leaves with bytes unread waits 0.3 s for the other end, then has a process made that
-/// copies. Whenever it is killed, what it has sent arrives, and nobody is left.
-#[test]
-fn what_was_sent_arrives_whenever_the_process_is_killed_that_leaves() {
-    preloaded("at_once::what_was_sent_arrives_whenever_the_process_is_killed_that_leaves", || {
-        let mut numbers = Numbers(1);
-        for round in 0..10u64 {
-            let pair = carried();
-            let name = format!("leaving-{round}");
-            // SAFETY: the child leaves, and waits for its end.
-            let child = unsafe { libc::fork() };
-            if child == 0 {
-                let name = std::ffi::CString::new(name.clone()).unwrap();
-                // SAFETY: the name is a C string.
-                unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr()) };
-                close(pair.a);
-                assert_eq!(send(pair.b, &pattern(0, 5000), 0), Ok(5000));
-                let_stay_open(pair.b);
-                become_nothing();
-                // SAFETY: takes nothing.
-                unsafe { libc::pause() };
-            }
-            close(pair.b);
-            assert_eq!(send(pair.a, b"nobody reads this", 0), Ok(17));
-            // Most are killed about when the copying begins.
-            let most = if round % 4 == 0 { 290_000 } else { 8_000 };
-            let moment = 303_000 - most / 2 + numbers.below(most);
-            std::thread::sleep(Duration::from_micros(moment));
-            // SAFETY: ends the child, and waits for it.
-            unsafe {
-                libc::kill(child, libc::SIGKILL);
-                assert_eq!(libc::waitpid(child, std::ptr::null_mut(), 0), child);
-            }
-            assert_eq!(recv(pair.a, 5000, libc::MSG_WAITALL), Ok(pattern(0, 5000)), "{round}");
-            let end = recv(pair.a, 9, 0);
-            assert!(matches!(end.as_deref(), Ok([]) | Err(&libc::ECONNRESET)), "{round}: {end:?}");
-            close(pair.a);
-            let until = Instant::now() + Duration::from_secs(20);
-            while named(&name) > 0 {
-                assert!(Instant::now() < until, "round {round}: somebody copies for nobody");
-                std::thread::sleep(Duration::from_millis(1));
-            }
-        }
-    });
 }
 
 /// What handlers of the timer send on, and how many bytes they have sent.

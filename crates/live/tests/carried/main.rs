@@ -24,6 +24,7 @@ mod entries;
 mod errors;
 mod full;
 mod halves;
+mod leaving;
 mod names;
 mod options;
 mod pair;

@@ -47,6 +47,36 @@ fn second_names_are_the_same_calls() {
     });
 }
 
+/// Receives up to two messages of four bytes.
+fn receive_two(fd: c_int) -> (c_int, Vec<u8>) {
+    let mut got = [[0u8; 4]; 2];
+    let mut parts = got.each_mut().map(|it| vector(it));
+    let mut messages: [libc::mmsghdr; 2] = unsafe { zeroed() };
+    for (message, part) in messages.iter_mut().zip(&mut parts) {
+        (message.msg_hdr.msg_iov, message.msg_hdr.msg_iovlen) = (part, 1);
+    }
+    let flags = libc::MSG_WAITFORONE;
+    let count =
+        unsafe { libc::recvmmsg(fd, messages.as_mut_ptr(), 2, flags, std::ptr::null_mut()) };
+    let whole = got.iter().zip(&messages).take(count.max(0) as usize);
+    (count, whole.flat_map(|(it, message)| it[..message.msg_len as usize].to_vec()).collect())
+}
+
+#[test]
+fn several_messages_are_received_at_once_wherever_they_are() {
+    preloaded("names::several_messages_are_received_at_once_wherever_they_are", || {
+        let Pair { a, b } = carried();
+        assert_eq!(send(a, b"abcdef", 0), Ok(6));
+        assert_eq!(receive_two(b), (1, b"abcd".to_vec()));
+        assert_eq!(crate::back::print(a, "ghi"), Ok(3));
+        assert_eq!(receive_two(b), (1, b"ef".to_vec()));
+        // The kernel has the rest, of which the library learns in this call.
+        assert_eq!(receive_two(b), (1, b"ghi".to_vec()));
+        assert_eq!(crate::back::print(a, "jklmn"), Ok(5));
+        assert_eq!(receive_two(b), (2, b"jklmn".to_vec()));
+    });
+}
+
 #[test]
 fn vectors_at_the_place_of_the_stream_are_the_streams() {
     preloaded("names::vectors_at_the_place_of_the_stream_are_the_streams", || {

@@ -1,0 +1,228 @@
+//! The epoll instances of this process, and who waits in them.
+
+use std::cell::UnsafeCell;
+use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+
+use libc::c_int;
+
+use super::links::Inner;
+use super::{CONTROL, registrations, waiting};
+use crate::guard::IN_BETWEEN;
+use crate::lock::Lock;
+use crate::spin::SpinPolicy;
+use crate::sys;
+use crate::table::{self, Entry, Registration};
+
+const INSTANCES: usize = 256;
+
+/// One epoll instance of this process.
+pub struct Instance {
+    /// Its descriptor plus one; zero is free.
+    pub fd: AtomicU32,
+    descriptors: AtomicU32,
+    /// Threads in a wait on it, as far as there is more than one thread.
+    inside: AtomicU32,
+    /// Whether its descriptor is the library's own: those that are in a wait go on with it, as they
+    /// would in the kernel, after the program has closed its own.
+    kept: AtomicU32,
+    pub lock: Lock,
+    /// Threads that are about to sleep in it, or do.
+    pub waiters: AtomicU32,
+    /// Whether it is itself watched by another, which sees only what the kernel sees.
+    pub nested: AtomicU32,
+    /// How many descriptors the kernel alone reports, perhaps too many: one that was closed without
+    /// a word has gone unseen.
+    pub others: AtomicU32,
+    /// How many connections it has followed from when they joined.
+    pub taken_over: AtomicU32,
+    pub inner: UnsafeCell<Inner>,
+}
+
+impl Instance {
+    /// Its descriptor.
+    pub fn descriptor(&self) -> c_int {
+        self.fd.load(Ordering::Relaxed) as c_int - 1
+    }
+
+    /// Lets those that are in a wait go on with the instance under a number of the library's own, of
+    /// which `fd`, the last of the program's, is about to be closed. False if nobody is in one.
+    fn is_kept(&self, index: usize, fd: c_int) -> bool {
+        let order = Ordering::SeqCst;
+        if self.inside.load(order) == 0 {
+            return false;
+        }
+        let Ok(kept) = sys::duplicate_high(fd) else { return false };
+        table::claim(kept);
+        self.fd.store(kept as u32 + 1, order);
+        self.kept.store(1, order);
+        if self.inside.load(order) == 0 {
+            self.end_kept(index);
+        }
+        self.let_another_number_be_seen();
+        true
+    }
+
+    /// Lets those in a wait make the calls for which they have read the number.
+    fn let_another_number_be_seen(&self) {
+        if self.inside.load(Ordering::SeqCst) != 0 {
+            sys::sleep(IN_BETWEEN);
+        }
+    }
+
+    /// The end of this, once nobody is in a wait any more.
+    fn end_kept(&self, index: usize) {
+        if self.kept.swap(0, Ordering::SeqCst) != 0 {
+            let kept = self.descriptor();
+            end(self, index);
+            table::close_own(kept);
+        }
+    }
+}
+
+/// A thread's stay in a wait on an instance.
+pub struct Stay {
+    pub instance: &'static Instance,
+    index: usize,
+    counted: bool,
+}
+
+impl Stay {
+    /// `None` if the number stands for no instance.
+    pub fn begin(epoll: c_int) -> Option<Self> {
+        let Entry::Epoll(index) = table::entry(epoll) else { return None };
+        let instance = instance(index)?;
+        // The only thread closes nothing meanwhile, nor do its handlers make another.
+        let counted = !table::is_single_threaded();
+        if counted {
+            instance.inside.fetch_add(1, Ordering::SeqCst);
+        }
+        let stay = Self { instance, index, counted };
+        (table::entry(epoll) == Entry::Epoll(index)).then_some(stay)
+    }
+}
+
+impl Drop for Stay {
+    fn drop(&mut self) {
+        if self.counted && self.instance.inside.fetch_sub(1, Ordering::SeqCst) == 1 {
+            let _errno = sys::KeepErrno::new();
+            self.instance.end_kept(self.index);
+        }
+    }
+}
+
+static MEMORY: AtomicPtr<Instance> = AtomicPtr::new(std::ptr::null_mut());
+
+pub fn instance(index: usize) -> Option<&'static Instance> {
+    let memory = MEMORY.load(Ordering::Acquire);
+    if memory.is_null() || index >= INSTANCES {
+        return None;
+    }
+    // SAFETY: once stored, the instances are never unmapped; all zeroes are valid ones.
+    unsafe { memory.add(index).as_ref() }
+}
+
+/// All instances that the program has made.
+pub fn all() -> impl Iterator<Item = &'static Instance> {
+    (0..INSTANCES).filter_map(instance).filter(|it| it.fd.load(Ordering::Relaxed) != 0)
+}
+
+/// Makes the table of instances. Without it no instance is followed.
+pub fn start() {
+    if let Some(memory) = sys::map(None, size_of::<Instance>() * INSTANCES) {
+        MEMORY.store(memory.cast(), Ordering::Release);
+    }
+}
+
+pub fn start_in_child() {
+    CONTROL.reset();
+    for index in 0..INSTANCES {
+        let Some(instance) = instance(index) else { return };
+        if instance.fd.load(Ordering::Relaxed) != 0 {
+            instance.lock.reset();
+            instance.waiters.store(0, Ordering::Relaxed);
+            instance.inside.store(0, Ordering::Relaxed);
+            // Those that were in a wait are the parent's.
+            instance.end_kept(index);
+        }
+    }
+}
+
+/// Remembers an instance that the program has made.
+pub fn track(fd: c_int) {
+    if !table::is_owner() || !table::remembers() {
+        return;
+    }
+    for index in 0..INSTANCES {
+        let Some(instance) = instance(index) else { return };
+        let order = Ordering::SeqCst;
+        if instance.fd.compare_exchange(0, fd as u32 + 1, order, order).is_ok() {
+            instance.descriptors.store(1, order);
+            instance.nested.store(0, order);
+            instance.others.store(0, order);
+            // SAFETY: the place was free, so nobody else uses it.
+            let inner = unsafe { &mut *instance.inner.get() };
+            (inner.count, inner.warm) = (0, 0);
+            inner.spin = SpinPolicy::new();
+            inner.aside_every = waiting::LOOK_ASIDE;
+            if !table::set_entry(fd, Entry::Epoll(index)) {
+                instance.fd.store(0, order);
+            }
+            return;
+        }
+    }
+}
+
+/// Remembers a second number for an instance.
+pub fn duplicated(index: usize, copy: c_int) {
+    if let Some(instance) = instance(index)
+        && table::set_entry(copy, Entry::Epoll(index))
+    {
+        instance.descriptors.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+/// Forgets a number of an instance that stands for nothing any more and is not yet closed, and with
+/// the last the instance.
+pub fn forget(index: usize, fd: c_int) {
+    let Some(instance) = instance(index) else { return };
+    if instance.descriptors.fetch_sub(1, Ordering::SeqCst) > 1 {
+        if instance.fd.load(Ordering::Relaxed) == fd as u32 + 1
+            && let Some((other, _)) = table::known().find(|(_, it)| *it == Entry::Epoll(index))
+        {
+            instance.fd.store(other as u32 + 1, Ordering::SeqCst);
+            instance.let_another_number_be_seen();
+        }
+        return;
+    }
+    let _errno = sys::KeepErrno::new();
+    if !instance.is_kept(index, fd) {
+        end(instance, index);
+    }
+}
+
+/// The end of an instance that nobody can reach any more.
+fn end(instance: &Instance, index: usize) {
+    let _control = CONTROL.lock();
+    for place in table::used() {
+        for registration in registrations(place) {
+            // SAFETY: the instance has no descriptor any more, so nobody else looks at its
+            // registrations.
+            unsafe {
+                if (*registration).instance == index as u32 + 1 {
+                    *registration = Registration::default();
+                }
+            }
+        }
+    }
+    instance.fd.store(0, Ordering::SeqCst);
+}
+
+/// Forgets all instances: waiting for one is the program's call again.
+pub fn forget_all() {
+    for (fd, entry) in table::known() {
+        if let Entry::Epoll(index) = entry {
+            table::set_entry(fd, Entry::Unknown);
+            forget(index, fd);
+        }
+    }
+}
