@@ -18,9 +18,25 @@ from pathlib import Path
 
 import calls_bytes  # noqa: F401 (its scenes are remembered)
 import calls_descriptors  # noqa: F401 (the same)
+import calls_shared  # noqa: F401 (the same)
 from calls_stage import SCENES
 
 LIMIT_S = 300
+
+
+def said_by(command: list[str], environment: dict[str, str]) -> list[str]:
+    """Run the scenes; what they say, as far as they came in time."""
+    with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as error:
+        try:
+            subprocess.run(
+                command, env=environment, stdout=out, stderr=error, timeout=LIMIT_S, check=False
+            )
+            late = []
+        except subprocess.TimeoutExpired:
+            late = [f"  ended by nothing in {LIMIT_S} s"]
+        for file in (out, error):
+            file.seek(0)
+        return [*out.read().splitlines(), *error.read().splitlines()[-20:], *late]
 
 
 def compared(library: Path) -> int:
@@ -31,21 +47,13 @@ def compared(library: Path) -> int:
         log = Path(name) / "log"
         how = {"LD_PRELOAD": str(library), "WEFT_LIVE_LOG": str(log)}
         for more in ({}, how):
-            ran = subprocess.run(
-                command,
-                env={**os.environ, **more},
-                capture_output=True,
-                text=True,
-                timeout=LIMIT_S,
-                check=False,
-            )
-            said.append([*ran.stdout.splitlines(), *ran.stderr.splitlines()[-20:]])
+            said.append(said_by(command, {**os.environ, **more}))
         carried = log.read_text().count("carried over shared memory") if log.exists() else 0
     differing = list(difflib.unified_diff(*said, "without", "with", lineterm="", n=3))
     print("\n".join(differing))
     count = sum(not line.startswith(" ") for line in said[0])
     lines = sum(line.startswith(" ") for line in said[0])
-    broken = [line for line in said[0] if line.startswith("  ended by ")]
+    broken = [line for line in said[0] + said[1] if line.startswith("  ended by ")]
     print("\n".join(broken))
     complaint = bool(differing) or bool(broken) or carried < count
     print(f"calls: {count} scenes, {lines} results, {carried} ends carried, ", end="")

@@ -125,6 +125,9 @@ pub struct Connection {
     pub returned_out: AtomicBool,
     /// Whether the way back was counted, so that each is counted once.
     pub turned: AtomicBool,
+    /// Processes that copy for one of those that share it, and take back what is not read: then all
+    /// reading is done with the receiving half held, also from the kernel.
+    pub lent: AtomicU32,
     pub read_shut: AtomicBool,
     /// Whether the kernel was told so too, so that it says that there is an end to read.
     pub deaf: AtomicBool,
@@ -147,7 +150,14 @@ const _: () = assert!(std::mem::offset_of!(Connection, capacity) <= 64);
 /// A half of a connection, held for one operation.
 pub struct Half<'a, T> {
     state: &'a mut T,
-    _held: Held<'a>,
+    held: Held<'a>,
+}
+
+impl<T> Half<'_, T> {
+    /// Whether another operation waits for it.
+    pub fn is_wanted(&self) -> bool {
+        self.held.is_wanted()
+    }
 }
 
 impl<T> std::ops::Deref for Half<'_, T> {
@@ -190,14 +200,26 @@ impl Connection {
     pub fn receiving(&self) -> Option<Half<'_, Receiving>> {
         let held = self.hold(&self.receive_lock)?;
         // SAFETY: the lock is held, and only this function and `prepare` reach the cell.
-        Some(Half { state: unsafe { &mut *self.receiving.get() }, _held: held })
+        Some(Half { state: unsafe { &mut *self.receiving.get() }, held })
     }
 
     /// The sending half; `None` in a signal handler that interrupted its holder.
     pub fn sending(&self) -> Option<Half<'_, Sending>> {
         let held = self.hold(&self.send_lock)?;
         // SAFETY: as above.
-        Some(Half { state: unsafe { &mut *self.sending.get() }, _held: held })
+        Some(Half { state: unsafe { &mut *self.sending.get() }, held })
+    }
+
+    /// The sending half, if nobody has it.
+    pub fn try_sending(&self) -> Option<Half<'_, Sending>> {
+        let held = self.send_lock.try_lock()?;
+        // SAFETY: as above.
+        Some(Half { state: unsafe { &mut *self.sending.get() }, held })
+    }
+
+    /// Whether somebody has a half.
+    pub fn is_held(&self) -> bool {
+        self.receive_lock.is_held() || self.send_lock.is_held()
     }
 
     /// The segment, if there is one.
@@ -261,7 +283,7 @@ impl Connection {
     /// Forgets what a life with a segment has left.
     #[cold]
     fn freshen(&self) {
-        for word in [&self.sleepers, &self.end, &self.doorbells, &self.filled] {
+        for word in [&self.sleepers, &self.end, &self.doorbells, &self.filled, &self.lent] {
             word.store(0, Ordering::Relaxed);
         }
         for flag in [

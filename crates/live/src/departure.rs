@@ -48,7 +48,7 @@ pub fn depart_connection(guard: &Guard, reason: Reason) {
     // A handler of this thread would not be shut out, and a child that is forked meanwhile would go on
     // with what is replaced.
     let _signals = sys::NoSignals::begin();
-    let _attaching = attach::ATTACHING.lock();
+    let _attaching = table::is_owner().then(|| attach::ATTACHING.lock());
     // Who is in a call would stay there on what was replaced, and reads the rest of the ring himself.
     let stays = 1 + u32::from(apart.is_some());
     if own.shuts_others_out(stays) {

@@ -181,9 +181,10 @@ impl Drop for Apart {
     fn drop(&mut self) {
         let _errno = sys::KeepErrno::new();
         // Nobody forks meanwhile.
-        let _attaching = attach::ATTACHING.lock();
+        let _attaching = is_owner().then(|| attach::ATTACHING.lock());
         let (own, order) = (self.0.fd as u32 + 1, Ordering::Relaxed);
-        let _ = APART.iter().any(|it| it.compare_exchange(own, 0, order, order).is_ok());
+        let _ =
+            is_owner() && APART.iter().any(|it| it.compare_exchange(own, 0, order, order).is_ok());
         sys::close(self.0.fd);
     }
 }
@@ -292,14 +293,16 @@ impl Guard {
     pub fn apart(&self) -> Option<Apart> {
         let _errno = sys::KeepErrno::new();
         // Nobody forks meanwhile.
-        let _attaching = attach::ATTACHING.lock();
+        let _attaching = is_owner().then(|| attach::ATTACHING.lock());
         loop {
             let socket = self.socket();
             let own = sys::duplicate_high(socket).ok()?;
             // A number that was closed was another's only after this one was no more.
             if self.socket() == socket {
+                // Those of the child of a vfork are its own.
                 let (new, order) = (own as u32 + 1, Ordering::Relaxed);
-                let _ = APART.iter().any(|it| it.compare_exchange(0, new, order, order).is_ok());
+                let _ = is_owner()
+                    && APART.iter().any(|it| it.compare_exchange(0, new, order, order).is_ok());
                 return borrowed(self.place, own).map(Apart);
             }
             sys::close(own);

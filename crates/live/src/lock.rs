@@ -174,6 +174,11 @@ impl Lock {
         }
     }
 
+    /// Whether anybody holds it.
+    pub fn is_held(&self) -> bool {
+        self.0.load(Ordering::Relaxed) != 0
+    }
+
     /// Frees the lock in the child of a fork, whose other threads are gone.
     pub fn reset(&self) {
         self.0.store(0, Ordering::Release);
@@ -185,6 +190,13 @@ fn lives(thread: u32) -> bool {
     // SAFETY: signal zero only asks.
     let asked = unsafe { sys::split(libc::SYS_tkill, [thread as usize, 0]) };
     asked != Err(libc::ESRCH)
+}
+
+impl Held<'_> {
+    /// Whether somebody waits for it.
+    pub fn is_wanted(&self) -> bool {
+        self.lock.0.load(Ordering::Relaxed) & WAITED_FOR != 0
+    }
 }
 
 impl Drop for Held<'_> {

@@ -13,6 +13,7 @@ use crate::attach;
 use crate::departure;
 use crate::epoll;
 use crate::guard::let_go;
+use crate::loan::{self, Ended, Loan};
 use crate::lock;
 use crate::stream::{self, Rest};
 use crate::sys;
@@ -32,22 +33,24 @@ pub fn replace(guard: &Guard) {
         return;
     }
     let Ok([near, far]) = sys::connection_pair(guard.fd) else { return };
-    // The other process changes them, which is to wait where the program may not.
+    let user = user_of_shared(guard);
     let flags = sys::fcntl(guard.fd, libc::F_GETFL, 0).unwrap_or(0);
     let registrations = if table::is_owner() { epoll::take_out(guard) } else { Vec::new() };
+    guard.connection.lent.fetch_add(u32::from(user.is_some()), Ordering::SeqCst);
     guard.connection.holders.fetch_add(1, Ordering::SeqCst);
-    match sys::fork_away() {
-        Ok(sys::Forked::Here) => {}
-        Ok(sys::Forked::There) => run(guard, far),
-        Err(_) => {
-            guard.connection.holders.fetch_sub(1, Ordering::SeqCst);
-            sys::close(near);
-            sys::close(far);
-            epoll::put_in_again(registrations);
-            return;
-        }
+    let made = sys::fork_away();
+    if made == Ok(sys::Forked::There) {
+        run(guard, far, user.map(|user| Loan { near, far, user }));
     }
     sys::close(far);
+    user.into_iter().for_each(sys::close);
+    if made.is_err() {
+        guard.connection.lent.fetch_sub(u32::from(user.is_some()), Ordering::SeqCst);
+        guard.connection.holders.fetch_sub(1, Ordering::SeqCst);
+        sys::close(near);
+        epoll::put_in_again(registrations);
+        return;
+    }
     // What had arrived is there when the program looks for it.
     sys::poll(near, libc::POLLIN, FIRST);
     let _ = sys::fcntl(near, libc::F_SETFL, flags & (libc::O_NONBLOCK | libc::O_ASYNC));
@@ -67,6 +70,13 @@ pub fn replace(guard: &Guard) {
     sys::close(near);
 }
 
+/// This process, if others share the connection with it.
+fn user_of_shared(guard: &Guard) -> Option<c_int> {
+    // The child of a vfork does not count as a holder, which its parent is.
+    let shared = !table::is_owner() || guard.connection.holders.load(Ordering::SeqCst) > 1;
+    if shared { sys::open_process(sys::process()).ok() } else { None }
+}
+
 /// The numbers of a connection in this process.
 fn numbers(guard: &Guard) -> impl Iterator<Item = c_int> {
     let place = Entry::Connection(guard.place);
@@ -79,57 +89,64 @@ fn put_in_place(near: c_int, fd: c_int) {
 }
 
 /// The life of the copying process.
-fn run(guard: &Guard, far: c_int) -> ! {
+fn run(guard: &Guard, far: c_int, loan: Option<Loan>) -> ! {
     lock::forget_thread();
     table::start_in_child();
     attach::ATTACHING.reset();
     sys::start_session();
-    let (low, high) = (guard.fd.min(far) as c_uint, guard.fd.max(far) as c_uint);
-    for (first, last) in [(0, low.wrapping_sub(1)), (low + 1, high - 1), (high + 1, c_uint::MAX)] {
-        if first <= last && last != c_uint::MAX || first == high + 1 {
-            sys::close_numbers(first, last);
-        }
-    }
-    for fd in [guard.fd, far] {
-        let flags = sys::fcntl(fd, libc::F_GETFL, 0).unwrap_or(0);
-        let _ = sys::fcntl(fd, libc::F_SETFL, flags & !libc::O_NONBLOCK);
-    }
-    let whole = copy_rest(guard, far);
-    if whole {
-        copy_both(guard.fd, far);
+    let lent = loan.map_or([far; 2], |loan| [loan.near, loan.user]);
+    close_all_but([guard.fd, far, lent[0], lent[1]]);
+    let ended = loan.map_or(Ended::Given, |loan| loan::lend(guard, loan));
+    if ended == Ended::Given
+        && let Some(more) = copy_rest(guard, far)
+    {
+        copy_both(guard.fd, far, more);
     }
     let_go(guard.connection);
     sys::exit()
 }
 
-/// Copies what is left in the ring. False if the connection is over.
-fn copy_rest(guard: &Guard, far: c_int) -> bool {
+fn close_all_but(mut kept: [c_int; 4]) {
+    kept.sort_unstable();
+    let mut first = 0;
+    for fd in kept.map(|fd| fd as c_uint) {
+        if fd > first {
+            sys::close_numbers(first, fd - 1);
+        }
+        first = fd + 1;
+    }
+    sys::close_numbers(first, c_uint::MAX);
+}
+
+/// Copies what is left in the ring. Whether more may follow; `None` if the connection is over.
+fn copy_rest(guard: &Guard, far: c_int) -> Option<bool> {
     let mut buffer = [0u8; 1 << 14];
     loop {
         match stream::rest(guard, &mut buffer) {
             Rest::Bytes(count) => {
                 if !sys::write_all(far, &buffer[..count]) {
-                    return false;
+                    return None;
                 }
             }
             Rest::End => {
                 sys::shutdown(far, libc::SHUT_WR);
-                return false;
+                return Some(false);
             }
             Rest::Reset => {
                 sys::reset(far);
-                return false;
+                return None;
             }
             Rest::Later => drop(sys::poll(guard.fd, libc::POLLIN, LOOK_EVERY)),
-            Rest::Kernel => return true,
+            Rest::Kernel => return Some(true),
         }
     }
 }
 
-/// Copies both ways between two connections of the kernel until both ways have ended.
-fn copy_both(one: c_int, other: c_int) {
+/// Copies both ways between two connections of the kernel until both ways have ended; if the first
+/// has nothing more to say, the other way.
+fn copy_both(one: c_int, other: c_int, more: bool) {
     let ways = [(one, other), (other, one)];
-    let mut open = [true; 2];
+    let mut open = [more, true];
     let mut buffer = [0u8; 1 << 16];
     while open.contains(&true) {
         let mut entries = [one, other].map(|fd| libc::pollfd { fd, events: 0, revents: 0 });
@@ -137,7 +154,7 @@ fn copy_both(one: c_int, other: c_int) {
             entry.fd = if open { entry.fd } else { -1 };
             entry.events = libc::POLLIN;
         }
-        if !sys::poll_all(&mut entries) {
+        if !sys::poll_all(&mut entries, None) {
             return;
         }
         for (which, (from, to)) in ways.into_iter().enumerate() {

@@ -529,11 +529,22 @@ pub fn reset(fd: c_int) {
     close(fd);
 }
 
-/// Waits until something can be said of any of these. False if that cannot be.
-pub fn poll_all(entries: &mut [libc::pollfd]) -> bool {
+/// Waits until something can be said of any of these, or so many nanoseconds are over. False if that
+/// cannot be.
+pub fn poll_all(entries: &mut [libc::pollfd], span: Option<u64>) -> bool {
     let none: *const c_void = std::ptr::null();
-    let woken = call!(libc::SYS_ppoll, entries.as_mut_ptr(), entries.len(), none, none, 8);
+    let time = span.map(|span| libc::timespec {
+        tv_sec: (span / 1_000_000_000) as libc::time_t,
+        tv_nsec: (span % 1_000_000_000) as c_long,
+    });
+    let time = time.as_ref().map_or(none, |time| std::ptr::from_ref(time).cast());
+    let woken = call!(libc::SYS_ppoll, entries.as_mut_ptr(), entries.len(), time, none, 8);
     matches!(woken, Ok(_) | Err(libc::EINTR))
+}
+
+/// A descriptor by which a process's end can be waited for.
+pub fn open_process(process: u32) -> Result<c_int, Errno> {
+    move_high(call!(libc::SYS_pidfd_open, process, 0)? as c_int)
 }
 
 pub fn process() -> u32 {

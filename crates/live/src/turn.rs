@@ -75,6 +75,12 @@ pub fn inlet(guard: &Guard, segment: &Segment, receiving: &mut Receiving) -> Opt
         Inlet::Doorbells(_) | Inlet::After if way.detour.refusal() == Refusal::Unheard => {
             Some(Inlet::Settling)
         }
+        // Once back the kernel would be asked, which is told only by the other end's next call.
+        Inlet::After
+            if !connection.returned_in.load(Ordering::Relaxed) && has_said_all(guard, segment) =>
+        {
+            Some(Inlet::Settling)
+        }
         Inlet::After if !connection.returned_in.load(Ordering::Relaxed) => {
             connection.returned_in.store(true, Ordering::Release);
             connection.switched_in.store(false, Ordering::Release);
@@ -85,6 +91,16 @@ pub fn inlet(guard: &Guard, segment: &Segment, receiving: &mut Receiving) -> Opt
         }
         _ => Some(inlet),
     }
+}
+
+/// Whether the other end has said that it sends no more, and not yet to the kernel: nothing follows
+/// what is in the ring, unless that was refused.
+pub fn has_said_all(guard: &Guard, segment: &Segment) -> bool {
+    let way = segment.way(guard.connection.role().peer());
+    let over = libc::POLLHUP | libc::POLLERR | libc::POLLRDHUP;
+    way.finished.load(Ordering::Acquire) != 0
+        && way.detour.refusal() == Refusal::None
+        && sys::poll_now(guard.socket(), over) & over == 0
 }
 
 /// Throws the doorbells away that stand before the bytes that follow the ring. How many have yet to
@@ -199,7 +215,7 @@ pub fn settle(guard: &Guard, segment: &Segment) -> bool {
         connection.returned_out.store(true, Ordering::Release);
     }
     let back = is_back(connection);
-    if back {
+    if back && connection.lent.load(Ordering::SeqCst) == 0 {
         let (joined, plain, order) = (phase::JOINED, phase::PLAIN, Ordering::SeqCst);
         if connection.phase.compare_exchange(joined, plain, order, order).is_ok() {
             stats::count(|stats| &stats.closed, 1);

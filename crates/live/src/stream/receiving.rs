@@ -170,10 +170,24 @@ fn go_on_receiving(fd: c_int, to: &[iovec], skip: usize, flags: c_int) -> usize 
 }
 
 fn step(guard: &Guard, segment: &Segment, to: &[iovec], skip: usize, flags: c_int) -> Step {
-    let connection = guard.connection;
-    let Some(mut receiving) = connection.receiving() else { return Step::Failed(libc::EINTR) };
+    match guard.connection.receiving() {
+        Some(mut receiving) => step_held(guard, segment, &mut receiving, to, skip, flags),
+        None => Step::Failed(libc::EINTR),
+    }
+}
+
+/// The same for a caller that has the receiving half.
+#[inline]
+fn step_held(
+    guard: &Guard,
+    segment: &Segment,
+    receiving: &mut Receiving,
+    to: &[iovec],
+    skip: usize,
+    flags: c_int,
+) -> Step {
     loop {
-        let Some(inlet) = turn::inlet(guard, segment, &mut receiving) else {
+        let Some(inlet) = turn::inlet(guard, segment, receiving) else {
             return Step::Failed(libc::EINTR);
         };
         match inlet {
@@ -182,12 +196,15 @@ fn step(guard: &Guard, segment: &Segment, to: &[iovec], skip: usize, flags: c_in
                     return step;
                 }
             }
-            Inlet::Ring => match from_ring(guard, segment, &mut receiving, to, skip, flags) {
+            Inlet::Ring => match from_ring(guard, segment, receiving, to, skip, flags) {
                 Ok(0) if segment.has_ended() => turn::turn_back(guard, segment, Reason::Peer),
-                Ok(0) => return ending(guard, segment, &mut receiving),
+                Ok(0) => return ending(guard, segment, receiving),
                 Ok(count) => return Step::Bytes(count),
                 Err(BrokenRing { .. }) => return Step::Failed(broken(guard)),
             },
+            Inlet::Doorbells(_) | Inlet::Settling if turn::has_said_all(guard, segment) => {
+                return Step::End;
+            }
             Inlet::Doorbells(_) => match turn::discard(guard, segment) {
                 None => return Step::Kernel,
                 Some(0) => {}
@@ -198,8 +215,25 @@ fn step(guard: &Guard, segment: &Segment, to: &[iovec], skip: usize, flags: c_in
                 return Step::Kernel;
             }
             Inlet::Settling => return Step::Empty { announced: true },
+            Inlet::After if guard.connection.lent.load(Ordering::SeqCst) > 0 => {
+                return from_kernel_again(guard, to, skip, flags);
+            }
             Inlet::After => return Step::Kernel,
         }
+    }
+}
+
+/// Reads the kernel's stream for good, as long as that needs the receiving half.
+#[cold]
+fn from_kernel_again(guard: &Guard, to: &[iovec], skip: usize, flags: c_int) -> Step {
+    let mut places = [iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; 16];
+    let room = cut(to, skip, u64::MAX, &mut places);
+    let flags = flags & (libc::MSG_PEEK | libc::MSG_TRUNC) | libc::MSG_DONTWAIT;
+    match sys::receive(guard.socket(), &mut places[..room], flags) {
+        Ok(0) => Step::End,
+        Ok(count) => Step::Bytes(count),
+        Err(libc::EAGAIN) => Step::Empty { announced: true },
+        Err(why) => Step::Failed(why),
     }
 }
 
@@ -216,11 +250,24 @@ pub enum Rest {
 
 /// Takes bytes out of a connection whose detours have ended, without waiting.
 pub fn rest(guard: &Guard, buffer: &mut [u8]) -> Rest {
+    match guard.connection.receiving() {
+        Some(mut receiving) => rest_held(guard, &mut receiving, buffer, 0),
+        None => Rest::Later,
+    }
+}
+
+/// The same for a caller that has the receiving half; with `MSG_PEEK` they stay there.
+pub fn rest_held(
+    guard: &Guard,
+    receiving: &mut Receiving,
+    buffer: &mut [u8],
+    flags: c_int,
+) -> Rest {
     let connection = guard.connection;
     let segment = connection.segment().filter(|_| connection.phase() == phase::JOINED);
     let Some(segment) = segment else { return Rest::Kernel };
     let to = [iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() }];
-    match step(guard, &segment, &to, 0, libc::MSG_DONTWAIT) {
+    match step_held(guard, &segment, receiving, &to, 0, flags | libc::MSG_DONTWAIT) {
         Step::Bytes(count) => Rest::Bytes(count),
         Step::Empty { .. } | Step::Failed(libc::EINTR) => Rest::Later,
         Step::End => Rest::End,
