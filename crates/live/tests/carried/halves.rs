@@ -6,6 +6,7 @@ use std::time::Duration;
 use libc::c_int;
 
 use crate::back::{joined_behind, send_early};
+use crate::epoll_control;
 use crate::pair::{
     Outcome, Pair, carried, close, moved_back, outcome, plain, poll, preloaded, recv, send,
 };
@@ -255,6 +256,50 @@ fn a_half_that_has_ended_stays_so_on_the_way_back() {
                 seen
             });
             assert_eq!(seen[0], seen[1], "{how}");
+        }
+    });
+}
+
+/// How an instance reports it, by edges or not.
+fn reported(fd: c_int, more: u32) -> Vec<u32> {
+    let epoll = unsafe { libc::epoll_create1(0) };
+    let events = (libc::EPOLLIN | libc::EPOLLRDHUP) as u32 | more;
+    assert_eq!(epoll_control(epoll, libc::EPOLL_CTL_ADD, fd, events), 0);
+    let mut found = libc::epoll_event { events: 0, u64: 0 };
+    let seen = (0..3).map(|_| {
+        let count = unsafe { libc::epoll_wait(epoll, &mut found, 1, 50) };
+        if count == 1 { found.events } else { 0 }
+    });
+    let seen = seen.collect();
+    close(epoll);
+    seen
+}
+
+/// The end of a stream was said in the ring, and whoever said it does nothing more for a while.
+#[test]
+fn an_end_that_nobody_tells_the_kernel_is_an_end_on_the_way_back() {
+    preloaded("halves::an_end_that_nobody_tells_the_kernel_is_an_end_on_the_way_back", || {
+        for unread in [&b""[..], b"unread"] {
+            let seen = [carried(), plain()].map(|Pair { a, b }| {
+                assert_eq!(send(a, unread, 0), Ok(unread.len()));
+                shutdown(a, libc::SHUT_WR);
+                print(b, c"back");
+                let both = libc::POLLIN | libc::POLLRDHUP;
+                let edge = libc::EPOLLET as u32;
+                let before = (poll(b, both, 1000), reported(b, 0), reported(b, edge));
+                let read = unread.is_empty() || recv(b, 9, 0) == Ok(unread.to_vec());
+                let after = (poll(b, both, 1000), reported(b, 0), reported(b, edge));
+                // Only then can this be asked, which waits for nothing if there is an end.
+                let ended = after.0 & libc::POLLIN != 0 && recv(b, 9, 0) == Ok(vec![]);
+                let sent = send(b, b"still", 0);
+                let got = recv(a, 9, libc::MSG_WAITALL);
+                let seen = (before, read, after, ended, sent, got, recv(b, 9, libc::MSG_DONTWAIT));
+                close(b);
+                let end = recv(a, 9, 0);
+                close(a);
+                (seen, end)
+            });
+            assert_eq!(seen[0], seen[1]);
         }
     });
 }
