@@ -92,6 +92,8 @@ fn received(guard: &Guard, to: &[iovec], flags: c_int) -> Moved {
                 break;
             }
             Step::End => break,
+            // In a handler that interrupted a receiver, of which there is nothing to wait for.
+            Step::Failed(libc::EINTR) if !blocking => libc::EAGAIN,
             Step::Failed(why) => why,
             Step::Kernel => {
                 turn::settle(guard, &segment);

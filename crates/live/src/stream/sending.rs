@@ -81,7 +81,8 @@ fn sent(guard: &Guard, from: &[iovec], flags: c_int) -> Moved {
     let (mut done, mut since) = (0, None);
     loop {
         let Some(mut sending) = connection.sending() else {
-            return Moved::Done(fail(libc::EINTR));
+            // A handler that interrupted a sender, of which there is nothing to wait for.
+            return Moved::Done(fail(if blocking { libc::EINTR } else { libc::EAGAIN }));
         };
         attach::switch(guard, &segment, &mut sending);
         let outlet = sending.sender.outlet();

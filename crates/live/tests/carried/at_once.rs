@@ -9,7 +9,7 @@ use libc::{c_int, c_ulong, c_void};
 
 use crate::back::{Wait, pass, pattern, print, wait_for_input};
 use crate::pair::{
-    Numbers, carried, close, joined, moved_back, preloaded, recv, send, used, used_by,
+    Numbers, carried, close, joined, moved_back, poll, preloaded, recv, send, used, used_by,
 };
 
 #[test]
@@ -269,30 +269,74 @@ pub fn let_stay_open(fd: c_int) {
 /// What handlers of the timer send on, and how many bytes they have sent.
 static TIMED: AtomicI32 = AtomicI32::new(-1);
 static SENT: AtomicU32 = AtomicU32::new(0);
+/// How many bytes handlers have received, and their sum.
+static TAKEN: [AtomicU32; 2] = [const { AtomicU32::new(0) }; 2];
+/// How many handlers are at it.
+static INSIDE: AtomicU32 = AtomicU32::new(0);
 /// The byte that they send, which is no other.
 static MARK: u8 = 250;
 
+fn sum(bytes: &[u8]) -> u32 {
+    bytes.iter().fold(0, |sum, byte| sum.wrapping_add(u32::from(*byte)))
+}
+
 extern "C" fn send_mark(_signal: c_int) {
-    let (fd, flags) = (TIMED.load(Ordering::SeqCst), libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL);
-    // SAFETY: `send` may be called in handlers; what it leaves in `errno` is put back.
-    unsafe {
-        let errno = *libc::__errno_location();
-        if fd >= 0 && libc::send(fd, (&raw const MARK).cast(), 1, flags) == 1 {
+    let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+    // SAFETY: `send` may be called in handlers.
+    handle(|fd| unsafe {
+        if libc::send(fd, (&raw const MARK).cast(), 1, flags) == 1 {
             SENT.fetch_add(1, Ordering::SeqCst);
         }
-        *libc::__errno_location() = errno;
+    });
+}
+
+extern "C" fn take_some(_signal: c_int) {
+    // SAFETY: `recv` may be called in handlers.
+    handle(|fd| unsafe {
+        let mut bytes = [0u8; 100];
+        let count = libc::recv(fd, bytes.as_mut_ptr().cast(), bytes.len(), libc::MSG_DONTWAIT);
+        if count > 0 {
+            TAKEN[0].fetch_add(count as u32, Ordering::SeqCst);
+            TAKEN[1].fetch_add(sum(&bytes[..count as usize]), Ordering::SeqCst);
+        } else if count == 0 || *libc::__errno_location() != libc::EAGAIN {
+            libc::_exit(102);
+        }
+    });
+}
+
+/// What handlers do with their descriptor, if there is one.
+fn handle(act: impl Fn(c_int)) {
+    INSIDE.fetch_add(1, Ordering::SeqCst);
+    let fd = TIMED.load(Ordering::SeqCst);
+    if fd >= 0 {
+        // SAFETY: what it leaves in `errno` is put back.
+        unsafe {
+            let errno = *libc::__errno_location();
+            act(fd);
+            *libc::__errno_location() = errno;
+        }
+    }
+    INSIDE.fetch_sub(1, Ordering::SeqCst);
+}
+
+/// Lets handlers do nothing from now on, on whichever thread.
+fn end_handlers(handler: extern "C" fn(c_int)) {
+    interrupt_every(0, handler);
+    TIMED.store(-1, Ordering::SeqCst);
+    while INSIDE.load(Ordering::SeqCst) > 0 {
+        std::thread::yield_now();
     }
 }
 
 /// Lets a timer interrupt some thread every so many microseconds; zero ends it.
-fn interrupt_every(microseconds: i64) {
+fn interrupt_every(microseconds: i64, handler: extern "C" fn(c_int)) {
     let span = libc::timeval { tv_sec: 0, tv_usec: microseconds };
     let timer = libc::itimerval { it_interval: span, it_value: span };
     let (which, none) = (libc::ITIMER_REAL, std::ptr::null_mut());
     // SAFETY: all zeroes is a valid action; the handler is a C function.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
-        action.sa_sigaction = send_mark as *const () as usize;
+        action.sa_sigaction = handler as *const () as usize;
         action.sa_flags = libc::SA_RESTART;
         assert_eq!(libc::sigaction(libc::SIGALRM, &action, std::ptr::null_mut()), 0);
         assert_eq!(libc::setitimer(which, &timer, none), 0);
@@ -311,7 +355,7 @@ fn handlers_that_send_interrupt_whoever_sends_or_leaves_and_nothing_is_lost() {
             let pair = carried();
             SENT.store(0, Ordering::SeqCst);
             TIMED.store(pair.a, Ordering::SeqCst);
-            interrupt_every(60);
+            interrupt_every(60, send_mark);
             let over = AtomicBool::new(false);
             let split = |bytes: &[u8], content: &mut Vec<u8>| {
                 let before = content.len();
@@ -333,8 +377,7 @@ fn handlers_that_send_interrupt_whoever_sends_or_leaves_and_nothing_is_lost() {
                         let end = BYTES.min(done + 100 + round * 50);
                         done += send(pair.a, &content[done..end], 0).unwrap();
                     }
-                    interrupt_every(0);
-                    TIMED.store(-1, Ordering::SeqCst);
+                    end_handlers(send_mark);
                     over.store(true, Ordering::SeqCst);
                     // The reader may be waiting.
                     SENT.fetch_add(1, Ordering::SeqCst);
@@ -344,8 +387,6 @@ fn handlers_that_send_interrupt_whoever_sends_or_leaves_and_nothing_is_lost() {
                 make_leave(if round % 2 == 0 { pair.a } else { pair.b }, round / 2);
                 reader.join().unwrap()
             });
-            // A handler may have been at it.
-            std::thread::sleep(Duration::from_millis(5));
             while let Ok(rest) = recv(pair.b, 3000, libc::MSG_DONTWAIT) {
                 marks += split(&rest, &mut Vec::new());
             }
@@ -355,5 +396,54 @@ fn handlers_that_send_interrupt_whoever_sends_or_leaves_and_nothing_is_lost() {
             close(pair.b);
         }
         assert!(all > 200, "handlers have sent {all} bytes");
+    });
+}
+
+#[test]
+fn handlers_that_receive_interrupt_whoever_receives_or_leaves_and_nothing_is_lost() {
+    let name = "handlers_that_receive_interrupt_whoever_receives_or_leaves_and_nothing_is_lost";
+    preloaded(&format!("at_once::{name}"), || {
+        const BYTES: usize = 1 << 19;
+        let (mut numbers, content) = (Numbers(1), pattern(0, BYTES));
+        let mut all = 0;
+        for round in 0..60 {
+            let pair = carried();
+            TAKEN.iter().for_each(|it| it.store(0, Ordering::SeqCst));
+            TIMED.store(pair.b, Ordering::SeqCst);
+            interrupt_every(60, take_some);
+            let taken = || TAKEN[0].load(Ordering::SeqCst) as usize;
+            let read = std::thread::scope(|scope| {
+                let reader = scope.spawn(|| {
+                    let (mut count, mut read) = (0, 0u32);
+                    while count + taken() < BYTES {
+                        // A handler may take the last.
+                        if poll(pair.b, libc::POLLIN, 1) != 0
+                            && let Ok(bytes) = recv(pair.b, 3000, libc::MSG_DONTWAIT)
+                        {
+                            (count, read) = (count + bytes.len(), read.wrapping_add(sum(&bytes)));
+                        }
+                    }
+                    assert_eq!(count + taken(), BYTES, "round {round}");
+                    read
+                });
+                scope.spawn(|| {
+                    let mut done = 0;
+                    while done < BYTES {
+                        let end = BYTES.min(done + 100 + round * 50);
+                        done += send(pair.a, &content[done..end], 0).unwrap();
+                    }
+                });
+                std::thread::sleep(Duration::from_nanos(numbers.below(300_000)));
+                make_leave(if round % 2 == 0 { pair.a } else { pair.b }, round / 2);
+                reader.join().unwrap()
+            });
+            end_handlers(take_some);
+            let by_handlers = TAKEN[1].load(Ordering::SeqCst);
+            assert_eq!(read.wrapping_add(by_handlers), sum(&content), "round {round}");
+            all += taken();
+            close(pair.a);
+            close(pair.b);
+        }
+        assert!(all > 2000, "handlers have received {all} bytes");
     });
 }
