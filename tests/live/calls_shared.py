@@ -7,6 +7,7 @@ copied connection, and whoever shares it must find what that program has not rea
 from __future__ import annotations
 
 import os
+import random
 import select
 import socket
 import subprocess
@@ -217,6 +218,26 @@ def programs_sleep_while_others_end() -> None:
     say("flags", lambda: os.get_blocking(b.fileno()))
     b.close()
     say("the end", lambda: a.recv(9))
+
+
+@scene
+def programs_and_others_take_turns() -> None:
+    data = bytes(count % 251 for count in range(100_000))
+    a, b = shared(data)
+    chance, read, sent = random.Random(1), b"", b""
+    for turn in range(12):
+        count = chance.choice([1, 100, 2000, 8000])
+        if chance.random() < 0.5:
+            read += first(count, b)
+            sent += b"<%d>" % turn
+            subprocess.run(["printf", f"<{turn}>"], stdout=b, check=True)
+        else:
+            read += b.recv(count)
+            sent += b"[%d]" % turn
+            b.sendall(b"[%d]" % turn)
+    read += whole(b, len(data) - len(read))
+    say("all in order", lambda: read == data)
+    say("the other way too", lambda: whole(a, len(sent)) == sent)
 
 
 @scene

@@ -94,9 +94,15 @@ pub fn lend(guard: &Guard, loan: Loan) -> Ended {
             lender.take(&mut receiving, unread);
         } else {
             lender.take_back(&mut receiving);
+        }
+        drop(receiving);
+        lender.forward(&mut sending);
+        while why == Why::Gone && lender.is_sending() {
+            // Nobody sends before that is sent.
+            sys::poll(guard.socket(), libc::POLLOUT, LATE);
             lender.forward(&mut sending);
         }
-        drop((receiving, sending));
+        drop(sending);
         match why {
             Why::Wanted => let_others_take(connection),
             Why::Alone => {
@@ -152,11 +158,13 @@ impl Lender<'_> {
     /// Waits until something may have happened. Whether the user is gone.
     fn wait(&self, pause: u64) -> bool {
         let entry = |fd, events| libc::pollfd { fd, events, revents: 0 };
-        let arrivals = self.unread == 0 && !self.over;
+        let sending = self.is_sending();
+        let arrivals = if self.unread == 0 && !self.over { libc::POLLIN } else { 0 };
+        let events = arrivals | if sending { libc::POLLOUT } else { 0 };
         let mut entries = [
             entry(self.loan.user, libc::POLLIN),
-            entry(if self.silent { -1 } else { self.loan.far }, libc::POLLIN),
-            entry(if arrivals { self.guard.socket() } else { -1 }, libc::POLLIN),
+            entry(if self.silent || sending { -1 } else { self.loan.far }, libc::POLLIN),
+            entry(if events != 0 { self.guard.socket() } else { -1 }, events),
         ];
         sys::poll_all(&mut entries, Some(pause));
         entries[0].revents != 0
@@ -171,23 +179,42 @@ impl Lender<'_> {
         {
             let _ = turn::come_back(self.guard, &segment, sending);
         }
-        let mut any = false;
+        let (far, socket, mut any) = (self.loan.far, self.guard.socket(), false);
+        let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
         while sending.sender.outlet() == Outlet::After && !self.silent {
-            let room = self.buffer.len();
-            match sys::recv(self.loan.far, self.buffer.as_mut_ptr(), room, libc::MSG_DONTWAIT) {
+            // It is taken only once there is room for it.
+            let (place, room) = (self.buffer.as_mut_ptr(), self.buffer.len());
+            let sent = match sys::recv(far, place, room, libc::MSG_DONTWAIT | libc::MSG_PEEK) {
                 Ok(0) => {
-                    sys::shutdown(self.guard.socket(), libc::SHUT_WR);
+                    sys::shutdown(socket, libc::SHUT_WR);
                     self.silent = true;
+                    break;
                 }
-                Ok(count) if sys::write_all(self.guard.socket(), &self.buffer[..count]) => {
-                    any = true
+                Ok(count) => sys::send(socket, self.buffer.as_ptr(), count, flags),
+                Err(why) => Err(why),
+            };
+            match sent {
+                Ok(count) => {
+                    let place = self.buffer.as_mut_ptr();
+                    any |= sys::recv(far, place, count, libc::MSG_DONTWAIT).is_ok();
                 }
-                Err(libc::EINTR) => {}
                 Err(libc::EAGAIN) => break,
-                Ok(_) | Err(_) => self.silent = true,
+                Err(libc::EINTR) => {}
+                Err(_) => self.reset(),
             }
         }
         any
+    }
+
+    /// Tells the user that the connection is over.
+    fn reset(&mut self) {
+        sys::reset(self.loan.far);
+        (self.over, self.silent) = (true, true);
+    }
+
+    /// Whether the user has written what is not yet sent.
+    fn is_sending(&self) -> bool {
+        !self.silent && sys::unread_bytes(self.loan.far).is_ok_and(|count| count > 0)
     }
 
     /// Gives the user what comes next, if it has read all before. Whether there was any.
@@ -212,10 +239,7 @@ impl Lender<'_> {
                 sys::shutdown(self.loan.far, libc::SHUT_WR);
                 self.over = true;
             }
-            Rest::Reset => {
-                sys::reset(self.loan.far);
-                (self.over, self.silent) = (true, true);
-            }
+            Rest::Reset => self.reset(),
             Rest::Later | Rest::Kernel => {}
         }
         false
