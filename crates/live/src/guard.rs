@@ -266,9 +266,12 @@ impl Guard {
     /// Keeps the other threads of this process out of a joined connection, until
     /// [`Guard::lets_others_in`]. False if one is inside; this one has so many stays.
     pub fn shuts_others_out(&self, stays: u32) -> bool {
+        if !is_owner() {
+            // In the child of a vfork the numbers are its own, and nobody else's.
+            return true;
+        }
         self.local.shut_by.store(lock::thread(), Ordering::SeqCst);
-        // In the child of a vfork the numbers are its own, and nobody else's.
-        let alone = !is_owner() || self.is_alone_with(stays);
+        let alone = self.is_alone_with(stays);
         if !alone {
             self.lets_others_in();
         }
@@ -276,7 +279,9 @@ impl Guard {
     }
 
     pub fn lets_others_in(&self) {
-        self.local.shut_by.store(0, Ordering::SeqCst);
+        if is_owner() {
+            self.local.shut_by.store(0, Ordering::SeqCst);
+        }
     }
 
     /// The number of the connection's socket, for the kernel: that of the call, or one of the library's

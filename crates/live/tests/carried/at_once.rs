@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use libc::{c_int, c_ulong, c_void};
 
 use crate::back::{Wait, pass, pattern, print, wait_for_input};
+use crate::options::set;
 use crate::pair::{
     Numbers, carried, close, joined, moved_back, poll, preloaded, recv, send, used, used_by,
 };
@@ -105,12 +106,7 @@ fn make_leave(fd: c_int, which: usize) {
             become_nothing();
         }
         // An option that this library does not know.
-        3 => {
-            let (value, level, name) = (0x10 as c_int, libc::IPPROTO_IP, libc::IP_TOS);
-            let place = (&raw const value).cast();
-            // SAFETY: the value has this length.
-            assert_eq!(unsafe { libc::setsockopt(fd, level, name, place, 4) }, 0);
-        }
+        3 => set(fd, libc::IPPROTO_IP, libc::IP_TOS, 0x10 as c_int),
         // A bare call.
         _ => {
             let mut count: c_int = 0;
@@ -180,9 +176,7 @@ fn a_sleeper_is_woken_by_a_writer_in_the_middle_of_whose_call_the_connection_lea
             let pair = carried();
             // Such a receive sleeps in the kernel at once.
             let limit = libc::timeval { tv_sec: 5, tv_usec: 0 };
-            let (level, name) = (libc::SOL_SOCKET, libc::SO_RCVTIMEO);
-            let place = (&raw const limit).cast();
-            assert_eq!(unsafe { libc::setsockopt(pair.b, level, name, place, 16) }, 0);
+            set(pair.b, libc::SOL_SOCKET, libc::SO_RCVTIMEO, limit);
             let begin = AtomicBool::new(false);
             let moments = [(); 2].map(|()| Duration::from_nanos(numbers.below(6_000)));
             let wait = |moment| {

@@ -31,7 +31,7 @@ mod pair;
 mod passing;
 mod watched;
 
-use std::mem::{size_of, zeroed};
+use std::mem::zeroed;
 use std::os::fd::IntoRawFd;
 use std::sync::mpsc::RecvTimeoutError;
 
@@ -407,9 +407,7 @@ fn a_receive_that_times_out_says_so() {
     preloaded("a_receive_that_times_out_says_so", || {
         for pair in [carried(), plain()] {
             let time = libc::timeval { tv_sec: 0, tv_usec: 20_000 };
-            let length = size_of::<libc::timeval>() as u32;
-            let (level, name) = (libc::SOL_SOCKET, libc::SO_RCVTIMEO);
-            unsafe { libc::setsockopt(pair.b, level, name, (&raw const time).cast(), length) };
+            options::set(pair.b, libc::SOL_SOCKET, libc::SO_RCVTIMEO, time);
             assert_eq!(recv(pair.b, 1, 0), Err(libc::EAGAIN));
             assert_eq!(poll(pair.b, libc::POLLIN, 10), 0);
         }

@@ -11,8 +11,8 @@ use crate::pair::{
     Outcome, Pair, carried, close, joined, moved_back, outcome, plain, poll, preloaded, recv, send,
 };
 
-pub fn set(fd: c_int, level: c_int, name: c_int, value: c_int) {
-    let length = size_of::<c_int>() as libc::socklen_t;
+pub fn set<T>(fd: c_int, level: c_int, name: c_int, value: T) {
+    let length = size_of::<T>() as libc::socklen_t;
     let place = (&raw const value).cast();
     assert_eq!(unsafe { libc::setsockopt(fd, level, name, place, length) }, 0);
 }
@@ -190,8 +190,8 @@ fn a_doorbell_is_never_held_back() {
                 prepared(|_| ()),
             ];
             for Pair { a: receives, b: sends } in pairs {
-                set(sends, libc::IPPROTO_TCP, libc::TCP_NODELAY, undelayed.into());
-                set(sends, libc::IPPROTO_TCP, libc::TCP_CORK, corked.into());
+                set(sends, libc::IPPROTO_TCP, libc::TCP_NODELAY, c_int::from(undelayed));
+                set(sends, libc::IPPROTO_TCP, libc::TCP_CORK, c_int::from(corked));
                 for round in 0..20 {
                     // Whoever has waited in the kernel is woken there.
                     assert_eq!(poll(receives, libc::POLLIN, 1), 0);

@@ -407,10 +407,7 @@ fn a_registration_whose_number_was_closed_and_given_anew_disturbs_nobody() {
             add(next.a, 9);
             // Such a receive sleeps in the kernel at once, and takes the doorbells that wake it.
             let limit = libc::timeval { tv_sec: 5, tv_usec: 0 };
-            let (level, name) = (libc::SOL_SOCKET, libc::SO_RCVTIMEO);
-            let place = (&raw const limit).cast();
-            // SAFETY: the option has this length.
-            assert_eq!(unsafe { libc::setsockopt(copy, level, name, place, 16) }, 0);
+            set(copy, libc::SOL_SOCKET, libc::SO_RCVTIMEO, limit);
             thread::scope(|scope| {
                 let reader = scope.spawn(|| recv(copy, 9, 0));
                 let waiter = scope.spawn(|| {
