@@ -53,7 +53,7 @@ _REASONS = {
     "peer_plain": "the other end does not run under weft live",
     "peer_refused": "the other end is another user's, or of another version",
     "no_segment": "no shared memory could be had",
-    "limit": "more connections than WEFT_LIVE_LIMIT",
+    "limit": "more connections than WEFT_LIVE_LIMIT, or few descriptors left",
     "call": "a call that is not carried came before",
     "counters": "the kernel lacks the counters, or they did not agree",
     "epoll": "in an epoll instance that cannot be followed",

@@ -21,6 +21,7 @@ use crate::epoll;
 use crate::lock::Lock;
 use crate::log;
 use crate::meeting::{self, Place};
+use crate::numbers::leaves_others;
 use crate::options;
 use crate::segment::{Role, Segment, handshake};
 use crate::stats::{self, Reason};
@@ -315,10 +316,11 @@ fn hand_segment_over(guard: &Guard, caller: c_int) -> Result<Handed, Reason> {
     }
     let events = [sys::event(), sys::event()];
     let handed = match events {
-        [Ok(own), Ok(peer)] => {
-            meeting::hand_over(caller, [file, own, peer]).map(|()| (segment, [own, peer]))
+        [Ok(own), Ok(peer)] if leaves_others(own.max(peer)) => {
+            let handed = meeting::hand_over(caller, [file, own, peer]);
+            handed.map(|()| (segment, [own, peer])).map_err(|_| Reason::NoSegment)
         }
-        _ => Err(libc::EMFILE),
+        _ => Err(Reason::Limit),
     };
     sys::close(file);
     if handed.is_err() {
@@ -326,7 +328,7 @@ fn hand_segment_over(guard: &Guard, caller: c_int) -> Result<Handed, Reason> {
         // SAFETY: the segment was made above and nobody else in this process knows it.
         unsafe { segment.unmap() };
     }
-    handed.map_err(|_| Reason::NoSegment)
+    handed
 }
 
 fn within_limit() -> Result<(), Reason> {
@@ -378,14 +380,17 @@ fn take_segment(guard: &Guard, caller: c_int) -> Result<Handed, Reason> {
     let segment = Segment::join(file);
     sys::close(file);
     match (segment, sys::move_high(own), sys::move_high(peer)) {
-        (Ok(segment), Ok(own), Ok(peer)) => Ok((segment, [own, peer])),
+        (Ok(segment), Ok(own), Ok(peer)) if leaves_others(own.max(peer)) => {
+            Ok((segment, [own, peer]))
+        }
         (segment, own, peer) => {
+            let few = own.is_ok() && peer.is_ok();
             [own, peer].into_iter().flatten().for_each(sys::close);
             if let Ok(segment) = segment {
                 // SAFETY: the segment was mapped above and nobody else in this process knows it.
                 unsafe { segment.unmap() };
             }
-            Err(Reason::PeerRefused)
+            Err(if few { Reason::Limit } else { Reason::PeerRefused })
         }
     }
 }

@@ -1,6 +1,6 @@
 //! What each number of a descriptor stands for, in one word for each, and who makes the calls by it.
 
-use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use libc::c_int;
 
@@ -78,15 +78,28 @@ pub fn set_entry(fd: c_int, entry: Entry) -> bool {
     })
 }
 
+/// How many descriptors are the library's own.
+static OWN: AtomicU32 = AtomicU32::new(0);
+
 /// Marks a descriptor as the library's own: the program cannot close it by accident.
 pub fn claim(fd: c_int) {
     set_entry(fd, Entry::Own);
+    OWN.fetch_add(1, Ordering::Relaxed);
 }
 
 /// Closes a descriptor of the library's own.
 pub fn close_own(fd: c_int) {
     set_entry(fd, Entry::Unknown);
+    OWN.fetch_sub(1, Ordering::Relaxed);
     sys::close(fd);
+}
+
+/// Whether a new number of the library's own is about the one that it would be if the program had
+/// none there. A program that has so many descriptors may need the last for itself.
+pub fn leaves_others(own: c_int) -> bool {
+    const NOT_CLAIMED: u32 = 16;
+    let before = u32::try_from(own - sys::first_own_number()).unwrap_or(0);
+    before <= OWN.load(Ordering::Relaxed) + NOT_CLAIMED
 }
 
 /// All descriptors that stand for something, in order.

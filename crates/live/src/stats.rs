@@ -64,7 +64,7 @@ impl Reason {
             Self::PeerPlain => "the other end does not run under weft live",
             Self::PeerRefused => "the other end is another user's, or of another version",
             Self::NoSegment => "no shared memory could be had",
-            Self::Limit => "more connections than WEFT_LIVE_LIMIT",
+            Self::Limit => "more connections than WEFT_LIVE_LIMIT, or few descriptors left",
             Self::Call => "a call that is not carried came before",
             Self::Counters => "the kernel lacks the counters, or they did not agree",
             Self::Epoll => "in an epoll instance that cannot be followed",

@@ -156,11 +156,16 @@ pub fn move_high(fd: c_int) -> Result<c_int, Errno> {
 
 /// Gives a descriptor another number of the library's own.
 pub fn duplicate_high(fd: c_int) -> Result<c_int, Errno> {
+    let first = first_own_number();
+    call!(libc::SYS_fcntl, fd, libc::F_DUPFD_CLOEXEC, first).map(|fd| fd as c_int)
+}
+
+/// The library's own numbers begin here: three quarters of those that there may be come before.
+pub fn first_own_number() -> c_int {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: `limit` is a valid place for the result.
     unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) };
-    let floor = (limit.rlim_cur.min(1 << 20) as c_int) / 4 * 3;
-    call!(libc::SYS_fcntl, fd, libc::F_DUPFD_CLOEXEC, floor).map(|fd| fd as c_int)
+    (limit.rlim_cur.min(1 << 20) as c_int) / 4 * 3
 }
 
 pub fn fcntl(fd: c_int, command: c_int, argument: c_int) -> Result<c_int, Errno> {

@@ -7,7 +7,9 @@ use std::process::Command;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::Duration;
 
-use crate::pair::{Pair, close, joined, preloaded, preloading, recv, send};
+use libc::c_int;
+
+use crate::pair::{Pair, carried, close, joined, preloaded, preloading, recv, send, used};
 
 /// A connection on which nothing was sent yet.
 fn young() -> Pair {
@@ -268,4 +270,31 @@ fn a_library_that_stands_behind_sees_the_calls_that_pass_by() {
 fn the_only_thread_ends_where_it_is_cancelled() {
     // A process ends well when its last thread was cancelled.
     in_folder("alone", |folder| assert_eq!(alone(folder, None, &["cancelled"]), Some(0)));
+}
+
+/// Second numbers of the standard input, as many as there can be.
+fn copies() -> Vec<c_int> {
+    // SAFETY: takes no memory.
+    std::iter::from_fn(|| Some(unsafe { libc::dup(0) })).take_while(|fd| *fd >= 0).collect()
+}
+
+#[test]
+fn a_program_that_has_many_descriptors_is_left_the_last() {
+    preloaded("passing::a_program_that_has_many_descriptors_is_left_the_last", || {
+        let limit = libc::rlimit { rlim_cur: 256, rlim_max: 256 };
+        // SAFETY: the limit is a valid place.
+        assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &limit) }, 0);
+        let mut all = copies();
+        for fd in all.split_off(all.len() - 30) {
+            close(fd);
+        }
+        let _pair = used(100);
+        assert_eq!(joined(), 0);
+        let rest = copies();
+        assert_eq!(rest.len(), 28);
+        for fd in rest.into_iter().chain(all) {
+            close(fd);
+        }
+        carried();
+    });
 }
