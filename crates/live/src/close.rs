@@ -11,6 +11,7 @@ use crate::bare_calls;
 use crate::departure;
 use crate::epoll;
 use crate::guard::close_numbers_apart;
+use crate::limits;
 use crate::lock;
 use crate::segment::{Segment, closed};
 use crate::stats::{self, Reason};
@@ -345,6 +346,7 @@ fn remember_copy(guard: &Guard, copy: c_int) {
 pub extern "C" fn before_fork() {
     bare_calls::look_before_fork();
     std::mem::forget(attach::ATTACHING.lock());
+    std::mem::forget(limits::RAISING.lock());
     epoll::may_be_shared();
     table::settle_all();
     for_each_held(|connection| {
@@ -361,6 +363,7 @@ pub extern "C" fn before_fork() {
 }
 
 pub extern "C" fn after_fork_in_parent() {
+    limits::RAISING.reset();
     attach::ATTACHING.reset();
 }
 
@@ -369,6 +372,7 @@ pub extern "C" fn after_fork_in_child() {
     close_numbers_apart();
     table::start_in_child();
     epoll::start_in_child();
+    limits::RAISING.reset();
     attach::ATTACHING.reset();
 }
 

@@ -9,6 +9,7 @@ use libc::c_int;
 use crate::attach;
 use crate::close;
 use crate::connection::{Connection, Registration, phase};
+use crate::limits;
 use crate::lock;
 use crate::numbers::{change, claim, close_own, entry, is_at, is_single_threaded, word};
 use crate::sys;
@@ -301,7 +302,7 @@ impl Guard {
         let _attaching = is_owner().then(|| attach::ATTACHING.lock());
         loop {
             let socket = self.socket();
-            let own = sys::duplicate_high(socket).ok()?;
+            let own = limits::duplicate(socket).ok()?;
             // A number that was closed was another's only after this one was no more.
             if self.socket() == socket {
                 // Those of the child of a vfork are its own.
@@ -323,7 +324,7 @@ impl Guard {
         }
         let order = Ordering::SeqCst;
         if self.local.kept.load(order) == 0
-            && let Ok(kept) = sys::duplicate_high(self.fd)
+            && let Ok(kept) = limits::duplicate(self.fd)
         {
             claim(kept);
             if self.local.kept.compare_exchange(0, kept as u32 + 1, order, order).is_err() {

@@ -32,6 +32,7 @@ mod epoll;
 mod exchange;
 mod guard;
 mod hooks;
+mod limits;
 mod loan;
 mod lock;
 mod log;

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use libc::c_int;
 
+use crate::limits;
 use crate::sys;
 use crate::word::{Entry, Word};
 
@@ -98,7 +99,7 @@ pub fn close_own(fd: c_int) {
 /// none there. A program that has so many descriptors may need the last for itself.
 pub fn leaves_others(own: c_int) -> bool {
     const NOT_CLAIMED: u32 = 16;
-    let before = u32::try_from(own - sys::first_own_number()).unwrap_or(0);
+    let before = u32::try_from(own - limits::first_own()).unwrap_or(0);
     before <= OWN.load(Ordering::Relaxed) + NOT_CLAIMED
 }
 

@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicU64;
 #[cfg(not(target_arch = "x86_64"))]
 use std::sync::atomic::Ordering;
 
+use crate::limits;
 use libc::{c_int, c_long, c_void};
 
 /// An error number of the kernel.
@@ -149,23 +150,23 @@ pub fn close(fd: c_int) {
 /// Moves a descriptor of the library's own far above those that the program gets, so that the
 /// numbers that the program sees are those that it would see without the library.
 pub fn move_high(fd: c_int) -> Result<c_int, Errno> {
-    let moved = duplicate_high(fd);
+    let moved = limits::duplicate(fd);
     close(fd);
     moved
 }
 
-/// Gives a descriptor another number of the library's own.
-pub fn duplicate_high(fd: c_int) -> Result<c_int, Errno> {
-    let first = first_own_number();
+/// Gives a descriptor a second number, not below this one, that ends with `exec`.
+pub fn duplicate_from(fd: c_int, first: c_int) -> Result<c_int, Errno> {
     call!(libc::SYS_fcntl, fd, libc::F_DUPFD_CLOEXEC, first).map(|fd| fd as c_int)
 }
 
-/// The library's own numbers begin here: three quarters of those that there may be come before.
-pub fn first_own_number() -> c_int {
+/// How many descriptors this process may have; sets it after that.
+pub fn descriptor_limit(new: Option<libc::rlimit>) -> libc::rlimit {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: `limit` is a valid place for the result.
-    unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) };
-    (limit.rlim_cur.min(1 << 20) as c_int) / 4 * 3
+    let none: *const libc::rlimit = std::ptr::null();
+    let to = new.as_ref().map_or(none, std::ptr::from_ref);
+    let _ = call!(libc::SYS_prlimit64, 0, libc::RLIMIT_NOFILE, to, &raw mut limit);
+    limit
 }
 
 pub fn fcntl(fd: c_int, command: c_int, argument: c_int) -> Result<c_int, Errno> {

@@ -8,6 +8,7 @@ use libc::c_int;
 use super::links::Inner;
 use super::{CONTROL, registrations, waiting};
 use crate::guard::IN_BETWEEN;
+use crate::limits;
 use crate::lock::Lock;
 use crate::spin::SpinPolicy;
 use crate::sys;
@@ -51,7 +52,7 @@ impl Instance {
         if self.inside.load(order) == 0 {
             return false;
         }
-        let Ok(kept) = sys::duplicate_high(fd) else { return false };
+        let Ok(kept) = limits::duplicate(fd) else { return false };
         table::claim(kept);
         self.fd.store(kept as u32 + 1, order);
         self.kept.store(1, order);

@@ -298,3 +298,26 @@ fn a_program_that_has_many_descriptors_is_left_the_last() {
         carried();
     });
 }
+
+/// By the process's own limit, as far as that may be raised.
+#[test]
+fn carried_connections_take_no_number_that_a_program_may_have() {
+    preloaded("passing::carried_connections_take_no_number_that_a_program_may_have", || {
+        let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+        let number = libc::RLIMIT_NOFILE;
+        // SAFETY: the limit is a valid place.
+        assert_eq!(unsafe { libc::getrlimit(number, &mut limit) }, 0);
+        assert!(limit.rlim_max > 256, "this test needs a higher limit");
+        limit.rlim_cur = 256;
+        // SAFETY: as above.
+        assert_eq!(unsafe { libc::setrlimit(number, &limit) }, 0);
+        let before = copies();
+        before.iter().for_each(|fd| close(*fd));
+        let pairs: Vec<_> = (0..50).map(|_| carried()).collect();
+        let after = copies();
+        assert_eq!(before.len() - after.len(), 2 * pairs.len());
+        // SAFETY: as above.
+        assert_eq!(unsafe { libc::getrlimit(number, &mut limit) }, 0);
+        assert_eq!(limit.rlim_cur, 256);
+    });
+}
