@@ -30,6 +30,7 @@ mod departure;
 mod direct;
 mod epoll;
 mod exchange;
+mod family;
 mod guard;
 mod hooks;
 mod limits;

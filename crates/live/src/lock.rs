@@ -5,6 +5,7 @@
 
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
+use crate::family;
 use crate::sys;
 
 /// Zero is free; else the thread that holds it, with the top bit if somebody waits.
@@ -185,11 +186,13 @@ impl Lock {
     }
 }
 
-/// Whether a thread of this number exists.
+/// Whether the thread of this number may hold a lock: it exists, and its process has the connections
+/// in its memory. One that has ended and was not waited for has none, nor has a stranger that got its
+/// number.
 fn lives(thread: u32) -> bool {
     // SAFETY: signal zero only asks.
     let asked = unsafe { sys::split(libc::SYS_tkill, [thread as usize, 0]) };
-    asked != Err(libc::ESRCH)
+    asked != Err(libc::ESRCH) && family::has(thread)
 }
 
 impl Held<'_> {

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 pub use crate::connection::{Connection, Receiving, Registration, Reported, Sending, end, phase};
 use crate::direct;
+use crate::family;
 pub use crate::guard::{Guard, Local, borrowed, enter, enter_placed, followed, let_pass};
 use crate::guard::{first_word, release};
 use crate::meeting;
@@ -75,6 +76,7 @@ pub fn start() -> bool {
         return false;
     };
     claim(file);
+    family::begin(file);
     look_for_threads();
     OWNER.store(sys::process(), Ordering::Relaxed);
     LOCALS.store(locals.cast(), Ordering::Relaxed);
