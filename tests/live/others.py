@@ -213,7 +213,11 @@ def digest(said: bytes) -> str:
 
 
 def netcat(stage: Stage) -> str:
-    """One way each, so that neither ends before it has sent all."""
+    """One way each, so that neither ends before it has sent all.
+
+    That is much more than the kernel keeps of a stream, so that the sender cannot be done before
+    the receiver has begun.
+    """
     port = free_port()
     with (stage.folder / "got").open("wb") as got:
         taking = subprocess.Popen(
@@ -223,7 +227,7 @@ def netcat(stage: Stage) -> str:
             stdout=got,
         )
         wait_for(port)
-        said = stage.say("nc.openbsd", "-N", "127.0.0.1", port, given=DATA)
+        said = stage.say("nc.openbsd", "-N", "127.0.0.1", port, given=8 * DATA)
         taking.wait(LIMIT_S)
     return f"{said!r}, {taking.returncode}, {digest((stage.folder / 'got').read_bytes())}"
 
@@ -434,7 +438,7 @@ CASES: dict[str, tuple[list[str], Callable[[Stage], str]]] = {
 
 def compared(case: Callable[[Stage], str], library: Path) -> str:
     """Run a case without the library and with it; returns a complaint, or nothing."""
-    said, joined = [], 0
+    said, joined, told = [], 0, ""
     # Where others use the processors a short connection may end before it joins: once more.
     for carried in (False, True, True):
         if joined:
@@ -449,10 +453,11 @@ def compared(case: Callable[[Stage], str], library: Path) -> str:
                 said.append(case(Stage(folder, {**os.environ, **more})))
             except (subprocess.TimeoutExpired, TimeoutError) as why:
                 return f"{'with' if carried else 'without'} the library: {why}"
-            joined = log.read_text().count("carried over shared memory")
+            told = log.read_text()
+            joined = told.count("carried over shared memory")
         if said[-1] != said[0]:
             return f"without the library {said[0][-600:]!r}, with it {said[-1][-600:]!r}"
-    return "" if joined else "nothing was carried"
+    return "" if joined else f"nothing was carried: {told[-600:]!r}"
 
 
 def main() -> int:
