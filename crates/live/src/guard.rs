@@ -9,9 +9,10 @@ use libc::c_int;
 use crate::attach;
 use crate::close;
 use crate::connection::{Connection, Registration, phase};
+use crate::kept::{Kept, let_another_number_be_seen};
 use crate::limits;
 use crate::lock;
-use crate::numbers::{change, claim, close_own, entry, is_at, is_single_threaded, word};
+use crate::numbers::{change, close_own, entry, is_at, is_single_threaded, word};
 use crate::sys;
 use crate::table::{self, REGISTRATIONS, connection, is_owner, local, settle};
 use crate::word::{Entry, Word};
@@ -20,10 +21,6 @@ use crate::word::{Entry, Word};
 const RETIRING: u32 = 1 << 31;
 /// The same once it is free again.
 const RETIRED: u32 = 1 << 30;
-
-/// How long a closing thread waits for those that have asked for the number and not yet called the
-/// kernel by it, in nanoseconds.
-pub const IN_BETWEEN: u64 = 1_000_000;
 
 /// What this process alone knows about a connection.
 #[derive(Debug)]
@@ -36,9 +33,8 @@ pub struct Local {
     /// The thread that keeps the others out while it puts another connection of the kernel in the
     /// place of this one; zero is none.
     shut_by: AtomicU32,
-    /// The number, plus one, by which the library goes on with the connection's socket for threads
-    /// under whose calls theirs was closed; zero is none.
-    kept: AtomicU32,
+    /// For threads under whose calls their number was closed.
+    kept: Kept,
     /// Whether the last to leave is to tell the other end how this one closes.
     pub closing: AtomicBool,
     /// Whether this process has taken itself out of the holders.
@@ -106,8 +102,8 @@ impl Local {
     }
 
     fn close_kept(&self) {
-        if let Some(kept) = self.kept.swap(0, Ordering::SeqCst).checked_sub(1) {
-            close_own(kept as c_int);
+        if let Some(kept) = self.kept.take() {
+            close_own(kept);
         }
     }
 
@@ -162,6 +158,13 @@ pub struct Apart(Guard);
 /// them.
 static APART: [AtomicU32; 16] = [const { AtomicU32::new(0) }; 16];
 
+/// Puts a number in the place of another. Those of the child of a vfork are its own.
+fn note_apart(from: u32, to: u32) {
+    let order = Ordering::Relaxed;
+    let _ = is_owner()
+        && APART.iter().any(|number| number.compare_exchange(from, to, order, order).is_ok());
+}
+
 /// Closes what a fork has copied of the stays of other threads.
 pub fn close_numbers_apart() {
     for number in &APART {
@@ -183,9 +186,7 @@ impl Drop for Apart {
         let _errno = sys::KeepErrno::new();
         // Nobody forks meanwhile.
         let _attaching = is_owner().then(|| attach::ATTACHING.lock());
-        let (own, order) = (self.0.fd as u32 + 1, Ordering::Relaxed);
-        let _ =
-            is_owner() && APART.iter().any(|it| it.compare_exchange(own, 0, order, order).is_ok());
+        note_apart(self.0.fd as u32 + 1, 0);
         sys::close(self.0.fd);
     }
 }
@@ -289,8 +290,10 @@ impl Guard {
     /// own once another thread has closed it.
     #[inline]
     pub fn socket(&self) -> c_int {
-        let kept = self.local.kept.load(Ordering::SeqCst);
-        if kept == 0 || self.is_current() { self.fd } else { kept as c_int - 1 }
+        match self.local.kept.number() {
+            Some(kept) if !self.is_current() => kept,
+            _ => self.fd,
+        }
     }
 
     /// A stay of the same thread that may last, also where the program does not know that its
@@ -305,10 +308,7 @@ impl Guard {
             let own = limits::duplicate(socket).ok()?;
             // A number that was closed was another's only after this one was no more.
             if self.socket() == socket {
-                // Those of the child of a vfork are its own.
-                let (new, order) = (own as u32 + 1, Ordering::Relaxed);
-                let _ = is_owner()
-                    && APART.iter().any(|it| it.compare_exchange(0, new, order, order).is_ok());
+                note_apart(0, own as u32 + 1);
                 return borrowed(self.place, own).map(Apart);
             }
             sys::close(own);
@@ -322,16 +322,13 @@ impl Guard {
         if !self.has_others() || self.connection.segment().is_none() {
             return false;
         }
-        let order = Ordering::SeqCst;
-        if self.local.kept.load(order) == 0
-            && let Ok(kept) = limits::duplicate(self.fd)
+        let kept = &self.local.kept;
+        if kept.number().is_none()
+            && let Some(own) = Kept::make(self.fd)
         {
-            claim(kept);
-            if self.local.kept.compare_exchange(0, kept as u32 + 1, order, order).is_err() {
-                close_own(kept);
-            }
+            kept.set(own);
         }
-        self.local.kept.load(order) != 0
+        kept.number().is_some()
     }
 
     /// Whether other calls of this process are inside.
@@ -341,10 +338,7 @@ impl Guard {
 
     /// Lets those inside make the calls for which they have asked for the number.
     pub fn lets_others_see_another_number(&self) {
-        let until = sys::now() + IN_BETWEEN;
-        while self.has_others() && sys::now() < until {
-            std::thread::yield_now();
-        }
+        let_another_number_be_seen(|| self.has_others());
     }
 
     /// Whether the descriptor still stands for the connection.
@@ -418,12 +412,12 @@ pub fn release(place: usize, connection: &Connection, local: &Local) {
     }
     local.close_kept();
     local.descriptors.store(RETIRED, Ordering::Release);
-    let_go(connection);
+    hold_no_more(connection);
     table::freed(place);
 }
 
 /// Takes this process out of the holders; the last leaves the place to whoever takes it next.
-pub fn let_go(connection: &Connection) {
+pub fn hold_no_more(connection: &Connection) {
     if connection.holders.fetch_sub(1, Ordering::AcqRel) == 1 {
         connection.segment.store(std::ptr::null_mut(), Ordering::Release);
         connection.phase.store(phase::FREE, Ordering::Release);

@@ -33,6 +33,7 @@ mod exchange;
 mod family;
 mod guard;
 mod hooks;
+mod kept;
 mod limits;
 mod loan;
 mod lock;

@@ -12,7 +12,7 @@ use libc::{c_int, c_uint};
 use crate::attach;
 use crate::departure;
 use crate::epoll;
-use crate::guard::let_go;
+use crate::guard::hold_no_more;
 use crate::loan::{self, Ended, Loan};
 use crate::lock;
 use crate::stream::{self, Rest};
@@ -102,7 +102,7 @@ fn run(guard: &Guard, far: c_int, loan: Option<Loan>) -> ! {
     {
         copy_both(guard.fd, far, more);
     }
-    let_go(guard.connection);
+    hold_no_more(guard.connection);
     sys::exit()
 }
 

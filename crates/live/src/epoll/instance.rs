@@ -7,8 +7,7 @@ use libc::c_int;
 
 use super::links::Inner;
 use super::{CONTROL, registrations, waiting};
-use crate::guard::IN_BETWEEN;
-use crate::limits;
+use crate::kept::{Kept, let_another_number_be_seen};
 use crate::lock::Lock;
 use crate::spin::SpinPolicy;
 use crate::sys;
@@ -23,9 +22,8 @@ pub struct Instance {
     descriptors: AtomicU32,
     /// Threads in a wait on it, as far as there is more than one thread.
     inside: AtomicU32,
-    /// Whether its descriptor is the library's own: those that are in a wait go on with it, as they
-    /// would in the kernel, after the program has closed its own.
-    kept: AtomicU32,
+    /// For threads under whose waits its number was closed: then it is its descriptor.
+    kept: Kept,
     pub lock: Lock,
     /// Threads that are about to sleep in it, or do.
     pub waiters: AtomicU32,
@@ -52,10 +50,9 @@ impl Instance {
         if self.inside.load(order) == 0 {
             return false;
         }
-        let Ok(kept) = limits::duplicate(fd) else { return false };
-        table::claim(kept);
-        self.fd.store(kept as u32 + 1, order);
-        self.kept.store(1, order);
+        let Some(own) = Kept::make(fd) else { return false };
+        self.fd.store(own as u32 + 1, order);
+        self.kept.set(own);
         if self.inside.load(order) == 0 {
             self.end_kept(index);
         }
@@ -65,17 +62,14 @@ impl Instance {
 
     /// Lets those in a wait make the calls for which they have read the number.
     fn let_another_number_be_seen(&self) {
-        if self.inside.load(Ordering::SeqCst) != 0 {
-            sys::sleep(IN_BETWEEN);
-        }
+        let_another_number_be_seen(|| self.inside.load(Ordering::SeqCst) != 0);
     }
 
     /// The end of this, once nobody is in a wait any more.
     fn end_kept(&self, index: usize) {
-        if self.kept.swap(0, Ordering::SeqCst) != 0 {
-            let kept = self.descriptor();
+        if let Some(own) = self.kept.take() {
             end(self, index);
-            table::close_own(kept);
+            table::close_own(own);
         }
     }
 }
