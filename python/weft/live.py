@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import shlex
 import shutil
 import stat
 import struct
@@ -341,9 +342,19 @@ class _Programs(click.Group):
     """A group in which everything after `--` is a program with its arguments."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if args == ["--"]:
+            raise click.UsageError("No program after '--'.", ctx)
         if args and args[0] == "--":
             args = ["exec", *args]
         return super().parse_args(ctx, args)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find a command, or say how a program of that name would be run."""
+        if self.get_command(ctx, args[0]) is None and shutil.which(args[0]):
+            raise click.UsageError(f"To run a program: weft live -- {shlex.join(args)}", ctx)
+        return super().resolve_command(ctx, args)
 
 
 @click.group(

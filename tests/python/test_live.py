@@ -67,6 +67,21 @@ def test_everything_after_two_dashes_is_the_program(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--"], "No program after '--'."),
+        (["sh", "-c", "true"], "To run a program: weft live -- sh -c true"),
+        (["no-such-program"], "No such command 'no-such-program'"),
+    ],
+)
+def test_a_program_that_is_missing_or_misplaced_is_said(words: list[str], said: str) -> None:
+    result = CliRunner().invoke(live.live, words)
+    assert result.exit_code == 2
+    assert said in result.output
+    assert "Usage: live [OPTIONS] -- PROGRAM" in result.output
+
+
+@pytest.mark.parametrize(
     ("name", "value", "said"),
     [
         ("WEFT_LIVE", "maybe", "on or off"),
