@@ -279,7 +279,7 @@ pub fn has_no_peer(fd: c_int) -> bool {
 fn is_over(connection: &Connection, segment: &Segment) -> bool {
     let peer = connection.role().peer();
     let how = segment.side(peer).closed.load(Ordering::Acquire);
-    let ended = how != closed::OPEN || segment.way(peer).finished.load(Ordering::Acquire) != 0;
+    let ended = how != closed::OPEN || segment.way(peer).detour.is_finished();
     how == closed::RESET || ended && connection.write_shut.load(Ordering::Acquire)
 }
 
@@ -294,8 +294,7 @@ fn finish(guard: &Guard, segment: &Segment) -> bool {
     }
     connection.write_shut.store(true, Ordering::Release);
     let way = segment.way(connection.role());
-    way.finished.store(1, Ordering::SeqCst);
-    if segment.has_ended() {
+    if way.detour.finish() || segment.has_ended() {
         // The other end may have looked before: it learns it from the kernel.
         turn::turn_back(guard, segment, Reason::Peer);
         let _ = turn::come_back(guard, segment, &mut sending);

@@ -203,7 +203,7 @@ pub unsafe fn say_unread(guard: &Guard, message: *mut msghdr, segment: &Segment)
         .or_else(|| sys::unread_bytes(guard.socket()).ok())
         .unwrap_or_default();
     let role = connection.role().peer();
-    let ended = segment.way(role).finished.load(Ordering::Acquire) != 0
+    let ended = segment.way(role).detour.is_finished()
         || segment.side(role).closed.load(Ordering::Acquire) != closed::OPEN
         || connection.end.load(Ordering::Acquire) != end::NONE;
     // After the end there is one more read that says so.

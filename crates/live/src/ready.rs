@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::sync::atomic::Ordering;
 
 use libc::{c_int, pollfd, sigset_t, timespec};
-use weft_protocol::detour::{Inlet, Refusal};
+use weft_protocol::detour::Inlet;
 use weft_protocol::interrupt_flag::Sleep;
 
 use crate::cancel;
@@ -89,8 +89,7 @@ fn incoming(connection: &Connection, segment: &Segment) -> i16 {
     let closed = how != closed::OPEN || connection.end.load(Ordering::Acquire) != end::NONE;
     let gone = here && closed;
     // Unless it is refused, the ring is the last, and the kernel hears of the end later.
-    let last = here || way.detour.refusal() == Refusal::None;
-    let finished = last && way.finished.load(Ordering::Acquire) != 0;
+    let finished = if here { way.detour.is_finished() } else { way.detour.has_said_all() };
     if gone || finished || connection.read_shut.load(Ordering::Acquire) {
         events |= IN | libc::POLLRDHUP;
     }

@@ -16,7 +16,7 @@ use crate::sys::{self, Errno};
 
 /// What the two ends must agree on to understand each other. A library with another layout uses
 /// another number, and the two leave the connection to the kernel.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 const MAGIC: u64 = u64::from_le_bytes(*b"weftlive");
 const PAGE: usize = 4096;
 
@@ -80,8 +80,6 @@ pub struct Way {
     pub freed: InterruptFlag,
     /// Where the direction leaves the kernel's stream for the ring, and where it comes back.
     pub detour: Detour,
-    /// Not zero once the writer will write no more: all that it ever wrote is published.
-    pub finished: AtomicU32,
 }
 
 /// The words at the beginning of the segment.

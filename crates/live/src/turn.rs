@@ -98,9 +98,7 @@ pub fn inlet(guard: &Guard, segment: &Segment, receiving: &mut Receiving) -> Opt
 pub fn has_said_all(guard: &Guard, segment: &Segment) -> bool {
     let way = segment.way(guard.connection.role().peer());
     let over = libc::POLLHUP | libc::POLLERR | libc::POLLRDHUP;
-    way.finished.load(Ordering::Acquire) != 0
-        && way.detour.refusal() == Refusal::None
-        && sys::poll_now(guard.socket(), over) & over == 0
+    way.detour.has_said_all() && sys::poll_now(guard.socket(), over) & over == 0
 }
 
 /// Throws the doorbells away that stand before the bytes that follow the ring. How many have yet to
@@ -304,8 +302,7 @@ fn refuse_rest(guard: &Guard, segment: &Segment) -> Option<bool> {
     let refused = receiver.leave(&way.detour, reader, taken);
     end_both(segment);
     let unread = reader.available(&way.pointers, u64::MAX).ok()? > 0;
-    let finished = way.finished.load(Ordering::SeqCst) != 0;
-    let rest = unread || finished;
+    let rest = unread || way.detour.is_finished();
     if refused && !rest {
         receiver.withdraw(&way.detour);
     }

@@ -134,7 +134,7 @@ fn may_receive(connection: &Connection, segment: &Segment) -> bool {
     let way = segment.way(peer);
     way.pointers.filling() != 0
         || way.pointers.is_sealed()
-        || way.finished.load(Ordering::Acquire) != 0
+        || way.detour.is_finished()
         || segment.side(peer).closed.load(Ordering::Acquire) != closed::OPEN
         || connection.end.load(Ordering::Acquire) != end::NONE
         || connection.read_shut.load(Ordering::Acquire)

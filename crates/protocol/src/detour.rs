@@ -9,7 +9,7 @@
 //! detour began, the ring up to its seal, and the first way after the last doorbell. Nobody waits
 //! for the other side to agree, so that a detour can end while the other side does something else.
 //!
-//! Three words say it all:
+//! Four words say it all:
 //!
 //! * *begun*: how many bytes of the first way come before the ring; once ended it never begins.
 //! * *bells*: how many doorbells were rung. One is announced and counted before it is rung, and the
@@ -19,9 +19,11 @@
 //! * *rest*: a reader that leaves for good, since whoever reads next knows nothing of a ring,
 //!   *refuses* what is left in it; the writer then sends that rest by the first way before all
 //!   else. Once the writer has gone on without a refusal, the reader must read the ring itself.
+//! * *over*: the writer has said that nothing follows what is in the ring. It must not tell the first
+//!   way yet, which still carries doorbells; that hears of it once the writer is back there.
 
 use crate::byte_ring::{BrokenRing, Reader, RingPointers, Writer};
-use crate::sync::{AtomicU64, Ordering};
+use crate::sync::{AtomicU64, Ordering, full_fence, observe, publish};
 
 const TOP: u64 = 1 << 63;
 const RINGING: u64 = 1 << 62;
@@ -45,6 +47,7 @@ pub struct Detour {
     begun: AtomicU64,
     bells: AtomicU64,
     rest: AtomicU64,
+    over: AtomicU64,
 }
 
 /// Whether a writer that wants to ring may.
@@ -99,11 +102,13 @@ impl Detour {
     }
 
     /// Ends the detour, from either side, also twice. Afterwards both sides' sleepers must be woken,
-    /// then this side's doorbells silenced.
+    /// then this side's doorbells silenced. A writer that has finished and did not see this is seen
+    /// to have finished.
     pub fn end(&self, ring: &RingPointers) {
         if self.forbid() {
             ring.seal();
         }
+        full_fence();
     }
 
     /// The first step of ending: it can no longer begin. True if it had.
@@ -197,6 +202,28 @@ impl Detour {
             rest::TAKEN | rest::SENT => Refusal::Heard,
             _ => Refusal::None,
         }
+    }
+
+    /// Says that nothing follows what was published. The writer tells the first way too, once its
+    /// outlet is [`Outlet::After`]. True if the detour was ended before: then it comes back at once,
+    /// since a reader may have looked for this before.
+    #[must_use = "a reader that has gone back hears of the end by the first way only"]
+    pub fn finish(&self) -> bool {
+        self.over.store(1, publish());
+        full_fence();
+        self.has_ended()
+    }
+
+    /// Whether nothing follows what is in the ring.
+    #[inline]
+    pub fn is_finished(&self) -> bool {
+        self.over.load(observe()) != 0
+    }
+
+    /// Whether a reader that has read the ring up to its seal need not wait for the first way to
+    /// hear of the end, which it may not until the writer's next call.
+    pub fn has_said_all(&self) -> bool {
+        self.is_finished() && self.refusal() == Refusal::None
     }
 
     fn change_rest(&self, from: u64, to: u64) -> bool {

@@ -12,6 +12,7 @@ use loom::sync::{Arc, Notify};
 use loom::thread;
 use std::process::Command;
 use weft_protocol::byte_ring::{Capacity, Reader, RingPointers, Writer};
+use weft_protocol::detour::Detour;
 use weft_protocol::interrupt_flag::{InterruptFlag, Sleep};
 use weft_protocol::sync::{Weakening, weaken};
 
@@ -194,6 +195,35 @@ fn weakened_observe() {
 }
 
 /// One sleeper of each kind waits for the same byte; one stimulus must reach both.
+/// A writer says that it has finished while the reader ends the detour: one must see the other, or
+/// the reader waits for the first way to hear of an end that the writer has told the ring alone.
+fn finished_midway() {
+    let shared = Arc::new((Detour::default(), RingPointers::default()));
+    assert!(shared.0.begin(0));
+    let theirs = Arc::clone(&shared);
+    let writing = thread::spawn(move || theirs.0.finish());
+    shared.0.end(&shared.1);
+    let is_seen = shared.0.is_finished();
+    assert!(writing.join().unwrap() || is_seen);
+}
+
+#[test]
+fn a_writer_that_finishes_sees_the_end_of_the_detour_or_is_seen() {
+    loom::model(finished_midway);
+}
+
+#[test]
+fn without_the_fence_neither_sees_the_other() {
+    assert!(failure_of("weakened_finish").contains("is_seen"));
+}
+
+#[test]
+#[ignore = "fails by design; run by without_the_fence_neither_sees_the_other"]
+fn weakened_finish() {
+    weaken(Weakening::Fence);
+    loom::model(finished_midway);
+}
+
 #[test]
 fn sleepers_of_both_kinds_are_woken() {
     loom::model(|| {

@@ -417,7 +417,7 @@ fn ending(guard: &Guard, segment: &Segment, receiving: &mut Receiving) -> Step {
     let way = segment.way(peer);
     let how = segment.side(peer).closed.load(Ordering::Acquire);
     let gone = how != closed::OPEN || connection.end.load(Ordering::Acquire) != end::NONE;
-    if !gone && way.finished.load(Ordering::Acquire) == 0 {
+    if !gone && !way.detour.is_finished() {
         if connection.read_shut.load(Ordering::Acquire) {
             return Step::End;
         }
@@ -433,8 +433,7 @@ fn ending(guard: &Guard, segment: &Segment, receiving: &mut Receiving) -> Step {
         Err(BrokenRing { .. }) => return Step::Failed(broken(guard)),
     }
     // After the end of the stream a reset says nothing new to a reader.
-    let finished = way.finished.load(Ordering::Acquire) != 0;
-    if !finished
+    if !way.detour.is_finished()
         && is_reset(connection, segment, how)
         && !connection.reset_said.swap(true, Ordering::AcqRel)
     {
@@ -490,7 +489,7 @@ mod tests {
         let (guard, segment) = sample.enter();
         let mut receiving = guard.connection.receiving().unwrap();
         sample.arrive();
-        segment.way(guard.connection.role().peer()).finished.store(1, Ordering::Release);
+        assert!(!segment.way(guard.connection.role().peer()).detour.finish());
         assert!(matches!(ending(&guard, &segment, &mut receiving), Step::Empty { .. }));
         let read = from_ring(&guard, &segment, &mut receiving, &into(&mut buffer), 0, 0);
         assert_eq!(read.unwrap(), 1);

@@ -5,18 +5,20 @@ use crate::byte_ring::{Capacity, Unpublished};
 use crate::explore::explore;
 
 impl Detour {
-    fn with(words: [u64; 3]) -> Self {
-        let [begun, bells, rest] = words.map(AtomicU64::new);
-        Self { begun, bells, rest }
+    fn with(words: [u64; 4]) -> Self {
+        let [begun, bells, rest, over] = words.map(AtomicU64::new);
+        Self { begun, bells, rest, over }
     }
 
-    fn words(&self) -> [u64; 3] {
-        [&self.begun, &self.bells, &self.rest].map(|word| word.load(Ordering::Relaxed))
+    fn words(&self) -> [u64; 4] {
+        [&self.begun, &self.bells, &self.rest, &self.over].map(|word| word.load(Ordering::Relaxed))
     }
 }
 
 const CAPACITY: u64 = 2;
 const DOORBELL: u8 = 0;
+/// What stands in the first way where it ends. It is no byte: nobody counts or takes it.
+const END: u8 = u8::MAX;
 
 /// How far a side is with ending the detour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -25,6 +27,18 @@ enum Ending {
     /// It can no longer begin; the ring may not yet be sealed.
     Forbidden,
     Done,
+}
+
+/// How far the writer is with saying that nothing follows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Finish {
+    No,
+    /// It has said so in the ring and seen that the detour was ended before: it comes back.
+    Late,
+    /// It has said so in the ring.
+    Said,
+    /// The first way has heard of it.
+    Told,
 }
 
 /// Who reads.
@@ -41,7 +55,7 @@ enum Who {
 /// One direction: both sides, the shared words, and the first way as a queue.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Model {
-    words: [u64; 3],
+    words: [u64; 4],
     pointers: [u64; 2],
     cells: [u8; CAPACITY as usize],
     first: Vec<u8>,
@@ -58,6 +72,12 @@ struct Model {
     who: Who,
     may_withdraw: bool,
     ended: [Ending; 2],
+    finish: Finish,
+    /// Whether the reader has found, after it ended the detour, that the writer had not finished.
+    goes_on: bool,
+    /// Whether the reader has read the first way after the ring.
+    is_back: bool,
+    has_heard: bool,
 }
 
 /// What the model lets happen, beyond sending and receiving.
@@ -66,13 +86,14 @@ struct Limits {
     bytes: u8,
     doorbells: u8,
     leaves: bool,
+    finishes: bool,
 }
 
 impl Model {
     fn new() -> Self {
         let capacity = Capacity::new(CAPACITY).unwrap();
         Self {
-            words: [0; 3],
+            words: [0; 4],
             pointers: [0; 2],
             cells: [0; CAPACITY as usize],
             first: Vec::new(),
@@ -89,6 +110,10 @@ impl Model {
             who: Who::Knowing,
             may_withdraw: true,
             ended: [Ending::No; 2],
+            finish: Finish::No,
+            goes_on: false,
+            is_back: false,
+            has_heard: false,
         }
     }
 
@@ -110,12 +135,13 @@ impl Model {
     }
 
     fn write(&mut self, limits: Limits, words: &Detour, ring: &RingPointers) -> Option<()> {
+        let may = self.next <= limits.bytes && self.finish == Finish::No;
         match self.sender.outlet() {
-            Outlet::Before | Outlet::After if self.next <= limits.bytes => {
+            Outlet::Before | Outlet::After if may => {
                 self.put(self.next);
                 self.next += 1;
             }
-            Outlet::Ring if self.next <= limits.bytes => {
+            Outlet::Ring if may => {
                 if self.writer.room(ring, 1).unwrap() == 0 {
                     return None;
                 }
@@ -192,8 +218,61 @@ impl Model {
         Some(())
     }
 
+    /// Says that nothing follows, where the next byte would go.
+    fn finish(&mut self, limits: Limits, words: &Detour, ring: &RingPointers) -> Option<()> {
+        self.finish = match (self.finish, self.sender.outlet()) {
+            (Finish::No, Outlet::Ring) if limits.finishes => {
+                if words.finish() {
+                    Finish::Late
+                } else {
+                    Finish::Said
+                }
+            }
+            (Finish::Late, _) => {
+                words.end(ring);
+                if self.sender.outlet() == Outlet::Ring {
+                    self.come_back(words, ring)?;
+                }
+                Finish::Said
+            }
+            (Finish::No, Outlet::Before | Outlet::After) | (Finish::Said, Outlet::After)
+                if limits.finishes =>
+            {
+                self.first.push(END);
+                Finish::Told
+            }
+            _ => return None,
+        };
+        Some(())
+    }
+
+    /// Whether the writer has finished and is in no call: it may make none any more.
+    fn has_finished(&self) -> bool {
+        match self.finish {
+            Finish::No | Finish::Late => false,
+            Finish::Said => self.sender.outlet() == Outlet::Ring,
+            Finish::Told => true,
+        }
+    }
+
+    fn hear(&mut self) {
+        assert_eq!(self.got + 1, self.next, "the end before a byte: {self:?}");
+        self.has_heard = true;
+    }
+
+    /// Reads a byte of the first way, or its end.
+    fn read_first(&mut self) -> Option<()> {
+        if self.first.first() == Some(&END) {
+            self.hear();
+        } else {
+            let byte = self.take()?;
+            self.got(byte);
+        }
+        Some(())
+    }
+
     fn take(&mut self) -> Option<u8> {
-        if self.first.is_empty() {
+        if self.first.is_empty() || self.first[0] == END {
             return None;
         }
         self.taken += 1;
@@ -201,25 +280,36 @@ impl Model {
     }
 
     fn got(&mut self, byte: u8) {
+        assert!(!self.has_heard, "a byte after the end: {self:?}");
         assert_eq!(byte, self.got + 1, "lost, doubled, overtaken, or a doorbell: {self:?}");
         self.got = byte;
     }
 
     fn read(&mut self, words: &Detour, ring: &RingPointers) -> Option<()> {
+        if self.has_heard {
+            return None;
+        }
         if self.who == Who::Plain {
-            let byte = self.take()?;
-            self.got(byte);
-            return Some(());
+            return self.read_first();
         }
         let before = self.clone();
-        match self.receiver.inlet(words, ring, &self.reader, self.taken) {
-            Inlet::Before { .. } | Inlet::After if self.who == Who::Knowing => {
-                let byte = self.take()?;
-                self.got(byte);
+        let inlet = self.receiver.inlet(words, ring, &self.reader, self.taken);
+        let said_all = words.has_said_all() && !self.first.contains(&END);
+        match inlet {
+            Inlet::Doorbells(_) | Inlet::Settling if said_all => self.hear(),
+            Inlet::After if said_all && !self.is_back => self.hear(),
+            Inlet::Before { .. } if self.who == Who::Knowing => return self.read_first(),
+            Inlet::After if self.who == Who::Knowing => {
+                self.is_back = true;
+                self.read_first()?;
             }
             Inlet::Doorbells(_) => assert_eq!(self.take()?, DOORBELL),
             Inlet::Ring => {
                 if self.reader.available(ring, 1).unwrap() == 0 {
+                    if words.is_finished() && !words.has_ended() {
+                        self.hear();
+                        return Some(());
+                    }
                     return None;
                 }
                 let place = self.reader.spans(1).first.start;
@@ -233,7 +323,7 @@ impl Model {
     }
 
     fn may_go(&self, words: &Detour, ring: &RingPointers) -> bool {
-        let nothing_left = ring.sealed_at() == Some(self.reader.read());
+        let nothing_left = self.goes_on && ring.sealed_at() == Some(self.reader.read());
         self.ended[1] == Ending::Done && (nothing_left || words.refusal() != Refusal::Unheard)
     }
 
@@ -266,6 +356,13 @@ impl Model {
         Some(())
     }
 
+    /// Looks, once the detour is ended, whether the writer has finished.
+    fn look(&mut self, words: &Detour) -> Option<()> {
+        let looks = self.ended[1] == Ending::Done && !self.goes_on && !words.is_finished();
+        self.goes_on |= looks;
+        looks.then_some(())
+    }
+
     fn withdraw(&mut self, words: &Detour) -> Option<()> {
         let can = self.who == Who::Going && self.may_withdraw;
         if !can || !self.receiver.withdraw(words) {
@@ -279,29 +376,39 @@ impl Model {
         let mut next = vec![
             self.after(|it, words, ring| it.write(limits, words, ring)),
             self.after(|it, words, _| {
-                let before = it.sender.outlet() == Outlet::Before;
+                let before = it.sender.outlet() == Outlet::Before && it.finish == Finish::No;
+                before.then_some(())?;
                 it.sender.begin(words, it.put_in);
-                before.then_some(())
+                Some(())
             }),
             self.after(|it, words, ring| it.come_back(words, ring)),
             self.after(|it, words, _| it.ring(limits, words)),
             self.after(|it, words, _| it.fail_to_ring(words)),
             self.after(|it, words, ring| it.end(0, words, ring)),
-            self.after(|it, words, ring| it.end(1, words, ring)),
-            self.after(|it, words, ring| it.read(words, ring)),
-            self.after(|it, words, ring| it.answer(words, ring)),
+            self.after(|it, words, ring| it.finish(limits, words, ring)),
         ];
         if limits.leaves {
             next.push(self.after(|it, words, _| it.leave(words)));
-            next.push(self.after(|it, words, _| it.withdraw(words)));
+            next.push(self.after(|it, words, _| it.look(words)));
         }
+        next.into_iter().flatten().chain(self.successors_alone()).collect()
+    }
+
+    /// What the reader can do while the writer does nothing, if it does not leave.
+    fn successors_alone(&self) -> Vec<Self> {
+        let next = [
+            self.after(|it, words, ring| it.end(1, words, ring)),
+            self.after(|it, words, ring| it.read(words, ring)),
+            self.after(|it, words, ring| it.answer(words, ring)),
+            self.after(|it, words, _| it.withdraw(words)),
+        ];
         next.into_iter().flatten().collect()
     }
 }
 
 #[test]
 fn no_byte_is_lost_or_overtaken_whenever_either_side_ends_the_detour() {
-    let limits = Limits { bytes: 5, doorbells: 2, leaves: false };
+    let limits = Limits { bytes: 5, doorbells: 2, leaves: false, finishes: false };
     let states = explore(Model::new(), |it: &Model| it.successors(limits));
     assert!(states.len() > 10_000, "{} states", states.len());
     assert!(states.all_can_reach(|it| it.got == limits.bytes));
@@ -311,7 +418,7 @@ fn no_byte_is_lost_or_overtaken_whenever_either_side_ends_the_detour() {
 
 #[test]
 fn whom_a_doorbell_wakes_can_take_it_whatever_its_ringer_does() {
-    let limits = Limits { bytes: 3, doorbells: 2, leaves: false };
+    let limits = Limits { bytes: 3, doorbells: 2, leaves: false, finishes: false };
     let states = explore(Model::new(), |it: &Model| it.successors(limits));
     let woken = || states.iter().filter(|it| it.is_woken());
     assert!(woken().any(|it| it.ringing == Some(true)), "its ringer is still at it");
@@ -322,13 +429,36 @@ fn whom_a_doorbell_wakes_can_take_it_whatever_its_ringer_does() {
 
 #[test]
 fn whoever_reads_the_first_way_after_a_reader_has_left_finds_all_that_it_left() {
-    let limits = Limits { bytes: 4, doorbells: 1, leaves: true };
+    let limits = Limits { bytes: 4, doorbells: 1, leaves: true, finishes: false };
     let states = explore(Model::new(), |it: &Model| it.successors(limits));
     assert!(states.len() > 10_000, "{} states", states.len());
     assert!(states.all_can_reach(|it| it.got == limits.bytes));
     let left = |it: &Model| it.who == Who::Plain && it.words[2] & 7 == rest::SENT;
     assert!(states.iter().any(|it| left(it) && it.got == limits.bytes && it.rung == 1));
     assert!(states.iter().any(|it| !it.may_withdraw && it.got == limits.bytes));
+}
+
+/// The writer may do nothing on the stream any more once it has said that nothing follows.
+#[test]
+fn the_end_comes_after_all_and_needs_no_further_step_of_the_writer() {
+    for leaves in [false, true] {
+        let limits = Limits { bytes: 3, doorbells: 2, leaves, finishes: true };
+        let states = explore(Model::new(), |it: &Model| it.successors(limits));
+        assert!(states.len() > 10_000, "{} states", states.len());
+        assert!(states.all_can_reach(|it| it.has_heard));
+        let heard_by = |who| states.iter().any(|it| it.has_heard && it.who == who);
+        assert_eq!([Who::Knowing, Who::Plain].map(heard_by), [true, leaves]);
+        let unheard = |it: &&Model| Detour::with(it.words).refusal() != Refusal::Heard;
+        let quiet = states.iter().filter(|it| it.has_finished()).filter(unheard);
+        let mut looked = 0;
+        for state in quiet {
+            let alone = Model { may_withdraw: true, ..state.clone() };
+            let reached = explore(alone, Model::successors_alone);
+            assert!(reached.iter().any(|it| it.has_heard), "waits for ever: {state:?}");
+            looked += 1;
+        }
+        assert!(looked > 1_000, "{looked} states");
+    }
 }
 
 #[test]
