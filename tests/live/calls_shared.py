@@ -30,6 +30,15 @@ end.sendall(b"bye")
 end.shutdown(socket.SHUT_WR)
 """
 """What a program does that ends one direction of its standard input."""
+MANY = """
+import sys
+sys.stdout.buffer.write(bytes(5_000_000))
+sys.stdout.buffer.flush()
+sys.stderr.write("!")
+sys.stderr.flush()
+sys.stdin.read()
+"""
+"""What a program does that has written more than the kernel keeps, says so, and stays."""
 
 
 def shared(unread: bytes = b"unread") -> tuple[socket.socket, socket.socket]:
@@ -63,6 +72,24 @@ def ended(program: subprocess.Popen[bytes]) -> int:
 def whole(end: socket.socket, count: int) -> bytes:
     """Receive so many bytes, or what comes before the end."""
     return end.recv(count, socket.MSG_WAITALL)
+
+
+def slowly(end: socket.socket, got: list[bytes], count: int) -> None:
+    """Receive so many bytes in pieces with pauses, or what comes before the end."""
+    while count > 0 and (piece := end.recv(100_000)):
+        got.append(piece)
+        count -= len(piece)
+        time.sleep(0.005)
+
+
+def patiently(end: socket.socket, text: bytes) -> None:
+    """Send without blocking, whenever the end can be written."""
+    while text:
+        select.select([], [end], [])
+        try:
+            text = text[end.send(text) :]
+        except BlockingIOError:
+            time.sleep(0.001)
 
 
 def soon(call: Callable[[], object]) -> threading.Thread:
@@ -115,6 +142,31 @@ def programs_write() -> None:
         b.sendall(b"and ")
     say("in order", lambda: whole(a, 16))
     say("unread", lambda: b.recv(9))
+
+
+@scene
+def programs_write_more_than_is_read() -> None:
+    for what in ("a word", "the end", "a word, without waiting"):
+        a, b = shared()
+        b.settimeout(None)
+        command, pipe = [sys.executable, "-c", MANY], subprocess.PIPE
+        with subprocess.Popen(command, stdin=pipe, stdout=b, stderr=pipe) as program:
+            got: list[bytes] = []
+            reader = threading.Timer(0.5, slowly, (a, got, 5_000_004))
+            reader.start()
+            assert program.stderr is not None
+            program.stderr.read(1)
+            if what == "the end":
+                b.shutdown(socket.SHUT_WR)
+            elif what == "a word":
+                b.sendall(b"word")
+            else:
+                os.set_blocking(b.fileno(), False)
+                patiently(b, b"word")
+            reader.join()
+            program.communicate()
+        say(f"{what} comes after it", lambda got=got: b"".join(got).lstrip(b"\0"))
+        say("all of it", lambda got=got: len(b"".join(got).rstrip(b"word")))
 
 
 @scene

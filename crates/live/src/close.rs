@@ -12,6 +12,7 @@ use crate::departure;
 use crate::epoll;
 use crate::guard::close_numbers_apart;
 use crate::limits;
+use crate::loan;
 use crate::lock;
 use crate::segment::{Segment, closed};
 use crate::stats::{self, Reason};
@@ -238,6 +239,9 @@ pub fn shutdown(fd: c_int, how: c_int) -> Option<c_int> {
     }
     if segment.has_ended() {
         turn::send_rest(&guard, &segment);
+        if how != libc::SHUT_RD {
+            loan::send_what_is_ahead(connection);
+        }
         connection.read_shut.fetch_or(how != libc::SHUT_WR, Ordering::AcqRel);
         return None;
     }

@@ -128,6 +128,9 @@ pub struct Connection {
     /// Processes that copy for one of those that share it, and take back what is not read: then all
     /// reading is done with the receiving half held, also from the kernel.
     pub lent: AtomicU32,
+    /// The process that copies for a user of a loan, while that has written what is not yet sent and
+    /// comes before what others send; zero is none. Said whenever it lets the sending half go.
+    pub ahead: AtomicU32,
     pub read_shut: AtomicBool,
     /// Whether the kernel was told so too, so that it says that there is an end to read.
     pub deaf: AtomicBool,
@@ -283,7 +286,8 @@ impl Connection {
     /// Forgets what a life with a segment has left.
     #[cold]
     fn freshen(&self) {
-        for word in [&self.sleepers, &self.end, &self.doorbells, &self.filled, &self.lent] {
+        let counts = [&self.sleepers, &self.end, &self.doorbells, &self.filled];
+        for word in counts.into_iter().chain([&self.lent, &self.ahead]) {
             word.store(0, Ordering::Relaxed);
         }
         for flag in [

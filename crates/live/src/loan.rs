@@ -14,6 +14,7 @@ use libc::c_int;
 use weft_protocol::detour::Outlet;
 
 use crate::connection::Half;
+use crate::lock;
 use crate::stream::{self, Rest};
 use crate::sys;
 use crate::table::{Connection, Guard, Receiving, Sending};
@@ -29,6 +30,8 @@ const LATE: u64 = 20_000_000;
 /// what was given, in nanoseconds.
 const PATIENCE: u64 = 1_000_000;
 const DELIVERY: u64 = 1_000_000_000;
+/// How long the end of a direction waits for what comes before it, in nanoseconds.
+const LINGER: u64 = 2_000_000_000;
 
 /// The three descriptors of a process that copies what is on loan.
 #[derive(Clone, Copy, Debug)]
@@ -63,8 +66,9 @@ struct Lender<'a> {
     loan: Loan,
     /// Not the heap's: another thread may have held its lock when this process was made.
     buffer: [u8; PIECE],
-    /// Bytes ever given.
+    /// Bytes ever given, and ever taken from the user.
     given: u64,
+    taken: u64,
     /// How many of them may yet be unread. They stand first in the connection's stream.
     unread: usize,
     /// Whether the user knows that no more will come.
@@ -77,7 +81,7 @@ struct Lender<'a> {
 pub fn lend(guard: &Guard, loan: Loan) -> Ended {
     let buffer = [0; PIECE];
     let mut lender =
-        Lender { guard, loan, buffer, given: 0, unread: 0, over: false, silent: false };
+        Lender { guard, loan, buffer, given: 0, taken: 0, unread: 0, over: false, silent: false };
     let connection = guard.connection;
     loop {
         let Some(mut receiving) = connection.receiving() else { continue };
@@ -97,11 +101,12 @@ pub fn lend(guard: &Guard, loan: Loan) -> Ended {
         }
         drop(receiving);
         lender.forward(&mut sending);
-        while why == Why::Gone && lender.is_sending() {
+        while why == Why::Gone && lender.is_sending() && !lender.comes_after_others() {
             // Nobody sends before that is sent.
             sys::poll(guard.socket(), libc::POLLOUT, LATE);
             lender.forward(&mut sending);
         }
+        lender.say_who_is_ahead();
         drop(sending);
         match why {
             Why::Wanted => let_others_take(connection),
@@ -109,6 +114,7 @@ pub fn lend(guard: &Guard, loan: Loan) -> Ended {
                 sys::close(loan.near);
                 break;
             }
+            Why::Gone if lender.comes_after_others() => sys::sleep(SOON),
             Why::Gone if lender.is_over() => {
                 connection.lent.fetch_sub(1, Ordering::SeqCst);
                 return Ended::Over;
@@ -118,6 +124,26 @@ pub fn lend(guard: &Guard, loan: Loan) -> Ended {
     }
     connection.lent.fetch_sub(1, Ordering::SeqCst);
     Ended::Given
+}
+
+/// Whether somebody to whom the connection is lent has written what is not yet sent. Asked with the
+/// sending half held.
+pub fn is_behind(connection: &Connection) -> bool {
+    let ahead = connection.ahead.load(Ordering::SeqCst);
+    ahead != 0 && lock::lives(ahead)
+}
+
+/// Waits until all is sent that somebody to whom the connection is lent has written, or for so long.
+pub fn send_what_is_ahead(connection: &Connection) {
+    let until = sys::now() + LINGER;
+    while connection.lent.load(Ordering::SeqCst) > 0 && sys::now() < until {
+        let sending = connection.sending();
+        if sending.is_none() || !is_behind(connection) {
+            return;
+        }
+        drop(sending);
+        sys::sleep(SOON);
+    }
 }
 
 /// Waits until somebody has taken a half, or does not.
@@ -181,7 +207,8 @@ impl Lender<'_> {
         }
         let (far, socket, mut any) = (self.loan.far, self.guard.socket(), false);
         let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
-        while sending.sender.outlet() == Outlet::After && !self.silent {
+        let may = sending.sender.outlet() == Outlet::After && !self.comes_after_others();
+        while may && !self.silent {
             // It is taken only once there is room for it.
             let (place, room) = (self.buffer.as_mut_ptr(), self.buffer.len());
             let sent = match sys::recv(far, place, room, libc::MSG_DONTWAIT | libc::MSG_PEEK) {
@@ -196,6 +223,7 @@ impl Lender<'_> {
             match sent {
                 Ok(count) => {
                     let place = self.buffer.as_mut_ptr();
+                    self.taken += count as u64;
                     any |= sys::recv(far, place, count, libc::MSG_DONTWAIT).is_ok();
                 }
                 Err(libc::EAGAIN) => break,
@@ -212,9 +240,26 @@ impl Lender<'_> {
         (self.over, self.silent) = (true, true);
     }
 
-    /// Whether the user has written what is not yet sent.
+    /// Whether the user has written what is not yet sent, wherever that is.
     fn is_sending(&self) -> bool {
-        !self.silent && sys::unread_bytes(self.loan.far).is_ok_and(|count| count > 0)
+        !self.silent && sys::tcp_counts(self.loan.near).is_ok_and(|it| it.put_in > self.taken)
+    }
+
+    /// Whether the user of another loan has written before.
+    fn comes_after_others(&self) -> bool {
+        let connection = self.guard.connection;
+        connection.ahead.load(Ordering::SeqCst) != lock::thread() && is_behind(connection)
+    }
+
+    /// Says whether others must wait, before they can send.
+    fn say_who_is_ahead(&self) {
+        let (own, order) = (lock::thread(), Ordering::SeqCst);
+        let ahead = &self.guard.connection.ahead;
+        if !self.is_sending() {
+            let _ = ahead.compare_exchange(own, 0, order, order);
+        } else if !self.comes_after_others() {
+            ahead.store(own, order);
+        }
     }
 
     /// Gives the user what comes next, if it has read all before. Whether there was any.

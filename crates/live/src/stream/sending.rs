@@ -10,6 +10,7 @@ use super::{Moved, broken, fail, is_carried, length, part};
 use crate::attach;
 use crate::cancel;
 use crate::epoll;
+use crate::loan;
 use crate::options;
 use crate::segment::{Segment, closed};
 use crate::stats::Reason;
@@ -24,6 +25,8 @@ const PIECE: u64 = 32 * 1024;
 /// How long a blocking send waits for the kernel before it looks again whether it can switch, in
 /// nanoseconds.
 const UNTIL_SWITCHED: u64 = 1_000_000;
+/// The same until it looks again whether what comes before is sent, in nanoseconds.
+const UNTIL_OTHERS: u64 = 100_000;
 
 /// Sends what does not pass by.
 #[inline]
@@ -95,6 +98,7 @@ fn sent(guard: &Guard, from: &[iovec], flags: c_int) -> Moved {
             Outlet::Before => before_ring(guard, from, &mut done, flags),
             Outlet::Ring => into_ring(guard, &segment, &mut sending, from, &mut done, flags),
             Outlet::Rest(_) => after_rest(guard, &segment, &mut sending),
+            Outlet::After if loan::is_behind(connection) => Ok(Tried::Behind),
             Outlet::After => {
                 drop(sending);
                 return go_on_sending(guard, &segment, from, done, flags);
@@ -116,10 +120,16 @@ fn sent(guard: &Guard, from: &[iovec], flags: c_int) -> Moved {
                 connection.filled.fetch_add(1, Ordering::Relaxed);
                 Err(libc::EAGAIN)
             }
-            Ok(Tried::KernelFull) => match wait_for_kernel(guard, &mut since) {
-                Ok(()) => continue,
-                Err(why) => Err(why),
-            },
+            Ok(tried @ (Tried::KernelFull | Tried::Behind)) => {
+                if matches!(tried, Tried::Behind) {
+                    // The kernel may have room, which is another's.
+                    sys::sleep(UNTIL_OTHERS);
+                }
+                match wait_for_kernel(guard, &mut since) {
+                    Ok(()) => continue,
+                    Err(why) => Err(why),
+                }
+            }
             Ok(Tried::RingFull) => wait::writable(guard, &segment),
         };
         match waited {
@@ -140,6 +150,8 @@ enum Tried {
     RingFull,
     /// All was sent, or the kernel's buffer is full.
     KernelFull,
+    /// Another process has written what comes before, and which is not yet sent.
+    Behind,
     /// The direction goes another way now.
     Again,
 }
