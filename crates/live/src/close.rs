@@ -239,10 +239,10 @@ pub fn shutdown(fd: c_int, how: c_int) -> Option<c_int> {
     }
     if segment.has_ended() {
         turn::send_rest(&guard, &segment);
-        if how != libc::SHUT_RD {
-            loan::send_what_is_ahead(connection);
-        }
         connection.read_shut.fetch_or(how != libc::SHUT_WR, Ordering::AcqRel);
+        if how != libc::SHUT_RD && !loan::may_end(connection) {
+            return Some(0);
+        }
         return None;
     }
     if how != libc::SHUT_RD && !finish(&guard, &segment) {

@@ -128,9 +128,13 @@ pub struct Connection {
     /// Processes that copy for one of those that share it, and take back what is not read: then all
     /// reading is done with the receiving half held, also from the kernel.
     pub lent: AtomicU32,
-    /// The process that copies for a user of a loan, while that has written what is not yet sent and
-    /// comes before what others send; zero is none. Said whenever it lets the sending half go.
-    pub ahead: AtomicU32,
+    /// The first of them, and how often others have asked it to send what was written by then, and have
+    /// been answered; see [`crate::loan`].
+    pub lender: AtomicU32,
+    pub asked: AtomicU32,
+    pub answered: AtomicU32,
+    /// Whether it is to end the sending direction after that.
+    pub end_due: AtomicBool,
     pub read_shut: AtomicBool,
     /// Whether the kernel was told so too, so that it says that there is an end to read.
     pub deaf: AtomicBool,
@@ -220,9 +224,9 @@ impl Connection {
         Some(Half { state: unsafe { &mut *self.sending.get() }, held })
     }
 
-    /// Whether somebody has a half.
-    pub fn is_held(&self) -> bool {
-        self.receive_lock.is_held() || self.send_lock.is_held()
+    /// Whether somebody has the receiving half.
+    pub fn is_read(&self) -> bool {
+        self.receive_lock.is_held()
     }
 
     /// The segment, if there is one.
@@ -287,7 +291,9 @@ impl Connection {
     #[cold]
     fn freshen(&self) {
         let counts = [&self.sleepers, &self.end, &self.doorbells, &self.filled];
-        for word in counts.into_iter().chain([&self.lent, &self.ahead]) {
+        for word in
+            counts.into_iter().chain([&self.lent, &self.lender, &self.asked, &self.answered])
+        {
             word.store(0, Ordering::Relaxed);
         }
         for flag in [
@@ -301,6 +307,7 @@ impl Connection {
             &self.read_shut,
             &self.deaf,
             &self.write_shut,
+            &self.end_due,
         ] {
             flag.store(false, Ordering::Relaxed);
         }

@@ -42,7 +42,9 @@ pub fn depart_connection(guard: &Guard, reason: Reason) {
     }
     let apart = guard.apart();
     let own = apart.as_deref().unwrap_or(guard);
-    if turn::leave(own, reason) {
+    // What is on loan is wholly the kernel's, perhaps, and others have a copied connection for it.
+    let is_lent = guard.connection.lent.load(Ordering::SeqCst) > 0;
+    if !is_lent && turn::leave(own, reason) {
         return;
     }
     // A handler of this thread would not be shut out, and a child that is forked meanwhile would go on
@@ -53,7 +55,7 @@ pub fn depart_connection(guard: &Guard, reason: Reason) {
     let stays = 1 + u32::from(apart.is_some());
     if own.shuts_others_out(stays) {
         // Whoever was in a call may have read the rest.
-        if !turn::is_back(own.connection) {
+        if is_lent || !turn::is_back(own.connection) {
             pump::replace(own);
         }
         own.lets_others_in();

@@ -1,12 +1,17 @@
 //! A connection that processes of one family share, and that one of them has left: its program, which
 //! knows of no ring, has a copied connection instead.
 //!
-//! To the kernel all of them would read one stream, each byte once, and whoever comes next goes on
-//! where the last has stopped. So what the program has not read must not be lost to the others. What
-//! it is given stays where it is, in the ring or in the kernel's stream, until it has read it; the
-//! process that copies holds both halves of the connection meanwhile. If another process of the
-//! family wants one, what lies unread in the copied connection is taken back first, and what the
-//! program has written goes before.
+//! To the kernel all of them would use one stream, in which each byte is read once and stands where it
+//! was written. So a process that copies serves as if the two connections were one:
+//!
+//! * What the program has not read is not lost to the others. What it is given stays where it is, in the
+//!   ring or in the kernel's stream, until it has read it. If another process wants to read, what lies
+//!   unread in the copied connection is taken back first.
+//! * What the program has written comes before what others send later, or before the end of the
+//!   direction: they *ask* first, and the process that copies *answers* once it has sent all that was
+//!   written by then.
+//! * If more of the family leave, they get the same copied connection: for its users the kernel keeps
+//!   the order.
 
 use std::sync::atomic::Ordering;
 
@@ -15,9 +20,10 @@ use weft_protocol::detour::Outlet;
 
 use crate::connection::Half;
 use crate::lock;
+use crate::meeting::{self, Place};
 use crate::stream::{self, Rest};
 use crate::sys;
-use crate::table::{Connection, Guard, Receiving, Sending};
+use crate::table::{Connection, Guard, Receiving};
 use crate::turn;
 
 /// So much is given at a time: a new connection of the kernel takes it at once.
@@ -26,34 +32,40 @@ const PIECE: usize = 1 << 15;
 /// nothing has happened for long.
 const SOON: u64 = 50_000;
 const LATE: u64 = 20_000_000;
-/// How long whoever wants the connection is waited for, and how long the kernel may take to bring
-/// what was given, in nanoseconds.
+/// How long whoever wants to read is waited for, and how long the kernel may take to bring what was
+/// given, in nanoseconds.
 const PATIENCE: u64 = 1_000_000;
 const DELIVERY: u64 = 1_000_000_000;
-/// How long the end of a direction waits for what comes before it, in nanoseconds.
-const LINGER: u64 = 2_000_000_000;
+/// How long an answer is waited for by who does not wait, and after how long it is looked whether the
+/// process that is to answer has begun and lives, in nanoseconds.
+const ANSWER: u64 = LATE + 5_000_000;
+const BEGINNING: u64 = 1_000_000_000;
+/// A copied connection has so many users at most that are watched.
+const USERS: usize = 16;
 
-/// The three descriptors of a process that copies what is on loan.
+/// The descriptors of a process that copies what is on loan.
 #[derive(Clone, Copy, Debug)]
 pub struct Loan {
-    /// The program's end of the copied connection, and this process's.
+    /// The programs' end of the copied connection, and this process's.
     pub near: c_int,
     pub far: c_int,
     /// The process to whom it is lent.
     pub user: c_int,
+    /// Where others of the family come for the copied connection, if there is such a place.
+    pub door: Option<c_int>,
 }
 
 /// How a loan ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// Nobody else shares the connection any more, or others have what the user had: all that comes
+    /// Nobody else shares the connection any more, or others have what the users had: all that comes
     /// is the copied connection's.
     Given,
-    /// The user and its descriptors are gone: the connection is as if it had not been lent.
+    /// The users and their descriptors are gone: the connection is as if it had not been lent.
     Over,
 }
 
-/// Why the halves are let go.
+/// Why reading is let go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Why {
     Wanted,
@@ -61,115 +73,167 @@ enum Why {
     Gone,
 }
 
+/// What a sender has asked, when, and when it is to look whether there is anybody to answer.
+#[derive(Clone, Copy, Debug)]
+pub struct Asked {
+    number: u32,
+    at: u64,
+    look: u64,
+}
+
+/// Whether somebody to whom the connection is lent may have written what is not yet sent, and comes
+/// before who asks this for the first time.
+pub fn comes_before(connection: &Connection, asked: &mut Option<Asked>) -> bool {
+    let order = Ordering::SeqCst;
+    if connection.lent.load(order) == 0 {
+        return false;
+    }
+    let now = sys::now();
+    let mine = asked.get_or_insert_with(|| {
+        let number = connection.asked.fetch_add(1, order).wrapping_add(1);
+        Asked { number, at: now, look: now + BEGINNING }
+    });
+    if connection.answered.load(order).wrapping_sub(mine.number) as i32 >= 0 {
+        return false;
+    }
+    if now < mine.look {
+        return true;
+    }
+    mine.look = now + BEGINNING;
+    let lender = connection.lender.load(order);
+    lender != 0 && lock::lives(lender)
+}
+
+/// Waits until one that comes before has had its turn, but not long. Whether nobody does any more.
+pub fn await_answer(connection: &Connection, asked: &mut Option<Asked>) -> bool {
+    while comes_before(connection, asked) {
+        sys::sleep(SOON);
+        if asked.is_some_and(|asked| sys::now().saturating_sub(asked.at) > ANSWER) {
+            return !comes_before(connection, asked);
+        }
+    }
+    true
+}
+
+/// Whether the sending direction may end now. If not, the process that copies ends it, once all is
+/// sent that comes before.
+pub fn may_end(connection: &Connection) -> bool {
+    if await_answer(connection, &mut None) {
+        return true;
+    }
+    connection.write_shut.store(true, Ordering::Release);
+    connection.end_due.store(true, Ordering::SeqCst);
+    // Unless nobody copies any more.
+    connection.lent.load(Ordering::SeqCst) == 0 && connection.end_due.swap(false, Ordering::SeqCst)
+}
+
+/// The copied connection that others have got on loan already, if there is one.
+pub fn join(guard: &Guard) -> Option<c_int> {
+    if guard.connection.lent.load(Ordering::SeqCst) == 0 {
+        return None;
+    }
+    let caller = Place::of_loan(sys::cookie(guard.fd)?)?.call().ok()?;
+    let near = meeting::process_of_same_user(caller).and_then(|_| {
+        sys::poll(caller, libc::POLLIN, DELIVERY);
+        meeting::take_over::<1>(caller).ok()
+    });
+    sys::close(caller);
+    near.map(|[near]| near)
+}
+
 struct Lender<'a> {
     guard: &'a Guard,
     loan: Loan,
+    users: [Option<c_int>; USERS],
     /// Not the heap's: another thread may have held its lock when this process was made.
     buffer: [u8; PIECE],
-    /// Bytes ever given, and ever taken from the user.
+    /// Bytes ever given, and ever taken from the users.
     given: u64,
     taken: u64,
-    /// How many of them may yet be unread. They stand first in the connection's stream.
+    /// How many of those given may yet be unread. They stand first in the connection's stream.
     unread: usize,
-    /// Whether the user knows that no more will come.
+    /// Whether the sending direction is the kernel's again, as far as this process knows.
+    is_back: bool,
+    /// Whether the users know that no more will come.
     over: bool,
-    /// Whether the user sends no more.
+    /// Whether the users send no more.
     silent: bool,
 }
 
-/// Lends a connection until nobody else shares it or the user is gone.
+/// Lends a connection until nobody else shares it or its users are gone.
 pub fn lend(guard: &Guard, loan: Loan) -> Ended {
-    let buffer = [0; PIECE];
-    let mut lender =
-        Lender { guard, loan, buffer, given: 0, taken: 0, unread: 0, over: false, silent: false };
+    let mut users = [None; USERS];
+    users[0] = Some(loan.user);
+    let mut lender = Lender {
+        guard,
+        loan,
+        users,
+        buffer: [0; PIECE],
+        given: 0,
+        taken: 0,
+        unread: 0,
+        is_back: false,
+        over: false,
+        silent: false,
+    };
     let connection = guard.connection;
-    loop {
-        let Some(mut receiving) = connection.receiving() else { continue };
-        let Some(mut sending) = connection.try_sending() else {
-            // Who has it may want the other.
-            drop(receiving);
-            sys::sleep(SOON);
-            continue;
-        };
-        let why = lender.serve(&mut receiving, &mut sending);
-        if why == Why::Alone {
-            // What it has not read it will.
-            let unread = lender.unread;
-            lender.take(&mut receiving, unread);
-        } else {
-            lender.take_back(&mut receiving);
-        }
-        drop(receiving);
-        lender.forward(&mut sending);
-        while why == Why::Gone && lender.is_sending() && !lender.comes_after_others() {
-            // Nobody sends before that is sent.
-            sys::poll(guard.socket(), libc::POLLOUT, LATE);
-            lender.forward(&mut sending);
-        }
-        lender.say_who_is_ahead();
-        drop(sending);
-        match why {
-            Why::Wanted => let_others_take(connection),
-            Why::Alone => {
-                sys::close(loan.near);
-                break;
-            }
-            Why::Gone if lender.comes_after_others() => sys::sleep(SOON),
-            Why::Gone if lender.is_over() => {
-                connection.lent.fetch_sub(1, Ordering::SeqCst);
-                return Ended::Over;
-            }
-            Why::Gone => break,
-        }
+    let (own, order) = (lock::thread(), Ordering::SeqCst);
+    let _ = connection.lender.compare_exchange(0, own, order, order);
+    let ended = lender.run();
+    if let Some(door) = loan.door {
+        sys::close(door);
     }
-    connection.lent.fetch_sub(1, Ordering::SeqCst);
-    Ended::Given
-}
-
-/// Whether somebody to whom the connection is lent has written what is not yet sent. Asked with the
-/// sending half held.
-pub fn is_behind(connection: &Connection) -> bool {
-    let ahead = connection.ahead.load(Ordering::SeqCst);
-    ahead != 0 && lock::lives(ahead)
-}
-
-/// Waits until all is sent that somebody to whom the connection is lent has written, or for so long.
-pub fn send_what_is_ahead(connection: &Connection) {
-    let until = sys::now() + LINGER;
-    while connection.lent.load(Ordering::SeqCst) > 0 && sys::now() < until {
-        let sending = connection.sending();
-        if sending.is_none() || !is_behind(connection) {
-            return;
-        }
-        drop(sending);
-        sys::sleep(SOON);
-    }
-}
-
-/// Waits until somebody has taken a half, or does not.
-fn let_others_take(connection: &Connection) {
-    let until = sys::now() + PATIENCE;
-    while !connection.is_held() && sys::now() < until {
-        sys::sleep(SOON / 2);
-    }
+    let _ = connection.lender.compare_exchange(own, 0, order, order);
+    connection.lent.fetch_sub(1, order);
+    lender.end_if_due();
+    ended
 }
 
 impl Lender<'_> {
-    /// Copies both ways until the halves must be let go.
-    fn serve(
-        &mut self,
-        receiving: &mut Half<'_, Receiving>,
-        sending: &mut Half<'_, Sending>,
-    ) -> Why {
+    fn run(&mut self) -> Ended {
+        let connection = self.guard.connection;
+        loop {
+            let Some(mut receiving) = connection.receiving() else { continue };
+            let why = self.serve(&mut receiving);
+            if why == Why::Alone {
+                // What they have not read they will.
+                let unread = self.unread;
+                self.take(&mut receiving, unread);
+                sys::close(self.loan.near);
+                return Ended::Given;
+            }
+            self.take_back(&mut receiving);
+            drop(receiving);
+            if why == Why::Wanted {
+                self.let_others_read();
+                continue;
+            }
+            return if self.is_over() { Ended::Over } else { Ended::Given };
+        }
+    }
+
+    /// Waits until somebody has begun to read, or does not.
+    fn let_others_read(&mut self) {
+        let until = sys::now() + PATIENCE;
+        while !self.guard.connection.is_read() && sys::now() < until {
+            sys::sleep(SOON / 2);
+        }
+        self.answer();
+    }
+
+    /// Copies both ways until reading must be let go.
+    fn serve(&mut self, receiving: &mut Half<'_, Receiving>) -> Why {
+        let connection = self.guard.connection;
         let mut pause = SOON;
         loop {
-            if receiving.is_wanted() || sending.is_wanted() {
+            if receiving.is_wanted() {
                 return Why::Wanted;
             }
-            if self.guard.connection.holders.load(Ordering::SeqCst) == 1 {
+            let alone = connection.holders.load(Ordering::SeqCst) == 1;
+            if alone && !connection.end_due.load(Ordering::SeqCst) {
                 return Why::Alone;
             }
-            let moved = self.forward(sending) | self.note_read(receiving) | self.give(receiving);
+            let moved = self.answer() | self.note_read(receiving) | self.give(receiving);
             pause = if moved { SOON } else { (2 * pause).min(LATE) };
             if !moved {
                 // What the kernel reports may not be for now.
@@ -181,34 +245,79 @@ impl Lender<'_> {
         }
     }
 
-    /// Waits until something may have happened. Whether the user is gone.
-    fn wait(&self, pause: u64) -> bool {
-        let entry = |fd, events| libc::pollfd { fd, events, revents: 0 };
+    /// Waits until something may have happened. Whether the users are gone, and all is sent that they
+    /// have written.
+    fn wait(&mut self, pause: u64) -> bool {
+        let entry =
+            |fd: Option<c_int>, events| libc::pollfd { fd: fd.unwrap_or(-1), events, revents: 0 };
         let sending = self.is_sending();
         let arrivals = if self.unread == 0 && !self.over { libc::POLLIN } else { 0 };
         let events = arrivals | if sending { libc::POLLOUT } else { 0 };
-        let mut entries = [
-            entry(self.loan.user, libc::POLLIN),
-            entry(if self.silent || sending { -1 } else { self.loan.far }, libc::POLLIN),
-            entry(if events != 0 { self.guard.socket() } else { -1 }, events),
-        ];
+        let far = (!self.silent && !sending).then_some(self.loan.far);
+        let socket = (events != 0).then(|| self.guard.socket());
+        let mut entries = [entry(None, libc::POLLIN); USERS + 3];
+        for (place, user) in entries.iter_mut().zip(self.users) {
+            place.fd = user.unwrap_or(-1);
+        }
+        entries[USERS] = entry(far, libc::POLLIN);
+        entries[USERS + 1] = entry(socket, events);
+        entries[USERS + 2] = entry(self.loan.door, libc::POLLIN);
         sys::poll_all(&mut entries, Some(pause));
-        entries[0].revents != 0
+        if entries[USERS + 2].revents != 0 {
+            self.welcome();
+            return false;
+        }
+        for (user, entry) in self.users.iter_mut().zip(entries) {
+            if entry.revents != 0 {
+                user.take().into_iter().for_each(sys::close);
+            }
+        }
+        self.has_no_user() && !self.is_sending()
     }
 
-    /// Sends what the user has written, once what the other end has refused is sent. Whether there
-    /// was any.
-    fn forward(&mut self, sending: &mut Sending) -> bool {
-        let segment = self.guard.connection.segment();
-        if sending.sender.outlet() != Outlet::After
-            && let Some(segment) = segment
+    fn has_no_user(&self) -> bool {
+        self.users.iter().all(Option::is_none)
+    }
+
+    /// Gives the copied connection to one more user.
+    fn welcome(&mut self) {
+        let Some(Ok(caller)) = self.loan.door.map(meeting::take_caller) else { return };
+        let free = self.users.iter_mut().find(|user| user.is_none());
+        let process = meeting::process_of_same_user(caller);
+        if let (Some(free), Some(process)) = (free, process)
+            && let Ok(user) = sys::open_process(process)
+            && meeting::hand_over(caller, [self.loan.near]).is_ok()
         {
-            let _ = turn::come_back(self.guard, &segment, sending);
+            *free = Some(user);
         }
+        sys::close(caller);
+    }
+
+    /// Sends what the users have written, and answers who has asked for it before. Whether there was
+    /// any.
+    fn answer(&mut self) -> bool {
+        let connection = self.guard.connection;
+        let asked = connection.asked.load(Ordering::SeqCst);
+        let moved = self.forward();
+        if !self.is_sending() {
+            connection.answered.store(asked, Ordering::SeqCst);
+            self.end_if_due();
+        }
+        moved
+    }
+
+    fn end_if_due(&self) {
+        if self.guard.connection.end_due.swap(false, Ordering::SeqCst) {
+            sys::shutdown(self.guard.socket(), libc::SHUT_WR);
+        }
+    }
+
+    /// Sends what the users have written, once what the other end has refused is sent. Whether there
+    /// was any.
+    fn forward(&mut self) -> bool {
         let (far, socket, mut any) = (self.loan.far, self.guard.socket(), false);
         let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
-        let may = sending.sender.outlet() == Outlet::After && !self.comes_after_others();
-        while may && !self.silent {
+        while !self.silent && self.comes_back() {
             // It is taken only once there is room for it.
             let (place, room) = (self.buffer.as_mut_ptr(), self.buffer.len());
             let sent = match sys::recv(far, place, room, libc::MSG_DONTWAIT | libc::MSG_PEEK) {
@@ -234,37 +343,33 @@ impl Lender<'_> {
         any
     }
 
-    /// Tells the user that the connection is over.
+    /// Brings the sending direction back to the kernel, which it then is for good. Whether it is there.
+    fn comes_back(&mut self) -> bool {
+        let connection = self.guard.connection;
+        if !self.is_back
+            && let Some(segment) = connection.segment()
+            && let Some(mut sending) = connection.try_sending()
+        {
+            let _ = turn::come_back(self.guard, &segment, &mut sending);
+            self.is_back = sending.sender.outlet() == Outlet::After;
+        }
+        self.is_back
+    }
+
+    /// Tells the users that the connection is over.
     fn reset(&mut self) {
         sys::reset(self.loan.far);
         (self.over, self.silent) = (true, true);
     }
 
-    /// Whether the user has written what is not yet sent, wherever that is.
+    /// Whether the users have written what is not yet sent, wherever that is.
     fn is_sending(&self) -> bool {
         !self.silent && sys::tcp_counts(self.loan.near).is_ok_and(|it| it.put_in > self.taken)
     }
 
-    /// Whether the user of another loan has written before.
-    fn comes_after_others(&self) -> bool {
-        let connection = self.guard.connection;
-        connection.ahead.load(Ordering::SeqCst) != lock::thread() && is_behind(connection)
-    }
-
-    /// Says whether others must wait, before they can send.
-    fn say_who_is_ahead(&self) {
-        let (own, order) = (lock::thread(), Ordering::SeqCst);
-        let ahead = &self.guard.connection.ahead;
-        if !self.is_sending() {
-            let _ = ahead.compare_exchange(own, 0, order, order);
-        } else if !self.comes_after_others() {
-            ahead.store(own, order);
-        }
-    }
-
-    /// Gives the user what comes next, if it has read all before. Whether there was any.
+    /// Gives the users what comes next, if they have read all before. Whether there was any.
     fn give(&mut self, receiving: &mut Receiving) -> bool {
-        if self.unread > 0 || self.over {
+        if self.unread > 0 || self.over || self.has_no_user() {
             return false;
         }
         match stream::rest_held(self.guard, receiving, &mut self.buffer[..], libc::MSG_PEEK) {
@@ -290,7 +395,7 @@ impl Lender<'_> {
         false
     }
 
-    /// Takes what the user has read out of the connection's stream. Whether there was any.
+    /// Takes what the users have read out of the connection's stream. Whether there was any.
     fn note_read(&mut self, receiving: &mut Receiving) -> bool {
         if self.unread == 0 || !self.has_arrived() {
             return false;
@@ -301,7 +406,7 @@ impl Lender<'_> {
         read > 0
     }
 
-    /// Takes back what the user has not read.
+    /// Takes back what the users have not read.
     fn take_back(&mut self, receiving: &mut Receiving) {
         let until = sys::now() + DELIVERY;
         while self.unread > 0 && !self.has_arrived() && sys::now() < until {
@@ -323,7 +428,7 @@ impl Lender<'_> {
         sys::tcp_counts(self.loan.near).map_or(true, |counts| counts.arrived >= self.given)
     }
 
-    /// Takes bytes that the user has read out of the connection's stream.
+    /// Takes bytes that the users have read out of the connection's stream.
     fn take(&mut self, receiving: &mut Receiving, mut count: usize) {
         self.unread -= count;
         while count > 0 {
@@ -335,7 +440,7 @@ impl Lender<'_> {
         }
     }
 
-    /// Whether nobody has the copied connection any more, now that its user is gone.
+    /// Whether nobody has the copied connection any more, now that its users are gone.
     fn is_over(&self) -> bool {
         sys::close(self.loan.near);
         let gone = libc::POLLRDHUP | libc::POLLHUP;

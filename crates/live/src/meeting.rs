@@ -106,6 +106,13 @@ impl Place {
         Self::in_directory(config::directory()?, version[0], &client, &server)
     }
 
+    /// The place where the process that copies for a loan of this connection gives the copied one to
+    /// more of those that share it. `cookie` is the kernel's number of the connection.
+    pub fn of_loan(cookie: u64) -> Option<Self> {
+        let name = b"\0weft-live-loan/".iter().copied();
+        Self::named(name.chain([b'0' + VERSION as u8]).chain(cookie.to_ne_bytes()))
+    }
+
     /// The place of a connection between network namespaces: a file that is named by the version,
     /// the two addresses and the two ports.
     fn in_directory(
@@ -230,16 +237,25 @@ struct Credentials {
 /// Whether the other end of a Unix connection belongs to the same user. Its process has no number
 /// here if it is in another process namespace.
 pub fn is_same_user(fd: c_int) -> bool {
-    let asked = sys::socket_option::<Credentials>(fd, libc::SOL_SOCKET, libc::SO_PEERCRED);
     // SAFETY: takes nothing and cannot fail.
-    asked.is_ok_and(|peer| peer.user == unsafe { libc::geteuid() })
+    credentials(fd).is_some_and(|peer| peer.user == unsafe { libc::geteuid() })
 }
 
-/// What is handed over: the segment, the client's event and the server's.
-pub const FILES: usize = 3;
-/// The length of a control message's header, and of one with all files.
+fn credentials(fd: c_int) -> Option<Credentials> {
+    sys::socket_option(fd, libc::SOL_SOCKET, libc::SO_PEERCRED).ok()
+}
+
+/// The process at the other end of a Unix connection, if it is the same user's and has a number here.
+pub fn process_of_same_user(fd: c_int) -> Option<u32> {
+    let process = credentials(fd).filter(|_| is_same_user(fd))?.process;
+    u32::try_from(process).ok().filter(|process| *process != 0)
+}
+
+/// The length of a control message's header, and of one with so many files, at most four.
 const HEADER: usize = 16;
-const WHOLE: usize = HEADER + FILES * size_of::<c_int>();
+const fn whole(files: usize) -> usize {
+    HEADER + files * size_of::<c_int>()
+}
 
 /// Room for the files in a control message.
 #[repr(C, align(8))]
@@ -256,24 +272,25 @@ fn message(vector: &mut libc::iovec, control: &mut Control) -> libc::msghdr {
 }
 
 /// Hands files over.
-pub fn hand_over(fd: c_int, files: [c_int; FILES]) -> Result<(), Errno> {
+pub fn hand_over<const FILES: usize>(fd: c_int, files: [c_int; FILES]) -> Result<(), Errno> {
     let mut byte = VERSION as u8;
     let mut vector = libc::iovec { iov_base: (&raw mut byte).cast(), iov_len: 1 };
     let mut control = Control([0; 32]);
-    control.0[..8].copy_from_slice(&WHOLE.to_ne_bytes());
+    control.0[..8].copy_from_slice(&whole(FILES).to_ne_bytes());
     control.0[8..12].copy_from_slice(&libc::SOL_SOCKET.to_ne_bytes());
     control.0[12..16].copy_from_slice(&libc::SCM_RIGHTS.to_ne_bytes());
     for (to, file) in control.0[HEADER..].chunks_exact_mut(4).zip(files) {
         to.copy_from_slice(&file.to_ne_bytes());
     }
-    let message = message(&mut vector, &mut control);
+    let mut message = message(&mut vector, &mut control);
+    message.msg_controllen = whole(FILES).next_multiple_of(8);
     // SAFETY: everything that the message points to lives until the call returns.
     let sent = unsafe { sys::bare!(libc::SYS_sendmsg, fd, &raw const message, libc::MSG_NOSIGNAL) };
     if sent == 1 { Ok(()) } else { Err(sys::errno()) }
 }
 
 /// Receives the files that were handed over.
-pub fn take_over(fd: c_int) -> Result<[c_int; FILES], Errno> {
+pub fn take_over<const FILES: usize>(fd: c_int) -> Result<[c_int; FILES], Errno> {
     let mut byte = 0u8;
     let mut vector = libc::iovec { iov_base: (&raw mut byte).cast(), iov_len: 1 };
     let mut control = Control([0; 32]);
@@ -292,10 +309,10 @@ pub fn take_over(fd: c_int) -> Result<[c_int; FILES], Errno> {
     let passed = length >= HEADER && word(12) == libc::SCM_RIGHTS;
     let count = if passed { (word(0) as usize).saturating_sub(HEADER) / 4 } else { 0 };
     if received == 1 && byte == VERSION as u8 && count == FILES {
-        return Ok([word(HEADER), word(HEADER + 4), word(HEADER + 8)]);
+        return Ok(std::array::from_fn(|at| word(whole(at))));
     }
-    for at in 0..count.min(FILES) {
-        sys::close(word(HEADER + 4 * at));
+    for at in 0..count.min(4) {
+        sys::close(word(whole(at)));
     }
     Err(libc::EPROTO)
 }

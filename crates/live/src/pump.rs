@@ -13,8 +13,10 @@ use crate::attach;
 use crate::departure;
 use crate::epoll;
 use crate::guard::hold_no_more;
+use crate::limits;
 use crate::loan::{self, Ended, Loan};
 use crate::lock;
+use crate::meeting::Place;
 use crate::stream::{self, Rest};
 use crate::sys;
 use crate::table::{self, Entry, Guard};
@@ -32,28 +34,42 @@ pub fn replace(guard: &Guard) {
     if table::is_owner() && numbers(guard).next().is_none() {
         return;
     }
-    let Ok([near, far]) = sys::connection_pair(guard.fd) else { return };
-    let user = user_of_shared(guard);
     let flags = sys::fcntl(guard.fd, libc::F_GETFL, 0).unwrap_or(0);
     let registrations = if table::is_owner() { epoll::take_out(guard) } else { Vec::new() };
-    guard.connection.lent.fetch_add(u32::from(user.is_some()), Ordering::SeqCst);
-    guard.connection.holders.fetch_add(1, Ordering::SeqCst);
+    if let Some(near) = loan::join(guard).or_else(|| begin(guard)) {
+        let _ = sys::fcntl(near, libc::F_SETFL, flags & (libc::O_NONBLOCK | libc::O_ASYNC));
+        put_in_places(guard, near);
+        sys::close(near);
+    }
+    epoll::put_in_again(registrations);
+}
+
+/// Begins to copy. Returns the program's end of the copied connection.
+fn begin(guard: &Guard) -> Option<c_int> {
+    let [near, far] = sys::connection_pair(guard.fd).ok()?;
+    let user = user_of_shared(guard);
+    let place = user.and_then(|_| Place::of_loan(sys::cookie(guard.fd)?));
+    let door = place.and_then(|place| place.listen().ok());
+    let (lent, order) = (u32::from(user.is_some()), Ordering::SeqCst);
+    guard.connection.lent.fetch_add(lent, order);
+    guard.connection.holders.fetch_add(1, order);
     let made = sys::fork_away();
     if made == Ok(sys::Forked::There) {
-        run(guard, far, user.map(|user| Loan { near, far, user }));
+        run(guard, far, user.map(|user| Loan { near, far, user, door }));
     }
-    sys::close(far);
-    user.into_iter().for_each(sys::close);
+    [Some(far), user, door].into_iter().flatten().for_each(sys::close);
     if made.is_err() {
-        guard.connection.lent.fetch_sub(u32::from(user.is_some()), Ordering::SeqCst);
-        guard.connection.holders.fetch_sub(1, Ordering::SeqCst);
+        guard.connection.lent.fetch_sub(lent, order);
+        guard.connection.holders.fetch_sub(1, order);
         sys::close(near);
-        epoll::put_in_again(registrations);
-        return;
+        return None;
     }
     // What had arrived is there when the program looks for it.
     sys::poll(near, libc::POLLIN, FIRST);
-    let _ = sys::fcntl(near, libc::F_SETFL, flags & (libc::O_NONBLOCK | libc::O_ASYNC));
+    Some(near)
+}
+
+fn put_in_places(guard: &Guard, near: c_int) {
     if table::is_owner() {
         for fd in numbers(guard) {
             // Who waits to enter sees the old one until the new one is there.
@@ -66,8 +82,6 @@ pub fn replace(guard: &Guard) {
             put_in_place(near, fd);
         }
     }
-    epoll::put_in_again(registrations);
-    sys::close(near);
 }
 
 /// This process, if others share the connection with it.
@@ -93,9 +107,10 @@ fn run(guard: &Guard, far: c_int, loan: Option<Loan>) -> ! {
     lock::forget_thread();
     table::start_in_child();
     attach::ATTACHING.reset();
+    limits::RAISING.reset();
     sys::start_session();
-    let lent = loan.map_or([far; 2], |loan| [loan.near, loan.user]);
-    close_all_but([guard.fd, far, lent[0], lent[1]]);
+    let lent = loan.map_or([far; 3], |it| [it.near, it.user, it.door.unwrap_or(far)]);
+    close_all_but([guard.fd, far, lent[0], lent[1], lent[2]]);
     let ended = loan.map_or(Ended::Given, |loan| loan::lend(guard, loan));
     if ended == Ended::Given
         && let Some(more) = copy_rest(guard, far)
@@ -106,7 +121,7 @@ fn run(guard: &Guard, far: c_int, loan: Option<Loan>) -> ! {
     sys::exit()
 }
 
-fn close_all_but(mut kept: [c_int; 4]) {
+fn close_all_but(mut kept: [c_int; 5]) {
     kept.sort_unstable();
     let mut first = 0;
     for fd in kept.map(|fd| fd as c_uint) {

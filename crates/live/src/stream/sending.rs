@@ -25,8 +25,6 @@ const PIECE: u64 = 32 * 1024;
 /// How long a blocking send waits for the kernel before it looks again whether it can switch, in
 /// nanoseconds.
 const UNTIL_SWITCHED: u64 = 1_000_000;
-/// The same until it looks again whether what comes before is sent, in nanoseconds.
-const UNTIL_OTHERS: u64 = 100_000;
 
 /// Sends what does not pass by.
 #[inline]
@@ -81,7 +79,7 @@ fn sent(guard: &Guard, from: &[iovec], flags: c_int) -> Moved {
     let wanted = length(from);
     let blocking =
         flags & libc::MSG_DONTWAIT == 0 && !connection.nonblocking.load(Ordering::Relaxed);
-    let (mut done, mut since) = (0, None);
+    let (mut done, mut since, mut asked) = (0, None, None);
     loop {
         let Some(mut sending) = connection.sending() else {
             // A handler that interrupted a sender, of which there is nothing to wait for.
@@ -98,7 +96,8 @@ fn sent(guard: &Guard, from: &[iovec], flags: c_int) -> Moved {
             Outlet::Before => before_ring(guard, from, &mut done, flags),
             Outlet::Ring => into_ring(guard, &segment, &mut sending, from, &mut done, flags),
             Outlet::Rest(_) => after_rest(guard, &segment, &mut sending),
-            Outlet::After if loan::is_behind(connection) => Ok(Tried::Behind),
+            Outlet::After if connection.end_due.load(Ordering::SeqCst) => Err(libc::EPIPE),
+            Outlet::After if loan::comes_before(connection, &mut asked) => Ok(Tried::Behind),
             Outlet::After => {
                 drop(sending);
                 return go_on_sending(guard, &segment, from, done, flags);
@@ -108,6 +107,7 @@ fn sent(guard: &Guard, from: &[iovec], flags: c_int) -> Moved {
         let waited = match tried {
             Err(why) => Err(why),
             Ok(Tried::Again) => continue,
+            Ok(Tried::Behind) if loan::await_answer(connection, &mut asked) => continue,
             Ok(_) if done == wanted => return finish_send(done),
             Ok(Tried::RingFull) if !blocking && done == 0 => {
                 if wait::go_back_if_stalled(guard, &segment) {
@@ -120,16 +120,10 @@ fn sent(guard: &Guard, from: &[iovec], flags: c_int) -> Moved {
                 connection.filled.fetch_add(1, Ordering::Relaxed);
                 Err(libc::EAGAIN)
             }
-            Ok(tried @ (Tried::KernelFull | Tried::Behind)) => {
-                if matches!(tried, Tried::Behind) {
-                    // The kernel may have room, which is another's.
-                    sys::sleep(UNTIL_OTHERS);
-                }
-                match wait_for_kernel(guard, &mut since) {
-                    Ok(()) => continue,
-                    Err(why) => Err(why),
-                }
-            }
+            Ok(Tried::KernelFull | Tried::Behind) => match wait_for_kernel(guard, &mut since) {
+                Ok(()) => continue,
+                Err(why) => Err(why),
+            },
             Ok(Tried::RingFull) => wait::writable(guard, &segment),
         };
         match waited {
@@ -150,7 +144,7 @@ enum Tried {
     RingFull,
     /// All was sent, or the kernel's buffer is full.
     KernelFull,
-    /// Another process has written what comes before, and which is not yet sent.
+    /// Another process may have written what comes before and is not yet sent.
     Behind,
     /// The direction goes another way now.
     Again,
