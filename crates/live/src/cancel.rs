@@ -79,6 +79,34 @@ pub fn ppoll(
     let woken = unsafe {
         std::mem::transmute::<*mut libc::c_void, Function>(NEXT.address())(first, count, time, mask)
     };
+    if woken >= 0 {
+        return Ok(woken);
+    }
+    let why = sys::errno();
+    if !mask.is_null() || !sys::is_refusal(why) {
+        return Err(why);
+    }
+    // SAFETY: the time is null or valid.
+    let milliseconds = unsafe { time.as_ref() }.map_or(-1, |time| {
+        let whole = time.tv_sec.saturating_mul(1000);
+        whole.saturating_add((time.tv_nsec + 999_999) / 1_000_000).min(i64::from(i32::MAX)) as c_int
+    });
+    poll(first, count, milliseconds)
+}
+
+/// `poll`, where a filter that the process has inherited refuses `ppoll`.
+#[cold]
+fn poll(first: *mut pollfd, count: libc::nfds_t, milliseconds: c_int) -> Result<c_int, Errno> {
+    type Function = unsafe extern "C-unwind" fn(*mut pollfd, libc::nfds_t, c_int) -> c_int;
+    static NEXT: Next = Next::new(c"poll");
+    // SAFETY: the C function of this name has this type, and the entries are valid.
+    let woken = unsafe {
+        std::mem::transmute::<*mut libc::c_void, Function>(NEXT.address())(
+            first,
+            count,
+            milliseconds,
+        )
+    };
     if woken < 0 { Err(sys::errno()) } else { Ok(woken) }
 }
 
@@ -107,6 +135,32 @@ pub fn epoll_pwait(
             room,
             milliseconds,
             mask,
+        )
+    };
+    let why = sys::errno();
+    if found < 0 && mask.is_null() && sys::is_refusal(why) {
+        return epoll_wait(epoll, events, milliseconds);
+    }
+    usize::try_from(found).map_err(|_| why)
+}
+
+/// `epoll_wait`, where a filter that the process has inherited refuses `epoll_pwait`.
+#[cold]
+fn epoll_wait(
+    epoll: c_int,
+    events: &mut [epoll_event],
+    milliseconds: c_int,
+) -> Result<usize, Errno> {
+    type Function = unsafe extern "C-unwind" fn(c_int, *mut epoll_event, c_int, c_int) -> c_int;
+    static NEXT: Next = Next::new(c"epoll_wait");
+    let (first, room) = (events.as_mut_ptr(), events.len() as c_int);
+    // SAFETY: the C function of this name has this type, and the events are valid.
+    let found = unsafe {
+        std::mem::transmute::<*mut libc::c_void, Function>(NEXT.address())(
+            epoll,
+            first,
+            room,
+            milliseconds,
         )
     };
     usize::try_from(found).map_err(|_| sys::errno())

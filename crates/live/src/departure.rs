@@ -1,7 +1,7 @@
 //! Descriptors that leave the library's sight: over `exec`, over a Unix socket, into the C
 //! library's streams, into `io_uring`, or behind a filter of system calls.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use libc::c_int;
 
@@ -17,7 +17,13 @@ use crate::turn;
 static FORBIDDEN: AtomicU32 = AtomicU32::new(0);
 
 /// Numbers that a descriptor can have in a process whose table of them is not this library's.
-pub const LOW_NUMBERS: c_int = 1024;
+const LOW_NUMBERS: c_int = 1024;
+
+/// So many are looked through there: those of this process's connections are mostly the same there.
+pub fn numbers_elsewhere() -> c_int {
+    let highest = table::known().filter(|(_, entry)| *entry != Entry::Own).last();
+    highest.map_or(0, |(fd, _)| fd + 1).max(LOW_NUMBERS)
+}
 
 /// To be called before a descriptor goes where the library cannot follow.
 pub fn depart(fd: c_int, reason: Reason) {
@@ -76,7 +82,7 @@ pub fn depart_all(reason: Reason) {
         }
     } else if held().next().is_some() || table::newcomers().next().is_some() {
         // The child of a vfork: it has its parent's memory and numbers of its own.
-        for fd in (0..LOW_NUMBERS).filter(|fd| stays_open(*fd)) {
+        for fd in (0..numbers_elsewhere()).filter(|fd| stays_open(*fd)) {
             let Some(cookie) = sys::cookie(fd).filter(|cookie| *cookie != 0) else { continue };
             match place_of(cookie) {
                 Some(place) => {
@@ -86,6 +92,33 @@ pub fn depart_all(reason: Reason) {
                 }
                 None => give_up_unknown(),
             }
+        }
+    }
+}
+
+/// Numbers that programs are to get under another number, one bit each. A program may say so once, and
+/// start others so for each connection that has the number.
+static DUPLICATED: [AtomicU64; 1 << 10] = [const { AtomicU64::new(0) }; 1 << 10];
+
+/// Remembers such a number. False if there is no room for it.
+pub fn note_duplicated(fd: c_int) -> bool {
+    DUPLICATED.get(fd as u32 as usize / 64).is_some_and(|word| {
+        word.fetch_or(1 << (fd % 64), Ordering::Relaxed);
+        true
+    })
+}
+
+/// Before a program is started that may get them.
+pub fn depart_duplicated() {
+    if !table::is_owner() || !table::remembers() {
+        return;
+    }
+    let _errno = sys::KeepErrno::new();
+    for (at, word) in DUPLICATED.iter().enumerate() {
+        let mut bits = word.load(Ordering::Relaxed);
+        while bits != 0 {
+            depart((64 * at) as c_int + bits.trailing_zeros() as c_int, Reason::Exec);
+            bits &= bits - 1;
         }
     }
 }
@@ -176,7 +209,7 @@ pub fn forbid(reason: Reason) {
 /// Why this process carries nothing any more, if it does not.
 pub fn forbidden() -> Option<Reason> {
     let mark = FORBIDDEN.load(Ordering::SeqCst);
-    let reasons = [Reason::IoUring, Reason::BareCalls, Reason::Filter];
+    let reasons = [Reason::IoUring, Reason::BareCalls, Reason::Filter, Reason::Call];
     reasons.into_iter().find(|reason| *reason as u32 + 1 == mark)
 }
 

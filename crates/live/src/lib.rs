@@ -41,6 +41,7 @@ mod log;
 mod meeting;
 mod numbers;
 mod options;
+mod owners;
 mod pump;
 mod ready;
 mod real;

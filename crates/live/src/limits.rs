@@ -39,23 +39,27 @@ fn last_quarter(limit: rlimit) -> c_int {
 /// Gives a descriptor a second number, of the library's own.
 pub fn duplicate(fd: c_int) -> Result<c_int, Errno> {
     // A handler that interrupted this finds the limit raised, and does without.
+    let limit = sys::descriptor_limit(None);
+    let beyond = raised(limit).map_or(Err(libc::EMFILE), |_| {
+        with_room(|| sys::duplicate_from(fd, limit.rlim_cur as c_int))
+    });
+    beyond.or_else(|_| sys::duplicate_from(fd, last_quarter(limit)))
+}
+
+/// Makes a call while there are numbers beyond the program's limit, if that may be raised.
+pub fn with_room<T>(make: impl FnOnce() -> T) -> T {
+    // A handler that interrupted this finds the limit raised, and does without.
     let held = RAISING.lock();
     let limit = sys::descriptor_limit(None);
-    if held.is_some()
-        && let Some(raised) = raised(limit)
-    {
-        sys::descriptor_limit(Some(raised));
-        let own = sys::duplicate_from(fd, limit.rlim_cur as c_int);
-        let now = sys::descriptor_limit(Some(limit));
-        if now.rlim_cur != raised.rlim_cur {
-            // The program has set another meanwhile, which counts.
-            sys::descriptor_limit(Some(now));
-        }
-        if own.is_ok() {
-            return own;
-        }
+    let Some(raised) = raised(limit).filter(|_| held.is_some()) else { return make() };
+    sys::descriptor_limit(Some(raised));
+    let made = make();
+    let now = sys::descriptor_limit(Some(limit));
+    if now.rlim_cur != raised.rlim_cur {
+        // The program has set another meanwhile, which counts.
+        sys::descriptor_limit(Some(now));
     }
-    sys::duplicate_from(fd, last_quarter(limit))
+    made
 }
 
 #[cfg(test)]

@@ -21,8 +21,9 @@ use weft_protocol::detour::Outlet;
 use crate::connection::Half;
 use crate::lock;
 use crate::meeting::{self, Place};
+use crate::owners;
 use crate::stream::{self, Rest};
-use crate::sys;
+use crate::sys::{self, Process};
 use crate::table::{Connection, Guard, Receiving};
 use crate::turn;
 
@@ -40,6 +41,10 @@ const DELIVERY: u64 = 1_000_000_000;
 /// process that is to answer has begun and lives, in nanoseconds.
 const ANSWER: u64 = LATE + 5_000_000;
 const BEGINNING: u64 = 1_000_000_000;
+/// How often it is looked whether those users that live have the copied connection still, in
+/// nanoseconds; but so many times less time is spent with it than without.
+const LOOK_EVERY: u64 = 500_000_000;
+const SELDOM: u64 = 20;
 /// A copied connection has so many users at most that are watched.
 const USERS: usize = 16;
 
@@ -50,7 +55,7 @@ pub struct Loan {
     pub near: c_int,
     pub far: c_int,
     /// The process to whom it is lent.
-    pub user: c_int,
+    pub user: Process,
     /// Where others of the family come for the copied connection, if there is such a place.
     pub door: Option<c_int>,
 }
@@ -144,7 +149,9 @@ pub fn join(guard: &Guard) -> Option<c_int> {
 struct Lender<'a> {
     guard: &'a Guard,
     loan: Loan,
-    users: [Option<c_int>; USERS],
+    /// The number by which the kernel lists the programs' end.
+    socket: u64,
+    users: [Option<Process>; USERS],
     /// Not the heap's: another thread may have held its lock when this process was made.
     buffer: [u8; PIECE],
     /// Bytes ever given, and ever taken from the users.
@@ -158,6 +165,8 @@ struct Lender<'a> {
     over: bool,
     /// Whether the users send no more.
     silent: bool,
+    /// When it is to look whether the users have the copied connection still, in nanoseconds.
+    look: u64,
 }
 
 /// Lends a connection until nobody else shares it or its users are gone.
@@ -167,6 +176,7 @@ pub fn lend(guard: &Guard, loan: Loan) -> Ended {
     let mut lender = Lender {
         guard,
         loan,
+        socket: owners::number_of(loan.near),
         users,
         buffer: [0; PIECE],
         given: 0,
@@ -175,6 +185,7 @@ pub fn lend(guard: &Guard, loan: Loan) -> Ended {
         is_back: false,
         over: false,
         silent: false,
+        look: sys::now() + LOOK_EVERY,
     };
     let connection = guard.connection;
     let (own, order) = (lock::thread(), Ordering::SeqCst);
@@ -257,7 +268,7 @@ impl Lender<'_> {
         let socket = (events != 0).then(|| self.guard.socket());
         let mut entries = [entry(None, libc::POLLIN); USERS + 3];
         for (place, user) in entries.iter_mut().zip(self.users) {
-            place.fd = user.unwrap_or(-1);
+            place.fd = user.map_or(-1, |user| user.end());
         }
         entries[USERS] = entry(far, libc::POLLIN);
         entries[USERS + 1] = entry(socket, events);
@@ -267,12 +278,25 @@ impl Lender<'_> {
             self.welcome();
             return false;
         }
-        for (user, entry) in self.users.iter_mut().zip(entries) {
-            if entry.revents != 0 {
-                user.take().into_iter().for_each(sys::close);
-            }
+        let looks = sys::now() >= self.look;
+        let begun = sys::now();
+        for user in &mut self.users {
+            let gone = |user: &mut Process| {
+                user.has_ended() || looks && owners::has(user.number(), self.socket) == Some(false)
+            };
+            user.take_if(gone).into_iter().for_each(Process::close);
         }
-        self.has_no_user() && !self.is_sending()
+        if looks {
+            let now = sys::now();
+            self.look = now + LOOK_EVERY.max(SELDOM * (now - begun));
+        }
+        self.has_no_user() && !self.has_passed_on() && !self.is_sending()
+    }
+
+    /// Whether another process is seen to have the copied connection, which is a user from now on.
+    fn has_passed_on(&mut self) -> bool {
+        self.users[0] = owners::of(self.socket).map(Process::open);
+        self.users[0].is_some()
     }
 
     fn has_no_user(&self) -> bool {
@@ -285,10 +309,9 @@ impl Lender<'_> {
         let free = self.users.iter_mut().find(|user| user.is_none());
         let process = meeting::process_of_same_user(caller);
         if let (Some(free), Some(process)) = (free, process)
-            && let Ok(user) = sys::open_process(process)
             && meeting::hand_over(caller, [self.loan.near]).is_ok()
         {
-            *free = Some(user);
+            *free = Some(Process::open(process));
         }
         sys::close(caller);
     }

@@ -88,6 +88,12 @@ pub fn claim(fd: c_int) {
     OWN.fetch_add(1, Ordering::Relaxed);
 }
 
+/// Leaves a descriptor of the library's own to the program.
+pub fn disclaim(fd: c_int) {
+    set_entry(fd, Entry::Unknown);
+    OWN.fetch_sub(1, Ordering::Relaxed);
+}
+
 /// Closes a descriptor of the library's own.
 pub fn close_own(fd: c_int) {
     set_entry(fd, Entry::Unknown);

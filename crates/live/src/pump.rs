@@ -10,6 +10,7 @@ use std::sync::atomic::Ordering;
 use libc::{c_int, c_uint};
 
 use crate::attach;
+use crate::close;
 use crate::departure;
 use crate::epoll;
 use crate::guard::hold_no_more;
@@ -18,7 +19,7 @@ use crate::loan::{self, Ended, Loan};
 use crate::lock;
 use crate::meeting::Place;
 use crate::stream::{self, Rest};
-use crate::sys;
+use crate::sys::{self, Process};
 use crate::table::{self, Entry, Guard};
 
 /// How often a quiet connection is looked at, in nanoseconds.
@@ -57,7 +58,7 @@ fn begin(guard: &Guard) -> Option<c_int> {
     if made == Ok(sys::Forked::There) {
         run(guard, far, user.map(|user| Loan { near, far, user, door }));
     }
-    [Some(far), user, door].into_iter().flatten().for_each(sys::close);
+    [Some(far), user.and_then(|it| it.fd()), door].into_iter().flatten().for_each(sys::close);
     if made.is_err() {
         guard.connection.lent.fetch_sub(lent, order);
         guard.connection.holders.fetch_sub(1, order);
@@ -74,21 +75,21 @@ fn put_in_places(guard: &Guard, near: c_int) {
         for fd in numbers(guard) {
             // Who waits to enter sees the old one until the new one is there.
             put_in_place(near, fd);
-            crate::close::hand_over(fd);
+            close::hand_over(fd);
         }
     } else {
         let cookie = sys::cookie(guard.fd);
-        for fd in (0..departure::LOW_NUMBERS).filter(|fd| sys::cookie(*fd) == cookie) {
+        for fd in (0..departure::numbers_elsewhere()).filter(|fd| sys::cookie(*fd) == cookie) {
             put_in_place(near, fd);
         }
     }
 }
 
 /// This process, if others share the connection with it.
-fn user_of_shared(guard: &Guard) -> Option<c_int> {
+fn user_of_shared(guard: &Guard) -> Option<Process> {
     // The child of a vfork does not count as a holder, which its parent is.
     let shared = !table::is_owner() || guard.connection.holders.load(Ordering::SeqCst) > 1;
-    if shared { sys::open_process(sys::process()).ok() } else { None }
+    shared.then(|| Process::open(sys::process()))
 }
 
 /// The numbers of a connection in this process.
@@ -109,9 +110,14 @@ fn run(guard: &Guard, far: c_int, loan: Option<Loan>) -> ! {
     attach::ATTACHING.reset();
     limits::RAISING.reset();
     sys::start_session();
-    let lent = loan.map_or([far; 3], |it| [it.near, it.user, it.door.unwrap_or(far)]);
+    let lent =
+        loan.map_or([far; 3], |it| [it.near, it.user.fd().unwrap_or(far), it.door.unwrap_or(far)]);
     close_all_but([guard.fd, far, lent[0], lent[1], lent[2]]);
     let ended = loan.map_or(Ended::Given, |loan| loan::lend(guard, loan));
+    if ended == Ended::Over {
+        // The others may have closed it before this process had noticed the users' end.
+        close::say_how(guard);
+    }
     if ended == Ended::Given
         && let Some(more) = copy_rest(guard, far)
     {

@@ -9,6 +9,12 @@ use std::sync::atomic::Ordering;
 use crate::limits;
 use libc::{c_int, c_long, c_void};
 
+mod polling;
+mod process;
+
+pub use polling::{epoll_ctl, epoll_now, is_refusal, poll, poll_all, poll_now, poll_or_fail};
+pub use process::{Forked, Process, exit, fork_away, process, start_session};
+
 /// An error number of the kernel.
 pub type Errno = c_int;
 
@@ -112,9 +118,10 @@ macro_rules! call {
     ($number:expr $(, $argument:expr)*) => {{
         // SAFETY: the arguments are those of the call; whatever memory they point to is owned by
         // the caller of this wrapper for as long as the call lasts.
-        unsafe { split($number, [$($argument as usize),*]) }
+        unsafe { $crate::sys::split($number, [$($argument as usize),*]) }
     }};
 }
+use call;
 
 /// The calling thread's `errno`.
 pub fn errno() -> Errno {
@@ -276,24 +283,6 @@ pub fn send(fd: c_int, from: *const u8, length: usize, flags: c_int) -> Result<u
     call!(libc::SYS_sendto, fd, from, length, flags, none, 0).map(|count| count as usize)
 }
 
-/// What the kernel says about one descriptor at this moment.
-pub fn poll_now(fd: c_int, events: i16) -> i16 {
-    poll(fd, events, 0)
-}
-
-/// What the kernel says about one descriptor, waiting for at most a second.
-pub fn poll(fd: c_int, events: i16, nanoseconds: u64) -> i16 {
-    poll_or_fail(fd, events, nanoseconds).unwrap_or(0)
-}
-
-/// The same, with what ended it otherwise.
-pub fn poll_or_fail(fd: c_int, events: i16, nanoseconds: u64) -> Result<i16, Errno> {
-    let mut entry = libc::pollfd { fd, events, revents: 0 };
-    let time = libc::timespec { tv_sec: 0, tv_nsec: nanoseconds.min(999_999_999) as c_long };
-    let none: *const c_void = std::ptr::null();
-    call!(libc::SYS_ppoll, &raw mut entry, 1, &raw const time, none, 8).map(|_| entry.revents)
-}
-
 /// Makes an event, which counts and never blocks.
 pub fn event() -> Result<c_int, Errno> {
     let flags = libc::EFD_CLOEXEC | libc::EFD_NONBLOCK;
@@ -317,25 +306,6 @@ pub fn futex_wait(word: *const u32, value: u32, nanoseconds: u64) -> Result<(), 
 
 pub fn futex_wake(word: *const u32) {
     let _ = call!(libc::SYS_futex, word, libc::FUTEX_WAKE, i32::MAX);
-}
-
-pub fn epoll_ctl(
-    epoll: c_int,
-    operation: c_int,
-    fd: c_int,
-    event: &mut libc::epoll_event,
-) -> Result<(), Errno> {
-    call!(libc::SYS_epoll_ctl, epoll, operation, fd, &raw mut *event).map(|_| ())
-}
-
-/// What an instance has at this moment; the mask is null or valid.
-pub fn epoll_now(
-    epoll: c_int,
-    events: &mut [libc::epoll_event],
-    mask: *const libc::sigset_t,
-) -> Result<usize, Errno> {
-    let (first, room) = (events.as_mut_ptr(), events.len());
-    call!(libc::SYS_epoll_pwait, epoll, first, room, 0, mask, 8).map(|count| count as usize)
 }
 
 pub fn shutdown(fd: c_int, how: c_int) {
@@ -389,7 +359,9 @@ pub fn connection_pair(like: c_int) -> Result<[c_int; 2], Errno> {
     address.sin6_port = 0;
     let family = c_int::from(address.sin6_family);
     let kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC;
-    let socket = || move_high(call!(libc::SYS_socket, family, kind, 0)? as c_int);
+    // The program may have all numbers that it may have, and each of these is one of them at first.
+    let new = || call!(libc::SYS_socket, family, kind, 0);
+    let socket = || move_high(limits::with_room(new)? as c_int);
     let listener = socket()?;
     let connected = socket().and_then(|near| {
         call!(libc::SYS_bind, listener, &raw const address, length)?;
@@ -397,8 +369,8 @@ pub fn connection_pair(like: c_int) -> Result<[c_int; 2], Errno> {
         call!(libc::SYS_getsockname, listener, &raw mut address, &raw mut length)?;
         call!(libc::SYS_connect, near, &raw const address, length)?;
         let none: *mut c_void = std::ptr::null_mut();
-        let far = call!(libc::SYS_accept4, listener, none, none, libc::SOCK_CLOEXEC)? as c_int;
-        Ok([near, move_high(far)?])
+        let take = || call!(libc::SYS_accept4, listener, none, none, libc::SOCK_CLOEXEC);
+        Ok([near, move_high(limits::with_room(take)? as c_int)?])
     });
     close(listener);
     if let Ok(pair) = connected {
@@ -409,46 +381,6 @@ pub fn connection_pair(like: c_int) -> Result<[c_int; 2], Errno> {
         }
     }
     connected
-}
-
-/// Who returns from a fork.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Forked {
-    Here,
-    There,
-}
-
-/// Makes a process that is nobody's child, past all that the program does at a fork.
-pub fn fork_away() -> Result<Forked, Errno> {
-    let between = call!(libc::SYS_clone, 0, 0, 0, 0, 0)?;
-    if between == 0 {
-        return match call!(libc::SYS_clone, 0, 0, 0, 0, 0) {
-            Ok(0) => Ok(Forked::There),
-            made => exit_with(c_int::from(made.is_err())),
-        };
-    }
-    let mut status: c_int = 0;
-    let none: *mut c_void = std::ptr::null_mut();
-    while call!(libc::SYS_wait4, between, &raw mut status, libc::__WALL, none) == Err(libc::EINTR) {
-    }
-    if status == 0 { Ok(Forked::Here) } else { Err(libc::EAGAIN) }
-}
-
-fn exit_with(status: c_int) -> ! {
-    loop {
-        let _ = call!(libc::SYS_exit_group, status);
-    }
-}
-
-/// Ends this process.
-pub fn exit() -> ! {
-    exit_with(0)
-}
-
-/// Leaves the terminal and its signals.
-pub fn start_session() {
-    let _ = call!(libc::SYS_setsid);
-    set_signal_mask(u64::MAX);
 }
 
 /// Sets which signals are held back from the calling thread; returns which were.
@@ -485,7 +417,13 @@ pub fn close_numbers(first: u32, last: u32) {
 
 /// Gives a descriptor a second number, in the place of what that stood for.
 pub fn duplicate_to(fd: c_int, copy: c_int, flags: c_int) {
-    let _ = call!(libc::SYS_dup3, fd, copy, flags);
+    if call!(libc::SYS_dup3, fd, copy, flags).is_ok() {
+        return;
+    }
+    #[cfg(target_arch = "x86_64")]
+    if call!(libc::SYS_dup2, fd, copy).is_ok() && flags & libc::O_CLOEXEC != 0 {
+        let _ = fcntl(copy, libc::F_SETFD, libc::FD_CLOEXEC);
+    }
 }
 
 /// Sends all, waiting for room. False if the connection is over.
@@ -533,29 +471,6 @@ pub fn reset(fd: c_int) {
     let (level, name) = (libc::SOL_SOCKET, libc::SO_LINGER);
     let _ = call!(libc::SYS_setsockopt, fd, level, name, &raw const now, 8);
     close(fd);
-}
-
-/// Waits until something can be said of any of these, or so many nanoseconds are over. False if that
-/// cannot be.
-pub fn poll_all(entries: &mut [libc::pollfd], span: Option<u64>) -> bool {
-    let none: *const c_void = std::ptr::null();
-    let time = span.map(|span| libc::timespec {
-        tv_sec: (span / 1_000_000_000) as libc::time_t,
-        tv_nsec: (span % 1_000_000_000) as c_long,
-    });
-    let time = time.as_ref().map_or(none, |time| std::ptr::from_ref(time).cast());
-    let woken = call!(libc::SYS_ppoll, entries.as_mut_ptr(), entries.len(), time, none, 8);
-    matches!(woken, Ok(_) | Err(libc::EINTR))
-}
-
-/// A descriptor by which a process's end can be waited for.
-pub fn open_process(process: u32) -> Result<c_int, Errno> {
-    move_high(call!(libc::SYS_pidfd_open, process, 0)? as c_int)
-}
-
-pub fn process() -> u32 {
-    // SAFETY: takes nothing and cannot fail. Not `getpid`, which is the program's to interpose.
-    unsafe { bare!(libc::SYS_getpid) as u32 }
 }
 
 /// Monotonic time in nanoseconds.

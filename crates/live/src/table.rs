@@ -15,7 +15,8 @@ use crate::guard::{first_word, release};
 use crate::meeting;
 use crate::numbers::{change, look_for_threads, replace, word};
 pub use crate::numbers::{
-    claim, close_own, entry, forget_listener, forget_number, is_single_threaded, known, set_entry,
+    claim, close_own, disclaim, entry, forget_listener, forget_number, is_single_threaded, known,
+    set_entry,
 };
 use crate::segment::Role;
 use crate::stats::Stats;

@@ -181,6 +181,7 @@ interpose! {
             return next(fd, copy);
         }
         depart_for_stdio(fd, copy);
+        close::yield_number(fd, copy);
         close::forget(copy);
         close::duplicate(fd, || next(fd, copy))
     }
@@ -192,6 +193,7 @@ interpose! {
             return next(fd, copy, flags);
         }
         depart_for_stdio(fd, copy);
+        close::yield_number(fd, copy);
         close::forget(copy);
         close::duplicate(fd, || next(fd, copy, flags))
     }

@@ -7,7 +7,7 @@ use libc::{c_int, c_uint, c_void, iovec, mmsghdr, msghdr, off_t, size_t, sockadd
 use crate::close;
 use crate::departure::depart;
 use crate::direct;
-use crate::hooks::leaving::depart_passed;
+use crate::hooks::leaving::{depart_passed, says_something};
 use crate::numbers::passed_by;
 use crate::options;
 use crate::ready;
@@ -307,6 +307,11 @@ interpose! {
         if !is_connection(fd) || message.is_null() {
             // SAFETY: the program says that the message is valid.
             unsafe { depart_passed(message) };
+            return next(fd, message, flags);
+        }
+        // SAFETY: as above.
+        if unsafe { says_something(message) } {
+            depart(fd, Reason::Call);
             return next(fd, message, flags);
         }
         // SAFETY: as above.

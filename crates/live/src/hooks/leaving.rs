@@ -1,7 +1,9 @@
 //! Calls after which a descriptor is used where the library does not see it: by another program, by
 //! the kernel alone, or by the C library's own streams. The connection moves back before.
 
-use libc::{c_char, c_int, c_long, c_uint, c_void, msghdr, off_t, pid_t, pollfd, size_t, ssize_t};
+use libc::{
+    c_char, c_int, c_long, c_uint, c_void, cmsghdr, msghdr, off_t, pid_t, pollfd, size_t, ssize_t,
+};
 
 use crate::close;
 use crate::departure::{self, depart, depart_all};
@@ -11,19 +13,48 @@ use crate::stats::Reason;
 use crate::table;
 use crate::turn;
 
-/// Moves the connections back that a message passes to another process.
+/// The headers of a message's control data, in order; `None` in the place of one that is not whole, for
+/// which the kernel refuses the message.
+///
+/// # Safety
+///
+/// The message is valid as the program passed it, for as long as this is used.
+unsafe fn headers(message: *const msghdr) -> impl Iterator<Item = Option<*mut cmsghdr>> {
+    // SAFETY: by the contract of this function.
+    let (mut next, end) = unsafe {
+        let control = (*message).msg_control.addr();
+        (libc::CMSG_FIRSTHDR(message), control.wrapping_add((*message).msg_controllen))
+    };
+    std::iter::from_fn(move || {
+        let header = std::mem::replace(&mut next, std::ptr::null_mut());
+        if header.is_null() {
+            return None;
+        }
+        // SAFETY: a header is within the control data, and so is what follows one that is whole.
+        unsafe {
+            let room = end.wrapping_sub(header.addr());
+            let is_whole = (libc::CMSG_LEN(0) as usize..=room).contains(&(*header).cmsg_len);
+            if is_whole {
+                next = libc::CMSG_NXTHDR(message, header);
+            }
+            Some(is_whole.then_some(header))
+        }
+    })
+}
+
+/// To be called before a message is sent: the descriptors that it passes leave.
 ///
 /// # Safety
 ///
 /// The message is null or valid as the program passed it.
 pub unsafe fn depart_passed(message: *const msghdr) {
-    // SAFETY: by the contract of this function; the macros stay within the control data.
+    // SAFETY: by the contract of this function.
+    if message.is_null() || unsafe { (*message).msg_controllen } == 0 {
+        return;
+    }
+    // SAFETY: by the contract of this function; the data are those of a whole header.
     unsafe {
-        if message.is_null() || (*message).msg_controllen == 0 {
-            return;
-        }
-        let mut header = libc::CMSG_FIRSTHDR(message);
-        while !header.is_null() {
+        for header in headers(message).flatten() {
             if (*header).cmsg_level == libc::SOL_SOCKET && (*header).cmsg_type == libc::SCM_RIGHTS {
                 let first = libc::CMSG_DATA(header).cast::<c_int>();
                 let bytes = (*header).cmsg_len - libc::CMSG_LEN(0) as usize;
@@ -31,8 +62,26 @@ pub unsafe fn depart_passed(message: *const msghdr) {
                     depart(first.add(index).read_unaligned(), Reason::Passed);
                 }
             }
-            header = libc::CMSG_NXTHDR(message, header);
         }
+    }
+}
+
+/// Whether the kernel might refuse a message on a TCP connection for its control data, or do more with
+/// it than nothing.
+///
+/// # Safety
+///
+/// The message is valid as the program passed it.
+pub unsafe fn says_something(message: *const msghdr) -> bool {
+    let idle = [libc::SCM_RIGHTS, libc::SCM_CREDENTIALS];
+    // SAFETY: by the contract of this function.
+    unsafe {
+        (*message).msg_controllen != 0
+            && headers(message).any(|header| {
+                header.is_none_or(|header| {
+                    (*header).cmsg_level == libc::SOL_SOCKET && !idle.contains(&(*header).cmsg_type)
+                })
+            })
     }
 }
 
@@ -82,6 +131,7 @@ interpose! {
         attributes: *const c_void, arguments: Strings, environment: Strings,
     ) -> c_int = |next| {
         depart_all(Reason::Exec);
+        departure::depart_duplicated();
         next(process, path, actions, attributes, arguments, environment)
     }
 }
@@ -92,6 +142,7 @@ interpose! {
         attributes: *const c_void, arguments: Strings, environment: Strings,
     ) -> c_int = |next| {
         depart_all(Reason::Exec);
+        departure::depart_duplicated();
         next(process, path, actions, attributes, arguments, environment)
     }
 }
@@ -99,7 +150,9 @@ interpose! {
 interpose! {
     fn posix_spawn_file_actions_adddup2(actions: *mut c_void, fd: c_int, copy: c_int) -> c_int
     = |next| {
-        depart(fd, Reason::Exec);
+        if !departure::note_duplicated(fd) {
+            depart(fd, Reason::Exec);
+        }
         next(actions, fd, copy)
     }
 }
@@ -417,6 +470,9 @@ extern "C" fn before_syscall(
         libc::SYS_fork | libc::SYS_vfork => table::may_be_shared(),
         libc::SYS_execve | libc::SYS_execveat => depart_all(Reason::Exec),
         libc::SYS_io_uring_setup => departure::forbid(Reason::IoUring),
+        libc::SYS_unshare => leave_namespace(fd),
+        libc::SYS_setns if second == 0 => leave_namespace(libc::CLONE_NEWPID),
+        libc::SYS_setns => leave_namespace(second as c_int),
         libc::SYS_seccomp if first <= FILTER_BY_SECCOMP => {
             filter(first == FILTER_BY_SECCOMP, third);
         }
@@ -448,6 +504,29 @@ extern "C" fn before_prctl(
         filter(second == FILTER_BY_PRCTL, third);
     }
     NEXT.address()
+}
+
+/// Before the next children get numbers of their own: the first of them is a process with which all
+/// others end, so that none could be made that copies, and numbers no longer say who holds a lock.
+fn leave_namespace(flags: c_int) {
+    if flags & libc::CLONE_NEWPID != 0 {
+        departure::forbid(Reason::Call);
+    }
+}
+
+interpose! {
+    fn unshare(flags: c_int) -> c_int = |next| {
+        leave_namespace(flags);
+        next(flags)
+    }
+}
+
+interpose! {
+    fn setns(namespace: c_int, kind: c_int) -> c_int = |next| {
+        // Zero is any kind.
+        leave_namespace(if kind == 0 { libc::CLONE_NEWPID } else { kind });
+        next(namespace, kind)
+    }
 }
 
 /// The child of a vfork runs in this memory; that of a `clone` may.
