@@ -37,8 +37,8 @@ const LATE: u64 = 20_000_000;
 /// given, in nanoseconds.
 const PATIENCE: u64 = 1_000_000;
 const DELIVERY: u64 = 1_000_000_000;
-/// How long an answer is waited for by who does not wait, and after how long it is looked whether the
-/// process that is to answer has begun and lives, in nanoseconds.
+/// How long an answer is waited for by who does not wait; and how long the process that is to answer may
+/// take to begin, and how often it is looked whether it lives, in nanoseconds.
 const ANSWER: u64 = LATE + 5_000_000;
 const BEGINNING: u64 = 1_000_000_000;
 /// How often it is looked whether those users that live have the copied connection still, in
@@ -78,12 +78,27 @@ enum Why {
     Gone,
 }
 
-/// What a sender has asked, when, and when it is to look whether there is anybody to answer.
+/// What a sender has asked, when, and when it looks whether there is anybody to answer.
 #[derive(Clone, Copy, Debug)]
 pub struct Asked {
     number: u32,
     at: u64,
     look: u64,
+}
+
+/// Whether there may be somebody to answer. A loan is over whose process was killed.
+fn is_copied(connection: &Connection, waited: u64) -> bool {
+    let order = Ordering::SeqCst;
+    match connection.lender.load(order) {
+        0 => waited < BEGINNING,
+        lender if lock::lives(lender) => true,
+        dead => {
+            if connection.lender.compare_exchange(dead, 0, order, order).is_ok() {
+                connection.lent.fetch_sub(1, order);
+            }
+            connection.lent.load(order) > 0
+        }
+    }
 }
 
 /// Whether somebody to whom the connection is lent may have written what is not yet sent, and comes
@@ -96,7 +111,7 @@ pub fn comes_before(connection: &Connection, asked: &mut Option<Asked>) -> bool 
     let now = sys::now();
     let mine = asked.get_or_insert_with(|| {
         let number = connection.asked.fetch_add(1, order).wrapping_add(1);
-        Asked { number, at: now, look: now + BEGINNING }
+        Asked { number, at: now, look: now }
     });
     if connection.answered.load(order).wrapping_sub(mine.number) as i32 >= 0 {
         return false;
@@ -105,8 +120,7 @@ pub fn comes_before(connection: &Connection, asked: &mut Option<Asked>) -> bool 
         return true;
     }
     mine.look = now + BEGINNING;
-    let lender = connection.lender.load(order);
-    lender != 0 && lock::lives(lender)
+    is_copied(connection, now - mine.at)
 }
 
 /// Waits until one that comes before has had its turn, but not long. Whether nobody does any more.
@@ -468,5 +482,46 @@ impl Lender<'_> {
         sys::close(self.loan.near);
         let gone = libc::POLLRDHUP | libc::POLLHUP;
         self.silent || sys::poll(self.loan.far, gone, PATIENCE) & gone != 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample::Sample;
+
+    const ORDER: Ordering = Ordering::SeqCst;
+
+    #[test]
+    fn who_sends_waits_until_what_was_written_before_is_sent() {
+        let sample = Sample::new();
+        let (guard, _) = sample.enter();
+        let connection = guard.connection;
+        assert!(!comes_before(connection, &mut None), "it is not lent");
+        connection.lent.store(1, ORDER);
+        connection.lender.store(lock::thread(), ORDER);
+        let (mut first, mut second) = (None, None);
+        assert!(comes_before(connection, &mut first) && comes_before(connection, &mut second));
+        connection.answered.store(1, ORDER);
+        assert!(!comes_before(connection, &mut first) && comes_before(connection, &mut second));
+        assert!(!await_answer(connection, &mut second), "nobody answers");
+        assert!(!may_end(connection) && connection.end_due.load(ORDER));
+        connection.answered.store(3, ORDER);
+        assert!(await_answer(connection, &mut second) && !comes_before(connection, &mut second));
+        connection.lent.store(0, ORDER);
+    }
+
+    #[test]
+    fn a_loan_whose_process_was_killed_is_over() {
+        let sample = Sample::new();
+        let (guard, _) = sample.enter();
+        let connection = guard.connection;
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        child.wait().unwrap();
+        connection.lent.store(1, ORDER);
+        connection.lender.store(child.id(), ORDER);
+        assert!(may_end(connection));
+        assert_eq!((connection.lent.load(ORDER), connection.lender.load(ORDER)), (0, 0));
+        assert!(!connection.end_due.load(ORDER));
     }
 }
