@@ -203,7 +203,8 @@ pub fn lend(guard: &Guard, loan: Loan) -> Ended {
     };
     let connection = guard.connection;
     let (own, order) = (lock::thread(), Ordering::SeqCst);
-    let _ = connection.lender.compare_exchange(0, own, order, order);
+    let is_free = |lender| (lender == 0 || !lock::lives(lender)).then_some(own);
+    let _ = connection.lender.fetch_update(order, order, is_free);
     let ended = lender.run();
     if let Some(door) = loan.door {
         sys::close(door);
@@ -292,8 +293,8 @@ impl Lender<'_> {
             self.welcome();
             return false;
         }
-        let looks = sys::now() >= self.look;
         let begun = sys::now();
+        let looks = begun >= self.look;
         for user in &mut self.users {
             let gone = |user: &mut Process| {
                 user.has_ended() || looks && owners::has(user.number(), self.socket) == Some(false)
@@ -304,7 +305,7 @@ impl Lender<'_> {
             let now = sys::now();
             self.look = now + LOOK_EVERY.max(SELDOM * (now - begun));
         }
-        self.has_no_user() && !self.has_passed_on() && !self.is_sending()
+        self.has_no_user() && !self.is_sending() && !self.has_passed_on()
     }
 
     /// Whether another process is seen to have the copied connection, which is a user from now on.
