@@ -99,6 +99,7 @@ test-live: ## real programs over the live library; those that are not installed 
 	$(PYTHON) tests/live/departing.py --library target/release/libweft_live.so
 	$(PYTHON) tests/live/calls.py --library target/release/libweft_live.so
 	$(PYTHON) tests/live/namespaces.py --library target/release/libweft_live.so
+	$(PYTHON) tests/live/refused.py --library target/release/libweft_live.so
 	timeout 300 $(PYTHON) tests/live/programs.py --library target/release/libweft_live.so
 	timeout 200 $(PYTHON) tests/live/others.py --library target/release/libweft_live.so
 	timeout 500 $(PYTHON) tests/live/suites.py --library target/release/libweft_live.so $(SUITES)
