@@ -17,6 +17,7 @@ import tempfile
 from pathlib import Path
 
 import calls_bytes  # noqa: F401 (its scenes are remembered)
+import calls_corners  # noqa: F401 (the same)
 import calls_descriptors  # noqa: F401 (the same)
 import calls_family  # noqa: F401 (the same)
 import calls_shared  # noqa: F401 (the same)
