@@ -305,7 +305,12 @@ impl Lender<'_> {
             let now = sys::now();
             self.look = now + LOOK_EVERY.max(SELDOM * (now - begun));
         }
-        self.has_no_user() && !self.is_sending() && !self.has_passed_on()
+        if !self.has_no_user() {
+            return false;
+        }
+        // The last of them may have ended its direction since.
+        self.answer();
+        !self.is_sending() && !self.has_passed_on()
     }
 
     /// Whether another process is seen to have the copied connection, which is a user from now on.
