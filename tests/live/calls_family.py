@@ -82,6 +82,8 @@ class Member:
         (orders, give), (take, answers) = os.pipe(), os.pipe()
         self.process = os.fork()
         if self.process == 0:
+            os.close(give)
+            os.close(take)
             for pipe, standard in ((orders, 0), (answers, 1)):
                 os.dup2(pipe, standard)
             sys.stdin, sys.stdout, sys.argv = os.fdopen(0), os.fdopen(1, "w"), ["", str(number)]
@@ -145,13 +147,15 @@ class Family:
             self.send(self.chance.choice([10, 1000, 200_000]))
         odds = {self.begin: 12, self.finish: 8, self.send_some: 10, self.get_some: 10}
         odds |= {self.write: 30, self.take: 20, self.shut: 3, self.pause: 7}
-        for _ in range(self.chance.randrange(8, 40)):
-            act = self.chance.choices(*zip(*odds.items(), strict=True))[0]
-            act(self.chance.choice(self.members))
-        self.shut(self.chance.choice(self.members))
-        self.drain()
-        for member in self.members[1:]:
-            member.end(by_kill=False)
+        try:
+            for _ in range(self.chance.randrange(8, 40)):
+                act = self.chance.choices(*zip(*odds.items(), strict=True))[0]
+                act(self.chance.choice(self.members))
+            self.shut(self.chance.choice(self.members))
+            self.drain()
+        finally:
+            for member in self.members[1:]:
+                member.end(by_kill=True)
 
     def pause(self, _: Member) -> None:
         time.sleep(self.chance.choice([0, 0.01, 0.05]))
