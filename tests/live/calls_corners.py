@@ -32,6 +32,7 @@ UNKNOWN_TYPE = 99
 NEW_PROCESSES = 0x20000000
 HIGH = 1500
 UNUSED = 777
+NOBODYS = 54_321
 TURNS = 50_000
 WORD = b"0123456789abcdef"
 LINES = b"one\ntwo\nthree"
@@ -382,3 +383,28 @@ def two_of_one_number() -> None:
     b.close()
     say("all", lambda: b"".join(iter(lambda: a.recv(65536), b"")) == 2 * TURNS * WORD)
     say("they ended", lambda: [os.waitpid(process, 0)[1] for process in processes])
+
+
+def pass_without_processes() -> None:
+    """Pass a connection on when no process can be made."""
+    if os.geteuid() == 0:
+        os.setgroups([])
+        os.setresgid(NOBODYS, NOBODYS, NOBODYS)
+        os.setresuid(NOBODYS, NOBODYS, NOBODYS)
+    resource.setrlimit(resource.RLIMIT_NPROC, (0, 0))
+    a, b = shared()
+    near, far = socket.socketpair()
+    say("passed", lambda: socket.send_fds(near, [b"x"], [b.fileno()]))
+    a.sendall(b"more")
+    with socket.socket(fileno=socket.recv_fds(far, 1, 1)[1][0]) as copy:
+        say("all", lambda: copy.recv(len(LINES) + 4, socket.MSG_WAITALL))
+        copy.sendall(b"back")
+    say("back", lambda: a.recv(99))
+    say("on", lambda: (a.sendall(b"on"), b.recv(99)))
+    a.close()
+    say("the end", lambda: b.recv(99))
+
+
+@scene
+def no_process_can_be_made() -> None:
+    apart(pass_without_processes)

@@ -272,8 +272,13 @@ pub fn leave(guard: &Guard, reason: Reason) -> bool {
     turn_back(guard, &segment, reason);
     send_rest(guard, &segment);
     let Some(refused) = refused else { return false };
-    if refused && !is_heard(guard, &segment) {
-        return false;
+    match if refused { hearing(guard, &segment) } else { Heard::Now } {
+        Heard::Now => {}
+        Heard::Never => return false,
+        Heard::Later => {
+            discard_counted(guard, &segment);
+            return true;
+        }
     }
     let until = sys::now() + SETTLING;
     while !settle(guard, &segment) {
@@ -316,24 +321,45 @@ fn end_both(segment: &Segment) {
     }
 }
 
-/// Waits until the other end has heard of the refusal; takes it back if it does not.
-fn is_heard(guard: &Guard, segment: &Segment) -> bool {
+/// Throws all doorbells away that were counted, as far as they come.
+fn discard_counted(guard: &Guard, segment: &Segment) {
+    let until = sys::now() + SETTLING;
+    while discard(guard, segment).is_some_and(|left| left > 0) && sys::now() < until {
+        sys::poll(guard.socket(), libc::POLLIN, 1_000_000);
+    }
+}
+
+/// Whether the other end has heard of a refusal.
+enum Heard {
+    Now,
+    /// It was taken back.
+    Never,
+    /// It stands, since nobody could copy instead: the rest comes with the other end's next call.
+    Later,
+}
+
+/// Waits until the other end has heard of the refusal, or does nothing for long.
+fn hearing(guard: &Guard, segment: &Segment) -> Heard {
     let connection = guard.connection;
     let peer = connection.role().peer();
     let until = sys::now() + PATIENCE;
     let mut pause = 1_000;
     loop {
         if segment.way(peer).detour.refusal() != Refusal::Unheard {
-            return true;
+            return Heard::Now;
         }
         let closed = segment.side(peer).closed.load(Ordering::Acquire) != closed::OPEN;
         let gone = libc::POLLHUP | libc::POLLERR | libc::POLLRDHUP;
-        let over = closed || sys::poll_now(guard.socket(), gone) & gone != 0 || sys::now() > until;
-        if over
+        let over = closed || sys::poll_now(guard.socket(), gone) & gone != 0;
+        let late = sys::now() > until;
+        if late && !over && !sys::can_fork_away() {
+            return Heard::Later;
+        }
+        if (over || late)
             && let Some(mut receiving) = connection.receiving()
             && receiving.receiver.withdraw(&segment.way(peer).detour)
         {
-            return false;
+            return Heard::Never;
         }
         sys::sleep(pause);
         pause = (pause * 2).min(1_000_000);

@@ -386,9 +386,9 @@ impl Receiver {
         Inlet::After
     }
 
-    /// Leaves the ring for good. Then the detour must be ended, by either side; and as soon as the
-    /// refusal is heard, or nothing was left, and [`Receiver::inlet`] says [`Inlet::After`], whoever
-    /// reads the first way need know nothing of a ring. False if that cannot be, and this side must
+    /// Leaves the ring for good. Then the detour must be ended, by either side; and as soon as
+    /// [`Receiver::inlet`] says [`Inlet::After`], whoever reads the first way need know nothing of a
+    /// ring: what was left comes next, once the writer has heard of the refusal. False if that cannot be, and this side must
     /// read the ring itself.
     pub fn leave(&mut self, words: &Detour, reader: &Reader, taken: u64) -> bool {
         match self.stage {

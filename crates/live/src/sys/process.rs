@@ -32,6 +32,14 @@ pub fn fork_away() -> Result<Forked, Errno> {
     if status == 0 { Ok(Forked::Here) } else { Err(libc::EAGAIN) }
 }
 
+/// Whether such a process can be made.
+pub fn can_fork_away() -> bool {
+    match fork_away() {
+        Ok(Forked::There) => exit(),
+        made => made.is_ok(),
+    }
+}
+
 fn exit_with(status: c_int) -> ! {
     loop {
         let _ = call!(libc::SYS_exit_group, status);

@@ -73,8 +73,6 @@ struct Model {
     may_withdraw: bool,
     ended: [Ending; 2],
     finish: Finish,
-    /// Whether the reader has found, after it ended the detour, that the writer had not finished.
-    goes_on: bool,
     /// Whether the reader has read the first way after the ring.
     is_back: bool,
     has_heard: bool,
@@ -111,7 +109,6 @@ impl Model {
             may_withdraw: true,
             ended: [Ending::No; 2],
             finish: Finish::No,
-            goes_on: false,
             is_back: false,
             has_heard: false,
         }
@@ -316,15 +313,11 @@ impl Model {
                 self.got(self.cells[place]);
                 self.reader.release(ring, 1);
             }
-            Inlet::After if self.may_go(words, ring) => self.who = Who::Plain,
+            // Also before the writer has heard of a refusal, after which the rest is what comes next.
+            Inlet::After if self.ended[1] == Ending::Done => self.who = Who::Plain,
             _ => {}
         }
         (*self != before).then_some(())
-    }
-
-    fn may_go(&self, words: &Detour, ring: &RingPointers) -> bool {
-        let nothing_left = self.goes_on && ring.sealed_at() == Some(self.reader.read());
-        self.ended[1] == Ending::Done && (nothing_left || words.refusal() != Refusal::Unheard)
     }
 
     /// Whether a reader in the ring has been woken by a doorbell.
@@ -356,13 +349,6 @@ impl Model {
         Some(())
     }
 
-    /// Looks, once the detour is ended, whether the writer has finished.
-    fn look(&mut self, words: &Detour) -> Option<()> {
-        let looks = self.ended[1] == Ending::Done && !self.goes_on && !words.is_finished();
-        self.goes_on |= looks;
-        looks.then_some(())
-    }
-
     fn withdraw(&mut self, words: &Detour) -> Option<()> {
         let can = self.who == Who::Going && self.may_withdraw;
         if !can || !self.receiver.withdraw(words) {
@@ -389,7 +375,6 @@ impl Model {
         ];
         if limits.leaves {
             next.push(self.after(|it, words, _| it.leave(words)));
-            next.push(self.after(|it, words, _| it.look(words)));
         }
         next.into_iter().flatten().chain(self.successors_alone()).collect()
     }
@@ -448,8 +433,13 @@ fn the_end_comes_after_all_and_needs_no_further_step_of_the_writer() {
         assert!(states.all_can_reach(|it| it.has_heard));
         let heard_by = |who| states.iter().any(|it| it.has_heard && it.who == who);
         assert_eq!([Who::Knowing, Who::Plain].map(heard_by), [true, leaves]);
-        let unheard = |it: &&Model| Detour::with(it.words).refusal() != Refusal::Heard;
-        let quiet = states.iter().filter(|it| it.has_finished()).filter(unheard);
+        // Who has refused and gone waits for the writer's next step.
+        let alone = |it: &&Model| match Detour::with(it.words).refusal() {
+            Refusal::None => true,
+            Refusal::Unheard => it.who != Who::Plain,
+            Refusal::Heard => false,
+        };
+        let quiet = states.iter().filter(|it| it.has_finished()).filter(alone);
         let mut looked = 0;
         for state in quiet {
             let alone = Model { may_withdraw: true, ..state.clone() };
