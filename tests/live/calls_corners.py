@@ -91,8 +91,7 @@ def apart(made: Callable[[], None], soft: int = 0, hard: int = 0) -> None:
     limit = f"setrlimit(RLIMIT_NOFILE, ({soft}, {hard}))" if soft else ""
     code = f"from resource import *; {limit}\nimport calls_corners as it; it.{made.__name__}()"
     command = [sys.executable, "-c", code]
-    process = subprocess.run(command, cwd=Path(__file__).parent, timeout=30, check=False)
-    say("it ended", lambda: process.returncode)
+    subprocess.run(command, cwd=Path(__file__).parent, timeout=30, check=True)
 
 
 def begun(made: Callable[[], object]) -> int:
@@ -387,6 +386,8 @@ def two_of_one_number() -> None:
 
 def pass_without_processes() -> None:
     """Pass a connection on when no process can be made."""
+    # Python looks for this when it connects, in files that nobody else may read.
+    "localhost".encode("idna")
     if os.geteuid() == 0:
         os.setgroups([])
         os.setresgid(NOBODYS, NOBODYS, NOBODYS)
