@@ -34,7 +34,7 @@ PATIENCE_S = 3
 NEEDED = ("memfd_create", "eventfd2")
 """Where one of these is refused, connections stay with the kernel."""
 CALLS = (
-    "pidfd_open", "epoll_pwait", "epoll_pwait2", "ppoll", "dup3", "futex", "prlimit64", "clone3",
+    "pidfd_open", "epoll_pwait", "epoll_pwait2", "ppoll", "dup3", "prlimit64", "clone3",
     "close_range", "getcpu", "process_vm_readv", "membarrier", *NEEDED,
 )  # fmt: skip
 NO_CALL, NO_FILTER = 120, 121

@@ -38,7 +38,6 @@ fn last_quarter(limit: rlimit) -> c_int {
 
 /// Gives a descriptor a second number, of the library's own.
 pub fn duplicate(fd: c_int) -> Result<c_int, Errno> {
-    // A handler that interrupted this finds the limit raised, and does without.
     let limit = sys::descriptor_limit(None);
     let beyond = raised(limit).map_or(Err(libc::EMFILE), |_| {
         with_room(|| sys::duplicate_from(fd, limit.rlim_cur as c_int))

@@ -96,8 +96,7 @@ pub fn disclaim(fd: c_int) {
 
 /// Closes a descriptor of the library's own.
 pub fn close_own(fd: c_int) {
-    set_entry(fd, Entry::Unknown);
-    OWN.fetch_sub(1, Ordering::Relaxed);
+    disclaim(fd);
     sys::close(fd);
 }
 
