@@ -30,10 +30,10 @@ def said_by(command: list[str], environment: dict[str, str]) -> list[str]:
     """Run the scenes; what they say, as far as they came in time."""
     with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as error:
         try:
-            subprocess.run(
+            ended = subprocess.run(
                 command, env=environment, stdout=out, stderr=error, timeout=LIMIT_S, check=False
-            )
-            late = []
+            ).returncode
+            late = [f"  ended by code {ended}"] if ended else []
         except subprocess.TimeoutExpired:
             late = [f"  ended by nothing in {LIMIT_S} s"]
         for file in (out, error):

@@ -15,7 +15,18 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from calls_stage import PATIENCE_S, POLLRDHUP, pair, raw, say, scene, settled
+from calls_stage import (
+    PATIENCE_S,
+    POLLRDHUP,
+    Counted,
+    Message,
+    Part,
+    pair,
+    raw,
+    say,
+    scene,
+    settled,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -284,21 +295,11 @@ def vectors() -> None:
     say("to an address", lambda: a.sendto(b"y", ("127.0.0.1", 9)))
     say("from", lambda: b.recvfrom(9))
 
-    class Message(ctypes.Structure):
-        _fields_ = (
-            ("name", ctypes.c_void_p),
-            ("name_length", ctypes.c_uint),
-            ("parts", ctypes.c_void_p),
-            ("count", ctypes.c_size_t),
-            ("control", ctypes.c_void_p),
-            ("control_length", ctypes.c_size_t),
-            ("flags", ctypes.c_int),
-            ("length", ctypes.c_uint),
-        )
-
-    texts = [ctypes.create_string_buffer(b"abc", 3), ctypes.create_string_buffer(b"de", 2)]
-    vectors = [(ctypes.c_void_p * 2)(ctypes.addressof(text), len(text)) for text in texts]
-    messages = (Message * 2)(*(Message(None, 0, ctypes.addressof(vector), 1) for vector in vectors))
+    texts = [ctypes.create_string_buffer(text, len(text)) for text in (b"abc", b"de")]
+    parts_of = [Part(ctypes.cast(text, ctypes.c_char_p), len(text)) for text in texts]
+    messages = (Counted * 2)(
+        *(Counted(Message(parts=ctypes.pointer(part), part_count=1)) for part in parts_of)
+    )
     say("two messages", lambda: raw("sendmmsg", a.fileno(), messages, 2, 0))
     say("their lengths", lambda: [message.length for message in messages])
     settled()

@@ -21,7 +21,7 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from calls_stage import LIBC, pair, raw, say, scene
+from calls_stage import LIBC, Message, Part, pair, raw, say, scene
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,26 +37,6 @@ TURNS = 50_000
 WORD = b"0123456789abcdef"
 LINES = b"one\ntwo\nthree"
 LINE = ["dd", "bs=4", "count=1", "status=none"]
-
-
-class Part(ctypes.Structure):
-    """A part of a message."""
-
-    _fields_ = (("base", ctypes.c_char_p), ("length", ctypes.c_size_t))
-
-
-class Message(ctypes.Structure):
-    """A message."""
-
-    _fields_ = (
-        ("name", ctypes.c_void_p),
-        ("name_length", ctypes.c_uint),
-        ("parts", ctypes.POINTER(Part)),
-        ("part_count", ctypes.c_size_t),
-        ("control", ctypes.c_void_p),
-        ("control_length", ctypes.c_size_t),
-        ("flags", ctypes.c_int),
-    )
 
 
 def told(

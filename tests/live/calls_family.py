@@ -30,8 +30,10 @@ AGAIN = -errno.EAGAIN
 MEMBER = r"""
 import os, socket, sys
 end = socket.socket(fileno=int(sys.argv[1]))
-for line in iter(sys.stdin.readline, "over\n"):
+for line in iter(sys.stdin.readline, ""):
     what, at, count = line.split()
+    if what == "over":
+        break
     try:
         if what == "write":
             said = end.send(text(int(at), int(count)), socket.MSG_DONTWAIT)
@@ -88,7 +90,10 @@ class Member:
             for pipe, standard in ((orders, 0), (answers, 1)):
                 os.dup2(pipe, standard)
             sys.stdin, sys.stdout, sys.argv = os.fdopen(0), os.fdopen(1, "w"), ["", str(number)]
-            exec(PROGRAM, {})
+            try:
+                exec(PROGRAM, {})
+            finally:
+                os._exit(1)
         os.close(orders)
         os.close(answers)
         self.orders, self.answers = os.fdopen(give, "wb"), os.fdopen(take, "rb")
@@ -108,7 +113,7 @@ class Member:
             os.kill(self.process, 9)
         else:
             # Its pipe has other writers: those that were forked later.
-            self.orders.write(b"over\n")
+            self.orders.write(b"over 0 0\n")
             self.orders.flush()
         os.waitpid(self.process, 0)
         self.answers.close()

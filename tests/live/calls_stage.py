@@ -20,6 +20,32 @@ PATIENCE_S = 30
 SCENES: list[Callable[[], None]] = []
 
 
+class Part(ctypes.Structure):
+    """A part of a message: `iovec`."""
+
+    _fields_ = (("base", ctypes.c_char_p), ("length", ctypes.c_size_t))
+
+
+class Message(ctypes.Structure):
+    """A message: `msghdr`."""
+
+    _fields_ = (
+        ("name", ctypes.c_void_p),
+        ("name_length", ctypes.c_uint),
+        ("parts", ctypes.POINTER(Part)),
+        ("part_count", ctypes.c_size_t),
+        ("control", ctypes.c_void_p),
+        ("control_length", ctypes.c_size_t),
+        ("flags", ctypes.c_int),
+    )
+
+
+class Counted(ctypes.Structure):
+    """A message of several, and how much of it has gone: `mmsghdr`."""
+
+    _fields_ = (("message", Message), ("length", ctypes.c_uint))
+
+
 def scene(made: Callable[[], None]) -> Callable[[], None]:
     """Remember a scene."""
     SCENES.append(made)
