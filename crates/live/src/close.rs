@@ -83,42 +83,6 @@ fn set_linger(fd: c_int, linger: [c_int; 2]) {
     }
 }
 
-/// To be called before the program puts `fd` at a number that may be the library's own: what the
-/// library has there goes elsewhere, and the connections that need it go to the kernel.
-pub fn yield_number(fd: c_int, number: c_int) {
-    if table::entry(number) != Entry::Own
-        || !table::is_owner()
-        || sys::fcntl(fd, libc::F_GETFD, 0).is_err()
-    {
-        return;
-    }
-    let _errno = sys::KeepErrno::new();
-    let order = Ordering::SeqCst;
-    for_each_held_at(|place, connection| {
-        if connection.meeting.load(order) == number as u32 {
-            attach::give_up(connection, Reason::Limit);
-        }
-        let events = [&connection.own_event, &connection.peer_event];
-        if connection.segment().is_none() || events.iter().all(|event| event.load(order) != number)
-        {
-            return;
-        }
-        for (fd, _) in table::known().filter(|(_, it)| *it == Entry::Connection(place)) {
-            departure::depart(fd, Reason::Limit);
-        }
-        for event in events {
-            let _ = event.compare_exchange(number, -1, order, order);
-        }
-    });
-    if table::entry(number) == Entry::Own {
-        // What else there is is known by no number: the file of the figures.
-        if let Ok(moved) = limits::duplicate(number) {
-            table::claim(moved);
-        }
-        table::disclaim(number);
-    }
-}
-
 /// To be called before a number is given to something else while another process goes on with its
 /// connection: nothing ends.
 pub fn hand_over(fd: c_int) {
@@ -416,14 +380,10 @@ pub extern "C" fn after_fork_in_child() {
 }
 
 fn for_each_held(act: impl Fn(&'static Connection)) {
-    for_each_held_at(|_, connection| act(connection));
-}
-
-fn for_each_held_at(act: impl Fn(usize, &'static Connection)) {
     for place in table::used() {
         let held = table::local(place).is_some_and(table::Local::has_descriptors);
         if held && let Some(connection) = table::connection(place) {
-            act(place, connection);
+            act(connection);
         }
     }
 }

@@ -234,11 +234,17 @@ struct Credentials {
     group: u32,
 }
 
+impl Credentials {
+    fn is_same_user(&self) -> bool {
+        // SAFETY: takes nothing and cannot fail.
+        self.user == unsafe { libc::geteuid() }
+    }
+}
+
 /// Whether the other end of a Unix connection belongs to the same user. Its process has no number
 /// here if it is in another process namespace.
 pub fn is_same_user(fd: c_int) -> bool {
-    // SAFETY: takes nothing and cannot fail.
-    credentials(fd).is_some_and(|peer| peer.user == unsafe { libc::geteuid() })
+    credentials(fd).is_some_and(|peer| peer.is_same_user())
 }
 
 fn credentials(fd: c_int) -> Option<Credentials> {
@@ -247,7 +253,7 @@ fn credentials(fd: c_int) -> Option<Credentials> {
 
 /// The process at the other end of a Unix connection, if it is the same user's and has a number here.
 pub fn process_of_same_user(fd: c_int) -> Option<u32> {
-    let process = credentials(fd).filter(|_| is_same_user(fd))?.process;
+    let process = credentials(fd).filter(Credentials::is_same_user)?.process;
     u32::try_from(process).ok().filter(|process| *process != 0)
 }
 

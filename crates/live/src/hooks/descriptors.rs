@@ -7,7 +7,7 @@ use libc::{c_int, c_uint, c_ulong, c_void, sockaddr};
 use crate::attach;
 use crate::bare_calls;
 use crate::close;
-use crate::departure::depart;
+use crate::departure::{self, depart};
 use crate::epoll;
 use crate::ready;
 use crate::real::interpose;
@@ -181,7 +181,7 @@ interpose! {
             return next(fd, copy);
         }
         depart_for_stdio(fd, copy);
-        close::yield_number(fd, copy);
+        departure::yield_number(fd, copy);
         close::forget(copy);
         close::duplicate(fd, || next(fd, copy))
     }
@@ -193,7 +193,7 @@ interpose! {
             return next(fd, copy, flags);
         }
         depart_for_stdio(fd, copy);
-        close::yield_number(fd, copy);
+        departure::yield_number(fd, copy);
         close::forget(copy);
         close::duplicate(fd, || next(fd, copy, flags))
     }
