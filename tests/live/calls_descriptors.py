@@ -107,6 +107,34 @@ def large_numbers() -> None:
 
 
 @scene
+def impossible_times() -> None:
+    a, b = pair()
+    with select.epoll() as waiter:
+        waiter.register(b, select.EPOLLIN)
+        for is_readable in (False, True):
+            for seconds, parts in ((-1, 0), (0, -1), (0, 1_000_000_000), (-1, -1), (0, 0)):
+                time = struct.pack("ll", seconds, parts)
+                entry = struct.pack("ihh", b.fileno(), select.POLLIN, 0)
+                sets = [ctypes.create_string_buffer(128) for _ in range(2)]
+                for bits in sets:
+                    bits[b.fileno() // 8] = 1 << b.fileno() % 8
+                room = ctypes.create_string_buffer(12)
+                say("ppoll", lambda it=(entry, 1, time, None): raw("ppoll", *it))
+                say(
+                    "pselect",
+                    lambda it=(1024, sets[0], None, None, time, None): raw("pselect", *it),
+                )
+                if not is_readable and (seconds, parts) == (0, 1_000_000_000):
+                    # Many microseconds are a time.
+                    continue
+                say("select", lambda it=(1024, sets[1], None, None, time): raw("select", *it))
+                number = waiter.fileno()
+                say("epoll", lambda it=(number, room, 1, time, None): raw("epoll_pwait2", *it))
+            a.sendall(b"x")
+            settled()
+
+
+@scene
 def waiting_with_masks() -> None:
     a, b = pair()
     seen: list[int] = []

@@ -16,15 +16,27 @@ fn answer(result: Result<c_int, Errno>) -> c_int {
     result.unwrap_or_else(|why| fail(why) as c_int)
 }
 
+/// A time that the kernel answers with `EINVAL`.
+struct Impossible;
+
 /// A time in nanoseconds; a null one is for ever.
 ///
 /// # Safety
 ///
 /// The time is null or valid.
-unsafe fn span(time: *const timespec) -> Option<u64> {
+unsafe fn span(time: *const timespec) -> Result<Option<u64>, Impossible> {
     // SAFETY: by the contract of this function.
-    let time = unsafe { time.as_ref() }?;
-    Some((time.tv_sec as u64).saturating_mul(1_000_000_000).saturating_add(time.tv_nsec as u64))
+    let Some(time) = (unsafe { time.as_ref() }) else { return Ok(None) };
+    if !(0..1_000_000_000).contains(&time.tv_nsec) {
+        return Err(Impossible);
+    }
+    nanoseconds(time.tv_sec, time.tv_nsec, 1).map(Some)
+}
+
+fn nanoseconds(seconds: i64, parts: i64, each: u64) -> Result<u64, Impossible> {
+    let seconds = u64::try_from(seconds).map_err(|_| Impossible)?;
+    let parts = u64::try_from(parts).map_err(|_| Impossible)?;
+    Ok(seconds.saturating_mul(1_000_000_000).saturating_add(parts.saturating_mul(each)))
 }
 
 fn milliseconds(timeout: c_int) -> Option<u64> {
@@ -81,8 +93,8 @@ interpose! {
     ) -> c_int = |next| {
         // SAFETY: the program says that there are so many entries and that the time is valid.
         match unsafe { (entries(first, count), span(timeout)) } {
-            (Some(entries), span) => answer(ready::poll(entries, span, mask)),
-            (None, _) => next(first, count, timeout, mask),
+            (Some(entries), Ok(span)) => answer(ready::poll(entries, span, mask)),
+            _ => next(first, count, timeout, mask),
         }
     }
 }
@@ -94,9 +106,9 @@ interpose! {
     ) -> c_int = |next| {
         // SAFETY: as for `ppoll`.
         let (entries, span) = unsafe { (entries(first, count), span(timeout)) };
-        match entries.filter(|it| size_of_val(*it) <= room) {
-            Some(entries) => answer(ready::poll(entries, span, mask)),
-            None => next(first, count, timeout, mask, room),
+        match (entries.filter(|it| size_of_val(*it) <= room), span) {
+            (Some(entries), Ok(span)) => answer(ready::poll(entries, span, mask)),
+            _ => next(first, count, timeout, mask, room),
         }
     }
 }
@@ -125,9 +137,8 @@ interpose! {
         }
         // SAFETY: the program says that the time is null or valid.
         let time = unsafe { timeout.as_mut() };
-        let span = time
-            .as_ref()
-            .map(|it| it.tv_sec as u64 * 1_000_000_000 + it.tv_usec as u64 * 1000);
+        let span = time.as_ref().map(|it| nanoseconds(it.tv_sec, it.tv_usec, 1000));
+        let Ok(span) = span.transpose() else { return next(count, read, write, except, timeout) };
         let begin = sys::now();
         // SAFETY: as above.
         let result = unsafe { ready::select(count, sets, span, std::ptr::null()) };
@@ -152,7 +163,11 @@ interpose! {
             return next(count, read, write, except, timeout, mask);
         }
         // SAFETY: as above, and for the time.
-        answer(unsafe { ready::select(count, sets, span(timeout), mask) })
+        let found = unsafe { span(timeout).map(|span| ready::select(count, sets, span, mask)) };
+        found.map_or_else(
+            |Impossible| next(count, read, write, except, timeout, mask),
+            answer,
+        )
     }
 }
 
@@ -210,7 +225,7 @@ interpose! {
         mask: *const sigset_t,
     ) -> c_int = |next| {
         // SAFETY: as for `epoll_wait`, and for the time.
-        unsafe { wait(epoll, first, count, span(timeout), mask) }
+        unsafe { span(timeout).ok().and_then(|span| wait(epoll, first, count, span, mask)) }
             .unwrap_or_else(|| next(epoll, first, count, timeout, mask))
     }
 }
