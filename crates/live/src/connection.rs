@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicU64, 
 use libc::c_int;
 use weft_protocol::byte_ring::{Capacity, Reader, Writer};
 use weft_protocol::detour::{Receiver, Sender};
+use weft_protocol::lending::Lending;
 
 use crate::lock::{Held, Lock};
 use crate::segment::{Role, Segment};
@@ -125,16 +126,9 @@ pub struct Connection {
     pub returned_out: AtomicBool,
     /// Whether the way back was counted, so that each is counted once.
     pub turned: AtomicBool,
-    /// Processes that copy for one of those that share it, and take back what is not read: then all
-    /// reading is done with the receiving half held, also from the kernel.
-    pub lent: AtomicU32,
-    /// The first of them, and how often others have asked it to send what was written by then, and have
-    /// been answered; see [`crate::loan`].
-    pub lender: AtomicU32,
-    pub asked: AtomicU32,
-    pub answered: AtomicU32,
-    /// Whether it is to end the sending direction after that.
-    pub end_due: AtomicBool,
+    /// Processes that copy for one of those that share it, and take back what is not read; see
+    /// [`crate::loan`].
+    pub lending: Lending,
     pub read_shut: AtomicBool,
     /// Whether the kernel was told so too, so that it says that there is an end to read.
     pub deaf: AtomicBool,
@@ -291,11 +285,10 @@ impl Connection {
     #[cold]
     fn freshen(&self) {
         let counts = [&self.sleepers, &self.end, &self.doorbells, &self.filled];
-        for word in
-            counts.into_iter().chain([&self.lent, &self.lender, &self.asked, &self.answered])
-        {
+        for word in counts {
             word.store(0, Ordering::Relaxed);
         }
+        self.lending.reset();
         for flag in [
             &self.switched_in,
             &self.switched_out,
@@ -307,7 +300,6 @@ impl Connection {
             &self.read_shut,
             &self.deaf,
             &self.write_shut,
-            &self.end_due,
         ] {
             flag.store(false, Ordering::Relaxed);
         }

@@ -49,9 +49,10 @@ pub fn depart_connection(guard: &Guard, reason: Reason) {
     }
     let apart = guard.apart();
     let own = apart.as_deref().unwrap_or(guard);
-    // What is on loan is wholly the kernel's, perhaps, and others have a copied connection for it.
-    let is_lent = guard.connection.lent.load(Ordering::SeqCst) > 0;
-    if !is_lent && turn::leave(own, reason) {
+    // What is on loan is wholly the kernel's, perhaps, and others have a copied connection for it, maybe
+    // since this one has begun to leave.
+    let is_lent = || guard.connection.lending.is_lent();
+    if !is_lent() && turn::leave(own, reason) && !is_lent() {
         return;
     }
     // A handler of this thread would not be shut out, and a child that is forked meanwhile would go on
@@ -62,7 +63,7 @@ pub fn depart_connection(guard: &Guard, reason: Reason) {
     let stays = 1 + u32::from(apart.is_some());
     if own.shuts_others_out(stays) {
         // Whoever was in a call may have read the rest.
-        if is_lent || !turn::is_back(own.connection) {
+        if is_lent() || !turn::is_back(own.connection) {
             pump::replace(own);
         }
         own.lets_others_in();

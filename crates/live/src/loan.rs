@@ -17,6 +17,7 @@ use std::sync::atomic::Ordering;
 
 use libc::c_int;
 use weft_protocol::detour::Outlet;
+use weft_protocol::lending::{Answerer, Question};
 
 use crate::connection::Half;
 use crate::lock;
@@ -24,7 +25,7 @@ use crate::meeting::{self, Place};
 use crate::owners;
 use crate::stream::{self, Rest};
 use crate::sys::{self, Process};
-use crate::table::{Connection, Guard, Receiving};
+use crate::table::{Connection, Guard, Receiving, phase};
 use crate::turn;
 
 /// So much is given at a time: a new connection of the kernel takes it at once.
@@ -81,46 +82,32 @@ enum Why {
 /// What a sender has asked, when, and when it looks whether there is anybody to answer.
 #[derive(Clone, Copy, Debug)]
 pub struct Asked {
-    number: u32,
+    question: Question,
     at: u64,
     look: u64,
-}
-
-/// Whether there may be somebody to answer. A loan is over whose process was killed.
-fn is_copied(connection: &Connection, waited: u64) -> bool {
-    let order = Ordering::SeqCst;
-    match connection.lender.load(order) {
-        0 => waited < BEGINNING,
-        lender if lock::lives(lender) => true,
-        dead => {
-            if connection.lender.compare_exchange(dead, 0, order, order).is_ok() {
-                connection.lent.fetch_sub(1, order);
-            }
-            connection.lent.load(order) > 0
-        }
-    }
 }
 
 /// Whether somebody to whom the connection is lent may have written what is not yet sent, and comes
 /// before who asks this for the first time.
 pub fn comes_before(connection: &Connection, asked: &mut Option<Asked>) -> bool {
-    let order = Ordering::SeqCst;
-    if connection.lent.load(order) == 0 {
+    let lending = &connection.lending;
+    if !lending.is_lent() {
         return false;
     }
     let now = sys::now();
-    let mine = asked.get_or_insert_with(|| {
-        let number = connection.asked.fetch_add(1, order).wrapping_add(1);
-        Asked { number, at: now, look: now }
-    });
-    if connection.answered.load(order).wrapping_sub(mine.number) as i32 >= 0 {
+    let mine = asked.get_or_insert_with(|| Asked { question: lending.ask(), at: now, look: now });
+    if lending.is_answered(mine.question) {
         return false;
     }
     if now < mine.look {
         return true;
     }
     mine.look = now + BEGINNING;
-    is_copied(connection, now - mine.at)
+    match lending.answerer(lock::lives) {
+        Answerer::Lives => true,
+        Answerer::Begins => now - mine.at < BEGINNING,
+        Answerer::None => false,
+    }
 }
 
 /// Waits until one that comes before has had its turn, but not long. Whether nobody does any more.
@@ -141,14 +128,31 @@ pub fn may_end(connection: &Connection) -> bool {
         return true;
     }
     connection.write_shut.store(true, Ordering::Release);
-    connection.end_due.store(true, Ordering::SeqCst);
-    // Unless nobody copies any more.
-    connection.lent.load(Ordering::SeqCst) == 0 && connection.end_due.swap(false, Ordering::SeqCst)
+    !connection.lending.leave_end()
+}
+
+/// Counts a loan that is about to be made. False if there is nothing to lend: the connection is wholly
+/// the kernel's, and nobody has another for it.
+pub fn begin(connection: &Connection) -> bool {
+    let Some(_receiving) = connection.receiving() else { return false };
+    let is_plain = connection.phase() != phase::JOINED
+        || turn::is_back(connection) && !connection.lending.is_lent();
+    if !is_plain {
+        connection.lending.begin();
+    }
+    !is_plain
+}
+
+/// Whether the connection is on loan, or may be as soon as the receiving half is let go. Then all
+/// reading is done with that half held, also from the kernel.
+pub fn may_be_made(connection: &Connection) -> bool {
+    connection.lending.is_lent()
+        || connection.holders.load(Ordering::SeqCst) > 1 && !turn::is_back(connection)
 }
 
 /// The copied connection that others have got on loan already, if there is one.
 pub fn join(guard: &Guard) -> Option<c_int> {
-    if guard.connection.lent.load(Ordering::SeqCst) == 0 {
+    if !guard.connection.lending.is_lent() {
         return None;
     }
     let caller = Place::of_loan(sys::cookie(guard.fd)?)?.call().ok()?;
@@ -201,17 +205,15 @@ pub fn lend(guard: &Guard, loan: Loan) -> Ended {
         silent: false,
         look: sys::now() + LOOK_EVERY,
     };
-    let connection = guard.connection;
-    let (own, order) = (lock::thread(), Ordering::SeqCst);
-    let is_free = |lender| (lender == 0 || !lock::lives(lender)).then_some(own);
-    let _ = connection.lender.fetch_update(order, order, is_free);
+    let (lending, own) = (&guard.connection.lending, lock::thread());
+    lending.serve(own, lock::lives);
     let ended = lender.run();
     if let Some(door) = loan.door {
         sys::close(door);
     }
-    let _ = connection.lender.compare_exchange(own, 0, order, order);
-    connection.lent.fetch_sub(1, order);
-    lender.end_if_due();
+    if lending.end(own) {
+        lender.end_direction();
+    }
     ended
 }
 
@@ -256,7 +258,7 @@ impl Lender<'_> {
                 return Why::Wanted;
             }
             let alone = connection.holders.load(Ordering::SeqCst) == 1;
-            if alone && !connection.end_due.load(Ordering::SeqCst) {
+            if alone && !connection.lending.is_end_due() {
                 return Why::Alone;
             }
             let moved = self.answer() | self.note_read(receiving) | self.give(receiving);
@@ -339,20 +341,20 @@ impl Lender<'_> {
     /// Sends what the users have written, and answers who has asked for it before. Whether there was
     /// any.
     fn answer(&mut self) -> bool {
-        let connection = self.guard.connection;
-        let asked = connection.asked.load(Ordering::SeqCst);
+        let lending = &self.guard.connection.lending;
+        let asked = lending.asked();
         let moved = self.forward();
         if !self.is_sending() {
-            connection.answered.store(asked, Ordering::SeqCst);
-            self.end_if_due();
+            lending.answer(asked);
+            if lending.takes_end() {
+                self.end_direction();
+            }
         }
         moved
     }
 
-    fn end_if_due(&self) {
-        if self.guard.connection.end_due.swap(false, Ordering::SeqCst) {
-            sys::shutdown(self.guard.socket(), libc::SHUT_WR);
-        }
+    fn end_direction(&self) {
+        sys::shutdown(self.guard.socket(), libc::SHUT_WR);
     }
 
     /// Sends what the users have written, once what the other end has refused is sent. Whether there
@@ -365,7 +367,7 @@ impl Lender<'_> {
             let (place, room) = (self.buffer.as_mut_ptr(), self.buffer.len());
             let sent = match sys::recv(far, place, room, libc::MSG_DONTWAIT | libc::MSG_PEEK) {
                 Ok(0) => {
-                    sys::shutdown(socket, libc::SHUT_WR);
+                    self.end_direction();
                     self.silent = true;
                     break;
                 }
@@ -496,38 +498,55 @@ mod tests {
     use super::*;
     use crate::sample::Sample;
 
-    const ORDER: Ordering = Ordering::SeqCst;
-
     #[test]
     fn who_sends_waits_until_what_was_written_before_is_sent() {
         let sample = Sample::new();
         let (guard, _) = sample.enter();
-        let connection = guard.connection;
+        let (connection, lending) = (guard.connection, &guard.connection.lending);
         assert!(!comes_before(connection, &mut None), "it is not lent");
-        connection.lent.store(1, ORDER);
-        connection.lender.store(lock::thread(), ORDER);
+        lending.begin();
+        lending.serve(lock::thread(), lock::lives);
         let (mut first, mut second) = (None, None);
-        assert!(comes_before(connection, &mut first) && comes_before(connection, &mut second));
-        connection.answered.store(1, ORDER);
+        assert!(comes_before(connection, &mut first));
+        let asked = lending.asked();
+        assert!(comes_before(connection, &mut second));
+        lending.answer(asked);
         assert!(!comes_before(connection, &mut first) && comes_before(connection, &mut second));
         assert!(!await_answer(connection, &mut second), "nobody answers");
-        assert!(!may_end(connection) && connection.end_due.load(ORDER));
-        connection.answered.store(3, ORDER);
+        assert!(!may_end(connection) && lending.is_end_due());
+        lending.answer(lending.asked());
         assert!(await_answer(connection, &mut second) && !comes_before(connection, &mut second));
-        connection.lent.store(0, ORDER);
+        assert!(lending.end(lock::thread()), "the end was left to the loan");
+    }
+
+    #[test]
+    fn what_is_on_loan_is_not_left_to_the_kernel_and_what_is_left_is_not_lent() {
+        let sample = Sample::new();
+        let (guard, segment) = sample.enter();
+        let connection = guard.connection;
+        assert!(begin(connection), "the ring may have something left");
+        for way in [&connection.returned_in, &connection.returned_out] {
+            way.store(true, Ordering::SeqCst);
+        }
+        assert!(turn::settle(&guard, &segment) && connection.phase() == phase::JOINED);
+        assert!(begin(connection), "somebody has it on loan already");
+        connection.lending.withdraw();
+        connection.lending.withdraw();
+        assert!(!begin(connection) && !connection.lending.is_lent());
+        assert!(turn::settle(&guard, &segment) && connection.phase() == phase::PLAIN);
+        assert!(!begin(connection));
     }
 
     #[test]
     fn a_loan_whose_process_was_killed_is_over() {
         let sample = Sample::new();
         let (guard, _) = sample.enter();
-        let connection = guard.connection;
+        let (connection, lending) = (guard.connection, &guard.connection.lending);
         let mut child = std::process::Command::new("true").spawn().unwrap();
         child.wait().unwrap();
-        connection.lent.store(1, ORDER);
-        connection.lender.store(child.id(), ORDER);
+        lending.begin();
+        lending.serve(child.id(), |_| true);
         assert!(may_end(connection));
-        assert_eq!((connection.lent.load(ORDER), connection.lender.load(ORDER)), (0, 0));
-        assert!(!connection.end_due.load(ORDER));
+        assert!(!lending.is_lent() && !lending.is_end_due());
     }
 }

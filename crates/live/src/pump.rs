@@ -47,20 +47,35 @@ pub fn replace(guard: &Guard) {
 
 /// Begins to copy. Returns the program's end of the copied connection.
 fn begin(guard: &Guard) -> Option<c_int> {
+    // The child of a vfork does not count as a holder, which its parent is.
+    let is_shared = !table::is_owner() || guard.connection.holders.load(Ordering::SeqCst) > 1;
+    if is_shared && !loan::begin(guard.connection) {
+        return None;
+    }
+    let user = is_shared.then(|| Process::open(sys::process()));
+    let door = user.and_then(|_| Place::of_loan(sys::cookie(guard.fd)?)).map(|it| it.listen());
+    // Another of the family may have begun at the same time.
+    let others = matches!(door, Some(Err(libc::EADDRINUSE))).then(|| loan::join(guard)).flatten();
+    let door = door.and_then(Result::ok);
+    let near = others.or_else(|| begin_to_copy(guard, user, door));
+    [user.and_then(|it| it.fd()), door].into_iter().flatten().for_each(sys::close);
+    if is_shared && (others.is_some() || near.is_none()) {
+        guard.connection.lending.withdraw();
+    }
+    near
+}
+
+/// The same with a loan that is counted, and a place for others.
+fn begin_to_copy(guard: &Guard, user: Option<Process>, door: Option<c_int>) -> Option<c_int> {
     let [near, far] = sys::connection_pair(guard.fd).ok()?;
-    let user = user_of_shared(guard);
-    let place = user.and_then(|_| Place::of_loan(sys::cookie(guard.fd)?));
-    let door = place.and_then(|place| place.listen().ok());
-    let (lent, order) = (u32::from(user.is_some()), Ordering::SeqCst);
-    guard.connection.lent.fetch_add(lent, order);
+    let order = Ordering::SeqCst;
     guard.connection.holders.fetch_add(1, order);
     let made = sys::fork_away();
     if made == Ok(sys::Forked::There) {
         run(guard, far, user.map(|user| Loan { near, far, user, door }));
     }
-    [Some(far), user.and_then(|it| it.fd()), door].into_iter().flatten().for_each(sys::close);
+    sys::close(far);
     if made.is_err() {
-        guard.connection.lent.fetch_sub(lent, order);
         guard.connection.holders.fetch_sub(1, order);
         sys::close(near);
         return None;
@@ -83,13 +98,6 @@ fn put_in_places(guard: &Guard, near: c_int) {
             put_in_place(near, fd);
         }
     }
-}
-
-/// This process, if others share the connection with it.
-fn user_of_shared(guard: &Guard) -> Option<Process> {
-    // The child of a vfork does not count as a holder, which its parent is.
-    let shared = !table::is_owner() || guard.connection.holders.load(Ordering::SeqCst) > 1;
-    shared.then(|| Process::open(sys::process()))
 }
 
 /// The numbers of a connection in this process.

@@ -213,13 +213,24 @@ pub fn settle(guard: &Guard, segment: &Segment) -> bool {
         connection.returned_out.store(true, Ordering::Release);
     }
     let back = is_back(connection);
-    if back && connection.lent.load(Ordering::SeqCst) == 0 {
-        let (joined, plain, order) = (phase::JOINED, phase::PLAIN, Ordering::SeqCst);
-        if connection.phase.compare_exchange(joined, plain, order, order).is_ok() {
-            stats::count(|stats| &stats.closed, 1);
-        }
+    if back {
+        become_plain(connection);
     }
     back
+}
+
+/// Leaves a connection that is wholly back to the kernel for good, unless it is on loan. Loans begin
+/// with the receiving half held, too.
+fn become_plain(connection: &Connection) {
+    let is_lent = || connection.lending.is_lent();
+    if is_lent() {
+        return;
+    }
+    let Some(_receiving) = connection.receiving().filter(|_| !is_lent()) else { return };
+    let (joined, plain, order) = (phase::JOINED, phase::PLAIN, Ordering::SeqCst);
+    if connection.phase.compare_exchange(joined, plain, order, order).is_ok() {
+        stats::count(|stats| &stats.closed, 1);
+    }
 }
 
 /// Whether both directions are the kernel's again.

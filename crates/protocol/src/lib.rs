@@ -8,6 +8,7 @@ pub mod detour;
 pub mod endpoint;
 pub mod flow;
 pub mod interrupt_flag;
+pub mod lending;
 pub mod order;
 pub mod packet;
 pub mod resequence;

@@ -9,7 +9,7 @@ pub use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 #[cfg(loom)]
 pub use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-pub(crate) use strength::{full_fence, observe, publish};
+pub(crate) use strength::{exchange, full_fence, observe, publish};
 
 #[cfg(not(loom))]
 mod strength {
@@ -25,6 +25,12 @@ mod strength {
     #[inline]
     pub const fn observe() -> Ordering {
         Ordering::Acquire
+    }
+
+    /// The ordering of a change of a word that both hands over and takes over.
+    #[inline]
+    pub const fn exchange() -> Ordering {
+        Ordering::AcqRel
     }
 
     /// Orders an earlier store before a later load: what neither release nor acquire does.
@@ -49,6 +55,14 @@ mod strength {
         match super::weakening() {
             Weakening::Observe => Ordering::Relaxed,
             _ => Ordering::Acquire,
+        }
+    }
+
+    pub fn exchange() -> Ordering {
+        match super::weakening() {
+            Weakening::Publish => Ordering::Acquire,
+            Weakening::Observe => Ordering::Release,
+            _ => Ordering::AcqRel,
         }
     }
 

@@ -8,6 +8,7 @@ use weft_protocol::detour::{Begun, Inlet};
 
 use super::{Moved, broken, fail, is_carried, is_reset, length, part};
 use crate::cancel;
+use crate::loan;
 use crate::ready;
 use crate::segment::{Segment, closed};
 use crate::stats::Reason;
@@ -217,7 +218,7 @@ fn step_held(
                 return Step::Kernel;
             }
             Inlet::Settling => return Step::Empty { announced: true },
-            Inlet::After if guard.connection.lent.load(Ordering::SeqCst) > 0 => {
+            Inlet::After if loan::may_be_made(guard.connection) => {
                 return from_kernel_again(guard, to, skip, flags);
             }
             Inlet::After => return Step::Kernel,

@@ -96,7 +96,7 @@ fn sent(guard: &Guard, from: &[iovec], flags: c_int) -> Moved {
             Outlet::Before => before_ring(guard, from, &mut done, flags),
             Outlet::Ring => into_ring(guard, &segment, &mut sending, from, &mut done, flags),
             Outlet::Rest(_) => after_rest(guard, &segment, &mut sending),
-            Outlet::After if connection.end_due.load(Ordering::SeqCst) => Err(libc::EPIPE),
+            Outlet::After if connection.lending.is_end_due() => Err(libc::EPIPE),
             Outlet::After if loan::comes_before(connection, &mut asked) => Ok(Tried::Behind),
             Outlet::After => {
                 drop(sending);
