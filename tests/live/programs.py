@@ -74,7 +74,13 @@ def nginx_setup(folder: Path, port: int) -> None:
 
 
 def run_quietly(command: list[str]) -> None:
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    """Run a command; what it prints is shown if it fails."""
+    run = subprocess.run(
+        command, check=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    if run.returncode != 0:
+        print(run.stdout)
+        run.check_returncode()
 
 
 def postgres_setup(folder: Path, port: int) -> None:
