@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import json
 from typing import TYPE_CHECKING, Any
 
@@ -105,13 +106,27 @@ def test_collisions_are_told_apart_by_opponent(quick: weft.Result) -> None:
     }
 
 
-def test_the_tail_of_a_distribution_falls_from_one(bulk: weft.Result) -> None:
+def test_the_tail_of_a_distribution_falls_from_one_to_the_floor_of_the_axis(
+    bulk: weft.Result,
+) -> None:
     layers = figure(bulk, "distribution").spec["layer"]
     rows = pd.DataFrame(layers[-1]["data"]["values"])
-    for _, curve in rows.groupby("series"):
-        assert (curve["share"].diff().dropna() < 0).all()
-        assert curve["share"].min() > 0
-        assert curve["share"].max() < 1
+    curves = [curve for _, curve in rows.groupby("series")]
+    assert len({curve["latency"].iloc[0] for curve in curves}) == 1
+    for curve in curves:
+        assert (curve["share"].diff().dropna() <= 0).all()
+        assert curve["share"].iloc[0] <= 1
+        assert curve["share"].iloc[-1] == rows["share"].min() <= 1e-3
+
+
+def test_curves_that_coincide_are_one_under_both_names(bulk: weft.Result) -> None:
+    bins = bulk.histograms
+    alone = bins[bins["point"] == bins["point"].iloc[0]]
+    twins = [alone.assign(point=point) for point in bins["point"].unique()[:2]]
+    alike = dataclasses.replace(bulk, tables={**bulk.tables, "histograms": pd.concat(twins)})
+    values = figure(alike, "distribution").spec["layer"][-1]["data"]["values"]
+    (name,) = {row["series"] for row in values}
+    assert name == "load 0.1, load 0.2"
 
 
 def test_a_budget_adds_up_to_the_whole(bulk: weft.Result) -> None:

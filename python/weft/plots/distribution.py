@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
@@ -30,6 +31,9 @@ _CURVES = 6
 _STEPS = 200
 # How far below the longest latency the axis begins.
 _DECADES = 3000.0
+_ROUNDING = 1e-12
+# The axis of shares goes down to here at least: below it stands the last of the marked quantiles.
+_FLOOR = 1e-3
 
 
 def distribution(result: Result, request: Request) -> Figure | None:
@@ -47,10 +51,10 @@ def distribution(result: Result, request: Request) -> Figure | None:
     series = series_labels(rows, x, request, result)
     labels = point_labels(rows, x, series)
     chosen = chosen_points(labels, series, _CURVES)
-    tails = [_tail(rows[labels == label], label) for label in chosen]
-    drawn = pd.concat(tails)
+    drawn = _begun_together(_merged([_tail(rows[labels == label], label) for label in chosen]))
     if drawn.empty:
         return None
+    order = list(dict.fromkeys(drawn["series"]))
     subtitle = f"{plain(kind)} latency; read p99 where a curve crosses 0.01"
     return Figure(
         name=request.name,
@@ -60,22 +64,59 @@ def distribution(result: Result, request: Request) -> Figure | None:
             "title": {"subtitle": subtitle},
             "width": WIDTH,
             "height": HEIGHT,
-            "layer": [_quantile_rules(), _curves(drawn, chosen, kind)],
+            "layer": [_quantile_rules(), _curves(drawn, order, kind)],
         },
     )
 
 
 def _tail(bins: pd.DataFrame, label: str) -> pd.DataFrame:
-    """Share of the counted packets above each bin's upper edge."""
+    """Share of the counted packets above each bin's upper edge; the last is zero."""
     count = bins.groupby("upper_us")["count"].sum().sort_index()
     share = 1.0 - count.cumsum() / count.sum()
-    tail = pd.DataFrame({"latency": count.index, "share": share.to_numpy(), "series": label})
     # Sums of fractions end a rounding error beside zero, which a logarithmic axis would show.
-    tail = tail.loc[(tail["latency"] > 0) & (tail["share"] > 1e-12)]
-    # Packets that hardly waited would take most of a logarithmic axis for a level line.
-    tail = tail.loc[tail["latency"] >= tail["latency"].max() / _DECADES]
-    chosen: pd.DataFrame = tail.iloc[spread(range(len(tail)), _STEPS)]
-    return chosen
+    share = share.where(share > _ROUNDING, 0.0)
+    tail = pd.DataFrame({"latency": count.index, "share": share.to_numpy(), "series": label})
+    return tail.loc[tail["latency"] > 0]
+
+
+def _merged(tails: list[pd.DataFrame]) -> list[pd.DataFrame]:
+    """One curve for all that coincide, under their names together."""
+    alike: dict[tuple[tuple[float, float], ...], list[pd.DataFrame]] = {}
+    for tail in tails:
+        places = tail[["latency", "share"]].itertuples(index=False, name=None)
+        alike.setdefault(tuple(places), []).append(tail)
+    return [
+        group[0].assign(series=", ".join(str(tail["series"].iloc[0]) for tail in group))
+        for places, group in alike.items()
+        if places
+    ]
+
+
+def _begun_together(tails: list[pd.DataFrame]) -> pd.DataFrame:
+    """Let all curves begin where the axis does, and fall to its floor where they end.
+
+    Packets that hardly waited would take most of a logarithmic axis for a level line.
+    """
+    if not tails:
+        return pd.DataFrame()
+    together = pd.concat(tails)
+    begin = max(together["latency"].max() / _DECADES, together["latency"].min())
+    least = together.loc[together["share"] > 0, "share"].min()
+    floor = 10.0 ** math.floor(math.log10(least)) if least > 0 else _FLOOR
+    curves = []
+    for tail in tails:
+        before = tail.loc[tail["latency"] <= begin, "share"]
+        after = tail.loc[tail["latency"] > begin]
+        chosen = after.iloc[spread(range(len(after)), _STEPS)]
+        # A curve that ends before stands as a line at the edge.
+        first = 1.0 if before.empty or after.empty else before.iloc[-1]
+        shares = [first, *(chosen["share"] if len(after) else [0.0])]
+        places = [begin, *(chosen["latency"] if len(after) else [begin])]
+        curves.append(
+            pd.DataFrame({"latency": places, "share": shares, "series": tail["series"].iloc[0]})
+        )
+    drawn = pd.concat(curves)
+    return drawn.assign(share=drawn["share"].clip(lower=min(floor, _FLOOR)))
 
 
 def _curves(drawn: pd.DataFrame, order: list[str], kind: str) -> dict[str, Any]:
