@@ -31,7 +31,7 @@ LIMIT_S = 15
 """A scene takes less than a second."""
 PATIENCE_S = 3
 """What a scene waits for has come by then, or is lost."""
-NEEDED = ("memfd_create", "eventfd2")
+NEEDED = ("memfd_create", "eventfd2", "getpid", "gettid")
 """Where one of these is refused, connections stay with the kernel."""
 CALLS = (
     "pidfd_open", "epoll_pwait", "epoll_pwait2", "ppoll", "dup3", "prlimit64", "clone3",

@@ -13,7 +13,9 @@ mod polling;
 mod process;
 
 pub use polling::{epoll_ctl, epoll_now, is_refusal, poll, poll_all, poll_now, poll_or_fail};
-pub use process::{Forked, Process, can_fork_away, exit, fork_away, process, start_session};
+pub use process::{
+    Forked, Process, can_fork_away, exit, fork_away, has_numbers, process, start_session,
+};
 
 /// An error number of the kernel.
 pub type Errno = c_int;

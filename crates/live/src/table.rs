@@ -62,6 +62,9 @@ static BEYOND: AtomicU32 = AtomicU32::new(0);
 
 /// Makes the tables. Without them every descriptor is unknown.
 pub fn start() -> bool {
+    if !sys::has_numbers() {
+        return false;
+    }
     // SAFETY: the name is a C string.
     let file = unsafe { libc::memfd_create(c"weft-live".as_ptr(), libc::MFD_CLOEXEC) };
     let Ok(file) = (if file < 0 { Err(sys::errno()) } else { sys::move_high(file) }) else {
