@@ -364,8 +364,7 @@ def two_of_one_number() -> None:
     say("they ended", lambda: [os.waitpid(process, 0)[1] for process in processes])
 
 
-def pass_without_processes() -> None:
-    """Pass a connection on when no process can be made."""
+def make_no_more_processes() -> None:
     # Python looks for this when it connects, in files that nobody else may read.
     "localhost".encode("idna")
     if os.geteuid() == 0:
@@ -373,6 +372,11 @@ def pass_without_processes() -> None:
         os.setresgid(NOBODYS, NOBODYS, NOBODYS)
         os.setresuid(NOBODYS, NOBODYS, NOBODYS)
     resource.setrlimit(resource.RLIMIT_NPROC, (0, 0))
+
+
+def pass_without_processes() -> None:
+    """Pass a connection on when no process can be made."""
+    make_no_more_processes()
     a, b = shared()
     near, far = socket.socketpair()
     say("passed", lambda: socket.send_fds(near, [b"x"], [b.fileno()]))
@@ -386,6 +390,26 @@ def pass_without_processes() -> None:
     say("the end", lambda: b.recv(99))
 
 
+def pass_what_is_left_without_processes() -> None:
+    """The same once the other end has closed, with little unread and with much."""
+    make_no_more_processes()
+    for text in (LINES, bytes(100_000)):
+        a, b = shared(text)
+        a.close()
+        near, far = socket.socketpair()
+        say("passed", lambda near=near, b=b: socket.send_fds(near, [b"x"], [b.fileno()]))
+        b.close()
+        with socket.socket(fileno=socket.recv_fds(far, 1, 1)[1][0]) as copy:
+            copy.settimeout(5)
+            said = b"".join(iter(lambda it=copy: it.recv(65536), b""))
+            say("all", lambda said=said, text=text: (len(said), said == text))
+
+
 @scene
 def no_process_can_be_made() -> None:
     apart(pass_without_processes)
+
+
+@scene
+def no_process_can_be_made_and_the_other_end_has_gone() -> None:
+    apart(pass_what_is_left_without_processes)

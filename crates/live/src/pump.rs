@@ -18,12 +18,18 @@ use crate::limits;
 use crate::loan::{self, Ended, Loan};
 use crate::lock;
 use crate::meeting::Place;
+use crate::segment::closed;
 use crate::stream::{self, Rest};
 use crate::sys::{self, Process};
-use crate::table::{self, Entry, Guard};
+use crate::table::{self, Entry, Guard, Receiving};
 
 /// How often a quiet connection is looked at, in nanoseconds.
 const LOOK_EVERY: u64 = 50_000_000;
+/// How long what is left when the other end has closed may take to come and to be put elsewhere, in
+/// nanoseconds.
+const SETTLING: u64 = 100_000_000;
+/// How often it is looked for that, in nanoseconds.
+const SOON: u64 = 50_000;
 /// How long the first copied bytes are waited for, in nanoseconds.
 const FIRST: u64 = 100_000_000;
 
@@ -68,6 +74,10 @@ fn begin(guard: &Guard) -> Option<c_int> {
 /// The same with a loan that is counted, and a place for others.
 fn begin_to_copy(guard: &Guard, user: Option<Process>, door: Option<c_int>) -> Option<c_int> {
     let [near, far] = sys::connection_pair(guard.fd).ok()?;
+    if user.is_none() && put_all(guard, near, far) {
+        sys::close(far);
+        return Some(near);
+    }
     let order = Ordering::SeqCst;
     guard.connection.holders.fetch_add(1, order);
     let made = sys::fork_away();
@@ -145,6 +155,60 @@ fn close_all_but(mut kept: [c_int; 5]) {
         first = fd + 1;
     }
     sys::close_numbers(first, c_uint::MAX);
+}
+
+/// Puts all that is left into the copied connection, if the other end has closed its own and this one
+/// takes all at once: then nobody needs to copy. What it took is not left any more either way.
+fn put_all(guard: &Guard, near: c_int, far: c_int) -> bool {
+    let connection = guard.connection;
+    let Some(segment) = connection.segment() else { return false };
+    if segment.side(connection.role().peer()).closed.load(Ordering::Acquire) != closed::ORDERLY {
+        return false;
+    }
+    let Some(mut receiving) = connection.receiving() else { return false };
+    sys::widen_receive_buffer(near, segment.capacity().bytes());
+    let (until, flags) = (sys::now() + SETTLING, libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL);
+    let (mut buffer, mut given) = ([0u8; 1 << 14], 0);
+    loop {
+        let sent = match left(guard, &mut receiving, &mut buffer, libc::MSG_PEEK) {
+            Rest::Bytes(count) => sys::send(far, buffer.as_ptr(), count, flags),
+            Rest::End => break,
+            Rest::Later if sys::now() < until => Ok(0),
+            Rest::Later | Rest::Reset | Rest::Kernel => return false,
+        };
+        let Ok(mut sent) = sent else { return false };
+        given += sent as u64;
+        if sent == 0 {
+            sys::sleep(SOON);
+        }
+        while sent > 0 {
+            let Rest::Bytes(taken) = left(guard, &mut receiving, &mut buffer[..sent], 0) else {
+                return false;
+            };
+            sent -= taken;
+        }
+    }
+    // What its sender still held would be lost some minutes after it has closed.
+    let is_there = || sys::tcp_counts(near).is_ok_and(|counts| counts.arrived >= given);
+    while !is_there() && sys::now() < until {
+        sys::sleep(SOON);
+    }
+    is_there()
+}
+
+/// Takes bytes that are left wherever they are; with `MSG_PEEK` they stay there.
+fn left(guard: &Guard, receiving: &mut Receiving, buffer: &mut [u8], flags: c_int) -> Rest {
+    let rest = stream::rest_held(guard, receiving, buffer, flags);
+    if !matches!(rest, Rest::Kernel) {
+        return rest;
+    }
+    let flags = flags | libc::MSG_DONTWAIT;
+    match sys::recv(guard.socket(), buffer.as_mut_ptr(), buffer.len(), flags) {
+        Ok(0) => Rest::End,
+        Ok(count) => Rest::Bytes(count),
+        Err(libc::EAGAIN | libc::EINTR) => Rest::Later,
+        Err(_) => Rest::Reset,
+    }
 }
 
 /// Copies what is left in the ring. Whether more may follow; `None` if the connection is over.

@@ -330,11 +330,19 @@ pub fn open_for_reading(path: *const u8) -> Result<c_int, Errno> {
     call!(libc::SYS_openat, libc::AT_FDCWD, path, flags).map(|fd| fd as c_int)
 }
 
-/// Lets the kernel hold at least so many unsent bytes of a connection.
+/// Lets the kernel hold so many bytes of a connection that are not sent, as far as it allows that.
 pub fn widen_send_buffer(fd: c_int, bytes: u64) {
-    let size = bytes.min(1 << 30) as c_int;
-    if socket_option::<c_int>(fd, libc::SOL_SOCKET, libc::SO_SNDBUF).unwrap_or(size) / 2 < size {
-        let (level, name) = (libc::SOL_SOCKET, libc::SO_SNDBUF);
+    widen(fd, bytes, libc::SO_SNDBUF);
+}
+
+/// The same for bytes that are not read.
+pub fn widen_receive_buffer(fd: c_int, bytes: u64) {
+    widen(fd, bytes, libc::SO_RCVBUF);
+}
+
+fn widen(fd: c_int, bytes: u64, name: c_int) {
+    let (size, level) = (bytes.min(1 << 30) as c_int, libc::SOL_SOCKET);
+    if socket_option::<c_int>(fd, level, name).unwrap_or(size) / 2 < size {
         let _ = call!(libc::SYS_setsockopt, fd, level, name, &raw const size, size_of::<c_int>());
     }
 }
