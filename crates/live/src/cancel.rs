@@ -45,19 +45,51 @@ fn end_if_cancelled() {
 
 /// Waits until the kernel's stream has a byte, and leaves it there.
 pub fn wait_for_byte(fd: c_int) -> Result<usize, Errno> {
+    let mut byte = 0u8;
+    recv(fd, &raw mut byte, 1, libc::MSG_PEEK)
+}
+
+/// The same until a time.
+pub fn wait_for_byte_until(fd: c_int, until: u64) -> Result<usize, Errno> {
+    let left = until.saturating_sub(sys::now());
+    let time = timespec {
+        tv_sec: (left / 1_000_000_000) as libc::time_t,
+        tv_nsec: (left % 1_000_000_000) as libc::c_long,
+    };
+    let mut entries = [pollfd { fd, events: libc::POLLIN, revents: 0 }];
+    if ppoll(&mut entries, &time, std::ptr::null())? == 0 {
+        return Err(libc::EAGAIN);
+    }
+    let mut byte = 0u8;
+    match sys::recv(fd, &raw mut byte, 1, libc::MSG_PEEK | libc::MSG_DONTWAIT) {
+        // Another thread was faster.
+        Err(libc::EAGAIN) => Ok(1),
+        looked => looked,
+    }
+}
+
+/// `recv` into a place that has so much room.
+pub fn recv(fd: c_int, to: *mut u8, room: size_t, flags: c_int) -> Result<usize, Errno> {
     type Function = unsafe extern "C-unwind" fn(c_int, *mut u8, size_t, c_int) -> ssize_t;
     static NEXT: Next = Next::new(c"recv");
-    let (mut byte, _errno) = (0u8, sys::KeepErrno::new());
-    // SAFETY: the C function of this name has this type, and the byte is a valid place.
-    let looked = unsafe {
-        std::mem::transmute::<*mut libc::c_void, Function>(NEXT.address())(
-            fd,
-            &raw mut byte,
-            1,
-            libc::MSG_PEEK,
-        )
+    let _errno = sys::KeepErrno::new();
+    // SAFETY: the C function of this name has this type, and the place has so much room.
+    let received = unsafe {
+        std::mem::transmute::<*mut libc::c_void, Function>(NEXT.address())(fd, to, room, flags)
     };
-    usize::try_from(looked).map_err(|_| sys::errno())
+    usize::try_from(received).map_err(|_| sys::errno())
+}
+
+/// `send` of so many bytes that stand at a place.
+pub fn send(fd: c_int, from: *const u8, length: size_t, flags: c_int) -> Result<usize, Errno> {
+    type Function = unsafe extern "C-unwind" fn(c_int, *const u8, size_t, c_int) -> ssize_t;
+    static NEXT: Next = Next::new(c"send");
+    let _errno = sys::KeepErrno::new();
+    // SAFETY: the C function of this name has this type, and there are so many bytes.
+    let sent = unsafe {
+        std::mem::transmute::<*mut libc::c_void, Function>(NEXT.address())(fd, from, length, flags)
+    };
+    usize::try_from(sent).map_err(|_| sys::errno())
 }
 
 /// `ppoll`; the time and the mask are null or valid.

@@ -180,13 +180,18 @@ fn polled(connection: &Connection, segment: &Segment, came: impl FnMut() -> bool
 }
 
 /// Waits until there is something to receive. `announced` is whether the sender was known to have
-/// switched when nothing was found.
-pub fn readable(guard: &Guard, segment: &Segment, announced: bool) -> Result<(), Errno> {
+/// switched when nothing was found. `until` is when the time of a call is over that has waited before.
+pub fn readable(
+    guard: &Guard,
+    segment: &Segment,
+    announced: bool,
+    until: &mut Option<u64>,
+) -> Result<(), Errno> {
     let connection = guard.connection;
     let way = segment.way(connection.role().peer());
     let switched = connection.switched_in.load(Ordering::Acquire);
     if switched && way.pointers.sealed_at() == Some(way.pointers.read()) {
-        return returning(guard, segment);
+        return returning(guard, segment, until);
     }
     let came = || may_receive(connection, segment);
     if switched {
@@ -214,7 +219,7 @@ pub fn readable(guard: &Guard, segment: &Segment, announced: bool) -> Result<(),
     stats::count(|stats| &stats.sleeps, 1);
     // The kernel's own blocking receive, which looks and takes nothing: it ends with a doorbell or
     // with the other end's death, and knows timeouts and which signals let a call go on.
-    let looked = cancel::wait_for_byte(guard.socket());
+    let looked = wait_for_byte(guard, until);
     drop(asleep);
     match looked {
         Err(why @ (libc::EINTR | libc::EAGAIN)) => return Err(why),
@@ -227,28 +232,47 @@ pub fn readable(guard: &Guard, segment: &Segment, announced: bool) -> Result<(),
 }
 
 /// Waits for the kernel's stream to bring the last doorbells, or what follows them.
-fn returning(guard: &Guard, segment: &Segment) -> Result<(), Errno> {
+fn returning(guard: &Guard, segment: &Segment, until: &mut Option<u64>) -> Result<(), Errno> {
     let detour = &segment.way(guard.connection.role().peer()).detour;
     if detour.is_ringing() {
         // The other end is between ringing and counting: a matter of nanoseconds if it runs.
         sys::sleep(20_000);
         return Ok(());
     }
-    match cancel::wait_for_byte(guard.socket()) {
+    match wait_for_byte(guard, until) {
         Err(why @ (libc::EINTR | libc::EAGAIN)) => Err(why),
         _ => Ok(()),
     }
 }
 
-/// Waits until there is room to send.
-pub fn writable(guard: &Guard, segment: &Segment) -> Result<(), Errno> {
+/// Waits until the kernel's stream has a byte, but no longer than a receive may wait at all. The first
+/// wait of a call is the kernel's own.
+fn wait_for_byte(guard: &Guard, until: &mut Option<u64>) -> Result<usize, Errno> {
+    if let Some(until) = *until {
+        return cancel::wait_for_byte_until(guard.socket(), until);
+    }
+    if guard.connection.times_out.load(Ordering::Relaxed) {
+        let limit = sys::timeout_option(guard.socket(), libc::SO_RCVTIMEO);
+        *until = limit.map(|limit| sys::now().saturating_add(limit));
+    }
+    cancel::wait_for_byte(guard.socket())
+}
+
+/// Waits until there is room to send. `waited` is how long the call has waited before.
+pub fn writable(guard: &Guard, segment: &Segment, waited: &mut u64) -> Result<(), Errno> {
+    let begin = sys::now();
+    let result = writable_since(guard, segment, begin.saturating_sub(*waited));
+    *waited += sys::now() - begin;
+    result
+}
+
+fn writable_since(guard: &Guard, segment: &Segment, begin: u64) -> Result<(), Errno> {
     let connection = guard.connection;
     let came = || may_send(connection, segment);
     if polled(connection, segment, came) {
         return Ok(());
     }
     let limit = sys::timeout_option(guard.socket(), libc::SO_SNDTIMEO);
-    let begin = sys::now();
     let flag = &segment.way(connection.role()).freed;
     let mut span = ON_WORD;
     loop {

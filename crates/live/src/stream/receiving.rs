@@ -70,11 +70,14 @@ fn received(guard: &Guard, to: &[iovec], flags: c_int) -> Moved {
     let whole = flags & libc::MSG_WAITALL != 0 && flags & libc::MSG_PEEK == 0;
     let blocking =
         flags & libc::MSG_DONTWAIT == 0 && !guard.connection.nonblocking.load(Ordering::Relaxed);
-    let mut done = 0;
+    let (mut done, mut until) = (0, None);
     // Asking for nothing still waits for something.
     while wanted == 0 && ready::events(guard, &segment) & libc::POLLIN == 0 {
-        let waited =
-            if blocking { wait::readable(guard, &segment, true) } else { Err(libc::EAGAIN) };
+        let waited = if blocking {
+            wait::readable(guard, &segment, true, &mut until)
+        } else {
+            Err(libc::EAGAIN)
+        };
         if let Err(why) = waited {
             return Moved::Done(fail(why));
         }
@@ -105,10 +108,12 @@ fn received(guard: &Guard, to: &[iovec], flags: c_int) -> Moved {
                 break;
             }
             Step::Empty { .. } if !blocking => libc::EAGAIN,
-            Step::Empty { announced } => match wait::readable(guard, &segment, announced) {
-                Ok(()) => continue,
-                Err(why) => why,
-            },
+            Step::Empty { announced } => {
+                match wait::readable(guard, &segment, announced, &mut until) {
+                    Ok(()) => continue,
+                    Err(why) => why,
+                }
+            }
         };
         if done == 0 {
             return Moved::Done(fail(why));
@@ -164,9 +169,11 @@ fn look_into_ring(
 fn go_on_receiving(fd: c_int, to: &[iovec], skip: usize, flags: c_int) -> usize {
     let mut done = 0;
     while let Some((place, room)) = part(to, skip + done) {
-        match sys::recv(fd, place, room, flags) {
-            Ok(0) | Err(_) => break,
-            Ok(count) => done += count,
+        match cancel::recv(fd, place, room, flags) {
+            Ok(count) if count == room => done += count,
+            // A signal, its time or the stream's end has ended the call.
+            Ok(count) => return done + count,
+            Err(_) => break,
         }
     }
     done

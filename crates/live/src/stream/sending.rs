@@ -57,8 +57,10 @@ pub fn send_seen(fd: c_int, from: &[iovec], flags: c_int, kernel: impl Fn() -> i
 fn sent_by_kernel(guard: &Guard, from: &[iovec], flags: c_int) -> isize {
     let mut done = 0;
     while let Some((place, length)) = part(from, done) {
-        match sys::send(guard.socket(), place, length, flags) {
-            Ok(sent) => done += sent,
+        match cancel::send(guard.socket(), place, length, flags) {
+            Ok(sent) if sent == length => done += sent,
+            // A signal, or its time, has ended the call.
+            Ok(sent) => return (done + sent) as isize,
             Err(_) if done > 0 => break,
             Err(why) => return fail(why),
         }
@@ -79,7 +81,7 @@ fn sent(guard: &Guard, from: &[iovec], flags: c_int) -> Moved {
     let wanted = length(from);
     let blocking =
         flags & libc::MSG_DONTWAIT == 0 && !connection.nonblocking.load(Ordering::Relaxed);
-    let (mut done, mut since, mut asked) = (0, None, None);
+    let (mut done, mut since, mut asked, mut waited_for) = (0, None, None, 0);
     loop {
         let Some(mut sending) = connection.sending() else {
             // A handler that interrupted a sender, of which there is nothing to wait for.
@@ -124,7 +126,7 @@ fn sent(guard: &Guard, from: &[iovec], flags: c_int) -> Moved {
                 Ok(()) => continue,
                 Err(why) => Err(why),
             },
-            Ok(Tried::RingFull) => wait::writable(guard, &segment),
+            Ok(Tried::RingFull) => wait::writable(guard, &segment, &mut waited_for),
         };
         match waited {
             Ok(()) => {}
@@ -202,8 +204,10 @@ fn go_on_sending(
         return Moved::Kernel;
     }
     while let Some((place, length)) = part(from, done) {
-        match sys::send(guard.socket(), place, length, flags | libc::MSG_NOSIGNAL) {
-            Ok(sent) => done += sent,
+        match cancel::send(guard.socket(), place, length, flags | libc::MSG_NOSIGNAL) {
+            Ok(sent) if sent == length => done += sent,
+            // A signal, or its time, has ended the call.
+            Ok(sent) => return finish_send(done + sent),
             Err(_) => break,
         }
     }
