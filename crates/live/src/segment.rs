@@ -121,10 +121,7 @@ impl Segment {
     }
 
     fn fill(file: c_int, capacity: Capacity) -> Result<Self, Errno> {
-        // SAFETY: only changes the size of a file of our own.
-        if unsafe { libc::ftruncate(file, Self::length(capacity) as libc::off_t) } < 0 {
-            return Err(sys::errno());
-        }
+        sys::set_length(file, Self::length(capacity))?;
         sys::fcntl(file, libc::F_ADD_SEALS, Self::SEALS)?;
         let memory = sys::map(Some(file), Self::length(capacity)).ok_or(libc::ENOMEM)?;
         let segment = Self { memory, capacity };

@@ -169,6 +169,19 @@ pub fn duplicate_from(fd: c_int, first: c_int) -> Result<c_int, Errno> {
     call!(libc::SYS_fcntl, fd, libc::F_DUPFD_CLOEXEC, first).map(|fd| fd as c_int)
 }
 
+/// Gives a file of the library's own its length, unless the process may make none so long: the kernel
+/// would not only refuse it, but send a signal that ends the program.
+pub fn set_length(file: c_int, length: usize) -> Result<(), Errno> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    let none: *const libc::rlimit = std::ptr::null();
+    // Where a filter refuses the question there is mostly no such limit.
+    let asked = call!(libc::SYS_prlimit64, 0, libc::RLIMIT_FSIZE, none, &raw mut limit);
+    if asked.is_ok() && limit.rlim_cur < length as u64 {
+        return Err(libc::EFBIG);
+    }
+    call!(libc::SYS_ftruncate, file, length).map(|_| ())
+}
+
 /// How many descriptors this process may have; sets it after that.
 pub fn descriptor_limit(new: Option<libc::rlimit>) -> libc::rlimit {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };

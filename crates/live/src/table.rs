@@ -71,9 +71,7 @@ pub fn start() -> bool {
         return false;
     };
     let length = size_of::<Arena>();
-    // SAFETY: only changes the size of a file of our own.
-    let sized = unsafe { libc::ftruncate(file, length as libc::off_t) } == 0;
-    let arena = if sized { sys::map(Some(file), length) } else { None };
+    let arena = sys::set_length(file, length).ok().and_then(|()| sys::map(Some(file), length));
     let locals = sys::map(None, size_of::<Local>() * CONNECTIONS);
     let (Some(arena), Some(locals)) = (arena, locals) else {
         sys::close(file);
