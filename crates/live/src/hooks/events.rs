@@ -17,14 +17,14 @@ fn answer(result: Result<c_int, Errno>) -> c_int {
 }
 
 /// A time that the kernel answers with `EINVAL`.
-struct Impossible;
+pub struct Impossible;
 
 /// A time in nanoseconds; a null one is for ever.
 ///
 /// # Safety
 ///
 /// The time is null or valid.
-unsafe fn span(time: *const timespec) -> Result<Option<u64>, Impossible> {
+pub unsafe fn span(time: *const timespec) -> Result<Option<u64>, Impossible> {
     // SAFETY: by the contract of this function.
     let Some(time) = (unsafe { time.as_ref() }) else { return Ok(None) };
     if !(0..1_000_000_000).contains(&time.tv_nsec) {
@@ -189,9 +189,11 @@ unsafe fn wait(
     timeout: Option<u64>,
     mask: *const sigset_t,
 ) -> Option<c_int> {
-    if first.is_null() || !(1..=1 << 20).contains(&count) {
+    // The kernel refuses more than these.
+    if first.is_null() || !(1..=i32::MAX / size_of::<epoll_event>() as c_int).contains(&count) {
         return None;
     }
+    let count = count.min(1 << 20);
     // SAFETY: by the contract of this function.
     let events = unsafe { std::slice::from_raw_parts_mut(first, count as usize) };
     cancel::look();

@@ -7,13 +7,14 @@ use libc::{c_int, c_uint, c_void, iovec, mmsghdr, msghdr, off_t, size_t, sockadd
 use crate::close;
 use crate::departure::depart;
 use crate::direct;
+use crate::hooks::events;
 use crate::hooks::leaving::{depart_passed, says_something};
 use crate::numbers::passed_by;
 use crate::options;
 use crate::ready;
 use crate::real::interpose;
 use crate::stats::Reason;
-use crate::stream::{self, fail, receive, send};
+use crate::stream::{self, fail, length, receive, send};
 use crate::sys;
 use crate::table::{self, Entry};
 
@@ -34,6 +35,11 @@ unsafe fn parts<'a>(vector: *const iovec, count: usize) -> Option<&'a [iovec]> {
     let refused = vector.is_null() || count > libc::UIO_MAXIOV as usize;
     // SAFETY: by the contract of this function.
     (!refused).then(|| unsafe { std::slice::from_raw_parts(vector, count) })
+}
+
+/// Whether a vector says nothing: to read or write it as a file does nothing, whatever the connection is.
+fn is_empty(vector: &[iovec]) -> bool {
+    vector.iter().all(|part| part.iov_len == 0)
 }
 
 // What is done for a carried connection lies apart from the way past the library, and gets what the
@@ -95,7 +101,7 @@ interpose! {
 
 interpose! {
     fn __read_chk(fd: c_int, to: *mut c_void, length: size_t, room: size_t) -> ssize_t = |next| {
-        if length > room {
+        if length > room || length == 0 {
             return next(fd, to, length, room);
         }
         receive(fd, move || one(to, length), 0, move || next(fd, to, length, room))
@@ -106,8 +112,8 @@ interpose! {
     fn readv(fd: c_int, vector: *const iovec, count: c_int) -> ssize_t = |next| {
         // SAFETY: the program says that the vector has so many parts.
         match unsafe { parts(vector, count as usize) } {
-            Some(to) => receive(fd, || to, 0, move || next(fd, vector, count)),
-            None => next(fd, vector, count),
+            Some(to) if !is_empty(to) => receive(fd, || to, 0, move || next(fd, vector, count)),
+            _ => next(fd, vector, count),
         }
     }
 }
@@ -237,22 +243,42 @@ interpose! {
         if !ready::is_joined(fd) || count == 0 || messages.is_null() {
             return next(fd, messages, count, flags, timeout);
         }
-        // One message: a stream has no boundaries that more would keep.
-        // SAFETY: the program says that there is at least one message.
-        let first = unsafe { &mut *messages };
-        let by_kernel = &std::cell::Cell::new(false);
-        let kernel = move || {
-            by_kernel.set(true);
-            next(fd, messages, count, flags, timeout) as ssize_t
+        let (before, begin) = (sys::errno(), sys::now());
+        // SAFETY: the program says that the time is null or valid.
+        let Ok(limit) = (unsafe { events::span(timeout) }) else {
+            return fail(libc::EINVAL) as c_int;
         };
-        let carried = flags & !libc::MSG_WAITFORONE;
         // SAFETY: as above.
-        let result = unsafe { receive_message(fd, &mut first.msg_hdr, carried, kernel) };
-        if result < 0 || by_kernel.get() {
-            return result as c_int;
+        let mut time = unsafe { timeout.as_mut() };
+        let mut carried = flags & !libc::MSG_WAITFORONE;
+        for index in 0..count as usize {
+            // SAFETY: the program says that there are `count` messages.
+            let message = unsafe { &mut *messages.add(index) };
+            // SAFETY: as above.
+            let result = unsafe { recvmsg(fd, &mut message.msg_hdr, carried) };
+            if result < 0 && index == 0 {
+                return -1;
+            }
+            if result < 0 {
+                // As for a file.
+                sys::set_errno(before);
+                return index as c_int;
+            }
+            message.msg_len = result as c_uint;
+            if flags & libc::MSG_WAITFORONE != 0 {
+                carried |= libc::MSG_DONTWAIT;
+            }
+            // The kernel too looks at the time only between two messages, and says what is left of it.
+            if let (Some(time), Some(limit)) = (time.as_mut(), limit) {
+                let left = limit.saturating_sub(sys::now() - begin);
+                time.tv_sec = (left / 1_000_000_000) as libc::time_t;
+                time.tv_nsec = (left % 1_000_000_000) as libc::c_long;
+                if left == 0 {
+                    return index as c_int + 1;
+                }
+            }
         }
-        first.msg_len = result as c_uint;
-        1
+        count as c_int
     }
 }
 
@@ -269,8 +295,8 @@ interpose! {
     fn writev(fd: c_int, vector: *const iovec, count: c_int) -> ssize_t = |next| {
         // SAFETY: the program says that the vector has so many parts.
         match unsafe { parts(vector, count as usize) } {
-            Some(from) => send(fd, || from, 0, move || next(fd, vector, count)),
-            None => next(fd, vector, count),
+            Some(from) if !is_empty(from) => send(fd, || from, 0, move || next(fd, vector, count)),
+            _ => next(fd, vector, count),
         }
     }
 }
@@ -332,6 +358,8 @@ interpose! {
             return next(fd, messages, count, flags);
         }
         let before = sys::errno();
+        // The kernel sends no more in one call either.
+        let count = count.min(libc::UIO_MAXIOV as c_uint);
         for index in 0..count as usize {
             // SAFETY: the program says that there are `count` messages.
             let message = unsafe { &mut *messages.add(index) };
@@ -346,6 +374,12 @@ interpose! {
                 return -1;
             }
             message.msg_len = result as c_uint;
+            // What follows a message of which only a part was sent is not sent.
+            // SAFETY: as above; a message that was sent has its parts.
+            let parts = unsafe { parts(message.msg_hdr.msg_iov, message.msg_hdr.msg_iovlen) };
+            if parts.is_some_and(|parts| (result as usize) < length(parts)) {
+                return index as c_int + 1;
+            }
         }
         count as c_int
     }
@@ -458,6 +492,7 @@ fn read_vector(
 ) -> ssize_t {
     // SAFETY: the program says that the vector has so many parts.
     match unsafe { parts(vector, count as usize) } {
+        Some(to) if is_empty(to) => kernel(),
         Some(to) if at_stream(offset, flags) => receive(fd, || to, 0, kernel),
         _ => elsewhere(fd, offset, kernel),
     }
@@ -481,6 +516,7 @@ fn write_vector(
 ) -> ssize_t {
     // SAFETY: the program says that the vector has so many parts.
     match unsafe { parts(vector, count as usize) } {
+        Some(from) if is_empty(from) => kernel(),
         Some(from) if at_stream(offset, flags) => send(fd, || from, 0, kernel),
         _ => elsewhere(fd, offset, kernel),
     }
