@@ -397,6 +397,7 @@ pub fn connection_pair(like: c_int) -> Result<[c_int; 2], Errno> {
     });
     close(listener);
     if let Ok(pair) = connected {
+        copy_options(like, pair[0]);
         for fd in pair {
             let one: c_int = 1;
             let (level, name) = (libc::IPPROTO_TCP, libc::TCP_NODELAY);
@@ -404,6 +405,35 @@ pub fn connection_pair(like: c_int) -> Result<[c_int; 2], Errno> {
         }
     }
     connected
+}
+
+/// Gives a connection those options of another that a program notices: how long its calls wait, how it
+/// closes, and how it is kept.
+fn copy_options(from: c_int, to: c_int) {
+    let (socket, tcp) = (libc::SOL_SOCKET, libc::IPPROTO_TCP);
+    let options = [
+        (socket, libc::SO_RCVTIMEO),
+        (socket, libc::SO_SNDTIMEO),
+        (socket, libc::SO_LINGER),
+        (socket, libc::SO_KEEPALIVE),
+        (socket, libc::SO_OOBINLINE),
+        (socket, libc::SO_RCVLOWAT),
+        (socket, libc::SO_REUSEADDR),
+        // This sets the priority too.
+        (libc::IPPROTO_IP, libc::IP_TOS),
+        (socket, libc::SO_PRIORITY),
+        (tcp, libc::TCP_KEEPIDLE),
+        (tcp, libc::TCP_KEEPINTVL),
+        (tcp, libc::TCP_KEEPCNT),
+        (tcp, libc::TCP_USER_TIMEOUT),
+    ];
+    for (level, name) in options {
+        let (mut value, mut room) = ([0u8; 16], 16u32);
+        let place = value.as_mut_ptr();
+        if call!(libc::SYS_getsockopt, from, level, name, place, &raw mut room).is_ok() {
+            let _ = call!(libc::SYS_setsockopt, to, level, name, place, room);
+        }
+    }
 }
 
 /// Sets which signals are held back from the calling thread; returns which were.
