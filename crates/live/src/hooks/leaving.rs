@@ -543,11 +543,20 @@ extern "C" fn before_clone() -> *mut c_void {
 }
 
 interpose! {
-    /// A fork that runs no handlers: the child knows nothing of the library's.
+    /// A fork that runs no handlers, but the library's.
     #[allow(non_snake_case, reason = "the C library's name")]
     fn _Fork() -> pid_t = |next| {
-        table::may_be_shared();
-        next()
+        if !table::is_owner() {
+            return next();
+        }
+        close::before_fork();
+        let child = next();
+        if child == 0 {
+            close::after_fork_in_child();
+        } else {
+            close::after_fork_in_parent();
+        }
+        child
     }
 }
 
