@@ -393,7 +393,14 @@ pub fn connection_pair(like: c_int) -> Result<[c_int; 2], Errno> {
         call!(libc::SYS_connect, near, &raw const address, length)?;
         let none: *mut c_void = std::ptr::null_mut();
         let take = || call!(libc::SYS_accept4, listener, none, none, libc::SOCK_CLOEXEC);
-        Ok([near, move_high(limits::with_room(take)? as c_int)?])
+        loop {
+            let far = move_high(limits::with_room(take)? as c_int)?;
+            // Anybody may connect to the listener meanwhile.
+            if names(libc::SYS_getpeername, far) == names(libc::SYS_getsockname, near) {
+                return Ok([near, far]);
+            }
+            close(far);
+        }
     });
     close(listener);
     if let Ok(pair) = connected {
@@ -405,6 +412,12 @@ pub fn connection_pair(like: c_int) -> Result<[c_int; 2], Errno> {
         }
     }
     connected
+}
+
+/// What a call says that names an end of a connection.
+fn names(asked: c_long, fd: c_int) -> Option<[u8; 28]> {
+    let (mut address, mut length) = ([0u8; 28], 28u32);
+    call!(asked, fd, address.as_mut_ptr(), &raw mut length).ok().map(|_| address)
 }
 
 /// Gives a connection those options of another that a program notices: how long its calls wait, how it
