@@ -124,10 +124,13 @@ pub fn await_answer(connection: &Connection, asked: &mut Option<Asked>) -> bool 
 /// Whether the sending direction may end now. If not, the process that copies ends it, once all is
 /// sent that comes before.
 pub fn may_end(connection: &Connection) -> bool {
-    if await_answer(connection, &mut None) {
+    if !connection.lending.is_lent() {
         return true;
     }
     connection.write_shut.store(true, Ordering::Release);
+    if await_answer(connection, &mut None) {
+        return true;
+    }
     !connection.lending.leave_end()
 }
 
@@ -171,7 +174,7 @@ struct Lender<'a> {
     socket: u64,
     users: [Option<Process>; USERS],
     /// Not the heap's: another thread may have held its lock when this process was made.
-    buffer: [u8; PIECE],
+    buffer: &'a mut [u8],
     /// Bytes ever given, and ever taken from the users.
     given: u64,
     taken: u64,
@@ -188,7 +191,7 @@ struct Lender<'a> {
 }
 
 /// Lends a connection until nobody else shares it or its users are gone.
-pub fn lend(guard: &Guard, loan: Loan) -> Ended {
+pub fn lend(guard: &Guard, loan: Loan, memory: &mut [u8]) -> Ended {
     let mut users = [None; USERS];
     users[0] = Some(loan.user);
     let mut lender = Lender {
@@ -196,7 +199,7 @@ pub fn lend(guard: &Guard, loan: Loan) -> Ended {
         loan,
         socket: owners::number_of(loan.near),
         users,
-        buffer: [0; PIECE],
+        buffer: &mut memory[..PIECE],
         given: 0,
         taken: 0,
         unread: 0,
@@ -348,6 +351,11 @@ impl Lender<'_> {
             lending.answer(asked);
             if lending.takes_end() {
                 self.end_direction();
+            }
+            if !self.silent && self.guard.connection.write_shut.load(Ordering::Acquire) {
+                // Others have ended the direction, which refuses the users too.
+                sys::shutdown(self.loan.near, libc::SHUT_WR);
+                self.silent = true;
             }
         }
         moved

@@ -5,6 +5,7 @@
 //! process reads the old one with this library, rings included, and copies both ways. What a
 //! program sees of it: its own two addresses are others.
 
+use std::slice;
 use std::sync::atomic::Ordering;
 
 use libc::{c_int, c_uint};
@@ -21,10 +22,13 @@ use crate::meeting::Place;
 use crate::segment::closed;
 use crate::stream::{self, Rest};
 use crate::sys::{self, Process};
-use crate::table::{self, Entry, Guard, Receiving};
+use crate::table::{self, Entry, Guard, Receiving, phase};
+use crate::turn;
 
 /// How often a quiet connection is looked at, in nanoseconds.
 const LOOK_EVERY: u64 = 50_000_000;
+/// Room for what is being copied, both ways.
+const MEMORY: usize = 1 << 17;
 /// How long what is left when the other end has closed may take to come and to be put elsewhere, in
 /// nanoseconds.
 const SETTLING: u64 = 100_000_000;
@@ -73,8 +77,23 @@ fn begin(guard: &Guard) -> Option<c_int> {
 
 /// The same with a loan that is counted, and a place for others.
 fn begin_to_copy(guard: &Guard, user: Option<Process>, door: Option<c_int>) -> Option<c_int> {
+    // The copying process goes on with a stack that may be another thread's, and small.
+    let memory = sys::map(None, MEMORY)?;
+    // SAFETY: so much was mapped, and a copying process has its own.
+    let near = copy_by(guard, user, door, unsafe { slice::from_raw_parts_mut(memory, MEMORY) });
+    // SAFETY: nothing refers to it any more.
+    unsafe { sys::unmap(memory, MEMORY) };
+    near
+}
+
+fn copy_by(
+    guard: &Guard,
+    user: Option<Process>,
+    door: Option<c_int>,
+    memory: &mut [u8],
+) -> Option<c_int> {
     let [near, far] = sys::connection_pair(guard.fd).ok()?;
-    if user.is_none() && put_all(guard, near, far) {
+    if user.is_none() && put_all(guard, near, far, memory) {
         sys::close(far);
         return Some(near);
     }
@@ -82,7 +101,7 @@ fn begin_to_copy(guard: &Guard, user: Option<Process>, door: Option<c_int>) -> O
     guard.connection.holders.fetch_add(1, order);
     let made = sys::fork_away();
     if made == Ok(sys::Forked::There) {
-        run(guard, far, user.map(|user| Loan { near, far, user, door }));
+        run(guard, far, user.map(|user| Loan { near, far, user, door }), memory);
     }
     sys::close(far);
     if made.is_err() {
@@ -122,7 +141,7 @@ fn put_in_place(near: c_int, fd: c_int) {
 }
 
 /// The life of the copying process.
-fn run(guard: &Guard, far: c_int, loan: Option<Loan>) -> ! {
+fn run(guard: &Guard, far: c_int, loan: Option<Loan>, memory: &mut [u8]) -> ! {
     lock::forget_thread();
     table::start_in_child();
     attach::ATTACHING.reset();
@@ -131,15 +150,13 @@ fn run(guard: &Guard, far: c_int, loan: Option<Loan>) -> ! {
     let lent =
         loan.map_or([far; 3], |it| [it.near, it.user.fd().unwrap_or(far), it.door.unwrap_or(far)]);
     close_all_but([guard.fd, far, lent[0], lent[1], lent[2]]);
-    let ended = loan.map_or(Ended::Given, |loan| loan::lend(guard, loan));
+    let ended = loan.map_or(Ended::Given, |loan| loan::lend(guard, loan, memory));
     if ended == Ended::Over {
         // The others may have closed it before this process had noticed the users' end.
         close::say_how(guard);
     }
-    if ended == Ended::Given
-        && let Some(more) = copy_rest(guard, far)
-    {
-        copy_both(guard.fd, far, more);
+    if ended == Ended::Given {
+        copy(guard, far, memory);
     }
     hold_no_more(guard.connection);
     sys::exit()
@@ -159,7 +176,7 @@ fn close_all_but(mut kept: [c_int; 5]) {
 
 /// Puts all that is left into the copied connection, if the other end has closed its own and this one
 /// takes all at once: then nobody needs to copy. What it took is not left any more either way.
-fn put_all(guard: &Guard, near: c_int, far: c_int) -> bool {
+fn put_all(guard: &Guard, near: c_int, far: c_int, buffer: &mut [u8]) -> bool {
     let connection = guard.connection;
     let Some(segment) = connection.segment() else { return false };
     if segment.side(connection.role().peer()).closed.load(Ordering::Acquire) != closed::ORDERLY {
@@ -168,9 +185,9 @@ fn put_all(guard: &Guard, near: c_int, far: c_int) -> bool {
     let Some(mut receiving) = connection.receiving() else { return false };
     sys::widen_receive_buffer(near, segment.capacity().bytes());
     let (until, flags) = (sys::now() + SETTLING, libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL);
-    let (mut buffer, mut given) = ([0u8; 1 << 14], 0);
+    let mut given = 0;
     loop {
-        let sent = match left(guard, &mut receiving, &mut buffer, libc::MSG_PEEK) {
+        let sent = match left(guard, &mut receiving, buffer, libc::MSG_PEEK) {
             Rest::Bytes(count) => sys::send(far, buffer.as_ptr(), count, flags),
             Rest::End => break,
             Rest::Later if sys::now() < until => Ok(0),
@@ -211,66 +228,131 @@ fn left(guard: &Guard, receiving: &mut Receiving, buffer: &mut [u8], flags: c_in
     }
 }
 
-/// Copies what is left in the ring. Whether more may follow; `None` if the connection is over.
-fn copy_rest(guard: &Guard, far: c_int) -> Option<bool> {
-    let mut buffer = [0u8; 1 << 14];
-    loop {
-        match stream::rest(guard, &mut buffer) {
-            Rest::Bytes(count) => {
-                if !sys::write_all(far, &buffer[..count]) {
-                    return None;
-                }
-            }
+/// One way of the copying: what was taken and is not yet sent.
+struct Way<'a> {
+    from: c_int,
+    to: c_int,
+    memory: &'a mut [u8],
+    held: std::ops::Range<usize>,
+    open: bool,
+}
+
+impl<'a> Way<'a> {
+    fn new(from: c_int, to: c_int, memory: &'a mut [u8]) -> Self {
+        Self { from, to, memory, held: 0..0, open: true }
+    }
+
+    /// Whether it waits for something to take.
+    fn is_taking(&self) -> bool {
+        self.open && self.held.is_empty()
+    }
+
+    /// What it waits for at a descriptor.
+    fn events(&self, fd: c_int) -> i16 {
+        let taking = self.from == fd && self.is_taking();
+        let sending = self.to == fd && !self.held.is_empty();
+        (i16::from(taking) * libc::POLLIN) | (i16::from(sending) * libc::POLLOUT)
+    }
+
+    /// Whether it goes on to a descriptor from which the other way has ended.
+    fn only_sends_to(&self, fd: c_int, other: &Way<'_>) -> bool {
+        self.open && self.to == fd && !other.open
+    }
+
+    /// Takes what there is. False if the connection is over.
+    fn take(&mut self) -> bool {
+        let (place, room) = (self.memory.as_mut_ptr(), self.memory.len());
+        self.note(match sys::recv(self.from, place, room, libc::MSG_DONTWAIT) {
+            Ok(0) => Rest::End,
+            Ok(count) => Rest::Bytes(count),
+            Err(libc::EAGAIN | libc::EINTR) => Rest::Later,
+            Err(_) => Rest::Reset,
+        })
+    }
+
+    fn note(&mut self, taken: Rest) -> bool {
+        match taken {
+            Rest::Bytes(count) => self.held = 0..count,
             Rest::End => {
-                sys::shutdown(far, libc::SHUT_WR);
-                return Some(false);
+                sys::shutdown(self.to, libc::SHUT_WR);
+                self.open = false;
             }
             Rest::Reset => {
-                sys::reset(far);
-                return None;
+                sys::reset(self.to);
+                return false;
             }
-            Rest::Later => drop(sys::poll(guard.fd, libc::POLLIN, LOOK_EVERY)),
-            Rest::Kernel => return Some(true),
+            Rest::Later | Rest::Kernel => {}
+        }
+        true
+    }
+
+    /// Sends as much as there is room for. False if the connection is over.
+    fn send(&mut self) -> bool {
+        let bytes = &self.memory[self.held.clone()];
+        let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+        match sys::send(self.to, bytes.as_ptr(), bytes.len(), flags) {
+            Ok(count) => self.held.start += count,
+            Err(libc::EAGAIN | libc::EINTR) => {}
+            Err(_) => {
+                // Nobody reads there any more: the kernel would reset who writes here.
+                sys::reset(self.from);
+                return false;
+            }
+        }
+        true
+    }
+}
+
+/// Copies both ways between two connections of the kernel until both have ended, what is left in the
+/// ring first. Neither waits for the other: a program may write all before it reads any.
+fn copy(guard: &Guard, far: c_int, memory: &mut [u8]) {
+    let (one, other) = memory.split_at_mut(MEMORY / 2);
+    let (mut to, mut back) = (Way::new(guard.fd, far, one), Way::new(far, guard.fd, other));
+    // Whether each way is the ring's still, at least in part.
+    let (mut in_ring, mut out_ring) = (true, true);
+    loop {
+        if in_ring && to.is_taking() {
+            let rest = stream::rest(guard, to.memory);
+            in_ring = !matches!(rest, Rest::Kernel);
+            if !to.note(rest) {
+                return;
+            }
+        }
+        out_ring = out_ring && !is_sent_by_kernel(guard);
+        let goes_on = (in_ring || !to.is_taking() || to.take())
+            && (to.held.is_empty() || to.send())
+            && (out_ring || !back.is_taking() || back.take())
+            && (out_ring || back.held.is_empty() || back.send());
+        if !goes_on || !to.open && !back.open {
+            return;
+        }
+        let mut entries = [guard.fd, far].map(|fd| {
+            let events = to.events(fd) | if out_ring { 0 } else { back.events(fd) };
+            // One that has said all may yet reset the connection.
+            let is_looked_at =
+                events != 0 || to.only_sends_to(fd, &back) || back.only_sends_to(fd, &to);
+            libc::pollfd { fd: if is_looked_at { fd } else { -1 }, events, revents: 0 }
+        });
+        let pause = (out_ring || in_ring && to.is_taking()).then_some(LOOK_EVERY);
+        if !sys::poll_all(&mut entries, pause) {
+            return;
+        }
+        let ended = libc::POLLERR | libc::POLLHUP;
+        for (entry, other) in entries.iter().zip([far, guard.fd]) {
+            if entry.events == 0 && entry.revents & ended != 0 {
+                sys::reset(other);
+                return;
+            }
         }
     }
 }
 
-/// Copies both ways between two connections of the kernel until both ways have ended; if the first
-/// has nothing more to say, the other way.
-fn copy_both(one: c_int, other: c_int, more: bool) {
-    let ways = [(one, other), (other, one)];
-    let mut open = [more, true];
-    let mut buffer = [0u8; 1 << 16];
-    while open.contains(&true) {
-        let mut entries = [one, other].map(|fd| libc::pollfd { fd, events: 0, revents: 0 });
-        for (entry, open) in entries.iter_mut().zip(open) {
-            entry.fd = if open { entry.fd } else { -1 };
-            entry.events = libc::POLLIN;
-        }
-        if !sys::poll_all(&mut entries, None) {
-            return;
-        }
-        for (which, (from, to)) in ways.into_iter().enumerate() {
-            if !open[which] || entries[which].revents == 0 {
-                continue;
-            }
-            match sys::recv(from, buffer.as_mut_ptr(), buffer.len(), libc::MSG_DONTWAIT) {
-                Ok(0) => {
-                    sys::shutdown(to, libc::SHUT_WR);
-                    open[which] = false;
-                }
-                Ok(count) if sys::write_all(to, &buffer[..count]) => {}
-                Err(libc::EAGAIN | libc::EINTR) => {}
-                Ok(_) => {
-                    // Nobody reads there any more: the kernel would reset who writes here.
-                    sys::reset(from);
-                    return;
-                }
-                Err(_) => {
-                    sys::reset(to);
-                    return;
-                }
-            }
-        }
-    }
+/// Whether the sending direction is the kernel's again.
+fn is_sent_by_kernel(guard: &Guard) -> bool {
+    let joined = guard.connection.phase() == phase::JOINED;
+    let segment = guard.connection.segment().filter(|_| joined);
+    segment.is_none_or(|segment| {
+        turn::settle(guard, &segment);
+        guard.connection.returned_out.load(Ordering::Acquire)
+    })
 }

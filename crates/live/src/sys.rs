@@ -492,19 +492,6 @@ pub fn duplicate_to(fd: c_int, copy: c_int, flags: c_int) {
     }
 }
 
-/// Sends all, waiting for room. False if the connection is over.
-pub fn write_all(fd: c_int, mut bytes: &[u8]) -> bool {
-    while !bytes.is_empty() {
-        match send(fd, bytes.as_ptr(), bytes.len(), libc::MSG_NOSIGNAL) {
-            Ok(count) => bytes = &bytes[count..],
-            Err(libc::EINTR) => {}
-            Err(libc::EAGAIN) => drop(poll(fd, libc::POLLOUT, 100_000_000)),
-            Err(_) => return false,
-        }
-    }
-    true
-}
-
 /// Changes a word that has this value, and that no other thread changes: one instruction, so that no
 /// signal handler of this thread comes between. Returns what the word was, if it was not `old`.
 #[inline(always)]
