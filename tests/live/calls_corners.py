@@ -12,11 +12,13 @@ import fcntl
 import os
 import resource
 import select
+import shutil
 import signal
 import socket
 import struct
 import subprocess
 import sys
+import tempfile
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -413,3 +415,94 @@ def no_process_can_be_made() -> None:
 @scene
 def no_process_can_be_made_and_the_other_end_has_gone() -> None:
     apart(pass_what_is_left_without_processes)
+
+
+JUMPS = r"""
+#include <arpa/inet.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/select.h>
+#include <sys/time.h>
+#include <unistd.h>
+static sigjmp_buf place;
+static char room[1 << 22];
+static void jump(int signal) { siglongjmp(place, signal); }
+static void need(int holds) { if (!holds) puts("  not made"), exit(1); }
+static void join(int ends[2]) {
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t length = sizeof at;
+    int listener = socket(AF_INET, SOCK_STREAM, 0), one = 1;
+    need(!bind(listener, (void *)&at, length) && !listen(listener, 1));
+    getsockname(listener, (void *)&at, &length);
+    ends[0] = socket(AF_INET, SOCK_STREAM, 0);
+    need(!connect(ends[0], (void *)&at, length));
+    need((ends[1] = accept(listener, 0, 0)) >= 0);
+    close(listener);
+    for (int end = 0; end < 2; end++)
+        setsockopt(ends[end], IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+    for (int round = 0; round < 120; round++)
+        need(send(ends[round % 2], "ping", 4, 0) == 4
+             && recv(ends[1 - round % 2], room, 4, MSG_WAITALL) == 4);
+}
+static void wait_for(int fd, int kind) {
+    struct pollfd entry = {fd, POLLIN};
+    struct epoll_event event = {EPOLLIN};
+    int instance;
+    fd_set set;
+    switch (kind) {
+    case 0: recv(fd, room, 9, 0); break;
+    case 1: send(fd, room, sizeof room, 0); send(fd, room, sizeof room, 0); break;
+    case 2: poll(&entry, 1, -1); break;
+    case 3: FD_ZERO(&set); FD_SET(fd, &set); select(fd + 1, &set, 0, 0, 0); break;
+    default:
+        instance = epoll_create1(0);
+        epoll_ctl(instance, EPOLL_CTL_ADD, fd, &event);
+        epoll_wait(instance, &event, 1, -1);
+    }
+    puts("  it returned");
+}
+int main(void) {
+    setvbuf(stdout, 0, _IONBF, 0);
+    signal(SIGALRM, jump);
+    for (int kind = 0; kind < 5; kind++)
+        for (int late = 0; late < 2; late++) {
+            struct itimerval span = {.it_value.tv_usec = late ? 300000 : 9000};
+            int ends[2];
+            join(ends);
+            setitimer(ITIMER_REAL, &span, 0);
+            if (!sigsetjmp(place, 1)) wait_for(ends[1], kind);
+            /* The connection is used on, then closed: the other end hears of both. */
+            if (kind != 1) send(ends[1], "on", 2, 0);
+            close(ends[1]);
+            struct pollfd entry = {ends[0], POLLIN};
+            long count, sum = 0;
+            while (poll(&entry, 1, 5000) == 1
+                   && (count = recv(ends[0], room, sizeof room, 0)) > 0)
+                sum += count;
+            printf("%d %d: %s, end %d\n", kind, late, kind != 1 && sum == 2 ? "on" : "much",
+                   entry.revents != 0 && count == 0);
+            close(ends[0]);
+        }
+    return 0;
+}
+"""
+
+
+@scene
+def jumps_out_of_handlers() -> None:
+    if shutil.which("cc") is None:
+        say("nothing", lambda: "no compiler is there")
+        return
+    with tempfile.TemporaryDirectory() as name:
+        program = Path(name) / "jumps"
+        # The compiler is looked for by a process that has no library.
+        plain = {key: value for key, value in os.environ.items() if key != "LD_PRELOAD"}
+        command = ["cc", "-O1", "-x", "c", "-", "-o", str(program)]
+        subprocess.run(command, input=JUMPS.encode(), env=plain, check=True)
+        say("jumps", lambda: subprocess.run([program], check=False, timeout=60).returncode)

@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use libc::{c_int, epoll_event, pollfd, sigset_t, size_t, ssize_t, timespec};
 
 use crate::direct;
+use crate::jump::Asleep;
 use crate::real::{Next, interpose};
 use crate::sys::{self, Errno};
 
@@ -72,7 +73,7 @@ pub fn wait_for_byte_until(fd: c_int, until: u64) -> Result<usize, Errno> {
 pub fn recv(fd: c_int, to: *mut u8, room: size_t, flags: c_int) -> Result<usize, Errno> {
     type Function = unsafe extern "C-unwind" fn(c_int, *mut u8, size_t, c_int) -> ssize_t;
     static NEXT: Next = Next::new(c"recv");
-    let _errno = sys::KeepErrno::new();
+    let (_errno, _asleep) = (sys::KeepErrno::new(), Asleep::begin());
     // SAFETY: the C function of this name has this type, and the place has so much room.
     let received = unsafe {
         std::mem::transmute::<*mut libc::c_void, Function>(NEXT.address())(fd, to, room, flags)
@@ -84,7 +85,7 @@ pub fn recv(fd: c_int, to: *mut u8, room: size_t, flags: c_int) -> Result<usize,
 pub fn send(fd: c_int, from: *const u8, length: size_t, flags: c_int) -> Result<usize, Errno> {
     type Function = unsafe extern "C-unwind" fn(c_int, *const u8, size_t, c_int) -> ssize_t;
     static NEXT: Next = Next::new(c"send");
-    let _errno = sys::KeepErrno::new();
+    let (_errno, _asleep) = (sys::KeepErrno::new(), Asleep::begin());
     // SAFETY: the C function of this name has this type, and there are so many bytes.
     let sent = unsafe {
         std::mem::transmute::<*mut libc::c_void, Function>(NEXT.address())(fd, from, length, flags)
@@ -106,7 +107,7 @@ pub fn ppoll(
     ) -> c_int;
     static NEXT: Next = Next::new(c"ppoll");
     let (first, count) = (entries.as_mut_ptr(), entries.len() as libc::nfds_t);
-    let _errno = sys::KeepErrno::new();
+    let (_errno, _asleep) = (sys::KeepErrno::new(), Asleep::begin());
     // SAFETY: the C function of this name has this type, and the entries are valid.
     let woken = unsafe {
         std::mem::transmute::<*mut libc::c_void, Function>(NEXT.address())(first, count, time, mask)
@@ -158,7 +159,7 @@ pub fn epoll_pwait(
     ) -> c_int;
     static NEXT: Next = Next::new(c"epoll_pwait");
     let (first, room) = (events.as_mut_ptr(), events.len() as c_int);
-    let _errno = sys::KeepErrno::new();
+    let (_errno, _asleep) = (sys::KeepErrno::new(), Asleep::begin());
     // SAFETY: the C function of this name has this type, and the events are valid.
     let found = unsafe {
         std::mem::transmute::<*mut libc::c_void, Function>(NEXT.address())(

@@ -33,6 +33,11 @@ mod exchange;
 mod family;
 mod guard;
 mod hooks;
+#[cfg_attr(
+    not(target_arch = "x86_64"),
+    allow(dead_code, reason = "where a jump goes to is known there only")
+)]
+mod jump;
 mod kept;
 mod limits;
 mod loan;

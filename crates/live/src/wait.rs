@@ -8,6 +8,7 @@ use weft_protocol::interrupt_flag::{InterruptFlag, Sleep};
 
 use crate::cancel;
 use crate::epoll;
+use crate::jump::Asleep;
 use crate::options;
 use crate::segment::{Segment, closed};
 use crate::spin::{SpinPolicy, Where};
@@ -300,7 +301,11 @@ fn sleep_on_word(flag: &InterruptFlag, span: u64, came: impl Fn() -> bool) -> Re
     if came() {
         return Ok(());
     }
-    match sys::futex_wait(flag.word().as_ptr(), value, span) {
+    let slept = {
+        let _asleep = Asleep::begin();
+        sys::futex_wait(flag.word().as_ptr(), value, span)
+    };
+    match slept {
         Err(libc::EINTR) if is_interrupting() => Err(libc::EINTR),
         Err(libc::ETIMEDOUT) => Err(libc::ETIMEDOUT),
         _ => Ok(()),

@@ -10,6 +10,7 @@ use super::{Moved, broken, fail, is_carried, length, part};
 use crate::attach;
 use crate::cancel;
 use crate::epoll;
+use crate::jump::Asleep;
 use crate::loan;
 use crate::options;
 use crate::segment::{Segment, closed};
@@ -178,7 +179,11 @@ fn wait_for_kernel(guard: &Guard, since: &mut Option<u64>) -> Result<(), Errno> 
     if left == 0 {
         return Err(libc::EAGAIN);
     }
-    match sys::poll_or_fail(guard.socket(), libc::POLLOUT, left.min(UNTIL_SWITCHED)) {
+    let waited = {
+        let _asleep = Asleep::begin();
+        sys::poll_or_fail(guard.socket(), libc::POLLOUT, left.min(UNTIL_SWITCHED))
+    };
+    match waited {
         Err(libc::EINTR) if wait::is_interrupting() => Err(libc::EINTR),
         _ => Ok(()),
     }

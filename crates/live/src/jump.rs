@@ -1,0 +1,164 @@
+//! Jumps out of a signal handler (`siglongjmp`) past a call of the library's that sleeps.
+//!
+//! The kernel's call is simply gone then. This library's has counted a stay, which keeps the connection
+//! open after the program has closed it. So before such a jump the stack is unwound as for a thread that
+//! is cancelled, but only until the library's frames are gone, which give back what they hold. The
+//! program's own frames below are left by the jump, as they were meant to be.
+
+use std::cell::{Cell, UnsafeCell};
+
+use libc::{c_int, c_void};
+
+use crate::real::interpose;
+
+thread_local! {
+    static ASLEEP: Cell<u32> = const { Cell::new(0) };
+    /// Not on the stack that is unwound.
+    static JUMP: UnsafeCell<Jump> = const { UnsafeCell::new(Jump::NONE) };
+}
+
+/// A sleep of the calling thread, until dropped.
+pub struct Asleep;
+
+impl Asleep {
+    #[inline]
+    pub fn begin() -> Self {
+        ASLEEP.with(|count| count.set(count.get() + 1));
+        Self
+    }
+}
+
+impl Drop for Asleep {
+    #[inline]
+    fn drop(&mut self) {
+        ASLEEP.with(|count| count.set(count.get() - 1));
+    }
+}
+
+type Go = unsafe extern "C-unwind" fn(*mut usize, c_int);
+
+/// A jump on its way.
+struct Jump {
+    /// The unwinder's: a class, a clean-up, and its own words.
+    exception: [usize; 8],
+    go: Option<Go>,
+    to: *mut usize,
+    value: c_int,
+    stack: usize,
+}
+
+impl Jump {
+    const NONE: Self =
+        Self { exception: [0; 8], go: None, to: std::ptr::null_mut(), value: 0, stack: 0 };
+}
+
+type Stop =
+    unsafe extern "C-unwind" fn(c_int, c_int, u64, *mut c_void, *mut c_void, *mut c_void) -> c_int;
+
+unsafe extern "C-unwind" {
+    fn _Unwind_ForcedUnwind(exception: *mut c_void, stop: Stop, argument: *mut c_void) -> c_int;
+    fn _Unwind_GetCFA(context: *mut c_void) -> usize;
+    fn _Unwind_GetIP(context: *mut c_void) -> usize;
+}
+
+/// The object in which an instruction lies.
+fn object_of(instruction: *const c_void) -> *mut c_void {
+    // SAFETY: all zeroes are a valid place for the result.
+    unsafe {
+        let mut about: libc::Dl_info = std::mem::zeroed();
+        if libc::dladdr(instruction, &mut about) == 0 {
+            return std::ptr::null_mut();
+        }
+        about.dli_fbase
+    }
+}
+
+/// Whether the frame is the first below those of the library's that sleep.
+///
+/// # Safety
+///
+/// The context is the unwinder's, in its call.
+unsafe fn has_left(context: *mut c_void) -> bool {
+    // SAFETY: by the contract of this function.
+    let at = unsafe { _Unwind_GetIP(context) } as *const c_void;
+    ASLEEP.with(Cell::get) == 0 && object_of(at) != object_of(stop as *const c_void)
+}
+
+/// Asked for each frame: jumps once the library's are gone, that to which the jump goes is reached, or
+/// none is left.
+unsafe extern "C-unwind" fn stop(
+    _version: c_int,
+    actions: c_int,
+    _class: u64,
+    _exception: *mut c_void,
+    context: *mut c_void,
+    argument: *mut c_void,
+) -> c_int {
+    const END_OF_STACK: c_int = 16;
+    // SAFETY: the argument is this thread's jump, and the context is valid in this call.
+    unsafe {
+        let jump = &*argument.cast::<Jump>();
+        let is_there = _Unwind_GetCFA(context) >= jump.stack || has_left(context);
+        if (actions & END_OF_STACK != 0 || is_there)
+            && let Some(go) = jump.go
+        {
+            go(jump.to, jump.value);
+        }
+    }
+    0
+}
+
+/// The stack's end where a jump goes to, which the C library keeps in its own way.
+#[cfg(target_arch = "x86_64")]
+unsafe fn stack_of(to: *mut usize) -> usize {
+    let key: usize;
+    // SAFETY: the thread's own key stands there, and only a register changes; the seventh word of what
+    // `setjmp` has filled in is the stack's end.
+    unsafe {
+        core::arch::asm!("mov {}, fs:0x30", out(reg) key, options(nostack, readonly, pure));
+        (*to.add(6)).rotate_right(0x11) ^ key
+    }
+}
+
+fn jump(to: *mut usize, value: c_int, go: Go) {
+    #[cfg(target_arch = "x86_64")]
+    if ASLEEP.with(Cell::get) > 0 {
+        JUMP.with(|jump| {
+            let jump = jump.get();
+            // SAFETY: it is this thread's, and no other jump is on its way; the program says that the
+            // place is one to jump to.
+            unsafe {
+                *jump = Jump { go: Some(go), to, value, stack: stack_of(to), ..Jump::NONE };
+                _Unwind_ForcedUnwind((&raw mut (*jump).exception).cast(), stop, jump.cast());
+            }
+        });
+    }
+    // SAFETY: the program says that the place is one to jump to.
+    unsafe { go(to, value) };
+}
+
+/// Defines one of the names of the same function.
+macro_rules! jumps {
+    ($($name:ident),*) => {
+        $(interpose! {
+            fn $name(to: *mut usize, value: c_int) -> () = |next| {
+                unsafe extern "C-unwind" fn go(to: *mut usize, value: c_int) {
+                    static NEXT: crate::real::Next = crate::real::Next::new(
+                        match std::ffi::CStr::from_bytes_with_nul(
+                            concat!(stringify!($name), "\0").as_bytes(),
+                        ) {
+                            Ok(name) => name,
+                            Err(_) => c"",
+                        },
+                    );
+                    // SAFETY: the address is that of the C function with this name.
+                    unsafe { std::mem::transmute::<*mut c_void, Go>(NEXT.address())(to, value) };
+                }
+                let _ = next;
+                jump(to, value, go);
+            }
+        })*
+    };
+}
+
+jumps!(longjmp, _longjmp, siglongjmp, __longjmp_chk);
