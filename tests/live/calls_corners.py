@@ -485,7 +485,7 @@ int main(void) {
             while (poll(&entry, 1, 5000) == 1
                    && (count = recv(ends[0], room, sizeof room, 0)) > 0)
                 sum += count;
-            printf("%d %d: %s, end %d\n", kind, late, kind != 1 && sum == 2 ? "on" : "much",
+            printf("  %d %d: %s, end %d\n", kind, late, kind != 1 && sum == 2 ? "on" : "much",
                    entry.revents != 0 && count == 0);
             close(ends[0]);
         }

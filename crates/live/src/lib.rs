@@ -47,6 +47,7 @@ mod meeting;
 mod numbers;
 mod options;
 mod owners;
+mod pool;
 mod pump;
 mod ready;
 mod real;

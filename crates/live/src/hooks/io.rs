@@ -11,6 +11,7 @@ use crate::hooks::events;
 use crate::hooks::leaving::{depart_passed, says_something};
 use crate::numbers::passed_by;
 use crate::options;
+use crate::pool;
 use crate::ready;
 use crate::real::interpose;
 use crate::stats::Reason;
@@ -385,29 +386,43 @@ interpose! {
     }
 }
 
-/// How much of a file is read at a time.
-const FILE_PIECE: usize = 16 * 1024;
-
 /// `sendfile` to a joined connection: through a buffer, as far as there is room.
 ///
 /// # Safety
 ///
 /// The offset is null or valid.
 unsafe fn copy_file(to: c_int, from: c_int, offset: *mut off_t, count: size_t) -> ssize_t {
-    // Most files are much shorter: neither cleared nor copied.
-    let mut buffer = std::mem::MaybeUninit::<[u8; FILE_PIECE]>::uninit();
-    let buffer: *mut u8 = buffer.as_mut_ptr().cast();
+    // SAFETY: by the contract of this function.
+    pool::with(|room| unsafe { copy_file_by(room, to, from, offset, count) })
+}
+
+/// The same by way of so much room.
+///
+/// # Safety
+///
+/// The offset is null or valid.
+unsafe fn copy_file_by(
+    room: &mut [u8],
+    to: c_int,
+    from: c_int,
+    offset: *mut off_t,
+    count: size_t,
+) -> ssize_t {
+    let (buffer, room) = (room.as_mut_ptr(), room.len());
     let (mut done, before) = (0, sys::errno());
     // SAFETY: by the contract of this function.
     let mut at =
         unsafe { if offset.is_null() { libc::lseek(from, 0, libc::SEEK_CUR) } else { *offset } };
-    if at < 0 {
-        return fail(libc::EINVAL);
+    if at < 0 || count > isize::MAX as usize {
+        let is_no_file = at < 0 && sys::errno() == libc::EBADF;
+        return fail(if is_no_file { libc::EBADF } else { libc::EINVAL });
     }
     while done < count {
-        let found = match sys::read_at(from, buffer, FILE_PIECE.min(count - done), at) {
+        let found = match sys::read_at(from, buffer, room.min(count - done), at) {
             Ok(0) => break,
             Ok(found) => found,
+            // Of a folder, or what has no places: the kernel copies from files only.
+            Err(libc::EISDIR | libc::ESPIPE) if done == 0 => return fail(libc::EINVAL),
             Err(why) if done == 0 => return fail(why),
             Err(_) => break,
         };
