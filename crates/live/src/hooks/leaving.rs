@@ -465,9 +465,16 @@ extern "C" fn before_syscall(
         // SAFETY: as above.
         libc::SYS_poll => unsafe { depart_polled(first as *const pollfd, second) },
         libc::SYS_close => close::forget(fd),
-        libc::SYS_clone | libc::SYS_clone3 => table::may_be_shared(),
+        libc::SYS_clone => share_with_child(first as u64),
+        // SAFETY: the program says that there are arguments of this length, which begin with these. It
+        // has none to look whether there is such a call.
+        libc::SYS_clone3 if first != 0 && second >= 8 => {
+            share_with_child(unsafe { *(first as *const u64) });
+        }
         #[cfg(target_arch = "x86_64")]
-        libc::SYS_fork | libc::SYS_vfork => table::may_be_shared(),
+        libc::SYS_fork => share_with_child(0),
+        #[cfg(target_arch = "x86_64")]
+        libc::SYS_vfork => table::may_be_shared(),
         libc::SYS_execve | libc::SYS_execveat => depart_all(Reason::Exec),
         libc::SYS_io_uring_setup => departure::forbid(Reason::IoUring),
         libc::SYS_unshare => leave_namespace(fd),
@@ -536,10 +543,19 @@ extern "C" fn before_vfork() -> *mut c_void {
     NEXT.address()
 }
 
-extern "C" fn before_clone() -> *mut c_void {
+extern "C" fn before_clone(_begin: usize, _stack: usize, flags: usize) -> *mut c_void {
     static NEXT: Next = Next::new(c"clone");
-    table::may_be_shared();
+    share_with_child(flags as u64);
     NEXT.address()
+}
+
+/// Before a process is made past the C library's `fork`. What it holds it holds until it ends.
+fn share_with_child(flags: u64) {
+    if flags & libc::CLONE_VM as u64 == 0 && table::is_owner() {
+        close::before_fork();
+        close::after_fork_in_parent();
+    }
+    table::may_be_shared();
 }
 
 interpose! {
