@@ -259,6 +259,17 @@ fn wait_for_byte(guard: &Guard, until: &mut Option<u64>) -> Result<usize, Errno>
     cancel::wait_for_byte(guard.socket())
 }
 
+/// Waits a little for more than there is to receive, of which no flag tells, each time longer. False if
+/// a signal or the time of the call has ended that.
+pub fn for_more(guard: &Guard, pause: &mut u64, until: &mut Option<u64>) -> bool {
+    let limit = || sys::timeout_option(guard.socket(), libc::SO_RCVTIMEO);
+    let until = *until
+        .get_or_insert_with(|| limit().map_or(u64::MAX, |limit| sys::now().saturating_add(limit)));
+    *pause = (2 * *pause).clamp(20_000, 5_000_000);
+    let time = libc::timespec { tv_sec: 0, tv_nsec: *pause as libc::c_long };
+    sys::now() < until && cancel::ppoll(&mut [], &time, std::ptr::null()).is_ok()
+}
+
 /// Waits until there is room to send. `waited` is how long the call has waited before.
 pub fn writable(guard: &Guard, segment: &Segment, waited: &mut u64) -> Result<(), Errno> {
     let begin = sys::now();

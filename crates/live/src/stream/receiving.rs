@@ -66,11 +66,17 @@ fn received(guard: &Guard, to: &[iovec], flags: c_int) -> Moved {
         let may_be = segment.has_ended();
         return if may_be { Moved::Kernel } else { Moved::Done(fail(libc::EINVAL)) };
     }
+    const BOTH: c_int = libc::MSG_PEEK | libc::MSG_WAITALL;
     let wanted = length(to);
     let whole = flags & libc::MSG_WAITALL != 0 && flags & libc::MSG_PEEK == 0;
     let blocking =
         flags & libc::MSG_DONTWAIT == 0 && !guard.connection.nonblocking.load(Ordering::Relaxed);
-    let (mut done, mut until) = (0, None);
+    // What a look sees stays there, so it sees all of it again; more than the ring holds never.
+    let looked_for = match flags & BOTH {
+        BOTH if blocking => wanted.min(segment.capacity().bytes() as usize),
+        _ => 0,
+    };
+    let (mut done, mut until, mut pause) = (0, None, 0);
     // Asking for nothing still waits for something.
     while wanted == 0 && ready::events(guard, &segment) & libc::POLLIN == 0 {
         let waited = if blocking {
@@ -92,6 +98,13 @@ fn received(guard: &Guard, to: &[iovec], flags: c_int) -> Moved {
                 }
                 if from_kernel && done < wanted {
                     done += go_on_in_ring(guard, &segment, to, done, flags);
+                }
+                if done < looked_for
+                    && ready::events(guard, &segment) & (libc::POLLRDHUP | libc::POLLHUP) == 0
+                    && wait::for_more(guard, &mut pause, &mut until)
+                {
+                    done = 0;
+                    continue;
                 }
                 break;
             }
