@@ -258,6 +258,9 @@ pub fn control(
     let event = if operation == libc::EPOLL_CTL_DEL { None } else { unsafe { event.as_ref() } };
     match (operation, event) {
         (libc::EPOLL_CTL_ADD, Some(event)) => add(&guard, instance, index, *event, kernel),
+        (libc::EPOLL_CTL_MOD, Some(event)) if event.events & libc::EPOLLEXCLUSIVE as u32 != 0 => {
+            crate::stream::fail(libc::EINVAL) as c_int
+        }
         (libc::EPOLL_CTL_MOD, Some(event)) => modify(&guard, instance, index, *event, kernel),
         (libc::EPOLL_CTL_DEL, _) => remove(&guard, instance, index, kernel),
         _ => kernel(),

@@ -141,8 +141,9 @@ interpose! {
 }
 
 /// A stream says nothing about where its bytes came from.
-fn no_address(fd: c_int, length: *mut c_uint) {
-    if ready::is_joined(fd) && !length.is_null() {
+fn no_address(fd: c_int, result: ssize_t, address: *mut sockaddr, length: *mut c_uint) {
+    let is_asked = !address.is_null() && !length.is_null();
+    if result >= 0 && is_asked && ready::is_joined(fd) {
         // SAFETY: the program says that it is valid.
         unsafe { *length = 0 };
     }
@@ -155,7 +156,7 @@ interpose! {
     ) -> ssize_t = |next| {
         let kernel = move || next(fd, to, length, flags, address, address_length);
         let result = receive(fd, move || one(to, length), flags, kernel);
-        no_address(fd, address_length);
+        no_address(fd, result, address, address_length);
         result
     }
 }
@@ -170,7 +171,7 @@ interpose! {
             return kernel();
         }
         let result = receive(fd, move || one(to, length), flags, kernel);
-        no_address(fd, address_length);
+        no_address(fd, result, address, address_length);
         result
     }
 }
@@ -184,11 +185,13 @@ fn is_connection(fd: c_int) -> bool {
 /// # Safety
 ///
 /// The message is valid as the program passed it.
-unsafe fn fill_header(fd: c_int, message: *mut msghdr) {
+unsafe fn fill_header(fd: c_int, message: *mut msghdr, flags: c_int) {
     // SAFETY: by the contract of this function.
     unsafe {
-        (*message).msg_namelen = 0;
-        (*message).msg_flags = 0;
+        if !(*message).msg_name.is_null() {
+            (*message).msg_namelen = 0;
+        }
+        (*message).msg_flags = flags & libc::MSG_CMSG_CLOEXEC;
     }
     let guard = table::enter_placed(fd);
     let asked = guard.filter(|it| it.connection.says_unread.load(Ordering::Relaxed));
@@ -224,7 +227,7 @@ unsafe fn receive_message(
     let result = receive(fd, || to, flags, noted);
     if !asked.get() && result >= 0 {
         // SAFETY: as above.
-        unsafe { fill_header(fd, message) };
+        unsafe { fill_header(fd, message, flags) };
     }
     result
 }
