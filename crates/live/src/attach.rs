@@ -318,7 +318,11 @@ fn hand_segment_over(guard: &Guard, caller: c_int) -> Result<Handed, Reason> {
     let handed = match events {
         [Ok(own), Ok(peer)] if leaves_others(own.max(peer)) => {
             let handed = meeting::hand_over(caller, [file, own, peer]);
-            handed.map(|()| (segment, [own, peer])).map_err(|_| Reason::NoSegment)
+            handed.map(|()| (segment, [own, peer])).map_err(|why| match why {
+                // The other end waits there no longer.
+                libc::EPIPE | libc::ECONNRESET | libc::ENOTCONN => Reason::PeerPlain,
+                _ => Reason::NoSegment,
+            })
         }
         _ => Err(Reason::Limit),
     };
@@ -419,7 +423,10 @@ fn join(guard: &Guard, say_so: impl Fn(&Segment) -> bool) -> Result<(), Reason> 
         connection.phase.store(phase::OFFERED, Ordering::SeqCst);
         return Ok(());
     }
-    let taken = sys::bytes_read(guard.fd).map_err(|_| Reason::Counters)?;
+    let taken = sys::bytes_read(guard.fd).map_err(|why| match why {
+        libc::ENOTCONN => Reason::Peer,
+        _ => Reason::Counters,
+    })?;
     connection.taken.store(taken, Ordering::Relaxed);
     if !say_so(&segment) {
         return Err(Reason::PeerRefused);
