@@ -12,26 +12,30 @@ use libc::{c_int, c_void};
 use crate::real::interpose;
 
 thread_local! {
-    static ASLEEP: Cell<u32> = const { Cell::new(0) };
+    /// Where on the stack the innermost call that sleeps stands; zero if none does.
+    static ASLEEP: Cell<usize> = const { Cell::new(0) };
     /// Not on the stack that is unwound.
     static JUMP: UnsafeCell<Jump> = const { UnsafeCell::new(Jump::NONE) };
 }
 
-/// A sleep of the calling thread, until dropped.
-pub struct Asleep;
+/// A sleep of the calling thread, until dropped. One may be in a handler that interrupts another.
+pub struct Asleep {
+    before: usize,
+}
 
 impl Asleep {
     #[inline]
     pub fn begin() -> Self {
-        ASLEEP.with(|count| count.set(count.get() + 1));
-        Self
+        let place = 0u8;
+        let place = (&raw const place).addr();
+        Self { before: ASLEEP.replace(place) }
     }
 }
 
 impl Drop for Asleep {
     #[inline]
     fn drop(&mut self) {
-        ASLEEP.with(|count| count.set(count.get() - 1));
+        ASLEEP.set(self.before);
     }
 }
 
@@ -78,10 +82,17 @@ fn object_of(instruction: *const c_void) -> *mut c_void {
 /// # Safety
 ///
 /// The context is the unwinder's, in its call.
-unsafe fn has_left(context: *mut c_void) -> bool {
+unsafe fn has_left(context: *mut c_void, target: usize) -> bool {
     // SAFETY: by the contract of this function.
     let at = unsafe { _Unwind_GetIP(context) } as *const c_void;
-    ASLEEP.with(Cell::get) == 0 && object_of(at) != object_of(stop as *const c_void)
+    !is_past_sleep(target) && object_of(at) != object_of(stop as *const c_void)
+}
+
+/// Whether a jump to a place on the stack goes past a call that sleeps, and not only within a handler
+/// that interrupts it.
+fn is_past_sleep(target: usize) -> bool {
+    let asleep = ASLEEP.get();
+    asleep != 0 && target > asleep
 }
 
 /// Asked for each frame: jumps once the library's are gone, that to which the jump goes is reached, or
@@ -98,7 +109,7 @@ unsafe extern "C-unwind" fn stop(
     // SAFETY: the argument is this thread's jump, and the context is valid in this call.
     unsafe {
         let jump = &*argument.cast::<Jump>();
-        let is_there = _Unwind_GetCFA(context) >= jump.stack || has_left(context);
+        let is_there = _Unwind_GetCFA(context) >= jump.stack || has_left(context, jump.stack);
         if (actions & END_OF_STACK != 0 || is_there)
             && let Some(go) = jump.go
         {
@@ -122,13 +133,16 @@ unsafe fn stack_of(to: *mut usize) -> usize {
 
 fn jump(to: *mut usize, value: c_int, go: Go) {
     #[cfg(target_arch = "x86_64")]
-    if ASLEEP.with(Cell::get) > 0 {
+    // SAFETY: the program says that the place is one to jump to.
+    if ASLEEP.get() != 0
+        && let stack = unsafe { stack_of(to) }
+        && is_past_sleep(stack)
+    {
         JUMP.with(|jump| {
             let jump = jump.get();
-            // SAFETY: it is this thread's, and no other jump is on its way; the program says that the
-            // place is one to jump to.
+            // SAFETY: it is this thread's, and no other jump is on its way.
             unsafe {
-                *jump = Jump { go: Some(go), to, value, stack: stack_of(to), ..Jump::NONE };
+                *jump = Jump { go: Some(go), to, value, stack, ..Jump::NONE };
                 _Unwind_ForcedUnwind((&raw mut (*jump).exception).cast(), stop, jump.cast());
             }
         });
