@@ -192,6 +192,7 @@ struct Lender<'a> {
 
 /// Lends a connection until nobody else shares it or its users are gone.
 pub fn lend(guard: &Guard, loan: Loan, memory: &mut [u8]) -> Ended {
+    let piece = PIECE.min(memory.len());
     let mut users = [None; USERS];
     users[0] = Some(loan.user);
     let mut lender = Lender {
@@ -199,7 +200,7 @@ pub fn lend(guard: &Guard, loan: Loan, memory: &mut [u8]) -> Ended {
         loan,
         socket: owners::number_of(loan.near),
         users,
-        buffer: &mut memory[..PIECE],
+        buffer: &mut memory[..piece],
         given: 0,
         taken: 0,
         unread: 0,

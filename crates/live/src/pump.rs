@@ -29,6 +29,8 @@ use crate::turn;
 const LOOK_EVERY: u64 = 50_000_000;
 /// Room for what is being copied, both ways.
 const MEMORY: usize = 1 << 17;
+/// The same where there is no memory.
+const LEAST: usize = 1 << 12;
 /// How long what is left when the other end has closed may take to come and to be put elsewhere, in
 /// nanoseconds.
 const SETTLING: u64 = 100_000_000;
@@ -78,7 +80,9 @@ fn begin(guard: &Guard) -> Option<c_int> {
 /// The same with a loan that is counted, and a place for others.
 fn begin_to_copy(guard: &Guard, user: Option<Process>, door: Option<c_int>) -> Option<c_int> {
     // The copying process goes on with a stack that may be another thread's, and small.
-    let memory = sys::map(None, MEMORY)?;
+    let Some(memory) = sys::map(None, MEMORY) else {
+        return copy_by(guard, user, door, &mut [0; LEAST]);
+    };
     // SAFETY: so much was mapped, and a copying process has its own.
     let near = copy_by(guard, user, door, unsafe { slice::from_raw_parts_mut(memory, MEMORY) });
     // SAFETY: nothing refers to it any more.
@@ -306,7 +310,7 @@ impl<'a> Way<'a> {
 /// Copies both ways between two connections of the kernel until both have ended, what is left in the
 /// ring first. Neither waits for the other: a program may write all before it reads any.
 fn copy(guard: &Guard, far: c_int, memory: &mut [u8]) {
-    let (one, other) = memory.split_at_mut(MEMORY / 2);
+    let (one, other) = memory.split_at_mut(memory.len() / 2);
     let (mut to, mut back) = (Way::new(guard.fd, far, one), Way::new(far, guard.fd, other));
     // Whether each way is the ring's still, at least in part.
     let (mut in_ring, mut out_ring) = (true, true);
