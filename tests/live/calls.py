@@ -20,6 +20,7 @@ import calls_bytes  # noqa: F401 (its scenes are remembered)
 import calls_corners  # noqa: F401 (the same)
 import calls_descriptors  # noqa: F401 (the same)
 import calls_family  # noqa: F401 (the same)
+import calls_hunted  # noqa: F401 (the same)
 import calls_shared  # noqa: F401 (the same)
 from calls_stage import SCENES
 

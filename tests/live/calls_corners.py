@@ -71,7 +71,7 @@ def shared(unread: bytes = LINES) -> tuple[socket.socket, socket.socket]:
 def apart(made: Callable[[], None], soft: int = 0, hard: int = 0) -> None:
     """Run a part of a scene in a process of its own, which may have so many descriptors."""
     limit = f"setrlimit(RLIMIT_NOFILE, ({soft}, {hard}))" if soft else ""
-    code = f"from resource import *; {limit}\nimport calls_corners as it; it.{made.__name__}()"
+    code = f"from resource import *; {limit}\nimport {made.__module__} as it; it.{made.__name__}()"
     command = [sys.executable, "-c", code]
     subprocess.run(command, cwd=Path(__file__).parent, timeout=30, check=True)
 
@@ -417,10 +417,12 @@ def no_process_can_be_made_and_the_other_end_has_gone() -> None:
     apart(pass_what_is_left_without_processes)
 
 
-JUMPS = r"""
+JOINS = r"""
+#define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdio.h>
@@ -428,11 +430,10 @@ JUMPS = r"""
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/select.h>
+#include <sys/sendfile.h>
 #include <sys/time.h>
 #include <unistd.h>
-static sigjmp_buf place;
 static char room[1 << 22];
-static void jump(int signal) { siglongjmp(place, signal); }
 static void need(int holds) { if (!holds) puts("  not made"), exit(1); }
 static void join(int ends[2]) {
     struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
@@ -450,6 +451,11 @@ static void join(int ends[2]) {
         need(send(ends[round % 2], "ping", 4, 0) == 4
              && recv(ends[1 - round % 2], room, 4, MSG_WAITALL) == 4);
 }
+"""
+"""What a program in C begins with that joins two ends."""
+JUMPS = r"""
+static sigjmp_buf place;
+static void jump(int signal) { siglongjmp(place, signal); }
 static void wait_for(int fd, int kind) {
     struct pollfd entry = {fd, POLLIN};
     struct epoll_event event = {EPOLLIN};
@@ -494,15 +500,20 @@ int main(void) {
 """
 
 
-@scene
-def jumps_out_of_handlers() -> None:
+def compiled(source: str) -> None:
+    """Run a program in C that joins two ends, and say how it ended."""
     if shutil.which("cc") is None:
         say("nothing", lambda: "no compiler is there")
         return
     with tempfile.TemporaryDirectory() as name:
-        program = Path(name) / "jumps"
+        program = Path(name) / "program"
         # The compiler is looked for by a process that has no library.
         plain = {key: value for key, value in os.environ.items() if key != "LD_PRELOAD"}
-        command = ["cc", "-O1", "-x", "c", "-", "-o", str(program)]
-        subprocess.run(command, input=JUMPS.encode(), env=plain, check=True)
-        say("jumps", lambda: subprocess.run([program], check=False, timeout=60).returncode)
+        command = ["cc", "-O1", "-pthread", "-x", "c", "-", "-o", str(program)]
+        subprocess.run(command, input=(JOINS + source).encode(), env=plain, check=True)
+        say("it ended", lambda: subprocess.run([program], check=False, timeout=60).returncode)
+
+
+@scene
+def jumps_out_of_handlers() -> None:
+    compiled(JUMPS)
