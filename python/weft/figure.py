@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,10 +10,22 @@ from typing import TYPE_CHECKING, Any
 from weft.theme import DARK, FILE_FONT, LIGHT, paint
 
 if TYPE_CHECKING:
-    import os
+    from types import ModuleType
 
 # The Vega-Lite that draws the files and the page; pinned, so a figure looks the same everywhere.
 VEGA_LITE = "6.4"
+
+
+def renderer() -> ModuleType:
+    """Import what draws, and give it the standard input that it looks at, if there is none."""
+    import vl_convert  # noqa: PLC0415 (80 MB of it)
+
+    try:
+        os.fstat(0)
+    except OSError:
+        # It gets the lowest number that is free, which is that of the standard input.
+        os.open(os.devnull, os.O_RDONLY)
+    return vl_convert
 
 
 @dataclass(frozen=True)
@@ -36,16 +49,12 @@ class Figure:
 
     def svg(self, *, dark: bool = False) -> str:
         """Return the figure as an SVG document."""
-        import vl_convert  # noqa: PLC0415 (80 MB of it)
-
-        return str(vl_convert.vegalite_to_svg(self.vega_lite(dark=dark), vl_version=VEGA_LITE))
+        return str(renderer().vegalite_to_svg(self.vega_lite(dark=dark), vl_version=VEGA_LITE))
 
     def png(self, *, dark: bool = False, scale: float = 2.0) -> bytes:
         """Return the figure as a PNG file, at `scale` pixels to a CSS pixel."""
-        import vl_convert  # noqa: PLC0415
-
         spec = self.vega_lite(dark=dark)
-        return bytes(vl_convert.vegalite_to_png(spec, vl_version=VEGA_LITE, scale=scale))
+        return bytes(renderer().vegalite_to_png(spec, vl_version=VEGA_LITE, scale=scale))
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the figure as .svg, .png or .json, by the extension of `path`."""

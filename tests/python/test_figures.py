@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import subprocess
+import sys
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
@@ -104,6 +106,19 @@ def test_collisions_are_told_apart_by_opponent(quick: weft.Result) -> None:
     assert {row["series"] for row in rows} == {
         f"{name} · with {kind}s" for name in ("Q1", "Q2") for kind in ("request", "acknowledgment")
     }
+
+
+def test_a_figure_is_drawn_where_there_is_no_standard_input(tmp_path: Path) -> None:
+    code = (
+        "import os; os.close(0); from weft.figure import Figure; "
+        "Figure('a', 'A', '', {'data': {'values': [{'x': 1}]}, 'mark': 'point', "
+        "'encoding': {'x': {'field': 'x', 'type': 'quantitative'}}}).save('a.svg')"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "<svg" in (tmp_path / "a.svg").read_text()
 
 
 def test_the_tail_of_a_distribution_falls_from_one_to_the_floor_of_the_axis(

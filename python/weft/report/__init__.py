@@ -17,7 +17,7 @@ from html import escape
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-from weft.figure import VEGA_LITE
+from weft.figure import VEGA_LITE, renderer
 from weft.report.across import across_sections
 from weft.report.compared import compared_section, differing_section
 from weft.report.markup import Section, section
@@ -163,9 +163,7 @@ def _embedded(data: object) -> str:
 @cache
 def _bundle() -> str:
     """Return Vega, kept inside a function: its short global names would collide with others."""
-    import vl_convert  # noqa: PLC0415 (80 MB of it)
-
-    code = str(vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;", VEGA_LITE))
+    code = str(renderer().javascript_bundle("window.vegaEmbed = vegaEmbed;", VEGA_LITE))
     return "(()=>{" + code.replace("</script", "<\\/script") + "\n})();"
 
 
