@@ -134,6 +134,12 @@ def test_the_tail_of_a_distribution_falls_from_one_to_the_floor_of_the_axis(
         assert curve["share"].iloc[-1] == rows["share"].min() <= 1e-3
 
 
+def test_packets_that_all_took_equally_long_have_no_distribution(bulk: weft.Result) -> None:
+    alike = bulk.histograms.assign(lower_us=0.0, upper_us=1e-6)
+    result = dataclasses.replace(bulk, tables={**bulk.tables, "histograms": alike})
+    assert "distribution" not in [drawn.name for drawn in result.figures]
+
+
 def test_curves_that_coincide_are_one_under_both_names(bulk: weft.Result) -> None:
     bins = bulk.histograms
     alone = bins[bins["point"] == bins["point"].iloc[0]]

@@ -100,6 +100,9 @@ def _begun_together(tails: list[pd.DataFrame]) -> pd.DataFrame:
     if not tails:
         return pd.DataFrame()
     together = pd.concat(tails)
+    if together["latency"].nunique() == 1:
+        # One line across a picture says less than a number.
+        return pd.DataFrame()
     begin = max(together["latency"].max() / _DECADES, together["latency"].min())
     least = together.loc[together["share"] > 0, "share"].min()
     floor = 10.0 ** math.floor(math.log10(least)) if least > 0 else _FLOOR
