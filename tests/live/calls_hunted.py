@@ -8,6 +8,7 @@ from __future__ import annotations
 import array
 import contextlib
 import ctypes
+import functools
 import itertools
 import mmap
 import os
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 MUCH = bytes(64 << 20)
 """More than all buffers take, with the library and without."""
 BOTH_WAYS = 40 << 20
+TRIALS = 4
 SMALL_STACK = 65536
 FILE_LIMIT = 4096
 NO_WAIT = struct.pack("ll", 0, 0)
@@ -121,6 +123,15 @@ def timed(call: Callable[[], object]) -> tuple[object, float]:
     return result, time.monotonic() - begin
 
 
+def one_of_some(trial: Callable[[], list[bool]]) -> list[bool]:
+    """Make trials until all holds in one: what else the machine does only delays what is timed."""
+    for _ in range(TRIALS):
+        said = trial()
+        if all(said):
+            break
+    return said
+
+
 def in_part(count: object, whole: int) -> bool:
     return isinstance(count, int) and 0 < count < whole
 
@@ -164,25 +175,21 @@ def blocked_sends_end_by_signals() -> None:
 
 @scene
 def blocked_sends_end_in_their_time() -> None:
-    def time_out() -> None:
-        for at_once in (False, True):
-            a, _b = pair()
-            waits(a, socket.SO_SNDTIMEO, 0.4)
-            more: tuple[object, ...] = (MUCH, len(MUCH), 0)
-            if at_once:
-                more = parts_of(MUCH, 1 << 20)
-            name = "writev" if at_once else "send"
-            given = (a.fileno(), *more)
-            sent, seconds = timed(lambda name=name, given=given: raw(name, *given))
-            say("in part", lambda it=sent: in_part(it, len(MUCH)))
-            say("in time", lambda it=seconds: 0.3 < it < 1.2)
+    def time_out(name: str, *more: object) -> list[bool]:
+        a, _b = pair()
+        waits(a, socket.SO_SNDTIMEO, 0.4)
+        sent, seconds = timed(lambda: raw(name, a.fileno(), *more))
+        return [in_part(sent, len(MUCH)), 0.3 < seconds < 1.2]
 
-    ended(time_out)
+    calls = ("send", MUCH, len(MUCH), 0), ("writev", *parts_of(MUCH, 1 << 20))
+    for call in calls:
+        trial = functools.partial(time_out, *call)
+        ended(lambda it=trial: say("in part, in time", lambda: one_of_some(it)))
 
 
 @scene
 def blocked_sends_of_little_room_end_in_their_time() -> None:
-    def time_out() -> None:
+    def time_out() -> list[bool]:
         a, b = pair()
         waits(a, socket.SO_SNDTIMEO, 0.4)
 
@@ -193,15 +200,14 @@ def blocked_sends_of_little_room_end_in_their_time() -> None:
 
         threading.Thread(target=read_slowly, daemon=True).start()
         sent, seconds = timed(lambda: raw("send", a.fileno(), MUCH, len(MUCH), 0))
-        say("in part", lambda: in_part(sent, len(MUCH)))
-        say("in time", lambda: 0.3 < seconds < 1.2)
+        return [in_part(sent, len(MUCH)), 0.3 < seconds < 1.2]
 
-    ended(time_out)
+    ended(lambda: say("in part, in time", lambda: one_of_some(time_out)))
 
 
 @scene
 def waits_for_all_end_in_their_time() -> None:
-    def time_out() -> None:
+    def time_out() -> list[bool]:
         a, b = pair()
         waits(b, socket.SO_RCVTIMEO, 0.5)
 
@@ -213,15 +219,14 @@ def waits_for_all_end_in_their_time() -> None:
         threading.Thread(target=drip, daemon=True).start()
         room = ctypes.create_string_buffer(10)
         got, seconds = timed(lambda: raw("recv", b.fileno(), room, 10, socket.MSG_WAITALL))
-        say("in part", lambda: in_part(got, 10))
-        say("in time", lambda: 0.4 < seconds < 1.3)
+        return [in_part(got, 10), 0.4 < seconds < 1.3]
 
-    ended(time_out)
+    ended(lambda: say("in part, in time", lambda: one_of_some(time_out)))
 
 
 @scene
 def waits_for_all_that_the_kernel_takes_over_end() -> None:
-    def be_taken_over(signalled: bool) -> None:
+    def be_taken_over(signalled: bool) -> list[bool]:
         a, b = pair()
         caught()
         main = threading.main_thread().ident or 0
@@ -244,11 +249,11 @@ def waits_for_all_that_the_kernel_takes_over_end() -> None:
         threading.Thread(target=send_in_parts).start()
         room = ctypes.create_string_buffer(100)
         got, seconds = timed(lambda: raw("recv", b.fileno(), room, 100, socket.MSG_WAITALL))
-        say("got", lambda: (got, room.value))
-        say("in time", lambda: seconds < 1.3)
+        return [got == 30, room.value == b"0123456789" * 3, seconds < 1.3]
 
     for signalled in (True, False):
-        ended(lambda signalled=signalled: be_taken_over(signalled))
+        trial = functools.partial(be_taken_over, signalled)
+        ended(lambda it=trial: say("all, its bytes, in time", lambda: one_of_some(it)))
 
 
 def limit_files() -> None:
