@@ -167,6 +167,34 @@ def waiting_with_masks() -> None:
 
 
 @scene
+def own_ends_are_edges() -> None:
+    room, all_three = select.EPOLLOUT, select.EPOLLIN | select.EPOLLOUT | POLLRDHUP
+    for how in (socket.SHUT_RD, socket.SHUT_WR, socket.SHUT_RDWR):
+        for mask in (all_three, select.EPOLLIN | POLLRDHUP, select.EPOLLIN, room):
+            a, b = pair()
+            with a, b, select.epoll() as edge:
+                edge.register(a, mask | select.EPOLLET)
+                for what in ("at first", "again", "ended"):
+                    if what == "ended":
+                        a.shutdown(how)
+                    found = [event for _, event in edge.poll(0.02)]
+                    print(f"  {how}, {mask:x}, {what}: {found}", flush=True)
+
+
+@scene
+def own_ends_wake_who_waits_for_edges() -> None:
+    for how in (socket.SHUT_RD, socket.SHUT_WR, socket.SHUT_RDWR):
+        a, b = pair()
+        with a, b, select.epoll() as edge:
+            edge.register(a, select.EPOLLIN | select.EPOLLOUT | select.EPOLLET)
+            edge.poll(0)
+            waiter = threading.Timer(0.05, a.shutdown, [how])
+            waiter.start()
+            say(f"woken by {how}", lambda it=edge: [event for _, event in it.poll(PATIENCE_S)])
+            waiter.join()
+
+
+@scene
 def epolls() -> None:
     a, b = pair()
     both = select.EPOLLIN | select.EPOLLOUT | POLLRDHUP

@@ -253,6 +253,10 @@ pub fn shutdown(fd: c_int, how: c_int) -> Option<c_int> {
     if how != libc::SHUT_WR {
         stop_reading(&guard, &segment);
     }
+    // To one's own instances the end is an edge, as room would be.
+    connection.filled.fetch_add(1, Ordering::Relaxed);
+    epoll::warm(&guard);
+    epoll::kick(&guard);
     Some(0)
 }
 
@@ -267,7 +271,6 @@ fn stop_reading(guard: &Guard, segment: &Segment) {
         connection.deaf.store(true, Ordering::Release);
         sys::shutdown(guard.socket(), libc::SHUT_RD);
     }
-    epoll::kick(guard);
 }
 
 /// Whether this is a connection that the kernel would no longer call one.
