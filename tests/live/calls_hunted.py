@@ -8,6 +8,7 @@ from __future__ import annotations
 import array
 import contextlib
 import ctypes
+import fcntl
 import functools
 import itertools
 import mmap
@@ -54,7 +55,7 @@ print("  it read", rest)
 """
 """What a program does that reads nothing before it has written all."""
 TELLS_OPTIONS = """
-import struct, time
+import fcntl, os, struct
 from socket import *
 end = socket(fileno=0)
 for level, name, size in [
@@ -62,8 +63,10 @@ for level, name, size in [
     (SOL_SOCKET, "SO_KEEPALIVE", 4), (SOL_SOCKET, "SO_PRIORITY", 4), (IPPROTO_IP, "IP_TOS", 4),
     (IPPROTO_TCP, "TCP_NODELAY", 4), (IPPROTO_TCP, "TCP_USER_TIMEOUT", 4),
     (IPPROTO_TCP, "TCP_KEEPIDLE", 4), (IPPROTO_TCP, "TCP_KEEPINTVL", 4),
+    (SOL_SOCKET, "SO_SNDBUF", 4), (SOL_SOCKET, "SO_RCVBUF", 4),
 ]:
     print(" ", name, end.getsockopt(level, globals()[name], size).hex())
+print("  mine", fcntl.fcntl(end, fcntl.F_GETOWN) == os.getppid(), fcntl.fcntl(end, fcntl.F_GETSIG))
 print("  unread", end.recv(99, MSG_DONTWAIT))
 """
 SMALL_THREAD = r"""
@@ -472,6 +475,10 @@ def copies_keep_options() -> None:
     b.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 5000)
     b.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 99)
     b.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 33)
+    b.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 33333)
+    b.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 44444)
+    fcntl.fcntl(b, fcntl.F_SETOWN, os.getpid())
+    fcntl.fcntl(b, fcntl.F_SETSIG, signal.SIGUSR2)
     command = [sys.executable, "-c", TELLS_OPTIONS]
     say("it ended", lambda: subprocess.run(command, stdin=b, env=plain(), check=False).returncode)
     b.close()
