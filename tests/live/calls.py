@@ -21,6 +21,7 @@ import calls_corners  # noqa: F401 (the same)
 import calls_descriptors  # noqa: F401 (the same)
 import calls_family  # noqa: F401 (the same)
 import calls_hunted  # noqa: F401 (the same)
+import calls_pointers  # noqa: F401 (the same)
 import calls_shared  # noqa: F401 (the same)
 from calls_stage import SCENES
 

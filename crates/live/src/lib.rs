@@ -44,6 +44,7 @@ mod loan;
 mod lock;
 mod log;
 mod meeting;
+mod memory;
 mod numbers;
 mod options;
 mod owners;

@@ -199,9 +199,7 @@ pub fn push(guard: &Guard) {
 /// The message is valid as the program passed it.
 pub unsafe fn say_unread(guard: &Guard, message: *mut msghdr, segment: &Segment) {
     let connection = guard.connection;
-    let unread = stream::unread(guard, segment)
-        .or_else(|| sys::unread_bytes(guard.socket()).ok())
-        .unwrap_or_default();
+    let unread = stream::all_unread(guard, segment);
     let role = connection.role().peer();
     let ended = segment.way(role).detour.is_finished()
         || segment.side(role).closed.load(Ordering::Acquire) != closed::OPEN

@@ -8,6 +8,7 @@ use weft_protocol::detour::Inlet;
 use weft_protocol::interrupt_flag::Sleep;
 
 use crate::cancel;
+use crate::memory;
 use crate::segment::{Segment, closed};
 use crate::spin::{SpinPolicy, Where};
 use crate::stats;
@@ -374,6 +375,12 @@ pub struct Sets {
 impl Sets {
     fn all(self) -> [*mut u64; 3] {
         [self.read, self.write, self.except]
+    }
+
+    /// Whether there is memory for so many bits of each.
+    pub fn are_there(self, count: c_int) -> bool {
+        let words = (count.max(0) as usize).div_ceil(64);
+        self.all().into_iter().all(|set| set.is_null() || memory::are_there(set, words))
     }
 
     /// Whether any set names a joined connection; `look` is called with every number that any names.

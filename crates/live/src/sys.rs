@@ -382,6 +382,14 @@ fn set_signal_mask(mask: u64) -> u64 {
     before
 }
 
+/// Whether a page can be read: the kernel reads there before it finds that nothing was asked for. If it
+/// refuses to say, the page is taken to be.
+pub fn is_readable(page: usize) -> bool {
+    let (no_way, nothing) = (c_int::MAX, std::ptr::null_mut::<u64>());
+    let found = call!(libc::SYS_rt_sigprocmask, no_way, page, nothing, size_of::<u64>());
+    found != Err(libc::EFAULT)
+}
+
 /// All signals are held back from the calling thread, until dropped.
 pub struct NoSignals(u64);
 

@@ -2,13 +2,15 @@
 
 use std::sync::atomic::Ordering;
 
-use libc::{c_int, c_uint, c_ulong, c_void, sockaddr};
+use libc::{c_int, c_uint, c_ulong, c_void, sa_family_t, sockaddr};
 
 use crate::attach;
 use crate::bare_calls;
 use crate::close;
 use crate::departure::{self, depart};
 use crate::epoll;
+use crate::hooks::vector::is_address;
+use crate::memory;
 use crate::ready;
 use crate::real::interpose;
 use crate::segment::Role;
@@ -23,11 +25,13 @@ const FIOASYNC: c_ulong = 0x5452;
 
 interpose! {
     fn connect(fd: c_int, address: *const sockaddr, length: c_uint) -> c_int = |next| {
+        let possible = length as usize >= size_of::<sa_family_t>();
+        let possible = possible && is_address(address, length as c_int);
         // SAFETY: the program says that the address is valid.
-        let start = unsafe { address.as_ref() };
-        let family = start.map_or(0, |it| c_int::from(it.sa_family));
-        let inet = family == libc::AF_INET || family == libc::AF_INET6;
-        if family == libc::AF_UNSPEC {
+        let start = possible.then(|| unsafe { &*address });
+        let family = start.map(|it| c_int::from(it.sa_family));
+        let inet = matches!(family, Some(libc::AF_INET | libc::AF_INET6));
+        if family == Some(libc::AF_UNSPEC) {
             close::disconnect(fd);
         }
         let result = next(fd, address, length);
@@ -253,12 +257,13 @@ fn queued(fd: c_int, request: c_ulong) -> Option<u64> {
 
 interpose! {
     fn ioctl(fd: c_int, request: c_ulong, argument: *mut c_void) -> c_int = |next| {
+        let number = argument.cast::<c_int>();
         match request & 0xffff_ffff {
             // SIOCINQ is the same as FIONREAD, and TIOCOUTQ as SIOCOUTQ.
             queue @ (libc::FIONREAD | libc::TIOCOUTQ) => {
-                if let Some(count) = queued(fd, queue) {
+                if let Some(count) = queued(fd, queue).filter(|_| memory::is_there(number)) {
                     // SAFETY: the program says that there is a number to fill in.
-                    unsafe { *argument.cast::<c_int>() = count as c_int };
+                    unsafe { *number = count as c_int };
                     return 0;
                 }
                 next(fd, request, argument)
@@ -267,14 +272,14 @@ interpose! {
                 let result = next(fd, request, argument);
                 if result == 0 {
                     // SAFETY: the kernel has just read this number.
-                    set_nonblocking(fd, unsafe { *argument.cast::<c_int>() } != 0);
+                    set_nonblocking(fd, unsafe { *number } != 0);
                 }
                 result
             }
             FIOASYNC => {
                 let result = next(fd, request, argument);
                 // SAFETY: the kernel has just read this number.
-                if result == 0 && unsafe { *argument.cast::<c_int>() } != 0 {
+                if result == 0 && unsafe { *number } != 0 {
                     leave_to_signals(fd);
                 }
                 result

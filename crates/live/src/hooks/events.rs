@@ -6,6 +6,7 @@ use libc::{
 
 use crate::cancel;
 use crate::epoll;
+use crate::memory;
 use crate::ready::{self, Sets};
 use crate::real::interpose;
 use crate::stream::fail;
@@ -16,8 +17,13 @@ fn answer(result: Result<c_int, Errno>) -> c_int {
     result.unwrap_or_else(|why| fail(why) as c_int)
 }
 
-/// A time that the kernel answers with `EINVAL`.
+/// A time that the kernel refuses.
 pub struct Impossible;
+
+/// A pointer that is null or leads to memory.
+fn valid<T>(place: *const T) -> Result<*const T, Impossible> {
+    if place.is_null() || memory::is_there(place) { Ok(place) } else { Err(Impossible) }
+}
 
 /// A time in nanoseconds; a null one is for ever.
 ///
@@ -26,7 +32,7 @@ pub struct Impossible;
 /// The time is null or valid.
 pub unsafe fn span(time: *const timespec) -> Result<Option<u64>, Impossible> {
     // SAFETY: by the contract of this function.
-    let Some(time) = (unsafe { time.as_ref() }) else { return Ok(None) };
+    let Some(time) = (unsafe { valid(time)?.as_ref() }) else { return Ok(None) };
     if !(0..1_000_000_000).contains(&time.tv_nsec) {
         return Err(Impossible);
     }
@@ -54,7 +60,7 @@ pub fn expose(fd: c_int) {
 ///
 /// There are `count` entries.
 unsafe fn entries<'a>(first: *mut pollfd, count: nfds_t) -> Option<&'a mut [pollfd]> {
-    if first.is_null() || count as usize > 1 << 20 {
+    if count as usize > 1 << 20 || count == 0 || !memory::are_there(first, count as usize) {
         return None;
     }
     // SAFETY: by the contract of this function.
@@ -92,8 +98,8 @@ interpose! {
         first: *mut pollfd, count: nfds_t, timeout: *const timespec, mask: *const sigset_t,
     ) -> c_int = |next| {
         // SAFETY: the program says that there are so many entries and that the time is valid.
-        match unsafe { (entries(first, count), span(timeout)) } {
-            (Some(entries), Ok(span)) => answer(ready::poll(entries, span, mask)),
+        match unsafe { (entries(first, count), span(timeout), valid(mask)) } {
+            (Some(entries), Ok(span), Ok(mask)) => answer(ready::poll(entries, span, mask)),
             _ => next(first, count, timeout, mask),
         }
     }
@@ -106,8 +112,8 @@ interpose! {
     ) -> c_int = |next| {
         // SAFETY: as for `ppoll`.
         let (entries, span) = unsafe { (entries(first, count), span(timeout)) };
-        match (entries.filter(|it| size_of_val(*it) <= room), span) {
-            (Some(entries), Ok(span)) => answer(ready::poll(entries, span, mask)),
+        match (entries.filter(|it| size_of_val(*it) <= room), span, valid(mask)) {
+            (Some(entries), Ok(span), Ok(mask)) => answer(ready::poll(entries, span, mask)),
             _ => next(first, count, timeout, mask, room),
         }
     }
@@ -122,7 +128,9 @@ fn sets(read: *mut fd_set, write: *mut fd_set, except: *mut fd_set) -> Sets {
 /// Each set is null or has `count` bits.
 unsafe fn names_joined(count: c_int, sets: Sets) -> bool {
     // SAFETY: by the contract of this function.
-    (0..=1 << 16).contains(&count) && unsafe { sets.name_joined(count, expose) }
+    (0..=1 << 16).contains(&count)
+        && sets.are_there(count)
+        && unsafe { sets.name_joined(count, expose) }
 }
 
 interpose! {
@@ -136,9 +144,10 @@ interpose! {
             return next(count, read, write, except, timeout);
         }
         // SAFETY: the program says that the time is null or valid.
-        let time = unsafe { timeout.as_mut() };
-        let span = time.as_ref().map(|it| nanoseconds(it.tv_sec, it.tv_usec, 1000));
-        let Ok(span) = span.transpose() else { return next(count, read, write, except, timeout) };
+        let time = valid(timeout).map(|_| unsafe { timeout.as_mut() });
+        let span = |it: &timeval| nanoseconds(it.tv_sec, it.tv_usec, 1000);
+        let spans = time.and_then(|it| Ok((it.as_deref().map(span).transpose()?, it)));
+        let Ok((span, time)) = spans else { return next(count, read, write, except, timeout) };
         let begin = sys::now();
         // SAFETY: as above.
         let result = unsafe { ready::select(count, sets, span, std::ptr::null()) };
@@ -163,7 +172,9 @@ interpose! {
             return next(count, read, write, except, timeout, mask);
         }
         // SAFETY: as above, and for the time.
-        let found = unsafe { span(timeout).map(|span| ready::select(count, sets, span, mask)) };
+        let found = valid(mask).and_then(|mask| unsafe {
+            span(timeout).map(|span| ready::select(count, sets, span, mask))
+        });
         found.map_or_else(
             |Impossible| next(count, read, write, except, timeout, mask),
             answer,
@@ -175,6 +186,9 @@ interpose! {
     fn epoll_ctl(
         epoll: c_int, operation: c_int, fd: c_int, event: *mut epoll_event,
     ) -> c_int = |next| {
+        if operation != libc::EPOLL_CTL_DEL && valid(event).is_err() {
+            return next(epoll, operation, fd, event);
+        }
         crate::epoll::control(epoll, operation, fd, event, || next(epoll, operation, fd, event))
     }
 }
@@ -190,7 +204,9 @@ unsafe fn wait(
     mask: *const sigset_t,
 ) -> Option<c_int> {
     // The kernel refuses more than these.
-    if first.is_null() || !(1..=i32::MAX / size_of::<epoll_event>() as c_int).contains(&count) {
+    let possible = (1..=i32::MAX / size_of::<epoll_event>() as c_int).contains(&count);
+    // More room than there can be events need not be there.
+    if !possible || !memory::is_there(first) || valid(mask).is_err() {
         return None;
     }
     let count = count.min(1 << 20);

@@ -9,6 +9,10 @@ use crate::departure::depart;
 use crate::direct;
 use crate::hooks::events;
 use crate::hooks::leaving::{depart_passed, says_something};
+use crate::hooks::vector::{
+    is_address, is_receivable, is_sendable, message, message_of, one, parts, parts_of_file,
+};
+use crate::memory;
 use crate::numbers::passed_by;
 use crate::options;
 use crate::pool;
@@ -18,30 +22,6 @@ use crate::stats::Reason;
 use crate::stream::{self, fail, length, receive, send};
 use crate::sys;
 use crate::table::{self, Entry};
-
-fn one(base: *const c_void, length: size_t) -> [iovec; 1] {
-    // The kernel moves no more than this in one call either.
-    [iovec { iov_base: base.cast_mut(), iov_len: length.min(0x7fff_f000) }]
-}
-
-/// The parts of a vector; `None` if the kernel refuses it, and says with which error.
-///
-/// # Safety
-///
-/// The vector has `count` parts.
-unsafe fn parts<'a>(vector: *const iovec, count: usize) -> Option<&'a [iovec]> {
-    if count == 0 {
-        return Some(&[]);
-    }
-    let refused = vector.is_null() || count > libc::UIO_MAXIOV as usize;
-    // SAFETY: by the contract of this function.
-    (!refused).then(|| unsafe { std::slice::from_raw_parts(vector, count) })
-}
-
-/// Whether a vector says nothing: to read or write it as a file does nothing, whatever the connection is.
-fn is_empty(vector: &[iovec]) -> bool {
-    vector.iter().all(|part| part.iov_len == 0)
-}
 
 // What is done for a carried connection lies apart from the way past the library, and gets what the
 // program passed in the same registers.
@@ -67,7 +47,7 @@ fn recv_apart(
     flags: c_int,
     next: impl Fn(c_int, *mut c_void, size_t, c_int) -> ssize_t + Copy,
 ) -> ssize_t {
-    receive(fd, move || one(to, length), flags, move || next(fd, to, length, flags))
+    receive(fd, move || message(to, length), flags, move || next(fd, to, length, flags))
 }
 
 #[inline(never)]
@@ -88,7 +68,7 @@ fn send_apart(
     flags: c_int,
     next: impl Fn(c_int, *const c_void, size_t, c_int) -> ssize_t + Copy,
 ) -> ssize_t {
-    send(fd, move || one(from, length), flags, move || next(fd, from, length, flags))
+    send(fd, move || message(from, length), flags, move || next(fd, from, length, flags))
 }
 
 interpose! {
@@ -112,10 +92,8 @@ interpose! {
 interpose! {
     fn readv(fd: c_int, vector: *const iovec, count: c_int) -> ssize_t = |next| {
         // SAFETY: the program says that the vector has so many parts.
-        match unsafe { parts(vector, count as usize) } {
-            Some(to) if !is_empty(to) => receive(fd, || to, 0, move || next(fd, vector, count)),
-            _ => next(fd, vector, count),
-        }
+        let to = || unsafe { parts_of_file(vector, count as usize) };
+        receive(fd, to, 0, move || next(fd, vector, count))
     }
 }
 
@@ -136,17 +114,27 @@ interpose! {
         if length > room {
             return next(fd, to, length, room, flags);
         }
-        receive(fd, move || one(to, length), flags, move || next(fd, to, length, room, flags))
+        receive(fd, move || message(to, length), flags, move || next(fd, to, length, room, flags))
     }
 }
 
-/// A stream says nothing about where its bytes came from.
-fn no_address(fd: c_int, result: ssize_t, address: *mut sockaddr, length: *mut c_uint) {
-    let is_asked = !address.is_null() && !length.is_null();
-    if result >= 0 && is_asked && ready::is_joined(fd) {
-        // SAFETY: the program says that it is valid.
-        unsafe { *length = 0 };
+/// A stream says nothing about where its bytes came from. What the call returns: the kernel looks for
+/// room for the answer after it has moved the bytes.
+fn no_address(
+    fd: c_int,
+    result: ssize_t,
+    address: *const sockaddr,
+    length: *mut c_uint,
+) -> ssize_t {
+    if result < 0 || address.is_null() || !ready::is_joined(fd) {
+        return result;
     }
+    if !memory::is_there(length) {
+        return fail(libc::EFAULT);
+    }
+    // SAFETY: the program says that it is valid.
+    let room = unsafe { std::mem::replace(&mut *length, 0) };
+    if room as c_int >= 0 { result } else { fail(libc::EINVAL) }
 }
 
 interpose! {
@@ -155,9 +143,8 @@ interpose! {
         address_length: *mut c_uint,
     ) -> ssize_t = |next| {
         let kernel = move || next(fd, to, length, flags, address, address_length);
-        let result = receive(fd, move || one(to, length), flags, kernel);
-        no_address(fd, result, address, address_length);
-        result
+        let result = receive(fd, move || message(to, length), flags, kernel);
+        no_address(fd, result, address, address_length)
     }
 }
 
@@ -170,9 +157,8 @@ interpose! {
         if length > room {
             return kernel();
         }
-        let result = receive(fd, move || one(to, length), flags, kernel);
-        no_address(fd, result, address, address_length);
-        result
+        let result = receive(fd, move || message(to, length), flags, kernel);
+        no_address(fd, result, address, address_length)
     }
 }
 
@@ -212,19 +198,18 @@ unsafe fn receive_message(
     flags: c_int,
     kernel: impl Fn() -> ssize_t + Copy,
 ) -> ssize_t {
-    if !is_connection(fd) || message.is_null() {
+    // SAFETY: by the contract of this function.
+    if !is_connection(fd) || !unsafe { is_receivable(message) } {
         return kernel();
     }
-    // SAFETY: by the contract of this function.
-    let Some(to) = (unsafe { parts((*message).msg_iov, (*message).msg_iovlen) }) else {
-        return kernel();
-    };
+    // SAFETY: as above.
+    let to = || unsafe { parts((*message).msg_iov, (*message).msg_iovlen) };
     let asked = &std::cell::Cell::new(false);
     let noted = move || {
         asked.set(true);
         kernel()
     };
-    let result = receive(fd, || to, flags, noted);
+    let result = receive(fd, to, flags, noted);
     if !asked.get() && result >= 0 {
         // SAFETY: as above.
         unsafe { fill_header(fd, message, flags) };
@@ -244,20 +229,19 @@ interpose! {
         fd: c_int, messages: *mut mmsghdr, count: c_uint, flags: c_int,
         timeout: *mut libc::timespec,
     ) -> c_int = |next| {
-        if !ready::is_joined(fd) || count == 0 || messages.is_null() {
-            return next(fd, messages, count, flags, timeout);
-        }
         let (before, begin) = (sys::errno(), sys::now());
+        let is_joined = ready::is_joined(fd) && count > 0;
         // SAFETY: the program says that the time is null or valid.
-        let Ok(limit) = (unsafe { events::span(timeout) }) else {
-            return fail(libc::EINVAL) as c_int;
-        };
+        let limit = is_joined.then(|| unsafe { events::span(timeout) });
+        let Some(Ok(limit)) = limit else { return next(fd, messages, count, flags, timeout) };
         // SAFETY: as above.
         let mut time = unsafe { timeout.as_mut() };
         let mut carried = flags & !libc::MSG_WAITFORONE;
         for index in 0..count as usize {
             // SAFETY: the program says that there are `count` messages.
-            let message = unsafe { &mut *messages.add(index) };
+            let Some(message) = (unsafe { message_of(messages, index) }) else {
+                return if index > 0 { index as c_int } else { fail(libc::EFAULT) as c_int };
+            };
             // SAFETY: as above.
             let result = unsafe { recvmsg(fd, &mut message.msg_hdr, carried) };
             if result < 0 && index == 0 {
@@ -298,10 +282,8 @@ interpose! {
 interpose! {
     fn writev(fd: c_int, vector: *const iovec, count: c_int) -> ssize_t = |next| {
         // SAFETY: the program says that the vector has so many parts.
-        match unsafe { parts(vector, count as usize) } {
-            Some(from) if !is_empty(from) => send(fd, || from, 0, move || next(fd, vector, count)),
-            _ => next(fd, vector, count),
-        }
+        let from = || unsafe { parts_of_file(vector, count as usize) };
+        send(fd, from, 0, move || next(fd, vector, count))
     }
 }
 
@@ -328,14 +310,20 @@ interpose! {
         address_length: c_uint,
     ) -> ssize_t = |next| {
         let kernel = move || next(fd, from, length, flags, address, address_length);
-        send(fd, move || one(from, length), flags, kernel)
+        // The kernel reads an address before it finds that a stream needs none.
+        let is_possible = || address.is_null() || is_address(address, address_length as c_int);
+        send(fd, move || message(from, length).filter(|_| is_possible()), flags, kernel)
     }
 }
 
 interpose! {
     fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> ssize_t = |next| {
-        if !is_connection(fd) || message.is_null() {
-            // SAFETY: the program says that the message is valid.
+        // SAFETY: the program says that the message is valid.
+        if !unsafe { is_sendable(message) } {
+            return next(fd, message, flags);
+        }
+        if !is_connection(fd) {
+            // SAFETY: as above.
             unsafe { depart_passed(message) };
             return next(fd, message, flags);
         }
@@ -345,28 +333,29 @@ interpose! {
             return next(fd, message, flags);
         }
         // SAFETY: as above.
-        match unsafe { parts((*message).msg_iov, (*message).msg_iovlen) } {
-            Some(from) => send(fd, || from, flags, move || next(fd, message, flags)),
-            None => next(fd, message, flags),
-        }
+        let from = || unsafe { parts((*message).msg_iov, (*message).msg_iovlen) };
+        send(fd, from, flags, move || next(fd, message, flags))
     }
 }
 
 interpose! {
     fn sendmmsg(fd: c_int, messages: *mut mmsghdr, count: c_uint, flags: c_int) -> c_int = |next| {
-        if !ready::is_joined(fd) || messages.is_null() {
-            for index in 0..if messages.is_null() { 0 } else { count as usize } {
-                // SAFETY: the program says that there are `count` messages.
-                unsafe { depart_passed(&raw const (*messages.add(index)).msg_hdr) };
+        // The kernel sends no more in one call either.
+        let all = count.min(libc::UIO_MAXIOV as c_uint) as usize;
+        if !ready::is_joined(fd) {
+            // SAFETY: the program says that there are `count` messages.
+            for message in (0..all).map_while(|index| unsafe { message_of(messages, index) }) {
+                // SAFETY: as above.
+                unsafe { depart_passed(&raw const message.msg_hdr) };
             }
             return next(fd, messages, count, flags);
         }
         let before = sys::errno();
-        // The kernel sends no more in one call either.
-        let count = count.min(libc::UIO_MAXIOV as c_uint);
-        for index in 0..count as usize {
-            // SAFETY: the program says that there are `count` messages.
-            let message = unsafe { &mut *messages.add(index) };
+        for index in 0..all {
+            // SAFETY: as above.
+            let Some(message) = (unsafe { message_of(messages, index) }) else {
+                return if index > 0 { index as c_int } else { fail(libc::EFAULT) as c_int };
+            };
             // SAFETY: as above.
             let result = unsafe { sendmsg(fd, &message.msg_hdr, flags) };
             if result < 0 && index > 0 {
@@ -385,7 +374,7 @@ interpose! {
                 return index as c_int + 1;
             }
         }
-        count as c_int
+        all as c_int
     }
 }
 
@@ -429,7 +418,7 @@ unsafe fn copy_file_by(
             Err(why) if done == 0 => return fail(why),
             Err(_) => break,
         };
-        let piece = one(buffer.cast_const().cast(), found);
+        let piece = message(buffer.cast_const().cast(), found);
         let kernel = move || match sys::send(to, buffer, found, 0) {
             Ok(count) => count as ssize_t,
             Err(why) => fail(why),
@@ -474,7 +463,7 @@ unsafe fn send_file(
         return result;
     }
     let Some(guard) = table::enter(to) else { return kernel() };
-    if !stream::is_carried(&guard) {
+    if !stream::is_carried(&guard) || !offset.is_null() && !memory::is_there(offset) {
         return kernel();
     }
     // SAFETY: by the contract of this function.
@@ -508,12 +497,11 @@ fn read_vector(
     (offset, flags): (off_t, c_int),
     kernel: impl Fn() -> ssize_t + Copy,
 ) -> ssize_t {
-    // SAFETY: the program says that the vector has so many parts.
-    match unsafe { parts(vector, count as usize) } {
-        Some(to) if is_empty(to) => kernel(),
-        Some(to) if at_stream(offset, flags) => receive(fd, || to, 0, kernel),
-        _ => elsewhere(fd, offset, kernel),
+    if !at_stream(offset, flags) {
+        return elsewhere(fd, offset, kernel);
     }
+    // SAFETY: the program says that the vector has so many parts.
+    receive(fd, || unsafe { parts_of_file(vector, count as usize) }, 0, kernel)
 }
 
 /// A call that is not carried. At any other place than its own a stream has nothing.
@@ -532,12 +520,11 @@ fn write_vector(
     (offset, flags): (off_t, c_int),
     kernel: impl Fn() -> ssize_t + Copy,
 ) -> ssize_t {
-    // SAFETY: the program says that the vector has so many parts.
-    match unsafe { parts(vector, count as usize) } {
-        Some(from) if is_empty(from) => kernel(),
-        Some(from) if at_stream(offset, flags) => send(fd, || from, 0, kernel),
-        _ => elsewhere(fd, offset, kernel),
+    if !at_stream(offset, flags) {
+        return elsewhere(fd, offset, kernel);
     }
+    // SAFETY: the program says that the vector has so many parts.
+    send(fd, || unsafe { parts_of_file(vector, count as usize) }, 0, kernel)
 }
 
 interpose! {

@@ -7,7 +7,10 @@ use libc::{
 
 use crate::close;
 use crate::departure::{self, depart, depart_all};
+use crate::hooks::asynchronous::{KernelRequests, depart_submitted};
 use crate::hooks::events::expose;
+use crate::hooks::vector::is_sendable;
+use crate::memory;
 use crate::real::{Next, interpose, trampoline};
 use crate::stats::Reason;
 use crate::table;
@@ -49,7 +52,7 @@ unsafe fn headers(message: *const msghdr) -> impl Iterator<Item = Option<*mut cm
 /// The message is null or valid as the program passed it.
 pub unsafe fn depart_passed(message: *const msghdr) {
     // SAFETY: by the contract of this function.
-    if message.is_null() || unsafe { (*message).msg_controllen } == 0 {
+    if !unsafe { is_sendable(message) } {
         return;
     }
     // SAFETY: by the contract of this function; the data are those of a whole header.
@@ -223,152 +226,6 @@ interpose! {
     }
 }
 
-interpose! {
-    fn io_uring_queue_init(entries: c_uint, ring: *mut c_void, flags: c_uint) -> c_int = |next| {
-        departure::forbid(Reason::IoUring);
-        next(entries, ring, flags)
-    }
-}
-
-interpose! {
-    fn io_uring_queue_init_params(
-        entries: c_uint, ring: *mut c_void, parameters: *mut c_void,
-    ) -> c_int = |next| {
-        departure::forbid(Reason::IoUring);
-        next(entries, ring, parameters)
-    }
-}
-
-interpose! {
-    fn io_uring_queue_init_mem(
-        entries: c_uint, ring: *mut c_void, parameters: *mut c_void, place: *mut c_void,
-        length: size_t,
-    ) -> c_int = |next| {
-        departure::forbid(Reason::IoUring);
-        next(entries, ring, parameters, place, length)
-    }
-}
-
-interpose! {
-    fn io_uring_queue_init_try_nosqarr(
-        entries: c_uint, ring: *mut c_void, parameters: *mut c_void,
-    ) -> c_int = |next| {
-        departure::forbid(Reason::IoUring);
-        next(entries, ring, parameters)
-    }
-}
-
-interpose! {
-    fn io_uring_setup(entries: c_uint, parameters: *mut c_void) -> c_int = |next| {
-        departure::forbid(Reason::IoUring);
-        next(entries, parameters)
-    }
-}
-
-/// Moves a connection back that a request for asynchronous input and output names.
-///
-/// # Safety
-///
-/// The request is null or valid.
-unsafe fn depart_asynchronous(request: *const libc::aiocb) {
-    // SAFETY: by the contract of this function.
-    if let Some(request) = unsafe { request.as_ref() } {
-        depart(request.aio_fildes, Reason::Call);
-    }
-}
-
-interpose! {
-    /// The C library's own threads read and write past every interposed function.
-    fn aio_read(request: *mut libc::aiocb) -> c_int = |next| {
-        // SAFETY: the program says that the request is valid.
-        unsafe { depart_asynchronous(request) };
-        next(request)
-    }
-}
-
-interpose! {
-    fn aio_read64(request: *mut libc::aiocb) -> c_int = |next| {
-        // SAFETY: as above.
-        unsafe { depart_asynchronous(request) };
-        next(request)
-    }
-}
-
-interpose! {
-    fn aio_write(request: *mut libc::aiocb) -> c_int = |next| {
-        // SAFETY: as above.
-        unsafe { depart_asynchronous(request) };
-        next(request)
-    }
-}
-
-interpose! {
-    fn aio_write64(request: *mut libc::aiocb) -> c_int = |next| {
-        // SAFETY: as above.
-        unsafe { depart_asynchronous(request) };
-        next(request)
-    }
-}
-
-type Requests = *const *mut libc::aiocb;
-
-interpose! {
-    fn lio_listio(
-        mode: c_int, requests: Requests, count: c_int, event: *mut c_void,
-    ) -> c_int = |next| {
-        for at in 0..if requests.is_null() { 0 } else { count.max(0) as usize } {
-            // SAFETY: the program says that there are so many requests.
-            unsafe { depart_asynchronous(*requests.add(at)) };
-        }
-        next(mode, requests, count, event)
-    }
-}
-
-interpose! {
-    fn lio_listio64(
-        mode: c_int, requests: Requests, count: c_int, event: *mut c_void,
-    ) -> c_int = |next| {
-        for at in 0..if requests.is_null() { 0 } else { count.max(0) as usize } {
-            // SAFETY: as above.
-            unsafe { depart_asynchronous(*requests.add(at)) };
-        }
-        next(mode, requests, count, event)
-    }
-}
-
-/// A request to the kernel for asynchronous input and output, as far as it is looked at here.
-#[repr(C)]
-pub struct KernelRequest {
-    before: [u8; 20],
-    fd: c_int,
-}
-
-type KernelRequests = *const *const KernelRequest;
-
-/// Moves the connections back that requests to the kernel name.
-///
-/// # Safety
-///
-/// There are `count` requests.
-unsafe fn depart_submitted(requests: KernelRequests, count: c_long) {
-    for at in 0..if requests.is_null() { 0 } else { count.max(0) as usize } {
-        // SAFETY: by the contract of this function.
-        if let Some(request) = unsafe { (*requests.add(at)).as_ref() } {
-            depart(request.fd, Reason::Call);
-        }
-    }
-}
-
-interpose! {
-    /// `libaio`'s: the kernel reads and writes by itself.
-    fn io_submit(context: *mut c_void, count: c_long, requests: KernelRequests) -> c_int
-    = |next| {
-        // SAFETY: the program says that there are so many requests.
-        unsafe { depart_submitted(requests, count) };
-        next(context, count, requests)
-    }
-}
-
 /// Moves a connection back whose bytes the library still receives.
 fn back(fd: c_int, reason: Reason) {
     if let Some(guard) = table::enter(fd) {
@@ -413,7 +270,7 @@ extern "C" fn before_execle(_path: *const c_char) -> *mut c_void {
 ///
 /// There are `count` entries.
 unsafe fn depart_polled(entries: *const pollfd, count: usize) {
-    for at in 0..if entries.is_null() { 0 } else { count } {
+    for at in 0..if memory::are_there(entries, count) { count } else { 0 } {
         // SAFETY: by the contract of this function.
         depart(unsafe { (*entries.add(at)).fd }, Reason::Call);
     }
@@ -468,7 +325,7 @@ extern "C" fn before_syscall(
         libc::SYS_clone => share_with_child(first as u64),
         // SAFETY: the program says that there are arguments of this length, which begin with these. It
         // has none to look whether there is such a call.
-        libc::SYS_clone3 if first != 0 && second >= 8 => {
+        libc::SYS_clone3 if second >= 8 && memory::is_there(first as *const u64) => {
             share_with_child(unsafe { *(first as *const u64) });
         }
         #[cfg(target_arch = "x86_64")]

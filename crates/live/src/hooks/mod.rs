@@ -5,8 +5,10 @@
 //! and one that the caller did not pass is handed on unread.
 
 mod aliases;
+mod asynchronous;
 mod descriptors;
 mod events;
 mod io;
 mod leaving;
 mod options;
+mod vector;

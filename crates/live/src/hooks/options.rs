@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use libc::{c_int, c_uint, c_void};
 
 use crate::attach;
+use crate::memory;
 use crate::options::{self, Delay};
 use crate::ready;
 use crate::real::interpose;
@@ -16,6 +17,10 @@ interpose! {
     fn setsockopt(
         fd: c_int, level: c_int, name: c_int, value: *const c_void, length: c_uint,
     ) -> c_int = |next| {
+        let is_there = value.is_null() || memory::are_there(value.cast::<u8>(), length as usize);
+        if (length as c_int) < 0 || !is_there {
+            return next(fd, level, name, value, length);
+        }
         if !options::is_harmless(level, name)
             // SAFETY: the program says that the value has this length.
             && !unsafe { options::changes_nothing(fd, level, name, value, length) }

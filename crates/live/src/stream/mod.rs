@@ -5,7 +5,7 @@ mod receiving;
 mod sending;
 
 use receiving::receive_seen;
-pub use receiving::{Rest, rest, rest_held, unread};
+pub use receiving::{Rest, all_unread, rest, rest_held, unread};
 use sending::send_seen;
 
 use std::sync::atomic::Ordering;
@@ -51,25 +51,30 @@ pub fn is_carried(guard: &Guard) -> bool {
     }
 }
 
-/// Receives as `recvmsg` does, into what `to` says; `kernel` is the call that the program made.
+/// Receives as `recvmsg` does, into what `to` says; `kernel` is the call that the program made, which
+/// it refuses where that says nothing.
 #[inline(always)]
 pub fn receive<T: AsRef<[iovec]>>(
     fd: c_int,
-    to: impl FnOnce() -> T,
+    to: impl FnOnce() -> Option<T>,
     flags: c_int,
     kernel: impl Fn() -> isize + Copy,
 ) -> isize {
     match passed_by(fd, kernel) {
         Some(result) => result,
-        None => receive_seen(fd, to().as_ref(), flags, kernel),
+        None => match to() {
+            Some(to) => receive_seen(fd, to.as_ref(), flags, kernel),
+            None => kernel(),
+        },
     }
 }
 
-/// Sends as `sendmsg` does, what `from` says; `kernel` is the call that the program made.
+/// Sends as `sendmsg` does, what `from` says; `kernel` is the call that the program made, which it
+/// refuses where that says nothing.
 #[inline(always)]
 pub fn send<T: AsRef<[iovec]>>(
     fd: c_int,
-    from: impl FnOnce() -> T,
+    from: impl FnOnce() -> Option<T>,
     flags: c_int,
     kernel: impl Fn() -> isize + Copy,
 ) -> isize {
@@ -78,7 +83,10 @@ pub fn send<T: AsRef<[iovec]>>(
     {
         return result;
     }
-    send_seen(fd, from().as_ref(), flags, kernel)
+    match from() {
+        Some(from) => send_seen(fd, from.as_ref(), flags, kernel),
+        None => kernel(),
+    }
 }
 
 /// What became of a call.

@@ -9,6 +9,7 @@ use weft_protocol::detour::{Begun, Inlet};
 use super::{Moved, broken, fail, is_carried, is_reset, length, part};
 use crate::cancel;
 use crate::loan;
+use crate::memory;
 use crate::ready;
 use crate::segment::{Segment, closed};
 use crate::stats::Reason;
@@ -67,6 +68,9 @@ fn received(guard: &Guard, to: &[iovec], flags: c_int) -> Moved {
         return if may_be { Moved::Kernel } else { Moved::Done(fail(libc::EINVAL)) };
     }
     const BOTH: c_int = libc::MSG_PEEK | libc::MSG_WAITALL;
+    let all = to;
+    // Bytes that are only counted are put nowhere.
+    let to = if flags & libc::MSG_TRUNC == 0 { memory::before_nowhere(all) } else { all };
     let wanted = length(to);
     let whole = flags & libc::MSG_WAITALL != 0 && flags & libc::MSG_PEEK == 0;
     let blocking =
@@ -77,8 +81,9 @@ fn received(guard: &Guard, to: &[iovec], flags: c_int) -> Moved {
         _ => 0,
     };
     let (mut done, mut until, mut pause) = (0, None, 0);
+    let in_part = to.len() < all.len();
     // Asking for nothing still waits for something.
-    while wanted == 0 && ready::events(guard, &segment) & libc::POLLIN == 0 {
+    while (wanted == 0 || in_part) && ready::events(guard, &segment) & libc::POLLIN == 0 {
         let waited = if blocking {
             wait::readable(guard, &segment, true, &mut until)
         } else {
@@ -87,6 +92,9 @@ fn received(guard: &Guard, to: &[iovec], flags: c_int) -> Moved {
         if let Err(why) = waited {
             return Moved::Done(fail(why));
         }
+    }
+    if in_part && all_unread(guard, &segment) > wanted as u64 {
+        return Moved::Done(fail(libc::EFAULT));
     }
     while done < wanted {
         let from_kernel = !guard.connection.switched_in.load(Ordering::Relaxed);
@@ -320,6 +328,12 @@ pub fn unread(guard: &Guard, segment: &Segment) -> Option<u64> {
         (Inlet::Before { left }, Begun::After(_)) => Some(left + in_ring + after_ring),
         (Inlet::Ring | Inlet::Doorbells(_) | Inlet::Settling, _) => Some(in_ring + after_ring),
     }
+}
+
+/// The same, also if only the kernel knows.
+pub fn all_unread(guard: &Guard, segment: &Segment) -> u64 {
+    let known = unread(guard, segment);
+    known.or_else(|| sys::unread_bytes(guard.socket()).ok()).unwrap_or_default()
 }
 
 /// Whether the other end has died between ringing and counting: then nothing follows the doorbell.

@@ -12,6 +12,7 @@ use crate::cancel;
 use crate::epoll;
 use crate::jump::Asleep;
 use crate::loan;
+use crate::memory;
 use crate::options;
 use crate::segment::{Segment, closed};
 use crate::stats::Reason;
@@ -79,6 +80,9 @@ fn note_reset(guard: &Guard, why: Errno) {
 fn sent(guard: &Guard, from: &[iovec], flags: c_int) -> Moved {
     let connection = guard.connection;
     let Some(segment) = connection.segment() else { return Moved::Done(fail(libc::EBADF)) };
+    if memory::before_nowhere(from).len() < from.len() {
+        return Moved::Done(fail(libc::EFAULT));
+    }
     let wanted = length(from);
     let blocking =
         flags & libc::MSG_DONTWAIT == 0 && !connection.nonblocking.load(Ordering::Relaxed);

@@ -1,0 +1,163 @@
+//! Requests for asynchronous input and output: other threads, or the kernel alone, serve them where the
+//! library does not see it. The connection moves back before.
+
+use libc::{c_int, c_long, c_uint, c_void, size_t};
+
+use crate::departure::{self, depart};
+use crate::memory;
+use crate::real::interpose;
+use crate::stats::Reason;
+
+/// Moves a connection back that a request for asynchronous input and output names.
+///
+/// # Safety
+///
+/// The request is null or valid.
+unsafe fn depart_asynchronous(request: *const libc::aiocb) {
+    if memory::is_there(request) {
+        // SAFETY: by the contract of this function.
+        depart(unsafe { (*request).aio_fildes }, Reason::Call);
+    }
+}
+
+interpose! {
+    /// The C library's own threads read and write past every interposed function.
+    fn aio_read(request: *mut libc::aiocb) -> c_int = |next| {
+        // SAFETY: the program says that the request is valid.
+        unsafe { depart_asynchronous(request) };
+        next(request)
+    }
+}
+
+interpose! {
+    fn aio_read64(request: *mut libc::aiocb) -> c_int = |next| {
+        // SAFETY: as above.
+        unsafe { depart_asynchronous(request) };
+        next(request)
+    }
+}
+
+interpose! {
+    fn aio_write(request: *mut libc::aiocb) -> c_int = |next| {
+        // SAFETY: as above.
+        unsafe { depart_asynchronous(request) };
+        next(request)
+    }
+}
+
+interpose! {
+    fn aio_write64(request: *mut libc::aiocb) -> c_int = |next| {
+        // SAFETY: as above.
+        unsafe { depart_asynchronous(request) };
+        next(request)
+    }
+}
+
+/// How many requests there are: none, where a list is not there.
+fn how_many<T>(requests: *const T, count: c_long) -> usize {
+    let count = usize::try_from(count).unwrap_or(0);
+    if memory::are_there(requests, count) { count } else { 0 }
+}
+
+type Requests = *const *mut libc::aiocb;
+
+interpose! {
+    fn lio_listio(
+        mode: c_int, requests: Requests, count: c_int, event: *mut c_void,
+    ) -> c_int = |next| {
+        for at in 0..how_many(requests, i64::from(count)) {
+            // SAFETY: the program says that there are so many requests.
+            unsafe { depart_asynchronous(*requests.add(at)) };
+        }
+        next(mode, requests, count, event)
+    }
+}
+
+interpose! {
+    fn lio_listio64(
+        mode: c_int, requests: Requests, count: c_int, event: *mut c_void,
+    ) -> c_int = |next| {
+        for at in 0..how_many(requests, i64::from(count)) {
+            // SAFETY: as above.
+            unsafe { depart_asynchronous(*requests.add(at)) };
+        }
+        next(mode, requests, count, event)
+    }
+}
+
+/// A request to the kernel for asynchronous input and output, as far as it is looked at here.
+#[repr(C)]
+pub struct KernelRequest {
+    before: [u8; 20],
+    fd: c_int,
+}
+
+pub type KernelRequests = *const *const KernelRequest;
+
+/// Moves the connections back that requests to the kernel name.
+///
+/// # Safety
+///
+/// There are `count` requests.
+pub unsafe fn depart_submitted(requests: KernelRequests, count: c_long) {
+    for at in 0..how_many(requests, count) {
+        // SAFETY: by the contract of this function.
+        let request = unsafe { *requests.add(at) };
+        if memory::is_there(request) {
+            // SAFETY: as above.
+            depart(unsafe { (*request).fd }, Reason::Call);
+        }
+    }
+}
+
+interpose! {
+    /// `libaio`'s: the kernel reads and writes by itself.
+    fn io_submit(context: *mut c_void, count: c_long, requests: KernelRequests) -> c_int
+    = |next| {
+        // SAFETY: the program says that there are so many requests.
+        unsafe { depart_submitted(requests, count) };
+        next(context, count, requests)
+    }
+}
+
+interpose! {
+    fn io_uring_setup(entries: c_uint, parameters: *mut c_void) -> c_int = |next| {
+        departure::forbid(Reason::IoUring);
+        next(entries, parameters)
+    }
+}
+
+interpose! {
+    fn io_uring_queue_init(entries: c_uint, ring: *mut c_void, flags: c_uint) -> c_int = |next| {
+        departure::forbid(Reason::IoUring);
+        next(entries, ring, flags)
+    }
+}
+
+interpose! {
+    fn io_uring_queue_init_params(
+        entries: c_uint, ring: *mut c_void, parameters: *mut c_void,
+    ) -> c_int = |next| {
+        departure::forbid(Reason::IoUring);
+        next(entries, ring, parameters)
+    }
+}
+
+interpose! {
+    fn io_uring_queue_init_mem(
+        entries: c_uint, ring: *mut c_void, parameters: *mut c_void, place: *mut c_void,
+        length: size_t,
+    ) -> c_int = |next| {
+        departure::forbid(Reason::IoUring);
+        next(entries, ring, parameters, place, length)
+    }
+}
+
+interpose! {
+    fn io_uring_queue_init_try_nosqarr(
+        entries: c_uint, ring: *mut c_void, parameters: *mut c_void,
+    ) -> c_int = |next| {
+        departure::forbid(Reason::IoUring);
+        next(entries, ring, parameters)
+    }
+}

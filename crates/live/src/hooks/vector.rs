@@ -1,0 +1,112 @@
+//! Where a program says that its bytes are.
+
+use libc::{c_int, c_void, iovec, mmsghdr, msghdr, size_t, sockaddr, sockaddr_storage};
+
+use crate::memory;
+
+/// The kernel moves no more in one call.
+pub const MOST: usize = 0x7fff_f000;
+
+/// Bytes in one place; `None` if the kernel refuses to look there.
+#[inline]
+pub fn one(base: *const c_void, length: size_t) -> Option<[iovec; 1]> {
+    let refused = memory::is_refused(base.addr(), length);
+    (!refused).then_some([iovec { iov_base: base.cast_mut(), iov_len: length.min(MOST) }])
+}
+
+/// The same for a call that is a socket's: the kernel looks at no more than it moves.
+#[inline]
+pub fn message(base: *const c_void, length: size_t) -> Option<[iovec; 1]> {
+    one(base, length.min(MOST))
+}
+
+/// The parts of a vector; `None` if the kernel refuses it, and says with which error.
+///
+/// # Safety
+///
+/// The vector is null or has `count` parts, if there is memory where it lies.
+pub unsafe fn parts<'a>(vector: *const iovec, count: usize) -> Option<&'a [iovec]> {
+    if count == 0 {
+        return Some(&[]);
+    }
+    if count > libc::UIO_MAXIOV as usize || !memory::are_there(vector, count) {
+        return None;
+    }
+    // SAFETY: by the contract of this function.
+    let parts = unsafe { std::slice::from_raw_parts(vector, count) };
+    let is_refused = |part: &iovec| {
+        part.iov_len > isize::MAX as usize || memory::is_refused(part.iov_base.addr(), part.iov_len)
+    };
+    (!parts.iter().any(is_refused)).then_some(parts)
+}
+
+/// The parts of a vector that is to be moved as a file's bytes are: one that says nothing does nothing
+/// then, whatever the connection is, and is left to the kernel too.
+///
+/// # Safety
+///
+/// As for [`parts`].
+pub unsafe fn parts_of_file<'a>(vector: *const iovec, count: usize) -> Option<&'a [iovec]> {
+    // SAFETY: by the contract of this function.
+    let parts = unsafe { parts(vector, count) };
+    parts.filter(|parts| parts.iter().any(|part| part.iov_len > 0))
+}
+
+/// Whether the kernel takes this for an address, and looks at it.
+pub fn is_address(address: *const sockaddr, length: c_int) -> bool {
+    let fits = usize::try_from(length).is_ok_and(|it| it <= size_of::<sockaddr_storage>());
+    fits && memory::are_there(address.cast::<u8>(), length as usize)
+}
+
+/// Whether the kernel receives a message by what it says beside its parts.
+///
+/// # Safety
+///
+/// The message is null or valid, if there is memory where it lies.
+pub unsafe fn is_receivable(message: *const msghdr) -> bool {
+    // SAFETY: by the contract of this function.
+    memory::is_there(message) && unsafe { has_possible_name(message) }
+}
+
+/// The same for sending.
+///
+/// # Safety
+///
+/// As for [`is_receivable`].
+pub unsafe fn is_sendable(message: *const msghdr) -> bool {
+    // SAFETY: by the contract of this function.
+    unsafe {
+        is_receivable(message)
+            && ((*message).msg_name.is_null() || has_name_there(message))
+            && memory::are_there((*message).msg_control.cast::<u8>(), (*message).msg_controllen)
+    }
+}
+
+/// # Safety
+///
+/// The message is valid.
+unsafe fn has_possible_name(message: *const msghdr) -> bool {
+    // SAFETY: by the contract of this function.
+    unsafe { (*message).msg_name.is_null() || (*message).msg_namelen as c_int >= 0 }
+}
+
+/// # Safety
+///
+/// The message is valid.
+unsafe fn has_name_there(message: *const msghdr) -> bool {
+    // SAFETY: by the contract of this function.
+    let (name, length) = unsafe { ((*message).msg_name, (*message).msg_namelen) };
+    let length = (length as usize).min(size_of::<sockaddr_storage>());
+    memory::are_there(name.cast::<u8>(), length)
+}
+
+/// The message of so many; the kernel answers for one that is not there.
+///
+/// # Safety
+///
+/// There are `count` messages, more than `index`, if there is memory where they lie.
+pub unsafe fn message_of<'a>(messages: *mut mmsghdr, index: usize) -> Option<&'a mut mmsghdr> {
+    let place = messages.wrapping_add(index);
+    // SAFETY: by the contract of this function.
+    memory::is_there(place).then(|| unsafe { &mut *place })
+}
