@@ -279,6 +279,23 @@ def interruptions() -> None:
 
 
 @scene
+def looks_wait_for_all() -> None:
+    a, b = pair()
+    both = socket.MSG_PEEK | socket.MSG_WAITALL
+    for left in (b"def", b""):
+        a.sendall(b"abc")
+        settled()
+        sends = (
+            (lambda left=left: a.sendall(left)) if left else (lambda: a.shutdown(socket.SHUT_WR))
+        )
+        later = threading.Timer(0.05, sends)
+        later.start()
+        say("looked at", lambda: b.recv(6, both))
+        later.join()
+        say("read", lambda: b.recv(6, socket.MSG_WAITALL))
+
+
+@scene
 def vectors() -> None:
     a, b = pair()
     say("most parts", lambda: os.writev(a.fileno(), [b"x"] * 1024))
