@@ -500,6 +500,35 @@ int main(void) {
 """
 
 
+CANCELS = r"""
+static int ends[2];
+static void *receive(void *none) {
+    printf("  got %zd\n", recv(ends[1], room, 9, MSG_WAITALL));
+    return none;
+}
+int main(void) {
+    int two = 2;
+    void *how;
+    pthread_t thread;
+    setvbuf(stdout, 0, _IONBF, 0);
+    alarm(20);
+    join(ends);
+    need(!pthread_create(&thread, 0, receive, 0));
+    usleep(50000);
+    need(send(ends[0], "abc", 3, 0) == 3);
+    usleep(50000);
+    /* The connection goes back, in the middle of the other thread's call. */
+    need(!setsockopt(ends[0], SOL_SOCKET, SO_RCVLOWAT, &two, sizeof two));
+    need(send(ends[0], "d", 1, 0) == 1);
+    usleep(50000);
+    need(!pthread_cancel(thread) && !pthread_join(thread, &how));
+    printf("  cancelled: %d\n", how == PTHREAD_CANCELED);
+    return 0;
+}
+"""
+"""A thread is cancelled in a call that the kernel has taken over."""
+
+
 def compiled(source: str) -> None:
     """Run a program in C that joins two ends, and say how it ended."""
     if shutil.which("cc") is None:
@@ -517,3 +546,8 @@ def compiled(source: str) -> None:
 @scene
 def jumps_out_of_handlers() -> None:
     compiled(JUMPS)
+
+
+@scene
+def threads_are_cancelled_where_the_kernel_took_over() -> None:
+    compiled(CANCELS)
