@@ -16,7 +16,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-import calls_bytes  # noqa: F401 (its scenes are remembered)
+import calls_back  # noqa: F401 (its scenes are remembered)
+import calls_bytes  # noqa: F401 (the same)
 import calls_corners  # noqa: F401 (the same)
 import calls_descriptors  # noqa: F401 (the same)
 import calls_family  # noqa: F401 (the same)

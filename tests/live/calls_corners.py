@@ -420,6 +420,7 @@ def no_process_can_be_made_and_the_other_end_has_gone() -> None:
 JOINS = r"""
 #define _GNU_SOURCE
 #include <arpa/inet.h>
+#include <errno.h>
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <pthread.h>

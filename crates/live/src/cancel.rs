@@ -52,13 +52,7 @@ pub fn wait_for_byte(fd: c_int) -> Result<usize, Errno> {
 
 /// The same until a time.
 pub fn wait_for_byte_until(fd: c_int, until: u64) -> Result<usize, Errno> {
-    let left = until.saturating_sub(sys::now());
-    let time = timespec {
-        tv_sec: (left / 1_000_000_000) as libc::time_t,
-        tv_nsec: (left % 1_000_000_000) as libc::c_long,
-    };
-    let mut entries = [pollfd { fd, events: libc::POLLIN, revents: 0 }];
-    if ppoll(&mut entries, &time, std::ptr::null())? == 0 {
+    if poll_until(fd, libc::POLLIN, until)? == 0 {
         return Err(libc::EAGAIN);
     }
     let mut byte = 0u8;
@@ -67,6 +61,18 @@ pub fn wait_for_byte_until(fd: c_int, until: u64) -> Result<usize, Errno> {
         Err(libc::EAGAIN) => Ok(1),
         looked => looked,
     }
+}
+
+/// Waits for events of a descriptor until a time, for none if that is over. Any handled signal ends it.
+pub fn poll_until(fd: c_int, events: i16, until: u64) -> Result<i16, Errno> {
+    let left = until.saturating_sub(sys::now());
+    let time = timespec {
+        tv_sec: (left / 1_000_000_000) as libc::time_t,
+        tv_nsec: (left % 1_000_000_000) as libc::c_long,
+    };
+    let mut entries = [pollfd { fd, events, revents: 0 }];
+    ppoll(&mut entries, &time, std::ptr::null())?;
+    Ok(entries[0].revents)
 }
 
 /// `recv` into a place that has so much room.

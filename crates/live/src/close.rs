@@ -8,6 +8,7 @@ use weft_protocol::detour::{Begun, Inlet, Outlet};
 
 use crate::attach;
 use crate::bare_calls;
+use crate::death;
 use crate::departure;
 use crate::epoll;
 use crate::guard::close_numbers_apart;
@@ -179,6 +180,10 @@ fn say_goodbye(guard: &Guard, segment: &Segment) {
     }
     let how = if reset { closed::RESET } else { closed::ORDERLY };
     segment.side(connection.role()).closed.store(how, Ordering::Release);
+    if reset && connection.write_shut.load(Ordering::Acquire) {
+        // What the kernel would have sent before the reset, which says another thing after it.
+        sys::shutdown(guard.socket(), libc::SHUT_WR);
+    }
     wake_peer(guard, segment);
     let (joined, plain, order) = (phase::JOINED, phase::PLAIN, Ordering::SeqCst);
     if connection.phase.compare_exchange(joined, plain, order, order).is_ok() {
@@ -234,7 +239,7 @@ pub fn shutdown(fd: c_int, how: c_int) -> Option<c_int> {
         return Some(stream::fail(libc::EINVAL) as c_int);
     }
     let segment = connection.segment()?;
-    if is_over(connection, &segment) {
+    if is_over(&guard, &segment) {
         return Some(stream::fail(libc::ENOTCONN) as c_int);
     }
     if segment.has_ended() {
@@ -278,16 +283,19 @@ pub fn has_no_peer(fd: c_int) -> bool {
     let Some(guard) = table::enter_placed(fd) else { return false };
     let joined = guard.connection.phase() == phase::JOINED;
     let segment = guard.connection.segment().filter(|_| joined);
-    segment.is_some_and(|segment| !segment.has_ended() && is_over(guard.connection, &segment))
+    segment.is_some_and(|segment| !segment.has_ended() && is_over(&guard, &segment))
 }
 
 /// Whether the kernel would no longer call this a connection: both directions have ended, or the
 /// other end has reset it.
-fn is_over(connection: &Connection, segment: &Segment) -> bool {
+fn is_over(guard: &Guard, segment: &Segment) -> bool {
+    let connection = guard.connection;
     let peer = connection.role().peer();
     let how = segment.side(peer).closed.load(Ordering::Acquire);
-    let ended = how != closed::OPEN || segment.way(peer).detour.is_finished();
-    how == closed::RESET || ended && connection.write_shut.load(Ordering::Acquire)
+    let died = how == closed::OPEN && death::is_gone(guard);
+    let ended = died || how != closed::OPEN || segment.way(peer).detour.is_finished();
+    let reset = (died || how != closed::OPEN) && stream::is_reset(connection, segment, how);
+    reset || ended && (connection.write_shut.load(Ordering::Acquire) || death::events(guard) != 0)
 }
 
 /// Ends the sending direction after all that was written. The kernel's direction stays open, since

@@ -118,6 +118,11 @@ pub struct Connection {
     pub end: AtomicU32,
     /// Whether the program was told of a reset: it is told once, by whichever call comes first.
     pub reset_said: AtomicBool,
+    /// Whether the kernel says a death to be a reset that the program is told as an end: then what it
+    /// sends next seems to go, as it would after one.
+    pub may_send_once: AtomicBool,
+    /// The error that the next call is to be told of a death, once; 0 if there is none.
+    pub owed: AtomicI32,
     /// Whether each direction is in the ring now: what the halves say, readable without them.
     pub switched_in: AtomicBool,
     pub switched_out: AtomicBool,
@@ -296,6 +301,7 @@ impl Connection {
             &self.returned_out,
             &self.turned,
             &self.reset_said,
+            &self.may_send_once,
             &self.chime_again,
             &self.read_shut,
             &self.deaf,
@@ -304,6 +310,7 @@ impl Connection {
             flag.store(false, Ordering::Relaxed);
         }
         self.taken.store(0, Ordering::Relaxed);
+        self.owed.store(0, Ordering::Relaxed);
         self.own_event.store(-1, Ordering::Relaxed);
         self.peer_event.store(-1, Ordering::Relaxed);
         self.listened.store(0, Ordering::Relaxed);

@@ -26,6 +26,7 @@ mod cancel;
 mod close;
 mod config;
 mod connection;
+mod death;
 mod departure;
 mod direct;
 mod epoll;

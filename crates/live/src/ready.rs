@@ -8,11 +8,11 @@ use weft_protocol::detour::Inlet;
 use weft_protocol::interrupt_flag::Sleep;
 
 use crate::cancel;
+use crate::death;
 use crate::memory;
 use crate::segment::{Segment, closed};
 use crate::spin::{SpinPolicy, Where};
 use crate::stats;
-use crate::stream;
 use crate::sys;
 use crate::table::{self, Connection, Entry, Guard, end, phase};
 use crate::turn;
@@ -42,19 +42,28 @@ pub fn events(guard: &Guard, segment: &Segment) -> i16 {
     let (receives, sends) = (has_switched_in(guard, segment), has_switched_out(connection));
     let mut events = 0;
     if receives {
-        events |= incoming(connection, segment);
+        events |= incoming(guard, segment);
     }
     if sends && wait::may_send(connection, segment) {
         events |= OUT;
     }
-    if !receives || !sends {
-        let ended = libc::POLLRDHUP | libc::POLLHUP | libc::POLLERR;
-        let asked =
-            if receives { 0 } else { IN | libc::POLLPRI | ended } | if sends { 0 } else { OUT };
-        events |= sys::poll_now(guard.socket(), asked) & (asked | libc::POLLHUP | libc::POLLERR);
+    let mut asked = 0;
+    if !receives {
+        asked |= IN | libc::POLLPRI | libc::POLLRDHUP;
+    }
+    if !sends {
+        asked |= OUT;
     }
     if segment.has_ended() {
-        events |= sys::poll_now(guard.socket(), libc::POLLPRI) & libc::POLLPRI;
+        // Behind what is left in the ring stand the kernel's urgent bytes, its end and its reset.
+        asked |= libc::POLLPRI | libc::POLLRDHUP;
+    }
+    if asked != 0 {
+        let said = sys::poll_now(guard.socket(), asked);
+        events |= said & (asked | libc::POLLHUP | libc::POLLERR);
+        if said & libc::POLLRDHUP != 0 {
+            events |= IN;
+        }
     }
     if events & libc::POLLRDHUP != 0 && connection.write_shut.load(Ordering::Acquire) {
         events |= libc::POLLHUP;
@@ -80,7 +89,8 @@ fn has_switched_out(connection: &Connection) -> bool {
     connection.switched_out.load(Ordering::Acquire)
 }
 
-fn incoming(connection: &Connection, segment: &Segment) -> i16 {
+fn incoming(guard: &Guard, segment: &Segment) -> i16 {
+    let connection = guard.connection;
     let peer = connection.role().peer();
     let way = segment.way(peer);
     let mut events = if way.pointers.filling() != 0 { IN } else { 0 };
@@ -94,8 +104,12 @@ fn incoming(connection: &Connection, segment: &Segment) -> i16 {
     if gone || finished || connection.read_shut.load(Ordering::Acquire) {
         events |= IN | libc::POLLRDHUP;
     }
-    if gone && stream::is_reset(connection, segment, how) {
-        let said = connection.reset_said.load(Ordering::Acquire);
+    if gone {
+        events |= death::events(guard);
+    }
+    // After the end of the stream only the kernel knows which error is left.
+    if gone && how == closed::RESET {
+        let said = way.detour.is_finished() || connection.reset_said.load(Ordering::Acquire);
         events |= libc::POLLHUP | if said { 0 } else { libc::POLLERR };
     }
     events
@@ -161,7 +175,7 @@ pub fn poll(
     let begin = sys::now();
     let deadline = timeout.map(|span| begin.saturating_add(span));
     let mut kernel = Vec::new();
-    let mut polled = timeout == Some(0);
+    let (mut polled, mut slept) = (timeout == Some(0), false);
     loop {
         if !joined.iter().all(|it| it.guard.is_current()) {
             // Another thread has closed a number: what it stands for now is asked, as the kernel does.
@@ -173,11 +187,17 @@ pub fn poll(
             return sleep(&mut [], timeout, mask);
         }
         if any || timeout == Some(0) {
+            if !slept && ask_for_deaths(&joined) {
+                evaluate(&joined, entries);
+            }
             return others(&joined, entries, &mut kernel, Some(0), mask);
         }
         if !polled {
             polled = true;
             if spin(&joined, entries) {
+                if ask_for_deaths(&joined) {
+                    evaluate(&joined, entries);
+                }
                 return others(&joined, entries, &mut kernel, Some(0), mask);
             }
         }
@@ -199,6 +219,7 @@ pub fn poll(
         let span = slice.map_or(left, |slice| Some(left.map_or(slice, |left| left.min(slice))));
         stats::count(|stats| &stats.sleeps, 1);
         let woken = sleep(&mut kernel, span, mask)?;
+        slept = true;
         for (it, sleeper) in joined.iter().zip(sleepers) {
             let asked = kernel[it.index];
             if asked.revents == 0 && asked.events & libc::POLLIN != 0 {
@@ -221,6 +242,14 @@ pub fn poll(
             }
         }
     }
+}
+
+/// Asks the kernel about those other ends of which nothing was heard for long, for a program that never
+/// sleeps here: a sleep is ended by a death. Whether one has died; the next call asks on.
+fn ask_for_deaths(joined: &[Polled]) -> bool {
+    let now = death::coarse_now();
+    let mut due = joined.iter().filter(|it| death::is_due(&it.guard, &it.segment, now));
+    due.any(|it| death::is_gone_if_due(&it.guard, &it.segment))
 }
 
 /// The joined connections among the entries.
@@ -295,7 +324,9 @@ fn restrict(joined: &[Polled], entries: &[pollfd], kernel: &mut Vec<pollfd>) -> 
             // The kernel says that there is an end to read, whatever is asked about reading.
             entry.events &= libc::POLLPRI;
             slice = Some(1_000_000);
-        } else if has_switched_in(&it.guard, &it.segment) {
+        } else if (wants_in || !it.segment.has_ended()) && has_switched_in(&it.guard, &it.segment) {
+            // Once the detours have ended nobody rings for who does not ask for bytes, and the
+            // kernel's bytes would wake it at once.
             entry.events = libc::POLLIN | libc::POLLRDHUP | entry.events & libc::POLLPRI;
         } else if !wants_in && has_switched_out(connection) {
             // Bytes that the program does not ask for stand before the doorbell.

@@ -218,10 +218,19 @@ pub fn timeout_option(fd: c_int, name: c_int) -> Option<u64> {
     (nanoseconds > 0).then_some(nanoseconds)
 }
 
+/// Whether the next byte stands behind an urgent mark.
+pub const SIOCATMARK: libc::c_ulong = 0x8905;
+
 pub fn unread_bytes(fd: c_int) -> Result<u64, Errno> {
     let mut count: c_int = 0;
     call!(libc::SYS_ioctl, fd, libc::FIONREAD, &raw mut count)?;
     Ok(count as u64)
+}
+
+/// Whether the next byte of the kernel's stream stands behind an urgent mark.
+pub fn is_at_mark(fd: c_int) -> bool {
+    let mut mark: c_int = 0;
+    call!(libc::SYS_ioctl, fd, SIOCATMARK, &raw mut mark).is_ok() && mark != 0
 }
 
 /// What the kernel has counted on a TCP connection.
@@ -319,6 +328,31 @@ pub fn futex_wait(word: *const u32, value: u32, nanoseconds: u64) -> Result<(), 
         tv_nsec: (nanoseconds % 1_000_000_000) as c_long,
     };
     call!(libc::SYS_futex, word, libc::FUTEX_WAIT, value, &raw const span).map(|_| ())
+}
+
+/// One word of several to wait for.
+#[repr(C)]
+struct Waiter {
+    value: u64,
+    word: u64,
+    flags: u32,
+    reserved: u32,
+}
+
+/// The same, but a signal whose handler asks for calls to go on (`SA_RESTART`) does not end it. Linux
+/// 5.16 has it.
+pub fn futex_wait_or_go_on(word: *const u32, value: u32, nanoseconds: u64) -> Result<(), Errno> {
+    /// The number is the same on all processors; the flag says that the word has 32 bits.
+    const FUTEX_WAITV: c_long = 449;
+    const BITS_32: u32 = 2;
+    let until = now().saturating_add(nanoseconds);
+    let until = libc::timespec {
+        tv_sec: (until / 1_000_000_000) as c_long,
+        tv_nsec: (until % 1_000_000_000) as c_long,
+    };
+    let waiter = Waiter { value: value.into(), word: word as u64, flags: BITS_32, reserved: 0 };
+    let clock = libc::CLOCK_MONOTONIC;
+    call!(FUTEX_WAITV, &raw const waiter, 1, 0, &raw const until, clock).map(|_| ())
 }
 
 pub fn futex_wake(word: *const u32) {

@@ -3,10 +3,12 @@
 use std::cell::Cell;
 use std::sync::atomic::Ordering;
 
+use libc::c_int;
 use weft_protocol::detour::{Begun, Ringing};
 use weft_protocol::interrupt_flag::{InterruptFlag, Sleep};
 
 use crate::cancel;
+use crate::death;
 use crate::epoll;
 use crate::jump::Asleep;
 use crate::options;
@@ -20,9 +22,6 @@ use crate::turn;
 /// How long a blocking call sleeps on the flag's word before it sleeps in the kernel, where the
 /// other end's death is seen at once, in nanoseconds. So a death is seen this much later at most.
 const ON_WORD: u64 = 20_000_000;
-/// How long nothing is heard of the other end before the kernel is asked whether it lives, in
-/// nanoseconds; up to twice as long, since what was heard is looked at as often.
-pub const SILENCE: u64 = 4_000_000;
 
 /// How long a full ring is left unread before its connection goes back to the kernel, in
 /// nanoseconds.
@@ -180,19 +179,38 @@ fn polled(connection: &Connection, segment: &Segment, came: impl FnMut() -> bool
     poll(policy, place_of_peer(connection, segment), came)
 }
 
+/// How far a receive has come, as far as that bears on how it waits.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Call {
+    /// Whether it has received a part.
+    pub in_part: bool,
+    /// When its time is over, if it has waited before.
+    until: Option<u64>,
+}
+
+impl Call {
+    /// When its time is over, which begins now unless it has begun.
+    fn limit(&mut self, fd: c_int) -> u64 {
+        *self.until.get_or_insert_with(|| {
+            let limit = sys::timeout_option(fd, libc::SO_RCVTIMEO);
+            limit.map_or(u64::MAX, |limit| sys::now().saturating_add(limit))
+        })
+    }
+}
+
 /// Waits until there is something to receive. `announced` is whether the sender was known to have
-/// switched when nothing was found. `until` is when the time of a call is over that has waited before.
+/// switched when nothing was found.
 pub fn readable(
     guard: &Guard,
     segment: &Segment,
     announced: bool,
-    until: &mut Option<u64>,
+    call: &mut Call,
 ) -> Result<(), Errno> {
     let connection = guard.connection;
     let way = segment.way(connection.role().peer());
     let switched = connection.switched_in.load(Ordering::Acquire);
     if switched && way.pointers.sealed_at() == Some(way.pointers.read()) {
-        return returning(guard, segment, until);
+        return returning(guard, segment, call);
     }
     let came = || may_receive(connection, segment);
     if switched {
@@ -202,7 +220,7 @@ pub fn readable(
         stats::say(connection);
         if !connection.times_out.load(Ordering::Relaxed) {
             stats::count(|stats| &stats.sleeps, 1);
-            match sleep_on_word(&way.arrived, ON_WORD, came) {
+            match sleep_on_word(&way.arrived, ON_WORD, EndedBy::of(call.in_part), came) {
                 Err(libc::ETIMEDOUT) => {}
                 other => return other,
             }
@@ -220,27 +238,27 @@ pub fn readable(
     stats::count(|stats| &stats.sleeps, 1);
     // The kernel's own blocking receive, which looks and takes nothing: it ends with a doorbell or
     // with the other end's death, and knows timeouts and which signals let a call go on.
-    let looked = wait_for_byte(guard, until);
+    let looked = wait_for_byte(guard, call);
     drop(asleep);
     match looked {
         Err(why @ (libc::EINTR | libc::EAGAIN)) => return Err(why),
         Err(why) if !switched => return Err(why),
         // Once the detours have ended, the kernel's stream says by itself how it ends.
-        Ok(0) | Err(_) if switched => drop(is_gone_since_switched(guard, segment)),
+        Ok(0) | Err(_) if switched => drop(death::is_gone_since_switched(guard, segment)),
         _ => {}
     }
     Ok(())
 }
 
 /// Waits for the kernel's stream to bring the last doorbells, or what follows them.
-fn returning(guard: &Guard, segment: &Segment, until: &mut Option<u64>) -> Result<(), Errno> {
+fn returning(guard: &Guard, segment: &Segment, call: &mut Call) -> Result<(), Errno> {
     let detour = &segment.way(guard.connection.role().peer()).detour;
     if detour.is_ringing() {
         // The other end is between ringing and counting: a matter of nanoseconds if it runs.
         sys::sleep(20_000);
         return Ok(());
     }
-    match wait_for_byte(guard, until) {
+    match wait_for_byte(guard, call) {
         Err(why @ (libc::EINTR | libc::EAGAIN)) => Err(why),
         _ => Ok(()),
     }
@@ -248,37 +266,67 @@ fn returning(guard: &Guard, segment: &Segment, until: &mut Option<u64>) -> Resul
 
 /// Waits until the kernel's stream has a byte, but no longer than a receive may wait at all. The first
 /// wait of a call is the kernel's own.
-fn wait_for_byte(guard: &Guard, until: &mut Option<u64>) -> Result<usize, Errno> {
-    if let Some(until) = *until {
-        return cancel::wait_for_byte_until(guard.socket(), until);
+fn wait_for_byte(guard: &Guard, call: &mut Call) -> Result<usize, Errno> {
+    let fd = guard.socket();
+    if call.in_part || call.until.is_some() {
+        return cancel::wait_for_byte_until(fd, call.limit(fd));
     }
     if guard.connection.times_out.load(Ordering::Relaxed) {
-        let limit = sys::timeout_option(guard.socket(), libc::SO_RCVTIMEO);
-        *until = limit.map(|limit| sys::now().saturating_add(limit));
+        call.limit(fd);
     }
-    cancel::wait_for_byte(guard.socket())
+    cancel::wait_for_byte(fd)
 }
 
 /// Waits a little for more than there is to receive, of which no flag tells, each time longer. False if
 /// a signal or the time of the call has ended that.
-pub fn for_more(guard: &Guard, pause: &mut u64, until: &mut Option<u64>) -> bool {
-    let limit = || sys::timeout_option(guard.socket(), libc::SO_RCVTIMEO);
-    let until = *until
-        .get_or_insert_with(|| limit().map_or(u64::MAX, |limit| sys::now().saturating_add(limit)));
+pub fn for_more(guard: &Guard, pause: &mut u64, call: &mut Call) -> bool {
+    let until = call.limit(guard.socket());
     *pause = (2 * *pause).clamp(20_000, 5_000_000);
     let time = libc::timespec { tv_sec: 0, tv_nsec: *pause as libc::c_long };
     sys::now() < until && cancel::ppoll(&mut [], &time, std::ptr::null()).is_ok()
 }
 
-/// Waits until there is room to send. `waited` is how long the call has waited before.
-pub fn writable(guard: &Guard, segment: &Segment, waited: &mut u64) -> Result<(), Errno> {
+/// Waits until the kernel's stream has more for a receive that has a part. False if a signal or the
+/// time of the call has ended that.
+pub fn for_rest(fd: c_int, call: &mut Call) -> bool {
+    let until = call.limit(fd);
+    cancel::poll_until(fd, libc::POLLIN, until).is_ok_and(|events| events != 0)
+}
+
+/// Waits until the kernel's stream has room for the rest of a send that has sent a part. False if a signal
+/// or its time has ended that, or what the next call is to hear of.
+pub fn for_room(fd: c_int, until: u64) -> bool {
+    let failed = libc::POLLERR | libc::POLLHUP;
+    cancel::poll_until(fd, libc::POLLOUT, until)
+        .is_ok_and(|events| events != 0 && events & failed == 0)
+}
+
+/// When the time of a send that has waited so long is over.
+pub fn until_sent(fd: c_int, waited: u64) -> u64 {
+    let limit = sys::timeout_option(fd, libc::SO_SNDTIMEO);
+    limit.map_or(u64::MAX, |limit| sys::now().saturating_add(limit).saturating_sub(waited))
+}
+
+/// Waits until there is room to send. `waited` is how long the call has waited before, and `in_part`
+/// whether it has sent a part.
+pub fn writable(
+    guard: &Guard,
+    segment: &Segment,
+    in_part: bool,
+    waited: &mut u64,
+) -> Result<(), Errno> {
     let begin = sys::now();
-    let result = writable_since(guard, segment, begin.saturating_sub(*waited));
+    let result = writable_since(guard, segment, in_part, begin.saturating_sub(*waited));
     *waited += sys::now() - begin;
     result
 }
 
-fn writable_since(guard: &Guard, segment: &Segment, begin: u64) -> Result<(), Errno> {
+fn writable_since(
+    guard: &Guard,
+    segment: &Segment,
+    in_part: bool,
+    begin: u64,
+) -> Result<(), Errno> {
     let connection = guard.connection;
     let came = || may_send(connection, segment);
     if polled(connection, segment, came) {
@@ -298,35 +346,62 @@ fn writable_since(guard: &Guard, segment: &Segment, begin: u64) -> Result<(), Er
         }
         stats::count(|stats| &stats.sleeps, 1);
         cancel::look();
-        match sleep_on_word(flag, span.min(left), came) {
-            Err(libc::ETIMEDOUT) => is_gone(guard),
+        let ended_by = EndedBy::of(in_part || limit.is_some());
+        match sleep_on_word(flag, span.min(left), ended_by, came) {
+            Err(libc::ETIMEDOUT) => death::is_gone(guard),
             other => return other,
         };
         span = (span * 2).min(10 * ON_WORD);
     }
 }
 
+/// Which handled signals end a blocking call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum EndedBy {
+    /// Those whose handlers do not ask for calls to go on (`SA_RESTART`).
+    Some,
+    /// All: the call has done a part, or its time is limited.
+    Any,
+}
+
+impl EndedBy {
+    const fn of(any: bool) -> Self {
+        if any { Self::Any } else { Self::Some }
+    }
+}
+
 /// Sleeps on the word of a flag until it is stimulated or the span is over.
-fn sleep_on_word(flag: &InterruptFlag, span: u64, came: impl Fn() -> bool) -> Result<(), Errno> {
+fn sleep_on_word(
+    flag: &InterruptFlag,
+    span: u64,
+    ended_by: EndedBy,
+    came: impl Fn() -> bool,
+) -> Result<(), Errno> {
     let value = flag.arm(Sleep::OnWord);
     if came() {
         return Ok(());
     }
-    let slept = {
-        let _asleep = Asleep::begin();
-        sys::futex_wait(flag.word().as_ptr(), value, span)
+    let word = flag.word().as_ptr();
+    let _asleep = Asleep::begin();
+    let slept = match ended_by {
+        EndedBy::Any => sys::futex_wait(word, value, span),
+        EndedBy::Some => match sys::futex_wait_or_go_on(word, value, span) {
+            Err(why) if sys::is_refusal(why) => match sys::futex_wait(word, value, span) {
+                Err(libc::EINTR) if !is_interrupting() => Ok(()),
+                slept => slept,
+            },
+            slept => slept,
+        },
     };
     match slept {
-        Err(libc::EINTR) if is_interrupting() => Err(libc::EINTR),
-        Err(libc::ETIMEDOUT) => Err(libc::ETIMEDOUT),
+        Err(why @ (libc::EINTR | libc::ETIMEDOUT)) => Err(why),
         _ => Ok(()),
     }
 }
 
-/// Whether a handled signal ends a blocking call. A sleep with a limit is ended by every handler,
-/// also by those that let the kernel's receive go on, and does not say by which; it counts as an
-/// interruption if the program has any handler that would interrupt. Handlers of faults do not
-/// count: a sleeping thread has none.
+/// Whether a handled signal ends a blocking call that has done nothing, where a sleep was ended by one
+/// and does not say by which: it counts if the program has any handler that would. Handlers of faults do
+/// not count: a sleeping thread has none.
 pub fn is_interrupting() -> bool {
     // The C library keeps some of the signals for itself.
     let _errno = sys::KeepErrno::new();
@@ -339,80 +414,6 @@ pub fn is_interrupting() -> bool {
         let handled = action.sa_sigaction != libc::SIG_DFL && action.sa_sigaction != libc::SIG_IGN;
         asked && handled && action.sa_flags & libc::SA_RESTART == 0
     })
-}
-
-/// Asks the kernel whether the other end has closed or died, and remembers that it has. As long as
-/// the receiving direction is the kernel's, its end of stream says nothing about the sending one.
-pub fn is_gone(guard: &Guard) -> bool {
-    let switched = guard.connection.switched_in.load(Ordering::Acquire);
-    let segment = guard.connection.segment().filter(|_| switched);
-    segment.is_some_and(|segment| is_gone_since_switched(guard, &segment))
-}
-
-/// The same for a caller that knows that the receiving direction has switched.
-pub fn is_gone_since_switched(guard: &Guard, segment: &Segment) -> bool {
-    stats::count(|stats| &stats.looks, 1);
-    ask(guard, segment)
-}
-
-/// The same while nobody sleeps: the kernel is asked only if nothing was heard for long.
-#[inline]
-pub fn is_silent_and_gone(guard: &Guard, segment: &Segment) -> bool {
-    let now = coarse_now();
-    let listened = guard.connection.listened.load(Ordering::Relaxed);
-    now.wrapping_sub(listened) >= SILENCE && is_gone_if_silent(guard, segment, now)
-}
-
-#[cold]
-fn is_gone_if_silent(guard: &Guard, segment: &Segment, now: u64) -> bool {
-    let connection = guard.connection;
-    connection.listened.store(now, Ordering::Relaxed);
-    if !connection.switched_in.load(Ordering::Acquire) || has_spoken(connection, segment) {
-        return false;
-    }
-    stats::count(|stats| &stats.questions, 1);
-    ask(guard, segment)
-}
-
-fn ask(guard: &Guard, segment: &Segment) -> bool {
-    let _errno = sys::KeepErrno::new();
-    let lasting = libc::POLLRDHUP | libc::POLLHUP | libc::POLLERR;
-    // An end that was said by the kernel's stream after the detours ended is that stream's.
-    let said = sys::poll_now(guard.socket(), lasting) & lasting;
-    let gone = said != 0 && !segment.has_ended() && !is_only_deaf(guard, said);
-    if gone {
-        guard.connection.end.fetch_max(end::GONE, Ordering::AcqRel);
-    }
-    gone
-}
-
-/// Whether the kernel says that there is an end to read because this end stopped reading, and the
-/// other end goes on.
-fn is_only_deaf(guard: &Guard, said: i16) -> bool {
-    said == libc::POLLRDHUP
-        && guard.connection.deaf.load(Ordering::Acquire)
-        && sys::tcp_counts(guard.socket()).is_ok_and(|counts| counts.established)
-}
-
-/// Whether anything was heard of the other end since this was last asked. Whatever it writes or reads
-/// says that it lives, as well as the kernel could.
-fn has_spoken(connection: &Connection, segment: &Segment) -> bool {
-    let role = connection.role();
-    let (written, read) =
-        (segment.way(role.peer()).pointers.arrivals(), segment.way(role).pointers.read());
-    // Both only grow, so their sum stays the same only if both do.
-    let heard = written.wrapping_add(read);
-    let before = connection.heard.load(Ordering::Relaxed);
-    connection.heard.store(heard, Ordering::Relaxed);
-    heard != before
-}
-
-/// A clock that is cheap and a few milliseconds coarse, in nanoseconds.
-fn coarse_now() -> u64 {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `time` is a valid place for the result.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC_COARSE, &mut time) };
-    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
 /// A thread that is about to sleep in the kernel, on one connection. The last to wake takes the
@@ -459,7 +460,7 @@ pub fn answer_doorbells(guard: &Guard) {
         // What lies behind them is looked at once they are gone.
         while take_doorbells(guard) {}
     } else {
-        is_gone(guard);
+        death::is_gone(guard);
     }
 }
 
@@ -494,7 +495,7 @@ fn take_doorbells(guard: &Guard) -> bool {
             break;
         }
         if room == 0 || taken < begun {
-            is_gone_since_switched(guard, &segment);
+            death::is_gone_since_switched(guard, &segment);
             if taken >= begun && holds_strange_bytes(guard, &segment, taken) {
                 turn::turn_back(guard, &segment, Reason::Call);
             }
@@ -508,7 +509,7 @@ fn take_doorbells(guard: &Guard) -> bool {
             }
             Err(libc::EAGAIN | libc::EINTR) => break,
             _ => {
-                is_gone_since_switched(guard, &segment);
+                death::is_gone_since_switched(guard, &segment);
                 break;
             }
         }

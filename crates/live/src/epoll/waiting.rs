@@ -10,6 +10,7 @@ use super::instance::{Instance, Stay};
 use super::links::{Inner, Watch};
 use super::{CONTROL, EVENT, TAG, once, registrations};
 use crate::cancel;
+use crate::death;
 use crate::ready;
 use crate::segment::Segment;
 use crate::spin::Where;
@@ -150,7 +151,7 @@ fn is_time_to_look_aside(instance: &Instance, turns: u32) -> bool {
     let others = instance.others.load(Ordering::SeqCst) > 0 || inner.warm < inner.count;
     let (last, every) = match others {
         true => (inner.looked_aside, inner.aside_every),
-        false => (inner.listened, wait::SILENCE),
+        false => (inner.listened, death::SILENCE),
     };
     if now.saturating_sub(last) < every {
         return false;
@@ -568,7 +569,7 @@ fn answer(instance: &Instance, link: u32, events: u32) {
         guard.connection.doorbells.store(0, Ordering::Relaxed);
         wait::answer_doorbells(&guard);
     } else if events & ended != 0 {
-        wait::is_gone(&guard);
+        death::is_gone(&guard);
     }
 }
 

@@ -13,7 +13,7 @@ use crate::hooks::vector::is_address;
 use crate::memory;
 use crate::ready;
 use crate::real::interpose;
-use crate::segment::Role;
+use crate::segment::{Role, Segment};
 use crate::stats::Reason;
 use crate::stream::{self, fail};
 use crate::sys;
@@ -255,6 +255,16 @@ fn queued(fd: c_int, request: c_ulong) -> Option<u64> {
     connection.switched_out.load(Ordering::Acquire).then_some(0)
 }
 
+/// Whether the ring of a connection that goes back is not yet read, behind which an urgent mark stands.
+fn is_before_mark(fd: c_int) -> bool {
+    let Some(guard) = table::enter_placed(fd).filter(|_| ready::is_joined(fd)) else {
+        return false;
+    };
+    let Some(segment) = guard.connection.segment().filter(Segment::has_ended) else { return false };
+    turn::settle(&guard, &segment);
+    segment.way(guard.connection.role().peer()).pointers.filling() > 0
+}
+
 interpose! {
     fn ioctl(fd: c_int, request: c_ulong, argument: *mut c_void) -> c_int = |next| {
         let number = argument.cast::<c_int>();
@@ -267,6 +277,11 @@ interpose! {
                     return 0;
                 }
                 next(fd, request, argument)
+            }
+            sys::SIOCATMARK if is_before_mark(fd) && memory::is_there(number) => {
+                // SAFETY: the program says that there is a number to fill in.
+                unsafe { *number = 0 };
+                0
             }
             libc::FIONBIO => {
                 let result = next(fd, request, argument);

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use libc::{c_int, c_uint, c_void};
 
 use crate::attach;
+use crate::death;
 use crate::memory;
 use crate::options::{self, Delay};
 use crate::ready;
@@ -64,8 +65,13 @@ interpose! {
     fn getsockopt(
         fd: c_int, level: c_int, name: c_int, value: *mut c_void, length: *mut c_uint,
     ) -> c_int = |next| {
+        let asks_error = level == libc::SOL_SOCKET && name == libc::SO_ERROR;
+        if asks_error && let Some(guard) = table::enter_placed(fd) {
+            // What the kernel says of a death is not what the program is told.
+            death::is_gone(&guard);
+        }
         let result = next(fd, level, name, value, length);
-        if result == 0 && level == libc::SOL_SOCKET && name == libc::SO_ERROR {
+        if result == 0 && asks_error {
             // SAFETY: the kernel has just filled as much in as there is room for.
             unsafe { say_reset(fd, value.cast(), length) };
         }
@@ -93,7 +99,11 @@ unsafe fn say_reset(fd: c_int, value: *mut c_int, length: *const c_uint) {
             .segment()
             .is_some_and(|segment| ready::events(&guard, &segment) & libc::POLLERR != 0)
     };
-    if found == libc::ECONNRESET {
+    let owed = if found == 0 { death::owed(guard.connection) } else { None };
+    if let Some(why) = owed {
+        // SAFETY: as above.
+        unsafe { value.write_unaligned(why) };
+    } else if found == libc::ECONNRESET {
         guard.connection.reset_said.store(true, Ordering::Release);
     } else if found == 0 && is_reset() && !guard.connection.reset_said.swap(true, Ordering::AcqRel)
     {

@@ -6,8 +6,9 @@ use libc::{c_int, iovec};
 use weft_protocol::byte_ring::BrokenRing;
 use weft_protocol::detour::{Begun, Inlet};
 
-use super::{Moved, broken, fail, is_carried, is_reset, length, part};
+use super::{Moved, broken, fail, is_carried, length, part};
 use crate::cancel;
+use crate::death;
 use crate::loan;
 use crate::memory;
 use crate::ready;
@@ -80,12 +81,12 @@ fn received(guard: &Guard, to: &[iovec], flags: c_int) -> Moved {
         BOTH if blocking => wanted.min(segment.capacity().bytes() as usize),
         _ => 0,
     };
-    let (mut done, mut until, mut pause) = (0, None, 0);
+    let (mut done, mut call, mut pause) = (0, wait::Call::default(), 0);
     let in_part = to.len() < all.len();
     // Asking for nothing still waits for something.
     while (wanted == 0 || in_part) && ready::events(guard, &segment) & libc::POLLIN == 0 {
         let waited = if blocking {
-            wait::readable(guard, &segment, true, &mut until)
+            wait::readable(guard, &segment, true, &mut call)
         } else {
             Err(libc::EAGAIN)
         };
@@ -107,9 +108,13 @@ fn received(guard: &Guard, to: &[iovec], flags: c_int) -> Moved {
                 if from_kernel && done < wanted {
                     done += go_on_in_ring(guard, &segment, to, done, flags);
                 }
+                if done < wanted && segment.way(guard.connection.role().peer()).pointers.is_sealed()
+                {
+                    done += go_on_in_kernel(guard, &segment, to, done, flags);
+                }
                 if done < looked_for
                     && ready::events(guard, &segment) & (libc::POLLRDHUP | libc::POLLHUP) == 0
-                    && wait::for_more(guard, &mut pause, &mut until)
+                    && wait::for_more(guard, &mut pause, &mut call)
                 {
                     done = 0;
                     continue;
@@ -125,12 +130,14 @@ fn received(guard: &Guard, to: &[iovec], flags: c_int) -> Moved {
                 if done == 0 {
                     return Moved::Kernel;
                 }
-                done += go_on_receiving(guard.socket(), to, done, flags);
+                let call = blocking.then_some(&mut call);
+                done += go_on_receiving(guard.socket(), to, done, flags, call);
                 break;
             }
             Step::Empty { .. } if !blocking => libc::EAGAIN,
             Step::Empty { announced } => {
-                match wait::readable(guard, &segment, announced, &mut until) {
+                call.in_part = done > 0;
+                match wait::readable(guard, &segment, announced, &mut call) {
                     Ok(()) => continue,
                     Err(why) => why,
                 }
@@ -186,15 +193,61 @@ fn look_into_ring(
     }
 }
 
-/// The rest of a receive that wants all, in the middle of which the kernel took over.
-fn go_on_receiving(fd: c_int, to: &[iovec], skip: usize, flags: c_int) -> usize {
+/// What of a receive that has emptied the ring, or looked at all of it, stands in the kernel's stream
+/// behind it.
+#[cold]
+fn go_on_in_kernel(
+    guard: &Guard,
+    segment: &Segment,
+    to: &[iovec],
+    skip: usize,
+    flags: c_int,
+) -> usize {
+    let Some(mut receiving) = guard.connection.receiving() else { return 0 };
+    let looks = flags & libc::MSG_PEEK != 0;
+    let left = segment.way(guard.connection.role().peer()).pointers.filling();
+    let is_behind = match turn::inlet(guard, segment, &mut receiving) {
+        Some(Inlet::Ring) => looks && left == skip as u64,
+        Some(Inlet::Doorbells(_) | Inlet::After) => !looks,
+        _ => false,
+    };
+    if !is_behind || turn::discard(guard, segment) != Some(0) {
+        return 0;
+    }
+    if !looks && turn::inlet(guard, segment, &mut receiving) != Some(Inlet::After) {
+        return 0;
+    }
+    from_kernel_behind(guard.socket(), to, skip, flags)
+}
+
+/// Receives what is there for a call that has received a part. A call ends at an urgent mark, and
+/// what ends the stream is the next one's to hear, so it is not asked for.
+fn from_kernel_behind(fd: c_int, to: &[iovec], skip: usize, flags: c_int) -> usize {
+    if sys::is_at_mark(fd) || sys::unread_bytes(fd).unwrap_or(0) == 0 {
+        return 0;
+    }
+    let mut places = [iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; 16];
+    let room = cut(to, skip, u64::MAX, &mut places);
+    let flags = flags & (libc::MSG_PEEK | libc::MSG_TRUNC) | libc::MSG_DONTWAIT;
+    sys::receive(fd, &mut places[..room], flags).unwrap_or(0)
+}
+
+/// The rest of a receive that wants all, in the middle of which the kernel took over; none that does
+/// not wait.
+fn go_on_receiving(
+    fd: c_int,
+    to: &[iovec],
+    skip: usize,
+    flags: c_int,
+    mut call: Option<&mut wait::Call>,
+) -> usize {
     let mut done = 0;
-    while let Some((place, room)) = part(to, skip + done) {
-        match cancel::recv(fd, place, room, flags) {
-            Ok(count) if count == room => done += count,
-            // A signal, its time or the stream's end has ended the call.
-            Ok(count) => return done + count,
-            Err(_) => break,
+    while part(to, skip + done).is_some()
+        && call.as_mut().is_none_or(|call| wait::for_rest(fd, call))
+    {
+        match from_kernel_behind(fd, to, skip + done, flags) {
+            0 => break,
+            count => done += count,
         }
     }
     done
@@ -456,7 +509,7 @@ fn ending(guard: &Guard, segment: &Segment, receiving: &mut Receiving) -> Step {
         if connection.read_shut.load(Ordering::Acquire) {
             return Step::End;
         }
-        if wait::is_silent_and_gone(guard, segment) {
+        if death::is_silent_and_gone(guard, segment) {
             return ending(guard, segment, receiving);
         }
         return Step::Empty { announced: true };
@@ -467,13 +520,7 @@ fn ending(guard: &Guard, segment: &Segment, receiving: &mut Receiving) -> Step {
         Ok(_) => return Step::Empty { announced: true },
         Err(BrokenRing { .. }) => return Step::Failed(broken(guard)),
     }
-    // After the end of the stream a reset says nothing new to a reader.
-    if !way.detour.is_finished()
-        && is_reset(connection, segment, how)
-        && !connection.reset_said.swap(true, Ordering::AcqRel)
-    {
-        // The kernel has the same to say.
-        let _ = sys::socket_option::<c_int>(guard.socket(), libc::SOL_SOCKET, libc::SO_ERROR);
+    if death::says_reset(guard, segment) {
         return Step::Failed(libc::ECONNRESET);
     }
     Step::End

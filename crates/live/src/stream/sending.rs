@@ -9,6 +9,7 @@ use weft_protocol::detour::Outlet;
 use super::{Moved, broken, fail, is_carried, length, part};
 use crate::attach;
 use crate::cancel;
+use crate::death;
 use crate::epoll;
 use crate::jump::Asleep;
 use crate::loan;
@@ -97,7 +98,12 @@ fn sent(guard: &Guard, from: &[iovec], flags: c_int) -> Moved {
         // The kernel has not been told that this end sends no more.
         let shut = outlet == Outlet::Ring && connection.write_shut.load(Ordering::Acquire);
         if done == 0 && outlet != Outlet::Before && !shut && has_left(guard, &segment) {
-            return Moved::Kernel;
+            return match death::sent(connection, wanted) {
+                None => Moved::Kernel,
+                Some(Ok(count)) => finish_send(count),
+                Some(Err(libc::EPIPE)) => Moved::Done(broken_pipe(flags)),
+                Some(Err(why)) => Moved::Done(fail(why)),
+            };
         }
         let tried = match outlet {
             Outlet::Before => before_ring(guard, from, &mut done, flags),
@@ -107,7 +113,8 @@ fn sent(guard: &Guard, from: &[iovec], flags: c_int) -> Moved {
             Outlet::After if loan::comes_before(connection, &mut asked) => Ok(Tried::Behind),
             Outlet::After => {
                 drop(sending);
-                return go_on_sending(guard, &segment, from, done, flags);
+                let until = blocking.then(|| wait::until_sent(guard.socket(), waited_for));
+                return go_on_sending(guard, &segment, from, done, until);
             }
         };
         drop(sending);
@@ -127,11 +134,13 @@ fn sent(guard: &Guard, from: &[iovec], flags: c_int) -> Moved {
                 connection.filled.fetch_add(1, Ordering::Relaxed);
                 Err(libc::EAGAIN)
             }
-            Ok(Tried::KernelFull | Tried::Behind) => match wait_for_kernel(guard, &mut since) {
-                Ok(()) => continue,
-                Err(why) => Err(why),
-            },
-            Ok(Tried::RingFull) => wait::writable(guard, &segment, &mut waited_for),
+            Ok(Tried::KernelFull | Tried::Behind) => {
+                match wait_for_kernel(guard, done > 0, &mut since) {
+                    Ok(()) => continue,
+                    Err(why) => Err(why),
+                }
+            }
+            Ok(Tried::RingFull) => wait::writable(guard, &segment, done > 0, &mut waited_for),
         };
         match waited {
             Ok(()) => {}
@@ -172,9 +181,10 @@ fn before_ring(
 }
 
 /// Waits a little for room in the kernel's buffer, as a blocking send does: until a signal ends it,
-/// or its time `since` the first such wait is over.
+/// or its time `since` the first such wait is over, or an error of which the call after one that has
+/// sent a part is to hear.
 #[inline(never)]
-fn wait_for_kernel(guard: &Guard, since: &mut Option<u64>) -> Result<(), Errno> {
+fn wait_for_kernel(guard: &Guard, in_part: bool, since: &mut Option<u64>) -> Result<(), Errno> {
     cancel::look();
     let now = sys::now();
     let gone_by = now - *since.get_or_insert(now);
@@ -187,8 +197,10 @@ fn wait_for_kernel(guard: &Guard, since: &mut Option<u64>) -> Result<(), Errno> 
         let _asleep = Asleep::begin();
         sys::poll_or_fail(guard.socket(), libc::POLLOUT, left.min(UNTIL_SWITCHED))
     };
+    let ends = || in_part || limit.is_some() || wait::is_interrupting();
     match waited {
-        Err(libc::EINTR) if wait::is_interrupting() => Err(libc::EINTR),
+        Err(libc::EINTR) if ends() => Err(libc::EINTR),
+        Ok(events) if in_part && events & (libc::POLLERR | libc::POLLHUP) != 0 => Err(libc::EPIPE),
         _ => Ok(()),
     }
 }
@@ -200,23 +212,27 @@ fn after_rest(guard: &Guard, segment: &Segment, sending: &mut Sending) -> Result
     Ok(if more { Tried::KernelFull } else { Tried::Again })
 }
 
-/// Sends by the kernel for good, or the rest of a message in whose middle it took over.
+/// Sends by the kernel for good, or the rest of a message in whose middle it took over, until a time. What
+/// goes wrong then is the next call's to hear.
 fn go_on_sending(
     guard: &Guard,
     segment: &Segment,
     from: &[iovec],
     mut done: usize,
-    flags: c_int,
+    until: Option<u64>,
 ) -> Moved {
     turn::settle(guard, segment);
     if done == 0 {
         return Moved::Kernel;
     }
-    while let Some((place, length)) = part(from, done) {
-        match cancel::send(guard.socket(), place, length, flags | libc::MSG_NOSIGNAL) {
-            Ok(sent) if sent == length => done += sent,
-            // A signal, or its time, has ended the call.
-            Ok(sent) => return finish_send(done + sent),
+    let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+    while let Some((place, length)) = part(from, done)
+        && wait::for_room(guard.socket(), until.unwrap_or(0))
+    {
+        match sys::send(guard.socket(), place, length, flags) {
+            Ok(sent) => done += sent,
+            // Another thread was faster.
+            Err(libc::EAGAIN) if until.is_some() => {}
             Err(_) => break,
         }
     }
@@ -250,8 +266,9 @@ fn into_ring(
     }
     if connection.write_shut.load(Ordering::Acquire) {
         // A reset is said once, and before the pipe.
-        let reset = sys::socket_option::<c_int>(guard.socket(), libc::SOL_SOCKET, libc::SO_ERROR);
-        let why = reset.ok().filter(|why| *why != 0).unwrap_or(libc::EPIPE);
+        let _ = death::is_gone(guard);
+        let why = death::owed(connection).or_else(|| death::take_error(guard));
+        let why = why.unwrap_or(libc::EPIPE);
         note_reset(guard, why);
         return Err(why);
     }
@@ -320,7 +337,7 @@ fn has_left(guard: &Guard, segment: &Segment) -> bool {
     let peer = segment.side(connection.role().peer());
     peer.closed.load(Ordering::Relaxed) != closed::OPEN
         || connection.end.load(Ordering::Relaxed) != end::NONE
-        || wait::is_silent_and_gone(guard, segment)
+        || death::is_silent_and_gone(guard, segment)
 }
 
 /// What a write does after the sending direction was shut down.
