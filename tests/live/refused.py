@@ -35,7 +35,8 @@ NEEDED = ("memfd_create", "eventfd2", "getpid", "gettid")
 """Where one of these is refused, connections stay with the kernel."""
 CALLS = (
     "pidfd_open", "epoll_pwait", "epoll_pwait2", "ppoll", "dup3", "prlimit64", "clone3",
-    "close_range", "getcpu", "process_vm_readv", "membarrier", "rt_sigprocmask", "futex_waitv", *NEEDED,
+    "close_range", "getcpu", "process_vm_readv", "membarrier", "rt_sigprocmask", "futex_waitv",
+    *NEEDED,
 )  # fmt: skip
 NO_CALL, NO_FILTER = 120, 121
 LAUNCHER = r"""
