@@ -15,6 +15,7 @@ use crate::ready;
 use crate::segment::Segment;
 use crate::spin::Where;
 use crate::stats;
+use crate::stream;
 use crate::sys::{self, Errno};
 use crate::table::{self, Guard, REGISTRATIONS, Registration, Reported};
 use crate::turn;
@@ -551,15 +552,22 @@ fn warm(instance: &Instance, link: u32) {
     }
 }
 
+/// Whether bytes have come by the kernel's stream behind what is left in a ring that was given up.
+fn has_more_behind(guard: &Guard, segment: &Segment) -> bool {
+    let in_ring = segment.way(guard.connection.role().peer()).pointers.filling();
+    segment.has_ended() && stream::unread(guard, segment).is_some_and(|all| all > in_ring)
+}
+
 /// Answers a doorbell; what it stands for is found by the next look at all connections. The kernel
 /// reports each as an edge, so they may lie where they are for a while.
 fn answer(instance: &Instance, link: u32, events: u32) {
     const LEFT_LYING: u32 = 32;
     let ended = (libc::EPOLLRDHUP | libc::EPOLLHUP | libc::EPOLLERR) as u32;
     let Some(_held) = instance.lock.lock() else { return };
-    let Some((registration, guard, _)) = resolve(link) else { return };
-    if !guard.connection.switched_in.load(Ordering::Acquire) {
-        // Bytes of the kernel's stream, which stand before the ring, may arrive late: a new edge.
+    let Some((registration, guard, segment)) = resolve(link) else { return };
+    if !guard.connection.switched_in.load(Ordering::Acquire) || has_more_behind(&guard, &segment) {
+        // Bytes of the kernel's stream, which stand before the ring or behind its rest, may arrive
+        // late: a new edge.
         registration.reported.valid = false;
     }
     let lying = guard.connection.doorbells.fetch_add(1, Ordering::Relaxed) + 1;
