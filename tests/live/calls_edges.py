@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import ctypes
+import os
 import select
 import socket
+import threading
 
-from calls_stage import pair, say, scene
+from calls_hunted import ended
+from calls_stage import pair, raw, say, scene, settled
 
 SOON_S = 0.05
 LATE_S = 5
@@ -32,3 +36,27 @@ def arrivals_behind_what_is_left_are_edges() -> None:
         a.sendall(b"more")
         say("more", lambda: len(waiter.poll(LATE_S)))
         say("all", lambda: b.recv(10, socket.MSG_WAITALL))
+
+
+@scene
+def who_waits_already_goes_on_waiting() -> None:
+    def change_and_send(flags: int) -> None:
+        a, b = pair()
+        got: list[object] = []
+        room = ctypes.create_string_buffer(9)
+        receive = ("recv", b.fileno(), room, 9, flags)
+        thread = threading.Thread(target=lambda: got.append(raw(*receive)))
+        thread.start()
+        settled(0.2)
+        if flags:
+            a.sendall(b"one")
+            settled()
+        os.set_blocking(b.fileno(), False)
+        for text in (b"two", b"six"):
+            settled()
+            a.sendall(text)
+        thread.join()
+        say("received", lambda: (got, room.value[:3]))
+
+    for flags in (socket.MSG_WAITALL, 0):
+        ended(lambda flags=flags: change_and_send(flags))

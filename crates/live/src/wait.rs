@@ -274,7 +274,11 @@ fn wait_for_byte(guard: &Guard, call: &mut Call) -> Result<usize, Errno> {
     if guard.connection.times_out.load(Ordering::Relaxed) {
         call.limit(fd);
     }
-    cancel::wait_for_byte(fd)
+    match cancel::wait_for_byte(fd) {
+        // Somebody has set `O_NONBLOCK` since: who waits already goes on, as in the kernel.
+        Err(libc::EAGAIN) => cancel::wait_for_byte_until(fd, call.limit(fd)),
+        looked => looked,
+    }
 }
 
 /// Waits a little for more than there is to receive, of which no flag tells, each time longer. False if
