@@ -11,6 +11,8 @@ import threading
 from calls_hunted import ended
 from calls_stage import pair, raw, say, scene, settled
 
+MUCH = bytes(16 << 20)
+"""More than all buffers take, with the library and without."""
 SOON_S = 0.05
 LATE_S = 5
 
@@ -60,3 +62,31 @@ def who_waits_already_goes_on_waiting() -> None:
 
     for flags in (socket.MSG_WAITALL, 0):
         ended(lambda flags=flags: change_and_send(flags))
+
+
+@scene
+def who_has_ended_both_ways_refuses_more() -> None:
+    def send_much(ways: list[int]) -> None:
+        a, b = pair()
+        for how in ways:
+            b.shutdown(how)
+        settled()
+        # The end says no more, and is not closed.
+        say("sent", lambda: a.sendall(MUCH))
+        say("the end", lambda: a.recv(9))
+
+    for ways in ([socket.SHUT_RDWR], [socket.SHUT_WR, socket.SHUT_RD]):
+        ended(lambda ways=ways: send_much(ways))
+
+
+@scene
+def who_ends_both_ways_has_sent_all() -> None:
+    a, b = pair()
+    a.sendall(b"unread")
+    b.sendall(b"the last")
+    b.shutdown(socket.SHUT_RDWR)
+    say("the last", lambda: a.recv(99))
+    say("the end", lambda: a.recv(99))
+    say("unread", lambda: b.recv(99))
+    say("its own end", lambda: b.recv(99))
+    b.close()

@@ -258,6 +258,12 @@ pub fn shutdown(fd: c_int, how: c_int) -> Option<c_int> {
     if how != libc::SHUT_WR {
         stop_reading(&guard, &segment);
     }
+    if connection.read_shut.load(Ordering::Acquire)
+        && connection.write_shut.load(Ordering::Acquire)
+        && !segment.way(connection.role().peer()).detour.is_finished()
+    {
+        refuse_more(&guard, &segment);
+    }
     // To one's own instances the end is an edge, as room would be.
     connection.filled.fetch_add(1, Ordering::Relaxed);
     epoll::warm(&guard);
@@ -276,6 +282,15 @@ fn stop_reading(guard: &Guard, segment: &Segment) {
         connection.deaf.store(true, Ordering::Release);
         sys::shutdown(guard.socket(), libc::SHUT_RD);
     }
+}
+
+/// Lets the kernel refuse what the other end sends to one that neither reads nor writes any more:
+/// the other end would fill the ring, and then wait for ever. A doorbell would be refused too, and
+/// with it the whole connection, so the last of them come before.
+fn refuse_more(guard: &Guard, segment: &Segment) {
+    turn::back(guard, Reason::Call);
+    end_doorbells(guard, segment);
+    sys::shutdown(guard.socket(), libc::SHUT_RD);
 }
 
 /// Whether this is a connection that the kernel would no longer call one.
