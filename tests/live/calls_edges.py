@@ -1,4 +1,4 @@
-"""Scenes at changes: in the middle of a call, and behind what is left in a ring that is given up."""
+"""Scenes at changes: in the middle of a call, and behind what is left in a ring given up."""
 
 from __future__ import annotations
 
@@ -90,3 +90,17 @@ def who_ends_both_ways_has_sent_all() -> None:
     say("unread", lambda: b.recv(99))
     say("its own end", lambda: b.recv(99))
     b.close()
+
+
+@scene
+def many_parts_are_sent_at_once() -> None:
+    # One direction has not yet switched in some of the turns.
+    for rounds in range(4):
+        a, b = pair(rounds)
+        lengths = set()
+        for _ in range(20):
+            for _ in range(3):
+                b.sendmsg([b"x" * 25] * 40)
+            settled(0.01)
+            lengths.add(len(a.recv(9999)))
+        say("arrived together", lambda it=lengths: it)

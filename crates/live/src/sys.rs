@@ -292,11 +292,17 @@ pub fn recv(fd: c_int, to: *mut u8, length: usize, flags: c_int) -> Result<usize
 }
 
 /// Receives into several places.
-pub fn receive(fd: c_int, places: &mut [libc::iovec], flags: c_int) -> Result<usize, Errno> {
+pub fn receive(fd: c_int, places: &[libc::iovec], flags: c_int) -> Result<usize, Errno> {
+    let mut message = message_of(places);
+    call!(libc::SYS_recvmsg, fd, &raw mut message, flags).map(|count| count as usize)
+}
+
+/// A message of these parts, which the kernel leaves as they are.
+fn message_of(parts: &[libc::iovec]) -> libc::msghdr {
     // SAFETY: all zeroes is a valid message without anything.
     let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
-    (message.msg_iov, message.msg_iovlen) = (places.as_mut_ptr(), places.len());
-    call!(libc::SYS_recvmsg, fd, &raw mut message, flags).map(|count| count as usize)
+    (message.msg_iov, message.msg_iovlen) = (parts.as_ptr().cast_mut(), parts.len());
+    message
 }
 
 /// Reads from a place in a file, into memory that need not hold anything yet.
@@ -307,6 +313,12 @@ pub fn read_at(fd: c_int, to: *mut u8, length: usize, place: i64) -> Result<usiz
 pub fn send(fd: c_int, from: *const u8, length: usize, flags: c_int) -> Result<usize, Errno> {
     let none: *mut c_void = std::ptr::null_mut();
     call!(libc::SYS_sendto, fd, from, length, flags, none, 0).map(|count| count as usize)
+}
+
+/// The same from several places.
+pub fn send_parts(fd: c_int, parts: &[libc::iovec], flags: c_int) -> Result<usize, Errno> {
+    let message = message_of(parts);
+    call!(libc::SYS_sendmsg, fd, &raw const message, flags).map(|count| count as usize)
 }
 
 /// Makes an event, which counts and never blocks.

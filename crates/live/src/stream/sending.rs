@@ -241,6 +241,10 @@ fn go_on_sending(
 
 fn into_kernel(guard: &Guard, from: &[iovec], done: &mut usize, flags: c_int) -> Result<(), Errno> {
     let flags = flags & libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
+    if *done == 0 && from.len() > 1 {
+        // Many parts are one segment, of which the kernel lets only some be under way.
+        *done = sys::send_parts(guard.socket(), from, flags)?;
+    }
     while let Some((place, length)) = part(from, *done) {
         *done += sys::send(guard.socket(), place, length, flags)?;
     }
