@@ -93,6 +93,22 @@ def who_ends_both_ways_has_sent_all() -> None:
 
 
 @scene
+def many_parts_are_filled_from_both_streams() -> None:
+    # It joins in the middle, with the one stream unread and more in the other.
+    for rounds in range(4):
+        a, b = pair(rounds)
+        text = bytes(range(200))
+        for _ in range(20):
+            a.sendall(text)
+            b.sendall(b"x")
+            a.recv(1)
+            b.recv(1)
+        rooms = [bytearray(9) for _ in range(400)]
+        say("filled", lambda end=b, it=rooms: (end.recvmsg_into(it)[0], sum(b"".join(it))))
+        say("rest", lambda end=b: end.recv(999))
+
+
+@scene
 def many_parts_are_sent_at_once() -> None:
     # One direction has not yet switched in some of the turns.
     for rounds in range(4):

@@ -37,9 +37,7 @@ pub fn receive_seen(fd: c_int, to: &[iovec], flags: c_int, kernel: impl Fn() -> 
 /// What the kernel receives for a call under which another thread has closed the number.
 #[cold]
 fn received_from_kernel(guard: &Guard, to: &[iovec], flags: c_int) -> isize {
-    let mut places = [iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; 16];
-    let room = cut(to, 0, u64::MAX, &mut places);
-    match sys::receive(guard.socket(), &mut places[..room], flags) {
+    match sys::receive(guard.socket(), to, flags) {
         Ok(count) => count as isize,
         Err(why) => fail(why),
     }
@@ -151,8 +149,9 @@ fn received(guard: &Guard, to: &[iovec], flags: c_int) -> Moved {
     Moved::Done(done as isize)
 }
 
-/// What of a receive that has emptied the kernel's stream stands in the ring behind it. Whoever is
-/// given less than there was room for takes it that there is no more.
+/// What of a receive from the kernel's stream stands behind that: in the ring, or there, if the parts
+/// were more than are cut at a time. Whoever is given less than there was room for takes it that there
+/// is no more.
 #[inline(never)]
 fn go_on_in_ring(
     guard: &Guard,
@@ -161,17 +160,20 @@ fn go_on_in_ring(
     skip: usize,
     flags: c_int,
 ) -> usize {
-    if segment.way(guard.connection.role().peer()).pointers.filling() == 0 {
+    if segment.way(guard.connection.role().peer()).pointers.filling() == 0 && to.len() <= PLACES {
         return 0;
     }
     if flags & libc::MSG_PEEK != 0 {
         return look_into_ring(guard, segment, to, skip, flags);
     }
-    match step(guard, segment, to, skip, flags) {
-        Step::Bytes(count) => count,
-        // The next receive finds it again.
-        _ => 0,
+    let (mut done, wanted) = (skip, length(to));
+    while done < wanted
+        && all_unread(guard, segment) > 0
+        && let Step::Bytes(count) = step(guard, segment, to, done, flags)
+    {
+        done += count;
     }
+    done - skip
 }
 
 /// The same for one that only looks, and has looked at so many bytes of the kernel's stream: if they
@@ -226,10 +228,9 @@ fn from_kernel_behind(fd: c_int, to: &[iovec], skip: usize, flags: c_int) -> usi
     if sys::is_at_mark(fd) || sys::unread_bytes(fd).unwrap_or(0) == 0 {
         return 0;
     }
-    let mut places = [iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; 16];
-    let room = cut(to, skip, u64::MAX, &mut places);
+    let mut places = NO_PLACES;
     let flags = flags & (libc::MSG_PEEK | libc::MSG_TRUNC) | libc::MSG_DONTWAIT;
-    sys::receive(fd, &mut places[..room], flags).unwrap_or(0)
+    sys::receive(fd, cut(to, skip, u64::MAX, &mut places), flags).unwrap_or(0)
 }
 
 /// The rest of a receive that wants all, in the middle of which the kernel took over; none that does
@@ -310,10 +311,9 @@ fn step_held(
 /// Reads the kernel's stream for good, as long as that needs the receiving half.
 #[cold]
 fn from_kernel_again(guard: &Guard, to: &[iovec], skip: usize, flags: c_int) -> Step {
-    let mut places = [iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; 16];
-    let room = cut(to, skip, u64::MAX, &mut places);
+    let mut places = NO_PLACES;
     let flags = flags & (libc::MSG_PEEK | libc::MSG_TRUNC) | libc::MSG_DONTWAIT;
-    match sys::receive(guard.socket(), &mut places[..room], flags) {
+    match sys::receive(guard.socket(), cut(to, skip, u64::MAX, &mut places), flags) {
         Ok(0) => Step::End,
         Ok(count) => Step::Bytes(count),
         Err(libc::EAGAIN) => Step::Empty { announced: true },
@@ -410,10 +410,10 @@ fn from_kernel(
 ) -> Option<Step> {
     let connection = guard.connection;
     let way = segment.way(connection.role().peer());
-    let mut places = [iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; 16];
-    let room = cut(to, skip, left, &mut places);
+    let mut places = NO_PLACES;
     let flags = flags & (libc::MSG_PEEK | libc::MSG_TRUNC) | libc::MSG_DONTWAIT;
-    let looked = sys::receive(guard.socket(), &mut places[..room], flags | libc::MSG_PEEK);
+    let room = cut(to, skip, left, &mut places);
+    let looked = sys::receive(guard.socket(), room, flags | libc::MSG_PEEK);
     let begun = way.detour.begun();
     let left = match begun {
         Begun::After(begun) => begun.saturating_sub(connection.taken.load(Ordering::Acquire)),
@@ -423,11 +423,11 @@ fn from_kernel(
         Ok(0) if left == 0 => None,
         Ok(0) => Some(Step::End),
         Ok(count) => {
-            let count = (count as u64).min(left) as usize;
+            let mut count = (count as u64).min(left) as usize;
             if flags & libc::MSG_PEEK == 0 && count > 0 {
                 let room = cut(to, skip, count as u64, &mut places);
-                let taken = sys::receive(guard.socket(), &mut places[..room], flags).unwrap_or(0);
-                connection.taken.fetch_add(taken as u64, Ordering::AcqRel);
+                count = sys::receive(guard.socket(), room, flags).unwrap_or(0);
+                connection.taken.fetch_add(count as u64, Ordering::AcqRel);
             }
             (count > 0).then_some(Step::Bytes(count))
         }
@@ -437,9 +437,21 @@ fn from_kernel(
     }
 }
 
+/// So many parts of a vector are cut at a time.
+const PLACES: usize = 16;
+const NO_PLACES: [iovec; PLACES] = [iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; PLACES];
+
 /// The parts of a vector from `skip` bytes on, cut to so many bytes, or to as many as there is room
-/// for their places. How many parts there are.
-fn cut(to: &[iovec], mut skip: usize, left: u64, places: &mut [iovec]) -> usize {
+/// for their places. A whole vector needs none.
+fn cut<'a>(
+    to: &'a [iovec],
+    mut skip: usize,
+    left: u64,
+    places: &'a mut [iovec; PLACES],
+) -> &'a [iovec] {
+    if skip == 0 && length(to) as u64 <= left {
+        return to;
+    }
     let (mut left, mut count) = (usize::try_from(left).unwrap_or(usize::MAX), 0);
     while count < places.len()
         && left > 0
@@ -449,7 +461,7 @@ fn cut(to: &[iovec], mut skip: usize, left: u64, places: &mut [iovec]) -> usize 
         places[count] = iovec { iov_base: place.cast(), iov_len: length };
         (skip, left, count) = (skip + length, left - length, count + 1);
     }
-    count
+    &places[..count]
 }
 
 /// Copies from the ring what is there, and offers the writer a wake-up every eighth of the ring.
