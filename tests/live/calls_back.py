@@ -10,6 +10,7 @@ import select
 import signal
 import socket
 import struct
+import threading
 import time
 from typing import TYPE_CHECKING
 
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 SIOCATMARK = 0x8905
 FIONREAD = 0x541B
 EDGE = 1 << 31
+ALL = socket.MSG_WAITALL
+FAST_OPEN = 0x20000000
 WAIT_S = 0.12
 NO_LINGER = struct.pack("ii", 1, 0)
 IDLE_S = 0.05
@@ -77,8 +80,7 @@ def looks_pass_what_stands_behind_the_ring() -> None:
             if how == "shut":
                 a.shutdown(socket.SHUT_WR)
             if how == "reset":
-                a.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, NO_LINGER)
-                a.close()
+                reset(a)
             settled()
             say(f"{name}, {how}", lambda b=b, events=events: polled(b, events))
             say("by epoll", lambda b=b, events=events: epolled(b, events))
@@ -249,6 +251,41 @@ def looks_that_never_wait_see_a_death() -> None:
             epoll.close()
             end.close()
             os.close(far)
+
+
+def reset(end: socket.socket) -> None:
+    end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, NO_LINGER)
+    end.close()
+
+
+@scene
+def parts_leave_a_reset_to_the_next_call() -> None:
+    for next_call in ("receive", "error"):
+        a, b = pair()
+        got: list[bytes] = []
+        waiting = threading.Thread(target=lambda b=b, got=got: got.append(b.recv(6, ALL)))
+        waiting.start()
+        a.sendall(b"ab")
+        settled()
+        reset(a)
+        waiting.join()
+        say("a part", lambda got=got: got)
+        if next_call == "receive":
+            say("then", lambda b=b: b.recv(9))
+        settled()
+        say("its error", lambda b=b: error_of(b))
+        say("then", lambda b=b: b.recv(9))
+        b.close()
+
+
+@scene
+def nothing_is_sent_to_connect_again() -> None:
+    a, b = pair()
+    say("send", lambda: a.send(b"x", FAST_OPEN))
+    say("sendto", lambda: a.sendto(b"x", FAST_OPEN, b.getsockname()))
+    say("nothing came", lambda: b.recv(9, socket.MSG_DONTWAIT))
+    a.sendall(b"on")
+    say("on", lambda: b.recv(9))
 
 
 SIGNALS = r"""

@@ -146,6 +146,18 @@ pub fn says_reset(guard: &Guard, segment: &Segment) -> bool {
     says
 }
 
+/// Leaves a reset to the next call: this one has done a part.
+#[cold]
+pub fn says_reset_later(guard: &Guard, segment: &Segment) {
+    let connection = guard.connection;
+    let peer = connection.role().peer();
+    if segment.side(peer).closed.load(Ordering::Acquire) == closed::RESET {
+        connection.reset_said.store(false, Ordering::Release);
+    } else if connection.end.load(Ordering::Acquire) == end::GONE {
+        connection.owed.store(libc::ECONNRESET, Ordering::Release);
+    }
+}
+
 /// What the kernel would add to the events of a connection whose other end has gone.
 pub fn events(guard: &Guard) -> i16 {
     let connection = guard.connection;

@@ -104,7 +104,11 @@ unsafe fn say_reset(fd: c_int, value: *mut c_int, length: *const c_uint) {
         // SAFETY: as above.
         unsafe { value.write_unaligned(why) };
     } else if found == libc::ECONNRESET {
-        guard.connection.reset_said.store(true, Ordering::Release);
+        // The kernel may have heard of it after the program.
+        if guard.connection.reset_said.swap(true, Ordering::AcqRel) {
+            // SAFETY: as above.
+            unsafe { value.write_unaligned(0) };
+        }
     } else if found == 0 && is_reset() && !guard.connection.reset_said.swap(true, Ordering::AcqRel)
     {
         // SAFETY: as above.

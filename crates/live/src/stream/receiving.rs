@@ -144,6 +144,9 @@ fn received(guard: &Guard, to: &[iovec], flags: c_int) -> Moved {
         if done == 0 {
             return Moved::Done(fail(why));
         }
+        if why == libc::ECONNRESET {
+            death::says_reset_later(guard, &segment);
+        }
         break;
     }
     Moved::Done(done as isize)

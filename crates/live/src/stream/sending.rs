@@ -34,6 +34,10 @@ const UNTIL_SWITCHED: u64 = 1_000_000;
 pub fn send_seen(fd: c_int, from: &[iovec], flags: c_int, kernel: impl Fn() -> isize) -> isize {
     cancel::look();
     let Some(guard) = table::enter(fd) else { return kernel() };
+    if flags & libc::MSG_FASTOPEN != 0 {
+        // Nothing is sent to whom one is connected with: the kernel says so.
+        return kernel();
+    }
     if flags & libc::MSG_OOB != 0 {
         turn::back(&guard, Reason::Urgent);
     } else if flags & libc::MSG_ZEROCOPY != 0 && options::sends_without_copy(fd) {
