@@ -100,7 +100,9 @@ fn prepare(guard: &Guard, segment: &Segment, said: i16) {
         return;
     }
     let was_reset = said & RESET != 0;
-    let is_reset = stream::is_reset(connection, segment, closed::OPEN);
+    // Before this direction has switched, what lay there unread were the program's bytes.
+    let real = was_reset && !connection.switched_out.load(Ordering::Acquire);
+    let is_reset = real || stream::is_reset(connection, segment, closed::OPEN);
     if is_reset && !was_reset {
         provoke(guard);
     }
