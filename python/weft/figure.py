@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,6 +29,16 @@ def renderer() -> ModuleType:
     return vl_convert
 
 
+def _renumbered(svg: str) -> str:
+    """Give clip paths numbers from 0: the renderer counts on over all figures that it has drawn."""
+    numbers: dict[str, int] = {}
+
+    def renumber(found: re.Match[str]) -> str:
+        return f"{found[1]}{numbers.setdefault(found[2], len(numbers))}"
+
+    return re.sub(r'(url\(#clip|id="clip)(\d+)', renumber, svg)
+
+
 @dataclass(frozen=True)
 class Figure:
     """One figure of a result.
@@ -49,7 +60,8 @@ class Figure:
 
     def svg(self, *, dark: bool = False) -> str:
         """Return the figure as an SVG document."""
-        return str(renderer().vegalite_to_svg(self.vega_lite(dark=dark), vl_version=VEGA_LITE))
+        drawn = renderer().vegalite_to_svg(self.vega_lite(dark=dark), vl_version=VEGA_LITE)
+        return _renumbered(str(drawn))
 
     def png(self, *, dark: bool = False, scale: float = 2.0) -> bytes:
         """Return the figure as a PNG file, at `scale` pixels to a CSS pixel."""

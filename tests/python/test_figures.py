@@ -322,6 +322,11 @@ def test_figures_render_as_files_and_in_notebooks(quick: weft.Result, tmp_path: 
     assert set(bundle) == {"application/vnd.vegalite.v6+json", "image/svg+xml", "text/plain"}
 
 
+def test_a_figure_is_the_same_after_others(quick: weft.Result) -> None:
+    drawn = next(drawn for drawn in quick.figures if "clip0" in drawn.svg())
+    assert drawn.svg() == drawn.svg()
+
+
 def test_every_figure_of_a_reproduction_renders(reproduction: weft.Result) -> None:
     runs = reproduction.runs.values()
     for drawn in [*reproduction.figures, *(f for run in runs for f in run.figures)]:
