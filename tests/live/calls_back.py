@@ -223,6 +223,42 @@ def ends_and_deaths_are_told_as_the_kernel_tells_them() -> None:
                     os.waitpid(child, 0)
 
 
+def streamed_by_child(unread: bytes) -> tuple[socket.socket, int, int]:
+    """Receive much from a child that reads nothing, until it is killed."""
+    near, far = os.pipe()
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        child = os.fork()
+        if not child:
+            os.close(far)
+            end = socket.create_connection(listener.getsockname())
+            settled()
+            for _ in range(400):
+                end.sendall(bytes(10))
+            os.read(near, 1)
+            os.kill(os.getpid(), signal.SIGKILL)
+        end = listener.accept()[0]
+    os.close(near)
+    end.sendall(unread)
+    left = 4000
+    while left:
+        left -= len(end.recv(100))
+    return end, child, far
+
+
+@scene
+def what_was_unread_before_it_was_carried_makes_a_death_a_reset() -> None:
+    for unread in (b"", b"unread"):
+        for calls in ("ssrr", "rrss", "essr"):
+            end, child, far = streamed_by_child(unread)
+            os.write(far, b"!")
+            os.waitpid(child, 0)
+            time.sleep(IDLE_S)
+            said = all_said(end, calls)
+            say(f"{len(unread)} unread, {calls}", lambda said=said: said)
+            end.close()
+            os.close(far)
+
+
 @scene
 def looks_that_never_wait_see_a_death() -> None:
     for events in (select.POLLIN, select.POLLIN | select.POLLOUT, select.POLLOUT):

@@ -100,8 +100,10 @@ fn prepare(guard: &Guard, segment: &Segment, said: i16) {
         return;
     }
     let was_reset = said & RESET != 0;
-    // Before this direction has switched, what lay there unread were the program's bytes.
-    let real = was_reset && !connection.switched_out.load(Ordering::Acquire);
+    // Where no doorbell was ever rung, what lay there unread were the program's bytes, from before the
+    // ring; where one was, they were read before what it told of.
+    let no_bells = segment.way(connection.role()).detour.bells() == 0;
+    let real = was_reset && no_bells;
     let is_reset = real || stream::is_reset(connection, segment, closed::OPEN);
     if is_reset && !was_reset {
         provoke(guard);
