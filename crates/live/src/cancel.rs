@@ -66,10 +66,7 @@ pub fn wait_for_byte_until(fd: c_int, until: u64) -> Result<usize, Errno> {
 /// Waits for events of a descriptor until a time, for none if that is over. Any handled signal ends it.
 pub fn poll_until(fd: c_int, events: i16, until: u64) -> Result<i16, Errno> {
     let left = until.saturating_sub(sys::now());
-    let time = timespec {
-        tv_sec: (left / 1_000_000_000) as libc::time_t,
-        tv_nsec: (left % 1_000_000_000) as libc::c_long,
-    };
+    let time = sys::timespec(left);
     let mut entries = [pollfd { fd, events, revents: 0 }];
     ppoll(&mut entries, &time, std::ptr::null())?;
     Ok(entries[0].revents)

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::sync::atomic::Ordering;
 
-use libc::{c_int, pollfd, sigset_t, timespec};
+use libc::{c_int, pollfd, sigset_t};
 use weft_protocol::detour::Inlet;
 use weft_protocol::interrupt_flag::Sleep;
 
@@ -187,17 +187,15 @@ pub fn poll(
             return sleep(&mut [], timeout, mask);
         }
         if any || timeout == Some(0) {
-            if !slept && ask_for_deaths(&joined) {
-                evaluate(&joined, entries);
+            if !slept {
+                look_for_deaths(&joined, entries);
             }
             return others(&joined, entries, &mut kernel, Some(0), mask);
         }
         if !polled {
             polled = true;
             if spin(&joined, entries) {
-                if ask_for_deaths(&joined) {
-                    evaluate(&joined, entries);
-                }
+                look_for_deaths(&joined, entries);
                 return others(&joined, entries, &mut kernel, Some(0), mask);
             }
         }
@@ -245,11 +243,13 @@ pub fn poll(
 }
 
 /// Asks the kernel about those other ends of which nothing was heard for long, for a program that never
-/// sleeps here: a sleep is ended by a death. Whether one has died; the next call asks on.
-fn ask_for_deaths(joined: &[Polled]) -> bool {
+/// sleeps here: a sleep is ended by a death. Once one has died, the next call asks on.
+fn look_for_deaths(joined: &[Polled], entries: &mut [pollfd]) {
     let now = death::coarse_now();
     let mut due = joined.iter().filter(|it| death::is_due(&it.guard, &it.segment, now));
-    due.any(|it| death::is_gone_if_due(&it.guard, &it.segment))
+    if due.any(|it| death::is_gone_if_due(&it.guard, &it.segment)) {
+        evaluate(joined, entries);
+    }
 }
 
 /// The joined connections among the entries.
@@ -387,10 +387,7 @@ fn sleep(
     span: Option<u64>,
     mask: *const sigset_t,
 ) -> Result<c_int, sys::Errno> {
-    let time = span.map(|span| timespec {
-        tv_sec: (span / 1_000_000_000) as libc::time_t,
-        tv_nsec: (span % 1_000_000_000) as libc::c_long,
-    });
+    let time = span.map(sys::timespec);
     let time = time.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
     cancel::ppoll(kernel, time, mask)
 }

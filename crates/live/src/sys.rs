@@ -335,10 +335,7 @@ pub fn signal_event(fd: c_int) {
 
 /// Sleeps while the word has this value, for at most `nanoseconds`.
 pub fn futex_wait(word: *const u32, value: u32, nanoseconds: u64) -> Result<(), Errno> {
-    let span = libc::timespec {
-        tv_sec: (nanoseconds / 1_000_000_000) as c_long,
-        tv_nsec: (nanoseconds % 1_000_000_000) as c_long,
-    };
+    let span = timespec(nanoseconds);
     call!(libc::SYS_futex, word, libc::FUTEX_WAIT, value, &raw const span).map(|_| ())
 }
 
@@ -357,11 +354,7 @@ pub fn futex_wait_or_go_on(word: *const u32, value: u32, nanoseconds: u64) -> Re
     /// The number is the same on all processors; the flag says that the word has 32 bits.
     const FUTEX_WAITV: c_long = 449;
     const BITS_32: u32 = 2;
-    let until = now().saturating_add(nanoseconds);
-    let until = libc::timespec {
-        tv_sec: (until / 1_000_000_000) as c_long,
-        tv_nsec: (until % 1_000_000_000) as c_long,
-    };
+    let until = timespec(now().saturating_add(nanoseconds));
     let waiter = Waiter { value: value.into(), word: word as u64, flags: BITS_32, reserved: 0 };
     let clock = libc::CLOCK_MONOTONIC;
     call!(FUTEX_WAITV, &raw const waiter, 1, 0, &raw const until, clock).map(|_| ())
@@ -503,6 +496,14 @@ pub fn reset(fd: c_int) {
     let (level, name) = (libc::SOL_SOCKET, libc::SO_LINGER);
     let _ = call!(libc::SYS_setsockopt, fd, level, name, &raw const now, 8);
     close(fd);
+}
+
+/// So many nanoseconds, as the kernel is told them.
+pub const fn timespec(nanoseconds: u64) -> libc::timespec {
+    libc::timespec {
+        tv_sec: (nanoseconds / 1_000_000_000) as libc::time_t,
+        tv_nsec: (nanoseconds % 1_000_000_000) as c_long,
+    }
 }
 
 /// Monotonic time in nanoseconds.

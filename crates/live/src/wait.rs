@@ -363,14 +363,14 @@ fn writable_since(
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum EndedBy {
     /// Those whose handlers do not ask for calls to go on (`SA_RESTART`).
-    Some,
+    Interrupting,
     /// All: the call has done a part, or its time is limited.
     Any,
 }
 
 impl EndedBy {
     const fn of(any: bool) -> Self {
-        if any { Self::Any } else { Self::Some }
+        if any { Self::Any } else { Self::Interrupting }
     }
 }
 
@@ -389,7 +389,7 @@ fn sleep_on_word(
     let _asleep = Asleep::begin();
     let slept = match ended_by {
         EndedBy::Any => sys::futex_wait(word, value, span),
-        EndedBy::Some => match sys::futex_wait_or_go_on(word, value, span) {
+        EndedBy::Interrupting => match sys::futex_wait_or_go_on(word, value, span) {
             Err(why) if sys::is_refusal(why) => match sys::futex_wait(word, value, span) {
                 Err(libc::EINTR) if !is_interrupting() => Ok(()),
                 slept => slept,

@@ -20,38 +20,20 @@ unsafe fn depart_asynchronous(request: *const libc::aiocb) {
     }
 }
 
-interpose! {
-    /// The C library's own threads read and write past every interposed function.
-    fn aio_read(request: *mut libc::aiocb) -> c_int = |next| {
-        // SAFETY: the program says that the request is valid.
-        unsafe { depart_asynchronous(request) };
-        next(request)
-    }
+/// The C library's own threads read and write past every interposed function.
+macro_rules! depart_before {
+    ($($name:ident)*) => {$(
+        interpose! {
+            fn $name(request: *mut libc::aiocb) -> c_int = |next| {
+                // SAFETY: the program says that the request is valid.
+                unsafe { depart_asynchronous(request) };
+                next(request)
+            }
+        }
+    )*};
 }
 
-interpose! {
-    fn aio_read64(request: *mut libc::aiocb) -> c_int = |next| {
-        // SAFETY: as above.
-        unsafe { depart_asynchronous(request) };
-        next(request)
-    }
-}
-
-interpose! {
-    fn aio_write(request: *mut libc::aiocb) -> c_int = |next| {
-        // SAFETY: as above.
-        unsafe { depart_asynchronous(request) };
-        next(request)
-    }
-}
-
-interpose! {
-    fn aio_write64(request: *mut libc::aiocb) -> c_int = |next| {
-        // SAFETY: as above.
-        unsafe { depart_asynchronous(request) };
-        next(request)
-    }
-}
+depart_before!(aio_read aio_read64 aio_write aio_write64);
 
 /// How many requests there are: none, where a list is not there.
 fn how_many<T>(requests: *const T, count: c_long) -> usize {
@@ -61,29 +43,23 @@ fn how_many<T>(requests: *const T, count: c_long) -> usize {
 
 type Requests = *const *mut libc::aiocb;
 
-interpose! {
-    fn lio_listio(
-        mode: c_int, requests: Requests, count: c_int, event: *mut c_void,
-    ) -> c_int = |next| {
-        for at in 0..how_many(requests, i64::from(count)) {
-            // SAFETY: the program says that there are so many requests.
-            unsafe { depart_asynchronous(*requests.add(at)) };
+macro_rules! depart_before_lists {
+    ($($name:ident)*) => {$(
+        interpose! {
+            fn $name(
+                mode: c_int, requests: Requests, count: c_int, event: *mut c_void,
+            ) -> c_int = |next| {
+                for at in 0..how_many(requests, i64::from(count)) {
+                    // SAFETY: the program says that there are so many requests.
+                    unsafe { depart_asynchronous(*requests.add(at)) };
+                }
+                next(mode, requests, count, event)
+            }
         }
-        next(mode, requests, count, event)
-    }
+    )*};
 }
 
-interpose! {
-    fn lio_listio64(
-        mode: c_int, requests: Requests, count: c_int, event: *mut c_void,
-    ) -> c_int = |next| {
-        for at in 0..how_many(requests, i64::from(count)) {
-            // SAFETY: as above.
-            unsafe { depart_asynchronous(*requests.add(at)) };
-        }
-        next(mode, requests, count, event)
-    }
-}
+depart_before_lists!(lio_listio lio_listio64);
 
 /// A request to the kernel for asynchronous input and output, as far as it is looked at here.
 #[repr(C)]

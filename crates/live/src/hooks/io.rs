@@ -259,8 +259,7 @@ interpose! {
             // The kernel too looks at the time only between two messages, and says what is left of it.
             if let (Some(time), Some(limit)) = (time.as_mut(), limit) {
                 let left = limit.saturating_sub(sys::now() - begin);
-                time.tv_sec = (left / 1_000_000_000) as libc::time_t;
-                time.tv_nsec = (left % 1_000_000_000) as libc::c_long;
+                **time = sys::timespec(left);
                 if left == 0 {
                     return index as c_int + 1;
                 }

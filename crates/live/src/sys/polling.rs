@@ -1,9 +1,9 @@
 //! Waiting for descriptors. A filter that the process has inherited may allow the older call of two and
 //! not the newer, or the other way round.
 
-use libc::{c_int, c_long, c_void};
+use libc::{c_int, c_void};
 
-use super::{Errno, call};
+use super::{Errno, call, timespec};
 
 /// What the kernel says about one descriptor at this moment.
 pub fn poll_now(fd: c_int, events: i16) -> i16 {
@@ -18,7 +18,7 @@ pub fn poll(fd: c_int, events: i16, nanoseconds: u64) -> i16 {
 /// The same, with what ended it otherwise.
 pub fn poll_or_fail(fd: c_int, events: i16, nanoseconds: u64) -> Result<i16, Errno> {
     let mut entry = libc::pollfd { fd, events, revents: 0 };
-    let time = libc::timespec { tv_sec: 0, tv_nsec: nanoseconds.min(999_999_999) as c_long };
+    let time = timespec(nanoseconds.min(999_999_999));
     let none: *const c_void = std::ptr::null();
     let looked = call!(libc::SYS_ppoll, &raw mut entry, 1, &raw const time, none, 8);
     #[cfg(target_arch = "x86_64")]
@@ -63,10 +63,7 @@ pub fn epoll_now(
 /// cannot be.
 pub fn poll_all(entries: &mut [libc::pollfd], span: Option<u64>) -> bool {
     let none: *const c_void = std::ptr::null();
-    let time = span.map(|span| libc::timespec {
-        tv_sec: (span / 1_000_000_000) as libc::time_t,
-        tv_nsec: (span % 1_000_000_000) as c_long,
-    });
+    let time = span.map(timespec);
     let time = time.as_ref().map_or(none, |time| std::ptr::from_ref(time).cast());
     let woken = call!(libc::SYS_ppoll, entries.as_mut_ptr(), entries.len(), time, none, 8);
     #[cfg(target_arch = "x86_64")]
