@@ -117,8 +117,9 @@ def receives_go_on_behind_the_ring() -> None:
 @scene
 def urgent_marks_end_receives_behind_the_ring() -> None:
     look, every = socket.MSG_PEEK, socket.MSG_WAITALL
-    for room, flags, inline in (
-        (20, 0, 0), (20, look, 0), (8, every, 0), (20, 0, 1), (9, every, 1),
+    for room, flags, inline, late in (
+        (20, 0, 0, 0), (20, look, 0, 0), (8, every, 0, 0), (20, 0, 1, 0), (9, every, 1, 0),
+        (20, 0, 0, 1), (20, look, 0, 1), (9, every, 0, 1),
     ):  # fmt: skip
         a, b = pair()
         b.setsockopt(socket.SOL_SOCKET, socket.SO_OOBINLINE, inline)
@@ -126,6 +127,7 @@ def urgent_marks_end_receives_behind_the_ring() -> None:
         a.send(b"!", socket.MSG_OOB)
         a.sendall(b"kernel")
         settled()
+        b.setsockopt(socket.SOL_SOCKET, socket.SO_OOBINLINE, inline or late)
 
         def asked(request: int, b: socket.socket = b) -> int:
             return struct.unpack("i", fcntl.ioctl(b, request, bytes(4)))[0]
@@ -167,9 +169,14 @@ def end_as(what: str, address: tuple[str, int], near: int) -> None:
     for _ in range(60):
         end.sendall(b"ping")
         assert end.recv(4, socket.MSG_WAITALL) == b"pong"
+    # Who sleeps takes what has rung before: nothing lies in the kernel's stream when it ends.
+    if "in vain" in what:
+        select.select([end], [], [], 0.03)
     if "left" in what:
         end.sendall(b"left")
     os.read(near, 1)
+    if "for none" in what:
+        polled(end, 0, 0.03)
     if "shut" in what:
         end.shutdown(socket.SHUT_WR)
     if "close" in what:
@@ -205,7 +212,9 @@ def all_said(end: socket.socket, calls: str) -> list[object]:
 
 @scene
 def ends_and_deaths_are_told_as_the_kernel_tells_them() -> None:
-    for what in ("killed", "killed, left", "shut, killed", "close", "shut, close"):
+    ends = "killed", "killed, left", "shut, killed", "close", "shut, close"
+    waits = "", "waited in vain, ", "waited for none, "
+    for what in (wait + what for wait in waits for what in ends):
         for unread in (b"unread", b""):
             for calls in ("ssrr", "rspsp", "wsrr", "essr", "wesr", "swr", "ddss"):
                 end, child, far = met_by_child(what)
@@ -234,6 +243,8 @@ def streamed_by_child(unread: bytes) -> tuple[socket.socket, int, int]:
             settled()
             for _ in range(400):
                 end.sendall(bytes(10))
+                # Its reader reads meanwhile, so that the two meet.
+                time.sleep(0.0002)
             os.read(near, 1)
             os.kill(os.getpid(), signal.SIGKILL)
         end = listener.accept()[0]
@@ -246,15 +257,16 @@ def streamed_by_child(unread: bytes) -> tuple[socket.socket, int, int]:
 
 
 @scene
-def what_was_unread_before_it_was_carried_makes_a_death_a_reset() -> None:
-    for unread in (b"", b"unread"):
-        for calls in ("ssrr", "rrss", "essr"):
-            end, child, far = streamed_by_child(unread)
+def what_is_unread_by_who_never_slept_makes_a_death_a_reset() -> None:
+    for before, after in ((b"", b""), (b"before", b""), (b"", b"in the ring")):
+        for calls in ("ssrr", "rrss", "essr", "ersss", "rpsp"):
+            end, child, far = streamed_by_child(before)
+            end.sendall(after)
             os.write(far, b"!")
             os.waitpid(child, 0)
             time.sleep(IDLE_S)
             said = all_said(end, calls)
-            say(f"{len(unread)} unread, {calls}", lambda said=said: said)
+            say(f"{len(before)} and {len(after)}, {calls}", lambda said=said: said)
             end.close()
             os.close(far)
 
@@ -312,6 +324,40 @@ def parts_leave_a_reset_to_the_next_call() -> None:
         say("its error", lambda b=b: error_of(b))
         say("then", lambda b=b: b.recv(9))
         b.close()
+
+
+@scene
+def what_was_left_in_the_ring_leaves_a_reset_to_the_next_call() -> None:
+    for room, flags in ((9, 0), (9, socket.MSG_PEEK), (9, ALL), (2, 0)):
+        a, b = pair()
+        a.sendall(b"ring")
+        # Only the kernel carries one that waits for so much.
+        a.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, 2)
+        settled()
+        reset(a)
+        settled()
+        say(f"{room} with {flags}", lambda b=b, room=room, flags=flags: b.recv(room, flags))
+        for _ in range(3):
+            say("then", lambda b=b: b.recv(9))
+        say("its error", lambda b=b: error_of(b))
+        b.close()
+
+
+@scene
+def a_send_that_the_kernel_took_over_leaves_a_reset_to_the_next_call() -> None:
+    a, b = pair()
+    much = bytes(1 << 24)
+    sent: list[int] = []
+    sending = threading.Thread(target=lambda: sent.append(a.send(much)))
+    sending.start()
+    # A full ring is left after a tenth of a second, then the kernel's buffers fill.
+    time.sleep(0.5)
+    reset(b)
+    sending.join()
+    say("a part", lambda: [0 < count < len(much) for count in sent])
+    for _ in range(2):
+        say("then", lambda: a.send(b"x"))
+    a.close()
 
 
 @scene

@@ -52,9 +52,13 @@ pub fn wake(guard: &Guard, flag: &InterruptFlag) {
     }
 }
 
-/// Sends a byte that means nothing by the kernel's stream, unless the direction is back there.
+/// Sends a byte that means nothing by the kernel's stream, unless the direction is back there. Nobody
+/// hears one where the other end has gone: the kernel would answer it by a reset.
 pub fn ring_doorbell(guard: &Guard, segment: &Segment) {
     let connection = guard.connection;
+    if connection.end.load(Ordering::Acquire) == end::GONE {
+        return;
+    }
     let detour = &segment.way(connection.role()).detour;
     connection.chime_again.store(true, Ordering::Release);
     // In a signal handler that interrupted a ringer: the ringer rings once more.
