@@ -308,7 +308,7 @@ def reset(end: socket.socket) -> None:
 
 @scene
 def parts_leave_a_reset_to_the_next_call() -> None:
-    for next_call in ("receive", "error"):
+    for next_call in ("receive", "error", "send"):
         a, b = pair()
         got: list[bytes] = []
         waiting = threading.Thread(target=lambda b=b, got=got: got.append(b.recv(6, ALL)))
@@ -320,6 +320,9 @@ def parts_leave_a_reset_to_the_next_call() -> None:
         say("a part", lambda got=got: got)
         if next_call == "receive":
             say("then", lambda b=b: b.recv(9))
+        if next_call == "send":
+            for _ in range(2):
+                say("then", lambda b=b: b.send(b"x"))
         settled()
         say("its error", lambda b=b: error_of(b))
         say("then", lambda b=b: b.recv(9))
@@ -341,6 +344,26 @@ def what_was_left_in_the_ring_leaves_a_reset_to_the_next_call() -> None:
             say("then", lambda b=b: b.recv(9))
         say("its error", lambda b=b: error_of(b))
         b.close()
+
+
+@scene
+def what_is_over_is_not_reset() -> None:
+    for first in (True, False):
+        for unread in (b"", b"unread"):
+            for aborts in (True, False):
+                a, b = pair()
+                a.sendall(unread)
+                ends = (a, b) if first else (b, a)
+                for end in ends:
+                    end.shutdown(socket.SHUT_WR)
+                    settled()
+                if aborts:
+                    reset(b)
+                b.close()
+                settled()
+                said = all_said(a, "peprse")
+                say(f"{first}, {unread!r}, {aborts}", lambda said=said: said)
+                a.close()
 
 
 @scene

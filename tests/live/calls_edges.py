@@ -8,8 +8,8 @@ import select
 import socket
 import threading
 
-from calls_hunted import ended
-from calls_stage import pair, raw, say, scene, settled
+from calls_hunted import ended, several
+from calls_stage import Message, Part, pair, raw, say, scene, settled
 
 MUCH = bytes(16 << 20)
 """More than all buffers take, with the library and without."""
@@ -120,3 +120,75 @@ def many_parts_are_sent_at_once() -> None:
             settled(0.01)
             lengths.add(len(a.recv(9999)))
         say("arrived together", lambda it=lengths: it)
+
+
+EDGE = 1 << 31
+ONCE = 1 << 30
+RDNORM, RDBAND, WRNORM = 0x40, 0x80, 0x100
+
+
+@scene
+def an_arrival_is_an_edge_of_all_that_it_wakes() -> None:
+    room = select.EPOLLOUT
+    for events in (RDNORM, RDBAND, select.EPOLLPRI, select.EPOLLPRI | room, RDBAND | WRNORM, room):
+        a, b = pair()
+        with select.epoll() as waiter:
+            waiter.register(b, events | EDGE)
+            say(f"{events} at first", lambda waiter=waiter: [it for _, it in waiter.poll(SOON_S)])
+            for _ in range(2):
+                a.sendall(b"x")
+                settled()
+                say("arrived", lambda waiter=waiter: [it for _, it in waiter.poll(SOON_S)])
+        a.close()
+        b.close()
+
+
+def reset_unread(a: socket.socket, b: socket.socket) -> None:
+    """Let one end reset the connection of which the other has something unread."""
+    a.sendall(b"unread")
+    b.sendall(b"x")
+    a.close()
+    settled()
+
+
+@scene
+def looks_leave_a_reset_to_the_next_call() -> None:
+    for events in (EDGE, EDGE | select.EPOLLOUT, ONCE, 0):
+        for early in (True, False):
+            a, b = pair()
+            with select.epoll() as waiter:
+                if early:
+                    waiter.register(b, select.EPOLLIN | events)
+                    waiter.poll(0)
+                reset_unread(a, b)
+                if not early:
+                    waiter.register(b, select.EPOLLIN | events)
+                for _ in range(3):
+                    found = waiter.poll(SOON_S)
+                    say(f"{events}", lambda found=found: [it for _, it in found])
+                for _ in range(2):
+                    say("send", lambda b=b: b.send(b"y"))
+                say("receive", lambda b=b: b.recv(20))
+            b.close()
+
+
+@scene
+def receives_of_nothing_and_of_several_hear_of_a_reset() -> None:
+    nothing = Message(parts=ctypes.pointer(Part(None, 0)), part_count=1)
+    messages = several([b""])
+    calls = (
+        ("recv", (None, 0, 0)),
+        ("recv", (None, 0, socket.MSG_DONTWAIT | socket.MSG_PEEK)),
+        ("recvmsg", (ctypes.byref(nothing), 0)),
+        ("recvmmsg", (messages, 1, 0, None)),
+    )
+    for unread in (True, False):
+        for name, arguments in calls:
+            a, b = pair()
+            reset_unread(a, b)
+            if not unread:
+                say("all", lambda b=b: b.recv(20))
+            say(name, lambda b=b, name=name, more=arguments: raw(name, b.fileno(), *more))
+            for _ in range(2):
+                say("then", lambda b=b: b.recv(20))
+            b.close()

@@ -98,7 +98,11 @@ pub fn hand_over(fd: c_int) {
 fn forget_connection(fd: c_int) {
     let Some(guard) = table::enter_placed(fd) else { return };
     let _errno = sys::KeepErrno::new();
-    if guard.local().has_several_descriptors() && epoll::follows_number(&guard) {
+    let several = guard.local().has_several_descriptors();
+    if several && guard.connection.holders.load(Ordering::SeqCst) == 1 {
+        epoll::leave(&guard);
+    }
+    if several && epoll::follows_number(&guard) {
         // The kernel goes on with a registration of a number that is no more; this library cannot.
         departure::depart_connection(&guard, Reason::Epoll);
         if !guard.is_current() {
@@ -174,9 +178,12 @@ fn say_goodbye(guard: &Guard, segment: &Segment) {
     let linger =
         sys::socket_option::<[c_int; 2]>(guard.socket(), libc::SOL_SOCKET, libc::SO_LINGER);
     let aborting = linger.is_ok_and(|linger| linger[0] != 0 && linger[1] == 0);
-    let reset = unread || aborting;
-    if reset {
-        set_linger(guard.socket(), [1, 0]);
+    // A connection of which both directions have ended is over: there is nothing left to reset.
+    let finished = segment.way(connection.role().peer()).detour.is_finished();
+    let over = finished && connection.write_shut.load(Ordering::Acquire);
+    let reset = (unread || aborting) && !over;
+    if reset || aborting {
+        set_linger(guard.socket(), [c_int::from(reset), 0]);
     }
     let how = if reset { closed::RESET } else { closed::ORDERLY };
     segment.side(connection.role()).closed.store(how, Ordering::Release);

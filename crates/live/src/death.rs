@@ -146,6 +146,7 @@ pub fn says_reset(guard: &Guard, segment: &Segment) -> bool {
     if says {
         // The kernel has the same to say.
         take_error(guard);
+        connection.owed.store(none, Ordering::Release);
     }
     says
 }
@@ -157,9 +158,11 @@ pub fn says_reset_later(guard: &Guard, segment: &Segment) {
     let peer = connection.role().peer();
     if segment.side(peer).closed.load(Ordering::Acquire) == closed::RESET {
         connection.reset_said.store(false, Ordering::Release);
-    } else if connection.end.load(Ordering::Acquire) == end::GONE {
-        connection.owed.store(libc::ECONNRESET, Ordering::Release);
+    } else if connection.end.load(Ordering::Acquire) != end::GONE {
+        return;
     }
+    // The kernel's own error is taken: a send is to be told by this.
+    connection.owed.store(libc::ECONNRESET, Ordering::Release);
 }
 
 /// What the kernel would add to the events of a connection whose other end has gone.

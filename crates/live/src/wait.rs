@@ -480,11 +480,9 @@ fn holds_strange_bytes(guard: &Guard, segment: &Segment, taken: u64) -> bool {
         let Begun::After(begun) = detour.begun() else { return false };
         !detour.is_ringing() && begun.saturating_add(detour.bells()) == taken
     };
-    // A doorbell that came between the two looks was being rung at one of them, or counted.
-    let mut byte = 0u8;
-    all_taken()
-        && sys::recv(guard.socket(), &raw mut byte, 1, libc::MSG_PEEK | libc::MSG_DONTWAIT) == Ok(1)
-        && all_taken()
+    // A doorbell that came between the two looks was being rung at one of them, or counted. A count
+    // leaves the kernel's error where it is: the next call of the program is to be told.
+    all_taken() && sys::unread_bytes(guard.socket()).is_ok_and(|count| count > 0) && all_taken()
 }
 
 /// Takes counted doorbells out of the kernel's stream and forgets them. True if there were any.

@@ -331,7 +331,7 @@ fn report(link: u32, watch: &mut Watch, back: &mut bool) -> Option<epoll_event> 
 /// decides.
 fn waits_for_bytes(registration: &Registration, guard: &Guard) -> bool {
     let connection = guard.connection;
-    let room = registration.events & libc::EPOLLOUT as u32 == 0
+    let room = registration.events & SPACE as u32 == 0
         || registration.events & libc::EPOLLET as u32 != 0
             && registration.reported.filled == connection.filled.load(Ordering::Relaxed);
     let switched = connection.switched_in.load(Ordering::Relaxed)
@@ -378,15 +378,19 @@ fn event_of(
     Some(epoll_event { events, u64: registration.data })
 }
 
+/// By which events the kernel wakes when bytes arrive, and when there is room again.
+const ARRIVAL: c_int = libc::EPOLLIN | libc::EPOLLPRI | libc::EPOLLRDNORM | libc::EPOLLRDBAND;
+const SPACE: c_int = libc::EPOLLOUT | libc::EPOLLWRNORM | libc::EPOLLWRBAND;
+
 /// Whether something that the program asked for has happened since the last report: bytes arrived,
 /// the end came, or a full ring has room again. What is then reported is what there is by now.
 fn is_edge(before: &Reported, now: &Reported, asked: u32) -> bool {
-    let asks = |bit: c_int| asked & bit as u32 != 0;
+    let asks = |bits: c_int| asked & bits as u32 != 0;
     let room = now.mask & libc::EPOLLOUT as u32 != 0;
     let ended = (libc::EPOLLRDHUP | libc::EPOLLHUP | libc::EPOLLERR) as u32;
     !before.valid
-        || (asks(libc::EPOLLIN) && before.written != now.written)
-        || (asks(libc::EPOLLOUT) && before.filled != now.filled && room)
+        || (asks(ARRIVAL) && before.written != now.written)
+        || (asks(SPACE) && before.filled != now.filled && room)
         || now.mask & !before.mask & ended != 0
 }
 

@@ -236,6 +236,9 @@ interpose! {
         let Some(Ok(limit)) = limit else { return next(fd, messages, count, flags, timeout) };
         // SAFETY: as above.
         let mut time = unsafe { timeout.as_mut() };
+        if let Some(why) = stream::error_before_all(fd) {
+            return fail(why) as c_int;
+        }
         let mut carried = flags & !libc::MSG_WAITFORONE;
         for index in 0..count as usize {
             // SAFETY: the program says that there are `count` messages.

@@ -99,8 +99,9 @@ unsafe fn say_reset(fd: c_int, value: *mut c_int, length: *const c_uint) {
             .segment()
             .is_some_and(|segment| ready::events(&guard, &segment) & libc::POLLERR != 0)
     };
-    let owed = if found == 0 { death::owed(guard.connection) } else { None };
-    if let Some(why) = owed {
+    let owed = death::owed(guard.connection);
+    if let Some(why) = owed.filter(|_| found == 0) {
+        guard.connection.reset_said.fetch_or(why == libc::ECONNRESET, Ordering::AcqRel);
         // SAFETY: as above.
         unsafe { value.write_unaligned(why) };
     } else if found == libc::ECONNRESET {

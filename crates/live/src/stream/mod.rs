@@ -13,6 +13,7 @@ use std::sync::atomic::Ordering;
 use libc::{c_int, iovec};
 
 use crate::attach;
+use crate::death;
 use crate::numbers::passed_by;
 use crate::segment::{Segment, closed};
 use crate::stats;
@@ -116,6 +117,18 @@ pub fn is_reset(connection: &Connection, segment: &Segment, how: u32) -> bool {
         closed::OPEN => segment.way(connection.role()).pointers.filling() != 0,
         _ => true,
     }
+}
+
+/// The error of which a receive of several messages hears before it looks for any.
+pub fn error_before_all(fd: c_int) -> Option<Errno> {
+    let guard = table::enter_placed(fd)?;
+    let segment = guard.connection.segment().filter(|segment| !segment.has_ended())?;
+    let connection = guard.connection;
+    let how = segment.side(connection.role().peer()).closed.load(Ordering::Acquire);
+    let gone = how != closed::OPEN
+        || connection.end.load(Ordering::Acquire) != end::NONE
+        || death::is_silent_and_gone(&guard, &segment);
+    (gone && death::says_reset(&guard, &segment)).then_some(libc::ECONNRESET)
 }
 
 /// The other end has written garbage: the connection is over, and nothing else is harmed.

@@ -95,6 +95,9 @@ fn received(guard: &Guard, to: &[iovec], flags: c_int) -> Moved {
     if in_part && all_unread(guard, &segment) > wanted as u64 {
         return Moved::Done(fail(libc::EFAULT));
     }
+    if wanted == 0 && !in_part {
+        return nothing_received(guard, &segment, flags);
+    }
     while done < wanted {
         let from_kernel = !guard.connection.switched_in.load(Ordering::Relaxed);
         let why = match step(guard, &segment, to, done, flags) {
@@ -150,6 +153,19 @@ fn received(guard: &Guard, to: &[iovec], flags: c_int) -> Moved {
         break;
     }
     Moved::Done(done as isize)
+}
+
+/// What a receive of nothing says, for which there is something: that it is an error.
+#[cold]
+fn nothing_received(guard: &Guard, segment: &Segment, flags: c_int) -> Moved {
+    if all_unread(guard, segment) > 0 {
+        return Moved::Done(0);
+    }
+    match step(guard, segment, &[], 0, flags) {
+        Step::Failed(why) => Moved::Done(fail(why)),
+        Step::Kernel => Moved::Kernel,
+        _ => Moved::Done(0),
+    }
 }
 
 /// What of a receive from the kernel's stream stands behind that: in the ring, or there, if the parts

@@ -106,7 +106,11 @@ fn sent(guard: &Guard, from: &[iovec], flags: c_int) -> Moved {
                 None => Moved::Kernel,
                 Some(Ok(count)) => finish_send(count),
                 Some(Err(libc::EPIPE)) => Moved::Done(broken_pipe(flags)),
-                Some(Err(why)) => Moved::Done(fail(why)),
+                Some(Err(why)) => {
+                    note_reset(guard, why);
+                    death::take_error(guard);
+                    Moved::Done(fail(why))
+                }
             };
         }
         let tried = match outlet {

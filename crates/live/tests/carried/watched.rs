@@ -45,6 +45,30 @@ fn a_connection_goes_in_and_out_of_more_instances_than_it_has_places() {
 }
 
 #[test]
+fn a_number_that_was_taken_out_is_closed_and_the_connection_stays_carried() {
+    preloaded(
+        "watched::a_number_that_was_taken_out_is_closed_and_the_connection_stays_carried",
+        || {
+            let (pair, epoll) = (carried(), instance());
+            for round in 0..5u8 {
+                let copy = unsafe { libc::dup(pair.b) };
+                assert_eq!(epoll_control(epoll, libc::EPOLL_CTL_ADD, copy, IN), 0);
+                send(pair.a, &[round], 0).unwrap();
+                assert_eq!(epoll_events(epoll), [(IN, 7)]);
+                assert_eq!(epoll_control(epoll, libc::EPOLL_CTL_DEL, copy, 0), 0);
+                close(copy);
+                assert_eq!(recv(pair.b, 1, 0), Ok(vec![round]));
+                send(pair.a, &[round], 0).unwrap();
+                assert_eq!(epoll_events(epoll), []);
+                assert_eq!(recv(pair.b, 1, 0), Ok(vec![round]));
+            }
+            assert_eq!(moved_back(), 0, "it stays carried");
+            close(epoll);
+        },
+    );
+}
+
+#[test]
 fn what_was_taken_out_can_be_put_in_again_after_the_connection_went_back() {
     preloaded(
         "watched::what_was_taken_out_can_be_put_in_again_after_the_connection_went_back",
