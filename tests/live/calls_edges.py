@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import ctypes
 import os
+import resource
 import select
 import socket
+import subprocess
+import sys
 import threading
 
 from calls_hunted import ended, several
@@ -141,6 +144,85 @@ def an_arrival_is_an_edge_of_all_that_it_wakes() -> None:
                 say("arrived", lambda waiter=waiter: [it for _, it in waiter.poll(SOON_S)])
         a.close()
         b.close()
+
+
+@scene
+def what_was_just_put_in_is_in_the_next_wait() -> None:
+    a, b = pair()
+    a.sendall(b"x")
+    near, far = os.pipe()
+    os.write(far, b"y")
+    settled()
+    for _ in range(6):
+        with select.epoll() as fresh:
+            fresh.register(b, select.EPOLLIN)
+            fresh.register(near, select.EPOLLIN)
+            say("fresh", lambda fresh=fresh: len(fresh.poll(SOON_S)))
+    with select.epoll() as waiter:
+        waiter.register(b, select.EPOLLIN)
+        for _ in range(5):
+            say("one", lambda: len(waiter.poll(SOON_S)))
+            waiter.register(near, select.EPOLLIN)
+            say("two", lambda: len(waiter.poll(SOON_S)))
+            waiter.modify(near, 0)
+            say("one", lambda: len(waiter.poll(SOON_S)))
+            waiter.modify(near, select.EPOLLIN)
+            say("two", lambda: len(waiter.poll(SOON_S)))
+            waiter.unregister(near)
+        waiter.register(near, select.EPOLLIN)
+        waiter.poll(SOON_S)
+        # Long after that, as waits go.
+        for _ in range(5):
+            settled()
+            say("later", lambda: len(waiter.poll(SOON_S)))
+    os.close(near)
+    os.close(far)
+
+
+MANY = 1100
+MANY_CONNECTIONS = f"""
+import resource, socket, sys
+resource.setrlimit(resource.RLIMIT_NOFILE, (4096, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+ends = [socket.create_connection(("127.0.0.1", int(sys.argv[1]))) for _ in range({MANY})]
+for end in ends:
+    end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    for _ in range(20):
+        end.sendall(b"ping")
+        assert end.recv(4, socket.MSG_WAITALL) == b"pong"
+for line in sys.stdin:
+    ends[int(line)].sendall(b"x")
+"""
+
+
+@scene
+def a_poll_of_more_than_a_thousand_finds_those_that_have_something() -> None:
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (4096, before[1]))
+    with socket.create_server(("127.0.0.1", 0), backlog=MANY) as listener:
+        # A program of its own: one and what it has forked share a limit of connections.
+        command = [sys.executable, "-B", "-c", MANY_CONNECTIONS, str(listener.getsockname()[1])]
+        other = subprocess.Popen(command, stdin=subprocess.PIPE)
+        ends = [listener.accept()[0] for _ in range(MANY)]
+    waiter = select.poll()
+    for end in ends:
+        end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for _ in range(20):
+            assert end.recv(4, socket.MSG_WAITALL) == b"ping"
+            end.sendall(b"pong")
+        waiter.register(end, select.POLLIN)
+    places = {end.fileno(): place for place, end in enumerate(ends)}
+    assert other.stdin
+    for place in (0, MANY - 1, MANY // 2, MANY - 1, MANY - 2):
+        other.stdin.write(b"%d\n" % place)
+        other.stdin.flush()
+        found = [(places[number], events) for number, events in waiter.poll(5000)]
+        say(f"{place}", lambda found=found: found[:3])
+        say("its byte", lambda place=place: ends[place].recv(9, socket.MSG_DONTWAIT))
+    other.stdin.close()
+    for end in ends:
+        end.close()
+    other.wait()
+    resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
 def reset_unread(a: socket.socket, b: socket.socket) -> None:

@@ -20,6 +20,7 @@ import socket
 import struct
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from pathlib import Path
@@ -278,25 +279,25 @@ def join_under_a_limit() -> None:
 
 @scene
 def files_may_not_be_large() -> None:
-    # The library's log and what the scenes say are files too, and maybe too large already.
-    usual = {key: value for key, value in os.environ.items() if key != "WEFT_LIVE_LOG"}
-    join = "import calls_hunted as it; it.join_under_a_limit()"
-    for command in (
-        ["true"],
-        ["sh", "-c", "true; echo '  two'"],
-        [sys.executable, "-B", "-c", join],
-    ):
+    # What the scenes say is a file too, and maybe too large already. The library's log is.
+    log = Path(tempfile.mkstemp()[1])
+    log.write_bytes(bytes(FILE_LIMIT))
+    usual = {**os.environ, "WEFT_LIVE_LOG": str(log)}
+    join = [sys.executable, "-B", "-c", "import calls_hunted as it; it.join_under_a_limit()"]
+    two = ["sh", "-c", "true; echo '  two'"]
+    for limits, command in ((True, ["true"]), (True, two), (True, join), (False, join)):
         said = subprocess.run(
             command,
             env=usual,
             cwd=Path(__file__).parent,
-            preexec_fn=limit_files,
+            preexec_fn=limit_files if limits else None,
             capture_output=True,
             timeout=20,
             check=False,
         )
         print(said.stdout.decode(), end="", flush=True)
         say("it ended", lambda it=said: it.returncode)
+    log.unlink()
 
 
 @scene

@@ -76,9 +76,9 @@ pub fn line(fd: c_int, socket: c_int, what: Arguments) {
     let path = unsafe { &*PATH.0.get() };
     let text = &line.bytes[..=line.length];
     if &path[..length] == b"stderr" {
-        sys::write(2, text);
+        sys::append(2, text);
     } else if let Ok(file) = sys::open_for_appending(path.as_ptr()) {
-        sys::write(file, text);
+        sys::append(file, text);
         sys::close(file);
     }
 }

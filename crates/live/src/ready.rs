@@ -158,9 +158,6 @@ impl Polled {
     }
 }
 
-/// Most connections that one `poll` may name; with more, those beyond are asked for by time.
-const MOST: usize = 1024;
-
 /// `ppoll` over joined connections and other descriptors. `sleep` is the kernel's call.
 ///
 /// The memory is the heap's: `poll` with a joined connection from a signal handler that interrupted
@@ -257,7 +254,6 @@ fn joined_of(entries: &[pollfd]) -> Vec<Polled> {
     let mut joined = Vec::new();
     for (index, entry) in entries.iter().enumerate() {
         if is_joined(entry.fd)
-            && joined.len() < MOST
             && let Some(guard) = table::enter(entry.fd)
             && let Some(segment) = guard.connection.segment()
         {

@@ -171,17 +171,34 @@ pub fn duplicate_from(fd: c_int, first: c_int) -> Result<c_int, Errno> {
     call!(libc::SYS_fcntl, fd, libc::F_DUPFD_CLOEXEC, first).map(|fd| fd as c_int)
 }
 
-/// Gives a file of the library's own its length, unless the process may make none so long: the kernel
-/// would not only refuse it, but send a signal that ends the program.
+/// Gives a file of the library's own its length, unless the process may make none so long.
 pub fn set_length(file: c_int, length: usize) -> Result<(), Errno> {
+    if !may_be_so_long(length as u64) {
+        return Err(libc::EFBIG);
+    }
+    call!(libc::SYS_ftruncate, file, length).map(|_| ())
+}
+
+/// Writes text to the end of a file, or to a stream, unless that makes the file longer than it may be.
+pub fn append(file: c_int, text: &[u8]) {
+    // SAFETY: all zeroes is a valid `stat`.
+    let mut about: libc::stat = unsafe { std::mem::zeroed() };
+    // SAFETY: it is a valid place for the result.
+    let known = unsafe { libc::fstat(file, &mut about) } == 0;
+    let is_file = known && about.st_mode & libc::S_IFMT == libc::S_IFREG;
+    if !is_file || may_be_so_long(about.st_size as u64 + text.len() as u64) {
+        write(file, text);
+    }
+}
+
+/// Whether the process may make a file so long: the kernel would not only refuse it, but send a signal
+/// that ends the program.
+fn may_be_so_long(length: u64) -> bool {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     let none: *const libc::rlimit = std::ptr::null();
     // Where a filter refuses the question there is mostly no such limit.
     let asked = call!(libc::SYS_prlimit64, 0, libc::RLIMIT_FSIZE, none, &raw mut limit);
-    if asked.is_ok() && limit.rlim_cur < length as u64 {
-        return Err(libc::EFBIG);
-    }
-    call!(libc::SYS_ftruncate, file, length).map(|_| ())
+    asked.is_err() || limit.rlim_cur >= length
 }
 
 /// How many descriptors this process may have; sets it after that.

@@ -158,6 +158,7 @@ pub fn track(fd: c_int) {
             let inner = unsafe { &mut *instance.inner.get() };
             (inner.count, inner.warm) = (0, 0);
             inner.spin = SpinPolicy::new();
+            (inner.turn, inner.looked_aside, inner.listened) = (0, 0, 0);
             inner.aside_every = waiting::LOOK_ASIDE;
             if !table::set_entry(fd, Entry::Epoll(index)) {
                 instance.fd.store(0, order);

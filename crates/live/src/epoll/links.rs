@@ -23,8 +23,11 @@ pub struct Inner {
     pub next: usize,
     /// Looks so far.
     pub turn: u32,
-    /// When the kernel was last asked about other descriptors, in nanoseconds.
+    /// When the kernel was last asked about other descriptors, in nanoseconds; zero if the program has
+    /// put one in since.
     pub looked_aside: u64,
+    /// The coarse clock when the fine one was last looked at, in nanoseconds.
+    pub ticked: u64,
     /// How long after that it is asked again, in nanoseconds.
     pub aside_every: u64,
     /// When it was last looked whether anything was heard of the other ends, in nanoseconds.

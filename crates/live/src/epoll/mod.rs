@@ -320,6 +320,7 @@ fn add(
         rouse(instance, registration, guard.place, which);
     } else {
         count_other(instance, registration);
+        waiting::look_aside_next(instance);
     }
     0
 }
@@ -414,6 +415,7 @@ fn modify(
         if result != 0 {
             return result;
         }
+        waiting::look_aside_next(instance);
     }
     registration.events = event.events;
     registration.data = event.u64;

@@ -55,6 +55,9 @@ pub fn control_other(epoll: c_int, operation: c_int, kernel: impl Fn() -> c_int)
             libc::EPOLL_CTL_DEL => instance.discount(),
             _ => {}
         }
+        if operation != libc::EPOLL_CTL_DEL {
+            waiting::look_aside_next(instance);
+        }
     }
     result
 }

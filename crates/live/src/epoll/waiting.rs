@@ -137,15 +137,21 @@ impl Drop for Waiter<'_> {
     }
 }
 
+/// Lets the next wait look aside: the program has put something in that may be ready.
+pub fn look_aside_next(instance: &Instance) {
+    // SAFETY: as in `is_time_to_look_aside`.
+    unsafe { ((*instance.inner.get()).turn, (*instance.inner.get()).looked_aside) = (0, 0) };
+}
+
 /// Whether the kernel is to be asked before the followed connections are looked at: at every so
-/// many turns the clock is looked at. It is asked for two reasons: about descriptors that it alone
+/// many turns the clock is looked at, and at each tick of the coarse one, which costs less. It is asked for two reasons: about descriptors that it alone
 /// can report, and about other ends of which nothing was heard for long. Where there is neither, it
 /// is not asked at all.
 fn is_time_to_look_aside(instance: &Instance, turns: u32) -> bool {
     // SAFETY: numbers are read that another thread may change; a look aside too many or one late
     // does no harm.
     let inner = unsafe { &*instance.inner.get() };
-    if inner.warm == 0 || !inner.turn.is_multiple_of(turns) {
+    if inner.warm == 0 || !inner.turn.is_multiple_of(turns) && !has_ticked(instance) {
         return false;
     }
     let now = sys::now();
@@ -173,6 +179,12 @@ fn is_time_to_look_aside(instance: &Instance, turns: u32) -> bool {
         stats::count(|stats| &stats.questions, 1);
     }
     silent
+}
+
+fn has_ticked(instance: &Instance) -> bool {
+    let tick = death::coarse_now();
+    // SAFETY: as in `is_time_to_look_aside`.
+    std::mem::replace(unsafe { &mut (*instance.inner.get()).ticked }, tick) != tick
 }
 
 /// Looks at the warm connections: at the `whole` of each, or where something has arrived. Returns
