@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 
+from calls_corners import compiled
 from calls_hunted import ended, several
 from calls_stage import Message, Part, pair, raw, say, scene, settled
 
@@ -225,6 +226,26 @@ def a_poll_of_more_than_a_thousand_finds_those_that_have_something() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
+@scene
+def a_poll_of_very_many_finds_those_that_have_something() -> None:
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (4096, before[1]))
+    a, b = pair()
+    ends = [b.fileno()] * 3000 + [a.fileno()]
+    entries = (ctypes.c_uint64 * len(ends))(*(end | select.POLLIN << 32 for end in ends))
+    a.sendall(b"in the ring")
+    for room in (2, 9):
+        say("all", lambda: raw("poll", entries, len(ends), -1))
+        say("of the last", lambda: entries[-1] >> 48)
+        say("its bytes", lambda room=room: b.recv(room))
+    b.sendall(b"by the kernel")
+    settled()
+    say("the other", lambda: raw("poll", entries, len(ends), -1))
+    say("its bytes", lambda: a.recv(20))
+    say("none", lambda: raw("poll", entries, len(ends), 10))
+    resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
 def reset_unread(a: socket.socket, b: socket.socket) -> None:
     """Let one end reset the connection of which the other has something unread."""
     a.sendall(b"unread")
@@ -274,3 +295,27 @@ def receives_of_nothing_and_of_several_hear_of_a_reset() -> None:
             for _ in range(2):
                 say("then", lambda b=b: b.recv(20))
             b.close()
+
+
+BROKEN_PIPES = r"""
+static int ends[2];
+static void told(int signal, siginfo_t *about, void *place) {
+    printf("  signal %d, code %d, own %d\n", signal, about->si_code, about->si_pid == getpid());
+}
+int main(void) {
+    struct sigaction action = {.sa_sigaction = told, .sa_flags = SA_SIGINFO};
+    setvbuf(stdout, 0, _IONBF, 0);
+    sigaction(SIGPIPE, &action, 0);
+    join(ends);
+    need(!shutdown(ends[1], SHUT_WR));
+    printf("  write %zd\n", write(ends[1], "x", 1));
+    printf("  silent %zd\n", send(ends[1], "x", 1, MSG_NOSIGNAL));
+    return 0;
+}
+"""
+"""What a handler is told of a send after the end."""
+
+
+@scene
+def a_broken_pipe_is_the_kernels_signal() -> None:
+    compiled(BROKEN_PIPES)

@@ -36,7 +36,7 @@ NEEDED = ("memfd_create", "eventfd2", "getpid", "gettid")
 CALLS = (
     "pidfd_open", "epoll_pwait", "epoll_pwait2", "ppoll", "dup3", "prlimit64", "clone3",
     "close_range", "getcpu", "process_vm_readv", "membarrier", "rt_sigprocmask", "futex_waitv",
-    *NEEDED,
+    "rt_tgsigqueueinfo", *NEEDED,
 )  # fmt: skip
 NO_CALL, NO_FILTER = 120, 121
 LAUNCHER = r"""
@@ -141,6 +141,19 @@ def forked(one: socket.socket, other: socket.socket) -> object:
     return [*said, one.recv(9)]
 
 
+def broken(one: socket.socket, other: socket.socket) -> object:
+    """Send after the end: an error and a signal."""
+    signals: list[int] = []
+    before = signal.signal(signal.SIGPIPE, lambda number, _: signals.append(number))
+    one.shutdown(socket.SHUT_WR)
+    try:
+        one.send(b"x")
+    except BrokenPipeError:
+        signals.append(0)
+    signal.signal(signal.SIGPIPE, before)
+    return signals, other.recv(9)
+
+
 STEPS: dict[str, Callable[[socket.socket, socket.socket], object]] = {
     "ping-pong": answers,
     "epoll": lambda *ends: polled(*ends, select.epoll(), 1),
@@ -150,6 +163,7 @@ STEPS: dict[str, Callable[[socket.socket, socket.socket], object]] = {
     "dup2": lambda *ends: copied(*ends, inheritable=True),
     "dup3": lambda *ends: copied(*ends, inheritable=False),
     "fork": forked,
+    "broken pipe": broken,
 }
 
 

@@ -12,7 +12,7 @@ use crate::death;
 use crate::memory;
 use crate::segment::{Segment, closed};
 use crate::spin::{SpinPolicy, Where};
-use crate::stats;
+use crate::stats::{self, Reason};
 use crate::sys;
 use crate::table::{self, Connection, Entry, Guard, end, phase};
 use crate::turn;
@@ -158,6 +158,10 @@ impl Polled {
     }
 }
 
+/// More descriptors than this the kernel looks at faster than this library, which has to touch the memory
+/// of each connection, and then asks the kernel all the same.
+const WIDEST: usize = 2000;
+
 /// `ppoll` over joined connections and other descriptors. `sleep` is the kernel's call.
 ///
 /// The memory is the heap's: `poll` with a joined connection from a signal handler that interrupted
@@ -169,6 +173,9 @@ pub fn poll(
 ) -> Result<c_int, sys::Errno> {
     cancel::look();
     let mut joined = joined_of(entries);
+    if entries.len() > WIDEST {
+        joined.iter().for_each(|it| turn::back(&it.guard, Reason::Limit));
+    }
     let begin = sys::now();
     let deadline = timeout.map(|span| begin.saturating_add(span));
     let mut kernel = Vec::new();
@@ -226,14 +233,11 @@ pub fn poll(
             continue;
         }
         if woken > 0 || over {
-            if evaluate(&joined, entries) || over {
-                return others(&joined, entries, &mut kernel, Some(0), mask);
-            }
             let other = |(index, entry): (usize, &pollfd)| {
                 entry.revents != 0 && joined.iter().all(|it| it.index != index)
             };
-            if kernel.iter().enumerate().any(other) {
-                return others(&joined, entries, &mut kernel, Some(0), mask);
+            if evaluate(&joined, entries) || over || kernel.iter().enumerate().any(other) {
+                return Ok(counted(&joined, entries, &kernel));
             }
         }
     }
@@ -282,7 +286,7 @@ fn evaluate_arrivals(joined: &[Polled], entries: &mut [pollfd]) -> bool {
     any
 }
 
-/// Asks the kernel about all other descriptors, and counts.
+/// Asks the kernel about all other descriptors, unless there are none, and counts.
 fn others(
     joined: &[Polled],
     entries: &mut [pollfd],
@@ -297,14 +301,20 @@ fn others(
         }
         stats::count(|stats| &stats.asides, 1);
         sleep(kernel, span, mask)?;
-        let mut next = joined.iter().map(|it| it.index).peekable();
-        for (index, (entry, known)) in entries.iter_mut().zip(kernel.iter()).enumerate() {
-            if next.next_if_eq(&index).is_none() {
-                entry.revents = known.revents;
-            }
+        return Ok(counted(joined, entries, kernel));
+    }
+    Ok(counted(joined, entries, &[]))
+}
+
+/// Fills in what the kernel has said about all other descriptors, and counts.
+fn counted(joined: &[Polled], entries: &mut [pollfd], kernel: &[pollfd]) -> c_int {
+    let mut next = joined.iter().map(|it| it.index).peekable();
+    for (index, (entry, known)) in entries.iter_mut().zip(kernel).enumerate() {
+        if next.next_if_eq(&index).is_none() {
+            entry.revents = known.revents;
         }
     }
-    Ok(entries.iter().filter(|entry| entry.revents != 0).count() as c_int)
+    entries.iter().filter(|entry| entry.revents != 0).count() as c_int
 }
 
 /// What the kernel is asked while sleeping: doorbells and ends of the joined connections instead of

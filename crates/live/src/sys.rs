@@ -171,6 +171,32 @@ pub fn duplicate_from(fd: c_int, first: c_int) -> Result<c_int, Errno> {
     call!(libc::SYS_fcntl, fd, libc::F_DUPFD_CLOEXEC, first).map(|fd| fd as c_int)
 }
 
+/// What a handler is told of a signal that a process has sent: the beginning of `siginfo_t`.
+#[repr(C)]
+struct Sent {
+    signal: c_int,
+    error: c_int,
+    code: c_int,
+    _none: c_int,
+    process: u32,
+    user: u32,
+    _rest: [u64; 13],
+}
+
+/// Sends the calling thread the signal that the kernel sends for a broken pipe, which says that the
+/// process has sent it to itself.
+pub fn signal_broken_pipe() {
+    let (signal, process) = (libc::SIGPIPE, process());
+    // SAFETY: takes nothing and cannot fail.
+    let (thread, user) = unsafe { (bare!(libc::SYS_gettid), libc::getuid()) };
+    let sent = Sent { signal, error: 0, code: 0, _none: 0, process, user, _rest: [0; 13] };
+    let way = libc::SYS_rt_tgsigqueueinfo;
+    if call!(way, process, thread, signal, &raw const sent).is_err() {
+        // SAFETY: sends the calling thread the same, with another code.
+        unsafe { libc::raise(signal) };
+    }
+}
+
 /// Gives a file of the library's own its length, unless the process may make none so long.
 pub fn set_length(file: c_int, length: usize) -> Result<(), Errno> {
     if !may_be_so_long(length as u64) {

@@ -355,8 +355,7 @@ fn has_left(guard: &Guard, segment: &Segment) -> bool {
 /// What a write does after the sending direction was shut down.
 fn broken_pipe(flags: c_int) -> isize {
     if flags & libc::MSG_NOSIGNAL == 0 {
-        // SAFETY: sends the calling thread the signal that the kernel would send it.
-        unsafe { libc::raise(libc::SIGPIPE) };
+        sys::signal_broken_pipe();
     }
     fail(libc::EPIPE)
 }
