@@ -144,9 +144,9 @@ pub fn look_aside_next(instance: &Instance) {
 }
 
 /// Whether the kernel is to be asked before the followed connections are looked at: at every so
-/// many turns the clock is looked at, and at each tick of the coarse one, which costs less. It is asked for two reasons: about descriptors that it alone
-/// can report, and about other ends of which nothing was heard for long. Where there is neither, it
-/// is not asked at all.
+/// many turns the clock is looked at, and at each tick of the coarse one, which costs less. It is
+/// asked for two reasons: about descriptors that it alone can report, and about other ends of which
+/// nothing was heard for long. Where there is neither, it is not asked at all.
 fn is_time_to_look_aside(instance: &Instance, turns: u32) -> bool {
     // SAFETY: numbers are read that another thread may change; a look aside too many or one late
     // does no harm.
