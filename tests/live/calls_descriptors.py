@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import errno
 import fcntl
@@ -174,10 +175,17 @@ def own_ends_are_edges() -> None:
             a, b = pair()
             with a, b, select.epoll() as edge:
                 edge.register(a, mask | select.EPOLLET)
-                for what in ("at first", "again", "ended"):
-                    if what == "ended":
-                        a.shutdown(how)
-                    found = [event for _, event in edge.poll(0.02)]
+                for what in ("at first", "again", "ended", "with bytes", "ended anew"):
+                    if what.startswith("ended"):
+                        with contextlib.suppress(OSError):
+                            a.shutdown(how)
+                    elif what == "with bytes":
+                        b.send(b"unread")
+                        settled()
+                    # The kernel tells of an end again once it was acknowledged, 40 ms later.
+                    found = set()
+                    while events := edge.poll(0.08):
+                        found |= {event for _, event in events}
                     print(f"  {how}, {mask:x}, {what}: {found}", flush=True)
 
 

@@ -271,8 +271,7 @@ pub fn shutdown(fd: c_int, how: c_int) -> Option<c_int> {
     {
         refuse_more(&guard, &segment);
     }
-    // To one's own instances the end is an edge, as room would be.
-    connection.filled.fetch_add(1, Ordering::Relaxed);
+    connection.shut.fetch_add(1, Ordering::Release);
     epoll::warm(&guard);
     epoll::kick(&guard);
     Some(0)

@@ -6,6 +6,7 @@
 //! sleeps in the kernel. So a busy instance never enters the kernel but to look after its other
 //! descriptors.
 
+mod edges;
 mod instance;
 mod links;
 mod once;

@@ -6,6 +6,7 @@ use libc::{c_int, epoll_event, sigset_t};
 
 use weft_protocol::interrupt_flag::Sleep;
 
+use super::edges::{is_edge, waits_for_bytes};
 use super::instance::{Instance, Stay};
 use super::links::{Inner, Watch};
 use super::{CONTROL, EVENT, TAG, once, registrations};
@@ -274,7 +275,8 @@ fn is_ready(registration: &Registration, guard: &Guard, segment: &Segment) -> bo
     let ended = mask & !registration.reported.mask & always & registration.events != 0;
     let filled = guard.connection.filled.load(Ordering::Relaxed);
     let room = registration.reported.filled != filled && mask & libc::EPOLLOUT as u32 != 0;
-    let news = fresh || !edge || ended || room;
+    let shut = registration.reported.shut != guard.connection.shut.load(Ordering::Acquire);
+    let news = fresh || !edge || ended || room || shut;
     !registration.disabled && mask & registration.events != 0 && news
 }
 
@@ -339,18 +341,6 @@ fn report(link: u32, watch: &mut Watch, back: &mut bool) -> Option<epoll_event> 
     event
 }
 
-/// Whether nothing but an arrival can make the connection have an event, as far as the other end
-/// decides.
-fn waits_for_bytes(registration: &Registration, guard: &Guard) -> bool {
-    let connection = guard.connection;
-    let room = registration.events & SPACE as u32 == 0
-        || registration.events & libc::EPOLLET as u32 != 0
-            && registration.reported.filled == connection.filled.load(Ordering::Relaxed);
-    let switched = connection.switched_in.load(Ordering::Relaxed)
-        && connection.switched_out.load(Ordering::Relaxed);
-    registration.disabled || room && switched
-}
-
 fn event_of(
     registration: &mut Registration,
     guard: &Guard,
@@ -364,6 +354,7 @@ fn event_of(
     // other way round it would count as reported, and this event need not be the one it brings.
     let written = segment.way(guard.connection.role().peer()).pointers.arrivals();
     let filled = guard.connection.filled.load(Ordering::Relaxed);
+    let shut = guard.connection.shut.load(Ordering::Acquire);
     let mask = ready::events(guard, segment) as u16 as u32;
     if turn::is_back(guard.connection) {
         *back = true;
@@ -372,7 +363,7 @@ fn event_of(
     let always = (libc::EPOLLERR | libc::EPOLLHUP) as u32;
     let events = mask & (registration.events | always);
     if registration.events & libc::EPOLLET as u32 != 0 {
-        let now = Reported { valid: true, written, filled, mask };
+        let now = Reported { valid: true, written, filled, shut, mask };
         let before = registration.reported;
         if events == 0 || !is_edge(&before, &now, registration.events) {
             return None;
@@ -388,22 +379,6 @@ fn event_of(
     }
     registration.disabled = registration.events & libc::EPOLLONESHOT as u32 != 0;
     Some(epoll_event { events, u64: registration.data })
-}
-
-/// By which events the kernel wakes when bytes arrive, and when there is room again.
-const ARRIVAL: c_int = libc::EPOLLIN | libc::EPOLLPRI | libc::EPOLLRDNORM | libc::EPOLLRDBAND;
-const SPACE: c_int = libc::EPOLLOUT | libc::EPOLLWRNORM | libc::EPOLLWRBAND;
-
-/// Whether something that the program asked for has happened since the last report: bytes arrived,
-/// the end came, or a full ring has room again. What is then reported is what there is by now.
-fn is_edge(before: &Reported, now: &Reported, asked: u32) -> bool {
-    let asks = |bits: c_int| asked & bits as u32 != 0;
-    let room = now.mask & libc::EPOLLOUT as u32 != 0;
-    let ended = (libc::EPOLLRDHUP | libc::EPOLLHUP | libc::EPOLLERR) as u32;
-    !before.valid
-        || (asks(ARRIVAL) && before.written != now.written)
-        || (asks(SPACE) && before.filled != now.filled && room)
-        || now.mask & !before.mask & ended != 0
 }
 
 /// Which of its connection's registrations a link is.

@@ -61,7 +61,7 @@ fn entries(body: impl Fn(Pair, &dyn Fn())) -> (Entries, Duration) {
 
 #[test]
 fn messages_do_not_enter_the_kernel() {
-    preloaded("entries::messages_do_not_enter_the_kernel", || {
+    preloaded_undisturbed("entries::messages_do_not_enter_the_kernel", || {
         let (count, _) = entries(|pair, stop| {
             stop();
             for round in rounds() {
@@ -93,7 +93,7 @@ fn send_by(epoll: c_int, pair: Pair) {
 
 #[test]
 fn messages_in_an_instance_do_not_enter_the_kernel() {
-    preloaded("entries::messages_in_an_instance_do_not_enter_the_kernel", || {
+    preloaded_undisturbed("entries::messages_in_an_instance_do_not_enter_the_kernel", || {
         let (count, _) = entries(|pair, stop| {
             let epoll = instance(pair);
             stop();
