@@ -319,3 +319,67 @@ int main(void) {
 @scene
 def a_broken_pipe_is_the_kernels_signal() -> None:
     compiled(BROKEN_PIPES)
+
+
+INTERRUPTED = r"""
+#include <sys/wait.h>
+static sigjmp_buf place;
+static volatile int called = -1, may_jump;
+static void interrupt(int signal) {
+    char byte;
+    if (called >= 0) recv(called, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+    if (may_jump) may_jump = 0, siglongjmp(place, signal);
+}
+static void talk(int listener, struct sockaddr_in *at, int jumps) {
+    char byte;
+    int ends[2] = {socket(AF_INET, SOCK_STREAM, 0)};
+    need(!connect(ends[0], (void *)at, sizeof *at) && (ends[1] = accept(listener, 0, 0)) >= 0);
+    if (!sigsetjmp(place, 1)) {
+        for (int round = 0; round < 120; round++) {
+            called = jumps ? -1 : ends[1];
+            may_jump = jumps && round > 8;
+            send(ends[round % 2], "x", 1, MSG_DONTWAIT);
+            recv(ends[1 - round % 2], &byte, 1, MSG_DONTWAIT);
+        }
+    }
+    called = -1, may_jump = 0;
+    close(ends[0]), close(ends[1]);
+}
+static void *fork_one(void *none) {
+    pid_t child = fork();
+    if (!child) _exit(7);
+    waitpid(child, none, 0);
+    return 0;
+}
+int main(void) {
+    int status = 0;
+    pthread_t thread;
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t length = sizeof at;
+    struct sigaction action = {.sa_handler = interrupt, .sa_flags = SA_RESTART};
+    struct itimerval each = {{0, 97}, {0, 97}}, none = {{0, 0}, {0, 0}};
+    int listener = socket(AF_INET, SOCK_STREAM, 0);
+    need(!bind(listener, (void *)&at, length) && !listen(listener, 9));
+    getsockname(listener, (void *)&at, &length);
+    sigaction(SIGALRM, &action, 0);
+    for (int jumps = 0; jumps < 2; jumps++) {
+        setitimer(ITIMER_REAL, &each, 0);
+        for (int count = 0; count < 2000; count++) talk(listener, &at, jumps);
+        setitimer(ITIMER_REAL, &none, 0);
+    }
+    // Whoever forks waits until nobody joins.
+    pthread_create(&thread, 0, fork_one, &status);
+    pthread_join(thread, 0);
+    printf("  forked: %d\n", WEXITSTATUS(status));
+    fflush(stdout);
+    join((int[2]){0});
+    puts("  joined");
+    return 0;
+}
+"""
+"""Handlers that call on a connection that is just joining, or jump out of that."""
+
+
+@scene
+def handlers_interrupt_who_joins() -> None:
+    compiled(INTERRUPTED)

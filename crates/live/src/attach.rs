@@ -18,7 +18,7 @@ use crate::bare_calls;
 use crate::config;
 use crate::departure;
 use crate::epoll;
-use crate::lock::Lock;
+use crate::lock::{Held, Lock};
 use crate::log;
 use crate::meeting::{self, Place};
 use crate::numbers::leaves_others;
@@ -47,6 +47,32 @@ const HAND_OVER: u64 = 50_000_000;
 /// against whatever leaves a connection to the kernel. Taken before the locks of `epoll`.
 pub static ATTACHING: Lock = Lock::new();
 
+/// The right to join, held where more is done than to change a word. No signal handler runs meanwhile:
+/// it would wait for what its own thread is doing, or jump out of it and leave the right taken for ever.
+pub struct Attaching {
+    _held: Held<'static>,
+    /// Dropped last.
+    _signals: sys::NoSignals,
+}
+
+impl Attaching {
+    /// Waits for it. `None` if the calling thread has it already.
+    pub fn begin() -> Option<Self> {
+        let signals = sys::NoSignals::begin();
+        ATTACHING.lock().map(|held| Self { _held: held, _signals: signals })
+    }
+
+    fn try_begin() -> Option<Self> {
+        let signals = sys::NoSignals::begin();
+        ATTACHING.try_lock().map(|held| Self { _held: held, _signals: signals })
+    }
+}
+
+/// Waits until nobody joins a connection.
+pub fn await_joiner() {
+    drop(ATTACHING.lock());
+}
+
 /// Called at the beginning of every operation on a connection that is not joined and does not pass
 /// by.
 #[inline]
@@ -63,7 +89,7 @@ pub fn tick(guard: &Guard) {
 
 #[cold]
 fn attempt(guard: &Guard, operations: u32) {
-    let Some(_attaching) = ATTACHING.try_lock() else { return };
+    let Some(_attaching) = Attaching::try_begin() else { return };
     let _errno = sys::KeepErrno::new();
     let connection = guard.connection;
     let next = operations.saturating_add((operations / 3).max(1));
@@ -109,7 +135,7 @@ pub fn meet_server(guard: &Guard, port: u16) {
     let connection = guard.connection;
     let kind = table::kind(Role::Client, port);
     let _errno = sys::KeepErrno::new();
-    let Some(_attaching) = ATTACHING.lock() else { return };
+    let Some(_attaching) = Attaching::begin() else { return };
     let same = connection.kind.load(Ordering::Relaxed) == kind;
     if same || connection.phase() != phase::CANDIDATE {
         return;
@@ -133,12 +159,19 @@ pub fn is_early(guard: &Guard) -> bool {
 /// Leaves a connection to the kernel for good, unless it is joined, by now: another thread may be
 /// joining it, and ends that first.
 pub fn give_up(connection: &Connection, reason: Reason) {
-    if connection.phase() == phase::PLAIN {
-        return;
+    match connection.phase() {
+        phase::PLAIN => {}
+        phase::CANDIDATE => {
+            // Most connections that end are such, for which the kernel is entered no more than needed.
+            // Without the right, this thread has it already.
+            let _attaching = ATTACHING.lock();
+            give_up_held(connection, reason);
+        }
+        _ => {
+            let _attaching = Attaching::begin();
+            give_up_held(connection, reason);
+        }
     }
-    // Without it, this thread has it already.
-    let _attaching = ATTACHING.lock();
-    give_up_held(connection, reason);
 }
 
 /// The same with the right to join held.
@@ -163,7 +196,7 @@ pub fn give_up_held(connection: &Connection, reason: Reason) {
 /// The same unless nobody has looked for the other end, so that it may yet be carried, perhaps with
 /// another.
 pub fn give_up_unless_candidate(guard: &Guard, reason: Reason) {
-    let Some(_attaching) = ATTACHING.lock() else { return };
+    let Some(_attaching) = Attaching::begin() else { return };
     if guard.connection.phase() != phase::CANDIDATE {
         give_up_held(guard.connection, reason);
     }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use libc::c_int;
 
-use crate::attach;
+use crate::attach::{self, Attaching};
 use crate::epoll;
 use crate::limits;
 use crate::pump;
@@ -37,7 +37,7 @@ pub fn depart(fd: c_int, reason: Reason) {
 /// The same for a connection that the caller is in.
 pub fn depart_connection(guard: &Guard, reason: Reason) {
     // Another thread may be joining it, and has not told the instances of `epoll` yet.
-    drop(attach::ATTACHING.lock());
+    attach::await_joiner();
     if guard.connection.phase() < phase::JOINED {
         attach::give_up(guard.connection, reason);
     }
@@ -58,7 +58,7 @@ pub fn depart_connection(guard: &Guard, reason: Reason) {
     // A handler of this thread would not be shut out, and a child that is forked meanwhile would go on
     // with what is replaced.
     let _signals = sys::NoSignals::begin();
-    let _attaching = table::is_owner().then(|| attach::ATTACHING.lock());
+    let _attaching = table::is_owner().then(Attaching::begin);
     // Who is in a call would stay there on what was replaced, and reads the rest of the ring himself.
     let stays = 1 + u32::from(apart.is_some());
     if own.shuts_others_out(stays) {
@@ -163,7 +163,7 @@ pub fn yield_number(fd: c_int, number: c_int) {
 
 /// Leaves all connections to the kernel that it was not yet asked about: one of them may be going.
 fn give_up_unknown() {
-    let _attaching = attach::ATTACHING.lock();
+    let _attaching = Attaching::begin();
     table::leave_newcomers();
     for (_, connection) in held() {
         if connection.cookie.load(Ordering::Relaxed) == 0 {

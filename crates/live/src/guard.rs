@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use libc::c_int;
 
-use crate::attach;
+use crate::attach::Attaching;
 use crate::close;
 use crate::connection::{Connection, Registration, phase};
 use crate::kept::{Kept, let_another_number_be_seen};
@@ -116,8 +116,9 @@ impl Local {
 
     #[cold]
     fn wait_until_open(&self) {
+        // The other thread may be one to which this one does not give way.
         while self.is_shut() {
-            std::thread::yield_now();
+            sys::sleep(20_000);
         }
     }
 
@@ -185,7 +186,7 @@ impl Drop for Apart {
     fn drop(&mut self) {
         let _errno = sys::KeepErrno::new();
         // Nobody forks meanwhile.
-        let _attaching = is_owner().then(|| attach::ATTACHING.lock());
+        let _attaching = is_owner().then(Attaching::begin);
         note_apart(self.0.fd as u32 + 1, 0);
         sys::close(self.0.fd);
     }
@@ -302,7 +303,7 @@ impl Guard {
     pub fn apart(&self) -> Option<Apart> {
         let _errno = sys::KeepErrno::new();
         // Nobody forks meanwhile.
-        let _attaching = is_owner().then(|| attach::ATTACHING.lock());
+        let _attaching = is_owner().then(Attaching::begin);
         loop {
             let socket = self.socket();
             let own = limits::duplicate(socket).ok()?;

@@ -46,7 +46,7 @@ pub fn is_carried(guard: &Guard) -> bool {
                 table::let_pass(guard);
                 return false;
             }
-            phase::JOINING => std::thread::yield_now(),
+            phase::JOINING => attach::await_joiner(),
             _ => return false,
         }
     }
