@@ -383,3 +383,70 @@ int main(void) {
 @scene
 def handlers_interrupt_who_joins() -> None:
     compiled(INTERRUPTED)
+
+
+@scene
+def arrivals_are_told_in_their_order() -> None:
+    ends = [pair() for _ in range(4)]
+    names = {b.fileno(): name for (_, b), name in zip(ends, "ABCD", strict=True)}
+    by_name = {name: end for end, name in zip(ends, "ABCD", strict=True)}
+    for how in (0, select.EPOLLET, select.EPOLLONESHOT):
+        with select.epoll() as waiter:
+            for fd in names:
+                waiter.register(fd, select.EPOLLIN | how)
+            for order in ("CADB", "DCBA", "ABCD", "BBCCA", "DDDDDDDDDDDDACB"):
+                for name in order:
+                    by_name[name][0].sendall(b"x")
+                settled()
+                told = [names[fd] for fd, _ in waiter.poll(LATE_S)]
+                print(f"  {how} {order}: {''.join(told)}", flush=True)
+                for fd in names:
+                    raw("recv", fd, ctypes.create_string_buffer(99), 99, socket.MSG_DONTWAIT)
+                    waiter.modify(fd, select.EPOLLIN | how)
+                # The kernel keeps what it has told of in its place until it is asked again.
+                waiter.poll(0)
+
+
+@scene
+def arrivals_of_one_that_is_not_carried_are_told_in_their_order() -> None:
+    a, b = pair()
+    with select.epoll() as waiter:
+        waiter.register(b, select.EPOLLIN)
+        for _ in range(30):
+            fresh, other = pair(0)
+            with fresh, other:
+                waiter.register(other, select.EPOLLIN)
+                while waiter.poll(0):
+                    pass
+                fresh.sendall(b"first")
+                a.sendall(b"then")
+                told = waiter.poll(LATE_S)
+                say("told", lambda told=told, it=other: [fd == it.fileno() for fd, _ in told])
+                b.recv(99)
+                other.recv(99)
+                waiter.poll(0)
+
+
+@scene
+def a_sleeper_is_told_of_arrivals_in_their_order() -> None:
+    ends = [pair() for _ in range(3)] + [pair(0)]
+    names = {b.fileno(): name for (_, b), name in zip(ends, "ABCD", strict=True)}
+    with select.epoll() as waiter:
+        for fd in names:
+            waiter.register(fd, select.EPOLLIN)
+        for order in ("DCBA", "BDA", "CAD", "ABCD"):
+
+            def send(order: str = order) -> None:
+                for name in order:
+                    ends["ABCD".index(name)][0].sendall(b"x")
+
+            sender = threading.Timer(0.1, send)
+            sender.start()
+            told = []
+            while len(told) < len(order):
+                for fd, _ in waiter.poll(LATE_S):
+                    told.append(names[fd])
+                    raw("recv", fd, ctypes.create_string_buffer(99), 99, 0)
+            sender.join()
+            waiter.poll(0)
+            say(order, lambda told=told: "".join(told))

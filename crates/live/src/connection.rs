@@ -56,6 +56,8 @@ pub struct Receiving {
 pub struct Sending {
     pub writer: Writer,
     pub sender: Sender,
+    /// Messages handed over of which that was noted.
+    pub posted: u32,
     pub unsaid: Unsaid,
 }
 
@@ -261,6 +263,7 @@ impl Connection {
             *self.sending.get() = Sending {
                 writer: Writer::new(segment.capacity()),
                 sender: Sender::default(),
+                posted: 0,
                 unsaid: Unsaid::default(),
             };
         }

@@ -50,6 +50,7 @@ mod numbers;
 mod options;
 mod owners;
 mod pool;
+mod postmarks;
 mod pump;
 mod ready;
 mod real;

@@ -5,18 +5,19 @@
 //! name: it is gone with its last mapping. Everything in it is in the other side's reach. Words are
 //! only touched as atomics and believed only within bounds; the bytes of a ring are only copied.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use libc::c_int;
 use weft_protocol::byte_ring::{Capacity, RingPointers, Spans};
 use weft_protocol::detour::Detour;
 use weft_protocol::interrupt_flag::InterruptFlag;
 
+use crate::postmarks::Postmarks;
 use crate::sys::{self, Errno};
 
 /// What the two ends must agree on to understand each other. A library with another layout uses
 /// another number, and the two leave the connection to the kernel.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 const MAGIC: u64 = u64::from_le_bytes(*b"weftlive");
 const PAGE: usize = 4096;
 
@@ -67,6 +68,8 @@ pub struct Side {
     pub closed: AtomicU32,
     /// The processor on which this end last worked, plus one.
     pub processor: AtomicU32,
+    /// Whether it is told of arrivals among those of other connections, and so asks for postmarks.
+    pub sorts: AtomicBool,
 }
 
 /// One direction of the connection; its index is the role of the end that writes.
@@ -92,6 +95,7 @@ pub struct Words {
     pub handshake: AtomicU32,
     pub sides: [Side; 2],
     pub ways: [Way; 2],
+    postmarks: [Postmarks; 2],
 }
 
 const _: () = assert!(size_of::<Words>() <= PAGE);
@@ -195,6 +199,11 @@ impl Segment {
     /// The way that this role writes.
     pub fn way(&self, writer: Role) -> &Way {
         &self.words().ways[writer as usize]
+    }
+
+    /// When the last messages came by the way that this role writes.
+    pub fn postmarks(&self, writer: Role) -> &Postmarks {
+        &self.words().postmarks[writer as usize]
     }
 
     /// Whether either side has ended the detours: both directions go back to the kernel.

@@ -12,12 +12,14 @@ use libc::{c_int, c_long, c_void};
 mod pair;
 mod polling;
 mod process;
+mod processor;
 
 pub use pair::connection_pair;
 pub use polling::{epoll_ctl, epoll_now, is_refusal, poll, poll_all, poll_now, poll_or_fail};
 pub use process::{
     Forked, Process, can_fork_away, exit, fork_away, has_numbers, process, start_session,
 };
+pub use processor::{processor, ticks};
 
 /// An error number of the kernel.
 pub type Errno = c_int;
@@ -555,12 +557,6 @@ pub fn now() -> u64 {
     // SAFETY: `time` is a valid place for the result.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut time) };
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
-}
-
-/// The processor that the calling thread runs on, plus one; zero if that is unknown.
-pub fn processor() -> u32 {
-    // SAFETY: takes nothing.
-    (unsafe { libc::sched_getcpu() } + 1) as u32
 }
 
 /// Maps memory. A null `at` lets the kernel choose.

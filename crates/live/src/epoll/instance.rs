@@ -32,6 +32,8 @@ pub struct Instance {
     /// How many descriptors the kernel alone reports, perhaps too many: one that was closed without
     /// a word has gone unseen.
     pub others: AtomicU32,
+    /// How many connections are in it that are not carried, or not yet.
+    pub uncarried: AtomicU32,
     /// How many connections it has followed from when they joined.
     pub taken_over: AtomicU32,
     pub inner: UnsafeCell<Inner>,
@@ -154,6 +156,7 @@ pub fn track(fd: c_int) {
             instance.descriptors.store(1, order);
             instance.nested.store(0, order);
             instance.others.store(0, order);
+            instance.uncarried.store(0, order);
             // SAFETY: the place was free, so nobody else uses it.
             let inner = unsafe { &mut *instance.inner.get() };
             (inner.count, inner.warm) = (0, 0);

@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::FOLLOWED;
+use super::order::Found;
 use crate::spin::SpinPolicy;
 use crate::table::{CONNECTIONS, REGISTRATIONS};
 
@@ -17,6 +18,8 @@ pub struct Inner {
     pub links: [u32; FOLLOWED],
     /// What to look at first, for each link.
     pub watches: [Watch; FOLLOWED],
+    /// What a look finds, before it is told.
+    pub found: [Found; FOLLOWED],
     /// Where the link of each registration stands, if it is here.
     pub positions: [u32; CONNECTIONS * REGISTRATIONS],
     /// The link at which the next look begins.
@@ -46,6 +49,8 @@ pub struct Watch {
     pub quiet: u32,
     /// The word when it was last looked whether the other end lives.
     pub heard: u64,
+    /// How many bytes had arrived when it was put in.
+    pub before: u64,
 }
 
 impl Watch {
@@ -84,8 +89,8 @@ impl Inner {
         (at < self.count && self.links[at] == link).then_some(at)
     }
 
-    pub fn push(&mut self, link: u32, word: *const AtomicU64) {
-        self.put(self.count, link, Watch { word, calm: Watch::ANEW, quiet: 0, heard: 0 });
+    pub fn push(&mut self, link: u32, word: *const AtomicU64, before: u64) {
+        self.put(self.count, link, Watch { word, calm: Watch::ANEW, quiet: 0, heard: 0, before });
         self.count += 1;
         self.make_warm(self.count - 1);
     }

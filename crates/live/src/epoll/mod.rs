@@ -6,10 +6,12 @@
 //! sleeps in the kernel. So a busy instance never enters the kernel but to look after its other
 //! descriptors.
 
+mod asking;
 mod edges;
 mod instance;
 mod links;
 mod once;
+mod order;
 mod others;
 mod waiting;
 
@@ -116,6 +118,7 @@ pub fn follow(guard: &Guard) {
             watch_event(instance, registration, guard, which);
             discount_other(instance, registration, guard);
         } else {
+            discount_other(instance, registration, guard);
             *registration = Registration::default();
         }
     }
@@ -149,8 +152,11 @@ fn unwatch_event(instance: &Instance, index: u32, guard: &Guard) {
 
 fn link(inner: &mut Inner, registration: &mut Registration, guard: &Guard, which: usize) {
     let Some(segment) = guard.connection.segment() else { return };
-    let word = segment.way(guard.connection.role().peer()).pointers.written_word();
-    inner.push((guard.place * REGISTRATIONS + which) as u32, word);
+    let role = guard.connection.role();
+    let pointers = &segment.way(role.peer()).pointers;
+    segment.side(role).sorts.store(true, Ordering::Release);
+    let link = (guard.place * REGISTRATIONS + which) as u32;
+    inner.push(link, pointers.written_word(), pointers.arrivals());
     (registration.linked, registration.parked, registration.cold) = (true, false, false);
     registration.reported = Reported::default();
 }

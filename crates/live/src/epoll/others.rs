@@ -1,7 +1,7 @@
 //! What an instance has beside the connections that it follows, which the kernel alone reports. While
 //! there is nothing of it, a busy instance need not ask the kernel.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use libc::{c_int, epoll_event};
 
@@ -23,24 +23,24 @@ pub fn may_be_shared() {
 pub fn count_other(instance: &Instance, registration: &mut Registration) {
     registration.by_kernel = true;
     instance.others.fetch_add(1, Ordering::SeqCst);
+    instance.uncarried.fetch_add(1, Ordering::SeqCst);
 }
 
 /// The end of this. While other processes hold the connection too, the kernel may go on with what
 /// it has, and the count stays.
 pub fn discount_other(instance: &Instance, registration: &mut Registration, guard: &Guard) {
-    if std::mem::take(&mut registration.by_kernel)
-        && guard.connection.holders.load(Ordering::SeqCst) == 1
-    {
-        instance.discount();
+    if std::mem::take(&mut registration.by_kernel) {
+        discount(&instance.uncarried);
+        if guard.connection.holders.load(Ordering::SeqCst) == 1 {
+            discount(&instance.others);
+        }
     }
 }
 
-impl Instance {
-    /// One less that the kernel alone reports.
-    fn discount(&self) {
-        let order = Ordering::SeqCst;
-        let _ = self.others.fetch_update(order, order, |count| count.checked_sub(1));
-    }
+/// One less.
+fn discount(count: &AtomicU32) {
+    let order = Ordering::SeqCst;
+    let _ = count.fetch_update(order, order, |count| count.checked_sub(1));
 }
 
 /// The kernel's own `epoll_ctl`, on an instance of this library's or not, of what it alone reports.
@@ -52,7 +52,7 @@ pub fn control_other(epoll: c_int, operation: c_int, kernel: impl Fn() -> c_int)
     {
         match operation {
             libc::EPOLL_CTL_ADD => drop(instance.others.fetch_add(1, Ordering::SeqCst)),
-            libc::EPOLL_CTL_DEL => instance.discount(),
+            libc::EPOLL_CTL_DEL => discount(&instance.others),
             _ => {}
         }
         if operation != libc::EPOLL_CTL_DEL {
@@ -147,8 +147,11 @@ fn for_each_given_up(guard: &Guard, mut act: impl FnMut(c_int, &Registration, ep
             event.events = (libc::EPOLLET | libc::EPOLLONESHOT) as u32;
         }
         act(instance.descriptor(), registration, event);
+        // The kernel goes on with it, unknown here.
         if registration.linked {
-            count_other(instance, registration);
+            instance.others.fetch_add(1, Ordering::SeqCst);
+        } else if registration.by_kernel {
+            discount(&instance.uncarried);
         }
         mark_watched(registration.fd, true);
         let index = std::mem::take(registration).instance;

@@ -6,17 +6,17 @@ use libc::{c_int, epoll_event, sigset_t};
 
 use weft_protocol::interrupt_flag::Sleep;
 
+use super::asking::{Carried, from_kernel};
 use super::edges::{is_edge, waits_for_bytes};
 use super::instance::{Instance, Stay};
 use super::links::{Inner, Watch};
-use super::{CONTROL, EVENT, TAG, once, registrations};
-use crate::cancel;
+use super::order::{self, Found};
+use super::{CONTROL, FOLLOWED, registrations};
 use crate::death;
 use crate::ready;
 use crate::segment::Segment;
 use crate::spin::Where;
 use crate::stats;
-use crate::stream;
 use crate::sys::{self, Errno};
 use crate::table::{self, Guard, REGISTRATIONS, Registration, Reported};
 use crate::turn;
@@ -60,11 +60,13 @@ fn wait_in(
     let mut polled = timeout == Some(0);
     let mut asked = false;
     loop {
-        // A look may fill all there is room for: every so often other descriptors come first.
-        let aside = !asked && is_time_to_look_aside(instance, EVERY_TURN);
+        // A look may fill all there is room for: every so often other descriptors come first. So do
+        // connections that are not carried yet, by which something may have been sent before.
+        let aside = comes_behind_the_kernel(instance)
+            || !asked && is_time_to_look_aside(instance, EVERY_TURN);
         let first = if aside {
             asked = true;
-            from_kernel(instance, events, Some(0), std::ptr::null())?
+            from_kernel(instance, events, Some(0), std::ptr::null(), Carried::Later)?
         } else {
             0
         };
@@ -77,7 +79,7 @@ fn wait_in(
             let place = place_of_peers(instance);
             if !asked && is_time_to_look_aside(instance, 1) {
                 asked = true;
-                let known = from_kernel(instance, events, Some(0), mask)?;
+                let known = from_kernel(instance, events, Some(0), mask, Carried::InOrder)?;
                 if known > 0 {
                     return Ok(known);
                 }
@@ -113,7 +115,7 @@ fn sleep(
     stats::count(|stats| &stats.sleeps, 1);
     let patience = full.then_some(wait::STALLED);
     let left = patience.map_or(left, |most| Some(left.map_or(most, |left| left.min(most))));
-    let known = from_kernel(instance, events, left, mask);
+    let known = from_kernel(instance, events, left, mask, Carried::InOrder);
     // Who has slept has time for a look aside in the next wait: much may have become ready at once.
     // SAFETY: as in `is_time_to_look_aside`.
     unsafe { (*instance.inner.get()).turn = EVERY_TURN - 1 };
@@ -197,10 +199,11 @@ fn look(instance: &Instance, events: &mut [epoll_event], whole: bool) -> (usize,
     inner.turn = inner.turn.wrapping_add(1);
     let whole = whole || inner.turn.is_multiple_of(WHOLE_LOOK);
     let (mut found, mut back) = (0, false);
+    let room = events.len().min(FOLLOWED);
     // The next look begins where this one ended, so that nobody is served first for ever.
     let mut at = inner.next;
     for _ in 0..inner.warm {
-        if found == events.len() {
+        if found == room {
             break;
         }
         at = if at < inner.warm { at } else { 0 };
@@ -208,12 +211,13 @@ fn look(instance: &Instance, events: &mut [epoll_event], whole: bool) -> (usize,
         if watch.is_calm() && !whole {
             watch.quiet = watch.quiet.saturating_add(1);
         } else if let Some(event) = report(inner.links[at], watch, &mut back) {
-            events[found] = event;
+            inner.found[found] = Found::new(found, inner.links[at], watch.before, event);
             found += 1;
         }
         at += 1;
     }
     inner.next = at;
+    order::tell(&mut inner.found[..found], events);
     if inner.warm > ALWAYS_WARM {
         cool(inner);
     }
@@ -290,7 +294,7 @@ pub fn hand_back_all(instance: &Instance) {
 
 /// Gives the registrations of connections that are the kernel's again back to it, as the program
 /// made them. What is there by now is then reported as a new edge.
-fn hand_back(instance: &Instance, inner: &mut Inner) {
+pub fn hand_back(instance: &Instance, inner: &mut Inner) {
     let _errno = sys::KeepErrno::new();
     let epoll = instance.descriptor();
     let mut at = 0;
@@ -313,7 +317,7 @@ fn hand_back(instance: &Instance, inner: &mut Inner) {
 }
 
 /// The registration behind a link, its connection and segment. The instance's lock is held.
-fn resolve(
+pub fn resolve(
     link: u32,
 ) -> Option<(&'static mut Registration, std::mem::ManuallyDrop<Guard>, Segment)> {
     let (place, which) = (link as usize / REGISTRATIONS, link as usize % REGISTRATIONS);
@@ -327,7 +331,7 @@ fn resolve(
 
 /// The event that a followed connection has for the program, if any. `back` becomes true if the
 /// connection is the kernel's again, which then reports for it.
-fn report(link: u32, watch: &mut Watch, back: &mut bool) -> Option<epoll_event> {
+pub fn report(link: u32, watch: &mut Watch, back: &mut bool) -> Option<epoll_event> {
     let (registration, guard, segment) = resolve(link)?;
     watch.calm = Watch::ANEW;
     watch.quiet = watch.quiet.saturating_add(1);
@@ -476,42 +480,10 @@ fn has_any(instance: &Instance, times: &mut u32) -> bool {
     })
 }
 
-/// Waits in the kernel, and keeps the events that are the program's.
-fn from_kernel(
-    instance: &Instance,
-    events: &mut [epoll_event],
-    span: Option<u64>,
-    mask: *const sigset_t,
-) -> Result<usize, Errno> {
-    let (taken_over, epoll) = (instance.taken_over(), instance.descriptor());
-    let time = span.map_or(-1, |span| span.div_ceil(1_000_000).min(i32::MAX as u64) as c_int);
-    let count = if time == 0 {
-        sys::epoll_now(epoll, events, mask)?
-    } else {
-        cancel::epoll_pwait(epoll, events, time, mask)?
-    };
-    if count > 0 {
-        // SAFETY: a number is written that another thread may change; a look aside too many or one
-        // late does no harm.
-        unsafe { (*instance.inner.get()).aside_every = LOOK_ASIDE };
-    }
-    let mut kept = 0;
-    for at in 0..count {
-        let event = events[at];
-        if event.u64 & !0xffff_ffff == TAG {
-            warm(instance, event.u64 as u32 & !(EVENT as u32));
-            if event.u64 & EVENT == 0 {
-                answer(instance, event.u64 as u32, event.events);
-            }
-        } else {
-            if instance.taken_over() != taken_over {
-                once::silence(instance, &event);
-            }
-            events[kept] = event;
-            kept += 1;
-        }
-    }
-    Ok(kept)
+/// Whether a connection has an event that is to be told after what the kernel has to say: the kernel does
+/// not say when that came, but fresh connections are more often sent on before than after.
+fn comes_behind_the_kernel(instance: &Instance) -> bool {
+    instance.uncarried.load(Ordering::Relaxed) > 0 && has_any(instance, &mut 0)
 }
 
 /// Does something to each registration that the instance follows.
@@ -523,52 +495,6 @@ pub fn for_each(instance: &Instance, act: impl Fn(&mut Registration)) {
         if let Some((registration, ..)) = resolve(*link) {
             act(registration);
         }
-    }
-}
-
-/// Looks at a connection again that the kernel has reported, under all its registrations here.
-fn warm(instance: &Instance, link: u32) {
-    let Some(_held) = instance.lock.lock() else { return };
-    // SAFETY: the lock is held.
-    let inner = unsafe { &mut *instance.inner.get() };
-    let place = link as usize / REGISTRATIONS;
-    for which in 0..REGISTRATIONS {
-        let link = (place * REGISTRATIONS + which) as u32;
-        if let Some((registration, ..)) = resolve(link)
-            && let Some(at) = inner.position(link)
-        {
-            registration.cold = false;
-            inner.make_warm(at);
-        }
-    }
-}
-
-/// Whether bytes have come by the kernel's stream behind what is left in a ring that was given up.
-fn has_more_behind(guard: &Guard, segment: &Segment) -> bool {
-    let in_ring = segment.way(guard.connection.role().peer()).pointers.filling();
-    segment.has_ended() && stream::unread(guard, segment).is_some_and(|all| all > in_ring)
-}
-
-/// Answers a doorbell; what it stands for is found by the next look at all connections. The kernel
-/// reports each as an edge, so they may lie where they are for a while.
-fn answer(instance: &Instance, link: u32, events: u32) {
-    const LEFT_LYING: u32 = 32;
-    let ended = (libc::EPOLLRDHUP | libc::EPOLLHUP | libc::EPOLLERR) as u32;
-    let Some(_held) = instance.lock.lock() else { return };
-    let Some((registration, guard, segment)) = resolve(link) else { return };
-    if !guard.connection.switched_in.load(Ordering::Acquire) || has_more_behind(&guard, &segment) {
-        // Bytes of the kernel's stream, which stand before the ring or behind its rest, may arrive
-        // late: a new edge.
-        registration.reported.valid = false;
-    }
-    let lying = guard.connection.doorbells.fetch_add(1, Ordering::Relaxed) + 1;
-    // Where the other end signals by an event, no doorbell is rung for this instance: it may be what
-    // a program wrote past its library.
-    if lying >= LEFT_LYING || registration.by_event {
-        guard.connection.doorbells.store(0, Ordering::Relaxed);
-        wait::answer_doorbells(&guard);
-    } else if events & ended != 0 {
-        death::is_gone(&guard);
     }
 }
 

@@ -337,6 +337,11 @@ fn fill_ring(
         unsafe { segment.fill_ring(role, &spans, place) };
         sending.writer.publish_unless_sealed(&way.pointers, count)?;
         *done += count as usize;
+        if segment.side(role.peer()).sorts.load(Ordering::Relaxed) {
+            // After the bytes are there, since the other end waits for them, and before it is woken.
+            segment.postmarks(role).put(sending.posted, sending.writer.written());
+            sending.posted = sending.posted.wrapping_add(1);
+        }
         wait::wake(guard, &way.arrived);
     }
     Ok(())

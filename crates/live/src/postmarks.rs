@@ -1,0 +1,74 @@
+//! When what lies in a ring was handed over.
+//!
+//! The kernel's `epoll` tells of connections in the order in which their bytes came, and programs rely on
+//! it: what is sent on one connection and then on another is served in this order. A look at many rings
+//! sees no order, so each writer notes beside its ring when it has handed its last messages over.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::sys;
+
+/// So many messages are noted; of more that are unread at once, the order is that of the first noted.
+const MARKS: usize = 8;
+
+/// The marks of one direction. The reader touches them only if it has to choose between connections, so
+/// that they stay with the writer otherwise.
+#[derive(Debug, Default)]
+#[repr(C, align(128))]
+pub struct Postmarks([Mark; MARKS]);
+
+#[derive(Debug, Default)]
+#[repr(C)]
+struct Mark {
+    /// How many bytes were ever handed over by then.
+    end: AtomicU64,
+    /// By the processor's clock.
+    time: AtomicU64,
+}
+
+impl Postmarks {
+    /// Notes that this many bytes were handed over by now, in the `nth` message.
+    #[inline(never)]
+    pub fn put(&self, nth: u32, end: u64) {
+        let mark = &self.0[nth as usize % MARKS];
+        mark.time.store(sys::ticks(), Ordering::Relaxed);
+        mark.end.store(end, Ordering::Release);
+    }
+
+    /// When the first byte came of which so many were read before: the latest time if that is not
+    /// noted yet.
+    pub fn first_after(&self, read: u64) -> u64 {
+        let noted = self.0.iter().map(|mark| {
+            let end = mark.end.load(Ordering::Acquire);
+            (end, mark.time.load(Ordering::Relaxed))
+        });
+        noted.filter(|(end, _)| *end > read).min().map_or(u64::MAX, |(_, time)| time)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_unread_byte_has_the_time_of_its_message() {
+        let marks = Postmarks::default();
+        let mut times = Vec::new();
+        assert_eq!(marks.first_after(0), u64::MAX, "nothing is noted");
+        for nth in 0..20 {
+            times.push(sys::ticks());
+            marks.put(nth, 10 * (u64::from(nth) + 1));
+            std::thread::sleep(std::time::Duration::from_micros(10));
+        }
+        times.push(sys::ticks());
+        for nth in 12..20 {
+            for read in [10 * nth, 10 * nth + 9] {
+                let time = marks.first_after(read);
+                let message = nth as usize;
+                assert!((times[message]..times[message + 1]).contains(&time), "{nth} {times:?}");
+            }
+        }
+        assert_eq!(marks.first_after(0), marks.first_after(120), "the first that is noted");
+        assert_eq!(marks.first_after(200), u64::MAX, "it was handed over just now");
+    }
+}
