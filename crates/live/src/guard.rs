@@ -339,7 +339,8 @@ impl Guard {
 
     /// Lets those inside make the calls for which they have asked for the number.
     pub fn lets_others_see_another_number(&self) {
-        let_another_number_be_seen(|| self.has_others());
+        // With one thread those inside are what this handler has interrupted.
+        let_another_number_be_seen(|| !is_single_threaded() && self.has_others());
     }
 
     /// Whether the descriptor still stands for the connection.

@@ -18,6 +18,27 @@ const SO_SNDTIMEO_NEW: c_int = 67;
 /// As long as an option's value may be that is compared with the one before.
 const LONGEST: usize = 64;
 
+/// Whether an option limits a wait by a time less than nothing: the kernel does not wait at all then, and
+/// says afterwards that there is no limit.
+///
+/// # Safety
+///
+/// The value is null or can be read for its length.
+pub unsafe fn is_time_before_now(
+    level: c_int,
+    name: c_int,
+    value: *const c_void,
+    length: c_uint,
+) -> bool {
+    let times = [libc::SO_RCVTIMEO, SO_RCVTIMEO_NEW, libc::SO_SNDTIMEO, SO_SNDTIMEO_NEW];
+    level == libc::SOL_SOCKET
+        && times.contains(&name)
+        && !value.is_null()
+        && length as usize >= size_of::<i64>()
+        // SAFETY: by the contract of this function.
+        && unsafe { value.cast::<i64>().read_unaligned() } < 0
+}
+
 /// Whether a socket option means the same to a carried connection as to the kernel's. With any
 /// other the connection is the kernel's.
 pub fn is_harmless(level: c_int, name: c_int) -> bool {

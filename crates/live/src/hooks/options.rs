@@ -22,7 +22,10 @@ interpose! {
         if (length as c_int) < 0 || !is_there {
             return next(fd, level, name, value, length);
         }
-        if !options::is_harmless(level, name)
+        // SAFETY: the value can be read, and the program says that it has this length.
+        let is_harmless = options::is_harmless(level, name)
+            && !unsafe { options::is_time_before_now(level, name, value, length) };
+        if !is_harmless
             // SAFETY: the program says that the value has this length.
             && !unsafe { options::changes_nothing(fd, level, name, value, length) }
             && let Some(guard) = table::enter(fd)
