@@ -18,6 +18,8 @@ from calls_stage import Message, Part, pair, raw, say, scene, settled
 
 MUCH = bytes(16 << 20)
 """More than all buffers take, with the library and without."""
+LASTING = 1500
+"""Rounds after which connections are carried even where those before have been short."""
 SOON_S = 0.05
 LATE_S = 5
 
@@ -388,7 +390,7 @@ def handlers_interrupt_who_joins() -> None:
 
 @scene
 def arrivals_are_told_in_their_order() -> None:
-    ends = [pair() for _ in range(4)]
+    ends = [pair(LASTING) for _ in range(4)]
     names = {b.fileno(): name for (_, b), name in zip(ends, "ABCD", strict=True)}
     by_name = {name: end for end, name in zip(ends, "ABCD", strict=True)}
     for how in (0, select.EPOLLET, select.EPOLLONESHOT):
@@ -430,7 +432,7 @@ def arrivals_of_one_that_is_not_carried_are_told_in_their_order() -> None:
 
 @scene
 def a_sleeper_is_told_of_arrivals_in_their_order() -> None:
-    ends = [pair() for _ in range(3)] + [pair(0)]
+    ends = [pair(LASTING) for _ in range(3)] + [pair(0)]
     names = {b.fileno(): name for (_, b), name in zip(ends, "ABCD", strict=True)}
     with select.epoll() as waiter:
         for fd in names:
