@@ -8,7 +8,7 @@ use crate::table::{Guard, Registration, Reported};
 
 /// By which events the kernel wakes when bytes arrive, and when there is room again.
 const ARRIVAL: c_int = libc::EPOLLIN | libc::EPOLLPRI | libc::EPOLLRDNORM | libc::EPOLLRDBAND;
-const SPACE: c_int = libc::EPOLLOUT | libc::EPOLLWRNORM | libc::EPOLLWRBAND;
+pub const SPACE: c_int = libc::EPOLLOUT | libc::EPOLLWRNORM | libc::EPOLLWRBAND;
 
 /// Whether something that the program asked for has happened since the last report: bytes arrived,
 /// the end came, a full ring has room again, or the program has shut the connection down, of whatever it

@@ -1,7 +1,8 @@
 //! The order in which the events of several connections are told: that in which their bytes came.
 
-use libc::{c_int, epoll_event};
+use libc::epoll_event;
 
+use super::edges::SPACE;
 use super::waiting::resolve;
 
 /// An event that a look has found.
@@ -37,12 +38,11 @@ pub fn tell(found: &mut [Found], events: &mut [epoll_event]) {
 /// When the first of what the event is about came. What had arrived before it was looked for, and room,
 /// were there before all else; an end comes after.
 fn came(link: u32, before: u64, events: u32) -> u64 {
-    const ROOM: c_int = libc::EPOLLOUT | libc::EPOLLWRNORM | libc::EPOLLWRBAND;
     let Some((_, guard, segment)) = resolve(link) else { return 0 };
     let writer = guard.connection.role().peer();
     let way = segment.way(writer);
     match way.pointers.filling() {
-        0 if events & !(ROOM as u32) == 0 => 0,
+        0 if events & !(SPACE as u32) == 0 => 0,
         0 => u64::MAX,
         _ if way.pointers.read() < before => 0,
         _ => segment.postmarks(writer).first_after(way.pointers.read()),

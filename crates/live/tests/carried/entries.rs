@@ -59,10 +59,17 @@ fn entries(body: impl Fn(Pair, &dyn Fn())) -> (Entries, Duration) {
     }
 }
 
+/// No message enters the kernel. Who was kept from running for long may ask whether the other end lives,
+/// once in 4 ms at most.
+fn assert_by_silence_only(count: Entries, span: Duration) {
+    assert_eq!(count.all(), count.questions, "{count:?}");
+    assert!(u128::from(count.questions) <= span.as_millis() / 4, "{count:?} in {span:?}");
+}
+
 #[test]
 fn messages_do_not_enter_the_kernel() {
-    preloaded_undisturbed("entries::messages_do_not_enter_the_kernel", || {
-        let (count, _) = entries(|pair, stop| {
+    preloaded("entries::messages_do_not_enter_the_kernel", || {
+        let (count, span) = entries(|pair, stop| {
             stop();
             for round in rounds() {
                 assert_eq!(send(pair.a, &round.to_le_bytes(), 0), Ok(4));
@@ -70,7 +77,7 @@ fn messages_do_not_enter_the_kernel() {
             }
             stop();
         });
-        assert_eq!(count.all(), 0, "{count:?}");
+        assert_by_silence_only(count, span);
     });
 }
 
@@ -93,14 +100,14 @@ fn send_by(epoll: c_int, pair: Pair) {
 
 #[test]
 fn messages_in_an_instance_do_not_enter_the_kernel() {
-    preloaded_undisturbed("entries::messages_in_an_instance_do_not_enter_the_kernel", || {
-        let (count, _) = entries(|pair, stop| {
+    preloaded("entries::messages_in_an_instance_do_not_enter_the_kernel", || {
+        let (count, span) = entries(|pair, stop| {
             let epoll = instance(pair);
             stop();
             send_by(epoll, pair);
             stop();
         });
-        assert_eq!(count.all(), 0, "{count:?}");
+        assert_by_silence_only(count, span);
     });
 }
 
