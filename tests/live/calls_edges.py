@@ -473,3 +473,19 @@ def a_time_before_now_is_no_wait() -> None:
             a.recv(1)
         say("none", lambda b=b: b.recv(1))
         say("too much", lambda b=b: raw("send", b.fileno(), MUCH, len(MUCH), 0) == len(MUCH))
+
+
+@scene
+def what_is_put_in_with_bytes_unread_comes_when_it_is_put_in() -> None:
+    (a, first), (b, second), (c, third) = (pair(LASTING) for _ in range(3))
+    names = {first.fileno(): "A", second.fileno(): "B", third.fileno(): "C"}
+    with select.epoll() as waiter:
+        for end in (second, third):
+            waiter.register(end, select.EPOLLIN)
+        for end in (a, b):
+            end.sendall(b"x")
+        settled()
+        waiter.register(first, select.EPOLLIN)
+        c.sendall(b"x")
+        settled()
+        say("told", lambda: "".join(names[fd] for fd, _ in waiter.poll(LATE_S)))

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::FOLLOWED;
 use super::order::Found;
 use crate::spin::SpinPolicy;
+use crate::sys;
 use crate::table::{CONNECTIONS, REGISTRATIONS};
 
 /// What an instance's lock guards.
@@ -49,8 +50,9 @@ pub struct Watch {
     pub quiet: u32,
     /// The word when it was last looked whether the other end lives.
     pub heard: u64,
-    /// How many bytes had arrived when it was put in.
+    /// How many bytes had arrived when it was put in, and by the processor's clock when that was.
     pub before: u64,
+    pub since: u64,
 }
 
 impl Watch {
@@ -90,7 +92,12 @@ impl Inner {
     }
 
     pub fn push(&mut self, link: u32, word: *const AtomicU64, before: u64) {
-        self.put(self.count, link, Watch { word, calm: Watch::ANEW, quiet: 0, heard: 0, before });
+        let since = sys::ticks();
+        self.put(
+            self.count,
+            link,
+            Watch { word, calm: Watch::ANEW, quiet: 0, heard: 0, before, since },
+        );
         self.count += 1;
         self.make_warm(self.count - 1);
     }

@@ -211,13 +211,13 @@ fn look(instance: &Instance, events: &mut [epoll_event], whole: bool) -> (usize,
         if watch.is_calm() && !whole {
             watch.quiet = watch.quiet.saturating_add(1);
         } else if let Some(event) = report(inner.links[at], watch, &mut back) {
-            inner.found[found] = Found::new(found, inner.links[at], watch.before, event);
+            inner.found[found] = Found { at: at as u32, nth: found as u32, event, came: 0 };
             found += 1;
         }
         at += 1;
     }
     inner.next = at;
-    order::tell(&mut inner.found[..found], events);
+    order::tell(inner, found, events);
     if inner.warm > ALWAYS_WARM {
         cool(inner);
     }
