@@ -140,3 +140,51 @@ fn answer(instance: &Instance, link: u32, events: u32) {
         death::is_gone(&guard);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::instance::{instance, track};
+    use super::*;
+    use crate::sample::Sample;
+    use crate::table::{self, Entry};
+
+    /// A carried connection and a pipe become ready while nobody looks.
+    #[test]
+    fn who_has_slept_is_told_in_the_kernels_order() {
+        for carried_first in [true, false] {
+            let sample = Sample::new();
+            // SAFETY: takes no memory.
+            let epoll = unsafe { libc::epoll_create1(0) };
+            track(epoll);
+            let Entry::Epoll(index) = table::entry(epoll) else { panic!("it is not followed") };
+            let instance = instance(index).unwrap();
+            let mut own = epoll_event { events: libc::EPOLLIN as u32, u64: 7 };
+            let add = libc::EPOLL_CTL_ADD;
+            assert_eq!(super::super::control(epoll, add, sample.fd, &raw mut own, || -1), 0);
+            let mut ends = [0; 2];
+            // SAFETY: there is room for two numbers.
+            assert_eq!(unsafe { libc::pipe(ends.as_mut_ptr()) }, 0);
+            let mut other = epoll_event { events: libc::EPOLLIN as u32, u64: 9 };
+            sys::epoll_ctl(epoll, add, ends[0], &mut other).unwrap();
+            let ask = |carried| {
+                let mut events = [epoll_event { events: 0, u64: 0 }; 4];
+                let none = std::ptr::null();
+                let count = from_kernel(instance, &mut events, Some(0), none, carried).unwrap();
+                events[..count].iter().map(|event| event.u64).collect::<Vec<_>>()
+            };
+            assert_eq!(ask(Carried::InOrder), [0u64; 0], "nothing is there");
+            for is_carried in [carried_first, !carried_first] {
+                if is_carried {
+                    sample.arrive();
+                    let (guard, _) = sample.enter();
+                    sys::signal_event(guard.connection.own_event.load(Ordering::Relaxed));
+                } else {
+                    sys::write(ends[1], b"x");
+                }
+            }
+            let told = if carried_first { [7, 9] } else { [9, 7] };
+            assert_eq!(ask(Carried::InOrder), told);
+            assert_eq!(ask(Carried::Later), [9], "a look finds the other");
+        }
+    }
+}
