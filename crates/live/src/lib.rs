@@ -56,6 +56,7 @@ mod ready;
 mod real;
 #[cfg(test)]
 mod sample;
+mod scratch;
 mod segment;
 mod spin;
 mod stats;

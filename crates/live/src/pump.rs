@@ -48,7 +48,8 @@ pub fn replace(guard: &Guard) {
         return;
     }
     let flags = sys::fcntl(guard.fd, libc::F_GETFL, 0).unwrap_or(0);
-    let registrations = if table::is_owner() { epoll::take_out(guard) } else { Vec::new() };
+    let registrations =
+        if table::is_owner() { epoll::take_out(guard) } else { epoll::TakenOutAll::default() };
     if let Some(near) = loan::join(guard).or_else(|| begin(guard)) {
         let _ = sys::fcntl(near, libc::F_SETFL, flags & (libc::O_NONBLOCK | libc::O_ASYNC));
         put_in_places(guard, near);

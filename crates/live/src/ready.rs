@@ -10,13 +10,14 @@ use weft_protocol::interrupt_flag::Sleep;
 use crate::cancel;
 use crate::death;
 use crate::memory;
+use crate::scratch::{List, Scratch};
 use crate::segment::{Segment, closed};
 use crate::spin::{SpinPolicy, Where};
 use crate::stats::{self, Reason};
 use crate::sys;
 use crate::table::{self, Connection, Entry, Guard, end, phase};
 use crate::turn;
-use crate::wait::{self, Sleeper};
+use crate::wait;
 
 const IN: i16 = libc::POLLIN | libc::POLLRDNORM;
 const OUT: i16 = libc::POLLOUT | libc::POLLWRNORM;
@@ -134,9 +135,48 @@ struct Polled {
     /// What [`Polled::arrivals`] was at the last look, if the entry had no event then and nothing but
     /// an arrival can bring one, as far as the other end decides.
     calm: Cell<Option<u64>>,
+    /// Whether the kernel may have something to say when a sleep ends.
+    reported: Cell<bool>,
+}
+
+/// A thread that sleeps in the kernel on these, until dropped.
+struct Asleep<'a>(&'a [Polled]);
+
+impl<'a> Asleep<'a> {
+    fn begin(joined: &'a [Polled]) -> Self {
+        for it in joined {
+            it.reported.set(true);
+            wait::fall_asleep(&it.guard);
+        }
+        Self(joined)
+    }
+}
+
+impl Drop for Asleep<'_> {
+    fn drop(&mut self) {
+        for it in self.0 {
+            wait::wake_up(&it.guard, it.reported.get());
+        }
+    }
+}
+
+/// The lists of a `poll` over so many entries: the joined, and what the kernel is asked.
+fn lists(scratch: &Scratch, count: usize) -> Option<(List<'_, Polled>, List<'_, pollfd>)> {
+    Some((scratch.list(count)?, scratch.list(count)?))
+}
+
+fn scratch(count: usize) -> Option<Scratch> {
+    let joined = Scratch::length_of::<Polled>(count)?;
+    Scratch::take(joined.checked_add(Scratch::length_of::<pollfd>(count)?)?)
 }
 
 impl Polled {
+    fn new(fd: c_int, index: usize) -> Option<Self> {
+        let guard = table::enter(fd)?;
+        let segment = guard.connection.segment()?;
+        Some(Self { guard, segment, index, calm: Cell::new(None), reported: Cell::new(true) })
+    }
+
     /// The word that changes whenever bytes arrive.
     fn arrivals(&self) -> u64 {
         let way = self.segment.way(self.guard.connection.role().peer());
@@ -162,28 +202,27 @@ impl Polled {
 /// of each connection, and then asks the kernel all the same.
 const WIDEST: usize = 2000;
 
-/// `ppoll` over joined connections and other descriptors. `sleep` is the kernel's call.
-///
-/// The memory is the heap's: `poll` with a joined connection from a signal handler that interrupted
-/// the heap is not carried.
+/// `ppoll` over joined connections and other descriptors. `sleep` is the kernel's call. `ENOMEM` where
+/// there is no memory for what it remembers of each.
 pub fn poll(
     entries: &mut [pollfd],
     timeout: Option<u64>,
     mask: *const sigset_t,
 ) -> Result<c_int, sys::Errno> {
     cancel::look();
-    let mut joined = joined_of(entries);
+    let scratch = scratch(entries.len()).ok_or(libc::ENOMEM)?;
+    let (mut joined, mut kernel) = lists(&scratch, entries.len()).ok_or(libc::ENOMEM)?;
+    find_joined(&mut joined, entries);
     if entries.len() > WIDEST {
         joined.iter().for_each(|it| turn::back(&it.guard, Reason::Limit));
     }
     let begin = sys::now();
     let deadline = timeout.map(|span| begin.saturating_add(span));
-    let mut kernel = Vec::new();
     let (mut polled, mut slept) = (timeout == Some(0), false);
     loop {
         if !joined.iter().all(|it| it.guard.is_current()) {
             // Another thread has closed a number: what it stands for now is asked, as the kernel does.
-            joined = joined_of(entries);
+            find_joined(&mut joined, entries);
         }
         let any = evaluate(&joined, entries);
         if !any && timeout == Some(0) && joined.len() == entries.len() && !mask.is_null() {
@@ -208,8 +247,8 @@ pub fn poll(
                 wait::go_back_if_stalled(&it.guard, &it.segment);
             }
         }
-        let sleepers: Vec<_> = joined.iter().map(|it| Sleeper::begin(&it.guard)).collect();
-        for it in &joined {
+        let asleep = Asleep::begin(&joined);
+        for it in &*joined {
             let events = entries[it.index].events;
             arm(it.guard.connection, &it.segment, events, Sleep::InKernel);
         }
@@ -222,12 +261,11 @@ pub fn poll(
         stats::count(|stats| &stats.sleeps, 1);
         let woken = sleep(&mut kernel, span, mask)?;
         slept = true;
-        for (it, sleeper) in joined.iter().zip(sleepers) {
+        for it in &*joined {
             let asked = kernel[it.index];
-            if asked.revents == 0 && asked.events & libc::POLLIN != 0 {
-                sleeper.wake_for_another();
-            }
+            it.reported.set(asked.revents != 0 || asked.events & libc::POLLIN == 0);
         }
+        drop(asleep);
         let over = deadline.is_some_and(|deadline| sys::now() >= deadline);
         if !joined.iter().all(|it| it.guard.is_current()) {
             continue;
@@ -253,18 +291,16 @@ fn look_for_deaths(joined: &[Polled], entries: &mut [pollfd]) {
     }
 }
 
-/// The joined connections among the entries.
-fn joined_of(entries: &[pollfd]) -> Vec<Polled> {
-    let mut joined = Vec::new();
+/// Finds the joined connections among the entries.
+fn find_joined(joined: &mut List<Polled>, entries: &[pollfd]) {
+    joined.clear();
     for (index, entry) in entries.iter().enumerate() {
         if is_joined(entry.fd)
-            && let Some(guard) = table::enter(entry.fd)
-            && let Some(segment) = guard.connection.segment()
+            && let Some(polled) = Polled::new(entry.fd, index)
         {
-            joined.push(Polled { guard, segment, index, calm: Cell::new(None) });
+            joined.push(polled);
         }
     }
-    joined
 }
 
 /// Fills the results of the joined connections in; whether any has one.
@@ -290,12 +326,12 @@ fn evaluate_arrivals(joined: &[Polled], entries: &mut [pollfd]) -> bool {
 fn others(
     joined: &[Polled],
     entries: &mut [pollfd],
-    kernel: &mut Vec<pollfd>,
+    kernel: &mut List<pollfd>,
     span: Option<u64>,
     mask: *const sigset_t,
 ) -> Result<c_int, sys::Errno> {
     if joined.len() < entries.len() {
-        entries.clone_into(kernel);
+        kernel.copy_from(entries);
         for it in joined {
             kernel[it.index].fd = -1;
         }
@@ -319,8 +355,8 @@ fn counted(joined: &[Polled], entries: &mut [pollfd], kernel: &[pollfd]) -> c_in
 
 /// What the kernel is asked while sleeping: doorbells and ends of the joined connections instead of
 /// their events. Returns a limit in nanoseconds where the kernel cannot be asked.
-fn restrict(joined: &[Polled], entries: &[pollfd], kernel: &mut Vec<pollfd>) -> Option<u64> {
-    entries.clone_into(kernel);
+fn restrict(joined: &[Polled], entries: &[pollfd], kernel: &mut List<pollfd>) -> Option<u64> {
+    kernel.copy_from(entries);
     let mut slice = None;
     for it in joined {
         let connection = it.guard.connection;
@@ -460,7 +496,10 @@ pub unsafe fn select(
         OUT | libc::POLLWRBAND | libc::POLLERR,
         libc::POLLPRI,
     ];
-    let mut entries = Vec::new();
+    let room = count.max(0) as usize;
+    let scratch = Scratch::length_of::<pollfd>(room).and_then(Scratch::take);
+    let scratch = scratch.ok_or(libc::ENOMEM)?;
+    let mut entries = scratch.list(room).ok_or(libc::ENOMEM)?;
     for fd in 0..count {
         // SAFETY: by the contract of this function.
         let named = |which: usize| unsafe { has(sets.all()[which], fd) };
@@ -500,7 +539,7 @@ mod tests {
         let mut entries = samples.each_ref().map(|it| pollfd { fd: it.fd, events: IN, revents: 0 });
         let joined = [0, 1].map(|index| {
             let (guard, segment) = samples[index].enter();
-            Polled { guard, segment, index, calm: Cell::new(None) }
+            Polled { guard, segment, index, calm: Cell::new(None), reported: Cell::new(true) }
         });
         assert!(!evaluate(&joined, &mut entries));
         let shut = &joined[0].guard.connection.read_shut;

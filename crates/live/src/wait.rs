@@ -424,40 +424,40 @@ pub fn is_interrupting() -> bool {
     })
 }
 
-/// A thread that is about to sleep in the kernel, on one connection. The last to wake takes the
-/// doorbells away; until then they stay for the others.
-pub struct Sleeper<'a> {
-    guard: &'a Guard,
-    /// Whether the kernel may have something to say about this connection.
-    reported: bool,
-}
+/// A thread that is about to sleep in the kernel, on one connection, until dropped.
+struct Sleeper<'a>(&'a Guard);
 
 impl<'a> Sleeper<'a> {
-    pub fn begin(guard: &'a Guard) -> Self {
-        let _held = guard.connection.bell.lock();
-        guard.connection.sleepers.fetch_add(1, Ordering::SeqCst);
-        Self { guard, reported: true }
-    }
-
-    /// Wakes knowing that the kernel has nothing to say about this connection: no doorbell, no end.
-    /// What it has later it says to the next sleeper.
-    pub fn wake_for_another(mut self) {
-        self.reported = false;
+    fn begin(guard: &'a Guard) -> Self {
+        fall_asleep(guard);
+        Self(guard)
     }
 }
 
 impl Drop for Sleeper<'_> {
     fn drop(&mut self) {
-        let _errno = sys::KeepErrno::new();
-        let guard = self.guard;
-        let taken = {
-            let _held = guard.connection.bell.lock();
-            let last = guard.connection.sleepers.fetch_sub(1, Ordering::SeqCst) == 1;
-            last && self.reported && take_doorbells(guard)
-        };
-        if taken {
-            epoll::kick(guard);
-        }
+        wake_up(self.0, true);
+    }
+}
+
+/// Says that the thread is about to sleep in the kernel. The last to wake takes the doorbells away;
+/// until then they stay for the others.
+pub fn fall_asleep(guard: &Guard) {
+    let _held = guard.connection.bell.lock();
+    guard.connection.sleepers.fetch_add(1, Ordering::SeqCst);
+}
+
+/// The end of [`fall_asleep`]. Unless something was reported, the kernel has nothing to say about
+/// this connection, no doorbell and no end; what it has later it says to the next sleeper.
+pub fn wake_up(guard: &Guard, reported: bool) {
+    let _errno = sys::KeepErrno::new();
+    let taken = {
+        let _held = guard.connection.bell.lock();
+        let last = guard.connection.sleepers.fetch_sub(1, Ordering::SeqCst) == 1;
+        last && reported && take_doorbells(guard)
+    };
+    if taken {
+        epoll::kick(guard);
     }
 }
 

@@ -10,7 +10,7 @@ use super::{CONTROL, registrations, waiting};
 use crate::departure;
 use crate::stats::Reason;
 use crate::sys;
-use crate::table::{self, Entry, Guard, Registration};
+use crate::table::{self, Entry, Guard, REGISTRATIONS, Registration};
 
 /// From now on other processes may put descriptors into the instances that the kernel then reports.
 pub fn may_be_shared() {
@@ -109,22 +109,28 @@ pub struct TakenOut {
     event: epoll_event,
 }
 
+/// As many as a connection may have.
+pub type TakenOutAll = [Option<TakenOut>; REGISTRATIONS];
+
 /// Takes all registrations of a connection out of the kernel's instances: another is about to get its
 /// descriptors, for which [`put_in_again`] puts them in.
-pub fn take_out(guard: &Guard) -> Vec<TakenOut> {
-    let mut all = Vec::new();
+pub fn take_out(guard: &Guard) -> TakenOutAll {
+    let mut all = TakenOutAll::default();
+    let mut places = all.iter_mut();
     for_each_given_up(guard, |epoll, registration, mut event| {
         let fd = registration.fd;
         let _ = sys::epoll_ctl(epoll, libc::EPOLL_CTL_DEL, fd, &mut event);
-        all.push(TakenOut { epoll, fd, event });
+        if let Some(place) = places.next() {
+            *place = Some(TakenOut { epoll, fd, event });
+        }
     });
     all
 }
 
 /// Puts registrations in for what has their descriptors now.
-pub fn put_in_again(all: Vec<TakenOut>) {
+pub fn put_in_again(all: TakenOutAll) {
     let _errno = sys::KeepErrno::new();
-    for TakenOut { epoll, fd, mut event } in all {
+    for TakenOut { epoll, fd, mut event } in all.into_iter().flatten() {
         let _ = sys::epoll_ctl(epoll, libc::EPOLL_CTL_ADD, fd, &mut event);
     }
 }
