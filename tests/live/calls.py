@@ -24,6 +24,7 @@ import calls_edges  # noqa: F401 (the same)
 import calls_family  # noqa: F401 (the same)
 import calls_hunted  # noqa: F401 (the same)
 import calls_pointers  # noqa: F401 (the same)
+import calls_queue  # noqa: F401 (the same)
 import calls_shared  # noqa: F401 (the same)
 from calls_stage import SCENES
 

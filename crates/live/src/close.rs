@@ -186,6 +186,7 @@ fn say_goodbye(guard: &Guard, segment: &Segment) {
         set_linger(guard.socket(), [c_int::from(reset), 0]);
     }
     let how = if reset { closed::RESET } else { closed::ORDERLY };
+    segment.postmarks(connection.role()).end();
     segment.side(connection.role()).closed.store(how, Ordering::Release);
     if reset && connection.write_shut.load(Ordering::Acquire) {
         // What the kernel would have sent before the reset, which says another thing after it.
@@ -330,6 +331,7 @@ fn finish(guard: &Guard, segment: &Segment) -> bool {
     }
     connection.write_shut.store(true, Ordering::Release);
     let way = segment.way(connection.role());
+    segment.postmarks(connection.role()).end();
     if way.detour.finish() || segment.has_ended() {
         // The other end may have looked before: it learns it from the kernel.
         turn::turn_back(guard, segment, Reason::Peer);

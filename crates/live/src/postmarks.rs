@@ -15,7 +15,11 @@ const MARKS: usize = 8;
 /// that they stay with the writer otherwise.
 #[derive(Debug, Default)]
 #[repr(C, align(128))]
-pub struct Postmarks([Mark; MARKS]);
+pub struct Postmarks {
+    marks: [Mark; MARKS],
+    /// When the writer ended the direction.
+    ended: AtomicU64,
+}
 
 #[derive(Debug, Default)]
 #[repr(C)]
@@ -30,19 +34,29 @@ impl Postmarks {
     /// Notes that this many bytes were handed over by now, in the `nth` message.
     #[inline(never)]
     pub fn put(&self, nth: u32, end: u64) {
-        let mark = &self.0[nth as usize % MARKS];
+        let mark = &self.marks[nth as usize % MARKS];
         mark.time.store(sys::ticks(), Ordering::Relaxed);
         mark.end.store(end, Ordering::Release);
     }
 
-    /// When the first byte came of which so many were read before: the latest time if that is not
-    /// noted yet.
-    pub fn first_after(&self, read: u64) -> u64 {
-        let noted = self.0.iter().map(|mark| {
+    /// Notes that the direction ends now, unless it has before.
+    pub fn end(&self) {
+        let order = Ordering::Relaxed;
+        let _ = self.ended.compare_exchange(0, sys::ticks(), order, order);
+    }
+
+    /// When it ended, as far as that was noted: a killed writer notes nothing.
+    pub fn ended(&self) -> Option<u64> {
+        Some(self.ended.load(Ordering::Relaxed)).filter(|time| *time != 0)
+    }
+
+    /// When the first byte came of which so many were read before, unless that is not noted yet.
+    pub fn first_after(&self, read: u64) -> Option<u64> {
+        let noted = self.marks.iter().map(|mark| {
             let end = mark.end.load(Ordering::Acquire);
             (end, mark.time.load(Ordering::Relaxed))
         });
-        noted.filter(|(end, _)| *end > read).min().map_or(u64::MAX, |(_, time)| time)
+        noted.filter(|(end, _)| *end > read).min().map(|(_, time)| time)
     }
 }
 
@@ -54,7 +68,7 @@ mod tests {
     fn the_first_unread_byte_has_the_time_of_its_message() {
         let marks = Postmarks::default();
         let mut times = Vec::new();
-        assert_eq!(marks.first_after(0), u64::MAX, "nothing is noted");
+        assert_eq!(marks.first_after(0), None, "nothing is noted");
         for nth in 0..20 {
             times.push(sys::ticks());
             marks.put(nth, 10 * (u64::from(nth) + 1));
@@ -63,12 +77,24 @@ mod tests {
         times.push(sys::ticks());
         for nth in 12..20 {
             for read in [10 * nth, 10 * nth + 9] {
-                let time = marks.first_after(read);
+                let time = marks.first_after(read).unwrap();
                 let message = nth as usize;
                 assert!((times[message]..times[message + 1]).contains(&time), "{nth} {times:?}");
             }
         }
         assert_eq!(marks.first_after(0), marks.first_after(120), "the first that is noted");
-        assert_eq!(marks.first_after(200), u64::MAX, "it was handed over just now");
+        assert_eq!(marks.first_after(200), None, "it was handed over just now");
+    }
+
+    #[test]
+    fn an_end_keeps_its_first_time() {
+        let marks = Postmarks::default();
+        assert_eq!(marks.ended(), None);
+        let before = sys::ticks();
+        marks.end();
+        let noted = marks.ended();
+        assert!((before..=sys::ticks()).contains(&noted.unwrap()));
+        marks.end();
+        assert_eq!(marks.ended(), noted);
     }
 }

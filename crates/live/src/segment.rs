@@ -17,7 +17,7 @@ use crate::sys::{self, Errno};
 
 /// What the two ends must agree on to understand each other. A library with another layout uses
 /// another number, and the two leave the connection to the kernel.
-pub const VERSION: u32 = 4;
+pub const VERSION: u32 = 5;
 const MAGIC: u64 = u64::from_le_bytes(*b"weftlive");
 const PAGE: usize = 4096;
 

@@ -6,8 +6,9 @@ use std::sync::atomic::Ordering;
 use libc::{c_int, epoll_event, sigset_t};
 
 use super::instance::Instance;
-use super::waiting::{LOOK_ASIDE, hand_back, report, resolve};
-use super::{EVENT, TAG, once};
+use super::looking::{hand_back, resolve};
+use super::waiting::LOOK_ASIDE;
+use super::{EVENT, TAG, link_of, link_place, once, order};
 use crate::cancel;
 use crate::death;
 use crate::segment::Segment;
@@ -49,14 +50,17 @@ pub fn from_kernel(
     let mut told = [0u64; CONNECTIONS / 64];
     for at in 0..count {
         let event = events[at];
-        if event.u64 & !0xffff_ffff == TAG {
-            let link = event.u64 as u32 & !(EVENT as u32);
+        let link = event.u64 as u32 & !(EVENT as u32);
+        let (place, _) = link_place(link);
+        // A program's own datum may begin like the library's.
+        if event.u64 & !0xffff_ffff == TAG
+            && let Some(word) = told.get_mut(place / 64)
+        {
             warm(instance, link);
             if event.u64 & EVENT == 0 {
                 answer(instance, link, event.events);
             }
-            let place = link as usize / REGISTRATIONS;
-            let (word, bit) = (&mut told[place / 64], 1 << (place % 64));
+            let bit = 1 << (place % 64);
             if carried == Carried::InOrder
                 && *word & bit == 0
                 && let Some(own) = event_at(instance, place)
@@ -82,9 +86,9 @@ fn warm(instance: &Instance, link: u32) {
     let Some(_held) = instance.lock.lock() else { return };
     // SAFETY: the lock is held.
     let inner = unsafe { &mut *instance.inner.get() };
-    let place = link as usize / REGISTRATIONS;
+    let (place, _) = link_place(link);
     for which in 0..REGISTRATIONS {
-        let link = (place * REGISTRATIONS + which) as u32;
+        let link = link_of(place, which);
         if let Some((registration, ..)) = resolve(link)
             && let Some(at) = inner.position(link)
         {
@@ -101,11 +105,8 @@ fn event_at(instance: &Instance, place: usize) -> Option<epoll_event> {
     // SAFETY: the lock is held.
     let inner = unsafe { &mut *instance.inner.get() };
     let mut back = false;
-    let event = (0..REGISTRATIONS).find_map(|which| {
-        let link = (place * REGISTRATIONS + which) as u32;
-        let at = inner.position(link)?;
-        report(link, &mut inner.watches[at], &mut back)
-    });
+    let event = (0..REGISTRATIONS)
+        .find_map(|which| order::event_at(inner, link_of(place, which), &mut back));
     if back {
         hand_back(instance, inner);
     }

@@ -4,16 +4,54 @@ use std::sync::atomic::Ordering;
 
 use libc::c_int;
 
+use crate::ready;
+use crate::segment::Segment;
 use crate::table::{Guard, Registration, Reported};
+use crate::turn;
 
 /// By which events the kernel wakes when bytes arrive, and when there is room again.
 const ARRIVAL: c_int = libc::EPOLLIN | libc::EPOLLPRI | libc::EPOLLRDNORM | libc::EPOLLRDBAND;
 pub const SPACE: c_int = libc::EPOLLOUT | libc::EPOLLWRNORM | libc::EPOLLWRBAND;
 
+/// What a connection has to tell.
+#[derive(Clone, Copy)]
+pub struct News {
+    pub events: u32,
+    /// How many bytes had arrived before those that are news.
+    pub from: u64,
+    /// What there is now, which the next edge is an edge against.
+    pub now: Reported,
+}
+
+/// What a followed connection has to tell the program, if anything. Once it is the kernel's again, the
+/// kernel tells.
+pub fn news(registration: &Registration, guard: &Guard, segment: &Segment) -> Option<News> {
+    if registration.disabled {
+        return None;
+    }
+    // Counted before the look: what comes in between is an edge of its own at the next look. The
+    // other way round it would count as reported, and this event need not be the one it brings.
+    let written = segment.way(guard.connection.role().peer()).pointers.arrivals();
+    let filled = guard.connection.filled.load(Ordering::Relaxed);
+    let shut = guard.connection.shut.load(Ordering::Acquire);
+    let mask = ready::events(guard, segment) as u16 as u32;
+    if turn::is_back(guard.connection) {
+        return None;
+    }
+    let always = (libc::EPOLLERR | libc::EPOLLHUP) as u32;
+    let events = mask & (registration.events | always);
+    let now = Reported { valid: true, written, filled, shut, mask };
+    let before = &registration.reported;
+    let by_edges = registration.events & libc::EPOLLET as u32 != 0;
+    let from = if by_edges && before.valid { before.written } else { 0 };
+    let is_news = events != 0 && (!by_edges || is_edge(before, &now, registration.events));
+    is_news.then_some(News { events, from, now })
+}
+
 /// Whether something that the program asked for has happened since the last report: bytes arrived,
 /// the end came, a full ring has room again, or the program has shut the connection down, of whatever it
 /// asked for. What is then reported is what there is by now.
-pub fn is_edge(before: &Reported, now: &Reported, asked: u32) -> bool {
+fn is_edge(before: &Reported, now: &Reported, asked: u32) -> bool {
     let asks = |bits: c_int| asked & bits as u32 != 0;
     let room = now.mask & libc::EPOLLOUT as u32 != 0;
     let ended = (libc::EPOLLRDHUP | libc::EPOLLHUP | libc::EPOLLERR) as u32;

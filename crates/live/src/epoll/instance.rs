@@ -159,7 +159,8 @@ pub fn track(fd: c_int) {
             instance.uncarried.store(0, order);
             // SAFETY: the place was free, so nobody else uses it.
             let inner = unsafe { &mut *instance.inner.get() };
-            (inner.count, inner.warm) = (0, 0);
+            (inner.count, inner.warm, inner.left) = (0, 0, 0..0);
+            inner.had_place = false;
             inner.spin = SpinPolicy::new();
             (inner.turn, inner.looked_aside, inner.listened) = (0, 0, 0);
             inner.aside_every = waiting::LOOK_ASIDE;

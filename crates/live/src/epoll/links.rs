@@ -1,5 +1,6 @@
 //! The connections that an instance follows, those first that each wait looks at.
 
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::FOLLOWED;
@@ -21,10 +22,12 @@ pub struct Inner {
     pub watches: [Watch; FOLLOWED],
     /// What a look finds, before it is told.
     pub found: [Found; FOLLOWED],
+    /// Those of them that there was no room for.
+    pub left: Range<usize>,
     /// Where the link of each registration stands, if it is here.
     pub positions: [u32; CONNECTIONS * REGISTRATIONS],
-    /// The link at which the next look begins.
-    pub next: usize,
+    /// Whether the only place of the last wait was the kernel's.
+    pub had_place: bool,
     /// Looks so far.
     pub turn: u32,
     /// When the kernel was last asked about other descriptors, in nanoseconds; zero if the program has
@@ -50,9 +53,12 @@ pub struct Watch {
     pub quiet: u32,
     /// The word when it was last looked whether the other end lives.
     pub heard: u64,
-    /// How many bytes had arrived when it was put in, and by the processor's clock when that was.
+    /// How many bytes had arrived when it was put in or asked for what it was not before, and by the
+    /// processor's clock when that was.
     pub before: u64,
     pub since: u64,
+    /// When it last went to the end of the queue without any bytes, by the processor's clock.
+    pub queued: u64,
 }
 
 impl Watch {
@@ -64,6 +70,11 @@ impl Watch {
         // SAFETY: a link's connection keeps its memory until it is unlinked, which needs the
         // instance's lock, and so does looking.
         unsafe { &*self.word }.load(Ordering::Acquire)
+    }
+
+    /// Says that what had arrived before counts from now on.
+    pub fn begin(&mut self, before: u64) {
+        (self.before, self.since) = (before, sys::ticks());
     }
 
     /// Whether nothing has arrived since a look found nothing.
@@ -92,12 +103,10 @@ impl Inner {
     }
 
     pub fn push(&mut self, link: u32, word: *const AtomicU64, before: u64) {
-        let since = sys::ticks();
-        self.put(
-            self.count,
-            link,
-            Watch { word, calm: Watch::ANEW, quiet: 0, heard: 0, before, since },
-        );
+        let mut watch =
+            Watch { word, calm: Watch::ANEW, quiet: 0, heard: 0, before, since: 0, queued: 0 };
+        watch.begin(before);
+        self.put(self.count, link, watch);
         self.count += 1;
         self.make_warm(self.count - 1);
     }

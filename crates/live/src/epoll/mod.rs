@@ -10,6 +10,7 @@ mod asking;
 mod edges;
 mod instance;
 mod links;
+mod looking;
 mod once;
 mod order;
 mod others;
@@ -93,9 +94,19 @@ fn is_followed_once(place: usize) -> bool {
     used.count() == 1
 }
 
+/// The number by which an instance knows a registration of a connection.
+const fn link_of(place: usize, which: usize) -> u32 {
+    (place * REGISTRATIONS + which) as u32
+}
+
+/// The place of the connection behind a link, and which of its registrations it is.
+const fn link_place(link: u32) -> (usize, usize) {
+    (link as usize / REGISTRATIONS, link as usize % REGISTRATIONS)
+}
+
 fn tagged(place: usize, which: usize) -> epoll_event {
     let events = (libc::EPOLLIN | libc::EPOLLRDHUP | libc::EPOLLET) as u32;
-    epoll_event { events, u64: TAG | (place * REGISTRATIONS + which) as u64 }
+    epoll_event { events, u64: TAG | u64::from(link_of(place, which)) }
 }
 
 /// Follows a connection that has just joined wherever it is registered.
@@ -155,14 +166,13 @@ fn link(inner: &mut Inner, registration: &mut Registration, guard: &Guard, which
     let role = guard.connection.role();
     let pointers = &segment.way(role.peer()).pointers;
     segment.side(role).sorts.store(true, Ordering::Release);
-    let link = (guard.place * REGISTRATIONS + which) as u32;
-    inner.push(link, pointers.written_word(), pointers.arrivals());
+    inner.push(link_of(guard.place, which), pointers.written_word(), pointers.arrivals());
     (registration.linked, registration.parked, registration.cold) = (true, false, false);
     registration.reported = Reported::default();
 }
 
 fn unlink(inner: &mut Inner, place: usize, which: usize) {
-    if let Some(at) = inner.position((place * REGISTRATIONS + which) as u32) {
+    if let Some(at) = inner.position(link_of(place, which)) {
         inner.remove(at);
     }
 }
@@ -424,6 +434,8 @@ fn modify(
         }
         waiting::look_aside_next(instance);
     }
+    let segment = guard.connection.segment().filter(|_| registration.linked);
+    let had_none = segment.filter(|it| edges::news(registration, guard, it).is_none());
     registration.events = event.events;
     registration.data = event.u64;
     registration.disabled = false;
@@ -431,7 +443,12 @@ fn modify(
     if registration.linked {
         // SAFETY: the instance's lock is held.
         let inner = unsafe { &mut *instance.inner.get() };
-        if let Some(at) = inner.position((guard.place * REGISTRATIONS + which) as u32) {
+        if let Some(at) = inner.position(link_of(guard.place, which)) {
+            if let Some(segment) = had_none {
+                // What the program did not ask for so far has its place in the order from now on.
+                let way = segment.way(guard.connection.role().peer());
+                inner.watches[at].begin(way.pointers.arrivals());
+            }
             inner.make_warm(at);
             registration.cold = false;
         }

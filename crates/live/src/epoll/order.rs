@@ -1,47 +1,104 @@
 //! The order in which the events of several connections are told: that in which their bytes came.
+//!
+//! The kernel keeps a queue. Who becomes ready goes to its end, and so does who has been told of and
+//! may have something left, so that nobody waits for ever where there is room for few. Here a
+//! connection's place in the queue is a time by the processor's clock.
 
 use libc::epoll_event;
 
-use super::edges::SPACE;
+use super::edges::{News, SPACE};
 use super::links::{Inner, Watch};
-use super::waiting::resolve;
+use super::looking::{self, examine, resolve};
+use crate::sys;
+use crate::table::Registration;
 
-/// An event that a look has found.
+/// Something to tell that a look has found.
 #[derive(Clone, Copy)]
 pub struct Found {
-    /// Where its link stands.
-    pub at: u32,
-    /// Those that came at one time are told as they were found.
+    pub link: u32,
+    /// Those of one time are told as they were found.
     pub nth: u32,
-    pub event: epoll_event,
-    pub came: u64,
+    pub key: u64,
+    /// Valid as long as the instance's lock is held.
+    pub registration: *mut Registration,
+    pub news: News,
 }
 
-/// Tells of so many that were found, in order.
-pub fn tell(inner: &mut Inner, found: usize, events: &mut [epoll_event]) {
-    let found = &mut inner.found[..found];
-    if found.len() > 1 {
-        for it in &mut *found {
-            let at = it.at as usize;
-            it.came = came(inner.links[at], &inner.watches[at], it.event.events);
+/// Tells of so many that were found, in order, as far as there is room. Returns of how many; the
+/// others are left for [`tell_left`].
+pub fn tell(inner: &mut Inner, found: usize, events: &mut [epoll_event]) -> usize {
+    if found > 1 {
+        sort(inner, found);
+    }
+    let told = found.min(events.len());
+    for (place, it) in events.iter_mut().zip(&inner.found[..told]) {
+        // SAFETY: the lock has been held since it was found.
+        *place = looking::tell(unsafe { &mut *it.registration }, &it.news);
+    }
+    inner.left = told..found;
+    told
+}
+
+/// Tells of those that there was no room for, in order, if they still have something.
+pub fn tell_left(inner: &mut Inner, events: &mut [epoll_event], back: &mut bool) -> usize {
+    let mut told = 0;
+    while told < events.len()
+        && let Some(next) = inner.left.next()
+    {
+        let link = inner.found[next].link;
+        if let Some(event) = event_at(inner, link, back) {
+            events[told] = event;
+            told += 1;
         }
-        found.sort_unstable_by_key(|it| (it.came, it.nth));
     }
-    for (place, it) in events.iter_mut().zip(found) {
-        *place = it.event;
-    }
+    told
 }
 
-/// When the first of what the event is about came; of what had arrived before it was put in, when that was.
-/// Room was there before all else, and an end comes after.
-fn came(link: u32, watch: &Watch, events: u32) -> u64 {
-    let Some((_, guard, segment)) = resolve(link) else { return 0 };
+/// Tells what the connection behind a link has now, if it has something.
+pub fn event_at(inner: &mut Inner, link: u32, back: &mut bool) -> Option<epoll_event> {
+    let at = inner.position(link)?;
+    let (registration, guard, segment) = resolve(link)?;
+    let watch = &mut inner.watches[at];
+    let news = examine(registration, &guard, &segment, watch, back)?;
+    watch.queued = sys::ticks();
+    Some(looking::tell(registration, &news))
+}
+
+/// Sorts those that were found, and puts them at the end of the queue: those that there is no room for are
+/// told of before anybody is looked for again.
+fn sort(inner: &mut Inner, found: usize) {
+    let now = sys::ticks();
+    for which in 0..found {
+        let it = &inner.found[which];
+        let Some(at) = inner.position(it.link) else { continue };
+        let queued = inner.watches[at].queued;
+        let key = match came(it.link, &inner.watches[at], &it.news, now) {
+            Some(time) => time.max(queued),
+            // The end of a killed writer.
+            None if queued == 0 => now,
+            None => queued,
+        };
+        inner.found[which].key = key;
+        inner.watches[at].queued = now;
+    }
+    inner.found[..found].sort_unstable_by_key(|it| (it.key, it.nth));
+}
+
+/// When the first of what is told came, if that is known; of what had arrived before the connection was put in, when that
+/// was. Room was there before all else.
+fn came(link: u32, watch: &Watch, news: &News, now: u64) -> Option<u64> {
+    let (_, guard, segment) = resolve(link)?;
     let writer = guard.connection.role().peer();
-    let way = segment.way(writer);
-    match way.pointers.filling() {
-        0 if events & !(SPACE as u32) == 0 => 0,
-        0 => u64::MAX,
-        _ if way.pointers.read() < watch.before => watch.since,
-        _ => segment.postmarks(writer).first_after(way.pointers.read()),
+    let pointers = &segment.way(writer).pointers;
+    let first = pointers.read().max(news.from);
+    let marks = segment.postmarks(writer);
+    if first < pointers.arrivals() {
+        // What is not noted yet was handed over just now.
+        let noted = || marks.first_after(first).or(Some(now));
+        if first < watch.before { Some(watch.since) } else { noted() }
+    } else if news.events & !(SPACE as u32) == 0 {
+        Some(0)
+    } else {
+        marks.ended()
     }
 }

@@ -1,0 +1,211 @@
+//! Looking at the connections that an instance follows.
+
+use std::mem::ManuallyDrop;
+use std::sync::atomic::Ordering;
+
+use libc::epoll_event;
+use weft_protocol::interrupt_flag::Sleep;
+
+use super::edges::{News, news, waits_for_bytes};
+use super::instance::Instance;
+use super::links::{Inner, Watch};
+use super::{link_place, order, registrations};
+use crate::ready;
+use crate::segment::Segment;
+use crate::sys;
+use crate::table::{self, Guard, Registration};
+use crate::turn;
+use crate::wait;
+
+/// Every so many looks, connections that have heard nothing are looked at as a whole all the same:
+/// this process itself may have changed what they have to say.
+pub const WHOLE_LOOK: u32 = 16;
+/// An instance looks at so many connections in each wait without a second thought.
+const ALWAYS_WARM: usize = 64;
+/// With more, one that had nothing for so many looks grows cold.
+const QUIET: u32 = 32;
+
+/// The registration behind a link, its connection and segment.
+pub type Resolved = (&'static mut Registration, ManuallyDrop<Guard>, Segment);
+
+/// The registration behind a link, its connection and segment. The instance's lock is held.
+pub fn resolve(link: u32) -> Option<Resolved> {
+    let (place, which) = link_place(link);
+    let registration = registrations(place).nth(which)?;
+    // SAFETY: the instance's lock is held, and the reference is gone before it is released.
+    let registration = unsafe { &mut *registration };
+    let guard = table::followed(place, registration.fd)?;
+    let segment = guard.connection.segment()?;
+    registration.linked.then_some((registration, guard, segment))
+}
+
+/// Looks at the warm connections: at the `whole` of each, or where something has arrived. Returns
+/// how many events there are, and whether there is anybody to look at.
+pub fn look(instance: &Instance, events: &mut [epoll_event], whole: bool) -> (usize, bool) {
+    let Some(_held) = instance.lock.lock() else { return (0, false) };
+    // SAFETY: the lock is held.
+    let inner = unsafe { &mut *instance.inner.get() };
+    inner.turn = inner.turn.wrapping_add(1);
+    let whole = whole || inner.turn.is_multiple_of(WHOLE_LOOK);
+    let mut back = false;
+    let mut told = 0;
+    let mut before = u64::MAX;
+    if !inner.left.is_empty() {
+        let now = sys::ticks();
+        told = order::tell_left(inner, events, &mut back);
+        // Nobody is told of twice in one wait.
+        before = if told > 0 { now } else { before };
+    }
+    if told < events.len() {
+        let found = find(inner, whole, before, &mut back);
+        told += order::tell(inner, found, &mut events[told..]);
+        if inner.warm > ALWAYS_WARM {
+            cool(inner);
+        }
+    }
+    if back {
+        hand_back(instance, inner);
+    }
+    (told, inner.count > 0)
+}
+
+/// Finds who has an event and was put at the end of the queue `before` a time, without taking any. Returns
+/// how many there are.
+fn find(inner: &mut Inner, whole: bool, before: u64, back: &mut bool) -> usize {
+    let mut found = 0;
+    for at in 0..inner.warm {
+        let watch = &mut inner.watches[at];
+        let link = inner.links[at];
+        if watch.queued >= before {
+            continue;
+        }
+        if watch.is_calm() && !whole {
+            watch.quiet = watch.quiet.saturating_add(1);
+        } else if let Some((registration, guard, segment)) = resolve(link)
+            && let Some(news) = examine(registration, &guard, &segment, watch, back)
+        {
+            inner.found[found] =
+                order::Found { link, nth: found as u32, key: 0, registration, news };
+            found += 1;
+        }
+    }
+    found
+}
+
+/// What a followed connection has to tell the program, if anything. `back` becomes true if the
+/// connection is the kernel's again, which then reports for it.
+pub fn examine(
+    registration: &Registration,
+    guard: &Guard,
+    segment: &Segment,
+    watch: &mut Watch,
+    back: &mut bool,
+) -> Option<News> {
+    watch.calm = Watch::ANEW;
+    watch.quiet = watch.quiet.saturating_add(1);
+    let word = watch.value();
+    let news = news(registration, guard, segment);
+    if news.is_some() {
+        watch.quiet = 0;
+    } else if !registration.disabled && turn::is_back(guard.connection) {
+        *back = true;
+    } else if waits_for_bytes(registration, guard) {
+        watch.calm = word;
+    }
+    news
+}
+
+/// Tells news: what the program is told, it is not told again.
+pub fn tell(registration: &mut Registration, news: &News) -> epoll_event {
+    if registration.events & libc::EPOLLET as u32 != 0 {
+        let before = std::mem::replace(&mut registration.reported, news.now);
+        if before.valid && news.events & libc::EPOLLOUT as u32 == 0 {
+            // A full ring that has no room yet stays an edge for when it has.
+            registration.reported.filled = before.filled;
+        }
+    }
+    registration.disabled = registration.events & libc::EPOLLONESHOT as u32 != 0;
+    epoll_event { events: news.events, u64: registration.data }
+}
+
+/// Stops looking at connections that have long had nothing: their flags are armed, as before a
+/// sleep, and looked at once more.
+fn cool(inner: &mut Inner) {
+    let mut at = 0;
+    while at < inner.warm {
+        if inner.watches[at].quiet < QUIET {
+            at += 1;
+            continue;
+        }
+        inner.watches[at].quiet = 0;
+        let Some((registration, guard, segment)) = resolve(inner.links[at]) else {
+            at += 1;
+            continue;
+        };
+        if !registration.by_event || segment.has_ended() {
+            at += 1;
+            continue;
+        }
+        let wanted = wanted(registration, &guard, &segment);
+        if wanted & libc::POLLOUT != 0 {
+            // It may have to go back, which is looked at before a sleep.
+            at += 1;
+            continue;
+        }
+        registration.cold = true;
+        ready::arm(guard.connection, &segment, wanted, Sleep::OnEvent);
+        if is_ready(registration, &guard, &segment) {
+            registration.cold = false;
+            at += 1;
+        } else {
+            inner.make_cold(at);
+        }
+    }
+}
+
+/// The events whose flags must be armed before an instance stops looking at a connection.
+pub fn wanted(registration: &Registration, guard: &Guard, segment: &Segment) -> i16 {
+    let full = !wait::may_send(guard.connection, segment);
+    registration.events as i16 & if full { !0 } else { !libc::POLLOUT }
+}
+
+/// Whether a connection has an event for the program, or something to be done about it.
+fn is_ready(registration: &Registration, guard: &Guard, segment: &Segment) -> bool {
+    news(registration, guard, segment).is_some()
+        || !registration.disabled && turn::is_back(guard.connection)
+}
+
+/// The link of any followed connection that has an event, without taking it: of those where something has
+/// arrived, or looking at the `whole` of each.
+pub fn any_ready(inner: &Inner, whole: bool) -> Option<u32> {
+    let warm = inner.links[..inner.warm].iter().zip(&inner.watches);
+    let mut looked_at = warm.filter(|(_, watch)| whole || !watch.is_calm()).map(|(link, _)| *link);
+    looked_at.find(|link| {
+        resolve(*link)
+            .is_some_and(|(registration, guard, segment)| is_ready(registration, &guard, &segment))
+    })
+}
+
+/// Gives the registrations of connections that are the kernel's again back to it, as the program
+/// made them. What is there by now is then reported as a new edge.
+pub fn hand_back(instance: &Instance, inner: &mut Inner) {
+    let _errno = sys::KeepErrno::new();
+    let epoll = instance.descriptor();
+    let mut at = 0;
+    while at < inner.count {
+        match resolve(inner.links[at]) {
+            Some((registration, guard, _))
+                if turn::is_back(guard.connection) && !registration.disabled =>
+            {
+                let mut event = epoll_event { events: registration.events, u64: registration.data };
+                let _ = sys::epoll_ctl(epoll, libc::EPOLL_CTL_MOD, registration.fd, &mut event);
+                let own = guard.connection.own_event.load(Ordering::Relaxed);
+                let _ = sys::epoll_ctl(epoll, libc::EPOLL_CTL_DEL, own, &mut event);
+                (registration.linked, registration.cold) = (false, false);
+                super::count_other(instance, registration);
+                inner.remove(at);
+            }
+            _ => at += 1,
+        }
+    }
+}
