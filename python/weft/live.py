@@ -13,6 +13,7 @@ import shlex
 import shutil
 import stat
 import struct
+import subprocess
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
@@ -193,8 +194,44 @@ def check_settings() -> None:
 
 def environment(path: Path) -> dict[str, str]:
     """Return the environment that loads the library before all others."""
-    others = [it for it in os.environ.get("LD_PRELOAD", "").split(":") if it and it != str(path)]
-    return {**os.environ, "LD_PRELOAD": ":".join([str(path), *others])}
+    others = [
+        it
+        for it in os.environ.get("LD_PRELOAD", "").split(":")
+        if it and it not in (str(path), _UNREACHABLE + str(path))
+    ]
+    preloaded = ":".join([_preloaded(path), *others])
+    return {**os.environ, "LD_PRELOAD": preloaded, "ASAN_OPTIONS": _sanitizer_options()}
+
+
+# `$LIB` is a folder to the GNU loader alone, and above the root is the root.
+_UNREACHABLE = "/$LIB" + "/.." * 8
+
+
+def _preloaded(path: Path) -> str:
+    """Return a path of the library at which loaders of other C libraries find nothing.
+
+    They would load it and miss what it needs, so that the programs below that are linked with such
+    a library, musl's for one, would not start.
+    """
+    found = shutil.which("true")
+    if found is None:
+        return str(path)
+    there = _UNREACHABLE + str(path)
+    tried = {**os.environ, "LD_PRELOAD": there, "WEFT_LIVE": "off"}
+    try:
+        ran = subprocess.run([found], env=tried, capture_output=True, check=False, timeout=5)
+    except (OSError, subprocess.TimeoutExpired):
+        return str(path)
+    return str(path) if ran.returncode or ran.stderr else there
+
+
+def _sanitizer_options() -> str:
+    """Return the address sanitizer's options, which ends programs if a library precedes its own."""
+    name = "verify_asan_link_order"
+    options = os.environ.get("ASAN_OPTIONS", "")
+    if name in options:
+        return options
+    return f"{options}:{name}=0" if options else f"{name}=0"
 
 
 def processes() -> Iterator[Process]:
@@ -257,10 +294,16 @@ def _obstacle_in_file(path: Path) -> str | None:
         return f"{path} cannot be read: {why.strerror}"
     except live_elf.ElfError as why:
         return f"{path} {why}"
-    if not program.is_dynamic:
-        return f"{path} is statically linked: no library can be loaded before it"
+    return None if (why := _obstacle_in_program(program)) is None else f"{path} {why}"
+
+
+def _obstacle_in_program(program: live_elf.Program) -> str | None:
+    if program.loader is None:
+        return "is statically linked: no library can be loaded before it"
+    if program.is_of_another_c_library:
+        return f"uses another C library than GNU's: it is loaded by {program.loader}"
     if program.is_go:
-        return f"{path} is a Go program: it makes system calls of its own, which no library sees"
+        return "is a Go program: it makes system calls of its own, which no library sees"
     return None
 
 

@@ -63,6 +63,10 @@ _GO = b"\xff Go buildinf:"
 _BELOW = re.compile(r"^(lib(c|pthread|weft_live|uring)[.-]|ld-)")
 
 
+# The loaders of C libraries that this one is not made for.
+_OTHER_LOADERS = ("ld-musl", "ld-uClibc", "linker")
+
+
 class ElfError(ValueError):
     """Why a file is no program that the library can be loaded into."""
 
@@ -71,11 +75,16 @@ class ElfError(ValueError):
 class Program:
     """A program or a shared library."""
 
-    is_dynamic: bool
+    loader: str | None
     is_go: bool
     needed: tuple[str, ...]
     imports: frozenset[str]
     own_calls: frozenset[str]
+
+    @property
+    def is_of_another_c_library(self) -> bool:
+        """Whether its loader is not the one of the GNU C library."""
+        return (self.loader or "").rpartition("/")[2].startswith(_OTHER_LOADERS)
 
 
 def read(path: Path) -> Program:
@@ -93,7 +102,7 @@ def read(path: Path) -> Program:
         raise ElfError("is a 32-bit program; the library is a 64-bit one")
     try:
         return _parse(data)
-    except struct.error:
+    except (struct.error, ValueError):
         raise ElfError("is cut off") from None
 
 
@@ -111,7 +120,7 @@ def _parse(data: bytes) -> Program:
         if (name := _own_call(part, found.start())) is not None
     }
     return Program(
-        is_dynamic=any(it[0] == _INTERPRETER for it in segments),
+        loader=next((_string(data, it[2]) for it in segments if it[0] == _INTERPRETER), None),
         is_go=_GO in data,
         needed=tuple(_needed(data, segments, loaded)),
         imports=frozenset(_imports(data)),
@@ -149,8 +158,7 @@ def _imports(data: bytes) -> Iterator[str]:
             "<IBBHQQ", data[start : start + length // 24 * 24]
         ):
             if home == 0 and name:
-                at = names + name
-                yield data[at : data.index(b"\0", at)].decode(errors="replace")
+                yield _string(data, names + name)
 
 
 def _needed(
@@ -168,7 +176,11 @@ def _needed(
         return []
     strings = home[2] + address - home[3]
     places = [strings + value for tag, value in entries if tag == _NEEDED]
-    return [data[at : data.index(b"\0", at)].decode(errors="replace") for at in places]
+    return [_string(data, at) for at in places]
+
+
+def _string(data: bytes, at: int) -> str:
+    return data[at : data.index(b"\0", at)].decode(errors="replace")
 
 
 def libraries(path: Path) -> list[Path]:

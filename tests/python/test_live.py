@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
 import struct
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -11,14 +13,18 @@ from click.testing import CliRunner
 
 from weft import live, live_elf
 
+GNU_LOADER = b"/lib64/ld-linux-x86-64.so.2\0"
 
-def elf(path: Path, kinds: list[int], bits: int = 2, rest: bytes = b"") -> Path:
-    """Write the beginning of an ELF program with segments of these kinds."""
+
+def elf(path: Path, kinds: list[int], bits: int = 2, rest: bytes = GNU_LOADER) -> Path:
+    """Write the beginning of an ELF program with segments of these kinds, each with the rest."""
     head = bytearray(64)
     head[:5] = b"\x7fELF" + bytes([bits])
     struct.pack_into("<Q", head, 32, 64)
     struct.pack_into("<HH", head, 54, 56, len(kinds))
-    path.write_bytes(bytes(head) + b"".join(struct.pack("<I52x", kind) for kind in kinds) + rest)
+    begin = 64 + 56 * len(kinds)
+    segments = [struct.pack("<IIQ40x", kind, 0, begin) for kind in kinds]
+    path.write_bytes(bytes(head) + b"".join(segments) + rest)
     path.chmod(0o755)
     return path
 
@@ -43,6 +49,11 @@ def test_an_obstacle_is_named(
     assert why in (live.obstacle(str(program)) or "")
 
 
+def test_a_program_of_another_c_library_is_not_for_this_one(tmp_path: Path) -> None:
+    program = elf(tmp_path / "program", [3, 1], rest=b"/lib/ld-musl-x86_64.so.1\0")
+    assert "/lib/ld-musl-x86_64.so.1" in (live.obstacle(str(program)) or "")
+
+
 def test_a_script_is_judged_by_its_interpreter(tmp_path: Path) -> None:
     interpreter = elf(tmp_path / "interpreter", [1])
     script = tmp_path / "script"
@@ -56,6 +67,56 @@ def test_the_library_comes_before_others_that_are_preloaded(
 ) -> None:
     monkeypatch.setenv("LD_PRELOAD", "/other.so")
     assert live.environment(tmp_path / "a.so")["LD_PRELOAD"] == f"{tmp_path}/a.so:/other.so"
+
+
+def test_the_library_is_found_by_its_own_c_librarys_loader_alone() -> None:
+    loaded = live.environment(live.library())
+    maps = subprocess.run(
+        ["cat", "/proc/self/maps"], env=loaded, capture_output=True, text=True, check=True
+    )
+    assert live.LIBRARY in maps.stdout
+    assert not maps.stderr
+    # Another loader opens the path as it stands; a host without `/$LIB` has no such path.
+    first = loaded["LD_PRELOAD"].split(":")[0]
+    assert first == str(live.library()) or not Path(first).exists()
+
+
+def test_a_library_that_is_loaded_already_is_not_named_twice(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    once = live.environment(live.library())
+    monkeypatch.setenv("LD_PRELOAD", once["LD_PRELOAD"])
+    assert live.environment(live.library())["LD_PRELOAD"] == once["LD_PRELOAD"]
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("", "verify_asan_link_order=0"),
+        ("halt_on_error=0", "halt_on_error=0:verify_asan_link_order=0"),
+        ("verify_asan_link_order=1", "verify_asan_link_order=1"),
+    ],
+)
+def test_the_address_sanitizer_is_told_that_a_library_precedes_it(
+    monkeypatch: pytest.MonkeyPatch, before: str, after: str
+) -> None:
+    monkeypatch.setenv("ASAN_OPTIONS", before)
+    assert live.environment(Path("/lib.so"))["ASAN_OPTIONS"] == after
+
+
+@pytest.mark.parametrize("compiler", [["musl-gcc"], ["gcc", "-fsanitize=address"]])
+def test_programs_that_are_not_carried_start_as_ever(tmp_path: Path, compiler: list[str]) -> None:
+    if shutil.which(compiler[0]) is None:
+        pytest.skip(f"no {compiler[0]}")
+    source, program = tmp_path / "program.c", tmp_path / "program"
+    source.write_text('#include <stdio.h>\nint main(void) { puts("started"); }')
+    made = subprocess.run([*compiler, source, "-o", program], capture_output=True, check=False)
+    if made.returncode:
+        pytest.skip(f"no {' '.join(compiler)}")
+    loaded = live.environment(live.library())
+    for command in ([program], ["sh", "-c", str(program)]):
+        ran = subprocess.run(command, env=loaded, capture_output=True, text=True, check=False)
+        assert (ran.stdout, ran.stderr, ran.returncode) == ("started\n", "", 0)
 
 
 def test_everything_after_two_dashes_is_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -154,7 +215,7 @@ def test_the_figures_of_another_version_are_left_alone(
 
 
 def test_a_go_program_is_left_alone(tmp_path: Path) -> None:
-    program = elf(tmp_path / "program", [3], rest=b"\xff Go buildinf:")
+    program = elf(tmp_path / "program", [3], rest=GNU_LOADER + b"\xff Go buildinf:")
     assert "Go program" in (live.obstacle(str(program)) or "")
 
 
