@@ -294,7 +294,8 @@ def _obstacle_in_file(path: Path) -> str | None:
         return f"{path} cannot be read: {why.strerror}"
     except live_elf.ElfError as why:
         return f"{path} {why}"
-    return None if (why := _obstacle_in_program(program)) is None else f"{path} {why}"
+    found = _obstacle_in_program(program)
+    return None if found is None else f"{path} {found}"
 
 
 def _obstacle_in_program(program: live_elf.Program) -> str | None:
