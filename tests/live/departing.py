@@ -110,6 +110,45 @@ static int warm(int fd) {
 }
 """
 
+# Forks a child for each connection, which ends without closing it.
+FORKING = (
+    SERVER
+    + r"""
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+int main(int count, char **words) {
+    int kills = count > 1, ended = 0, listener = listening();
+    struct sockaddr_in at;
+    socklen_t size = sizeof at;
+    getsockname(listener, (void *)&at, &size);
+    pid_t server = fork();
+    while (!server) {
+        int fd = accept(listener, 0, 0);
+        if (!fork()) {
+            if (!warm(fd)) return 1;
+            if (kills) raise(SIGKILL);
+            exit(0);
+        }
+        close(fd);
+        while (waitpid(-1, 0, WNOHANG) > 0);
+    }
+    for (int round = 0; round < 60; round++) {
+        int fd = socket(AF_INET, SOCK_STREAM, 0);
+        if (connect(fd, (void *)&at, sizeof at)) return 2;
+        for (int round = 0; round < 100; round++)
+            if (send(fd, "ping\n", 5, 0) != 5 || recv(fd, buffer, 5, MSG_WAITALL) != 5) return 3;
+        ended += recv(fd, buffer, 5, 0) == 0;
+        close(fd);
+        usleep(25000);
+    }
+    kill(server, SIGTERM);
+    printf("%d ended\n", ended);
+    return ended != 60;
+}
+"""
+)
+
 BARE = (
     SERVER
     + r"""
@@ -398,6 +437,25 @@ class Scenes:
         if said.strip() != wanted:
             raise SceneError(f"the shell's child read something else: {said!r}")
 
+    def forking(self, *words: str) -> None:
+        """Let children of a server end: what they carried counts against no limit any more."""
+        most = 4
+        program, source = self.folder / "forking", self.folder / "forking.c"
+        source.write_text(FORKING)
+        subprocess.run(["cc", "-O1", "-o", program, source], check=True)
+        ran = subprocess.run(
+            [program, *words],
+            env={**self.env, "WEFT_LIVE_LIMIT": str(most)},
+            capture_output=True,
+            text=True,
+            timeout=LIMIT_S,
+            check=False,
+        )
+        carried = self.log.read_text().count("carried over shared memory")
+        # Each is counted at both ends.
+        if ran.returncode or carried < 2 * 5 * most:
+            raise SceneError(f"{ran.stdout!r} {ran.stderr!r}, {carried} carried")
+
     def socat(self) -> None:
         """Let socat copy between a carried connection and a static program."""
         server = subprocess.Popen(
@@ -458,6 +516,8 @@ def main() -> int:
             "bash and a server that waits": lambda: scenes.shell("waits"),
             "bash and a server that has closed": scenes.shell,
         }
+        runs["children that end"] = scenes.forking
+        runs["children that are killed"] = lambda: scenes.forking("kills")
         if shutil.which("socat"):
             runs["socat"] = scenes.socat
         for what, run in runs.items():

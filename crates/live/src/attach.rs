@@ -18,11 +18,11 @@ use crate::bare_calls;
 use crate::config;
 use crate::departure;
 use crate::epoll;
-use crate::lock::{Held, Lock};
 use crate::log;
 use crate::meeting::{self, Place};
 use crate::numbers::leaves_others;
 use crate::options;
+use crate::process_lock::{HeldHere, ProcessLock};
 use crate::segment::{Role, Segment, handshake};
 use crate::stats::{self, Reason};
 use crate::sys;
@@ -45,12 +45,12 @@ const HAND_OVER: u64 = 50_000_000;
 
 /// Guards joining against forking, since a connection is joined only while one process holds it, and
 /// against whatever leaves a connection to the kernel. Taken before the locks of `epoll`.
-pub static ATTACHING: Lock = Lock::new();
+pub static ATTACHING: ProcessLock = ProcessLock::new();
 
 /// The right to join, held where more is done than to change a word. No signal handler runs meanwhile:
 /// it would wait for what its own thread is doing, or jump out of it and leave the right taken for ever.
 pub struct Attaching {
-    _held: Held<'static>,
+    _held: HeldHere<'static>,
     /// Dropped last.
     _signals: sys::NoSignals,
 }
@@ -370,9 +370,12 @@ fn hand_segment_over(guard: &Guard, caller: c_int) -> Result<Handed, Reason> {
 
 fn within_limit() -> Result<(), Reason> {
     let Some(stats) = table::stats() else { return Err(Reason::Limit) };
-    let joined = stats.joined.load(Ordering::Relaxed);
-    let closed = stats.closed.load(Ordering::Relaxed);
-    if joined.saturating_sub(closed) < config::limit() { Ok(()) } else { Err(Reason::Limit) }
+    let now = || {
+        let joined = stats.joined.load(Ordering::Relaxed);
+        joined.saturating_sub(stats.closed.load(Ordering::Relaxed))
+    };
+    let is_within = now() < config::limit() || table::reclaim() && now() < config::limit();
+    is_within.then_some(()).ok_or(Reason::Limit)
 }
 
 /// The server's part: take the segment, if the client has brought one.
@@ -468,6 +471,7 @@ fn join(guard: &Guard, say_so: impl Fn(&Segment) -> bool) -> Result<(), Reason> 
     connection.nonblocking.store(nonblocking, Ordering::Relaxed);
     options::learn(guard.fd, connection);
     options::learn_delays(guard.fd, connection);
+    connection.keeper.store(table::owner(), Ordering::Relaxed);
     connection.phase.store(phase::JOINED, Ordering::SeqCst);
     if let Some(mut sending) = connection.sending() {
         switch(guard, &segment, &mut sending);

@@ -15,11 +15,12 @@ use crate::guard::close_numbers_apart;
 use crate::limits;
 use crate::loan;
 use crate::lock;
+use crate::process_lock;
 use crate::segment::{Segment, closed};
 use crate::stats::{self, Reason};
 use crate::stream;
 use crate::sys;
-use crate::table::{self, Connection, Entry, Guard, phase};
+use crate::table::{self, Connection, Entry, Guard, Local, phase};
 use crate::turn;
 use crate::wait;
 
@@ -140,7 +141,8 @@ pub fn say_how(guard: &Guard) {
         stats::say(connection);
     }
     let last = connection.holders.load(Ordering::SeqCst) == 1;
-    if !last {
+    let is_others = guard.local().let_go.load(Ordering::SeqCst);
+    if !last || is_others {
         return;
     }
     attach::leave_meeting(connection);
@@ -195,7 +197,7 @@ fn say_goodbye(guard: &Guard, segment: &Segment) {
     wake_peer(guard, segment);
     let (joined, plain, order) = (phase::JOINED, phase::PLAIN, Ordering::SeqCst);
     if connection.phase.compare_exchange(joined, plain, order, order).is_ok() {
-        stats::count(|stats| &stats.closed, 1);
+        stats::closed(connection);
     }
 }
 
@@ -284,7 +286,7 @@ pub fn shutdown(fd: c_int, how: c_int) -> Option<c_int> {
 fn stop_reading(guard: &Guard, segment: &Segment) {
     let connection = guard.connection;
     connection.read_shut.store(true, Ordering::SeqCst);
-    wait::wake_own(&segment.way(connection.role().peer()).arrived);
+    wait::wake_word(&segment.way(connection.role().peer()).arrived);
     if connection.sleepers.load(Ordering::SeqCst) > 0 {
         connection.deaf.store(true, Ordering::Release);
         sys::shutdown(guard.socket(), libc::SHUT_RD);
@@ -340,7 +342,7 @@ fn finish(guard: &Guard, segment: &Segment) -> bool {
     drop(sending);
     wait::wake(guard, &way.arrived);
     // This process's own writers end too.
-    wait::wake_own(&way.freed);
+    wait::wake_word(&way.freed);
     true
 }
 
@@ -386,7 +388,10 @@ pub extern "C" fn before_fork() {
     std::mem::forget(limits::RAISING.lock());
     epoll::may_be_shared();
     table::settle_all();
-    for_each_held(|connection| {
+    for local in table::used().filter_map(table::local) {
+        local.counted.store(false, Ordering::SeqCst);
+    }
+    for_each_held(|connection, local| {
         if connection.phase() < phase::JOINED {
             // An offer is one process's.
             if connection.phase() == phase::CANDIDATE {
@@ -396,28 +401,42 @@ pub extern "C" fn before_fork() {
             }
         }
         connection.holders.fetch_add(1, Ordering::SeqCst);
+        local.counted.store(true, Ordering::SeqCst);
     });
 }
 
 pub extern "C" fn after_fork_in_parent() {
+    if !table::is_single_threaded() {
+        // What came meanwhile the child may have, too, without being counted.
+        table::leave_newcomers();
+        for_each_held(|connection, local| {
+            if !local.counted.load(Ordering::SeqCst) {
+                attach::give_up_held(connection, Reason::Call);
+            }
+        });
+    }
     limits::RAISING.reset();
     attach::ATTACHING.reset();
 }
 
 pub extern "C" fn after_fork_in_child() {
     lock::forget_thread();
+    process_lock::forget_all();
     close_numbers_apart();
     table::start_in_child();
+    if !table::is_single_threaded() {
+        table::forget_uncounted();
+    }
     epoll::start_in_child();
     limits::RAISING.reset();
     attach::ATTACHING.reset();
 }
 
-fn for_each_held(act: impl Fn(&'static Connection)) {
+fn for_each_held(act: impl Fn(&'static Connection, &Local)) {
     for place in table::used() {
-        let held = table::local(place).is_some_and(table::Local::has_descriptors);
-        if held && let Some(connection) = table::connection(place) {
-            act(connection);
+        let Some(local) = table::local(place).filter(|it| it.has_descriptors()) else { continue };
+        if let Some(connection) = table::connection(place) {
+            act(connection, local);
         }
     }
 }

@@ -89,12 +89,16 @@ pub struct Connection {
     pub sought_after: AtomicBool,
     /// Whether all that follows is as a connection finds it that has not yet had a segment.
     fresh: AtomicBool,
+    /// The process that holds it alone, if it is known: with one holder no other does. Zero is unknown.
+    pub keeper: AtomicU32,
     capacity: AtomicU64,
     receive_lock: Lock,
     receiving: UnsafeCell<Receiving>,
     send_lock: Lock,
     sending: UnsafeCell<Sending>,
     pub spin: UnsafeCell<SpinPolicy>,
+    /// Whether its end was counted when its last process was about to end.
+    pub counted_out: AtomicBool,
     /// The events on which this end and the other wait for many connections; none is -1.
     pub own_event: AtomicI32,
     pub peer_event: AtomicI32,
@@ -311,6 +315,7 @@ impl Connection {
             &self.read_shut,
             &self.deaf,
             &self.write_shut,
+            &self.counted_out,
         ] {
             flag.store(false, Ordering::Relaxed);
         }

@@ -7,12 +7,14 @@ use libc::c_int;
 
 use crate::attach::{self, Attaching};
 use crate::epoll;
+use crate::guard::disown;
 use crate::limits;
 use crate::pump;
-use crate::stats::Reason;
+use crate::stats::{self, Reason};
 use crate::sys;
 use crate::table::{self, Connection, Entry, Guard, phase};
 use crate::turn;
+use crate::wait;
 
 /// Why this process carries nothing any more: the reason's number and one; zero as long as it may.
 static FORBIDDEN: AtomicU32 = AtomicU32::new(0);
@@ -202,19 +204,57 @@ pub fn over_exec(exec: impl FnOnce() -> c_int) -> c_int {
     failed
 }
 
-/// Takes this process out of the holders of all connections that others hold too: it is about to
-/// end, or to become another program.
+/// Takes this process out of the holders of all connections that others hold too, and says of the others
+/// that their end is near: it is about to end, or to become another program.
 pub fn let_go() {
     if !table::is_owner() {
         return;
     }
+    let mut alone = false;
     for (place, connection) in held() {
-        attach::clear_meeting(connection);
         let order = Ordering::SeqCst;
+        // Of two threads that end the process, or the one in the other's destructors, the first did it.
+        if table::local(place).is_some_and(|local| local.let_go.load(order)) {
+            continue;
+        }
+        attach::clear_meeting(connection);
         let fewer = |count: u32| (count > 1).then(|| count - 1);
+        if connection.holders.load(order) > 1 {
+            disown(connection);
+        }
         let gone = connection.holders.fetch_update(order, order, fewer).is_ok();
         if gone && let Some(local) = table::local(place) {
             local.let_go.store(true, order);
+        } else {
+            connection.keeper.store(table::owner(), order);
+            alone |= connection.phase() == phase::JOINED;
+        }
+    }
+    if alone {
+        say_leaving();
+    }
+}
+
+/// Lets the other ends of what this process holds alone wait in the kernel, which tells them at once when
+/// the process ends. Until then all goes on.
+fn say_leaving() {
+    let _errno = sys::KeepErrno::new();
+    for (fd, entry) in table::known() {
+        if !matches!(entry, Entry::Connection(_)) {
+            continue;
+        }
+        let Some(guard) = table::enter_placed(fd) else { continue };
+        let connection = guard.connection;
+        if connection.phase() == phase::JOINED
+            && connection.holders.load(Ordering::SeqCst) == 1
+            && let Some(segment) = connection.segment()
+        {
+            stats::closed(connection);
+            let role = connection.role();
+            segment.side(role).leaving.store(true, Ordering::SeqCst);
+            // Whoever sleeps in the kernel hears it there.
+            wait::wake_word(&segment.way(role).arrived);
+            wait::wake_word(&segment.way(role.peer()).freed);
         }
     }
 }
@@ -226,6 +266,10 @@ fn hold_again() {
     for (place, connection) in held() {
         if table::local(place).is_some_and(|local| local.let_go.swap(false, Ordering::SeqCst)) {
             connection.holders.fetch_add(1, Ordering::SeqCst);
+        }
+        stats::not_closed(connection);
+        if let Some(segment) = connection.segment() {
+            segment.side(connection.role()).leaving.store(false, Ordering::SeqCst);
         }
     }
 }

@@ -37,6 +37,8 @@ pub struct Local {
     kept: Kept,
     /// Whether the last to leave is to tell the other end how this one closes.
     pub closing: AtomicBool,
+    /// Whether the last fork counted the child among the holders.
+    pub counted: AtomicBool,
     /// Whether this process has taken itself out of the holders.
     pub let_go: AtomicBool,
     /// Whether an epoll instance has ever followed the connection: then the registrations have been
@@ -60,6 +62,7 @@ impl Local {
     /// The beginning of a connection's life.
     pub fn begin(&self) {
         self.let_go.store(false, Ordering::Relaxed);
+        self.counted.store(false, Ordering::Relaxed);
         self.descriptors.store(1, Ordering::Relaxed);
         if self.watched.load(Ordering::Relaxed) {
             self.watched.store(false, Ordering::Relaxed);
@@ -99,6 +102,14 @@ impl Local {
         self.shut_by.store(0, Ordering::Relaxed);
         self.closing.store(false, Ordering::Relaxed);
         self.close_kept();
+    }
+
+    /// In the child of a fork, which was not counted among the holders: what this stands for is the
+    /// parent's.
+    pub fn forget(&self) {
+        if self.has_descriptors() {
+            self.descriptors.store(RETIRED, Ordering::Relaxed);
+        }
     }
 
     fn close_kept(&self) {
@@ -414,12 +425,22 @@ pub fn release(place: usize, connection: &Connection, local: &Local) {
     }
     local.close_kept();
     local.descriptors.store(RETIRED, Ordering::Release);
-    hold_no_more(connection);
+    // A process that is about to end is no holder any more, whatever its destructors close.
+    if !local.let_go.swap(false, Ordering::SeqCst) {
+        hold_no_more(connection);
+    }
     table::freed(place);
+}
+
+/// Says, before this process leaves a connection to others, that it does not hold it alone.
+pub fn disown(connection: &Connection) {
+    let order = Ordering::SeqCst;
+    let _ = connection.keeper.compare_exchange(super::table::owner(), 0, order, order);
 }
 
 /// Takes this process out of the holders; the last leaves the place to whoever takes it next.
 pub fn hold_no_more(connection: &Connection) {
+    disown(connection);
     if connection.holders.fetch_sub(1, Ordering::AcqRel) == 1 {
         connection.segment.store(std::ptr::null_mut(), Ordering::Release);
         connection.phase.store(phase::FREE, Ordering::Release);

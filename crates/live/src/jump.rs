@@ -9,6 +9,7 @@ use std::cell::{Cell, UnsafeCell};
 
 use libc::{c_int, c_void};
 
+use crate::process_lock;
 use crate::real::interpose;
 
 thread_local! {
@@ -62,7 +63,7 @@ type Stop =
 unsafe extern "C-unwind" {
     fn _Unwind_ForcedUnwind(exception: *mut c_void, stop: Stop, argument: *mut c_void) -> c_int;
     fn _Unwind_GetCFA(context: *mut c_void) -> usize;
-    fn _Unwind_GetIP(context: *mut c_void) -> usize;
+    fn _Unwind_GetIPInfo(context: *mut c_void, before: *mut c_int) -> usize;
 }
 
 /// The object in which an instruction lies.
@@ -77,15 +78,35 @@ fn object_of(instruction: *const c_void) -> *mut c_void {
     }
 }
 
-/// Whether the frame is the first below those of the library's that sleep.
+/// Whether nothing is to be unwound any more: the frame is the first below those of the library's that
+/// sleep, or one of the library's that a signal has interrupted elsewhere than in a call, of which the
+/// unwinder does not know what it holds.
 ///
 /// # Safety
 ///
 /// The context is the unwinder's, in its call.
 unsafe fn has_left(context: *mut c_void, target: usize) -> bool {
+    let mut interrupted = 0;
     // SAFETY: by the contract of this function.
-    let at = unsafe { _Unwind_GetIP(context) } as *const c_void;
-    !is_past_sleep(target) && object_of(at) != object_of(stop as *const c_void)
+    let at = unsafe { _Unwind_GetIPInfo(context, &raw mut interrupted) } as *const c_void;
+    let is_own = object_of(at) == object_of(stop as *const c_void);
+    // SAFETY: a signal was taken there.
+    if is_own {
+        interrupted != 0 && !unsafe { is_at_system_call(at.cast()) }
+    } else {
+        !is_past_sleep(target)
+    }
+}
+
+/// Whether a signal that is taken here has interrupted a system call, which may be about to begin anew.
+///
+/// # Safety
+///
+/// The place is an instruction of the library's, not the first.
+unsafe fn is_at_system_call(at: *const [u8; 2]) -> bool {
+    let call = if cfg!(target_arch = "x86_64") { [0x0f, 0x05] } else { return false };
+    // SAFETY: by the contract of this function.
+    unsafe { at.read() == call || at.sub(1).read() == call }
 }
 
 /// Whether a jump to a place on the stack goes past a call that sleeps, and not only within a handler
@@ -113,6 +134,10 @@ unsafe extern "C-unwind" fn stop(
         if (actions & END_OF_STACK != 0 || is_there)
             && let Some(go) = jump.go
         {
+            if is_past_sleep(jump.stack) {
+                // It was not unwound, and is jumped past.
+                ASLEEP.set(0);
+            }
             go(jump.to, jump.value);
         }
     }
@@ -134,18 +159,20 @@ unsafe fn stack_of(to: *mut usize) -> usize {
 fn jump(to: *mut usize, value: c_int, go: Go) {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: the program says that the place is one to jump to.
-    if ASLEEP.get() != 0
+    if (ASLEEP.get() != 0 || process_lock::holds_any())
         && let stack = unsafe { stack_of(to) }
-        && is_past_sleep(stack)
     {
-        JUMP.with(|jump| {
-            let jump = jump.get();
-            // SAFETY: it is this thread's, and no other jump is on its way.
-            unsafe {
-                *jump = Jump { go: Some(go), to, value, stack, ..Jump::NONE };
-                _Unwind_ForcedUnwind((&raw mut (*jump).exception).cast(), stop, jump.cast());
-            }
-        });
+        process_lock::give_back_before_jump(stack);
+        if is_past_sleep(stack) {
+            JUMP.with(|jump| {
+                let jump = jump.get();
+                // SAFETY: it is this thread's, and no other jump is on its way.
+                unsafe {
+                    *jump = Jump { go: Some(go), to, value, stack, ..Jump::NONE };
+                    _Unwind_ForcedUnwind((&raw mut (*jump).exception).cast(), stop, jump.cast());
+                }
+            });
+        }
     }
     // SAFETY: the program says that the place is one to jump to.
     unsafe { go(to, value) };

@@ -7,11 +7,11 @@
 
 use libc::{c_int, rlimit};
 
-use crate::lock::Lock;
+use crate::process_lock::ProcessLock;
 use crate::sys::{self, Errno};
 
 /// Held while the limit is raised: who would fork then would leave it so.
-pub static RAISING: Lock = Lock::new();
+pub static RAISING: ProcessLock = ProcessLock::new();
 
 /// How far beyond the program's limit there may be numbers of the library's own.
 const ROOM: u64 = 1 << 14;

@@ -175,6 +175,13 @@ impl Lock {
         }
     }
 
+    /// Frees the lock if the calling thread holds it.
+    pub fn give_back(&self) {
+        if self.0.load(Ordering::Relaxed) & !WAITED_FOR == thread() {
+            drop(Held { lock: self, alone: false });
+        }
+    }
+
     /// Whether anybody holds it.
     pub fn is_held(&self) -> bool {
         self.0.load(Ordering::Relaxed) != 0

@@ -19,6 +19,7 @@ use crate::limits;
 use crate::loan::{self, Ended, Loan};
 use crate::lock;
 use crate::meeting::Place;
+use crate::process_lock;
 use crate::segment::closed;
 use crate::stream::{self, Rest};
 use crate::sys::{self, Process};
@@ -148,6 +149,7 @@ fn put_in_place(near: c_int, fd: c_int) {
 /// The life of the copying process.
 fn run(guard: &Guard, far: c_int, loan: Option<Loan>, memory: &mut [u8]) -> ! {
     lock::forget_thread();
+    process_lock::forget_all();
     table::start_in_child();
     attach::ATTACHING.reset();
     limits::RAISING.reset();

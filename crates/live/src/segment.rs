@@ -68,6 +68,8 @@ pub struct Side {
     pub closed: AtomicU32,
     /// The processor on which this end last worked, plus one.
     pub processor: AtomicU32,
+    /// Whether its last process is about to end without closing: the kernel will say so soon.
+    pub leaving: AtomicBool,
     /// Whether it is told of arrivals among those of other connections, and so asks for postmarks.
     pub sorts: AtomicBool,
 }

@@ -176,6 +176,22 @@ pub fn count(which: impl Fn(&Stats) -> &AtomicU64, by: u64) {
     }
 }
 
+/// Counts the end of a carried connection, once.
+pub fn closed(connection: &Connection) {
+    if !connection.counted_out.swap(true, Ordering::AcqRel) {
+        count(|stats| &stats.closed, 1);
+    }
+}
+
+/// Takes that back: the process did not end after all.
+pub fn not_closed(connection: &Connection) {
+    if connection.counted_out.swap(false, Ordering::AcqRel)
+        && let Some(stats) = table::stats()
+    {
+        stats.closed.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 /// Counts a connection that stays with the kernel.
 pub fn fell_through(connection: &Connection, reason: Reason) {
     count(|stats| &stats.fallen_through[reason as usize], 1);

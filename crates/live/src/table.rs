@@ -11,13 +11,15 @@ pub use crate::connection::{Connection, Receiving, Registration, Reported, Sendi
 use crate::direct;
 use crate::family;
 pub use crate::guard::{Guard, Local, borrowed, enter, enter_placed, followed, let_pass};
-use crate::guard::{first_word, release};
+use crate::guard::{first_word, hold_no_more, release};
 use crate::meeting;
 use crate::numbers::{change, look_for_threads, replace, word};
 pub use crate::numbers::{
     claim, close_own, disclaim, entry, forget_listener, forget_number, is_single_threaded, known,
     set_entry,
 };
+use crate::places;
+pub use crate::places::{freed, reclaim};
 use crate::segment::Role;
 use crate::stats::Stats;
 use crate::sys;
@@ -37,6 +39,8 @@ const KINDS: usize = 64;
 #[repr(C)]
 struct Arena {
     stats: Stats,
+    /// All places that a process of the family ever used lie below.
+    used: AtomicU32,
     /// What was learned of the connections of each kind.
     lessons: [AtomicU32; KINDS],
     connections: [Connection; CONNECTIONS],
@@ -53,8 +57,6 @@ static CERTAINTY: AtomicU32 = AtomicU32::new(certainty::NOBODY);
 /// Whether nothing new is remembered.
 static CLOSED: AtomicBool = AtomicBool::new(false);
 
-/// Where the search for a free place begins.
-static LOWEST_FREE: AtomicU32 = AtomicU32::new(0);
 /// No place from here on was ever used.
 static USED: AtomicU32 = AtomicU32::new(0);
 /// No number from here on was ever a connection's without a place.
@@ -100,9 +102,61 @@ pub fn start_in_child() {
     }
 }
 
+/// Forgets, in the child of a fork, what other threads have made or closed between the parent's count of
+/// holders and the moment at which its memory was copied.
+pub fn forget_uncounted() {
+    let mut any = false;
+    for place in used() {
+        let (Some(connection), Some(local)) = (connection(place), local(place)) else { break };
+        match (local.has_descriptors(), local.counted.load(Ordering::Relaxed)) {
+            (true, false) => any = true,
+            (false, true) => hold_no_more(connection),
+            _ => {}
+        }
+    }
+    let is_counted = |place| local(place).is_some_and(|it| it.counted.load(Ordering::Relaxed));
+    if any {
+        for (fd, entry) in known() {
+            if let Entry::Connection(place) = entry
+                && !is_counted(place)
+            {
+                set_entry(fd, Entry::Unknown);
+            }
+        }
+        used().filter(|place| !is_counted(*place)).filter_map(local).for_each(Local::forget);
+    }
+    leave_newcomers();
+}
+
 /// All places that were ever used.
 pub fn used() -> std::ops::Range<usize> {
     0..USED.load(Ordering::Relaxed) as usize
+}
+
+/// Says that a place is used from now on.
+pub fn use_place(place: usize) {
+    if USED.load(Ordering::Relaxed) <= place as u32 {
+        USED.fetch_max(place as u32 + 1, Ordering::Relaxed);
+        if let Some(used) = used_of_family() {
+            used.fetch_max(place as u32 + 1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// All places that any process of the family ever used.
+pub fn used_by_any() -> std::ops::Range<usize> {
+    0..used_of_family().map_or(0, |it| it.load(Ordering::Relaxed) as usize).min(CONNECTIONS)
+}
+
+fn used_of_family() -> Option<&'static AtomicU32> {
+    let arena = ARENA.load(Ordering::Acquire);
+    // SAFETY: once stored, the arena is never unmapped.
+    (!arena.is_null()).then(|| unsafe { &(*arena).used })
+}
+
+/// The process that the table belongs to.
+pub fn owner() -> u32 {
+    OWNER.load(Ordering::Relaxed)
 }
 
 /// Whether the calling process is the one whose memory this is.
@@ -157,7 +211,7 @@ pub fn kind(role: Role, port: u16) -> u32 {
 }
 
 /// The role of a kind.
-fn role_of(kind: u32) -> Role {
+pub fn role_of(kind: u32) -> Role {
     if (kind - 1).is_multiple_of(2) { Role::Client } else { Role::Server }
 }
 
@@ -254,7 +308,7 @@ pub fn settle(fd: c_int) -> Option<usize> {
     let cell = word(fd).filter(|_| is_owner())?;
     let asked = Word::from_bits(cell.load(Ordering::Acquire));
     if let Some((kind, first)) = asked.newcomer() {
-        let taken = take_place(fd, kind, first);
+        let taken = places::take(fd, kind, first);
         let to = |word: Word| {
             let here = word.is_same(asked) && word.newcomer().is_some();
             here.then(|| taken.map_or(word.plain(), |place| word.placed(place)))
@@ -273,37 +327,6 @@ pub fn settle(fd: c_int) -> Option<usize> {
     match entry(fd) {
         Entry::Connection(place) => Some(place),
         _ => None,
-    }
-}
-
-/// Begins the life of a connection at a place that was free.
-fn take_place(fd: c_int, kind: u32, first: BreakEven) -> Option<usize> {
-    for place in LOWEST_FREE.load(Ordering::Relaxed) as usize..CONNECTIONS {
-        let (connection, local) = (connection(place)?, local(place)?);
-        let free = connection.phase.load(Ordering::Relaxed) == phase::FREE && !local.is_used();
-        let mine = || {
-            let order = Ordering::Acquire;
-            connection.holders.compare_exchange(0, 1, order, Ordering::Relaxed).is_ok()
-        };
-        if !free || !mine() {
-            continue;
-        }
-        connection.begin(role_of(kind), kind, first.after());
-        connection.first_fd.store(fd, Ordering::Relaxed);
-        local.begin();
-        LOWEST_FREE.store(place as u32 + 1, Ordering::Relaxed);
-        if USED.load(Ordering::Relaxed) <= place as u32 {
-            USED.fetch_max(place as u32 + 1, Ordering::Relaxed);
-        }
-        return Some(place);
-    }
-    None
-}
-
-/// Remembers that a place is free.
-pub fn freed(place: usize) {
-    if LOWEST_FREE.load(Ordering::Relaxed) > place as u32 {
-        LOWEST_FREE.fetch_min(place as u32, Ordering::Relaxed);
     }
 }
 

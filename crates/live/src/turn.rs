@@ -39,8 +39,8 @@ pub fn turn_back(guard: &Guard, segment: &Segment, reason: Reason) {
     wait::wake(guard, &segment.way(role.peer()).freed);
     silence(guard, segment);
     // This end's own sleepers: on the words, and in epoll instances.
-    wait::wake_own(&segment.way(role.peer()).arrived);
-    wait::wake_own(&segment.way(role).freed);
+    wait::wake_word(&segment.way(role.peer()).arrived);
+    wait::wake_word(&segment.way(role).freed);
     sys::signal_event(connection.own_event.load(Ordering::Relaxed));
     stats::moved_back(guard, reason);
 }
@@ -229,7 +229,7 @@ fn become_plain(connection: &Connection) {
     let Some(_receiving) = connection.receiving().filter(|_| !is_lent()) else { return };
     let (joined, plain, order) = (phase::JOINED, phase::PLAIN, Ordering::SeqCst);
     if connection.phase.compare_exchange(joined, plain, order, order).is_ok() {
-        stats::count(|stats| &stats.closed, 1);
+        stats::closed(connection);
     }
 }
 

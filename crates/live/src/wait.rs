@@ -23,6 +23,9 @@ use crate::turn;
 /// other end's death is seen at once, in nanoseconds. So a death is seen this much later at most.
 const ON_WORD: u64 = 20_000_000;
 
+/// How long a sender sleeps that waits for an end which is about to end, in nanoseconds.
+const LEAVING: u64 = 1_000_000;
+
 /// How long a full ring is left unread before its connection goes back to the kernel, in
 /// nanoseconds.
 pub const STALLED: u64 = 100_000_000;
@@ -92,9 +95,9 @@ pub fn count_doorbells(guard: &Guard, segment: &Segment) {
     }
 }
 
-/// Wakes this process's own threads that sleep on the word of a flag. Those that sleep in the
+/// Wakes the threads that sleep on the word of a flag, without a stimulus. Those that sleep in the
 /// kernel are woken by it.
-pub fn wake_own(flag: &InterruptFlag) {
+pub fn wake_word(flag: &InterruptFlag) {
     let _errno = sys::KeepErrno::new();
     sys::futex_wake(flag.word().as_ptr());
 }
@@ -222,8 +225,9 @@ pub fn readable(
             return Ok(());
         }
         stats::say(connection);
-        if !connection.times_out.load(Ordering::Relaxed) {
+        if !connection.times_out.load(Ordering::Relaxed) && !peer_leaves(connection, segment) {
             stats::count(|stats| &stats.sleeps, 1);
+            let came = || came() || peer_leaves(connection, segment);
             match sleep_on_word(&way.arrived, ON_WORD, EndedBy::of(call.in_part), came) {
                 Err(libc::ETIMEDOUT) => {}
                 other => return other,
@@ -355,12 +359,18 @@ fn writable_since(
         stats::count(|stats| &stats.sleeps, 1);
         cancel::look();
         let ended_by = EndedBy::of(in_part || limit.is_some());
-        match sleep_on_word(flag, span.min(left), ended_by, came) {
+        let span_now = if peer_leaves(connection, segment) { LEAVING } else { span };
+        match sleep_on_word(flag, span_now.min(left), ended_by, came) {
             Err(libc::ETIMEDOUT) => death::is_gone(guard),
             other => return other,
         };
         span = (span * 2).min(10 * ON_WORD);
     }
+}
+
+/// Whether the other end's last process is about to end.
+fn peer_leaves(connection: &Connection, segment: &Segment) -> bool {
+    segment.side(connection.role().peer()).leaving.load(Ordering::SeqCst)
 }
 
 /// Which handled signals end a blocking call.

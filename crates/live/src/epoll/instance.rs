@@ -8,7 +8,7 @@ use libc::c_int;
 use super::links::Inner;
 use super::{CONTROL, registrations, waiting};
 use crate::kept::{Kept, let_another_number_be_seen};
-use crate::lock::Lock;
+use crate::process_lock::ProcessLock;
 use crate::spin::SpinPolicy;
 use crate::sys;
 use crate::table::{self, Entry, Registration};
@@ -24,7 +24,7 @@ pub struct Instance {
     inside: AtomicU32,
     /// For threads under whose waits its number was closed: then it is its descriptor.
     kept: Kept,
-    pub lock: Lock,
+    pub lock: ProcessLock,
     /// Threads that are about to sleep in it, or do.
     pub waiters: AtomicU32,
     /// Whether it is itself watched by another, which sees only what the kernel sees.

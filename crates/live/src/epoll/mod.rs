@@ -33,7 +33,7 @@ use others::{control_other, count_other, discount_other};
 
 use crate::attach;
 use crate::departure;
-use crate::lock::Lock;
+use crate::process_lock::ProcessLock;
 use crate::stats::Reason;
 use crate::sys;
 use crate::table::{self, Entry, Guard, REGISTRATIONS, Registration, Reported, phase};
@@ -50,7 +50,7 @@ const TAG: u64 = 0xf3e7_1a5b << 32;
 const EVENT: u64 = 1 << 31;
 
 /// Guards which registrations are free.
-static CONTROL: Lock = Lock::new();
+static CONTROL: ProcessLock = ProcessLock::new();
 
 /// The registrations of a place, each to be touched with its instance's lock held.
 fn registrations(place: usize) -> impl Iterator<Item = *mut Registration> {

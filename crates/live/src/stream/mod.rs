@@ -14,6 +14,7 @@ use libc::{c_int, iovec};
 
 use crate::attach;
 use crate::death;
+use crate::jump::Asleep;
 use crate::numbers::passed_by;
 use crate::segment::{Segment, closed};
 use crate::stats;
@@ -68,6 +69,12 @@ pub fn receive<T: AsRef<[iovec]>>(
             None => kernel(),
         },
     }
+}
+
+/// Makes the program's call within a stay on the connection.
+fn in_kernel(kernel: impl Fn() -> isize) -> isize {
+    let _asleep = Asleep::begin();
+    kernel()
 }
 
 /// Sends as `sendmsg` does, what `from` says; `kernel` is the call that the program made, which it

@@ -6,7 +6,7 @@ use libc::{c_int, iovec};
 use weft_protocol::byte_ring::BrokenRing;
 use weft_protocol::detour::{Begun, Inlet};
 
-use super::{Moved, broken, fail, is_carried, length, part};
+use super::{Moved, broken, fail, in_kernel, is_carried, length, part};
 use crate::cancel;
 use crate::death;
 use crate::loan;
@@ -25,11 +25,11 @@ pub fn receive_seen(fd: c_int, to: &[iovec], flags: c_int, kernel: impl Fn() -> 
     cancel::look();
     let Some(guard) = table::enter(fd) else { return kernel() };
     if !is_carried(&guard) {
-        return kernel();
+        return in_kernel(kernel);
     }
     match received(&guard, to, flags) {
         Moved::Done(result) => result,
-        Moved::Kernel if guard.is_current() => kernel(),
+        Moved::Kernel if guard.is_current() => in_kernel(kernel),
         Moved::Kernel => received_from_kernel(&guard, to, flags),
     }
 }

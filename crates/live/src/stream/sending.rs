@@ -6,7 +6,7 @@ use libc::{c_int, iovec};
 use weft_protocol::byte_ring::Unpublished;
 use weft_protocol::detour::Outlet;
 
-use super::{Moved, broken, fail, is_carried, length, part};
+use super::{Moved, broken, fail, in_kernel, is_carried, length, part};
 use crate::attach;
 use crate::cancel;
 use crate::death;
@@ -44,13 +44,13 @@ pub fn send_seen(fd: c_int, from: &[iovec], flags: c_int, kernel: impl Fn() -> i
         turn::back(&guard, Reason::Option);
     }
     if !is_carried(&guard) {
-        return kernel();
+        return in_kernel(kernel);
     }
     match sent(&guard, from, flags) {
         Moved::Done(result) => result,
         Moved::Kernel => {
             let here = guard.is_current();
-            let result = if here { kernel() } else { sent_by_kernel(&guard, from, flags) };
+            let result = if here { in_kernel(kernel) } else { sent_by_kernel(&guard, from, flags) };
             if result < 0 {
                 note_reset(&guard, sys::errno());
             }

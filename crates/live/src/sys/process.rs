@@ -68,6 +68,11 @@ pub fn has_numbers() -> bool {
     process() as i32 > 0 && unsafe { bare!(libc::SYS_gettid) } > 0
 }
 
+/// Whether there is a process of this number, if only to be waited for.
+pub fn is_there(number: u32) -> bool {
+    call!(libc::SYS_kill, number, 0) != Err(libc::ESRCH)
+}
+
 /// A process whose end can be noticed.
 #[derive(Clone, Copy, Debug)]
 pub struct Process {
@@ -111,7 +116,7 @@ impl Process {
             return poll_now(self.fd, libc::POLLIN) != 0;
         }
         if self.fd < 0 {
-            return call!(libc::SYS_kill, self.number, 0) == Err(libc::ESRCH);
+            return !is_there(self.number);
         }
         let mut buffer = [0u8; 512];
         match read_at(self.fd, buffer.as_mut_ptr(), buffer.len(), 0) {

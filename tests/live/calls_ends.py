@@ -1,0 +1,123 @@
+"""Scenes of threads and processes that end, fork or jump while others go on."""
+
+from __future__ import annotations
+
+from calls_corners import compiled
+from calls_stage import scene
+
+FORKS = r"""
+#include <sys/wait.h>
+static volatile int over;
+static void *make(void *none) {
+    while (!over) {
+        int ends[2];
+        join(ends);
+        for (int round = 0; round < 300; round++)
+            need(send(ends[round % 2], "x", 1, 0) == 1
+                 && recv(ends[1 - round % 2], room, 1, 0) == 1);
+        close(ends[0]), close(ends[1]);
+    }
+    return none;
+}
+int main(int count, char **words) {
+    pthread_t threads[2];
+    char *much = malloc(40 << 20), byte;
+    /* Forking takes longer by it. */
+    memset(much, 1, 40 << 20);
+    for (int looks = 0; looks < 2; looks++) {
+        int ill = 0;
+        over = 0;
+        for (int at = 0; at < 2; at++) need(!pthread_create(&threads[at], 0, make, 0));
+        for (int forks = 0; forks < 250; forks++) {
+            int status;
+            pid_t child = fork();
+            if (!child) {
+                for (int fd = 3; fd < 40; fd++) {
+                    if (looks) recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+                    close(fd);
+                }
+                _exit(0);
+            }
+            need(waitpid(child, &status, 0) == child);
+            ill += status != 0;
+        }
+        over = 1;
+        for (int at = 0; at < 2; at++) pthread_join(threads[at], 0);
+        printf("  %d: %d ended ill\n", looks, ill);
+        fflush(stdout);
+    }
+    return 0;
+}
+"""
+"""Forks while other threads make connections and close them."""
+
+
+@scene
+def forks_beside_threads_that_make_connections() -> None:
+    compiled(FORKS)
+
+
+JUMPS_AWAY = r"""
+#include <sys/wait.h>
+static sigjmp_buf place;
+static volatile sig_atomic_t may_jump;
+static void jump(int signal) { if (may_jump) may_jump = 0, siglongjmp(place, signal); }
+static void *go_on(void *carried) {
+    int instance = epoll_create1(0), done = 0;
+    struct epoll_event event = {EPOLLIN};
+    for (int round = 0; round < 20; round++) {
+        pid_t child = fork();
+        if (!child) _exit(0);
+        done += waitpid(child, 0, 0) == child;
+        done += !epoll_ctl(instance, EPOLL_CTL_ADD, *(int *)carried, &event);
+        done += !epoll_ctl(instance, EPOLL_CTL_DEL, *(int *)carried, &event);
+    }
+    close(instance);
+    printf("  another did %d of 60\n", done);
+    fflush(stdout);
+    return 0;
+}
+int main(void) {
+    struct sigaction action = {.sa_handler = jump};
+    struct itimerval each = {{0, 53}, {0, 53}}, none = {{0, 0}, {0, 0}};
+    int instance = epoll_create1(0), ends[2], other[2];
+    join(ends), join(other);
+    sigaction(SIGALRM, &action, 0);
+    for (int what = 0; what < 3; what++) {
+        struct epoll_event event = {EPOLLIN};
+        pthread_t thread;
+        sigset_t set;
+        if (what) epoll_ctl(instance, EPOLL_CTL_ADD, ends[0], &event);
+        setitimer(ITIMER_REAL, &each, 0);
+        for (volatile int jumps = 0; jumps < 15000; jumps++)
+            if (!sigsetjmp(place, 1)) {
+                may_jump = 1;
+                while (may_jump)
+                    switch (what) {
+                    case 0:
+                        epoll_ctl(instance, EPOLL_CTL_ADD, ends[0], &event);
+                        epoll_ctl(instance, EPOLL_CTL_DEL, ends[0], &event);
+                        break;
+                    case 1: epoll_wait(instance, &event, 1, 1); break;
+                    default: epoll_ctl(instance, EPOLL_CTL_MOD, ends[0], &event);
+                    }
+            }
+        setitimer(ITIMER_REAL, &none, 0);
+        sigemptyset(&set);
+        sigprocmask(SIG_SETMASK, &set, 0);
+        need(!pthread_create(&thread, 0, go_on, other + what % 2));
+        pthread_join(thread, 0);
+        if (what == 0) close(instance), instance = epoll_create1(0);
+    }
+    need(send(ends[1], "x", 1, 0) == 1);
+    struct epoll_event event;
+    printf("  told %d\n", epoll_wait(instance, &event, 1, 5000));
+    return 0;
+}
+"""
+"""Jumps out of handlers that interrupt calls on `epoll` instances; then another thread goes on."""
+
+
+@scene
+def who_jumps_out_of_a_handler_leaves_nothing_locked() -> None:
+    compiled(JUMPS_AWAY)
