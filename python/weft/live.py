@@ -32,6 +32,9 @@ LIBRARY = "libweft_live.so"
 INPUT_ERROR = 2
 NOT_FOUND = 127
 
+# With less than this, in bytes, the library does nothing (crates/live/src/means.rs).
+_AMPLE = 8 << 30
+
 # The layout that crates/live/src/stats.rs lays down at the beginning of its file.
 _LAYOUT = 6
 _COUNTS = (
@@ -276,6 +279,8 @@ def obstacle(program: str) -> str | None:
     """Say why the library would do nothing for a program; nothing if it would work."""
     if platform.system() != "Linux":
         return f"this is {platform.system()}; the library is for Linux"
+    if (limit := _address_space()) is not None:
+        return f"{limit}, of which the library's tables would take a part"
     found = shutil.which(program)
     if found is None:
         return f"there is no program {program!r} on the path"
@@ -283,6 +288,17 @@ def obstacle(program: str) -> str | None:
     if path.stat().st_mode & (stat.S_ISUID | stat.S_ISGID):
         return f"{path} runs with other rights than its caller's; such programs are left alone"
     return _obstacle_in_file(path)
+
+
+def _address_space() -> str | None:
+    """Say how the address space is limited, if it is so that the library does nothing."""
+    import resource  # noqa: PLC0415 (it is not there elsewhere)
+
+    for kind, option in ((resource.RLIMIT_AS, "-v"), (resource.RLIMIT_DATA, "-d")):
+        limit = resource.getrlimit(kind)[0]
+        if limit != resource.RLIM_INFINITY and limit < _AMPLE:
+            return f"memory is limited to {limit >> 20} MiB (ulimit {option} {limit >> 10})"
+    return None
 
 
 def _obstacle_in_file(path: Path) -> str | None:

@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import resource
+import subprocess
+import sys
+
 from calls_corners import compiled
-from calls_stage import scene
+from calls_stage import say, scene
+
+LITTLE = 600 << 20
+"""As much address space as a program may have that needs most of it."""
 
 FORKS = r"""
 #include <sys/wait.h>
@@ -121,3 +128,44 @@ int main(void) {
 @scene
 def who_jumps_out_of_a_handler_leaves_nothing_locked() -> None:
     compiled(JUMPS_AWAY)
+
+
+@scene
+def a_program_has_the_address_space_that_it_may_have() -> None:
+    for kind in (resource.RLIMIT_AS, resource.RLIMIT_DATA):
+
+        def limit(kind: int = kind) -> None:
+            resource.setrlimit(kind, (LITTLE, LITTLE))
+
+        code = f"print(len(bytearray({LITTLE * 3 // 4})))"
+        command = [sys.executable, "-c", code]
+        say("it ended", lambda it=command, to=limit: subprocess.call(it, preexec_fn=to))
+
+
+SECOND_LIBRARY = r"""
+#include <dlfcn.h>
+typedef ssize_t receive(int, void *, size_t, int);
+typedef ssize_t transmit(int, const void *, size_t, int);
+int main(void) {
+    int ends[2];
+    join(ends);
+    need(send(ends[1], "abc", 3, 0) == 3);
+    void *library = dlmopen(LM_ID_NEWLM, "libc.so.6", RTLD_NOW);
+    need(library != 0);
+    receive *other_recv = (receive *)dlsym(library, "recv");
+    transmit *other_send = (transmit *)dlsym(library, "send");
+    printf("  it received %zd\n", other_recv(ends[0], room, 9, MSG_DONTWAIT));
+    printf("  it sent %zd\n", other_send(ends[0], "defg", 4, 0));
+    printf("  arrived %zd\n", recv(ends[1], room, 4, MSG_WAITALL));
+    join(ends);
+    need(send(ends[1], "abc", 3, 0) == 3);
+    printf("  later %zd\n", other_recv(ends[0], room, 9, MSG_DONTWAIT));
+    return 0;
+}
+"""
+"""A second C library makes calls that no function stands before."""
+
+
+@scene
+def a_second_c_library_finds_what_is_there() -> None:
+    compiled(SECOND_LIBRARY)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import shutil
 import struct
 import subprocess
@@ -313,3 +314,14 @@ def test_what_brings_connections_back_is_named(tmp_path: Path, name: str, said: 
 def test_the_other_end_is_looked_at() -> None:
     assert "not started under weft live" in (live.peer_obstacle(os.getpid()) or "")
     assert "no process" in (live.peer_obstacle(2**22 + 1) or "")
+
+
+def test_a_program_that_may_have_little_memory_is_left_all_of_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    program = str(elf(tmp_path / "dynamic", [3]))
+    limits = {resource.RLIMIT_AS: 8 << 30, resource.RLIMIT_DATA: resource.RLIM_INFINITY}
+    monkeypatch.setattr(resource, "getrlimit", lambda kind: (limits[kind], limits[kind]))
+    assert live.obstacle(program) is None
+    limits[resource.RLIMIT_DATA] = 1 << 30
+    assert "ulimit -d 1048576" in (live.obstacle(program) or "")

@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | `WEFT_LIVE` | `off` leaves everything to the kernel | on |
 //! | `WEFT_LIVE_RING` | bytes of one direction's ring, a power of two from 4096 | 262144 |
-//! | `WEFT_LIVE_LIMIT` | connections in shared memory at one time | 2048 |
+//! | `WEFT_LIVE_LIMIT` | connections in shared memory at one time | 2048, fewer with little memory |
 //! | `WEFT_LIVE_DIRECTORY` | where ends in different network namespaces meet | nowhere |
 //! | `WEFT_LIVE_LOG` | a file, or `stderr`, for what becomes of each connection | none |
 
@@ -13,9 +13,14 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::log;
+use crate::means;
 
 static RING: AtomicU64 = AtomicU64::new(256 * 1024);
-static LIMIT: AtomicU64 = AtomicU64::new(2048);
+/// As many as are said, or [`MOST`] and no more than there is memory for, once somebody has asked.
+static LIMIT: OnceLock<u64> = OnceLock::new();
+const MOST: u64 = 2048;
+/// The rings of all connections are to take no more than such a part of the memory that there may be.
+const PART: u64 = 4;
 
 /// A path of a directory, copied: programs write over their environment.
 #[derive(Debug)]
@@ -55,7 +60,8 @@ pub fn read() -> bool {
         RING.store(bytes, Ordering::Relaxed);
     }
     if let Some(limit) = number(c"WEFT_LIVE_LIMIT") {
-        LIMIT.store(limit, Ordering::Relaxed);
+        // The first process to read it is the only one.
+        let _ = LIMIT.set(limit);
     }
     if let Some(path) = variable(c"WEFT_LIVE_DIRECTORY")
         && path.starts_with('/')
@@ -77,7 +83,10 @@ pub fn ring_bytes() -> u64 {
 }
 
 pub fn limit() -> u64 {
-    LIMIT.load(Ordering::Relaxed)
+    *LIMIT.get_or_init(|| {
+        let there_is_room = |memory: u64| (memory / PART / (2 * ring_bytes())).min(MOST);
+        means::of_control_group().map_or(MOST, there_is_room)
+    })
 }
 
 /// The directory in which ends of connections between network namespaces meet.

@@ -40,7 +40,7 @@ pub fn is_gone_since_switched(guard: &Guard, segment: &Segment) -> bool {
 /// The same while nobody sleeps: the kernel is asked only if nothing was heard for long.
 #[inline]
 pub fn is_silent_and_gone(guard: &Guard, segment: &Segment) -> bool {
-    is_due(guard, segment, coarse_now()) && is_gone_if_due(guard, segment)
+    is_due(guard, segment, sys::coarse_now()) && is_gone_if_due(guard, segment)
 }
 
 /// Whether nothing was heard of the other end for long; not again for as long.
@@ -202,12 +202,4 @@ fn has_spoken(connection: &Connection, segment: &Segment) -> bool {
     let before = connection.heard.load(Ordering::Relaxed);
     connection.heard.store(heard, Ordering::Relaxed);
     heard != before
-}
-
-/// A clock that is cheap and a few milliseconds coarse, in nanoseconds.
-pub fn coarse_now() -> u64 {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `time` is a valid place for the result.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC_COARSE, &mut time) };
-    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }

@@ -44,6 +44,7 @@ mod limits;
 mod loan;
 mod lock;
 mod log;
+mod means;
 mod meeting;
 mod memory;
 mod numbers;
@@ -71,9 +72,10 @@ mod word;
 
 /// Runs when the program is loaded, before `main`.
 extern "C" fn begin() {
-    if !config::read() || !table::start() {
+    if !config::read() || !means::is_address_space_ample() || !table::start() {
         return;
     }
+    sys::find_clock();
     epoll::start();
     // SAFETY: the handlers are functions of this library, which is never unloaded.
     let watched = unsafe {

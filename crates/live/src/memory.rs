@@ -33,21 +33,27 @@ pub fn are_there<T>(first: *const T, count: usize) -> bool {
         return true;
     }
     let Some(last) = first.addr().checked_add(length - 1) else { return false };
-    let [first, last] = [first.addr(), last].map(|place| place & !(PAGE - 1));
-    is_page_there(first) && (first == last || is_page_there(last))
+    let first = first.addr();
+    is_page_there(first) && (page_of(first) == page_of(last) || is_page_there(last))
+}
+
+const fn page_of(place: usize) -> usize {
+    place & !(PAGE - 1)
 }
 
 #[inline]
-fn is_page_there(page: usize) -> bool {
+fn is_page_there(place: usize) -> bool {
+    let page = page_of(place);
     // Nothing lies in the first page, where null pointers point; its number stands for none.
-    page != 0 && (SEEN[page / PAGE % REMEMBERED].load(Ordering::Relaxed) == page || look(page))
+    page != 0 && (SEEN[page / PAGE % REMEMBERED].load(Ordering::Relaxed) == page || look(place))
 }
 
 #[cold]
-fn look(page: usize) -> bool {
+fn look(place: usize) -> bool {
+    let page = page_of(place);
     // Then no call may be made but the program's.
     let is_filtered = departure::forbidden() == Some(Reason::Filter);
-    let there = is_filtered || page & KERNELS == 0 && sys::is_readable(page);
+    let there = is_filtered || page & KERNELS == 0 && sys::is_readable(place);
     if there && !is_filtered {
         SEEN[page / PAGE % REMEMBERED].store(page, Ordering::Relaxed);
     }

@@ -9,7 +9,6 @@ use libc::c_int;
 use weft_protocol::break_even::BreakEven;
 
 use crate::connection::phase;
-use crate::death;
 use crate::guard::hold_no_more;
 use crate::stats;
 use crate::sys;
@@ -61,7 +60,7 @@ pub fn freed(place: usize) {
 /// processes of the family may have freed some, too.
 #[cold]
 pub fn reclaim() -> bool {
-    let (now, last, order) = (death::coarse_now(), &RECLAIMED, Ordering::Relaxed);
+    let (now, last, order) = (sys::coarse_now(), &RECLAIMED, Ordering::Relaxed);
     let before = last.load(order);
     let is_due = before == 0 || now.wrapping_sub(before) >= EVERY;
     if !is_due || last.compare_exchange(before, now, order, order).is_err() {

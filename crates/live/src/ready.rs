@@ -284,7 +284,7 @@ pub fn poll(
 /// Asks the kernel about those other ends of which nothing was heard for long, for a program that never
 /// sleeps here: a sleep is ended by a death. Once one has died, the next call asks on.
 fn look_for_deaths(joined: &[Polled], entries: &mut [pollfd]) {
-    let now = death::coarse_now();
+    let now = sys::coarse_now();
     let mut due = joined.iter().filter(|it| death::is_due(&it.guard, &it.segment, now));
     if due.any(|it| death::is_gone_if_due(&it.guard, &it.segment)) {
         evaluate(joined, entries);

@@ -9,11 +9,13 @@ use std::sync::atomic::Ordering;
 use crate::limits;
 use libc::{c_int, c_long, c_void};
 
+mod clock;
 mod pair;
 mod polling;
 mod process;
 mod processor;
 
+pub use clock::{coarse_now, find_clock, now, timespec};
 pub use pair::connection_pair;
 pub use polling::{epoll_ctl, epoll_now, is_refusal, poll, poll_all, poll_now, poll_or_fail};
 pub use process::{
@@ -236,6 +238,13 @@ pub fn descriptor_limit(new: Option<libc::rlimit>) -> libc::rlimit {
     let to = new.as_ref().map_or(none, std::ptr::from_ref);
     let _ = call!(libc::SYS_prlimit64, 0, libc::RLIMIT_NOFILE, to, &raw mut limit);
     limit
+}
+
+/// A limit of the process, if the kernel tells it.
+pub fn resource_limit(kind: libc::__rlimit_resource_t) -> Option<libc::rlimit> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    let none: *const libc::rlimit = std::ptr::null();
+    call!(libc::SYS_prlimit64, 0, kind, none, &raw mut limit).is_ok().then_some(limit)
 }
 
 pub fn fcntl(fd: c_int, command: c_int, argument: c_int) -> Result<c_int, Errno> {
@@ -466,11 +475,13 @@ fn set_signal_mask(mask: u64) -> u64 {
     before
 }
 
-/// Whether a page can be read: the kernel reads there before it finds that nothing was asked for. If it
-/// refuses to say, the page is taken to be.
-pub fn is_readable(page: usize) -> bool {
+/// Whether the page of a place can be read: the kernel reads there before it finds that nothing was asked
+/// for. If it refuses to say, the page is taken to be. No other place of the page is read: a tool that
+/// watches over the program may know that nothing lies there.
+pub fn is_readable(place: usize) -> bool {
     let (no_way, nothing) = (c_int::MAX, std::ptr::null_mut::<u64>());
-    let found = call!(libc::SYS_rt_sigprocmask, no_way, page, nothing, size_of::<u64>());
+    let word = place & !(size_of::<u64>() - 1);
+    let found = call!(libc::SYS_rt_sigprocmask, no_way, word, nothing, size_of::<u64>());
     found != Err(libc::EFAULT)
 }
 
@@ -541,22 +552,6 @@ pub fn reset(fd: c_int) {
     let (level, name) = (libc::SOL_SOCKET, libc::SO_LINGER);
     let _ = call!(libc::SYS_setsockopt, fd, level, name, &raw const now, 8);
     close(fd);
-}
-
-/// So many nanoseconds, as the kernel is told them.
-pub const fn timespec(nanoseconds: u64) -> libc::timespec {
-    libc::timespec {
-        tv_sec: (nanoseconds / 1_000_000_000) as libc::time_t,
-        tv_nsec: (nanoseconds % 1_000_000_000) as c_long,
-    }
-}
-
-/// Monotonic time in nanoseconds.
-pub fn now() -> u64 {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `time` is a valid place for the result.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut time) };
-    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
 /// Maps memory. A null `at` lets the kernel choose.

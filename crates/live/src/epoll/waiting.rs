@@ -221,7 +221,7 @@ fn is_time_to_look_aside(instance: &Instance, turns: u32) -> bool {
 }
 
 fn has_ticked(instance: &Instance) -> bool {
-    let tick = death::coarse_now();
+    let tick = sys::coarse_now();
     // SAFETY: as in `is_time_to_look_aside`.
     std::mem::replace(unsafe { &mut (*instance.inner.get()).ticked }, tick) != tick
 }

@@ -400,6 +400,15 @@ extern "C" fn before_vfork() -> *mut c_void {
     NEXT.address()
 }
 
+/// A second C library in a namespace of its own makes calls that nobody stands before.
+extern "C" fn before_dlmopen(namespace: c_long) -> *mut c_void {
+    static NEXT: Next = Next::new(c"dlmopen");
+    if namespace != libc::LM_ID_BASE {
+        departure::forbid(Reason::BareCalls);
+    }
+    NEXT.address()
+}
+
 extern "C" fn before_clone(_begin: usize, _stack: usize, flags: usize) -> *mut c_void {
     static NEXT: Next = Next::new(c"clone");
     share_with_child(flags as u64);
@@ -433,6 +442,7 @@ interpose! {
     }
 }
 
+trampoline!(dlmopen, before_dlmopen);
 trampoline!(vfork, before_vfork);
 trampoline!(__vfork, before_vfork);
 trampoline!(clone, before_clone);
