@@ -64,7 +64,7 @@ _BELOW = re.compile(r"^(lib(c|pthread|weft_live|uring)[.-]|ld-)")
 
 
 # The loaders of C libraries that this one is not made for.
-_OTHER_LOADERS = ("ld-musl", "ld-uClibc", "linker")
+_OTHER_LOADERS = ("ld-musl", "ld-uClibc", "klibc-", "linker")
 
 
 class ElfError(ValueError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import select
 import socket
 import struct
@@ -119,6 +120,29 @@ def nobody_waits_for_ever_behind_those_that_are_not_carried() -> None:
         for one, other in fresh:
             one.close()
             other.close()
+
+
+@scene
+def nobody_waits_for_ever_behind_other_descriptors() -> None:
+    a, b = pair(LASTING)
+    pipes = [os.pipe() for _ in range(6)]
+    for room in (1, 4):
+        with select.epoll() as waiter:
+            waiter.register(b, select.EPOLLIN)
+            for _, end in pipes:
+                waiter.register(end, select.EPOLLOUT)
+            for _ in range(3):
+                a.sendall(b"x")
+                waits = 0
+                while waits < 60 and all(fd != b.fileno() for fd, _ in waiter.poll(LATE_S, room)):
+                    # So that the kernel is asked in each wait.
+                    settled(0.012)
+                    waits += 1
+                say(f"with room for {room}", lambda waits=waits: waits < 60)
+                b.recv(1)
+    for ends in pipes:
+        for end in ends:
+            os.close(end)
 
 
 @scene

@@ -54,7 +54,8 @@ fn wait_in(
         // connections that are not carried yet, by which something may have been sent before.
         let behind = comes_behind_the_kernel(instance);
         let aside = behind || !asked && is_time_to_look_aside(instance, EVERY_TURN);
-        let room = if behind { places_of_kernel(instance, events.len()) } else { events.len() };
+        let shared = aside && (behind || has_any(instance, &mut 0));
+        let room = if shared { places_of_kernel(instance, events.len()) } else { events.len() };
         let first = if aside && room > 0 {
             asked = true;
             let events = &mut events[..room];
