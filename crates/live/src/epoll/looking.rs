@@ -204,6 +204,8 @@ pub fn hand_back(instance: &Instance, inner: &mut Inner) {
                 (registration.linked, registration.cold) = (false, false);
                 super::count_other(instance, registration);
                 inner.remove(at);
+                // The kernel is asked about it in the next wait.
+                (inner.turn, inner.looked_aside) = (0, 0);
             }
             _ => at += 1,
         }
