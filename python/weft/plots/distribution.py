@@ -162,8 +162,8 @@ def _quantile_rules() -> dict[str, Any]:
         "layer": [
             {"mark": {"type": "rule", "stroke": "$muted", "strokeDash": [2, 4], "opacity": 0.7},
              "encoding": place},
-            {"mark": {"type": "text", "align": "left", "dx": 4, "dy": -6, "color": "$muted",
-                      "x": 0},
+            {"mark": {"type": "text", "align": "left", "baseline": "middle", "dx": 6,
+                      "color": "$muted", "x": "width"},
              "encoding": {**place, "text": {"field": "name"}}},
         ],
     }  # fmt: skip
