@@ -2,15 +2,74 @@
 
 from __future__ import annotations
 
+import os
 import resource
+import select
+import socket
 import subprocess
 import sys
 
 from calls_corners import compiled
-from calls_stage import say, scene
+from calls_stage import say, scene, settled
 
+LATE_S = 3
 LITTLE = 600 << 20
 """As much address space as a program may have that needs most of it."""
+
+
+def answered_once_more(listener: socket.socket, rounds: int) -> None:
+    """Answer so many messages, read the last, and end without closing."""
+    end = listener.accept()[0]
+    for _ in range(rounds):
+        end.recv(8)
+        end.send(b"N")
+    # The other end sleeps by then.
+    settled(0.005)
+    end.recv(16, socket.MSG_WAITALL)
+    os._exit(0)
+
+
+@scene
+def an_end_is_told_at_whatever_moment_the_connection_joins() -> None:
+    for how in ("level", "edge", "recv"):
+        told = []
+        # One of these numbers lets this end join when the other has just switched.
+        for rounds in range(1, 22):
+            with socket.create_server(("127.0.0.1", 0)) as listener:
+                child = os.fork()
+                if not child:
+                    answered_once_more(listener, rounds)
+                with socket.create_connection(listener.getsockname()) as end:
+                    told.append(end_after(end, rounds, how))
+                os.waitpid(child, 0)
+        print(f"  {how}: {set(told)}", flush=True)
+
+
+def end_after(end: socket.socket, rounds: int, how: str) -> bytes:
+    """Exchange so many messages, send one more, and say what comes then."""
+    with select.epoll() as waiter:
+        waiter.register(end, select.EPOLLIN | (select.EPOLLET if how == "edge" else 0))
+        for _ in range(rounds):
+            end.send(b"12345678")
+            while how != "recv" and waiter.poll(LATE_S) and not (last := seen(end)):
+                pass
+            last = end.recv(1) if how == "recv" else last
+        end.send(bytes(16))
+        if how == "recv":
+            return end.recv(1)
+        last = None
+        while waiter.poll(LATE_S) and not (last := seen(end)):
+            pass
+        return last or b"nothing"
+
+
+def seen(end: socket.socket) -> bytes | None:
+    """Say what there is; nothing if there is nothing yet."""
+    try:
+        return end.recv(1, socket.MSG_DONTWAIT) or b"the end"
+    except BlockingIOError:
+        return None
+
 
 FORKS = r"""
 #include <sys/wait.h>

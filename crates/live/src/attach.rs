@@ -16,6 +16,7 @@ use weft_protocol::interrupt_flag::Sleep;
 
 use crate::bare_calls;
 use crate::config;
+use crate::death;
 use crate::departure;
 use crate::epoll;
 use crate::log;
@@ -522,6 +523,11 @@ pub fn switch(guard: &Guard, segment: &Segment, sending: &mut Sending) {
 pub fn arrive(guard: &Guard, segment: &Segment) -> bool {
     let Some(mut sending) = guard.connection.sending() else { return false };
     switch(guard, segment, &mut sending);
+    drop(sending);
     guard.connection.switched_in.store(true, Ordering::Release);
+    if death::is_gone_since_switched(guard, segment) {
+        // The kernel may have reported that, once, while its end of stream meant nothing yet.
+        epoll::kick(guard);
+    }
     true
 }

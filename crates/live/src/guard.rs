@@ -13,6 +13,7 @@ use crate::kept::{Kept, let_another_number_be_seen};
 use crate::limits;
 use crate::lock;
 use crate::numbers::{change, close_own, entry, is_at, is_single_threaded, word};
+use crate::stats;
 use crate::sys;
 use crate::table::{self, REGISTRATIONS, connection, is_owner, local, settle};
 use crate::word::{Entry, Word};
@@ -442,6 +443,10 @@ pub fn disown(connection: &Connection) {
 pub fn hold_no_more(connection: &Connection) {
     disown(connection);
     if connection.holders.fetch_sub(1, Ordering::AcqRel) == 1 {
+        if connection.phase() == phase::JOINED {
+            // Several have closed it at once, none as the last.
+            stats::closed(connection);
+        }
         connection.segment.store(std::ptr::null_mut(), Ordering::Release);
         connection.phase.store(phase::FREE, Ordering::Release);
     }

@@ -10,7 +10,6 @@ use weft_protocol::break_even::BreakEven;
 
 use crate::connection::phase;
 use crate::guard::hold_no_more;
-use crate::stats;
 use crate::sys;
 use crate::table::{self, CONNECTIONS, connection, local};
 
@@ -78,9 +77,6 @@ pub fn reclaim() -> bool {
         }
         let (nobody, order) = (0, Ordering::SeqCst);
         if known.1 && connection.keeper.compare_exchange(keeper, nobody, order, order).is_ok() {
-            if connection.phase() == phase::JOINED {
-                stats::closed(connection);
-            }
             hold_no_more(connection);
         }
     }

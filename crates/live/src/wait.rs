@@ -250,7 +250,8 @@ pub fn readable(
     drop(asleep);
     match looked {
         Err(why @ (libc::EINTR | libc::EAGAIN)) => return Err(why),
-        Err(why) if !switched => return Err(why),
+        // Once the other end has switched, a reset may come of a doorbell that lay unread.
+        Err(why) if !switched && !matches!(way.detour.begun(), Begun::After(_)) => return Err(why),
         // Once the detours have ended, the kernel's stream says by itself how it ends.
         Ok(0) | Err(_) if switched => drop(death::is_gone_since_switched(guard, segment)),
         _ => {}

@@ -12,10 +12,11 @@ use super::looking::{WHOLE_LOOK, any_ready, hand_back, look, resolve, wanted};
 use super::{CONTROL, link_place};
 use crate::death;
 use crate::ready;
+use crate::segment::Segment;
 use crate::spin::Where;
 use crate::stats;
 use crate::sys::{self, Errno};
-use crate::table::Registration;
+use crate::table::{Guard, Registration};
 use crate::wait;
 
 /// While there are events without the kernel, it is asked about other descriptors this often, in
@@ -244,19 +245,22 @@ fn arm(instance: &Instance) -> bool {
             }
             let sleep = if registration.by_event { Sleep::OnEvent } else { Sleep::InKernel };
             ready::arm(guard.connection, &segment, wanted, sleep);
-            let order = Ordering::Acquire;
             let out = libc::EPOLLOUT as u32 & registration.events;
-            if out != 0
-                && (guard.connection.returned_out.load(order)
-                    || !guard.connection.switched_out.load(order)
-                        && ready::events(&guard, &segment) & libc::POLLOUT == 0)
-            {
-                // The kernel has the sending direction, yet or again, and says when there is room.
+            if out != 0 && waits_for_kernels_room(&guard, &segment) {
                 super::rouse(instance, registration, guard.place, link_place(*link).1);
             }
         }
     }
     full
+}
+
+/// Whether the kernel has the sending direction, yet or again, and no room: it says when there is.
+fn waits_for_kernels_room(guard: &Guard, segment: &Segment) -> bool {
+    let order = Ordering::Acquire;
+    if guard.connection.returned_out.load(order) {
+        return sys::poll_now(guard.socket(), libc::POLLOUT) & libc::POLLOUT == 0;
+    }
+    !guard.connection.switched_out.load(order) && ready::events(guard, segment) & libc::POLLOUT == 0
 }
 
 /// Takes the flags back that this thread has armed: while it is awake, none of the other ends need

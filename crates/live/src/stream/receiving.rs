@@ -450,7 +450,8 @@ fn from_kernel(
             }
             (count > 0).then_some(Step::Bytes(count))
         }
-        Err(libc::EAGAIN) if left == 0 => None,
+        // An error may come of a doorbell, too.
+        Err(_) if left == 0 => None,
         Err(libc::EAGAIN) => Some(Step::Empty { announced: begun != Begun::NotYet }),
         Err(why) => Some(Step::Failed(why)),
     }
