@@ -9,6 +9,7 @@ use std::cell::{Cell, UnsafeCell};
 
 use libc::{c_int, c_void};
 
+#[cfg(target_arch = "x86_64")]
 use crate::process_lock;
 use crate::real::interpose;
 
