@@ -213,8 +213,10 @@ pub fn let_go() {
     let mut alone = false;
     for (place, connection) in held() {
         let order = Ordering::SeqCst;
-        // Of two threads that end the process, or the one in the other's destructors, the first did it.
-        if table::local(place).is_some_and(|local| local.let_go.load(order)) {
+        let Some(local) = table::local(place) else { continue };
+        // Another thread, or a destructor, may end the process or close the number meanwhile: whoever
+        // finds this set leaves the count alone.
+        if local.let_go.swap(true, order) {
             continue;
         }
         attach::clear_meeting(connection);
@@ -222,11 +224,9 @@ pub fn let_go() {
         if connection.holders.load(order) > 1 {
             disown(connection);
         }
-        let gone = connection.holders.fetch_update(order, order, fewer).is_ok();
-        if gone && let Some(local) = table::local(place) {
-            local.let_go.store(true, order);
-        } else {
+        if connection.holders.fetch_update(order, order, fewer).is_err() {
             connection.keeper.store(table::owner(), order);
+            local.let_go.store(false, order);
             alone |= connection.phase() == phase::JOINED;
         }
     }
