@@ -202,6 +202,7 @@ impl Connection {
 
     /// Holds the lock of a half. Only a process that shares the connection with none and has one
     /// thread is alone with it.
+    #[inline]
     fn hold<'a>(&self, lock: &'a Lock) -> Option<Held<'a>> {
         if is_single_threaded() && self.holders.load(Ordering::Relaxed) == 1 {
             lock.lock_alone()
@@ -211,6 +212,7 @@ impl Connection {
     }
 
     /// The receiving half; `None` in a signal handler that interrupted its holder.
+    #[inline]
     pub fn receiving(&self) -> Option<Half<'_, Receiving>> {
         let held = self.hold(&self.receive_lock)?;
         // SAFETY: the lock is held, and only this function and `prepare` reach the cell.
@@ -218,6 +220,7 @@ impl Connection {
     }
 
     /// The sending half; `None` in a signal handler that interrupted its holder.
+    #[inline]
     pub fn sending(&self) -> Option<Half<'_, Sending>> {
         let held = self.hold(&self.send_lock)?;
         // SAFETY: as above.

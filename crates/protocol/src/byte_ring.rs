@@ -141,6 +141,7 @@ impl Capacity {
     }
 
     /// Where `length` bytes from `count` on lie. `length` is at most the capacity.
+    #[inline]
     fn spans(self, count: u64, length: u64) -> Spans {
         let start = self.place(count);
         let first = length.min(self.0 - start as u64) as usize;
@@ -183,6 +184,7 @@ pub enum Unpublished {
 }
 
 /// Reads the other side's pointer once and believes it only between its last value and `limit`.
+#[inline]
 fn look(pointer: &Pointer, before: u64, limit: u64) -> Result<u64, BrokenRing> {
     let now = pointer.0.load(observe()) & !SEALED;
     if now.wrapping_sub(before) <= limit.wrapping_sub(before) {

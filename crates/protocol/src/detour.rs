@@ -386,6 +386,12 @@ impl Receiver {
         Inlet::After
     }
 
+    /// Whether the next byte comes from the ring, unless that is sealed.
+    #[inline]
+    pub fn is_in_ring(&self) -> bool {
+        self.stage == Stage::Ring
+    }
+
     /// Leaves the ring for good. Then the detour must be ended, by either side; and as soon as
     /// [`Receiver::inlet`] says [`Inlet::After`], whoever reads the first way need know nothing of a
     /// ring: what was left comes next, once the writer has heard of the refusal. False if that cannot be, and this side must

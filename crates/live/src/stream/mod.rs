@@ -28,6 +28,7 @@ pub fn fail(errno: Errno) -> isize {
 }
 
 /// The whole length of a vector.
+#[inline]
 pub fn length(vector: &[iovec]) -> usize {
     vector.iter().fold(0, |sum: usize, part| sum.saturating_add(part.iov_len))
 }

@@ -15,7 +15,7 @@ use crate::jump::Asleep;
 use crate::loan;
 use crate::memory;
 use crate::options;
-use crate::segment::{Segment, closed};
+use crate::segment::{Segment, Side, closed};
 use crate::stats::Reason;
 use crate::sys::{self, Errno};
 use crate::table::{self, Guard, Sending, end};
@@ -45,6 +45,9 @@ pub fn send_seen(fd: c_int, from: &[iovec], flags: c_int, kernel: impl Fn() -> i
     }
     if !is_carried(&guard) {
         return in_kernel(kernel);
+    }
+    if let Some(count) = plain(from, flags).and_then(|only| sent_at_once(&guard, only)) {
+        return count as isize;
     }
     match sent(&guard, from, flags) {
         Moved::Done(result) => result,
@@ -82,6 +85,7 @@ fn note_reset(guard: &Guard, why: Errno) {
     }
 }
 
+#[inline(never)]
 fn sent(guard: &Guard, from: &[iovec], flags: c_int) -> Moved {
     let connection = guard.connection;
     let Some(segment) = connection.segment() else { return Moved::Done(fail(libc::EBADF)) };
@@ -319,36 +323,96 @@ fn fill_ring(
     from: &[iovec],
     done: &mut usize,
 ) -> Result<(), Unpublished> {
-    let role = guard.connection.role();
-    let way = segment.way(role);
-    let mine = &segment.side(role).processor;
-    let processor = sys::processor();
-    if mine.load(Ordering::Relaxed) != processor {
-        mine.store(processor, Ordering::Relaxed);
-    }
+    let way = segment.way(guard.connection.role());
     while let Some((place, length)) = part(from, *done) {
         let wanted = (length as u64).min(PIECE);
         let count = sending.writer.room(&way.pointers, wanted)?.min(wanted);
         if count == 0 {
             break;
         }
-        let spans = sending.writer.spans(count);
-        // SAFETY: the part has `count` bytes by the program's word.
-        unsafe { segment.fill_ring(role, &spans, place) };
-        sending.writer.publish_unless_sealed(&way.pointers, count)?;
+        hand_over(guard, segment, sending, place, count)?;
         *done += count as usize;
-        if segment.side(role.peer()).sorts.load(Ordering::Relaxed) {
-            // After the bytes are there, since the other end waits for them, and before it is woken.
-            segment.postmarks(role).put(sending.posted, sending.writer.written());
-            sending.posted = sending.posted.wrapping_add(1);
-        }
-        wait::wake(guard, &way.arrived);
     }
+    note_processor(segment.side(guard.connection.role()));
     Ok(())
+}
+
+/// Copies bytes into the ring, for which there is room, and tells the other end.
+#[inline]
+fn hand_over(
+    guard: &Guard,
+    segment: &Segment,
+    sending: &mut Sending,
+    place: *const u8,
+    count: u64,
+) -> Result<(), Unpublished> {
+    let role = guard.connection.role();
+    let way = segment.way(role);
+    let spans = sending.writer.spans(count);
+    // SAFETY: there are `count` bytes by the program's word.
+    unsafe { segment.fill_ring(role, &spans, place) };
+    sending.writer.publish_unless_sealed(&way.pointers, count)?;
+    if segment.side(role.peer()).sorts.load(Ordering::Relaxed) {
+        // After the bytes are there, since the other end waits for them, and before it is woken.
+        segment.postmarks(role).put(sending.posted, sending.writer.written());
+        sending.posted = sending.posted.wrapping_add(1);
+    }
+    wait::wake(guard, &way.arrived);
+    Ok(())
+}
+
+/// Notes where this end works: what waits for it wants to know. The bytes are on their way by then.
+#[inline]
+fn note_processor(mine: &Side) {
+    let processor = sys::processor();
+    if mine.processor.load(Ordering::Relaxed) != processor {
+        mine.processor.store(processor, Ordering::Relaxed);
+    }
+}
+
+/// The only part of a message that asks for nothing out of the ordinary.
+#[inline]
+fn plain(from: &[iovec], flags: c_int) -> Option<&iovec> {
+    match memory::before_nowhere(from) {
+        [only] if from.len() == 1 && flags & !(libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT) == 0 => {
+            Some(only)
+        }
+        _ => None,
+    }
+}
+
+/// Sends a message of one part by the ring, which is nearly every send of a carried connection, in as
+/// few instructions as can be: they stand between a message and its answer. All that is not so plain is
+/// left to the rest of [`sent`], which finds it again; then nothing was sent.
+#[inline]
+fn sent_at_once(guard: &Guard, from: &iovec) -> Option<usize> {
+    let (connection, length) = (guard.connection, from.iov_len as u64);
+    if length == 0 || length > PIECE || !connection.switched_out.load(Ordering::Relaxed) {
+        return None;
+    }
+    let segment = &connection.segment()?;
+    let mut sending = connection.sending()?;
+    if sending.sender.outlet() != Outlet::Ring
+        || connection.write_shut.load(Ordering::Acquire)
+        || has_left(guard, segment)
+    {
+        return None;
+    }
+    let way = segment.way(connection.role());
+    if sending.writer.room(&way.pointers, length).ok()? < length {
+        return None;
+    }
+    hand_over(guard, segment, &mut sending, from.iov_base.cast(), length).ok()?;
+    if sending.unsaid.note(length, 1) {
+        sending.unsaid.say_sent();
+    }
+    note_processor(segment.side(connection.role()));
+    Some(length as usize)
 }
 
 /// Whether the other end has closed or died. From then on the kernel is asked, which knows the
 /// right error for each call.
+#[inline]
 fn has_left(guard: &Guard, segment: &Segment) -> bool {
     let connection = guard.connection;
     let peer = segment.side(connection.role().peer());
