@@ -1,0 +1,117 @@
+//! What of a receive stands behind its first bytes, in the ring or in the kernel's stream.
+
+use libc::{c_int, iovec};
+use weft_protocol::detour::Inlet;
+
+use super::{NO_PLACES, PLACES, Step, all_unread, cut, from_ring, step};
+use crate::segment::Segment;
+use crate::stream::{length, part};
+use crate::sys;
+use crate::table::Guard;
+use crate::turn;
+use crate::wait;
+
+/// What of a receive from the kernel's stream stands behind that: in the ring, or there, if the parts
+/// were more than are cut at a time. Whoever is given less than there was room for takes it that there
+/// is no more.
+#[inline(never)]
+pub fn go_on_in_ring(
+    guard: &Guard,
+    segment: &Segment,
+    to: &[iovec],
+    skip: usize,
+    flags: c_int,
+) -> usize {
+    if segment.way(guard.connection.role().peer()).pointers.filling() == 0 && to.len() <= PLACES {
+        return 0;
+    }
+    if flags & libc::MSG_PEEK != 0 {
+        return look_into_ring(guard, segment, to, skip, flags);
+    }
+    let (mut done, wanted) = (skip, length(to));
+    while done < wanted
+        && all_unread(guard, segment) > 0
+        && let Step::Bytes(count) = step(guard, segment, to, done, flags)
+    {
+        done += count;
+    }
+    done - skip
+}
+
+/// The same for one that only looks, and has looked at so many bytes of the kernel's stream: if they
+/// are all that stand before the ring.
+#[inline(never)]
+fn look_into_ring(
+    guard: &Guard,
+    segment: &Segment,
+    to: &[iovec],
+    looked: usize,
+    flags: c_int,
+) -> usize {
+    let Some(mut receiving) = guard.connection.receiving() else { return 0 };
+    match turn::inlet(guard, segment, &mut receiving) {
+        Some(Inlet::Before { left }) if left == looked as u64 => {
+            from_ring(guard, segment, &mut receiving, to, looked, flags).unwrap_or(0)
+        }
+        _ => 0,
+    }
+}
+
+/// What of a receive that has emptied the ring, or looked at all of it, stands in the kernel's stream
+/// behind it.
+#[cold]
+pub fn go_on_in_kernel(
+    guard: &Guard,
+    segment: &Segment,
+    to: &[iovec],
+    skip: usize,
+    flags: c_int,
+) -> usize {
+    let Some(mut receiving) = guard.connection.receiving() else { return 0 };
+    let looks = flags & libc::MSG_PEEK != 0;
+    let left = segment.way(guard.connection.role().peer()).pointers.filling();
+    let is_behind = match turn::inlet(guard, segment, &mut receiving) {
+        Some(Inlet::Ring) => looks && left == skip as u64,
+        Some(Inlet::Doorbells(_) | Inlet::After) => !looks,
+        _ => false,
+    };
+    if !is_behind || turn::discard(guard, segment) != Some(0) {
+        return 0;
+    }
+    if !looks && turn::inlet(guard, segment, &mut receiving) != Some(Inlet::After) {
+        return 0;
+    }
+    from_kernel_behind(guard.socket(), to, skip, flags)
+}
+
+/// Receives what is there for a call that has received a part. A call ends at an urgent mark, and
+/// what ends the stream is the next one's to hear, so it is not asked for.
+fn from_kernel_behind(fd: c_int, to: &[iovec], skip: usize, flags: c_int) -> usize {
+    if sys::is_at_mark(fd) || sys::unread_bytes(fd).unwrap_or(0) == 0 {
+        return 0;
+    }
+    let mut places = NO_PLACES;
+    let flags = flags & (libc::MSG_PEEK | libc::MSG_TRUNC) | libc::MSG_DONTWAIT;
+    sys::receive(fd, cut(to, skip, u64::MAX, &mut places), flags).unwrap_or(0)
+}
+
+/// The rest of a receive that wants all, in the middle of which the kernel took over; none that does
+/// not wait.
+pub fn go_on_receiving(
+    fd: c_int,
+    to: &[iovec],
+    skip: usize,
+    flags: c_int,
+    mut call: Option<&mut wait::Call>,
+) -> usize {
+    let mut done = 0;
+    while part(to, skip + done).is_some()
+        && call.as_mut().is_none_or(|call| wait::for_rest(fd, call))
+    {
+        match from_kernel_behind(fd, to, skip + done, flags) {
+            0 => break,
+            count => done += count,
+        }
+    }
+    done
+}
