@@ -168,13 +168,22 @@ def _is_directory(value: str) -> bool:
     return value.startswith("/") and len(os.fsencode(value)) <= 78 and Path(value).is_dir()
 
 
+def _is_log(value: str) -> bool:
+    if value in ("", "stderr"):
+        return True
+    path = Path(value)
+    folder_or_file = path if path.exists() else path.parent
+    may_be = len(os.fsencode(value)) < 256 and not path.is_dir()
+    return may_be and os.access(folder_or_file, os.W_OK)
+
+
 # Each variable that the library reads: whether it takes a value, and what it takes.
 SETTINGS: Mapping[str, tuple[Callable[[str], bool], str]] = {
     "WEFT_LIVE": (("", "on", "off").__contains__, "on or off"),
     "WEFT_LIVE_RING": (_is_ring, "a power of two from 4096 to 268435456, in bytes"),
     "WEFT_LIVE_LIMIT": (_is_count, "a number of connections"),
     "WEFT_LIVE_DIRECTORY": (_is_directory, "a directory's absolute path of at most 78 letters"),
-    "WEFT_LIVE_LOG": (lambda value: len(os.fsencode(value)) < 256, "stderr, or a file's path"),
+    "WEFT_LIVE_LOG": (_is_log, "stderr, or the path of a file that can be written"),
     "WEFT_LIVE_LIBRARY": (lambda _: True, "the library's path"),
 }
 
@@ -283,7 +292,10 @@ def obstacle(program: str) -> str | None:
         return f"{limit}, of which the library's tables would take a part"
     found = shutil.which(program)
     if found is None:
-        return f"there is no program {program!r} on the path"
+        if "/" not in program:
+            return f"there is no program {program!r} on the path"
+        there = Path(program).exists()
+        return f"{program} cannot be executed" if there else f"there is no program {program}"
     path = Path(found).resolve()
     if path.stat().st_mode & (stat.S_ISUID | stat.S_ISGID):
         return f"{path} runs with other rights than its caller's; such programs are left alone"

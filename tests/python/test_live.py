@@ -50,6 +50,13 @@ def test_an_obstacle_is_named(
     assert why in (live.obstacle(str(program)) or "")
 
 
+def test_a_file_that_is_no_program_is_said_to_be_there(tmp_path: Path) -> None:
+    (tmp_path / "file").touch(mode=0o644)
+    assert live.obstacle(f"{tmp_path}/file") == f"{tmp_path}/file cannot be executed"
+    assert live.obstacle(f"{tmp_path}/none") == f"there is no program {tmp_path}/none"
+    assert "on the path" in (live.obstacle("no-such-program") or "")
+
+
 def test_a_program_of_another_c_library_is_not_for_this_one(tmp_path: Path) -> None:
     program = elf(tmp_path / "program", [3, 1], rest=b"/lib/ld-musl-x86_64.so.1\0")
     assert "/lib/ld-musl-x86_64.so.1" in (live.obstacle(str(program)) or "")
@@ -153,6 +160,8 @@ def test_a_program_that_is_missing_or_misplaced_is_said(words: list[str], said: 
         ("WEFT_LIVE_LIMIT", "many", "a number of connections"),
         ("WEFT_LIVE_DIRECTORY", "here", "a directory's absolute path"),
         ("WEFT_LIVE_DIRECTORY", "/no/such/place", "a directory's absolute path"),
+        ("WEFT_LIVE_LOG", "/no/such/place", "the path of a file that can be written"),
+        ("WEFT_LIVE_LOG", "/", "the path of a file that can be written"),
         ("WEFT_LIVE_RNG", "4096", "no such setting; there are WEFT_LIVE, WEFT_LIVE_RING"),
     ],
 )
@@ -172,9 +181,11 @@ def test_settings_that_the_library_takes_pass(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     taken = {"": "off", "_RING": "8388608", "_LIMIT": "0", "_DIRECTORY": str(tmp_path)}
-    for name, value in {**taken, "_LOG": "stderr"}.items():
+    for name, value in taken.items():
         monkeypatch.setenv(f"WEFT_LIVE{name}", value)
-    live.check_settings()
+    for log in ("stderr", str(tmp_path / "log"), str(Path(__file__))):
+        monkeypatch.setenv("WEFT_LIVE_LOG", log)
+        live.check_settings()
 
 
 def test_check_ends_with_one_and_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
