@@ -201,6 +201,14 @@ fn say_goodbye(guard: &Guard, segment: &Segment) {
     }
 }
 
+/// Takes the last doorbells out of the kernel's stream before a process ends that alone knows of them.
+pub fn end_doorbells_of(guard: &Guard) {
+    let segment = guard.connection.segment();
+    if let Some(segment) = segment.filter(|_| guard.connection.phase() == phase::JOINED) {
+        end_doorbells(guard, &segment);
+    }
+}
+
 /// Takes the last doorbells out of the kernel's stream: one that lay there unread, or came late, would
 /// turn an end of stream into a reset.
 fn end_doorbells(guard: &Guard, segment: &Segment) {
@@ -209,11 +217,21 @@ fn end_doorbells(guard: &Guard, segment: &Segment) {
     let until = sys::now() + LAST_DOORBELL;
     loop {
         let gone = sys::poll_now(guard.socket(), over) & over != 0;
-        wait::answer_doorbells(guard);
+        answer_last_doorbells(guard, segment);
         if gone || !are_doorbells_due(guard.connection, segment) || sys::now() > until {
             return;
         }
         sys::poll(guard.socket(), libc::POLLIN, 100_000);
+    }
+}
+
+/// Takes those doorbells out of the kernel's stream that are there, before this end goes.
+pub fn answer_last_doorbells(guard: &Guard, segment: &Segment) {
+    if guard.connection.switched_in.load(Ordering::Acquire) {
+        wait::answer_doorbells(guard);
+    } else if are_doorbells_due(guard.connection, segment) {
+        // Nothing was ever read from the ring, which ended before.
+        turn::discard(guard, segment);
     }
 }
 
@@ -222,7 +240,9 @@ fn are_doorbells_due(connection: &Connection, segment: &Segment) -> bool {
     let detour = &segment.way(connection.role().peer()).detour;
     let taken = connection.taken.load(Ordering::Acquire);
     match detour.begun() {
-        Begun::After(begun) if connection.switched_in.load(Ordering::Acquire) => {
+        Begun::After(begun)
+            if taken >= begun && !connection.returned_in.load(Ordering::Acquire) =>
+        {
             detour.is_ringing() || (begun..begun.saturating_add(detour.bells())).contains(&taken)
         }
         _ => false,

@@ -124,6 +124,8 @@ pub struct Connection {
     pub end: AtomicU32,
     /// Whether the program was told of a reset: it is told once, by whichever call comes first.
     pub reset_said: AtomicBool,
+    /// Whether the kernel has said a reset that came of a doorbell alone.
+    pub reset_by_doorbell: AtomicBool,
     /// Whether the kernel says a death to be a reset that the program is told as an end: then what it
     /// sends next seems to go, as it would after one.
     pub may_send_once: AtomicBool,
@@ -313,6 +315,7 @@ impl Connection {
             &self.returned_out,
             &self.turned,
             &self.reset_said,
+            &self.reset_by_doorbell,
             &self.may_send_once,
             &self.chime_again,
             &self.read_shut,

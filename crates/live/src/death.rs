@@ -7,6 +7,7 @@
 use std::sync::atomic::Ordering;
 
 use libc::c_int;
+use weft_protocol::detour::Begun;
 
 use crate::segment::{Segment, closed};
 use crate::stats;
@@ -116,6 +117,29 @@ fn prepare(guard: &Guard, segment: &Segment, said: i16) {
     let finished = segment.way(peer).detour.is_finished();
     let owed = if finished { libc::EPIPE } else { libc::ECONNRESET };
     connection.owed.store(if is_reset { owed } else { 0 }, Ordering::Release);
+}
+
+/// Whether a reset of the kernel's came of a doorbell that the other end has left unread, and says no more
+/// than that it has gone: nothing else was on its way there. Then the program hears of an end.
+#[cold]
+pub fn is_reset_by_doorbell(guard: &Guard) -> bool {
+    let connection = guard.connection;
+    if connection.reset_by_doorbell.load(Ordering::Acquire) {
+        return true;
+    }
+    let Some(segment) = connection.segment() else { return false };
+    let detour = &segment.way(connection.role()).detour;
+    let (Begun::After(begun), bells) = (detour.begun(), detour.bells()) else { return false };
+    let how = segment.side(connection.role().peer()).closed.load(Ordering::Acquire);
+    let all_before = |counts: sys::TcpCounts| counts.put_in <= begun.saturating_add(bells);
+    let is = bells > 0
+        && !stream::is_reset(connection, &segment, how)
+        && sys::tcp_counts(guard.socket()).is_ok_and(all_before);
+    if is {
+        take_error(guard);
+        connection.reset_by_doorbell.store(true, Ordering::Release);
+    }
+    is
 }
 
 /// Sends a byte that nobody reads any more, which the kernel answers by a reset.

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use libc::c_int;
 
 use crate::attach::{self, Attaching};
+use crate::close;
 use crate::epoll;
 use crate::guard::disown;
 use crate::limits;
@@ -250,6 +251,8 @@ fn say_leaving() {
             && let Some(segment) = connection.segment()
         {
             stats::closed(connection);
+            // The kernel would tell the other end of a reset, and drop what is on its way.
+            close::answer_last_doorbells(&guard, &segment);
             let role = connection.role();
             segment.side(role).leaving.store(true, Ordering::SeqCst);
             // Whoever sleeps in the kernel hears it there.

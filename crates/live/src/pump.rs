@@ -12,6 +12,7 @@ use libc::{c_int, c_uint};
 
 use crate::attach;
 use crate::close;
+use crate::death;
 use crate::departure;
 use crate::epoll;
 use crate::guard::hold_no_more;
@@ -99,6 +100,7 @@ fn copy_by(
     memory: &mut [u8],
 ) -> Option<c_int> {
     let [near, far] = sys::connection_pair(guard.fd).ok()?;
+    shut_as(guard, near);
     if user.is_none() && put_all(guard, near, far, memory) {
         sys::close(far);
         return Some(near);
@@ -118,6 +120,20 @@ fn copy_by(
     // What had arrived is there when the program looks for it.
     sys::poll(near, libc::POLLIN, FIRST);
     Some(near)
+}
+
+/// Shuts the program's end down as the connection is that it stands for.
+fn shut_as(guard: &Guard, near: c_int) {
+    let connection = guard.connection;
+    // A loan shuts it down itself, since what others have written comes before.
+    let lent = connection.lending.is_lent();
+    let has_sent_end = || sys::tcp_counts(guard.fd).is_ok_and(|counts| counts.has_sent_end);
+    if !lent && (connection.write_shut.load(Ordering::Acquire) || has_sent_end()) {
+        sys::shutdown(near, libc::SHUT_WR);
+    }
+    if connection.read_shut.load(Ordering::Acquire) {
+        sys::shutdown(near, libc::SHUT_RD);
+    }
 }
 
 fn put_in_places(guard: &Guard, near: c_int) {
@@ -164,6 +180,7 @@ fn run(guard: &Guard, far: c_int, loan: Option<Loan>, memory: &mut [u8]) -> ! {
     }
     if ended == Ended::Given {
         copy(guard, far, memory);
+        close::end_doorbells_of(guard);
     }
     hold_no_more(guard.connection);
     sys::exit()
@@ -231,6 +248,7 @@ fn left(guard: &Guard, receiving: &mut Receiving, buffer: &mut [u8], flags: c_in
         Ok(0) => Rest::End,
         Ok(count) => Rest::Bytes(count),
         Err(libc::EAGAIN | libc::EINTR) => Rest::Later,
+        Err(_) if death::is_reset_by_doorbell(guard) => Rest::End,
         Err(_) => Rest::Reset,
     }
 }
@@ -266,13 +284,14 @@ impl<'a> Way<'a> {
         self.open && self.to == fd && !other.open
     }
 
-    /// Takes what there is. False if the connection is over.
-    fn take(&mut self) -> bool {
+    /// Takes what there is. False if the connection is over. An error may be no more than an end.
+    fn take(&mut self, is_end: impl FnOnce() -> bool) -> bool {
         let (place, room) = (self.memory.as_mut_ptr(), self.memory.len());
         self.note(match sys::recv(self.from, place, room, libc::MSG_DONTWAIT) {
             Ok(0) => Rest::End,
             Ok(count) => Rest::Bytes(count),
             Err(libc::EAGAIN | libc::EINTR) => Rest::Later,
+            Err(_) if is_end() => Rest::End,
             Err(_) => Rest::Reset,
         })
     }
@@ -317,6 +336,8 @@ fn copy(guard: &Guard, far: c_int, memory: &mut [u8]) {
     let (mut to, mut back) = (Way::new(guard.fd, far, one), Way::new(far, guard.fd, other));
     // Whether each way is the ring's still, at least in part.
     let (mut in_ring, mut out_ring) = (true, true);
+    // Whether nothing more is to be heard of the other end.
+    let mut has_gone = false;
     loop {
         if in_ring && to.is_taking() {
             let rest = stream::rest(guard, to.memory);
@@ -326,18 +347,19 @@ fn copy(guard: &Guard, far: c_int, memory: &mut [u8]) {
             }
         }
         out_ring = out_ring && !is_sent_by_kernel(guard);
-        let goes_on = (in_ring || !to.is_taking() || to.take())
-            && (to.held.is_empty() || to.send())
-            && (out_ring || !back.is_taking() || back.take())
-            && (out_ring || back.held.is_empty() || back.send());
+        let goes_on =
+            (in_ring || !to.is_taking() || to.take(|| death::is_reset_by_doorbell(guard)))
+                && (to.held.is_empty() || to.send())
+                && (out_ring || !back.is_taking() || back.take(|| false))
+                && (out_ring || back.held.is_empty() || back.send());
         if !goes_on || !to.open && !back.open {
             return;
         }
         let mut entries = [guard.fd, far].map(|fd| {
             let events = to.events(fd) | if out_ring { 0 } else { back.events(fd) };
             // One that has said all may yet reset the connection.
-            let is_looked_at =
-                events != 0 || to.only_sends_to(fd, &back) || back.only_sends_to(fd, &to);
+            let may_reset = to.only_sends_to(fd, &back) || back.only_sends_to(fd, &to) && !has_gone;
+            let is_looked_at = events != 0 || may_reset;
             libc::pollfd { fd: if is_looked_at { fd } else { -1 }, events, revents: 0 }
         });
         let pause = (out_ring || in_ring && to.is_taking()).then_some(LOOK_EVERY);
@@ -346,7 +368,13 @@ fn copy(guard: &Guard, far: c_int, memory: &mut [u8]) {
         }
         let ended = libc::POLLERR | libc::POLLHUP;
         for (entry, other) in entries.iter().zip([far, guard.fd]) {
-            if entry.events == 0 && entry.revents & ended != 0 {
+            if entry.events != 0 || entry.revents & ended == 0 {
+                continue;
+            }
+            // Without an error both directions have ended, the sending one before the descriptor left.
+            let is_reset = entry.revents & libc::POLLERR != 0;
+            has_gone = entry.fd == guard.fd && (!is_reset || death::is_reset_by_doorbell(guard));
+            if !has_gone {
                 sys::reset(other);
                 return;
             }

@@ -292,6 +292,8 @@ pub fn is_at_mark(fd: c_int) -> bool {
 pub struct TcpCounts {
     /// Whether both directions are open.
     pub established: bool,
+    /// Whether this end has said that it sends no more.
+    pub has_sent_end: bool,
     /// Bytes that the program ever put into the connection, sent or not.
     pub put_in: u64,
     /// Bytes that ever arrived in order, read or not.
@@ -317,8 +319,11 @@ pub fn tcp_counts(fd: c_int) -> Result<TcpCounts, Errno> {
     }
     let not_sent = info[144 / 8].to_le() & 0xffff_ffff;
     let (sent, sent_again) = (info[200 / 8], info[208 / 8]);
+    let state = info[0].to_le() & 0xff;
     Ok(TcpCounts {
-        established: info[0].to_le() & 0xff == 1,
+        established: state == 1,
+        // FIN_WAIT1, FIN_WAIT2, TIME_WAIT, LAST_ACK and CLOSING.
+        has_sent_end: [4, 5, 6, 9, 11].contains(&state),
         put_in: sent - sent_again + not_sent,
         arrived: info[128 / 8],
     })

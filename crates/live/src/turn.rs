@@ -14,6 +14,7 @@ use weft_protocol::byte_ring::BrokenRing;
 use weft_protocol::detour::{Begun, Inlet, Outlet, Refusal};
 
 use crate::attach;
+use crate::death;
 use crate::segment::{Role, Segment, closed};
 use crate::stats::{self, Reason};
 use crate::sys;
@@ -97,8 +98,14 @@ pub fn inlet(guard: &Guard, segment: &Segment, receiving: &mut Receiving) -> Opt
 /// what is in the ring, unless that was refused.
 pub fn has_said_all(guard: &Guard, segment: &Segment) -> bool {
     let way = segment.way(guard.connection.role().peer());
+    if !way.detour.has_said_all() {
+        return false;
+    }
     let over = libc::POLLHUP | libc::POLLERR | libc::POLLRDHUP;
-    way.detour.has_said_all() && sys::poll_now(guard.socket(), over) & over == 0
+    let said = sys::poll_now(guard.socket(), over) & over;
+    let may_be_reset =
+        said & libc::POLLERR != 0 || guard.connection.reset_by_doorbell.load(Ordering::Acquire);
+    said == 0 || may_be_reset && death::is_reset_by_doorbell(guard)
 }
 
 /// Throws the doorbells away that stand before the bytes that follow the ring. How many have yet to
@@ -293,7 +300,7 @@ pub fn leave(guard: &Guard, reason: Reason) -> bool {
     }
     let until = sys::now() + SETTLING;
     while !settle(guard, &segment) {
-        if sys::now() > until {
+        if sys::now() > until || connection.reset_by_doorbell.load(Ordering::Acquire) {
             return false;
         }
         sys::poll(guard.socket(), libc::POLLIN, 1_000_000);

@@ -218,6 +218,8 @@ fn step_held(
                 Err(BrokenRing { .. }) => return Step::Failed(broken(guard)),
             },
             Inlet::Doorbells(_) | Inlet::Settling if turn::has_said_all(guard, segment) => {
+                // One that stayed there would turn this end's own end into a reset.
+                turn::discard(guard, segment);
                 return Step::End;
             }
             Inlet::Doorbells(_) => match turn::discard(guard, segment) {
@@ -285,6 +287,7 @@ pub fn rest_held(
         Step::Bytes(count) => Rest::Bytes(count),
         Step::Empty { .. } | Step::Failed(libc::EINTR) => Rest::Later,
         Step::End => Rest::End,
+        Step::Failed(_) if death::is_reset_by_doorbell(guard) => Rest::End,
         Step::Failed(_) => Rest::Reset,
         Step::Kernel => Rest::Kernel,
     }
