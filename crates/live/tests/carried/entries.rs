@@ -318,7 +318,10 @@ fn only_sleeps_enter(how: Wait) {
     let polling = count.asides + count.questions.saturating_sub(count.sleeps);
     assert!(polling < few, "{count:?} for {ROUNDS} messages to and fro");
     // A wake-up, and a few looks.
-    assert!(count.about_sleeps + count.turns < 4 * count.sleeps + few, "{count:?}");
+    assert!(count.about_sleeps < 4 * count.sleeps + few, "{count:?}");
+    // The processor is given up twelve times before a sleep, or fewer times if the other end, which
+    // was kept from its own, comes back meanwhile.
+    assert!(count.turns < 12 * count.sleeps + 4 * few, "{count:?}");
 }
 
 #[test]
