@@ -229,10 +229,16 @@ fn end_doorbells(guard: &Guard, segment: &Segment) {
 pub fn answer_last_doorbells(guard: &Guard, segment: &Segment) {
     if guard.connection.switched_in.load(Ordering::Acquire) {
         wait::answer_doorbells(guard);
-    } else if are_doorbells_due(guard.connection, segment) {
-        // Nothing was ever read from the ring, which ended before.
+    } else if are_doorbells_due(guard.connection, segment) && !is_anyone_asleep(guard.connection) {
+        // Nothing was ever read from the ring.
         turn::discard(guard, segment);
     }
+}
+
+/// Whether another thread sleeps in the kernel, whom the doorbells there have yet to wake. Who goes to
+/// sleep after this has looked at the ring first.
+fn is_anyone_asleep(connection: &Connection) -> bool {
+    connection.sleepers.load(Ordering::SeqCst) > 0
 }
 
 /// Whether a doorbell has yet to come out of the kernel's stream that stands before nothing unread.
