@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import os
+import select
 import socket
 
 from calls_edges import LASTING
@@ -110,3 +112,66 @@ def who_has_shut_down_and_leaves_cannot_send() -> None:
         say("send", lambda: end.send(b"x"))
         say("receive all", lambda: sum(map(len, iter(lambda: end.recv(2000), b""))))
     os.waitpid(child, 0)
+
+
+C = ctypes.CDLL(None, use_errno=True)
+
+
+def started(call: str, *listed: bytes | None) -> int:
+    """Start a program by a call that lists its arguments, in a child; its exit code."""
+    child = os.fork()
+    if not child:
+        getattr(C, call)(*listed)
+        os._exit(100 + ctypes.get_errno())
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+@scene
+def programs_are_started_with_listed_arguments() -> None:
+    for count in (0, 1, 3, 4, 5, 6, 7, 8, 20, 600):
+        listed = [str(number).encode() for number in range(count)]
+        there = str(count).encode()
+        code = started("execl", b"/bin/sh", b"sh", b"-c", b"exit $(($# % 90))", b"x", *listed, None)
+        print(f"  execl {count}: {code}", flush=True)
+        code = started("execlp", b"test", b"test", there, b"-ge", b"6", None)
+        print(f"  execlp {count}: {code}", flush=True)
+        (names := (ctypes.c_char_p * 2)())[0] = b"WORD=" + there
+        said = b"test $(($# % 90)) = $((WORD % 90))"
+        code = started("execle", b"/bin/sh", b"sh", b"-c", said, b"x", *listed, None, names)
+        print(f"  execle {count}: {code}", flush=True)
+    print(f"  not there: {started('execl', b'/none', b'none', None)}", flush=True)
+
+
+def hears_the_end_of(listener: socket.socket) -> None:
+    """Ring for one who is awake by then, leave, and hear the end."""
+    end = listener.accept()[0]
+    for _ in range(LASTING):
+        end.send(end.recv(1))
+    settled(0.4)
+    end.send(b"y")
+    settled(0.6)
+    end = passed_to_itself(end)
+    say("receive", lambda: end.recv(1))
+    os._exit(0)
+
+
+@scene
+def the_end_is_told_by_who_has_started_programs() -> None:
+    for starts in (0, 1, 3):
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            child = os.fork()
+            if not child:
+                hears_the_end_of(listener)
+            end = socket.create_connection(listener.getsockname())
+        for _ in range(LASTING):
+            end.send(b"x")
+            end.recv(1)
+        codes = [started("execl", b"/bin/true", b"true", None) for _ in range(starts)]
+        ready = select.poll()
+        ready.register(end, select.POLLIN)
+        ready.poll(100)
+        settled(0.5)
+        print(f"  {starts} {codes}: {end.recv(1)!r}", flush=True)
+        settled(0.8)
+        end.close()
+        os.waitpid(child, 0)

@@ -246,24 +246,6 @@ extern "C" fn before_dprintf_chk(fd: c_int) -> *mut c_void {
     NEXT.address()
 }
 
-extern "C" fn before_execl(_path: *const c_char) -> *mut c_void {
-    static NEXT: Next = Next::new(c"execl");
-    depart_all(Reason::Exec);
-    NEXT.address()
-}
-
-extern "C" fn before_execlp(_path: *const c_char) -> *mut c_void {
-    static NEXT: Next = Next::new(c"execlp");
-    depart_all(Reason::Exec);
-    NEXT.address()
-}
-
-extern "C" fn before_execle(_path: *const c_char) -> *mut c_void {
-    static NEXT: Next = Next::new(c"execle");
-    depart_all(Reason::Exec);
-    NEXT.address()
-}
-
 /// Moves the connections back that a bare `poll` names.
 ///
 /// # Safety
@@ -451,6 +433,3 @@ trampoline!(syscall, before_syscall);
 trampoline!(prctl, before_prctl);
 trampoline!(dprintf, before_dprintf);
 trampoline!(__dprintf_chk, before_dprintf_chk);
-trampoline!(execl, before_execl);
-trampoline!(execlp, before_execlp);
-trampoline!(execle, before_execle);

@@ -10,5 +10,6 @@ mod descriptors;
 mod events;
 mod io;
 mod leaving;
+mod listed;
 mod options;
 mod vector;
