@@ -112,9 +112,16 @@ fn forget_connection(fd: c_int) {
         }
         epoll::release(&guard);
     }
-    let unseen = table::forget_number(fd);
-    let goes_on = guard.keeps_socket_for_others();
-    let last_here = guard.local().loses_descriptor();
+    let (unseen, goes_on, last_here) = {
+        // A child that another thread is just making counts among the holders, which it is not if its
+        // copy lacks the descriptor: then neither would be the last.
+        let may_be_copied =
+            guard.connection.phase() == phase::JOINED && !table::is_single_threaded();
+        let _no_copy = may_be_copied.then(|| attach::ATTACHING.lock());
+        let unseen = table::forget_number(fd);
+        let goes_on = guard.keeps_socket_for_others();
+        (unseen, goes_on, guard.local().loses_descriptor())
+    };
     if goes_on {
         guard.lets_others_see_another_number();
     }

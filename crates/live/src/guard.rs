@@ -92,9 +92,10 @@ impl Local {
         self.descriptors.fetch_sub(1, Ordering::SeqCst) == 1
     }
 
-    /// Whether a thread of this process is inside.
+    /// Whether a thread of this process is inside, or gives the place back.
     pub fn is_used(&self) -> bool {
-        self.users.load(Ordering::Relaxed) != 0
+        let is_retiring = self.descriptors.load(Ordering::Relaxed) == RETIRING;
+        is_retiring || self.users.load(Ordering::Relaxed) != 0
     }
 
     /// In the child of a fork, where all other threads are gone.
@@ -102,6 +103,8 @@ impl Local {
         self.users.store(0, Ordering::Relaxed);
         self.shut_by.store(0, Ordering::Relaxed);
         self.closing.store(false, Ordering::Relaxed);
+        let order = Ordering::Relaxed;
+        let _ = self.descriptors.compare_exchange(RETIRING, RETIRED, order, order);
         self.close_kept();
     }
 
@@ -304,7 +307,8 @@ impl Guard {
     #[inline]
     pub fn socket(&self) -> c_int {
         match self.local.kept.number() {
-            Some(kept) if !self.is_current() => kept,
+            // The child of a vfork has numbers of its own.
+            Some(kept) if !self.is_current() && is_owner() => kept,
             _ => self.fd,
         }
     }
@@ -409,26 +413,29 @@ fn retire(place: usize, fd: c_int, connection: &'static Connection, local: &'sta
         let _errno = sys::KeepErrno::new();
         close::say_how(&ManuallyDrop::new(Guard { place, fd, connection, local }));
     }
-    release(place, connection, local);
+    release(place, fd, connection, local);
 }
 
 /// Gives a place back to which no descriptor leads any more.
-pub fn release(place: usize, connection: &Connection, local: &Local) {
-    if let Some(segment) = connection.segment() {
+pub fn release(place: usize, fd: c_int, connection: &'static Connection, local: &'static Local) {
+    // As soon as this process holds it no more, others may take the place for another connection.
+    let segment = connection.segment();
+    let events = [&connection.own_event, &connection.peer_event];
+    let events = events.map(|event| event.load(Ordering::SeqCst));
+    // A process that is about to end is no holder any more, whatever its destructors close.
+    let last = !local.let_go.swap(false, Ordering::SeqCst) && !leaves_to_others(connection);
+    if last {
+        say_how_as_last(&ManuallyDrop::new(Guard { place, fd, connection, local }));
+    }
+    if let Some(segment) = segment {
         // SAFETY: no descriptor leads here any more and no thread is inside.
         unsafe { segment.unmap() };
-        for event in [&connection.own_event, &connection.peer_event] {
-            let event = event.load(Ordering::SeqCst);
-            if event >= 0 {
-                close_own(event);
-            }
-        }
+        events.into_iter().filter(|event| *event >= 0).for_each(close_own);
     }
     local.close_kept();
     local.descriptors.store(RETIRED, Ordering::Release);
-    // A process that is about to end is no holder any more, whatever its destructors close.
-    if !local.let_go.swap(false, Ordering::SeqCst) {
-        hold_no_more(connection);
+    if last {
+        free(connection);
     }
     table::freed(place);
 }
@@ -439,17 +446,51 @@ pub fn disown(connection: &Connection) {
     let _ = connection.keeper.compare_exchange(super::table::owner(), 0, order, order);
 }
 
-/// Takes this process out of the holders; the last leaves the place to whoever takes it next.
-pub fn hold_no_more(connection: &Connection) {
+/// Takes this process out of the holders, if there are others: of several that close at once one is the
+/// last, and knows it.
+fn leaves_to_others(connection: &Connection) -> bool {
     disown(connection);
-    if connection.holders.fetch_sub(1, Ordering::AcqRel) == 1 {
-        if connection.phase() == phase::JOINED {
-            // Several have closed it at once, none as the last.
-            stats::closed(connection);
+    let (others, order) = (|count: u32| (count > 1).then(|| count - 1), Ordering::AcqRel);
+    connection.holders.fetch_update(order, Ordering::Acquire, others).is_ok()
+}
+
+/// Tells the other end how this one closes, if the others have left it to this one only after it had
+/// looked, and the number stands for the connection still.
+fn say_how_as_last(guard: &Guard) {
+    let connection = guard.connection;
+    let cookie = connection.cookie.load(Ordering::Relaxed);
+    if connection.phase() == phase::JOINED {
+        let _errno = sys::KeepErrno::new();
+        if sys::cookie(guard.socket()) == Some(cookie) {
+            close::say_how(guard);
         }
-        connection.segment.store(std::ptr::null_mut(), Ordering::Release);
-        connection.phase.store(phase::FREE, Ordering::Release);
     }
+}
+
+/// Takes a process out of the holders that copies no more, and alone in it knows the connection.
+pub fn leave(guard: &Guard) {
+    if !leaves_to_others(guard.connection) {
+        say_how_as_last(guard);
+        free(guard.connection);
+    }
+}
+
+/// Takes a process out of the holders that has nothing to say to the other end.
+pub fn hold_no_more(connection: &Connection) {
+    if !leaves_to_others(connection) {
+        free(connection);
+    }
+}
+
+/// Leaves the place to whoever takes it next, by the last that holds it.
+fn free(connection: &Connection) {
+    if connection.phase() == phase::JOINED {
+        // It was copied, or is another's number by now.
+        stats::closed(connection);
+    }
+    connection.segment.store(std::ptr::null_mut(), Ordering::Release);
+    connection.phase.store(phase::FREE, Ordering::Release);
+    connection.holders.store(0, Ordering::Release);
 }
 
 #[cfg(test)]

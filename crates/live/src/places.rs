@@ -29,7 +29,7 @@ pub fn take(fd: c_int, kind: u32, first: BreakEven) -> Option<usize> {
 fn take_from(lowest: u32, fd: c_int, kind: u32, first: BreakEven) -> Option<usize> {
     for place in lowest as usize..CONNECTIONS {
         let (connection, local) = (connection(place)?, local(place)?);
-        let free = connection.phase.load(Ordering::Relaxed) == phase::FREE && !local.is_used();
+        let free = connection.phase.load(Ordering::Acquire) == phase::FREE && !local.is_used();
         let mine = || {
             let order = Ordering::Acquire;
             connection.holders.compare_exchange(0, 1, order, Ordering::Relaxed).is_ok()

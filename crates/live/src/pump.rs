@@ -6,7 +6,7 @@
 //! program sees of it: its own two addresses are others.
 
 use std::slice;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use libc::{c_int, c_uint};
 
@@ -15,7 +15,7 @@ use crate::close;
 use crate::death;
 use crate::departure;
 use crate::epoll;
-use crate::guard::hold_no_more;
+use crate::guard;
 use crate::limits;
 use crate::loan::{self, Ended, Loan};
 use crate::lock;
@@ -41,6 +41,18 @@ const SOON: u64 = 50_000;
 /// How long the first copied bytes are waited for, in nanoseconds.
 const FIRST: u64 = 100_000_000;
 
+/// How many connections are just being replaced, for which [`attach::ATTACHING`] is held.
+static REPLACING: AtomicU32 = AtomicU32::new(0);
+
+/// Waits until no connection is being replaced: in between its number stands for nothing, and no `epoll`
+/// instance has it.
+#[inline]
+pub fn await_replacement() {
+    if REPLACING.load(Ordering::SeqCst) != 0 {
+        attach::await_joiner();
+    }
+}
+
 /// Puts a copied connection in the place of this one, under all its numbers in this process. If that
 /// cannot be, the descriptor stays as it is.
 pub fn replace(guard: &Guard) {
@@ -50,14 +62,21 @@ pub fn replace(guard: &Guard) {
         return;
     }
     let flags = sys::fcntl(guard.fd, libc::F_GETFL, 0).unwrap_or(0);
+    let is_owner = table::is_owner();
+    if is_owner {
+        REPLACING.fetch_add(1, Ordering::SeqCst);
+    }
     let registrations =
-        if table::is_owner() { epoll::take_out(guard) } else { epoll::TakenOutAll::default() };
+        if is_owner { epoll::take_out(guard) } else { epoll::TakenOutAll::default() };
     if let Some(near) = loan::join(guard).or_else(|| begin(guard)) {
         let _ = sys::fcntl(near, libc::F_SETFL, flags & (libc::O_NONBLOCK | libc::O_ASYNC));
         put_in_places(guard, near);
         sys::close(near);
     }
     epoll::put_in_again(registrations);
+    if is_owner {
+        REPLACING.fetch_sub(1, Ordering::SeqCst);
+    }
 }
 
 /// Begins to copy. Returns the program's end of the copied connection.
@@ -166,6 +185,7 @@ fn put_in_place(near: c_int, fd: c_int) {
 fn run(guard: &Guard, far: c_int, loan: Option<Loan>, memory: &mut [u8]) -> ! {
     lock::forget_thread();
     process_lock::forget_all();
+    REPLACING.store(0, Ordering::Relaxed);
     table::start_in_child();
     attach::ATTACHING.reset();
     limits::RAISING.reset();
@@ -174,15 +194,15 @@ fn run(guard: &Guard, far: c_int, loan: Option<Loan>, memory: &mut [u8]) -> ! {
         loan.map_or([far; 3], |it| [it.near, it.user.fd().unwrap_or(far), it.door.unwrap_or(far)]);
     close_all_but([guard.fd, far, lent[0], lent[1], lent[2]]);
     let ended = loan.map_or(Ended::Given, |loan| loan::lend(guard, loan, memory));
-    if ended == Ended::Over {
+    match ended {
         // The others may have closed it before this process had noticed the users' end.
-        close::say_how(guard);
+        Ended::Over => guard::leave(guard),
+        Ended::Given => {
+            copy(guard, far, memory);
+            close::end_doorbells_of(guard);
+            guard::hold_no_more(guard.connection);
+        }
     }
-    if ended == Ended::Given {
-        copy(guard, far, memory);
-        close::end_doorbells_of(guard);
-    }
-    hold_no_more(guard.connection);
     sys::exit()
 }
 

@@ -392,6 +392,14 @@ pub fn signal_event(fd: c_int) {
     let _ = call!(libc::SYS_write, fd, &raw const one, 8);
 }
 
+/// Whether a number may be an event's: it is neither a file's nor a socket's.
+pub fn may_be_event(fd: c_int) -> bool {
+    // SAFETY: all zeroes is a valid description.
+    let mut described: libc::stat = unsafe { std::mem::zeroed() };
+    let asked = call!(libc::SYS_fstat, fd, &raw mut described);
+    asked.is_ok() && described.st_mode & libc::S_IFMT == 0
+}
+
 /// Sleeps while the word has this value, for at most `nanoseconds`.
 pub fn futex_wait(word: *const u32, value: u32, nanoseconds: u64) -> Result<(), Errno> {
     let span = timespec(nanoseconds);
@@ -580,4 +588,22 @@ pub fn map(fd: Option<c_int>, length: usize) -> Option<*mut u8> {
 pub unsafe fn unmap(memory: *mut u8, length: usize) {
     // SAFETY: by the contract of this function.
     unsafe { libc::munmap(memory.cast(), length) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_may_be_an_events_only_if_it_is_neither_a_files_nor_a_sockets() {
+        use std::os::fd::AsRawFd;
+        let event = super::event().unwrap();
+        assert!(may_be_event(event));
+        close(event);
+        assert!(!may_be_event(-1));
+        let file = std::fs::File::open("/dev/null").unwrap();
+        assert!(!may_be_event(file.as_raw_fd()));
+        let socket = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        assert!(!may_be_event(socket.as_raw_fd()));
+    }
 }

@@ -321,7 +321,7 @@ pub fn settle(fd: c_int) -> Option<usize> {
         if let Some(place) = taken
             && let (Some(connection), Some(local)) = (connection(place), local(place))
         {
-            release(place, connection, local);
+            release(place, fd, connection, local);
         }
     }
     match entry(fd) {

@@ -42,7 +42,7 @@ pub fn turn_back(guard: &Guard, segment: &Segment, reason: Reason) {
     // This end's own sleepers: on the words, and in epoll instances.
     wait::wake_word(&segment.way(role.peer()).arrived);
     wait::wake_word(&segment.way(role).freed);
-    sys::signal_event(connection.own_event.load(Ordering::Relaxed));
+    wait::signal(&connection.own_event);
     stats::moved_back(guard, reason);
 }
 

@@ -1,7 +1,7 @@
 //! Waiting for the other end, and waking it.
 
 use std::cell::Cell;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicI32, Ordering};
 
 use libc::c_int;
 use weft_protocol::detour::{Begun, Ringing};
@@ -16,7 +16,7 @@ use crate::segment::{Segment, closed};
 use crate::spin::{SpinPolicy, Where};
 use crate::stats::{self, Reason};
 use crate::sys::{self, Errno};
-use crate::table::{Connection, Guard, end};
+use crate::table::{self, Connection, Guard, end};
 use crate::turn;
 
 /// How long a blocking call sleeps on the flag's word before it sleeps in the kernel, where the
@@ -43,7 +43,7 @@ pub fn wake(guard: &Guard, flag: &InterruptFlag) {
         stats::count(|stats| &stats.word_wakes, 1);
     }
     if wake.includes(Sleep::OnEvent) {
-        sys::signal_event(guard.connection.peer_event.load(Ordering::Relaxed));
+        signal(&guard.connection.peer_event);
         stats::count(|stats| &stats.doorbells, 1);
     }
     // Before this end has switched, a byte on its kernel's stream would be the program's.
@@ -52,6 +52,15 @@ pub fn wake(guard: &Guard, flag: &InterruptFlag) {
         && let Some(segment) = guard.connection.segment()
     {
         ring_doorbell(guard, &segment);
+    }
+}
+
+/// Signals an event of a connection. The child of a vfork has numbers of its own: of a connection that was
+/// joined since, they are nothing there, or something else.
+pub fn signal(event: &AtomicI32) {
+    let event = event.load(Ordering::Relaxed);
+    if table::is_owner() || sys::may_be_event(event) {
+        sys::signal_event(event);
     }
 }
 

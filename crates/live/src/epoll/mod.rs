@@ -34,10 +34,12 @@ use others::{control_other, count_other, discount_other};
 use crate::attach;
 use crate::departure;
 use crate::process_lock::ProcessLock;
+use crate::pump;
 use crate::stats::Reason;
 use crate::sys;
 use crate::table::{self, Entry, Guard, REGISTRATIONS, Registration, Reported, phase};
 use crate::turn;
+use crate::wait;
 
 /// An instance follows so many registrations at most.
 const FOLLOWED: usize = 8192;
@@ -185,7 +187,7 @@ pub fn warm(guard: &Guard) {
         unsafe { (*it).cold }
     });
     if cold {
-        sys::signal_event(guard.connection.own_event.load(Ordering::Relaxed));
+        wait::signal(&guard.connection.own_event);
     }
 }
 
@@ -249,6 +251,7 @@ pub fn control(
             return kernel();
         }
         _ => {
+            pump::await_replacement();
             let result = control_other(epoll, operation, kernel);
             if result == 0 && operation == libc::EPOLL_CTL_ADD {
                 mark_watched(fd, true);
@@ -257,6 +260,7 @@ pub fn control(
         }
     };
     let (Some(guard), Some(instance)) = (table::enter(fd), instance(index)) else {
+        pump::await_replacement();
         return control_other(epoll, operation, kernel);
     };
     if operation == libc::EPOLL_CTL_ADD
