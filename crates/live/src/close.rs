@@ -150,6 +150,12 @@ pub fn say_how(guard: &Guard) {
     let last = connection.holders.load(Ordering::SeqCst) == 1;
     let is_others = guard.local().let_go.load(Ordering::SeqCst);
     if !last || is_others {
+        // The others may be gone already, killed: then one that lies there would make a reset of the end.
+        if connection.phase() == phase::JOINED
+            && let Some(segment) = connection.segment()
+        {
+            answer_last_doorbells(guard, &segment);
+        }
         return;
     }
     attach::leave_meeting(connection);
