@@ -114,6 +114,7 @@ def who_has_shut_down_and_leaves_cannot_send() -> None:
     os.waitpid(child, 0)
 
 
+ONCE = select.EPOLLONESHOT
 C = ctypes.CDLL(None, use_errno=True)
 
 
@@ -174,4 +175,59 @@ def the_end_is_told_by_who_has_started_programs() -> None:
         print(f"  {starts} {codes}: {end.recv(1)!r}", flush=True)
         settled(0.8)
         end.close()
+        os.waitpid(child, 0)
+
+
+def another() -> int:
+    """Become another program in a child."""
+    child = os.fork()
+    if not child:
+        os.execv("/bin/true", ["true"])
+    return child
+
+
+def answering_by_turns(listener: socket.socket) -> None:
+    """Send what is not asked for, then what is."""
+    end = listener.accept()[0]
+    for _ in range(LASTING):
+        end.send(end.recv(1))
+    end.send(bytes(1000))
+    # It looks at nothing while the other end leaves.
+    settled(1)
+    while some := end.recv(1):
+        end.send(some)
+    os._exit(0)
+
+
+def asked_for_beside_another(end: socket.socket, epoll: select.epoll, how: int) -> None:
+    """Let a child take a connection that an instance has into another program, and go on."""
+    for _ in range(LASTING):
+        end.send(b"x")
+        end.recv(1)
+    settled()
+    print(f"  {how:#x} {os.waitstatus_to_exitcode(os.waitpid(another(), 0)[1])}", flush=True)
+    for _ in range(3):
+        say("told", lambda: [events for _, events in epoll.poll(0.2)])
+        say("asked", lambda: epoll.modify(end, how))
+    say("receive", lambda: len(end.recv(1000, socket.MSG_WAITALL)))
+    for _ in range(3):
+        end.send(b"z")
+        settled(0.2)
+        say("asked", lambda: epoll.modify(end, how))
+        say("told", lambda: [events for _, events in epoll.poll(1)])
+        say("receive", lambda: end.recv(1))
+
+
+@scene
+def an_instance_keeps_what_a_child_has_taken_into_another_program() -> None:
+    for how in (select.EPOLLIN, select.EPOLLIN | select.EPOLLET, select.EPOLLIN | ONCE):
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            child = os.fork()
+            if not child:
+                answering_by_turns(listener)
+            end = socket.create_connection(listener.getsockname())
+        end.set_inheritable(True)
+        with end, select.epoll() as epoll:
+            epoll.register(end, how)
+            asked_for_beside_another(end, epoll, how)
         os.waitpid(child, 0)

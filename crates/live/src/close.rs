@@ -132,6 +132,7 @@ fn forget_connection(fd: c_int) {
         }
         return;
     }
+    guard.local().await_visitors();
     epoll::unfollow(&guard);
     if goes_on {
         // The last to leave says it.

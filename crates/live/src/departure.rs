@@ -8,7 +8,7 @@ use libc::c_int;
 use crate::attach::{self, Attaching};
 use crate::close;
 use crate::epoll;
-use crate::guard::disown;
+use crate::guard::{Visit, disown};
 use crate::limits;
 use crate::pump;
 use crate::stats::{self, Reason};
@@ -44,7 +44,7 @@ pub fn depart_connection(guard: &Guard, reason: Reason) {
     if guard.connection.phase() < phase::JOINED {
         attach::give_up(guard.connection, reason);
     }
-    if table::is_owner() {
+    if table::is_owner() && !epoll::are_left_to_others(guard, reason) {
         epoll::leave(guard);
     }
     if guard.connection.phase() != phase::JOINED {
@@ -67,7 +67,7 @@ pub fn depart_connection(guard: &Guard, reason: Reason) {
     if own.shuts_others_out(stays) {
         // Whoever was in a call may have read the rest.
         if is_lent() || !turn::is_back(own.connection) {
-            pump::replace(own);
+            pump::replace(own, reason);
         }
         own.lets_others_in();
     }
@@ -91,8 +91,8 @@ pub fn depart_all(reason: Reason) {
             let Some(cookie) = sys::cookie(fd).filter(|cookie| *cookie != 0) else { continue };
             match place_of(cookie) {
                 Some(place) => {
-                    if let Some(guard) = table::borrowed(place, fd) {
-                        depart_connection(&guard, reason);
+                    if let Some(guard) = Visit::begin(place, fd, cookie).guard() {
+                        depart_connection(guard, reason);
                     }
                 }
                 None => give_up_unknown(),

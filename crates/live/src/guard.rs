@@ -23,6 +23,9 @@ const RETIRING: u32 = 1 << 31;
 /// The same once it is free again.
 const RETIRED: u32 = 1 << 30;
 
+/// How long a child of a `vfork` is waited for, in nanoseconds: longer than it takes to leave.
+const VISIT: u64 = 4_000_000_000;
+
 /// What this process alone knows about a connection.
 #[derive(Debug)]
 #[repr(C, align(64))]
@@ -34,6 +37,8 @@ pub struct Local {
     /// The thread that keeps the others out while it puts another connection of the kernel in the
     /// place of this one; zero is none.
     shut_by: AtomicU32,
+    /// Children of a `vfork` inside, which have this memory and numbers of their own.
+    visitors: AtomicU32,
     /// For threads under whose calls their number was closed.
     kept: Kept,
     /// Whether the last to leave is to tell the other end how this one closes.
@@ -102,6 +107,7 @@ impl Local {
     pub fn desert(&self) {
         self.users.store(0, Ordering::Relaxed);
         self.shut_by.store(0, Ordering::Relaxed);
+        self.visitors.store(0, Ordering::Relaxed);
         self.closing.store(false, Ordering::Relaxed);
         let order = Ordering::Relaxed;
         let _ = self.descriptors.compare_exchange(RETIRING, RETIRED, order, order);
@@ -119,6 +125,15 @@ impl Local {
     fn close_kept(&self) {
         if let Some(kept) = self.kept.take() {
             close_own(kept);
+        }
+    }
+
+    /// Waits until no child of a `vfork` is inside, once there is no descriptor: the last to leave gives
+    /// the numbers back, which such a child does not have. Not for long: it may have been killed.
+    pub fn await_visitors(&self) {
+        let until = sys::now() + VISIT;
+        while self.visitors.load(Ordering::SeqCst) > 0 && sys::now() < until {
+            sys::sleep(20_000);
         }
     }
 
@@ -256,6 +271,40 @@ pub fn borrowed(place: usize, fd: c_int) -> Option<Guard> {
     let (connection, local) = (connection(place)?, local(place)?);
     local.come_in();
     Some(Guard { place, fd, connection, local })
+}
+
+/// A stay of the child of a `vfork`, whose parent has the memory, in a connection that it knows by a number
+/// of its own. It is never the last: who gives up the last descriptor waits for it.
+pub struct Visit {
+    place: usize,
+    guard: Option<Guard>,
+}
+
+impl Visit {
+    pub fn begin(place: usize, fd: c_int, cookie: u64) -> Self {
+        let mut visit = Self { place, guard: None };
+        let Some(local) = local(place) else { return visit };
+        local.visitors.fetch_add(1, Ordering::SeqCst);
+        if local.has_descriptors() {
+            let is_there = |it: &Guard| it.connection.cookie.load(Ordering::SeqCst) == cookie;
+            visit.guard = borrowed(place, fd).filter(is_there);
+        }
+        visit
+    }
+
+    /// The stay, unless the place is another connection's by now, or about to be.
+    pub fn guard(&self) -> Option<&Guard> {
+        self.guard.as_ref()
+    }
+}
+
+impl Drop for Visit {
+    fn drop(&mut self) {
+        drop(self.guard.take());
+        if let Some(local) = local(self.place) {
+            local.visitors.fetch_sub(1, Ordering::SeqCst);
+        }
+    }
 }
 
 impl Guard {
@@ -520,6 +569,51 @@ mod tests {
         assert_eq!(look(kept), Ok(1));
         drop(guard);
         assert_eq!(look(sample.other), Ok(0));
+    }
+
+    #[test]
+    fn who_closes_the_last_descriptor_gives_the_place_back_after_a_visit() {
+        let sample = Sample::new();
+        let (guard, _) = sample.enter();
+        let (place, connection, local) = (guard.place, guard.connection, guard.local());
+        connection.cookie.store(u64::MAX - 7, Ordering::SeqCst);
+        drop(guard);
+        assert!(Visit::begin(place, sample.fd, 1).guard().is_none(), "it is another connection");
+        let visit = Visit::begin(place, sample.fd, u64::MAX - 7);
+        assert!(visit.guard().is_some());
+        let holders = || connection.holders.load(Ordering::SeqCst);
+        std::thread::scope(|scope| {
+            let closing = scope.spawn(|| close::forget(sample.fd));
+            while local.has_descriptors() {
+                sys::sleep(10_000);
+            }
+            assert!(Visit::begin(place, sample.fd, u64::MAX - 7).guard().is_none());
+            sys::sleep(5_000_000);
+            assert!(!closing.is_finished() && holders() == 1);
+            drop(visit);
+        });
+        assert!(!local.has_descriptors() && local.kept.number().is_none());
+        sys::close(sample.fd);
+        assert_eq!(look(sample.other), Ok(0));
+    }
+
+    #[test]
+    fn of_several_that_close_at_once_one_is_the_last() {
+        let sample = Sample::new();
+        let (guard, segment) = sample.enter();
+        let (connection, side) = (guard.connection, segment.side(guard.connection.role()));
+        connection.cookie.store(sys::cookie(sample.fd).unwrap(), Ordering::SeqCst);
+        connection.holders.store(2, Ordering::SeqCst);
+        // Each has looked, and seen the other.
+        close::say_how(&guard);
+        close::say_how(&guard);
+        assert_eq!(side.closed.load(Ordering::SeqCst), closed::OPEN);
+        assert!(leaves_to_others(connection));
+        assert_eq!(side.closed.load(Ordering::SeqCst), closed::OPEN);
+        assert!(!leaves_to_others(connection));
+        say_how_as_last(&guard);
+        assert_eq!(side.closed.load(Ordering::SeqCst), closed::ORDERLY);
+        assert_eq!(connection.phase(), phase::PLAIN);
     }
 
     #[test]

@@ -22,6 +22,7 @@ use crate::lock;
 use crate::meeting::Place;
 use crate::process_lock;
 use crate::segment::closed;
+use crate::stats::Reason;
 use crate::stream::{self, Rest};
 use crate::sys::{self, Process};
 use crate::table::{self, Entry, Guard, Receiving, phase};
@@ -55,7 +56,7 @@ pub fn await_replacement() {
 
 /// Puts a copied connection in the place of this one, under all its numbers in this process. If that
 /// cannot be, the descriptor stays as it is.
-pub fn replace(guard: &Guard) {
+pub fn replace(guard: &Guard, reason: Reason) {
     let _errno = sys::KeepErrno::new();
     // Another thread may have closed all of them meanwhile.
     if table::is_owner() && numbers(guard).next().is_none() {
@@ -66,8 +67,11 @@ pub fn replace(guard: &Guard) {
     if is_owner {
         REPLACING.fetch_add(1, Ordering::SeqCst);
     }
-    let registrations =
-        if is_owner { epoll::take_out(guard) } else { epoll::TakenOutAll::default() };
+    let registrations = if is_owner && !epoll::are_left_to_others(guard, reason) {
+        epoll::take_out(guard)
+    } else {
+        epoll::TakenOutAll::default()
+    };
     if let Some(near) = loan::join(guard).or_else(|| begin(guard)) {
         let _ = sys::fcntl(near, libc::F_SETFL, flags & (libc::O_NONBLOCK | libc::O_ASYNC));
         put_in_places(guard, near);

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 pub use crate::connection::{Connection, Receiving, Registration, Reported, Sending, end, phase};
 use crate::direct;
 use crate::family;
-pub use crate::guard::{Guard, Local, borrowed, enter, enter_placed, followed, let_pass};
+pub use crate::guard::{Guard, Local, enter, enter_placed, followed, let_pass};
 use crate::guard::{first_word, hold_no_more, release};
 use crate::meeting;
 use crate::numbers::{change, look_for_threads, replace, word};

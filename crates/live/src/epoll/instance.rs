@@ -1,7 +1,7 @@
 //! The epoll instances of this process, and who waits in them.
 
 use std::cell::UnsafeCell;
-use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 
 use libc::c_int;
 
@@ -27,6 +27,8 @@ pub struct Instance {
     pub lock: ProcessLock,
     /// Threads that are about to sleep in it, or do.
     pub waiters: AtomicU32,
+    /// Whether it was made before the last fork, so that the kernel's part of it is others' as well.
+    pub inherited: AtomicBool,
     /// Whether it is itself watched by another, which sees only what the kernel sees.
     pub nested: AtomicU32,
     /// How many descriptors the kernel alone reports, perhaps too many: one that was closed without
@@ -136,6 +138,7 @@ pub fn start_in_child() {
         let Some(instance) = instance(index) else { return };
         if instance.fd.load(Ordering::Relaxed) != 0 {
             instance.lock.reset();
+            instance.inherited.store(true, Ordering::Relaxed);
             instance.waiters.store(0, Ordering::Relaxed);
             instance.inside.store(0, Ordering::Relaxed);
             // Those that were in a wait are the parent's.
@@ -154,6 +157,7 @@ pub fn track(fd: c_int) {
         let order = Ordering::SeqCst;
         if instance.fd.compare_exchange(0, fd as u32 + 1, order, order).is_ok() {
             instance.descriptors.store(1, order);
+            instance.inherited.store(false, order);
             instance.nested.store(0, order);
             instance.others.store(0, order);
             instance.uncarried.store(0, order);

@@ -85,8 +85,9 @@ pub fn expose(index: usize) {
 /// Gives all registrations of a connection to the kernel, which reports for its descriptors from now
 /// on, whatever they are connected with.
 pub fn release(guard: &Guard) {
-    for_each_given_up(guard, |epoll, registration, mut event| {
+    for_each_given_up(guard, |instance, registration, mut event| {
         if registration.linked {
+            let epoll = instance.descriptor();
             let _ = sys::epoll_ctl(epoll, libc::EPOLL_CTL_MOD, registration.fd, &mut event);
         }
     });
@@ -102,6 +103,21 @@ pub fn follows_number(guard: &Guard) -> bool {
         })
 }
 
+/// Whether the kernel's part of a registration is other processes' as well, that hold the connection and
+/// the instance.
+fn is_anothers(guard: &Guard, instance: &Instance) -> bool {
+    let is_shared = guard.connection.holders.load(Ordering::SeqCst) > 1;
+    is_shared && instance.inherited.load(Ordering::Relaxed)
+}
+
+/// Whether a child that becomes another program leaves the registrations of a connection as they are: they
+/// are its parent's, and it has no more use for them.
+pub fn are_left_to_others(guard: &Guard, reason: Reason) -> bool {
+    reason == Reason::Exec
+        && guard.local().watched.load(Ordering::Relaxed)
+        && super::registered(guard).any(|(_, _, instance)| is_anothers(guard, instance))
+}
+
 /// A registration that was taken out of the kernel's instance.
 pub struct TakenOut {
     epoll: c_int,
@@ -113,13 +129,15 @@ pub struct TakenOut {
 pub type TakenOutAll = [Option<TakenOut>; REGISTRATIONS];
 
 /// Takes all registrations of a connection out of the kernel's instances: another is about to get its
-/// descriptors, for which [`put_in_again`] puts them in.
+/// descriptors, for which [`put_in_again`] puts them in. Those of other processes stay.
 pub fn take_out(guard: &Guard) -> TakenOutAll {
     let mut all = TakenOutAll::default();
     let mut places = all.iter_mut();
-    for_each_given_up(guard, |epoll, registration, mut event| {
-        let fd = registration.fd;
-        let _ = sys::epoll_ctl(epoll, libc::EPOLL_CTL_DEL, fd, &mut event);
+    for_each_given_up(guard, |instance, registration, mut event| {
+        let (epoll, fd) = (instance.descriptor(), registration.fd);
+        if !is_anothers(guard, instance) {
+            let _ = sys::epoll_ctl(epoll, libc::EPOLL_CTL_DEL, fd, &mut event);
+        }
         if let Some(place) = places.next() {
             *place = Some(TakenOut { epoll, fd, event });
         }
@@ -137,7 +155,7 @@ pub fn put_in_again(all: TakenOutAll) {
 
 /// Ends the library's part in all registrations of a connection, and says what the kernel's are to
 /// be.
-fn for_each_given_up(guard: &Guard, mut act: impl FnMut(c_int, &Registration, epoll_event)) {
+fn for_each_given_up(guard: &Guard, mut act: impl FnMut(&Instance, &Registration, epoll_event)) {
     super::leave(guard);
     let _errno = sys::KeepErrno::new();
     let Some(_control) = CONTROL.lock() else { return };
@@ -152,7 +170,7 @@ fn for_each_given_up(guard: &Guard, mut act: impl FnMut(c_int, &Registration, ep
             event = super::tagged(guard.place, which);
             event.events = (libc::EPOLLET | libc::EPOLLONESHOT) as u32;
         }
-        act(instance.descriptor(), registration, event);
+        act(instance, registration, event);
         // The kernel goes on with it, unknown here.
         if registration.linked {
             instance.others.fetch_add(1, Ordering::SeqCst);
