@@ -468,6 +468,7 @@ pub extern "C" fn after_fork_in_child() {
         table::forget_uncounted();
     }
     epoll::start_in_child();
+    departure::start_in_child();
     limits::RAISING.reset();
     attach::ATTACHING.reset();
 }

@@ -1,7 +1,7 @@
 //! Descriptors that leave the library's sight: over `exec`, over a Unix socket, into the C
 //! library's streams, into `io_uring`, or behind a filter of system calls.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use libc::c_int;
 
@@ -19,6 +19,9 @@ use crate::wait;
 
 /// Why this process carries nothing any more: the reason's number and one; zero as long as it may.
 static FORBIDDEN: AtomicU32 = AtomicU32::new(0);
+
+/// Whether this process is about to become another program.
+static BECOMES_ANOTHER: AtomicBool = AtomicBool::new(false);
 
 /// Numbers that a descriptor can have in a process whose table of them is not this library's.
 const LOW_NUMBERS: c_int = 1024;
@@ -44,7 +47,7 @@ pub fn depart_connection(guard: &Guard, reason: Reason) {
     if guard.connection.phase() < phase::JOINED {
         attach::give_up(guard.connection, reason);
     }
-    if table::is_owner() && !epoll::are_left_to_others(guard, reason) {
+    if table::is_owner() && !leaves_registrations(guard) {
         epoll::leave(guard);
     }
     if guard.connection.phase() != phase::JOINED {
@@ -67,7 +70,7 @@ pub fn depart_connection(guard: &Guard, reason: Reason) {
     if own.shuts_others_out(stays) {
         // Whoever was in a call may have read the rest.
         if is_lent() || !turn::is_back(own.connection) {
-            pump::replace(own, reason);
+            pump::replace(own);
         }
         own.lets_others_in();
     }
@@ -198,11 +201,25 @@ fn held() -> impl Iterator<Item = (usize, &'static Connection)> {
 
 /// Runs a call that becomes another program, if it succeeds.
 pub fn over_exec(exec: impl FnOnce() -> c_int) -> c_int {
+    let is_owner = table::is_owner();
+    BECOMES_ANOTHER.fetch_or(is_owner, Ordering::SeqCst);
     depart_all(Reason::Exec);
     let_go();
     let failed = exec();
+    BECOMES_ANOTHER.fetch_and(!is_owner, Ordering::SeqCst);
     hold_again();
     failed
+}
+
+/// In the child of a fork: the thread that was about to is the parent's.
+pub fn start_in_child() {
+    BECOMES_ANOTHER.store(false, Ordering::SeqCst);
+}
+
+/// Whether a connection's registrations in `epoll` instances stay as they are: this process has no more use
+/// for them, and they are its parent's.
+pub fn leaves_registrations(guard: &Guard) -> bool {
+    BECOMES_ANOTHER.load(Ordering::SeqCst) && epoll::has_others_registrations(guard)
 }
 
 /// Takes this process out of the holders of all connections that others hold too, and says of the others

@@ -22,7 +22,6 @@ use crate::lock;
 use crate::meeting::Place;
 use crate::process_lock;
 use crate::segment::closed;
-use crate::stats::Reason;
 use crate::stream::{self, Rest};
 use crate::sys::{self, Process};
 use crate::table::{self, Entry, Guard, Receiving, phase};
@@ -56,7 +55,7 @@ pub fn await_replacement() {
 
 /// Puts a copied connection in the place of this one, under all its numbers in this process. If that
 /// cannot be, the descriptor stays as it is.
-pub fn replace(guard: &Guard, reason: Reason) {
+pub fn replace(guard: &Guard) {
     let _errno = sys::KeepErrno::new();
     // Another thread may have closed all of them meanwhile.
     if table::is_owner() && numbers(guard).next().is_none() {
@@ -67,7 +66,7 @@ pub fn replace(guard: &Guard, reason: Reason) {
     if is_owner {
         REPLACING.fetch_add(1, Ordering::SeqCst);
     }
-    let registrations = if is_owner && !epoll::are_left_to_others(guard, reason) {
+    let registrations = if is_owner && !departure::leaves_registrations(guard) {
         epoll::take_out(guard)
     } else {
         epoll::TakenOutAll::default()

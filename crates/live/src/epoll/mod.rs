@@ -18,7 +18,7 @@ mod waiting;
 
 pub use instance::{duplicated, forget, forget_all, start, start_in_child, track};
 pub use others::{
-    TakenOutAll, are_left_to_others, expose, follows_number, is_watched, mark_watched,
+    TakenOutAll, expose, follows_number, has_others_registrations, is_watched, mark_watched,
     may_be_shared, put_in_again, release, take_out,
 };
 pub use waiting::wait;

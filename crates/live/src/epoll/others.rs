@@ -110,11 +110,9 @@ fn is_anothers(guard: &Guard, instance: &Instance) -> bool {
     is_shared && instance.inherited.load(Ordering::Relaxed)
 }
 
-/// Whether a child that becomes another program leaves the registrations of a connection as they are: they
-/// are its parent's, and it has no more use for them.
-pub fn are_left_to_others(guard: &Guard, reason: Reason) -> bool {
-    reason == Reason::Exec
-        && guard.local().watched.load(Ordering::Relaxed)
+/// Whether there are such registrations of a connection.
+pub fn has_others_registrations(guard: &Guard) -> bool {
+    guard.local().watched.load(Ordering::Relaxed)
         && super::registered(guard).any(|(_, _, instance)| is_anothers(guard, instance))
 }
 
