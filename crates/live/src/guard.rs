@@ -122,6 +122,11 @@ impl Local {
         }
     }
 
+    /// In a process whose numbers are not this memory's: those kept here stand for something else there.
+    pub fn forget_kept(&self) {
+        let _ = self.kept.take();
+    }
+
     fn close_kept(&self) {
         if let Some(kept) = self.kept.take() {
             close_own(kept);

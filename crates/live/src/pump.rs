@@ -189,7 +189,8 @@ fn run(guard: &Guard, far: c_int, loan: Option<Loan>, memory: &mut [u8]) -> ! {
     lock::forget_thread();
     process_lock::forget_all();
     REPLACING.store(0, Ordering::Relaxed);
-    table::start_in_child();
+    // The numbers that matter are kept below, and all others closed.
+    table::start_in_copy();
     attach::ATTACHING.reset();
     limits::RAISING.reset();
     sys::start_session();

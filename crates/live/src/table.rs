@@ -102,6 +102,12 @@ pub fn start_in_child() {
     }
 }
 
+/// The same in a process that was made by the child of a `vfork`, which had numbers of its own.
+pub fn start_in_copy() {
+    used().filter_map(local).for_each(Local::forget_kept);
+    start_in_child();
+}
+
 /// Forgets, in the child of a fork, what other threads have made or closed between the parent's count of
 /// holders and the moment at which its memory was copied.
 pub fn forget_uncounted() {
