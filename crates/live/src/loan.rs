@@ -167,6 +167,12 @@ pub fn join(guard: &Guard) -> Option<c_int> {
     near.map(|[near]| near)
 }
 
+/// Whether a process has a socket no more. It is asked twice: a program may give it a lower number, and close
+/// the one before, while the list of its numbers is read.
+fn lacks(process: u32, socket: u64) -> bool {
+    (0..2).all(|_| owners::has(process, socket) == Some(false))
+}
+
 struct Lender<'a> {
     guard: &'a Guard,
     loan: Loan,
@@ -302,9 +308,8 @@ impl Lender<'_> {
         let begun = sys::now();
         let looks = begun >= self.look;
         for user in &mut self.users {
-            let gone = |user: &mut Process| {
-                user.has_ended() || looks && owners::has(user.number(), self.socket) == Some(false)
-            };
+            let gone =
+                |user: &mut Process| user.has_ended() || looks && lacks(user.number(), self.socket);
             user.take_if(gone).into_iter().for_each(Process::close);
         }
         if looks {
@@ -321,7 +326,8 @@ impl Lender<'_> {
 
     /// Whether another process is seen to have the copied connection, which is a user from now on.
     fn has_passed_on(&mut self) -> bool {
-        self.users[0] = owners::of(self.socket).map(Process::open);
+        let twice = || owners::of(self.socket).or_else(|| owners::of(self.socket));
+        self.users[0] = twice().map(Process::open);
         self.users[0].is_some()
     }
 
@@ -338,6 +344,8 @@ impl Lender<'_> {
             && meeting::hand_over(caller, [self.loan.near]).is_ok()
         {
             *free = Some(Process::open(process));
+            // It has yet to take what is on its way.
+            self.look = sys::now() + LOOK_EVERY;
         }
         sys::close(caller);
     }
