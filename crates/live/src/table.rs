@@ -102,8 +102,17 @@ pub fn start_in_child() {
     }
 }
 
-/// The same in a process that was made by the child of a `vfork`, which had numbers of its own.
+/// Whether this process only copies, and has closed all numbers that this memory knows.
+static COPIES: AtomicBool = AtomicBool::new(false);
+
+/// Whether the numbers in this memory are this process's.
+pub fn has_own_numbers() -> bool {
+    is_owner() && !COPIES.load(Ordering::Relaxed)
+}
+
+/// Takes the tables over in a process that copies. The child of a `vfork`, which had numbers of its own, may have made it.
 pub fn start_in_copy() {
+    COPIES.store(true, Ordering::Relaxed);
     used().filter_map(local).for_each(Local::forget_kept);
     start_in_child();
 }

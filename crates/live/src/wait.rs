@@ -55,11 +55,11 @@ pub fn wake(guard: &Guard, flag: &InterruptFlag) {
     }
 }
 
-/// Signals an event of a connection. The child of a vfork has numbers of its own: of a connection that was
-/// joined since, they are nothing there, or something else.
+/// Signals an event of a connection. The child of a vfork, and a process that copies, have numbers of their
+/// own: that of an event is nothing there, or something else.
 pub fn signal(event: &AtomicI32) {
     let event = event.load(Ordering::Relaxed);
-    if table::is_owner() || sys::may_be_event(event) {
+    if table::has_own_numbers() || sys::may_be_event(event) {
         sys::signal_event(event);
     }
 }
