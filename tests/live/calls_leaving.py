@@ -7,9 +7,10 @@ import errno
 import os
 import select
 import socket
+import threading
 
 from calls_edges import LASTING
-from calls_stage import say, scene, settled
+from calls_stage import LIBC, say, scene, settled
 
 ALL = 400_000
 """More than a ring holds."""
@@ -230,4 +231,105 @@ def an_instance_keeps_what_a_child_has_taken_into_another_program() -> None:
         with end, select.epoll() as epoll:
             epoll.register(end, how)
             asked_for_beside_another(end, epoll, how)
+        os.waitpid(child, 0)
+
+
+def say_answered(end: socket.socket) -> None:
+    """Receive what was not asked for, and what is."""
+    say("receive", lambda: len(end.recv(1000, socket.MSG_WAITALL)))
+    for _ in range(3):
+        end.send(b"z")
+        say("receive", lambda: end.recv(1))
+    end.close()
+
+
+def start_after(moment: float) -> None:
+    """Start a program after a moment."""
+    settled(moment)
+    LIBC.system(b"exit 3")
+
+
+@scene
+def a_descriptor_is_passed_on_while_another_thread_starts_a_program() -> None:
+    for begins, passes in ((0.0, 0.1), (0.1, 0.0), (0.0, 0.0)):
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            child = os.fork()
+            if not child:
+                answering_by_turns(listener)
+            end = socket.create_connection(listener.getsockname())
+        end.set_inheritable(True)
+        for _ in range(LASTING):
+            end.send(b"x")
+            end.recv(1)
+        settled()
+        thread = threading.Thread(target=start_after, args=(begins,))
+        thread.start()
+        settled(passes)
+        end = passed_to_itself(end)
+        say_answered(end)
+        thread.join()
+        os.waitpid(child, 0)
+
+
+def read_by_edges(end: socket.socket, epoll: select.epoll) -> int:
+    """Receive what comes, each time that there is an edge; how much there was."""
+    done = 0
+    while done < 1000 and epoll.poll(4):
+        try:
+            while done < 1000:
+                done += len(end.recv(300))
+        except BlockingIOError:
+            continue
+    return done
+
+
+@scene
+def an_edge_is_told_again_where_a_child_has_nearly_left() -> None:
+    for how in (select.EPOLLIN, select.EPOLLIN | select.EPOLLOUT):
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            child = os.fork()
+            if not child:
+                answering_by_turns(listener)
+            end = socket.create_connection(listener.getsockname())
+        end.set_inheritable(True)
+        with end, select.epoll() as epoll:
+            epoll.register(end, how | select.EPOLLET)
+            for _ in range(LASTING):
+                end.send(b"x")
+                end.recv(1)
+            end.setblocking(False)
+            settled()
+            leaving = another()
+            settled(0.15)
+            print(f"  {how:#x} {read_by_edges(end, epoll)}", flush=True)
+            os.waitpid(leaving, 0)
+        os.waitpid(child, 0)
+
+
+def ask_until(passed: threading.Event, end: socket.socket) -> None:
+    """Make calls that move nothing."""
+    while not passed.is_set():
+        end.send(b"")
+
+
+@scene
+def a_descriptor_is_passed_on_while_another_thread_is_in_calls() -> None:
+    for _ in range(3):
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            child = os.fork()
+            if not child:
+                answering_by_turns(listener)
+            end = socket.create_connection(listener.getsockname())
+        for _ in range(LASTING):
+            end.send(b"x")
+            end.recv(1)
+        settled()
+        passed = threading.Event()
+        with end.dup() as other:
+            thread = threading.Thread(target=ask_until, args=(passed, other))
+            thread.start()
+            end = passed_to_itself(end)
+            passed.set()
+            thread.join()
+        say_answered(end)
         os.waitpid(child, 0)

@@ -314,7 +314,7 @@ pub fn shutdown(fd: c_int, how: c_int) -> Option<c_int> {
     {
         refuse_more(&guard, &segment);
     }
-    connection.shut.fetch_add(1, Ordering::Release);
+    connection.changes.fetch_add(1, Ordering::Release);
     epoll::warm(&guard);
     epoll::kick(&guard);
     Some(0)

@@ -148,8 +148,9 @@ pub struct Connection {
     pub write_shut: AtomicBool,
     /// Counts the sends that found the ring full: each makes room an event again.
     pub filled: AtomicU32,
-    /// Counts the calls by which this end was shut down: each is an edge to its own instances.
-    pub shut: AtomicU32,
+    /// Counts what happens at this end that is an edge to its own instances: calls by which it was shut
+    /// down, and refusals taken back, after which there is something to read again.
+    pub changes: AtomicU32,
     /// How much of a full ring was read when it was last found full, and since when it is no more,
     /// in nanoseconds.
     pub stalled_at: AtomicU64,
@@ -303,7 +304,7 @@ impl Connection {
     /// Forgets what a life with a segment has left.
     #[cold]
     fn freshen(&self) {
-        let counts = [&self.sleepers, &self.end, &self.doorbells, &self.filled, &self.shut];
+        let counts = [&self.sleepers, &self.end, &self.doorbells, &self.filled, &self.changes];
         for word in counts {
             word.store(0, Ordering::Relaxed);
         }
@@ -372,6 +373,6 @@ pub struct Reported {
     pub valid: bool,
     pub written: u64,
     pub filled: u32,
-    pub shut: u32,
+    pub changes: u32,
     pub mask: u32,
 }

@@ -8,8 +8,9 @@ use libc::c_int;
 use crate::attach::{self, Attaching};
 use crate::close;
 use crate::epoll;
-use crate::guard::{Visit, disown};
+use crate::guard::{self, Visit, disown};
 use crate::limits;
+use crate::lock;
 use crate::pump;
 use crate::stats::{self, Reason};
 use crate::sys;
@@ -25,6 +26,72 @@ static BECOMES_ANOTHER: AtomicBool = AtomicBool::new(false);
 
 /// Numbers that a descriptor can have in a process whose table of them is not this library's.
 const LOW_NUMBERS: c_int = 1024;
+
+/// How long calls of other threads are waited for that are in a connection which is to be replaced, and
+/// how often it is looked for that, in nanoseconds.
+const DRAINING: u64 = 20_000_000;
+const SOON: u64 = 50_000;
+/// How long those are waited for that leave a connection before, each of which may take some seconds. A
+/// signal handler may have jumped out of one.
+const QUEUING: u64 = 20_000_000_000;
+
+/// The threads of this process that make one connection leave, one after the other: whoever replaces it
+/// must be alone in it.
+#[derive(Debug)]
+pub struct Queue {
+    /// The thread whose turn it is; zero is none.
+    first: AtomicU32,
+    /// How many wait, each with one stay in the connection.
+    waiting: AtomicU32,
+}
+
+/// A thread's turn in a queue, until dropped.
+struct Turn<'a> {
+    queue: &'a Queue,
+    has_waited: bool,
+}
+
+impl Queue {
+    /// Waits for the turn. `None` in a signal handler that interrupted it, or once that took too long.
+    fn wait(&self) -> Option<Turn<'_>> {
+        let (own, order) = (lock::thread(), Ordering::SeqCst);
+        if self.first.load(order) == own {
+            return None;
+        }
+        let takes = || self.first.compare_exchange(0, own, order, order).is_ok();
+        if takes() {
+            return Some(Turn { queue: self, has_waited: false });
+        }
+        let until = sys::now() + QUEUING;
+        self.waiting.fetch_add(1, order);
+        let taken = loop {
+            sys::sleep(SOON);
+            match takes() {
+                false if sys::now() < until => {}
+                taken => break taken,
+            }
+        };
+        self.waiting.fetch_sub(1, order);
+        taken.then_some(Turn { queue: self, has_waited: true })
+    }
+
+    /// How many stays there are of threads that wait.
+    fn waiting(&self) -> u32 {
+        self.waiting.load(Ordering::SeqCst)
+    }
+
+    /// In the child of a fork, where all other threads are gone.
+    pub fn desert(&self) {
+        self.first.store(0, Ordering::Relaxed);
+        self.waiting.store(0, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.queue.first.store(0, Ordering::SeqCst);
+    }
+}
 
 /// So many are looked through there: those of this process's connections are mostly the same there.
 pub fn numbers_elsewhere() -> c_int {
@@ -53,6 +120,12 @@ pub fn depart_connection(guard: &Guard, reason: Reason) {
     if guard.connection.phase() != phase::JOINED {
         return;
     }
+    // The child of a vfork is one of its parent's threads, all of which it is about to leave.
+    let turn = table::is_owner().then(|| guard.local().leaving.wait()).flatten();
+    if turn.as_ref().is_some_and(|turn| turn.has_waited) && !guard.is_current() {
+        // Another connection of the kernel has been put in the place of this one meanwhile.
+        return;
+    }
     let apart = guard.apart();
     let own = apart.as_deref().unwrap_or(guard);
     // What is on loan is wholly the kernel's, perhaps, and others have a copied connection for it, maybe
@@ -61,19 +134,37 @@ pub fn depart_connection(guard: &Guard, reason: Reason) {
     if !is_lent() && turn::leave(own, reason) && !is_lent() {
         return;
     }
+    let begun = sys::now();
+    // Whoever was in a call may have read the rest.
+    while is_lent() || !turn::is_back(own.connection) {
+        if is_replaced(own, 1 + u32::from(apart.is_some())) {
+            return;
+        }
+        // Who stays in a call would stay there on what was replaced, and reads the rest of the ring.
+        let patience = if own.local().is_visited() { guard::VISIT } else { DRAINING };
+        if sys::now() - begun > patience {
+            return;
+        }
+        sys::sleep(SOON);
+    }
+}
+
+/// Puts a copied connection in the place of this one, in which this thread has so many stays. False if
+/// another thread is in a call on it.
+fn is_replaced(own: &Guard, stays: u32) -> bool {
     // A handler of this thread would not be shut out, and a child that is forked meanwhile would go on
     // with what is replaced.
     let _signals = sys::NoSignals::begin();
     let _attaching = table::is_owner().then(Attaching::begin);
-    // Who is in a call would stay there on what was replaced, and reads the rest of the ring himself.
-    let stays = 1 + u32::from(apart.is_some());
-    if own.shuts_others_out(stays) {
-        // Whoever was in a call may have read the rest.
-        if is_lent() || !turn::is_back(own.connection) {
+    // Those that wait for their turn are counted before all that are inside.
+    let alone = own.shuts_others_out(stays + own.local().leaving.waiting());
+    if alone {
+        if own.connection.lending.is_lent() || !turn::is_back(own.connection) {
             pump::replace(own);
         }
         own.lets_others_in();
     }
+    alone
 }
 
 /// The same for all descriptors that stay open over `exec`.
@@ -330,4 +421,26 @@ pub fn forbid_filtered() {
         }
     }
     epoll::forget_all();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_leave_one_after_the_other_and_are_counted_while_they_wait() {
+        let queue = Queue { first: AtomicU32::new(0), waiting: AtomicU32::new(0) };
+        let turn = queue.wait().unwrap();
+        assert!(!turn.has_waited && queue.wait().is_none(), "a handler has no turn of its own");
+        std::thread::scope(|scope| {
+            let other = scope.spawn(|| queue.wait().is_some_and(|turn| turn.has_waited));
+            while queue.waiting() == 0 {
+                std::thread::yield_now();
+            }
+            assert!(!other.is_finished());
+            drop(turn);
+            assert!(other.join().unwrap());
+        });
+        assert!(queue.waiting() == 0 && queue.wait().is_some_and(|turn| !turn.has_waited));
+    }
 }

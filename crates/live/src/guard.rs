@@ -9,6 +9,7 @@ use libc::c_int;
 use crate::attach::Attaching;
 use crate::close;
 use crate::connection::{Connection, Registration, phase};
+use crate::departure::Queue;
 use crate::kept::{Kept, let_another_number_be_seen};
 use crate::limits;
 use crate::lock;
@@ -24,7 +25,7 @@ const RETIRING: u32 = 1 << 31;
 const RETIRED: u32 = 1 << 30;
 
 /// How long a child of a `vfork` is waited for, in nanoseconds: longer than it takes to leave.
-const VISIT: u64 = 4_000_000_000;
+pub const VISIT: u64 = 4_000_000_000;
 
 /// What this process alone knows about a connection.
 #[derive(Debug)]
@@ -39,6 +40,8 @@ pub struct Local {
     shut_by: AtomicU32,
     /// Children of a `vfork` inside, which have this memory and numbers of their own.
     visitors: AtomicU32,
+    /// Threads that make it leave.
+    pub leaving: Queue,
     /// For threads under whose calls their number was closed.
     kept: Kept,
     /// Whether the last to leave is to tell the other end how this one closes.
@@ -108,6 +111,7 @@ impl Local {
         self.users.store(0, Ordering::Relaxed);
         self.shut_by.store(0, Ordering::Relaxed);
         self.visitors.store(0, Ordering::Relaxed);
+        self.leaving.desert();
         self.closing.store(false, Ordering::Relaxed);
         let order = Ordering::Relaxed;
         let _ = self.descriptors.compare_exchange(RETIRING, RETIRED, order, order);
@@ -137,9 +141,14 @@ impl Local {
     /// the numbers back, which such a child does not have. Not for long: it may have been killed.
     pub fn await_visitors(&self) {
         let until = sys::now() + VISIT;
-        while self.visitors.load(Ordering::SeqCst) > 0 && sys::now() < until {
+        while self.is_visited() && sys::now() < until {
             sys::sleep(20_000);
         }
+    }
+
+    /// Whether a child of a `vfork` is inside.
+    pub fn is_visited(&self) -> bool {
+        self.visitors.load(Ordering::SeqCst) > 0
     }
 
     /// Whether another thread keeps this one out.

@@ -308,8 +308,8 @@ pub fn leave(guard: &Guard, reason: Reason) -> bool {
     true
 }
 
-/// Refuses what is left to read and ends the detours. Whether there was anything; `None` if it
-/// could not be refused. A writer that sees the end before the refusal goes on without it, so the
+/// Refuses what is left to read and ends the detours. Whether the other end is to hear of that; `None`
+/// if it could not be refused. A writer that sees the end before the refusal goes on without it, so the
 /// refusal comes first.
 fn refuse_rest(guard: &Guard, segment: &Segment) -> Option<bool> {
     let connection = guard.connection;
@@ -329,7 +329,7 @@ fn refuse_rest(guard: &Guard, segment: &Segment) -> Option<bool> {
     if refused && !rest {
         receiver.withdraw(&way.detour);
     }
-    (refused || !rest && !before).then_some(rest)
+    (refused || !rest && !before).then_some(rest && way.detour.refusal() != Refusal::None)
 }
 
 fn end_both(segment: &Segment) {
@@ -363,8 +363,11 @@ fn hearing(guard: &Guard, segment: &Segment) -> Heard {
     let until = sys::now() + PATIENCE;
     let mut pause = 1_000;
     loop {
-        if segment.way(peer).detour.refusal() != Refusal::Unheard {
-            return Heard::Now;
+        match segment.way(peer).detour.refusal() {
+            Refusal::Heard => return Heard::Now,
+            // Another thread or process that left at the same time has taken it back.
+            Refusal::None => return Heard::Never,
+            Refusal::Unheard => {}
         }
         let closed = segment.side(peer).closed.load(Ordering::Acquire) != closed::OPEN;
         let gone = libc::POLLHUP | libc::POLLERR | libc::POLLRDHUP;
@@ -377,9 +380,18 @@ fn hearing(guard: &Guard, segment: &Segment) -> Heard {
             && let Some(mut receiving) = connection.receiving()
             && receiving.receiver.withdraw(&segment.way(peer).detour)
         {
+            drop(receiving);
+            tell_of_rest(connection);
             return Heard::Never;
         }
         sys::sleep(pause);
         pause = (pause * 2).min(1_000_000);
     }
+}
+
+/// Lets those look again who share the connection: while a refusal stood they found nothing to read, though
+/// they had been told of it.
+fn tell_of_rest(connection: &Connection) {
+    connection.changes.fetch_add(1, Ordering::Release);
+    wait::signal(&connection.own_event);
 }

@@ -33,14 +33,14 @@ pub fn news(registration: &Registration, guard: &Guard, segment: &Segment) -> Op
     // other way round it would count as reported, and this event need not be the one it brings.
     let written = segment.way(guard.connection.role().peer()).pointers.arrivals();
     let filled = guard.connection.filled.load(Ordering::Relaxed);
-    let shut = guard.connection.shut.load(Ordering::Acquire);
+    let changes = guard.connection.changes.load(Ordering::Acquire);
     let mask = ready::events(guard, segment) as u16 as u32;
     if turn::is_back(guard.connection) {
         return None;
     }
     let always = (libc::EPOLLERR | libc::EPOLLHUP) as u32;
     let events = mask & (registration.events | always);
-    let now = Reported { valid: true, written, filled, shut, mask };
+    let now = Reported { valid: true, written, filled, changes, mask };
     let before = &registration.reported;
     let by_edges = registration.events & libc::EPOLLET as u32 != 0;
     let from = if by_edges && before.valid { before.written } else { 0 };
@@ -49,14 +49,14 @@ pub fn news(registration: &Registration, guard: &Guard, segment: &Segment) -> Op
 }
 
 /// Whether something that the program asked for has happened since the last report: bytes arrived,
-/// the end came, a full ring has room again, or the program has shut the connection down, of whatever it
-/// asked for. What is then reported is what there is by now.
+/// the end came, a full ring has room again, or, of whatever it asked for, the program has shut the
+/// connection down or has nearly left it. What is then reported is what there is by now.
 fn is_edge(before: &Reported, now: &Reported, asked: u32) -> bool {
     let asks = |bits: c_int| asked & bits as u32 != 0;
     let room = now.mask & libc::EPOLLOUT as u32 != 0;
     let ended = (libc::EPOLLRDHUP | libc::EPOLLHUP | libc::EPOLLERR) as u32;
     !before.valid
-        || before.shut != now.shut
+        || before.changes != now.changes
         || (asks(ARRIVAL) && before.written != now.written)
         || (asks(SPACE) && before.filled != now.filled && room)
         || now.mask & !before.mask & ended != 0
