@@ -234,12 +234,17 @@ def an_instance_keeps_what_a_child_has_taken_into_another_program() -> None:
         os.waitpid(child, 0)
 
 
+def say_received(end: socket.socket) -> None:
+    """Receive a byte."""
+    say("receive", lambda: end.recv(1))
+
+
 def say_answered(end: socket.socket) -> None:
     """Receive what was not asked for, and what is."""
     say("receive", lambda: len(end.recv(1000, socket.MSG_WAITALL)))
     for _ in range(3):
         end.send(b"z")
-        say("receive", lambda: end.recv(1))
+        say_received(end)
     end.close()
 
 

@@ -48,13 +48,15 @@ pub fn turn_back(guard: &Guard, segment: &Segment, reason: Reason) {
 
 /// Lets nobody ring any more, once the detours have ended. Another thread that has taken the other
 /// end's flag and not yet rung comes too late, so it is rung here: whoever sleeps in the kernel armed
-/// its flag before there was an end to see, and whoever arms it later sees that.
+/// its flag before there was an end to see, and whoever arms it later sees that. Not where the kernel has an
+/// error to tell, which the doorbell would take.
 fn silence(guard: &Guard, segment: &Segment) {
     let connection = guard.connection;
     let role = connection.role();
     let alone = table::is_single_threaded() && connection.holders.load(Ordering::Relaxed) == 1;
     let open = segment.side(role.peer()).closed.load(Ordering::Acquire) == closed::OPEN;
-    if !alone && open && connection.switched_out.load(Ordering::Acquire) {
+    let rings = !alone && open && connection.switched_out.load(Ordering::Acquire);
+    if rings && sys::poll_now(guard.socket(), 0) & libc::POLLERR == 0 {
         wait::ring_doorbell(guard, segment);
     }
     segment.way(role).detour.silence();
@@ -221,6 +223,9 @@ pub fn settle(guard: &Guard, segment: &Segment) -> bool {
     }
     let back = is_back(connection);
     if back {
+        if connection.phase() == phase::JOINED && !connection.lending.is_lent() {
+            death::forget_reset_by_doorbell(guard, segment);
+        }
         become_plain(connection);
     }
     back
