@@ -1,12 +1,13 @@
 //! Closing, shutting down, duplicating and forking.
 
+use std::cell::Cell;
 use std::mem::size_of;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use libc::c_int;
 use weft_protocol::detour::{Begun, Inlet, Outlet};
 
-use crate::attach;
+use crate::attach::{self, Attaching};
 use crate::bare_calls;
 use crate::death;
 use crate::departure;
@@ -17,6 +18,7 @@ use crate::loan;
 use crate::lock;
 use crate::process_lock;
 use crate::segment::{Segment, closed};
+use crate::sharers::{self, Looked};
 use crate::stats::{self, Reason};
 use crate::stream;
 use crate::sys;
@@ -148,6 +150,7 @@ pub fn say_how(guard: &Guard) {
     if connection.phase() >= phase::JOINED {
         stats::say(connection);
     }
+    sharers::bury(connection, &mut Looked::default());
     let last = connection.holders.load(Ordering::SeqCst) == 1;
     let is_others = guard.local().let_go.load(Ordering::SeqCst);
     if !last || is_others {
@@ -421,10 +424,19 @@ fn remember_copy(guard: &Guard, copy: c_int) {
     }
 }
 
+/// Counts this process's forks, for each of which connections are marked as counted.
+static FORKS: AtomicU32 = AtomicU32::new(0);
+
+thread_local! {
+    /// The last fork of this thread.
+    static FORK: Cell<u32> = const { Cell::new(0) };
+}
+
 /// Before a fork: the child will hold every connection too.
 pub extern "C" fn before_fork() {
     bare_calls::look_before_fork();
     std::mem::forget(attach::ATTACHING.lock());
+    FORK.set(FORKS.fetch_add(1, Ordering::SeqCst) + 1);
     std::mem::forget(limits::RAISING.lock());
     epoll::may_be_shared();
     table::settle_all();
@@ -442,7 +454,22 @@ pub extern "C" fn before_fork() {
         }
         connection.holders.fetch_add(1, Ordering::SeqCst);
         local.counted.store(true, Ordering::SeqCst);
+        if connection.phase() == phase::JOINED {
+            share(connection, local);
+        }
     });
+}
+
+/// Remembers this process among those that share a connection, unless it has taken itself out of its
+/// holders: another thread may just be ending the process.
+fn share(connection: &Connection, local: &Local) {
+    let has_let_go = || local.let_go.load(Ordering::SeqCst);
+    if !has_let_go() {
+        connection.sharers.add();
+        if has_let_go() {
+            connection.sharers.remove();
+        }
+    }
 }
 
 pub extern "C" fn after_fork_in_parent() {
@@ -459,6 +486,23 @@ pub extern "C" fn after_fork_in_parent() {
     attach::ATTACHING.reset();
 }
 
+/// After a fork that has made no child, and has run the parent's handlers as if it had: nobody else holds
+/// what was counted for it. Unless another thread has forked since, whose count it is by now.
+#[cold]
+pub fn take_back_fork() {
+    let _errno = sys::KeepErrno::new();
+    let _attaching = Attaching::begin();
+    if table::is_owner() && FORKS.load(Ordering::SeqCst) == FORK.get() {
+        for_each_held(|connection, local| {
+            if local.counted.swap(false, Ordering::SeqCst) {
+                let fewer = |count: u32| (count > 1).then(|| count - 1);
+                let order = Ordering::SeqCst;
+                let _ = connection.holders.fetch_update(order, order, fewer);
+            }
+        });
+    }
+}
+
 pub extern "C" fn after_fork_in_child() {
     lock::forget_thread();
     process_lock::forget_all();
@@ -469,6 +513,11 @@ pub extern "C" fn after_fork_in_child() {
     }
     epoll::start_in_child();
     departure::start_in_child();
+    for_each_held(|connection, _| {
+        if connection.phase() == phase::JOINED {
+            connection.sharers.add();
+        }
+    });
     limits::RAISING.reset();
     attach::ATTACHING.reset();
 }
@@ -479,5 +528,29 @@ fn for_each_held(act: impl Fn(&'static Connection, &Local)) {
         if let Some(connection) = table::connection(place) {
             act(connection, local);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample::Sample;
+
+    #[test]
+    fn a_fork_that_has_made_no_child_is_taken_back_unless_another_came_after() {
+        let sample = Sample::new();
+        let (guard, _) = sample.enter();
+        let (connection, order) = (guard.connection, Ordering::SeqCst);
+        let take_back = |forks, fork| {
+            connection.holders.store(2, order);
+            guard.local().counted.store(true, order);
+            FORKS.store(forks, order);
+            FORK.set(fork);
+            take_back_fork();
+            connection.holders.load(order)
+        };
+        assert_eq!((take_back(8, 7), take_back(8, 8)), (2, 1));
+        take_back_fork();
+        assert_eq!(connection.holders.load(order), 1, "twice");
     }
 }

@@ -10,6 +10,7 @@ use weft_protocol::lending::Lending;
 
 use crate::lock::{Held, Lock};
 use crate::segment::{Role, Segment};
+use crate::sharers::Sharers;
 use crate::spin::SpinPolicy;
 use crate::stats::Unsaid;
 use crate::table::{claim, is_single_threaded};
@@ -92,6 +93,8 @@ pub struct Connection {
     /// The process that holds it alone, if it is known: with one holder no other does. Zero is unknown.
     pub keeper: AtomicU32,
     capacity: AtomicU64,
+    /// Who holds it beside others, as far as that is known.
+    pub sharers: Sharers,
     receive_lock: Lock,
     receiving: UnsafeCell<Receiving>,
     send_lock: Lock,
@@ -309,6 +312,7 @@ impl Connection {
             word.store(0, Ordering::Relaxed);
         }
         self.lending.reset();
+        self.sharers.reset();
         for flag in [
             &self.switched_in,
             &self.switched_out,

@@ -12,6 +12,7 @@ use crate::guard::{self, Visit, disown};
 use crate::limits;
 use crate::lock;
 use crate::pump;
+use crate::sharers::{self, Looked};
 use crate::stats::{self, Reason};
 use crate::sys;
 use crate::table::{self, Connection, Entry, Guard, phase};
@@ -319,7 +320,7 @@ pub fn let_go() {
     if !table::is_owner() {
         return;
     }
-    let mut alone = false;
+    let (mut alone, mut looked) = (false, Looked::default());
     for (place, connection) in held() {
         let order = Ordering::SeqCst;
         let Some(local) = table::local(place) else { continue };
@@ -329,6 +330,8 @@ pub fn let_go() {
             continue;
         }
         attach::clear_meeting(connection);
+        sharers::bury(connection, &mut looked);
+        connection.sharers.remove();
         let fewer = |count: u32| (count > 1).then(|| count - 1);
         if connection.holders.load(order) > 1 {
             disown(connection);
@@ -377,6 +380,9 @@ fn hold_again() {
     for (place, connection) in held() {
         if table::local(place).is_some_and(|local| local.let_go.swap(false, Ordering::SeqCst)) {
             connection.holders.fetch_add(1, Ordering::SeqCst);
+            if connection.phase() == phase::JOINED {
+                connection.sharers.add();
+            }
         }
         stats::not_closed(connection);
         if let Some(segment) = connection.segment() {

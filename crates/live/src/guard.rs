@@ -111,6 +111,7 @@ impl Local {
         self.users.store(0, Ordering::Relaxed);
         self.shut_by.store(0, Ordering::Relaxed);
         self.visitors.store(0, Ordering::Relaxed);
+        self.let_go.store(false, Ordering::Relaxed);
         self.leaving.desert();
         self.closing.store(false, Ordering::Relaxed);
         let order = Ordering::Relaxed;
@@ -513,6 +514,9 @@ pub fn disown(connection: &Connection) {
 /// last, and knows it.
 fn leaves_to_others(connection: &Connection) -> bool {
     disown(connection);
+    if connection.holders.load(Ordering::SeqCst) > 1 {
+        connection.sharers.remove();
+    }
     let (others, order) = (|count: u32| (count > 1).then(|| count - 1), Ordering::AcqRel);
     connection.holders.fetch_update(order, Ordering::Acquire, others).is_ok()
 }
@@ -551,7 +555,9 @@ fn free(connection: &Connection) {
         // It was copied, or is another's number by now.
         stats::closed(connection);
     }
-    connection.segment.store(std::ptr::null_mut(), Ordering::Release);
+    if !connection.segment.swap(std::ptr::null_mut(), Ordering::AcqRel).is_null() {
+        connection.sharers.reset();
+    }
     connection.phase.store(phase::FREE, Ordering::Release);
     connection.holders.store(0, Ordering::Release);
 }

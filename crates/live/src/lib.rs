@@ -61,6 +61,7 @@ mod real;
 mod sample;
 mod scratch;
 mod segment;
+mod sharers;
 mod spin;
 mod stats;
 mod stream;

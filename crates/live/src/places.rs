@@ -10,6 +10,7 @@ use weft_protocol::break_even::BreakEven;
 
 use crate::connection::phase;
 use crate::guard::hold_no_more;
+use crate::sharers::{self, Looked};
 use crate::sys;
 use crate::table::{self, CONNECTIONS, connection, local};
 
@@ -66,8 +67,13 @@ pub fn reclaim() -> bool {
         return false;
     }
     let _errno = sys::KeepErrno::new();
-    let mut known = (table::owner(), false);
-    for connection in table::used_by_any().filter_map(connection) {
+    let (mut known, mut looked) = ((table::owner(), false), Looked::default());
+    for place in table::used_by_any() {
+        let (Some(connection), Some(local)) = (connection(place), local(place)) else { break };
+        sharers::bury(connection, &mut looked);
+        if !local.has_descriptors() && sharers::is_deserted(connection, &mut looked) {
+            hold_no_more(connection);
+        }
         let keeper = connection.keeper.load(Ordering::SeqCst);
         if keeper == 0 || connection.holders.load(Ordering::SeqCst) != 1 {
             continue;

@@ -22,6 +22,7 @@ use crate::lock;
 use crate::meeting::Place;
 use crate::process_lock;
 use crate::segment::closed;
+use crate::sharers::{self, Looked};
 use crate::stream::{self, Rest};
 use crate::sys::{self, Process};
 use crate::table::{self, Entry, Guard, Receiving, phase};
@@ -84,6 +85,7 @@ pub fn replace(guard: &Guard) {
 
 /// Begins to copy. Returns the program's end of the copied connection.
 fn begin(guard: &Guard) -> Option<c_int> {
+    sharers::bury(guard.connection, &mut Looked::default());
     // The child of a vfork does not count as a holder, which its parent is.
     let is_shared = !table::is_owner() || guard.connection.holders.load(Ordering::SeqCst) > 1;
     if is_shared && !loan::begin(guard.connection) {
@@ -189,6 +191,7 @@ fn run(guard: &Guard, far: c_int, loan: Option<Loan>, memory: &mut [u8]) -> ! {
     lock::forget_thread();
     process_lock::forget_all();
     REPLACING.store(0, Ordering::Relaxed);
+    guard.connection.sharers.add();
     // The numbers that matter are kept below, and all others closed.
     table::start_in_copy();
     attach::ATTACHING.reset();

@@ -399,6 +399,7 @@ extern "C" fn before_clone(_begin: usize, _stack: usize, flags: usize) -> *mut c
 
 /// Before a process is made past the C library's `fork`. What it holds it holds until it ends.
 fn share_with_child(flags: u64) {
+    leave_namespace(flags as c_int);
     if flags & libc::CLONE_VM as u64 == 0 && table::is_owner() {
         close::before_fork();
         close::after_fork_in_parent();
@@ -419,6 +420,20 @@ interpose! {
             close::after_fork_in_child();
         } else {
             close::after_fork_in_parent();
+        }
+        if child < 0 {
+            close::take_back_fork();
+        }
+        child
+    }
+}
+
+interpose! {
+    /// Its handlers are not told whether there is a child.
+    fn fork() -> pid_t = |next| {
+        let child = next();
+        if child < 0 {
+            close::take_back_fork();
         }
         child
     }
