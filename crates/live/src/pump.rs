@@ -191,9 +191,9 @@ fn run(guard: &Guard, far: c_int, loan: Option<Loan>, memory: &mut [u8]) -> ! {
     lock::forget_thread();
     process_lock::forget_all();
     REPLACING.store(0, Ordering::Relaxed);
-    guard.connection.sharers.add();
     // The numbers that matter are kept below, and all others closed.
     table::start_in_copy();
+    guard.connection.sharers.add();
     attach::ATTACHING.reset();
     limits::RAISING.reset();
     sys::start_session();

@@ -4,7 +4,8 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::connection::Connection;
-use crate::sys::{self, Process};
+use crate::sys::Process;
+use crate::table;
 
 /// So many are known of each connection.
 const KNOWN: usize = 7;
@@ -43,7 +44,7 @@ impl Sharers {
 
     /// Remembers this process, which has been counted among the holders.
     pub fn add(&self) {
-        let (own, order) = (sys::process(), Ordering::SeqCst);
+        let (own, order) = (table::owner(), Ordering::SeqCst);
         let is_known = self.0.iter().any(|process| process.load(order) == own);
         if !is_known {
             // Where there is no room for it, it is one of those that nobody knows.
@@ -56,7 +57,7 @@ impl Sharers {
     pub fn remove(&self) {
         let order = Ordering::SeqCst;
         if self.0.iter().any(|process| process.load(order) != 0) {
-            let own = sys::process();
+            let own = table::owner();
             for process in &self.0 {
                 let _ = process.compare_exchange(own, 0, order, order);
             }
@@ -68,7 +69,8 @@ impl Sharers {
         let order = Ordering::SeqCst;
         self.0.iter().any(|process| {
             let number = process.load(order);
-            number != 0
+            let is_other = number != 0 && number != table::owner();
+            is_other
                 && looked.has_ended(number)
                 && process.compare_exchange(number, 0, order, order).is_ok()
         })
@@ -107,7 +109,7 @@ mod tests {
 
     #[test]
     fn a_process_is_remembered_once_and_as_long_as_there_is_room() {
-        let sharers = Sharers::default();
+        let (_sample, sharers) = (Sample::new(), Sharers::default());
         sharers.add();
         sharers.add();
         assert_eq!(known(&sharers), 1);
