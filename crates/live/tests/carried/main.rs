@@ -25,6 +25,7 @@ mod errors;
 mod full;
 mod halves;
 mod leaving;
+mod mesh;
 mod names;
 mod options;
 mod pair;

@@ -236,6 +236,7 @@ pub fn close(fd: c_int) {
 }
 
 /// A small generator of its own: the same numbers on every run.
+#[derive(Debug)]
 pub struct Numbers(pub u64);
 
 impl Numbers {
