@@ -338,3 +338,64 @@ def a_descriptor_is_passed_on_while_another_thread_is_in_calls() -> None:
             thread.join()
         say_answered(end)
         os.waitpid(child, 0)
+
+
+def stay_in_a_call(what: str, end: socket.socket) -> None:
+    """Be in a call on a connection for longer than the other end looks at nothing."""
+    if what == "poll":
+        ready = select.poll()
+        ready.register(end, select.POLLPRI)
+        ready.poll(1500)
+    else:
+        end.send(bytes(20_000_000))
+
+
+def sending_and_taking_all(listener: socket.socket) -> None:
+    """Send what is not asked for, look at nothing for a while, and send more."""
+    end = listener.accept()[0]
+    for _ in range(LASTING):
+        end.send(end.recv(1))
+    end.send(BYTES[:5000])
+    settled(1)
+    end.send(BYTES[5000:8000])
+    end.shutdown(socket.SHUT_WR)
+    while end.recv(1 << 20):
+        pass
+    os._exit(0)
+
+
+@scene
+def a_descriptor_is_passed_on_while_another_thread_stays_in_a_call() -> None:
+    for what in ("poll", "send"):
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            child = os.fork()
+            if not child:
+                sending_and_taking_all(listener)
+            end = socket.create_connection(listener.getsockname())
+        for _ in range(LASTING):
+            end.send(b"x")
+            end.recv(1)
+        settled()
+        with end.dup() as other:
+            thread = threading.Thread(target=stay_in_a_call, args=(what, other))
+            thread.start()
+            settled()
+            end = passed_to_itself(end)
+            end.settimeout(8)
+            print(f"  {what} {received_all(end)}", flush=True)
+            thread.join()
+        end.close()
+        os.waitpid(child, 0)
+
+
+def received_all(end: socket.socket) -> tuple[int, str]:
+    """Receive until the end."""
+    done = 0
+    while True:
+        try:
+            some = end.recv(3000)
+        except OSError as why:
+            return done, type(why).__name__
+        if not some or some != BYTES[done : done + len(some)]:
+            return done, "other bytes" if some else "end"
+        done += len(some)

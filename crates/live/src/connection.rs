@@ -145,6 +145,8 @@ pub struct Connection {
     /// Processes that copy for one of those that share it, and take back what is not read; see
     /// [`crate::loan`].
     pub lending: Lending,
+    /// Whether somebody has wanted to read what was refused.
+    pub wants_refused: AtomicBool,
     pub read_shut: AtomicBool,
     /// Whether the kernel was told so too, so that it says that there is an end to read.
     pub deaf: AtomicBool,
@@ -323,6 +325,7 @@ impl Connection {
             &self.reset_by_doorbell,
             &self.may_send_once,
             &self.chime_again,
+            &self.wants_refused,
             &self.read_shut,
             &self.deaf,
             &self.write_shut,

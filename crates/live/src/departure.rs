@@ -28,9 +28,7 @@ static BECOMES_ANOTHER: AtomicBool = AtomicBool::new(false);
 /// Numbers that a descriptor can have in a process whose table of them is not this library's.
 const LOW_NUMBERS: c_int = 1024;
 
-/// How long calls of other threads are waited for that are in a connection which is to be replaced, and
-/// how often it is looked for that, in nanoseconds.
-const DRAINING: u64 = 20_000_000;
+/// How often it is looked whether others are out, in nanoseconds.
 const SOON: u64 = 50_000;
 /// How long those are waited for that leave a connection before, each of which may take some seconds. A
 /// signal handler may have jumped out of one.
@@ -129,20 +127,28 @@ pub fn depart_connection(guard: &Guard, reason: Reason) {
     }
     let apart = guard.apart();
     let own = apart.as_deref().unwrap_or(guard);
+    let stays = 1 + u32::from(apart.is_some());
+    let mut shut = None;
+    let mut is_alone = || {
+        shut = shut.take().or_else(|| Shut::begin(own, stays));
+        shut.is_some()
+    };
     // What is on loan is wholly the kernel's, perhaps, and others have a copied connection for it, maybe
     // since this one has begun to leave.
     let is_lent = || guard.connection.lending.is_lent();
-    if !is_lent() && turn::leave(own, reason) && !is_lent() {
+    if !is_lent() && turn::leave(own, reason, &mut is_alone) && !is_lent() {
         return;
     }
     let begun = sys::now();
     // Whoever was in a call may have read the rest.
     while is_lent() || !turn::is_back(own.connection) {
-        if is_replaced(own, 1 + u32::from(apart.is_some())) {
+        shut = shut.or_else(|| Shut::begin(own, stays));
+        if shut.is_some() {
+            pump::replace(own);
             return;
         }
         // Who stays in a call would stay there on what was replaced, and reads the rest of the ring.
-        let patience = if own.local().is_visited() { guard::VISIT } else { DRAINING };
+        let patience = if own.local().is_visited() { guard::VISIT } else { turn::DRAINING };
         if sys::now() - begun > patience {
             return;
         }
@@ -150,22 +156,31 @@ pub fn depart_connection(guard: &Guard, reason: Reason) {
     }
 }
 
-/// Puts a copied connection in the place of this one, in which this thread has so many stays. False if
-/// another thread is in a call on it.
-fn is_replaced(own: &Guard, stays: u32) -> bool {
-    // A handler of this thread would not be shut out, and a child that is forked meanwhile would go on
-    // with what is replaced.
-    let _signals = sys::NoSignals::begin();
-    let _attaching = table::is_owner().then(Attaching::begin);
-    // Those that wait for their turn are counted before all that are inside.
-    let alone = own.shuts_others_out(stays + own.local().leaving.waiting());
-    if alone {
-        if own.connection.lending.is_lent() || !turn::is_back(own.connection) {
-            pump::replace(own);
-        }
-        own.lets_others_in();
+/// The time in which all other threads are kept out of a connection, which another can replace.
+struct Shut<'a> {
+    own: &'a Guard,
+    _attaching: Option<Attaching>,
+    /// Dropped last.
+    _signals: sys::NoSignals,
+}
+
+impl<'a> Shut<'a> {
+    /// `None` if another thread is in a call on the connection, in which this one has so many stays.
+    fn begin(own: &'a Guard, stays: u32) -> Option<Self> {
+        // A handler of this thread would not be shut out, and a child that is forked meanwhile would go
+        // on with what is replaced.
+        let signals = sys::NoSignals::begin();
+        let attaching = table::is_owner().then(Attaching::begin).flatten();
+        // Those that wait for their turn are counted before all that are inside.
+        let alone = own.shuts_others_out(stays + own.local().leaving.waiting());
+        alone.then_some(Self { own, _attaching: attaching, _signals: signals })
     }
-    alone
+}
+
+impl Drop for Shut<'_> {
+    fn drop(&mut self) {
+        self.own.lets_others_in();
+    }
 }
 
 /// The same for all descriptors that stay open over `exec`.

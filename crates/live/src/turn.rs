@@ -23,6 +23,9 @@ use crate::wait;
 
 /// How long a descriptor that leaves waits for the other end to hear of it, in nanoseconds.
 const PATIENCE: u64 = 300_000_000;
+/// How long calls of other threads are waited for that are in a connection which is to be replaced, in
+/// nanoseconds.
+pub const DRAINING: u64 = 20_000_000;
 /// How long the other end's doorbells are waited for that were announced, in nanoseconds.
 const SETTLING: u64 = 1_000_000_000;
 /// How long a closing end tries to send what the other refused, in nanoseconds.
@@ -281,9 +284,10 @@ pub fn back(guard: &Guard, reason: Reason) {
 
 /// Moves a connection back whose descriptor goes where the library cannot follow: afterwards the
 /// kernel's stream holds all that was not read. False if that could not be: the other end has gone,
-/// or does not look at the connection.
+/// or does not look at the connection; then `is_alone` was asked to keep other threads out, and did unless
+/// the other end has gone.
 #[must_use = "if it could not leave, the rest must get to whoever takes the descriptor"]
-pub fn leave(guard: &Guard, reason: Reason) -> bool {
+pub fn leave(guard: &Guard, reason: Reason, is_alone: &mut dyn FnMut() -> bool) -> bool {
     let connection = guard.connection;
     if connection.phase() < phase::JOINED {
         attach::give_up(connection, reason);
@@ -295,7 +299,7 @@ pub fn leave(guard: &Guard, reason: Reason) -> bool {
     turn_back(guard, &segment, reason);
     send_rest(guard, &segment);
     let Some(refused) = refused else { return false };
-    match if refused { hearing(guard, &segment) } else { Heard::Now } {
+    match if refused { hearing(guard, &segment, is_alone) } else { Heard::Now } {
         Heard::Now => {}
         Heard::Never => return false,
         Heard::Later => {
@@ -327,6 +331,7 @@ fn refuse_rest(guard: &Guard, segment: &Segment) -> Option<bool> {
     let taken = connection.taken.load(Ordering::Acquire);
     let before = matches!(way.detour.begun(), Begun::After(begun) if begun > taken);
     let Receiving { reader, receiver, .. } = &mut *receiving;
+    connection.wants_refused.store(false, Ordering::Relaxed);
     let refused = receiver.leave(&way.detour, reader, taken);
     end_both(segment);
     let unread = reader.available(&way.pointers, u64::MAX).ok()? > 0;
@@ -357,12 +362,13 @@ enum Heard {
     Now,
     /// It was taken back.
     Never,
-    /// It stands, since nobody could copy instead: the rest comes with the other end's next call.
+    /// It stands, since nobody could copy instead, or another thread would stay in a call on what was
+    /// replaced: the rest comes with the other end's next call.
     Later,
 }
 
 /// Waits until the other end has heard of the refusal, or does nothing for long.
-fn hearing(guard: &Guard, segment: &Segment) -> Heard {
+fn hearing(guard: &Guard, segment: &Segment, is_alone: &mut dyn FnMut() -> bool) -> Heard {
     let connection = guard.connection;
     let peer = connection.role().peer();
     let until = sys::now() + PATIENCE;
@@ -378,10 +384,14 @@ fn hearing(guard: &Guard, segment: &Segment) -> Heard {
         let gone = libc::POLLHUP | libc::POLLERR | libc::POLLRDHUP;
         let over = closed || sys::poll_now(guard.socket(), gone) & gone != 0;
         let late = sys::now() > until;
-        if late && !over && !sys::can_fork_away() {
+        let alone = (over || late) && is_alone();
+        let drained = sys::now() > until + DRAINING;
+        // Who stays in a call and wants to read reads the ring.
+        let nobody_reads = drained && !alone && !connection.wants_refused.load(Ordering::Relaxed);
+        if !over && (nobody_reads || alone && !sys::can_fork_away()) {
             return Heard::Later;
         }
-        if (over || late)
+        if (alone || drained)
             && let Some(mut receiving) = connection.receiving()
             && receiving.receiver.withdraw(&segment.way(peer).detour)
         {

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicI32, Ordering};
 
 use libc::c_int;
-use weft_protocol::detour::{Begun, Ringing};
+use weft_protocol::detour::{Begun, Refusal, Ringing};
 use weft_protocol::interrupt_flag::{InterruptFlag, Sleep};
 
 use crate::cancel;
@@ -22,6 +22,9 @@ use crate::turn;
 /// How long a blocking call sleeps on the flag's word before it sleeps in the kernel, where the
 /// other end's death is seen at once, in nanoseconds. So a death is seen this much later at most.
 const ON_WORD: u64 = 20_000_000;
+
+/// How long a receiver sleeps while what is in the ring is refused, in nanoseconds.
+const REFUSED: u64 = 1_000_000;
 
 /// How long a sender sleeps that waits for an end which is about to end, in nanoseconds.
 const LEAVING: u64 = 1_000_000;
@@ -228,6 +231,9 @@ pub fn readable(
     if switched && way.pointers.sealed_at() == Some(way.pointers.read()) {
         return returning(guard, segment, call);
     }
+    if way.detour.refusal() == Refusal::Unheard {
+        return while_refused(guard, call);
+    }
     let came = || may_receive(connection, segment);
     if switched {
         if polled(connection, segment, came) {
@@ -266,6 +272,20 @@ pub fn readable(
         _ => {}
     }
     Ok(())
+}
+
+/// Waits a little while what is in the ring is refused: it comes by the kernel's stream, unless that is taken
+/// back.
+#[cold]
+fn while_refused(guard: &Guard, call: &mut Call) -> Result<(), Errno> {
+    let fd = guard.socket();
+    let limit = call.limit(fd);
+    match cancel::poll_until(fd, libc::POLLIN, limit.min(sys::now() + REFUSED)) {
+        Err(libc::EINTR) if !call.in_part && limit == u64::MAX && !is_interrupting() => Ok(()),
+        Err(why) => Err(why),
+        Ok(0) if sys::now() >= limit => Err(libc::EAGAIN),
+        Ok(_) => Ok(()),
+    }
 }
 
 /// Waits for the kernel's stream to bring the last doorbells, or what follows them.

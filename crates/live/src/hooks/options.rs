@@ -32,7 +32,7 @@ interpose! {
             && !attach::is_early(&guard)
         {
             // Where that cannot be, the rest of the ring is still read here.
-            let _ = turn::leave(&guard, Reason::Option);
+            let _ = turn::leave(&guard, Reason::Option, &mut || true);
         }
         // SAFETY: as above.
         let delay = unsafe { Delay::of(level, name, value, length) };

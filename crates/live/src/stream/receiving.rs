@@ -231,7 +231,10 @@ fn step_held(
                 turn::discard_all(guard);
                 return Step::Kernel;
             }
-            Inlet::Settling => return Step::Empty { announced: true },
+            Inlet::Settling => {
+                guard.connection.wants_refused.store(true, Ordering::Relaxed);
+                return Step::Empty { announced: true };
+            }
             Inlet::After if loan::may_be_made(guard.connection) => {
                 return from_kernel_again(guard, to, skip, flags);
             }
