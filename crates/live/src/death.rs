@@ -142,18 +142,6 @@ pub fn is_reset_by_doorbell(guard: &Guard) -> bool {
     is
 }
 
-/// Takes a reset away that came of a doorbell alone, of which only this library knows, before a connection
-/// is the kernel's for good. Where the other end has gone without a word one may be on its way.
-pub fn forget_reset_by_doorbell(guard: &Guard, segment: &Segment) {
-    let role = guard.connection.role();
-    let may_be = segment.way(role).detour.bells() > 0
-        && segment.side(role.peer()).closed.load(Ordering::Acquire) == closed::OPEN
-        && sys::poll_now(guard.socket(), libc::POLLRDHUP) != 0;
-    if may_be && sys::poll(guard.socket(), 0, ANSWER) & libc::POLLERR != 0 {
-        is_reset_by_doorbell(guard);
-    }
-}
-
 /// Sends a byte that nobody reads any more, which the kernel answers by a reset.
 fn provoke(guard: &Guard) {
     let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
@@ -238,37 +226,4 @@ fn has_spoken(connection: &Connection, segment: &Segment) -> bool {
     let before = connection.heard.load(Ordering::Relaxed);
     connection.heard.store(heard, Ordering::Relaxed);
     heard != before
-}
-
-#[cfg(test)]
-mod tests {
-    use weft_protocol::detour::Ringing;
-
-    use super::*;
-    use crate::sample::Sample;
-    use crate::turn;
-
-    /// What a connection says that goes back to the kernel after its other end has gone without a word.
-    fn said_after_gone(put_in: &[u8]) -> Result<usize, Errno> {
-        let sample = Sample::over_tcp();
-        let (guard, segment) = sample.enter();
-        let detour = &segment.way(guard.connection.role()).detour;
-        assert!(detour.begin(0) && detour.ring() == Ringing::Ring);
-        sys::send(sample.fd, put_in.as_ptr(), put_in.len(), 0).unwrap();
-        detour.rung(true);
-        while sys::unread_bytes(sample.other) != Ok(put_in.len() as u64) {
-            std::thread::yield_now();
-        }
-        sys::close(sample.other);
-        assert!(turn::settle(&guard, &segment));
-        let mut buffer = [0; 4];
-        sys::recv(sample.fd, buffer.as_mut_ptr(), buffer.len(), 0)
-    }
-
-    #[test]
-    fn a_reset_that_came_of_a_doorbell_is_not_left_to_the_kernel() {
-        assert_eq!(said_after_gone(&[0]), Ok(0));
-        // The second byte is no doorbell.
-        assert_eq!(said_after_gone(&[0, 1]), Err(libc::ECONNRESET));
-    }
 }

@@ -1,7 +1,5 @@
 //! A carried connection for unit tests, whose other end is the test.
 
-use std::net::{TcpListener, TcpStream};
-use std::os::fd::IntoRawFd;
 use std::sync::Once;
 use std::sync::atomic::Ordering;
 
@@ -28,13 +26,6 @@ impl Sample {
             unsafe { libc::socketpair(libc::AF_UNIX, libc::SOCK_STREAM, 0, ends.as_mut_ptr()) };
         assert_eq!(made, 0);
         Self::of(ends)
-    }
-
-    /// The same whose kernel's stream is TCP's.
-    pub fn over_tcp() -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        Self::of([client.into_raw_fd(), listener.accept().unwrap().0.into_raw_fd()])
     }
 
     fn of(ends: [c_int; 2]) -> Self {

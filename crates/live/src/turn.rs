@@ -226,9 +226,6 @@ pub fn settle(guard: &Guard, segment: &Segment) -> bool {
     }
     let back = is_back(connection);
     if back {
-        if connection.phase() == phase::JOINED && !connection.lending.is_lent() {
-            death::forget_reset_by_doorbell(guard, segment);
-        }
         become_plain(connection);
     }
     back
