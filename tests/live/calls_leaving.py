@@ -8,14 +8,38 @@ import os
 import select
 import socket
 import threading
+from typing import TYPE_CHECKING
 
 from calls_edges import LASTING
 from calls_stage import LIBC, say, scene, settled
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 ALL = 400_000
 """More than a ring holds."""
 BYTES = bytes(range(251)) * (ALL // 251 + 1)
 RUNS = 5
+
+
+def answered_by(goes_on: Callable[[socket.socket], None]) -> tuple[int, socket.socket]:
+    """Connect to a process that answers :func:`last` and goes on; its number, and this end."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        child = os.fork()
+        if not child:
+            end = listener.accept()[0]
+            for _ in range(LASTING):
+                end.send(end.recv(1))
+            goes_on(end)
+            os._exit(0)
+        return child, socket.create_connection(listener.getsockname())
+
+
+def last(end: socket.socket) -> None:
+    """Be worth carrying."""
+    for _ in range(LASTING):
+        end.send(b"x")
+        end.recv(1)
 
 
 def passed_to_itself(end: socket.socket) -> socket.socket:
@@ -28,11 +52,8 @@ def passed_to_itself(end: socket.socket) -> socket.socket:
     return socket.socket(fileno=number)
 
 
-def streamed(listener: socket.socket, leaves_at: int, how: str) -> None:
+def streamed(end: socket.socket, leaves_at: int, how: str) -> None:
     """Answer, send all, say the end, and go."""
-    end = listener.accept()[0]
-    for _ in range(LASTING):
-        end.send(end.recv(1))
     done = 0
     while done < ALL:
         if done >= leaves_at:
@@ -44,7 +65,6 @@ def streamed(listener: socket.socket, leaves_at: int, how: str) -> None:
     if how == "closed at the end":
         end.recv(1)
     end.close()
-    os._exit(0)
 
 
 def received(end: socket.socket, done: int, until: int) -> tuple[int, str]:
@@ -64,14 +84,8 @@ def received(end: socket.socket, done: int, until: int) -> tuple[int, str]:
 
 def half_closed(first: int, other_leaves_at: int, how: str) -> tuple[object, ...]:
     """Shut the sending side down, receive so much, leave, and receive the rest."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        child = os.fork()
-        if not child:
-            streamed(listener, other_leaves_at, how)
-        end = socket.create_connection(listener.getsockname())
-    for _ in range(LASTING):
-        end.send(b"x")
-        end.recv(1)
+    child, end = answered_by(lambda end: streamed(end, other_leaves_at, how))
+    last(end)
     end.shutdown(socket.SHUT_WR)
     done, _ = received(end, 0, first)
     end = passed_to_itself(end)
@@ -89,24 +103,18 @@ def who_has_shut_down_and_leaves_receives_all_that_is_sent() -> None:
                 print(f"  {first} {other_leaves_at} {how}: {sorted(told)}", flush=True)
 
 
+def hears_while_it_looks_at_nothing(end: socket.socket) -> None:
+    """Send, look at nothing while the other end leaves, and send more after its end."""
+    end.send(bytes(1000))
+    settled(1)
+    print(f"  hears {end.recv(1)!r}", flush=True)
+    end.send(b"more")
+
+
 @scene
 def who_has_shut_down_and_leaves_cannot_send() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        child = os.fork()
-        if not child:
-            end = listener.accept()[0]
-            for _ in range(LASTING):
-                end.send(end.recv(1))
-            end.send(bytes(1000))
-            # It looks at nothing while the other end leaves.
-            settled(1)
-            print(f"  hears {end.recv(1)!r}", flush=True)
-            end.send(b"more")
-            os._exit(0)
-        end = socket.create_connection(listener.getsockname())
-    for _ in range(LASTING):
-        end.send(b"x")
-        end.recv(1)
+    child, end = answered_by(hears_while_it_looks_at_nothing)
+    last(end)
     end.shutdown(socket.SHUT_WR)
     settled()
     with passed_to_itself(end) as end:
@@ -144,30 +152,20 @@ def programs_are_started_with_listed_arguments() -> None:
     print(f"  not there: {started('execl', b'/none', b'none', None)}", flush=True)
 
 
-def hears_the_end_of(listener: socket.socket) -> None:
+def hears_the_end_of(end: socket.socket) -> None:
     """Ring for one who is awake by then, leave, and hear the end."""
-    end = listener.accept()[0]
-    for _ in range(LASTING):
-        end.send(end.recv(1))
     settled(0.4)
     end.send(b"y")
     settled(0.6)
     end = passed_to_itself(end)
     say("receive", lambda: end.recv(1))
-    os._exit(0)
 
 
 @scene
 def the_end_is_told_by_who_has_started_programs() -> None:
     for starts in (0, 1, 3):
-        with socket.create_server(("127.0.0.1", 0)) as listener:
-            child = os.fork()
-            if not child:
-                hears_the_end_of(listener)
-            end = socket.create_connection(listener.getsockname())
-        for _ in range(LASTING):
-            end.send(b"x")
-            end.recv(1)
+        child, end = answered_by(hears_the_end_of)
+        last(end)
         codes = [started("execl", b"/bin/true", b"true", None) for _ in range(starts)]
         ready = select.poll()
         ready.register(end, select.POLLIN)
@@ -187,24 +185,18 @@ def another() -> int:
     return child
 
 
-def answering_by_turns(listener: socket.socket) -> None:
+def answering_by_turns(end: socket.socket) -> None:
     """Send what is not asked for, then what is."""
-    end = listener.accept()[0]
-    for _ in range(LASTING):
-        end.send(end.recv(1))
     end.send(bytes(1000))
     # It looks at nothing while the other end leaves.
     settled(1)
     while some := end.recv(1):
         end.send(some)
-    os._exit(0)
 
 
 def asked_for_beside_another(end: socket.socket, epoll: select.epoll, how: int) -> None:
     """Let a child take a connection that an instance has into another program, and go on."""
-    for _ in range(LASTING):
-        end.send(b"x")
-        end.recv(1)
+    last(end)
     settled()
     print(f"  {how:#x} {os.waitstatus_to_exitcode(os.waitpid(another(), 0)[1])}", flush=True)
     for _ in range(3):
@@ -222,11 +214,7 @@ def asked_for_beside_another(end: socket.socket, epoll: select.epoll, how: int) 
 @scene
 def an_instance_keeps_what_a_child_has_taken_into_another_program() -> None:
     for how in (select.EPOLLIN, select.EPOLLIN | select.EPOLLET, select.EPOLLIN | ONCE):
-        with socket.create_server(("127.0.0.1", 0)) as listener:
-            child = os.fork()
-            if not child:
-                answering_by_turns(listener)
-            end = socket.create_connection(listener.getsockname())
+        child, end = answered_by(answering_by_turns)
         end.set_inheritable(True)
         with end, select.epoll() as epoll:
             epoll.register(end, how)
@@ -257,15 +245,9 @@ def start_after(moment: float) -> None:
 @scene
 def a_descriptor_is_passed_on_while_another_thread_starts_a_program() -> None:
     for begins, passes in ((0.0, 0.1), (0.1, 0.0), (0.0, 0.0)):
-        with socket.create_server(("127.0.0.1", 0)) as listener:
-            child = os.fork()
-            if not child:
-                answering_by_turns(listener)
-            end = socket.create_connection(listener.getsockname())
+        child, end = answered_by(answering_by_turns)
         end.set_inheritable(True)
-        for _ in range(LASTING):
-            end.send(b"x")
-            end.recv(1)
+        last(end)
         settled()
         thread = threading.Thread(target=start_after, args=(begins,))
         thread.start()
@@ -291,17 +273,11 @@ def read_by_edges(end: socket.socket, epoll: select.epoll) -> int:
 @scene
 def an_edge_is_told_again_where_a_child_has_nearly_left() -> None:
     for how in (select.EPOLLIN, select.EPOLLIN | select.EPOLLOUT):
-        with socket.create_server(("127.0.0.1", 0)) as listener:
-            child = os.fork()
-            if not child:
-                answering_by_turns(listener)
-            end = socket.create_connection(listener.getsockname())
+        child, end = answered_by(answering_by_turns)
         end.set_inheritable(True)
         with end, select.epoll() as epoll:
             epoll.register(end, how | select.EPOLLET)
-            for _ in range(LASTING):
-                end.send(b"x")
-                end.recv(1)
+            last(end)
             end.setblocking(False)
             settled()
             leaving = another()
@@ -320,14 +296,8 @@ def ask_until(passed: threading.Event, end: socket.socket) -> None:
 @scene
 def a_descriptor_is_passed_on_while_another_thread_is_in_calls() -> None:
     for _ in range(3):
-        with socket.create_server(("127.0.0.1", 0)) as listener:
-            child = os.fork()
-            if not child:
-                answering_by_turns(listener)
-            end = socket.create_connection(listener.getsockname())
-        for _ in range(LASTING):
-            end.send(b"x")
-            end.recv(1)
+        child, end = answered_by(answering_by_turns)
+        last(end)
         settled()
         passed = threading.Event()
         with end.dup() as other:
@@ -350,31 +320,21 @@ def stay_in_a_call(what: str, end: socket.socket) -> None:
         end.send(bytes(20_000_000))
 
 
-def sending_and_taking_all(listener: socket.socket) -> None:
+def sending_and_taking_all(end: socket.socket) -> None:
     """Send what is not asked for, look at nothing for a while, and send more."""
-    end = listener.accept()[0]
-    for _ in range(LASTING):
-        end.send(end.recv(1))
     end.send(BYTES[:5000])
     settled(1)
     end.send(BYTES[5000:8000])
     end.shutdown(socket.SHUT_WR)
     while end.recv(1 << 20):
         pass
-    os._exit(0)
 
 
 @scene
 def a_descriptor_is_passed_on_while_another_thread_stays_in_a_call() -> None:
     for what in ("poll", "send"):
-        with socket.create_server(("127.0.0.1", 0)) as listener:
-            child = os.fork()
-            if not child:
-                sending_and_taking_all(listener)
-            end = socket.create_connection(listener.getsockname())
-        for _ in range(LASTING):
-            end.send(b"x")
-            end.recv(1)
+        child, end = answered_by(sending_and_taking_all)
+        last(end)
         settled()
         with end.dup() as other:
             thread = threading.Thread(target=stay_in_a_call, args=(what, other))

@@ -13,12 +13,12 @@ use crate::death;
 use crate::departure;
 use crate::epoll;
 use crate::guard::close_numbers_apart;
+use crate::holders::{self, Looked};
 use crate::limits;
 use crate::loan;
 use crate::lock;
 use crate::process_lock;
 use crate::segment::{Segment, closed};
-use crate::sharers::{self, Looked};
 use crate::stats::{self, Reason};
 use crate::stream;
 use crate::sys;
@@ -150,7 +150,7 @@ pub fn say_how(guard: &Guard) {
     if connection.phase() >= phase::JOINED {
         stats::say(connection);
     }
-    sharers::bury(connection, &mut Looked::default());
+    holders::bury(connection, &mut Looked::default());
     let last = connection.holders.load(Ordering::SeqCst) == 1;
     let is_others = guard.local().let_go.load(Ordering::SeqCst);
     if !last || is_others {
@@ -454,22 +454,8 @@ pub extern "C" fn before_fork() {
         }
         connection.holders.fetch_add(1, Ordering::SeqCst);
         local.counted.store(true, Ordering::SeqCst);
-        if connection.phase() == phase::JOINED {
-            share(connection, local);
-        }
+        holders::share(connection, local);
     });
-}
-
-/// Remembers this process among those that share a connection, unless it has taken itself out of its
-/// holders: another thread may just be ending the process.
-fn share(connection: &Connection, local: &Local) {
-    let has_let_go = || local.let_go.load(Ordering::SeqCst);
-    if !has_let_go() {
-        connection.sharers.add();
-        if has_let_go() {
-            connection.sharers.remove();
-        }
-    }
 }
 
 pub extern "C" fn after_fork_in_parent() {
@@ -495,9 +481,7 @@ pub fn take_back_fork() {
     if table::is_owner() && FORKS.load(Ordering::SeqCst) == FORK.get() {
         for_each_held(|connection, local| {
             if local.counted.swap(false, Ordering::SeqCst) {
-                let fewer = |count: u32| (count > 1).then(|| count - 1);
-                let order = Ordering::SeqCst;
-                let _ = connection.holders.fetch_update(order, order, fewer);
+                holders::one_less(connection);
             }
         });
     }
@@ -513,11 +497,7 @@ pub extern "C" fn after_fork_in_child() {
     }
     epoll::start_in_child();
     departure::start_in_child();
-    for_each_held(|connection, _| {
-        if connection.phase() == phase::JOINED {
-            connection.sharers.add();
-        }
-    });
+    for_each_held(holders::share);
     limits::RAISING.reset();
     attach::ATTACHING.reset();
 }

@@ -8,9 +8,9 @@ use weft_protocol::byte_ring::{Capacity, Reader, Writer};
 use weft_protocol::detour::{Receiver, Sender};
 use weft_protocol::lending::Lending;
 
+use crate::holders::Sharers;
 use crate::lock::{Held, Lock};
 use crate::segment::{Role, Segment};
-use crate::sharers::Sharers;
 use crate::spin::SpinPolicy;
 use crate::stats::Unsaid;
 use crate::table::{claim, is_single_threaded};

@@ -8,11 +8,11 @@ use libc::c_int;
 use crate::attach::{self, Attaching};
 use crate::close;
 use crate::epoll;
-use crate::guard::{self, Visit, disown};
+use crate::guard::{self, Visit};
+use crate::holders::{self, Looked};
 use crate::limits;
-use crate::lock;
+use crate::process_lock::{HeldHere, ProcessLock};
 use crate::pump;
-use crate::sharers::{self, Looked};
 use crate::stats::{self, Reason};
 use crate::sys;
 use crate::table::{self, Connection, Entry, Guard, phase};
@@ -30,48 +30,32 @@ const LOW_NUMBERS: c_int = 1024;
 
 /// How often it is looked whether others are out, in nanoseconds.
 const SOON: u64 = 50_000;
-/// How long those are waited for that leave a connection before, each of which may take some seconds. A
-/// signal handler may have jumped out of one.
-const QUEUING: u64 = 20_000_000_000;
 
 /// The threads of this process that make one connection leave, one after the other: whoever replaces it
 /// must be alone in it.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Queue {
-    /// The thread whose turn it is; zero is none.
-    first: AtomicU32,
+    turn: ProcessLock,
     /// How many wait, each with one stay in the connection.
     waiting: AtomicU32,
 }
 
 /// A thread's turn in a queue, until dropped.
 struct Turn<'a> {
-    queue: &'a Queue,
+    _held: HeldHere<'a>,
     has_waited: bool,
 }
 
 impl Queue {
-    /// Waits for the turn. `None` in a signal handler that interrupted it, or once that took too long.
+    /// Waits for the turn. `None` in a signal handler that interrupted it.
     fn wait(&self) -> Option<Turn<'_>> {
-        let (own, order) = (lock::thread(), Ordering::SeqCst);
-        if self.first.load(order) == own {
-            return None;
+        if let Some(held) = self.turn.try_lock() {
+            return Some(Turn { _held: held, has_waited: false });
         }
-        let takes = || self.first.compare_exchange(0, own, order, order).is_ok();
-        if takes() {
-            return Some(Turn { queue: self, has_waited: false });
-        }
-        let until = sys::now() + QUEUING;
-        self.waiting.fetch_add(1, order);
-        let taken = loop {
-            sys::sleep(SOON);
-            match takes() {
-                false if sys::now() < until => {}
-                taken => break taken,
-            }
-        };
-        self.waiting.fetch_sub(1, order);
-        taken.then_some(Turn { queue: self, has_waited: true })
+        self.waiting.fetch_add(1, Ordering::SeqCst);
+        let held = self.turn.lock();
+        self.waiting.fetch_sub(1, Ordering::SeqCst);
+        held.map(|held| Turn { _held: held, has_waited: true })
     }
 
     /// How many stays there are of threads that wait.
@@ -81,14 +65,8 @@ impl Queue {
 
     /// In the child of a fork, where all other threads are gone.
     pub fn desert(&self) {
-        self.first.store(0, Ordering::Relaxed);
+        self.turn.reset();
         self.waiting.store(0, Ordering::Relaxed);
-    }
-}
-
-impl Drop for Turn<'_> {
-    fn drop(&mut self) {
-        self.queue.first.store(0, Ordering::SeqCst);
     }
 }
 
@@ -345,14 +323,9 @@ pub fn let_go() {
             continue;
         }
         attach::clear_meeting(connection);
-        sharers::bury(connection, &mut looked);
-        connection.sharers.remove();
-        let fewer = |count: u32| (count > 1).then(|| count - 1);
-        if connection.holders.load(order) > 1 {
-            disown(connection);
-        }
-        if connection.holders.fetch_update(order, order, fewer).is_err() {
-            connection.keeper.store(table::owner(), order);
+        holders::bury(connection, &mut looked);
+        if !holders::leave_to_others(connection) {
+            holders::keep(connection);
             local.let_go.store(false, order);
             alone |= connection.phase() == phase::JOINED;
         }
@@ -393,11 +366,10 @@ fn hold_again() {
         return;
     }
     for (place, connection) in held() {
-        if table::local(place).is_some_and(|local| local.let_go.swap(false, Ordering::SeqCst)) {
+        let local = table::local(place);
+        if let Some(local) = local.filter(|it| it.let_go.swap(false, Ordering::SeqCst)) {
             connection.holders.fetch_add(1, Ordering::SeqCst);
-            if connection.phase() == phase::JOINED {
-                connection.sharers.add();
-            }
+            holders::share(connection, local);
         }
         stats::not_closed(connection);
         if let Some(segment) = connection.segment() {
@@ -450,7 +422,7 @@ mod tests {
 
     #[test]
     fn threads_leave_one_after_the_other_and_are_counted_while_they_wait() {
-        let queue = Queue { first: AtomicU32::new(0), waiting: AtomicU32::new(0) };
+        let queue = Queue::default();
         let turn = queue.wait().unwrap();
         assert!(!turn.has_waited && queue.wait().is_none(), "a handler has no turn of its own");
         std::thread::scope(|scope| {

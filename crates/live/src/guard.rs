@@ -10,11 +10,11 @@ use crate::attach::Attaching;
 use crate::close;
 use crate::connection::{Connection, Registration, phase};
 use crate::departure::Queue;
+use crate::holders::{free, leave_to_others};
 use crate::kept::{Kept, let_another_number_be_seen};
 use crate::limits;
 use crate::lock;
 use crate::numbers::{change, close_own, entry, is_at, is_single_threaded, word};
-use crate::stats;
 use crate::sys;
 use crate::table::{self, REGISTRATIONS, connection, is_owner, local, settle};
 use crate::word::{Entry, Word};
@@ -487,7 +487,7 @@ pub fn release(place: usize, fd: c_int, connection: &'static Connection, local: 
     let events = [&connection.own_event, &connection.peer_event];
     let events = events.map(|event| event.load(Ordering::SeqCst));
     // A process that is about to end is no holder any more, whatever its destructors close.
-    let last = !local.let_go.swap(false, Ordering::SeqCst) && !leaves_to_others(connection);
+    let last = !local.let_go.swap(false, Ordering::SeqCst) && !leave_to_others(connection);
     if last {
         say_how_as_last(&ManuallyDrop::new(Guard { place, fd, connection, local }));
     }
@@ -502,23 +502,6 @@ pub fn release(place: usize, fd: c_int, connection: &'static Connection, local: 
         free(connection);
     }
     table::freed(place);
-}
-
-/// Says, before this process leaves a connection to others, that it does not hold it alone.
-pub fn disown(connection: &Connection) {
-    let order = Ordering::SeqCst;
-    let _ = connection.keeper.compare_exchange(super::table::owner(), 0, order, order);
-}
-
-/// Takes this process out of the holders, if there are others: of several that close at once one is the
-/// last, and knows it.
-fn leaves_to_others(connection: &Connection) -> bool {
-    disown(connection);
-    if connection.holders.load(Ordering::SeqCst) > 1 {
-        connection.sharers.remove();
-    }
-    let (others, order) = (|count: u32| (count > 1).then(|| count - 1), Ordering::AcqRel);
-    connection.holders.fetch_update(order, Ordering::Acquire, others).is_ok()
 }
 
 /// Tells the other end how this one closes, if the others have left it to this one only after it had
@@ -536,30 +519,10 @@ fn say_how_as_last(guard: &Guard) {
 
 /// Takes a process out of the holders that copies no more, and alone in it knows the connection.
 pub fn leave(guard: &Guard) {
-    if !leaves_to_others(guard.connection) {
+    if !leave_to_others(guard.connection) {
         say_how_as_last(guard);
         free(guard.connection);
     }
-}
-
-/// Takes a process out of the holders that has nothing to say to the other end.
-pub fn hold_no_more(connection: &Connection) {
-    if !leaves_to_others(connection) {
-        free(connection);
-    }
-}
-
-/// Leaves the place to whoever takes it next, by the last that holds it.
-fn free(connection: &Connection) {
-    if connection.phase() == phase::JOINED {
-        // It was copied, or is another's number by now.
-        stats::closed(connection);
-    }
-    if !connection.segment.swap(std::ptr::null_mut(), Ordering::AcqRel).is_null() {
-        connection.sharers.reset();
-    }
-    connection.phase.store(phase::FREE, Ordering::Release);
-    connection.holders.store(0, Ordering::Release);
 }
 
 #[cfg(test)]
@@ -628,9 +591,9 @@ mod tests {
         close::say_how(&guard);
         close::say_how(&guard);
         assert_eq!(side.closed.load(Ordering::SeqCst), closed::OPEN);
-        assert!(leaves_to_others(connection));
+        assert!(leave_to_others(connection));
         assert_eq!(side.closed.load(Ordering::SeqCst), closed::OPEN);
-        assert!(!leaves_to_others(connection));
+        assert!(!leave_to_others(connection));
         say_how_as_last(&guard);
         assert_eq!(side.closed.load(Ordering::SeqCst), closed::ORDERLY);
         assert_eq!(connection.phase(), phase::PLAIN);

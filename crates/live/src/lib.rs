@@ -33,6 +33,7 @@ mod epoll;
 mod exchange;
 mod family;
 mod guard;
+mod holders;
 mod hooks;
 #[cfg_attr(
     not(target_arch = "x86_64"),
@@ -61,7 +62,6 @@ mod real;
 mod sample;
 mod scratch;
 mod segment;
-mod sharers;
 mod spin;
 mod stats;
 mod stream;

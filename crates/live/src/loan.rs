@@ -20,10 +20,10 @@ use weft_protocol::detour::Outlet;
 use weft_protocol::lending::{Answerer, Question};
 
 use crate::connection::Half;
+use crate::holders::{self, Looked};
 use crate::lock;
 use crate::meeting::{self, Place};
 use crate::owners;
-use crate::sharers::{self, Looked};
 use crate::stream::{self, Rest};
 use crate::sys::{self, Process};
 use crate::table::{Connection, Guard, Receiving, phase};
@@ -314,7 +314,7 @@ impl Lender<'_> {
             user.take_if(gone).into_iter().for_each(Process::close);
         }
         if looks {
-            sharers::bury(self.guard.connection, &mut Looked::default());
+            holders::bury(self.guard.connection, &mut Looked::default());
             let now = sys::now();
             self.look = now + LOOK_EVERY.max(SELDOM * (now - begun));
         }

@@ -9,8 +9,7 @@ use libc::c_int;
 use weft_protocol::break_even::BreakEven;
 
 use crate::connection::phase;
-use crate::guard::hold_no_more;
-use crate::sharers::{self, Looked};
+use crate::holders::{self, Looked, hold_no_more};
 use crate::sys;
 use crate::table::{self, CONNECTIONS, connection, local};
 
@@ -70,8 +69,8 @@ pub fn reclaim() -> bool {
     let (mut known, mut looked) = ((table::owner(), false), Looked::default());
     for place in table::used_by_any() {
         let (Some(connection), Some(local)) = (connection(place), local(place)) else { break };
-        sharers::bury(connection, &mut looked);
-        if !local.has_descriptors() && sharers::is_deserted(connection, &mut looked) {
+        holders::bury(connection, &mut looked);
+        if !local.has_descriptors() && holders::is_deserted(connection, &mut looked) {
             hold_no_more(connection);
         }
         let keeper = connection.keeper.load(Ordering::SeqCst);
@@ -93,14 +92,7 @@ pub fn reclaim() -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sample::Sample;
-
-    /// A process that has ended and was waited for.
-    fn ended() -> u32 {
-        let mut child = std::process::Command::new("true").spawn().unwrap();
-        child.wait().unwrap();
-        child.id()
-    }
+    use crate::sample::{Sample, ended};
 
     #[test]
     fn the_places_of_processes_that_have_ended_are_taken_again() {

@@ -16,13 +16,13 @@ use crate::death;
 use crate::departure;
 use crate::epoll;
 use crate::guard;
+use crate::holders::{self, Looked};
 use crate::limits;
 use crate::loan::{self, Ended, Loan};
 use crate::lock;
 use crate::meeting::Place;
 use crate::process_lock;
 use crate::segment::closed;
-use crate::sharers::{self, Looked};
 use crate::stream::{self, Rest};
 use crate::sys::{self, Process};
 use crate::table::{self, Entry, Guard, Receiving, phase};
@@ -85,7 +85,7 @@ pub fn replace(guard: &Guard) {
 
 /// Begins to copy. Returns the program's end of the copied connection.
 fn begin(guard: &Guard) -> Option<c_int> {
-    sharers::bury(guard.connection, &mut Looked::default());
+    holders::bury(guard.connection, &mut Looked::default());
     // The child of a vfork does not count as a holder, which its parent is.
     let is_shared = !table::is_owner() || guard.connection.holders.load(Ordering::SeqCst) > 1;
     if is_shared && !loan::begin(guard.connection) {
@@ -207,7 +207,7 @@ fn run(guard: &Guard, far: c_int, loan: Option<Loan>, memory: &mut [u8]) -> ! {
         Ended::Given => {
             copy(guard, far, memory);
             close::end_doorbells_of(guard);
-            guard::hold_no_more(guard.connection);
+            holders::hold_no_more(guard.connection);
         }
     }
     sys::exit()

@@ -11,6 +11,13 @@ use crate::segment::{Role, Segment};
 use crate::sys;
 use crate::table::{self, Guard, phase};
 
+/// A process that has ended and was waited for.
+pub fn ended() -> u32 {
+    let mut child = std::process::Command::new("true").spawn().unwrap();
+    child.wait().unwrap();
+    child.id()
+}
+
 /// A connection on which nothing was sent yet, which both directions of have switched.
 pub struct Sample {
     pub fd: c_int,
@@ -25,10 +32,6 @@ impl Sample {
         let made =
             unsafe { libc::socketpair(libc::AF_UNIX, libc::SOCK_STREAM, 0, ends.as_mut_ptr()) };
         assert_eq!(made, 0);
-        Self::of(ends)
-    }
-
-    fn of(ends: [c_int; 2]) -> Self {
         static STARTED: Once = Once::new();
         STARTED.call_once(|| {
             assert!(table::start());

@@ -11,7 +11,8 @@ pub use crate::connection::{Connection, Receiving, Registration, Reported, Sendi
 use crate::direct;
 use crate::family;
 pub use crate::guard::{Guard, Local, enter, enter_placed, followed, let_pass};
-use crate::guard::{first_word, hold_no_more, release};
+use crate::guard::{first_word, release};
+use crate::holders::hold_no_more;
 use crate::meeting;
 use crate::numbers::{change, look_for_threads, replace, word};
 pub use crate::numbers::{
@@ -110,7 +111,8 @@ pub fn has_own_numbers() -> bool {
     is_owner() && !COPIES.load(Ordering::Relaxed)
 }
 
-/// Takes the tables over in a process that copies. The child of a `vfork`, which had numbers of its own, may have made it.
+/// Takes the tables over in a process that copies. The child of a `vfork`, which had numbers of its own, may
+/// have made it.
 pub fn start_in_copy() {
     COPIES.store(true, Ordering::Relaxed);
     used().filter_map(local).for_each(Local::forget_kept);

@@ -368,7 +368,7 @@ enum Heard {
 fn hearing(guard: &Guard, segment: &Segment, is_alone: &mut dyn FnMut() -> bool) -> Heard {
     let connection = guard.connection;
     let peer = connection.role().peer();
-    let until = sys::now() + PATIENCE;
+    let begun = sys::now();
     let mut pause = 1_000;
     loop {
         match segment.way(peer).detour.refusal() {
@@ -380,8 +380,8 @@ fn hearing(guard: &Guard, segment: &Segment, is_alone: &mut dyn FnMut() -> bool)
         let closed = segment.side(peer).closed.load(Ordering::Acquire) != closed::OPEN;
         let gone = libc::POLLHUP | libc::POLLERR | libc::POLLRDHUP;
         let over = closed || sys::poll_now(guard.socket(), gone) & gone != 0;
-        let late = sys::now() > until;
-        let alone = (over || late) && is_alone();
+        let until = begun + if over { 0 } else { PATIENCE };
+        let alone = sys::now() > until && is_alone();
         let drained = sys::now() > until + DRAINING;
         // Who stays in a call and wants to read reads the ring.
         let nobody_reads = drained && !alone && !connection.wants_refused.load(Ordering::Relaxed);

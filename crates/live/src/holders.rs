@@ -1,9 +1,11 @@
-//! The processes that share a connection: one that was killed is no holder any more, which it could not
-//! say itself.
+//! The processes that hold a connection: how many there are, who is the last, and which are known, since one
+//! that was killed holds nothing any more and could not say so.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::connection::Connection;
+use crate::connection::{Connection, phase};
+use crate::guard::Local;
+use crate::stats;
 use crate::sys::Process;
 use crate::table;
 
@@ -77,12 +79,67 @@ impl Sharers {
     }
 }
 
+/// Counts one holder less, but for the last: of several that leave at once one stays.
+pub fn one_less(connection: &Connection) -> bool {
+    let (others, order) = (|count: u32| (count > 1).then(|| count - 1), Ordering::SeqCst);
+    connection.holders.fetch_update(order, order, others).is_ok()
+}
+
+/// Remembers this process among those that share a connection, and has been counted, unless it has taken
+/// itself out of its holders: another thread may just be ending the process.
+pub fn share(connection: &Connection, local: &Local) {
+    let has_let_go = || local.let_go.load(Ordering::SeqCst);
+    if connection.phase() == phase::JOINED && !has_let_go() {
+        connection.sharers.add();
+        if has_let_go() {
+            connection.sharers.remove();
+        }
+    }
+}
+
+/// Takes this process out of the holders, if there are others: of several that close at once one is the
+/// last, and knows it.
+pub fn leave_to_others(connection: &Connection) -> bool {
+    let order = Ordering::SeqCst;
+    // Before it leaves: nobody holds it alone from then on.
+    let _ = connection.keeper.compare_exchange(table::owner(), 0, order, order);
+    if connection.holders.load(order) > 1 {
+        connection.sharers.remove();
+    }
+    one_less(connection)
+}
+
+/// Holds what this process could not leave to others.
+pub fn keep(connection: &Connection) {
+    connection.keeper.store(table::owner(), Ordering::SeqCst);
+    connection.sharers.remove();
+}
+
+/// Takes a process out of the holders that has nothing to say to the other end.
+pub fn hold_no_more(connection: &Connection) {
+    if !leave_to_others(connection) {
+        free(connection);
+    }
+}
+
+/// Leaves the place to whoever takes it next, by the last that holds it.
+pub fn free(connection: &Connection) {
+    if connection.phase() == phase::JOINED {
+        // It was copied, or is another's number by now.
+        stats::closed(connection);
+    }
+    if !connection.segment.swap(std::ptr::null_mut(), Ordering::AcqRel).is_null() {
+        connection.sharers.reset();
+    }
+    connection.phase.store(phase::FREE, Ordering::Release);
+    connection.holders.store(0, Ordering::Release);
+}
+
 /// Takes those out of a connection's holders that have ended without a word, but for the last.
 pub fn bury(connection: &Connection, looked: &mut Looked) {
     let order = Ordering::SeqCst;
     while connection.holders.load(order) > 1 && connection.sharers.remove_ended(looked) {
-        let fewer = |count: u32| (count > 1).then(|| count - 1);
-        let _ = connection.holders.fetch_update(order, order, fewer);
+        one_less(connection);
     }
 }
 
@@ -94,14 +151,7 @@ pub fn is_deserted(connection: &Connection, looked: &mut Looked) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sample::Sample;
-
-    /// A process that has ended and was waited for.
-    fn ended() -> u32 {
-        let mut child = std::process::Command::new("true").spawn().unwrap();
-        child.wait().unwrap();
-        child.id()
-    }
+    use crate::sample::{Sample, ended};
 
     fn known(sharers: &Sharers) -> usize {
         sharers.0.iter().filter(|process| process.load(Ordering::SeqCst) != 0).count()
