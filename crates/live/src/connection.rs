@@ -247,6 +247,20 @@ impl Connection {
         self.receive_lock.is_held()
     }
 
+    /// Whether a process was killed that may have taken bytes out of the kernel's stream and has not counted
+    /// them.
+    #[inline]
+    pub fn is_orphaned(&self) -> bool {
+        self.receive_lock.is_orphaned() || self.bell.is_orphaned()
+    }
+
+    /// Takes over how many bytes that were, counted anew with both locks held.
+    pub fn adopt(&self, taken: u64) {
+        self.taken.store(taken, Ordering::Release);
+        self.receive_lock.adopt();
+        self.bell.adopt();
+    }
+
     /// The segment, if there is one.
     pub fn segment(&self) -> Option<Segment> {
         let memory = self.segment.load(Ordering::Acquire);

@@ -3,15 +3,19 @@
 //! What it guards is one stream's local state, whose changes are single stores that come last, so
 //! that a holder may die anywhere and leave it whole.
 
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 
 use crate::family;
 use crate::sys;
 
-/// Zero is free; else the thread that holds it, with the top bit if somebody waits.
 #[derive(Debug, Default)]
 #[repr(C)]
-pub struct Lock(AtomicU32);
+pub struct Lock {
+    /// Zero is free; else the thread that holds it, with the top bit if somebody waits.
+    word: AtomicU32,
+    /// Whether a holder has died, since somebody last asked.
+    orphaned: AtomicBool,
+}
 
 const WAITED_FOR: u32 = 1 << 31;
 /// How long a waiter sleeps before it asks whether the holder still lives, in nanoseconds.
@@ -86,12 +90,12 @@ pub struct Held<'a> {
 impl Lock {
     /// A free lock.
     pub const fn new() -> Self {
-        Self(AtomicU32::new(0))
+        Self { word: AtomicU32::new(0), orphaned: AtomicBool::new(false) }
     }
 
     /// Takes the lock if it is free.
     pub fn try_lock(&self) -> Option<Held<'_>> {
-        self.0
+        self.word
             .compare_exchange(0, thread(), Ordering::Acquire, Ordering::Relaxed)
             .is_ok()
             .then(|| Held { lock: self, alone: false })
@@ -101,10 +105,10 @@ impl Lock {
     /// a signal handler takes in between it has given back before. `None` as for [`Lock::lock`].
     #[inline]
     pub fn lock_alone(&self) -> Option<Held<'_>> {
-        if self.0.load(Ordering::Acquire) != 0 {
+        if self.word.load(Ordering::Acquire) != 0 {
             return self.lock();
         }
-        self.0.store(thread(), Ordering::Relaxed);
+        self.word.store(thread(), Ordering::Relaxed);
         Some(Held { lock: self, alone: true })
     }
 
@@ -122,7 +126,7 @@ impl Lock {
 
     /// Whether the holder waits for a thread, or for one that does.
     fn is_held_up_by(&self, thread: u32, steps: u32) -> bool {
-        let holder = self.0.load(Ordering::SeqCst) & !WAITED_FOR;
+        let holder = self.word.load(Ordering::SeqCst) & !WAITED_FOR;
         holder == thread
             || holder != 0
                 && steps > 0
@@ -140,56 +144,70 @@ impl Lock {
     fn lock_slowly(&self) -> Option<Held<'_>> {
         let mut waiting = None;
         loop {
-            let now = self.0.load(Ordering::Relaxed);
+            let now = self.word.load(Ordering::Relaxed);
             let holder = now & !WAITED_FOR;
             if holder == thread() {
                 return None;
             }
             if holder == 0 {
                 let mine = thread() | WAITED_FOR;
-                if self.0.compare_exchange(now, mine, Ordering::Acquire, Ordering::Relaxed).is_ok()
+                if self
+                    .word
+                    .compare_exchange(now, mine, Ordering::Acquire, Ordering::Relaxed)
+                    .is_ok()
                 {
                     return Some(Held { lock: self, alone: false });
                 }
                 continue;
             }
             let waited = now | WAITED_FOR;
-            let marked = self.0.compare_exchange(now, waited, Ordering::Relaxed, Ordering::Relaxed);
+            let marked =
+                self.word.compare_exchange(now, waited, Ordering::Relaxed, Ordering::Relaxed);
             if now != waited && marked.is_err() {
                 continue;
             }
             waiting.get_or_insert_with(|| Waiting::begin(self));
             let timed_out =
-                sys::futex_wait(self.0.as_ptr(), waited, PATIENCE) == Err(libc::ETIMEDOUT);
+                sys::futex_wait(self.word.as_ptr(), waited, PATIENCE) == Err(libc::ETIMEDOUT);
             if timed_out && self.is_held_up_by(thread(), 8) {
                 return None;
             }
             if timed_out && !lives(holder) {
-                let _ = self.0.compare_exchange(
-                    waited,
-                    WAITED_FOR,
-                    Ordering::Relaxed,
-                    Ordering::Relaxed,
-                );
+                // Before it is free: whoever takes it next is to know.
+                self.orphaned.store(true, Ordering::SeqCst);
+                let (order, failed) = (Ordering::Release, Ordering::Relaxed);
+                let _ = self.word.compare_exchange(waited, WAITED_FOR, order, failed);
             }
         }
     }
 
     /// Frees the lock if the calling thread holds it.
     pub fn give_back(&self) {
-        if self.0.load(Ordering::Relaxed) & !WAITED_FOR == thread() {
+        if self.word.load(Ordering::Relaxed) & !WAITED_FOR == thread() {
             drop(Held { lock: self, alone: false });
         }
     }
 
+    /// Whether a holder has died, and may have left something half done. One that another thread has found
+    /// dead and freed counts, too.
+    pub fn is_orphaned(&self) -> bool {
+        self.orphaned.load(Ordering::Relaxed)
+    }
+
+    /// Remembers no death, once what was half done is mended.
+    pub fn adopt(&self) {
+        self.orphaned.store(false, Ordering::Relaxed);
+    }
+
     /// Whether anybody holds it.
     pub fn is_held(&self) -> bool {
-        self.0.load(Ordering::Relaxed) != 0
+        self.word.load(Ordering::Relaxed) != 0
     }
 
     /// Frees the lock in the child of a fork, whose other threads are gone.
     pub fn reset(&self) {
-        self.0.store(0, Ordering::Release);
+        self.adopt();
+        self.word.store(0, Ordering::Release);
     }
 }
 
@@ -205,13 +223,13 @@ pub fn lives(thread: u32) -> bool {
 impl Held<'_> {
     /// Whether somebody waits for it.
     pub fn is_wanted(&self) -> bool {
-        self.lock.0.load(Ordering::Relaxed) & WAITED_FOR != 0
+        self.lock.word.load(Ordering::Relaxed) & WAITED_FOR != 0
     }
 }
 
 impl Drop for Held<'_> {
     fn drop(&mut self) {
-        let word = &self.lock.0;
+        let word = &self.lock.word;
         if self.alone {
             // A child that a signal handler forked meanwhile looks again when its patience ends.
             word.store(0, Ordering::Release);
@@ -280,8 +298,10 @@ mod tests {
         let theirs = Arc::clone(&lock);
         std::thread::spawn(move || std::mem::forget(theirs.lock())).join().unwrap();
         sys::set_errno(0);
-        assert!(lock.lock().is_some());
+        assert!(!lock.is_orphaned() && lock.lock().is_some() && lock.is_orphaned());
         assert_eq!(sys::errno(), 0);
+        lock.adopt();
+        assert!(lock.lock().is_some() && !lock.is_orphaned());
     }
 
     /// As handlers would: each thread holds one lock and waits for the other's.

@@ -1,5 +1,7 @@
 //! A carried connection for unit tests, whose other end is the test.
 
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::IntoRawFd;
 use std::sync::Once;
 use std::sync::atomic::Ordering;
 
@@ -27,11 +29,11 @@ pub struct Sample {
 
 impl Sample {
     pub fn new() -> Self {
-        let mut ends = [0; 2];
-        // SAFETY: there is room for two numbers.
-        let made =
-            unsafe { libc::socketpair(libc::AF_UNIX, libc::SOCK_STREAM, 0, ends.as_mut_ptr()) };
-        assert_eq!(made, 0);
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let far = listener.accept().unwrap().0;
+        far.set_nodelay(true).unwrap();
+        let ends = [near.into_raw_fd(), far.into_raw_fd()];
         static STARTED: Once = Once::new();
         STARTED.call_once(|| {
             assert!(table::start());

@@ -10,12 +10,14 @@ use crate::limits;
 use libc::{c_int, c_long, c_void};
 
 mod clock;
+mod counts;
 mod pair;
 mod polling;
 mod process;
 mod processor;
 
 pub use clock::{coarse_now, find_clock, now, timespec};
+pub use counts::{TcpCounts, bytes_read, bytes_read_by_now, tcp_counts};
 pub use pair::connection_pair;
 pub use polling::{epoll_ctl, epoll_now, is_refusal, poll, poll_all, poll_now, poll_or_fail};
 pub use process::{
@@ -285,64 +287,6 @@ pub fn unread_bytes(fd: c_int) -> Result<u64, Errno> {
 pub fn is_at_mark(fd: c_int) -> bool {
     let mut mark: c_int = 0;
     call!(libc::SYS_ioctl, fd, SIOCATMARK, &raw mut mark).is_ok() && mark != 0
-}
-
-/// What the kernel has counted on a TCP connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TcpCounts {
-    /// Whether both directions are open.
-    pub established: bool,
-    /// Whether this end has said that it sends no more.
-    pub has_sent_end: bool,
-    /// Bytes that the program ever put into the connection, sent or not.
-    pub put_in: u64,
-    /// Bytes that ever arrived in order, read or not.
-    pub arrived: u64,
-}
-
-/// Reads `struct tcp_info` of Linux 4.19 or later; its fields are found by offset, since the C
-/// library's copy ends before them. All counts are of one moment: the kernel holds the socket.
-pub fn tcp_counts(fd: c_int) -> Result<TcpCounts, Errno> {
-    let mut info = [0u64; 40];
-    let mut length = size_of::<[u64; 40]>() as libc::socklen_t;
-    let tcp_info = libc::TCP_INFO;
-    call!(
-        libc::SYS_getsockopt,
-        fd,
-        libc::IPPROTO_TCP,
-        tcp_info,
-        info.as_mut_ptr(),
-        &raw mut length
-    )?;
-    if (length as usize) < 216 {
-        return Err(libc::ENOSYS);
-    }
-    let not_sent = info[144 / 8].to_le() & 0xffff_ffff;
-    let (sent, sent_again) = (info[200 / 8], info[208 / 8]);
-    let state = info[0].to_le() & 0xff;
-    Ok(TcpCounts {
-        established: state == 1,
-        // FIN_WAIT1, FIN_WAIT2, TIME_WAIT, LAST_ACK and CLOSING.
-        has_sent_end: [4, 5, 6, 9, 11].contains(&state),
-        put_in: sent - sent_again + not_sent,
-        arrived: info[128 / 8],
-    })
-}
-
-/// How many bytes the program has ever read from a connection: what arrived less what is unread,
-/// looked at until nothing arrived in between.
-pub fn bytes_read(fd: c_int) -> Result<u64, Errno> {
-    for _ in 0..100 {
-        let before = unread_bytes(fd)?;
-        let counts = tcp_counts(fd)?;
-        if !counts.established {
-            return Err(libc::ENOTCONN);
-        }
-        if unread_bytes(fd)? == before {
-            return Ok(counts.arrived - before);
-        }
-    }
-    Err(libc::EAGAIN)
 }
 
 pub fn recv(fd: c_int, to: *mut u8, length: usize, flags: c_int) -> Result<usize, Errno> {

@@ -70,8 +70,14 @@ fn silence(guard: &Guard, segment: &Segment) {
 pub fn inlet(guard: &Guard, segment: &Segment, receiving: &mut Receiving) -> Option<Inlet> {
     let connection = guard.connection;
     let way = segment.way(connection.role().peer());
-    let taken = connection.taken.load(Ordering::Acquire);
-    let inlet = receiving.receiver.inlet(&way.detour, &way.pointers, &receiving.reader, taken);
+    let mut look = || {
+        let taken = connection.taken.load(Ordering::Acquire);
+        receiving.receiver.inlet(&way.detour, &way.pointers, &receiving.reader, taken)
+    };
+    let mut inlet = look();
+    if matches!(inlet, Inlet::Before { .. } | Inlet::Doorbells(_)) && recounts(guard, inlet) {
+        inlet = look();
+    }
     match inlet {
         Inlet::Ring if !connection.switched_in.load(Ordering::Relaxed) => {
             attach::arrive(guard, segment).then_some(inlet)
@@ -99,6 +105,25 @@ pub fn inlet(guard: &Guard, segment: &Segment, receiving: &mut Receiving) -> Opt
     }
 }
 
+/// Counts anew what was taken out of the kernel's stream, if a process was killed between taking and
+/// counting: then less would be thought to come before the ring or behind it than does. With the receiving
+/// half held, and so with all that is needed before the ring.
+fn recounts(guard: &Guard, inlet: Inlet) -> bool {
+    let connection = guard.connection;
+    // Who waits for a lock finds its holder dead.
+    let held = matches!(inlet, Inlet::Doorbells(_)).then(|| connection.bell.lock());
+    if !connection.is_orphaned() || held.is_some_and(|held| held.is_none()) {
+        return false;
+    }
+    match sys::bytes_read_by_now(guard.socket()) {
+        Ok(taken) => connection.adopt(taken),
+        Err(libc::EAGAIN) => return false,
+        // The connection is over: what was counted is all that is known.
+        Err(_) => connection.adopt(connection.taken.load(Ordering::Acquire)),
+    }
+    true
+}
+
 /// Whether the other end has said that it sends no more, and not yet to the kernel: nothing follows
 /// what is in the ring, unless that was refused.
 pub fn has_said_all(guard: &Guard, segment: &Segment) -> bool {
@@ -118,6 +143,10 @@ pub fn has_said_all(guard: &Guard, segment: &Segment) -> bool {
 pub fn discard(guard: &Guard, segment: &Segment) -> Option<u64> {
     let connection = guard.connection;
     let Some(_held) = connection.bell.lock() else { return Some(1) };
+    if connection.bell.is_orphaned() {
+        // They are counted anew by who looks where the next byte comes from.
+        return Some(1);
+    }
     // Another thread that woke by them may have taken some, so they are counted only now.
     let detour = &segment.way(connection.role().peer()).detour;
     let Some(start) = detour.resumes_after() else { return Some(1) };
@@ -349,7 +378,12 @@ fn end_both(segment: &Segment) {
 /// Throws all doorbells away that were counted, as far as they come.
 fn discard_counted(guard: &Guard, segment: &Segment) {
     let until = sys::now() + SETTLING;
-    while discard(guard, segment).is_some_and(|left| left > 0) && sys::now() < until {
+    let is_left = || {
+        // Who looks counts anew what must be.
+        guard.connection.receiving().map(|mut half| inlet(guard, segment, &mut half));
+        discard(guard, segment).is_some_and(|left| left > 0)
+    };
+    while is_left() && sys::now() < until {
         sys::poll(guard.socket(), libc::POLLIN, 1_000_000);
     }
 }
@@ -406,4 +440,70 @@ fn hearing(guard: &Guard, segment: &Segment, is_alone: &mut dyn FnMut() -> bool)
 fn tell_of_rest(connection: &Connection) {
     connection.changes.fetch_add(1, Ordering::Release);
     wait::signal(&connection.own_event);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample::Sample;
+    use libc::c_int;
+    use weft_protocol::byte_ring::Writer;
+    use weft_protocol::detour::Sender;
+
+    fn received(sample: &Sample) -> Vec<u8> {
+        let mut bytes = [0u8; 16];
+        let got = sys::recv(sample.fd, bytes.as_mut_ptr(), bytes.len(), libc::MSG_DONTWAIT);
+        bytes[..got.unwrap_or(0)].to_vec()
+    }
+
+    /// Lets a thread that has taken so much die with a lock in its hands.
+    fn die_with(fd: c_int, taken: usize, rings: bool) {
+        let dies = move || {
+            let connection = table::enter(fd).unwrap().connection;
+            std::mem::forget((!rings).then(|| connection.receiving()));
+            std::mem::forget(rings.then(|| connection.bell.lock()));
+            let mut bytes = [0u8; 16];
+            assert_eq!(sys::recv(fd, bytes.as_mut_ptr(), taken, 0), Ok(taken));
+        };
+        std::thread::spawn(dies).join().unwrap();
+    }
+
+    #[test]
+    fn doorbells_that_the_dead_have_taken_are_not_waited_for() {
+        let sample = Sample::new();
+        let (guard, segment) = sample.enter();
+        let way = segment.way(guard.connection.role().peer());
+        let mut sender = Sender::default();
+        sender.begin(&way.detour, 0);
+        for _ in 0..3 {
+            way.detour.ring();
+            sys::write(sample.other, b"!");
+            way.detour.rung(true);
+        }
+        die_with(sample.fd, 2, true);
+        way.detour.end(&way.pointers);
+        sender.come_back(&way.detour, &Writer::new(segment.capacity())).unwrap();
+        sys::write(sample.other, b"abc");
+        let mut receiving = guard.connection.receiving().unwrap();
+        assert_eq!(inlet(&guard, &segment, &mut receiving), Some(Inlet::Doorbells(1)));
+        assert_eq!(discard(&guard, &segment), Some(0));
+        assert_eq!(inlet(&guard, &segment, &mut receiving), Some(Inlet::After));
+        assert_eq!(received(&sample), b"abc");
+    }
+
+    #[test]
+    fn what_the_dead_have_read_before_the_ring_is_not_read_of_the_doorbells() {
+        let sample = Sample::new();
+        let (guard, segment) = sample.enter();
+        guard.connection.switched_in.store(false, Ordering::SeqCst);
+        let way = segment.way(guard.connection.role().peer());
+        sys::write(sample.other, b"abcd");
+        Sender::default().begin(&way.detour, 4);
+        way.detour.ring();
+        sys::write(sample.other, b"!");
+        way.detour.rung(true);
+        die_with(sample.fd, 3, false);
+        let mut receiving = guard.connection.receiving().unwrap();
+        assert_eq!(inlet(&guard, &segment, &mut receiving), Some(Inlet::Before { left: 1 }));
+    }
 }
