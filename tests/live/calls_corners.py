@@ -9,6 +9,7 @@ import array
 import contextlib
 import ctypes
 import fcntl
+import mmap
 import os
 import resource
 import select
@@ -23,7 +24,7 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from calls_stage import LIBC, Message, Part, pair, raw, say, scene
+from calls_stage import LASTING, LIBC, Message, Part, pair, raw, say, scene
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -552,3 +553,22 @@ def jumps_out_of_handlers() -> None:
 @scene
 def threads_are_cancelled_where_the_kernel_took_over() -> None:
     compiled(CANCELS)
+
+
+def limited() -> None:
+    """Limit the address space, as a server does that fears its clients, and go on."""
+    before = pair(LASTING)
+    for kind, most in ((resource.RLIMIT_DATA, 100 << 20), (resource.RLIMIT_AS, 200 << 20)):
+        resource.setrlimit(kind, (most, most))
+        say("memory", lambda: len(mmap.mmap(-1, 40 << 20)))
+        with select.epoll() as waiter:
+            for a, b in (before, pair(LASTING)):
+                waiter.register(b, select.EPOLLIN)
+                a.sendall(b"more")
+                say("told", lambda: [events for _, events in waiter.poll(5)])
+                say("receive", lambda b=b: b.recv(10))
+
+
+@scene
+def a_program_limits_its_address_space() -> None:
+    apart(limited)

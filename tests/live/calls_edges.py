@@ -14,12 +14,10 @@ import threading
 
 from calls_corners import compiled
 from calls_hunted import ended, several
-from calls_stage import Message, Part, pair, raw, say, scene, settled
+from calls_stage import LASTING, Message, Part, pair, raw, say, scene, settled
 
 MUCH = bytes(16 << 20)
 """More than all buffers take, with the library and without."""
-LASTING = 1500
-"""Rounds after which connections are carried even where those before have been short."""
 SOON_S = 0.05
 LATE_S = 5
 

@@ -10,8 +10,7 @@ import socket
 import threading
 from typing import TYPE_CHECKING
 
-from calls_edges import LASTING
-from calls_stage import LIBC, say, scene, settled
+from calls_stage import LASTING, LIBC, say, scene, settled
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,8 +11,8 @@ import threading
 from typing import TYPE_CHECKING
 
 from calls_corners import compiled
-from calls_edges import LASTING, LATE_S
-from calls_stage import EPOLL_CTL_ADD, pair, raw, say, scene, settled
+from calls_edges import LATE_S
+from calls_stage import EPOLL_CTL_ADD, LASTING, pair, raw, say, scene, settled
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -70,6 +70,10 @@ def raw(name: str, *arguments: object) -> object:
     return errno.errorcode[ctypes.get_errno()] if result == -1 else result
 
 
+LASTING = 1500
+"""Rounds after which connections are carried even where those before have been short."""
+
+
 def pair(rounds: int = 60, family: int = socket.AF_INET) -> tuple[socket.socket, socket.socket]:
     """Make a connection, and use it until it would be carried."""
     where = "127.0.0.1" if family == socket.AF_INET else "::1"

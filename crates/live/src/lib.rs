@@ -77,7 +77,6 @@ extern "C" fn begin() {
         return;
     }
     sys::find_clock();
-    epoll::start();
     // SAFETY: the handlers are functions of this library, which is never unloaded.
     let watched = unsafe {
         libc::pthread_atfork(

@@ -8,7 +8,6 @@ use std::sync::atomic::Ordering;
 use libc::c_int;
 use weft_protocol::byte_ring::{Capacity, Writer};
 
-use crate::epoll;
 use crate::segment::{Role, Segment};
 use crate::sys;
 use crate::table::{self, Guard, phase};
@@ -35,10 +34,7 @@ impl Sample {
         far.set_nodelay(true).unwrap();
         let ends = [near.into_raw_fd(), far.into_raw_fd()];
         static STARTED: Once = Once::new();
-        STARTED.call_once(|| {
-            assert!(table::start());
-            epoll::start();
-        });
+        STARTED.call_once(|| assert!(table::start()));
         table::track(ends[0], Role::Client, 1);
         let guard = table::enter(ends[0]).unwrap();
         let connection = guard.connection;

@@ -12,6 +12,7 @@ use weft_protocol::byte_ring::{Capacity, RingPointers, Spans};
 use weft_protocol::detour::Detour;
 use weft_protocol::interrupt_flag::InterruptFlag;
 
+use crate::means;
 use crate::postmarks::Postmarks;
 use crate::sys::{self, Errno};
 
@@ -129,13 +130,19 @@ impl Segment {
     fn fill(file: c_int, capacity: Capacity) -> Result<Self, Errno> {
         sys::set_length(file, Self::length(capacity))?;
         sys::fcntl(file, libc::F_ADD_SEALS, Self::SEALS)?;
-        let memory = sys::map(Some(file), Self::length(capacity)).ok_or(libc::ENOMEM)?;
-        let segment = Self { memory, capacity };
+        let segment = Self::map(file, capacity)?;
         let words = segment.words();
         words.magic.store(MAGIC, Ordering::Relaxed);
         words.version.store(VERSION, Ordering::Relaxed);
         words.ring.store(capacity.bytes() as u32, Ordering::Relaxed);
         Ok(segment)
+    }
+
+    /// Maps a segment, unless the program, or whoever may, has said that its address space is scarce.
+    fn map(file: c_int, capacity: Capacity) -> Result<Self, Errno> {
+        let length = means::is_address_space_ample().then(|| Self::length(capacity));
+        let memory = length.and_then(|length| sys::map(Some(file), length));
+        memory.map(|memory| Self { memory, capacity }).ok_or(libc::ENOMEM)
     }
 
     const SEALS: c_int = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
@@ -156,8 +163,7 @@ impl Segment {
         if stat.st_size as usize != Self::length(capacity) || capacity.bytes() < PAGE as u64 {
             return Err(libc::EPROTO);
         }
-        let memory = sys::map(Some(file), Self::length(capacity)).ok_or(libc::ENOMEM)?;
-        let segment = Self { memory, capacity };
+        let segment = Self::map(file, capacity)?;
         let words = segment.words();
         let understood = words.magic.load(Ordering::Relaxed) == MAGIC
             && words.version.load(Ordering::Relaxed) == VERSION

@@ -8,6 +8,7 @@ use libc::c_int;
 use super::links::Inner;
 use super::{CONTROL, registrations, waiting};
 use crate::kept::{Kept, let_another_number_be_seen};
+use crate::means;
 use crate::process_lock::ProcessLock;
 use crate::spin::SpinPolicy;
 use crate::sys;
@@ -109,27 +110,34 @@ impl Drop for Stay {
     }
 }
 
-static MEMORY: AtomicPtr<Instance> = AtomicPtr::new(std::ptr::null_mut());
+/// Those for which there was memory so far, first: each takes 1 MB of the program's address space.
+static MADE: [AtomicPtr<Instance>; INSTANCES] =
+    [const { AtomicPtr::new(std::ptr::null_mut()) }; INSTANCES];
 
 pub fn instance(index: usize) -> Option<&'static Instance> {
-    let memory = MEMORY.load(Ordering::Acquire);
-    if memory.is_null() || index >= INSTANCES {
-        return None;
-    }
-    // SAFETY: once stored, the instances are never unmapped; all zeroes are valid ones.
-    unsafe { memory.add(index).as_ref() }
+    let memory = MADE.get(index)?.load(Ordering::Acquire);
+    // SAFETY: once stored, an instance is never unmapped; all zeroes are a valid one.
+    unsafe { memory.as_ref() }
 }
 
 /// All instances that the program has made.
 pub fn all() -> impl Iterator<Item = &'static Instance> {
-    (0..INSTANCES).filter_map(instance).filter(|it| it.fd.load(Ordering::Relaxed) != 0)
+    (0..INSTANCES).map_while(instance).filter(|it| it.fd.load(Ordering::Relaxed) != 0)
 }
 
-/// Makes the table of instances. Without it no instance is followed.
-pub fn start() {
-    if let Some(memory) = sys::map(None, size_of::<Instance>() * INSTANCES) {
-        MEMORY.store(memory.cast(), Ordering::Release);
+/// One that is there, or for which there is memory. All before it are there.
+fn made(index: usize) -> Option<&'static Instance> {
+    let there = instance(index);
+    if there.is_some() || !means::is_address_space_ample() {
+        return there;
     }
+    let memory = sys::map(None, size_of::<Instance>())?;
+    let (none, order) = (std::ptr::null_mut(), Ordering::SeqCst);
+    if MADE[index].compare_exchange(none, memory.cast(), order, order).is_err() {
+        // SAFETY: another thread was faster, and nobody knows this memory.
+        unsafe { sys::unmap(memory, size_of::<Instance>()) };
+    }
+    instance(index)
 }
 
 pub fn start_in_child() {
@@ -153,7 +161,7 @@ pub fn track(fd: c_int) {
         return;
     }
     for index in 0..INSTANCES {
-        let Some(instance) = instance(index) else { return };
+        let Some(instance) = made(index) else { return };
         let order = Ordering::SeqCst;
         if instance.fd.compare_exchange(0, fd as u32 + 1, order, order).is_ok() {
             instance.descriptors.store(1, order);

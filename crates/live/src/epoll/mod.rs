@@ -16,7 +16,7 @@ mod order;
 mod others;
 mod waiting;
 
-pub use instance::{duplicated, forget, forget_all, start, start_in_child, track};
+pub use instance::{duplicated, forget, forget_all, start_in_child, track};
 pub use others::{
     TakenOutAll, expose, follows_number, has_others_registrations, is_watched, mark_watched,
     may_be_shared, put_in_again, release, take_out,
