@@ -131,6 +131,7 @@ fn made(index: usize) -> Option<&'static Instance> {
     if there.is_some() || !means::is_address_space_ample() {
         return there;
     }
+    let _errno = sys::KeepErrno::new();
     let memory = sys::map(None, size_of::<Instance>())?;
     let (none, order) = (std::ptr::null_mut(), Ordering::SeqCst);
     if MADE[index].compare_exchange(none, memory.cast(), order, order).is_err() {
