@@ -254,7 +254,7 @@ impl Connection {
         self.receive_lock.is_orphaned() || self.bell.is_orphaned()
     }
 
-    /// Takes over how many bytes that were, counted anew with both locks held.
+    /// Takes over how many bytes were taken in all, counted anew by one that may change that.
     pub fn adopt(&self, taken: u64) {
         self.taken.store(taken, Ordering::Release);
         self.receive_lock.adopt();

@@ -13,7 +13,7 @@ use crate::sys;
 pub struct Lock {
     /// Zero is free; else the thread that holds it, with the top bit if somebody waits.
     word: AtomicU32,
-    /// Whether a holder has died, since somebody last asked.
+    /// Whether a holder has died since [`Lock::adopt`].
     orphaned: AtomicBool,
 }
 

@@ -110,9 +110,10 @@ pub fn inlet(guard: &Guard, segment: &Segment, receiving: &mut Receiving) -> Opt
 /// half held, and so with all that is needed before the ring.
 fn recounts(guard: &Guard, inlet: Inlet) -> bool {
     let connection = guard.connection;
+    let rings = matches!(inlet, Inlet::Doorbells(_));
     // Who waits for a lock finds its holder dead.
-    let held = matches!(inlet, Inlet::Doorbells(_)).then(|| connection.bell.lock());
-    if !connection.is_orphaned() || held.is_some_and(|held| held.is_none()) {
+    let bell = rings.then(|| connection.bell.lock()).flatten();
+    if rings && bell.is_none() || !connection.is_orphaned() {
         return false;
     }
     match sys::bytes_read_by_now(guard.socket()) {
@@ -121,6 +122,7 @@ fn recounts(guard: &Guard, inlet: Inlet) -> bool {
         // The connection is over: what was counted is all that is known.
         Err(_) => connection.adopt(connection.taken.load(Ordering::Acquire)),
     }
+    drop(bell);
     true
 }
 
