@@ -25,15 +25,20 @@ setTimeout(() => {
   const page = document.documentElement.clientWidth + 1;
   const beyond = (one) => one.getBoundingClientRect().right > page;
   const scrolls = (one) => one.scrollWidth > one.clientWidth + 1;
+  const leaves = (one) => {
+    const [text, whole] = [one, one.closest("svg")].map((it) => it.getBoundingClientRect());
+    return text.left < whole.left - 3 || text.right > whole.right + 3;
+  };
   const cut = [
     ...[...document.querySelectorAll(".chart svg, h1, h2, h3, p, figure")].filter(beyond),
     ...[...document.querySelectorAll(".scroll")].filter(scrolls),
+    ...[...document.querySelectorAll(".chart svg.marks text")].filter(leaves),
   ];
   const names = cut.map((one) => `${one.closest("section").id} ${one.textContent.slice(0, 60)}`);
   document.title = [`${cut.length} cut off`, ...names].join(": ");
 }, 5000);
 """
-"""Says in the title, once all is drawn, what reaches beyond the page or has to be scrolled."""
+"""Says in the title, once all is drawn, what reaches beyond the page or its drawing, or scrolls."""
 
 
 @dataclass(frozen=True)

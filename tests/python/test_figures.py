@@ -421,6 +421,10 @@ def test_a_program_shows_its_time_and_where_it_went(quick: weft.Result) -> None:
     del quick.figures
     times = figure(quick, "program-time").spec["data"]["values"]
     assert [row["x"] for row in times] == ["4 B", "1 kB"], "names are told apart, counts run along"
+    quick.tables["points"] = first.assign(channel=["quick", "bulk"], by=["quick", "bulk"])
+    del quick.figures
+    times = figure(quick, "program-time").spec["data"]["values"]
+    assert [(row["series"], row["y"]) for row in times] == [("quick", 10.0), ("bulk", 90.0)]
 
 
 def test_names_of_code_in_prose_are_marked() -> None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     import weft
 
-VOID = {"meta", "img", "br", "hr", "link", "input"}
+VOID = {"meta", "img", "br", "hr", "link", "input", "wbr"}
 
 # Points at the first mark that tells a verdict, as a mouse does.
 POINTED_AT = """
@@ -169,6 +169,18 @@ def test_a_browser_draws_every_figure_without_a_complaint(
     assert seen.asked == []
     drawn = re.findall(r'class="chart vega-embed[^"]*" id="chart-\d+"', seen.dom)
     assert len(drawn) == len(quick.figures)
+    assert seen.title == "0 cut off"
+
+
+@needs_browser
+@pytest.mark.parametrize("width", [700, 500])
+def test_names_and_titles_stay_within_their_drawing(
+    reproduction: weft.Result, tmp_path: Path, width: int
+) -> None:
+    for run in reproduction.runs.values():
+        run.meta["title"] = "An experiment whose name is longer than any that is shipped with it"
+    seen = visit(reproduction.report(tmp_path / "report.html"), tmp_path, width, CUT_OFF)
+    assert 'class="marks"' in seen.dom
     assert seen.title == "0 cut off"
 
 

@@ -94,7 +94,9 @@ def program_defaults(result: Result) -> list[Request]:
     x = _swept(result)
     if not x:
         return [shares, ranks]
-    channel = str(points.loc[points[TIME].notna(), "channel"].iloc[0])
+    timed = points[points[TIME].notna()]
+    # Points may have their programs on different channels.
+    channel = "" if timed["point"].is_unique else str(timed["channel"].iloc[0])
     time = Request("program-time", "Time of the program", "curve", channel=channel, x=x, y=TIME)
     return [time, shares, ranks] if ranks.kind == "rank_times" else [time, shares]
 

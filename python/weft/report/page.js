@@ -16,11 +16,22 @@
     return typeof value === "string" && value[0] === "$" ? colours[value.slice(1)] ?? value : value;
   };
 
-  // How many rows a drawing with named rows has.
-  const rowsOf = (chart) => {
+  // The encoding of a drawing with named rows that names them.
+  const named = (chart) => {
     const layers = chart.layer ?? [chart];
-    const y = layers.map((layer) => layer.encoding.y).find((y) => y?.scale?.domain || y?.sort);
-    return (y.scale?.domain ?? y.sort).length;
+    return layers.map((layer) => layer.encoding.y).find((y) => y?.scale?.domain || y?.sort);
+  };
+
+  const namesOf = (y) => y.scale?.domain ?? y.sort;
+
+  const rowsOf = (chart) => namesOf(named(chart)).length;
+
+  // What stands left of a drawing, and so of its title, in pixels.
+  const beside = (chart) => {
+    if (!chart.height?.step) return 70;
+    const y = named(chart);
+    const letters = Math.max(...namesOf(y).map((name) => name.length));
+    return 30 + Math.min(y.axis?.labelLimit ?? Infinity, 6.5 * letters);
   };
 
   // A legend, an axis label and a title take their room from the figure, which must not be wider
@@ -88,7 +99,7 @@
       mark: {
         type: "text", align: "left", baseline: "middle", dy: -17, fontSize: 11, x: 0,
         // What is cut off at the edge takes no room from the drawing.
-        clip: true, limit: width - 40,
+        clip: true, limit: width - 60,
       },
       encoding: { y, text: { field: y.field } },
     };
@@ -117,15 +128,16 @@
     const theme = dark.matches ? themes.dark : themes.light;
     const narrow = width < NARROW;
     let chart = paint(fit(charts[number], width), theme.colours);
-    if (narrow) {
-      chart = namesAbove(slim(chart, width / 9), width, number);
-      chart.title = {
-        ...chart.title,
-        // The menu of the drawing stands on its right.
-        text: wrap(chart.title.text, (width - 40) / 8.4),
-        subtitle: wrap(chart.title.subtitle, width / 6.2),
-      };
-    }
+    // A title begins at the page's edge in a narrow drawing, and is smaller there.
+    const [left, letter, small] = narrow ? [0, 8.4, 6.2] : [beside(charts[number]), 9, 6.8];
+    if (narrow) chart = namesAbove(slim(chart, width / 9), width, number);
+    const below = chart.title.subtitle;
+    chart.title = {
+      ...chart.title,
+      // The menu of the drawing stands on its right.
+      text: wrap(chart.title.text, (width - left - 40) / letter),
+      ...(below && { subtitle: wrap(below, (width - left) / small) }),
+    };
     const shaped = narrow ? narrowConfig : withLegend;
     const config = shaped(theme.config, chart, width);
     drawn.get(number)?.view?.finalize();

@@ -366,7 +366,8 @@ def _parameters_table(system: System, parameters: list[Parameter]) -> str:
         [
             f"<code>{escape(system.short_key(parameter))}</code>"
             f'<small class="note">{escape(parameter.description)}</small>',
-            f"<b>{escape(parameter.text)}</b>{_aloud(parameter.text)}",
+            # A long name breaks between its words.
+            f"<b>{escape(parameter.text).replace('_', '_<wbr>')}</b>{_aloud(parameter.text)}",
             _origin(parameter),
         ]
         for parameter in parameters
