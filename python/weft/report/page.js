@@ -4,7 +4,7 @@
   "use strict";
   const { themes, charts } = JSON.parse(document.getElementById("figures").textContent);
   const dark = window.matchMedia("(prefers-color-scheme: dark)");
-  const NARROW = 520;
+  const NARROW = 560;
   const ERRORS_ONLY = 1; // Vega also warns of layouts that come out as they are meant to
 
   // The same replacement as weft.theme.paint: "$ink" becomes the theme's colour of that role.
@@ -52,18 +52,20 @@
     return fitted;
   };
 
-  // A symbol and its distances take some 34 pixels, a letter some 6.5; the axis stands beside.
-  const columns = (letters, width) =>
-    Math.max(1, Math.floor((width - 60) / (34 + 6.5 * letters)));
+  // A symbol and its distances take some 34 pixels, a letter some 7.
+  const columns = (chart, config, room) => {
+    const name = Math.min(7 * longest(chart), config.legend.labelLimit);
+    return Math.max(1, Math.floor(room / (34 + name)));
+  };
 
   // A legend that is wider than its drawing breaks into rows.
-  const withLegend = (config, chart, width, more) => ({
+  const withLegend = (config, chart, room, more) => ({
     ...config,
-    legend: { ...config.legend, columns: columns(longest(chart), width), ...more },
+    legend: { ...config.legend, columns: columns(chart, config, room), ...more },
   });
 
   const narrowConfig = (config, chart, width) => ({
-    ...withLegend(config, chart, width, {
+    ...withLegend(config, chart, width - 60, {
       rowPadding: 3, labelLimit: Math.min(300, width - 100),
     }),
     axis: { ...config.axis, labelFontSize: 10, titleFontSize: 11 },
@@ -86,6 +88,16 @@
     if (out.axis && typeof out.title === "string") out.title = wrap(out.title, most);
     if (out.tickCount) out.tickCount = Math.min(out.tickCount, 5);
     if (out.legend) delete out.legend.columns;
+    return out;
+  };
+
+  // No legend of a drawing has more columns than there is room for.
+  const within = (value, most) => {
+    if (Array.isArray(value)) return value.map((item) => within(item, most));
+    if (!value || typeof value !== "object") return value;
+    const out = Object.fromEntries(Object.entries(value).map(([k, v]) => [k, within(v, most)]));
+    const wished = out.legend?.columns;
+    if (wished) out.legend = { ...out.legend, columns: Math.min(wished, most) };
     return out;
   };
 
@@ -127,10 +139,17 @@
     const width = place.clientWidth;
     const theme = dark.matches ? themes.dark : themes.light;
     const narrow = width < NARROW;
+    let { config } = theme;
     let chart = paint(fit(charts[number], width), theme.colours);
     // A title begins at the page's edge in a narrow drawing, and is smaller there.
     const [left, letter, small] = narrow ? [0, 8.4, 6.2] : [beside(charts[number]), 9, 6.8];
-    if (narrow) chart = namesAbove(slim(chart, width / 9), width, number);
+    if (narrow) {
+      chart = namesAbove(slim(chart, width / 9.5), width, number);
+      config = narrowConfig(config, chart, width);
+    } else {
+      chart = within(chart, columns(chart, config, width - left));
+      config = withLegend(config, chart, width - left);
+    }
     const below = chart.title.subtitle;
     chart.title = {
       ...chart.title,
@@ -138,8 +157,6 @@
       text: wrap(chart.title.text, (width - left - 40) / letter),
       ...(below && { subtitle: wrap(below, (width - left) / small) }),
     };
-    const shaped = narrow ? narrowConfig : withLegend;
-    const config = shaped(theme.config, chart, width);
     drawn.get(number)?.view?.finalize();
     drawn.set(number, { width });
     const actions = { export: true, source: false, compiled: false, editor: false };
