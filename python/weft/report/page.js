@@ -142,7 +142,7 @@
     let { config } = theme;
     let chart = paint(fit(charts[number], width), theme.colours);
     // A title begins at the page's edge in a narrow drawing, and is smaller there.
-    const [left, letter, small] = narrow ? [0, 8.4, 6.2] : [beside(charts[number]), 9, 6.8];
+    const [left, letter, small] = narrow ? [0, 8.8, 6.2] : [beside(charts[number]), 9, 6.8];
     if (narrow) {
       chart = namesAbove(slim(chart, width / 9.5), width, number);
       config = narrowConfig(config, chart, width);
