@@ -17,6 +17,7 @@ import tempfile
 from pathlib import Path
 
 import calls_back  # noqa: F401 (its scenes are remembered)
+import calls_bare  # noqa: F401 (the same)
 import calls_bytes  # noqa: F401 (the same)
 import calls_corners  # noqa: F401 (the same)
 import calls_descriptors  # noqa: F401 (the same)

@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering;
 
 use crate::limits;
-use libc::{c_int, c_long, c_void};
+use libc::{c_int, c_long, c_uint, c_void};
 
 mod clock;
 mod counts;
@@ -162,6 +162,10 @@ impl Drop for KeepErrno {
 
 pub fn close(fd: c_int) {
     let _ = call!(libc::SYS_close, fd);
+}
+
+pub fn close_range(first: c_uint, last: c_uint, flags: c_int) -> Result<(), Errno> {
+    call!(libc::SYS_close_range, first, last, flags).map(|_| ())
 }
 
 /// Moves a descriptor of the library's own far above those that the program gets, so that the

@@ -129,28 +129,38 @@ interpose! {
     }
 }
 
+/// Closes the program's descriptors of a range by a call that does; the library's own stay.
+pub fn close_between(
+    first: c_uint,
+    last: c_uint,
+    flags: c_int,
+    close: impl Fn(c_uint, c_uint, c_int) -> c_int,
+) -> c_int {
+    // CLOSE_RANGE_UNSHARE and CLOSE_RANGE_CLOEXEC: the latter closes nothing.
+    if flags & 4 != 0 || first > last {
+        return close(first, last, flags);
+    }
+    let mut from = first;
+    for (fd, entry) in table::known().filter(|(fd, _)| (first..=last).contains(&(*fd as u32))) {
+        if entry != Entry::Own {
+            crate::close::forget(fd);
+            continue;
+        }
+        let fd = fd as c_uint;
+        if fd > from {
+            let result = close(from, fd - 1, flags);
+            if result != 0 {
+                return result;
+            }
+        }
+        from = fd + 1;
+    }
+    if from > last { 0 } else { close(from, last, flags) }
+}
+
 interpose! {
     fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int = |next| {
-        // CLOSE_RANGE_UNSHARE and CLOSE_RANGE_CLOEXEC: the latter closes nothing.
-        if flags & 4 != 0 || first > last {
-            return next(first, last, flags);
-        }
-        let mut from = first;
-        for (fd, entry) in table::known().filter(|(fd, _)| (first..=last).contains(&(*fd as u32))) {
-            if entry != Entry::Own {
-                crate::close::forget(fd);
-                continue;
-            }
-            let fd = fd as c_uint;
-            if fd > from {
-                let result = next(from, fd - 1, flags);
-                if result != 0 {
-                    return result;
-                }
-            }
-            from = fd + 1;
-        }
-        if from > last { 0 } else { next(from, last, flags) }
+        close_between(first, last, flags, next)
     }
 }
 

@@ -119,7 +119,7 @@ interpose! {
     }
 }
 
-fn sets(read: *mut fd_set, write: *mut fd_set, except: *mut fd_set) -> Sets {
+pub fn sets(read: *mut fd_set, write: *mut fd_set, except: *mut fd_set) -> Sets {
     Sets { read: read.cast(), write: write.cast(), except: except.cast() }
 }
 

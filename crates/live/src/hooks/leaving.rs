@@ -1,16 +1,11 @@
 //! Calls after which a descriptor is used where the library does not see it: by another program, by
 //! the kernel alone, or by the C library's own streams. The connection moves back before.
 
-use libc::{
-    c_char, c_int, c_long, c_uint, c_void, cmsghdr, msghdr, off_t, pid_t, pollfd, size_t, ssize_t,
-};
+use libc::{c_char, c_int, c_long, c_uint, c_void, cmsghdr, msghdr, off_t, pid_t, size_t, ssize_t};
 
 use crate::close;
 use crate::departure::{self, depart, depart_all};
-use crate::hooks::asynchronous::{KernelRequests, depart_submitted};
-use crate::hooks::events::expose;
 use crate::hooks::vector::is_sendable;
-use crate::memory;
 use crate::real::{Next, interpose, trampoline};
 use crate::stats::Reason;
 use crate::table;
@@ -246,94 +241,12 @@ extern "C" fn before_dprintf_chk(fd: c_int) -> *mut c_void {
     NEXT.address()
 }
 
-/// Moves the connections back that a bare `poll` names.
-///
-/// # Safety
-///
-/// There are `count` entries.
-unsafe fn depart_polled(entries: *const pollfd, count: usize) {
-    for at in 0..if memory::are_there(entries, count) { count } else { 0 } {
-        // SAFETY: by the contract of this function.
-        depart(unsafe { (*entries.add(at)).fd }, Reason::Call);
-    }
-}
-
-/// Bare system calls that the program makes through the C library.
-extern "C" fn before_syscall(
-    number: c_long,
-    first: usize,
-    second: usize,
-    third: usize,
-) -> *mut c_void {
-    static NEXT: Next = Next::new(c"syscall");
-    let fd = first as c_int;
-    match number {
-        libc::SYS_read
-        | libc::SYS_readv
-        | libc::SYS_recvfrom
-        | libc::SYS_recvmsg
-        | libc::SYS_recvmmsg
-        | libc::SYS_write
-        | libc::SYS_writev
-        | libc::SYS_sendto
-        | libc::SYS_sendmmsg
-        | libc::SYS_sendfile
-        | libc::SYS_splice
-        | libc::SYS_preadv2
-        | libc::SYS_pwritev2
-        | libc::SYS_shutdown
-        | libc::SYS_dup
-        | libc::SYS_dup3
-        | libc::SYS_ioctl => depart(fd, Reason::Call),
-        libc::SYS_sendmsg => {
-            depart(fd, Reason::Call);
-            // SAFETY: the program says that the message is valid.
-            unsafe { depart_passed(second as *const msghdr) };
-        }
-        // SAFETY: the program says that there are so many requests.
-        libc::SYS_io_submit => unsafe {
-            depart_submitted(third as KernelRequests, second as c_long);
-        },
-        libc::SYS_epoll_ctl => depart(third as c_int, Reason::Epoll),
-        libc::SYS_epoll_pwait | libc::SYS_epoll_pwait2 => expose(fd),
-        #[cfg(target_arch = "x86_64")]
-        libc::SYS_epoll_wait => expose(fd),
-        // SAFETY: the program says that there are so many entries.
-        libc::SYS_ppoll => unsafe { depart_polled(first as *const pollfd, second) },
-        #[cfg(target_arch = "x86_64")]
-        // SAFETY: as above.
-        libc::SYS_poll => unsafe { depart_polled(first as *const pollfd, second) },
-        libc::SYS_close => close::forget(fd),
-        libc::SYS_clone => share_with_child(first as u64),
-        // SAFETY: the program says that there are arguments of this length, which begin with these. It
-        // has none to look whether there is such a call.
-        libc::SYS_clone3 if second >= 8 && memory::is_there(first as *const u64) => {
-            share_with_child(unsafe { *(first as *const u64) });
-        }
-        #[cfg(target_arch = "x86_64")]
-        libc::SYS_fork => share_with_child(0),
-        #[cfg(target_arch = "x86_64")]
-        libc::SYS_vfork => table::may_be_shared(),
-        libc::SYS_execve | libc::SYS_execveat => depart_all(Reason::Exec),
-        libc::SYS_io_uring_setup => departure::forbid(Reason::IoUring),
-        libc::SYS_unshare => leave_namespace(fd),
-        libc::SYS_setns if second == 0 => leave_namespace(libc::CLONE_NEWPID),
-        libc::SYS_setns => leave_namespace(second as c_int),
-        libc::SYS_seccomp if first <= FILTER_BY_SECCOMP => {
-            filter(first == FILTER_BY_SECCOMP, third);
-        }
-        libc::SYS_prctl if fd == libc::PR_SET_SECCOMP => filter(second == FILTER_BY_PRCTL, third),
-        _ => {}
-    }
-    NEXT.address()
-}
-
-const FILTER_BY_SECCOMP: usize = libc::SECCOMP_SET_MODE_FILTER as usize;
-const FILTER_BY_PRCTL: usize = libc::SECCOMP_MODE_FILTER as usize;
+pub const FILTER_BY_SECCOMP: usize = libc::SECCOMP_SET_MODE_FILTER as usize;
+pub const FILTER_BY_PRCTL: usize = libc::SECCOMP_MODE_FILTER as usize;
 
 /// Before a filter of system calls is set, which has a program; a null one asks whether it could be.
 /// The strict mode, which is no filter, leaves little but `read` and `write`.
-fn filter(by_program: bool, program: usize) {
+pub fn filter(by_program: bool, program: usize) {
     if !by_program || program != 0 {
         departure::forbid_filtered();
     }
@@ -354,7 +267,7 @@ extern "C" fn before_prctl(
 
 /// Before the next children get numbers of their own: the first of them is a process with which all
 /// others end, so that none could be made that copies, and numbers no longer say who holds a lock.
-fn leave_namespace(flags: c_int) {
+pub fn leave_namespace(flags: c_int) {
     if flags & libc::CLONE_NEWPID != 0 {
         departure::forbid(Reason::Call);
     }
@@ -398,7 +311,7 @@ extern "C" fn before_clone(_begin: usize, _stack: usize, flags: usize) -> *mut c
 }
 
 /// Before a process is made past the C library's `fork`. What it holds it holds until it ends.
-fn share_with_child(flags: u64) {
+pub fn share_with_child(flags: u64) {
     leave_namespace(flags as c_int);
     if flags & libc::CLONE_VM as u64 == 0 && table::is_owner() {
         close::before_fork();
@@ -444,7 +357,6 @@ trampoline!(vfork, before_vfork);
 trampoline!(__vfork, before_vfork);
 trampoline!(clone, before_clone);
 trampoline!(__clone, before_clone);
-trampoline!(syscall, before_syscall);
 trampoline!(prctl, before_prctl);
 trampoline!(dprintf, before_dprintf);
 trampoline!(__dprintf_chk, before_dprintf_chk);

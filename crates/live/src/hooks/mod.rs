@@ -6,6 +6,7 @@
 
 mod aliases;
 mod asynchronous;
+mod bare;
 mod descriptors;
 mod events;
 mod io;
