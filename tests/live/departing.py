@@ -188,6 +188,7 @@ FILTERED = (
 #include <stddef.h>
 #include <sys/epoll.h>
 #include <sys/prctl.h>
+#include <signal.h>
 #include <sys/wait.h>
 /* Accepts and answers, has the kernel kill it at any call but the few that it makes, and echoes;
    then does the same for a second connection that it had accepted before, and for two that it
@@ -200,6 +201,9 @@ static struct sock_filter rules[] = {
     ALLOW(SYS_read), ALLOW(SYS_write), ALLOW(SYS_recvfrom), ALLOW(SYS_sendto), ALLOW(SYS_close),
     ALLOW(SYS_munmap), ALLOW(SYS_exit_group), ALLOW(SYS_accept), ALLOW(SYS_epoll_create1),
     ALLOW(SYS_epoll_ctl), ALLOW(SYS_epoll_wait),
+#ifdef FORKS
+    ALLOW(SYS_clone), ALLOW(SYS_set_robust_list), ALLOW(SYS_wait4),
+#endif
     BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
 };
 static int is_named(int instance, int fd) {
@@ -232,12 +236,20 @@ int main(void) {
 #ifdef FORKED
     int told[2];
     if (pipe(told)) return 12;
+#ifdef CLONED
+    pid_t child = syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
+#else
     pid_t child = fork();
+#endif
     if (child) {
         int status;
 #ifdef SHARED
         /* The connection and the instance are both processes' when the filter is set. */
         if (read(told[0], buffer, 1) != 1) return 11;
+#endif
+#ifdef KEPT
+        /* The child has closed it by then. */
+        if (read(told[0], buffer, 1) != 1) return 15;
 #endif
         close(fd), close(later);
         return waitpid(child, &status, 0) == child && WIFEXITED(status) ? WEXITSTATUS(status) : 8;
@@ -257,11 +269,21 @@ int main(void) {
     if (write(told[1], "", 1) != 1) return 13;
 #endif
     int failed = echo(fd);
+#ifdef KEPT
+    if (write(told[1], "", 1) != 1) return 16;
+#endif
     failed = failed ? failed : echo(later);
     failed = failed ? failed : echo(accept(listener, NULL, NULL));
     fd = accept(listener, NULL, NULL);
     if (failed || !is_in(instance, fd) || !is_in(epoll_create1(0), fd)) return failed ? failed : 9;
-    return echo(fd);
+    failed = echo(fd);
+#ifdef FORKS
+    int status = 0;
+    pid_t last = fork();
+    if (!last) _exit(0);
+    if (last < 0 || waitpid(last, &status, 0) != last || status) return 14;
+#endif
+    return failed;
 }
 """
 )
@@ -512,6 +534,14 @@ def main() -> int:
             "a filter by syscall": lambda: scenes.filtered("-DBY_SYSCALL"),
             "a filter in a child": lambda: scenes.filtered("-DFORKED"),
             "a filter where all is shared": lambda: scenes.filtered("-DFORKED", "-DSHARED"),
+            "a filter in a child of what its parent keeps": lambda: scenes.filtered(
+                "-DFORKED", "-DSHARED", "-DKEPT"
+            ),
+            "a filter in a cloned child": lambda: scenes.filtered("-DFORKED", "-DCLONED"),
+            "a filter in a cloned child that shares": lambda: scenes.filtered(
+                "-DFORKED", "-DSHARED", "-DCLONED"
+            ),
+            "a fork after a filter": lambda: scenes.filtered("-DFORKS"),
             "a filter before a silent client": lambda: scenes.filtered(pause=0.8),
             "bash and a server that waits": lambda: scenes.shell("waits"),
             "bash and a server that has closed": scenes.shell,

@@ -430,10 +430,24 @@ static FORKS: AtomicU32 = AtomicU32::new(0);
 thread_local! {
     /// The last fork of this thread.
     static FORK: Cell<u32> = const { Cell::new(0) };
+    /// Whether it began when nothing was held any more.
+    static IS_DONE: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether a filter of system calls, which may forbid those of a fork's handlers, was set, and nothing is
+/// held any more that needs them.
+fn is_done() -> bool {
+    let holds = |place| table::local(place).is_some_and(Local::has_descriptors);
+    !table::remembers() && !table::used().any(holds)
 }
 
 /// Before a fork: the child will hold every connection too.
 pub extern "C" fn before_fork() {
+    let is_done = is_done();
+    IS_DONE.set(is_done);
+    if is_done {
+        return;
+    }
     bare_calls::look_before_fork();
     std::mem::forget(attach::ATTACHING.lock());
     FORK.set(FORKS.fetch_add(1, Ordering::SeqCst) + 1);
@@ -459,6 +473,9 @@ pub extern "C" fn before_fork() {
 }
 
 pub extern "C" fn after_fork_in_parent() {
+    if IS_DONE.get() {
+        return;
+    }
     if !table::is_single_threaded() {
         // What came meanwhile the child may have, too, without being counted.
         table::leave_newcomers();
@@ -476,6 +493,9 @@ pub extern "C" fn after_fork_in_parent() {
 /// what was counted for it. Unless another thread has forked since, whose count it is by now.
 #[cold]
 pub fn take_back_fork() {
+    if IS_DONE.get() {
+        return;
+    }
     let _errno = sys::KeepErrno::new();
     let _attaching = Attaching::begin();
     if table::is_owner() && FORKS.load(Ordering::SeqCst) == FORK.get() {
@@ -488,6 +508,9 @@ pub fn take_back_fork() {
 }
 
 pub extern "C" fn after_fork_in_child() {
+    if IS_DONE.get() {
+        return;
+    }
     lock::forget_thread();
     process_lock::forget_all();
     close_numbers_apart();

@@ -7,6 +7,7 @@ use libc::c_int;
 
 use crate::attach::{self, Attaching};
 use crate::close;
+use crate::copies;
 use crate::epoll;
 use crate::guard::{self, Visit};
 use crate::holders::{self, Looked};
@@ -403,6 +404,10 @@ pub fn forbidden() -> Option<Reason> {
 /// error to the end of the process, is not known before, so from now on none is made: what there is
 /// leaves, and nothing new is remembered.
 pub fn forbid_filtered() {
+    if copies::is_one() {
+        // What it shares was counted when it was made.
+        close::after_fork_in_child();
+    }
     if !table::is_owner() {
         return;
     }

@@ -26,6 +26,7 @@ mod cancel;
 mod close;
 mod config;
 mod connection;
+mod copies;
 mod death;
 mod departure;
 mod direct;

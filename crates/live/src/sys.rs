@@ -528,6 +528,17 @@ pub fn map(fd: Option<c_int>, length: usize) -> Option<*mut u8> {
     (memory != libc::MAP_FAILED).then_some(memory.cast())
 }
 
+/// Maps memory that the child of a fork finds full of zeros.
+pub fn map_emptied_in_copies(length: usize) -> Option<*mut u8> {
+    let memory = map(None, length)?;
+    if call!(libc::SYS_madvise, memory, length, libc::MADV_WIPEONFORK).is_ok() {
+        return Some(memory);
+    }
+    // SAFETY: nobody has seen it.
+    unsafe { unmap(memory, length) };
+    None
+}
+
 /// Unmaps what [`map`] mapped.
 ///
 /// # Safety

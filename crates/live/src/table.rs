@@ -8,6 +8,7 @@
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 pub use crate::connection::{Connection, Receiving, Registration, Reported, Sending, end, phase};
+use crate::copies;
 use crate::direct;
 use crate::family;
 pub use crate::guard::{Guard, Local, enter, enter_placed, followed, let_pass};
@@ -93,6 +94,11 @@ pub fn start() -> bool {
 /// Takes the tables over in the child of a fork.
 pub fn start_in_child() {
     OWNER.store(sys::process(), Ordering::Relaxed);
+    copies::tell();
+    // A copy of the memory is nobody else's.
+    if CERTAINTY.load(Ordering::Relaxed) != certainty::NOBODY {
+        CERTAINTY.store(certainty::OWN, Ordering::SeqCst);
+    }
     for place in used() {
         if let Some(local) = local(place) {
             local.desert();
@@ -182,15 +188,26 @@ pub fn is_owner() -> bool {
     match CERTAINTY.load(Ordering::Relaxed) {
         certainty::OWN => true,
         certainty::SHARED => sys::process() == OWNER.load(Ordering::Relaxed),
+        certainty::COPIED => !copies::is_one(),
         _ => false,
     }
 }
 
-/// Says that from now on another process may run in this memory, or in a copy of it that the
-/// library was not told of. To be called before such a process is made.
+/// Says that from now on another process may run in this memory. To be called before one is made.
 pub fn may_be_shared() {
-    let (own, shared, order) = (certainty::OWN, certainty::SHARED, Ordering::SeqCst);
-    let _ = CERTAINTY.compare_exchange(own, shared, order, order);
+    let order = Ordering::SeqCst;
+    for from in [certainty::OWN, certainty::COPIED] {
+        let _ = CERTAINTY.compare_exchange(from, certainty::SHARED, order, order);
+    }
+}
+
+/// The same of one in a copy of this memory, of which the library will not be told.
+pub fn may_be_copied() {
+    if !copies::expect() {
+        return may_be_shared();
+    }
+    let (own, copied, order) = (certainty::OWN, certainty::COPIED, Ordering::SeqCst);
+    let _ = CERTAINTY.compare_exchange(own, copied, order, order);
 }
 
 /// Remembers no new connection from now on, so that the library makes no call for one.
@@ -212,6 +229,8 @@ mod certainty {
     pub const OWN: u32 = 1;
     /// Perhaps another too.
     pub const SHARED: u32 = 2;
+    /// The owner, or another in a copy that it knows by one page.
+    pub const COPIED: u32 = 3;
 }
 
 /// The figures that `weft live status` reads through `/proc`.

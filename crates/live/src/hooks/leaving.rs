@@ -313,11 +313,14 @@ extern "C" fn before_clone(_begin: usize, _stack: usize, flags: usize) -> *mut c
 /// Before a process is made past the C library's `fork`. What it holds it holds until it ends.
 pub fn share_with_child(flags: u64) {
     leave_namespace(flags as c_int);
-    if flags & libc::CLONE_VM as u64 == 0 && table::is_owner() {
+    if flags & libc::CLONE_VM as u64 != 0 {
+        return table::may_be_shared();
+    }
+    if table::is_owner() {
         close::before_fork();
         close::after_fork_in_parent();
     }
-    table::may_be_shared();
+    table::may_be_copied();
 }
 
 interpose! {
