@@ -64,8 +64,8 @@
     legend: { ...config.legend, columns: columns(chart, config, room), ...more },
   });
 
-  const narrowConfig = (config, chart, width) => ({
-    ...withLegend(config, chart, width - 60, {
+  const narrowConfig = (config, chart, room, width) => ({
+    ...withLegend(config, chart, room, {
       rowPadding: 3, labelLimit: Math.min(300, width - 100),
     }),
     axis: { ...config.axis, labelFontSize: 10, titleFontSize: 11 },
@@ -87,7 +87,6 @@
     const out = Object.fromEntries(Object.entries(value).map(([k, v]) => [k, slim(v, most)]));
     if (out.axis && typeof out.title === "string") out.title = wrap(out.title, most);
     if (out.tickCount) out.tickCount = Math.min(out.tickCount, 5);
-    if (out.legend) delete out.legend.columns;
     return out;
   };
 
@@ -139,17 +138,15 @@
     const width = place.clientWidth;
     const theme = dark.matches ? themes.dark : themes.light;
     const narrow = width < NARROW;
-    let { config } = theme;
     let chart = paint(fit(charts[number], width), theme.colours);
     // A title begins at the page's edge in a narrow drawing, and is smaller there.
     const [left, letter, small] = narrow ? [0, 8.8, 6.2] : [beside(charts[number]), 9, 6.8];
-    if (narrow) {
-      chart = namesAbove(slim(chart, width / 9.5), width, number);
-      config = narrowConfig(config, chart, width);
-    } else {
-      chart = within(chart, columns(chart, config, width - left));
-      config = withLegend(config, chart, width - left);
-    }
+    if (narrow) chart = namesAbove(slim(chart, width / 9.5), width, number);
+    const room = width - (narrow ? 60 : left);
+    chart = within(chart, columns(chart, theme.config, room));
+    const config = narrow
+      ? narrowConfig(theme.config, chart, room, width)
+      : withLegend(theme.config, chart, room);
     const below = chart.title.subtitle;
     chart.title = {
       ...chart.title,
