@@ -36,7 +36,7 @@ NOT_FOUND = 127
 _AMPLE = 8 << 30
 
 # The layout that crates/live/src/stats.rs lays down at the beginning of its file.
-_LAYOUT = 6
+_LAYOUT = 7
 _COUNTS = (
     "candidates",
     "joined",
@@ -56,7 +56,7 @@ _COUNTS = (
 _REASONS = {
     "elsewhere": "the other end is on another host, or the two addresses differ",
     "peer_plain": "the other end does not run under weft live",
-    "peer_refused": "the other end is another user's, or of another version",
+    "peer_refused": "the other end is another user's, or handed over no usable memory",
     "no_segment": "no shared memory could be had",
     "limit": "more connections than WEFT_LIVE_LIMIT, or few descriptors left",
     "call": "a call that is not carried came before",
@@ -73,6 +73,7 @@ _REASONS = {
     "bare_calls": "the process makes system calls past the C library",
     "full": "the other end does not read, and the kernel holds more than a ring",
     "filter": "the process filters its system calls",
+    "withdrawn": "the other end gave up before both had joined",
 }
 
 # What of a program moves a connection back, by the C functions that it uses.

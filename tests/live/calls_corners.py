@@ -72,7 +72,7 @@ def shared(unread: bytes = LINES) -> tuple[socket.socket, socket.socket]:
 def apart(made: Callable[[], None], soft: int = 0, hard: int = 0) -> None:
     """Run a part of a scene in a process of its own, which may have so many descriptors."""
     limit = f"setrlimit(RLIMIT_NOFILE, ({soft}, {hard}))" if soft else ""
-    code = f"from resource import *; {limit}\nimport calls_corners as it; it.{made.__name__}()"
+    code = f"from resource import *; {limit}\nimport {made.__module__} as it; it.{made.__name__}()"
     command = [sys.executable, "-c", code]
     subprocess.run(command, cwd=Path(__file__).parent, timeout=30, check=True)
 

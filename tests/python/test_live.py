@@ -199,7 +199,7 @@ def test_the_figures_of_a_process_are_read_by_name(tmp_path: Path) -> None:
     (tmp_path / "7").mkdir()
     (tmp_path / "7" / "comm").write_text("redis\n")
     file = tmp_path / "figures"
-    file.write_bytes(struct.pack("=53Q", 6, *range(10, 62)))
+    file.write_bytes(struct.pack("=55Q", 7, *range(10, 64)))
     process = live._read(file, tmp_path / "7")
     assert process is not None
     assert (process.pid, process.program) == (7, "redis")
@@ -207,11 +207,12 @@ def test_the_figures_of_a_process_are_read_by_name(tmp_path: Path) -> None:
     assert process.fallen_through["elsewhere"] == 24
     assert process.fallen_through["epoll"] == 31
     assert process.fallen_through["filter"] == 42
-    assert process.moved_back["elsewhere"] == 43
-    assert process.moved_back["peer"] == 58
-    assert process.moved_back["bare_calls"] == 59
-    assert process.moved_back["full"] == 60
-    assert process.moved_back["filter"] == 61
+    assert process.fallen_through["withdrawn"] == 43
+    assert process.moved_back["elsewhere"] == 44
+    assert process.moved_back["peer"] == 59
+    assert process.moved_back["bare_calls"] == 60
+    assert process.moved_back["full"] == 61
+    assert process.moved_back["filter"] == 62
     assert process.interrupts == process.counts["word_wakes"] + process.counts["doorbells"]
     assert process.polling_entries == 21
     assert process.kernel_entries == process.interrupts + 18 + 20 + 21 + 22 + 23

@@ -24,6 +24,7 @@ use crate::meeting::{self, Place};
 use crate::numbers::leaves_others;
 use crate::options;
 use crate::process_lock::{HeldHere, ProcessLock};
+use crate::rendezvous;
 use crate::segment::{Role, Segment, handshake};
 use crate::stats::{self, Reason};
 use crate::sys;
@@ -181,11 +182,11 @@ pub fn give_up_held(connection: &Connection, reason: Reason) {
     if now == phase::FREE || now >= phase::JOINED {
         return;
     }
-    leave_meeting(connection);
+    rendezvous::leave(connection);
     if let Some(segment) = connection.segment() {
+        revoke_offer(&segment);
         let word = &segment.words().handshake;
         let order = Ordering::SeqCst;
-        let _ = word.compare_exchange(handshake::OFFERED, handshake::REVOKED, order, order);
         let _ = word.compare_exchange(handshake::SERVER_READY, handshake::REVOKED, order, order);
     }
     connection.phase.store(phase::PLAIN, Ordering::SeqCst);
@@ -223,30 +224,15 @@ fn is_tcp(connection: &Connection, fd: c_int) -> bool {
 /// The same for a connection that is being closed: there is nothing to count.
 pub fn give_up_quietly(connection: &Connection) {
     if let Some(segment) = connection.segment() {
-        let word = &segment.words().handshake;
-        let order = Ordering::SeqCst;
-        let _ = word.compare_exchange(handshake::OFFERED, handshake::REVOKED, order, order);
+        revoke_offer(&segment);
     }
 }
 
-/// Leaves nothing behind of the rendezvous socket, which goes with the process.
-pub fn clear_meeting(connection: &Connection) {
-    let meeting = connection.meeting.load(Ordering::Relaxed);
-    if meeting != u32::MAX && connection.phase() == phase::LISTENING {
-        meeting::clear(meeting as c_int);
-    }
-}
-
-/// Closes the rendezvous socket, if there is one.
-pub fn leave_meeting(connection: &Connection) {
-    if connection.meeting.load(Ordering::Relaxed) == u32::MAX {
-        return;
-    }
-    let meeting = connection.meeting.swap(u32::MAX, Ordering::Relaxed);
-    if meeting != u32::MAX {
-        meeting::clear(meeting as c_int);
-        table::close_own(meeting as c_int);
-    }
+/// Says that nobody will join any more, unless somebody has.
+fn revoke_offer(segment: &Segment) {
+    let order = Ordering::SeqCst;
+    let word = &segment.words().handshake;
+    let _ = word.compare_exchange(handshake::OFFERED, handshake::REVOKED, order, order);
 }
 
 /// Whether connections like this one have lasted long enough for a join after so many operations.
@@ -310,9 +296,7 @@ fn begin(guard: &Guard, operations: u32) -> Result<(), Reason> {
     if role == Role::Client {
         return offer(guard, &place);
     }
-    let listener = place.listen().map_err(|_| Reason::PeerRefused)?;
-    table::claim(listener);
-    guard.connection.meeting.store(listener as u32, Ordering::Relaxed);
+    rendezvous::wait(guard.connection, &place).map_err(no_meeting)?;
     guard.connection.phase.store(phase::LISTENING, Ordering::SeqCst);
     Ok(())
 }
@@ -322,7 +306,7 @@ fn offer(guard: &Guard, place: &Place) -> Result<(), Reason> {
     let caller = match place.call() {
         Ok(caller) => caller,
         Err(libc::ECONNREFUSED | libc::ENOENT) => return Ok(()),
-        Err(_) => return Err(Reason::PeerRefused),
+        Err(why) => return Err(no_meeting(why)),
     };
     let handed = if meeting::is_same_user(caller) {
         hand_segment_over(guard, caller)
@@ -334,6 +318,16 @@ fn offer(guard: &Guard, place: &Place) -> Result<(), Reason> {
     guard.connection.attach(segment, own, peer);
     guard.connection.phase.store(phase::OFFERED, Ordering::SeqCst);
     Ok(())
+}
+
+/// Why the ends cannot meet, by what the kernel says of their socket.
+const fn no_meeting(why: sys::Errno) -> Reason {
+    match why {
+        libc::EMFILE | libc::ENFILE => Reason::Limit,
+        // Somebody else is there already, or forbids it.
+        libc::EADDRINUSE | libc::EAGAIN | libc::EACCES | libc::EPERM => Reason::PeerRefused,
+        _ => Reason::NoSegment,
+    }
 }
 
 /// The segment, the own event and the other's.
@@ -386,11 +380,11 @@ fn look_for_offer(guard: &Guard) -> Result<(), Reason> {
     let caller = match meeting::take_caller(listener) {
         Ok(caller) => caller,
         Err(libc::EAGAIN) => return Ok(()),
-        Err(_) => return Err(Reason::PeerRefused),
+        Err(why) => return Err(no_meeting(why)),
     };
     let taken = take_segment(guard, caller);
     sys::close(caller);
-    leave_meeting(connection);
+    rendezvous::leave(connection);
     let (segment, [own, peer]) = taken?;
     connection.attach(segment, own, peer);
     connection.phase.store(phase::OFFERED, Ordering::SeqCst);
@@ -411,28 +405,47 @@ fn take_segment(guard: &Guard, caller: c_int) -> Result<Handed, Reason> {
     if !meeting::is_same_user(caller) {
         return Err(Reason::PeerRefused);
     }
-    within_limit()?;
-    epoll::can_follow(guard).then_some(()).ok_or(Reason::Epoll)?;
     // The client sends at once after it has connected, so this is a wait of microseconds.
     if sys::poll(caller, libc::POLLIN, HAND_OVER) & libc::POLLIN == 0 {
-        return Err(Reason::PeerRefused);
+        return Err(Reason::Withdrawn);
     }
-    let [file, peer, own] = meeting::take_over(caller).map_err(|_| Reason::PeerRefused)?;
-    let segment = Segment::join(file);
+    let [file, peer, own] = meeting::take_over(caller).map_err(|why| match why {
+        libc::EPROTO => Reason::PeerRefused,
+        libc::EMFILE => Reason::Limit,
+        _ => Reason::Withdrawn,
+    })?;
+    let segment = Segment::join(file).map_err(|why| match why {
+        libc::EPERM | libc::EPROTO => Reason::PeerRefused,
+        _ => Reason::NoSegment,
+    });
     sys::close(file);
-    match (segment, sys::move_high(own), sys::move_high(peer)) {
-        (Ok(segment), Ok(own), Ok(peer)) if leaves_others(own.max(peer)) => {
-            Ok((segment, [own, peer]))
+    let events = [own, peer].map(sys::move_high);
+    let taken = segment.and_then(|segment| match with_events(guard, events) {
+        Ok(events) => Ok((segment, events)),
+        Err(reason) => {
+            // The client would look for an answer for ever.
+            revoke_offer(&segment);
+            // SAFETY: the segment was mapped above and nobody else in this process knows it.
+            unsafe { segment.unmap() };
+            Err(reason)
         }
-        (segment, own, peer) => {
-            let few = own.is_ok() && peer.is_ok();
-            [own, peer].into_iter().flatten().for_each(sys::close);
-            if let Ok(segment) = segment {
-                // SAFETY: the segment was mapped above and nobody else in this process knows it.
-                unsafe { segment.unmap() };
-            }
-            Err(if few { Reason::Limit } else { Reason::PeerRefused })
-        }
+    });
+    if taken.is_err() {
+        events.into_iter().flatten().for_each(sys::close);
+    }
+    taken
+}
+
+/// The events of a segment that was handed over, if it can be taken.
+fn with_events(
+    guard: &Guard,
+    events: [Result<c_int, sys::Errno>; 2],
+) -> Result<[c_int; 2], Reason> {
+    within_limit()?;
+    epoll::can_follow(guard).then_some(()).ok_or(Reason::Epoll)?;
+    match events {
+        [Ok(own), Ok(peer)] if leaves_others(own.max(peer)) => Ok([own, peer]),
+        _ => Err(Reason::Limit),
     }
 }
 
@@ -446,7 +459,7 @@ fn look_for_answer(guard: &Guard) -> Result<(), Reason> {
             let (from, to) = (handshake::SERVER_READY, handshake::BOTH_READY);
             segment.words().handshake.compare_exchange(from, to, order, order).is_ok()
         }),
-        _ => Err(Reason::PeerRefused),
+        _ => Err(Reason::Withdrawn),
     }
 }
 
@@ -466,7 +479,7 @@ fn join(guard: &Guard, say_so: impl Fn(&Segment) -> bool) -> Result<(), Reason> 
     })?;
     connection.taken.store(taken, Ordering::Relaxed);
     if !say_so(&segment) {
-        return Err(Reason::PeerRefused);
+        return Err(Reason::Withdrawn);
     }
     let nonblocking = sys::fcntl(guard.fd, libc::F_GETFL, 0).unwrap_or(0) & libc::O_NONBLOCK != 0;
     connection.nonblocking.store(nonblocking, Ordering::Relaxed);

@@ -18,6 +18,7 @@ use crate::limits;
 use crate::loan;
 use crate::lock;
 use crate::process_lock;
+use crate::rendezvous;
 use crate::segment::{Segment, closed};
 use crate::stats::{self, Reason};
 use crate::stream;
@@ -162,7 +163,7 @@ pub fn say_how(guard: &Guard) {
         }
         return;
     }
-    attach::leave_meeting(connection);
+    rendezvous::leave(connection);
     attach::learn(connection);
     if connection.phase() == phase::JOINED
         && let Some(segment) = connection.segment()
@@ -461,7 +462,7 @@ pub extern "C" fn before_fork() {
         if connection.phase() < phase::JOINED {
             // An offer is one process's.
             if connection.phase() == phase::CANDIDATE {
-                attach::leave_meeting(connection);
+                rendezvous::leave(connection);
             } else {
                 attach::give_up_held(connection, Reason::Call);
             }

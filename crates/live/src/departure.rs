@@ -14,6 +14,7 @@ use crate::holders::{self, Looked};
 use crate::limits;
 use crate::process_lock::{HeldHere, ProcessLock};
 use crate::pump;
+use crate::rendezvous;
 use crate::stats::{self, Reason};
 use crate::sys;
 use crate::table::{self, Connection, Entry, Guard, phase};
@@ -277,7 +278,7 @@ fn place_of(cookie: u64) -> Option<usize> {
 }
 
 /// All connections of which this process holds a descriptor.
-fn held() -> impl Iterator<Item = (usize, &'static Connection)> {
+pub fn held() -> impl Iterator<Item = (usize, &'static Connection)> {
     table::used().filter_map(|place| {
         let holds = table::local(place)?.has_descriptors();
         let connection = table::connection(place)?;
@@ -323,7 +324,7 @@ pub fn let_go() {
         if local.let_go.swap(true, order) {
             continue;
         }
-        attach::clear_meeting(connection);
+        rendezvous::clear(connection);
         holders::bury(connection, &mut looked);
         if !holders::leave_to_others(connection) {
             holders::keep(connection);

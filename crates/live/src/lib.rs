@@ -6,10 +6,11 @@
 //! when in doubt, the kernel. `docs/live.md` tells what is carried.
 //!
 //! From the outside in: [`hooks`] are the C functions that a program calls; [`stream`], [`ready`],
-//! [`epoll`] and [`close`] are what they do on a joined connection; [`attach`] and [`meeting`] are
-//! how it became one, and [`turn`] how it becomes the kernel's again; [`wait`] is how the two ends sleep and wake; [`segment`] is the memory that
-//! they share, whose state machines are `weft_protocol`'s ring and interrupt flag; [`table`] is
-//! what this process remembers, and [`connection`] what of one.
+//! [`epoll`] and [`close`] are what they do on a joined connection; [`attach`], [`meeting`]
+//! and [`rendezvous`] are how it became one, and [`turn`] how it becomes the kernel's again; [`wait`] is
+//! how the two ends sleep and wake; [`segment`] is the memory that they share, whose state machines are
+//! `weft_protocol`'s ring and interrupt flag; [`table`] is what this process remembers, and
+//! [`connection`] what of one.
 //!
 //! Every function here may run in a signal handler, between a `fork` and an `exec`, and before
 //! `main`.
@@ -59,6 +60,7 @@ mod process_lock;
 mod pump;
 mod ready;
 mod real;
+mod rendezvous;
 #[cfg(test)]
 mod sample;
 mod scratch;

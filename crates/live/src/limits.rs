@@ -36,6 +36,18 @@ fn last_quarter(limit: rlimit) -> c_int {
     limit.rlim_cur.min(1 << 20) as c_int / 4 * 3
 }
 
+/// How many numbers the library takes at most for what it may do without: the program may need
+/// each, unless they lie beyond its own.
+pub fn most_dispensable() -> u32 {
+    dispensable_of(sys::descriptor_limit(None))
+}
+
+fn dispensable_of(limit: rlimit) -> u32 {
+    const PART: u64 = 32;
+    let is_short = limit.rlim_cur <= MANY && raised(limit).is_none();
+    if is_short { (limit.rlim_cur / PART).max(1) as u32 } else { u32::MAX }
+}
+
 /// Gives a descriptor a second number, of the library's own.
 pub fn duplicate(fd: c_int) -> Result<c_int, Errno> {
     let limit = sys::descriptor_limit(None);
@@ -84,5 +96,14 @@ mod tests {
         assert_eq!(of(1024, 1024), None);
         assert_eq!(of(MANY + 1, 1 << 20), None);
         assert_eq!(of(u64::MAX, u64::MAX), None);
+    }
+
+    #[test]
+    fn little_is_taken_of_what_the_program_may_need() {
+        let of = |rlim_cur, rlim_max| dispensable_of(rlimit { rlim_cur, rlim_max });
+        assert_eq!(of(1024, 1024), 32);
+        assert_eq!(of(20, 20), 1);
+        assert_eq!(of(1024, 4096), u32::MAX);
+        assert_eq!(of(MANY + 1, MANY + 1), u32::MAX);
     }
 }

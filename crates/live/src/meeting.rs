@@ -226,6 +226,11 @@ pub fn take_caller(listener: c_int) -> Result<c_int, Errno> {
     if fd < 0 { Err(sys::errno()) } else { sys::move_high(fd) }
 }
 
+/// Whether a caller waits to be taken.
+pub fn is_sought(listener: c_int) -> bool {
+    sys::poll_now(listener, libc::POLLIN) & libc::POLLIN != 0
+}
+
 #[derive(Clone, Copy, Default)]
 #[repr(C)]
 struct Credentials {
@@ -295,7 +300,8 @@ pub fn hand_over<const FILES: usize>(fd: c_int, files: [c_int; FILES]) -> Result
     if sent == 1 { Ok(()) } else { Err(sys::errno()) }
 }
 
-/// Receives the files that were handed over.
+/// Receives the files that were handed over: `EMFILE` without numbers for them, `EPROTO` if it is
+/// something else.
 pub fn take_over<const FILES: usize>(fd: c_int) -> Result<[c_int; FILES], Errno> {
     let mut byte = 0u8;
     let mut vector = libc::iovec { iov_base: (&raw mut byte).cast(), iov_len: 1 };
@@ -320,7 +326,8 @@ pub fn take_over<const FILES: usize>(fd: c_int) -> Result<[c_int; FILES], Errno>
     for at in 0..count.min(4) {
         sys::close(word(whole(at)));
     }
-    Err(libc::EPROTO)
+    // What there is no number for is left out.
+    Err(if message.msg_flags & libc::MSG_CTRUNC != 0 { libc::EMFILE } else { libc::EPROTO })
 }
 
 #[cfg(test)]

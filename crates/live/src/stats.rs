@@ -10,7 +10,7 @@ use crate::log;
 use crate::table::{self, Connection, Guard};
 
 /// Which layout this is.
-const LAYOUT: u64 = 6;
+const LAYOUT: u64 = 7;
 
 /// Why a connection, or what of it, stays with the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,7 +20,7 @@ pub enum Reason {
     Elsewhere,
     /// Nobody answered at the place where the other end would.
     PeerPlain,
-    /// The other end belongs to another user, or is of another version.
+    /// The other end belongs to another user, or handed over what cannot be used.
     PeerRefused,
     /// The segment could not be made: memory, descriptors, seals.
     NoSegment,
@@ -54,6 +54,8 @@ pub enum Reason {
     Full,
     /// The process filters its system calls.
     Filter,
+    /// The other end gave up before both had joined.
+    Withdrawn,
 }
 
 impl Reason {
@@ -62,7 +64,7 @@ impl Reason {
         match self {
             Self::Elsewhere => "the other end is on another host, or the two addresses differ",
             Self::PeerPlain => "the other end does not run under weft live",
-            Self::PeerRefused => "the other end is another user's, or of another version",
+            Self::PeerRefused => "the other end is another user's, or handed over no usable memory",
             Self::NoSegment => "no shared memory could be had",
             Self::Limit => "more connections than WEFT_LIVE_LIMIT, or few descriptors left",
             Self::Call => "a call that is not carried came before",
@@ -79,11 +81,12 @@ impl Reason {
             Self::BareCalls => "the process makes system calls past the C library",
             Self::Full => "the other end does not read, and the kernel holds more than a ring",
             Self::Filter => "the process filters its system calls",
+            Self::Withdrawn => "the other end gave up before both had joined",
         }
     }
 }
 
-const REASONS: usize = Reason::Filter as usize + 1;
+const REASONS: usize = Reason::Withdrawn as usize + 1;
 
 /// All counts are since the process began, children that it forked included.
 #[derive(Debug)]

@@ -13,6 +13,7 @@ use crate::hooks::vector::is_address;
 use crate::memory;
 use crate::ready;
 use crate::real::interpose;
+use crate::rendezvous;
 use crate::segment::{Role, Segment};
 use crate::stats::Reason;
 use crate::stream::{self, fail};
@@ -71,7 +72,7 @@ interpose! {
 
 interpose! {
     fn accept(fd: c_int, address: *mut sockaddr, length: *mut c_uint) -> c_int = |next| {
-        let accepted = next(fd, address, length);
+        let accepted = rendezvous::with_room(|| next(fd, address, length));
         if accepted >= 0 {
             table::track_accepted(accepted, fd);
             bare_calls::expect();
@@ -84,7 +85,7 @@ interpose! {
     fn accept4(
         fd: c_int, address: *mut sockaddr, length: *mut c_uint, flags: c_int,
     ) -> c_int = |next| {
-        let accepted = next(fd, address, length, flags);
+        let accepted = rendezvous::with_room(|| next(fd, address, length, flags));
         if accepted >= 0 {
             table::track_accepted(accepted, fd);
             bare_calls::expect();
@@ -104,7 +105,7 @@ interpose! {
 
 interpose! {
     fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int = |next| {
-        let fd = next(domain, kind, protocol);
+        let fd = rendezvous::with_room(|| next(domain, kind, protocol));
         if fd >= 0 {
             table::drop_stale(fd);
             epoll::mark_watched(fd, false);
@@ -178,7 +179,7 @@ interpose! {
 
 interpose! {
     fn dup(fd: c_int) -> c_int = |next| {
-        close::duplicate(fd, || next(fd))
+        close::duplicate(fd, || rendezvous::with_room(|| next(fd)))
     }
 }
 
@@ -216,7 +217,7 @@ interpose! {
 /// Makes the program's `fcntl`, and learns what there is to learn from it.
 fn control(fd: c_int, command: c_int, argument: usize, next: impl Fn() -> c_int) -> c_int {
     if matches!(command, libc::F_DUPFD | libc::F_DUPFD_CLOEXEC) {
-        return close::duplicate(fd, next);
+        return close::duplicate(fd, || rendezvous::with_room(next));
     }
     let result = next();
     if command == libc::F_SETFL && result == 0 {
@@ -316,7 +317,7 @@ interpose! {
 
 interpose! {
     fn epoll_create(size: c_int) -> c_int = |next| {
-        let fd = next(size);
+        let fd = rendezvous::with_room(|| next(size));
         if fd >= 0 {
             epoll::track(fd);
         }
@@ -326,7 +327,7 @@ interpose! {
 
 interpose! {
     fn epoll_create1(flags: c_int) -> c_int = |next| {
-        let fd = next(flags);
+        let fd = rendezvous::with_room(|| next(flags));
         if fd >= 0 {
             epoll::track(fd);
         }

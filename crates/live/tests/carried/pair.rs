@@ -82,11 +82,21 @@ pub fn joined() -> u64 {
     figure(2)
 }
 
+/// How many reasons there are for which an end stays with the kernel, or goes back to it.
+const REASONS: usize = 20;
+/// Some of them.
+pub const EPOLL: usize = 7;
+pub const WITHDRAWN: usize = 19;
+
+/// How many ends have stayed with the kernel for a reason.
+pub fn stayed(reason: usize) -> u64 {
+    // The layout and fourteen counts come before.
+    figure(15 + reason)
+}
+
 /// How many ends have gone back to the kernel.
 pub fn moved_back() -> u64 {
-    // The layout, fourteen counts, and the reasons of those that stayed come before.
-    const REASONS: usize = 19;
-    (0..REASONS).map(|reason| figure(15 + REASONS + reason)).sum()
+    (0..REASONS).map(|reason| stayed(REASONS + reason)).sum()
 }
 
 /// How often this process and those it forked have entered the kernel for carried connections, as
@@ -170,13 +180,18 @@ pub fn used_by(listener: &TcpListener, rounds: u8) -> Pair {
     let b = listener.accept().unwrap().0;
     b.set_nodelay(true).unwrap();
     let pair = Pair { a: a.into_raw_fd(), b: b.into_raw_fd() };
+    use_by_turns(pair, rounds);
+    pair
+}
+
+/// Sends a byte so many times there and back.
+pub fn use_by_turns(pair: Pair, rounds: u8) {
     for round in 0..rounds {
         for (from, to) in [(pair.a, pair.b), (pair.b, pair.a)] {
             assert_eq!(send(from, &[round], 0), Ok(1));
             assert_eq!(recv(to, 1, 0), Ok(vec![round]));
         }
     }
-    pair
 }
 
 /// The same past the library.

@@ -8,7 +8,7 @@ use libc::c_int;
 
 use crate::back::{joined_behind, send_early};
 use crate::options::{held_back, set};
-use crate::pair::{Numbers, Pair, carried, close};
+use crate::pair::{EPOLL, Numbers, Pair, WITHDRAWN, carried, close, stayed, use_by_turns, used};
 use crate::pair::{joined, moved_back, outcome, plain, poll, preloaded, recv, send, used_by};
 use crate::{epoll_control, epoll_events};
 
@@ -465,4 +465,20 @@ fn a_registration_whose_number_was_closed_and_given_anew_disturbs_nobody() {
             assert_eq!(epoll_events(epoll), []);
         },
     );
+}
+
+#[test]
+fn an_offer_that_cannot_be_taken_leaves_both_ends_to_the_kernel() {
+    let name = "watched::an_offer_that_cannot_be_taken_leaves_both_ends_to_the_kernel";
+    preloaded(name, || {
+        let pair = used(1);
+        let (inner, outer) = (instance(), instance());
+        assert_eq!(epoll_control(inner, libc::EPOLL_CTL_ADD, pair.b, IN), 0);
+        assert_eq!(epoll_control(outer, libc::EPOLL_CTL_ADD, inner, IN), 0);
+        use_by_turns(pair, 100);
+        assert_eq!((joined(), stayed(EPOLL), stayed(WITHDRAWN)), (0, 1, 1));
+        for fd in [inner, outer, pair.a, pair.b] {
+            close(fd);
+        }
+    });
 }
