@@ -1,8 +1,9 @@
-"""Scenes of processes that may have few descriptors, and need all of them."""
+"""Scenes of processes that have as many descriptors as they may."""
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import errno
 import fcntl
 import os
@@ -12,13 +13,17 @@ import sys
 from typing import TYPE_CHECKING
 
 from calls_corners import apart
-from calls_stage import raw, say, scene
+from calls_stage import pair, raw, say, scene
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 FEW = 64
 """Descriptors that the process may have, and may not allow itself more of."""
+MANY = 4096
+"""As many as may be, where the process may have more than a set of `select` has bits."""
+USUAL = 1024
+"""As many bits as a set has."""
 CLIENTS = 20
 ROUNDS = 60
 """Rounds after which the other end of each connection is looked for."""
@@ -94,6 +99,33 @@ def make_all() -> None:
             say(name, lambda it=make: until_refused(it))
             for end in ends:
                 end.close()
+
+
+def select_more_than_a_set_has() -> None:
+    """Wait for as many numbers as there may be, with sets of the usual size and with long ones."""
+    a, b = pair()
+    near, far = os.pipe()
+    # The kernel's table of the process stays as long as it has once been.
+    for beyond in (False, True):
+        for name, number, told in (
+            ("a connection", b.fileno(), lambda: a.send(b"x")),
+            ("a pipe", near, lambda: os.write(far, b"x")),
+        ):
+            place = os.dup2(number, MANY - 1) if beyond else number
+            bits = bytearray(b"\0" if beyond else b"\xff") * (MANY // 8)
+            bits[: USUAL // 8] = bytes(USUAL // 8)
+            bits[place // 8] |= 1 << place % 8
+            asked = (ctypes.c_ubyte * len(bits))(*bits)
+            told()
+            found = raw("select", MANY, asked, None, None, (ctypes.c_long * 2)(5, 0))
+            say(f"{name} at {place}", lambda it=found: it)
+            say("the same bits", lambda asked=asked, bits=bits: bytes(asked) == bytes(bits))
+            say("what came", lambda number=number: os.read(number, 9))
+
+
+@scene
+def sets_may_be_shorter_than_is_said() -> None:
+    apart(select_more_than_a_set_has, MANY, MANY)
 
 
 @scene

@@ -4,6 +4,9 @@
 //! another limit, mostly a far higher one. A descriptor keeps a number that lies beyond. So the
 //! library's are made while the limit is raised for a moment, and lie where the program's cannot.
 //! Where it cannot be raised, they take part of the last quarter of the numbers.
+//!
+//! The kernel's table of a process is as long as its highest number, and is copied by each fork. So none
+//! is much higher than it must be.
 
 use libc::{c_int, rlimit};
 
@@ -15,8 +18,8 @@ pub static RAISING: ProcessLock = ProcessLock::new();
 
 /// How far beyond the program's limit there may be numbers of the library's own.
 const ROOM: u64 = 1 << 14;
-/// A program that may have more is not short of numbers, and those beyond are not in the table.
-const MANY: u64 = 1 << 15;
+/// A program that may have more is not short of numbers.
+const MANY: u64 = 1 << 14;
 
 /// The limit raised; `None` if it need not or cannot be.
 fn raised(limit: rlimit) -> Option<rlimit> {
@@ -33,7 +36,7 @@ pub fn first_own() -> c_int {
 }
 
 fn last_quarter(limit: rlimit) -> c_int {
-    limit.rlim_cur.min(1 << 20) as c_int / 4 * 3
+    limit.rlim_cur.min(MANY) as c_int / 4 * 3
 }
 
 /// How many numbers the library takes at most for what it may do without: the program may need

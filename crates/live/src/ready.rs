@@ -469,6 +469,16 @@ impl Sets {
         }
         any
     }
+
+    /// The first number that any set names, from this one on and of so many.
+    ///
+    /// # Safety
+    ///
+    /// Each set is null or has `count` bits.
+    pub unsafe fn first_named(self, from: c_int, count: c_int) -> Option<c_int> {
+        // SAFETY: by the contract of this function.
+        (from..count).find(|fd| self.all().into_iter().any(|set| unsafe { has(set, *fd) }))
+    }
 }
 
 /// # Safety

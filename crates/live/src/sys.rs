@@ -340,12 +340,17 @@ pub fn signal_event(fd: c_int) {
     let _ = call!(libc::SYS_write, fd, &raw const one, 8);
 }
 
-/// Whether a number may be an event's: it is neither a file's nor a socket's.
-pub fn may_be_event(fd: c_int) -> bool {
+/// What kind of file a number stands for, as `st_mode` says; `None` if for nothing.
+pub fn kind_of(fd: c_int) -> Option<libc::mode_t> {
     // SAFETY: all zeroes is a valid description.
     let mut described: libc::stat = unsafe { std::mem::zeroed() };
     let asked = call!(libc::SYS_fstat, fd, &raw mut described);
-    asked.is_ok() && described.st_mode & libc::S_IFMT == 0
+    asked.is_ok().then_some(described.st_mode & libc::S_IFMT)
+}
+
+/// Whether a number may be an event's: it is neither a file's nor a socket's.
+pub fn may_be_event(fd: c_int) -> bool {
+    kind_of(fd) == Some(0)
 }
 
 /// Sleeps while the word has this value, for at most `nanoseconds`.

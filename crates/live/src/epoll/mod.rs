@@ -268,6 +268,11 @@ pub fn control(
         && cannot_follow(&guard, instance, event)
     {
         departure::depart_connection(&guard, Reason::Epoll);
+        if !guard.is_current() {
+            // Another connection of the kernel has been put in the place of this one.
+            drop(guard);
+            return control(epoll, operation, fd, event, kernel);
+        }
     }
     // One that is not joined may have to stay with the kernel.
     let joined = guard.connection.phase() == phase::JOINED;

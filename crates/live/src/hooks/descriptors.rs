@@ -137,8 +137,9 @@ pub fn close_between(
     flags: c_int,
     close: impl Fn(c_uint, c_uint, c_int) -> c_int,
 ) -> c_int {
-    // CLOSE_RANGE_UNSHARE and CLOSE_RANGE_CLOEXEC: the latter closes nothing.
-    if flags & 4 != 0 || first > last {
+    const UNSHARE: c_int = 2;
+    // All others are refused, but for CLOSE_RANGE_CLOEXEC, which closes nothing.
+    if flags & !UNSHARE != 0 || first > last {
         return close(first, last, flags);
     }
     let mut from = first;
@@ -183,6 +184,19 @@ interpose! {
     }
 }
 
+/// Whether the kernel refuses to put what a descriptor stands for at this number, so that what is
+/// there stays.
+fn is_refused(fd: c_int, number: c_int) -> bool {
+    // After a filter nothing is lost any more, and no call may be made but the program's.
+    let is_filtered = departure::forbidden() == Some(Reason::Filter);
+    if table::entry(number) == Entry::Unknown || is_filtered {
+        return false;
+    }
+    let _errno = sys::KeepErrno::new();
+    number as u64 >= sys::descriptor_limit(None).rlim_cur
+        || sys::fcntl(fd, libc::F_GETFD, 0).is_err()
+}
+
 /// The C library's streams may read and write the first three numbers, past this library.
 fn depart_for_stdio(fd: c_int, copy: c_int) {
     if (0..=2).contains(&copy) && table::is_owner() {
@@ -192,7 +206,7 @@ fn depart_for_stdio(fd: c_int, copy: c_int) {
 
 interpose! {
     fn dup2(fd: c_int, copy: c_int) -> c_int = |next| {
-        if fd == copy {
+        if fd == copy || is_refused(fd, copy) {
             return next(fd, copy);
         }
         depart_for_stdio(fd, copy);
@@ -204,7 +218,7 @@ interpose! {
 
 interpose! {
     fn dup3(fd: c_int, copy: c_int, flags: c_int) -> c_int = |next| {
-        if fd == copy {
+        if fd == copy || flags & !libc::O_CLOEXEC != 0 || is_refused(fd, copy) {
             return next(fd, copy, flags);
         }
         depart_for_stdio(fd, copy);

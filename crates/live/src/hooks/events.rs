@@ -5,10 +5,12 @@ use libc::{
 };
 
 use crate::cancel;
+use crate::departure;
 use crate::epoll;
 use crate::memory;
 use crate::ready::{self, Sets};
 use crate::real::interpose;
+use crate::stats::Reason;
 use crate::stream::fail;
 use crate::sys::{self, Errno};
 use crate::table::{self, Entry};
@@ -123,6 +125,31 @@ pub fn sets(read: *mut fd_set, write: *mut fd_set, except: *mut fd_set) -> Sets 
     Sets { read: read.cast(), write: write.cast(), except: except.cast() }
 }
 
+/// Whether a number is open and not the library's own.
+fn is_programs(fd: c_int) -> bool {
+    table::entry(fd) != Entry::Own && sys::fcntl(fd, libc::F_GETFD, 0).is_ok()
+}
+
+/// How many bits of the sets count. Programs name as many as they may have descriptors where their sets
+/// have the usual size. The kernel looks at no more than its table of the process has places, which the
+/// library's own numbers make longer.
+///
+/// # Safety
+///
+/// Each set is null or has `count` bits, or as many as there can be numbers of the program's.
+unsafe fn looked_at(count: c_int, sets: Sets) -> c_int {
+    const USUAL: c_int = libc::FD_SETSIZE as c_int;
+    let is_usual = count <= USUAL || departure::forbidden() == Some(Reason::Filter);
+    // The kernel gives the lowest number that is free.
+    if is_usual || is_programs(USUAL) {
+        return count;
+    }
+    let most = count.min(1 << 16);
+    // SAFETY: by the contract of this function; there is memory.
+    let first = unsafe { sets.are_there(most).then(|| sets.first_named(USUAL, most)) };
+    if first.flatten().is_some_and(is_programs) { count } else { USUAL }
+}
+
 /// # Safety
 ///
 /// Each set is null or has `count` bits.
@@ -140,6 +167,8 @@ interpose! {
     ) -> c_int = |next| {
         let sets = sets(read, write, except);
         // SAFETY: the program says that the sets are null or have so many bits.
+        let count = unsafe { looked_at(count, sets) };
+        // SAFETY: as above.
         if !unsafe { names_joined(count, sets) } {
             return next(count, read, write, except, timeout);
         }
@@ -168,6 +197,8 @@ interpose! {
     ) -> c_int = |next| {
         let sets = sets(read, write, except);
         // SAFETY: the program says that the sets are null or have so many bits.
+        let count = unsafe { looked_at(count, sets) };
+        // SAFETY: as above.
         if !unsafe { names_joined(count, sets) } {
             return next(count, read, write, except, timeout, mask);
         }

@@ -166,6 +166,12 @@ fn is_connection(fd: c_int) -> bool {
     matches!(table::entry(fd), Entry::Connection(_) | Entry::Unplaced)
 }
 
+/// Whether the kernel refuses a message for its flags, whatever it says.
+const fn is_refused(flags: c_int) -> bool {
+    const MSG_CMSG_COMPAT: c_int = c_int::MIN;
+    flags & MSG_CMSG_COMPAT != 0
+}
+
 /// What a message from a stream says beside its bytes.
 ///
 /// # Safety
@@ -199,7 +205,7 @@ unsafe fn receive_message(
     kernel: impl Fn() -> ssize_t + Copy,
 ) -> ssize_t {
     // SAFETY: by the contract of this function.
-    if !is_connection(fd) || !unsafe { is_receivable(message) } {
+    if is_refused(flags) || !is_connection(fd) || !unsafe { is_receivable(message) } {
         return kernel();
     }
     // SAFETY: as above.
@@ -230,7 +236,7 @@ interpose! {
         timeout: *mut libc::timespec,
     ) -> c_int = |next| {
         let (before, begin) = (sys::errno(), sys::now());
-        let is_joined = ready::is_joined(fd) && count > 0;
+        let is_joined = !is_refused(flags) && ready::is_joined(fd) && count > 0;
         // SAFETY: the program says that the time is null or valid.
         let limit = is_joined.then(|| unsafe { events::span(timeout) });
         let Some(Ok(limit)) = limit else { return next(fd, messages, count, flags, timeout) };
@@ -321,7 +327,7 @@ interpose! {
 interpose! {
     fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> ssize_t = |next| {
         // SAFETY: the program says that the message is valid.
-        if !unsafe { is_sendable(message) } {
+        if is_refused(flags) || !unsafe { is_sendable(message) } {
             return next(fd, message, flags);
         }
         if !is_connection(fd) {
@@ -344,7 +350,7 @@ interpose! {
     fn sendmmsg(fd: c_int, messages: *mut mmsghdr, count: c_uint, flags: c_int) -> c_int = |next| {
         // The kernel sends no more in one call either.
         let all = count.min(libc::UIO_MAXIOV as c_uint) as usize;
-        if !ready::is_joined(fd) {
+        if is_refused(flags) || !ready::is_joined(fd) {
             // SAFETY: the program says that there are `count` messages.
             for message in (0..all).map_while(|index| unsafe { message_of(messages, index) }) {
                 // SAFETY: as above.
@@ -407,16 +413,14 @@ unsafe fn copy_file_by(
     // SAFETY: by the contract of this function.
     let mut at =
         unsafe { if offset.is_null() { libc::lseek(from, 0, libc::SEEK_CUR) } else { *offset } };
-    if at < 0 || count > isize::MAX as usize {
-        let is_no_file = at < 0 && sys::errno() == libc::EBADF;
-        return fail(if is_no_file { libc::EBADF } else { libc::EINVAL });
+    let last = off_t::try_from(count).ok().and_then(|count| at.checked_add(count));
+    if at < 0 || last.is_none() {
+        return fail(libc::EINVAL);
     }
     while done < count {
         let found = match sys::read_at(from, buffer, room.min(count - done), at) {
             Ok(0) => break,
             Ok(found) => found,
-            // Of a folder, or what has no places: the kernel copies from files only.
-            Err(libc::EISDIR | libc::ESPIPE) if done == 0 => return fail(libc::EINVAL),
             Err(why) if done == 0 => return fail(why),
             Err(_) => break,
         };
@@ -467,6 +471,17 @@ unsafe fn send_file(
     let Some(guard) = table::enter(to) else { return kernel() };
     if !stream::is_carried(&guard) || !offset.is_null() && !memory::is_there(offset) {
         return kernel();
+    }
+    match sys::kind_of(from) {
+        Some(libc::S_IFREG | libc::S_IFBLK) => {}
+        // Some kernels copy from some devices.
+        Some(libc::S_IFCHR) => {
+            drop(guard);
+            depart(to, Reason::Splice);
+            return kernel();
+        }
+        // From nothing else, and says why.
+        _ => return kernel(),
     }
     // SAFETY: by the contract of this function.
     unsafe { copy_file(to, from, offset, count) }

@@ -34,8 +34,11 @@ pub unsafe fn parts<'a>(vector: *const iovec, count: usize) -> Option<&'a [iovec
     }
     // SAFETY: by the contract of this function.
     let parts = unsafe { std::slice::from_raw_parts(vector, count) };
+    // A single part the kernel shortens before it looks where it lies.
+    let looked_at = if count == 1 { MOST } else { usize::MAX };
     let is_refused = |part: &iovec| {
-        part.iov_len > isize::MAX as usize || memory::is_refused(part.iov_base.addr(), part.iov_len)
+        let length = part.iov_len.min(looked_at);
+        part.iov_len > isize::MAX as usize || memory::is_refused(part.iov_base.addr(), length)
     };
     (!parts.iter().any(is_refused)).then_some(parts)
 }

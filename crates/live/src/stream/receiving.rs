@@ -97,8 +97,11 @@ fn received(guard: &Guard, to: &[iovec], flags: c_int) -> Moved {
         } else {
             Err(libc::EAGAIN)
         };
-        if let Err(why) = waited {
-            return Moved::Done(fail(why));
+        match waited {
+            // The kernel ends its wait with all that was asked for.
+            Err(libc::EAGAIN | libc::EINTR) if blocking && !in_part => return Moved::Done(0),
+            Err(why) => return Moved::Done(fail(why)),
+            Ok(()) => {}
         }
     }
     if in_part && all_unread(guard, &segment) > wanted as u64 {
