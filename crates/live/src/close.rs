@@ -121,7 +121,7 @@ fn forget_connection(fd: c_int) {
         let may_be_copied =
             guard.connection.phase() == phase::JOINED && !table::is_single_threaded();
         let _no_copy = may_be_copied.then(|| attach::ATTACHING.lock());
-        let unseen = table::forget_number(fd);
+        let Some(unseen) = table::forget_number(fd, guard.place) else { return };
         let goes_on = guard.keeps_socket_for_others();
         (unseen, goes_on, guard.local().loses_descriptor())
     };

@@ -413,7 +413,7 @@ impl Guard {
     }
 
     /// Whether other calls of this process are inside.
-    fn has_others(&self) -> bool {
+    pub fn has_others(&self) -> bool {
         self.local.users.load(Ordering::SeqCst) > 1
     }
 

@@ -125,10 +125,12 @@ pub fn forget_listener(fd: c_int) {
     }
 }
 
-/// Forgets that a number stands for a connection. How many calls by this number are in the kernel
-/// that were not counted at the connection.
-pub fn forget_number(fd: c_int) -> u32 {
-    word(fd).map_or(0, |word| change(word, |_| Some(Word::UNKNOWN)).inside())
+/// Forgets that a number stands for the connection at a place. How many calls by this number are in the
+/// kernel that were not counted at the connection; `None` if another thread has just closed the number,
+/// too, which may stand for something else by now.
+pub fn forget_number(fd: c_int, place: usize) -> Option<u32> {
+    let before = change(word(fd)?, |word| word.is_at(place).then_some(Word::UNKNOWN));
+    before.is_at(place).then(|| before.inside())
 }
 
 /// A call in the kernel that passes by, counted out when it ends, also by its thread's cancellation.
@@ -197,5 +199,22 @@ pub fn go_out_late(word: &AtomicU64, entered: Word) {
             Ok(()) => return,
             Err(bits) => now = Word::from_bits(bits),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_first_to_close_a_number_forgets_it() {
+        let (fd, place) = (DESCRIPTORS as c_int - 1, 5);
+        assert!(set_entry(fd, Entry::Connection(place)));
+        assert_eq!(forget_number(fd, place), Some(0));
+        assert_eq!(forget_number(fd, place), None);
+        assert!(set_entry(fd, Entry::Connection(place + 1)), "it is another's by now");
+        assert_eq!(forget_number(fd, place), None);
+        assert_eq!(entry(fd), Entry::Connection(place + 1));
+        assert_eq!(forget_number(fd, place + 1), Some(0));
     }
 }

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 pub use crate::connection::{Connection, Receiving, Registration, Reported, Sending, end, phase};
 use crate::copies;
 use crate::direct;
+use crate::epoll;
 use crate::family;
 pub use crate::guard::{Guard, Local, enter, enter_placed, followed, let_pass};
 use crate::guard::{first_word, release};
@@ -428,7 +429,9 @@ pub fn drop_stale(fd: c_int) {
     }
     if let Some(guard) = enter(fd) {
         set_entry(fd, Entry::Unknown);
-        guard.local().loses_descriptor();
+        if guard.local().loses_descriptor() {
+            epoll::unfollow(&guard);
+        }
     } else {
         forget_listener(fd);
     }

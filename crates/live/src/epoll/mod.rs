@@ -208,12 +208,12 @@ fn cannot_follow(guard: &Guard, instance: &Instance, event: *const epoll_event) 
 
 /// Forgets all registrations of a connection that has lost its last descriptor.
 pub fn unfollow(guard: &Guard) {
-    if !guard.local().watched.load(Ordering::Relaxed) {
-        return;
-    }
-    // Another thread changes that only in a call on the descriptor that is being closed, whose outcome
-    // is open.
-    if registered(guard).next().is_none() {
+    // Whoever is inside came in before the number was forgotten, and may be putting it in.
+    let in_none = || {
+        let watched = guard.local().watched.load(Ordering::Relaxed);
+        !watched || registered(guard).next().is_none()
+    };
+    if !guard.has_others() && in_none() {
         return;
     }
     let Some(_control) = CONTROL.lock() else { return };
@@ -276,10 +276,16 @@ pub fn control(
     }
     // One that is not joined may have to stay with the kernel.
     let joined = guard.connection.phase() == phase::JOINED;
-    let _attaching = (!joined).then(|| attach::ATTACHING.lock());
-    let (Some(_control), Some(_held)) = (CONTROL.lock(), instance.lock.lock()) else {
+    let attaching = (!joined).then(|| attach::ATTACHING.lock());
+    let (Some(controlling), Some(held)) = (CONTROL.lock(), instance.lock.lock()) else {
         return control_other(epoll, operation, kernel);
     };
+    // Whoever closes the number forgets it first, and takes the connection out of all instances with
+    // these locks: what would be put in after that would stay.
+    if !guard.is_current() {
+        drop((held, controlling, attaching, guard));
+        return control(epoll, operation, fd, event, kernel);
+    }
     // SAFETY: the program says that the event is valid, where the operation has one.
     let event = if operation == libc::EPOLL_CTL_DEL { None } else { unsafe { event.as_ref() } };
     match (operation, event) {

@@ -482,3 +482,36 @@ fn an_offer_that_cannot_be_taken_leaves_both_ends_to_the_kernel() {
         }
     });
 }
+
+/// Closes a number past the library, as another thread that closes it too may.
+fn close_past_the_library(fd: c_int) {
+    // SAFETY: the C library has such a function.
+    unsafe {
+        let library = libc::dlopen(c"libc.so.6".as_ptr(), libc::RTLD_NOW);
+        let found = libc::dlsym(library, c"close".as_ptr());
+        let close: extern "C" fn(c_int) -> c_int = std::mem::transmute(found);
+        assert_eq!(close(fd), 0);
+    }
+}
+
+#[test]
+fn what_was_closed_past_the_library_is_in_no_instance_once_its_number_is_taken_again() {
+    let name = "watched::what_was_closed_past_the_library_is_in_no_instance_once_its_number_is_taken_again";
+    preloaded(name, || {
+        let (pair, epoll) = (carried(), instance());
+        assert_eq!(epoll_control(epoll, libc::EPOLL_CTL_ADD, pair.b, IN), 0);
+        assert_eq!(epoll_events(epoll), [], "it is looked at from now on");
+        close_past_the_library(pair.b);
+        // Its listening socket gets the number, and one of these the place.
+        let others = carried();
+        for end in [others.a, others.b] {
+            assert_eq!(send(end, b"x", 0), Ok(1));
+            assert_eq!(epoll_events(epoll), [], "these were not put in");
+        }
+        for fd in [others.a, others.b, pair.a] {
+            close(fd);
+        }
+        assert_eq!(epoll_events(epoll), [], "their memory is gone");
+        close(epoll);
+    });
+}
