@@ -32,10 +32,10 @@ LIBRARY = "libweft_live.so"
 INPUT_ERROR = 2
 NOT_FOUND = 127
 
-# With less than this, in bytes, the library does nothing (crates/live/src/means.rs).
+# With less than this, in bytes, the library does nothing (crates/live/src/memory/means.rs).
 _AMPLE = 8 << 30
 
-# The layout that crates/live/src/stats.rs lays down at the beginning of its file.
+# The layout that crates/live/src/report/stats.rs lays down at the beginning of its file.
 _LAYOUT = 7
 _COUNTS = (
     "candidates",

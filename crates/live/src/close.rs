@@ -7,25 +7,25 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use libc::c_int;
 use weft_protocol::detour::{Begun, Inlet, Outlet};
 
-use crate::attach::{self, Attaching};
-use crate::bare_calls;
-use crate::death;
-use crate::departure;
 use crate::epoll;
-use crate::guard::close_numbers_apart;
-use crate::holders::{self, Looked};
-use crate::limits;
-use crate::loan;
-use crate::lock;
-use crate::process_lock;
-use crate::rendezvous;
+use crate::joining::attach::{self, Attaching};
+use crate::joining::bare_calls;
+use crate::joining::rendezvous;
+use crate::leaving::departure;
+use crate::leaving::loan;
+use crate::leaving::turn;
+use crate::report::stats::{self, Reason};
 use crate::segment::{Segment, closed};
-use crate::stats::{self, Reason};
+use crate::sharing::holders::{self, Looked};
+use crate::sharing::lock;
+use crate::signals::process_lock;
 use crate::stream;
 use crate::sys;
+use crate::sys::limits;
+use crate::table::guard::close_numbers_apart;
 use crate::table::{self, Connection, Entry, Guard, Local, phase};
-use crate::turn;
-use crate::wait;
+use crate::waiting::death;
+use crate::waiting::wait;
 
 /// How long a closing end waits for a doorbell that was announced, in nanoseconds: its ringer has lost
 /// its processor, or the kernel has yet to deliver it.

@@ -12,8 +12,8 @@ use std::ffi::CStr;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::log;
-use crate::means;
+use crate::memory::means;
+use crate::report::log;
 
 static RING: AtomicU64 = AtomicU64::new(256 * 1024);
 /// As many as are said, or [`MOST`] and no more than there is memory for, once somebody has asked.

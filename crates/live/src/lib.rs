@@ -6,11 +6,12 @@
 //! when in doubt, the kernel. `docs/live.md` tells what is carried.
 //!
 //! From the outside in: [`hooks`] are the C functions that a program calls; [`stream`], [`ready`],
-//! [`epoll`] and [`close`] are what they do on a joined connection; [`attach`], [`meeting`]
-//! and [`rendezvous`] are how it became one, and [`turn`] how it becomes the kernel's again; [`wait`] is
-//! how the two ends sleep and wake; [`segment`] is the memory that they share, whose state machines are
-//! `weft_protocol`'s ring and interrupt flag; [`table`] is what this process remembers, and
-//! [`connection`] what of one.
+//! [`epoll`], [`options`] and [`close`] are what they do on a joined connection; [`joining`] is how it
+//! became one, and [`leaving`] how it becomes the kernel's again; [`waiting`] is how the two ends sleep,
+//! wake and die; [`segment`] is the memory that they share, whose state machines are `weft_protocol`'s ring
+//! and interrupt flag; [`table`] is what this process remembers, of numbers and of connections, and
+//! [`sharing`] what it has in common with those it was forked from; [`signals`] is what may interrupt all
+//! that. Beneath lie [`memory`] and [`sys`]; [`report`] is what a person sees.
 //!
 //! Every function here may run in a signal handler, between a `fork` and an `exec`, and before
 //! `main`.
@@ -21,62 +22,30 @@
     allow(dead_code, reason = "unit tests must not stand in front of the C functions they use")
 )]
 
-mod attach;
-mod bare_calls;
-mod cancel;
 mod close;
 mod config;
-mod connection;
-mod copies;
-mod death;
-mod departure;
-mod direct;
 mod epoll;
 mod exchange;
-mod family;
-mod guard;
-mod holders;
 mod hooks;
-#[cfg_attr(
-    not(target_arch = "x86_64"),
-    allow(dead_code, reason = "where a jump goes to is known there only")
-)]
-mod jump;
-mod kept;
-mod limits;
-mod loan;
-mod lock;
-mod log;
-mod means;
-mod meeting;
+mod joining;
+mod leaving;
 mod memory;
-mod numbers;
 mod options;
-mod owners;
-mod places;
-mod pool;
-mod postmarks;
-mod process_lock;
-mod pump;
 mod ready;
-mod real;
-mod rendezvous;
+mod report;
 #[cfg(test)]
 mod sample;
-mod scratch;
 mod segment;
-mod spin;
-mod stats;
+mod sharing;
+mod signals;
 mod stream;
 mod sys;
 mod table;
-mod turn;
-mod wait;
-mod word;
+mod waiting;
 
 /// Runs when the program is loaded, before `main`.
 extern "C" fn begin() {
-    if !config::read() || !means::is_address_space_ample() || !table::start() {
+    if !config::read() || !memory::means::is_address_space_ample() || !table::start() {
         return;
     }
     sys::find_clock();
@@ -89,13 +58,13 @@ extern "C" fn begin() {
         )
     };
     if watched == 0 {
-        stats::start();
+        report::stats::start();
     }
 }
 
 /// Runs when the process ends by itself.
 extern "C" fn end() {
-    departure::let_go();
+    leaving::departure::let_go();
 }
 
 #[cfg(not(test))]

@@ -4,10 +4,10 @@ use std::sync::atomic::Ordering;
 
 use libc::{c_int, c_uint, c_void, msghdr};
 
-use crate::connection::Connection;
 use crate::segment::{Segment, closed};
 use crate::stream;
 use crate::sys;
+use crate::table::connection::Connection;
 use crate::table::{Guard, end};
 
 /// The receive timeout with 64-bit seconds on 32-bit machines.

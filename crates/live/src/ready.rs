@@ -7,17 +7,17 @@ use libc::{c_int, pollfd, sigset_t};
 use weft_protocol::detour::Inlet;
 use weft_protocol::interrupt_flag::Sleep;
 
-use crate::cancel;
-use crate::death;
-use crate::memory;
-use crate::scratch::{List, Scratch};
+use crate::leaving::turn;
+use crate::memory::pointers;
+use crate::memory::scratch::{List, Scratch};
+use crate::report::stats::{self, Reason};
 use crate::segment::{Segment, closed};
-use crate::spin::{SpinPolicy, Where};
-use crate::stats::{self, Reason};
+use crate::signals::cancel;
 use crate::sys;
 use crate::table::{self, Connection, Entry, Guard, end, phase};
-use crate::turn;
-use crate::wait;
+use crate::waiting::death;
+use crate::waiting::spin::{SpinPolicy, Where};
+use crate::waiting::wait;
 
 const IN: i16 = libc::POLLIN | libc::POLLRDNORM;
 const OUT: i16 = libc::POLLOUT | libc::POLLWRNORM;
@@ -450,7 +450,7 @@ impl Sets {
     /// Whether there is memory for so many bits of each.
     pub fn are_there(self, count: c_int) -> bool {
         let words = (count.max(0) as usize).div_ceil(64);
-        self.all().into_iter().all(|set| set.is_null() || memory::are_there(set, words))
+        self.all().into_iter().all(|set| set.is_null() || pointers::are_there(set, words))
     }
 
     /// Whether any set names a joined connection; `look` is called with every number that any names.

@@ -9,13 +9,13 @@ use super::instance::Instance;
 use super::looking::{hand_back, resolve};
 use super::waiting::LOOK_ASIDE;
 use super::{EVENT, TAG, link_of, link_place, once, order};
-use crate::cancel;
-use crate::death;
 use crate::segment::Segment;
+use crate::signals::cancel;
 use crate::stream;
 use crate::sys::{self, Errno};
 use crate::table::{CONNECTIONS, Guard, REGISTRATIONS};
-use crate::wait;
+use crate::waiting::death;
+use crate::waiting::wait;
 
 /// What becomes of carried connections that the kernel reports.
 #[derive(Clone, Copy, PartialEq, Eq)]

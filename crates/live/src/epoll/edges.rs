@@ -4,10 +4,10 @@ use std::sync::atomic::Ordering;
 
 use libc::c_int;
 
+use crate::leaving::turn;
 use crate::ready;
 use crate::segment::Segment;
 use crate::table::{Guard, Registration, Reported};
-use crate::turn;
 
 /// By which events the kernel wakes when bytes arrive, and when there is room again.
 const ARRIVAL: c_int = libc::EPOLLIN | libc::EPOLLPRI | libc::EPOLLRDNORM | libc::EPOLLRDBAND;

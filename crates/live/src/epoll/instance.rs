@@ -7,12 +7,12 @@ use libc::c_int;
 
 use super::links::Inner;
 use super::{CONTROL, registrations, waiting};
-use crate::kept::{Kept, let_another_number_be_seen};
-use crate::means;
-use crate::process_lock::ProcessLock;
-use crate::spin::SpinPolicy;
+use crate::memory::means;
+use crate::signals::process_lock::ProcessLock;
 use crate::sys;
+use crate::table::kept::{Kept, let_another_number_be_seen};
 use crate::table::{self, Entry, Registration};
+use crate::waiting::spin::SpinPolicy;
 
 const INSTANCES: usize = 256;
 

@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::FOLLOWED;
 use super::order::Found;
-use crate::spin::SpinPolicy;
 use crate::sys;
 use crate::table::{CONNECTIONS, REGISTRATIONS};
+use crate::waiting::spin::SpinPolicy;
 
 /// What an instance's lock guards.
 pub struct Inner {

@@ -10,12 +10,12 @@ use super::edges::{News, news, waits_for_bytes};
 use super::instance::Instance;
 use super::links::{Inner, Watch};
 use super::{link_place, order, registrations};
+use crate::leaving::turn;
 use crate::ready;
 use crate::segment::Segment;
 use crate::sys;
 use crate::table::{self, Guard, Registration};
-use crate::turn;
-use crate::wait;
+use crate::waiting::wait;
 
 /// Every so many looks, connections that have heard nothing are looked at as a whole all the same:
 /// this process itself may have changed what they have to say.

@@ -31,15 +31,15 @@ use instance::{Instance, instance};
 use links::Inner;
 use others::{control_other, count_other, discount_other};
 
-use crate::attach;
-use crate::departure;
-use crate::process_lock::ProcessLock;
-use crate::pump;
-use crate::stats::Reason;
+use crate::joining::attach;
+use crate::leaving::departure;
+use crate::leaving::pump;
+use crate::leaving::turn;
+use crate::report::stats::Reason;
+use crate::signals::process_lock::ProcessLock;
 use crate::sys;
 use crate::table::{self, Entry, Guard, REGISTRATIONS, Registration, Reported, phase};
-use crate::turn;
-use crate::wait;
+use crate::waiting::wait;
 
 /// An instance follows so many registrations at most.
 const FOLLOWED: usize = 8192;

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use libc::{c_int, epoll_event};
 
 use super::{Instance, waiting};
-use crate::log::Line;
+use crate::report::log::Line;
 use crate::sys;
 use crate::table::Registration;
 

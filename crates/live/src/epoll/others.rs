@@ -7,8 +7,8 @@ use libc::{c_int, epoll_event};
 
 use super::instance::{self, Instance, instance};
 use super::{CONTROL, registrations, waiting};
-use crate::departure;
-use crate::stats::Reason;
+use crate::leaving::departure;
+use crate::report::stats::Reason;
 use crate::sys;
 use crate::table::{self, Entry, Guard, REGISTRATIONS, Registration};
 

@@ -10,14 +10,14 @@ use super::asking::{Carried, from_kernel};
 use super::instance::{Instance, Stay};
 use super::looking::{WHOLE_LOOK, any_ready, hand_back, look, resolve, wanted};
 use super::{CONTROL, link_place};
-use crate::death;
 use crate::ready;
+use crate::report::stats;
 use crate::segment::Segment;
-use crate::spin::Where;
-use crate::stats;
 use crate::sys::{self, Errno};
 use crate::table::{Guard, Registration};
-use crate::wait;
+use crate::waiting::death;
+use crate::waiting::spin::Where;
+use crate::waiting::wait;
 
 /// While there are events without the kernel, it is asked about other descriptors this often, in
 /// nanoseconds: as long as it has something to say. Each time that it has nothing, half as often.

@@ -3,10 +3,10 @@
 
 use libc::{c_int, c_long, c_uint, c_void, size_t};
 
-use crate::departure::{self, depart};
-use crate::memory;
-use crate::real::interpose;
-use crate::stats::Reason;
+use crate::hooks::real::interpose;
+use crate::leaving::departure::{self, depart};
+use crate::memory::pointers;
+use crate::report::stats::Reason;
 
 /// Moves a connection back that a request for asynchronous input and output names.
 ///
@@ -14,7 +14,7 @@ use crate::stats::Reason;
 ///
 /// The request is null or valid.
 unsafe fn depart_asynchronous(request: *const libc::aiocb) {
-    if memory::is_there(request) {
+    if pointers::is_there(request) {
         // SAFETY: by the contract of this function.
         depart(unsafe { (*request).aio_fildes }, Reason::Call);
     }
@@ -38,7 +38,7 @@ depart_before!(aio_read aio_read64 aio_write aio_write64);
 /// How many requests there are: none, where a list is not there.
 fn how_many<T>(requests: *const T, count: c_long) -> usize {
     let count = usize::try_from(count).unwrap_or(0);
-    if memory::are_there(requests, count) { count } else { 0 }
+    if pointers::are_there(requests, count) { count } else { 0 }
 }
 
 type Requests = *const *mut libc::aiocb;
@@ -79,7 +79,7 @@ pub unsafe fn depart_submitted(requests: KernelRequests, count: c_long) {
     for at in 0..how_many(requests, count) {
         // SAFETY: by the contract of this function.
         let request = unsafe { *requests.add(at) };
-        if memory::is_there(request) {
+        if pointers::is_there(request) {
             // SAFETY: as above.
             depart(unsafe { (*request).fd }, Reason::Call);
         }

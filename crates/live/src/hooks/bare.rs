@@ -7,15 +7,15 @@ use std::ptr;
 
 use libc::{c_int, c_long, c_uint, c_void, fd_set, msghdr, pollfd, sockaddr};
 
-use crate::departure::{self, depart, depart_all};
 use crate::hooks::asynchronous::{KernelRequests, depart_submitted};
 use crate::hooks::descriptors::{self, close_between};
 use crate::hooks::events::{expose, sets};
 use crate::hooks::leaving::{self, FILTER_BY_PRCTL, FILTER_BY_SECCOMP};
 use crate::hooks::options;
-use crate::memory;
-use crate::real::{Next, trampoline};
-use crate::stats::Reason;
+use crate::hooks::real::{Next, trampoline};
+use crate::leaving::departure::{self, depart, depart_all};
+use crate::memory::pointers;
+use crate::report::stats::Reason;
 use crate::sys;
 use crate::table::{self, Entry};
 
@@ -89,7 +89,7 @@ fn named(number: c_long, fd: c_int, second: usize) -> Option<*mut c_void> {
 ///
 /// There are `count` entries.
 unsafe fn depart_polled(entries: *const pollfd, count: usize) {
-    for at in 0..if memory::are_there(entries, count) { count } else { 0 } {
+    for at in 0..if pointers::are_there(entries, count) { count } else { 0 } {
         // SAFETY: by the contract of this function.
         depart(unsafe { (*entries.add(at)).fd }, Reason::Call);
     }
@@ -166,7 +166,7 @@ extern "C" fn before_syscall(
         libc::SYS_clone => leaving::share_with_child(first as u64),
         // SAFETY: the program says that there are arguments of this length, which begin with these. It
         // has none to look whether there is such a call.
-        libc::SYS_clone3 if second >= 8 && memory::is_there(first as *const u64) => {
+        libc::SYS_clone3 if second >= 8 && pointers::is_there(first as *const u64) => {
             leaving::share_with_child(unsafe { *(first as *const u64) });
         }
         #[cfg(target_arch = "x86_64")]

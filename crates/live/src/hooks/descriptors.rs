@@ -4,22 +4,22 @@ use std::sync::atomic::Ordering;
 
 use libc::{c_int, c_uint, c_ulong, c_void, sa_family_t, sockaddr};
 
-use crate::attach;
-use crate::bare_calls;
 use crate::close;
-use crate::departure::{self, depart};
 use crate::epoll;
+use crate::hooks::real::interpose;
 use crate::hooks::vector::is_address;
-use crate::memory;
+use crate::joining::attach;
+use crate::joining::bare_calls;
+use crate::joining::rendezvous;
+use crate::leaving::departure::{self, depart};
+use crate::leaving::turn;
+use crate::memory::pointers;
 use crate::ready;
-use crate::real::interpose;
-use crate::rendezvous;
+use crate::report::stats::Reason;
 use crate::segment::{Role, Segment};
-use crate::stats::Reason;
 use crate::stream::{self, fail};
 use crate::sys;
 use crate::table::{self, Entry};
-use crate::turn;
 
 /// Asks for signals as `O_ASYNC` does.
 const FIOASYNC: c_ulong = 0x5452;
@@ -296,14 +296,14 @@ interpose! {
         match request & 0xffff_ffff {
             // SIOCINQ is the same as FIONREAD, and TIOCOUTQ as SIOCOUTQ.
             queue @ (libc::FIONREAD | libc::TIOCOUTQ) => {
-                if let Some(count) = queued(fd, queue).filter(|_| memory::is_there(number)) {
+                if let Some(count) = queued(fd, queue).filter(|_| pointers::is_there(number)) {
                     // SAFETY: the program says that there is a number to fill in.
                     unsafe { *number = count as c_int };
                     return 0;
                 }
                 next(fd, request, argument)
             }
-            sys::SIOCATMARK if is_before_mark(fd) && memory::is_there(number) => {
+            sys::SIOCATMARK if is_before_mark(fd) && pointers::is_there(number) => {
                 // SAFETY: the program says that there is a number to fill in.
                 unsafe { *number = 0 };
                 0

@@ -4,13 +4,13 @@ use libc::{
     c_int, c_long, epoll_event, fd_set, nfds_t, pollfd, sigset_t, size_t, timespec, timeval,
 };
 
-use crate::cancel;
-use crate::departure;
 use crate::epoll;
-use crate::memory;
+use crate::hooks::real::interpose;
+use crate::leaving::departure;
+use crate::memory::pointers;
 use crate::ready::{self, Sets};
-use crate::real::interpose;
-use crate::stats::Reason;
+use crate::report::stats::Reason;
+use crate::signals::cancel;
 use crate::stream::fail;
 use crate::sys::{self, Errno};
 use crate::table::{self, Entry};
@@ -24,7 +24,7 @@ pub struct Impossible;
 
 /// A pointer that is null or leads to memory.
 fn valid<T>(place: *const T) -> Result<*const T, Impossible> {
-    if place.is_null() || memory::is_there(place) { Ok(place) } else { Err(Impossible) }
+    if place.is_null() || pointers::is_there(place) { Ok(place) } else { Err(Impossible) }
 }
 
 /// A time in nanoseconds; a null one is for ever.
@@ -62,7 +62,7 @@ pub fn expose(fd: c_int) {
 ///
 /// There are `count` entries.
 unsafe fn entries<'a>(first: *mut pollfd, count: nfds_t) -> Option<&'a mut [pollfd]> {
-    if count as usize > 1 << 20 || count == 0 || !memory::are_there(first, count as usize) {
+    if count as usize > 1 << 20 || count == 0 || !pointers::are_there(first, count as usize) {
         return None;
     }
     // SAFETY: by the contract of this function.
@@ -237,7 +237,7 @@ unsafe fn wait(
     // The kernel refuses more than these.
     let possible = (1..=i32::MAX / size_of::<epoll_event>() as c_int).contains(&count);
     // More room than there can be events need not be there.
-    if !possible || !memory::is_there(first) || valid(mask).is_err() {
+    if !possible || !pointers::is_there(first) || valid(mask).is_err() {
         return None;
     }
     let count = count.min(1 << 20);

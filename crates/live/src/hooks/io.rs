@@ -5,22 +5,22 @@ use std::sync::atomic::Ordering;
 use libc::{c_int, c_uint, c_void, iovec, mmsghdr, msghdr, off_t, size_t, sockaddr, ssize_t};
 
 use crate::close;
-use crate::departure::depart;
-use crate::direct;
+use crate::hooks::direct;
 use crate::hooks::events;
 use crate::hooks::leaving::{depart_passed, says_something};
+use crate::hooks::real::interpose;
 use crate::hooks::vector::{
     is_address, is_receivable, is_sendable, message, message_of, one, parts, parts_of_file,
 };
-use crate::memory;
-use crate::numbers::passed_by;
+use crate::leaving::departure::depart;
+use crate::memory::pointers;
+use crate::memory::pool;
 use crate::options;
-use crate::pool;
 use crate::ready;
-use crate::real::interpose;
-use crate::stats::Reason;
+use crate::report::stats::Reason;
 use crate::stream::{self, fail, length, receive, send};
 use crate::sys;
+use crate::table::numbers::passed_by;
 use crate::table::{self, Entry};
 
 // What is done for a carried connection lies apart from the way past the library, and gets what the
@@ -129,7 +129,7 @@ fn no_address(
     if result < 0 || address.is_null() || !ready::is_joined(fd) {
         return result;
     }
-    if !memory::is_there(length) {
+    if !pointers::is_there(length) {
         return fail(libc::EFAULT);
     }
     // SAFETY: the program says that it is valid.
@@ -469,7 +469,7 @@ unsafe fn send_file(
         return result;
     }
     let Some(guard) = table::enter(to) else { return kernel() };
-    if !stream::is_carried(&guard) || !offset.is_null() && !memory::is_there(offset) {
+    if !stream::is_carried(&guard) || !offset.is_null() && !pointers::is_there(offset) {
         return kernel();
     }
     match sys::kind_of(from) {

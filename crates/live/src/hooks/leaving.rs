@@ -4,12 +4,12 @@
 use libc::{c_char, c_int, c_long, c_uint, c_void, cmsghdr, msghdr, off_t, pid_t, size_t, ssize_t};
 
 use crate::close;
-use crate::departure::{self, depart, depart_all};
+use crate::hooks::real::{Next, interpose, trampoline};
 use crate::hooks::vector::is_sendable;
-use crate::real::{Next, interpose, trampoline};
-use crate::stats::Reason;
+use crate::leaving::departure::{self, depart, depart_all};
+use crate::leaving::turn;
+use crate::report::stats::Reason;
 use crate::table;
-use crate::turn;
 
 /// The headers of a message's control data, in order; `None` in the place of one that is not whole, for
 /// which the kernel refuses the message.

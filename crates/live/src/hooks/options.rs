@@ -4,21 +4,21 @@ use std::sync::atomic::Ordering;
 
 use libc::{c_int, c_uint, c_void};
 
-use crate::attach;
-use crate::death;
-use crate::memory;
+use crate::hooks::real::interpose;
+use crate::joining::attach;
+use crate::leaving::turn;
+use crate::memory::pointers;
 use crate::options::{self, Delay};
 use crate::ready;
-use crate::real::interpose;
-use crate::stats::Reason;
+use crate::report::stats::Reason;
 use crate::table;
-use crate::turn;
+use crate::waiting::death;
 
 interpose! {
     fn setsockopt(
         fd: c_int, level: c_int, name: c_int, value: *const c_void, length: c_uint,
     ) -> c_int = |next| {
-        let is_there = value.is_null() || memory::are_there(value.cast::<u8>(), length as usize);
+        let is_there = value.is_null() || pointers::are_there(value.cast::<u8>(), length as usize);
         if (length as c_int) < 0 || !is_there {
             return next(fd, level, name, value, length);
         }

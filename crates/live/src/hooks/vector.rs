@@ -2,7 +2,7 @@
 
 use libc::{c_int, c_void, iovec, mmsghdr, msghdr, size_t, sockaddr, sockaddr_storage};
 
-use crate::memory;
+use crate::memory::pointers;
 
 /// The kernel moves no more in one call.
 pub const MOST: usize = 0x7fff_f000;
@@ -10,7 +10,7 @@ pub const MOST: usize = 0x7fff_f000;
 /// Bytes in one place; `None` if the kernel refuses to look there.
 #[inline]
 pub fn one(base: *const c_void, length: size_t) -> Option<[iovec; 1]> {
-    let refused = memory::is_refused(base.addr(), length);
+    let refused = pointers::is_refused(base.addr(), length);
     (!refused).then_some([iovec { iov_base: base.cast_mut(), iov_len: length.min(MOST) }])
 }
 
@@ -29,7 +29,7 @@ pub unsafe fn parts<'a>(vector: *const iovec, count: usize) -> Option<&'a [iovec
     if count == 0 {
         return Some(&[]);
     }
-    if count > libc::UIO_MAXIOV as usize || !memory::are_there(vector, count) {
+    if count > libc::UIO_MAXIOV as usize || !pointers::are_there(vector, count) {
         return None;
     }
     // SAFETY: by the contract of this function.
@@ -38,7 +38,7 @@ pub unsafe fn parts<'a>(vector: *const iovec, count: usize) -> Option<&'a [iovec
     let looked_at = if count == 1 { MOST } else { usize::MAX };
     let is_refused = |part: &iovec| {
         let length = part.iov_len.min(looked_at);
-        part.iov_len > isize::MAX as usize || memory::is_refused(part.iov_base.addr(), length)
+        part.iov_len > isize::MAX as usize || pointers::is_refused(part.iov_base.addr(), length)
     };
     (!parts.iter().any(is_refused)).then_some(parts)
 }
@@ -58,7 +58,7 @@ pub unsafe fn parts_of_file<'a>(vector: *const iovec, count: usize) -> Option<&'
 /// Whether the kernel takes this for an address, and looks at it.
 pub fn is_address(address: *const sockaddr, length: c_int) -> bool {
     let fits = usize::try_from(length).is_ok_and(|it| it <= size_of::<sockaddr_storage>());
-    fits && memory::are_there(address.cast::<u8>(), length as usize)
+    fits && pointers::are_there(address.cast::<u8>(), length as usize)
 }
 
 /// Whether the kernel receives a message by what it says beside its parts.
@@ -68,7 +68,7 @@ pub fn is_address(address: *const sockaddr, length: c_int) -> bool {
 /// The message is null or valid, if there is memory where it lies.
 pub unsafe fn is_receivable(message: *const msghdr) -> bool {
     // SAFETY: by the contract of this function.
-    memory::is_there(message) && unsafe { has_possible_name(message) }
+    pointers::is_there(message) && unsafe { has_possible_name(message) }
 }
 
 /// The same for sending.
@@ -81,7 +81,7 @@ pub unsafe fn is_sendable(message: *const msghdr) -> bool {
     unsafe {
         is_receivable(message)
             && ((*message).msg_name.is_null() || has_name_there(message))
-            && memory::are_there((*message).msg_control.cast::<u8>(), (*message).msg_controllen)
+            && pointers::are_there((*message).msg_control.cast::<u8>(), (*message).msg_controllen)
     }
 }
 
@@ -100,7 +100,7 @@ unsafe fn has_name_there(message: *const msghdr) -> bool {
     // SAFETY: by the contract of this function.
     let (name, length) = unsafe { ((*message).msg_name, (*message).msg_namelen) };
     let length = (length as usize).min(size_of::<sockaddr_storage>());
-    memory::are_there(name.cast::<u8>(), length)
+    pointers::are_there(name.cast::<u8>(), length)
 }
 
 /// The message of so many; the kernel answers for one that is not there.
@@ -111,5 +111,5 @@ unsafe fn has_name_there(message: *const msghdr) -> bool {
 pub unsafe fn message_of<'a>(messages: *mut mmsghdr, index: usize) -> Option<&'a mut mmsghdr> {
     let place = messages.wrapping_add(index);
     // SAFETY: by the contract of this function.
-    memory::is_there(place).then(|| unsafe { &mut *place })
+    pointers::is_there(place).then(|| unsafe { &mut *place })
 }

@@ -12,14 +12,14 @@ use std::sync::atomic::Ordering;
 
 use libc::{c_int, iovec};
 
-use crate::attach;
-use crate::death;
-use crate::jump::Asleep;
-use crate::numbers::passed_by;
+use crate::joining::attach;
+use crate::report::stats;
 use crate::segment::{Segment, closed};
-use crate::stats;
+use crate::signals::jump::Asleep;
 use crate::sys::{self, Errno};
+use crate::table::numbers::passed_by;
 use crate::table::{self, Connection, Guard, end, phase};
+use crate::waiting::death;
 
 /// Sets `errno` and returns what a failed call returns.
 pub fn fail(errno: Errno) -> isize {

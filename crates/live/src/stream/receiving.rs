@@ -11,17 +11,17 @@ use weft_protocol::detour::{Begun, Inlet};
 use self::behind::{go_on_in_kernel, go_on_in_ring, go_on_receiving};
 
 use super::{Moved, broken, fail, in_kernel, is_carried, length, part};
-use crate::cancel;
-use crate::death;
-use crate::loan;
-use crate::memory;
+use crate::leaving::loan;
+use crate::leaving::turn;
+use crate::memory::pointers;
 use crate::ready;
+use crate::report::stats::Reason;
 use crate::segment::{Segment, closed};
-use crate::stats::Reason;
+use crate::signals::cancel;
 use crate::sys::{self, Errno};
 use crate::table::{self, Guard, Receiving, end, phase};
-use crate::turn;
-use crate::wait;
+use crate::waiting::death;
+use crate::waiting::wait;
 
 /// Receives what does not pass by.
 #[inline]
@@ -78,7 +78,7 @@ fn received(guard: &Guard, to: &[iovec], flags: c_int) -> Moved {
     const BOTH: c_int = libc::MSG_PEEK | libc::MSG_WAITALL;
     let all = to;
     // Bytes that are only counted are put nowhere.
-    let to = if flags & libc::MSG_TRUNC == 0 { memory::before_nowhere(all) } else { all };
+    let to = if flags & libc::MSG_TRUNC == 0 { pointers::before_nowhere(all) } else { all };
     let wanted = length(to);
     let whole = flags & libc::MSG_WAITALL != 0 && flags & libc::MSG_PEEK == 0;
     let blocking =
@@ -441,7 +441,7 @@ fn from_ring(
 /// The only place of a receive that asks for nothing out of the ordinary.
 #[inline]
 fn plain(to: &[iovec], flags: c_int) -> Option<&iovec> {
-    match memory::before_nowhere(to) {
+    match pointers::before_nowhere(to) {
         [only] if to.len() == 1 && flags & !libc::MSG_DONTWAIT == 0 => Some(only),
         _ => None,
     }

@@ -7,20 +7,20 @@ use weft_protocol::byte_ring::Unpublished;
 use weft_protocol::detour::Outlet;
 
 use super::{Moved, broken, fail, in_kernel, is_carried, length, part};
-use crate::attach;
-use crate::cancel;
-use crate::death;
 use crate::epoll;
-use crate::jump::Asleep;
-use crate::loan;
-use crate::memory;
+use crate::joining::attach;
+use crate::leaving::loan;
+use crate::leaving::turn;
+use crate::memory::pointers;
 use crate::options;
+use crate::report::stats::Reason;
 use crate::segment::{Segment, Side, closed};
-use crate::stats::Reason;
+use crate::signals::cancel;
+use crate::signals::jump::Asleep;
 use crate::sys::{self, Errno};
 use crate::table::{self, Guard, Sending, end};
-use crate::turn;
-use crate::wait;
+use crate::waiting::death;
+use crate::waiting::wait;
 
 /// A long message is handed over in pieces of this many bytes, so that both ends copy at once.
 const PIECE: u64 = 32 * 1024;
@@ -89,7 +89,7 @@ fn note_reset(guard: &Guard, why: Errno) {
 fn sent(guard: &Guard, from: &[iovec], flags: c_int) -> Moved {
     let connection = guard.connection;
     let Some(segment) = connection.segment() else { return Moved::Done(fail(libc::EBADF)) };
-    if memory::before_nowhere(from).len() < from.len() {
+    if pointers::before_nowhere(from).len() < from.len() {
         return Moved::Done(fail(libc::EFAULT));
     }
     let wanted = length(from);
@@ -373,7 +373,7 @@ fn note_processor(mine: &Side) {
 /// The only part of a message that asks for nothing out of the ordinary.
 #[inline]
 fn plain(from: &[iovec], flags: c_int) -> Option<&iovec> {
-    match memory::before_nowhere(from) {
+    match pointers::before_nowhere(from) {
         [only] if from.len() == 1 && flags & !(libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT) == 0 => {
             Some(only)
         }

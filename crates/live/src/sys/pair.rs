@@ -5,7 +5,7 @@ use std::mem::size_of;
 use libc::{c_int, c_long, c_void};
 
 use super::{Errno, call, close, fcntl, move_high, set_socket_option, socket_option};
-use crate::limits;
+use crate::sys::limits;
 
 /// Two ends of a new TCP connection of this host, of the family of `like` and on its address.
 pub fn connection_pair(like: c_int) -> Result<[c_int; 2], Errno> {

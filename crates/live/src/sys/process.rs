@@ -7,7 +7,7 @@ use libc::{c_int, c_void};
 use super::{
     Errno, bare, call, close, move_high, open_for_reading, poll_now, read_at, set_signal_mask,
 };
-use crate::limits;
+use crate::sys::limits;
 
 /// Who returns from a fork.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,12 +4,12 @@ use libc::{c_int, iovec};
 use weft_protocol::detour::Inlet;
 
 use super::{NO_PLACES, PLACES, Step, all_unread, cut, from_ring, step};
+use crate::leaving::turn;
 use crate::segment::Segment;
 use crate::stream::{length, part};
 use crate::sys;
 use crate::table::Guard;
-use crate::turn;
-use crate::wait;
+use crate::waiting::wait;
 
 /// What of a receive from the kernel's stream stands behind that: in the ring, or there, if the parts
 /// were more than are cut at a time. Whoever is given less than there was room for takes it that there

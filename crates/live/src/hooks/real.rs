@@ -1,0 +1,153 @@
+//! The functions behind the interposed ones: the next definitions after this library's.
+
+use std::ffi::CStr;
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+use libc::c_void;
+
+/// The address of a C function, looked up when it is first needed.
+pub struct Next {
+    name: &'static CStr,
+    address: AtomicPtr<c_void>,
+}
+
+impl Next {
+    pub const fn new(name: &'static CStr) -> Self {
+        Self { name, address: AtomicPtr::new(std::ptr::null_mut()) }
+    }
+
+    /// The address. A C library that lacks the function cannot have had a caller for it, so the
+    /// null address is never called.
+    #[inline(always)]
+    pub fn address(&self) -> *mut c_void {
+        let known = self.address.load(Ordering::Relaxed);
+        if known.is_null() { self.look_up() } else { known }
+    }
+
+    #[cold]
+    fn look_up(&self) -> *mut c_void {
+        // SAFETY: the name is a C string; RTLD_NEXT is meant for exactly this.
+        let found = unsafe { libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr()) };
+        self.address.store(found, Ordering::Relaxed);
+        found
+    }
+}
+
+/// Defines an interposed function. `next(...)` inside the body is the function behind it.
+///
+/// A thread that is cancelled (`pthread_cancel`) inside one is unwound from there, and what the
+/// library holds is given back on the way; hence the calling convention.
+macro_rules! interpose {
+    ($(#[$note:meta])* fn $name:ident($($argument:ident: $type:ty),* $(,)?) -> $result:ty
+     = |$next:ident| $body:block) => {
+        $(#[$note])*
+        #[cfg_attr(not(test), unsafe(no_mangle))]
+        pub unsafe extern "C-unwind" fn $name($($argument: $type),*) -> $result {
+            static NEXT: $crate::hooks::real::Next = $crate::hooks::real::Next::new(
+                match std::ffi::CStr::from_bytes_with_nul(
+                    concat!(stringify!($name), "\0").as_bytes(),
+                ) {
+                    Ok(name) => name,
+                    Err(_) => c"",
+                },
+            );
+            let $next = move |$($argument: $type),*| -> $result {
+                type Function = unsafe extern "C-unwind" fn($($type),*) -> $result;
+                // SAFETY: the address is that of the C function with this name, whose type this is.
+                unsafe {
+                    std::mem::transmute::<*mut libc::c_void, Function>(NEXT.address())(
+                        $($argument),*
+                    )
+                }
+            };
+            $body
+        }
+    };
+}
+pub(crate) use interpose;
+
+/// Defines an interposed function with any arguments: `$before`, an `extern "C"` function of the
+/// first one, runs and returns the address of the function behind, which then gets all arguments as
+/// they were.
+macro_rules! trampoline {
+    ($name:ident, $before:ident) => {
+        #[cfg(target_arch = "x86_64")]
+        #[unsafe(naked)]
+        #[cfg_attr(not(test), unsafe(no_mangle))]
+        pub unsafe extern "C" fn $name() {
+            core::arch::naked_asm!(
+                "push rbp",
+                "mov rbp, rsp",
+                "sub rsp, 192",
+                "mov [rsp], rdi",
+                "mov [rsp + 8], rsi",
+                "mov [rsp + 16], rdx",
+                "mov [rsp + 24], rcx",
+                "mov [rsp + 32], r8",
+                "mov [rsp + 40], r9",
+                "mov [rsp + 48], rax",
+                "movaps [rsp + 64], xmm0",
+                "movaps [rsp + 80], xmm1",
+                "movaps [rsp + 96], xmm2",
+                "movaps [rsp + 112], xmm3",
+                "movaps [rsp + 128], xmm4",
+                "movaps [rsp + 144], xmm5",
+                "movaps [rsp + 160], xmm6",
+                "movaps [rsp + 176], xmm7",
+                "call {before}",
+                "mov r11, rax",
+                "mov rdi, [rsp]",
+                "mov rsi, [rsp + 8]",
+                "mov rdx, [rsp + 16]",
+                "mov rcx, [rsp + 24]",
+                "mov r8, [rsp + 32]",
+                "mov r9, [rsp + 40]",
+                "mov rax, [rsp + 48]",
+                "movaps xmm0, [rsp + 64]",
+                "movaps xmm1, [rsp + 80]",
+                "movaps xmm2, [rsp + 96]",
+                "movaps xmm3, [rsp + 112]",
+                "movaps xmm4, [rsp + 128]",
+                "movaps xmm5, [rsp + 144]",
+                "movaps xmm6, [rsp + 160]",
+                "movaps xmm7, [rsp + 176]",
+                "leave",
+                "jmp r11",
+                before = sym $before,
+            )
+        }
+
+        #[cfg(target_arch = "aarch64")]
+        #[unsafe(naked)]
+        #[cfg_attr(not(test), unsafe(no_mangle))]
+        pub unsafe extern "C" fn $name() {
+            core::arch::naked_asm!(
+                "stp x29, x30, [sp, #-224]!",
+                "stp x0, x1, [sp, #16]",
+                "stp x2, x3, [sp, #32]",
+                "stp x4, x5, [sp, #48]",
+                "stp x6, x7, [sp, #64]",
+                "str x8, [sp, #80]",
+                "stp q0, q1, [sp, #96]",
+                "stp q2, q3, [sp, #128]",
+                "stp q4, q5, [sp, #160]",
+                "stp q6, q7, [sp, #192]",
+                "bl {before}",
+                "mov x16, x0",
+                "ldp x0, x1, [sp, #16]",
+                "ldp x2, x3, [sp, #32]",
+                "ldp x4, x5, [sp, #48]",
+                "ldp x6, x7, [sp, #64]",
+                "ldr x8, [sp, #80]",
+                "ldp q0, q1, [sp, #96]",
+                "ldp q2, q3, [sp, #128]",
+                "ldp q4, q5, [sp, #160]",
+                "ldp q6, q7, [sp, #192]",
+                "ldp x29, x30, [sp], #224",
+                "br x16",
+                before = sym $before,
+            )
+        }
+    };
+}
+pub(crate) use trampoline;

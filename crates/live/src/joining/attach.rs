@@ -1,0 +1,546 @@
+//! From a connection of the kernel to one in shared memory.
+//!
+//! After a few operations each end looks for the other, at its own pace and never waiting. Then
+//! both say in the segment that they look for what the other announces there, and only then does
+//! each direction switch, by itself: the sender notes how many bytes it has ever put into the
+//! kernel's stream and writes to the ring from there on; the receiver reads the kernel's stream up
+//! to that count, then the ring.
+
+use std::sync::atomic::Ordering;
+
+use libc::c_int;
+use weft_protocol::break_even::{BreakEven, Outcome};
+use weft_protocol::byte_ring::Capacity;
+use weft_protocol::detour::Outlet;
+use weft_protocol::interrupt_flag::Sleep;
+
+use crate::config;
+use crate::epoll;
+use crate::joining::bare_calls;
+use crate::joining::meeting::{self, Place};
+use crate::joining::rendezvous;
+use crate::leaving::departure;
+use crate::options;
+use crate::report::log;
+use crate::report::stats::{self, Reason};
+use crate::segment::{Role, Segment, handshake};
+use crate::signals::process_lock::{HeldHere, ProcessLock};
+use crate::sys;
+use crate::table::numbers::leaves_others;
+use crate::table::{self, Connection, Guard, Sending, phase};
+use crate::waiting::death;
+
+/// So many carried calls save twice what joining costs, with the other end on this processor and on
+/// another: a join costs some 50 us, a call in the ring about 1 us less than in the kernel, or a
+/// wake-up less.
+const REPAID_HERE: u64 = 80;
+const REPAID_ELSEWHERE: u64 = 20;
+/// After so many operations nobody will come any more, unless they took no time: the other end of
+/// a stream may read rarely, and much at a time.
+const LAST_ATTEMPT: u32 = 4096;
+/// How long a client looks for its server at least, in nanoseconds. A server need not be waited
+/// for: it makes its place before its client comes.
+const PATIENCE: u64 = 1_000_000_000;
+
+/// How long the server waits for the segment once the client has connected, in nanoseconds.
+const HAND_OVER: u64 = 50_000_000;
+
+/// Guards joining against forking, since a connection is joined only while one process holds it, and
+/// against whatever leaves a connection to the kernel. Taken before the locks of `epoll`.
+pub static ATTACHING: ProcessLock = ProcessLock::new();
+
+/// The right to join, held where more is done than to change a word. No signal handler runs meanwhile:
+/// it would wait for what its own thread is doing, or jump out of it and leave the right taken for ever.
+pub struct Attaching {
+    _held: HeldHere<'static>,
+    /// Dropped last.
+    _signals: sys::NoSignals,
+}
+
+impl Attaching {
+    /// Waits for it. `None` if the calling thread has it already.
+    pub fn begin() -> Option<Self> {
+        let signals = sys::NoSignals::begin();
+        ATTACHING.lock().map(|held| Self { _held: held, _signals: signals })
+    }
+
+    fn try_begin() -> Option<Self> {
+        let signals = sys::NoSignals::begin();
+        ATTACHING.try_lock().map(|held| Self { _held: held, _signals: signals })
+    }
+}
+
+/// Waits until nobody joins a connection.
+pub fn await_joiner() {
+    drop(ATTACHING.lock());
+}
+
+/// Called at the beginning of every operation on a connection that is not joined and does not pass
+/// by.
+#[inline]
+pub fn tick(guard: &Guard) {
+    let connection = guard.connection;
+    // Two threads at once may count one for two: the count only sets the pace.
+    let operations = connection.operations.load(Ordering::Relaxed) + 1;
+    connection.operations.store(operations, Ordering::Relaxed);
+    let offered = connection.phase.load(Ordering::Relaxed) == phase::OFFERED;
+    if offered || operations >= connection.next_attempt.load(Ordering::Relaxed) {
+        attempt(guard, operations);
+    }
+}
+
+#[cold]
+fn attempt(guard: &Guard, operations: u32) {
+    let Some(_attaching) = Attaching::try_begin() else { return };
+    let _errno = sys::KeepErrno::new();
+    let connection = guard.connection;
+    let next = operations.saturating_add((operations / 3).max(1));
+    connection.next_attempt.store(next, Ordering::Relaxed);
+    let alone = connection.holders.load(Ordering::SeqCst) == 1;
+    if !alone || !guard.is_alone() || !table::is_owner() {
+        return;
+    }
+    let result = match (departure::forbidden(), connection.phase()) {
+        (Some(reason), _) => Err(reason),
+        (None, phase::CANDIDATE) => begin(guard, operations),
+        (None, phase::LISTENING) => look_for_offer(guard),
+        (None, phase::OFFERED) if connection.role() == Role::Client => look_for_answer(guard),
+        (None, phase::OFFERED) => accept(guard),
+        _ => Ok(()),
+    };
+    let over = operations > LAST_ATTEMPT
+        && connection.phase() <= phase::LISTENING
+        && (connection.role() == Role::Server || has_long_sought(connection));
+    let reason = if over { Err(Reason::PeerPlain) } else { result };
+    if let Err(reason) = reason {
+        learn(connection);
+        give_up_held(connection, reason);
+    }
+    if matches!(connection.phase(), phase::CANDIDATE | phase::LISTENING) {
+        let next = connection.next_attempt.load(Ordering::Relaxed);
+        guard.hush(next.saturating_sub(operations + 1));
+    }
+}
+
+/// Whether the other end was first looked for long ago.
+fn has_long_sought(connection: &Connection) -> bool {
+    let now = sys::now();
+    let order = Ordering::Relaxed;
+    match connection.sought.compare_exchange(0, now, order, order) {
+        Ok(_) => false,
+        Err(since) => now.saturating_sub(since) >= PATIENCE,
+    }
+}
+
+/// Learns which server's port a socket connects to that was remembered before.
+pub fn meet_server(guard: &Guard, port: u16) {
+    let connection = guard.connection;
+    let kind = table::kind(Role::Client, port);
+    let _errno = sys::KeepErrno::new();
+    let Some(_attaching) = Attaching::begin() else { return };
+    let same = connection.kind.load(Ordering::Relaxed) == kind;
+    if same || connection.phase() != phase::CANDIDATE {
+        return;
+    }
+    connection.kind.store(kind, Ordering::Relaxed);
+    let after = table::learned(kind).after();
+    // Those that were to pass by no longer do.
+    let _ = guard.is_alone();
+    connection.operations.store(0, Ordering::Relaxed);
+    connection.next_attempt.store(after, Ordering::Relaxed);
+    guard.hush(after - 1);
+}
+
+/// Whether a socket is remembered that is not connected yet.
+pub fn is_early(guard: &Guard) -> bool {
+    let _errno = sys::KeepErrno::new();
+    guard.connection.phase() == phase::CANDIDATE
+        && sys::tcp_counts(guard.fd).is_ok_and(|counts| !counts.established)
+}
+
+/// Leaves a connection to the kernel for good, unless it is joined, by now: another thread may be
+/// joining it, and ends that first.
+pub fn give_up(connection: &Connection, reason: Reason) {
+    match connection.phase() {
+        phase::PLAIN => {}
+        phase::CANDIDATE => {
+            // Most connections that end are such, for which the kernel is entered no more than needed.
+            // Without the right, this thread has it already.
+            let _attaching = ATTACHING.lock();
+            give_up_held(connection, reason);
+        }
+        _ => {
+            let _attaching = Attaching::begin();
+            give_up_held(connection, reason);
+        }
+    }
+}
+
+/// The same with the right to join held.
+pub fn give_up_held(connection: &Connection, reason: Reason) {
+    let now = connection.phase();
+    if now == phase::FREE || now >= phase::JOINED {
+        return;
+    }
+    rendezvous::leave(connection);
+    if let Some(segment) = connection.segment() {
+        revoke_offer(&segment);
+        let word = &segment.words().handshake;
+        let order = Ordering::SeqCst;
+        let _ = word.compare_exchange(handshake::SERVER_READY, handshake::REVOKED, order, order);
+    }
+    connection.phase.store(phase::PLAIN, Ordering::SeqCst);
+    if is_tcp(connection, connection.first_fd.load(Ordering::Relaxed)) {
+        stats::fell_through(connection, reason);
+    }
+}
+
+/// The same unless nobody has looked for the other end, so that it may yet be carried, perhaps with
+/// another.
+pub fn give_up_unless_candidate(guard: &Guard, reason: Reason) {
+    let Some(_attaching) = Attaching::begin() else { return };
+    if guard.connection.phase() != phase::CANDIDATE {
+        give_up_held(guard.connection, reason);
+    }
+}
+
+/// Whether this is a TCP connection at all, which the kernel is asked once; from then on its number
+/// is known.
+fn is_tcp(connection: &Connection, fd: c_int) -> bool {
+    if connection.cookie.load(Ordering::Relaxed) != 0 {
+        return true;
+    }
+    let _errno = sys::KeepErrno::new();
+    let protocol = sys::socket_option::<c_int>(fd, libc::SOL_SOCKET, libc::SO_PROTOCOL);
+    if protocol != Ok(libc::IPPROTO_TCP) {
+        return false;
+    }
+    // Where the kernel gives no number, this one is nobody's.
+    connection.cookie.store(sys::cookie(fd).unwrap_or(u64::MAX), Ordering::Relaxed);
+    stats::count(|stats| &stats.candidates, 1);
+    true
+}
+
+/// The same for a connection that is being closed: there is nothing to count.
+pub fn give_up_quietly(connection: &Connection) {
+    if let Some(segment) = connection.segment() {
+        revoke_offer(&segment);
+    }
+}
+
+/// Says that nobody will join any more, unless somebody has.
+fn revoke_offer(segment: &Segment) {
+    let order = Ordering::SeqCst;
+    let word = &segment.words().handshake;
+    let _ = word.compare_exchange(handshake::OFFERED, handshake::REVOKED, order, order);
+}
+
+/// Whether connections like this one have lasted long enough for a join after so many operations.
+/// If not, it is asked again when they have.
+fn is_worth_it(connection: &Connection, operations: u32) -> bool {
+    let kind = connection.kind.load(Ordering::Relaxed);
+    let Some(lesson) = table::lesson(kind) else { return false };
+    let after = BreakEven::from_word(lesson.load(Ordering::Relaxed)).after();
+    if operations < after {
+        connection.next_attempt.store(after, Ordering::Relaxed);
+    }
+    connection.sought_after.store(operations >= after, Ordering::Relaxed);
+    operations >= after
+}
+
+/// Learns from a connection that is over or stays with the kernel, if it was ever worth a join.
+pub fn learn(connection: &Connection) {
+    let sought = &connection.sought_after;
+    if !sought.load(Ordering::Relaxed) || !sought.swap(false, Ordering::Relaxed) {
+        return;
+    }
+    let Some(lesson) = table::lesson(connection.kind.load(Ordering::Relaxed)) else { return };
+    let mut state = BreakEven::from_word(lesson.load(Ordering::Relaxed));
+    let calls = match (connection.receiving(), connection.sending()) {
+        (Some(receiving), Some(sending)) if connection.segment().is_some() => {
+            receiving.unsaid.calls + sending.unsaid.calls
+        }
+        _ => 0,
+    };
+    let repaid = connection.segment().map_or(u64::MAX, |segment| {
+        let [one, other] = [Role::Client, Role::Server]
+            .map(|role| segment.side(role).processor.load(Ordering::Relaxed));
+        if one == other { REPAID_HERE } else { REPAID_ELSEWHERE }
+    });
+    state.learn(if calls >= repaid { Outcome::Repaid } else { Outcome::Lost });
+    lesson.store(state.word(), Ordering::Relaxed);
+}
+
+fn begin(guard: &Guard, operations: u32) -> Result<(), Reason> {
+    let fd = guard.fd;
+    let role = guard.connection.role();
+    if !is_worth_it(guard.connection, operations) {
+        return Ok(());
+    }
+    if !is_tcp(guard.connection, fd) {
+        guard.connection.phase.store(phase::PLAIN, Ordering::SeqCst);
+        return Ok(());
+    }
+    if !sys::tcp_counts(fd).map_err(|_| Reason::Counters)?.established {
+        return Ok(());
+    }
+    if bare_calls::are_there() {
+        departure::forbid(Reason::BareCalls);
+        return Err(Reason::BareCalls);
+    }
+    let signals = sys::fcntl(fd, libc::F_GETFL, 0).unwrap_or(0) & libc::O_ASYNC != 0;
+    if signals || options::is_kernels(fd) {
+        return Err(Reason::Option);
+    }
+    let place = Place::of(fd, role).ok_or(Reason::Elsewhere)?;
+    if role == Role::Client {
+        return offer(guard, &place);
+    }
+    rendezvous::wait(guard.connection, &place).map_err(no_meeting)?;
+    guard.connection.phase.store(phase::LISTENING, Ordering::SeqCst);
+    Ok(())
+}
+
+/// The client's part: hand a segment over, if the server is there.
+fn offer(guard: &Guard, place: &Place) -> Result<(), Reason> {
+    let caller = match place.call() {
+        Ok(caller) => caller,
+        Err(libc::ECONNREFUSED | libc::ENOENT) => return Ok(()),
+        Err(why) => return Err(no_meeting(why)),
+    };
+    let handed = if meeting::is_same_user(caller) {
+        hand_segment_over(guard, caller)
+    } else {
+        Err(Reason::PeerRefused)
+    };
+    sys::close(caller);
+    let (segment, [own, peer]) = handed?;
+    guard.connection.attach(segment, own, peer);
+    guard.connection.phase.store(phase::OFFERED, Ordering::SeqCst);
+    Ok(())
+}
+
+/// Why the ends cannot meet, by what the kernel says of their socket.
+const fn no_meeting(why: sys::Errno) -> Reason {
+    match why {
+        libc::EMFILE | libc::ENFILE => Reason::Limit,
+        // Somebody else is there already, or forbids it.
+        libc::EADDRINUSE | libc::EAGAIN | libc::EACCES | libc::EPERM => Reason::PeerRefused,
+        _ => Reason::NoSegment,
+    }
+}
+
+/// The segment, the own event and the other's.
+type Handed = (Segment, [c_int; 2]);
+
+fn hand_segment_over(guard: &Guard, caller: c_int) -> Result<Handed, Reason> {
+    within_limit()?;
+    epoll::can_follow(guard).then_some(()).ok_or(Reason::Epoll)?;
+    let capacity = Capacity::new(config::ring_bytes()).map_err(|_| Reason::NoSegment)?;
+    let (segment, file) = Segment::create(capacity).map_err(|_| Reason::NoSegment)?;
+    // Whoever sleeps in the kernel when the first byte passes it by must be woken there.
+    for role in [Role::Client, Role::Server] {
+        segment.way(role).arrived.arm(Sleep::InKernel);
+    }
+    let events = [sys::event(), sys::event()];
+    let handed = match events {
+        [Ok(own), Ok(peer)] if leaves_others(own.max(peer)) => {
+            let handed = meeting::hand_over(caller, [file, own, peer]);
+            handed.map(|()| (segment, [own, peer])).map_err(|why| match why {
+                // The other end waits there no longer.
+                libc::EPIPE | libc::ECONNRESET | libc::ENOTCONN => Reason::PeerPlain,
+                _ => Reason::NoSegment,
+            })
+        }
+        _ => Err(Reason::Limit),
+    };
+    sys::close(file);
+    if handed.is_err() {
+        events.into_iter().flatten().for_each(sys::close);
+        // SAFETY: the segment was made above and nobody else in this process knows it.
+        unsafe { segment.unmap() };
+    }
+    handed
+}
+
+fn within_limit() -> Result<(), Reason> {
+    let Some(stats) = table::stats() else { return Err(Reason::Limit) };
+    let now = || {
+        let joined = stats.joined.load(Ordering::Relaxed);
+        joined.saturating_sub(stats.closed.load(Ordering::Relaxed))
+    };
+    let is_within = now() < config::limit() || table::reclaim() && now() < config::limit();
+    is_within.then_some(()).ok_or(Reason::Limit)
+}
+
+/// The server's part: take the segment, if the client has brought one.
+fn look_for_offer(guard: &Guard) -> Result<(), Reason> {
+    let connection = guard.connection;
+    let listener = connection.meeting.load(Ordering::Relaxed) as c_int;
+    let caller = match meeting::take_caller(listener) {
+        Ok(caller) => caller,
+        Err(libc::EAGAIN) => return Ok(()),
+        Err(why) => return Err(no_meeting(why)),
+    };
+    let taken = take_segment(guard, caller);
+    sys::close(caller);
+    rendezvous::leave(connection);
+    let (segment, [own, peer]) = taken?;
+    connection.attach(segment, own, peer);
+    connection.phase.store(phase::OFFERED, Ordering::SeqCst);
+    accept(guard)
+}
+
+/// The server's part once it has the segment.
+fn accept(guard: &Guard) -> Result<(), Reason> {
+    let ready = |segment: &Segment| {
+        let order = Ordering::SeqCst;
+        let word = &segment.words().handshake;
+        word.compare_exchange(handshake::OFFERED, handshake::SERVER_READY, order, order).is_ok()
+    };
+    join(guard, ready)
+}
+
+fn take_segment(guard: &Guard, caller: c_int) -> Result<Handed, Reason> {
+    if !meeting::is_same_user(caller) {
+        return Err(Reason::PeerRefused);
+    }
+    // The client sends at once after it has connected, so this is a wait of microseconds.
+    if sys::poll(caller, libc::POLLIN, HAND_OVER) & libc::POLLIN == 0 {
+        return Err(Reason::Withdrawn);
+    }
+    let [file, peer, own] = meeting::take_over(caller).map_err(|why| match why {
+        libc::EPROTO => Reason::PeerRefused,
+        libc::EMFILE => Reason::Limit,
+        _ => Reason::Withdrawn,
+    })?;
+    let segment = Segment::join(file).map_err(|why| match why {
+        libc::EPERM | libc::EPROTO => Reason::PeerRefused,
+        _ => Reason::NoSegment,
+    });
+    sys::close(file);
+    let events = [own, peer].map(sys::move_high);
+    let taken = segment.and_then(|segment| match with_events(guard, events) {
+        Ok(events) => Ok((segment, events)),
+        Err(reason) => {
+            // The client would look for an answer for ever.
+            revoke_offer(&segment);
+            // SAFETY: the segment was mapped above and nobody else in this process knows it.
+            unsafe { segment.unmap() };
+            Err(reason)
+        }
+    });
+    if taken.is_err() {
+        events.into_iter().flatten().for_each(sys::close);
+    }
+    taken
+}
+
+/// The events of a segment that was handed over, if it can be taken.
+fn with_events(
+    guard: &Guard,
+    events: [Result<c_int, sys::Errno>; 2],
+) -> Result<[c_int; 2], Reason> {
+    within_limit()?;
+    epoll::can_follow(guard).then_some(()).ok_or(Reason::Epoll)?;
+    match events {
+        [Ok(own), Ok(peer)] if leaves_others(own.max(peer)) => Ok([own, peer]),
+        _ => Err(Reason::Limit),
+    }
+}
+
+/// The client's part again: has the server joined?
+fn look_for_answer(guard: &Guard) -> Result<(), Reason> {
+    let Some(segment) = guard.connection.segment() else { return Err(Reason::NoSegment) };
+    match segment.words().handshake.load(Ordering::SeqCst) {
+        handshake::OFFERED => Ok(()),
+        handshake::SERVER_READY => join(guard, |segment| {
+            let order = Ordering::SeqCst;
+            let (from, to) = (handshake::SERVER_READY, handshake::BOTH_READY);
+            segment.words().handshake.compare_exchange(from, to, order, order).is_ok()
+        }),
+        _ => Err(Reason::Withdrawn),
+    }
+}
+
+/// Looks into the segment from now on, and says so.
+fn join(guard: &Guard, say_so: impl Fn(&Segment) -> bool) -> Result<(), Reason> {
+    let connection = guard.connection;
+    let segment = connection.segment().ok_or(Reason::NoSegment)?;
+    connection.phase.store(phase::JOINING, Ordering::SeqCst);
+    if !guard.is_alone() {
+        // Whoever came in meanwhile saw the phase, or is in the kernel: at the next operation.
+        connection.phase.store(phase::OFFERED, Ordering::SeqCst);
+        return Ok(());
+    }
+    let taken = sys::bytes_read(guard.fd).map_err(|why| match why {
+        libc::ENOTCONN => Reason::Peer,
+        _ => Reason::Counters,
+    })?;
+    connection.taken.store(taken, Ordering::Relaxed);
+    if !say_so(&segment) {
+        return Err(Reason::Withdrawn);
+    }
+    let nonblocking = sys::fcntl(guard.fd, libc::F_GETFL, 0).unwrap_or(0) & libc::O_NONBLOCK != 0;
+    connection.nonblocking.store(nonblocking, Ordering::Relaxed);
+    options::learn(guard.fd, connection);
+    options::learn_delays(guard.fd, connection);
+    connection.keeper.store(table::owner(), Ordering::Relaxed);
+    connection.phase.store(phase::JOINED, Ordering::SeqCst);
+    if let Some(mut sending) = connection.sending() {
+        switch(guard, &segment, &mut sending);
+    }
+    epoll::follow(guard);
+    stats::count(|stats| &stats.joined, 1);
+    log::line(guard.fd, guard.fd, format_args!("carried over shared memory"));
+    Ok(())
+}
+
+/// Takes back this end's word that it looks into the segment, if the other has not heard it.
+pub fn revoke(connection: &Connection, segment: &Segment) {
+    let order = Ordering::SeqCst;
+    let (from, to) = (handshake::SERVER_READY, handshake::REVOKED);
+    if segment.words().handshake.compare_exchange(from, to, order, order).is_ok() {
+        connection.phase.store(phase::PLAIN, order);
+        stats::fell_through(connection, Reason::Call);
+    }
+}
+
+/// Switches the sending direction, if both ends look into the segment. Called with the sending half
+/// held, without which nobody sends through the kernel once joined.
+pub fn switch(guard: &Guard, segment: &Segment, sending: &mut Sending) {
+    if sending.sender.outlet() != Outlet::Before {
+        return;
+    }
+    let _errno = sys::KeepErrno::new();
+    let connection = guard.connection;
+    let detour = &segment.way(connection.role()).detour;
+    if detour.has_ended() {
+        sending.sender.begin(detour, 0);
+    } else if segment.words().handshake.load(Ordering::Acquire) == handshake::BOTH_READY {
+        match sys::tcp_counts(guard.socket()) {
+            Ok(counts) if counts.established => sending.sender.begin(detour, counts.put_in),
+            _ => {}
+        }
+    }
+    match sending.sender.outlet() {
+        Outlet::Ring => connection.switched_out.store(true, Ordering::Release),
+        Outlet::After => connection.returned_out.store(true, Ordering::Release),
+        _ => {}
+    }
+}
+
+/// Goes over to the ring for receiving, once the kernel's stream is read up to where the sender
+/// switched. This end's own direction switches first: whoever reads from the ring must be able to
+/// ring doorbells, which only a switched direction carries.
+pub fn arrive(guard: &Guard, segment: &Segment) -> bool {
+    let Some(mut sending) = guard.connection.sending() else { return false };
+    switch(guard, segment, &mut sending);
+    drop(sending);
+    guard.connection.switched_in.store(true, Ordering::Release);
+    if death::is_gone_since_switched(guard, segment) {
+        // The kernel may have reported that, once, while its end of stream meant nothing yet.
+        epoll::kick(guard);
+    }
+    true
+}

@@ -1,0 +1,94 @@
+//! The sockets at which a process waits for the clients of its connections, one for each connection.
+//!
+//! They are the first that is given up when the program needs their numbers.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use libc::c_int;
+
+use crate::joining::attach::Attaching;
+use crate::joining::meeting::{self, Place};
+use crate::leaving::departure;
+use crate::sys::limits;
+use crate::sys::{self, Errno};
+use crate::table::{self, Connection, phase};
+
+/// How many there are.
+static SOCKETS: AtomicU32 = AtomicU32::new(0);
+
+/// Waits for the client of a connection. Where the program may need each number, only so many
+/// connections wait at a time: the others do so later.
+pub fn wait(connection: &Connection, place: &Place) -> Result<(), Errno> {
+    if SOCKETS.load(Ordering::Relaxed) >= limits::most_dispensable() {
+        withdraw_all();
+    }
+    let socket = place.listen()?;
+    table::claim(socket);
+    SOCKETS.fetch_add(1, Ordering::Relaxed);
+    connection.meeting.store(socket as u32, Ordering::Relaxed);
+    Ok(())
+}
+
+/// Leaves nothing behind of the rendezvous socket, which goes with the process.
+pub fn clear(connection: &Connection) {
+    let meeting = connection.meeting.load(Ordering::Relaxed);
+    if meeting != u32::MAX && connection.phase() == phase::LISTENING {
+        meeting::clear(meeting as c_int);
+    }
+}
+
+/// Closes the rendezvous socket, if there is one.
+pub fn leave(connection: &Connection) {
+    if connection.meeting.load(Ordering::Relaxed) == u32::MAX {
+        return;
+    }
+    let meeting = connection.meeting.swap(u32::MAX, Ordering::Relaxed);
+    if meeting != u32::MAX {
+        close(meeting as c_int);
+    }
+}
+
+fn close(meeting: c_int) {
+    meeting::clear(meeting);
+    table::close_own(meeting);
+    SOCKETS.fetch_sub(1, Ordering::Relaxed);
+}
+
+/// Makes one of the program's calls that need a new number, once more if the last were taken by
+/// rendezvous sockets.
+pub fn with_room(make: impl Fn() -> c_int) -> c_int {
+    let made = make();
+    let none_left = made < 0 && sys::errno() == libc::EMFILE;
+    let may_be_had = SOCKETS.load(Ordering::Relaxed) > 0 && table::is_owner();
+    if none_left && may_be_had && withdraw_all() { make() } else { made }
+}
+
+/// Stops waiting for clients where none has come yet, until the next attempt to join; whether that
+/// has made any number free.
+fn withdraw_all() -> bool {
+    let _errno = sys::KeepErrno::new();
+    // Without the right, this thread has it already.
+    let _attaching = Attaching::begin();
+    departure::held().filter(|(_, connection)| withdraw(connection)).count() > 0
+}
+
+fn withdraw(connection: &Connection) -> bool {
+    let order = Ordering::SeqCst;
+    let meeting = connection.meeting.load(order);
+    if connection.phase() != phase::LISTENING || meeting == u32::MAX {
+        return false;
+    }
+    // Whoever has come is joined by the next call on the connection. Who comes at this very moment
+    // waits for nothing, which costs speed alone.
+    if meeting::is_sought(meeting as c_int) {
+        return false;
+    }
+    // Another thread may be closing the connection.
+    let mine = connection.meeting.compare_exchange(meeting, u32::MAX, order, order).is_ok();
+    if mine {
+        let (from, to) = (phase::LISTENING, phase::CANDIDATE);
+        let _ = connection.phase.compare_exchange(from, to, order, order);
+        close(meeting as c_int);
+    }
+    mine
+}

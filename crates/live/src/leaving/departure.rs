@@ -1,0 +1,445 @@
+//! Descriptors that leave the library's sight: over `exec`, over a Unix socket, into the C
+//! library's streams, into `io_uring`, or behind a filter of system calls.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+
+use libc::c_int;
+
+use crate::close;
+use crate::epoll;
+use crate::joining::attach::{self, Attaching};
+use crate::joining::rendezvous;
+use crate::leaving::pump;
+use crate::leaving::turn;
+use crate::report::stats::{self, Reason};
+use crate::sharing::copies;
+use crate::sharing::holders::{self, Looked};
+use crate::signals::process_lock::{HeldHere, ProcessLock};
+use crate::sys;
+use crate::sys::limits;
+use crate::table::guard::{self, Visit};
+use crate::table::{self, Connection, Entry, Guard, phase};
+use crate::waiting::wait;
+
+/// Why this process carries nothing any more: the reason's number and one; zero as long as it may.
+static FORBIDDEN: AtomicU32 = AtomicU32::new(0);
+
+/// Whether this process is about to become another program.
+static BECOMES_ANOTHER: AtomicBool = AtomicBool::new(false);
+
+/// Numbers that a descriptor can have in a process whose table of them is not this library's.
+const LOW_NUMBERS: c_int = 1024;
+
+/// How often it is looked whether others are out, in nanoseconds.
+const SOON: u64 = 50_000;
+
+/// The threads of this process that make one connection leave, one after the other: whoever replaces it
+/// must be alone in it.
+#[derive(Debug, Default)]
+pub struct Queue {
+    turn: ProcessLock,
+    /// How many wait, each with one stay in the connection.
+    waiting: AtomicU32,
+}
+
+/// A thread's turn in a queue, until dropped.
+struct Turn<'a> {
+    _held: HeldHere<'a>,
+    has_waited: bool,
+}
+
+impl Queue {
+    /// Waits for the turn. `None` in a signal handler that interrupted it.
+    fn wait(&self) -> Option<Turn<'_>> {
+        if let Some(held) = self.turn.try_lock() {
+            return Some(Turn { _held: held, has_waited: false });
+        }
+        self.waiting.fetch_add(1, Ordering::SeqCst);
+        let held = self.turn.lock();
+        self.waiting.fetch_sub(1, Ordering::SeqCst);
+        held.map(|held| Turn { _held: held, has_waited: true })
+    }
+
+    /// How many stays there are of threads that wait.
+    fn waiting(&self) -> u32 {
+        self.waiting.load(Ordering::SeqCst)
+    }
+
+    /// In the child of a fork, where all other threads are gone.
+    pub fn desert(&self) {
+        self.turn.reset();
+        self.waiting.store(0, Ordering::Relaxed);
+    }
+}
+
+/// So many are looked through there: those of this process's connections are mostly the same there.
+pub fn numbers_elsewhere() -> c_int {
+    let highest = table::known().filter(|(_, entry)| *entry != Entry::Own).last();
+    highest.map_or(0, |(fd, _)| fd + 1).max(LOW_NUMBERS)
+}
+
+/// To be called before a descriptor goes where the library cannot follow.
+pub fn depart(fd: c_int, reason: Reason) {
+    table::track_early(fd);
+    if let Some(guard) = table::enter(fd) {
+        depart_connection(&guard, reason);
+    }
+}
+
+/// The same for a connection that the caller is in.
+pub fn depart_connection(guard: &Guard, reason: Reason) {
+    // Another thread may be joining it, and has not told the instances of `epoll` yet.
+    attach::await_joiner();
+    if guard.connection.phase() < phase::JOINED {
+        attach::give_up(guard.connection, reason);
+    }
+    if table::is_owner() && !leaves_registrations(guard) {
+        epoll::leave(guard);
+    }
+    if guard.connection.phase() != phase::JOINED {
+        return;
+    }
+    // The child of a vfork is one of its parent's threads, all of which it is about to leave.
+    let turn = table::is_owner().then(|| guard.local().leaving.wait()).flatten();
+    if turn.as_ref().is_some_and(|turn| turn.has_waited) && !guard.is_current() {
+        // Another connection of the kernel has been put in the place of this one meanwhile.
+        return;
+    }
+    let apart = guard.apart();
+    let own = apart.as_deref().unwrap_or(guard);
+    let stays = 1 + u32::from(apart.is_some());
+    let mut shut = None;
+    let mut is_alone = || {
+        shut = shut.take().or_else(|| Shut::begin(own, stays));
+        shut.is_some()
+    };
+    // What is on loan is wholly the kernel's, perhaps, and others have a copied connection for it, maybe
+    // since this one has begun to leave.
+    let is_lent = || guard.connection.lending.is_lent();
+    if !is_lent() && turn::leave(own, reason, &mut is_alone) && !is_lent() {
+        return;
+    }
+    let begun = sys::now();
+    // Whoever was in a call may have read the rest.
+    while is_lent() || !turn::is_back(own.connection) {
+        shut = shut.or_else(|| Shut::begin(own, stays));
+        if shut.is_some() {
+            pump::replace(own);
+            return;
+        }
+        // Who stays in a call would stay there on what was replaced, and reads the rest of the ring.
+        let patience = if own.local().is_visited() { guard::VISIT } else { turn::DRAINING };
+        if sys::now() - begun > patience {
+            return;
+        }
+        sys::sleep(SOON);
+    }
+}
+
+/// The time in which all other threads are kept out of a connection, which another can replace.
+struct Shut<'a> {
+    own: &'a Guard,
+    _attaching: Option<Attaching>,
+    /// Dropped last.
+    _signals: sys::NoSignals,
+}
+
+impl<'a> Shut<'a> {
+    /// `None` if another thread is in a call on the connection, in which this one has so many stays.
+    fn begin(own: &'a Guard, stays: u32) -> Option<Self> {
+        // A handler of this thread would not be shut out, and a child that is forked meanwhile would go
+        // on with what is replaced.
+        let signals = sys::NoSignals::begin();
+        let attaching = table::is_owner().then(Attaching::begin).flatten();
+        // Those that wait for their turn are counted before all that are inside.
+        let alone = own.shuts_others_out(stays + own.local().leaving.waiting());
+        alone.then_some(Self { own, _attaching: attaching, _signals: signals })
+    }
+}
+
+impl Drop for Shut<'_> {
+    fn drop(&mut self) {
+        self.own.lets_others_in();
+    }
+}
+
+/// The same for all descriptors that stay open over `exec`.
+pub fn depart_all(reason: Reason) {
+    if !table::remembers() {
+        return;
+    }
+    let _errno = sys::KeepErrno::new();
+    if table::is_owner() {
+        for (fd, entry) in table::known() {
+            if matches!(entry, Entry::Connection(_) | Entry::Unplaced) && stays_open(fd) {
+                depart(fd, reason);
+            }
+        }
+    } else if held().next().is_some() || table::newcomers().next().is_some() {
+        // The child of a vfork: it has its parent's memory and numbers of its own.
+        for fd in (0..numbers_elsewhere()).filter(|fd| stays_open(*fd)) {
+            let Some(cookie) = sys::cookie(fd).filter(|cookie| *cookie != 0) else { continue };
+            match place_of(cookie) {
+                Some(place) => {
+                    if let Some(guard) = Visit::begin(place, fd, cookie).guard() {
+                        depart_connection(guard, reason);
+                    }
+                }
+                None => give_up_unknown(),
+            }
+        }
+    }
+}
+
+/// Numbers that programs are to get under another number, one bit each. A program may say so once, and
+/// start others so for each connection that has the number.
+static DUPLICATED: [AtomicU64; 1 << 10] = [const { AtomicU64::new(0) }; 1 << 10];
+
+/// Remembers such a number. False if there is no room for it.
+pub fn note_duplicated(fd: c_int) -> bool {
+    DUPLICATED.get(fd as u32 as usize / 64).is_some_and(|word| {
+        word.fetch_or(1 << (fd % 64), Ordering::Relaxed);
+        true
+    })
+}
+
+/// Before a program is started that may get them.
+pub fn depart_duplicated() {
+    if !table::is_owner() || !table::remembers() {
+        return;
+    }
+    let _errno = sys::KeepErrno::new();
+    for (at, word) in DUPLICATED.iter().enumerate() {
+        let mut bits = word.load(Ordering::Relaxed);
+        while bits != 0 {
+            depart((64 * at) as c_int + bits.trailing_zeros() as c_int, Reason::Exec);
+            bits &= bits - 1;
+        }
+    }
+}
+
+/// To be called before the program puts `fd` at a number that may be the library's own: what the
+/// library has there goes elsewhere, and the connections that need it go to the kernel.
+pub fn yield_number(fd: c_int, number: c_int) {
+    if table::entry(number) != Entry::Own
+        || !table::is_owner()
+        || sys::fcntl(fd, libc::F_GETFD, 0).is_err()
+    {
+        return;
+    }
+    let _errno = sys::KeepErrno::new();
+    let order = Ordering::SeqCst;
+    for (place, connection) in held() {
+        if connection.meeting.load(order) == number as u32 {
+            attach::give_up(connection, Reason::Limit);
+        }
+        let events = [&connection.own_event, &connection.peer_event];
+        if connection.segment().is_none() || events.iter().all(|event| event.load(order) != number)
+        {
+            continue;
+        }
+        for (fd, _) in table::known().filter(|(_, it)| *it == Entry::Connection(place)) {
+            depart(fd, Reason::Limit);
+        }
+        for event in events {
+            let _ = event.compare_exchange(number, -1, order, order);
+        }
+    }
+    if table::entry(number) == Entry::Own {
+        // What else there is is known by no number: the file of the figures.
+        if let Ok(moved) = limits::duplicate(number) {
+            table::claim(moved);
+        }
+        table::disclaim(number);
+    }
+}
+
+/// Leaves all connections to the kernel that it was not yet asked about: one of them may be going.
+fn give_up_unknown() {
+    let _attaching = Attaching::begin();
+    table::leave_newcomers();
+    for (_, connection) in held() {
+        if connection.cookie.load(Ordering::Relaxed) == 0 {
+            let (candidate, plain, order) = (phase::CANDIDATE, phase::PLAIN, Ordering::SeqCst);
+            let _ = connection.phase.compare_exchange(candidate, plain, order, order);
+        }
+    }
+}
+
+fn stays_open(fd: c_int) -> bool {
+    sys::fcntl(fd, libc::F_GETFD, 0).is_ok_and(|flags| flags & libc::FD_CLOEXEC == 0)
+}
+
+/// The place of the connection that the kernel knows by this number.
+fn place_of(cookie: u64) -> Option<usize> {
+    held()
+        .find(|(_, connection)| connection.cookie.load(Ordering::Relaxed) == cookie)
+        .map(|it| it.0)
+}
+
+/// All connections of which this process holds a descriptor.
+pub fn held() -> impl Iterator<Item = (usize, &'static Connection)> {
+    table::used().filter_map(|place| {
+        let holds = table::local(place)?.has_descriptors();
+        let connection = table::connection(place)?;
+        (holds && connection.phase() != phase::FREE).then_some((place, connection))
+    })
+}
+
+/// Runs a call that becomes another program, if it succeeds.
+pub fn over_exec(exec: impl FnOnce() -> c_int) -> c_int {
+    let is_owner = table::is_owner();
+    BECOMES_ANOTHER.fetch_or(is_owner, Ordering::SeqCst);
+    depart_all(Reason::Exec);
+    let_go();
+    let failed = exec();
+    BECOMES_ANOTHER.fetch_and(!is_owner, Ordering::SeqCst);
+    hold_again();
+    failed
+}
+
+/// In the child of a fork: the thread that was about to is the parent's.
+pub fn start_in_child() {
+    BECOMES_ANOTHER.store(false, Ordering::SeqCst);
+}
+
+/// Whether a connection's registrations in `epoll` instances stay as they are: this process has no more use
+/// for them, and they are its parent's.
+pub fn leaves_registrations(guard: &Guard) -> bool {
+    BECOMES_ANOTHER.load(Ordering::SeqCst) && epoll::has_others_registrations(guard)
+}
+
+/// Takes this process out of the holders of all connections that others hold too, and says of the others
+/// that their end is near: it is about to end, or to become another program.
+pub fn let_go() {
+    if !table::is_owner() {
+        return;
+    }
+    let (mut alone, mut looked) = (false, Looked::default());
+    for (place, connection) in held() {
+        let order = Ordering::SeqCst;
+        let Some(local) = table::local(place) else { continue };
+        // Another thread, or a destructor, may end the process or close the number meanwhile: whoever
+        // finds this set leaves the count alone.
+        if local.let_go.swap(true, order) {
+            continue;
+        }
+        rendezvous::clear(connection);
+        holders::bury(connection, &mut looked);
+        if !holders::leave_to_others(connection) {
+            holders::keep(connection);
+            local.let_go.store(false, order);
+            alone |= connection.phase() == phase::JOINED;
+        }
+    }
+    if alone {
+        say_leaving();
+    }
+}
+
+/// Lets the other ends of what this process holds alone wait in the kernel, which tells them at once when
+/// the process ends. Until then all goes on.
+fn say_leaving() {
+    let _errno = sys::KeepErrno::new();
+    for (fd, entry) in table::known() {
+        if !matches!(entry, Entry::Connection(_)) {
+            continue;
+        }
+        let Some(guard) = table::enter_placed(fd) else { continue };
+        let connection = guard.connection;
+        if connection.phase() == phase::JOINED
+            && connection.holders.load(Ordering::SeqCst) == 1
+            && let Some(segment) = connection.segment()
+        {
+            stats::closed(connection);
+            // The kernel would tell the other end of a reset, and drop what is on its way.
+            close::answer_last_doorbells(&guard, &segment);
+            let role = connection.role();
+            segment.side(role).leaving.store(true, Ordering::SeqCst);
+            // Whoever sleeps in the kernel hears it there.
+            wait::wake_word(&segment.way(role).arrived);
+            wait::wake_word(&segment.way(role.peer()).freed);
+        }
+    }
+}
+
+fn hold_again() {
+    if !table::is_owner() {
+        return;
+    }
+    for (place, connection) in held() {
+        let local = table::local(place);
+        if let Some(local) = local.filter(|it| it.let_go.swap(false, Ordering::SeqCst)) {
+            connection.holders.fetch_add(1, Ordering::SeqCst);
+            holders::share(connection, local);
+        }
+        stats::not_closed(connection);
+        if let Some(segment) = connection.segment() {
+            segment.side(connection.role()).leaving.store(false, Ordering::SeqCst);
+        }
+    }
+}
+
+/// From now on this process carries nothing, for this reason.
+pub fn forbid(reason: Reason) {
+    let mark = reason as u32 + 1;
+    if !table::is_owner() || FORBIDDEN.swap(mark, Ordering::SeqCst) == mark {
+        return;
+    }
+    let _errno = sys::KeepErrno::new();
+    for (fd, entry) in table::known() {
+        if matches!(entry, Entry::Connection(_) | Entry::Unplaced) {
+            depart(fd, reason);
+        }
+    }
+}
+
+/// Why this process carries nothing any more, if it does not.
+pub fn forbidden() -> Option<Reason> {
+    let mark = FORBIDDEN.load(Ordering::SeqCst);
+    let reasons = [Reason::IoUring, Reason::BareCalls, Reason::Filter, Reason::Call];
+    reasons.into_iter().find(|reason| *reason as u32 + 1 == mark)
+}
+
+/// The same before a filter of system calls is set. What it does to a call of the library's, from an
+/// error to the end of the process, is not known before, so from now on none is made: what there is
+/// leaves, and nothing new is remembered.
+pub fn forbid_filtered() {
+    if copies::is_one() {
+        // What it shares was counted when it was made.
+        close::after_fork_in_child();
+    }
+    if !table::is_owner() {
+        return;
+    }
+    table::remember_no_more();
+    forbid(Reason::Filter);
+    for (fd, _) in table::known() {
+        if let Some(guard) = table::enter_placed(fd) {
+            epoll::release(&guard);
+        }
+    }
+    epoll::forget_all();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_leave_one_after_the_other_and_are_counted_while_they_wait() {
+        let queue = Queue::default();
+        let turn = queue.wait().unwrap();
+        assert!(!turn.has_waited && queue.wait().is_none(), "a handler has no turn of its own");
+        std::thread::scope(|scope| {
+            let other = scope.spawn(|| queue.wait().is_some_and(|turn| turn.has_waited));
+            while queue.waiting() == 0 {
+                std::thread::yield_now();
+            }
+            assert!(!other.is_finished());
+            drop(turn);
+            assert!(other.join().unwrap());
+        });
+        assert!(queue.waiting() == 0 && queue.wait().is_some_and(|turn| !turn.has_waited));
+    }
+}

@@ -1,0 +1,571 @@
+//! A connection that processes of one family share, and that one of them has left: its program, which
+//! knows of no ring, has a copied connection instead.
+//!
+//! To the kernel all of them would use one stream, in which each byte is read once and stands where it
+//! was written. So a process that copies serves as if the two connections were one:
+//!
+//! * What the program has not read is not lost to the others. What it is given stays where it is, in the
+//!   ring or in the kernel's stream, until it has read it. If another process wants to read, what lies
+//!   unread in the copied connection is taken back first.
+//! * What the program has written comes before what others send later, or before the end of the
+//!   direction: they *ask* first, and the process that copies *answers* once it has sent all that was
+//!   written by then.
+//! * If more of the family leave, they get the same copied connection: for its users the kernel keeps
+//!   the order.
+
+use std::sync::atomic::Ordering;
+
+use libc::c_int;
+use weft_protocol::detour::Outlet;
+use weft_protocol::lending::{Answerer, Question};
+
+use crate::joining::meeting::{self, Place};
+use crate::leaving::owners;
+use crate::leaving::turn;
+use crate::sharing::holders::{self, Looked};
+use crate::sharing::lock;
+use crate::stream::{self, Rest};
+use crate::sys::{self, Process};
+use crate::table::connection::Half;
+use crate::table::{Connection, Guard, Receiving, phase};
+
+/// So much is given at a time: a new connection of the kernel takes it at once.
+const PIECE: usize = 1 << 15;
+/// How often it is looked whether somebody wants the connection, in nanoseconds: at first, and once
+/// nothing has happened for long.
+const SOON: u64 = 50_000;
+const LATE: u64 = 20_000_000;
+/// How long whoever wants to read is waited for, and how long the kernel may take to bring what was
+/// given, in nanoseconds.
+const PATIENCE: u64 = 1_000_000;
+const DELIVERY: u64 = 1_000_000_000;
+/// How long an answer is waited for by who does not wait; and how long the process that is to answer may
+/// take to begin, and how often it is looked whether it lives, in nanoseconds.
+const ANSWER: u64 = LATE + 5_000_000;
+const BEGINNING: u64 = 1_000_000_000;
+/// How often it is looked whether those users that live have the copied connection still, in
+/// nanoseconds; but so many times less time is spent with it than without.
+const LOOK_EVERY: u64 = 500_000_000;
+const SELDOM: u64 = 20;
+/// A copied connection has so many users at most that are watched.
+const USERS: usize = 16;
+
+/// The descriptors of a process that copies what is on loan.
+#[derive(Clone, Copy, Debug)]
+pub struct Loan {
+    /// The programs' end of the copied connection, and this process's.
+    pub near: c_int,
+    pub far: c_int,
+    /// The process to whom it is lent.
+    pub user: Process,
+    /// Where others of the family come for the copied connection, if there is such a place.
+    pub door: Option<c_int>,
+}
+
+/// How a loan ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// Nobody else shares the connection any more, or others have what the users had: all that comes
+    /// is the copied connection's.
+    Given,
+    /// The users and their descriptors are gone: the connection is as if it had not been lent.
+    Over,
+}
+
+/// Why reading is let go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Why {
+    Wanted,
+    Alone,
+    Gone,
+}
+
+/// What a sender has asked, when, and when it looks whether there is anybody to answer.
+#[derive(Clone, Copy, Debug)]
+pub struct Asked {
+    question: Question,
+    at: u64,
+    look: u64,
+}
+
+/// Whether somebody to whom the connection is lent may have written what is not yet sent, and comes
+/// before who asks this for the first time.
+pub fn comes_before(connection: &Connection, asked: &mut Option<Asked>) -> bool {
+    let lending = &connection.lending;
+    if !lending.is_lent() {
+        return false;
+    }
+    let now = sys::now();
+    let mine = asked.get_or_insert_with(|| Asked { question: lending.ask(), at: now, look: now });
+    if lending.is_answered(mine.question) {
+        return false;
+    }
+    if now < mine.look {
+        return true;
+    }
+    mine.look = now + BEGINNING;
+    match lending.answerer(lock::lives) {
+        Answerer::Lives => true,
+        Answerer::Begins => now - mine.at < BEGINNING,
+        Answerer::None => false,
+    }
+}
+
+/// Waits until one that comes before has had its turn, but not long. Whether nobody does any more.
+pub fn await_answer(connection: &Connection, asked: &mut Option<Asked>) -> bool {
+    while comes_before(connection, asked) {
+        sys::sleep(SOON);
+        if asked.is_some_and(|asked| sys::now().saturating_sub(asked.at) > ANSWER) {
+            return !comes_before(connection, asked);
+        }
+    }
+    true
+}
+
+/// Whether the sending direction may end now. If not, the process that copies ends it, once all is
+/// sent that comes before.
+pub fn may_end(connection: &Connection) -> bool {
+    if !connection.lending.is_lent() {
+        return true;
+    }
+    connection.write_shut.store(true, Ordering::Release);
+    if await_answer(connection, &mut None) {
+        return true;
+    }
+    !connection.lending.leave_end()
+}
+
+/// Counts a loan that is about to be made. False if there is nothing to lend: the connection is wholly
+/// the kernel's, and nobody has another for it.
+pub fn begin(connection: &Connection) -> bool {
+    let Some(_receiving) = connection.receiving() else { return false };
+    let is_plain = connection.phase() != phase::JOINED
+        || turn::is_back(connection) && !connection.lending.is_lent();
+    if !is_plain {
+        connection.lending.begin();
+    }
+    !is_plain
+}
+
+/// Whether the connection is on loan, or may be as soon as the receiving half is let go. Then all
+/// reading is done with that half held, also from the kernel.
+pub fn may_be_made(connection: &Connection) -> bool {
+    connection.lending.is_lent()
+        || connection.holders.load(Ordering::SeqCst) > 1 && !turn::is_back(connection)
+}
+
+/// The copied connection that others have got on loan already, if there is one.
+pub fn join(guard: &Guard) -> Option<c_int> {
+    if !guard.connection.lending.is_lent() {
+        return None;
+    }
+    let caller = Place::of_loan(sys::cookie(guard.fd)?)?.call().ok()?;
+    let near = meeting::process_of_same_user(caller).and_then(|_| {
+        sys::poll(caller, libc::POLLIN, DELIVERY);
+        meeting::take_over::<1>(caller).ok()
+    });
+    sys::close(caller);
+    near.map(|[near]| near)
+}
+
+/// Whether a process has a socket no more. It is asked twice: a program may give it a lower number, and close
+/// the one before, while the list of its numbers is read.
+fn lacks(process: u32, socket: u64) -> bool {
+    (0..2).all(|_| owners::has(process, socket) == Some(false))
+}
+
+struct Lender<'a> {
+    guard: &'a Guard,
+    loan: Loan,
+    /// The number by which the kernel lists the programs' end.
+    socket: u64,
+    users: [Option<Process>; USERS],
+    /// Not the heap's: another thread may have held its lock when this process was made.
+    buffer: &'a mut [u8],
+    /// Bytes ever given, and ever taken from the users.
+    given: u64,
+    taken: u64,
+    /// How many of those given may yet be unread. They stand first in the connection's stream.
+    unread: usize,
+    /// Whether the sending direction is the kernel's again, as far as this process knows.
+    is_back: bool,
+    /// Whether the users know that no more will come.
+    over: bool,
+    /// Whether the users send no more.
+    silent: bool,
+    /// When it is to look whether the users have the copied connection still, in nanoseconds.
+    look: u64,
+}
+
+/// Lends a connection until nobody else shares it or its users are gone.
+pub fn lend(guard: &Guard, loan: Loan, memory: &mut [u8]) -> Ended {
+    let piece = PIECE.min(memory.len());
+    let mut users = [None; USERS];
+    users[0] = Some(loan.user);
+    let mut lender = Lender {
+        guard,
+        loan,
+        socket: owners::number_of(loan.near),
+        users,
+        buffer: &mut memory[..piece],
+        given: 0,
+        taken: 0,
+        unread: 0,
+        is_back: false,
+        over: false,
+        silent: false,
+        look: sys::now() + LOOK_EVERY,
+    };
+    let (lending, own) = (&guard.connection.lending, lock::thread());
+    lending.serve(own, lock::lives);
+    let ended = lender.run();
+    if let Some(door) = loan.door {
+        sys::close(door);
+    }
+    if lending.end(own) {
+        lender.end_direction();
+    }
+    ended
+}
+
+impl Lender<'_> {
+    fn run(&mut self) -> Ended {
+        let connection = self.guard.connection;
+        loop {
+            let Some(mut receiving) = connection.receiving() else { continue };
+            let why = self.serve(&mut receiving);
+            if why == Why::Alone {
+                // What they have not read they will.
+                let unread = self.unread;
+                self.take(&mut receiving, unread);
+                sys::close(self.loan.near);
+                return Ended::Given;
+            }
+            self.take_back(&mut receiving);
+            drop(receiving);
+            if why == Why::Wanted {
+                self.let_others_read();
+                continue;
+            }
+            return if self.is_over() { Ended::Over } else { Ended::Given };
+        }
+    }
+
+    /// Waits until somebody has begun to read, or does not.
+    fn let_others_read(&mut self) {
+        let until = sys::now() + PATIENCE;
+        while !self.guard.connection.is_read() && sys::now() < until {
+            sys::sleep(SOON / 2);
+        }
+        self.answer();
+    }
+
+    /// Copies both ways until reading must be let go.
+    fn serve(&mut self, receiving: &mut Half<'_, Receiving>) -> Why {
+        let connection = self.guard.connection;
+        let mut pause = SOON;
+        loop {
+            if receiving.is_wanted() {
+                return Why::Wanted;
+            }
+            let alone = connection.holders.load(Ordering::SeqCst) == 1;
+            if alone && !connection.lending.is_end_due() {
+                return Why::Alone;
+            }
+            let moved = self.answer() | self.note_read(receiving) | self.give(receiving);
+            pause = if moved { SOON } else { (2 * pause).min(LATE) };
+            if !moved {
+                // What the kernel reports may not be for now.
+                sys::sleep(SOON);
+            }
+            if self.wait(pause) {
+                return Why::Gone;
+            }
+        }
+    }
+
+    /// Waits until something may have happened. Whether the users are gone, and all is sent that they
+    /// have written.
+    fn wait(&mut self, pause: u64) -> bool {
+        let entry =
+            |fd: Option<c_int>, events| libc::pollfd { fd: fd.unwrap_or(-1), events, revents: 0 };
+        let sending = self.is_sending();
+        let arrivals = if self.unread == 0 && !self.over { libc::POLLIN } else { 0 };
+        let events = arrivals | if sending { libc::POLLOUT } else { 0 };
+        let far = (!self.silent && !sending).then_some(self.loan.far);
+        let socket = (events != 0).then(|| self.guard.socket());
+        let mut entries = [entry(None, libc::POLLIN); USERS + 3];
+        for (place, user) in entries.iter_mut().zip(self.users) {
+            place.fd = user.map_or(-1, |user| user.end());
+        }
+        entries[USERS] = entry(far, libc::POLLIN);
+        entries[USERS + 1] = entry(socket, events);
+        entries[USERS + 2] = entry(self.loan.door, libc::POLLIN);
+        sys::poll_all(&mut entries, Some(pause));
+        if entries[USERS + 2].revents != 0 {
+            self.welcome();
+            return false;
+        }
+        let begun = sys::now();
+        let looks = begun >= self.look;
+        for user in &mut self.users {
+            let gone =
+                |user: &mut Process| user.has_ended() || looks && lacks(user.number(), self.socket);
+            user.take_if(gone).into_iter().for_each(Process::close);
+        }
+        if looks {
+            holders::bury(self.guard.connection, &mut Looked::default());
+            let now = sys::now();
+            self.look = now + LOOK_EVERY.max(SELDOM * (now - begun));
+        }
+        if !self.has_no_user() {
+            return false;
+        }
+        // The last of them may have ended its direction since.
+        self.answer();
+        !self.is_sending() && !self.has_passed_on()
+    }
+
+    /// Whether another process is seen to have the copied connection, which is a user from now on.
+    fn has_passed_on(&mut self) -> bool {
+        let twice = || owners::of(self.socket).or_else(|| owners::of(self.socket));
+        self.users[0] = twice().map(Process::open);
+        self.users[0].is_some()
+    }
+
+    fn has_no_user(&self) -> bool {
+        self.users.iter().all(Option::is_none)
+    }
+
+    /// Gives the copied connection to one more user.
+    fn welcome(&mut self) {
+        let Some(Ok(caller)) = self.loan.door.map(meeting::take_caller) else { return };
+        let free = self.users.iter_mut().find(|user| user.is_none());
+        let process = meeting::process_of_same_user(caller);
+        if let (Some(free), Some(process)) = (free, process)
+            && meeting::hand_over(caller, [self.loan.near]).is_ok()
+        {
+            *free = Some(Process::open(process));
+            // It has yet to take what is on its way.
+            self.look = sys::now() + LOOK_EVERY;
+        }
+        sys::close(caller);
+    }
+
+    /// Sends what the users have written, and answers who has asked for it before. Whether there was
+    /// any.
+    fn answer(&mut self) -> bool {
+        let lending = &self.guard.connection.lending;
+        let asked = lending.asked();
+        let moved = self.forward();
+        if !self.is_sending() {
+            lending.answer(asked);
+            if lending.takes_end() {
+                self.end_direction();
+            }
+            if !self.silent && self.guard.connection.write_shut.load(Ordering::Acquire) {
+                // Others have ended the direction, which refuses the users too.
+                sys::shutdown(self.loan.near, libc::SHUT_WR);
+                self.silent = true;
+            }
+        }
+        moved
+    }
+
+    fn end_direction(&self) {
+        sys::shutdown(self.guard.socket(), libc::SHUT_WR);
+    }
+
+    /// Sends what the users have written, once what the other end has refused is sent. Whether there
+    /// was any.
+    fn forward(&mut self) -> bool {
+        let (far, socket, mut any) = (self.loan.far, self.guard.socket(), false);
+        let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+        while !self.silent && self.comes_back() {
+            // It is taken only once there is room for it.
+            let (place, room) = (self.buffer.as_mut_ptr(), self.buffer.len());
+            let sent = match sys::recv(far, place, room, libc::MSG_DONTWAIT | libc::MSG_PEEK) {
+                Ok(0) => {
+                    self.end_direction();
+                    self.silent = true;
+                    break;
+                }
+                Ok(count) => sys::send(socket, self.buffer.as_ptr(), count, flags),
+                Err(why) => Err(why),
+            };
+            match sent {
+                Ok(count) => {
+                    let place = self.buffer.as_mut_ptr();
+                    self.taken += count as u64;
+                    any |= sys::recv(far, place, count, libc::MSG_DONTWAIT).is_ok();
+                }
+                Err(libc::EAGAIN) => break,
+                Err(libc::EINTR) => {}
+                Err(_) => self.reset(),
+            }
+        }
+        any
+    }
+
+    /// Brings the sending direction back to the kernel, which it then is for good. Whether it is there.
+    fn comes_back(&mut self) -> bool {
+        let connection = self.guard.connection;
+        if !self.is_back
+            && let Some(segment) = connection.segment()
+            && let Some(mut sending) = connection.try_sending()
+        {
+            let _ = turn::come_back(self.guard, &segment, &mut sending);
+            self.is_back = sending.sender.outlet() == Outlet::After;
+        }
+        self.is_back
+    }
+
+    /// Tells the users that the connection is over.
+    fn reset(&mut self) {
+        sys::reset(self.loan.far);
+        (self.over, self.silent) = (true, true);
+    }
+
+    /// Whether the users have written what is not yet sent, wherever that is.
+    fn is_sending(&self) -> bool {
+        !self.silent && sys::tcp_counts(self.loan.near).is_ok_and(|it| it.put_in > self.taken)
+    }
+
+    /// Gives the users what comes next, if they have read all before. Whether there was any.
+    fn give(&mut self, receiving: &mut Receiving) -> bool {
+        if self.unread > 0 || self.over || self.has_no_user() {
+            return false;
+        }
+        match stream::rest_held(self.guard, receiving, &mut self.buffer[..], libc::MSG_PEEK) {
+            Rest::Bytes(count) => {
+                let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+                match sys::send(self.loan.far, self.buffer.as_ptr(), count, flags) {
+                    Ok(given) => {
+                        self.given += given as u64;
+                        self.unread = given;
+                        return true;
+                    }
+                    Err(libc::EAGAIN | libc::EINTR) => {}
+                    Err(_) => self.over = true,
+                }
+            }
+            Rest::End => {
+                sys::shutdown(self.loan.far, libc::SHUT_WR);
+                self.over = true;
+            }
+            Rest::Reset => self.reset(),
+            Rest::Later | Rest::Kernel => {}
+        }
+        false
+    }
+
+    /// Takes what the users have read out of the connection's stream. Whether there was any.
+    fn note_read(&mut self, receiving: &mut Receiving) -> bool {
+        if self.unread == 0 || !self.has_arrived() {
+            return false;
+        }
+        let left = sys::unread_bytes(self.loan.near).unwrap_or(0) as usize;
+        let read = self.unread.saturating_sub(left);
+        self.take(receiving, read);
+        read > 0
+    }
+
+    /// Takes back what the users have not read.
+    fn take_back(&mut self, receiving: &mut Receiving) {
+        let until = sys::now() + DELIVERY;
+        while self.unread > 0 && !self.has_arrived() && sys::now() < until {
+            sys::sleep(SOON);
+        }
+        let (mut left, room) = (0, self.buffer.len());
+        let near = self.loan.near;
+        while let Ok(count @ 1..) =
+            sys::recv(near, self.buffer.as_mut_ptr(), room, libc::MSG_DONTWAIT)
+        {
+            left += count;
+        }
+        self.take(receiving, self.unread.saturating_sub(left));
+        self.unread = 0;
+    }
+
+    /// Whether all that was given can be read.
+    fn has_arrived(&self) -> bool {
+        sys::tcp_counts(self.loan.near).map_or(true, |counts| counts.arrived >= self.given)
+    }
+
+    /// Takes bytes that the users have read out of the connection's stream.
+    fn take(&mut self, receiving: &mut Receiving, mut count: usize) {
+        self.unread -= count;
+        while count > 0 {
+            let room = &mut self.buffer[..count];
+            match stream::rest_held(self.guard, receiving, room, 0) {
+                Rest::Bytes(taken) => count -= taken,
+                _ => return,
+            }
+        }
+    }
+
+    /// Whether nobody has the copied connection any more, now that its users are gone.
+    fn is_over(&self) -> bool {
+        sys::close(self.loan.near);
+        let gone = libc::POLLRDHUP | libc::POLLHUP;
+        self.silent || sys::poll(self.loan.far, gone, PATIENCE) & gone != 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample::Sample;
+
+    #[test]
+    fn who_sends_waits_until_what_was_written_before_is_sent() {
+        let sample = Sample::new();
+        let (guard, _) = sample.enter();
+        let (connection, lending) = (guard.connection, &guard.connection.lending);
+        assert!(!comes_before(connection, &mut None), "it is not lent");
+        lending.begin();
+        lending.serve(lock::thread(), lock::lives);
+        let (mut first, mut second) = (None, None);
+        assert!(comes_before(connection, &mut first));
+        let asked = lending.asked();
+        assert!(comes_before(connection, &mut second));
+        lending.answer(asked);
+        assert!(!comes_before(connection, &mut first) && comes_before(connection, &mut second));
+        assert!(!await_answer(connection, &mut second), "nobody answers");
+        assert!(!may_end(connection) && lending.is_end_due());
+        lending.answer(lending.asked());
+        assert!(await_answer(connection, &mut second) && !comes_before(connection, &mut second));
+        assert!(lending.end(lock::thread()), "the end was left to the loan");
+    }
+
+    #[test]
+    fn what_is_on_loan_is_not_left_to_the_kernel_and_what_is_left_is_not_lent() {
+        let sample = Sample::new();
+        let (guard, segment) = sample.enter();
+        let connection = guard.connection;
+        assert!(begin(connection), "the ring may have something left");
+        for way in [&connection.returned_in, &connection.returned_out] {
+            way.store(true, Ordering::SeqCst);
+        }
+        assert!(turn::settle(&guard, &segment) && connection.phase() == phase::JOINED);
+        assert!(begin(connection), "somebody has it on loan already");
+        connection.lending.withdraw();
+        connection.lending.withdraw();
+        assert!(!begin(connection) && !connection.lending.is_lent());
+        assert!(turn::settle(&guard, &segment) && connection.phase() == phase::PLAIN);
+        assert!(!begin(connection));
+    }
+
+    #[test]
+    fn a_loan_whose_process_was_killed_is_over() {
+        let sample = Sample::new();
+        let (guard, _) = sample.enter();
+        let (connection, lending) = (guard.connection, &guard.connection.lending);
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        child.wait().unwrap();
+        lending.begin();
+        lending.serve(child.id(), |_| true);
+        assert!(may_end(connection));
+        assert!(!lending.is_lent() && !lending.is_end_due());
+    }
+}

@@ -1,0 +1,420 @@
+//! A process that stays and copies, for a descriptor that leaves while the other end cannot send
+//! what was left unread: it has gone, or does not look at its connection.
+//!
+//! The descriptor's numbers get another connection of the kernel in the place of the old one; the
+//! process reads the old one with this library, rings included, and copies both ways. What a
+//! program sees of it: its own two addresses are others.
+
+use std::slice;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use libc::{c_int, c_uint};
+
+use crate::close;
+use crate::epoll;
+use crate::joining::attach;
+use crate::joining::meeting::Place;
+use crate::leaving::departure;
+use crate::leaving::loan::{self, Ended, Loan};
+use crate::leaving::turn;
+use crate::segment::closed;
+use crate::sharing::holders::{self, Looked};
+use crate::sharing::lock;
+use crate::signals::process_lock;
+use crate::stream::{self, Rest};
+use crate::sys::limits;
+use crate::sys::{self, Process};
+use crate::table::guard;
+use crate::table::{self, Entry, Guard, Receiving, phase};
+use crate::waiting::death;
+
+/// How often a quiet connection is looked at, in nanoseconds.
+const LOOK_EVERY: u64 = 50_000_000;
+/// Room for what is being copied, both ways.
+const MEMORY: usize = 1 << 17;
+/// The same where there is no memory.
+const LEAST: usize = 1 << 12;
+/// How long what is left when the other end has closed may take to come and to be put elsewhere, in
+/// nanoseconds.
+const SETTLING: u64 = 100_000_000;
+/// How often it is looked for that, in nanoseconds.
+const SOON: u64 = 50_000;
+/// How long the first copied bytes are waited for, in nanoseconds.
+const FIRST: u64 = 100_000_000;
+
+/// How many connections are just being replaced, for which [`attach::ATTACHING`] is held.
+static REPLACING: AtomicU32 = AtomicU32::new(0);
+
+/// Waits until no connection is being replaced: in between its number stands for nothing, and no `epoll`
+/// instance has it.
+#[inline]
+pub fn await_replacement() {
+    if REPLACING.load(Ordering::SeqCst) != 0 {
+        attach::await_joiner();
+    }
+}
+
+/// Puts a copied connection in the place of this one, under all its numbers in this process. If that
+/// cannot be, the descriptor stays as it is.
+pub fn replace(guard: &Guard) {
+    let _errno = sys::KeepErrno::new();
+    // Another thread may have closed all of them meanwhile.
+    if table::is_owner() && numbers(guard).next().is_none() {
+        return;
+    }
+    let flags = sys::fcntl(guard.fd, libc::F_GETFL, 0).unwrap_or(0);
+    let is_owner = table::is_owner();
+    if is_owner {
+        REPLACING.fetch_add(1, Ordering::SeqCst);
+    }
+    let registrations = if is_owner && !departure::leaves_registrations(guard) {
+        epoll::take_out(guard)
+    } else {
+        epoll::TakenOutAll::default()
+    };
+    if let Some(near) = loan::join(guard).or_else(|| begin(guard)) {
+        let _ = sys::fcntl(near, libc::F_SETFL, flags & (libc::O_NONBLOCK | libc::O_ASYNC));
+        put_in_places(guard, near);
+        sys::close(near);
+    }
+    epoll::put_in_again(registrations);
+    if is_owner {
+        REPLACING.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// Begins to copy. Returns the program's end of the copied connection.
+fn begin(guard: &Guard) -> Option<c_int> {
+    holders::bury(guard.connection, &mut Looked::default());
+    // The child of a vfork does not count as a holder, which its parent is.
+    let is_shared = !table::is_owner() || guard.connection.holders.load(Ordering::SeqCst) > 1;
+    if is_shared && !loan::begin(guard.connection) {
+        return None;
+    }
+    let user = is_shared.then(|| Process::open(sys::process()));
+    let door = user.and_then(|_| Place::of_loan(sys::cookie(guard.fd)?)).map(|it| it.listen());
+    // Another of the family may have begun at the same time.
+    let others = matches!(door, Some(Err(libc::EADDRINUSE))).then(|| loan::join(guard)).flatten();
+    let door = door.and_then(Result::ok);
+    let near = others.or_else(|| begin_to_copy(guard, user, door));
+    [user.and_then(|it| it.fd()), door].into_iter().flatten().for_each(sys::close);
+    if is_shared && (others.is_some() || near.is_none()) {
+        guard.connection.lending.withdraw();
+    }
+    near
+}
+
+/// The same with a loan that is counted, and a place for others.
+fn begin_to_copy(guard: &Guard, user: Option<Process>, door: Option<c_int>) -> Option<c_int> {
+    // The copying process goes on with a stack that may be another thread's, and small.
+    let Some(memory) = sys::map(None, MEMORY) else {
+        return copy_by(guard, user, door, &mut [0; LEAST]);
+    };
+    // SAFETY: so much was mapped, and a copying process has its own.
+    let near = copy_by(guard, user, door, unsafe { slice::from_raw_parts_mut(memory, MEMORY) });
+    // SAFETY: nothing refers to it any more.
+    unsafe { sys::unmap(memory, MEMORY) };
+    near
+}
+
+fn copy_by(
+    guard: &Guard,
+    user: Option<Process>,
+    door: Option<c_int>,
+    memory: &mut [u8],
+) -> Option<c_int> {
+    let [near, far] = sys::connection_pair(guard.fd).ok()?;
+    shut_as(guard, near);
+    if user.is_none() && put_all(guard, near, far, memory) {
+        sys::close(far);
+        return Some(near);
+    }
+    let order = Ordering::SeqCst;
+    guard.connection.holders.fetch_add(1, order);
+    let made = sys::fork_away();
+    if made == Ok(sys::Forked::There) {
+        run(guard, far, user.map(|user| Loan { near, far, user, door }), memory);
+    }
+    sys::close(far);
+    if made.is_err() {
+        guard.connection.holders.fetch_sub(1, order);
+        sys::close(near);
+        return None;
+    }
+    // What had arrived is there when the program looks for it.
+    sys::poll(near, libc::POLLIN, FIRST);
+    Some(near)
+}
+
+/// Shuts the program's end down as the connection is that it stands for.
+fn shut_as(guard: &Guard, near: c_int) {
+    let connection = guard.connection;
+    // A loan shuts it down itself, since what others have written comes before.
+    let lent = connection.lending.is_lent();
+    let has_sent_end = || sys::tcp_counts(guard.fd).is_ok_and(|counts| counts.has_sent_end);
+    if !lent && (connection.write_shut.load(Ordering::Acquire) || has_sent_end()) {
+        sys::shutdown(near, libc::SHUT_WR);
+    }
+    if connection.read_shut.load(Ordering::Acquire) {
+        sys::shutdown(near, libc::SHUT_RD);
+    }
+}
+
+fn put_in_places(guard: &Guard, near: c_int) {
+    if table::is_owner() {
+        for fd in numbers(guard) {
+            // Who waits to enter sees the old one until the new one is there.
+            put_in_place(near, fd);
+            close::hand_over(fd);
+        }
+    } else {
+        let cookie = sys::cookie(guard.fd);
+        for fd in (0..departure::numbers_elsewhere()).filter(|fd| sys::cookie(*fd) == cookie) {
+            put_in_place(near, fd);
+        }
+    }
+}
+
+/// The numbers of a connection in this process.
+fn numbers(guard: &Guard) -> impl Iterator<Item = c_int> {
+    let place = Entry::Connection(guard.place);
+    table::known().filter(move |(_, it)| *it == place).map(|(fd, _)| fd)
+}
+
+fn put_in_place(near: c_int, fd: c_int) {
+    let closes = sys::fcntl(fd, libc::F_GETFD, 0).unwrap_or(0) & libc::FD_CLOEXEC != 0;
+    sys::duplicate_to(near, fd, if closes { libc::O_CLOEXEC } else { 0 });
+}
+
+/// The life of the copying process.
+fn run(guard: &Guard, far: c_int, loan: Option<Loan>, memory: &mut [u8]) -> ! {
+    lock::forget_thread();
+    process_lock::forget_all();
+    REPLACING.store(0, Ordering::Relaxed);
+    // The numbers that matter are kept below, and all others closed.
+    table::start_in_copy();
+    guard.connection.sharers.add();
+    attach::ATTACHING.reset();
+    limits::RAISING.reset();
+    sys::start_session();
+    let lent =
+        loan.map_or([far; 3], |it| [it.near, it.user.fd().unwrap_or(far), it.door.unwrap_or(far)]);
+    close_all_but([guard.fd, far, lent[0], lent[1], lent[2]]);
+    let ended = loan.map_or(Ended::Given, |loan| loan::lend(guard, loan, memory));
+    match ended {
+        // The others may have closed it before this process had noticed the users' end.
+        Ended::Over => guard::leave(guard),
+        Ended::Given => {
+            copy(guard, far, memory);
+            close::end_doorbells_of(guard);
+            holders::hold_no_more(guard.connection);
+        }
+    }
+    sys::exit()
+}
+
+fn close_all_but(mut kept: [c_int; 5]) {
+    kept.sort_unstable();
+    let mut first = 0;
+    for fd in kept.map(|fd| fd as c_uint) {
+        if fd > first {
+            sys::close_numbers(first, fd - 1);
+        }
+        first = fd + 1;
+    }
+    sys::close_numbers(first, c_uint::MAX);
+}
+
+/// Puts all that is left into the copied connection, if the other end has closed its own and this one
+/// takes all at once: then nobody needs to copy. What it took is not left any more either way.
+fn put_all(guard: &Guard, near: c_int, far: c_int, buffer: &mut [u8]) -> bool {
+    let connection = guard.connection;
+    let Some(segment) = connection.segment() else { return false };
+    if segment.side(connection.role().peer()).closed.load(Ordering::Acquire) != closed::ORDERLY {
+        return false;
+    }
+    let Some(mut receiving) = connection.receiving() else { return false };
+    sys::widen_receive_buffer(near, segment.capacity().bytes());
+    let (until, flags) = (sys::now() + SETTLING, libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL);
+    let mut given = 0;
+    loop {
+        let sent = match left(guard, &mut receiving, buffer, libc::MSG_PEEK) {
+            Rest::Bytes(count) => sys::send(far, buffer.as_ptr(), count, flags),
+            Rest::End => break,
+            Rest::Later if sys::now() < until => Ok(0),
+            Rest::Later | Rest::Reset | Rest::Kernel => return false,
+        };
+        let Ok(mut sent) = sent else { return false };
+        given += sent as u64;
+        if sent == 0 {
+            sys::sleep(SOON);
+        }
+        while sent > 0 {
+            let Rest::Bytes(taken) = left(guard, &mut receiving, &mut buffer[..sent], 0) else {
+                return false;
+            };
+            sent -= taken;
+        }
+    }
+    // What its sender still held would be lost some minutes after it has closed.
+    let is_there = || sys::tcp_counts(near).is_ok_and(|counts| counts.arrived >= given);
+    while !is_there() && sys::now() < until {
+        sys::sleep(SOON);
+    }
+    is_there()
+}
+
+/// Takes bytes that are left wherever they are; with `MSG_PEEK` they stay there.
+fn left(guard: &Guard, receiving: &mut Receiving, buffer: &mut [u8], flags: c_int) -> Rest {
+    let rest = stream::rest_held(guard, receiving, buffer, flags);
+    if !matches!(rest, Rest::Kernel) {
+        return rest;
+    }
+    let flags = flags | libc::MSG_DONTWAIT;
+    match sys::recv(guard.socket(), buffer.as_mut_ptr(), buffer.len(), flags) {
+        Ok(0) => Rest::End,
+        Ok(count) => Rest::Bytes(count),
+        Err(libc::EAGAIN | libc::EINTR) => Rest::Later,
+        Err(_) if death::is_reset_by_doorbell(guard) => Rest::End,
+        Err(_) => Rest::Reset,
+    }
+}
+
+/// One way of the copying: what was taken and is not yet sent.
+struct Way<'a> {
+    from: c_int,
+    to: c_int,
+    memory: &'a mut [u8],
+    held: std::ops::Range<usize>,
+    open: bool,
+}
+
+impl<'a> Way<'a> {
+    fn new(from: c_int, to: c_int, memory: &'a mut [u8]) -> Self {
+        Self { from, to, memory, held: 0..0, open: true }
+    }
+
+    /// Whether it waits for something to take.
+    fn is_taking(&self) -> bool {
+        self.open && self.held.is_empty()
+    }
+
+    /// What it waits for at a descriptor.
+    fn events(&self, fd: c_int) -> i16 {
+        let taking = self.from == fd && self.is_taking();
+        let sending = self.to == fd && !self.held.is_empty();
+        (i16::from(taking) * libc::POLLIN) | (i16::from(sending) * libc::POLLOUT)
+    }
+
+    /// Whether it goes on to a descriptor from which the other way has ended.
+    fn only_sends_to(&self, fd: c_int, other: &Way<'_>) -> bool {
+        self.open && self.to == fd && !other.open
+    }
+
+    /// Takes what there is. False if the connection is over. An error may be no more than an end.
+    fn take(&mut self, is_end: impl FnOnce() -> bool) -> bool {
+        let (place, room) = (self.memory.as_mut_ptr(), self.memory.len());
+        self.note(match sys::recv(self.from, place, room, libc::MSG_DONTWAIT) {
+            Ok(0) => Rest::End,
+            Ok(count) => Rest::Bytes(count),
+            Err(libc::EAGAIN | libc::EINTR) => Rest::Later,
+            Err(_) if is_end() => Rest::End,
+            Err(_) => Rest::Reset,
+        })
+    }
+
+    fn note(&mut self, taken: Rest) -> bool {
+        match taken {
+            Rest::Bytes(count) => self.held = 0..count,
+            Rest::End => {
+                sys::shutdown(self.to, libc::SHUT_WR);
+                self.open = false;
+            }
+            Rest::Reset => {
+                sys::reset(self.to);
+                return false;
+            }
+            Rest::Later | Rest::Kernel => {}
+        }
+        true
+    }
+
+    /// Sends as much as there is room for. False if the connection is over.
+    fn send(&mut self) -> bool {
+        let bytes = &self.memory[self.held.clone()];
+        let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+        match sys::send(self.to, bytes.as_ptr(), bytes.len(), flags) {
+            Ok(count) => self.held.start += count,
+            Err(libc::EAGAIN | libc::EINTR) => {}
+            Err(_) => {
+                // Nobody reads there any more: the kernel would reset who writes here.
+                sys::reset(self.from);
+                return false;
+            }
+        }
+        true
+    }
+}
+
+/// Copies both ways between two connections of the kernel until both have ended, what is left in the
+/// ring first. Neither waits for the other: a program may write all before it reads any.
+fn copy(guard: &Guard, far: c_int, memory: &mut [u8]) {
+    let (one, other) = memory.split_at_mut(memory.len() / 2);
+    let (mut to, mut back) = (Way::new(guard.fd, far, one), Way::new(far, guard.fd, other));
+    // Whether each way is the ring's still, at least in part.
+    let (mut in_ring, mut out_ring) = (true, true);
+    // Whether nothing more is to be heard of the other end.
+    let mut has_gone = false;
+    loop {
+        if in_ring && to.is_taking() {
+            let rest = stream::rest(guard, to.memory);
+            in_ring = !matches!(rest, Rest::Kernel);
+            if !to.note(rest) {
+                return;
+            }
+        }
+        out_ring = out_ring && !is_sent_by_kernel(guard);
+        let goes_on =
+            (in_ring || !to.is_taking() || to.take(|| death::is_reset_by_doorbell(guard)))
+                && (to.held.is_empty() || to.send())
+                && (out_ring || !back.is_taking() || back.take(|| false))
+                && (out_ring || back.held.is_empty() || back.send());
+        if !goes_on || !to.open && !back.open {
+            return;
+        }
+        let mut entries = [guard.fd, far].map(|fd| {
+            let events = to.events(fd) | if out_ring { 0 } else { back.events(fd) };
+            // One that has said all may yet reset the connection.
+            let may_reset = to.only_sends_to(fd, &back) || back.only_sends_to(fd, &to) && !has_gone;
+            let is_looked_at = events != 0 || may_reset;
+            libc::pollfd { fd: if is_looked_at { fd } else { -1 }, events, revents: 0 }
+        });
+        let pause = (out_ring || in_ring && to.is_taking()).then_some(LOOK_EVERY);
+        if !sys::poll_all(&mut entries, pause) {
+            return;
+        }
+        let ended = libc::POLLERR | libc::POLLHUP;
+        for (entry, other) in entries.iter().zip([far, guard.fd]) {
+            if entry.events != 0 || entry.revents & ended == 0 {
+                continue;
+            }
+            // Without an error both directions have ended, the sending one before the descriptor left.
+            let is_reset = entry.revents & libc::POLLERR != 0;
+            has_gone = entry.fd == guard.fd && (!is_reset || death::is_reset_by_doorbell(guard));
+            if !has_gone {
+                sys::reset(other);
+                return;
+            }
+        }
+    }
+}
+
+/// Whether the sending direction is the kernel's again.
+fn is_sent_by_kernel(guard: &Guard) -> bool {
+    let joined = guard.connection.phase() == phase::JOINED;
+    let segment = guard.connection.segment().filter(|_| joined);
+    segment.is_none_or(|segment| {
+        turn::settle(guard, &segment);
+        guard.connection.returned_out.load(Ordering::Acquire)
+    })
+}

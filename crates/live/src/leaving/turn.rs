@@ -1,0 +1,511 @@
+//! From shared memory back to the kernel, at any moment and in both directions, without losing or
+//! overtaking a byte.
+//!
+//! Whoever wants back *ends* both directions' detours, which seals the rings, and wakes the other
+//! end. From then on both ends write to the kernel's stream again, and read what is left in the
+//! rings first. That is enough as long as this library reads. A descriptor that goes where it
+//! cannot follow, to a program without it or past the C library, *leaves*: the other end sends
+//! what this one has not read by the kernel's stream, after which the descriptor is as if it had
+//! never been carried. The order of bytes is `weft_protocol::detour`'s, which is model-checked.
+
+use std::sync::atomic::Ordering;
+
+use weft_protocol::byte_ring::BrokenRing;
+use weft_protocol::detour::{Begun, Inlet, Outlet, Refusal};
+
+use crate::joining::attach;
+use crate::report::stats::{self, Reason};
+use crate::segment::{Role, Segment, closed};
+use crate::sys;
+use crate::table::{self, Connection, Guard, Receiving, Sending, end, phase};
+use crate::waiting::death;
+use crate::waiting::wait;
+
+/// How long a descriptor that leaves waits for the other end to hear of it, in nanoseconds.
+const PATIENCE: u64 = 300_000_000;
+/// How long calls of other threads are waited for that are in a connection which is to be replaced, in
+/// nanoseconds.
+pub const DRAINING: u64 = 20_000_000;
+/// How long the other end's doorbells are waited for that were announced, in nanoseconds.
+const SETTLING: u64 = 1_000_000_000;
+/// How long a closing end tries to send what the other refused, in nanoseconds.
+const LINGER: u64 = 2_000_000_000;
+
+/// Ends both detours and wakes whoever sleeps on them. Does nothing the second time.
+pub fn turn_back(guard: &Guard, segment: &Segment, reason: Reason) {
+    let connection = guard.connection;
+    let role = connection.role();
+    end_both(segment);
+    if connection.turned.swap(true, Ordering::AcqRel) {
+        return;
+    }
+    wait::wake(guard, &segment.way(role).arrived);
+    wait::wake(guard, &segment.way(role.peer()).freed);
+    silence(guard, segment);
+    // This end's own sleepers: on the words, and in epoll instances.
+    wait::wake_word(&segment.way(role.peer()).arrived);
+    wait::wake_word(&segment.way(role).freed);
+    wait::signal(&connection.own_event);
+    stats::moved_back(guard, reason);
+}
+
+/// Lets nobody ring any more, once the detours have ended. Another thread that has taken the other
+/// end's flag and not yet rung comes too late, so it is rung here: whoever sleeps in the kernel armed
+/// its flag before there was an end to see, and whoever arms it later sees that. Not where the kernel has an
+/// error to tell, which the doorbell would take.
+fn silence(guard: &Guard, segment: &Segment) {
+    let connection = guard.connection;
+    let role = connection.role();
+    let alone = table::is_single_threaded() && connection.holders.load(Ordering::Relaxed) == 1;
+    let open = segment.side(role.peer()).closed.load(Ordering::Acquire) == closed::OPEN;
+    let rings = !alone && open && connection.switched_out.load(Ordering::Acquire);
+    if rings && sys::poll_now(guard.socket(), 0) & libc::POLLERR == 0 {
+        wait::ring_doorbell(guard, segment);
+    }
+    segment.way(role).detour.silence();
+}
+
+/// Where the next byte to receive comes from; keeps the connection's flags in step. `None` in a
+/// signal handler that interrupted a sender.
+pub fn inlet(guard: &Guard, segment: &Segment, receiving: &mut Receiving) -> Option<Inlet> {
+    let connection = guard.connection;
+    let way = segment.way(connection.role().peer());
+    let mut look = || {
+        let taken = connection.taken.load(Ordering::Acquire);
+        receiving.receiver.inlet(&way.detour, &way.pointers, &receiving.reader, taken)
+    };
+    let mut inlet = look();
+    if matches!(inlet, Inlet::Before { .. } | Inlet::Doorbells(_)) && recounts(guard, inlet) {
+        inlet = look();
+    }
+    match inlet {
+        Inlet::Ring if !connection.switched_in.load(Ordering::Relaxed) => {
+            attach::arrive(guard, segment).then_some(inlet)
+        }
+        // A refusal that nobody has heard may yet be taken back; then whoever sleeps is to read the
+        // ring, for which a doorbell wakes it.
+        Inlet::Doorbells(_) | Inlet::After if way.detour.refusal() == Refusal::Unheard => {
+            Some(Inlet::Settling)
+        }
+        // Once back the kernel would be asked, which is told only by the other end's next call.
+        Inlet::After
+            if !connection.returned_in.load(Ordering::Relaxed) && has_said_all(guard, segment) =>
+        {
+            Some(Inlet::Settling)
+        }
+        Inlet::After if !connection.returned_in.load(Ordering::Relaxed) => {
+            connection.returned_in.store(true, Ordering::Release);
+            connection.switched_in.store(false, Ordering::Release);
+            if connection.read_shut.load(Ordering::Acquire) {
+                sys::shutdown(guard.socket(), libc::SHUT_RD);
+            }
+            Some(inlet)
+        }
+        _ => Some(inlet),
+    }
+}
+
+/// Counts anew what was taken out of the kernel's stream, if a process was killed between taking and
+/// counting: then less would be thought to come before the ring or behind it than does. With the receiving
+/// half held, and so with all that is needed before the ring.
+fn recounts(guard: &Guard, inlet: Inlet) -> bool {
+    let connection = guard.connection;
+    let rings = matches!(inlet, Inlet::Doorbells(_));
+    // Who waits for a lock finds its holder dead.
+    let bell = rings.then(|| connection.bell.lock()).flatten();
+    if rings && bell.is_none() || !connection.is_orphaned() {
+        return false;
+    }
+    match sys::bytes_read_by_now(guard.socket()) {
+        Ok(taken) => connection.adopt(taken),
+        Err(libc::EAGAIN) => return false,
+        // The connection is over: what was counted is all that is known.
+        Err(_) => connection.adopt(connection.taken.load(Ordering::Acquire)),
+    }
+    drop(bell);
+    true
+}
+
+/// Whether the other end has said that it sends no more, and not yet to the kernel: nothing follows
+/// what is in the ring, unless that was refused.
+pub fn has_said_all(guard: &Guard, segment: &Segment) -> bool {
+    let way = segment.way(guard.connection.role().peer());
+    if !way.detour.has_said_all() {
+        return false;
+    }
+    let over = libc::POLLHUP | libc::POLLERR | libc::POLLRDHUP;
+    let said = sys::poll_now(guard.socket(), over) & over;
+    let may_be_reset =
+        said & libc::POLLERR != 0 || guard.connection.reset_by_doorbell.load(Ordering::Acquire);
+    said == 0 || may_be_reset && death::is_reset_by_doorbell(guard)
+}
+
+/// Throws the doorbells away that stand before the bytes that follow the ring. How many have yet to
+/// come, of which one is sure while nobody may look; `None` if the other end has gone before.
+pub fn discard(guard: &Guard, segment: &Segment) -> Option<u64> {
+    let connection = guard.connection;
+    let Some(_held) = connection.bell.lock() else { return Some(1) };
+    if connection.bell.is_orphaned() {
+        // They are counted anew by who looks where the next byte comes from.
+        return Some(1);
+    }
+    // Another thread that woke by them may have taken some, so they are counted only now.
+    let detour = &segment.way(connection.role().peer()).detour;
+    let Some(start) = detour.resumes_after() else { return Some(1) };
+    throw_away(guard, start.saturating_sub(connection.taken.load(Ordering::Acquire)))
+}
+
+/// Throws all away that the kernel's stream holds: its last writer died while it rang.
+pub fn discard_all(guard: &Guard) {
+    let _held = guard.connection.bell.lock();
+    throw_away(guard, u64::MAX);
+}
+
+fn throw_away(guard: &Guard, mut count: u64) -> Option<u64> {
+    let connection = guard.connection;
+    let mut scratch = [0u8; 256];
+    while count > 0 {
+        let room = scratch.len().min(count as usize);
+        match sys::recv(guard.socket(), scratch.as_mut_ptr(), room, libc::MSG_DONTWAIT) {
+            Ok(0) => return None,
+            Ok(taken) => {
+                connection.taken.fetch_add(taken as u64, Ordering::AcqRel);
+                count -= taken as u64;
+            }
+            Err(libc::EAGAIN | libc::EINTR) => return Some(count),
+            Err(_) => return None,
+        }
+    }
+    Some(0)
+}
+
+/// Returns to the kernel for sending, once the ring is sealed: what the other end has refused goes
+/// before all else, as far as there is room.
+pub fn come_back(
+    guard: &Guard,
+    segment: &Segment,
+    sending: &mut Sending,
+) -> Result<(), BrokenRing> {
+    let connection = guard.connection;
+    let way = segment.way(connection.role());
+    match sending.sender.outlet() {
+        Outlet::Before => attach::switch(guard, segment, sending),
+        Outlet::Ring => {
+            silence(guard, segment);
+            let Some(_chime) = connection.chime.lock() else { return Ok(()) };
+            if way.detour.is_ringing() {
+                wait::count_doorbells(guard, segment);
+            }
+            sending.sender.come_back(&way.detour, &sending.writer)?;
+            connection.switched_out.store(false, Ordering::Release);
+        }
+        Outlet::Rest(_) | Outlet::After => {}
+    }
+    push(guard, segment, sending);
+    if sending.sender.outlet() == Outlet::After
+        && !connection.returned_out.swap(true, Ordering::AcqRel)
+        && connection.write_shut.load(Ordering::Acquire)
+    {
+        sys::shutdown(guard.socket(), libc::SHUT_WR);
+    }
+    Ok(())
+}
+
+/// Sends what the other end has refused, as far as the kernel has room.
+fn push(guard: &Guard, segment: &Segment, sending: &mut Sending) {
+    let role = guard.connection.role();
+    let detour = &segment.way(role).detour;
+    let mut widened = false;
+    while let Outlet::Rest(from) = sending.sender.outlet() {
+        let places = sending.writer.spans_since(from).first;
+        let bytes = segment.bytes(role, &places);
+        let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+        match sys::send(guard.socket(), bytes, places.len(), flags) {
+            Ok(sent) => sending.sender.sent_rest(detour, &sending.writer, sent as u64),
+            Err(libc::EINTR) => {}
+            Err(libc::EAGAIN) if !widened => {
+                widened = true;
+                sys::widen_send_buffer(guard.socket(), segment.capacity().bytes());
+            }
+            Err(libc::EAGAIN) => return,
+            // The connection is over: nobody will ever read the rest.
+            Err(_) => sending.sender.sent_rest(detour, &sending.writer, u64::MAX >> 4),
+        }
+    }
+}
+
+/// Brings a connection whose detours have ended back to the kernel, as far as that goes without
+/// waiting. True once it is wholly there.
+pub fn settle(guard: &Guard, segment: &Segment) -> bool {
+    let _errno = sys::KeepErrno::new();
+    let connection = guard.connection;
+    turn_back(guard, segment, Reason::Peer);
+    if !connection.returned_in.load(Ordering::Acquire)
+        && let Some(mut receiving) = connection.receiving()
+        && let Some(Inlet::Doorbells(_)) = inlet(guard, segment, &mut receiving)
+        && discard(guard, segment) == Some(0)
+    {
+        inlet(guard, segment, &mut receiving);
+    }
+    if !connection.returned_out.load(Ordering::Acquire)
+        && let Some(mut sending) = connection.sending()
+        && come_back(guard, segment, &mut sending).is_err()
+    {
+        // The other end has written garbage: nothing can be sent any more.
+        connection.end.fetch_max(end::BROKEN, Ordering::AcqRel);
+        connection.returned_out.store(true, Ordering::Release);
+    }
+    let back = is_back(connection);
+    if back {
+        become_plain(connection);
+    }
+    back
+}
+
+/// Leaves a connection that is wholly back to the kernel for good, unless it is on loan. Loans begin
+/// with the receiving half held, too.
+fn become_plain(connection: &Connection) {
+    let is_lent = || connection.lending.is_lent();
+    if is_lent() {
+        return;
+    }
+    let Some(_receiving) = connection.receiving().filter(|_| !is_lent()) else { return };
+    let (joined, plain, order) = (phase::JOINED, phase::PLAIN, Ordering::SeqCst);
+    if connection.phase.compare_exchange(joined, plain, order, order).is_ok() {
+        stats::closed(connection);
+    }
+}
+
+/// Whether both directions are the kernel's again.
+#[inline]
+pub fn is_back(connection: &Connection) -> bool {
+    connection.returned_in.load(Ordering::Acquire)
+        && connection.returned_out.load(Ordering::Acquire)
+}
+
+/// Sends what the other end has refused, waiting for room: this end is about to go.
+pub fn send_rest(guard: &Guard, segment: &Segment) {
+    let until = sys::now() + LINGER;
+    while !settle_sending(guard, segment) && sys::now() < until {
+        sys::poll(guard.socket(), libc::POLLOUT, 10_000_000);
+    }
+}
+
+fn settle_sending(guard: &Guard, segment: &Segment) -> bool {
+    settle(guard, segment);
+    guard.connection.returned_out.load(Ordering::Acquire)
+}
+
+/// Moves a connection back whose descriptor the library still sees: both directions go by the
+/// kernel, and what is left in the ring is read first.
+pub fn back(guard: &Guard, reason: Reason) {
+    let connection = guard.connection;
+    if connection.phase() < phase::JOINED {
+        attach::give_up(connection, reason);
+    } else if connection.phase() == phase::JOINED
+        && let Some(segment) = connection.segment()
+    {
+        turn_back(guard, &segment, reason);
+        send_rest(guard, &segment);
+    }
+}
+
+/// Moves a connection back whose descriptor goes where the library cannot follow: afterwards the
+/// kernel's stream holds all that was not read. False if that could not be: the other end has gone,
+/// or does not look at the connection; then `is_alone` was asked to keep other threads out, and did unless
+/// the other end has gone.
+#[must_use = "if it could not leave, the rest must get to whoever takes the descriptor"]
+pub fn leave(guard: &Guard, reason: Reason, is_alone: &mut dyn FnMut() -> bool) -> bool {
+    let connection = guard.connection;
+    if connection.phase() < phase::JOINED {
+        attach::give_up(connection, reason);
+    }
+    let (joined, segment) = (connection.phase() == phase::JOINED, connection.segment());
+    let Some(segment) = segment.filter(|_| joined) else { return true };
+    let _errno = sys::KeepErrno::new();
+    let refused = refuse_rest(guard, &segment);
+    turn_back(guard, &segment, reason);
+    send_rest(guard, &segment);
+    let Some(refused) = refused else { return false };
+    match if refused { hearing(guard, &segment, is_alone) } else { Heard::Now } {
+        Heard::Now => {}
+        Heard::Never => return false,
+        Heard::Later => {
+            discard_counted(guard, &segment);
+            return true;
+        }
+    }
+    let until = sys::now() + SETTLING;
+    while !settle(guard, &segment) {
+        if sys::now() > until || connection.reset_by_doorbell.load(Ordering::Acquire) {
+            return false;
+        }
+        sys::poll(guard.socket(), libc::POLLIN, 1_000_000);
+    }
+    true
+}
+
+/// Refuses what is left to read and ends the detours. Whether the other end is to hear of that; `None`
+/// if it could not be refused. A writer that sees the end before the refusal goes on without it, so the
+/// refusal comes first.
+fn refuse_rest(guard: &Guard, segment: &Segment) -> Option<bool> {
+    let connection = guard.connection;
+    let way = segment.way(connection.role().peer());
+    let mut receiving = connection.receiving()?;
+    inlet(guard, segment, &mut receiving)?;
+    if way.detour.begun() == Begun::NotYet {
+        end_both(segment);
+    }
+    let taken = connection.taken.load(Ordering::Acquire);
+    let before = matches!(way.detour.begun(), Begun::After(begun) if begun > taken);
+    let Receiving { reader, receiver, .. } = &mut *receiving;
+    connection.wants_refused.store(false, Ordering::Relaxed);
+    let refused = receiver.leave(&way.detour, reader, taken);
+    end_both(segment);
+    let unread = reader.available(&way.pointers, u64::MAX).ok()? > 0;
+    let rest = unread || way.detour.is_finished();
+    if refused && !rest {
+        receiver.withdraw(&way.detour);
+    }
+    (refused || !rest && !before).then_some(rest && way.detour.refusal() != Refusal::None)
+}
+
+fn end_both(segment: &Segment) {
+    for writer in [Role::Client, Role::Server] {
+        let way = segment.way(writer);
+        way.detour.end(&way.pointers);
+    }
+}
+
+/// Throws all doorbells away that were counted, as far as they come.
+fn discard_counted(guard: &Guard, segment: &Segment) {
+    let until = sys::now() + SETTLING;
+    let is_left = || {
+        // Who looks counts anew what must be.
+        guard.connection.receiving().map(|mut half| inlet(guard, segment, &mut half));
+        discard(guard, segment).is_some_and(|left| left > 0)
+    };
+    while is_left() && sys::now() < until {
+        sys::poll(guard.socket(), libc::POLLIN, 1_000_000);
+    }
+}
+
+/// Whether the other end has heard of a refusal.
+enum Heard {
+    Now,
+    /// It was taken back.
+    Never,
+    /// It stands, since nobody could copy instead, or another thread would stay in a call on what was
+    /// replaced: the rest comes with the other end's next call.
+    Later,
+}
+
+/// Waits until the other end has heard of the refusal, or does nothing for long.
+fn hearing(guard: &Guard, segment: &Segment, is_alone: &mut dyn FnMut() -> bool) -> Heard {
+    let connection = guard.connection;
+    let peer = connection.role().peer();
+    let begun = sys::now();
+    let mut pause = 1_000;
+    loop {
+        match segment.way(peer).detour.refusal() {
+            Refusal::Heard => return Heard::Now,
+            // Another thread or process that left at the same time has taken it back.
+            Refusal::None => return Heard::Never,
+            Refusal::Unheard => {}
+        }
+        let closed = segment.side(peer).closed.load(Ordering::Acquire) != closed::OPEN;
+        let gone = libc::POLLHUP | libc::POLLERR | libc::POLLRDHUP;
+        let over = closed || sys::poll_now(guard.socket(), gone) & gone != 0;
+        let until = begun + if over { 0 } else { PATIENCE };
+        let alone = sys::now() > until && is_alone();
+        let drained = sys::now() > until + DRAINING;
+        // Who stays in a call and wants to read reads the ring.
+        let nobody_reads = drained && !alone && !connection.wants_refused.load(Ordering::Relaxed);
+        if !over && (nobody_reads || alone && !sys::can_fork_away()) {
+            return Heard::Later;
+        }
+        if (alone || drained)
+            && let Some(mut receiving) = connection.receiving()
+            && receiving.receiver.withdraw(&segment.way(peer).detour)
+        {
+            drop(receiving);
+            tell_of_rest(connection);
+            return Heard::Never;
+        }
+        sys::sleep(pause);
+        pause = (pause * 2).min(1_000_000);
+    }
+}
+
+/// Lets those look again who share the connection: while a refusal stood they found nothing to read, though
+/// they had been told of it.
+fn tell_of_rest(connection: &Connection) {
+    connection.changes.fetch_add(1, Ordering::Release);
+    wait::signal(&connection.own_event);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample::Sample;
+    use libc::c_int;
+    use weft_protocol::byte_ring::Writer;
+    use weft_protocol::detour::Sender;
+
+    fn received(sample: &Sample) -> Vec<u8> {
+        let mut bytes = [0u8; 16];
+        let got = sys::recv(sample.fd, bytes.as_mut_ptr(), bytes.len(), libc::MSG_DONTWAIT);
+        bytes[..got.unwrap_or(0)].to_vec()
+    }
+
+    /// Lets a thread that has taken so much die with a lock in its hands.
+    fn die_with(fd: c_int, taken: usize, rings: bool) {
+        let dies = move || {
+            let connection = table::enter(fd).unwrap().connection;
+            std::mem::forget((!rings).then(|| connection.receiving()));
+            std::mem::forget(rings.then(|| connection.bell.lock()));
+            let mut bytes = [0u8; 16];
+            assert_eq!(sys::recv(fd, bytes.as_mut_ptr(), taken, 0), Ok(taken));
+        };
+        std::thread::spawn(dies).join().unwrap();
+    }
+
+    #[test]
+    fn doorbells_that_the_dead_have_taken_are_not_waited_for() {
+        let sample = Sample::new();
+        let (guard, segment) = sample.enter();
+        let way = segment.way(guard.connection.role().peer());
+        let mut sender = Sender::default();
+        sender.begin(&way.detour, 0);
+        for _ in 0..3 {
+            way.detour.ring();
+            sys::write(sample.other, b"!");
+            way.detour.rung(true);
+        }
+        die_with(sample.fd, 2, true);
+        way.detour.end(&way.pointers);
+        sender.come_back(&way.detour, &Writer::new(segment.capacity())).unwrap();
+        sys::write(sample.other, b"abc");
+        let mut receiving = guard.connection.receiving().unwrap();
+        assert_eq!(inlet(&guard, &segment, &mut receiving), Some(Inlet::Doorbells(1)));
+        assert_eq!(discard(&guard, &segment), Some(0));
+        assert_eq!(inlet(&guard, &segment, &mut receiving), Some(Inlet::After));
+        assert_eq!(received(&sample), b"abc");
+    }
+
+    #[test]
+    fn what_the_dead_have_read_before_the_ring_is_not_read_of_the_doorbells() {
+        let sample = Sample::new();
+        let (guard, segment) = sample.enter();
+        guard.connection.switched_in.store(false, Ordering::SeqCst);
+        let way = segment.way(guard.connection.role().peer());
+        sys::write(sample.other, b"abcd");
+        Sender::default().begin(&way.detour, 4);
+        way.detour.ring();
+        sys::write(sample.other, b"!");
+        way.detour.rung(true);
+        die_with(sample.fd, 3, false);
+        let mut receiving = guard.connection.receiving().unwrap();
+        assert_eq!(inlet(&guard, &segment, &mut receiving), Some(Inlet::Before { left: 1 }));
+    }
+}

@@ -1,0 +1,217 @@
+//! The figures that `weft live status` shows.
+//!
+//! They stand at the beginning of the file `weft-live` that every process with the library keeps
+//! open, so that whoever may read the process's `/proc/PID/fd` may read them, and nothing is left
+//! behind when it ends. `python/weft/live.py` knows this layout.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::report::log;
+use crate::table::{self, Connection, Guard};
+
+/// Which layout this is.
+const LAYOUT: u64 = 7;
+
+/// Why a connection, or what of it, stays with the kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(usize)]
+pub enum Reason {
+    /// The two addresses are of different hosts or network namespaces.
+    Elsewhere,
+    /// Nobody answered at the place where the other end would.
+    PeerPlain,
+    /// The other end belongs to another user, or handed over what cannot be used.
+    PeerRefused,
+    /// The segment could not be made: memory, descriptors, seals.
+    NoSegment,
+    /// More connections than the limit.
+    Limit,
+    /// A call that is not carried came first.
+    Call,
+    /// The kernel's counters are missing or do not agree.
+    Counters,
+    /// It is in an epoll instance that is not followed, or in too many.
+    Epoll,
+    /// A descriptor is kept open over `exec`.
+    Exec,
+    /// A descriptor is passed over a Unix socket.
+    Passed,
+    /// The C library's streams read and write past this one.
+    Stdio,
+    /// The process has set `io_uring` up.
+    IoUring,
+    /// The kernel is to move bytes between descriptors by itself.
+    Splice,
+    /// Urgent data.
+    Urgent,
+    /// A socket option that only the kernel can honour.
+    Option,
+    /// The other end wanted back.
+    Peer,
+    /// The program makes system calls by instructions of its own.
+    BareCalls,
+    /// The other end did not read for long, and the kernel holds more than a ring.
+    Full,
+    /// The process filters its system calls.
+    Filter,
+    /// The other end gave up before both had joined.
+    Withdrawn,
+}
+
+impl Reason {
+    /// What a person reads.
+    pub const fn text(self) -> &'static str {
+        match self {
+            Self::Elsewhere => "the other end is on another host, or the two addresses differ",
+            Self::PeerPlain => "the other end does not run under weft live",
+            Self::PeerRefused => "the other end is another user's, or handed over no usable memory",
+            Self::NoSegment => "no shared memory could be had",
+            Self::Limit => "more connections than WEFT_LIVE_LIMIT, or few descriptors left",
+            Self::Call => "a call that is not carried came before",
+            Self::Counters => "the kernel lacks the counters, or they did not agree",
+            Self::Epoll => "in an epoll instance that cannot be followed",
+            Self::Exec => "a descriptor is kept open over exec",
+            Self::Passed => "a descriptor is passed to another process",
+            Self::Stdio => "the C library's streams use the descriptor",
+            Self::IoUring => "the process uses io_uring",
+            Self::Splice => "splice",
+            Self::Urgent => "urgent data",
+            Self::Option => "a socket option that only the kernel honours",
+            Self::Peer => "the other end went back to the kernel",
+            Self::BareCalls => "the process makes system calls past the C library",
+            Self::Full => "the other end does not read, and the kernel holds more than a ring",
+            Self::Filter => "the process filters its system calls",
+            Self::Withdrawn => "the other end gave up before both had joined",
+        }
+    }
+}
+
+const REASONS: usize = Reason::Withdrawn as usize + 1;
+
+/// All counts are since the process began, children that it forked included.
+#[derive(Debug)]
+#[repr(C)]
+pub struct Stats {
+    layout: AtomicU64,
+    pub candidates: AtomicU64,
+    pub joined: AtomicU64,
+    pub closed: AtomicU64,
+    pub bytes_sent: AtomicU64,
+    pub bytes_received: AtomicU64,
+    pub messages_sent: AtomicU64,
+    /// Wake-ups through the flag's word.
+    pub word_wakes: AtomicU64,
+    /// Wake-ups by a byte on the kernel's connection.
+    pub doorbells: AtomicU64,
+    /// Times that a receiver went to sleep.
+    pub sleeps: AtomicU64,
+    pub broken: AtomicU64,
+    /// Looks into the kernel that a sleep brings with it: for doorbells, for what the kernel has to
+    /// report beside the carried connections, and whether the other end lives.
+    pub looks: AtomicU64,
+    /// Questions whether the other end lives, since nothing was heard of it for long.
+    pub questions: AtomicU64,
+    /// Looks aside, at descriptors that only the kernel can report, while carried ones have events.
+    pub asides: AtomicU64,
+    /// Times that the processor was given up while waiting for an other end.
+    pub turns: AtomicU64,
+    /// Connections that were never carried.
+    pub fallen_through: [AtomicU64; REASONS],
+    /// Connections that were carried and went back to the kernel.
+    pub moved_back: [AtomicU64; REASONS],
+}
+
+/// What a half of a connection has moved and not yet counted: the figures are in memory that all
+/// processes of a family write, so each message on its own would cost more there than in its ring.
+#[derive(Debug, Default)]
+pub struct Unsaid {
+    bytes: u64,
+    messages: u64,
+    /// Calls ever noted, counted or not.
+    pub calls: u64,
+}
+
+impl Unsaid {
+    /// Calls until they are counted.
+    const MOST: u64 = 64;
+
+    /// Notes a call; true if it is time to count.
+    #[inline]
+    pub fn note(&mut self, bytes: u64, messages: u64) -> bool {
+        self.bytes += bytes;
+        self.messages += messages;
+        self.calls += 1;
+        self.messages >= Self::MOST
+    }
+
+    /// Counts what was sent.
+    pub fn say_sent(&mut self) {
+        let [bytes, messages] = [&mut self.bytes, &mut self.messages].map(std::mem::take);
+        if bytes > 0 {
+            count(|stats| &stats.bytes_sent, bytes);
+            count(|stats| &stats.messages_sent, messages);
+        }
+    }
+
+    /// Counts what was received.
+    pub fn say_received(&mut self) {
+        let [bytes, _] = [&mut self.bytes, &mut self.messages].map(std::mem::take);
+        if bytes > 0 {
+            count(|stats| &stats.bytes_received, bytes);
+        }
+    }
+}
+
+/// Counts what both halves of a connection have not yet counted: it goes to sleep, or away.
+pub fn say(connection: &Connection) {
+    if let Some(mut receiving) = connection.receiving() {
+        receiving.unsaid.say_received();
+    }
+    if let Some(mut sending) = connection.sending() {
+        sending.unsaid.say_sent();
+    }
+}
+
+/// Counts on a statistic, if there are any.
+pub fn count(which: impl Fn(&Stats) -> &AtomicU64, by: u64) {
+    if let Some(stats) = table::stats() {
+        which(stats).fetch_add(by, Ordering::Relaxed);
+    }
+}
+
+/// Counts the end of a carried connection, once.
+pub fn closed(connection: &Connection) {
+    if !connection.counted_out.swap(true, Ordering::AcqRel) {
+        count(|stats| &stats.closed, 1);
+    }
+}
+
+/// Takes that back: the process did not end after all.
+pub fn not_closed(connection: &Connection) {
+    if connection.counted_out.swap(false, Ordering::AcqRel)
+        && let Some(stats) = table::stats()
+    {
+        stats.closed.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Counts a connection that stays with the kernel.
+pub fn fell_through(connection: &Connection, reason: Reason) {
+    count(|stats| &stats.fallen_through[reason as usize], 1);
+    let fd = connection.first_fd.load(Ordering::Relaxed);
+    log::line(fd, fd, format_args!("left to the kernel: {}", reason.text()));
+}
+
+/// Counts a connection that goes back to the kernel.
+pub fn moved_back(guard: &Guard, reason: Reason) {
+    count(|stats| &stats.moved_back[reason as usize], 1);
+    let fd = guard.connection.first_fd.load(Ordering::Relaxed);
+    log::line(fd, guard.socket(), format_args!("back to the kernel: {}", reason.text()));
+}
+
+/// Says which layout the figures have: they are worth reading from now on.
+pub fn start() {
+    if let Some(stats) = table::stats() {
+        stats.layout.store(LAYOUT, Ordering::Release);
+    }
+}

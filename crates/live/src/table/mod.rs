@@ -1,0 +1,446 @@
+//! What the library remembers about descriptors and connections.
+//!
+//! A connection's own state lies in an arena that a process shares with the children it forks, so
+//! that parent and child can use one connection in turn or at once. Which descriptor stands for
+//! which connection, who is inside a call, and what is registered in which epoll instance belong to
+//! the process alone.
+
+pub mod connection;
+pub mod guard;
+pub mod kept;
+pub mod numbers;
+pub mod places;
+pub mod word;
+
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
+
+use crate::epoll;
+use crate::hooks::direct;
+use crate::joining::meeting;
+use crate::report::stats::Stats;
+use crate::segment::Role;
+use crate::sharing::copies;
+use crate::sharing::family;
+use crate::sharing::holders::hold_no_more;
+use crate::sys;
+pub use crate::table::connection::{
+    Connection, Receiving, Registration, Reported, Sending, end, phase,
+};
+pub use crate::table::guard::{Guard, Local, enter, enter_placed, followed, let_pass};
+use crate::table::guard::{first_word, release};
+use crate::table::numbers::{change, look_for_threads, replace, word};
+pub use crate::table::numbers::{
+    claim, close_own, disclaim, entry, forget_listener, forget_number, is_single_threaded, known,
+    set_entry,
+};
+pub use crate::table::places::{freed, reclaim};
+pub use crate::table::word::Entry;
+use crate::table::word::Word;
+use libc::c_int;
+use weft_protocol::break_even::BreakEven;
+
+/// Connections beyond these are left to the kernel.
+pub const CONNECTIONS: usize = 1 << 13;
+/// In how many epoll instances (or under how many numbers) a connection is followed.
+pub const REGISTRATIONS: usize = 4;
+
+/// Connections are told apart by so many kinds, by their role and the server's port.
+const KINDS: usize = 64;
+
+#[repr(C)]
+struct Arena {
+    stats: Stats,
+    /// All places that a process of the family ever used lie below.
+    used: AtomicU32,
+    /// What was learned of the connections of each kind.
+    lessons: [AtomicU32; KINDS],
+    connections: [Connection; CONNECTIONS],
+}
+
+static ARENA: AtomicPtr<Arena> = AtomicPtr::new(std::ptr::null_mut());
+static LOCALS: AtomicPtr<Local> = AtomicPtr::new(std::ptr::null_mut());
+/// How many connections were ever remembered.
+static LIVES: AtomicU32 = AtomicU32::new(0);
+/// The process that the table belongs to: the child of a `vfork` sees its parent's memory, and must
+/// not change it.
+static OWNER: AtomicU32 = AtomicU32::new(0);
+static CERTAINTY: AtomicU32 = AtomicU32::new(certainty::NOBODY);
+/// Whether nothing new is remembered.
+static CLOSED: AtomicBool = AtomicBool::new(false);
+
+/// No place from here on was ever used.
+static USED: AtomicU32 = AtomicU32::new(0);
+/// No number from here on was ever a connection's without a place.
+static BEYOND: AtomicU32 = AtomicU32::new(0);
+
+/// Makes the tables. Without them every descriptor is unknown.
+pub fn start() -> bool {
+    if !sys::has_numbers() {
+        return false;
+    }
+    // SAFETY: the name is a C string.
+    let file = unsafe { libc::memfd_create(c"weft-live".as_ptr(), libc::MFD_CLOEXEC) };
+    let Ok(file) = (if file < 0 { Err(sys::errno()) } else { sys::move_high(file) }) else {
+        return false;
+    };
+    let length = size_of::<Arena>();
+    let arena = sys::set_length(file, length).ok().and_then(|()| sys::map(Some(file), length));
+    let locals = sys::map(None, size_of::<Local>() * CONNECTIONS);
+    let (Some(arena), Some(locals)) = (arena, locals) else {
+        sys::close(file);
+        return false;
+    };
+    claim(file);
+    family::begin(file);
+    look_for_threads();
+    OWNER.store(sys::process(), Ordering::Relaxed);
+    LOCALS.store(locals.cast(), Ordering::Relaxed);
+    ARENA.store(arena.cast(), Ordering::Release);
+    CERTAINTY.store(certainty::OWN, Ordering::Relaxed);
+    true
+}
+
+/// Takes the tables over in the child of a fork.
+pub fn start_in_child() {
+    OWNER.store(sys::process(), Ordering::Relaxed);
+    copies::tell();
+    // A copy of the memory is nobody else's.
+    if CERTAINTY.load(Ordering::Relaxed) != certainty::NOBODY {
+        CERTAINTY.store(certainty::OWN, Ordering::SeqCst);
+    }
+    for place in used() {
+        if let Some(local) = local(place) {
+            local.desert();
+        }
+        if let Some(word) = connection(place).and_then(|it| first_word(place, it)) {
+            change(word, |word| Some(word.deserted()));
+        }
+    }
+}
+
+/// Whether this process only copies, and has closed all numbers that this memory knows.
+static COPIES: AtomicBool = AtomicBool::new(false);
+
+/// Whether the numbers in this memory are this process's.
+pub fn has_own_numbers() -> bool {
+    is_owner() && !COPIES.load(Ordering::Relaxed)
+}
+
+/// Takes the tables over in a process that copies. The child of a `vfork`, which had numbers of its own, may
+/// have made it.
+pub fn start_in_copy() {
+    COPIES.store(true, Ordering::Relaxed);
+    used().filter_map(local).for_each(Local::forget_kept);
+    start_in_child();
+}
+
+/// Forgets, in the child of a fork, what other threads have made or closed between the parent's count of
+/// holders and the moment at which its memory was copied.
+pub fn forget_uncounted() {
+    let mut any = false;
+    for place in used() {
+        let (Some(connection), Some(local)) = (connection(place), local(place)) else { break };
+        match (local.has_descriptors(), local.counted.load(Ordering::Relaxed)) {
+            (true, false) => any = true,
+            (false, true) => hold_no_more(connection),
+            _ => {}
+        }
+    }
+    let is_counted = |place| local(place).is_some_and(|it| it.counted.load(Ordering::Relaxed));
+    if any {
+        for (fd, entry) in known() {
+            if let Entry::Connection(place) = entry
+                && !is_counted(place)
+            {
+                set_entry(fd, Entry::Unknown);
+            }
+        }
+        used().filter(|place| !is_counted(*place)).filter_map(local).for_each(Local::forget);
+    }
+    leave_newcomers();
+}
+
+/// All places that were ever used.
+pub fn used() -> std::ops::Range<usize> {
+    0..USED.load(Ordering::Relaxed) as usize
+}
+
+/// Says that a place is used from now on.
+pub fn use_place(place: usize) {
+    if USED.load(Ordering::Relaxed) <= place as u32 {
+        USED.fetch_max(place as u32 + 1, Ordering::Relaxed);
+        if let Some(used) = used_of_family() {
+            used.fetch_max(place as u32 + 1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// All places that any process of the family ever used.
+pub fn used_by_any() -> std::ops::Range<usize> {
+    0..used_of_family().map_or(0, |it| it.load(Ordering::Relaxed) as usize).min(CONNECTIONS)
+}
+
+fn used_of_family() -> Option<&'static AtomicU32> {
+    let arena = ARENA.load(Ordering::Acquire);
+    // SAFETY: once stored, the arena is never unmapped.
+    (!arena.is_null()).then(|| unsafe { &(*arena).used })
+}
+
+/// The process that the table belongs to.
+pub fn owner() -> u32 {
+    OWNER.load(Ordering::Relaxed)
+}
+
+/// Whether the calling process is the one whose memory this is.
+#[inline]
+pub fn is_owner() -> bool {
+    match CERTAINTY.load(Ordering::Relaxed) {
+        certainty::OWN => true,
+        certainty::SHARED => sys::process() == OWNER.load(Ordering::Relaxed),
+        certainty::COPIED => !copies::is_one(),
+        _ => false,
+    }
+}
+
+/// Says that from now on another process may run in this memory. To be called before one is made.
+pub fn may_be_shared() {
+    let order = Ordering::SeqCst;
+    for from in [certainty::OWN, certainty::COPIED] {
+        let _ = CERTAINTY.compare_exchange(from, certainty::SHARED, order, order);
+    }
+}
+
+/// The same of one in a copy of this memory, of which the library will not be told.
+pub fn may_be_copied() {
+    if !copies::expect() {
+        return may_be_shared();
+    }
+    let (own, copied, order) = (certainty::OWN, certainty::COPIED, Ordering::SeqCst);
+    let _ = CERTAINTY.compare_exchange(own, copied, order, order);
+}
+
+/// Remembers no new connection from now on, so that the library makes no call for one.
+pub fn remember_no_more() {
+    CLOSED.store(true, Ordering::SeqCst);
+}
+
+/// Whether new connections are remembered.
+#[inline]
+pub fn remembers() -> bool {
+    !CLOSED.load(Ordering::Relaxed)
+}
+
+/// What is known of who runs in this memory.
+mod certainty {
+    /// No tables were made.
+    pub const NOBODY: u32 = 0;
+    /// The owner alone, so that the kernel need not be asked at each call.
+    pub const OWN: u32 = 1;
+    /// Perhaps another too.
+    pub const SHARED: u32 = 2;
+    /// The owner, or another in a copy that it knows by one page.
+    pub const COPIED: u32 = 3;
+}
+
+/// The figures that `weft live status` reads through `/proc`.
+pub fn stats() -> Option<&'static Stats> {
+    let arena = ARENA.load(Ordering::Acquire);
+    // SAFETY: once stored, the arena is never unmapped.
+    (!arena.is_null()).then(|| unsafe { &(*arena).stats })
+}
+
+/// The kind of the connections that this end has with a server's port in this role.
+pub fn kind(role: Role, port: u16) -> u32 {
+    // Neighbouring ports are of different kinds, and so are the two ends of one.
+    (u32::from(port) * 2 + role as u32) % KINDS as u32 + 1
+}
+
+/// The role of a kind.
+pub fn role_of(kind: u32) -> Role {
+    if (kind - 1).is_multiple_of(2) { Role::Client } else { Role::Server }
+}
+
+/// The word for what was learned of the connections of a kind.
+pub fn lesson(kind: u32) -> Option<&'static AtomicU32> {
+    let arena = ARENA.load(Ordering::Acquire);
+    if arena.is_null() || kind == 0 {
+        return None;
+    }
+    // SAFETY: once stored, the arena is never unmapped.
+    unsafe { (*arena).lessons.get(kind as usize - 1) }
+}
+
+/// The connection at a place.
+pub fn connection(place: usize) -> Option<&'static Connection> {
+    let arena = ARENA.load(Ordering::Acquire);
+    if arena.is_null() {
+        return None;
+    }
+    // SAFETY: as above; all zeroes, the arena's beginning, are a valid free connection, whose
+    // halves are not looked at before `attach` has written them.
+    unsafe { (&raw const (*arena).connections[place]).as_ref() }
+}
+
+pub fn local(place: usize) -> Option<&'static Local> {
+    let locals = LOCALS.load(Ordering::Acquire);
+    if locals.is_null() || place >= CONNECTIONS {
+        return None;
+    }
+    // SAFETY: once stored, the locals are never unmapped; all zeroes are valid.
+    unsafe { locals.add(place).as_ref() }
+}
+
+/// Remembers a new connection of a server's port. As long as nothing but its calls is of interest,
+/// its word is all there is: it gets a place when somebody enters it.
+pub fn track(fd: c_int, role: Role, port: u16) {
+    let Some(cell) = word(fd).filter(|_| is_owner()) else { return };
+    if !remembers() {
+        return drop_stale(fd);
+    }
+    direct::look();
+    let now = cell.load(Ordering::Relaxed);
+    if now != Word::STREAM.bits() {
+        drop_stale(fd);
+    }
+    let kind = kind(role, port);
+    let life = LIVES.load(Ordering::Relaxed).wrapping_add(1);
+    // Two threads at once may give one life twice, to two numbers.
+    LIVES.store(life, Ordering::Relaxed);
+    reach(fd);
+    let new = Word::unplaced(kind, learned(kind), life).bits();
+    if now == Word::STREAM.bits() {
+        // Another thread may remember the same socket for another reason: once is enough.
+        let _ = replace(cell, now, new);
+    } else {
+        cell.store(new, Ordering::Release);
+    }
+}
+
+/// What was learned of the connections of a kind.
+pub fn learned(kind: u32) -> BreakEven {
+    BreakEven::from_word(lesson(kind).map_or(0, |lesson| lesson.load(Ordering::Relaxed)))
+}
+
+/// Lets those look as far as this number who look for what has no place.
+fn reach(fd: c_int) {
+    if BEYOND.load(Ordering::Relaxed) <= fd as u32 {
+        BEYOND.fetch_max(fd as u32 + 1, Ordering::Relaxed);
+    }
+}
+
+/// Remembers a new TCP socket: it becomes a connection when it is connected, or before if there is
+/// more to remember of it.
+pub fn note_stream(fd: c_int) {
+    if let Some(word) = word(fd).filter(|_| is_owner()) {
+        reach(fd);
+        word.store(Word::STREAM.bits(), Ordering::Release);
+    }
+}
+
+/// Remembers a TCP socket as a connection already: something happens to it that must not be
+/// forgotten once it is one. Which server's it will be is not known.
+pub fn track_early(fd: c_int) {
+    let is_stream = |word: &AtomicU64| word.load(Ordering::Relaxed) == Word::STREAM.bits();
+    if word(fd).is_some_and(is_stream) {
+        track(fd, Role::Client, 0);
+    }
+}
+
+/// Gives a connection a place that has none yet, and returns it. Without one the kernel keeps it.
+#[cold]
+#[inline(never)]
+pub fn settle(fd: c_int) -> Option<usize> {
+    let cell = word(fd).filter(|_| is_owner())?;
+    let asked = Word::from_bits(cell.load(Ordering::Acquire));
+    if let Some((kind, first)) = asked.newcomer() {
+        let taken = places::take(fd, kind, first);
+        let to = |word: Word| {
+            let here = word.is_same(asked) && word.newcomer().is_some();
+            here.then(|| taken.map_or(word.plain(), |place| word.placed(place)))
+        };
+        let before = change(cell, to);
+        if to(before).is_some() {
+            return taken;
+        }
+        // Another thread was faster, or has closed it.
+        if let Some(place) = taken
+            && let (Some(connection), Some(local)) = (connection(place), local(place))
+        {
+            release(place, fd, connection, local);
+        }
+    }
+    match entry(fd) {
+        Entry::Connection(place) => Some(place),
+        _ => None,
+    }
+}
+
+/// All numbers that may stand for a connection without a place.
+pub fn newcomers() -> impl Iterator<Item = c_int> {
+    let numbers = 0..BEYOND.load(Ordering::Relaxed) as c_int;
+    numbers.filter(|fd| entry(*fd) == Entry::Unplaced)
+}
+
+/// Gives every connection a place: others than this process will know of it.
+pub fn settle_all() {
+    for fd in 0..BEYOND.load(Ordering::Relaxed) as c_int {
+        track_early(fd);
+    }
+    for fd in newcomers() {
+        settle(fd);
+    }
+}
+
+/// Leaves all connections to the kernel that have no place: in the child of a vfork, where any
+/// number may be any of them.
+pub fn leave_newcomers() {
+    for cell in newcomers().filter_map(word) {
+        change(cell, |word| word.newcomer().map(|_| word.plain()));
+    }
+}
+
+/// Forgets a connection that has no place. False if it has one by now.
+pub fn forget_newcomer(fd: c_int) -> bool {
+    let Some(cell) = word(fd) else { return false };
+    let mut now = cell.load(Ordering::Relaxed);
+    while Word::from_bits(now).entry() == Entry::Unplaced {
+        match replace(cell, now, Word::UNKNOWN.bits()) {
+            Ok(()) => return true,
+            Err(bits) => now = bits,
+        }
+    }
+    false
+}
+
+/// Remembers a connection that a listening socket gave, whose port is asked from the kernel once.
+pub fn track_accepted(fd: c_int, listener: c_int) {
+    let Some(word) = word(listener).filter(|_| is_owner()) else { return };
+    if !remembers() {
+        return drop_stale(fd);
+    }
+    let known = Word::from_bits(word.load(Ordering::Relaxed)).port();
+    let port = known.or_else(|| meeting::server_port(fd, Role::Server));
+    let Some(port) = port else { return drop_stale(fd) };
+    if known.is_none() {
+        // An outdated port costs no more than that a connection learns from others' lives.
+        let (none, listening) = (Word::UNKNOWN.bits(), Word::listener(port).bits());
+        let _ = word.compare_exchange(none, listening, Ordering::Relaxed, Ordering::Relaxed);
+    }
+    track(fd, Role::Server, port);
+}
+
+/// Forgets what a number stood for that the kernel has given out anew: it was closed past the
+/// library.
+pub fn drop_stale(fd: c_int) {
+    if entry(fd) == Entry::Unplaced && forget_newcomer(fd) {
+        return;
+    }
+    if let Some(guard) = enter(fd) {
+        set_entry(fd, Entry::Unknown);
+        if guard.local().loses_descriptor() {
+            epoll::unfollow(&guard);
+        }
+    } else {
+        forget_listener(fd);
+    }
+}

@@ -1,0 +1,229 @@
+//! The other end's death: noticing it, and saying of it what the kernel would.
+//!
+//! The kernel's own connection tells of a death by an end of its stream, or by a reset where doorbells
+//! lay there unread. The program is told what its bytes in the ring mean: where a killed process has
+//! left some unread the kernel resets a connection, and otherwise ends it.
+
+use std::sync::atomic::Ordering;
+
+use libc::c_int;
+use weft_protocol::detour::Begun;
+
+use crate::report::stats;
+use crate::segment::{Segment, closed};
+use crate::stream;
+use crate::sys::{self, Errno};
+use crate::table::{Connection, Guard, end};
+
+/// How long nothing is heard of the other end before the kernel is asked whether it lives, in
+/// nanoseconds; up to twice as long, since what was heard is looked at as often.
+pub const SILENCE: u64 = 4_000_000;
+
+/// How long the kernel's answer to a byte that nobody reads is waited for, in nanoseconds.
+const ANSWER: u64 = 10_000_000;
+
+const RESET: i16 = libc::POLLHUP | libc::POLLERR;
+
+/// Asks the kernel whether the other end has closed or died, and remembers that it has. As long as
+/// the receiving direction is the kernel's, its end of stream says nothing about the sending one.
+pub fn is_gone(guard: &Guard) -> bool {
+    let switched = guard.connection.switched_in.load(Ordering::Acquire);
+    let segment = guard.connection.segment().filter(|_| switched);
+    segment.is_some_and(|segment| is_gone_since_switched(guard, &segment))
+}
+
+/// The same for a caller that knows that the receiving direction has switched.
+pub fn is_gone_since_switched(guard: &Guard, segment: &Segment) -> bool {
+    stats::count(|stats| &stats.looks, 1);
+    ask(guard, segment)
+}
+
+/// The same while nobody sleeps: the kernel is asked only if nothing was heard for long.
+#[inline]
+pub fn is_silent_and_gone(guard: &Guard, segment: &Segment) -> bool {
+    is_due(guard, segment, sys::coarse_now()) && is_gone_if_due(guard, segment)
+}
+
+/// Whether nothing was heard of the other end for long; not again for as long.
+#[inline]
+pub fn is_due(guard: &Guard, segment: &Segment, now: u64) -> bool {
+    let listened = guard.connection.listened.load(Ordering::Relaxed);
+    now.wrapping_sub(listened) >= SILENCE && is_silent(guard, segment, now)
+}
+
+#[cold]
+fn is_silent(guard: &Guard, segment: &Segment, now: u64) -> bool {
+    let connection = guard.connection;
+    let before = connection.listened.swap(now, Ordering::Relaxed);
+    if !connection.switched_in.load(Ordering::Acquire) {
+        return false;
+    }
+    // What was heard since a look long ago may have been said long ago, too.
+    let spoke = has_spoken(connection, segment);
+    !spoke || now.wrapping_sub(before) >= 3 * SILENCE
+}
+
+/// Asks the kernel about an end of which nothing was heard for long.
+#[cold]
+pub fn is_gone_if_due(guard: &Guard, segment: &Segment) -> bool {
+    stats::count(|stats| &stats.questions, 1);
+    ask(guard, segment)
+}
+
+fn ask(guard: &Guard, segment: &Segment) -> bool {
+    let _errno = sys::KeepErrno::new();
+    let lasting = libc::POLLRDHUP | RESET;
+    // An end that was said by the kernel's stream after the detours ended is that stream's.
+    let said = sys::poll_now(guard.socket(), lasting) & lasting;
+    let gone = said != 0 && !segment.has_ended() && !is_only_deaf(guard, said);
+    if gone && guard.connection.end.load(Ordering::Acquire) == end::NONE {
+        prepare(guard, segment, said);
+        guard.connection.end.fetch_max(end::GONE, Ordering::AcqRel);
+    }
+    gone
+}
+
+/// Whether the kernel says that there is an end to read because this end stopped reading, and the
+/// other end goes on.
+fn is_only_deaf(guard: &Guard, said: i16) -> bool {
+    said == libc::POLLRDHUP
+        && guard.connection.deaf.load(Ordering::Acquire)
+        && sys::tcp_counts(guard.socket()).is_ok_and(|counts| counts.established)
+}
+
+/// Brings the kernel's connection to where it would be if all had gone by it, as far as that can be: from
+/// now on it is asked, once the program was told what is left to say.
+#[cold]
+fn prepare(guard: &Guard, segment: &Segment, said: i16) {
+    let connection = guard.connection;
+    let peer = connection.role().peer();
+    if segment.side(peer).closed.load(Ordering::Acquire) != closed::OPEN {
+        return;
+    }
+    let was_reset = said & RESET != 0;
+    // Where no doorbell was ever rung, what lay there unread were the program's bytes, from before the
+    // ring; where one was, they were read before what it told of.
+    let no_bells = segment.way(connection.role()).detour.bells() == 0;
+    let real = was_reset && no_bells;
+    let is_reset = real || stream::is_reset(connection, segment, closed::OPEN);
+    if is_reset && !was_reset {
+        provoke(guard);
+    }
+    if is_reset || was_reset {
+        take_error(guard);
+    }
+    connection.may_send_once.store(was_reset && !is_reset, Ordering::Release);
+    // A reset that follows the end of the stream is a broken pipe.
+    let finished = segment.way(peer).detour.is_finished();
+    let owed = if finished { libc::EPIPE } else { libc::ECONNRESET };
+    connection.owed.store(if is_reset { owed } else { 0 }, Ordering::Release);
+}
+
+/// Whether a reset of the kernel's came of a doorbell that the other end has left unread, and says no more
+/// than that it has gone: nothing else was on its way there. Then the program hears of an end.
+#[cold]
+pub fn is_reset_by_doorbell(guard: &Guard) -> bool {
+    let connection = guard.connection;
+    if connection.reset_by_doorbell.load(Ordering::Acquire) {
+        return true;
+    }
+    let Some(segment) = connection.segment() else { return false };
+    let detour = &segment.way(connection.role()).detour;
+    let (Begun::After(begun), bells) = (detour.begun(), detour.bells()) else { return false };
+    let how = segment.side(connection.role().peer()).closed.load(Ordering::Acquire);
+    let all_before = |counts: sys::TcpCounts| counts.put_in <= begun.saturating_add(bells);
+    let is = bells > 0
+        && !stream::is_reset(connection, &segment, how)
+        && sys::tcp_counts(guard.socket()).is_ok_and(all_before);
+    if is {
+        take_error(guard);
+        connection.reset_by_doorbell.store(true, Ordering::Release);
+    }
+    is
+}
+
+/// Sends a byte that nobody reads any more, which the kernel answers by a reset.
+fn provoke(guard: &Guard) {
+    let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+    if sys::send(guard.socket(), [0u8].as_ptr(), 1, flags).is_ok() {
+        sys::poll(guard.socket(), 0, ANSWER);
+    }
+}
+
+/// The error that the kernel has for the next call, which it then has no longer.
+pub fn take_error(guard: &Guard) -> Option<Errno> {
+    let why = sys::socket_option::<c_int>(guard.socket(), libc::SOL_SOCKET, libc::SO_ERROR);
+    why.ok().filter(|why| *why != 0)
+}
+
+/// Whether a reader is to be told now that the other end has reset the connection. It is told once, and
+/// not after the end of the stream.
+pub fn says_reset(guard: &Guard, segment: &Segment) -> bool {
+    let connection = guard.connection;
+    let peer = connection.role().peer();
+    let (none, order) = (0, Ordering::AcqRel);
+    if segment.side(peer).closed.load(Ordering::Acquire) != closed::RESET {
+        let reset = libc::ECONNRESET;
+        return connection.owed.compare_exchange(reset, none, order, Ordering::Acquire).is_ok();
+    }
+    let says = !segment.way(peer).detour.is_finished() && !connection.reset_said.swap(true, order);
+    if says {
+        // The kernel has the same to say.
+        take_error(guard);
+        connection.owed.store(none, Ordering::Release);
+    }
+    says
+}
+
+/// Leaves a reset to the next call: this one has done a part.
+#[cold]
+pub fn says_reset_later(guard: &Guard, segment: &Segment) {
+    let connection = guard.connection;
+    let peer = connection.role().peer();
+    if segment.side(peer).closed.load(Ordering::Acquire) == closed::RESET {
+        connection.reset_said.store(false, Ordering::Release);
+    } else if connection.end.load(Ordering::Acquire) != end::GONE {
+        return;
+    }
+    // The kernel's own error is taken: a send is to be told by this.
+    connection.owed.store(libc::ECONNRESET, Ordering::Release);
+}
+
+/// What the kernel would add to the events of a connection whose other end has gone.
+pub fn events(guard: &Guard) -> i16 {
+    let connection = guard.connection;
+    if connection.may_send_once.load(Ordering::Acquire) {
+        return 0;
+    }
+    let owed = connection.owed.load(Ordering::Acquire) != 0;
+    sys::poll_now(guard.socket(), 0) & RESET | if owed { libc::POLLERR } else { 0 }
+}
+
+/// The error that the next call of any kind is told, once.
+pub fn owed(connection: &Connection) -> Option<Errno> {
+    let owed = connection.owed.swap(0, Ordering::AcqRel);
+    (owed != 0).then_some(owed)
+}
+
+/// What a send says first to an end that has died, `None` if the kernel is to be asked.
+pub fn sent(connection: &Connection, wanted: usize) -> Option<Result<usize, Errno>> {
+    if wanted > 0 && connection.may_send_once.swap(false, Ordering::AcqRel) {
+        // The answer to it.
+        connection.owed.store(libc::EPIPE, Ordering::Release);
+        return Some(Ok(wanted));
+    }
+    owed(connection).map(Err)
+}
+
+/// Whether anything was heard of the other end since this was last asked. Whatever it writes or reads
+/// says that it lives, as well as the kernel could.
+fn has_spoken(connection: &Connection, segment: &Segment) -> bool {
+    let role = connection.role();
+    let (written, read) =
+        (segment.way(role.peer()).pointers.arrivals(), segment.way(role).pointers.read());
+    // Both only grow, so their sum stays the same only if both do.
+    let heard = written.wrapping_add(read);
+    let before = connection.heard.load(Ordering::Relaxed);
+    connection.heard.store(heard, Ordering::Relaxed);
+    heard != before
+}

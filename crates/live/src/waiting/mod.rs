@@ -1,0 +1,5 @@
+//! Waiting for the other end: how long to poll, how to sleep and be woken, and how its death shows.
+
+pub mod death;
+pub mod spin;
+pub mod wait;

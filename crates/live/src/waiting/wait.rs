@@ -1,0 +1,564 @@
+//! Waiting for the other end, and waking it.
+
+use std::cell::Cell;
+use std::sync::atomic::{AtomicI32, Ordering};
+
+use libc::c_int;
+use weft_protocol::detour::{Begun, Refusal, Ringing};
+use weft_protocol::interrupt_flag::{InterruptFlag, Sleep};
+
+use crate::epoll;
+use crate::leaving::turn;
+use crate::options;
+use crate::report::stats::{self, Reason};
+use crate::segment::{Segment, closed};
+use crate::signals::cancel;
+use crate::signals::jump::Asleep;
+use crate::sys::{self, Errno};
+use crate::table::{self, Connection, Guard, end};
+use crate::waiting::death;
+use crate::waiting::spin::{SpinPolicy, Where};
+
+/// How long a blocking call sleeps on the flag's word before it sleeps in the kernel, where the
+/// other end's death is seen at once, in nanoseconds. So a death is seen this much later at most.
+const ON_WORD: u64 = 20_000_000;
+
+/// How long a receiver sleeps while what is in the ring is refused, in nanoseconds.
+const REFUSED: u64 = 1_000_000;
+
+/// How long a sender sleeps that waits for an end which is about to end, in nanoseconds.
+const LEAVING: u64 = 1_000_000;
+
+/// How long a full ring is left unread before its connection goes back to the kernel, in
+/// nanoseconds.
+pub const STALLED: u64 = 100_000_000;
+
+/// Stimulates a flag, and wakes whoever sleeps there.
+#[inline]
+pub fn wake(guard: &Guard, flag: &InterruptFlag) {
+    let wake = flag.stimulate();
+    if wake.is_none() {
+        return;
+    }
+    let _errno = sys::KeepErrno::new();
+    if wake.includes(Sleep::OnWord) {
+        sys::futex_wake(flag.word().as_ptr());
+        stats::count(|stats| &stats.word_wakes, 1);
+    }
+    if wake.includes(Sleep::OnEvent) {
+        signal(&guard.connection.peer_event);
+        stats::count(|stats| &stats.doorbells, 1);
+    }
+    // Before this end has switched, a byte on its kernel's stream would be the program's.
+    if wake.includes(Sleep::InKernel)
+        && guard.connection.switched_out.load(Ordering::Acquire)
+        && let Some(segment) = guard.connection.segment()
+    {
+        ring_doorbell(guard, &segment);
+    }
+}
+
+/// Signals an event of a connection. The child of a vfork, and a process that copies, have numbers of their
+/// own: that of an event is nothing there, or something else.
+pub fn signal(event: &AtomicI32) {
+    let event = event.load(Ordering::Relaxed);
+    if table::has_own_numbers() || sys::may_be_event(event) {
+        sys::signal_event(event);
+    }
+}
+
+/// Sends a byte that means nothing by the kernel's stream, unless the direction is back there. Nobody
+/// hears one where the other end has gone: the kernel would answer it by a reset.
+pub fn ring_doorbell(guard: &Guard, segment: &Segment) {
+    let connection = guard.connection;
+    if connection.end.load(Ordering::Acquire) == end::GONE {
+        return;
+    }
+    let detour = &segment.way(connection.role()).detour;
+    connection.chime_again.store(true, Ordering::Release);
+    // In a signal handler that interrupted a ringer: the ringer rings once more.
+    let Some(_chime) = connection.chime.lock() else { return };
+    while connection.chime_again.swap(false, Ordering::AcqRel) {
+        match detour.ring() {
+            Ringing::Silenced => return,
+            Ringing::Ring => {
+                // A full stream is full of doorbells: the other end is awake.
+                let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+                detour.rung(sys::send(guard.socket(), [0u8].as_ptr(), 1, flags) == Ok(1));
+                options::push(guard);
+                stats::count(|stats| &stats.doorbells, 1);
+            }
+            Ringing::Doubtful => {
+                count_doorbells(guard, segment);
+                connection.chime_again.store(true, Ordering::Release);
+            }
+        }
+    }
+}
+
+/// Counts this end's doorbells anew by what the kernel has counted, after a ringer died between
+/// ringing and counting. Nobody else is ringing.
+pub fn count_doorbells(guard: &Guard, segment: &Segment) {
+    let detour = &segment.way(guard.connection.role()).detour;
+    let put_in = sys::tcp_counts(guard.socket()).map_or(0, |counts| counts.put_in);
+    match detour.begun() {
+        Begun::After(begun) => detour.count_bells(put_in.saturating_sub(begun)),
+        Begun::NotYet | Begun::Never => detour.count_bells(0),
+    }
+}
+
+/// Wakes the threads that sleep on the word of a flag, without a stimulus. Those that sleep in the
+/// kernel are woken by it.
+pub fn wake_word(flag: &InterruptFlag) {
+    let _errno = sys::KeepErrno::new();
+    sys::futex_wake(flag.word().as_ptr());
+}
+
+/// Where the other end last ran, and notes where this one does.
+pub fn place_of_peer(connection: &Connection, segment: &Segment) -> Where {
+    let here = sys::processor();
+    let (me, peer) = (connection.role(), connection.role().peer());
+    let mine = &segment.side(me).processor;
+    if mine.load(Ordering::Relaxed) != here {
+        mine.store(here, Ordering::Relaxed);
+    }
+    match segment.side(peer).processor.load(Ordering::Relaxed) {
+        0 => Where::Unknown,
+        there if there == here => Where::Here,
+        _ => Where::Elsewhere,
+    }
+}
+
+/// Polls as a policy says.
+pub fn poll(policy: &mut SpinPolicy, place: Where, came: impl FnMut() -> bool) -> bool {
+    let turns = Cell::new(0);
+    let give_up = || {
+        turns.set(turns.get() + 1);
+        std::thread::yield_now();
+    };
+    let came = match place {
+        Where::Elsewhere => policy.poll(came, give_up, sys::now),
+        Where::Here => policy.take_turns(came, give_up, sys::now),
+        Where::Unknown => false,
+    };
+    if turns.get() > 0 {
+        stats::count(|stats| &stats.turns, turns.get());
+    }
+    came
+}
+
+/// Whether there is something to receive, or something to say about it.
+fn may_receive(connection: &Connection, segment: &Segment) -> bool {
+    let peer = connection.role().peer();
+    let way = segment.way(peer);
+    way.pointers.filling() != 0
+        || way.pointers.is_sealed()
+        || way.detour.is_finished()
+        || segment.side(peer).closed.load(Ordering::Acquire) != closed::OPEN
+        || connection.end.load(Ordering::Acquire) != end::NONE
+        || connection.read_shut.load(Ordering::Acquire)
+}
+
+/// Whether a quarter of the ring is free, or nothing will ever be again.
+pub fn may_send(connection: &Connection, segment: &Segment) -> bool {
+    let capacity = segment.capacity().bytes();
+    let pointers = &segment.way(connection.role()).pointers;
+    let peer = segment.side(connection.role().peer());
+    pointers.filling() <= capacity / 4 * 3
+        || pointers.is_sealed()
+        || connection.write_shut.load(Ordering::Acquire)
+        || peer.closed.load(Ordering::Acquire) != closed::OPEN
+        || connection.end.load(Ordering::Acquire) != end::NONE
+}
+
+/// Goes back to the kernel if the full ring of a sender has not been read for long: both ends may
+/// write and read nothing before they have written all, which the kernel's buffers, of megabytes,
+/// let pass. True if it went back.
+pub fn go_back_if_stalled(guard: &Guard, segment: &Segment) -> bool {
+    let connection = guard.connection;
+    let (read, now) = (segment.way(connection.role()).pointers.read(), sys::now());
+    if connection.stalled_at.load(Ordering::Relaxed) != read {
+        connection.stalled_since.store(now, Ordering::Relaxed);
+        connection.stalled_at.store(read, Ordering::Relaxed);
+        return false;
+    }
+    let since = connection.stalled_since.load(Ordering::Relaxed);
+    let stalled = now.saturating_sub(since) >= STALLED;
+    if stalled {
+        turn::turn_back(guard, segment, Reason::Full);
+    }
+    stalled
+}
+
+/// Polls as the connection's policy says.
+fn polled(connection: &Connection, segment: &Segment, came: impl FnMut() -> bool) -> bool {
+    // SAFETY: a policy is plain numbers; two threads that wait on one connection at once may spoil
+    // each other's lesson and nothing else.
+    let policy = unsafe { &mut *connection.spin.get() };
+    poll(policy, place_of_peer(connection, segment), came)
+}
+
+/// How far a receive has come, as far as that bears on how it waits.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Call {
+    /// Whether it has received a part.
+    pub in_part: bool,
+    /// When its time is over, if it has waited before.
+    until: Option<u64>,
+}
+
+impl Call {
+    /// When its time is over, which begins now unless it has begun.
+    fn limit(&mut self, fd: c_int) -> u64 {
+        *self.until.get_or_insert_with(|| {
+            let limit = sys::timeout_option(fd, libc::SO_RCVTIMEO);
+            limit.map_or(u64::MAX, |limit| sys::now().saturating_add(limit))
+        })
+    }
+}
+
+/// Waits until there is something to receive. `announced` is whether the sender was known to have
+/// switched when nothing was found.
+pub fn readable(
+    guard: &Guard,
+    segment: &Segment,
+    announced: bool,
+    call: &mut Call,
+) -> Result<(), Errno> {
+    let connection = guard.connection;
+    let way = segment.way(connection.role().peer());
+    let switched = connection.switched_in.load(Ordering::Acquire);
+    if switched && way.pointers.sealed_at() == Some(way.pointers.read()) {
+        return returning(guard, segment, call);
+    }
+    if way.detour.refusal() == Refusal::Unheard {
+        return while_refused(guard, call);
+    }
+    let came = || may_receive(connection, segment);
+    if switched {
+        if polled(connection, segment, came) {
+            return Ok(());
+        }
+        stats::say(connection);
+        if !connection.times_out.load(Ordering::Relaxed) && !peer_leaves(connection, segment) {
+            stats::count(|stats| &stats.sleeps, 1);
+            let came = || came() || peer_leaves(connection, segment);
+            match sleep_on_word(&way.arrived, ON_WORD, EndedBy::of(call.in_part), came) {
+                Err(libc::ETIMEDOUT) => {}
+                other => return other,
+            }
+        }
+    }
+    let asleep = Sleeper::begin(guard);
+    way.arrived.arm(Sleep::InKernel);
+    let changed = match switched {
+        true => came(),
+        false => !announced && way.detour.begun() != Begun::NotYet,
+    };
+    if changed {
+        return Ok(());
+    }
+    stats::count(|stats| &stats.sleeps, 1);
+    // The kernel's own blocking receive, which looks and takes nothing: it ends with a doorbell or
+    // with the other end's death, and knows timeouts and which signals let a call go on.
+    let looked = wait_for_byte(guard, call);
+    drop(asleep);
+    match looked {
+        Err(why @ (libc::EINTR | libc::EAGAIN)) => return Err(why),
+        // Once the other end has switched, a reset may come of a doorbell that lay unread.
+        Err(why) if !switched && !matches!(way.detour.begun(), Begun::After(_)) => return Err(why),
+        // Once the detours have ended, the kernel's stream says by itself how it ends.
+        Ok(0) | Err(_) if switched => drop(death::is_gone_since_switched(guard, segment)),
+        _ => {}
+    }
+    Ok(())
+}
+
+/// Waits a little while what is in the ring is refused: it comes by the kernel's stream, unless that is taken
+/// back.
+#[cold]
+fn while_refused(guard: &Guard, call: &mut Call) -> Result<(), Errno> {
+    let fd = guard.socket();
+    let limit = call.limit(fd);
+    match cancel::poll_until(fd, libc::POLLIN, limit.min(sys::now() + REFUSED)) {
+        Err(libc::EINTR) if !call.in_part && limit == u64::MAX && !is_interrupting() => Ok(()),
+        Err(why) => Err(why),
+        Ok(0) if sys::now() >= limit => Err(libc::EAGAIN),
+        Ok(_) => Ok(()),
+    }
+}
+
+/// Waits for the kernel's stream to bring the last doorbells, or what follows them.
+fn returning(guard: &Guard, segment: &Segment, call: &mut Call) -> Result<(), Errno> {
+    let detour = &segment.way(guard.connection.role().peer()).detour;
+    if detour.is_ringing() {
+        // The other end is between ringing and counting: a matter of nanoseconds if it runs.
+        sys::sleep(20_000);
+        return Ok(());
+    }
+    match wait_for_byte(guard, call) {
+        Err(why @ (libc::EINTR | libc::EAGAIN)) => Err(why),
+        _ => Ok(()),
+    }
+}
+
+/// Waits until the kernel's stream has a byte, but no longer than a receive may wait at all. The first
+/// wait of a call is the kernel's own.
+fn wait_for_byte(guard: &Guard, call: &mut Call) -> Result<usize, Errno> {
+    let fd = guard.socket();
+    if call.in_part || call.until.is_some() {
+        return cancel::wait_for_byte_until(fd, call.limit(fd));
+    }
+    if guard.connection.times_out.load(Ordering::Relaxed) {
+        call.limit(fd);
+    }
+    match cancel::wait_for_byte(fd) {
+        // Somebody has set `O_NONBLOCK` since: who waits already goes on, as in the kernel.
+        Err(libc::EAGAIN) => cancel::wait_for_byte_until(fd, call.limit(fd)),
+        looked => looked,
+    }
+}
+
+/// Waits a little for more than there is to receive, of which no flag tells, each time longer. False if
+/// a signal or the time of the call has ended that.
+pub fn for_more(guard: &Guard, pause: &mut u64, call: &mut Call) -> bool {
+    let until = call.limit(guard.socket());
+    *pause = (2 * *pause).clamp(20_000, 5_000_000);
+    let time = libc::timespec { tv_sec: 0, tv_nsec: *pause as libc::c_long };
+    sys::now() < until && cancel::ppoll(&mut [], &time, std::ptr::null()).is_ok()
+}
+
+/// Waits until the kernel's stream has more for a receive that has a part. False if a signal or the
+/// time of the call has ended that.
+pub fn for_rest(fd: c_int, call: &mut Call) -> bool {
+    let until = call.limit(fd);
+    cancel::poll_until(fd, libc::POLLIN, until).is_ok_and(|events| events != 0)
+}
+
+/// Waits until the kernel's stream has room for the rest of a send that has sent a part. False if a signal
+/// or its time has ended that, or what the next call is to hear of.
+pub fn for_room(fd: c_int, until: u64) -> bool {
+    let failed = libc::POLLERR | libc::POLLHUP;
+    cancel::poll_until(fd, libc::POLLOUT, until)
+        .is_ok_and(|events| events != 0 && events & failed == 0)
+}
+
+/// When the time of a send that has waited so long is over.
+pub fn until_sent(fd: c_int, waited: u64) -> u64 {
+    let limit = sys::timeout_option(fd, libc::SO_SNDTIMEO);
+    limit.map_or(u64::MAX, |limit| sys::now().saturating_add(limit).saturating_sub(waited))
+}
+
+/// Waits until there is room to send. `waited` is how long the call has waited before, and `in_part`
+/// whether it has sent a part.
+pub fn writable(
+    guard: &Guard,
+    segment: &Segment,
+    in_part: bool,
+    waited: &mut u64,
+) -> Result<(), Errno> {
+    let begin = sys::now();
+    let result = writable_since(guard, segment, in_part, begin.saturating_sub(*waited));
+    *waited += sys::now() - begin;
+    result
+}
+
+fn writable_since(
+    guard: &Guard,
+    segment: &Segment,
+    in_part: bool,
+    begin: u64,
+) -> Result<(), Errno> {
+    let connection = guard.connection;
+    let came = || may_send(connection, segment);
+    if polled(connection, segment, came) {
+        return Ok(());
+    }
+    let limit = sys::timeout_option(guard.socket(), libc::SO_SNDTIMEO);
+    let flag = &segment.way(connection.role()).freed;
+    let mut span = ON_WORD;
+    loop {
+        let gone_by = sys::now() - begin;
+        let left = limit.map_or(u64::MAX, |limit| limit.saturating_sub(gone_by));
+        if left == 0 {
+            return Err(libc::EAGAIN);
+        }
+        if go_back_if_stalled(guard, segment) {
+            return Ok(());
+        }
+        stats::count(|stats| &stats.sleeps, 1);
+        cancel::look();
+        let ended_by = EndedBy::of(in_part || limit.is_some());
+        let span_now = if peer_leaves(connection, segment) { LEAVING } else { span };
+        match sleep_on_word(flag, span_now.min(left), ended_by, came) {
+            Err(libc::ETIMEDOUT) => death::is_gone(guard),
+            other => return other,
+        };
+        span = (span * 2).min(10 * ON_WORD);
+    }
+}
+
+/// Whether the other end's last process is about to end.
+fn peer_leaves(connection: &Connection, segment: &Segment) -> bool {
+    segment.side(connection.role().peer()).leaving.load(Ordering::SeqCst)
+}
+
+/// Which handled signals end a blocking call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum EndedBy {
+    /// Those whose handlers do not ask for calls to go on (`SA_RESTART`).
+    Interrupting,
+    /// All: the call has done a part, or its time is limited.
+    Any,
+}
+
+impl EndedBy {
+    const fn of(any: bool) -> Self {
+        if any { Self::Any } else { Self::Interrupting }
+    }
+}
+
+/// Sleeps on the word of a flag until it is stimulated or the span is over.
+fn sleep_on_word(
+    flag: &InterruptFlag,
+    span: u64,
+    ended_by: EndedBy,
+    came: impl Fn() -> bool,
+) -> Result<(), Errno> {
+    let value = flag.arm(Sleep::OnWord);
+    if came() {
+        return Ok(());
+    }
+    let word = flag.word().as_ptr();
+    let _asleep = Asleep::begin();
+    let slept = match ended_by {
+        EndedBy::Any => sys::futex_wait(word, value, span),
+        EndedBy::Interrupting => match sys::futex_wait_or_go_on(word, value, span) {
+            Err(why) if sys::is_refusal(why) => match sys::futex_wait(word, value, span) {
+                Err(libc::EINTR) if !is_interrupting() => Ok(()),
+                slept => slept,
+            },
+            slept => slept,
+        },
+    };
+    match slept {
+        Err(why @ (libc::EINTR | libc::ETIMEDOUT)) => Err(why),
+        _ => Ok(()),
+    }
+}
+
+/// Whether a handled signal ends a blocking call that has done nothing, where a sleep was ended by one
+/// and does not say by which: it counts if the program has any handler that would. Handlers of faults do
+/// not count: a sleeping thread has none.
+pub fn is_interrupting() -> bool {
+    // The C library keeps some of the signals for itself.
+    let _errno = sys::KeepErrno::new();
+    let faults = [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP];
+    (1..=64).filter(|signal| !faults.contains(signal)).any(|signal| {
+        // SAFETY: all zeroes is a valid action, and a valid place for the result.
+        let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+        // SAFETY: a null new action only asks.
+        let asked = unsafe { libc::sigaction(signal, std::ptr::null(), &mut action) } == 0;
+        let handled = action.sa_sigaction != libc::SIG_DFL && action.sa_sigaction != libc::SIG_IGN;
+        asked && handled && action.sa_flags & libc::SA_RESTART == 0
+    })
+}
+
+/// A thread that is about to sleep in the kernel, on one connection, until dropped.
+struct Sleeper<'a>(&'a Guard);
+
+impl<'a> Sleeper<'a> {
+    fn begin(guard: &'a Guard) -> Self {
+        fall_asleep(guard);
+        Self(guard)
+    }
+}
+
+impl Drop for Sleeper<'_> {
+    fn drop(&mut self) {
+        wake_up(self.0, true);
+    }
+}
+
+/// Says that the thread is about to sleep in the kernel. The last to wake takes the doorbells away;
+/// until then they stay for the others.
+pub fn fall_asleep(guard: &Guard) {
+    let _held = guard.connection.bell.lock();
+    guard.connection.sleepers.fetch_add(1, Ordering::SeqCst);
+}
+
+/// The end of [`fall_asleep`]. Unless something was reported, the kernel has nothing to say about
+/// this connection, no doorbell and no end; what it has later it says to the next sleeper.
+pub fn wake_up(guard: &Guard, reported: bool) {
+    let _errno = sys::KeepErrno::new();
+    let taken = {
+        let _held = guard.connection.bell.lock();
+        let last = guard.connection.sleepers.fetch_sub(1, Ordering::SeqCst) == 1;
+        last && reported && take_doorbells(guard)
+    };
+    if taken {
+        epoll::kick(guard);
+    }
+}
+
+/// Takes the doorbells away after an epoll instance reported them, unless a sleeper needs them.
+pub fn answer_doorbells(guard: &Guard) {
+    let _held = guard.connection.bell.lock();
+    if guard.connection.sleepers.load(Ordering::SeqCst) == 0 {
+        // What lies behind them is looked at once they are gone.
+        while take_doorbells(guard) {}
+    } else {
+        death::is_gone(guard);
+    }
+}
+
+/// Whether the kernel's stream holds what is no doorbell, once all that were counted are taken: the
+/// other end's program has written past its library, and what it wrote is the program's.
+fn holds_strange_bytes(guard: &Guard, segment: &Segment, taken: u64) -> bool {
+    let detour = &segment.way(guard.connection.role().peer()).detour;
+    let all_taken = || {
+        let Begun::After(begun) = detour.begun() else { return false };
+        !detour.is_ringing() && begun.saturating_add(detour.bells()) == taken
+    };
+    // A doorbell that came between the two looks was being rung at one of them, or counted. A count
+    // leaves the kernel's error where it is: the next call of the program is to be told.
+    all_taken() && sys::unread_bytes(guard.socket()).is_ok_and(|count| count > 0) && all_taken()
+}
+
+/// Takes counted doorbells out of the kernel's stream and forgets them. True if there were any.
+fn take_doorbells(guard: &Guard) -> bool {
+    let connection = guard.connection;
+    let Some(segment) = connection.segment() else { return false };
+    let detour = &segment.way(connection.role().peer()).detour;
+    let mut scratch = [0u8; 256];
+    let mut any = false;
+    while connection.switched_in.load(Ordering::Acquire) {
+        let Begun::After(begun) = detour.begun() else { break };
+        let taken = connection.taken.load(Ordering::Acquire);
+        let room = begun.saturating_add(detour.bells()).saturating_sub(taken);
+        let room = room.min(scratch.len() as u64) as usize;
+        if any {
+            break;
+        }
+        if room == 0 || taken < begun {
+            death::is_gone_since_switched(guard, &segment);
+            if taken >= begun && holds_strange_bytes(guard, &segment, taken) {
+                turn::turn_back(guard, &segment, Reason::Call);
+            }
+            break;
+        }
+        stats::count(|stats| &stats.looks, 1);
+        match sys::recv(guard.socket(), scratch.as_mut_ptr(), room, libc::MSG_DONTWAIT) {
+            Ok(count) if count > 0 => {
+                any = true;
+                connection.taken.fetch_add(count as u64, Ordering::AcqRel);
+            }
+            Err(libc::EAGAIN | libc::EINTR) => break,
+            _ => {
+                death::is_gone_since_switched(guard, &segment);
+                break;
+            }
+        }
+    }
+    any
+}
