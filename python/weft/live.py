@@ -7,6 +7,7 @@ what it does in the programs that run, and why it would do nothing for one.
 from __future__ import annotations
 
 import json
+import math
 import os
 import platform
 import shlex
@@ -475,29 +476,43 @@ def status(as_json: bool) -> None:
         click.echo("No program of yours runs under weft live.")
         return
     for process in found:
-        counts = process.counts
-        click.echo(
-            f"{process.pid} {process.program}: {process.carried} connections carried now, "
-            f"{counts['joined']} of {counts['candidates']} so far; "
-            f"{counts['bytes_sent']} B sent, {counts['bytes_received']} B received"
-        )
-        click.echo(
-            f"  {counts['messages_sent']} messages, {process.interrupts} interrupts sent, "
-            f"{process.interrupts_saved} saved; slept {counts['sleeps']} times"
-        )
-        if process.counts["messages_sent"]:
-            each = process.kernel_entries / process.counts["messages_sent"]
-            click.echo(
-                f"  {process.kernel_entries} kernel entries, {each:.2g} a message sent: "
-                f"{process.polling_entries} while polling, {counts['asides']} looks aside, "
-                f"{counts['turns']} turns given, the others to sleep and to wake"
-            )
-        for reason, count in process.fallen_through.items():
+        click.echo(f"{process.pid} {process.program}")
+        for name, said in _status_lines(process):
+            click.echo(f"  {name:<16}{said}")
+
+
+def _status_lines(process: Process) -> Iterator[tuple[str, str]]:
+    """Yield what a person wants to know of a process, each line with its name."""
+    counts = process.counts
+    if not counts["candidates"]:
+        yield "connections", "none yet"
+        return
+    ever = f"{counts['joined']:,} of {counts['candidates']:,} so far"
+    yield "connections", f"{process.carried:,} carried now, {ever}"
+    sent, received = (_size(counts[name]) for name in ("bytes_sent", "bytes_received"))
+    yield "bytes", f"{sent} sent, {received} received"
+    woken = f"{process.interrupts:,} interrupts sent, {process.interrupts_saved:,} saved"
+    yield "messages", f"{counts['messages_sent']:,} sent; {woken}; slept {counts['sleeps']:,} times"
+    entered = f"{process.kernel_entries:,} times"
+    if counts["messages_sent"]:
+        each = process.kernel_entries / counts["messages_sent"]
+        entered += f", {each:,.0f} a message sent" if each >= 10 else f", {each:.2g} a message sent"
+    yield "kernel entered", f"{entered}: {process.polling_entries:,} while polling,"
+    aside = f"{counts['asides']:,} looks aside, {counts['turns']:,} turns given"
+    yield "", f"{aside}, the others to sleep and to wake"
+    for what, reasons in (("left", process.fallen_through), ("moved back", process.moved_back)):
+        for reason, count in reasons.items():
             if count:
-                click.echo(f"  {count} left to the kernel: {_REASONS[reason]}")
-        for reason, count in process.moved_back.items():
-            if count:
-                click.echo(f"  {count} moved back to the kernel: {_REASONS[reason]}")
+                yield what, f"{count:,} to the kernel: {_REASONS[reason]}"
+
+
+def _size(count: int) -> str:
+    """Write a number of bytes with its unit, to three digits."""
+    for unit, scale in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("KB", 1e3)):
+        if count >= scale:
+            value = count / scale
+            return f"{value:.{max(0, 2 - int(math.log10(value)))}f} {unit}"
+    return f"{count} B"
 
 
 @live.command(

@@ -337,3 +337,58 @@ def test_a_program_that_may_have_little_memory_is_left_all_of_it(
     assert live.obstacle(program) is None
     limits[resource.RLIMIT_DATA] = 1 << 30
     assert "ulimit -d 1048576" in (live.obstacle(program) or "")
+
+
+def process(**counts: int) -> live.Process:
+    """Return what the library could have counted in a process."""
+    return live.Process(
+        4711, "server", dict.fromkeys(live._COUNTS, 0) | counts, {"peer_plain": 1}, {"exec": 1200}
+    )
+
+
+def test_status_says_what_is_carried_and_what_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    busy = process(
+        candidates=1003, joined=1002, closed=2, bytes_sent=25_173_120, bytes_received=999,
+        messages_sent=5000, word_wakes=40, doorbells=10, sleeps=30, looks=7, questions=3, asides=6,
+        turns=4,
+    )  # fmt: skip
+    monkeypatch.setattr(live, "processes", lambda: iter([busy]))
+    assert CliRunner().invoke(live.live, ["status"]).output.splitlines() == [
+        "4711 server",
+        "  connections     1,000 carried now, 1,002 of 1,003 so far",
+        "  bytes           25.2 MB sent, 999 B received",
+        "  messages        5,000 sent; 50 interrupts sent, 4,950 saved; slept 30 times",
+        "  kernel entered  100 times, 0.02 a message sent: 3 while polling,",
+        "                  6 looks aside, 4 turns given, the others to sleep and to wake",
+        "  left            1 to the kernel: the other end does not run under weft live",
+        "  moved back      1,200 to the kernel: a descriptor is kept open over exec",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("counts", "entered"),
+    [
+        ({"sleeps": 5}, "5 times: 0 while polling,"),
+        (
+            {"sleeps": 25_000, "messages_sent": 5},
+            "25,000 times, 5,000 a message sent: 0 while polling,",
+        ),
+    ],
+)
+def test_status_says_how_often_the_kernel_is_entered_by_who_sends_little(
+    counts: dict[str, int], entered: str
+) -> None:
+    said = dict(live._status_lines(process(candidates=1, joined=1, **counts)))
+    assert said["kernel entered"] == entered
+
+
+def test_status_says_of_a_process_without_connections_nothing_else() -> None:
+    assert list(live._status_lines(process())) == [("connections", "none yet")]
+
+
+@pytest.mark.parametrize(
+    ("count", "said"),
+    [(0, "0 B"), (1000, "1.00 KB"), (99_950, "100.0 KB"), (10**12, "1.00 TB"), (10**15, "1000 TB")],
+)
+def test_bytes_are_written_with_their_unit(count: int, said: str) -> None:
+    assert live._size(count) == said
