@@ -177,7 +177,7 @@ def figure(quantity: str, measured: Measurement, predicted: tuple[Prediction, ..
         "type": "quantitative",
         "scale": {"type": "log", "nice": True},
         "title": _AXES[quantity],
-        "axis": {"format": ",.3~g", "tickCount": 6},
+        "axis": {"format": ",.6~g", "tickCount": 6},
     }
     colour = {"field": "series", "type": "nominal", "scale": {"domain": order}}
     dash = {
