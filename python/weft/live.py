@@ -77,6 +77,9 @@ _REASONS = {
     "withdrawn": "the other end gave up before both had joined",
 }
 
+# The file of a process's figures, as `/proc` names it.
+_FIGURES = "/memfd:weft-live ("
+
 # What of a program moves a connection back, by the C functions that it uses.
 _TRIGGERS = {
     "runs other programs; a connection that they inherit goes back to the kernel": (
@@ -254,10 +257,13 @@ def processes() -> Iterator[Process]:
     for folder in sorted(Path("/proc").glob("[0-9]*"), key=lambda it: int(it.name)):
         try:
             file = _figures(folder)
-            if file is None or (inode := file.stat().st_ino) in seen:
+            if file is None:
+                process = _without_connections(folder)
+            elif (inode := file.stat().st_ino) in seen:
                 continue
-            seen.add(inode)
-            process = _read(file, folder)
+            else:
+                seen.add(inode)
+                process = _read(file, folder)
         except OSError:
             # It has ended, or belongs to somebody else.
             continue
@@ -265,9 +271,22 @@ def processes() -> Iterator[Process]:
             yield process
 
 
+def _without_connections(folder: Path) -> Process | None:
+    """Return a process that has the library and has made no TCP socket yet: it has no figures.
+
+    Nor can those be read of one that needed their descriptor.
+    """
+    maps = (folder / "maps").read_text(errors="replace")
+    if f"/{LIBRARY}" not in maps or _FIGURES in maps:
+        return None
+    none = dict.fromkeys(_REASONS, 0)
+    name = (folder / "comm").read_text().strip()
+    return Process(int(folder.name), name, dict.fromkeys(_COUNTS, 0), none, none)
+
+
 def _figures(folder: Path) -> Path | None:
     for entry in (folder / "fd").iterdir():
-        if str(entry.readlink()).startswith("/memfd:weft-live ("):
+        if str(entry.readlink()).startswith(_FIGURES):
             return entry
     return None
 

@@ -26,7 +26,7 @@ ASYNCIO = ["buffered_proto", "server", "selector_events", "unix_events", "base_e
 ASYNCIO += ["sock_lowlevel", "sslproto", "ssl", "events", "subprocess"]
 LONG = [*SHORT, "test_socket", "test_ssl", "test_httpservers", "test_urllib2_localnet"]
 LONG += ["test_smtplib", *(f"test_asyncio.test_{name}" for name in ASYNCIO), "test_ftplib"]
-LONG += ["test_asynchat", "test_asyncore", "test_imaplib"]
+LONG += ["test_asynchat", "test_asyncore", "test_imaplib", "test_subprocess"]
 # These wait for ever where the kernel's virtual sockets are broken, with the library or without.
 NOT_RUN = ["*VSOCK*"]
 # With the library a suite may take so many times as long before it counts as hanging.

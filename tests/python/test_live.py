@@ -392,3 +392,23 @@ def test_status_says_of_a_process_without_connections_nothing_else() -> None:
 )
 def test_bytes_are_written_with_their_unit(count: int, said: str) -> None:
     assert live._size(count) == said
+
+
+@pytest.mark.parametrize(
+    ("mapped", "named"),
+    [
+        ("/opt/weft/libweft_live.so\n", True),
+        ("/usr/lib/libc.so.6\n", False),
+        ("/opt/weft/libweft_live.so\n/memfd:weft-live (deleted)\n", False),
+    ],
+)
+def test_a_process_without_sockets_is_known_by_the_library(
+    tmp_path: Path, mapped: str, named: bool
+) -> None:
+    folder = tmp_path / "4711"
+    folder.mkdir()
+    (folder / "maps").write_text("7f00-7f01 r-xp 00000000 08:01 7 " + mapped)
+    (folder / "comm").write_text("server\n")
+    found = live._without_connections(folder)
+    assert (found is not None) == named
+    assert found is None or (found.pid, found.program, found.carried) == (4711, "server", 0)

@@ -57,8 +57,8 @@ extern "C" fn begin() {
             Some(close::after_fork_in_child),
         )
     };
-    if watched == 0 {
-        report::stats::start();
+    if watched != 0 {
+        table::remember_no_more();
     }
 }
 

@@ -55,12 +55,12 @@ fn close(meeting: c_int) {
 }
 
 /// Makes one of the program's calls that need a new number, once more if the last were taken by
-/// rendezvous sockets.
+/// rendezvous sockets, or by the figures, which then nobody can read any more.
 pub fn with_room(make: impl Fn() -> c_int) -> c_int {
     let made = make();
-    let none_left = made < 0 && sys::errno() == libc::EMFILE;
-    let may_be_had = SOCKETS.load(Ordering::Relaxed) > 0 && table::is_owner();
-    if none_left && may_be_had && withdraw_all() { make() } else { made }
+    let none_left = made < 0 && sys::errno() == libc::EMFILE && table::is_owner();
+    let one_is_free = || SOCKETS.load(Ordering::Relaxed) > 0 && withdraw_all() || table::hide();
+    if none_left && one_is_free() { make() } else { made }
 }
 
 /// Stops waiting for clients where none has come yet, until the next attempt to join; whether that

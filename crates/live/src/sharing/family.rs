@@ -17,12 +17,22 @@ static FILE: AtomicU64 = AtomicU64::new(0);
 
 /// Remembers the file of the connections.
 pub fn begin(file: c_int) {
+    FILE.store(number(file), Ordering::Relaxed);
+}
+
+/// Whether a descriptor is that of the connections' file.
+pub fn is_file(fd: c_int) -> bool {
+    let file = FILE.load(Ordering::Relaxed);
+    file != 0 && number(fd) == file
+}
+
+/// The number of a descriptor's file; zero if there is none.
+fn number(fd: c_int) -> u64 {
     // SAFETY: all zeroes are a valid place for the result.
-    let number = unsafe {
+    unsafe {
         let mut about: libc::stat = std::mem::zeroed();
-        if libc::fstat(file, &mut about) == 0 { about.st_ino } else { 0 }
-    };
-    FILE.store(number, Ordering::Relaxed);
+        if libc::fstat(fd, &mut about) == 0 { about.st_ino } else { 0 }
+    }
 }
 
 /// Whether a thread's process has the connections in its memory, as far as that can be found out.

@@ -12,12 +12,13 @@ pub mod numbers;
 pub mod places;
 pub mod word;
 
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 use crate::epoll;
 use crate::hooks::direct;
+use crate::joining::attach::Attaching;
 use crate::joining::meeting;
-use crate::report::stats::Stats;
+use crate::report::stats::{self, Stats};
 use crate::segment::Role;
 use crate::sharing::copies;
 use crate::sharing::family;
@@ -28,7 +29,7 @@ pub use crate::table::connection::{
 };
 pub use crate::table::guard::{Guard, Local, enter, enter_placed, followed, let_pass};
 use crate::table::guard::{first_word, release};
-use crate::table::numbers::{change, look_for_threads, replace, word};
+use crate::table::numbers::{change, leaves_others, look_for_threads, replace, word};
 pub use crate::table::numbers::{
     claim, close_own, disclaim, entry, forget_listener, forget_number, is_single_threaded, known,
     set_entry,
@@ -59,6 +60,8 @@ struct Arena {
 
 static ARENA: AtomicPtr<Arena> = AtomicPtr::new(std::ptr::null_mut());
 static LOCALS: AtomicPtr<Local> = AtomicPtr::new(std::ptr::null_mut());
+/// The number of the tables' file; below zero is none.
+static FILE: AtomicI32 = AtomicI32::new(-1);
 /// How many connections were ever remembered.
 static LIVES: AtomicU32 = AtomicU32::new(0);
 /// The process that the table belongs to: the child of a `vfork` sees its parent's memory, and must
@@ -73,31 +76,77 @@ static USED: AtomicU32 = AtomicU32::new(0);
 /// No number from here on was ever a connection's without a place.
 static BEYOND: AtomicU32 = AtomicU32::new(0);
 
-/// Makes the tables. Without them every descriptor is unknown.
+/// Takes this process for the one that the tables are to belong to. False if it may not know which it is.
 pub fn start() -> bool {
     if !sys::has_numbers() {
         return false;
     }
-    // SAFETY: the name is a C string.
-    let file = unsafe { libc::memfd_create(c"weft-live".as_ptr(), libc::MFD_CLOEXEC) };
-    let Ok(file) = (if file < 0 { Err(sys::errno()) } else { sys::move_high(file) }) else {
-        return false;
-    };
-    let length = size_of::<Arena>();
-    let arena = sys::set_length(file, length).ok().and_then(|()| sys::map(Some(file), length));
-    let locals = sys::map(None, size_of::<Local>() * CONNECTIONS);
-    let (Some(arena), Some(locals)) = (arena, locals) else {
-        sys::close(file);
-        return false;
-    };
-    claim(file);
-    family::begin(file);
     look_for_threads();
     OWNER.store(sys::process(), Ordering::Relaxed);
-    LOCALS.store(locals.cast(), Ordering::Relaxed);
-    ARENA.store(arena.cast(), Ordering::Release);
     CERTAINTY.store(certainty::OWN, Ordering::Relaxed);
     true
+}
+
+/// Whether there are tables, which are made when there is first something to remember: a process without
+/// connections has no descriptor of the library's. Without them every descriptor is unknown.
+#[inline]
+fn has_tables() -> bool {
+    !ARENA.load(Ordering::Acquire).is_null() || makes_tables()
+}
+
+#[cold]
+fn makes_tables() -> bool {
+    let _errno = sys::KeepErrno::new();
+    // Nobody forks meanwhile, and no other thread makes them.
+    let Some(_attaching) = Attaching::begin() else { return false };
+    if !ARENA.load(Ordering::Acquire).is_null() {
+        return true;
+    }
+    let made = make_tables().is_some();
+    if made {
+        stats::start();
+    }
+    made
+}
+
+fn make_tables() -> Option<()> {
+    let locals = sys::map(None, size_of::<Local>() * CONNECTIONS)?;
+    // SAFETY: the name is a C string.
+    let file = unsafe { libc::memfd_create(c"weft-live".as_ptr(), libc::MFD_CLOEXEC) };
+    let file = if file < 0 { None } else { sys::move_high(file).ok() };
+    let length = size_of::<Arena>();
+    let map = |file| sys::set_length(file, length).ok().and_then(|()| sys::map(Some(file), length));
+    let Some(arena) = file.filter(|file| leaves_others(*file)).and_then(map) else {
+        file.inspect(|file| sys::close(*file));
+        // SAFETY: nobody else knows of them.
+        unsafe { sys::unmap(locals, size_of::<Local>() * CONNECTIONS) };
+        return None;
+    };
+    let file = file?;
+    claim(file);
+    family::begin(file);
+    FILE.store(file, Ordering::SeqCst);
+    LOCALS.store(locals.cast(), Ordering::Relaxed);
+    ARENA.store(arena.cast(), Ordering::Release);
+    Some(())
+}
+
+/// Gives up the number by which `weft live status` finds the figures, if it is one that the program may have;
+/// whether it was.
+pub fn hide() -> bool {
+    let _errno = sys::KeepErrno::new();
+    let order = Ordering::SeqCst;
+    let file = FILE.load(order);
+    let is_programs = file >= 0 && (file as u64) < sys::descriptor_limit(None).rlim_cur;
+    if !is_programs || FILE.compare_exchange(file, -1, order, order).is_err() {
+        return false;
+    }
+    // The program may have put something else there.
+    let is_there = entry(file) == Entry::Own && family::is_file(file);
+    if is_there {
+        close_own(file);
+    }
+    is_there
 }
 
 /// Takes the tables over in the child of a fork.
@@ -294,7 +343,7 @@ pub fn local(place: usize) -> Option<&'static Local> {
 /// its word is all there is: it gets a place when somebody enters it.
 pub fn track(fd: c_int, role: Role, port: u16) {
     let Some(cell) = word(fd).filter(|_| is_owner()) else { return };
-    if !remembers() {
+    if !remembers() || !has_tables() {
         return drop_stale(fd);
     }
     direct::look();
@@ -331,7 +380,7 @@ fn reach(fd: c_int) {
 /// Remembers a new TCP socket: it becomes a connection when it is connected, or before if there is
 /// more to remember of it.
 pub fn note_stream(fd: c_int) {
-    if let Some(word) = word(fd).filter(|_| is_owner()) {
+    if let Some(word) = word(fd).filter(|_| is_owner() && remembers() && has_tables()) {
         reach(fd);
         word.store(Word::STREAM.bits(), Ordering::Release);
     }

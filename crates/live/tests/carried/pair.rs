@@ -33,6 +33,14 @@ pub fn preloading(behind: Option<&Path>) -> OsString {
 
 /// Runs the body in a process with the library preloaded; the test of this name must call it.
 pub fn preloaded(name: &str, body: impl Fn()) {
+    preloaded_without_a_socket(name, || {
+        begin_figures();
+        body();
+    });
+}
+
+/// The same where the process has made no socket yet.
+pub fn preloaded_without_a_socket(name: &str, body: impl Fn()) {
     if std::env::var_os("WEFT_LIVE_TEST").is_some() {
         return all_or_none(body);
     }
@@ -43,6 +51,7 @@ pub fn preloaded(name: &str, body: impl Fn()) {
 /// The same for what others on the machine can only make worse: one of some trials passes.
 pub fn preloaded_undisturbed(name: &str, body: impl Fn()) {
     if std::env::var_os("WEFT_LIVE_TEST").is_some() {
+        begin_figures();
         return all_or_none(body);
     }
     let trials = (0..5).map(|_| run_preloaded(name));
@@ -141,7 +150,18 @@ impl Entries {
     }
 }
 
-/// A word of the figures of this process.
+/// Lets those that are forked from now on count in the figures of this process, which has them from its
+/// first socket on.
+fn begin_figures() {
+    drop(TcpListener::bind("127.0.0.1:0").unwrap());
+}
+
+/// Whether this process has the library's descriptor for its figures.
+pub fn has_figures() -> bool {
+    figure(0) != 0
+}
+
+/// A word of the figures of this process; zero if it has none.
 fn figure(index: usize) -> u64 {
     for entry in std::fs::read_dir("/proc/self/fd").unwrap().flatten() {
         let link = std::fs::read_link(entry.path()).unwrap_or_default();

@@ -9,7 +9,10 @@ use std::time::Duration;
 
 use libc::c_int;
 
-use crate::pair::{Pair, carried, close, joined, preloaded, preloading, recv, send, used};
+use crate::pair::{
+    Pair, carried, close, has_figures, joined, preloaded, preloaded_without_a_socket, preloading,
+    recv, send, used,
+};
 
 /// A connection on which nothing was sent yet.
 fn young() -> Pair {
@@ -296,6 +299,32 @@ fn a_program_that_has_many_descriptors_is_left_the_last() {
             close(fd);
         }
         carried();
+    });
+}
+
+#[test]
+fn a_program_without_sockets_has_no_descriptor_of_the_library() {
+    let name = "passing::a_program_without_sockets_has_no_descriptor_of_the_library";
+    preloaded_without_a_socket(name, || {
+        let limit = libc::rlimit { rlim_cur: 256, rlim_max: 256 };
+        // SAFETY: the limit is a valid place.
+        assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &limit) }, 0);
+        assert!(!has_figures());
+        let mut all = copies();
+        for fd in all.split_off(all.len() - 10) {
+            close(fd);
+        }
+        let _pair = used(100);
+        assert_eq!(joined(), 0, "the last numbers are the program's");
+        let rest = copies();
+        assert_eq!(rest.len(), 8);
+        for fd in rest.into_iter().chain(all) {
+            close(fd);
+        }
+        carried();
+        assert!(has_figures());
+        copies().into_iter().for_each(close);
+        assert!(!has_figures(), "the program needed their number");
     });
 }
 
