@@ -22,7 +22,7 @@ use crate::signals::process_lock;
 use crate::stream;
 use crate::sys;
 use crate::sys::limits;
-use crate::table::guard::close_numbers_apart;
+use crate::table::guard::{LostTo, close_numbers_apart};
 use crate::table::{self, Connection, Entry, Guard, Local, phase};
 use crate::waiting::death;
 use crate::waiting::wait;
@@ -31,14 +31,23 @@ use crate::waiting::wait;
 /// its processor, or the kernel has yet to deliver it.
 const LAST_DOORBELL: u64 = 1_000_000_000;
 
-/// To be called before the kernel closes a descriptor or gives its number to something else.
+/// To be called before the kernel closes a descriptor.
 pub fn forget(fd: c_int) {
+    forget_number(fd, LostTo::Nobody);
+}
+
+/// To be called before the kernel puts something else at a number.
+pub fn forget_replaced(fd: c_int) {
+    forget_number(fd, LostTo::Another);
+}
+
+fn forget_number(fd: c_int, to: LostTo) {
     match table::entry(fd) {
         Entry::Unknown => table::forget_listener(fd),
         Entry::Own => {}
         Entry::Unplaced => {
             if table::is_owner() && !table::forget_newcomer(fd) {
-                forget_connection(fd);
+                forget_connection(fd, to);
             }
         }
         Entry::Epoll(place) => {
@@ -50,7 +59,7 @@ pub fn forget(fd: c_int) {
         Entry::Connection(_) => {
             // The child of a vfork has descriptors of its own and its parent's memory.
             if table::is_owner() {
-                forget_connection(fd);
+                forget_connection(fd, to);
             }
         }
     }
@@ -99,7 +108,7 @@ pub fn hand_over(fd: c_int) {
     }
 }
 
-fn forget_connection(fd: c_int) {
+fn forget_connection(fd: c_int, to: LostTo) {
     let Some(guard) = table::enter_placed(fd) else { return };
     let _errno = sys::KeepErrno::new();
     let several = guard.local().has_several_descriptors();
@@ -122,10 +131,12 @@ fn forget_connection(fd: c_int) {
             guard.connection.phase() == phase::JOINED && !table::is_single_threaded();
         let _no_copy = may_be_copied.then(|| attach::ATTACHING.lock());
         let Some(unseen) = table::forget_number(fd, guard.place) else { return };
+        guard.local().loses_number(fd, to);
         let goes_on = guard.keeps_socket_for_others();
         (unseen, goes_on, guard.local().loses_descriptor())
     };
     if goes_on {
+        let_others_look_again(&guard);
         guard.lets_others_see_another_number();
     }
     if !last_here {
@@ -142,6 +153,16 @@ fn forget_connection(fd: c_int) {
         guard.local().closing.store(true, Ordering::SeqCst);
     } else {
         say_how(&guard);
+    }
+}
+
+/// Lets the threads inside see that their number was lost, which they look for before they sleep. Those that
+/// sleep are left asleep: a signal that is to end their calls would come while they look.
+fn let_others_look_again(guard: &Guard) {
+    if let Some(segment) = guard.connection.segment() {
+        let role = guard.connection.role();
+        segment.way(role.peer()).arrived.let_look_again();
+        segment.way(role).freed.let_look_again();
     }
 }
 

@@ -259,6 +259,10 @@ pub fn poll(
         let slice = restrict(&joined, entries, &mut kernel);
         let span = slice.map_or(left, |slice| Some(left.map_or(slice, |left| left.min(slice))));
         stats::count(|stats| &stats.sleeps, 1);
+        if !slept && !joined.iter().all(|it| it.guard.is_current()) {
+            // It might as well begin only now: see `wait::Call`.
+            continue;
+        }
         let woken = sleep(&mut kernel, span, mask)?;
         slept = true;
         for it in &*joined {

@@ -101,6 +101,15 @@ impl InterruptFlag {
         Wake(self.word.swap(0, Ordering::AcqRel) & Self::KNOWN)
     }
 
+    /// Lets those who have armed and do not sleep on the word yet look once more, instead of sleeping: it
+    /// has another value from now on. To be called after the change that they are to see. Sleepers sleep on, and
+    /// whoever stimulates the flag still owes them the wake-up.
+    pub fn let_look_again(&self) {
+        full_fence();
+        // Beyond the bits of sleeps, which a stimulus clears with them.
+        self.word.fetch_add(0x100, Ordering::Relaxed);
+    }
+
     /// The word to sleep on, for [`Sleep::OnWord`].
     pub const fn word(&self) -> &AtomicU32 {
         &self.word
@@ -139,6 +148,18 @@ mod tests {
         flag.disarm(Sleep::OnEvent);
         let wake = flag.stimulate();
         assert!(wake.includes(Sleep::OnWord) && !wake.includes(Sleep::OnEvent));
+    }
+
+    #[test]
+    fn who_is_about_to_sleep_looks_again_and_is_owed_the_wake_up_all_the_same() {
+        let flag = InterruptFlag::default();
+        let value = flag.arm(Sleep::OnWord);
+        flag.let_look_again();
+        let now = flag.word().load(Ordering::Relaxed);
+        assert_ne!(now, value, "it would sleep on");
+        assert_eq!(flag.arm(Sleep::OnWord), now);
+        assert!(flag.stimulate().includes(Sleep::OnWord));
+        assert!(flag.stimulate().is_none());
     }
 
     #[test]

@@ -211,7 +211,7 @@ interpose! {
         }
         depart_for_stdio(fd, copy);
         departure::yield_number(fd, copy);
-        close::forget(copy);
+        close::forget_replaced(copy);
         close::duplicate(fd, || next(fd, copy))
     }
 }
@@ -223,7 +223,7 @@ interpose! {
         }
         depart_for_stdio(fd, copy);
         departure::yield_number(fd, copy);
-        close::forget(copy);
+        close::forget_replaced(copy);
         close::duplicate(fd, || next(fd, copy, flags))
     }
 }

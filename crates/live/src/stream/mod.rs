@@ -17,9 +17,11 @@ use crate::report::stats;
 use crate::segment::{Segment, closed};
 use crate::signals::jump::Asleep;
 use crate::sys::{self, Errno};
+use crate::table::guard::LostTo;
 use crate::table::numbers::passed_by;
 use crate::table::{self, Connection, Guard, end, phase};
 use crate::waiting::death;
+use crate::waiting::wait::Call;
 
 /// Sets `errno` and returns what a failed call returns.
 pub fn fail(errno: Errno) -> isize {
@@ -103,6 +105,25 @@ enum Moved {
     Done(isize),
     /// The kernel is to be asked: it has the direction again, or knows the right error.
     Kernel,
+    /// Nothing, and the number is another's by now, of which the call is to be made.
+    Anew,
+}
+
+/// What becomes of a call that has not slept yet when another thread takes its number away: it has done what
+/// it has done, or begins again. `None` if it goes on with the connection that it had.
+#[cold]
+fn without_number(guard: &Guard, lost: LostTo, done: usize, call: &mut Call) -> Option<Moved> {
+    if done > 0 {
+        return Some(Moved::Done(done as isize));
+    }
+    match lost {
+        LostTo::Nobody => Some(Moved::Done(fail(libc::EBADF))),
+        LostTo::Another if guard.awaits_another() => Some(Moved::Anew),
+        LostTo::Another => {
+            call.stays();
+            None
+        }
+    }
 }
 
 /// The first part of the vector that still has room, `skip` bytes into it.

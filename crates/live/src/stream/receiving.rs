@@ -10,7 +10,7 @@ use weft_protocol::detour::{Begun, Inlet};
 
 use self::behind::{go_on_in_kernel, go_on_in_ring, go_on_receiving};
 
-use super::{Moved, broken, fail, in_kernel, is_carried, length, part};
+use super::{Moved, broken, fail, in_kernel, is_carried, length, part, without_number};
 use crate::leaving::loan;
 use crate::leaving::turn;
 use crate::memory::pointers;
@@ -27,18 +27,21 @@ use crate::waiting::wait;
 #[inline]
 pub fn receive_seen(fd: c_int, to: &[iovec], flags: c_int, kernel: impl Fn() -> isize) -> isize {
     cancel::look();
-    let Some(guard) = table::enter(fd) else { return kernel() };
-    if !is_carried(&guard) {
-        return in_kernel(kernel);
-    }
-    let only = plain(to, flags);
-    if let Some(count) = only.and_then(|only| taken_at_once(&guard, only)) {
-        return count as isize;
-    }
-    match received(&guard, to, flags) {
-        Moved::Done(result) => result,
-        Moved::Kernel if guard.is_current() => in_kernel(kernel),
-        Moved::Kernel => received_from_kernel(&guard, to, flags),
+    loop {
+        let Some(guard) = table::enter(fd) else { return kernel() };
+        if !is_carried(&guard) {
+            return in_kernel(kernel);
+        }
+        let only = plain(to, flags);
+        if let Some(count) = only.and_then(|only| taken_at_once(&guard, only)) {
+            return count as isize;
+        }
+        return match received(&guard, to, flags) {
+            Moved::Done(result) => result,
+            Moved::Kernel if guard.is_current() => in_kernel(kernel),
+            Moved::Kernel => received_from_kernel(&guard, to, flags),
+            Moved::Anew => continue,
+        };
     }
 }
 
@@ -153,6 +156,11 @@ fn received(guard: &Guard, to: &[iovec], flags: c_int) -> Moved {
             }
             Step::Empty { .. } if !blocking => libc::EAGAIN,
             Step::Empty { announced } => {
+                if let Some(lost) = call.number_lost_to(guard)
+                    && let Some(moved) = without_number(guard, lost, done, &mut call)
+                {
+                    return moved;
+                }
                 call.in_part = done > 0;
                 match wait::readable(guard, &segment, announced, &mut call) {
                     Ok(()) => {

@@ -6,7 +6,7 @@ use libc::{c_int, iovec};
 use weft_protocol::byte_ring::Unpublished;
 use weft_protocol::detour::Outlet;
 
-use super::{Moved, broken, fail, in_kernel, is_carried, length, part};
+use super::{Moved, broken, fail, in_kernel, is_carried, length, part, without_number};
 use crate::epoll;
 use crate::joining::attach;
 use crate::leaving::loan;
@@ -33,32 +33,36 @@ const UNTIL_SWITCHED: u64 = 1_000_000;
 #[inline]
 pub fn send_seen(fd: c_int, from: &[iovec], flags: c_int, kernel: impl Fn() -> isize) -> isize {
     cancel::look();
-    let Some(guard) = table::enter(fd) else { return kernel() };
-    if flags & libc::MSG_FASTOPEN != 0 {
-        // Nothing is sent to whom one is connected with: the kernel says so.
-        return kernel();
-    }
-    if flags & libc::MSG_OOB != 0 {
-        turn::back(&guard, Reason::Urgent);
-    } else if flags & libc::MSG_ZEROCOPY != 0 && options::sends_without_copy(fd) {
-        turn::back(&guard, Reason::Option);
-    }
-    if !is_carried(&guard) {
-        return in_kernel(kernel);
-    }
-    if let Some(count) = plain(from, flags).and_then(|only| sent_at_once(&guard, only)) {
-        return count as isize;
-    }
-    match sent(&guard, from, flags) {
-        Moved::Done(result) => result,
-        Moved::Kernel => {
-            let here = guard.is_current();
-            let result = if here { in_kernel(kernel) } else { sent_by_kernel(&guard, from, flags) };
-            if result < 0 {
-                note_reset(&guard, sys::errno());
-            }
-            result
+    loop {
+        let Some(guard) = table::enter(fd) else { return kernel() };
+        if flags & libc::MSG_FASTOPEN != 0 {
+            // Nothing is sent to whom one is connected with: the kernel says so.
+            return kernel();
         }
+        if flags & libc::MSG_OOB != 0 {
+            turn::back(&guard, Reason::Urgent);
+        } else if flags & libc::MSG_ZEROCOPY != 0 && options::sends_without_copy(fd) {
+            turn::back(&guard, Reason::Option);
+        }
+        if !is_carried(&guard) {
+            return in_kernel(kernel);
+        }
+        if let Some(count) = plain(from, flags).and_then(|only| sent_at_once(&guard, only)) {
+            return count as isize;
+        }
+        return match sent(&guard, from, flags) {
+            Moved::Done(result) => result,
+            Moved::Kernel => {
+                let here = guard.is_current();
+                let result =
+                    if here { in_kernel(&kernel) } else { sent_by_kernel(&guard, from, flags) };
+                if result < 0 {
+                    note_reset(&guard, sys::errno());
+                }
+                result
+            }
+            Moved::Anew => continue,
+        };
     }
 }
 
@@ -95,7 +99,7 @@ fn sent(guard: &Guard, from: &[iovec], flags: c_int) -> Moved {
     let wanted = length(from);
     let blocking =
         flags & libc::MSG_DONTWAIT == 0 && !connection.nonblocking.load(Ordering::Relaxed);
-    let (mut done, mut since, mut asked, mut waited_for) = (0, None, None, 0);
+    let (mut done, mut since, mut asked, mut call) = (0, None, None, wait::Call::default());
     loop {
         let Some(mut sending) = connection.sending() else {
             // A handler that interrupted a sender, of which there is nothing to wait for.
@@ -125,7 +129,7 @@ fn sent(guard: &Guard, from: &[iovec], flags: c_int) -> Moved {
             Outlet::After if loan::comes_before(connection, &mut asked) => Ok(Tried::Behind),
             Outlet::After => {
                 drop(sending);
-                let until = blocking.then(|| wait::until_sent(guard.socket(), waited_for));
+                let until = blocking.then(|| wait::until_sent(guard.socket(), call.waited));
                 return go_on_sending(guard, &segment, from, done, until);
             }
         };
@@ -152,7 +156,15 @@ fn sent(guard: &Guard, from: &[iovec], flags: c_int) -> Moved {
                     Err(why) => Err(why),
                 }
             }
-            Ok(Tried::RingFull) => wait::writable(guard, &segment, done > 0, &mut waited_for),
+            Ok(Tried::RingFull) => {
+                if let Some(lost) = call.number_lost_to(guard)
+                    && let Some(moved) = without_number(guard, lost, done, &mut call)
+                {
+                    return moved;
+                }
+                call.in_part = done > 0;
+                wait::writable(guard, &segment, &mut call)
+            }
         };
         match waited {
             Ok(()) => {}

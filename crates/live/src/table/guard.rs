@@ -24,6 +24,20 @@ const RETIRING: u32 = 1 << 31;
 /// The same once it is free again.
 const RETIRED: u32 = 1 << 30;
 
+/// What a number is lost to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LostTo {
+    /// Nothing: it was closed.
+    Nobody,
+    /// What `dup2` puts there.
+    Another,
+}
+
+/// Stands in the word of a lost number that is another's from then on.
+const ANOTHERS: u64 = 1 << 32;
+/// How long it is waited for that the kernel has put something else at a number, in nanoseconds.
+const PUT: u64 = 1_000_000_000;
+
 /// How long a child of a `vfork` is waited for, in nanoseconds: longer than it takes to leave.
 pub const VISIT: u64 = 4_000_000_000;
 
@@ -44,6 +58,9 @@ pub struct Local {
     pub leaving: Queue,
     /// For threads under whose calls their number was closed.
     kept: Kept,
+    /// The number that stood for the connection until it was last closed or given to something else: plus one,
+    /// with a mark for the latter.
+    lost: AtomicU64,
     /// Whether the last to leave is to tell the other end how this one closes.
     pub closing: AtomicBool,
     /// Whether the last fork counted the child among the holders.
@@ -72,6 +89,7 @@ impl Local {
     pub fn begin(&self) {
         self.let_go.store(false, Ordering::Relaxed);
         self.counted.store(false, Ordering::Relaxed);
+        self.lost.store(0, Ordering::Relaxed);
         self.descriptors.store(1, Ordering::Relaxed);
         if self.watched.load(Ordering::Relaxed) {
             self.watched.store(false, Ordering::Relaxed);
@@ -150,6 +168,12 @@ impl Local {
     /// Whether a child of a `vfork` is inside.
     pub fn is_visited(&self) -> bool {
         self.visitors.load(Ordering::SeqCst) > 0
+    }
+
+    /// To be called when a number is forgotten, before the kernel closes it or gives it to something else.
+    pub fn loses_number(&self, fd: c_int, to: LostTo) {
+        let mark = if to == LostTo::Another { ANOTHERS } else { 0 };
+        self.lost.store((fd as u64 + 1) | mark, Ordering::SeqCst);
     }
 
     /// Whether another thread keeps this one out.
@@ -426,6 +450,28 @@ impl Guard {
     /// Whether the descriptor still stands for the connection.
     pub fn is_current(&self) -> bool {
         is_at(self.fd, self.place)
+    }
+
+    /// Whether, and to what, another thread has taken the number away under this call.
+    pub fn number_lost_to(&self) -> Option<LostTo> {
+        let lost = self.local.lost.load(Ordering::SeqCst);
+        if lost & (ANOTHERS - 1) != self.fd as u64 + 1 || self.is_current() {
+            return None;
+        }
+        Some(if lost & ANOTHERS == 0 { LostTo::Nobody } else { LostTo::Another })
+    }
+
+    /// Waits until the kernel has put at the number what it was lost to. False if that does not come.
+    pub fn awaits_another(&self) -> bool {
+        let (cookie, until) = (self.connection.cookie.load(Ordering::SeqCst), sys::now() + PUT);
+        let is_put = || self.is_current() || sys::cookie(self.fd) != Some(cookie);
+        while !is_put() {
+            if sys::now() >= until {
+                return false;
+            }
+            sys::sleep(20_000);
+        }
+        true
     }
 
     /// Lets the next calls pass by, all of which count as made. Called with the right to join, so

@@ -15,6 +15,7 @@ use crate::segment::{Segment, closed};
 use crate::signals::cancel;
 use crate::signals::jump::Asleep;
 use crate::sys::{self, Errno};
+use crate::table::guard::LostTo;
 use crate::table::{self, Connection, Guard, end};
 use crate::waiting::death;
 use crate::waiting::spin::{SpinPolicy, Where};
@@ -198,16 +199,32 @@ fn polled(connection: &Connection, segment: &Segment, came: impl FnMut() -> bool
     poll(policy, place_of_peer(connection, segment), came)
 }
 
-/// How far a receive has come, as far as that bears on how it waits.
+/// How far a call has come, as far as that bears on how it waits.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Call {
-    /// Whether it has received a part.
+    /// Whether it has moved a part.
     pub in_part: bool,
-    /// When its time is over, if it has waited before.
+    /// How long a send has waited.
+    pub waited: u64,
+    /// When the time of a receive is over, if it has waited before.
     until: Option<u64>,
+    /// Whether it has slept. Until then it might as well begin only now.
+    slept: bool,
 }
 
 impl Call {
+    /// Whether, and to what, another thread has taken the number away before the call has slept. Such a call
+    /// begins again: a signal that is to end it, and comes as long as it polls, is sent only once, after
+    /// something else was put at the number (as the JDK closes sockets).
+    pub fn number_lost_to(&self, guard: &Guard) -> Option<LostTo> {
+        if self.slept { None } else { guard.number_lost_to() }
+    }
+
+    /// Goes on with the connection whose number was taken away.
+    pub fn stays(&mut self) {
+        self.slept = true;
+    }
+
     /// When its time is over, which begins now unless it has begun.
     fn limit(&mut self, fd: c_int) -> u64 {
         *self.until.get_or_insert_with(|| {
@@ -242,8 +259,16 @@ pub fn readable(
         stats::say(connection);
         if !connection.times_out.load(Ordering::Relaxed) && !peer_leaves(connection, segment) {
             stats::count(|stats| &stats.sleeps, 1);
-            let came = || came() || peer_leaves(connection, segment);
-            match sleep_on_word(&way.arrived, ON_WORD, EndedBy::of(call.in_part), came) {
+            let (ended_by, before) = (EndedBy::of(call.in_part), *call);
+            let came = || {
+                let lost = before.number_lost_to(guard).is_some();
+                lost || came() || peer_leaves(connection, segment)
+            };
+            match sleep_on_word(&way.arrived, ON_WORD, ended_by, &mut call.slept, came) {
+                // The signal may have come when the sleep was over.
+                Err(libc::ETIMEDOUT) if guard.number_lost_to().is_some() && is_interrupting() => {
+                    return Err(libc::EINTR);
+                }
                 Err(libc::ETIMEDOUT) => {}
                 other => return other,
             }
@@ -255,10 +280,11 @@ pub fn readable(
         true => came(),
         false => !announced && way.detour.begun() != Begun::NotYet,
     };
-    if changed {
+    if changed || call.number_lost_to(guard).is_some() {
         return Ok(());
     }
     stats::count(|stats| &stats.sleeps, 1);
+    call.slept = true;
     // The kernel's own blocking receive, which looks and takes nothing: it ends with a doorbell or
     // with the other end's death, and knows timeouts and which signals let a call go on.
     let looked = wait_for_byte(guard, call);
@@ -349,25 +375,19 @@ pub fn until_sent(fd: c_int, waited: u64) -> u64 {
     limit.map_or(u64::MAX, |limit| sys::now().saturating_add(limit).saturating_sub(waited))
 }
 
-/// Waits until there is room to send. `waited` is how long the call has waited before, and `in_part`
-/// whether it has sent a part.
-pub fn writable(
-    guard: &Guard,
-    segment: &Segment,
-    in_part: bool,
-    waited: &mut u64,
-) -> Result<(), Errno> {
+/// Waits until there is room to send.
+pub fn writable(guard: &Guard, segment: &Segment, call: &mut Call) -> Result<(), Errno> {
     let begin = sys::now();
-    let result = writable_since(guard, segment, in_part, begin.saturating_sub(*waited));
-    *waited += sys::now() - begin;
+    let result = writable_since(guard, segment, begin.saturating_sub(call.waited), call);
+    call.waited += sys::now() - begin;
     result
 }
 
 fn writable_since(
     guard: &Guard,
     segment: &Segment,
-    in_part: bool,
     begin: u64,
+    call: &mut Call,
 ) -> Result<(), Errno> {
     let connection = guard.connection;
     let came = || may_send(connection, segment);
@@ -383,14 +403,15 @@ fn writable_since(
         if left == 0 {
             return Err(libc::EAGAIN);
         }
-        if go_back_if_stalled(guard, segment) {
+        if go_back_if_stalled(guard, segment) || call.number_lost_to(guard).is_some() {
             return Ok(());
         }
         stats::count(|stats| &stats.sleeps, 1);
         cancel::look();
-        let ended_by = EndedBy::of(in_part || limit.is_some());
+        let (ended_by, before) = (EndedBy::of(call.in_part || limit.is_some()), *call);
+        let came = || before.number_lost_to(guard).is_some() || came();
         let span_now = if peer_leaves(connection, segment) { LEAVING } else { span };
-        match sleep_on_word(flag, span_now.min(left), ended_by, came) {
+        match sleep_on_word(flag, span_now.min(left), ended_by, &mut call.slept, came) {
             Err(libc::ETIMEDOUT) => death::is_gone(guard),
             other => return other,
         };
@@ -418,11 +439,12 @@ impl EndedBy {
     }
 }
 
-/// Sleeps on the word of a flag until it is stimulated or the span is over.
+/// Sleeps on the word of a flag until it is stimulated or the span is over, and notes if it has slept.
 fn sleep_on_word(
     flag: &InterruptFlag,
     span: u64,
     ended_by: EndedBy,
+    slept: &mut bool,
     came: impl Fn() -> bool,
 ) -> Result<(), Errno> {
     let value = flag.arm(Sleep::OnWord);
@@ -431,17 +453,19 @@ fn sleep_on_word(
     }
     let word = flag.word().as_ptr();
     let _asleep = Asleep::begin();
-    let slept = match ended_by {
+    let how = match ended_by {
         EndedBy::Any => sys::futex_wait(word, value, span),
         EndedBy::Interrupting => match sys::futex_wait_or_go_on(word, value, span) {
             Err(why) if sys::is_refusal(why) => match sys::futex_wait(word, value, span) {
                 Err(libc::EINTR) if !is_interrupting() => Ok(()),
-                slept => slept,
+                how => how,
             },
-            slept => slept,
+            how => how,
         },
     };
-    match slept {
+    // The word may have changed before.
+    *slept |= how != Err(libc::EAGAIN);
+    match how {
         Err(why @ (libc::EINTR | libc::ETIMEDOUT)) => Err(why),
         _ => Ok(()),
     }

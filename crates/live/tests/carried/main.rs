@@ -30,6 +30,7 @@ mod names;
 mod options;
 mod pair;
 mod passing;
+mod taken;
 mod watched;
 
 use std::mem::zeroed;
