@@ -46,6 +46,8 @@ _NUMBER = re.compile(
     re.DOTALL,
 )
 _LONGEST_BEFORE = 7 + 16
+# The middle of `lea REGISTER, [rip + DISTANCE]`: what follows are the upper bytes of the distance.
+_ADDRESS = re.compile(rb"[\x48\x4c]\x8d[\x05\x0d\x15\x1d\x25\x2d\x35\x3d]..\Z", re.DOTALL)
 _LIKELY_AFTER = re.compile(rb"[\x48\x49\x3d\x83\x85\x89\xba\xc3\x5d]")
 # `cmp rax, -4095`, the kernel's own boundary between results and errors.
 _LOOKS_AT_RESULT = re.compile(rb"\x48\x3d.\xf0\xff\xff", re.DOTALL)
@@ -134,6 +136,8 @@ def _own_call(code: bytes, at: int) -> str | None:
     The two bytes alone also stand in addresses and numbers, so what stands around them decides.
     """
     before, after = code[max(0, at - _LONGEST_BEFORE) : at], code[at + 2 : at + 8]
+    if _ADDRESS.search(before):
+        return None
     last = None
     for start in range(len(before)):
         if (found := _NUMBER.match(before, start)) is not None:

@@ -262,6 +262,8 @@ def machine_code(path: Path, code: bytes) -> Path:
         # lea rax, [rip + 0x050f] is no system call, and getpid moves no bytes
         ("488d050f050000 4885c0 909090", ""),
         ("b827000000 0f05 4885c0 909090", ""),
+        # xor eax, eax; lea rax, [rip + 0x050f7a1a]; mov [rdi - 72], rax
+        ("31c0 488d051a7a0f05 488947b8 9090", ""),
     ],
 )
 def test_system_calls_of_a_programs_own_are_named(tmp_path: Path, code: str, said: str) -> None:

@@ -23,7 +23,7 @@ pub use others::{
 };
 pub use waiting::wait;
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{Ordering, fence};
 
 use libc::{c_int, epoll_event};
 
@@ -188,6 +188,23 @@ pub fn warm(guard: &Guard) {
     });
     if cold {
         wait::signal(&guard.connection.own_event);
+    }
+}
+
+/// To be called when a sender that does not wait has filled its way: a thread that has fallen asleep in an
+/// instance before has armed no flag for room, since there was some, and lets nobody look for a stall.
+#[cold]
+pub fn full(guard: &Guard) {
+    warm(guard);
+    // Either it is seen here that somebody sleeps, or he sees that there is no room.
+    fence(Ordering::SeqCst);
+    for (which, registration, instance) in registered(guard) {
+        // SAFETY: numbers are read that another thread may change; a look too many does no harm.
+        let registration = unsafe { *registration };
+        let asks = registration.events & edges::SPACE as u32 != 0;
+        if registration.linked && !registration.disabled && asks {
+            rouse(instance, &registration, guard.place, which);
+        }
     }
 }
 

@@ -198,7 +198,7 @@ fn has_own_calls(code: &[u8]) -> bool {
 #[cfg(target_arch = "x86_64")]
 fn moves_bytes(code: &[u8], at: usize) -> bool {
     let after = &code[at + 2..];
-    if after.len() < 6 {
+    if after.len() < 6 || is_address(&code[..at]) {
         return false;
     }
     if let Some(number) = number_before(&code[..at]) {
@@ -213,6 +213,13 @@ fn moves_bytes(code: &[u8], at: usize) -> bool {
     is_argument_move(&code[..at])
         && (matches!(after[0], 0xc3 | 0x5d | 0x89)
             || after[0] == 0x48 && matches!(after[1], 0x83 | 0x85 | 0x89))
+}
+
+/// Whether the code ends in the middle of `lea REGISTER, [rip + DISTANCE]`, so that what follows are the upper bytes
+/// of the distance: 80 MB and more, as large libraries have it.
+#[cfg(target_arch = "x86_64")]
+fn is_address(before: &[u8]) -> bool {
+    matches!(*before, [.., 0x48 | 0x4c, 0x8d, place, _, _] if place & 0xc7 == 0x05)
 }
 
 /// The number that is put into `eax` shortly before, with no call, return or jump in between.
@@ -296,6 +303,12 @@ mod tests {
         let getpid = [0xb8, 39, 0, 0, 0, 0x0f, 0x05, 0x48, 0x3d, 0x01, 0xf0, 0xff, 0xff];
         let called = [0x31, 0xc0, 0xe8, 0x12, 0x34, 0x0f, 0x05, 0x00, 0x48, 0x85, 0xc0, 0x90, 0x90];
         let number = [0x48, 0x8d, 0x0d, 0x0f, 0x05, 0x20, 0x00, 0x48, 0x85, 0xc0, 0x90, 0x90, 0x90];
+        // The upper half of a distance, as in PyTorch.
+        let distance = [
+            0x31, 0xc0, 0x48, 0x8d, 0x05, 0x1a, 0x7a, 0x0f, 0x05, 0x48, 0x89, 0x47, 0xb8, 0x90,
+            0x90,
+        ];
+        assert!(!has_own_calls(&distance));
         for code in [getpid, called, number] {
             assert!(!has_own_calls(&code), "{code:x?}");
         }

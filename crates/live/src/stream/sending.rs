@@ -145,9 +145,12 @@ fn sent(guard: &Guard, from: &[iovec], flags: c_int) -> Moved {
                 }
                 Err(libc::EAGAIN)
             }
-            Ok(_) if !blocking => {
+            Ok(tried) if !blocking => {
                 // Room in the kernel's stream, or in the ring after it, is an event again.
                 connection.filled.fetch_add(1, Ordering::Relaxed);
+                if !matches!(tried, Tried::RingFull) {
+                    epoll::full(guard);
+                }
                 Err(libc::EAGAIN)
             }
             Ok(Tried::KernelFull | Tried::Behind) => {
@@ -310,7 +313,7 @@ fn into_ring(
     match filled {
         Ok(()) if !whole => {
             connection.filled.fetch_add(1, Ordering::Relaxed);
-            epoll::warm(guard);
+            epoll::full(guard);
             if !way.pointers.is_sealed() {
                 return Ok(Tried::RingFull);
             }

@@ -163,6 +163,39 @@ fn half_joined_and_full(before_full: impl Fn(c_int)) -> (Pair, usize) {
     (pair, sent)
 }
 
+/// A thread sleeps in an instance while there is room; another fills the connection, and the other end reads.
+#[test]
+fn a_sleeper_is_told_of_room_in_what_another_thread_has_filled() {
+    preloaded("full::a_sleeper_is_told_of_room_in_what_another_thread_has_filled", || {
+        let pair = carried();
+        nonblocking(pair.a);
+        // SAFETY: takes no memory.
+        let epoll = unsafe { libc::epoll_create1(0) };
+        let events = (libc::EPOLLIN | libc::EPOLLOUT | libc::EPOLLET) as u32;
+        assert_eq!(epoll_control(epoll, libc::EPOLL_CTL_ADD, pair.a, events), 0);
+        let told = move || {
+            let (mut event, begun) = (libc::epoll_event { events: 0, u64: 0 }, Instant::now());
+            // SAFETY: there is room for one event.
+            let count = unsafe { libc::epoll_wait(epoll, &mut event, 1, 10_000) };
+            // A wait whose time is over looks once more.
+            (count, event.events, begun.elapsed() < Duration::from_secs(10))
+        };
+        let room = (1, libc::EPOLLOUT as u32, true);
+        assert_eq!(told(), room, "the first edge");
+        for round in 0..3 {
+            let sleeper = std::thread::spawn(told);
+            std::thread::sleep(Duration::from_millis(20));
+            let mut sent = 0;
+            while let Ok(count) = send(pair.a, &[3; 100_000], 0) {
+                sent += count;
+            }
+            let reader = drain_later(pair.b, sent);
+            assert_eq!(sleeper.join().unwrap(), room, "round {round}");
+            reader.join().unwrap();
+        }
+    });
+}
+
 /// Reads so many bytes after a while, in a thread of its own.
 fn drain_later(fd: c_int, mut left: usize) -> std::thread::JoinHandle<()> {
     std::thread::spawn(move || {
