@@ -80,29 +80,6 @@ _REASONS = {
 # The file of a process's figures, as `/proc` names it.
 _FIGURES = "/memfd:weft-live ("
 
-# What of a program moves a connection back, by the C functions that it uses.
-_TRIGGERS = {
-    "runs other programs; a connection that they inherit goes back to the kernel": (
-        "execve execv execvp execvpe execl execlp execle fexecve execveat posix_spawn posix_spawnp "
-        "posix_spawn_file_actions_adddup2 system popen vfork"
-    ),
-    "sends messages; a connection that is passed in one (SCM_RIGHTS) goes back": "sendmsg sendmmsg",
-    "may open the C library's streams on a connection, which goes back then": (
-        "fdopen dprintf vdprintf __dprintf_chk __vdprintf_chk"
-    ),
-    "duplicates descriptors; a connection that gets number 0, 1 or 2 goes back": "dup2 dup3",
-    "may let the kernel move bytes by itself; such a connection goes back": "splice",
-    "may use io_uring; once it sets a ring up, nothing is carried": (
-        "io_uring_queue_init io_uring_queue_init_params io_uring_queue_init_mem "
-        "io_uring_queue_init_try_nosqarr io_uring_setup"
-    ),
-    "may filter its system calls; once it does, nothing is carried": "prctl seccomp_load",
-    "makes bare system calls; a connection that one names goes back": "syscall",
-    "makes asynchronous requests; a connection that one names goes back": (
-        "aio_read aio_read64 aio_write aio_write64 lio_listio lio_listio64 io_submit"
-    ),
-    "may read up to an urgent byte; a connection on which one is sent goes back": "sockatmark",
-}
 _FORMAT = struct.Struct(f"={1 + len(_COUNTS) + 2 * len(_REASONS)}Q")
 
 
@@ -395,7 +372,7 @@ def cautions(program: str) -> list[str]:
     """Say what a program does that brings connections back to the kernel."""
     files = _files(program)
     said = []
-    for what, names in _TRIGGERS.items():
+    for what, names in live_elf.TRIGGERS.items():
         users = [
             f"{', '.join(used)} in {file.name}"
             for file, it in files

@@ -58,6 +58,29 @@ _ARGUMENT = re.compile(
     re.DOTALL,
 )
 _GOES_ON = re.compile(rb"[\xc3\x5d\x89]|\x48[\x83\x85\x89]")
+# What of a program moves a connection back, by the C functions that it uses.
+TRIGGERS = {
+    "runs other programs; a connection that they inherit goes back to the kernel": (
+        "execve execv execvp execvpe execl execlp execle fexecve execveat posix_spawn posix_spawnp "
+        "posix_spawn_file_actions_adddup2 system popen vfork"
+    ),
+    "sends messages; a connection that is passed in one (SCM_RIGHTS) goes back": "sendmsg sendmmsg",
+    "may open the C library's streams on a connection, which goes back then": (
+        "fdopen dprintf vdprintf __dprintf_chk __vdprintf_chk"
+    ),
+    "duplicates descriptors; a connection that gets number 0, 1 or 2 goes back": "dup2 dup3",
+    "may let the kernel move bytes by itself; such a connection goes back": "splice",
+    "may use io_uring; once it sets a ring up, nothing is carried": (
+        "io_uring_queue_init io_uring_queue_init_params io_uring_queue_init_mem "
+        "io_uring_queue_init_try_nosqarr io_uring_setup"
+    ),
+    "may filter its system calls; once it does, nothing is carried": "prctl seccomp_load",
+    "makes bare system calls; a connection that one names goes back": "syscall",
+    "makes asynchronous requests; a connection that one names goes back": (
+        "aio_read aio_read64 aio_write aio_write64 lio_listio lio_listio64 io_submit"
+    ),
+    "may read up to an urgent byte; a connection on which one is sent goes back": "sockatmark",
+}
 # The mark that the Go linker leaves in every program.
 _GO = b"\xff Go buildinf:"
 
