@@ -35,6 +35,8 @@ pub enum LostTo {
 
 /// Stands in the word of a lost number that is another's from then on.
 const ANOTHERS: u64 = 1 << 32;
+/// Who takes a number away and then ends the call by a signal sends that within so long, in nanoseconds.
+const SIGNALLED: u64 = 5_000_000;
 /// How long it is waited for that the kernel has put something else at a number, in nanoseconds.
 const PUT: u64 = 1_000_000_000;
 
@@ -61,6 +63,8 @@ pub struct Local {
     /// The number that stood for the connection until it was last closed or given to something else: plus one,
     /// with a mark for the latter.
     lost: AtomicU64,
+    /// When that was.
+    lost_at: AtomicU64,
     /// Whether the last to leave is to tell the other end how this one closes.
     pub closing: AtomicBool,
     /// Whether the last fork counted the child among the holders.
@@ -173,6 +177,7 @@ impl Local {
     /// To be called when a number is forgotten, before the kernel closes it or gives it to something else.
     pub fn loses_number(&self, fd: c_int, to: LostTo) {
         let mark = if to == LostTo::Another { ANOTHERS } else { 0 };
+        self.lost_at.store(sys::now(), Ordering::Relaxed);
         self.lost.store((fd as u64 + 1) | mark, Ordering::SeqCst);
     }
 
@@ -459,6 +464,12 @@ impl Guard {
             return None;
         }
         Some(if lost & ANOTHERS == 0 { LostTo::Nobody } else { LostTo::Another })
+    }
+
+    /// Whether the number was lost so lately that the signal which is to end the call may just have come.
+    pub fn has_just_lost_number(&self) -> bool {
+        self.number_lost_to().is_some()
+            && sys::now().saturating_sub(self.local.lost_at.load(Ordering::Relaxed)) < SIGNALLED
     }
 
     /// Waits until the kernel has put at the number what it was lost to. False if that does not come.

@@ -266,7 +266,7 @@ pub fn readable(
             };
             match sleep_on_word(&way.arrived, ON_WORD, ended_by, &mut call.slept, came) {
                 // The signal may have come when the sleep was over.
-                Err(libc::ETIMEDOUT) if guard.number_lost_to().is_some() && is_interrupting() => {
+                Err(libc::ETIMEDOUT) if guard.has_just_lost_number() && is_interrupting() => {
                     return Err(libc::EINTR);
                 }
                 Err(libc::ETIMEDOUT) => {}
