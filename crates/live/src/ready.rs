@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::sync::atomic::Ordering;
 
 use libc::{c_int, pollfd, sigset_t};
-use weft_protocol::detour::Inlet;
+use weft_protocol::detour::{Begun, Inlet};
 use weft_protocol::interrupt_flag::Sleep;
 
 use crate::leaving::turn;
@@ -59,6 +59,10 @@ pub fn events(guard: &Guard, segment: &Segment) -> i16 {
         // Behind what is left in the ring stand the kernel's urgent bytes, its end and its reset.
         asked |= libc::POLLPRI | libc::POLLRDHUP;
     }
+    if !receives && !segment.has_ended() && ends_in_ring(connection, segment) {
+        // The kernel has bytes that come before the end, of which it does not know.
+        events |= IN | libc::POLLRDHUP;
+    }
     if asked != 0 {
         let said = sys::poll_now(guard.socket(), asked);
         events |= said & (asked | libc::POLLHUP | libc::POLLERR);
@@ -88,6 +92,17 @@ fn has_switched_in(guard: &Guard, segment: &Segment) -> bool {
 
 fn has_switched_out(connection: &Connection) -> bool {
     connection.switched_out.load(Ordering::Acquire)
+}
+
+/// Whether the other end writes to the ring.
+fn begins_in_ring(guard: &Guard, segment: &Segment) -> bool {
+    matches!(segment.way(guard.connection.role().peer()).detour.begun(), Begun::After(_))
+}
+
+/// Whether the other end has ended its stream in the ring, or this one reads no more.
+fn ends_in_ring(connection: &Connection, segment: &Segment) -> bool {
+    connection.read_shut.load(Ordering::Acquire)
+        || segment.way(connection.role().peer()).detour.has_said_all()
 }
 
 fn incoming(guard: &Guard, segment: &Segment) -> i16 {
@@ -340,7 +355,14 @@ fn others(
             kernel[it.index].fd = -1;
         }
         stats::count(|stats| &stats.asides, 1);
-        sleep(kernel, span, mask)?;
+        // Where a carried connection has an event, no signal comes before it, as in the kernel.
+        let any = joined.iter().any(|it| entries[it.index].revents != 0);
+        let mask = if any { std::ptr::null() } else { mask };
+        while let Err(why) = sleep(kernel, span, mask) {
+            if !(any && why == libc::EINTR) {
+                return Err(why);
+            }
+        }
         return Ok(counted(joined, entries, kernel));
     }
     Ok(counted(joined, entries, &[]))
@@ -374,7 +396,9 @@ fn restrict(joined: &[Polled], entries: &[pollfd], kernel: &mut List<pollfd>) ->
             // Once the detours have ended nobody rings for who does not ask for bytes, and the
             // kernel's bytes would wake it at once.
             entry.events = libc::POLLIN | libc::POLLRDHUP | entry.events & libc::POLLPRI;
-        } else if !wants_in && has_switched_out(connection) {
+        } else if !wants_in
+            && (has_switched_out(connection) || begins_in_ring(&it.guard, &it.segment))
+        {
             // Bytes that the program does not ask for stand before the doorbell.
             slice = Some(1_000_000);
         }

@@ -157,7 +157,17 @@ pub fn error_before_all(fd: c_int) -> Option<Errno> {
     let gone = how != closed::OPEN
         || connection.end.load(Ordering::Acquire) != end::NONE
         || death::is_silent_and_gone(&guard, &segment);
-    (gone && death::says_reset(&guard, &segment)).then_some(libc::ECONNRESET)
+    if !gone {
+        return None;
+    }
+    if death::says_reset(&guard, &segment) {
+        return Some(libc::ECONNRESET);
+    }
+    if death::is_reset_by_doorbell(&guard) {
+        return None;
+    }
+    // A send after the end was answered by a broken pipe.
+    death::owed(connection).or_else(|| death::take_error(&guard))
 }
 
 /// The other end has written garbage: the connection is over, and nothing else is harmed.

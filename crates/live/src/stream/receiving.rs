@@ -380,6 +380,8 @@ fn from_kernel(
         }
         // An error may come of a doorbell, too.
         Err(_) if left == 0 => None,
+        // The kernel has not been told that this end reads no more.
+        Err(libc::EAGAIN) if connection.read_shut.load(Ordering::SeqCst) => Some(Step::End),
         Err(libc::EAGAIN) => Some(Step::Empty { announced: begun != Begun::NotYet }),
         Err(why) => Some(Step::Failed(why)),
     }

@@ -122,6 +122,8 @@ fn sent(guard: &Guard, from: &[iovec], flags: c_int) -> Moved {
             };
         }
         let tried = match outlet {
+            // It knows whether it sends at all.
+            Outlet::Before if wanted == 0 => return Moved::Kernel,
             Outlet::Before => before_ring(guard, from, &mut done, flags),
             Outlet::Ring => into_ring(guard, &segment, &mut sending, from, &mut done, flags),
             Outlet::Rest(_) => after_rest(guard, &segment, &mut sending),

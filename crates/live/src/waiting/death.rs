@@ -168,7 +168,8 @@ pub fn says_reset(guard: &Guard, segment: &Segment) -> bool {
     }
     let says = !segment.way(peer).detour.is_finished() && !connection.reset_said.swap(true, order);
     if says {
-        // The kernel has the same to say.
+        // The kernel has the same to say, if not yet: the other end says it here first, and then closes.
+        sys::poll(guard.socket(), 0, ANSWER);
         take_error(guard);
         connection.owed.store(none, Ordering::Release);
     }

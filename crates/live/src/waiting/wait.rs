@@ -278,7 +278,10 @@ pub fn readable(
     way.arrived.arm(Sleep::InKernel);
     let changed = match switched {
         true => came(),
-        false => !announced && way.detour.begun() != Begun::NotYet,
+        false => {
+            connection.read_shut.load(Ordering::SeqCst)
+                || !announced && way.detour.begun() != Begun::NotYet
+        }
     };
     if changed || call.number_lost_to(guard).is_some() {
         return Ok(());

@@ -76,3 +76,34 @@ fn what_is_thrown_away_is_not_copied() {
         }
     });
 }
+
+extern "C" fn nothing(_: c_int) {}
+
+/// Has `SIGALRM` come so often, in microseconds; zero ends that.
+fn alarm_every(microseconds: i64) {
+    let span = libc::timeval { tv_sec: 0, tv_usec: microseconds };
+    let often = libc::itimerval { it_interval: span, it_value: span };
+    // SAFETY: the handler does nothing, all zeroes are a valid action, and the time is valid.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = nothing as *const () as libc::sighandler_t;
+        assert_eq!(libc::sigaction(libc::SIGALRM, &action, std::ptr::null_mut()), 0);
+        assert_eq!(libc::setitimer(libc::ITIMER_REAL, &often, std::ptr::null_mut()), 0);
+    }
+}
+
+#[test]
+fn no_signal_comes_before_an_event_beside_a_pipe() {
+    preloaded("asked::no_signal_comes_before_an_event_beside_a_pipe", || {
+        let ways = [carried(), pipe()];
+        assert_eq!(send(ways[0].a, b"there", 0), Ok(5));
+        alarm_every(50);
+        for _ in 0..200_000 {
+            let mut entries = ways.map(|it| pollfd { fd: it.b, events: libc::POLLIN, revents: 0 });
+            // SAFETY: there are two entries.
+            let found = outcome(unsafe { libc::poll(entries.as_mut_ptr(), 2, -1) } as isize);
+            assert_eq!((found, entries[0].revents), (Ok(1), libc::POLLIN));
+        }
+        alarm_every(0);
+    });
+}

@@ -8,7 +8,8 @@ use libc::c_int;
 use crate::back::{joined_behind, send_early};
 use crate::epoll_control;
 use crate::pair::{
-    Outcome, Pair, carried, close, moved_back, outcome, plain, poll, preloaded, recv, send,
+    Outcome, Pair, carried, close, joined, moved_back, outcome, plain, poll, preloaded, recv, send,
+    used,
 };
 
 const ENDED: i16 = libc::POLLERR | libc::POLLHUP;
@@ -329,4 +330,75 @@ fn an_end_that_closes_with_something_unread_or_in_a_hurry_resets_the_other() {
             assert_eq!(seen[0][0], Err(libc::ECONNRESET));
         },
     );
+}
+
+/// After how many messages each way the ends join, and switch to the ring, falls within these.
+const BEGINNING: u8 = 40;
+
+#[test]
+fn an_end_that_reads_no_more_has_its_end_while_the_ends_join() {
+    preloaded("halves::an_end_that_reads_no_more_has_its_end_while_the_ends_join", || {
+        let both = libc::POLLIN | libc::POLLRDHUP;
+        for rounds in 0..BEGINNING {
+            for last in [0, 1] {
+                let Pair { a, b } = used(rounds);
+                assert_eq!(send(a, &[1][..last], 0), Ok(last));
+                shutdown(a, libc::SHUT_RD);
+                assert_eq!(poll(a, both, 0), both, "after {rounds} rounds");
+                assert_eq!(recv(a, 1, libc::MSG_DONTWAIT), Ok(vec![]), "after {rounds} rounds");
+                shutdown(a, libc::SHUT_WR);
+                let all = both | libc::POLLHUP;
+                assert_eq!(poll(a, both, 0), all, "after {rounds} rounds");
+                close(a);
+                close(b);
+            }
+        }
+    });
+}
+
+#[test]
+fn an_end_is_seen_behind_unread_bytes_while_the_ends_join() {
+    preloaded("halves::an_end_is_seen_behind_unread_bytes_while_the_ends_join", || {
+        let mut ended_in_ring = 0;
+        for (rounds, sends) in (0..BEGINNING).flat_map(|it| [(it, false), (it, true)]) {
+            let (before, Pair { a, b }) = (joined(), used(rounds));
+            assert_eq!(recv(b, 5, libc::MSG_DONTWAIT), Err(libc::EAGAIN));
+            assert_eq!(send(b, &[2; 5000], 0), Ok(5000));
+            if sends {
+                assert_eq!(send(a, &[1; 5000], 0), Ok(5000));
+            }
+            shutdown(a, libc::SHUT_WR);
+            shutdown(b, libc::SHUT_WR);
+            assert_eq!(poll(a, libc::POLLRDHUP, 1000) & libc::POLLRDHUP, libc::POLLRDHUP);
+            assert_eq!(poll(a, 0, 1000), libc::POLLHUP, "after {rounds} rounds");
+            assert_eq!(send(b, b"", 0), Err(libc::EPIPE), "after {rounds} rounds");
+            ended_in_ring += joined() - before;
+            close(a);
+            close(b);
+        }
+        assert!(ended_in_ring > 0);
+    });
+}
+
+/// A receive of several messages, of which none needs to be there.
+fn receive_several(fd: c_int) -> Outcome<usize> {
+    // SAFETY: all zeroes are messages without a place, which take nothing.
+    unsafe {
+        let mut messages: [libc::mmsghdr; 2] = zeroed();
+        let none = std::ptr::null_mut();
+        outcome(libc::recvmmsg(fd, messages.as_mut_ptr(), 2, libc::MSG_DONTWAIT, none) as isize)
+    }
+}
+
+#[test]
+fn a_receive_of_several_hears_first_of_what_became_of_a_send() {
+    preloaded("halves::a_receive_of_several_hears_first_of_what_became_of_a_send", || {
+        for Pair { a, b } in [plain(), carried()] {
+            close(b);
+            assert_eq!(send(a, b"late", 0), Ok(4));
+            assert_eq!(receive_several(a), Err(libc::EPIPE));
+            assert_eq!(receive_several(a), Ok(2));
+            close(a);
+        }
+    });
 }
