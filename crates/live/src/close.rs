@@ -327,10 +327,7 @@ pub fn shutdown(fd: c_int, how: c_int) -> Option<c_int> {
     }
     if how != libc::SHUT_RD && !finish(&guard, &segment) {
         // Without its kernel's direction this end could wake nobody: both stay with the kernel.
-        attach::revoke(connection, &segment);
-        if connection.read_shut.load(Ordering::Acquire) {
-            sys::shutdown(guard.socket(), libc::SHUT_RD);
-        }
+        attach::revoke(&guard, &segment);
         return None;
     }
     if how != libc::SHUT_WR {

@@ -497,10 +497,14 @@ fn join(guard: &Guard, say_so: impl Fn(&Segment) -> bool) -> Result<(), Reason> 
 }
 
 /// Takes back this end's word that it looks into the segment, if the other has not heard it.
-pub fn revoke(connection: &Connection, segment: &Segment) {
-    let order = Ordering::SeqCst;
+pub fn revoke(guard: &Guard, segment: &Segment) {
+    let (connection, order) = (guard.connection, Ordering::SeqCst);
     let (from, to) = (handshake::SERVER_READY, handshake::REVOKED);
     if segment.words().handshake.compare_exchange(from, to, order, order).is_ok() {
+        if connection.read_shut.load(order) {
+            // From now on the kernel is asked, which has not been told.
+            sys::shutdown(guard.socket(), libc::SHUT_RD);
+        }
         connection.phase.store(phase::PLAIN, order);
         stats::fell_through(connection, Reason::Call);
     }

@@ -380,6 +380,31 @@ fn an_end_is_seen_behind_unread_bytes_while_the_ends_join() {
     });
 }
 
+#[test]
+fn an_end_behind_unread_bytes_wakes_who_waits_for_it_alone_while_the_ends_join() {
+    let name =
+        "halves::an_end_behind_unread_bytes_wakes_who_waits_for_it_alone_while_the_ends_join";
+    preloaded(name, || {
+        for (rounds, accepted) in (0..BEGINNING).flat_map(|it| [(it, false), (it, true)]) {
+            let pair = used(rounds);
+            let (a, b) = if accepted { (pair.b, pair.a) } else { (pair.a, pair.b) };
+            assert_eq!(send(b, &[2; 5000], 0), Ok(5000));
+            assert_eq!(recv(a, 1, libc::MSG_PEEK), Ok(vec![2]));
+            std::thread::scope(|scope| {
+                scope.spawn(move || {
+                    std::thread::sleep(Duration::from_millis(5));
+                    assert_eq!(send(b, b"last", 0), Ok(4));
+                    shutdown(b, libc::SHUT_WR);
+                });
+                let woken = poll(a, libc::POLLRDHUP, 5000);
+                assert_eq!(woken, libc::POLLRDHUP, "after {rounds} rounds");
+            });
+            close(a);
+            close(b);
+        }
+    });
+}
+
 /// A receive of several messages, of which none needs to be there.
 fn receive_several(fd: c_int) -> Outcome<usize> {
     // SAFETY: all zeroes are messages without a place, which take nothing.
