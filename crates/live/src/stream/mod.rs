@@ -17,7 +17,7 @@ use crate::report::stats;
 use crate::segment::{Segment, closed};
 use crate::signals::jump::Asleep;
 use crate::sys::{self, Errno};
-use crate::table::guard::LostTo;
+use crate::table::lost::LostTo;
 use crate::table::numbers::passed_by;
 use crate::table::{self, Connection, Guard, end, phase};
 use crate::waiting::death;

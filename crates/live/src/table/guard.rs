@@ -15,6 +15,7 @@ use crate::sys;
 use crate::sys::limits;
 use crate::table::connection::{Connection, Registration, phase};
 use crate::table::kept::{Kept, let_another_number_be_seen};
+use crate::table::lost::{self, Lost, LostTo};
 use crate::table::numbers::{change, close_own, entry, is_at, is_single_threaded, word};
 use crate::table::word::{Entry, Word};
 use crate::table::{self, REGISTRATIONS, connection, is_owner, local, settle};
@@ -23,22 +24,6 @@ use crate::table::{self, REGISTRATIONS, connection, is_owner, local, settle};
 const RETIRING: u32 = 1 << 31;
 /// The same once it is free again.
 const RETIRED: u32 = 1 << 30;
-
-/// What a number is lost to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LostTo {
-    /// Nothing: it was closed.
-    Nobody,
-    /// What `dup2` puts there.
-    Another,
-}
-
-/// Stands in the word of a lost number that is another's from then on.
-const ANOTHERS: u64 = 1 << 32;
-/// Who takes a number away and then ends the call by a signal sends that within so long, in nanoseconds.
-const SIGNALLED: u64 = 5_000_000;
-/// How long it is waited for that the kernel has put something else at a number, in nanoseconds.
-const PUT: u64 = 1_000_000_000;
 
 /// How long a child of a `vfork` is waited for, in nanoseconds: longer than it takes to leave.
 pub const VISIT: u64 = 4_000_000_000;
@@ -60,11 +45,8 @@ pub struct Local {
     pub leaving: Queue,
     /// For threads under whose calls their number was closed.
     kept: Kept,
-    /// The number that stood for the connection until it was last closed or given to something else: plus one,
-    /// with a mark for the latter.
-    lost: AtomicU64,
-    /// When that was.
-    lost_at: AtomicU64,
+    /// The number that was last taken away.
+    lost: Lost,
     /// Whether the last to leave is to tell the other end how this one closes.
     pub closing: AtomicBool,
     /// Whether the last fork counted the child among the holders.
@@ -93,7 +75,7 @@ impl Local {
     pub fn begin(&self) {
         self.let_go.store(false, Ordering::Relaxed);
         self.counted.store(false, Ordering::Relaxed);
-        self.lost.store(0, Ordering::Relaxed);
+        self.lost.begin();
         self.descriptors.store(1, Ordering::Relaxed);
         if self.watched.load(Ordering::Relaxed) {
             self.watched.store(false, Ordering::Relaxed);
@@ -176,9 +158,7 @@ impl Local {
 
     /// To be called when a number is forgotten, before the kernel closes it or gives it to something else.
     pub fn loses_number(&self, fd: c_int, to: LostTo) {
-        let mark = if to == LostTo::Another { ANOTHERS } else { 0 };
-        self.lost_at.store(sys::now(), Ordering::Relaxed);
-        self.lost.store((fd as u64 + 1) | mark, Ordering::SeqCst);
+        self.lost.set(fd, to);
     }
 
     /// Whether another thread keeps this one out.
@@ -459,30 +439,18 @@ impl Guard {
 
     /// Whether, and to what, another thread has taken the number away under this call.
     pub fn number_lost_to(&self) -> Option<LostTo> {
-        let lost = self.local.lost.load(Ordering::SeqCst);
-        if lost & (ANOTHERS - 1) != self.fd as u64 + 1 || self.is_current() {
-            return None;
-        }
-        Some(if lost & ANOTHERS == 0 { LostTo::Nobody } else { LostTo::Another })
+        self.local.lost.to(self.fd).filter(|_| !self.is_current())
     }
 
     /// Whether the number was lost so lately that the signal which is to end the call may just have come.
     pub fn has_just_lost_number(&self) -> bool {
-        self.number_lost_to().is_some()
-            && sys::now().saturating_sub(self.local.lost_at.load(Ordering::Relaxed)) < SIGNALLED
+        self.number_lost_to().is_some() && self.local.lost.is_recent()
     }
 
     /// Waits until the kernel has put at the number what it was lost to. False if that does not come.
     pub fn awaits_another(&self) -> bool {
-        let (cookie, until) = (self.connection.cookie.load(Ordering::SeqCst), sys::now() + PUT);
-        let is_put = || self.is_current() || sys::cookie(self.fd) != Some(cookie);
-        while !is_put() {
-            if sys::now() >= until {
-                return false;
-            }
-            sys::sleep(20_000);
-        }
-        true
+        let cookie = self.connection.cookie.load(Ordering::SeqCst);
+        lost::await_put(|| self.is_current() || sys::cookie(self.fd) != Some(cookie))
     }
 
     /// Lets the next calls pass by, all of which count as made. Called with the right to join, so

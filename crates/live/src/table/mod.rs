@@ -8,6 +8,7 @@
 pub mod connection;
 pub mod guard;
 pub mod kept;
+pub mod lost;
 pub mod numbers;
 pub mod places;
 pub mod word;

@@ -15,7 +15,7 @@ use crate::segment::{Segment, closed};
 use crate::signals::cancel;
 use crate::signals::jump::Asleep;
 use crate::sys::{self, Errno};
-use crate::table::guard::LostTo;
+use crate::table::lost::LostTo;
 use crate::table::{self, Connection, Guard, end};
 use crate::waiting::death;
 use crate::waiting::spin::{SpinPolicy, Where};
