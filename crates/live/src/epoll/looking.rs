@@ -118,10 +118,10 @@ pub fn examine(
 /// Tells news: what the program is told, it is not told again.
 pub fn tell(registration: &mut Registration, news: &News) -> epoll_event {
     if registration.events & libc::EPOLLET as u32 != 0 {
-        let before = std::mem::replace(&mut registration.reported, news.now);
-        if before.valid && news.events & libc::EPOLLOUT as u32 == 0 {
-            // A full ring that has no room yet stays an edge for when it has.
-            registration.reported.filled = before.filled;
+        registration.reported = news.now;
+        if news.events & libc::EPOLLOUT as u32 == 0 {
+            // Room that is not there now is an edge when it comes, whenever the ring was filled.
+            registration.reported.filled = news.now.filled.wrapping_sub(1);
         }
     }
     registration.disabled = registration.events & libc::EPOLLONESHOT as u32 != 0;

@@ -391,6 +391,31 @@ fn room_is_an_edge_whatever_was_reported_while_there_was_none() {
 }
 
 #[test]
+fn room_is_an_edge_where_a_registration_begins_without_any() {
+    preloaded("watched::room_is_an_edge_where_a_registration_begins_without_any", || {
+        let (write, edge) = (libc::EPOLLOUT as u32, libc::EPOLLET as u32);
+        for how in [libc::EPOLL_CTL_ADD, libc::EPOLL_CTL_MOD] {
+            for pair in [carried(), plain()] {
+                let epoll = instance();
+                if how == libc::EPOLL_CTL_MOD {
+                    epoll_control(epoll, libc::EPOLL_CTL_ADD, pair.a, IN | write | edge);
+                    assert_eq!(epoll_events(epoll), [(write, 7)]);
+                }
+                while send(pair.a, &[7; 5000], libc::MSG_DONTWAIT).is_ok() {}
+                send(pair.b, b"news", 0).unwrap();
+                assert_eq!(epoll_control(epoll, how, pair.a, IN | write | edge), 0);
+                assert_eq!(epoll_events(epoll), [(IN, 7)]);
+                while recv(pair.b, 10_000, libc::MSG_DONTWAIT).is_ok() {}
+                assert_eq!(epoll_events(epoll), [(IN | write, 7)]);
+                for fd in [pair.a, pair.b, epoll] {
+                    close(fd);
+                }
+            }
+        }
+    });
+}
+
+#[test]
 fn an_end_that_stops_reading_wakes_who_waits_in_an_instance() {
     preloaded("watched::an_end_that_stops_reading_wakes_who_waits_in_an_instance", || {
         let seen = [carried(), plain()].map(|pair| {
