@@ -316,6 +316,7 @@ pub fn shutdown(fd: c_int, how: c_int) -> Option<c_int> {
     }
     let segment = connection.segment()?;
     if is_over(&guard, &segment) {
+        tell_of_a_change(&guard);
         return Some(stream::fail(libc::ENOTCONN) as c_int);
     }
     if segment.has_ended() {
@@ -329,6 +330,7 @@ pub fn shutdown(fd: c_int, how: c_int) -> Option<c_int> {
     if how != libc::SHUT_RD && !finish(&guard, &segment) {
         // Without its kernel's direction this end could wake nobody: both stay with the kernel.
         attach::revoke(&guard, &segment);
+        tell_of_a_change(&guard);
         return None;
     }
     if how != libc::SHUT_WR {
@@ -340,10 +342,16 @@ pub fn shutdown(fd: c_int, how: c_int) -> Option<c_int> {
     {
         refuse_more(&guard, &segment);
     }
-    connection.changes.fetch_add(1, Ordering::Release);
-    epoll::warm(&guard);
-    epoll::kick(&guard);
+    tell_of_a_change(&guard);
     Some(0)
+}
+
+/// An edge for all instances that follow the connection, which the kernel makes of every `shutdown`, also
+/// of one that it refuses.
+fn tell_of_a_change(guard: &Guard) {
+    guard.connection.changes.fetch_add(1, Ordering::Release);
+    epoll::warm(guard);
+    epoll::kick(guard);
 }
 
 /// Wakes this process's own readers, wherever they sleep; the other end sees nothing. The kernel is
@@ -382,6 +390,12 @@ fn is_over(guard: &Guard, segment: &Segment) -> bool {
     let connection = guard.connection;
     let peer = connection.role().peer();
     let how = segment.side(peer).closed.load(Ordering::Acquire);
+    // One that has not joined yet goes without a word: as long as nothing came by the ring, the kernel knows.
+    let is_kernels = how == closed::OPEN && !connection.switched_in.load(Ordering::Acquire);
+    let is_over = |counts: sys::TcpCounts| counts.ends_arrived.is_none();
+    if is_kernels && sys::tcp_counts(guard.socket()).is_ok_and(is_over) {
+        return true;
+    }
     let died = how == closed::OPEN && death::is_gone(guard);
     let ended = died || how != closed::OPEN || segment.way(peer).detour.is_finished();
     let reset = (died || how != closed::OPEN) && stream::is_reset(connection, segment, how);

@@ -6,12 +6,15 @@ use libc::c_int;
 
 use crate::leaving::turn;
 use crate::ready;
-use crate::segment::Segment;
+use crate::segment::{Segment, closed};
 use crate::table::{Guard, Registration, Reported};
 
 /// By which events the kernel wakes when bytes arrive, and when there is room again.
 const ARRIVAL: c_int = libc::EPOLLIN | libc::EPOLLPRI | libc::EPOLLRDNORM | libc::EPOLLRDBAND;
 pub const SPACE: c_int = libc::EPOLLOUT | libc::EPOLLWRNORM | libc::EPOLLWRBAND;
+/// Set in what was reported, above all events, once the other end sends no more: an edge also where this end
+/// had shut down its receiving before, of which its events are the same.
+const PEER_DONE: u32 = 1 << 16;
 
 /// What a connection has to tell.
 #[derive(Clone, Copy)]
@@ -40,6 +43,10 @@ pub fn news(registration: &Registration, guard: &Guard, segment: &Segment) -> Op
     }
     let always = (libc::EPOLLERR | libc::EPOLLHUP) as u32;
     let events = mask & (registration.events | always);
+    let peer = guard.connection.role().peer();
+    let done = segment.way(peer).detour.is_finished()
+        || segment.side(peer).closed.load(Ordering::Acquire) != closed::OPEN;
+    let mask = mask | if done { PEER_DONE } else { 0 };
     let now = Reported { valid: true, written, filled, changes, mask };
     let before = &registration.reported;
     let by_edges = registration.events & libc::EPOLLET as u32 != 0;
@@ -54,7 +61,7 @@ pub fn news(registration: &Registration, guard: &Guard, segment: &Segment) -> Op
 fn is_edge(before: &Reported, now: &Reported, asked: u32) -> bool {
     let asks = |bits: c_int| asked & bits as u32 != 0;
     let room = now.mask & libc::EPOLLOUT as u32 != 0;
-    let ended = (libc::EPOLLRDHUP | libc::EPOLLHUP | libc::EPOLLERR) as u32;
+    let ended = (libc::EPOLLRDHUP | libc::EPOLLHUP | libc::EPOLLERR) as u32 | PEER_DONE;
     !before.valid
         || before.changes != now.changes
         || (asks(ARRIVAL) && before.written != now.written)

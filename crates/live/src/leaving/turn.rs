@@ -257,6 +257,7 @@ pub fn settle(guard: &Guard, segment: &Segment) -> bool {
     }
     let back = is_back(connection);
     if back {
+        segment.side(connection.role()).back.store(true, Ordering::Release);
         become_plain(connection);
     }
     back

@@ -175,7 +175,10 @@ fn sent(guard: &Guard, from: &[iovec], flags: c_int) -> Moved {
             Ok(()) => {}
             Err(_) if done > 0 => return finish_send(done),
             Err(libc::EPIPE) => return Moved::Done(broken_pipe(flags)),
-            Err(why) => return Moved::Done(fail(why)),
+            Err(why) => {
+                note_reset(guard, why);
+                return Moved::Done(fail(why));
+            }
         }
         if done > 0 && has_left(guard, &segment) {
             return finish_send(done);
@@ -320,7 +323,9 @@ fn into_ring(
                 return Ok(Tried::RingFull);
             }
         }
-        Ok(()) => return Ok(Tried::RingFull),
+        // Who sends nothing hears too that the direction is the kernel's again.
+        Ok(()) if *done > 0 || !way.pointers.is_sealed() => return Ok(Tried::RingFull),
+        Ok(()) => {}
         Err(Unpublished::Sealed) => {}
         Err(Unpublished::Broken(_)) => {
             return Err(broken(guard));

@@ -128,6 +128,9 @@ pub fn is_reset_by_doorbell(guard: &Guard) -> bool {
         return true;
     }
     let Some(segment) = connection.segment() else { return false };
+    if segment.side(connection.role().peer()).back.load(Ordering::Acquire) {
+        return false;
+    }
     let detour = &segment.way(connection.role()).detour;
     let (Begun::After(begun), bells) = (detour.begun(), detour.bells()) else { return false };
     let how = segment.side(connection.role().peer()).closed.load(Ordering::Acquire);
