@@ -16,6 +16,7 @@ use crate::options;
 use crate::report::stats::Reason;
 use crate::segment::{Segment, Side, closed};
 use crate::signals::cancel;
+use crate::signals::ending::is_interrupting;
 use crate::signals::jump::Asleep;
 use crate::sys::{self, Errno};
 use crate::table::{self, Guard, Sending, end};
@@ -229,7 +230,7 @@ fn wait_for_kernel(guard: &Guard, in_part: bool, since: &mut Option<u64>) -> Res
         let _asleep = Asleep::begin();
         sys::poll_or_fail(guard.socket(), libc::POLLOUT, left.min(UNTIL_SWITCHED))
     };
-    let ends = || in_part || limit.is_some() || wait::is_interrupting();
+    let ends = || in_part || limit.is_some() || is_interrupting();
     match waited {
         Err(libc::EINTR) if ends() => Err(libc::EINTR),
         Ok(events) if in_part && events & (libc::POLLERR | libc::POLLHUP) != 0 => Err(libc::EPIPE),

@@ -161,6 +161,11 @@ impl Local {
         self.lost.set(fd, to);
     }
 
+    /// Whether a number was last lost at a time or after it.
+    pub fn lost_since(&self, time: u64) -> bool {
+        self.lost.is_since(time)
+    }
+
     /// Whether another thread keeps this one out.
     #[inline]
     fn is_shut(&self) -> bool {
@@ -440,11 +445,6 @@ impl Guard {
     /// Whether, and to what, another thread has taken the number away under this call.
     pub fn number_lost_to(&self) -> Option<LostTo> {
         self.local.lost.to(self.fd).filter(|_| !self.is_current())
-    }
-
-    /// Whether the number was lost so lately that the signal which is to end the call may just have come.
-    pub fn has_just_lost_number(&self) -> bool {
-        self.number_lost_to().is_some() && self.local.lost.is_recent()
     }
 
     /// Waits until the kernel has put at the number what it was lost to. False if that does not come.

@@ -17,8 +17,6 @@ pub enum LostTo {
 
 /// Stands in the word of a lost number that is another's from then on.
 const ANOTHERS: u64 = 1 << 32;
-/// Who takes a number away and then ends the call by a signal sends that within so long, in nanoseconds.
-const SIGNALLED: u64 = 5_000_000;
 /// How long it is waited for that the kernel has put something else at a number, in nanoseconds.
 const PUT: u64 = 1_000_000_000;
 
@@ -50,9 +48,9 @@ impl Lost {
         (lost & (ANOTHERS - 1) == fd as u64 + 1).then_some(to)
     }
 
-    /// Whether that was so lately that a signal which follows may just have come.
-    pub fn is_recent(&self) -> bool {
-        sys::now().saturating_sub(self.at.load(Ordering::Relaxed)) < SIGNALLED
+    /// Whether that was at a time or after it, in nanoseconds.
+    pub fn is_since(&self, time: u64) -> bool {
+        self.at.load(Ordering::Relaxed) >= time
     }
 }
 
@@ -82,15 +80,5 @@ mod tests {
         assert_eq!((lost.to(7), lost.to(8)), (None, Some(LostTo::Nobody)));
         lost.begin();
         assert_eq!(lost.to(8), None);
-    }
-
-    #[test]
-    fn what_was_lost_long_ago_is_not_recent() {
-        let lost = Lost::default();
-        lost.set(7, LostTo::Nobody);
-        lost.at.store(sys::now() - SIGNALLED, Ordering::Relaxed);
-        assert!(!lost.is_recent());
-        lost.at.store(sys::now() + SIGNALLED, Ordering::Relaxed);
-        assert!(lost.is_recent());
     }
 }

@@ -13,6 +13,7 @@ use crate::options;
 use crate::report::stats::{self, Reason};
 use crate::segment::{Segment, closed};
 use crate::signals::cancel;
+use crate::signals::ending::{EndedBy, is_interrupting};
 use crate::signals::jump::Asleep;
 use crate::sys::{self, Errno};
 use crate::table::lost::LostTo;
@@ -23,6 +24,9 @@ use crate::waiting::spin::{SpinPolicy, Where};
 /// How long a blocking call sleeps on the flag's word before it sleeps in the kernel, where the
 /// other end's death is seen at once, in nanoseconds. So a death is seen this much later at most.
 const ON_WORD: u64 = 20_000_000;
+
+/// Who takes a number away and then ends the call by a signal sends that within so long, in nanoseconds.
+const SIGNALLED: u64 = 5_000_000;
 
 /// How long a receiver sleeps while what is in the ring is refused, in nanoseconds.
 const REFUSED: u64 = 1_000_000;
@@ -208,21 +212,21 @@ pub struct Call {
     pub waited: u64,
     /// When the time of a receive is over, if it has waited before.
     until: Option<u64>,
-    /// Whether it has slept. Until then it might as well begin only now.
-    slept: bool,
+    /// Until when it has slept, in nanoseconds, if it has. From then on it might as well begin only now.
+    slept_until: u64,
 }
 
 impl Call {
-    /// Whether, and to what, another thread has taken the number away before the call has slept. Such a call
+    /// Whether, and to what, another thread has taken the number away while the call was awake. Such a call
     /// begins again: a signal that is to end it, and comes as long as it polls, is sent only once, after
     /// something else was put at the number (as the JDK closes sockets).
     pub fn number_lost_to(&self, guard: &Guard) -> Option<LostTo> {
-        if self.slept { None } else { guard.number_lost_to() }
+        guard.number_lost_to().filter(|_| guard.local().lost_since(self.slept_until))
     }
 
     /// Goes on with the connection whose number was taken away.
     pub fn stays(&mut self) {
-        self.slept = true;
+        self.slept_until = u64::MAX;
     }
 
     /// When its time is over, which begins now unless it has begun.
@@ -264,11 +268,8 @@ pub fn readable(
                 let lost = before.number_lost_to(guard).is_some();
                 lost || came() || peer_leaves(connection, segment)
             };
-            match sleep_on_word(&way.arrived, ON_WORD, ended_by, &mut call.slept, came) {
-                // The signal may have come when the sleep was over.
-                Err(libc::ETIMEDOUT) if guard.has_just_lost_number() && is_interrupting() => {
-                    return Err(libc::EINTR);
-                }
+            match sleep_on_word(&way.arrived, ON_WORD, ended_by, &mut call.slept_until, came) {
+                Err(libc::ETIMEDOUT) if may_be_signalled(guard, call) => return Err(libc::EINTR),
                 Err(libc::ETIMEDOUT) => {}
                 other => return other,
             }
@@ -287,7 +288,7 @@ pub fn readable(
         return Ok(());
     }
     stats::count(|stats| &stats.sleeps, 1);
-    call.slept = true;
+    call.slept_until = u64::MAX;
     // The kernel's own blocking receive, which looks and takes nothing: it ends with a doorbell or
     // with the other end's death, and knows timeouts and which signals let a call go on.
     let looked = wait_for_byte(guard, call);
@@ -414,7 +415,8 @@ fn writable_since(
         let (ended_by, before) = (EndedBy::of(call.in_part || limit.is_some()), *call);
         let came = || before.number_lost_to(guard).is_some() || came();
         let span_now = if peer_leaves(connection, segment) { LEAVING } else { span };
-        match sleep_on_word(flag, span_now.min(left), ended_by, &mut call.slept, came) {
+        match sleep_on_word(flag, span_now.min(left), ended_by, &mut call.slept_until, came) {
+            Err(libc::ETIMEDOUT) if may_be_signalled(guard, call) => return Err(libc::EINTR),
             Err(libc::ETIMEDOUT) => death::is_gone(guard),
             other => return other,
         };
@@ -422,32 +424,24 @@ fn writable_since(
     }
 }
 
+/// Whether the signal that is to end a call, after its number was taken away, may have come when its sleep was
+/// over: from then on none ends it, and the thread may not have had its processor since.
+fn may_be_signalled(guard: &Guard, call: &Call) -> bool {
+    let since = call.slept_until.saturating_sub(SIGNALLED);
+    guard.number_lost_to().is_some() && guard.local().lost_since(since) && is_interrupting()
+}
+
 /// Whether the other end's last process is about to end.
 fn peer_leaves(connection: &Connection, segment: &Segment) -> bool {
     segment.side(connection.role().peer()).leaving.load(Ordering::SeqCst)
 }
 
-/// Which handled signals end a blocking call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum EndedBy {
-    /// Those whose handlers do not ask for calls to go on (`SA_RESTART`).
-    Interrupting,
-    /// All: the call has done a part, or its time is limited.
-    Any,
-}
-
-impl EndedBy {
-    const fn of(any: bool) -> Self {
-        if any { Self::Any } else { Self::Interrupting }
-    }
-}
-
-/// Sleeps on the word of a flag until it is stimulated or the span is over, and notes if it has slept.
+/// Sleeps on the word of a flag until it is stimulated or the span is over, and notes until when it has slept.
 fn sleep_on_word(
     flag: &InterruptFlag,
     span: u64,
     ended_by: EndedBy,
-    slept: &mut bool,
+    slept_until: &mut u64,
     came: impl Fn() -> bool,
 ) -> Result<(), Errno> {
     let value = flag.arm(Sleep::OnWord);
@@ -455,6 +449,7 @@ fn sleep_on_word(
         return Ok(());
     }
     let word = flag.word().as_ptr();
+    let due = sys::now() + span;
     let _asleep = Asleep::begin();
     let how = match ended_by {
         EndedBy::Any => sys::futex_wait(word, value, span),
@@ -466,29 +461,16 @@ fn sleep_on_word(
             how => how,
         },
     };
-    // The word may have changed before.
-    *slept |= how != Err(libc::EAGAIN);
+    match how {
+        // The word has changed before.
+        Err(libc::EAGAIN) => {}
+        Err(libc::ETIMEDOUT) => *slept_until = due,
+        _ => *slept_until = sys::now(),
+    }
     match how {
         Err(why @ (libc::EINTR | libc::ETIMEDOUT)) => Err(why),
         _ => Ok(()),
     }
-}
-
-/// Whether a handled signal ends a blocking call that has done nothing, where a sleep was ended by one
-/// and does not say by which: it counts if the program has any handler that would. Handlers of faults do
-/// not count: a sleeping thread has none.
-pub fn is_interrupting() -> bool {
-    // The C library keeps some of the signals for itself.
-    let _errno = sys::KeepErrno::new();
-    let faults = [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP];
-    (1..=64).filter(|signal| !faults.contains(signal)).any(|signal| {
-        // SAFETY: all zeroes is a valid action, and a valid place for the result.
-        let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
-        // SAFETY: a null new action only asks.
-        let asked = unsafe { libc::sigaction(signal, std::ptr::null(), &mut action) } == 0;
-        let handled = action.sa_sigaction != libc::SIG_DFL && action.sa_sigaction != libc::SIG_IGN;
-        asked && handled && action.sa_flags & libc::SA_RESTART == 0
-    })
 }
 
 /// A thread that is about to sleep in the kernel, on one connection, until dropped.
