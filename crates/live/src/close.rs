@@ -138,7 +138,6 @@ fn forget_connection(fd: c_int, to: LostTo) {
     };
     if goes_on {
         let_others_look_again(&guard);
-        guard.lets_others_see_another_number();
     }
     if !last_here {
         // Who is inside can no longer be told from who is not.
@@ -157,13 +156,19 @@ fn forget_connection(fd: c_int, to: LostTo) {
     }
 }
 
-/// Lets the threads inside see that their number was lost, which they look for before they sleep. Those that
-/// sleep are left asleep: a signal that is to end their calls would come while they look.
+/// Lets the threads inside see that their number was lost, which they look for before they sleep, and waits
+/// until those that sleep do so until something comes.
 fn let_others_look_again(guard: &Guard) {
     if let Some(segment) = guard.connection.segment() {
         let role = guard.connection.role();
-        segment.way(role.peer()).arrived.let_look_again();
-        segment.way(role).freed.let_look_again();
+        for flag in [&segment.way(role.peer()).arrived, &segment.way(role).freed] {
+            flag.let_look_again();
+            wait::wake_word(flag);
+        }
+    }
+    guard.lets_others_see_another_number();
+    if !table::is_single_threaded() {
+        guard.local().blocked.await_sleep();
     }
 }
 

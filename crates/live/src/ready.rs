@@ -275,7 +275,7 @@ pub fn poll(
         let span = slice.map_or(left, |slice| Some(left.map_or(slice, |left| left.min(slice))));
         stats::count(|stats| &stats.sleeps, 1);
         if !slept && !joined.iter().all(|it| it.guard.is_current()) {
-            // It might as well begin only now: see `wait::Call`.
+            // It might as well begin only now: see `waiting::call`.
             continue;
         }
         let woken = sleep(&mut kernel, span, mask)?;

@@ -20,8 +20,8 @@ use crate::sys::{self, Errno};
 use crate::table::lost::LostTo;
 use crate::table::numbers::passed_by;
 use crate::table::{self, Connection, Guard, end, phase};
+use crate::waiting::call::Call;
 use crate::waiting::death;
-use crate::waiting::wait::Call;
 
 /// Sets `errno` and returns what a failed call returns.
 pub fn fail(errno: Errno) -> isize {
@@ -116,6 +116,7 @@ fn without_number(guard: &Guard, lost: LostTo, done: usize, call: &mut Call) -> 
     if done > 0 {
         return Some(Moved::Done(done as isize));
     }
+    call.is_over();
     match lost {
         LostTo::Nobody => Some(Moved::Done(fail(libc::EBADF))),
         LostTo::Another if guard.awaits_another() => Some(Moved::Anew),

@@ -20,6 +20,7 @@ use crate::segment::{Segment, closed};
 use crate::signals::cancel;
 use crate::sys::{self, Errno};
 use crate::table::{self, Guard, Receiving, end, phase};
+use crate::waiting::call::Call;
 use crate::waiting::death;
 use crate::waiting::wait;
 
@@ -91,7 +92,7 @@ fn received(guard: &Guard, to: &[iovec], flags: c_int) -> Moved {
         BOTH if blocking => wanted.min(segment.capacity().bytes() as usize),
         _ => 0,
     };
-    let (mut done, mut call, mut pause) = (0, wait::Call::default(), 0);
+    let (mut done, mut call, mut pause) = (0, Call::default(), 0);
     let in_part = to.len() < all.len();
     // Asking for nothing still waits for something.
     while (wanted == 0 || in_part) && ready::events(guard, &segment) & libc::POLLIN == 0 {

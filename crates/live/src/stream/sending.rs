@@ -20,6 +20,7 @@ use crate::signals::ending::is_interrupting;
 use crate::signals::jump::Asleep;
 use crate::sys::{self, Errno};
 use crate::table::{self, Guard, Sending, end};
+use crate::waiting::call::Call;
 use crate::waiting::death;
 use crate::waiting::wait;
 
@@ -100,7 +101,7 @@ fn sent(guard: &Guard, from: &[iovec], flags: c_int) -> Moved {
     let wanted = length(from);
     let blocking =
         flags & libc::MSG_DONTWAIT == 0 && !connection.nonblocking.load(Ordering::Relaxed);
-    let (mut done, mut since, mut asked, mut call) = (0, None, None, wait::Call::default());
+    let (mut done, mut since, mut asked, mut call) = (0, None, None, Call::default());
     loop {
         let Some(mut sending) = connection.sending() else {
             // A handler that interrupted a sender, of which there is nothing to wait for.

@@ -21,7 +21,8 @@ pub use counts::{TcpCounts, bytes_read, bytes_read_by_now, tcp_counts};
 pub use pair::connection_pair;
 pub use polling::{epoll_ctl, epoll_now, is_refusal, poll, poll_all, poll_now, poll_or_fail};
 pub use process::{
-    Forked, Process, can_fork_away, exit, fork_away, has_numbers, is_there, process, start_session,
+    Forked, Process, can_fork_away, exit, fork_away, has_numbers, is_asleep, is_there, process,
+    start_session,
 };
 pub use processor::{processor, ticks};
 

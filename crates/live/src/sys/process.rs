@@ -133,13 +133,30 @@ impl Process {
 /// Whether `/proc/PID/stat` is of a process that has ended and was not waited for. Its first thread
 /// may have ended before the others.
 fn is_of_an_ended_process(stat: &[u8]) -> bool {
-    // The name stands in parentheses and may have any; then the state, and as the 17th after it the
-    // number of threads.
+    // The number of threads is the 17th word after the state.
+    let threads = after_name(stat).nth(17).unwrap_or_default();
+    matches!(state(stat), b"Z" | b"X") && matches!(threads, b"0" | b"1")
+}
+
+/// The words of a `stat` after the name, which stands in parentheses and may have any.
+fn after_name(stat: &[u8]) -> impl Iterator<Item = &[u8]> {
     let after = stat.iter().rposition(|byte| *byte == b')').map_or(0, |at| at + 2);
-    let mut words = stat.get(after..).unwrap_or_default().split(|byte| *byte == b' ');
-    let state = words.next().unwrap_or_default();
-    let threads = words.nth(16).unwrap_or_default();
-    matches!(state, b"Z" | b"X") && matches!(threads, b"0" | b"1")
+    stat.get(after..).unwrap_or_default().split(|byte| *byte == b' ')
+}
+
+fn state(stat: &[u8]) -> &[u8] {
+    after_name(stat).next().unwrap_or_default()
+}
+
+/// Whether a thread of this process sleeps in the kernel, or is stopped; also where the kernel does not tell.
+pub fn is_asleep(thread: u32) -> bool {
+    let mut path = [0u8; 48];
+    let _ = (&mut path[..47]).write_fmt(format_args!("/proc/self/task/{thread}/stat"));
+    let Ok(fd) = limits::with_room(|| open_for_reading(path.as_ptr())) else { return true };
+    let mut buffer = [0u8; 512];
+    let read = read_at(fd, buffer.as_mut_ptr(), buffer.len(), 0).unwrap_or(0);
+    close(fd);
+    !matches!(state(&buffer[..read]), b"R" | b"D")
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@ use crate::sharing::holders::{free, leave_to_others};
 use crate::sharing::lock;
 use crate::sys;
 use crate::sys::limits;
+use crate::table::blocked::Blocked;
 use crate::table::connection::{Connection, Registration, phase};
 use crate::table::kept::{Kept, let_another_number_be_seen};
 use crate::table::lost::{self, Lost, LostTo};
@@ -47,6 +48,8 @@ pub struct Local {
     kept: Kept,
     /// The number that was last taken away.
     lost: Lost,
+    /// The threads that it was taken from, if they sleep.
+    pub blocked: Blocked,
     /// Whether the last to leave is to tell the other end how this one closes.
     pub closing: AtomicBool,
     /// Whether the last fork counted the child among the holders.
@@ -117,6 +120,7 @@ impl Local {
         self.visitors.store(0, Ordering::Relaxed);
         self.let_go.store(false, Ordering::Relaxed);
         self.leaving.desert();
+        self.blocked.clear();
         self.closing.store(false, Ordering::Relaxed);
         let order = Ordering::Relaxed;
         let _ = self.descriptors.compare_exchange(RETIRING, RETIRED, order, order);

@@ -5,6 +5,7 @@
 //! which connection, who is inside a call, and what is registered in which epoll instance belong to
 //! the process alone.
 
+pub mod blocked;
 pub mod connection;
 pub mod guard;
 pub mod kept;

@@ -16,17 +16,16 @@ use crate::signals::cancel;
 use crate::signals::ending::{EndedBy, is_interrupting};
 use crate::signals::jump::Asleep;
 use crate::sys::{self, Errno};
-use crate::table::lost::LostTo;
 use crate::table::{self, Connection, Guard, end};
+use crate::waiting::call::{Call, lost_since};
 use crate::waiting::death;
 use crate::waiting::spin::{SpinPolicy, Where};
 
 /// How long a blocking call sleeps on the flag's word before it sleeps in the kernel, where the
 /// other end's death is seen at once, in nanoseconds. So a death is seen this much later at most.
 const ON_WORD: u64 = 20_000_000;
-
-/// Who takes a number away and then ends the call by a signal sends that within so long, in nanoseconds.
-const SIGNALLED: u64 = 5_000_000;
+/// The longest such sleep of a sender, which looks for that death itself, in nanoseconds.
+const LONGEST_ON_WORD: u64 = 10 * ON_WORD;
 
 /// How long a receiver sleeps while what is in the ring is refused, in nanoseconds.
 const REFUSED: u64 = 1_000_000;
@@ -203,41 +202,6 @@ fn polled(connection: &Connection, segment: &Segment, came: impl FnMut() -> bool
     poll(policy, place_of_peer(connection, segment), came)
 }
 
-/// How far a call has come, as far as that bears on how it waits.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Call {
-    /// Whether it has moved a part.
-    pub in_part: bool,
-    /// How long a send has waited.
-    pub waited: u64,
-    /// When the time of a receive is over, if it has waited before.
-    until: Option<u64>,
-    /// Until when it has slept, in nanoseconds, if it has. From then on it might as well begin only now.
-    slept_until: u64,
-}
-
-impl Call {
-    /// Whether, and to what, another thread has taken the number away while the call was awake. Such a call
-    /// begins again: a signal that is to end it, and comes as long as it polls, is sent only once, after
-    /// something else was put at the number (as the JDK closes sockets).
-    pub fn number_lost_to(&self, guard: &Guard) -> Option<LostTo> {
-        guard.number_lost_to().filter(|_| guard.local().lost_since(self.slept_until))
-    }
-
-    /// Goes on with the connection whose number was taken away.
-    pub fn stays(&mut self) {
-        self.slept_until = u64::MAX;
-    }
-
-    /// When its time is over, which begins now unless it has begun.
-    fn limit(&mut self, fd: c_int) -> u64 {
-        *self.until.get_or_insert_with(|| {
-            let limit = sys::timeout_option(fd, libc::SO_RCVTIMEO);
-            limit.map_or(u64::MAX, |limit| sys::now().saturating_add(limit))
-        })
-    }
-}
-
 /// Waits until there is something to receive. `announced` is whether the sender was known to have
 /// switched when nothing was found.
 pub fn readable(
@@ -256,21 +220,26 @@ pub fn readable(
         return while_refused(guard, call);
     }
     let came = || may_receive(connection, segment);
+    if switched && polled(connection, segment, came) {
+        return Ok(());
+    }
+    call.blocking(guard);
     if switched {
-        if polled(connection, segment, came) {
-            return Ok(());
-        }
         stats::say(connection);
-        if !connection.times_out.load(Ordering::Relaxed) && !peer_leaves(connection, segment) {
+        let at_once = connection.times_out.load(Ordering::Relaxed)
+            || peer_leaves(connection, segment)
+            || call.is_without_number(guard);
+        if !at_once {
             stats::count(|stats| &stats.sleeps, 1);
-            let (ended_by, before) = (EndedBy::of(call.in_part), *call);
+            let (ended_by, awake_since) = (EndedBy::of(call.in_part), call.slept_until);
             let came = || {
-                let lost = before.number_lost_to(guard).is_some();
+                let lost = lost_since(guard, awake_since).is_some();
                 lost || came() || peer_leaves(connection, segment)
             };
             match sleep_on_word(&way.arrived, ON_WORD, ended_by, &mut call.slept_until, came) {
-                Err(libc::ETIMEDOUT) if may_be_signalled(guard, call) => return Err(libc::EINTR),
                 Err(libc::ETIMEDOUT) => {}
+                // Whoever took the number away waits until this sleeps in the kernel.
+                Ok(()) if call.is_without_number(guard) => {}
                 other => return other,
             }
         }
@@ -288,10 +257,12 @@ pub fn readable(
         return Ok(());
     }
     stats::count(|stats| &stats.sleeps, 1);
-    call.slept_until = u64::MAX;
+    call.blocking(guard).lasts();
     // The kernel's own blocking receive, which looks and takes nothing: it ends with a doorbell or
     // with the other end's death, and knows timeouts and which signals let a call go on.
     let looked = wait_for_byte(guard, call);
+    call.blocking(guard).is_short();
+    call.slept_until = sys::now();
     drop(asleep);
     match looked {
         Err(why @ (libc::EINTR | libc::EAGAIN)) => return Err(why),
@@ -383,6 +354,9 @@ pub fn until_sent(fd: c_int, waited: u64) -> u64 {
 pub fn writable(guard: &Guard, segment: &Segment, call: &mut Call) -> Result<(), Errno> {
     let begin = sys::now();
     let result = writable_since(guard, segment, begin.saturating_sub(call.waited), call);
+    if let Some(blocking) = &call.blocking {
+        blocking.is_short();
+    }
     call.waited += sys::now() - begin;
     result
 }
@@ -400,6 +374,7 @@ fn writable_since(
     }
     let limit = sys::timeout_option(guard.socket(), libc::SO_SNDTIMEO);
     let flag = &segment.way(connection.role()).freed;
+    call.blocking(guard);
     let mut span = ON_WORD;
     loop {
         let gone_by = sys::now() - begin;
@@ -412,23 +387,22 @@ fn writable_since(
         }
         stats::count(|stats| &stats.sleeps, 1);
         cancel::look();
-        let (ended_by, before) = (EndedBy::of(call.in_part || limit.is_some()), *call);
-        let came = || before.number_lost_to(guard).is_some() || came();
+        if call.is_without_number(guard) {
+            // Who took it away waits until this sleeps: as long as it can, then.
+            span = LONGEST_ON_WORD;
+            call.blocking(guard).lasts();
+        }
+        let ended_by = EndedBy::of(call.in_part || limit.is_some());
+        let awake_since = call.slept_until;
+        let came = || lost_since(guard, awake_since).is_some() || came();
         let span_now = if peer_leaves(connection, segment) { LEAVING } else { span };
         match sleep_on_word(flag, span_now.min(left), ended_by, &mut call.slept_until, came) {
-            Err(libc::ETIMEDOUT) if may_be_signalled(guard, call) => return Err(libc::EINTR),
+            Ok(()) if call.is_without_number(guard) && !came() => false,
             Err(libc::ETIMEDOUT) => death::is_gone(guard),
             other => return other,
         };
-        span = (span * 2).min(10 * ON_WORD);
+        span = (span * 2).min(LONGEST_ON_WORD);
     }
-}
-
-/// Whether the signal that is to end a call, after its number was taken away, may have come when its sleep was
-/// over: from then on none ends it, and the thread may not have had its processor since.
-fn may_be_signalled(guard: &Guard, call: &Call) -> bool {
-    let since = call.slept_until.saturating_sub(SIGNALLED);
-    guard.number_lost_to().is_some() && guard.local().lost_since(since) && is_interrupting()
 }
 
 /// Whether the other end's last process is about to end.

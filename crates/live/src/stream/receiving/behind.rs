@@ -9,6 +9,7 @@ use crate::segment::Segment;
 use crate::stream::{length, part};
 use crate::sys;
 use crate::table::Guard;
+use crate::waiting::call::Call;
 use crate::waiting::wait;
 
 /// What of a receive from the kernel's stream stands behind that: in the ring, or there, if the parts
@@ -102,7 +103,7 @@ pub fn go_on_receiving(
     to: &[iovec],
     skip: usize,
     flags: c_int,
-    mut call: Option<&mut wait::Call>,
+    mut call: Option<&mut Call>,
 ) -> usize {
     let mut done = 0;
     while part(to, skip + done).is_some()

@@ -1,0 +1,124 @@
+//! The threads that sleep in calls on a connection, for whoever takes its number away.
+//!
+//! A signal that ends such a call is sent once, after its number was closed or given to something else (as the
+//! JDK closes sockets and interrupts threads), and ends it only where it sleeps in the kernel, not between
+//! two sleeps. So who takes the number away wakes those that sleep for a while, and goes on when each is back
+//! in a sleep that lasts until something comes.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::sharing::lock;
+use crate::sys;
+
+/// How many are known of one connection at a time; one more is not waited for.
+const THREADS: usize = 4;
+/// Stands beside the number of a thread whose next sleep lasts until something comes.
+const LASTING: u64 = 1 << 32;
+/// How long all of them are waited for, in nanoseconds: others may have the processor.
+const PATIENCE: u64 = 200_000_000;
+
+/// The threads of this process that sleep in calls on a connection, or are about to.
+#[derive(Debug, Default)]
+pub struct Blocked([AtomicU64; THREADS]);
+
+/// The calling thread among them, until dropped.
+#[derive(Debug)]
+pub struct Blocking<'a>(Option<&'a AtomicU64>);
+
+impl Blocked {
+    /// To be called before the last look at whether the number was taken away.
+    pub fn begin(&self) -> Blocking<'_> {
+        let (thread, order) = (u64::from(lock::thread()), Ordering::SeqCst);
+        let is_ours = |place: &&AtomicU64| {
+            place.compare_exchange(0, thread, order, Ordering::Relaxed).is_ok()
+        };
+        Blocking(self.0.iter().find(is_ours))
+    }
+
+    /// In the child of a fork, where all other threads are gone.
+    pub fn clear(&self) {
+        self.0.iter().for_each(|place| place.store(0, Ordering::Relaxed));
+    }
+
+    /// Waits until each of the other threads has ended its call or sleeps until something comes. To be called
+    /// after they can see that the number is taken away, and were woken.
+    pub fn await_sleep(&self) {
+        let until = sys::now() + PATIENCE;
+        while self.0.iter().any(is_awake) && sys::now() < until {
+            sys::sleep(20_000);
+        }
+    }
+}
+
+fn is_awake(place: &AtomicU64) -> bool {
+    let word = place.load(Ordering::SeqCst);
+    let thread = word as u32;
+    let others = thread != 0 && thread != lock::thread();
+    others && (word & LASTING == 0 || !sys::is_asleep(thread))
+}
+
+impl Blocking<'_> {
+    /// The next sleep may not last so long, or something is done before it.
+    pub fn is_short(&self) {
+        if let Some(place) = self.0 {
+            place.fetch_and(!LASTING, Ordering::SeqCst);
+        }
+    }
+
+    /// The next sleep lasts until something comes, and nothing is done before it any more.
+    pub fn lasts(&self) {
+        if let Some(place) = self.0 {
+            place.fetch_or(LASTING, Ordering::SeqCst);
+        }
+    }
+}
+
+impl Drop for Blocking<'_> {
+    fn drop(&mut self) {
+        if let Some(place) = self.0 {
+            place.store(0, Ordering::SeqCst);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicBool;
+    use std::time::{Duration, Instant};
+
+    #[test]
+    fn who_sleeps_for_a_while_is_waited_for_and_who_sleeps_for_long_is_not() {
+        let (blocked, over) = (Blocked::default(), AtomicBool::new(false));
+        let own = blocked.begin();
+        let begun = Instant::now();
+        blocked.await_sleep();
+        drop(own);
+        assert!(begun.elapsed() < Duration::from_nanos(PATIENCE), "nobody waits for itself");
+        std::thread::scope(|scope| {
+            let sleeper = scope.spawn(|| {
+                let blocking = blocked.begin();
+                std::thread::sleep(Duration::from_millis(30));
+                over.store(true, Ordering::SeqCst);
+                blocking.lasts();
+                std::thread::sleep(Duration::from_secs(3));
+            });
+            while blocked.0[0].load(Ordering::SeqCst) == 0 {
+                std::thread::yield_now();
+            }
+            blocked.await_sleep();
+            assert!(over.load(Ordering::SeqCst), "its first sleep is over");
+            assert!(!sleeper.is_finished());
+        });
+        assert!(blocked.0.iter().all(|place| place.load(Ordering::SeqCst) == 0));
+    }
+
+    #[test]
+    fn one_too_many_is_not_known_and_a_child_knows_none() {
+        let blocked = Blocked::default();
+        let all: Vec<_> = (0..=THREADS).map(|_| blocked.begin()).collect();
+        assert_eq!(all.iter().filter(|it| it.0.is_some()).count(), THREADS);
+        blocked.clear();
+        assert!(blocked.begin().0.is_some());
+    }
+}

@@ -1,0 +1,65 @@
+//! What a blocking call knows of itself while it waits.
+
+use libc::c_int;
+
+use crate::sys;
+use crate::table::Guard;
+use crate::table::blocked::Blocking;
+use crate::table::lost::LostTo;
+
+/// How far a call has come, as far as that bears on how it waits.
+#[derive(Debug, Default)]
+pub struct Call {
+    /// Whether it has moved a part.
+    pub in_part: bool,
+    /// How long a send has waited.
+    pub waited: u64,
+    /// When the time of a receive is over, if it has waited before.
+    pub until: Option<u64>,
+    /// Until when it has slept, in nanoseconds, if it has. From then on it might as well begin only now.
+    pub slept_until: u64,
+    /// From its first sleep on.
+    pub blocking: Option<Blocking<'static>>,
+}
+
+impl Call {
+    /// Whether, and to what, another thread has taken the number away while the call was awake. Such a call
+    /// begins again: a signal that is to end it, and comes as long as it polls, is sent only once, after
+    /// something else was put at the number (as the JDK closes sockets).
+    pub fn number_lost_to(&self, guard: &Guard) -> Option<LostTo> {
+        lost_since(guard, self.slept_until)
+    }
+
+    /// The thread of the call, which is about to sleep, for whoever takes its number away.
+    pub fn blocking(&mut self, guard: &Guard) -> &Blocking<'static> {
+        self.blocking.get_or_insert_with(|| guard.local().blocked.begin())
+    }
+
+    /// Whether another thread has taken the number away while the call slept, which then goes on.
+    pub fn is_without_number(&self, guard: &Guard) -> bool {
+        guard.number_lost_to().is_some() && self.number_lost_to(guard).is_none()
+    }
+
+    /// Nobody waits for it any more who takes its number away: it waits for him.
+    pub fn is_over(&mut self) {
+        self.blocking = None;
+    }
+
+    /// Goes on with the connection whose number was taken away.
+    pub fn stays(&mut self) {
+        self.slept_until = u64::MAX;
+    }
+
+    /// When its time is over, which begins now unless it has begun.
+    pub fn limit(&mut self, fd: c_int) -> u64 {
+        *self.until.get_or_insert_with(|| {
+            let limit = sys::timeout_option(fd, libc::SO_RCVTIMEO);
+            limit.map_or(u64::MAX, |limit| sys::now().saturating_add(limit))
+        })
+    }
+}
+
+/// What the number was lost to at a time or after it.
+pub fn lost_since(guard: &Guard, time: u64) -> Option<LostTo> {
+    guard.number_lost_to().filter(|_| guard.local().lost_since(time))
+}
