@@ -57,7 +57,7 @@ _COUNTS = (
 _REASONS = {
     "elsewhere": "the other end is on another host, or the two addresses differ",
     "peer_plain": "the other end does not run under weft live",
-    "peer_refused": "the other end is another user's, or handed over no usable memory",
+    "peer_refused": "the other end refused: another user's, no memory, an epoll it cannot follow",
     "no_segment": "no shared memory could be had",
     "limit": "more connections than WEFT_LIVE_LIMIT, or few descriptors left",
     "call": "a call that is not carried came before",

@@ -64,7 +64,9 @@ impl Reason {
         match self {
             Self::Elsewhere => "the other end is on another host, or the two addresses differ",
             Self::PeerPlain => "the other end does not run under weft live",
-            Self::PeerRefused => "the other end is another user's, or handed over no usable memory",
+            Self::PeerRefused => {
+                "the other end refused: another user's, no memory, an epoll it cannot follow"
+            }
             Self::NoSegment => "no shared memory could be had",
             Self::Limit => "more connections than WEFT_LIVE_LIMIT, or few descriptors left",
             Self::Call => "a call that is not carried came before",

@@ -81,4 +81,11 @@ mod tests {
         lost.begin();
         assert_eq!(lost.to(8), None);
     }
+    #[test]
+    fn the_moment_of_a_loss_counts_as_since_then() {
+        let lost = Lost::default();
+        lost.set(7, LostTo::Nobody);
+        let at = lost.at.load(Ordering::Relaxed);
+        assert_eq!([at - 1, at, at + 1].map(|time| lost.is_since(time)), [true, true, false]);
+    }
 }
