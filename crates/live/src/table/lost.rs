@@ -81,6 +81,7 @@ mod tests {
         lost.begin();
         assert_eq!(lost.to(8), None);
     }
+
     #[test]
     fn the_moment_of_a_loss_counts_as_since_then() {
         let lost = Lost::default();

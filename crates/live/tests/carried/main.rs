@@ -20,6 +20,7 @@ mod back;
 mod cancelled;
 mod copied;
 mod early;
+mod edges;
 mod endings;
 mod entries;
 mod errors;
