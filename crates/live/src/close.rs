@@ -168,7 +168,7 @@ fn let_others_look_again(guard: &Guard) {
     }
     guard.lets_others_see_another_number();
     if !table::is_single_threaded() {
-        guard.local().blocked.await_sleep();
+        guard.local().blocked.await_sleep(guard.fd);
     }
 }
 

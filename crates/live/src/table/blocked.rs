@@ -7,13 +7,17 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use libc::c_int;
+
 use crate::sharing::lock;
 use crate::sys;
 
 /// How many are known of one connection at a time; one more is not waited for.
 const THREADS: usize = 4;
-/// Stands beside the number of a thread whose next sleep lasts until something comes.
+/// Stands beside a thread whose next sleep lasts until something comes.
 const LASTING: u64 = 1 << 32;
+/// Above it stands the number by which the thread has called, plus one.
+const NUMBER: u32 = 33;
 /// How long all of them are waited for, in nanoseconds: others may have the processor.
 const PATIENCE: u64 = 200_000_000;
 
@@ -23,16 +27,19 @@ pub struct Blocked([AtomicU64; THREADS]);
 
 /// The calling thread among them, until dropped.
 #[derive(Debug)]
-pub struct Blocking<'a>(Option<&'a AtomicU64>);
+pub struct Blocking<'a> {
+    place: Option<&'a AtomicU64>,
+    thread: u32,
+}
 
 impl Blocked {
     /// To be called before the last look at whether the number was taken away.
-    pub fn begin(&self) -> Blocking<'_> {
-        let (thread, order) = (u64::from(lock::thread()), Ordering::SeqCst);
-        let is_ours = |place: &&AtomicU64| {
-            place.compare_exchange(0, thread, order, Ordering::Relaxed).is_ok()
-        };
-        Blocking(self.0.iter().find(is_ours))
+    pub fn begin(&self, fd: c_int) -> Blocking<'_> {
+        let (thread, order) = (lock::thread(), Ordering::SeqCst);
+        let word = u64::from(thread) | (fd as u64 + 1) << NUMBER;
+        let is_ours =
+            |place: &&AtomicU64| place.compare_exchange(0, word, order, Ordering::Relaxed).is_ok();
+        Blocking { place: self.0.iter().find(is_ours), thread }
     }
 
     /// In the child of a fork, where all other threads are gone.
@@ -40,44 +47,46 @@ impl Blocked {
         self.0.iter().for_each(|place| place.store(0, Ordering::Relaxed));
     }
 
-    /// Waits until each of the other threads has ended its call or sleeps until something comes. To be called
-    /// after they can see that the number is taken away, and were woken.
-    pub fn await_sleep(&self) {
+    /// Waits until each of the other threads that have called by a number has ended its call or sleeps until
+    /// something comes. To be called after they can see that the number is taken away, and were woken.
+    pub fn await_sleep(&self, fd: c_int) {
         let until = sys::now() + PATIENCE;
-        while self.0.iter().any(is_awake) && sys::now() < until {
+        while self.0.iter().any(|place| is_awake(place, fd)) && sys::now() < until {
             sys::sleep(20_000);
         }
     }
 }
 
-fn is_awake(place: &AtomicU64) -> bool {
+fn is_awake(place: &AtomicU64, fd: c_int) -> bool {
     let word = place.load(Ordering::SeqCst);
     let thread = word as u32;
-    let others = thread != 0 && thread != lock::thread();
+    let others = word >> NUMBER == fd as u64 + 1 && thread != lock::thread();
     others && (word & LASTING == 0 || !sys::is_asleep(thread))
 }
 
 impl Blocking<'_> {
     /// The next sleep may not last so long, or something is done before it.
     pub fn is_short(&self) {
-        if let Some(place) = self.0 {
-            place.fetch_and(!LASTING, Ordering::SeqCst);
-        }
+        self.change(|word| word & !LASTING);
     }
 
     /// The next sleep lasts until something comes, and nothing is done before it any more.
     pub fn lasts(&self) {
-        if let Some(place) = self.0 {
-            place.fetch_or(LASTING, Ordering::SeqCst);
+        self.change(|word| word | LASTING);
+    }
+
+    /// Unless the place was cleared in the child of a fork that a handler has made.
+    fn change(&self, change: impl Fn(u64) -> u64) {
+        let is_ours = |word: u64| (word as u32 == self.thread).then(|| change(word));
+        if let Some(place) = self.place {
+            let _ = place.fetch_update(Ordering::SeqCst, Ordering::SeqCst, is_ours);
         }
     }
 }
 
 impl Drop for Blocking<'_> {
     fn drop(&mut self) {
-        if let Some(place) = self.0 {
-            place.store(0, Ordering::SeqCst);
-        }
+        self.change(|_| 0);
     }
 }
 
@@ -87,18 +96,21 @@ mod tests {
     use std::sync::atomic::AtomicBool;
     use std::time::{Duration, Instant};
 
+    /// The number by which the sleepers call, and another.
+    const NUMBERS: [c_int; 2] = [0, 7];
+
     #[test]
     fn who_sleeps_for_a_while_is_waited_for_and_who_sleeps_for_long_is_not() {
         let (blocked, over) = (Blocked::default(), AtomicBool::new(false));
-        let own = blocked.begin();
+        let own = blocked.begin(NUMBERS[0]);
         let begun = Instant::now();
-        blocked.await_sleep();
+        blocked.await_sleep(NUMBERS[0]);
         drop(own);
         assert!(begun.elapsed() < Duration::from_nanos(PATIENCE), "nobody waits for itself");
         std::thread::scope(|scope| {
             let sleeper = scope.spawn(|| {
-                let blocking = blocked.begin();
-                std::thread::sleep(Duration::from_millis(30));
+                let blocking = blocked.begin(NUMBERS[0]);
+                std::thread::sleep(Duration::from_millis(50));
                 over.store(true, Ordering::SeqCst);
                 blocking.lasts();
                 std::thread::sleep(Duration::from_secs(3));
@@ -106,9 +118,13 @@ mod tests {
             while blocked.0[0].load(Ordering::SeqCst) == 0 {
                 std::thread::yield_now();
             }
-            blocked.await_sleep();
+            blocked.await_sleep(NUMBERS[1]);
+            let waited = over.load(Ordering::SeqCst);
+            blocked.await_sleep(NUMBERS[0]);
             assert!(over.load(Ordering::SeqCst), "its first sleep is over");
             assert!(!sleeper.is_finished());
+            // Unless this thread has lost its processor for as long.
+            assert!(!waited || begun.elapsed() > Duration::from_millis(50), "another number");
         });
         assert!(blocked.0.iter().all(|place| place.load(Ordering::SeqCst) == 0));
     }
@@ -116,9 +132,11 @@ mod tests {
     #[test]
     fn one_too_many_is_not_known_and_a_child_knows_none() {
         let blocked = Blocked::default();
-        let all: Vec<_> = (0..=THREADS).map(|_| blocked.begin()).collect();
-        assert_eq!(all.iter().filter(|it| it.0.is_some()).count(), THREADS);
+        let all: Vec<_> = (0..=THREADS).map(|_| blocked.begin(NUMBERS[1])).collect();
+        assert_eq!(all.iter().filter(|it| it.place.is_some()).count(), THREADS);
         blocked.clear();
-        assert!(blocked.begin().0.is_some());
+        all[0].lasts();
+        assert_eq!(blocked.0[0].load(Ordering::SeqCst), 0, "its place is another's");
+        assert!(blocked.begin(NUMBERS[1]).place.is_some());
     }
 }

@@ -32,7 +32,7 @@ impl Call {
 
     /// The thread of the call, which is about to sleep, for whoever takes its number away.
     pub fn blocking(&mut self, guard: &Guard) -> &Blocking<'static> {
-        self.blocking.get_or_insert_with(|| guard.local().blocked.begin())
+        self.blocking.get_or_insert_with(|| guard.local().blocked.begin(guard.fd))
     }
 
     /// Whether another thread has taken the number away while the call slept, which then goes on.

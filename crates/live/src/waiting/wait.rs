@@ -279,6 +279,7 @@ pub fn readable(
 /// back.
 #[cold]
 fn while_refused(guard: &Guard, call: &mut Call) -> Result<(), Errno> {
+    call.is_over();
     let fd = guard.socket();
     let limit = call.limit(fd);
     match cancel::poll_until(fd, libc::POLLIN, limit.min(sys::now() + REFUSED)) {
@@ -291,6 +292,7 @@ fn while_refused(guard: &Guard, call: &mut Call) -> Result<(), Errno> {
 
 /// Waits for the kernel's stream to bring the last doorbells, or what follows them.
 fn returning(guard: &Guard, segment: &Segment, call: &mut Call) -> Result<(), Errno> {
+    call.is_over();
     let detour = &segment.way(guard.connection.role().peer()).detour;
     if detour.is_ringing() {
         // The other end is between ringing and counting: a matter of nanoseconds if it runs.
@@ -323,6 +325,7 @@ fn wait_for_byte(guard: &Guard, call: &mut Call) -> Result<usize, Errno> {
 /// Waits a little for more than there is to receive, of which no flag tells, each time longer. False if
 /// a signal or the time of the call has ended that.
 pub fn for_more(guard: &Guard, pause: &mut u64, call: &mut Call) -> bool {
+    call.is_over();
     let until = call.limit(guard.socket());
     *pause = (2 * *pause).clamp(20_000, 5_000_000);
     let time = libc::timespec { tv_sec: 0, tv_nsec: *pause as libc::c_long };
@@ -332,6 +335,7 @@ pub fn for_more(guard: &Guard, pause: &mut u64, call: &mut Call) -> bool {
 /// Waits until the kernel's stream has more for a receive that has a part. False if a signal or the
 /// time of the call has ended that.
 pub fn for_rest(fd: c_int, call: &mut Call) -> bool {
+    call.is_over();
     let until = call.limit(fd);
     cancel::poll_until(fd, libc::POLLIN, until).is_ok_and(|events| events != 0)
 }
