@@ -19,7 +19,7 @@ use crate::signals::cancel;
 use crate::signals::ending::is_interrupting;
 use crate::signals::jump::Asleep;
 use crate::sys::{self, Errno};
-use crate::table::{self, Guard, Sending, end};
+use crate::table::{self, Guard, Sending, end, phase};
 use crate::waiting::call::Call;
 use crate::waiting::death;
 use crate::waiting::wait;
@@ -58,8 +58,10 @@ pub fn send_seen(fd: c_int, from: &[iovec], flags: c_int, kernel: impl Fn() -> i
                 let here = guard.is_current();
                 let result =
                     if here { in_kernel(&kernel) } else { sent_by_kernel(&guard, from, flags) };
-                if result < 0 {
-                    note_reset(&guard, sys::errno());
+                let why = if result < 0 { sys::errno() } else { 0 };
+                note_reset(&guard, why);
+                if why == libc::EAGAIN || result >= 0 && (result as usize) < length(from) {
+                    note_full(&guard);
                 }
                 result
             }
@@ -82,6 +84,17 @@ fn sent_by_kernel(guard: &Guard, from: &[iovec], flags: c_int) -> isize {
         }
     }
     done as isize
+}
+
+/// Remembers that the kernel has no room for more, of a connection that has gone back only for sending: room is
+/// an event again, of which the library tells as long as it follows the connection.
+#[cold]
+fn note_full(guard: &Guard) {
+    if guard.connection.phase() == phase::JOINED {
+        let _errno = sys::KeepErrno::new();
+        guard.connection.filled.fetch_add(1, Ordering::Relaxed);
+        epoll::full(guard);
+    }
 }
 
 /// Remembers that the kernel has told the program of a reset.
@@ -271,6 +284,9 @@ fn go_on_sending(
             Err(libc::EAGAIN) if until.is_some() => {}
             Err(_) => break,
         }
+    }
+    if part(from, done).is_some() {
+        note_full(guard);
     }
     finish_send(done)
 }

@@ -416,6 +416,44 @@ fn room_is_an_edge_where_a_registration_begins_without_any() {
 }
 
 #[test]
+fn room_is_an_edge_for_an_end_that_has_gone_back_and_has_not_read_its_ring() {
+    let name = "watched::room_is_an_edge_for_an_end_that_has_gone_back_and_has_not_read_its_ring";
+    preloaded(name, || {
+        let out = libc::EPOLLOUT as u32;
+        // In one call, and in several.
+        for size in [1 << 22, 10_000] {
+            let (Pair { a, b }, epoll) = (carried(), instance());
+            let before = moved_back();
+            let bytes = vec![2; size];
+            let added = epoll_control(epoll, libc::EPOLL_CTL_ADD, b, out | libc::EPOLLET as u32);
+            assert_eq!((added, wait_for_one(epoll, 1000)), (0, Some(out)));
+            while send(a, &[1; 10_000], libc::MSG_DONTWAIT).is_ok() {}
+            thread::sleep(Duration::from_millis(150));
+            let _ = send(a, &[1], libc::MSG_DONTWAIT);
+            assert_eq!(moved_back(), before + 1);
+            // It follows as it waits.
+            while wait_for_one(epoll, 100).is_some() {}
+            for _ in 0..3 {
+                let mut sent = 0;
+                while let Ok(count) = send(b, &bytes, libc::MSG_DONTWAIT) {
+                    sent += count;
+                    if count < size {
+                        break;
+                    }
+                }
+                while wait_for_one(epoll, 0).is_some() {}
+                let mut received = 0;
+                while received < sent {
+                    received += recv(a, 1 << 20, 0).unwrap().len();
+                }
+                assert_eq!(wait_for_one(epoll, 5000), Some(out));
+            }
+            [a, b, epoll].into_iter().for_each(close);
+        }
+    });
+}
+
+#[test]
 fn an_end_that_stops_reading_wakes_who_waits_in_an_instance() {
     preloaded("watched::an_end_that_stops_reading_wakes_who_waits_in_an_instance", || {
         let seen = [carried(), plain()].map(|pair| {
