@@ -137,7 +137,7 @@ fn forget_connection(fd: c_int, to: LostTo) {
         (unseen, goes_on, guard.local().loses_descriptor())
     };
     if goes_on {
-        let_others_look_again(&guard);
+        let_others_sleep_on(&guard);
     }
     if !last_here {
         // Who is inside can no longer be told from who is not.
@@ -158,7 +158,7 @@ fn forget_connection(fd: c_int, to: LostTo) {
 
 /// Lets the threads inside see that their number was lost, which they look for before they sleep, and waits
 /// until those that sleep do so until something comes.
-fn let_others_look_again(guard: &Guard) {
+fn let_others_sleep_on(guard: &Guard) {
     if let Some(segment) = guard.connection.segment() {
         let role = guard.connection.role();
         for flag in [&segment.way(role.peer()).arrived, &segment.way(role).freed] {
@@ -397,8 +397,8 @@ fn is_over(guard: &Guard, segment: &Segment) -> bool {
     let how = segment.side(peer).closed.load(Ordering::Acquire);
     // One that has not joined yet goes without a word: as long as nothing came by the ring, the kernel knows.
     let is_kernels = how == closed::OPEN && !connection.switched_in.load(Ordering::Acquire);
-    let is_over = |counts: sys::TcpCounts| counts.ends_arrived.is_none();
-    if is_kernels && sys::tcp_counts(guard.socket()).is_ok_and(is_over) {
+    let both_ended = |counts: sys::TcpCounts| counts.ends_arrived.is_none();
+    if is_kernels && sys::tcp_counts(guard.socket()).is_ok_and(both_ended) {
         return true;
     }
     let died = how == closed::OPEN && death::is_gone(guard);

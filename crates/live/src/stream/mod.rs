@@ -116,7 +116,7 @@ fn without_number(guard: &Guard, lost: LostTo, done: usize, call: &mut Call) -> 
     if done > 0 {
         return Some(Moved::Done(done as isize));
     }
-    call.is_over();
+    call.no_longer_blocks();
     match lost {
         LostTo::Nobody => Some(Moved::Done(fail(libc::EBADF))),
         LostTo::Another if guard.awaits_another() => Some(Moved::Anew),

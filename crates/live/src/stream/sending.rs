@@ -146,7 +146,7 @@ fn sent(guard: &Guard, from: &[iovec], flags: c_int) -> Moved {
             Outlet::After if loan::comes_before(connection, &mut asked) => Ok(Tried::Behind),
             Outlet::After => {
                 drop(sending);
-                call.is_over();
+                call.no_longer_blocks();
                 let until = blocking.then(|| wait::until_sent(guard.socket(), call.waited));
                 return go_on_sending(guard, &segment, from, done, until);
             }
@@ -172,7 +172,7 @@ fn sent(guard: &Guard, from: &[iovec], flags: c_int) -> Moved {
                 Err(libc::EAGAIN)
             }
             Ok(Tried::KernelFull | Tried::Behind) => {
-                call.is_over();
+                call.no_longer_blocks();
                 match wait_for_kernel(guard, done > 0, &mut since) {
                     Ok(()) => continue,
                     Err(why) => Err(why),

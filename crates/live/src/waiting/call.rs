@@ -31,7 +31,7 @@ impl Call {
     }
 
     /// The thread of the call, which is about to sleep, for whoever takes its number away.
-    pub fn blocking(&mut self, guard: &Guard) -> &Blocking<'static> {
+    pub fn blocks(&mut self, guard: &Guard) -> &Blocking<'static> {
         self.blocking.get_or_insert_with(|| guard.local().blocked.begin(guard.fd))
     }
 
@@ -41,7 +41,7 @@ impl Call {
     }
 
     /// Nobody waits for it any more who takes its number away: it waits for him.
-    pub fn is_over(&mut self) {
+    pub fn no_longer_blocks(&mut self) {
         self.blocking = None;
     }
 

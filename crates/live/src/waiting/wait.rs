@@ -223,7 +223,7 @@ pub fn readable(
     if switched && polled(connection, segment, came) {
         return Ok(());
     }
-    call.blocking(guard);
+    call.blocks(guard);
     if switched {
         stats::say(connection);
         let at_once = connection.times_out.load(Ordering::Relaxed)
@@ -257,11 +257,11 @@ pub fn readable(
         return Ok(());
     }
     stats::count(|stats| &stats.sleeps, 1);
-    call.blocking(guard).lasts();
+    call.blocks(guard).lasts();
     // The kernel's own blocking receive, which looks and takes nothing: it ends with a doorbell or
     // with the other end's death, and knows timeouts and which signals let a call go on.
     let looked = wait_for_byte(guard, call);
-    call.blocking(guard).is_short();
+    call.blocks(guard).is_short();
     call.slept_until = sys::now();
     drop(asleep);
     match looked {
@@ -279,7 +279,7 @@ pub fn readable(
 /// back.
 #[cold]
 fn while_refused(guard: &Guard, call: &mut Call) -> Result<(), Errno> {
-    call.is_over();
+    call.no_longer_blocks();
     let fd = guard.socket();
     let limit = call.limit(fd);
     match cancel::poll_until(fd, libc::POLLIN, limit.min(sys::now() + REFUSED)) {
@@ -292,7 +292,7 @@ fn while_refused(guard: &Guard, call: &mut Call) -> Result<(), Errno> {
 
 /// Waits for the kernel's stream to bring the last doorbells, or what follows them.
 fn returning(guard: &Guard, segment: &Segment, call: &mut Call) -> Result<(), Errno> {
-    call.is_over();
+    call.no_longer_blocks();
     let detour = &segment.way(guard.connection.role().peer()).detour;
     if detour.is_ringing() {
         // The other end is between ringing and counting: a matter of nanoseconds if it runs.
@@ -325,7 +325,7 @@ fn wait_for_byte(guard: &Guard, call: &mut Call) -> Result<usize, Errno> {
 /// Waits a little for more than there is to receive, of which no flag tells, each time longer. False if
 /// a signal or the time of the call has ended that.
 pub fn for_more(guard: &Guard, pause: &mut u64, call: &mut Call) -> bool {
-    call.is_over();
+    call.no_longer_blocks();
     let until = call.limit(guard.socket());
     *pause = (2 * *pause).clamp(20_000, 5_000_000);
     let time = libc::timespec { tv_sec: 0, tv_nsec: *pause as libc::c_long };
@@ -335,7 +335,7 @@ pub fn for_more(guard: &Guard, pause: &mut u64, call: &mut Call) -> bool {
 /// Waits until the kernel's stream has more for a receive that has a part. False if a signal or the
 /// time of the call has ended that.
 pub fn for_rest(fd: c_int, call: &mut Call) -> bool {
-    call.is_over();
+    call.no_longer_blocks();
     let until = call.limit(fd);
     cancel::poll_until(fd, libc::POLLIN, until).is_ok_and(|events| events != 0)
 }
@@ -378,7 +378,7 @@ fn writable_since(
     }
     let limit = sys::timeout_option(guard.socket(), libc::SO_SNDTIMEO);
     let flag = &segment.way(connection.role()).freed;
-    call.blocking(guard);
+    call.blocks(guard);
     let mut span = ON_WORD;
     loop {
         let gone_by = sys::now() - begin;
@@ -394,7 +394,7 @@ fn writable_since(
         if call.is_without_number(guard) {
             // Who took it away waits until this sleeps: as long as it can, then.
             span = LONGEST_ON_WORD;
-            call.blocking(guard).lasts();
+            call.blocks(guard).lasts();
         }
         let ended_by = EndedBy::of(call.in_part || limit.is_some());
         let awake_since = call.slept_until;
