@@ -17,7 +17,8 @@ use crate::sharing::holders::{self, Looked};
 use crate::signals::process_lock::{HeldHere, ProcessLock};
 use crate::sys;
 use crate::sys::limits;
-use crate::table::guard::{self, Visit};
+use crate::table::guard::Visit;
+use crate::table::local::VISIT;
 use crate::table::{self, Connection, Entry, Guard, phase};
 use crate::waiting::wait;
 
@@ -128,7 +129,7 @@ pub fn depart_connection(guard: &Guard, reason: Reason) {
             return;
         }
         // Who stays in a call would stay there on what was replaced, and reads the rest of the ring.
-        let patience = if own.local().is_visited() { guard::VISIT } else { turn::DRAINING };
+        let patience = if own.local().is_visited() { VISIT } else { turn::DRAINING };
         if sys::now() - begun > patience {
             return;
         }

@@ -7,7 +7,7 @@ use crate::report::stats;
 use crate::sys::Process;
 use crate::table;
 use crate::table::connection::{Connection, phase};
-use crate::table::guard::Local;
+use crate::table::local::Local;
 
 /// So many are known of each connection.
 const KNOWN: usize = 7;

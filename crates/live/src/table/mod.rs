@@ -9,6 +9,7 @@ pub mod blocked;
 pub mod connection;
 pub mod guard;
 pub mod kept;
+pub mod local;
 pub mod lost;
 pub mod numbers;
 pub mod places;
@@ -29,8 +30,9 @@ use crate::sys;
 pub use crate::table::connection::{
     Connection, Receiving, Registration, Reported, Sending, end, phase,
 };
-pub use crate::table::guard::{Guard, Local, enter, enter_placed, followed, let_pass};
+pub use crate::table::guard::{Guard, enter, enter_placed, followed, let_pass};
 use crate::table::guard::{first_word, release};
+pub use crate::table::local::Local;
 use crate::table::numbers::{change, leaves_others, look_for_threads, replace, word};
 pub use crate::table::numbers::{
     claim, close_own, disclaim, entry, forget_listener, forget_number, is_single_threaded, known,
