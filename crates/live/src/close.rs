@@ -24,6 +24,7 @@ use crate::sys;
 use crate::sys::limits;
 use crate::table::guard::close_numbers_apart;
 use crate::table::lost::LostTo;
+use crate::table::taken::{self, Taken};
 use crate::table::{self, Connection, Entry, Guard, Local, phase};
 use crate::waiting::death;
 use crate::waiting::wait;
@@ -32,23 +33,27 @@ use crate::waiting::wait;
 /// its processor, or the kernel has yet to deliver it.
 const LAST_DOORBELL: u64 = 1_000_000_000;
 
-/// To be called before the kernel closes a descriptor.
-pub fn forget(fd: c_int) {
-    forget_number(fd, LostTo::Nobody);
+/// To be called before the kernel closes a descriptor; until it has, other threads wait with calls by the
+/// number.
+pub fn forget(fd: c_int) -> Taken {
+    forget_number(fd, LostTo::Nobody)
 }
 
-/// To be called before the kernel puts something else at a number.
-pub fn forget_replaced(fd: c_int) {
-    forget_number(fd, LostTo::Another);
+/// The same before the kernel puts something else at a number.
+pub fn forget_replaced(fd: c_int) -> Taken {
+    forget_number(fd, LostTo::Another)
 }
 
-fn forget_number(fd: c_int, to: LostTo) {
+fn forget_number(fd: c_int, to: LostTo) -> Taken {
     match table::entry(fd) {
         Entry::Unknown => table::forget_listener(fd),
         Entry::Own => {}
         Entry::Unplaced => {
+            if taken::await_end(fd) {
+                return forget_number(fd, to);
+            }
             if table::is_owner() && !table::forget_newcomer(fd) {
-                forget_connection(fd, to);
+                return forget_connection(fd, to);
             }
         }
         Entry::Epoll(place) => {
@@ -60,24 +65,27 @@ fn forget_number(fd: c_int, to: LostTo) {
         Entry::Connection(_) => {
             // The child of a vfork has descriptors of its own and its parent's memory.
             if table::is_owner() {
-                forget_connection(fd, to);
+                return forget_connection(fd, to);
             }
         }
     }
+    Taken::NOTHING
 }
 
 /// To be called before the kernel ends a connection and keeps its descriptor: the other end sees a
 /// reset.
-pub fn disconnect(fd: c_int) {
+pub fn disconnect(fd: c_int) -> Taken {
     if !matches!(table::entry(fd), Entry::Connection(_)) {
         return forget(fd);
     }
     {
-        let Some(guard) = table::enter_placed(fd).filter(|_| table::is_owner()) else { return };
+        let Some(guard) = table::enter_placed(fd).filter(|_| table::is_owner()) else {
+            return Taken::NOTHING;
+        };
         // The kernel has the registrations of one that is not carried, and keeps them.
         attach::give_up_unless_candidate(&guard, Reason::Call);
         if guard.connection.phase() != phase::JOINED {
-            return;
+            return Taken::NOTHING;
         }
         epoll::release(&guard);
     }
@@ -85,8 +93,9 @@ pub fn disconnect(fd: c_int) {
     let before = sys::socket_option::<[c_int; 2]>(fd, level, name).unwrap_or_default();
     // As if it were closed with this option, which the descriptor then has no longer.
     set_linger(fd, [1, 0]);
-    forget(fd);
+    let taken = forget(fd);
     set_linger(fd, before);
+    taken
 }
 
 fn set_linger(fd: c_int, linger: [c_int; 2]) {
@@ -109,8 +118,8 @@ pub fn hand_over(fd: c_int) {
     }
 }
 
-fn forget_connection(fd: c_int, to: LostTo) {
-    let Some(guard) = table::enter_placed(fd) else { return };
+fn forget_connection(fd: c_int, to: LostTo) -> Taken {
+    let Some(guard) = table::enter_placed(fd) else { return Taken::NOTHING };
     let _errno = sys::KeepErrno::new();
     let several = guard.local().has_several_descriptors();
     if several && guard.connection.holders.load(Ordering::SeqCst) == 1 {
@@ -121,20 +130,22 @@ fn forget_connection(fd: c_int, to: LostTo) {
         departure::depart_connection(&guard, Reason::Epoll);
         if !guard.is_current() {
             // Another connection of the kernel has been put in the place of this one.
-            return;
+            return Taken::NOTHING;
         }
         epoll::release(&guard);
     }
-    let (unseen, goes_on, last_here) = {
+    // As long as the connection is the kernel's, so are other threads' calls on what is left of it.
+    let seen = guard.connection.phase() == phase::JOINED && !table::is_single_threaded();
+    let (unseen, taken, goes_on, last_here) = {
         // A child that another thread is just making counts among the holders, which it is not if its
         // copy lacks the descriptor: then neither would be the last.
-        let may_be_copied =
-            guard.connection.phase() == phase::JOINED && !table::is_single_threaded();
-        let _no_copy = may_be_copied.then(|| attach::ATTACHING.lock());
-        let Some(unseen) = table::forget_number(fd, guard.place) else { return };
+        let _no_copy = seen.then(|| attach::ATTACHING.lock());
+        let Some((unseen, taken)) = taken::begin(fd, guard.place, seen) else {
+            return Taken::NOTHING;
+        };
         guard.local().loses_number(fd, to);
         let goes_on = guard.keeps_socket_for_others();
-        (unseen, goes_on, guard.local().loses_descriptor())
+        (unseen, taken, goes_on, guard.local().loses_descriptor())
     };
     if goes_on {
         let_others_sleep_on(&guard);
@@ -144,7 +155,7 @@ fn forget_connection(fd: c_int, to: LostTo) {
         if unseen > 0 {
             attach::give_up(guard.connection, Reason::Call);
         }
-        return;
+        return taken;
     }
     guard.local().await_visitors();
     epoll::unfollow(&guard);
@@ -154,6 +165,7 @@ fn forget_connection(fd: c_int, to: LostTo) {
     } else {
         say_how(&guard);
     }
+    taken
 }
 
 /// Lets the threads inside see that their number was lost, which they look for before they sleep, and waits

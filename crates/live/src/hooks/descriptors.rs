@@ -19,6 +19,7 @@ use crate::report::stats::Reason;
 use crate::segment::{Role, Segment};
 use crate::stream::{self, fail};
 use crate::sys;
+use crate::table::taken::TakenAll;
 use crate::table::{self, Entry};
 
 /// Asks for signals as `O_ASYNC` does.
@@ -32,9 +33,7 @@ interpose! {
         let start = possible.then(|| unsafe { &*address });
         let family = start.map(|it| c_int::from(it.sa_family));
         let inet = matches!(family, Some(libc::AF_INET | libc::AF_INET6));
-        if family == Some(libc::AF_UNSPEC) {
-            close::disconnect(fd);
-        }
+        let _taken = (family == Some(libc::AF_UNSPEC)).then(|| close::disconnect(fd));
         let result = next(fd, address, length);
         let begun = result == 0 || sys::errno() == libc::EINPROGRESS;
         if inet && begun {
@@ -125,7 +124,7 @@ interpose! {
         if table::entry(fd) == Entry::Own && table::is_owner() {
             return fail(libc::EBADF) as c_int;
         }
-        crate::close::forget(fd);
+        let _taken = crate::close::forget(fd);
         next(fd)
     }
 }
@@ -143,9 +142,10 @@ pub fn close_between(
         return close(first, last, flags);
     }
     let mut from = first;
+    let mut all = TakenAll::NONE;
     for (fd, entry) in table::known().filter(|(fd, _)| (first..=last).contains(&(*fd as u32))) {
         if entry != Entry::Own {
-            crate::close::forget(fd);
+            all.add(crate::close::forget(fd));
             continue;
         }
         let fd = fd as c_uint;
@@ -168,9 +168,6 @@ interpose! {
 
 interpose! {
     fn closefrom(first: c_int) -> () = |next| {
-        for (fd, _) in table::known().filter(|(fd, _)| *fd >= first) {
-            crate::close::forget(fd);
-        }
         // SAFETY: takes no memory.
         if unsafe { close_range(first.max(0) as c_uint, c_uint::MAX, 0) } != 0 {
             next(first);
@@ -211,7 +208,7 @@ interpose! {
         }
         depart_for_stdio(fd, copy);
         departure::yield_number(fd, copy);
-        close::forget_replaced(copy);
+        let _taken = close::forget_replaced(copy);
         close::duplicate(fd, || next(fd, copy))
     }
 }
@@ -223,7 +220,7 @@ interpose! {
         }
         depart_for_stdio(fd, copy);
         departure::yield_number(fd, copy);
-        close::forget_replaced(copy);
+        let _taken = close::forget_replaced(copy);
         close::duplicate(fd, || next(fd, copy, flags))
     }
 }

@@ -17,7 +17,7 @@ use crate::table::local::{Local, RETIRED, RETIRING};
 use crate::table::lost::{self, LostTo};
 use crate::table::numbers::{change, close_own, entry, is_at, is_single_threaded, word};
 use crate::table::word::{Entry, Word};
-use crate::table::{self, connection, is_owner, local, settle};
+use crate::table::{self, connection, is_owner, local, settle, taken};
 
 /// The word of the number by which the connection was made, if it still stands for it. By no other
 /// number do calls pass by.
@@ -96,13 +96,23 @@ pub fn enter(fd: c_int) -> Option<Guard> {
         return Some(Guard { place, fd, connection, local });
     }
     drop(Guard { place, fd, connection, local });
-    None
+    if taken::await_end(fd) { enter_again(fd) } else { None }
+}
+
+/// Enters what a number stands for once it was taken away.
+#[cold]
+#[inline(never)]
+fn enter_again(fd: c_int) -> Option<Guard> {
+    enter(fd)
 }
 
 /// The same for one that has a place already.
 #[inline]
 pub fn enter_placed(fd: c_int) -> Option<Guard> {
-    if entry(fd) == Entry::Unplaced { None } else { enter(fd) }
+    if entry(fd) == Entry::Unplaced && !(taken::await_end(fd) && entry(fd) != Entry::Unplaced) {
+        return None;
+    }
+    enter(fd)
 }
 
 /// Remembers that a connection is the kernel's for good.
@@ -392,7 +402,7 @@ mod tests {
         let sample = Sample::new();
         let (guard, segment) = sample.enter();
         assert_eq!(guard.socket(), sample.fd);
-        close::forget(sample.fd);
+        drop(close::forget(sample.fd));
         let kept = guard.socket();
         assert_ne!(kept, sample.fd);
         sys::close(sample.fd);
@@ -456,7 +466,7 @@ mod tests {
         let (guard, _) = sample.enter();
         let (place, connection) = (guard.place, guard.connection);
         drop(guard);
-        close::forget(sample.fd);
+        drop(close::forget(sample.fd));
         // A thread that has asked before what the number stands for.
         drop(borrowed(place, sample.fd));
         // Another test may have the place by now.
@@ -496,7 +506,7 @@ mod tests {
         let open = AtomicBool::new(false);
         std::thread::scope(|scope| {
             let other = scope.spawn(|| {
-                close::forget(sample.fd);
+                drop(close::forget(sample.fd));
                 open.load(Ordering::SeqCst)
             });
             sys::sleep(1_000_000);
@@ -513,7 +523,7 @@ mod tests {
         let (guard, _) = sample.enter();
         let apart = guard.apart().unwrap();
         assert_ne!(apart.socket(), sample.fd);
-        close::forget(sample.fd);
+        drop(close::forget(sample.fd));
         sys::close(sample.fd);
         sys::write(sample.other, b"!");
         assert_eq!(look(apart.socket()), Ok(1));

@@ -13,6 +13,7 @@ pub mod local;
 pub mod lost;
 pub mod numbers;
 pub mod places;
+pub mod taken;
 pub mod word;
 
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicU64, Ordering};
@@ -35,8 +36,7 @@ use crate::table::guard::{first_word, release};
 pub use crate::table::local::Local;
 use crate::table::numbers::{change, leaves_others, look_for_threads, replace, word};
 pub use crate::table::numbers::{
-    claim, close_own, disclaim, entry, forget_listener, forget_number, is_single_threaded, known,
-    set_entry,
+    claim, close_own, disclaim, entry, forget_listener, is_single_threaded, known, set_entry,
 };
 pub use crate::table::places::{freed, reclaim};
 pub use crate::table::word::Entry;
@@ -169,6 +169,7 @@ pub fn start_in_child() {
             change(word, |word| Some(word.deserted()));
         }
     }
+    forget_taken();
 }
 
 /// Whether this process only copies, and has closed all numbers that this memory knows.
@@ -375,7 +376,7 @@ pub fn learned(kind: u32) -> BreakEven {
 }
 
 /// Lets those look as far as this number who look for what has no place.
-fn reach(fd: c_int) {
+pub fn reach(fd: c_int) {
     if BEYOND.load(Ordering::Relaxed) <= fd as u32 {
         BEYOND.fetch_max(fd as u32 + 1, Ordering::Relaxed);
     }
@@ -424,14 +425,21 @@ pub fn settle(fd: c_int) -> Option<usize> {
     }
     match entry(fd) {
         Entry::Connection(place) => Some(place),
+        Entry::Unplaced if taken::await_end(fd) => settle(fd),
         _ => None,
     }
 }
 
 /// All numbers that may stand for a connection without a place.
 pub fn newcomers() -> impl Iterator<Item = c_int> {
-    let numbers = 0..BEYOND.load(Ordering::Relaxed) as c_int;
-    numbers.filter(|fd| entry(*fd) == Entry::Unplaced)
+    placeless(|word| word.entry() == Entry::Unplaced && !word.is_taken())
+}
+
+fn placeless(which: impl Fn(Word) -> bool) -> impl Iterator<Item = c_int> {
+    let is_one = move |fd: &c_int| {
+        word(*fd).is_some_and(|word| which(Word::from_bits(word.load(Ordering::Acquire))))
+    };
+    (0..BEYOND.load(Ordering::Relaxed) as c_int).filter(is_one)
 }
 
 /// Gives every connection a place: others than this process will know of it.
@@ -449,6 +457,13 @@ pub fn settle_all() {
 pub fn leave_newcomers() {
     for cell in newcomers().filter_map(word) {
         change(cell, |word| word.newcomer().map(|_| word.plain()));
+    }
+}
+
+/// Forgets, in the child of a fork, what other threads were taking away.
+fn forget_taken() {
+    for fd in placeless(Word::is_taken) {
+        set_entry(fd, Entry::Unknown);
     }
 }
 

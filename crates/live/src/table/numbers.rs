@@ -125,11 +125,10 @@ pub fn forget_listener(fd: c_int) {
     }
 }
 
-/// Forgets that a number stands for the connection at a place. How many calls by this number are in the
-/// kernel that were not counted at the connection; `None` if another thread has just closed the number,
-/// too, which may stand for something else by now.
-pub fn forget_number(fd: c_int, place: usize) -> Option<u32> {
-    let before = change(word(fd)?, |word| word.is_at(place).then_some(Word::UNKNOWN));
+/// Forgets that a number stands for the connection at a place, and says `to` of it. How many calls by this number are in the kernel that were not counted at the connection;
+/// `None` if another thread has just closed the number, too, which may stand for something else by now.
+pub fn forget_number(fd: c_int, place: usize, to: Word) -> Option<u32> {
+    let before = change(word(fd)?, |word| word.is_at(place).then_some(to));
     before.is_at(place).then(|| before.inside())
 }
 
@@ -210,11 +209,11 @@ mod tests {
     fn only_the_first_to_close_a_number_forgets_it() {
         let (fd, place) = (DESCRIPTORS as c_int - 1, 5);
         assert!(set_entry(fd, Entry::Connection(place)));
-        assert_eq!(forget_number(fd, place), Some(0));
-        assert_eq!(forget_number(fd, place), None);
+        assert_eq!(forget_number(fd, place, Word::UNKNOWN), Some(0));
+        assert_eq!(forget_number(fd, place, Word::UNKNOWN), None);
         assert!(set_entry(fd, Entry::Connection(place + 1)), "it is another's by now");
-        assert_eq!(forget_number(fd, place), None);
+        assert_eq!(forget_number(fd, place, Word::UNKNOWN), None);
         assert_eq!(entry(fd), Entry::Connection(place + 1));
-        assert_eq!(forget_number(fd, place + 1), Some(0));
+        assert_eq!(forget_number(fd, place + 1, Word::UNKNOWN), Some(0));
     }
 }

@@ -92,10 +92,21 @@ impl Word {
         new.hushed(first.after() - 1)
     }
 
+    /// A number that a thread is taking away. It looks like a connection without a place to whom that is
+    /// no different: calls by it look further.
+    pub const fn taken(thread: u32) -> Self {
+        Self(CONNECTION | UNPLACED | ((thread as u64 & LIVES) * LIFE))
+    }
+
+    /// Whether a thread is taking the number away. No connection is of no kind.
+    pub const fn is_taken(self) -> bool {
+        self.is_promising() && self.0 & (UNPLACED | KIND) == UNPLACED
+    }
+
     /// The kind of a connection that has no place yet and may be carried, and when it was to be
     /// joined.
     pub const fn newcomer(self) -> Option<(u32, BreakEven)> {
-        if !self.is_promising() || self.0 & UNPLACED == 0 {
+        if !self.is_promising() || self.0 & UNPLACED == 0 || self.is_taken() {
             return None;
         }
         let doublings = (self.0 / DOUBLING) & DOUBLINGS;
@@ -263,6 +274,21 @@ mod tests {
         let entered = Word::unplaced(3, BreakEven::from_word(0), 1).come_in().unwrap();
         let out = entered.placed(5).go_out(entered).unwrap();
         assert_eq!((out.inside(), out.entry()), (0, Entry::Connection(5)));
+    }
+
+    #[test]
+    fn a_number_that_is_taken_away_is_no_connection_and_no_call_passes_by() {
+        let taken = Word::taken(4_194_303);
+        assert!(taken.is_taken() && taken.is_promising());
+        assert_ne!(taken, Word::taken(4_194_302));
+        assert_eq!((taken.newcomer(), taken.come_in()), (None, None));
+        assert_eq!((taken.entry(), taken.inside(), taken.quiet()), (Entry::Unplaced, 0, 0));
+        assert_eq!(taken.go_out(connection(5, 4_194_303).come_in().unwrap()), None);
+        assert!(!connection(5, 1).is_taken() && !Word::UNKNOWN.is_taken());
+        let first = BreakEven::from_word(0);
+        assert!(
+            !Word::unplaced(1, first, 1).is_taken() && !Word::unplaced(64, first, 1).is_taken()
+        );
     }
 
     #[test]
