@@ -152,7 +152,7 @@ fn received(guard: &Guard, to: &[iovec], flags: c_int) -> Moved {
                     return Moved::Kernel;
                 }
                 let call = blocking.then_some(&mut call);
-                done += go_on_receiving(guard.socket(), to, done, flags, call);
+                done += go_on_receiving(guard, to, done, flags, call);
                 break;
             }
             Step::Empty { .. } if !blocking => libc::EAGAIN,

@@ -146,9 +146,8 @@ fn sent(guard: &Guard, from: &[iovec], flags: c_int) -> Moved {
             Outlet::After if loan::comes_before(connection, &mut asked) => Ok(Tried::Behind),
             Outlet::After => {
                 drop(sending);
-                call.no_longer_blocks();
-                let until = blocking.then(|| wait::until_sent(guard.socket(), call.waited));
-                return go_on_sending(guard, &segment, from, done, until);
+                let call = blocking.then_some(&mut call);
+                return go_on_sending(guard, &segment, from, done, call);
             }
         };
         drop(sending);
@@ -171,21 +170,20 @@ fn sent(guard: &Guard, from: &[iovec], flags: c_int) -> Moved {
                 }
                 Err(libc::EAGAIN)
             }
-            Ok(Tried::KernelFull | Tried::Behind) => {
-                call.no_longer_blocks();
-                match wait_for_kernel(guard, done > 0, &mut since) {
-                    Ok(()) => continue,
-                    Err(why) => Err(why),
-                }
-            }
-            Ok(Tried::RingFull) => {
+            Ok(tried) => {
                 if let Some(lost) = call.number_lost_to(guard)
                     && let Some(moved) = without_number(guard, lost, done, &mut call)
                 {
                     return moved;
                 }
                 call.in_part = done > 0;
-                wait::writable(guard, &segment, &mut call)
+                if matches!(tried, Tried::RingFull) {
+                    wait::writable(guard, &segment, &mut call)
+                } else if let Err(why) = wait_for_kernel(guard, &mut since, &mut call) {
+                    Err(why)
+                } else {
+                    continue;
+                }
             }
         };
         match waited {
@@ -233,23 +231,33 @@ fn before_ring(
 /// or its time `since` the first such wait is over, or an error of which the call after one that has
 /// sent a part is to hear.
 #[inline(never)]
-fn wait_for_kernel(guard: &Guard, in_part: bool, since: &mut Option<u64>) -> Result<(), Errno> {
+fn wait_for_kernel(guard: &Guard, since: &mut Option<u64>, call: &mut Call) -> Result<(), Errno> {
     cancel::look();
     let now = sys::now();
     let gone_by = now - *since.get_or_insert(now);
     let limit = sys::timeout_option(guard.socket(), libc::SO_SNDTIMEO);
-    let left = limit.map_or(UNTIL_SWITCHED, |limit| limit.saturating_sub(gone_by));
+    let left = limit.map_or(u64::MAX, |limit| limit.saturating_sub(gone_by));
     if left == 0 {
         return Err(libc::EAGAIN);
     }
-    let waited = {
+    let number = call.number(guard);
+    call.blocks(guard);
+    let waited = if call.is_without_number(guard) {
+        // Who took it away waits until this sleeps.
+        let until = now.saturating_add(left);
+        call.sleeps_for_long(guard, |_| cancel::poll_until(number, libc::POLLOUT, until))
+    } else {
         let _asleep = Asleep::begin();
-        sys::poll_or_fail(guard.socket(), libc::POLLOUT, left.min(UNTIL_SWITCHED))
+        let waited = sys::poll_or_fail(number, libc::POLLOUT, left.min(UNTIL_SWITCHED));
+        call.slept_until = sys::now();
+        waited
     };
-    let ends = || in_part || limit.is_some() || is_interrupting();
+    let ends = || call.in_part || limit.is_some() || is_interrupting();
     match waited {
         Err(libc::EINTR) if ends() => Err(libc::EINTR),
-        Ok(events) if in_part && events & (libc::POLLERR | libc::POLLHUP) != 0 => Err(libc::EPIPE),
+        Ok(events) if call.in_part && events & (libc::POLLERR | libc::POLLHUP) != 0 => {
+            Err(libc::EPIPE)
+        }
         _ => Ok(()),
     }
 }
@@ -261,22 +269,23 @@ fn after_rest(guard: &Guard, segment: &Segment, sending: &mut Sending) -> Result
     Ok(if more { Tried::KernelFull } else { Tried::Again })
 }
 
-/// Sends by the kernel for good, or the rest of a message in whose middle it took over, until a time. What
-/// goes wrong then is the next call's to hear.
+/// Sends by the kernel for good, or the rest of a message in whose middle it took over, of a call that waits
+/// if it is given. What goes wrong then is the next call's to hear.
 fn go_on_sending(
     guard: &Guard,
     segment: &Segment,
     from: &[iovec],
     mut done: usize,
-    until: Option<u64>,
+    mut call: Option<&mut Call>,
 ) -> Moved {
     turn::settle(guard, segment);
     if done == 0 {
         return Moved::Kernel;
     }
     let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+    let until = call.as_ref().map(|call| wait::until_sent(guard.socket(), call.waited));
     while let Some((place, length)) = part(from, done)
-        && wait::for_room(guard.socket(), until.unwrap_or(0))
+        && wait::for_room(guard, until.unwrap_or(0), call.as_deref_mut())
     {
         match sys::send(guard.socket(), place, length, flags) {
             Ok(sent) => done += sent,

@@ -3,12 +3,13 @@
 use libc::c_int;
 
 use crate::sys;
-use crate::table::Guard;
 use crate::table::blocked::Blocking;
+use crate::table::guard::Apart;
 use crate::table::lost::LostTo;
+use crate::table::{Guard, is_single_threaded};
 
 /// How far a call has come, as far as that bears on how it waits.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Call {
     /// Whether it has moved a part.
     pub in_part: bool,
@@ -20,6 +21,8 @@ pub struct Call {
     pub slept_until: u64,
     /// From its first sleep on.
     pub blocking: Option<Blocking<'static>>,
+    /// For sleeps in which the kernel looks again what the number stands for.
+    apart: Option<Apart>,
 }
 
 impl Call {
@@ -33,6 +36,28 @@ impl Call {
     /// The thread of the call, which is about to sleep, for whoever takes its number away.
     pub fn blocks(&mut self, guard: &Guard) -> &Blocking<'static> {
         self.blocking.get_or_insert_with(|| guard.local().blocked.begin(guard.fd))
+    }
+
+    /// A number for a sleep in `poll`, which looks again what a number stands for, that no other thread takes
+    /// away: the sleep would say that it is none, or what is ready of something else, and not that a signal
+    /// came.
+    pub fn number(&mut self, guard: &Guard) -> c_int {
+        if is_single_threaded() || !guard.is_current() {
+            return guard.socket();
+        }
+        if self.apart.is_none() {
+            self.apart = guard.apart();
+        }
+        self.apart.as_ref().map_or(guard.fd, |apart| apart.fd)
+    }
+
+    /// Sleeps, as `sleep` says, until something comes. Who takes the number away waits until it does.
+    pub fn sleeps_for_long<T>(&mut self, guard: &Guard, sleep: impl FnOnce(&mut Self) -> T) -> T {
+        self.blocks(guard).lasts();
+        let slept = sleep(self);
+        self.blocks(guard).is_short();
+        self.slept_until = sys::now();
+        slept
     }
 
     /// Whether another thread has taken the number away while the call slept, which then goes on.

@@ -257,12 +257,7 @@ pub fn readable(
         return Ok(());
     }
     stats::count(|stats| &stats.sleeps, 1);
-    call.blocks(guard).lasts();
-    // The kernel's own blocking receive, which looks and takes nothing: it ends with a doorbell or
-    // with the other end's death, and knows timeouts and which signals let a call go on.
-    let looked = wait_for_byte(guard, call);
-    call.blocks(guard).is_short();
-    call.slept_until = sys::now();
+    let looked = call.sleeps_for_long(guard, |call| wait_for_byte(guard, call));
     drop(asleep);
     match looked {
         Err(why @ (libc::EINTR | libc::EAGAIN)) => return Err(why),
@@ -280,9 +275,11 @@ pub fn readable(
 #[cold]
 fn while_refused(guard: &Guard, call: &mut Call) -> Result<(), Errno> {
     call.no_longer_blocks();
-    let fd = guard.socket();
+    let fd = call.number(guard);
     let limit = call.limit(fd);
-    match cancel::poll_until(fd, libc::POLLIN, limit.min(sys::now() + REFUSED)) {
+    let polled = cancel::poll_until(fd, libc::POLLIN, limit.min(sys::now() + REFUSED));
+    call.slept_until = sys::now();
+    match polled {
         Err(libc::EINTR) if !call.in_part && limit == u64::MAX && !is_interrupting() => Ok(()),
         Err(why) => Err(why),
         Ok(0) if sys::now() >= limit => Err(libc::EAGAIN),
@@ -292,34 +289,35 @@ fn while_refused(guard: &Guard, call: &mut Call) -> Result<(), Errno> {
 
 /// Waits for the kernel's stream to bring the last doorbells, or what follows them.
 fn returning(guard: &Guard, segment: &Segment, call: &mut Call) -> Result<(), Errno> {
-    call.no_longer_blocks();
     let detour = &segment.way(guard.connection.role().peer()).detour;
     if detour.is_ringing() {
         // The other end is between ringing and counting: a matter of nanoseconds if it runs.
         sys::sleep(20_000);
         return Ok(());
     }
-    match wait_for_byte(guard, call) {
+    match call.sleeps_for_long(guard, |call| wait_for_byte(guard, call)) {
         Err(why @ (libc::EINTR | libc::EAGAIN)) => Err(why),
         _ => Ok(()),
     }
 }
 
 /// Waits until the kernel's stream has a byte, but no longer than a receive may wait at all. The first
-/// wait of a call is the kernel's own.
+/// wait of a call is the kernel's own blocking receive, which looks and takes nothing: it ends with a
+/// doorbell or with the other end's death, and knows timeouts and which signals let a call go on.
 fn wait_for_byte(guard: &Guard, call: &mut Call) -> Result<usize, Errno> {
-    let fd = guard.socket();
-    if call.in_part || call.until.is_some() {
-        return cancel::wait_for_byte_until(fd, call.limit(fd));
+    if !call.in_part && call.until.is_none() {
+        let fd = guard.socket();
+        if guard.connection.times_out.load(Ordering::Relaxed) {
+            call.limit(fd);
+        }
+        match cancel::wait_for_byte(fd) {
+            // Somebody has set `O_NONBLOCK` since: who waits already goes on, as in the kernel.
+            Err(libc::EAGAIN) => {}
+            looked => return looked,
+        }
     }
-    if guard.connection.times_out.load(Ordering::Relaxed) {
-        call.limit(fd);
-    }
-    match cancel::wait_for_byte(fd) {
-        // Somebody has set `O_NONBLOCK` since: who waits already goes on, as in the kernel.
-        Err(libc::EAGAIN) => cancel::wait_for_byte_until(fd, call.limit(fd)),
-        looked => looked,
-    }
+    let fd = call.number(guard);
+    cancel::wait_for_byte_until(fd, call.limit(fd))
 }
 
 /// Waits a little for more than there is to receive, of which no flag tells, each time longer. False if
@@ -329,23 +327,33 @@ pub fn for_more(guard: &Guard, pause: &mut u64, call: &mut Call) -> bool {
     let until = call.limit(guard.socket());
     *pause = (2 * *pause).clamp(20_000, 5_000_000);
     let time = libc::timespec { tv_sec: 0, tv_nsec: *pause as libc::c_long };
-    sys::now() < until && cancel::ppoll(&mut [], &time, std::ptr::null()).is_ok()
+    let goes_on = sys::now() < until && cancel::ppoll(&mut [], &time, std::ptr::null()).is_ok();
+    call.slept_until = sys::now();
+    goes_on
 }
 
 /// Waits until the kernel's stream has more for a receive that has a part. False if a signal or the
 /// time of the call has ended that.
-pub fn for_rest(fd: c_int, call: &mut Call) -> bool {
-    call.no_longer_blocks();
+pub fn for_rest(guard: &Guard, call: &mut Call) -> bool {
+    let fd = call.number(guard);
     let until = call.limit(fd);
-    cancel::poll_until(fd, libc::POLLIN, until).is_ok_and(|events| events != 0)
+    let polled = call.sleeps_for_long(guard, |_| cancel::poll_until(fd, libc::POLLIN, until));
+    polled.is_ok_and(|events| events != 0)
 }
 
 /// Waits until the kernel's stream has room for the rest of a send that has sent a part. False if a signal
-/// or its time has ended that, or what the next call is to hear of.
-pub fn for_room(fd: c_int, until: u64) -> bool {
+/// or its time has ended that, or what the next call is to hear of, or there is none and the call does not wait.
+pub fn for_room(guard: &Guard, until: u64, call: Option<&mut Call>) -> bool {
+    let poll = |fd| cancel::poll_until(fd, libc::POLLOUT, until);
+    let polled = match call {
+        Some(call) => {
+            let fd = call.number(guard);
+            call.sleeps_for_long(guard, |_| poll(fd))
+        }
+        None => poll(guard.socket()),
+    };
     let failed = libc::POLLERR | libc::POLLHUP;
-    cancel::poll_until(fd, libc::POLLOUT, until)
-        .is_ok_and(|events| events != 0 && events & failed == 0)
+    polled.is_ok_and(|events| events != 0 && events & failed == 0)
 }
 
 /// When the time of a send that has waited so long is over.

@@ -99,7 +99,7 @@ fn from_kernel_behind(fd: c_int, to: &[iovec], skip: usize, flags: c_int) -> usi
 /// The rest of a receive that wants all, in the middle of which the kernel took over; none that does
 /// not wait.
 pub fn go_on_receiving(
-    fd: c_int,
+    guard: &Guard,
     to: &[iovec],
     skip: usize,
     flags: c_int,
@@ -107,9 +107,9 @@ pub fn go_on_receiving(
 ) -> usize {
     let mut done = 0;
     while part(to, skip + done).is_some()
-        && call.as_mut().is_none_or(|call| wait::for_rest(fd, call))
+        && call.as_mut().is_none_or(|call| wait::for_rest(guard, call))
     {
-        match from_kernel_behind(fd, to, skip + done, flags) {
+        match from_kernel_behind(guard.socket(), to, skip + done, flags) {
             0 => break,
             count => done += count,
         }
