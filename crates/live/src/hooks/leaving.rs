@@ -9,6 +9,7 @@ use crate::hooks::vector::is_sendable;
 use crate::leaving::departure::{self, depart, depart_all};
 use crate::leaving::turn;
 use crate::report::stats::Reason;
+use crate::sys;
 use crate::table;
 
 /// The headers of a message's control data, in order; `None` in the place of one that is not whole, for
@@ -191,6 +192,19 @@ interpose! {
     fn fdopen(fd: c_int, mode: *const c_char) -> *mut libc::FILE = |next| {
         depart(fd, Reason::Stdio);
         next(fd, mode)
+    }
+}
+
+interpose! {
+    /// The C library closes the stream's number past every interposed function.
+    fn fclose(stream: *mut libc::FILE) -> c_int = |next| {
+        let number = {
+            let _errno = sys::KeepErrno::new();
+            // SAFETY: the program says that it is an open stream. Some have no number.
+            unsafe { libc::fileno(stream) }
+        };
+        let _taken = close::forget(number);
+        next(stream)
     }
 }
 

@@ -2,6 +2,7 @@
 //! closes sockets that its threads wait for: what is put at the number comes first, then the signal, so a
 //! call either sees the one or is ended by the other.
 
+use std::io::Write;
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -14,12 +15,32 @@ use crate::pair::{Pair, carried, close, outcome, preloaded, recv, send};
 
 extern "C" fn handle(_: c_int) {}
 
-/// A call, and what it is called.
-type Call = (&'static str, fn(c_int) -> isize);
+/// A call that does not end by itself.
+#[derive(Clone, Copy)]
+struct Call {
+    name: &'static str,
+    /// What comes before it.
+    prepare: fn(Pair),
+    make: fn(c_int) -> isize,
+    /// When its number is taken away, in nanoseconds after its beginning.
+    moments: fn() -> Vec<u64>,
+}
 
-const RECEIVING: Call = ("recv", receiving);
-const POLLING: Call = ("poll", polling);
-const SENDING: Call = ("send", sending);
+const RECEIVING: Call = Call { name: "recv", prepare: |_| {}, make: receiving, moments };
+const POLLING: Call = Call { name: "poll", make: polling, ..RECEIVING };
+const SENDING: Call = Call { name: "send", prepare: |pair| fill(pair.a), make: sending, moments };
+/// One whose time is limited.
+const LIMITED: Call = Call { name: "recv until", prepare: limit, ..RECEIVING };
+/// One that has a part of what it wants.
+const IN_PART: Call =
+    Call { name: "recv of all", prepare: send_a_part, make: receiving_all, ..RECEIVING };
+/// One that fills the ring, and the kernel's buffers after it has gone back.
+const GONE_BACK: Call = Call {
+    name: "send of much",
+    prepare: |_| {},
+    make: sending_much,
+    moments: || (0..8).map(|round| 150_000_000 + round * 12_345_678).collect(),
+};
 
 /// Lets `SIGUSR1` end blocking calls.
 fn let_signals_end_calls() {
@@ -33,13 +54,13 @@ fn let_signals_end_calls() {
 
 /// Whether a call on a descriptor ends soon whose number is taken away some time after it has begun, with
 /// one signal to follow; and what it returned.
-fn ends_of(fd: c_int, (name, call): Call, after: Duration, take: impl Fn(c_int)) -> isize {
+fn ends_of(fd: c_int, call: Call, after: Duration, take: impl Fn(c_int)) -> isize {
     let (thread, over) = (&AtomicU64::new(0), &AtomicBool::new(false));
     std::thread::scope(|scope| {
         let blocked = scope.spawn(move || {
             // SAFETY: asks for the calling thread.
             thread.store(unsafe { libc::pthread_self() }, Ordering::SeqCst);
-            let result = call(fd);
+            let result = (call.make)(fd);
             over.store(true, Ordering::SeqCst);
             result
         });
@@ -55,7 +76,8 @@ fn ends_of(fd: c_int, (name, call): Call, after: Duration, take: impl Fn(c_int))
         while !over.load(Ordering::SeqCst) {
             assert!(
                 Instant::now() < until,
-                "{name}: {after:?} after its beginning, a signal was lost"
+                "{}: {after:?} after its beginning, a signal was lost",
+                call.name
             );
             std::thread::sleep(Duration::from_micros(50));
         }
@@ -77,16 +99,40 @@ fn sending(fd: c_int) -> isize {
     send(fd, &[1; 4096], libc::MSG_NOSIGNAL).map_or(-1, |count| count as isize)
 }
 
+fn receiving_all(fd: c_int) -> isize {
+    recv(fd, 8, libc::MSG_WAITALL).map_or(-1, |bytes| bytes.len() as isize)
+}
+
+fn sending_much(fd: c_int) -> isize {
+    send(fd, &vec![1; 64 << 20], libc::MSG_NOSIGNAL).map_or(-1, |count| count as isize)
+}
+
+fn send_a_part(pair: Pair) {
+    assert_eq!(send(pair.b, b"abc", 0), Ok(3));
+}
+
+/// Limits the time of receives, to more than any of these tests takes.
+fn limit(pair: Pair) {
+    let (time, length) = (libc::timeval { tv_sec: 60, tv_usec: 0 }, size_of::<libc::timeval>());
+    let (level, name) = (libc::SOL_SOCKET, libc::SO_RCVTIMEO);
+    // SAFETY: the option has this type.
+    let set = unsafe {
+        libc::setsockopt(pair.a, level, name, (&raw const time).cast(), length as libc::socklen_t)
+    };
+    assert_eq!(set, 0);
+}
+
 /// Fills the way of one end, so that it can send no more.
 fn fill(fd: c_int) {
     while send(fd, &[0; 4096], libc::MSG_DONTWAIT).is_ok() {}
 }
 
 /// When a number is taken away after a call has begun: while it polls and begins to sleep, and when it has
-/// slept for a while and goes on to sleep until something comes (20 ms), in nanoseconds.
-fn moments() -> impl Iterator<Item = u64> {
+/// slept for a while and goes on to sleep until something comes (20 ms), and when it has, in nanoseconds.
+fn moments() -> Vec<u64> {
     let early = (0..300).map(|round| round * 7919 % 100_000);
-    early.chain((0..100).map(|round| 19_000_000 + round * 39_119 % 4_000_000))
+    let later = (0..100).map(|round| 19_000_000 + round * 39_119 % 4_000_000);
+    early.chain(later).chain((0..20).map(|round| 30_000_000 + round * 500_000)).collect()
 }
 
 /// Takes the number of a blocked call away, at many moments, by `take`. Others want the processors, so that
@@ -102,11 +148,9 @@ fn taken_by(call: Call, take: impl Fn(c_int) + Copy) {
                 }
             });
         }
-        for moment in moments() {
+        for moment in (call.moments)() {
             let pair = carried();
-            if call.0 == SENDING.0 {
-                fill(pair.a);
-            }
+            (call.prepare)(pair);
             ends_of(pair.a, call, Duration::from_nanos(moment), take);
             // SAFETY: nobody uses the number any more, if it is open.
             unsafe { libc::close(pair.a) };
@@ -127,7 +171,7 @@ fn a_call_ends_by_one_signal_after_something_else_was_put_at_its_number() {
             // SAFETY: takes no memory.
             assert_eq!(unsafe { libc::dup2(marker.as_raw_fd(), fd) }, fd);
         };
-        for call in [RECEIVING, POLLING, SENDING] {
+        for call in [RECEIVING, POLLING, SENDING, LIMITED, IN_PART, GONE_BACK] {
             taken_by(call, put);
         }
     });
@@ -137,8 +181,9 @@ fn a_call_ends_by_one_signal_after_something_else_was_put_at_its_number() {
 fn a_call_ends_by_one_signal_after_its_number_was_closed() {
     preloaded("taken::a_call_ends_by_one_signal_after_its_number_was_closed", || {
         let_signals_end_calls();
-        taken_by(RECEIVING, close);
-        taken_by(SENDING, close);
+        for call in [RECEIVING, SENDING, LIMITED, IN_PART, GONE_BACK] {
+            taken_by(call, close);
+        }
     });
 }
 
@@ -159,6 +204,94 @@ fn a_call_that_sleeps_goes_on_with_the_connection_whose_number_is_taken() {
                 assert_eq!(blocked.join().unwrap(), Ok(b"late".to_vec()));
             });
             assert_eq!(outcome(receiving(a)), Ok(0), "the marker's end");
+        },
+    );
+}
+
+/// Takes a number away, in whose connection one thread sleeps, while another sends by it without waiting
+/// until it is no more, or another's. What the kernel says was sent arrives, and nothing else.
+fn sends_while_taken(take: impl Fn(c_int)) {
+    let Pair { a, b } = carried();
+    let (begun, blocked) = (&AtomicBool::new(false), &AtomicU64::new(0));
+    std::thread::scope(|scope| {
+        let sleeper = scope.spawn(move || {
+            // SAFETY: asks for the calling thread.
+            blocked.store(unsafe { libc::pthread_self() }, Ordering::SeqCst);
+            receiving(a)
+        });
+        let sender = scope.spawn(move || {
+            let mut sent = Vec::new();
+            for byte in 0u8.. {
+                if send(a, &[byte], libc::MSG_DONTWAIT) != Ok(1) {
+                    break;
+                }
+                sent.push(byte);
+                begun.store(sent.len() > 20, Ordering::SeqCst);
+                std::thread::sleep(Duration::from_micros(20));
+            }
+            sent
+        });
+        while !begun.load(Ordering::SeqCst) || blocked.load(Ordering::SeqCst) == 0 {
+            std::thread::sleep(Duration::from_micros(20));
+        }
+        std::thread::sleep(Duration::from_millis(2));
+        take(a);
+        let sent = sender.join().unwrap();
+        // SAFETY: the thread is joined below.
+        assert_eq!(unsafe { libc::pthread_kill(blocked.load(Ordering::SeqCst), libc::SIGUSR1) }, 0);
+        assert_eq!(sleeper.join().unwrap(), -1);
+        let mut arrived = Vec::new();
+        loop {
+            match recv(b, 256, 0).unwrap() {
+                bytes if bytes.is_empty() => break,
+                bytes => arrived.extend(bytes),
+            }
+        }
+        assert_eq!(arrived, sent);
+    });
+    close(b);
+}
+
+#[test]
+fn what_is_sent_while_a_number_is_taken_away_arrives() {
+    preloaded("taken::what_is_sent_while_a_number_is_taken_away_arrives", || {
+        let_signals_end_calls();
+        let (marker, other) = UnixStream::pair().unwrap();
+        drop(other);
+        for _ in 0..20 {
+            sends_while_taken(close);
+            sends_while_taken(|fd| {
+                // SAFETY: takes no memory.
+                assert_eq!(unsafe { libc::dup2(marker.as_raw_fd(), fd) }, fd);
+                close(fd);
+            });
+        }
+    });
+}
+
+/// The C library closes a stream's number by itself.
+#[test]
+fn a_call_that_sleeps_goes_on_with_the_connection_whose_stream_is_closed() {
+    preloaded(
+        "taken::a_call_that_sleeps_goes_on_with_the_connection_whose_stream_is_closed",
+        || {
+            for _ in 0..5 {
+                let (marker, mut other) = UnixStream::pair().unwrap();
+                other.write_all(b"wrong").unwrap();
+                let Pair { a, b } = carried();
+                std::thread::scope(|scope| {
+                    let blocked = scope.spawn(move || recv(a, 8, 0));
+                    std::thread::sleep(Duration::from_millis(30));
+                    // SAFETY: the stream is used here alone, and the mode is a C string.
+                    unsafe { assert_eq!(libc::fclose(libc::fdopen(a, c"r+".as_ptr())), 0) };
+                    // SAFETY: takes no memory.
+                    assert_eq!(unsafe { libc::dup2(marker.as_raw_fd(), a) }, a);
+                    assert_eq!(send(b, b"right", 0), Ok(5));
+                    assert_eq!(blocked.join().unwrap(), Ok(b"right".to_vec()));
+                });
+                close(a);
+                close(b);
+            }
         },
     );
 }
