@@ -140,7 +140,7 @@ fn forget_connection(fd: c_int, to: LostTo) -> Taken {
         // A child that another thread is just making counts among the holders, which it is not if its
         // copy lacks the descriptor: then neither would be the last.
         let _no_copy = seen.then(|| attach::ATTACHING.lock());
-        let Some((unseen, taken)) = taken::begin(fd, guard.place, seen) else {
+        let Some((unseen, taken)) = taken::begin(fd, guard.place, to, seen) else {
             return Taken::NOTHING;
         };
         guard.local().loses_number(fd, to);

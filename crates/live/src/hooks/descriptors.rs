@@ -19,7 +19,7 @@ use crate::report::stats::Reason;
 use crate::segment::{Role, Segment};
 use crate::stream::{self, fail};
 use crate::sys;
-use crate::table::taken::TakenAll;
+use crate::table::taken::{TakenAll, is_closed};
 use crate::table::{self, Entry};
 
 /// Asks for signals as `O_ASYNC` does.
@@ -121,7 +121,12 @@ interpose! {
 
 interpose! {
     fn close(fd: c_int) -> c_int = |next| {
-        if table::entry(fd) == Entry::Own && table::is_owner() {
+        let is_none = match table::entry(fd) {
+            Entry::Own => true,
+            Entry::Unplaced => is_closed(fd),
+            _ => false,
+        };
+        if is_none && table::is_owner() {
             return fail(libc::EBADF) as c_int;
         }
         let _taken = crate::close::forget(fd);

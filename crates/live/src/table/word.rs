@@ -6,6 +6,8 @@
 
 use weft_protocol::break_even::BreakEven;
 
+use crate::table::lost::LostTo;
+
 /// The word of one descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Word(u64);
@@ -94,8 +96,14 @@ impl Word {
 
     /// A number that a thread is taking away. It looks like a connection without a place to whom that is
     /// no different: calls by it look further.
-    pub const fn taken(thread: u32) -> Self {
-        Self(CONNECTION | UNPLACED | ((thread as u64 & LIVES) * LIFE))
+    pub const fn taken(thread: u32, to: LostTo) -> Self {
+        let closed = if matches!(to, LostTo::Nobody) { DOUBLING } else { 0 };
+        Self(CONNECTION | UNPLACED | closed | ((thread as u64 & LIVES) * LIFE))
+    }
+
+    /// Whether a thread is closing the number.
+    pub const fn is_closed(self) -> bool {
+        self.is_taken() && self.0 & DOUBLING != 0
     }
 
     /// Whether a thread is taking the number away. No connection is of no kind.
@@ -278,9 +286,11 @@ mod tests {
 
     #[test]
     fn a_number_that_is_taken_away_is_no_connection_and_no_call_passes_by() {
-        let taken = Word::taken(4_194_303);
-        assert!(taken.is_taken() && taken.is_promising());
-        assert_ne!(taken, Word::taken(4_194_302));
+        let taken = Word::taken(4_194_303, LostTo::Nobody);
+        assert!(taken.is_taken() && taken.is_closed() && taken.is_promising());
+        assert_ne!(taken, Word::taken(4_194_302, LostTo::Nobody));
+        let replaced = Word::taken(4_194_303, LostTo::Another);
+        assert!(replaced.is_taken() && !replaced.is_closed() && replaced.newcomer().is_none());
         assert_eq!((taken.newcomer(), taken.come_in()), (None, None));
         assert_eq!((taken.entry(), taken.inside(), taken.quiet()), (Entry::Unplaced, 0, 0));
         assert_eq!(taken.go_out(connection(5, 4_194_303).come_in().unwrap()), None);

@@ -269,6 +269,43 @@ fn what_is_sent_while_a_number_is_taken_away_arrives() {
     });
 }
 
+/// Of two threads that close a number at once the second hears that it is none, however long the first
+/// takes, and whatever has got the number meanwhile stays open.
+#[test]
+fn a_number_that_is_being_closed_is_not_closed_twice() {
+    preloaded("taken::a_number_that_is_being_closed_is_not_closed_twice", || {
+        let_signals_end_calls();
+        for _ in 0..20 {
+            let Pair { a, b } = carried();
+            let (blocked, first) = (&AtomicU64::new(0), &AtomicBool::new(false));
+            std::thread::scope(|scope| {
+                let sleeper = scope.spawn(move || {
+                    // SAFETY: asks for the calling thread.
+                    blocked.store(unsafe { libc::pthread_self() }, Ordering::SeqCst);
+                    receiving(a)
+                });
+                std::thread::sleep(Duration::from_millis(3));
+                scope.spawn(|| {
+                    first.store(true, Ordering::SeqCst);
+                    close(a);
+                });
+                while !first.load(Ordering::SeqCst) {
+                    std::hint::spin_loop();
+                }
+                spin_for(Duration::from_micros(300));
+                // SAFETY: takes no memory.
+                assert_eq!(outcome(unsafe { libc::close(a) } as isize), Err(libc::EBADF));
+                std::thread::sleep(Duration::from_millis(3));
+                let thread = blocked.load(Ordering::SeqCst);
+                // SAFETY: the thread is joined below.
+                assert_eq!(unsafe { libc::pthread_kill(thread, libc::SIGUSR1) }, 0);
+                assert_eq!(sleeper.join().unwrap(), -1);
+            });
+            close(b);
+        }
+    });
+}
+
 /// The C library closes a stream's number by itself.
 #[test]
 fn a_call_that_sleeps_goes_on_with_the_connection_whose_stream_is_closed() {
