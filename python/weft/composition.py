@@ -22,7 +22,8 @@ _LINK = 74
 _ADAPTER = 24
 _HOST = 30
 _BOX = 32  # width of a host and of its adapters
-_NARROW = 520  # the words on a switch need this much, however few hosts there are
+_NARROW = 520  # at least, however few hosts there are
+_NAME, _FACT = 9.0, 6.4  # widths of a letter on a switch, in the widest of the page's fonts
 
 _PARTS = {
     "scheduled": "globally scheduled crossbar",
@@ -45,12 +46,14 @@ class _Frame:
     places: tuple[tuple[float, int | None], ...]
 
     @classmethod
-    def of(cls, hosts: int) -> _Frame:
+    def of(cls, hosts: int, channels: list[dict[str, Any]]) -> _Frame:
         numbers: list[int | None] = list(range(hosts))
         if hosts > _MOST:
             numbers = [*range(_MOST - 2), None, hosts - 1]
         span = len(numbers) * _PITCH
-        width = max(span + 2 * _MARGIN, _NARROW)
+        said = [_said(channel) for channel in channels]
+        words = [max(_NAME * len(name), _FACT * len(facts)) for name, facts in said]
+        width = max(span + 2 * _MARGIN, _NARROW, *(2 * _MARGIN + wide for wide in words))
         first = (width - span) / 2 + _PITCH / 2
         return cls(hosts, width, tuple((first + i * _PITCH, n) for i, n in enumerate(numbers)))
 
@@ -71,7 +74,7 @@ def draw(composition: dict[str, Any], *, title: str = "") -> str:
     """
     hosts = int(composition.get("hosts") or 0)
     channels = list(composition.get("channels") or [])
-    frame = _Frame.of(hosts)
+    frame = _Frame.of(hosts, channels)
     parts: list[str] = []
     y = 8.0
     for index in range(0, max(len(channels), 1), 2):
@@ -114,15 +117,15 @@ def _panel(
     return parts, y - top
 
 
-def _switch(
-    frame: _Frame, channel: dict[str, Any], index: int, y: float, *, below: bool
-) -> list[str]:
-    switch = channel.get("switch") or {}
-    kind = str(switch.get("kind") or "switch")
-    control = channel.get("control") or {}
+def _kind(channel: dict[str, Any]) -> str:
+    return str((channel.get("switch") or {}).get("kind") or "switch")
+
+
+def _said(channel: dict[str, Any]) -> tuple[str, str]:
+    """Return what stands on a switch: what it is, and the facts about it."""
+    switch, control = channel.get("switch") or {}, channel.get("control") or {}
+    kind = _kind(channel)
     in_band = control.get("kind") == "request_acknowledge"
-    left, width = _MARGIN / 2, frame.width - _MARGIN
-    first = f"{channel['name']} channel: {_PARTS.get(kind, plain(kind))}"
     facts = [
         _scheduler(channel),
         _fact(switch, "contention", "{} on contention"),
@@ -134,7 +137,16 @@ def _switch(
         _fact(control, "timeout", "timeout {}"),
         _fact(control, "outstanding", "{} outstanding"),
     ]
-    second = " · ".join(fact for fact in facts if fact)
+    name = f"{channel['name']} channel: {_PARTS.get(kind, plain(kind))}"
+    return name, " · ".join(fact for fact in facts if fact)
+
+
+def _switch(
+    frame: _Frame, channel: dict[str, Any], index: int, y: float, *, below: bool
+) -> list[str]:
+    kind = _kind(channel)
+    left, width = _MARGIN / 2, frame.width - _MARGIN
+    first, second = _said(channel)
     shift = 0 if kind not in _BUFFERED else 4 if below else -4
     parts = [
         f'<rect class="switch c{index % 6}" x="{left:g}" y="{y:g}" width="{width:g}" '

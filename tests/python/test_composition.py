@@ -1,11 +1,16 @@
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
 from xml.etree import ElementTree
 
 import pytest
 
 import fake_core
+from browser import needs_browser, visit
 from weft.composition import draw
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -55,6 +60,31 @@ def test_nothing_is_drawn_outside_the_picture() -> None:
             assert y >= 0
             assert x + w <= width
             assert y + h <= height
+
+
+MEASURED = """
+const boxes = [...document.querySelectorAll("rect.switch")].map((it) => it.getBoundingClientRect());
+const texts = [...document.querySelectorAll("text.name, text.fact")];
+const leaves = texts.filter((one) => {
+  const text = one.getBoundingClientRect();
+  const inside = (box) => text.left > box.left && text.right < box.right;
+  return !boxes.filter((box) => text.top > box.top && text.bottom < box.bottom).some(inside);
+});
+document.title = `${texts.length} texts, outside: ${leaves.map((it) => it.textContent)}`;
+"""
+
+
+@needs_browser
+def test_what_stands_on_a_switch_stands_inside_it(tmp_path: Path) -> None:
+    composition = fake_core.composition(2)
+    composition["channels"][0]["name"] = "WIDE MIDDLE WIDE MIDDLE WIDE MIDDLE WIDE MIDDLE WIDE"
+    composition["channels"][1] |= {
+        "control": {"kind": "request_acknowledge", "timeout": "1.59 us", "outstanding": 4},
+        "switch": {"kind": "crossbar", "contention": "drop", "acknowledgments": "collide"},
+    }
+    page = tmp_path / "composition.html"
+    page.write_text(f"<!doctype html><html><body>{draw(composition)}</body></html>", "utf-8")
+    assert visit(page, tmp_path, script=MEASURED).title == "4 texts, outside: "
 
 
 def test_a_third_channel_gets_a_row_of_hosts_of_its_own() -> None:
