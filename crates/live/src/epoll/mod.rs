@@ -170,6 +170,7 @@ fn link(inner: &mut Inner, registration: &mut Registration, guard: &Guard, which
     segment.side(role).sorts.store(true, Ordering::Release);
     inner.push(link_of(guard.place, which), pointers.written_word(), pointers.arrivals());
     (registration.linked, registration.parked, registration.cold) = (true, false, false);
+    registration.asks_room = false;
     registration.reported = Reported::default();
 }
 

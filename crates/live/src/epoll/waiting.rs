@@ -246,7 +246,11 @@ fn arm(instance: &Instance) -> bool {
             let sleep = if registration.by_event { Sleep::OnEvent } else { Sleep::InKernel };
             ready::arm(guard.connection, &segment, wanted, sleep);
             let out = libc::EPOLLOUT as u32 & registration.events;
-            if out != 0 && waits_for_kernels_room(&guard, &segment) {
+            // Told once: each time it reports anew what there is to read, and nobody would sleep.
+            if out != 0
+                && waits_for_kernels_room(&guard, &segment)
+                && !std::mem::replace(&mut registration.asks_room, true)
+            {
                 super::rouse(instance, registration, guard.place, link_place(*link).1);
             }
         }
@@ -254,7 +258,8 @@ fn arm(instance: &Instance) -> bool {
     full
 }
 
-/// Whether the kernel has the sending direction, yet or again, and no room: it says when there is.
+/// Whether the kernel has the sending direction, yet or again, and no room: it says when there is, having
+/// been asked.
 fn waits_for_kernels_room(guard: &Guard, segment: &Segment) -> bool {
     let order = Ordering::Acquire;
     if guard.connection.returned_out.load(order) {

@@ -385,6 +385,8 @@ pub struct Registration {
     pub parked: bool,
     /// Whether its instance looks at it only when the kernel reports it.
     pub cold: bool,
+    /// Whether the kernel's instance was told to report room too.
+    pub asks_room: bool,
 }
 
 /// The state that an edge is an edge against.

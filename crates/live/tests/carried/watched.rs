@@ -8,7 +8,9 @@ use libc::c_int;
 
 use crate::back::{joined_behind, send_early};
 use crate::options::{held_back, set};
-use crate::pair::{EPOLL, Numbers, Pair, WITHDRAWN, carried, close, stayed, use_by_turns, used};
+use crate::pair::{
+    EPOLL, Entries, Numbers, Pair, WITHDRAWN, carried, close, stayed, use_by_turns, used,
+};
 use crate::pair::{joined, moved_back, outcome, plain, poll, preloaded, recv, send, used_by};
 use crate::{epoll_control, epoll_events};
 
@@ -428,12 +430,17 @@ fn room_is_an_edge_for_an_end_that_has_gone_back_and_has_not_read_its_ring() {
             let added = epoll_control(epoll, libc::EPOLL_CTL_ADD, b, out | libc::EPOLLET as u32);
             assert_eq!((added, wait_for_one(epoll, 1000)), (0, Some(out)));
             while send(a, &[1; 10_000], libc::MSG_DONTWAIT).is_ok() {}
-            thread::sleep(Duration::from_millis(150));
-            let _ = send(a, &[1], libc::MSG_DONTWAIT);
-            assert_eq!(moved_back(), before + 1);
+            // Nothing comes behind what is in the ring: that would bring edges of its own.
+            let room = instance();
+            assert_eq!(epoll_control(room, libc::EPOLL_CTL_ADD, a, out), 0);
+            while moved_back() == before {
+                wait_for_one(room, 50);
+            }
+            close(room);
             // It follows as it waits.
             while wait_for_one(epoll, 100).is_some() {}
-            for _ in 0..3 {
+            // Before there is room, and after.
+            for waits_before in [true, false, true, false, false] {
                 let mut sent = 0;
                 while let Ok(count) = send(b, &bytes, libc::MSG_DONTWAIT) {
                     sent += count;
@@ -441,13 +448,49 @@ fn room_is_an_edge_for_an_end_that_has_gone_back_and_has_not_read_its_ring() {
                         break;
                     }
                 }
-                while wait_for_one(epoll, 0).is_some() {}
+                let waiting = waits_before.then(|| {
+                    while wait_for_one(epoll, 0).is_some() {}
+                    Waiting::begin(epoll)
+                });
                 let mut received = 0;
                 while received < sent {
                     received += recv(a, 1 << 20, 0).unwrap().len();
                 }
-                assert_eq!(wait_for_one(epoll, 5000), Some(out));
+                let woken = waiting.map_or_else(|| wait_for_one(epoll, 5000), Waiting::end);
+                assert_eq!(woken, Some(out), "waits before: {waits_before}");
             }
+            [a, b, epoll].into_iter().for_each(close);
+        }
+    });
+}
+
+/// The kernel has bytes that stand behind those in the ring, and the program waits for room.
+#[test]
+fn who_waits_for_room_sleeps_beside_bytes_that_are_not_read() {
+    preloaded("watched::who_waits_for_room_sleeps_beside_bytes_that_are_not_read", || {
+        let (out, edge) = (libc::EPOLLOUT as u32, libc::EPOLLET as u32);
+        for kind in [out, out | edge] {
+            let (Pair { a, b }, epoll) = (carried(), instance());
+            let before = moved_back();
+            while send(a, &[1; 10_000], libc::MSG_DONTWAIT).is_ok() {}
+            thread::sleep(Duration::from_millis(150));
+            assert_eq!(send(a, b"behind", libc::MSG_DONTWAIT), Ok(6));
+            assert_eq!(moved_back(), before + 1);
+            let mut sent = 0;
+            while let Ok(count) = send(b, &[2; 10_000], libc::MSG_DONTWAIT) {
+                sent += count;
+            }
+            assert_eq!(epoll_control(epoll, libc::EPOLL_CTL_ADD, b, kind), 0);
+            let before = Entries::now();
+            let waiting = Waiting::begin(epoll);
+            thread::sleep(Duration::from_millis(300));
+            let sleeps = Entries::now().since(before).sleeps;
+            let mut received = 0;
+            while received < sent {
+                received += recv(a, 1 << 20, 0).unwrap().len();
+            }
+            assert_eq!(waiting.end(), Some(out));
+            assert!(sleeps < 30, "{sleeps} sleeps in 0.3 s");
             [a, b, epoll].into_iter().for_each(close);
         }
     });
