@@ -26,6 +26,7 @@ mod entries;
 mod errors;
 mod full;
 mod halves;
+mod idle;
 mod leaving;
 mod mesh;
 mod names;
