@@ -47,6 +47,11 @@ impl Blocked {
         self.0.iter().for_each(|place| place.store(0, Ordering::Relaxed));
     }
 
+    /// How many other threads that have called by a number sleep until something comes.
+    pub fn asleep(&self, fd: c_int) -> u32 {
+        self.0.iter().filter(|place| is_other(place, fd) && !is_awake(place, fd)).count() as u32
+    }
+
     /// Waits until each of the other threads that have called by a number has ended its call or sleeps until
     /// something comes. To be called after they can see that the number is taken away, and were woken.
     pub fn await_sleep(&self, fd: c_int) {
@@ -57,11 +62,16 @@ impl Blocked {
     }
 }
 
+/// Whether another thread has called by a number.
+fn is_other(place: &AtomicU64, fd: c_int) -> bool {
+    let word = place.load(Ordering::SeqCst);
+    word >> NUMBER == fd as u64 + 1 && word as u32 != lock::thread()
+}
+
+/// Whether it does not sleep until something comes.
 fn is_awake(place: &AtomicU64, fd: c_int) -> bool {
     let word = place.load(Ordering::SeqCst);
-    let thread = word as u32;
-    let others = word >> NUMBER == fd as u64 + 1 && thread != lock::thread();
-    others && (word & LASTING == 0 || !sys::is_asleep(thread))
+    is_other(place, fd) && (word & LASTING == 0 || !sys::is_asleep(word as u32))
 }
 
 impl Blocking<'_> {
@@ -122,6 +132,7 @@ mod tests {
             let waited = over.load(Ordering::SeqCst);
             blocked.await_sleep(NUMBERS[0]);
             assert!(over.load(Ordering::SeqCst), "its first sleep is over");
+            assert_eq!(NUMBERS.map(|number| blocked.asleep(number)), [1, 0]);
             assert!(!sleeper.is_finished());
             // Unless this thread has lost its processor for as long.
             assert!(!waited || begun.elapsed() > Duration::from_millis(50), "another number");

@@ -266,10 +266,14 @@ impl Guard {
         self.local.users.load(Ordering::SeqCst) > 1
     }
 
-    /// Lets those inside make the calls for which they have asked for the number.
+    /// Lets those inside make the calls for which they have asked for the number. Who sleeps until something
+    /// comes has made it.
     pub fn lets_others_see_another_number(&self) {
+        let others = || self.local.users.load(Ordering::SeqCst).saturating_sub(1);
         // With one thread those inside are what this handler has interrupted.
-        let_another_number_be_seen(|| !is_single_threaded() && self.has_others());
+        let_another_number_be_seen(|| {
+            !is_single_threaded() && others() > 0 && others() > self.local.blocked.asleep(self.fd)
+        });
     }
 
     /// Whether the descriptor still stands for the connection.
