@@ -14,7 +14,7 @@ use crate::report::stats::{self, Reason};
 use crate::segment::{Segment, closed};
 use crate::signals::cancel;
 use crate::sys;
-use crate::table::{self, Connection, Entry, Guard, end, phase};
+use crate::table::{self, Connection, Entry, Guard, end, phase, taken};
 use crate::waiting::death;
 use crate::waiting::spin::{SpinPolicy, Where};
 use crate::waiting::wait;
@@ -30,7 +30,11 @@ const FULL_RING: u64 = 50_000_000;
 
 /// Whether a descriptor stands for a joined connection.
 pub fn is_joined(fd: c_int) -> bool {
-    let Entry::Connection(place) = table::entry(fd) else { return false };
+    let place = match table::entry(fd) {
+        Entry::Connection(place) => place,
+        Entry::Unplaced => return taken::await_end(fd) && is_joined(fd),
+        _ => return false,
+    };
     table::connection(place).is_some_and(|it| it.phase() == phase::JOINED)
 }
 

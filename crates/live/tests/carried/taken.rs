@@ -210,7 +210,7 @@ fn a_call_that_sleeps_goes_on_with_the_connection_whose_number_is_taken() {
 
 /// Takes a number away, in whose connection one thread sleeps, while another sends by it without waiting
 /// until it is no more, or another's. What the kernel says was sent arrives, and nothing else.
-fn sends_while_taken(take: impl Fn(c_int)) {
+fn sends_while_taken(take: impl Fn(c_int), send: impl Fn(c_int, u8) -> bool + Send) {
     let Pair { a, b } = carried();
     let (begun, blocked) = (&AtomicBool::new(false), &AtomicU64::new(0));
     std::thread::scope(|scope| {
@@ -222,7 +222,7 @@ fn sends_while_taken(take: impl Fn(c_int)) {
         let sender = scope.spawn(move || {
             let mut sent = Vec::new();
             for byte in 0u8.. {
-                if send(a, &[byte], libc::MSG_DONTWAIT) != Ok(1) {
+                if !send(a, byte) {
                     break;
                 }
                 sent.push(byte);
@@ -252,19 +252,34 @@ fn sends_while_taken(take: impl Fn(c_int)) {
     close(b);
 }
 
+/// Sends a byte by `sendmmsg`; whether it was sent.
+fn send_by_a_message(fd: c_int, byte: u8) -> bool {
+    let mut part = libc::iovec { iov_base: (&raw const byte).cast_mut().cast(), iov_len: 1 };
+    // SAFETY: all zeroes is a message of nothing, and what it points to outlives the call.
+    unsafe {
+        let mut message: libc::mmsghdr = std::mem::zeroed();
+        (message.msg_hdr.msg_iov, message.msg_hdr.msg_iovlen) = (&raw mut part, 1);
+        libc::sendmmsg(fd, &mut message, 1, libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) == 1
+    }
+}
+
 #[test]
 fn what_is_sent_while_a_number_is_taken_away_arrives() {
     preloaded("taken::what_is_sent_while_a_number_is_taken_away_arrives", || {
         let_signals_end_calls();
         let (marker, other) = UnixStream::pair().unwrap();
         drop(other);
+        let one = |fd, byte: u8| send(fd, &[byte], libc::MSG_DONTWAIT) == Ok(1);
         for _ in 0..20 {
-            sends_while_taken(close);
-            sends_while_taken(|fd| {
+            sends_while_taken(close, one);
+            sends_while_taken(close, send_by_a_message);
+            let put = |fd| {
                 // SAFETY: takes no memory.
                 assert_eq!(unsafe { libc::dup2(marker.as_raw_fd(), fd) }, fd);
                 close(fd);
-            });
+            };
+            sends_while_taken(put, one);
+            sends_while_taken(put, send_by_a_message);
         }
     });
 }
