@@ -22,7 +22,7 @@ use crate::signals::process_lock;
 use crate::stream;
 use crate::sys;
 use crate::sys::limits;
-use crate::table::guard::close_numbers_apart;
+use crate::table::guard::{NumberApart, close_numbers_apart};
 use crate::table::lost::LostTo;
 use crate::table::taken::{self, Taken};
 use crate::table::{self, Connection, Entry, Guard, Local, phase};
@@ -37,11 +37,6 @@ const LAST_DOORBELL: u64 = 1_000_000_000;
 /// number.
 pub fn forget(fd: c_int) -> Taken {
     forget_number(fd, LostTo::Nobody)
-}
-
-/// The same before the kernel puts something else at a number.
-pub fn forget_replaced(fd: c_int) -> Taken {
-    forget_number(fd, LostTo::Another)
 }
 
 fn forget_number(fd: c_int, to: LostTo) -> Taken {
@@ -452,16 +447,55 @@ pub fn duplicate(fd: c_int, make: impl FnOnce() -> c_int) -> c_int {
     // Nobody puts another connection in the place of this one as long as a call is inside.
     let inside = table::enter(fd);
     let copy = make();
+    remember(inside.as_ref(), fd, copy);
+    copy
+}
+
+/// The same at a number that stands for something else, which may have to be forgotten first: that takes a
+/// while where others are in calls by it. The kernel finds what is to be put there before all else, and
+/// another thread may take its number away meanwhile.
+pub fn put_at(fd: c_int, number: c_int, put: impl Fn(c_int) -> c_int) -> c_int {
+    if !table::is_owner() {
+        return put(fd);
+    }
+    table::track_early(fd);
+    let waits =
+        !table::is_single_threaded() && matches!(table::entry(number), Entry::Connection(_));
+    let (inside, own) = if waits { found(fd) } else { (table::enter(fd), None) };
+    let taken = forget_number(number, LostTo::Another);
+    let copy = put(own.as_ref().map_or(fd, NumberApart::fd));
+    remember(inside.as_ref(), fd, copy);
+    drop(taken);
+    copy
+}
+
+/// What a number stands for, and another number for the same.
+fn found(fd: c_int) -> (Option<Guard>, Option<NumberApart>) {
+    loop {
+        let inside = table::enter(fd);
+        let socket = || inside.as_ref().map_or(fd, Guard::socket);
+        let known = socket();
+        let own = NumberApart::make(known);
+        let is_same = match &inside {
+            Some(_) => socket() == known,
+            None => !matches!(table::entry(fd), Entry::Connection(_) | Entry::Unplaced),
+        };
+        if is_same {
+            return (inside, own);
+        }
+    }
+}
+
+fn remember(inside: Option<&Guard>, fd: c_int, copy: c_int) {
     match inside {
         _ if copy < 0 || copy == fd => {}
-        Some(guard) => remember_copy(&guard, copy),
+        Some(guard) => remember_copy(guard, copy),
         None => {
             if let Entry::Epoll(place) = table::entry(fd) {
                 epoll::duplicated(place, copy);
             }
         }
     }
-    copy
 }
 
 fn remember_copy(guard: &Guard, copy: c_int) {

@@ -17,6 +17,7 @@ use crate::memory::pointers;
 use crate::ready;
 use crate::report::stats::Reason;
 use crate::segment::{Role, Segment};
+use crate::signals::cancel;
 use crate::stream::{self, fail};
 use crate::sys;
 use crate::table::taken::{TakenAll, is_closed};
@@ -121,6 +122,8 @@ interpose! {
 
 interpose! {
     fn close(fd: c_int) -> c_int = |next| {
+        // One that was cancelled before ends here, and closes nothing.
+        cancel::look();
         let is_none = match table::entry(fd) {
             Entry::Own => true,
             Entry::Unplaced => is_closed(fd),
@@ -213,8 +216,7 @@ interpose! {
         }
         depart_for_stdio(fd, copy);
         departure::yield_number(fd, copy);
-        let _taken = close::forget_replaced(copy);
-        close::duplicate(fd, || next(fd, copy))
+        close::put_at(fd, copy, |fd| next(fd, copy))
     }
 }
 
@@ -225,8 +227,7 @@ interpose! {
         }
         depart_for_stdio(fd, copy);
         departure::yield_number(fd, copy);
-        let _taken = close::forget_replaced(copy);
-        close::duplicate(fd, || next(fd, copy, flags))
+        close::put_at(fd, copy, |fd| next(fd, copy, flags))
     }
 }
 

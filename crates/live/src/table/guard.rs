@@ -37,10 +37,42 @@ pub struct Guard {
 }
 
 /// A stay that calls the kernel by a number of its own, which nobody closes.
-pub struct Apart(Guard);
+pub struct Apart {
+    /// Closed before the stay ends.
+    _number: NumberApart,
+    guard: Guard,
+}
 
-/// The numbers of such stays, plus one, as far as there is room: the child of a fork has no use for
-/// them.
+/// A number of a call's own for what a descriptor stands for, which nobody closes meanwhile.
+pub struct NumberApart(c_int);
+
+impl NumberApart {
+    /// `None` if there is no number for it.
+    pub fn make(fd: c_int) -> Option<Self> {
+        let _errno = sys::KeepErrno::new();
+        // Nobody forks meanwhile.
+        let _attaching = is_owner().then(Attaching::begin);
+        let own = limits::duplicate(fd).ok()?;
+        note_apart(0, own as u32 + 1);
+        Some(Self(own))
+    }
+
+    pub const fn fd(&self) -> c_int {
+        self.0
+    }
+}
+
+impl Drop for NumberApart {
+    fn drop(&mut self) {
+        let _errno = sys::KeepErrno::new();
+        // Nobody forks meanwhile.
+        let _attaching = is_owner().then(Attaching::begin);
+        note_apart(self.0 as u32 + 1, 0);
+        sys::close(self.0);
+    }
+}
+
+/// Such numbers, plus one, as far as there is room: the child of a fork has no use for them.
 static APART: [AtomicU32; 16] = [const { AtomicU32::new(0) }; 16];
 
 /// Puts a number in the place of another. Those of the child of a vfork are its own.
@@ -50,7 +82,7 @@ fn note_apart(from: u32, to: u32) {
         && APART.iter().any(|number| number.compare_exchange(from, to, order, order).is_ok());
 }
 
-/// Closes what a fork has copied of the stays of other threads.
+/// Closes what a fork has copied of the calls of other threads.
 pub fn close_numbers_apart() {
     for number in &APART {
         if let Some(own) = number.swap(0, Ordering::Relaxed).checked_sub(1) {
@@ -62,17 +94,7 @@ pub fn close_numbers_apart() {
 impl std::ops::Deref for Apart {
     type Target = Guard;
     fn deref(&self) -> &Guard {
-        &self.0
-    }
-}
-
-impl Drop for Apart {
-    fn drop(&mut self) {
-        let _errno = sys::KeepErrno::new();
-        // Nobody forks meanwhile.
-        let _attaching = is_owner().then(Attaching::begin);
-        note_apart(self.0.fd as u32 + 1, 0);
-        sys::close(self.0.fd);
+        &self.guard
     }
 }
 
@@ -230,18 +252,14 @@ impl Guard {
     /// descriptor is used: another thread may close it and get its number for something else. `None` if
     /// there is no other number.
     pub fn apart(&self) -> Option<Apart> {
-        let _errno = sys::KeepErrno::new();
-        // Nobody forks meanwhile.
-        let _attaching = is_owner().then(Attaching::begin);
         loop {
             let socket = self.socket();
-            let own = limits::duplicate(socket).ok()?;
+            let number = NumberApart::make(socket)?;
             // A number that was closed was another's only after this one was no more.
             if self.socket() == socket {
-                note_apart(0, own as u32 + 1);
-                return borrowed(self.place, own).map(Apart);
+                let guard = borrowed(self.place, number.fd())?;
+                return Some(Apart { _number: number, guard });
             }
-            sys::close(own);
         }
     }
 

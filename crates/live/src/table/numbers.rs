@@ -9,7 +9,7 @@ use crate::sys::limits;
 use crate::table::word::{Entry, Word};
 
 /// Descriptors from here on are left to the kernel.
-const DESCRIPTORS: usize = 1 << 16;
+pub const DESCRIPTORS: usize = 1 << 16;
 
 static ENTRIES: [AtomicU64; DESCRIPTORS] = [const { AtomicU64::new(0) }; DESCRIPTORS];
 

@@ -3,21 +3,24 @@
 //! The kernel takes a number away in one moment. This library forgets it first, and may wait then, for
 //! threads that sleep on the connection or for its last doorbells. A call that another thread makes by the
 //! number meanwhile would reach the bare socket, whose bytes are doorbells; so it waits until the kernel has
-//! done its part.
+//! done its part. That is long before the kernel's call returns, and the number may be another's by then.
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use libc::c_int;
 
 use crate::sharing::lock;
 use crate::sys;
 use crate::table::lost::LostTo;
-use crate::table::numbers::{change, forget_number, word};
+use crate::table::numbers::{DESCRIPTORS, change, forget_number, word};
 use crate::table::reach;
 use crate::table::word::Word;
 
 /// How long a call waits at most, in nanoseconds: the thread may have been ended, or wait for this one.
 const PATIENCE: u64 = 2_000_000_000;
+
+/// The cookies of the sockets whose numbers are being taken away. Pages that nobody touches are none.
+static SOCKETS: [AtomicU64; DESCRIPTORS] = [const { AtomicU64::new(0) }; DESCRIPTORS];
 
 /// A number, if any, that the calling thread is taking away; calls by it wait until this is dropped.
 #[derive(Debug)]
@@ -32,6 +35,8 @@ pub fn begin(fd: c_int, place: usize, to: LostTo, others_wait: bool) -> Option<(
         return forget_number(fd, place, Word::UNKNOWN).map(|inside| (inside, Taken::NOTHING));
     }
     reach(fd);
+    // Another thread that takes it away too has the same socket.
+    SOCKETS[fd as usize].store(sys::cookie(fd).unwrap_or(0), Ordering::SeqCst);
     let taken = Word::taken(lock::thread(), to);
     Some((forget_number(fd, place, taken)?, Taken(Some((fd, taken)))))
 }
@@ -80,12 +85,17 @@ fn end(fd: c_int, taken: Word) {
     }
 }
 
-/// Whether another thread is closing a number: it is none any more.
+/// Whether another thread is closing a number: it is none any more, and not yet another's.
 pub fn is_closed(fd: c_int) -> bool {
     word(fd).is_some_and(|word| {
         let now = Word::from_bits(word.load(Ordering::Acquire));
-        now.is_closed() && !is_own(now)
+        now.is_closed() && !is_own(now) && is_there(fd)
     })
+}
+
+/// Whether the kernel has yet to take a number away.
+fn is_there(fd: c_int) -> bool {
+    sys::cookie(fd) == Some(SOCKETS[fd as usize].load(Ordering::SeqCst))
 }
 
 /// Whether it is the calling thread that takes the number away.
@@ -105,8 +115,9 @@ pub fn await_end(fd: c_int) -> bool {
     }
     let until = sys::now() + PATIENCE;
     while now() == taken {
-        if sys::now() > until {
+        if !is_there(fd) || sys::now() > until {
             end(fd, taken);
+            break;
         }
         sys::sleep(20_000);
     }
@@ -118,46 +129,71 @@ mod tests {
     use super::*;
     use crate::table::numbers::{entry, set_entry};
     use crate::table::word::Entry;
+    use std::os::fd::{AsRawFd, IntoRawFd};
+    use std::os::unix::net::UnixStream;
 
-    const FD: c_int = (1 << 16) - 2;
-
-    fn take() -> Taken {
-        assert!(set_entry(FD, Entry::Connection(5)));
-        assert!(begin(FD, 4, LostTo::Nobody, true).is_none(), "it is another's");
-        let (inside, taken) = begin(FD, 5, LostTo::Nobody, true).unwrap();
-        assert_eq!((inside, entry(FD)), (0, Entry::Unplaced));
-        taken
+    fn take(socket: &UnixStream) -> (c_int, Taken) {
+        let fd = socket.as_raw_fd();
+        assert!(set_entry(fd, Entry::Connection(5)));
+        assert!(begin(fd, 4, LostTo::Nobody, true).is_none(), "it is another's");
+        let (inside, taken) = begin(fd, 5, LostTo::Nobody, true).unwrap();
+        assert_eq!((inside, entry(fd)), (0, Entry::Unplaced));
+        (fd, taken)
     }
 
     #[test]
     fn others_wait_until_a_number_is_taken_and_who_takes_it_does_not() {
-        let taken = take();
-        assert!(!await_end(FD) && !is_closed(FD), "it would wait for itself");
+        let (socket, _other) = UnixStream::pair().unwrap();
+        let (fd, taken) = take(&socket);
+        assert!(!await_end(fd) && !is_closed(fd), "it would wait for itself");
         std::thread::scope(|scope| {
-            let other = scope.spawn(|| is_closed(FD) && await_end(FD));
+            let other = scope.spawn(|| is_closed(fd) && await_end(fd));
             std::thread::sleep(std::time::Duration::from_millis(20));
             assert!(!other.is_finished());
             drop(taken);
             assert!(other.join().unwrap());
         });
-        assert_eq!(entry(FD), Entry::Unknown);
-        assert!(!await_end(FD));
+        assert_eq!(entry(fd), Entry::Unknown);
+        assert!(!await_end(fd));
 
-        let taken = take();
-        assert!(set_entry(FD, Entry::Connection(5)), "the kernel has given it out again");
+        let (_, taken) = take(&socket);
+        assert!(set_entry(fd, Entry::Connection(5)), "the kernel has given it out again");
         drop(taken);
-        assert_eq!(entry(FD), Entry::Connection(5));
+        assert_eq!(entry(fd), Entry::Connection(5));
         let mut all = TakenAll::NONE;
-        all.add(take());
+        all.add(take(&socket).1);
         all.add(Taken::NOTHING);
-        assert_eq!(entry(FD), Entry::Unplaced);
+        assert_eq!(entry(fd), Entry::Unplaced);
         drop(all);
-        assert_eq!(entry(FD), Entry::Unknown);
+        assert_eq!(entry(fd), Entry::Unknown);
+    }
+
+    #[test]
+    fn nobody_waits_for_more_than_that_the_kernel_has_taken_it() {
+        let [(socket, _one), (next, _two)] = [(); 2].map(|()| UnixStream::pair().unwrap());
+        let (fd, taken) = take(&socket);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                assert!(is_closed(fd));
+                // SAFETY: both are open, and what is there is closed with it.
+                assert_eq!(unsafe { libc::dup2(next.as_raw_fd(), socket.into_raw_fd()) }, fd);
+                assert!(!is_closed(fd), "it is another's");
+                let begun = sys::now();
+                assert!(await_end(fd));
+                assert!(sys::now() - begun < PATIENCE);
+                assert_eq!(entry(fd), Entry::Unknown);
+            });
+        });
+        drop(taken);
+        assert_eq!(entry(fd), Entry::Unknown);
+        sys::close(fd);
     }
 
     #[test]
     fn nobody_waits_for_ever_for_a_thread_that_is_no_more() {
-        let fd = FD - 1;
+        let (socket, _other) = UnixStream::pair().unwrap();
+        let (fd, taken) = take(&socket);
+        std::mem::forget(taken);
         word(fd).unwrap().store(Word::taken(1, LostTo::Another).bits(), Ordering::SeqCst);
         let begun = sys::now();
         assert!(await_end(fd));

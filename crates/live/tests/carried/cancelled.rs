@@ -32,6 +32,8 @@ unsafe extern "C-unwind" {
         except: *mut fd_set,
         time: *mut timeval,
     ) -> c_int;
+    #[link_name = "close"]
+    fn close_in(fd: c_int) -> c_int;
     fn epoll_wait(epoll: c_int, events: *mut epoll_event, room: c_int, timeout: c_int) -> c_int;
 }
 
@@ -102,6 +104,15 @@ extern "C-unwind" fn never_sleeping(fd: *mut c_void) -> *mut c_void {
         unsafe { receive(fd as c_int, &raw mut byte, 1, libc::MSG_DONTWAIT) };
     }
     std::ptr::null_mut()
+}
+
+/// Is cancelled before it closes.
+extern "C-unwind" fn closing(fd: *mut c_void) -> *mut c_void {
+    // SAFETY: it is this thread.
+    unsafe {
+        assert_eq!(pthread_cancel(libc::pthread_self()), 0);
+        close_in(fd as c_int) as usize as *mut c_void
+    }
 }
 
 /// Both ends go on as if nobody had been there, for longer than it ever takes to join.
@@ -180,4 +191,21 @@ fn a_thread_that_sleeps_on_a_connection_of_the_kernel_is_forgotten_by_the_librar
             }
         },
     );
+}
+
+#[test]
+fn who_is_cancelled_before_it_closes_has_closed_nothing() {
+    preloaded("cancelled::who_is_cancelled_before_it_closes_has_closed_nothing", || {
+        let pair = carried();
+        let mut result = std::ptr::null_mut();
+        // SAFETY: the thread gets a number in the place of a pointer, and is joined.
+        unsafe {
+            let mut thread: pthread_t = zeroed();
+            let word = pair.a as usize as *mut c_void;
+            assert_eq!(pthread_create(&mut thread, std::ptr::null(), closing, word), 0);
+            assert_eq!(libc::pthread_join(thread, &mut result), 0);
+        }
+        assert_eq!(result, CANCELED);
+        goes_on(pair);
+    });
 }

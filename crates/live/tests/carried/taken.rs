@@ -2,8 +2,8 @@
 //! closes sockets that its threads wait for: what is put at the number comes first, then the signal, so a
 //! call either sees the one or is ended by the other.
 
-use std::io::Write;
-use std::os::fd::AsRawFd;
+use std::io::{Read, Write};
+use std::os::fd::{AsRawFd, IntoRawFd};
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -346,4 +346,126 @@ fn a_call_that_sleeps_goes_on_with_the_connection_whose_stream_is_closed() {
             }
         },
     );
+}
+
+/// The kernel gives a number out again long before `close` returns.
+#[test]
+fn whatever_has_got_the_number_of_a_closed_connection_is_closed_as_well() {
+    let name = "taken::whatever_has_got_the_number_of_a_closed_connection_is_closed_as_well";
+    preloaded(name, || {
+        // SAFETY: the name is a C string.
+        let open = || unsafe { libc::open(c"/dev/null".as_ptr(), libc::O_RDONLY) };
+        for _ in 0..100 {
+            let Pair { a, b } = carried();
+            // All numbers below are in use.
+            let below: Vec<_> = std::iter::repeat_with(open).take_while(|fd| *fd < a).collect();
+            let ready = &AtomicBool::new(false);
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    ready.store(true, Ordering::SeqCst);
+                    let until = Instant::now() + Duration::from_secs(5);
+                    loop {
+                        let fd = open();
+                        close(fd);
+                        if fd == a {
+                            break;
+                        }
+                        assert!(Instant::now() < until, "the number was never given out");
+                    }
+                });
+                while !ready.load(Ordering::SeqCst) {
+                    std::hint::spin_loop();
+                }
+                close(a);
+            });
+            below.into_iter().for_each(close);
+            close(b);
+        }
+    });
+}
+
+/// Some calls by which threads of their own sleep in connections, until dropped.
+struct Sleepers(Vec<std::thread::JoinHandle<()>>, Vec<c_int>);
+
+impl Sleepers {
+    fn in_receives_of(pairs: &[Pair]) -> Self {
+        let far = pairs.iter().map(|pair| pair.b).collect();
+        let threads = pairs.iter().map(|pair| pair.a);
+        let all = threads.map(|fd| std::thread::spawn(move || drop(recv(fd, 1, 0)))).collect();
+        std::thread::sleep(Duration::from_millis(3));
+        Self(all, far)
+    }
+
+    /// Ends them by a byte that each receives.
+    fn end(self) {
+        self.1.iter().for_each(|fd| assert_eq!(send(*fd, b"!", 0), Ok(1)));
+        self.0.into_iter().for_each(|thread| thread.join().unwrap());
+    }
+}
+
+/// What is put at a number was found before anybody waited for those that sleep in calls by it.
+#[test]
+fn two_numbers_are_put_over_each_other_without_waiting() {
+    preloaded("taken::two_numbers_are_put_over_each_other_without_waiting", || {
+        for _ in 0..10 {
+            let pairs = [carried(), carried()];
+            let sleepers = Sleepers::in_receives_of(&pairs);
+            let [one, other] = pairs.map(|pair| pair.a);
+            let begun = Instant::now();
+            std::thread::scope(|scope| {
+                for (from, to) in [(one, other), (other, one)] {
+                    // SAFETY: takes no memory.
+                    scope.spawn(move || assert_eq!(unsafe { libc::dup2(from, to) }, to));
+                }
+            });
+            assert!(begun.elapsed() < Duration::from_secs(1), "they wait for each other");
+            sleepers.end();
+            // Each stands for the one or the other, and both may for one.
+            for fd in [one, other] {
+                assert_eq!(send(fd, b"x", libc::MSG_NOSIGNAL), Ok(1));
+            }
+            let arrived: usize = pairs
+                .iter()
+                .map(|it| recv(it.b, 8, libc::MSG_DONTWAIT).map_or(0, |it| it.len()))
+                .sum();
+            assert_eq!(arrived, 2);
+            [one, other, pairs[0].b, pairs[1].b].into_iter().for_each(close);
+        }
+    });
+}
+
+#[test]
+fn what_is_put_at_a_number_is_found_before_another_thread_closes_it() {
+    let name = "taken::what_is_put_at_a_number_is_found_before_another_thread_closes_it";
+    preloaded(name, || {
+        for after in (0..20).map(|round| round * 10) {
+            let pair = carried();
+            let sleepers = Sleepers::in_receives_of(&[pair]);
+            let (near, mut far) = UnixStream::pair().unwrap();
+            let (source, begun) = (near.into_raw_fd(), &AtomicBool::new(false));
+            let put = std::thread::scope(|scope| {
+                let putting = scope.spawn(|| {
+                    begun.store(true, Ordering::SeqCst);
+                    // SAFETY: takes no memory.
+                    outcome(unsafe { libc::dup2(source, pair.a) } as isize)
+                });
+                while !begun.load(Ordering::SeqCst) {
+                    std::hint::spin_loop();
+                }
+                spin_for(Duration::from_micros(after));
+                close(source);
+                putting.join().unwrap()
+            });
+            sleepers.end();
+            assert_eq!(send(pair.a, b"x", libc::MSG_NOSIGNAL), Ok(1), "{after} us: {put:?}");
+            if put.is_ok() {
+                let mut byte = [0];
+                far.read_exact(&mut byte).unwrap();
+                assert_eq!(&byte, b"x");
+            } else {
+                assert_eq!(recv(pair.b, 8, 0), Ok(b"x".to_vec()), "{after} us: it is as it was");
+            }
+            [pair.a, pair.b].into_iter().for_each(close);
+        }
+    });
 }
