@@ -1,15 +1,13 @@
-//! Closing, shutting down, duplicating and forking.
+//! Closing, shutting down and duplicating.
 
-use std::cell::Cell;
 use std::mem::size_of;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::Ordering;
 
 use libc::c_int;
 use weft_protocol::detour::{Begun, Inlet, Outlet};
 
 use crate::epoll;
-use crate::joining::attach::{self, Attaching};
-use crate::joining::bare_calls;
+use crate::joining::attach;
 use crate::joining::rendezvous;
 use crate::leaving::departure;
 use crate::leaving::loan;
@@ -17,15 +15,12 @@ use crate::leaving::turn;
 use crate::report::stats::{self, Reason};
 use crate::segment::{Segment, closed};
 use crate::sharing::holders::{self, Looked};
-use crate::sharing::lock;
-use crate::signals::process_lock;
 use crate::stream;
 use crate::sys;
-use crate::sys::limits;
-use crate::table::guard::{NumberApart, close_numbers_apart};
+use crate::table::guard::NumberApart;
 use crate::table::lost::LostTo;
 use crate::table::taken::{self, Taken};
-use crate::table::{self, Connection, Entry, Guard, Local, phase};
+use crate::table::{self, Connection, Entry, Guard, phase};
 use crate::waiting::death;
 use crate::waiting::wait;
 
@@ -509,139 +504,5 @@ fn remember_copy(guard: &Guard, copy: c_int) {
     if !table::set_entry(copy, Entry::Connection(guard.place)) {
         guard.local().loses_descriptor();
         attach::give_up(guard.connection, Reason::Limit);
-    }
-}
-
-/// Counts this process's forks, for each of which connections are marked as counted.
-static FORKS: AtomicU32 = AtomicU32::new(0);
-
-thread_local! {
-    /// The last fork of this thread.
-    static FORK: Cell<u32> = const { Cell::new(0) };
-    /// Whether it began when nothing was held any more.
-    static IS_DONE: Cell<bool> = const { Cell::new(false) };
-}
-
-/// Whether a filter of system calls, which may forbid those of a fork's handlers, was set, and nothing is
-/// held any more that needs them.
-fn is_done() -> bool {
-    let holds = |place| table::local(place).is_some_and(Local::has_descriptors);
-    !table::remembers() && !table::used().any(holds)
-}
-
-/// Before a fork: the child will hold every connection too.
-pub extern "C" fn before_fork() {
-    let is_done = is_done();
-    IS_DONE.set(is_done);
-    if is_done {
-        return;
-    }
-    bare_calls::look_before_fork();
-    std::mem::forget(attach::ATTACHING.lock());
-    FORK.set(FORKS.fetch_add(1, Ordering::SeqCst) + 1);
-    std::mem::forget(limits::RAISING.lock());
-    epoll::may_be_shared();
-    table::settle_all();
-    for local in table::used().filter_map(table::local) {
-        local.counted.store(false, Ordering::SeqCst);
-    }
-    for_each_held(|connection, local| {
-        if connection.phase() < phase::JOINED {
-            // An offer is one process's.
-            if connection.phase() == phase::CANDIDATE {
-                rendezvous::leave(connection);
-            } else {
-                attach::give_up_held(connection, Reason::Call);
-            }
-        }
-        connection.holders.fetch_add(1, Ordering::SeqCst);
-        local.counted.store(true, Ordering::SeqCst);
-        holders::share(connection, local);
-    });
-}
-
-pub extern "C" fn after_fork_in_parent() {
-    if IS_DONE.get() {
-        return;
-    }
-    if !table::is_single_threaded() {
-        // What came meanwhile the child may have, too, without being counted.
-        table::leave_newcomers();
-        for_each_held(|connection, local| {
-            if !local.counted.load(Ordering::SeqCst) {
-                attach::give_up_held(connection, Reason::Call);
-            }
-        });
-    }
-    limits::RAISING.reset();
-    attach::ATTACHING.reset();
-}
-
-/// After a fork that has made no child, and has run the parent's handlers as if it had: nobody else holds
-/// what was counted for it. Unless another thread has forked since, whose count it is by now.
-#[cold]
-pub fn take_back_fork() {
-    if IS_DONE.get() {
-        return;
-    }
-    let _errno = sys::KeepErrno::new();
-    let _attaching = Attaching::begin();
-    if table::is_owner() && FORKS.load(Ordering::SeqCst) == FORK.get() {
-        for_each_held(|connection, local| {
-            if local.counted.swap(false, Ordering::SeqCst) {
-                holders::one_less(connection);
-            }
-        });
-    }
-}
-
-pub extern "C" fn after_fork_in_child() {
-    if IS_DONE.get() {
-        return;
-    }
-    lock::forget_thread();
-    process_lock::forget_all();
-    close_numbers_apart();
-    table::start_in_child();
-    if !table::is_single_threaded() {
-        table::forget_uncounted();
-    }
-    epoll::start_in_child();
-    departure::start_in_child();
-    for_each_held(holders::share);
-    limits::RAISING.reset();
-    attach::ATTACHING.reset();
-}
-
-fn for_each_held(act: impl Fn(&'static Connection, &Local)) {
-    for place in table::used() {
-        let Some(local) = table::local(place).filter(|it| it.has_descriptors()) else { continue };
-        if let Some(connection) = table::connection(place) {
-            act(connection, local);
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::sample::Sample;
-
-    #[test]
-    fn a_fork_that_has_made_no_child_is_taken_back_unless_another_came_after() {
-        let sample = Sample::new();
-        let (guard, _) = sample.enter();
-        let (connection, order) = (guard.connection, Ordering::SeqCst);
-        let take_back = |forks, fork| {
-            connection.holders.store(2, order);
-            guard.local().counted.store(true, order);
-            FORKS.store(forks, order);
-            FORK.set(fork);
-            take_back_fork();
-            connection.holders.load(order)
-        };
-        assert_eq!((take_back(8, 7), take_back(8, 8)), (2, 1));
-        take_back_fork();
-        assert_eq!(connection.holders.load(order), 1, "twice");
     }
 }

@@ -52,9 +52,9 @@ extern "C" fn begin() {
     // SAFETY: the handlers are functions of this library, which is never unloaded.
     let watched = unsafe {
         libc::pthread_atfork(
-            Some(close::before_fork),
-            Some(close::after_fork_in_parent),
-            Some(close::after_fork_in_child),
+            Some(sharing::fork::before_fork),
+            Some(sharing::fork::after_fork_in_parent),
+            Some(sharing::fork::after_fork_in_child),
         )
     };
     if watched != 0 {

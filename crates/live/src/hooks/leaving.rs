@@ -9,6 +9,7 @@ use crate::hooks::vector::is_sendable;
 use crate::leaving::departure::{self, depart, depart_all};
 use crate::leaving::turn;
 use crate::report::stats::Reason;
+use crate::sharing::fork;
 use crate::sys;
 use crate::table;
 
@@ -331,8 +332,8 @@ pub fn share_with_child(flags: u64) {
         return table::may_be_shared();
     }
     if table::is_owner() {
-        close::before_fork();
-        close::after_fork_in_parent();
+        fork::before_fork();
+        fork::after_fork_in_parent();
     }
     table::may_be_copied();
 }
@@ -344,15 +345,15 @@ interpose! {
         if !table::is_owner() {
             return next();
         }
-        close::before_fork();
+        fork::before_fork();
         let child = next();
         if child == 0 {
-            close::after_fork_in_child();
+            fork::after_fork_in_child();
         } else {
-            close::after_fork_in_parent();
+            fork::after_fork_in_parent();
         }
         if child < 0 {
-            close::take_back_fork();
+            fork::take_back_fork();
         }
         child
     }
@@ -363,7 +364,7 @@ interpose! {
     fn fork() -> pid_t = |next| {
         let child = next();
         if child < 0 {
-            close::take_back_fork();
+            fork::take_back_fork();
         }
         child
     }

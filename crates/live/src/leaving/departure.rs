@@ -13,6 +13,7 @@ use crate::leaving::pump;
 use crate::leaving::turn;
 use crate::report::stats::{self, Reason};
 use crate::sharing::copies;
+use crate::sharing::fork;
 use crate::sharing::holders::{self, Looked};
 use crate::signals::process_lock::{HeldHere, ProcessLock};
 use crate::sys;
@@ -408,7 +409,7 @@ pub fn forbidden() -> Option<Reason> {
 pub fn forbid_filtered() {
     if copies::is_one() {
         // What it shares was counted when it was made.
-        close::after_fork_in_child();
+        fork::after_fork_in_child();
     }
     if !table::is_owner() {
         return;

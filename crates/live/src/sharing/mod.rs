@@ -3,5 +3,6 @@
 
 pub mod copies;
 pub mod family;
+pub mod fork;
 pub mod holders;
 pub mod lock;

@@ -33,6 +33,7 @@ mod names;
 mod options;
 mod pair;
 mod passing;
+mod room;
 mod taken;
 mod watched;
 

@@ -8,15 +8,13 @@ use libc::c_int;
 
 use crate::back::{joined_behind, send_early};
 use crate::options::{held_back, set};
-use crate::pair::{
-    EPOLL, Entries, Numbers, Pair, WITHDRAWN, carried, close, stayed, use_by_turns, used,
-};
+use crate::pair::{EPOLL, Numbers, Pair, WITHDRAWN, carried, close, stayed, use_by_turns, used};
 use crate::pair::{joined, moved_back, outcome, plain, poll, preloaded, recv, send, used_by};
 use crate::{epoll_control, epoll_events};
 
 const IN: u32 = libc::EPOLLIN as u32;
 
-fn instance() -> c_int {
+pub fn instance() -> c_int {
     let epoll = unsafe { libc::epoll_create1(0) };
     assert!(epoll >= 0);
     epoll
@@ -296,7 +294,7 @@ fn bytes_of_the_kernels_stream_that_arrive_late_are_an_edge() {
 }
 
 /// The events that an instance has within so many milliseconds.
-fn wait_for_one(epoll: c_int, milliseconds: c_int) -> Option<u32> {
+pub fn wait_for_one(epoll: c_int, milliseconds: c_int) -> Option<u32> {
     let mut event = libc::epoll_event { events: 0, u64: 0 };
     let count = unsafe { libc::epoll_wait(epoll, &mut event, 1, milliseconds) };
     (count == 1).then_some(event.events)
@@ -304,17 +302,17 @@ fn wait_for_one(epoll: c_int, milliseconds: c_int) -> Option<u32> {
 
 /// A thread that sleeps in an instance until it is woken: at the end of its time it would look by
 /// itself.
-struct Waiting(Receiver<Option<u32>>);
+pub struct Waiting(Receiver<Option<u32>>);
 
 impl Waiting {
-    fn begin(epoll: c_int) -> Self {
+    pub fn begin(epoll: c_int) -> Self {
         let (said, heard) = channel();
         thread::spawn(move || said.send(wait_for_one(epoll, -1)));
         thread::sleep(Duration::from_millis(20));
         Self(heard)
     }
 
-    fn end(self) -> Option<u32> {
+    pub fn end(self) -> Option<u32> {
         self.0.recv_timeout(Duration::from_secs(20)).expect("it is woken")
     }
 }
@@ -388,110 +386,6 @@ fn room_is_an_edge_whatever_was_reported_while_there_was_none() {
             assert_eq!(recv(pair.b, 1 << 18, libc::MSG_WAITALL), Ok(vec![1; 1 << 18]));
             assert_eq!(wait_for_one(epoll, 5000), Some(out));
             [pair.a, pair.b, epoll].into_iter().for_each(close);
-        }
-    });
-}
-
-#[test]
-fn room_is_an_edge_where_a_registration_begins_without_any() {
-    preloaded("watched::room_is_an_edge_where_a_registration_begins_without_any", || {
-        let (write, edge) = (libc::EPOLLOUT as u32, libc::EPOLLET as u32);
-        for how in [libc::EPOLL_CTL_ADD, libc::EPOLL_CTL_MOD] {
-            for pair in [carried(), plain()] {
-                let epoll = instance();
-                if how == libc::EPOLL_CTL_MOD {
-                    epoll_control(epoll, libc::EPOLL_CTL_ADD, pair.a, IN | write | edge);
-                    assert_eq!(epoll_events(epoll), [(write, 7)]);
-                }
-                while send(pair.a, &[7; 5000], libc::MSG_DONTWAIT).is_ok() {}
-                send(pair.b, b"news", 0).unwrap();
-                assert_eq!(epoll_control(epoll, how, pair.a, IN | write | edge), 0);
-                assert_eq!(epoll_events(epoll), [(IN, 7)]);
-                while recv(pair.b, 10_000, libc::MSG_DONTWAIT).is_ok() {}
-                assert_eq!(epoll_events(epoll), [(IN | write, 7)]);
-                for fd in [pair.a, pair.b, epoll] {
-                    close(fd);
-                }
-            }
-        }
-    });
-}
-
-#[test]
-fn room_is_an_edge_for_an_end_that_has_gone_back_and_has_not_read_its_ring() {
-    let name = "watched::room_is_an_edge_for_an_end_that_has_gone_back_and_has_not_read_its_ring";
-    preloaded(name, || {
-        let out = libc::EPOLLOUT as u32;
-        // In one call, and in several.
-        for size in [1 << 22, 10_000] {
-            let (Pair { a, b }, epoll) = (carried(), instance());
-            let before = moved_back();
-            let bytes = vec![2; size];
-            let added = epoll_control(epoll, libc::EPOLL_CTL_ADD, b, out | libc::EPOLLET as u32);
-            assert_eq!((added, wait_for_one(epoll, 1000)), (0, Some(out)));
-            while send(a, &[1; 10_000], libc::MSG_DONTWAIT).is_ok() {}
-            // Nothing comes behind what is in the ring: that would bring edges of its own.
-            let room = instance();
-            assert_eq!(epoll_control(room, libc::EPOLL_CTL_ADD, a, out), 0);
-            while moved_back() == before {
-                wait_for_one(room, 50);
-            }
-            close(room);
-            // It follows as it waits.
-            while wait_for_one(epoll, 100).is_some() {}
-            // Before there is room, and after.
-            for waits_before in [true, false, true, false, false] {
-                let mut sent = 0;
-                while let Ok(count) = send(b, &bytes, libc::MSG_DONTWAIT) {
-                    sent += count;
-                    if count < size {
-                        break;
-                    }
-                }
-                let waiting = waits_before.then(|| {
-                    while wait_for_one(epoll, 0).is_some() {}
-                    Waiting::begin(epoll)
-                });
-                let mut received = 0;
-                while received < sent {
-                    received += recv(a, 1 << 20, 0).unwrap().len();
-                }
-                let woken = waiting.map_or_else(|| wait_for_one(epoll, 5000), Waiting::end);
-                assert_eq!(woken, Some(out), "waits before: {waits_before}");
-            }
-            [a, b, epoll].into_iter().for_each(close);
-        }
-    });
-}
-
-/// The kernel has bytes that stand behind those in the ring, and the program waits for room.
-#[test]
-fn who_waits_for_room_sleeps_beside_bytes_that_are_not_read() {
-    preloaded("watched::who_waits_for_room_sleeps_beside_bytes_that_are_not_read", || {
-        let (out, edge) = (libc::EPOLLOUT as u32, libc::EPOLLET as u32);
-        for kind in [out, out | edge] {
-            let (Pair { a, b }, epoll) = (carried(), instance());
-            let before = moved_back();
-            while send(a, &[1; 10_000], libc::MSG_DONTWAIT).is_ok() {}
-            thread::sleep(Duration::from_millis(150));
-            assert_eq!(send(a, b"behind", libc::MSG_DONTWAIT), Ok(6));
-            assert_eq!(moved_back(), before + 1);
-            let mut sent = 0;
-            while let Ok(count) = send(b, &[2; 10_000], libc::MSG_DONTWAIT) {
-                sent += count;
-            }
-            assert_eq!(epoll_control(epoll, libc::EPOLL_CTL_ADD, b, kind), 0);
-            let before = Entries::now();
-            let waiting = Waiting::begin(epoll);
-            thread::sleep(Duration::from_millis(300));
-            let sleeps = Entries::now().since(before).sleeps;
-            let mut received = 0;
-            while received < sent {
-                received += recv(a, 1 << 20, 0).unwrap().len();
-            }
-            assert_eq!(waiting.end(), Some(out));
-            assert!(sleeps < 30, "{sleeps} sleeps in 0.3 s");
-            [a, b, epoll].into_iter().for_each(close);
         }
     });
 }
