@@ -66,7 +66,7 @@ fn forget_number(fd: c_int, to: LostTo) -> Taken {
 /// reset.
 pub fn disconnect(fd: c_int) -> Taken {
     if !matches!(table::entry(fd), Entry::Connection(_)) {
-        return forget(fd);
+        return forget_number(fd, LostTo::Itself);
     }
     {
         let Some(guard) = table::enter_placed(fd).filter(|_| table::is_owner()) else {
@@ -83,7 +83,7 @@ pub fn disconnect(fd: c_int) -> Taken {
     let before = sys::socket_option::<[c_int; 2]>(fd, level, name).unwrap_or_default();
     // As if it were closed with this option, which the descriptor then has no longer.
     set_linger(fd, [1, 0]);
-    let taken = forget(fd);
+    let taken = forget_number(fd, LostTo::Itself);
     set_linger(fd, before);
     taken
 }
@@ -124,13 +124,13 @@ fn forget_connection(fd: c_int, to: LostTo) -> Taken {
         }
         epoll::release(&guard);
     }
-    // As long as the connection is the kernel's, so are other threads' calls on what is left of it.
-    let seen = guard.connection.phase() == phase::JOINED && !table::is_single_threaded();
+    // What is the kernel's anyway needs nobody to wait.
+    let others_wait = guard.connection.phase() == phase::JOINED && !table::is_single_threaded();
     let (unseen, taken, goes_on, last_here) = {
         // A child that another thread is just making counts among the holders, which it is not if its
         // copy lacks the descriptor: then neither would be the last.
-        let _no_copy = seen.then(|| attach::ATTACHING.lock());
-        let Some((unseen, taken)) = taken::begin(fd, guard.place, to, seen) else {
+        let _no_copy = others_wait.then(|| attach::ATTACHING.lock());
+        let Some((unseen, taken)) = taken::begin(fd, guard.place, to, others_wait) else {
             return Taken::NOTHING;
         };
         guard.local().loses_number(fd, to);

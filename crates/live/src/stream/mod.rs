@@ -119,6 +119,7 @@ fn without_number(guard: &Guard, lost: LostTo, done: usize, call: &mut Call) -> 
     call.no_longer_blocks();
     match lost {
         LostTo::Nobody => Some(Moved::Done(fail(libc::EBADF))),
+        LostTo::Itself => Some(Moved::Anew),
         LostTo::Another if guard.awaits_another() => Some(Moved::Anew),
         LostTo::Another => {
             call.stays();

@@ -13,17 +13,19 @@ pub enum LostTo {
     Nobody,
     /// What `dup2` puts there.
     Another,
+    /// What it stood for, which is no connection any more.
+    Itself,
 }
 
-/// Stands in the word of a lost number that is another's from then on.
-const ANOTHERS: u64 = 1 << 32;
+/// Above it stands in the word of a lost number to what it was lost.
+const TO: u32 = 32;
 /// How long it is waited for that the kernel has put something else at a number, in nanoseconds.
 const PUT: u64 = 1_000_000_000;
 
 /// The number that stood for a connection until it was last taken away.
 #[derive(Debug, Default)]
 pub struct Lost {
-    /// Plus one, with a mark where it is another's.
+    /// Plus one, and to what it was lost.
     number: AtomicU64,
     /// When that was, in nanoseconds.
     at: AtomicU64,
@@ -36,7 +38,7 @@ impl Lost {
     }
 
     pub fn set(&self, fd: c_int, to: LostTo) {
-        let mark = if to == LostTo::Another { ANOTHERS } else { 0 };
+        let mark = (to as u64) << TO;
         self.at.store(sys::now(), Ordering::Relaxed);
         self.number.store((fd as u64 + 1) | mark, Ordering::SeqCst);
     }
@@ -44,8 +46,8 @@ impl Lost {
     /// To what the number was lost, if it was the last.
     pub fn to(&self, fd: c_int) -> Option<LostTo> {
         let lost = self.number.load(Ordering::SeqCst);
-        let to = if lost & ANOTHERS == 0 { LostTo::Nobody } else { LostTo::Another };
-        (lost & (ANOTHERS - 1) == fd as u64 + 1).then_some(to)
+        let all = [LostTo::Nobody, LostTo::Another, LostTo::Itself];
+        all.into_iter().find(|to| lost == (fd as u64 + 1) | (*to as u64) << TO)
     }
 
     /// Whether that was at a time or after it, in nanoseconds.
@@ -78,6 +80,8 @@ mod tests {
         assert_eq!((lost.to(7), lost.to(8)), (Some(LostTo::Another), None));
         lost.set(8, LostTo::Nobody);
         assert_eq!((lost.to(7), lost.to(8)), (None, Some(LostTo::Nobody)));
+        lost.set(8, LostTo::Itself);
+        assert_eq!((lost.to(7), lost.to(8)), (None, Some(LostTo::Itself)));
         lost.begin();
         assert_eq!(lost.to(8), None);
     }

@@ -100,7 +100,8 @@ fn is_there(fd: c_int) -> bool {
 
 /// Whether it is the calling thread that takes the number away.
 fn is_own(taken: Word) -> bool {
-    [LostTo::Nobody, LostTo::Another].map(|to| Word::taken(lock::thread(), to)).contains(&taken)
+    let all = [LostTo::Nobody, LostTo::Another, LostTo::Itself];
+    all.map(|to| Word::taken(lock::thread(), to)).contains(&taken)
 }
 
 /// Waits until a number is no longer being taken away. False if it was not, or by whom the calling

@@ -469,3 +469,35 @@ fn what_is_put_at_a_number_is_found_before_another_thread_closes_it() {
         }
     });
 }
+
+/// A socket that is only disconnected keeps its number.
+#[test]
+fn a_number_whose_socket_is_being_disconnected_is_closed() {
+    preloaded("taken::a_number_whose_socket_is_being_disconnected_is_closed", || {
+        for after in (0..20).map(|round| round * 10) {
+            let Pair { a, b } = carried();
+            let sleeper = std::thread::spawn(move || drop(recv(a, 1, 0)));
+            std::thread::sleep(Duration::from_millis(3));
+            let begun = &AtomicBool::new(false);
+            std::thread::scope(|scope| {
+                scope.spawn(move || {
+                    begun.store(true, Ordering::SeqCst);
+                    // SAFETY: all zeroes is an address of no family.
+                    unsafe {
+                        let nowhere: libc::sockaddr = std::mem::zeroed();
+                        libc::connect(a, &nowhere, size_of_val(&nowhere) as libc::socklen_t);
+                    }
+                });
+                while !begun.load(Ordering::SeqCst) {
+                    std::hint::spin_loop();
+                }
+                spin_for(Duration::from_micros(after));
+                close(a);
+            });
+            // Unless the close was faster.
+            let _ = send(b, b"!", 0);
+            sleeper.join().unwrap();
+            close(b);
+        }
+    });
+}
