@@ -221,7 +221,7 @@ fn sends_while_taken(take: impl Fn(c_int), send: impl Fn(c_int, u8) -> bool + Se
         });
         let sender = scope.spawn(move || {
             let mut sent = Vec::new();
-            for byte in 0u8.. {
+            for byte in (0..=u8::MAX).cycle() {
                 if !send(a, byte) {
                     break;
                 }
@@ -284,39 +284,46 @@ fn what_is_sent_while_a_number_is_taken_away_arrives() {
     });
 }
 
-/// Of two threads that close a number at once the second hears that it is none, however long the first
-/// takes, and whatever has got the number meanwhile stays open.
+fn open_something() -> c_int {
+    // SAFETY: the name is a C string.
+    unsafe { libc::open(c"/dev/null".as_ptr(), libc::O_RDONLY) }
+}
+
+/// Lets no number below this one be free.
+fn use_all_below(fd: c_int) -> Vec<c_int> {
+    std::iter::repeat_with(open_something).take_while(|it| *it < fd).collect()
+}
+
+/// Of two threads that close a number at once one hears that it is none, however long the other takes, and
+/// whatever has got the number meanwhile stays open.
 #[test]
 fn a_number_that_is_being_closed_is_not_closed_twice() {
     preloaded("taken::a_number_that_is_being_closed_is_not_closed_twice", || {
-        let_signals_end_calls();
         for _ in 0..20 {
-            let Pair { a, b } = carried();
-            let (blocked, first) = (&AtomicU64::new(0), &AtomicBool::new(false));
-            std::thread::scope(|scope| {
-                let sleeper = scope.spawn(move || {
-                    // SAFETY: asks for the calling thread.
-                    blocked.store(unsafe { libc::pthread_self() }, Ordering::SeqCst);
-                    receiving(a)
-                });
-                std::thread::sleep(Duration::from_millis(3));
-                scope.spawn(|| {
+            let pair = carried();
+            let below = use_all_below(pair.a);
+            let sleepers = Sleepers::in_receives_of(&[pair]);
+            let first = &AtomicBool::new(false);
+            // SAFETY: takes no memory.
+            let close_it = move || outcome(unsafe { libc::close(pair.a) } as isize);
+            let (results, next) = std::thread::scope(|scope| {
+                let closer = scope.spawn(move || {
                     first.store(true, Ordering::SeqCst);
-                    close(a);
+                    close_it()
                 });
                 while !first.load(Ordering::SeqCst) {
                     std::hint::spin_loop();
                 }
-                spin_for(Duration::from_micros(300));
-                // SAFETY: takes no memory.
-                assert_eq!(outcome(unsafe { libc::close(a) } as isize), Err(libc::EBADF));
-                std::thread::sleep(Duration::from_millis(3));
-                let thread = blocked.load(Ordering::SeqCst);
-                // SAFETY: the thread is joined below.
-                assert_eq!(unsafe { libc::pthread_kill(thread, libc::SIGUSR1) }, 0);
-                assert_eq!(sleeper.join().unwrap(), -1);
+                spin_for(Duration::from_micros(30));
+                let second = close_it();
+                let next = open_something();
+                ([closer.join().unwrap(), second], next)
             });
-            close(b);
+            assert!(results.contains(&Ok(0)) && results.contains(&Err(libc::EBADF)), "{results:?}");
+            // SAFETY: takes no memory.
+            assert_ne!(unsafe { libc::fcntl(next, libc::F_GETFD) }, -1, "it was closed as well");
+            sleepers.end();
+            below.into_iter().chain([next, pair.b]).for_each(close);
         }
     });
 }
@@ -333,7 +340,7 @@ fn a_call_that_sleeps_goes_on_with_the_connection_whose_stream_is_closed() {
                 let Pair { a, b } = carried();
                 std::thread::scope(|scope| {
                     let blocked = scope.spawn(move || recv(a, 8, 0));
-                    std::thread::sleep(Duration::from_millis(30));
+                    std::thread::sleep(Duration::from_millis(60));
                     // SAFETY: the stream is used here alone, and the mode is a C string.
                     unsafe { assert_eq!(libc::fclose(libc::fdopen(a, c"r+".as_ptr())), 0) };
                     // SAFETY: takes no memory.
@@ -353,19 +360,16 @@ fn a_call_that_sleeps_goes_on_with_the_connection_whose_stream_is_closed() {
 fn whatever_has_got_the_number_of_a_closed_connection_is_closed_as_well() {
     let name = "taken::whatever_has_got_the_number_of_a_closed_connection_is_closed_as_well";
     preloaded(name, || {
-        // SAFETY: the name is a C string.
-        let open = || unsafe { libc::open(c"/dev/null".as_ptr(), libc::O_RDONLY) };
         for _ in 0..100 {
             let Pair { a, b } = carried();
-            // All numbers below are in use.
-            let below: Vec<_> = std::iter::repeat_with(open).take_while(|fd| *fd < a).collect();
+            let below = use_all_below(a);
             let ready = &AtomicBool::new(false);
             std::thread::scope(|scope| {
                 scope.spawn(|| {
                     ready.store(true, Ordering::SeqCst);
                     let until = Instant::now() + Duration::from_secs(5);
                     loop {
-                        let fd = open();
+                        let fd = open_something();
                         close(fd);
                         if fd == a {
                             break;
@@ -396,9 +400,16 @@ impl Sleepers {
         Self(all, far)
     }
 
-    /// Ends them by a byte that each receives.
+    /// Ends them by bytes that they receive. Who did not sleep yet may have begun anew with another
+    /// connection, beside the one that slept there.
     fn end(self) {
-        self.1.iter().for_each(|fd| assert_eq!(send(*fd, b"!", 0), Ok(1)));
+        while !self.0.iter().all(std::thread::JoinHandle::is_finished) {
+            for fd in &self.1 {
+                // It may be over once the only one has received.
+                let _ = send(*fd, b"!", 0);
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
         self.0.into_iter().for_each(|thread| thread.join().unwrap());
     }
 }
@@ -456,6 +467,8 @@ fn what_is_put_at_a_number_is_found_before_another_thread_closes_it() {
                 close(source);
                 putting.join().unwrap()
             });
+            // Who did not sleep yet receives from what was put there.
+            let _ = far.write(b"!");
             sleepers.end();
             assert_eq!(send(pair.a, b"x", libc::MSG_NOSIGNAL), Ok(1), "{after} us: {put:?}");
             if put.is_ok() {
