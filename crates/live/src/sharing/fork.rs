@@ -11,7 +11,7 @@ use crate::leaving::departure;
 use crate::report::stats::Reason;
 use crate::sharing::holders;
 use crate::sharing::lock;
-use crate::signals::process_lock;
+use crate::signals::process_lock::{self, ProcessLock};
 use crate::sys;
 use crate::sys::limits;
 use crate::table::guard::close_numbers_apart;
@@ -20,11 +20,16 @@ use crate::table::{self, Connection, Local, phase};
 /// Counts this process's forks, for each of which connections are marked as counted.
 static FORKS: AtomicU32 = AtomicU32::new(0);
 
+/// What a fork holds from before until after, in the order in which they are taken.
+static LOCKS: [&ProcessLock; 2] = [&attach::ATTACHING, &limits::RAISING];
+
 thread_local! {
     /// The last fork of this thread.
     static FORK: Cell<u32> = const { Cell::new(0) };
     /// Whether it began when nothing was held any more.
     static IS_DONE: Cell<bool> = const { Cell::new(false) };
+    /// Which of [`LOCKS`] it took: not one that the thread held already, interrupted by a handler that forks.
+    static TAKEN: Cell<[bool; 2]> = const { Cell::new([false; 2]) };
 }
 
 /// Whether a filter of system calls, which may forbid those of a fork's handlers, was set, and nothing is
@@ -42,9 +47,8 @@ pub extern "C" fn before_fork() {
         return;
     }
     bare_calls::look_before_fork();
-    std::mem::forget(attach::ATTACHING.lock());
+    TAKEN.set(LOCKS.map(ProcessLock::hold));
     FORK.set(FORKS.fetch_add(1, Ordering::SeqCst) + 1);
-    std::mem::forget(limits::RAISING.lock());
     epoll::may_be_shared();
     table::settle_all();
     for local in table::used().filter_map(table::local) {
@@ -78,8 +82,9 @@ pub extern "C" fn after_fork_in_parent() {
             }
         });
     }
-    limits::RAISING.reset();
-    attach::ATTACHING.reset();
+    for (lock, _) in LOCKS.iter().zip(TAKEN.get()).filter(|(_, taken)| *taken).rev() {
+        lock.give_back();
+    }
 }
 
 /// After a fork that has made no child, and has run the parent's handlers as if it had: nobody else holds
@@ -114,8 +119,9 @@ pub extern "C" fn after_fork_in_child() {
     epoll::start_in_child();
     departure::start_in_child();
     for_each_held(holders::share);
-    limits::RAISING.reset();
-    attach::ATTACHING.reset();
+    for lock in LOCKS.iter().rev() {
+        lock.reset();
+    }
 }
 
 fn for_each_held(act: impl Fn(&'static Connection, &Local)) {

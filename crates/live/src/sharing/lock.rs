@@ -204,6 +204,19 @@ impl Lock {
         self.word.load(Ordering::Relaxed) != 0
     }
 
+    /// Whether somebody waits for it.
+    pub fn is_wanted(&self) -> bool {
+        self.word.load(Ordering::Relaxed) & WAITED_FOR != 0
+    }
+
+    /// How many still slept until it is free.
+    #[cfg(test)]
+    pub fn wake_all(&self) -> isize {
+        let word = self.word.as_ptr();
+        // SAFETY: a word of this process's memory.
+        unsafe { sys::bare!(libc::SYS_futex, word, libc::FUTEX_WAKE, i32::MAX) as isize }
+    }
+
     /// Frees the lock in the child of a fork, whose other threads are gone.
     pub fn reset(&self) {
         self.adopt();
@@ -223,7 +236,7 @@ pub fn lives(thread: u32) -> bool {
 impl Held<'_> {
     /// Whether somebody waits for it.
     pub fn is_wanted(&self) -> bool {
-        self.lock.word.load(Ordering::Relaxed) & WAITED_FOR != 0
+        self.lock.is_wanted()
     }
 }
 

@@ -121,7 +121,21 @@ impl ProcessLock {
         self.0.try_lock().map(|held| HeldHere { _held: held, _note: note })
     }
 
-    /// Frees the lock, whoever holds it: after a fork, for which it was taken.
+    /// As [`ProcessLock::lock`], until [`ProcessLock::give_back`]. Whether it was taken.
+    pub fn hold(&self) -> bool {
+        let held = self.lock();
+        let is_held = held.is_some();
+        std::mem::forget(held);
+        is_held
+    }
+
+    /// Frees the lock that the calling thread holds, and wakes who waits for it.
+    pub fn give_back(&self) {
+        forget(&raw const self.0);
+        self.0.give_back();
+    }
+
+    /// Frees the lock in the child of a fork, whoever held it.
     pub fn reset(&self) {
         forget(&raw const self.0);
         self.0.reset();
@@ -131,6 +145,8 @@ impl ProcessLock {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sharing::lock;
+    use crate::sys;
 
     static OUTER: ProcessLock = ProcessLock::new();
     static INNER: ProcessLock = ProcessLock::new();
@@ -178,6 +194,25 @@ mod tests {
         assert!(LOCK.0.is_held());
         LOCK.reset();
         std::mem::forget(held);
+    }
+
+    #[test]
+    fn who_sleeps_until_it_is_given_back_is_woken() {
+        static LOCK: ProcessLock = ProcessLock::new();
+        assert!(LOCK.hold() && holds_any() && !LOCK.hold());
+        let (say, said) = std::sync::mpsc::channel();
+        let waiter = std::thread::spawn(move || {
+            say.send(lock::thread()).unwrap();
+            LOCK.lock().is_some()
+        });
+        let thread = said.recv().unwrap();
+        while !LOCK.0.is_wanted() || !sys::is_asleep(thread) {
+            std::thread::yield_now();
+        }
+        LOCK.give_back();
+        assert!(!holds_any());
+        assert_eq!(LOCK.0.wake_all(), 0, "left asleep");
+        assert!(waiter.join().unwrap());
     }
 
     #[test]
