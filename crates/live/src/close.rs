@@ -20,7 +20,7 @@ use crate::sys;
 use crate::table::guard::NumberApart;
 use crate::table::lost::LostTo;
 use crate::table::taken::{self, Taken};
-use crate::table::{self, Connection, Entry, Guard, phase};
+use crate::table::{self, Connection, Entry, Guard, end, phase};
 use crate::waiting::death;
 use crate::waiting::wait;
 
@@ -32,6 +32,11 @@ const LAST_DOORBELL: u64 = 1_000_000_000;
 /// number.
 pub fn forget(fd: c_int) -> Taken {
     forget_number(fd, LostTo::Nobody)
+}
+
+/// The same where the kernel puts something else at the number.
+pub fn forget_for_another(fd: c_int) -> Taken {
+    forget_number(fd, LostTo::Another)
 }
 
 fn forget_number(fd: c_int, to: LostTo) -> Taken {
@@ -78,6 +83,10 @@ pub fn disconnect(fd: c_int) -> Taken {
             return Taken::NOTHING;
         }
         epoll::release(&guard);
+        // Who holds it in another process knows of it by the kernel.
+        if guard.has_others() && guard.connection.holders.load(Ordering::SeqCst) == 1 {
+            end_by_itself(&guard);
+        }
     }
     let (level, name) = (libc::SOL_SOCKET, libc::SO_LINGER);
     let before = sys::socket_option::<[c_int; 2]>(fd, level, name).unwrap_or_default();
@@ -86,6 +95,16 @@ pub fn disconnect(fd: c_int) -> Taken {
     let taken = forget_number(fd, LostTo::Itself);
     set_linger(fd, before);
     taken
+}
+
+/// Tells the other end of a reset before the calls inside have gone, which end with it.
+fn end_by_itself(guard: &Guard) {
+    let connection = guard.connection;
+    let Some(segment) = connection.segment() else { return };
+    connection.end.fetch_max(end::DISCONNECTED, Ordering::SeqCst);
+    segment.postmarks(connection.role()).end();
+    segment.side(connection.role()).closed.store(closed::RESET, Ordering::Release);
+    wake_peer(guard, &segment);
 }
 
 fn set_linger(fd: c_int, linger: [c_int; 2]) {
@@ -180,6 +199,9 @@ pub fn say_how(guard: &Guard) {
     if connection.phase() >= phase::JOINED {
         stats::say(connection);
     }
+    if connection.is_disconnected() {
+        return is_kernels_now(connection);
+    }
     holders::bury(connection, &mut Looked::default());
     let last = connection.holders.load(Ordering::SeqCst) == 1;
     let is_others = guard.local().let_go.load(Ordering::SeqCst);
@@ -242,6 +264,10 @@ fn say_goodbye(guard: &Guard, segment: &Segment) {
         sys::shutdown(guard.socket(), libc::SHUT_WR);
     }
     wake_peer(guard, segment);
+    is_kernels_now(connection);
+}
+
+fn is_kernels_now(connection: &Connection) {
     let (joined, plain, order) = (phase::JOINED, phase::PLAIN, Ordering::SeqCst);
     if connection.phase.compare_exchange(joined, plain, order, order).is_ok() {
         stats::closed(connection);
@@ -260,7 +286,8 @@ pub fn end_doorbells_of(guard: &Guard) {
 /// turn an end of stream into a reset.
 fn end_doorbells(guard: &Guard, segment: &Segment) {
     segment.way(guard.connection.role().peer()).detour.silence();
-    let over = libc::POLLHUP | libc::POLLERR | libc::POLLRDHUP;
+    // A handler that interrupts this may close the number, too.
+    let over = libc::POLLHUP | libc::POLLERR | libc::POLLRDHUP | libc::POLLNVAL;
     let until = sys::now() + LAST_DOORBELL;
     loop {
         let gone = sys::poll_now(guard.socket(), over) & over != 0;
@@ -504,5 +531,30 @@ fn remember_copy(guard: &Guard, copy: c_int) {
     if !table::set_entry(copy, Entry::Connection(guard.place)) {
         guard.local().loses_descriptor();
         attach::give_up(guard.connection, Reason::Limit);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample::Sample;
+    use weft_protocol::detour::{Ringing, Sender};
+
+    /// A handler that interrupts the closing thread may have closed it.
+    #[test]
+    fn nobody_waits_for_the_doorbells_of_a_number_that_is_none() {
+        let sample = Sample::new();
+        let (mut guard, segment) = sample.enter();
+        let detour = &segment.way(guard.connection.role().peer()).detour;
+        Sender::default().begin(detour, 0);
+        assert!(matches!(detour.ring(), Ringing::Ring));
+        assert!(are_doorbells_due(guard.connection, &segment));
+        let begun = sys::now();
+        end_doorbells(&guard, &segment);
+        assert!(sys::now() - begun >= LAST_DOORBELL, "it is due still");
+        guard.fd = 1 << 20;
+        let begun = sys::now();
+        end_doorbells(&guard, &segment);
+        assert!(sys::now() - begun < LAST_DOORBELL);
     }
 }

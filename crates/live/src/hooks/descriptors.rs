@@ -185,8 +185,14 @@ interpose! {
 
 interpose! {
     fn dup(fd: c_int) -> c_int = |next| {
-        close::duplicate(fd, || rendezvous::with_room(|| next(fd)))
+        duplicate(fd, || rendezvous::with_room(|| next(fd)))
     }
+}
+
+fn duplicate(fd: c_int, make: impl FnOnce() -> c_int) -> c_int {
+    let copy = close::duplicate(fd, make);
+    depart_for_stdio(fd, copy);
+    copy
 }
 
 /// Whether the kernel refuses to put what a descriptor stands for at this number, so that what is
@@ -202,9 +208,9 @@ fn is_refused(fd: c_int, number: c_int) -> bool {
         || sys::fcntl(fd, libc::F_GETFD, 0).is_err()
 }
 
-/// The C library's streams may read and write the first three numbers, past this library.
+/// Before or after what a descriptor stands for gets another number.
 fn depart_for_stdio(fd: c_int, copy: c_int) {
-    if (0..=2).contains(&copy) && table::is_owner() {
+    if attach::is_of_stdio(copy) && table::is_owner() {
         depart(fd, Reason::Stdio);
     }
 }
@@ -234,7 +240,7 @@ interpose! {
 /// Makes the program's `fcntl`, and learns what there is to learn from it.
 fn control(fd: c_int, command: c_int, argument: usize, next: impl Fn() -> c_int) -> c_int {
     if matches!(command, libc::F_DUPFD | libc::F_DUPFD_CLOEXEC) {
-        return close::duplicate(fd, || rendezvous::with_room(next));
+        return duplicate(fd, || rendezvous::with_room(next));
     }
     let result = next();
     if command == libc::F_SETFL && result == 0 {

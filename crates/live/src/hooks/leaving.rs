@@ -199,14 +199,42 @@ interpose! {
 interpose! {
     /// The C library closes the stream's number past every interposed function.
     fn fclose(stream: *mut libc::FILE) -> c_int = |next| {
-        let number = {
-            let _errno = sys::KeepErrno::new();
-            // SAFETY: the program says that it is an open stream. Some have no number.
-            unsafe { libc::fileno(stream) }
-        };
-        let _taken = close::forget(number);
+        // SAFETY: the program says that it is an open stream.
+        let _taken = close::forget(unsafe { number_of(stream) });
         next(stream)
     }
+}
+
+interpose! {
+    /// The C library puts another file at the stream's number, or closes it, past every interposed function.
+    fn freopen(
+        path: *const c_char, mode: *const c_char, stream: *mut libc::FILE,
+    ) -> *mut libc::FILE = |next| {
+        // SAFETY: as for `fclose`.
+        let _taken = close::forget_for_another(unsafe { number_of(stream) });
+        next(path, mode, stream)
+    }
+}
+
+interpose! {
+    fn freopen64(
+        path: *const c_char, mode: *const c_char, stream: *mut libc::FILE,
+    ) -> *mut libc::FILE = |next| {
+        // SAFETY: as for `fclose`.
+        let _taken = close::forget_for_another(unsafe { number_of(stream) });
+        next(path, mode, stream)
+    }
+}
+
+/// The number of a stream; some have none.
+///
+/// # Safety
+///
+/// The stream is open.
+unsafe fn number_of(stream: *mut libc::FILE) -> c_int {
+    let _errno = sys::KeepErrno::new();
+    // SAFETY: by the contract of this function.
+    unsafe { libc::fileno(stream) }
 }
 
 interpose! {

@@ -271,6 +271,11 @@ pub fn learn(connection: &Connection) {
     lesson.store(state.word(), Ordering::Relaxed);
 }
 
+/// Whether the C library's streams may read and write a number, past this library.
+pub fn is_of_stdio(fd: c_int) -> bool {
+    (0..=2).contains(&fd)
+}
+
 fn begin(guard: &Guard, operations: u32) -> Result<(), Reason> {
     let fd = guard.fd;
     let role = guard.connection.role();
@@ -283,6 +288,9 @@ fn begin(guard: &Guard, operations: u32) -> Result<(), Reason> {
     }
     if !sys::tcp_counts(fd).map_err(|_| Reason::Counters)?.established {
         return Ok(());
+    }
+    if is_of_stdio(fd) {
+        return Err(Reason::Stdio);
     }
     if bare_calls::are_there() {
         departure::forbid(Reason::BareCalls);

@@ -213,6 +213,9 @@ fn step_held(
     skip: usize,
     flags: c_int,
 ) -> Step {
+    if guard.connection.is_disconnected() {
+        return Step::Empty { announced: true };
+    }
     loop {
         let Some(inlet) = turn::inlet(guard, segment, receiving) else {
             return Step::Failed(libc::EINTR);

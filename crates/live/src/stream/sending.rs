@@ -124,6 +124,11 @@ fn sent(guard: &Guard, from: &[iovec], flags: c_int) -> Moved {
         let outlet = sending.sender.outlet();
         // The kernel has not been told that this end sends no more.
         let shut = outlet == Outlet::Ring && connection.write_shut.load(Ordering::Acquire);
+        if done == 0 && connection.is_disconnected() {
+            let lost = call.number_lost_to(guard);
+            let moved = lost.and_then(|lost| without_number(guard, lost, done, &mut call));
+            return moved.unwrap_or_else(|| Moved::Done(broken_pipe(flags)));
+        }
         if done == 0 && outlet != Outlet::Before && !shut && has_left(guard, &segment) {
             return match death::sent(connection, wanted) {
                 None => Moved::Kernel,

@@ -40,6 +40,9 @@ pub mod end {
     pub const GONE: u32 = 1;
     /// The shared words are broken: the connection is of no more use.
     pub const BROKEN: u32 = 2;
+    /// This end has disconnected its socket, under calls that are inside: it may be connected anew by now,
+    /// and is not to be asked.
+    pub const DISCONNECTED: u32 = 3;
 }
 
 /// The receiving half.
@@ -217,6 +220,12 @@ impl Connection {
         } else {
             lock.lock()
         }
+    }
+
+    /// Whether this end has disconnected its socket under calls that are inside.
+    #[inline]
+    pub fn is_disconnected(&self) -> bool {
+        self.end.load(Ordering::Acquire) == end::DISCONNECTED
     }
 
     /// The receiving half; `None` in a signal handler that interrupted its holder.

@@ -211,6 +211,9 @@ pub fn readable(
     call: &mut Call,
 ) -> Result<(), Errno> {
     let connection = guard.connection;
+    if connection.is_disconnected() {
+        return Err(libc::EPIPE);
+    }
     let way = segment.way(connection.role().peer());
     let switched = connection.switched_in.load(Ordering::Acquire);
     if switched && way.pointers.sealed_at() == Some(way.pointers.read()) {
@@ -527,7 +530,7 @@ fn take_doorbells(guard: &Guard) -> bool {
     let detour = &segment.way(connection.role().peer()).detour;
     let mut scratch = [0u8; 256];
     let mut any = false;
-    while connection.switched_in.load(Ordering::Acquire) {
+    while connection.switched_in.load(Ordering::Acquire) && !connection.is_disconnected() {
         let Begun::After(begun) = detour.begun() else { break };
         let taken = connection.taken.load(Ordering::Acquire);
         let room = begun.saturating_add(detour.bells()).saturating_sub(taken);

@@ -257,3 +257,61 @@ fn every_ending_shows_what_the_kernel_shows_while_the_ends_join() {
         assert!(joining > made / 2, "{joining} ends of {made} connections");
     });
 }
+
+/// A call in which another thread sleeps that cannot go on.
+type Sleep = fn(c_int) -> String;
+
+/// Whether a thread of this process sleeps.
+fn is_asleep(thread: i32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/self/task/{thread}/stat")).unwrap();
+    stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('S'))
+}
+
+/// What a sleeping call, later calls at its end and the other end hear of a socket that is disconnected.
+fn disconnected_under(pair: Pair, sleep: Sleep) -> Vec<String> {
+    let Pair { a, b } = pair;
+    let (say, said) = std::sync::mpsc::channel();
+    let sleeper = std::thread::spawn(move || {
+        // SAFETY: takes nothing and cannot fail.
+        say.send(unsafe { libc::gettid() }).unwrap();
+        sleep(a)
+    });
+    let thread = said.recv().unwrap();
+    while !is_asleep(thread) {
+        std::thread::yield_now();
+    }
+    let mut end = End { fd: a, instance: -1 };
+    let mut all = vec![shown(&mut end, Act::Disconnect), sleeper.join().unwrap()];
+    let mut other = End { fd: b, instance: -1 };
+    for act in [Act::Receive, Act::Send, Act::Receive, Act::Error] {
+        all.extend([shown(&mut end, act), shown(&mut other, act)]);
+    }
+    [a, b].into_iter().for_each(close);
+    all
+}
+
+#[test]
+fn who_sleeps_where_a_socket_is_disconnected_hears_what_the_kernel_says() {
+    let name = "endings::who_sleeps_where_a_socket_is_disconnected_hears_what_the_kernel_says";
+    let sleeps: [(&str, Sleep); 3] = [
+        ("recv", |fd| format!("{:?}", recv(fd, 1, 0))),
+        ("recv of a part", |fd| format!("{:?}", recv(fd, 9, libc::MSG_WAITALL))),
+        ("poll", |fd| format!("{:x}", poll(fd, libc::POLLIN, 10_000))),
+    ];
+    preloaded(name, || {
+        for (name, sleep) in sleeps {
+            let [ours, theirs] = [carried(), plain()].map(|pair| {
+                if name.ends_with("part") {
+                    assert_eq!(send(pair.b, b"x", 0), Ok(1));
+                }
+                disconnected_under(pair, sleep)
+            });
+            assert_eq!(ours, theirs, "{name}");
+        }
+        // A sender has filled less than the kernel's buffers; it ends with what it has sent.
+        let sent = disconnected_under(carried(), |fd| {
+            send(fd, &vec![0; 16 << 20], libc::MSG_NOSIGNAL).is_ok_and(|sent| sent > 0).to_string()
+        });
+        assert_eq!(sent[1], "true");
+    });
+}
