@@ -483,7 +483,8 @@ pub fn put_at(fd: c_int, number: c_int, put: impl Fn(c_int) -> c_int) -> c_int {
     table::track_early(fd);
     let waits =
         !table::is_single_threaded() && matches!(table::entry(number), Entry::Connection(_));
-    let (inside, own) = if waits { found(fd) } else { (table::enter(fd), None) };
+    let found = if waits { found(fd) } else { Some((table::enter(fd), None)) };
+    let Some((inside, own)) = found else { return stream::fail(libc::EBADF) as c_int };
     let taken = forget_number(number, LostTo::Another);
     let copy = put(own.as_ref().map_or(fd, NumberApart::fd));
     remember(inside.as_ref(), fd, copy);
@@ -491,8 +492,9 @@ pub fn put_at(fd: c_int, number: c_int, put: impl Fn(c_int) -> c_int) -> c_int {
     copy
 }
 
-/// What a number stands for, and another number for the same.
-fn found(fd: c_int) -> (Option<Guard>, Option<NumberApart>) {
+/// What a number stands for, and another number for the same, if there is one. `None` if it stands for
+/// nothing, by now.
+fn found(fd: c_int) -> Option<(Option<Guard>, Option<NumberApart>)> {
     loop {
         let inside = table::enter(fd);
         let socket = || inside.as_ref().map_or(fd, Guard::socket);
@@ -503,7 +505,8 @@ fn found(fd: c_int) -> (Option<Guard>, Option<NumberApart>) {
             None => !matches!(table::entry(fd), Entry::Connection(_) | Entry::Unplaced),
         };
         if is_same {
-            return (inside, own);
+            let is_there = own.is_some() || sys::kind_of(known).is_some();
+            return is_there.then_some((inside, own));
         }
     }
 }
