@@ -433,7 +433,7 @@ fn spin(joined: &[Polled], entries: &mut [pollfd]) -> bool {
         look(joined, entries, looks)
     };
     // SAFETY: a policy is plain numbers; see `wait::polled`.
-    wait::poll(unsafe { &mut *policy }, place, come)
+    wait::poll(unsafe { &mut *policy }, place, joined.len() as u32, come)
 }
 
 /// One of the looks of a `poll` that polls, from the first on. Every so often at all: this process

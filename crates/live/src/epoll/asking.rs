@@ -41,12 +41,7 @@ pub fn from_kernel(
     } else {
         cancel::epoll_pwait(epoll, events, time, mask)?
     };
-    if count > 0 {
-        // SAFETY: a number is written that another thread may change; a look aside too many or one
-        // late does no harm.
-        unsafe { (*instance.inner.get()).aside_every = LOOK_ASIDE };
-    }
-    let mut kept = 0;
+    let (mut kept, mut any_others) = (0, false);
     let mut told = [0u64; CONNECTIONS / 64];
     for at in 0..count {
         let event = events[at];
@@ -76,7 +71,13 @@ pub fn from_kernel(
             }
             events[kept] = event;
             kept += 1;
+            any_others = true;
         }
+    }
+    if any_others {
+        // SAFETY: a number is written that another thread may change; a look aside too many or one
+        // late does no harm.
+        unsafe { (*instance.inner.get()).aside_every = LOOK_ASIDE };
     }
     Ok(kept)
 }

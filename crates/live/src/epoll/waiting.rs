@@ -307,9 +307,9 @@ fn place_of_peers(instance: &Instance) -> Where {
 fn spin(instance: &Instance, place: Where) -> bool {
     // SAFETY: a policy is plain numbers; two threads that wait in one instance at once may spoil
     // each other's lesson and nothing else.
-    let policy = unsafe { &mut (*instance.inner.get()).spin };
+    let inner = unsafe { &mut *instance.inner.get() };
     let mut times = 0;
-    wait::poll(policy, place, || has_any(instance, &mut times))
+    wait::poll(&mut inner.spin, place, inner.warm as u32, || has_any(instance, &mut times))
 }
 
 /// Whether any followed connection has an event, without taking it. `times` counts the looks.

@@ -133,15 +133,15 @@ pub fn place_of_peer(connection: &Connection, segment: &Segment) -> Where {
     }
 }
 
-/// Polls as a policy says.
-pub fn poll(policy: &mut SpinPolicy, place: Where, came: impl FnMut() -> bool) -> bool {
+/// Polls `each` connections as a policy says.
+pub fn poll(policy: &mut SpinPolicy, place: Where, each: u32, came: impl FnMut() -> bool) -> bool {
     let turns = Cell::new(0);
     let give_up = || {
         turns.set(turns.get() + 1);
         std::thread::yield_now();
     };
     let came = match place {
-        Where::Elsewhere => policy.poll(came, give_up, sys::now),
+        Where::Elsewhere => policy.poll(each, came, give_up, sys::now),
         Where::Here => policy.take_turns(came, give_up, sys::now),
         Where::Unknown => false,
     };
@@ -199,7 +199,7 @@ fn polled(connection: &Connection, segment: &Segment, came: impl FnMut() -> bool
     // SAFETY: a policy is plain numbers; two threads that wait on one connection at once may spoil
     // each other's lesson and nothing else.
     let policy = unsafe { &mut *connection.spin.get() };
-    poll(policy, place_of_peer(connection, segment), came)
+    poll(policy, place_of_peer(connection, segment), 1, came)
 }
 
 /// Waits until there is something to receive. `announced` is whether the sender was known to have
