@@ -42,8 +42,10 @@ impl Call {
     /// away: the sleep would say that it is none, or what is ready of something else, and not that a signal
     /// came.
     pub fn number(&mut self, guard: &Guard) -> c_int {
-        if is_single_threaded() || !guard.is_current() {
-            return guard.socket();
+        let socket = guard.socket();
+        // Who takes the number away has yet to keep another, perhaps.
+        if is_single_threaded() || socket != guard.fd {
+            return socket;
         }
         if self.apart.is_none() {
             self.apart = guard.apart();
