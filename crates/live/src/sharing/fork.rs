@@ -39,6 +39,18 @@ fn is_done() -> bool {
     !table::remembers() && !table::used().any(holds)
 }
 
+/// A handler that interrupts a fork may fork, too.
+fn take_locks() {
+    let [before, held] = [TAKEN.get(), LOCKS.map(ProcessLock::hold)];
+    TAKEN.set([before[0] || held[0], before[1] || held[1]]);
+}
+
+fn give_locks_back() {
+    for (lock, _) in LOCKS.iter().zip(TAKEN.take()).filter(|(_, taken)| *taken).rev() {
+        lock.give_back();
+    }
+}
+
 /// Before a fork: the child will hold every connection too.
 pub extern "C" fn before_fork() {
     let is_done = is_done();
@@ -47,7 +59,7 @@ pub extern "C" fn before_fork() {
         return;
     }
     bare_calls::look_before_fork();
-    TAKEN.set(LOCKS.map(ProcessLock::hold));
+    take_locks();
     FORK.set(FORKS.fetch_add(1, Ordering::SeqCst) + 1);
     epoll::may_be_shared();
     table::settle_all();
@@ -82,9 +94,7 @@ pub extern "C" fn after_fork_in_parent() {
             }
         });
     }
-    for (lock, _) in LOCKS.iter().zip(TAKEN.get()).filter(|(_, taken)| *taken).rev() {
-        lock.give_back();
-    }
+    give_locks_back();
 }
 
 /// After a fork that has made no child, and has run the parent's handlers as if it had: nobody else holds
@@ -122,6 +132,7 @@ pub extern "C" fn after_fork_in_child() {
     for lock in LOCKS.iter().rev() {
         lock.reset();
     }
+    TAKEN.set([false; 2]);
 }
 
 fn for_each_held(act: impl Fn(&'static Connection, &Local)) {
@@ -137,6 +148,19 @@ fn for_each_held(act: impl Fn(&'static Connection, &Local)) {
 mod tests {
     use super::*;
     use crate::sample::Sample;
+
+    #[test]
+    fn a_fork_in_a_handler_that_interrupts_a_fork_leaves_no_lock_held() {
+        for forks in [1, 2] {
+            (0..forks).for_each(|_| take_locks());
+            assert!(LOCKS.iter().all(|lock| lock.try_lock().is_none()));
+            (0..forks).for_each(|_| give_locks_back());
+            std::thread::scope(|scope| {
+                let others = scope.spawn(|| LOCKS.iter().all(|lock| lock.lock().is_some()));
+                assert!(others.join().unwrap());
+            });
+        }
+    }
 
     #[test]
     fn a_fork_that_has_made_no_child_is_taken_back_unless_another_came_after() {
