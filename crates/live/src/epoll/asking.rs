@@ -150,16 +150,20 @@ mod tests {
     use crate::sample::Sample;
     use crate::table::{self, Entry};
 
-    /// A carried connection and a pipe become ready while nobody looks.
-    #[test]
-    fn who_has_slept_is_told_in_the_kernels_order() {
-        for carried_first in [true, false] {
+    /// An instance that follows a carried connection, whose datum is 7, and has a pipe in it, whose is 9.
+    struct Both {
+        sample: Sample,
+        instance: &'static Instance,
+        pipe: c_int,
+    }
+
+    impl Both {
+        fn new() -> Self {
             let sample = Sample::new();
             // SAFETY: takes no memory.
             let epoll = unsafe { libc::epoll_create1(0) };
             track(epoll);
             let Entry::Epoll(index) = table::entry(epoll) else { panic!("it is not followed") };
-            let instance = instance(index).unwrap();
             let mut own = epoll_event { events: libc::EPOLLIN as u32, u64: 7 };
             let add = libc::EPOLL_CTL_ADD;
             assert_eq!(super::super::control(epoll, add, sample.fd, &raw mut own, || -1), 0);
@@ -168,25 +172,53 @@ mod tests {
             assert_eq!(unsafe { libc::pipe(ends.as_mut_ptr()) }, 0);
             let mut other = epoll_event { events: libc::EPOLLIN as u32, u64: 9 };
             sys::epoll_ctl(epoll, add, ends[0], &mut other).unwrap();
-            let ask = |carried| {
-                let mut events = [epoll_event { events: 0, u64: 0 }; 4];
-                let none = std::ptr::null();
-                let count = from_kernel(instance, &mut events, Some(0), none, carried).unwrap();
-                events[..count].iter().map(|event| event.u64).collect::<Vec<_>>()
-            };
-            assert_eq!(ask(Carried::InOrder), [0u64; 0], "nothing is there");
+            let both = Self { sample, instance: instance(index).unwrap(), pipe: ends[1] };
+            assert_eq!(both.ask(Carried::InOrder), [0u64; 0], "nothing is there");
+            both
+        }
+
+        fn ask(&self, carried: Carried) -> Vec<u64> {
+            let mut events = [epoll_event { events: 0, u64: 0 }; 4];
+            let none = std::ptr::null();
+            let count = from_kernel(self.instance, &mut events, Some(0), none, carried).unwrap();
+            events[..count].iter().map(|event| event.u64).collect()
+        }
+
+        /// Lets the carried connection have something to read, and wakes who sleeps for it.
+        fn arrive(&self) {
+            self.sample.arrive();
+            let (guard, _) = self.sample.enter();
+            sys::signal_event(guard.connection.own_event.load(Ordering::Relaxed));
+        }
+
+        /// The same for the pipe.
+        fn write(&self) {
+            sys::write(self.pipe, b"x");
+        }
+    }
+
+    #[test]
+    fn who_has_slept_is_told_in_the_kernels_order() {
+        for carried_first in [true, false] {
+            let both = Both::new();
             for is_carried in [carried_first, !carried_first] {
-                if is_carried {
-                    sample.arrive();
-                    let (guard, _) = sample.enter();
-                    sys::signal_event(guard.connection.own_event.load(Ordering::Relaxed));
-                } else {
-                    sys::write(ends[1], b"x");
-                }
+                if is_carried { both.arrive() } else { both.write() }
             }
             let told = if carried_first { [7, 9] } else { [9, 7] };
-            assert_eq!(ask(Carried::InOrder), told);
-            assert_eq!(ask(Carried::Later), [9], "a look finds the other");
+            assert_eq!(both.ask(Carried::InOrder), told);
+            assert_eq!(both.ask(Carried::Later), [9], "a look finds the other");
         }
+    }
+
+    #[test]
+    fn the_kernel_is_asked_sooner_only_where_it_had_something_to_say_of_others() {
+        let both = Both::new();
+        // SAFETY: nobody else uses the instance.
+        let every = || unsafe { &mut (*both.instance.inner.get()).aside_every };
+        *every() = 8 * LOOK_ASIDE;
+        both.arrive();
+        assert_eq!((both.ask(Carried::InOrder), *every()), (vec![7], 8 * LOOK_ASIDE));
+        both.write();
+        assert_eq!((both.ask(Carried::InOrder), *every()), (vec![9], LOOK_ASIDE));
     }
 }

@@ -211,8 +211,7 @@ interpose! {
         path: *const c_char, mode: *const c_char, stream: *mut libc::FILE,
     ) -> *mut libc::FILE = |next| {
         // SAFETY: as for `fclose`.
-        let _taken = close::forget_for_another(unsafe { number_of(stream) });
-        next(path, mode, stream)
+        unsafe { open_anew(stream, || next(path, mode, stream)) }
     }
 }
 
@@ -221,9 +220,19 @@ interpose! {
         path: *const c_char, mode: *const c_char, stream: *mut libc::FILE,
     ) -> *mut libc::FILE = |next| {
         // SAFETY: as for `fclose`.
-        let _taken = close::forget_for_another(unsafe { number_of(stream) });
-        next(path, mode, stream)
+        unsafe { open_anew(stream, || next(path, mode, stream)) }
     }
+}
+
+/// Opens something else under the number of a stream, as `open` says.
+///
+/// # Safety
+///
+/// The stream is open.
+unsafe fn open_anew<T>(stream: *mut libc::FILE, open: impl FnOnce() -> T) -> T {
+    // SAFETY: by the contract of this function.
+    let _taken = close::forget_for_another(unsafe { number_of(stream) });
+    open()
 }
 
 /// The number of a stream; some have none.

@@ -209,7 +209,7 @@ impl Lock {
         self.word.load(Ordering::Relaxed) & WAITED_FOR != 0
     }
 
-    /// How many still slept until it is free.
+    /// Wakes all that sleep until it is free, and returns how many those were.
     #[cfg(test)]
     pub fn wake_all(&self) -> isize {
         let word = self.word.as_ptr();

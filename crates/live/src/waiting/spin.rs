@@ -117,10 +117,17 @@ pub enum Outcome {
 
 impl SpinPolicy {
     pub const fn new() -> Self {
-        let (met_at, crowded_until, credit) = (0, 0, 0);
-        let (rests_until, rest) = (0, 1);
-        let (skip, penalty, patience, waits) = (0, 1, PATIENCE, 0);
-        Self { skip, penalty, patience, waits, rests_until, rest, met_at, crowded_until, credit }
+        Self {
+            skip: 0,
+            penalty: 1,
+            patience: PATIENCE,
+            waits: 0,
+            rests_until: 0,
+            rest: 1,
+            met_at: 0,
+            crowded_until: 0,
+            credit: 0,
+        }
     }
 
     /// Whether to poll now.
