@@ -13,11 +13,6 @@
 //! enters the kernel no more. Where somebody has kept the processor for long, who computes and does
 //! not wait for messages himself, it is kept as well for a while.
 //!
-//! Whoever meets others again and again is among them, and keeps an account of what polling costs him, the
-//! processor's changes of hands with it, and of what a sleep and a wake-up would have. What it has cost
-//! more than it saved is made good by waits that are not polled, so that on the average a wait loses next
-//! to nothing. Who is alone keeps none: nobody else would have used the time.
-//!
 //! With both ends on one processor the other end cannot run meanwhile, so each step of the polling
 //! gives the processor up: one switch to the other end and none back by an interrupt or a call. An
 //! end that has not answered after a few switches is busy with something else, and a third program
@@ -52,19 +47,6 @@ const KEPT: u64 = 16;
 /// So many times others get the processor in one wait on an end elsewhere.
 const MOST_TURNS: u32 = 12;
 
-/// What it saves both ends that this one does not go to sleep, in nanoseconds.
-const SAVED: u64 = 5_000;
-/// What it costs to give the processor to somebody and have it back, and for each connection that is
-/// looked at then, whose memory the caches have lost, in nanoseconds.
-const TURN: u64 = 400;
-const COLD: u64 = 80;
-/// So much of what polling has saved pays for polling in vain later, in nanoseconds.
-const MOST_CREDIT: u64 = 4 * SAVED;
-/// So much a wait may lose on the average by polling in vain, in nanoseconds.
-const LOSS: u64 = 250;
-/// Whoever has met others twice within this time is among them for as long, in nanoseconds.
-const CROWDED: u64 = 10_000_000;
-
 /// So many times the processor is given up to an other end on the same one.
 const MOST_SWITCHES: u32 = 3;
 /// A rest is this many times the try in vain before it: the loss stays below a percent or so.
@@ -97,11 +79,6 @@ pub struct SpinPolicy {
     /// by.
     rests_until: u64,
     rest: u64,
-    /// When somebody else was last met who wanted a processor, until when it counts that there are some, in
-    /// nanoseconds, and what polling has saved since, more than it cost.
-    met_at: u64,
-    crowded_until: u64,
-    credit: u64,
 }
 
 /// How a wait ended.
@@ -117,17 +94,7 @@ pub enum Outcome {
 
 impl SpinPolicy {
     pub const fn new() -> Self {
-        Self {
-            skip: 0,
-            penalty: 1,
-            patience: PATIENCE,
-            waits: 0,
-            rests_until: 0,
-            rest: 1,
-            met_at: 0,
-            crowded_until: 0,
-            credit: 0,
-        }
+        Self { skip: 0, penalty: 1, patience: PATIENCE, waits: 0, rests_until: 0, rest: 1 }
     }
 
     /// Whether to poll now.
@@ -162,28 +129,19 @@ impl SpinPolicy {
         if !self.tries() {
             return false;
         }
-        let (looks, turn) = ((LOOKS / each.max(1)).max(1), TURN + u64::from(each) * COLD);
+        let looks = (LOOKS / each.max(1)).max(1);
         let begin = now();
-        let (keeps, crowded) = (begin < self.rests_until, begin < self.crowded_until);
+        let keeps = begin < self.rests_until;
         let mut patience = self.first_patience(keeps);
         let (mut time, mut turns, mut gone) = (begin, 0, 0);
         loop {
-            let spun = spin(time, patience, looks, &mut came, &now);
-            // Between a message and its answer nobody looks at the clock but to account.
-            let spent = |time: u64| time - begin - gone + u64::from(turns) * turn;
-            if let Some(outcome) = spun {
+            if let Some(outcome) = spin(time, patience, looks, &mut came, &now) {
                 self.learn_from_spin(outcome, if turns == 0 { 2 * patience } else { 0 });
-                if crowded {
-                    self.account(outcome == Outcome::Came, spent(now()));
-                }
                 return outcome == Outcome::Came || came();
             }
             time = now();
             if turns == MOST_TURNS || time - begin - gone > SPAN {
                 self.learn(Outcome::DidNot);
-                if crowded {
-                    self.account(false, spent(time));
-                }
                 return false;
             }
             switch();
@@ -196,28 +154,8 @@ impl SpinPolicy {
             patience = self.learn_from_turn(away);
             if away > ALONE {
                 (turns, gone) = (turns + 1, gone + away);
-                self.meets(time);
             }
         }
-    }
-
-    /// Learns that somebody else wants a processor.
-    fn meets(&mut self, now: u64) {
-        if now >= self.crowded_until {
-            self.credit = 0;
-        }
-        if now - self.met_at < CROWDED {
-            self.crowded_until = now + CROWDED;
-        }
-        self.met_at = now;
-    }
-
-    /// Learns what a wait that polled has cost, where others would have used that time.
-    fn account(&mut self, came: bool, spent: u64) {
-        let have = self.credit + if came { SAVED } else { 0 };
-        self.credit = have.saturating_sub(spent).min(MOST_CREDIT);
-        let owed = spent.saturating_sub(have);
-        self.skip = self.skip.max((owed / LOSS) as u32);
     }
 
     /// How long to spin at the beginning of a wait.
@@ -508,50 +446,6 @@ mod tests {
             let spun = waits.time.get() - begin - waits.away;
             assert!(spun <= 320 + 2 * look, "{spun} ns with {each} connections");
         }
-    }
-
-    /// How many of so many waits were polled among others, of which every second is answered after one turn
-    /// and the others not, and what each has cost on the average, the sleeps with it.
-    fn among_others(waits: &mut Polling, rounds: u64) -> (u64, u64) {
-        let (mut polled, mut cost) = (0, 0);
-        for round in 0..rounds {
-            let begin = waits.time.get();
-            let answer = if round % 2 == 0 { waits.away / 2 } else { 1_000_000_000 };
-            let (turns, came, _) = waits.wait(answer);
-            let spent = waits.time.get() - begin - u64::from(turns) * (waits.away - TURN - COLD);
-            polled += u64::from(spent > 0);
-            cost += spent + if came { 0 } else { SAVED };
-        }
-        (polled, cost / rounds)
-    }
-
-    #[test]
-    fn who_polls_among_others_loses_next_to_nothing() {
-        let mut waits = Polling::new(20_000);
-        let (polled, cost) = among_others(&mut waits, 10_000);
-        assert!(polled > 10, "{polled} of the waits polled");
-        assert!(cost <= SAVED + 2 * LOSS, "{cost} ns a wait");
-        // What always comes is always polled for.
-        let all: u32 = (0..1_000).map(|_| u32::from(waits.wait(waits.away / 2).1)).sum();
-        assert!(all > 600, "{all} of 1000 came while polling");
-    }
-
-    #[test]
-    fn who_met_somebody_once_keeps_no_account() {
-        let mut waits = Polling::new(20_000);
-        assert!(waits.wait(15_000).1);
-        waits.time.set(waits.time.get() + CROWDED);
-        waits.away = 300;
-        let (_, came, _) = waits.wait(2 * SPAN);
-        assert!(!came && waits.policy.skip == 1, "{} are skipped", waits.policy.skip);
-        waits.away = 20_000;
-        for _ in 0..2 {
-            (waits.policy.skip, waits.policy.patience) = (0, LEAST_PATIENCE);
-            assert_eq!(waits.wait(15_000).0, 1);
-        }
-        waits.policy.skip = 0;
-        let (turns, came, _) = waits.wait(1_000_000_000);
-        assert!(!came && waits.policy.skip > turns, "{} are skipped", waits.policy.skip);
     }
 
     #[test]
