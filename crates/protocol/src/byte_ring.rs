@@ -241,6 +241,15 @@ impl Writer {
         self.capacity.spans(self.written, length.min(room))
     }
 
+    /// Where `length` bytes belong that come after the next `skip`, for a caller that hands several parts over
+    /// at once.
+    #[inline]
+    pub fn spans_after(&self, skip: u64, length: u64) -> Spans {
+        let room = self.capacity.0 - (self.written - self.read);
+        let skip = skip.min(room);
+        self.capacity.spans(self.written + skip, length.min(room - skip))
+    }
+
     /// Hands the next `length` bytes over, which must have been written to [`Writer::spans`].
     #[inline]
     pub fn publish(&mut self, pointers: &RingPointers, length: u64) {
@@ -460,6 +469,8 @@ mod tests {
                         prop_assert!(room <= capacity.bytes());
                         let length = length.min(room);
                         inside(&writer.spans(length), length, capacity)?;
+                        let rest = length.min(room - length);
+                        inside(&writer.spans_after(length, rest), rest, capacity)?;
                         writer.publish(&pointers, length);
                     }
                 } else {

@@ -380,33 +380,60 @@ fn fill_ring(
     done: &mut usize,
 ) -> Result<(), Unpublished> {
     let way = segment.way(guard.connection.role());
-    while let Some((place, length)) = part(from, *done) {
-        let wanted = (length as u64).min(PIECE);
+    let all = length(from);
+    loop {
+        let wanted = ((all - *done) as u64).min(PIECE);
         let count = sending.writer.room(&way.pointers, wanted)?.min(wanted);
         if count == 0 {
             break;
         }
-        hand_over(guard, segment, sending, place, count)?;
+        copy_parts(guard, segment, sending, from, *done, count);
+        hand_over(guard, segment, sending, count)?;
         *done += count as usize;
     }
     note_processor(segment.side(guard.connection.role()));
     Ok(())
 }
 
-/// Copies bytes into the ring, for which there is room, and tells the other end.
+/// Copies so many bytes of a vector, `skip` bytes into it, to where there is room for them in the ring. The other
+/// end is told of all of them at once: a stimulus for each part would wake it as often.
+fn copy_parts(
+    guard: &Guard,
+    segment: &Segment,
+    sending: &Sending,
+    from: &[iovec],
+    mut skip: usize,
+    count: u64,
+) {
+    let mut copied = 0;
+    for part in from {
+        let whole = part.iov_len;
+        if skip >= whole {
+            skip -= whole;
+            continue;
+        }
+        let length = ((whole - skip) as u64).min(count - copied);
+        if length == 0 {
+            return;
+        }
+        let spans = sending.writer.spans_after(copied, length);
+        let place = part.iov_base.cast::<u8>().wrapping_add(skip);
+        // SAFETY: the part has `length` bytes from there by the program's word.
+        unsafe { segment.fill_ring(guard.connection.role(), &spans, place) };
+        (copied, skip) = (copied + length, 0);
+    }
+}
+
+/// Tells the other end of so many bytes that have been copied into the ring.
 #[inline]
 fn hand_over(
     guard: &Guard,
     segment: &Segment,
     sending: &mut Sending,
-    place: *const u8,
     count: u64,
 ) -> Result<(), Unpublished> {
     let role = guard.connection.role();
     let way = segment.way(role);
-    let spans = sending.writer.spans(count);
-    // SAFETY: there are `count` bytes by the program's word.
-    unsafe { segment.fill_ring(role, &spans, place) };
     sending.writer.publish_unless_sealed(&way.pointers, count)?;
     if segment.side(role.peer()).sorts.load(Ordering::Relaxed) {
         // After the bytes are there, since the other end waits for them, and before it is woken.
@@ -458,7 +485,10 @@ fn sent_at_once(guard: &Guard, from: &iovec) -> Option<usize> {
     if sending.writer.room(&way.pointers, length).ok()? < length {
         return None;
     }
-    hand_over(guard, segment, &mut sending, from.iov_base.cast(), length).ok()?;
+    let spans = sending.writer.spans(length);
+    // SAFETY: there are `length` bytes by the program's word.
+    unsafe { segment.fill_ring(connection.role(), &spans, from.iov_base.cast()) };
+    hand_over(guard, segment, &mut sending, length).ok()?;
     if sending.unsaid.note(length, 1) {
         sending.unsaid.say_sent();
     }
@@ -483,4 +513,52 @@ fn broken_pipe(flags: c_int) -> isize {
         sys::signal_broken_pipe();
     }
     fail(libc::EPIPE)
+}
+
+#[cfg(test)]
+mod tests {
+    use weft_protocol::byte_ring::Reader;
+
+    use super::*;
+    use crate::sample::Sample;
+
+    /// What the other end finds in the ring.
+    fn taken(segment: &Segment, guard: &Guard, reader: &mut Reader) -> Vec<u8> {
+        let role = guard.connection.role();
+        let way = segment.way(role);
+        let count = reader.available(&way.pointers, u64::MAX).unwrap();
+        let mut bytes = vec![0; count as usize];
+        // SAFETY: there is room for all that lies in the ring.
+        unsafe { segment.empty_ring(role, &reader.spans(count), bytes.as_mut_ptr()) };
+        reader.release(&way.pointers, count);
+        bytes
+    }
+
+    #[test]
+    fn the_parts_of_a_message_are_handed_over_at_once() {
+        let sample = Sample::new();
+        let (guard, segment) = sample.enter();
+        let mut sending = guard.connection.sending().unwrap();
+        segment.side(guard.connection.role().peer()).sorts.store(true, Ordering::Relaxed);
+        let capacity = segment.capacity().bytes() as usize;
+        let mut reader = Reader::new(segment.capacity());
+        let bytes: Vec<u8> = (0..capacity + 500).map(|at| (at % 251) as u8).collect();
+        let cuts = [0, 3, 3, 1000, 1001, 2500, bytes.len()];
+        let parts = cuts.windows(2).map(|cut| &bytes[cut[0]..cut[1]]);
+        let from: Vec<iovec> = parts
+            .map(|part| iovec { iov_base: part.as_ptr().cast_mut().cast(), iov_len: part.len() })
+            .collect();
+        // Each message begins elsewhere in the ring, and what did not fit follows where it was cut.
+        let mut handed = 0;
+        for first in [0, 2, 700, 1000, 1001, 3000, capacity - 1] {
+            let (mut done, mut read) = (first, Vec::new());
+            while done < bytes.len() {
+                fill_ring(&guard, &segment, &mut sending, &from, &mut done).unwrap();
+                handed += 1;
+                assert_eq!(sending.posted, handed, "the other end was told more than once");
+                read.extend(taken(&segment, &guard, &mut reader));
+            }
+            assert_eq!(read, bytes[first..]);
+        }
+    }
 }
