@@ -145,6 +145,38 @@ def urgent_marks_end_receives_behind_the_ring() -> None:
         b.close()
 
 
+@scene
+def urgent_bytes_come_in_line_where_a_program_has_said_so() -> None:
+    for both in (False, True):
+        a, b = pair()
+        b.setsockopt(socket.SOL_SOCKET, socket.SO_OOBINLINE, 1)
+        if both:
+            a.setsockopt(socket.SOL_SOCKET, socket.SO_OOBINLINE, 1)
+        for turn in range(20):
+            a.sendall(b"%d" % turn)
+            say("carried on", lambda b=b: b.recv(20))
+        watched = select.poll()
+        watched.register(b, select.POLLIN | select.POLLPRI)
+        for sent in (b"!", b"two", b""):
+            a.sendall(b"ring")
+            settled()
+            say("before it", lambda watched=watched: [events for _, events in watched.poll(0)])
+            if sent:
+                a.send(sent, socket.MSG_OOB)
+            a.sendall(b"after")
+            settled()
+            say("with it", lambda watched=watched: [events for _, events in watched.poll(0)])
+            for _ in range(3):
+                say("in line", lambda b=b: b.recv(20, socket.MSG_DONTWAIT))
+            say("not apart", lambda b=b: b.recv(1, socket.MSG_OOB | socket.MSG_DONTWAIT))
+        b.send(b"?", socket.MSG_OOB)
+        settled()
+        say("the other way", lambda a=a: a.recv(20, socket.MSG_DONTWAIT))
+        say("or apart", lambda a=a: a.recv(1, socket.MSG_OOB | socket.MSG_DONTWAIT))
+        a.close()
+        b.close()
+
+
 def met_by_child(what: str) -> tuple[socket.socket, int, int]:
     """Make a connection with a child, which ends it in a way once a byte is written to a pipe."""
     near, far = os.pipe()

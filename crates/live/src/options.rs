@@ -65,6 +65,7 @@ pub fn is_harmless(level: c_int, name: c_int) -> bool {
                 | libc::SO_RCVBUFFORCE
                 | libc::SO_MARK
                 | libc::SO_ZEROCOPY
+                | libc::SO_OOBINLINE
         ),
         libc::IPPROTO_TCP => matches!(
             name,

@@ -70,6 +70,29 @@ fn a_message_says_how_much_is_left_where_that_is_asked_for() {
     });
 }
 
+#[test]
+fn who_wants_urgent_bytes_in_line_is_carried_until_there_are_any() {
+    preloaded("options::who_wants_urgent_bytes_in_line_is_carried_until_there_are_any", || {
+        let seen = [carried(), plain()].map(|pair| {
+            let before = moved_back();
+            set(pair.b, libc::SOL_SOCKET, libc::SO_OOBINLINE, 1);
+            send(pair.a, b"carried", 0).unwrap();
+            let mut seen = vec![recv(pair.b, 9, 0)];
+            assert_eq!(moved_back(), before);
+            send(pair.a, b"before", 0).unwrap();
+            send(pair.a, b"!", libc::MSG_OOB).unwrap();
+            send(pair.a, b"after", 0).unwrap();
+            seen.extend((0..2).map(|_| recv(pair.b, 20, 0)));
+            close(pair.a);
+            close(pair.b);
+            seen
+        });
+        assert_eq!(seen[0], seen[1]);
+        assert_eq!(seen[0][1..], [Ok(b"before".to_vec()), Ok(b"!after".to_vec())]);
+        assert_eq!(moved_back(), 2);
+    });
+}
+
 /// A connection whose listening socket and whose client were prepared before it was made.
 fn prepared(prepare: impl Fn(c_int)) -> Pair {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
