@@ -1,10 +1,12 @@
 //! How long to poll before going to sleep (SCILAN 4.7: polling that backs off to interrupts).
 //!
 //! The paper backs off after prolonged unsuccessful polling. Here each receiver learns from its own
-//! waits: one that ends within the span is worth polling for again, one that does not makes it
-//! sleep at once the next time, then the next two, four and more times. A wait in which the
-//! processor was taken away counts as in vain: somebody else needs it. The span of a try stays
-//! long, since after a while of sleeping the other end must wake up before it can answer.
+//! waits: one that does not end within the span makes it sleep at once the next time, then the next two,
+//! four and more times, and each that does halves that again. So who has what he waits for in more than
+//! half of his tries polls nearly always, and who has it in fewer hardly ever: a try in vain costs more than
+//! a good one saves. A wait in which the processor was taken away counts as in vain: somebody else needs
+//! it. The span of a try stays long, since after a while of sleeping the other end must wake up before it
+//! can answer.
 //!
 //! A span is spun through only as long as a switch to another thread and back would cost, with what
 //! that throws out of the caches, and then the processor is given up for once. With somebody else
@@ -107,7 +109,7 @@ impl SpinPolicy {
     /// Learns from a wait that polled.
     pub fn learn(&mut self, outcome: Outcome) {
         match outcome {
-            Outcome::Came => self.penalty = 1,
+            Outcome::Came => self.penalty = (self.penalty / 2).max(1),
             Outcome::DidNot | Outcome::TakenAway => self.back_off(),
         }
     }
@@ -287,8 +289,6 @@ mod tests {
             }
         }
         assert!(polled < 20, "{polled} of 1000 waits polled");
-        policy.learn(Outcome::Came);
-        assert!(policy.penalty == 1);
     }
 
     /// A clock and a policy, whose switches of the processor take so long each.
@@ -432,6 +432,41 @@ mod tests {
             assert_eq!((switches, came), (MOST_TURNS, false));
             assert_eq!(waits.wait(0), (0, false, 0));
         }
+    }
+
+    /// How many of 10,000 waits are polled if the tries end so by turns.
+    fn polled(outcomes: &[Outcome]) -> usize {
+        let mut policy = SpinPolicy::new();
+        let mut tries = outcomes.iter().cycle();
+        let waits = (0..10_000).filter(|_| {
+            policy.tries()
+                && tries.next().is_some_and(|&outcome| {
+                    policy.learn(outcome);
+                    true
+                })
+        });
+        waits.count()
+    }
+
+    #[test]
+    fn who_polls_in_vain_more_often_than_not_hardly_polls() {
+        use Outcome::{Came, DidNot, TakenAway};
+        assert_eq!(polled(&[Came]), 10_000);
+        assert_eq!(polled(&[Came, Came, DidNot]), 7_500);
+        assert!(polled(&[Came, DidNot, DidNot]) < 200);
+        assert!(polled(&[TakenAway]) < 100);
+        // And who has learned so learns the contrary as soon.
+        let mut policy = SpinPolicy::new();
+        for _ in 0..20 {
+            policy.learn(DidNot);
+        }
+        let waits = (1..).find(|_| {
+            policy.tries() && {
+                policy.learn(Came);
+                policy.penalty == 1
+            }
+        });
+        assert!(waits.is_some_and(|waits| waits < 3 * MOST_SKIPPED));
     }
 
     #[test]
