@@ -199,14 +199,7 @@ pub fn full(guard: &Guard) {
     warm(guard);
     // Either it is seen here that somebody sleeps, or he sees that there is no room.
     fence(Ordering::SeqCst);
-    for (which, registration, instance) in registered(guard) {
-        // SAFETY: numbers are read that another thread may change; a look too many does no harm.
-        let registration = unsafe { *registration };
-        let asks = registration.events & edges::SPACE as u32 != 0;
-        if registration.linked && !registration.disabled && asks {
-            rouse(instance, &registration, guard.place, which);
-        }
-    }
+    rouse_all(guard, |it| !it.disabled && it.events & edges::SPACE as u32 != 0);
 }
 
 /// Whether an instance cannot follow a connection that is joined already.
@@ -528,10 +521,29 @@ fn rouse(instance: &Instance, registration: &Registration, place: usize, which: 
 
 /// Lets all instances that follow the connection look again: somebody took its doorbells away.
 pub fn kick(guard: &Guard) {
+    rouse_all(guard, |_| true);
+}
+
+/// Lets those instances look again that follow the connection by a registration of a kind. Another thread may
+/// be handing it back to the kernel: under the instance's lock it has done so or not, and the library's datum
+/// does not take the place of the program's there. Who holds the lock may wait for what this thread holds, so
+/// it is not waited for for long.
+fn rouse_all(guard: &Guard, is_meant: impl Fn(&Registration) -> bool) {
+    const TRIES: u32 = 200;
     for (which, registration, instance) in registered(guard) {
-        // SAFETY: numbers are read that another thread may change; a look too many does no harm.
+        if instance.waiters.load(Ordering::SeqCst) == 0 {
+            continue;
+        }
+        let _held = (0..TRIES).find_map(|_| {
+            let held = instance.lock.try_lock();
+            if held.is_none() {
+                std::thread::yield_now();
+            }
+            held
+        });
+        // SAFETY: the lock is held, or numbers are read that another thread may change.
         let registration = unsafe { *registration };
-        if registration.linked {
+        if registration.linked && is_meant(&registration) {
             rouse(instance, &registration, guard.place, which);
         }
     }

@@ -1,5 +1,7 @@
 //! Every short sequence of what makes edges, and of which a program hears that is told of edges.
 
+use std::time::Duration;
+
 use libc::c_int;
 
 use crate::pair::{Pair, carried, close, plain, preloaded, recv, send};
@@ -153,5 +155,33 @@ fn every_short_sequence_brings_the_kernels_edges() {
             }
         }
         assert!(differing.is_empty(), "{}:\n{}", differing.len(), differing.join("\n"));
+    });
+}
+
+/// The connection goes back to the kernel meanwhile, and the sleeper may be the one who hands it back.
+#[test]
+fn who_waits_for_edges_hears_of_a_shutdown_in_another_thread() {
+    preloaded("edges::who_waits_for_edges_hears_of_a_shutdown_in_another_thread", || {
+        let all = libc::EPOLLIN | libc::EPOLLOUT;
+        for round in 0..1500 {
+            let pair = carried();
+            let instance = unsafe { libc::epoll_create1(0) };
+            let kind = (libc::EPOLLET | all) as u32;
+            assert_eq!(epoll_control(instance, libc::EPOLL_CTL_ADD, pair.a, kind), 0);
+            assert_eq!(epoll_events(instance), [(libc::EPOLLOUT as u32, 7)]);
+            let sleeps = Duration::from_micros(500);
+            std::thread::scope(|scope| {
+                scope.spawn(move || {
+                    std::thread::sleep(sleeps);
+                    assert_eq!(unsafe { libc::shutdown(pair.a, libc::SHUT_RDWR) }, 0);
+                });
+                let mut heard = libc::epoll_event { events: 0, u64: 0 };
+                let count = unsafe { libc::epoll_wait(instance, &mut heard, 1, 10_000) };
+                let (events, datum) = (heard.events, heard.u64);
+                assert_eq!((count, datum), (1, 7), "round {round}: {events:#x}");
+                assert_ne!(events & libc::EPOLLIN as u32, 0, "round {round}: {events:#x}");
+            });
+            [pair.a, pair.b, instance].into_iter().for_each(close);
+        }
     });
 }
