@@ -382,7 +382,7 @@ fn fill_ring(
     let way = segment.way(guard.connection.role());
     let all = length(from);
     loop {
-        let wanted = ((all - *done) as u64).min(PIECE);
+        let wanted = (all.saturating_sub(*done) as u64).min(PIECE);
         let count = sending.writer.room(&way.pointers, wanted)?.min(wanted);
         if count == 0 {
             break;

@@ -3,7 +3,7 @@
 //! The paper backs off after prolonged unsuccessful polling. Here each receiver learns from its own
 //! waits: one that does not end within the span makes it sleep at once the next time, then the next two,
 //! four and more times, and each that does halves that again. So who has what he waits for in more than
-//! half of his tries polls nearly always, and who has it in fewer hardly ever: a try in vain costs more than
+//! half of his tries polls for most, and who has it in fewer hardly ever polls: a try in vain costs more than
 //! a good one saves. A wait in which the processor was taken away counts as in vain: somebody else needs
 //! it. The span of a try stays long, since after a while of sleeping the other end must wake up before it
 //! can answer.
