@@ -524,27 +524,17 @@ pub fn kick(guard: &Guard) {
     rouse_all(guard, |_| true);
 }
 
-/// Lets those instances look again that follow the connection by a registration of a kind. Another thread may
-/// be handing it back to the kernel: under the instance's lock it has done so or not, and the library's datum
-/// does not take the place of the program's there. Who holds the lock may wait for what this thread holds, so
-/// it is not waited for for long.
+/// Lets those instances look again that follow the connection by a registration of a kind, by its event: another
+/// thread may just be handing the descriptor back to the kernel, whose datum is the program's from then on. An
+/// instance that could not be told of the event looks by itself.
 fn rouse_all(guard: &Guard, is_meant: impl Fn(&Registration) -> bool) {
-    const TRIES: u32 = 200;
-    for (which, registration, instance) in registered(guard) {
-        if instance.waiters.load(Ordering::SeqCst) == 0 {
-            continue;
-        }
-        let _held = (0..TRIES).find_map(|_| {
-            let held = instance.lock.try_lock();
-            if held.is_none() {
-                std::thread::yield_now();
-            }
-            held
-        });
-        // SAFETY: the lock is held, or numbers are read that another thread may change.
+    let sleeps = registered(guard).any(|(_, registration, instance)| {
+        // SAFETY: numbers are read that another thread may change; a signal too many does no harm.
         let registration = unsafe { *registration };
-        if registration.linked && is_meant(&registration) {
-            rouse(instance, &registration, guard.place, which);
-        }
+        let order = Ordering::SeqCst;
+        registration.linked && is_meant(&registration) && instance.waiters.load(order) > 0
+    });
+    if sleeps {
+        wait::signal(&guard.connection.own_event);
     }
 }

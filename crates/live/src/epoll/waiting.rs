@@ -101,13 +101,13 @@ fn sleep(
     mask: *const sigset_t,
 ) -> Result<usize, Errno> {
     let _waiter = Waiter::begin(instance);
-    let full = arm(instance);
+    let looks_again = arm(instance);
     let (found, ..) = look(instance, events, true);
     if found > 0 {
         return Ok(found);
     }
     stats::count(|stats| &stats.sleeps, 1);
-    let patience = full.then_some(wait::STALLED);
+    let patience = looks_again.then_some(wait::STALLED);
     let left = patience.map_or(left, |most| Some(left.map_or(most, |left| left.min(most))));
     let known = from_kernel(instance, events, left, mask, Carried::InOrder);
     // Who has slept has time for a look aside in the next wait: much may have become ready at once.
@@ -228,21 +228,23 @@ fn has_ticked(instance: &Instance) -> bool {
     std::mem::replace(unsafe { &mut (*instance.inner.get()).ticked }, tick) != tick
 }
 
-/// Arms the flags of all that is looked at. True if a full ring is among what is waited for.
+/// Arms the flags of all that is looked at. True if something may happen of which nobody tells a sleeper: a full
+/// ring stalls, or a change comes by the event of a connection that the kernel's instance did not take.
 fn arm(instance: &Instance) -> bool {
     let Some(_held) = instance.lock.lock() else { return false };
     // SAFETY: the lock is held.
     let inner = unsafe { &*instance.inner.get() };
-    let mut full = false;
+    let mut untold = false;
     for link in &inner.links[..inner.warm] {
         if let Some((registration, guard, segment)) = resolve(*link)
             && !registration.disabled
         {
             let wanted = wanted(registration, &guard, &segment);
             if wanted & libc::POLLOUT != 0 {
-                full = true;
+                untold = true;
                 wait::go_back_if_stalled(&guard, &segment);
             }
+            untold |= !registration.by_event;
             let sleep = if registration.by_event { Sleep::OnEvent } else { Sleep::InKernel };
             ready::arm(guard.connection, &segment, wanted, sleep);
             let out = libc::EPOLLOUT as u32 & registration.events;
@@ -255,7 +257,7 @@ fn arm(instance: &Instance) -> bool {
             }
         }
     }
-    full
+    untold
 }
 
 /// Whether the kernel has the sending direction, yet or again, and no room: it says when there is, having
@@ -347,17 +349,39 @@ mod tests {
     use crate::sample::Sample;
     use crate::table::{self, Entry};
 
-    #[test]
-    fn most_looks_see_arrivals_alone() {
-        let sample = Sample::new();
+    /// An instance that follows a connection, and its number.
+    fn following(sample: &Sample) -> (&'static Instance, c_int) {
         // SAFETY: takes no memory.
         let epoll = unsafe { libc::epoll_create1(0) };
         super::super::track(epoll);
         let Entry::Epoll(index) = table::entry(epoll) else { panic!("it is not followed") };
-        let instance = instance(index).unwrap();
         let mut event = epoll_event { events: libc::EPOLLIN as u32, u64: 7 };
         let place = &raw mut event;
         assert_eq!(super::super::control(epoll, libc::EPOLL_CTL_ADD, sample.fd, place, || -1), 0);
+        (instance(index).unwrap(), epoll)
+    }
+
+    #[test]
+    fn who_cannot_be_told_of_an_event_looks_by_himself() {
+        let sample = Sample::new();
+        let (instance, epoll) = following(&sample);
+        assert!(!arm(instance), "the kernel's instance has the event");
+        let (guard, _) = sample.enter();
+        let own = guard.connection.own_event.load(Ordering::Relaxed);
+        let mut none = epoll_event { events: 0, u64: 0 };
+        sys::epoll_ctl(epoll, libc::EPOLL_CTL_DEL, own, &mut none).unwrap();
+        for_each(instance, |registration| registration.by_event = false);
+        assert!(arm(instance));
+        let begun = sys::now();
+        let mut events = [none];
+        let forever = sleep(instance, &mut events, None, std::ptr::null());
+        assert!(forever == Ok(0) && sys::now() - begun >= wait::STALLED);
+    }
+
+    #[test]
+    fn most_looks_see_arrivals_alone() {
+        let sample = Sample::new();
+        let (instance, _) = following(&sample);
         let mut events = [epoll_event { events: 0, u64: 0 }];
         assert_eq!(look(instance, &mut events, true), (0, true));
         let (guard, _) = sample.enter();
