@@ -5,6 +5,7 @@
 //! name: it is gone with its last mapping. Everything in it is in the other side's reach. Words are
 //! only touched as atomics and believed only within bounds; the bytes of a ring are only copied.
 
+mod copying;
 pub mod postmarks;
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -13,6 +14,8 @@ use libc::c_int;
 use weft_protocol::byte_ring::{Capacity, RingPointers, Spans};
 use weft_protocol::detour::Detour;
 use weft_protocol::interrupt_flag::InterruptFlag;
+
+use copying::copy;
 
 use crate::memory::means;
 use crate::segment::postmarks::Postmarks;
@@ -251,10 +254,10 @@ impl Segment {
         let ring = self.ring(writer);
         // SAFETY: spans lie inside the ring; the rest is the caller's word.
         unsafe {
-            std::ptr::copy_nonoverlapping(from, ring.add(spans.first.start), spans.first.len());
+            copy(from, ring.add(spans.first.start), spans.first.len());
             if !spans.second.is_empty() {
                 let rest = from.add(spans.first.len());
-                std::ptr::copy_nonoverlapping(rest, ring, spans.second.len());
+                copy(rest, ring, spans.second.len());
             }
         }
     }
@@ -268,10 +271,10 @@ impl Segment {
         let ring = self.ring(writer);
         // SAFETY: spans lie inside the ring; the rest is the caller's word.
         unsafe {
-            std::ptr::copy_nonoverlapping(ring.add(spans.first.start), to, spans.first.len());
+            copy(ring.add(spans.first.start), to, spans.first.len());
             if !spans.second.is_empty() {
                 let rest = to.add(spans.first.len());
-                std::ptr::copy_nonoverlapping(ring, rest, spans.second.len());
+                copy(ring, rest, spans.second.len());
             }
         }
     }
