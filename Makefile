@@ -116,7 +116,7 @@ live-programs: ## install the programs that test-live runs, from Debian's packag
 LIVE_PROGRAMS := redis-server redis-tools memcached nginx-light wrk curl postgresql iperf3 socat \
 	nodejs default-jdk-headless gcc libc6-dev util-linux iproute2 openssl netcat-openbsd haproxy \
 	mosquitto mosquitto-clients rsync sockperf gunicorn perl ruby php-cli tcl erlang-base \
-	python3-grpcio lighttpd apache2-utils libmemcached-tools musl-tools
+	php-fpm python3-grpcio lighttpd apache2-utils libmemcached-tools musl-tools
 
 bench-live: ## kernel TCP against the live library, in turn, one JSON object a case
 	@cargo build --quiet --release --locked --package weft-live --lib

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 LIMIT_S = 60
+PHP_FPM = next(iter(sorted(Path("/usr/sbin").glob("php-fpm*"), reverse=True)), Path("php-fpm"))
 POSTGRES = next(iter(sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)), None)
 
 
@@ -71,6 +72,55 @@ def nginx_setup(folder: Path, port: int) -> None:
         f"  server {{ listen 127.0.0.1:{port}; root {folder}; }} }}\n"
     )
     folder.chmod(0o755)
+
+
+def php_setup(folder: Path, port: int) -> None:
+    """Write what nginx and sixteen children of php-fpm need, and a port between them."""
+    between = free_port()
+    (folder / "sum.php").write_text(
+        "<?php $sum = 0; for ($i = 0; $i < 2000; $i++) { $sum += $i * 7 % 13; }\n"
+        'echo $sum, str_repeat("x", 600);\n'
+    )
+    (folder / "php.conf").write_text(
+        f"[global]\npid = {folder}/php.pid\nerror_log = {folder}/php.log\n"
+        f"[www]\nuser = root\ngroup = root\nlisten = 127.0.0.1:{between}\nclear_env = no\n"
+        "pm = static\npm.max_children = 16\n"
+    )
+    (folder / "nginx.conf").write_text(
+        "user root; daemon off; worker_processes 2;\n"
+        f"pid {folder}/pid; error_log {folder}/error.log;\n"
+        "events {}\n"
+        "http { access_log off; keepalive_requests 10000000;\n"
+        f"  upstream php {{ server 127.0.0.1:{between}; keepalive 4; }}\n"
+        f"  server {{ listen 127.0.0.1:{port}; location / {{\n"
+        "    fastcgi_pass php; fastcgi_keep_conn on; fastcgi_param REQUEST_METHOD GET;\n"
+        f"    fastcgi_param SCRIPT_FILENAME {folder}/sum.php; }} }} }}\n"
+    )
+    folder.chmod(0o755)
+
+
+PHP_SERVER = """
+"$1" -R -D -y "$2/php.conf" && nginx -c "$2/nginx.conf" -p "$2" &
+php=
+trap 'php=$(cat "$2/php.pid"); kill $php $(cat "$2/pid")' TERM
+wait
+while kill -0 $php; do sleep 0.05; done
+"""
+
+
+def php(connections: int) -> Program:
+    """Some twenty processes that compute share the processors, and nothing is pinned."""
+    ask = ["wrk", "-t", "1", "-c", str(connections), "-d", "2"]
+    return Program(
+        f"php-{connections}, nothing pinned",
+        [str(PHP_FPM), "nginx", "wrk"],
+        lambda folder, port: ["sh", "-c", PHP_SERVER, "php", str(PHP_FPM), str(folder)],
+        lambda port: [*ask, f"http://127.0.0.1:{port}/"],
+        r"Requests/sec:\s+([\d.]+)",
+        php_setup,
+        processor=None,
+        bench_only=True,
+    )
 
 
 def run_quietly(command: list[str]) -> None:
@@ -210,6 +260,9 @@ PROGRAMS = [
     *([pgbench(clients, pinned=False) for clients in (8, 32)] if POSTGRES else []),
     iperf3(1),
     iperf3(0, bench_only=True),
+    php(3),
+    php(10),
+    php(40),
 ]
 
 
