@@ -130,6 +130,8 @@ pub fn follow(guard: &Guard) {
             link(inner, registration, guard, which);
             watch_event(instance, registration, guard, which);
             discount_other(instance, registration, guard);
+            // Who fell asleep before has armed no flag, and others may answer a doorbell first.
+            rouse(instance, registration, guard.place, which);
         } else {
             discount_other(instance, registration, guard);
             *registration = Registration::default();

@@ -96,7 +96,7 @@ pub fn inlet(guard: &Guard, segment: &Segment, receiving: &mut Receiving) -> Opt
         Inlet::After if !connection.returned_in.load(Ordering::Relaxed) => {
             connection.returned_in.store(true, Ordering::Release);
             connection.switched_in.store(false, Ordering::Release);
-            if connection.read_shut.load(Ordering::Acquire) {
+            if connection.reads_no_more() {
                 sys::shutdown(guard.socket(), libc::SHUT_RD);
             }
             Some(inlet)

@@ -385,7 +385,7 @@ fn from_kernel(
         // An error may come of a doorbell, too.
         Err(_) if left == 0 => None,
         // The kernel has not been told that this end reads no more.
-        Err(libc::EAGAIN) if connection.read_shut.load(Ordering::SeqCst) => Some(Step::End),
+        Err(libc::EAGAIN) if connection.reads_no_more() => Some(Step::End),
         Err(libc::EAGAIN) => Some(Step::Empty { announced: begun != Begun::NotYet }),
         Err(why) => Some(Step::Failed(why)),
     }
@@ -523,7 +523,7 @@ fn ending(guard: &Guard, segment: &Segment, receiving: &mut Receiving) -> Step {
     let how = segment.side(peer).closed.load(Ordering::Acquire);
     let gone = how != closed::OPEN || connection.end.load(Ordering::Acquire) != end::NONE;
     if !gone && !way.detour.is_finished() {
-        if connection.read_shut.load(Ordering::Acquire) {
+        if connection.reads_no_more() {
             return Step::End;
         }
         if death::is_silent_and_gone(guard, segment) {

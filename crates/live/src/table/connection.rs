@@ -222,6 +222,14 @@ impl Connection {
         }
     }
 
+    /// Whether a receive that finds nothing is at the end, since this end has shut its receiving down. What
+    /// comes after that is received all the same, so who copies goes on, and the program's end of the copy is
+    /// shut down.
+    #[inline]
+    pub fn reads_no_more(&self) -> bool {
+        self.read_shut.load(Ordering::Acquire) && !super::copies()
+    }
+
     /// Whether this end has disconnected its socket under calls that are inside.
     #[inline]
     pub fn is_disconnected(&self) -> bool {

@@ -180,6 +180,11 @@ pub fn has_own_numbers() -> bool {
     is_owner() && !COPIES.load(Ordering::Relaxed)
 }
 
+/// Whether this process copies between a connection and another that a program has for it.
+pub fn copies() -> bool {
+    COPIES.load(Ordering::Relaxed)
+}
+
 /// Takes the tables over in a process that copies. The child of a `vfork`, which had numbers of its own, may
 /// have made it.
 pub fn start_in_copy() {

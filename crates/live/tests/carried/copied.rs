@@ -1,5 +1,7 @@
 //! Descriptors that leave while the other end has gone, or does not look: another process copies.
 
+use std::time::{Duration, Instant};
+
 use libc::c_int;
 
 use crate::back::{bare_read, bare_read_all, bare_write, pass, pattern};
@@ -35,6 +37,29 @@ fn the_end_leaves_with_the_descriptor() {
         let passed = pass(b);
         assert_eq!(bare_read_all(passed, 6), b"before");
         assert_eq!(bare_read(passed, 1), Err(libc::ECONNRESET), "it was reset after");
+    });
+}
+
+/// As in the kernel, where what comes after that is received all the same.
+#[test]
+fn what_comes_after_the_receiving_was_shut_down_follows_the_descriptor() {
+    let name = "what_comes_after_the_receiving_was_shut_down_follows_the_descriptor";
+    preloaded(&format!("copied::{name}"), || {
+        for round in 0..20 {
+            let Pair { a, b } = carried();
+            assert_eq!(unsafe { libc::shutdown(b, libc::SHUT_RD) }, 0);
+            send(a, b"before", 0).unwrap();
+            let passed = pass(b);
+            send(a, b"after", 0).unwrap();
+            let mut received = Vec::new();
+            let until = Instant::now() + Duration::from_secs(10);
+            while received.len() < 11 && Instant::now() < until {
+                received.extend(bare_read(passed, 99).unwrap());
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            assert_eq!(received, b"beforeafter", "round {round}");
+            [a, b, passed].into_iter().for_each(close);
+        }
     });
 }
 
