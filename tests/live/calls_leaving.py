@@ -10,7 +10,7 @@ import socket
 import threading
 from typing import TYPE_CHECKING
 
-from calls_stage import LASTING, LIBC, say, scene, settled
+from calls_stage import LASTING, LIBC, POLLRDHUP, pair, say, scene, settled
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -358,3 +358,47 @@ def received_all(end: socket.socket) -> tuple[int, str]:
         if not some or some != BYTES[done : done + len(some)]:
             return done, "other bytes" if some else "end"
         done += len(some)
+
+
+def say_there(end: socket.socket) -> None:
+    """Say the events of an end, and what it receives without waiting."""
+    events = select.poll()
+    events.register(end, select.POLLIN | POLLRDHUP)
+    say("events", lambda: events.poll(0)[0][1])
+    say("received", lambda: end.recv(99, socket.MSG_DONTWAIT))
+
+
+def starts_a_program(is_child: bool, starter: str) -> None:
+    """Leave with all descriptors that programs inherit, if it is this process's turn."""
+    if starter == ("child" if is_child else "parent"):
+        os.system("sleep 0.05")
+    elif is_child:
+        settled()
+
+
+@scene
+def what_comes_after_the_receiving_was_shut_down_is_received_by_who_has_left_and_not() -> None:
+    for starter in ("child", "parent", "none"):
+        for inherited in (True, False):
+            one, other = pair()
+            one.set_inheritable(inherited)
+            one.shutdown(socket.SHUT_RD)
+            other.send(b"before")
+            child = os.fork()
+            starts_a_program(not child, starter)
+            if not child:
+                os._exit(0)
+            os.waitpid(child, 0)
+            print(starter, inherited)
+            say_there(one)
+            other.send(b"after")
+            settled(0.3)
+            say_there(one)
+            say_there(one)
+            say("back", lambda end=one: end.send(b"back"))
+            say("answered", lambda end=other: end.recv(9))
+            one.shutdown(socket.SHUT_WR)
+            settled(0.1)
+            say_there(one)
+            one.close()
+            other.close()

@@ -63,7 +63,8 @@ pub fn events(guard: &Guard, segment: &Segment) -> i16 {
         // Behind what is left in the ring stand the kernel's urgent bytes, its end and its reset.
         asked |= libc::POLLPRI | libc::POLLRDHUP;
     }
-    if !receives && !segment.has_ended() && ends_in_ring(connection, segment) {
+    let is_shut = connection.read_shut.load(Ordering::Acquire);
+    if !receives && (is_shut || !segment.has_ended() && ends_in_ring(connection, segment)) {
         // The kernel has bytes that come before the end, of which it does not know.
         events |= IN | libc::POLLRDHUP;
     }
@@ -103,10 +104,9 @@ fn begins_in_ring(guard: &Guard, segment: &Segment) -> bool {
     matches!(segment.way(guard.connection.role().peer()).detour.begun(), Begun::After(_))
 }
 
-/// Whether the other end has ended its stream in the ring, or this one reads no more.
+/// Whether the other end has ended its stream in the ring.
 fn ends_in_ring(connection: &Connection, segment: &Segment) -> bool {
-    connection.read_shut.load(Ordering::Acquire)
-        || segment.way(connection.role().peer()).detour.has_said_all()
+    segment.way(connection.role().peer()).detour.has_said_all()
 }
 
 fn incoming(guard: &Guard, segment: &Segment) -> i16 {

@@ -225,6 +225,13 @@ pub fn lend(guard: &Guard, loan: Loan, memory: &mut [u8]) -> Ended {
     if lending.end(own) {
         lender.end_direction();
     }
+    let order = Ordering::Acquire;
+    let is_shut =
+        guard.connection.returned_in.load(order) && guard.connection.read_shut.load(order);
+    if ended == Ended::Over && is_shut {
+        // Those that have it go on with the kernel, which was not told as long as this process copied.
+        sys::shutdown(guard.socket(), libc::SHUT_RD);
+    }
     ended
 }
 

@@ -266,6 +266,8 @@ fn from_kernel_again(guard: &Guard, to: &[iovec], skip: usize, flags: c_int) -> 
     match sys::receive(guard.socket(), cut(to, skip, u64::MAX, &mut places), flags) {
         Ok(0) => Step::End,
         Ok(count) => Step::Bytes(count),
+        // Who copies has not told the kernel, which would no longer tell this end from the other's.
+        Err(libc::EAGAIN) if guard.connection.reads_no_more() => Step::End,
         Err(libc::EAGAIN) => Step::Empty { announced: true },
         Err(why) => Step::Failed(why),
     }
