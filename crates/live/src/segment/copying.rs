@@ -2,8 +2,8 @@
 //!
 //! Long copies are one instruction on today's processors (`rep movsb`). AMD's since Zen 3 need 15 to 30 times as
 //! long for it where the destination lies a few bytes further into its page than the source: 2 GB/s and not 60. A
-//! ring begins with a page and `malloc` places what is large 16 bytes behind one, so every receive into such
-//! memory met that. What is copied in short parts is copied by vector registers, as fast as otherwise.
+//! ring begins with a page and `malloc` places what is large 16 bytes behind one, so receives of
+//! blocks of whole pages met that. What is copied in short parts is copied by vector registers, as fast as otherwise.
 
 /// The distance within a page at which it happens, and some more: measured were 1 to 31 bytes.
 const AHEAD: std::ops::Range<usize> = 1..64;
