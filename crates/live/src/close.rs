@@ -83,9 +83,14 @@ pub fn disconnect(fd: c_int) -> Taken {
             return Taken::NOTHING;
         }
         epoll::release(&guard);
-        // Who holds it in another process knows of it by the kernel.
-        if guard.has_others() && guard.connection.holders.load(Ordering::SeqCst) == 1 {
-            end_by_itself(&guard);
+        if guard.connection.holders.load(Ordering::SeqCst) > 1 {
+            // Who holds it in another process asks the kernel from then on.
+            guard.connection.end.fetch_max(end::GONE, Ordering::SeqCst);
+            say_reset(&guard);
+        } else if guard.has_others() {
+            // Before the calls inside have gone, which end with it.
+            guard.connection.end.fetch_max(end::DISCONNECTED, Ordering::SeqCst);
+            say_reset(&guard);
         }
     }
     let (level, name) = (libc::SOL_SOCKET, libc::SO_LINGER);
@@ -97,13 +102,12 @@ pub fn disconnect(fd: c_int) -> Taken {
     taken
 }
 
-/// Tells the other end of a reset before the calls inside have gone, which end with it.
-fn end_by_itself(guard: &Guard) {
-    let connection = guard.connection;
-    let Some(segment) = connection.segment() else { return };
-    connection.end.fetch_max(end::DISCONNECTED, Ordering::SeqCst);
-    segment.postmarks(connection.role()).end();
-    segment.side(connection.role()).closed.store(closed::RESET, Ordering::Release);
+/// Tells the other end of a reset, which the kernel is about to make.
+fn say_reset(guard: &Guard) {
+    let Some(segment) = guard.connection.segment() else { return };
+    let role = guard.connection.role();
+    segment.postmarks(role).end();
+    segment.side(role).closed.store(closed::RESET, Ordering::Release);
     wake_peer(guard, &segment);
 }
 
@@ -134,7 +138,7 @@ fn forget_connection(fd: c_int, to: LostTo) -> Taken {
     if several && guard.connection.holders.load(Ordering::SeqCst) == 1 {
         epoll::leave(&guard);
     }
-    if several && epoll::follows_number(&guard) {
+    if several && epoll::is_registered_by_number(&guard) {
         // The kernel goes on with a registration of a number that is no more; this library cannot.
         departure::depart_connection(&guard, Reason::Epoll);
         if !guard.is_current() {
@@ -258,7 +262,8 @@ fn say_goodbye(guard: &Guard, segment: &Segment) {
     }
     let how = if reset { closed::RESET } else { closed::ORDERLY };
     segment.postmarks(connection.role()).end();
-    segment.side(connection.role()).closed.store(how, Ordering::Release);
+    // One that was reset while others held it stays so.
+    segment.side(connection.role()).closed.fetch_max(how, Ordering::AcqRel);
     if reset && connection.write_shut.load(Ordering::Acquire) {
         // What the kernel would have sent before the reset, which says another thing after it.
         sys::shutdown(guard.socket(), libc::SHUT_WR);

@@ -18,8 +18,8 @@ mod waiting;
 
 pub use instance::{duplicated, forget, forget_all, start_in_child, track};
 pub use others::{
-    TakenOutAll, expose, follows_number, has_others_registrations, is_watched, mark_watched,
-    may_be_shared, put_in_again, release, take_out,
+    TakenOutAll, expose, has_others_registrations, is_registered_by_number, is_watched,
+    mark_watched, may_be_shared, put_in_again, release, take_out,
 };
 pub use waiting::wait;
 

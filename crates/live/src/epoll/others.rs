@@ -93,13 +93,12 @@ pub fn release(guard: &Guard) {
     });
 }
 
-/// Whether an instance follows the connection under this number, or has until lately.
-pub fn follows_number(guard: &Guard) -> bool {
+/// Whether the connection is in an instance under this number, or has been until lately.
+pub fn is_registered_by_number(guard: &Guard) -> bool {
     guard.local().watched.load(Ordering::Relaxed)
         && super::registered(guard).any(|(_, registration, _)| {
             // SAFETY: numbers are read that another thread may change; the answer may be old.
-            let registration = unsafe { *registration };
-            registration.fd == guard.fd && (registration.linked || registration.parked)
+            unsafe { (*registration).fd == guard.fd }
         })
 }
 

@@ -5,13 +5,15 @@ use std::net::TcpListener;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use libc::{c_int, c_ulong, c_void};
+use libc::{c_int, c_ulong, c_void, epoll_event};
 
 use crate::back::{Wait, pass, pattern, print, wait_for_input};
+use crate::epoll_control;
 use crate::options::set;
 use crate::pair::{
     Numbers, carried, close, joined, moved_back, poll, preloaded, recv, send, used, used_by,
 };
+use crate::watched::instance;
 
 #[test]
 fn a_question_about_filters_of_calls_moves_nothing_back() {
@@ -440,4 +442,72 @@ fn handlers_that_receive_interrupt_whoever_receives_or_leaves_and_nothing_is_los
         }
         assert!(all > 2000, "handlers have received {all} bytes");
     });
+}
+
+/// Sleeps in an instance until datum 1 is told, and notes what else is.
+fn sleep_in(instance: c_int, told: &AtomicBool) {
+    loop {
+        let mut event = epoll_event { events: 0, u64: 0 };
+        let count = unsafe { libc::epoll_wait(instance, &mut event, 1, -1) };
+        assert_eq!(count, 1);
+        if event.u64 == 1 {
+            return;
+        }
+        told.store(true, Ordering::SeqCst);
+        std::thread::sleep(Duration::from_micros(100));
+    }
+}
+
+/// One of the two may answer the doorbell that is rung for both, and the other has armed nothing.
+#[test]
+fn who_sleeps_in_two_instances_while_a_connection_joins_is_told_in_both() {
+    let name = "who_sleeps_in_two_instances_while_a_connection_joins_is_told_in_both";
+    preloaded(&format!("at_once::{name}"), || {
+        let over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            // On a machine that has nothing else to do they wake at the same time.
+            let busy = || {
+                while !over.load(Ordering::Relaxed) {
+                    std::hint::spin_loop();
+                }
+            };
+            (0..2).for_each(|_| drop(scope.spawn(busy)));
+            (0..100).for_each(tell_two_sleepers);
+            over.store(true, Ordering::Relaxed);
+        });
+    });
+}
+
+fn tell_two_sleepers(round: usize) {
+    let (before, pair) = (joined(), used(0));
+    let stop = unsafe { libc::eventfd(0, 0) };
+    let instances = [instance(), instance()];
+    for epoll in instances {
+        assert_eq!(epoll_control(epoll, libc::EPOLL_CTL_ADD, pair.a, libc::EPOLLIN as u32), 0);
+        let mut last = epoll_event { events: libc::EPOLLIN as u32, u64: 1 };
+        assert_eq!(unsafe { libc::epoll_ctl(epoll, libc::EPOLL_CTL_ADD, stop, &mut last) }, 0);
+    }
+    let told = [const { AtomicBool::new(false) }; 2];
+    std::thread::scope(|scope| {
+        for (epoll, told) in instances.into_iter().zip(&told) {
+            scope.spawn(move || sleep_in(epoll, told));
+        }
+        std::thread::sleep(Duration::from_micros(500));
+        for _ in 0..200 {
+            send(pair.b, b"x", 0).unwrap();
+            let _ = recv(pair.a, 9, libc::MSG_DONTWAIT);
+            if joined() == before + 2 {
+                break;
+            }
+        }
+        told.iter().for_each(|told| told.store(false, Ordering::SeqCst));
+        send(pair.b, b"stays unread", 0).unwrap();
+        let until = Instant::now() + Duration::from_secs(10);
+        while told.iter().any(|told| !told.load(Ordering::SeqCst)) && Instant::now() < until {
+            std::thread::sleep(Duration::from_micros(200));
+        }
+        assert!(told.iter().all(|told| told.load(Ordering::SeqCst)), "round {round}: {told:?}");
+        assert_eq!(unsafe { libc::eventfd_write(stop, 1) }, 0);
+    });
+    [pair.a, pair.b, stop].into_iter().chain(instances).for_each(close);
 }

@@ -1,15 +1,11 @@
 //! Sockets of which there is something to remember before they are connected.
 
 use std::os::fd::{AsRawFd, IntoRawFd};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
 
 use libc::{c_int, epoll_event};
 
-use crate::pair::{
-    Numbers, Pair, close, joined, moved_back, outcome, poll, preloaded, recv, send, used,
-};
+use crate::pair::{Numbers, Pair, close, joined, moved_back, outcome, poll, preloaded, recv, send};
 use crate::{epoll_control, epoll_events};
 
 const IN: u32 = libc::EPOLLIN as u32;
@@ -343,72 +339,4 @@ fn an_early_socket_is_of_its_servers_kind() {
         assert!(rounds(one) > first);
         assert_eq!(rounds(other), first);
     });
-}
-
-/// Sleeps in an instance until datum 1 is told, and notes what else is.
-fn sleep_in(instance: c_int, told: &AtomicBool) {
-    loop {
-        let mut event = epoll_event { events: 0, u64: 0 };
-        let count = unsafe { libc::epoll_wait(instance, &mut event, 1, -1) };
-        assert_eq!(count, 1);
-        if event.u64 == 1 {
-            return;
-        }
-        told.store(true, Ordering::SeqCst);
-        thread::sleep(Duration::from_micros(100));
-    }
-}
-
-/// One of the two may answer the doorbell that is rung for both, and the other has armed nothing.
-#[test]
-fn who_sleeps_in_two_instances_while_a_connection_joins_is_told_in_both() {
-    let name = "who_sleeps_in_two_instances_while_a_connection_joins_is_told_in_both";
-    preloaded(&format!("early::{name}"), || {
-        let over = AtomicBool::new(false);
-        thread::scope(|scope| {
-            // On a machine that has nothing else to do they wake at the same time.
-            let busy = || {
-                while !over.load(Ordering::Relaxed) {
-                    std::hint::spin_loop();
-                }
-            };
-            (0..2).for_each(|_| drop(scope.spawn(busy)));
-            (0..100).for_each(tell_two_sleepers);
-            over.store(true, Ordering::Relaxed);
-        });
-    });
-}
-
-fn tell_two_sleepers(round: usize) {
-    let (before, pair) = (joined(), used(0));
-    let stop = unsafe { libc::eventfd(0, 0) };
-    let instances = [instance(), instance()];
-    for epoll in instances {
-        assert_eq!(epoll_control(epoll, libc::EPOLL_CTL_ADD, pair.a, IN), 0);
-        let mut last = epoll_event { events: IN, u64: 1 };
-        assert_eq!(unsafe { libc::epoll_ctl(epoll, libc::EPOLL_CTL_ADD, stop, &mut last) }, 0);
-    }
-    let told = [const { AtomicBool::new(false) }; 2];
-    thread::scope(|scope| {
-        for (epoll, told) in instances.into_iter().zip(&told) {
-            scope.spawn(move || sleep_in(epoll, told));
-        }
-        thread::sleep(Duration::from_micros(500));
-        for _ in 0..200 {
-            send(pair.b, b"x", 0).unwrap();
-            let _ = recv(pair.a, 9, libc::MSG_DONTWAIT);
-            if joined() == before + 2 {
-                break;
-            }
-        }
-        told.iter().for_each(|told| told.store(false, Ordering::SeqCst));
-        send(pair.b, b"stays unread", 0).unwrap();
-        let until = Instant::now() + Duration::from_secs(10);
-        while told.iter().any(|told| !told.load(Ordering::SeqCst)) && Instant::now() < until {
-            thread::sleep(Duration::from_micros(200));
-        }
-        assert!(told.iter().all(|told| told.load(Ordering::SeqCst)), "round {round}: {told:?}");
-        assert_eq!(unsafe { libc::eventfd_write(stop, 1) }, 0);
-    });
-    [pair.a, pair.b, stop].into_iter().chain(instances).for_each(close);
 }

@@ -320,3 +320,53 @@ fn who_sleeps_where_a_socket_is_disconnected_hears_what_the_kernel_says() {
         }
     });
 }
+
+/// What both ends see of one that is disconnected while another process has both, too.
+fn disconnected_beside_a_child(pair: Pair, by_child: bool, before: &[Act]) -> Vec<String> {
+    let Pair { a, b } = pair;
+    let (mut end, mut other) = (End { fd: a, instance: -1 }, End { fd: b, instance: following(b) });
+    let mut all: Vec<_> = before.iter().map(|act| shown(&mut other, *act)).collect();
+    let mut word = [0; 2];
+    assert_eq!(unsafe { libc::pipe(word.as_mut_ptr()) }, 0);
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        if by_child {
+            shown(&mut end, Act::Disconnect);
+        }
+        unsafe { libc::write(word[1], c"x".as_ptr().cast(), 1) };
+        unsafe { libc::pause() };
+    }
+    assert_eq!(unsafe { libc::read(word[0], [0u8].as_mut_ptr().cast(), 1) }, 1);
+    if !by_child {
+        all.push(shown(&mut end, Act::Disconnect));
+    }
+    for act in [Act::Events, Act::Edges, Act::Receive, Act::Receive, Act::Send, Act::Receive] {
+        all.push(format!("other {}", shown(&mut other, act)));
+    }
+    if by_child {
+        // Who has not done it himself hears of an end, and not of the error.
+        let ended = recv(a, 9, libc::MSG_DONTWAIT) != Err(libc::EAGAIN);
+        all.push(format!("end {ended}, sends {}", send(a, b"abc", 0).is_ok()));
+    } else {
+        let acts = [Act::Events, Act::Receive, Act::Send, Act::Receive];
+        all.extend(acts.map(|act| format!("end {}", shown(&mut end, act))));
+    }
+    unsafe { libc::kill(child, libc::SIGKILL) };
+    assert_eq!(unsafe { libc::waitpid(child, std::ptr::null_mut(), 0) }, child);
+    [a, b, other.instance, word[0], word[1]].into_iter().for_each(close);
+    all
+}
+
+#[test]
+fn an_end_that_another_process_has_too_is_disconnected_as_the_kernels_is() {
+    let name = "endings::an_end_that_another_process_has_too_is_disconnected_as_the_kernels_is";
+    preloaded(name, || {
+        let before: [&[Act]; 3] = [&[], &[Act::Send], &[Act::ShutWriting]];
+        let cases = [false, true].into_iter().flat_map(|by| before.map(|acts| (by, acts)));
+        for (by_child, acts) in cases {
+            let seen = |pair| disconnected_beside_a_child(pair, by_child, acts);
+            let [ours, theirs] = [carried(), plain()].map(seen);
+            assert_eq!(ours, theirs, "by the child {by_child} after {acts:?}");
+        }
+    });
+}

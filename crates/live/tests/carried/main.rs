@@ -34,6 +34,7 @@ mod options;
 mod pair;
 mod passing;
 mod room;
+mod sleepers;
 mod streams;
 mod taken;
 mod watched;

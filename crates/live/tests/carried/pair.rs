@@ -217,23 +217,37 @@ pub fn use_by_turns(pair: Pair, rounds: u8) {
 /// The same past the library.
 pub fn plain() -> Pair {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = listener.local_addr().unwrap().port();
+    let a = plain_to(listener.local_addr().unwrap().port());
+    Pair { a, b: plain_of(&listener) }
+}
+
+/// A socket connected with a port of this host past the library.
+pub fn plain_to(port: u16) -> c_int {
+    let mut address: libc::sockaddr_in = unsafe { zeroed() };
+    address.sin_family = libc::AF_INET as u16;
+    address.sin_port = port.to_be();
+    address.sin_addr.s_addr = u32::from_ne_bytes([127, 0, 0, 1]);
+    let length = size_of::<libc::sockaddr_in>();
     unsafe {
-        let a = libc::syscall(libc::SYS_socket, libc::AF_INET, libc::SOCK_STREAM, 0) as c_int;
-        let mut address: libc::sockaddr_in = zeroed();
-        address.sin_family = libc::AF_INET as u16;
-        address.sin_port = port.to_be();
-        address.sin_addr.s_addr = u32::from_ne_bytes([127, 0, 0, 1]);
-        let length = size_of::<libc::sockaddr_in>();
-        let one: c_int = 1;
-        let (level, name) = (libc::IPPROTO_TCP, libc::TCP_NODELAY);
-        libc::syscall(libc::SYS_setsockopt, a, level, name, &raw const one, 4);
-        assert_eq!(libc::syscall(libc::SYS_connect, a, &raw const address, length), 0);
-        let none: *mut c_void = std::ptr::null_mut();
-        let b = libc::syscall(libc::SYS_accept4, listener.as_raw_fd(), none, none, 0) as c_int;
-        libc::syscall(libc::SYS_setsockopt, b, level, name, &raw const one, 4);
-        Pair { a, b }
+        let fd = libc::syscall(libc::SYS_socket, libc::AF_INET, libc::SOCK_STREAM, 0) as c_int;
+        plain_without_delay(fd);
+        assert_eq!(libc::syscall(libc::SYS_connect, fd, &raw const address, length), 0);
+        fd
     }
+}
+
+/// A connection of a listener accepted past the library.
+pub fn plain_of(listener: &TcpListener) -> c_int {
+    let none: *mut c_void = std::ptr::null_mut();
+    let asked = listener.as_raw_fd();
+    let fd = unsafe { libc::syscall(libc::SYS_accept4, asked, none, none, 0) as c_int };
+    plain_without_delay(fd);
+    fd
+}
+
+fn plain_without_delay(fd: c_int) {
+    let (one, level, name) = (1 as c_int, libc::IPPROTO_TCP, libc::TCP_NODELAY);
+    unsafe { libc::syscall(libc::SYS_setsockopt, fd, level, name, &raw const one, 4) };
 }
 
 pub type Outcome<T> = Result<T, c_int>;

@@ -467,6 +467,27 @@ fn a_registration_whose_number_was_closed_and_given_anew_disturbs_nobody() {
     );
 }
 
+/// The kernel goes on with it, which must then see all that comes.
+#[test]
+fn a_registration_whose_number_was_closed_before_the_connection_joined_keeps_it_in_the_kernel() {
+    let name = "a_registration_whose_number_was_closed_before_the_connection_joined_keeps_it_in_the_kernel";
+    preloaded(&format!("watched::{name}"), || {
+        let (pair, epoll) = (used(1), instance());
+        // SAFETY: takes no memory.
+        let copy = unsafe { libc::dup(pair.b) };
+        let kind = IN | libc::EPOLLET as u32;
+        assert_eq!(epoll_control(epoll, libc::EPOLL_CTL_ADD, copy, kind), 0);
+        close(copy);
+        use_by_turns(pair, 100);
+        assert_eq!((joined(), stayed(EPOLL)), (0, 1));
+        send(pair.a, b"x", 0).unwrap();
+        assert_eq!(epoll_events(epoll), [(IN, 7)]);
+        for fd in [epoll, pair.a, pair.b] {
+            close(fd);
+        }
+    });
+}
+
 #[test]
 fn an_offer_that_cannot_be_taken_leaves_both_ends_to_the_kernel() {
     let name = "watched::an_offer_that_cannot_be_taken_leaves_both_ends_to_the_kernel";
