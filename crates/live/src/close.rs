@@ -16,7 +16,7 @@ use crate::report::stats::{self, Reason};
 use crate::segment::{Segment, closed};
 use crate::sharing::holders::{self, Looked};
 use crate::stream;
-use crate::sys;
+use crate::sys::{self, Errno};
 use crate::table::guard::NumberApart;
 use crate::table::lost::LostTo;
 use crate::table::taken::{self, Taken};
@@ -83,14 +83,9 @@ pub fn disconnect(fd: c_int) -> Taken {
             return Taken::NOTHING;
         }
         epoll::release(&guard);
-        if guard.connection.holders.load(Ordering::SeqCst) > 1 {
-            // Who holds it in another process asks the kernel from then on.
-            guard.connection.end.fetch_max(end::GONE, Ordering::SeqCst);
-            say_reset(&guard);
-        } else if guard.has_others() {
+        if guard.has_others() {
             // Before the calls inside have gone, which end with it.
-            guard.connection.end.fetch_max(end::DISCONNECTED, Ordering::SeqCst);
-            say_reset(&guard);
+            end_by_itself(&guard);
         }
     }
     let (level, name) = (libc::SOL_SOCKET, libc::SO_LINGER);
@@ -103,7 +98,8 @@ pub fn disconnect(fd: c_int) -> Taken {
 }
 
 /// Tells the other end of a reset, which the kernel is about to make.
-fn say_reset(guard: &Guard) {
+fn end_by_itself(guard: &Guard) {
+    guard.connection.end.fetch_max(end::DISCONNECTED, Ordering::SeqCst);
     let Some(segment) = guard.connection.segment() else { return };
     let role = guard.connection.role();
     segment.postmarks(role).end();
@@ -158,7 +154,14 @@ fn forget_connection(fd: c_int, to: LostTo) -> Taken {
         };
         guard.local().loses_number(fd, to);
         let goes_on = guard.keeps_socket_for_others();
-        (unseen, taken, goes_on, guard.local().loses_descriptor())
+        let last_here = guard.local().loses_descriptor();
+        let is_others = !last_here || guard.connection.holders.load(Ordering::SeqCst) > 1;
+        if to == LostTo::Itself && is_others && guard.connection.phase() == phase::JOINED {
+            // Calls by other numbers, here or elsewhere, are of what the kernel makes of it.
+            end_by_itself(&guard);
+            is_kernels_now(guard.connection);
+        }
+        (unseen, taken, goes_on, last_here)
     };
     if goes_on {
         let_others_sleep_on(&guard);
@@ -262,8 +265,7 @@ fn say_goodbye(guard: &Guard, segment: &Segment) {
     }
     let how = if reset { closed::RESET } else { closed::ORDERLY };
     segment.postmarks(connection.role()).end();
-    // One that was reset while others held it stays so.
-    segment.side(connection.role()).closed.fetch_max(how, Ordering::AcqRel);
+    segment.side(connection.role()).closed.store(how, Ordering::Release);
     if reset && connection.write_shut.load(Ordering::Acquire) {
         // What the kernel would have sent before the reset, which says another thing after it.
         sys::shutdown(guard.socket(), libc::SHUT_WR);
@@ -308,16 +310,10 @@ fn end_doorbells(guard: &Guard, segment: &Segment) {
 pub fn answer_last_doorbells(guard: &Guard, segment: &Segment) {
     if guard.connection.switched_in.load(Ordering::Acquire) {
         wait::answer_doorbells(guard);
-    } else if are_doorbells_due(guard.connection, segment) && !is_anyone_asleep(guard.connection) {
+    } else if are_doorbells_due(guard.connection, segment) && !guard.connection.is_slept_on() {
         // Nothing was ever read from the ring.
         turn::discard(guard, segment);
     }
-}
-
-/// Whether another thread sleeps in the kernel, whom the doorbells there have yet to wake. Who goes to
-/// sleep after this has looked at the ring first.
-fn is_anyone_asleep(connection: &Connection) -> bool {
-    connection.sleepers.load(Ordering::SeqCst) > 0
 }
 
 /// Whether a doorbell has yet to come out of the kernel's stream that stands before nothing unread.
@@ -360,17 +356,29 @@ pub fn shutdown(fd: c_int, how: c_int) -> Option<c_int> {
     }
     if segment.has_ended() {
         turn::send_rest(&guard, &segment);
+        if how == libc::SHUT_RDWR {
+            // Before the other: who is told of one is told of both.
+            connection.write_shut.store(true, Ordering::Release);
+        }
         connection.read_shut.fetch_or(how != libc::SHUT_WR, Ordering::AcqRel);
         if how != libc::SHUT_RD && !loan::may_end(connection) {
             return Some(0);
         }
-        return None;
+        let result = sys::try_shutdown(guard.socket(), how);
+        tell_of_a_change(&guard);
+        return Some(said(result));
     }
     if how != libc::SHUT_RD && !finish(&guard, &segment) {
         // Without its kernel's direction this end could wake nobody: both stay with the kernel.
-        attach::revoke(&guard, &segment);
+        let revoked = attach::revoke(&guard, &segment);
+        let result = sys::try_shutdown(guard.socket(), how);
+        if revoked {
+            // From now on the kernel tells the instances of `epoll`, also of a `shutdown` that changes nothing.
+            connection.returned_in.store(true, Ordering::SeqCst);
+            connection.returned_out.store(true, Ordering::SeqCst);
+        }
         tell_of_a_change(&guard);
-        return None;
+        return Some(said(result));
     }
     if how != libc::SHUT_WR {
         stop_reading(&guard, &segment);
@@ -383,6 +391,11 @@ pub fn shutdown(fd: c_int, how: c_int) -> Option<c_int> {
     }
     tell_of_a_change(&guard);
     Some(0)
+}
+
+/// What the program is told of the kernel's own call.
+fn said(result: Result<(), Errno>) -> c_int {
+    result.map_or_else(|why| stream::fail(why) as c_int, |()| 0)
 }
 
 /// An edge for all instances that follow the connection, which the kernel makes of every `shutdown`, also
@@ -400,7 +413,8 @@ fn stop_reading(guard: &Guard, segment: &Segment) {
     let connection = guard.connection;
     connection.read_shut.store(true, Ordering::SeqCst);
     wait::wake_word(&segment.way(connection.role().peer()).arrived);
-    if connection.sleepers.load(Ordering::SeqCst) > 0 {
+    // Until the first byte has come by the ring, somebody may sleep there since before the join.
+    if connection.is_slept_on() || !connection.switched_in.load(Ordering::SeqCst) {
         connection.deaf.store(true, Ordering::Release);
         sys::shutdown(guard.socket(), libc::SHUT_RD);
     }

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::sync::atomic::Ordering;
 
 use libc::{c_int, pollfd, sigset_t};
-use weft_protocol::detour::{Begun, Inlet};
+use weft_protocol::detour::{Begun, Inlet, Refusal};
 use weft_protocol::interrupt_flag::Sleep;
 
 use crate::leaving::turn;
@@ -41,6 +41,9 @@ pub fn is_joined(fd: c_int) -> bool {
 /// All events that the connection has now.
 pub fn events(guard: &Guard, segment: &Segment) -> i16 {
     let connection = guard.connection;
+    if connection.is_disconnected() {
+        return OUT | libc::POLLHUP | libc::POLLERR;
+    }
     if segment.has_ended() && !turn::is_back(connection) {
         turn::settle(guard, segment);
     }
@@ -64,7 +67,7 @@ pub fn events(guard: &Guard, segment: &Segment) -> i16 {
         asked |= libc::POLLPRI | libc::POLLRDHUP;
     }
     let is_shut = connection.read_shut.load(Ordering::Acquire);
-    if !receives && (is_shut || !segment.has_ended() && ends_in_ring(connection, segment)) {
+    if !receives && (is_shut || has_come_to_the_end(guard, segment)) {
         // The kernel has bytes that come before the end, of which it does not know.
         events |= IN | libc::POLLRDHUP;
     }
@@ -109,6 +112,20 @@ fn ends_in_ring(connection: &Connection, segment: &Segment) -> bool {
     segment.way(connection.role().peer()).detour.has_said_all()
 }
 
+/// Whether the other end has ended its stream in the ring, and all that comes before the ring has come: a
+/// program takes what it receives next for the last. The other end's kernel may hold some of it yet.
+fn has_come_to_the_end(guard: &Guard, segment: &Segment) -> bool {
+    if segment.has_ended() || !ends_in_ring(guard.connection, segment) {
+        return false;
+    }
+    // Held, since who takes bytes counts them later.
+    let Some(_receiving) = guard.connection.receiving() else { return false };
+    let detour = &segment.way(guard.connection.role().peer()).detour;
+    let Begun::After(begun) = detour.begun() else { return true };
+    let left = begun.saturating_sub(guard.connection.taken.load(Ordering::Acquire));
+    sys::unread_bytes(guard.socket()).map_or(true, |here| here >= left)
+}
+
 fn incoming(guard: &Guard, segment: &Segment) -> i16 {
     let connection = guard.connection;
     let peer = connection.role().peer();
@@ -120,7 +137,7 @@ fn incoming(guard: &Guard, segment: &Segment) -> i16 {
     let closed = how != closed::OPEN || connection.end.load(Ordering::Acquire) != end::NONE;
     let gone = here && closed;
     // Unless it is refused, the ring is the last, and the kernel hears of the end later.
-    let finished = if here { way.detour.is_finished() } else { way.detour.has_said_all() };
+    let finished = if here { way.detour.is_finished() } else { turn::ends_with_ring(way) };
     if gone || finished || connection.read_shut.load(Ordering::Acquire) {
         events |= IN | libc::POLLRDHUP;
     }
@@ -276,6 +293,11 @@ pub fn poll(
         }
         let left = deadline.map(|deadline| deadline.saturating_sub(sys::now()));
         let slice = restrict(&joined, entries, &mut kernel);
+        let is_over = |it: &Polled| it.guard.connection.end.load(Ordering::Acquire) != end::NONE;
+        if joined.iter().any(is_over) && evaluate(&joined, entries) {
+            // The kernel is not asked about those, of which another thread has just learned it.
+            continue;
+        }
         let span = slice.map_or(left, |slice| Some(left.map_or(slice, |left| left.min(slice))));
         stats::count(|stats| &stats.sleeps, 1);
         if !slept && !joined.iter().all(|it| it.guard.is_current()) {
@@ -392,6 +414,10 @@ fn restrict(joined: &[Polled], entries: &[pollfd], kernel: &mut List<pollfd>) ->
         let connection = it.guard.connection;
         let entry = &mut kernel[it.index];
         let (wants_in, wants_out) = (entry.events & IN != 0, entry.events & OUT != 0);
+        if it.segment.way(connection.role().peer()).detour.refusal() == Refusal::Unheard {
+            connection.wants_refused.store(true, Ordering::Relaxed);
+            slice = Some(1_000_000);
+        }
         if connection.deaf.load(Ordering::Acquire) {
             // The kernel says that there is an end to read, whatever is asked about reading.
             entry.events &= libc::POLLPRI;

@@ -6,6 +6,7 @@ use libc::{
 
 use crate::epoll;
 use crate::hooks::real::interpose;
+use crate::joining::attach;
 use crate::leaving::departure;
 use crate::memory::pointers;
 use crate::ready::{self, Sets};
@@ -13,7 +14,7 @@ use crate::report::stats::Reason;
 use crate::signals::cancel;
 use crate::stream::fail;
 use crate::sys::{self, Errno};
-use crate::table::{self, Entry};
+use crate::table::{self, Entry, phase};
 
 fn answer(result: Result<c_int, Errno>) -> c_int {
     result.unwrap_or_else(|why| fail(why) as c_int)
@@ -58,10 +59,22 @@ pub fn expose(fd: c_int) {
     }
 }
 
+/// Keeps a connection from joining under a wait for its end alone, which sleeps in the kernel: no doorbell
+/// would wake it.
+fn leave_to_kernel(fd: c_int) {
+    if let Some(guard) = table::enter(fd)
+        && guard.connection.phase() < phase::JOINED
+    {
+        attach::give_up(guard.connection, Reason::Call);
+    }
+}
+
+/// The entries of a `poll` that waits, or only looks, if one is of a carried connection.
+///
 /// # Safety
 ///
 /// There are `count` entries.
-unsafe fn entries<'a>(first: *mut pollfd, count: nfds_t) -> Option<&'a mut [pollfd]> {
+unsafe fn entries<'a>(first: *mut pollfd, count: nfds_t, waits: bool) -> Option<&'a mut [pollfd]> {
     if count as usize > 1 << 20 || count == 0 || !pointers::are_there(first, count as usize) {
         return None;
     }
@@ -69,6 +82,11 @@ unsafe fn entries<'a>(first: *mut pollfd, count: nfds_t) -> Option<&'a mut [poll
     let entries = unsafe { std::slice::from_raw_parts_mut(first, count as usize) };
     for entry in &*entries {
         expose(entry.fd);
+        if waits
+            && entry.events & (libc::POLLIN | libc::POLLRDNORM | libc::POLLRDHUP) == libc::POLLRDHUP
+        {
+            leave_to_kernel(entry.fd);
+        }
     }
     entries.iter().any(|entry| ready::is_joined(entry.fd)).then_some(entries)
 }
@@ -76,7 +94,7 @@ unsafe fn entries<'a>(first: *mut pollfd, count: nfds_t) -> Option<&'a mut [poll
 interpose! {
     fn poll(first: *mut pollfd, count: nfds_t, timeout: c_int) -> c_int = |next| {
         // SAFETY: the program says that there are so many entries.
-        match unsafe { entries(first, count) } {
+        match unsafe { entries(first, count, timeout != 0) } {
             Some(entries) => answer(ready::poll(entries, milliseconds(timeout), std::ptr::null())),
             None => next(first, count, timeout),
         }
@@ -88,7 +106,9 @@ interpose! {
         first: *mut pollfd, count: nfds_t, timeout: c_int, room: size_t,
     ) -> c_int = |next| {
         // SAFETY: as for `poll`.
-        match unsafe { entries(first, count) }.filter(|it| size_of_val(*it) <= room) {
+        match unsafe { entries(first, count, timeout != 0) }
+            .filter(|it| size_of_val(*it) <= room)
+        {
             Some(entries) => answer(ready::poll(entries, milliseconds(timeout), std::ptr::null())),
             None => next(first, count, timeout, room),
         }
@@ -100,7 +120,10 @@ interpose! {
         first: *mut pollfd, count: nfds_t, timeout: *const timespec, mask: *const sigset_t,
     ) -> c_int = |next| {
         // SAFETY: the program says that there are so many entries and that the time is valid.
-        match unsafe { (entries(first, count), span(timeout), valid(mask)) } {
+        let span = unsafe { span(timeout) };
+        // SAFETY: as above.
+        let entries = unsafe { entries(first, count, !matches!(span, Ok(Some(0)))) };
+        match (entries, span, valid(mask)) {
             (Some(entries), Ok(span), Ok(mask)) => answer(ready::poll(entries, span, mask)),
             _ => next(first, count, timeout, mask),
         }
@@ -113,7 +136,9 @@ interpose! {
         room: size_t,
     ) -> c_int = |next| {
         // SAFETY: as for `ppoll`.
-        let (entries, span) = unsafe { (entries(first, count), span(timeout)) };
+        let span = unsafe { span(timeout) };
+        // SAFETY: as above.
+        let entries = unsafe { entries(first, count, !matches!(span, Ok(Some(0)))) };
         match (entries.filter(|it| size_of_val(*it) <= room), span, valid(mask)) {
             (Some(entries), Ok(span), Ok(mask)) => answer(ready::poll(entries, span, mask)),
             _ => next(first, count, timeout, mask, room),

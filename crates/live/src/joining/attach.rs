@@ -504,11 +504,12 @@ fn join(guard: &Guard, say_so: impl Fn(&Segment) -> bool) -> Result<(), Reason> 
     Ok(())
 }
 
-/// Takes back this end's word that it looks into the segment, if the other has not heard it.
-pub fn revoke(guard: &Guard, segment: &Segment) {
+/// Takes back this end's word that it looks into the segment, if the other has not heard it. Whether it did.
+pub fn revoke(guard: &Guard, segment: &Segment) -> bool {
     let (connection, order) = (guard.connection, Ordering::SeqCst);
     let (from, to) = (handshake::SERVER_READY, handshake::REVOKED);
-    if segment.words().handshake.compare_exchange(from, to, order, order).is_ok() {
+    let revoked = segment.words().handshake.compare_exchange(from, to, order, order).is_ok();
+    if revoked {
         if connection.read_shut.load(order) {
             // From now on the kernel is asked, which has not been told.
             sys::shutdown(guard.socket(), libc::SHUT_RD);
@@ -516,6 +517,7 @@ pub fn revoke(guard: &Guard, segment: &Segment) {
         connection.phase.store(phase::PLAIN, order);
         stats::fell_through(connection, Reason::Call);
     }
+    revoked
 }
 
 /// Switches the sending direction, if both ends look into the segment. Called with the sending half

@@ -15,7 +15,7 @@ use weft_protocol::detour::{Begun, Inlet, Outlet, Refusal};
 
 use crate::joining::attach;
 use crate::report::stats::{self, Reason};
-use crate::segment::{Role, Segment, closed};
+use crate::segment::{Role, Segment, Way, closed};
 use crate::sys;
 use crate::table::{self, Connection, Guard, Receiving, Sending, end, phase};
 use crate::waiting::death;
@@ -94,9 +94,14 @@ pub fn inlet(guard: &Guard, segment: &Segment, receiving: &mut Receiving) -> Opt
             Some(Inlet::Settling)
         }
         Inlet::After if !connection.returned_in.load(Ordering::Relaxed) => {
-            connection.returned_in.store(true, Ordering::Release);
-            connection.switched_in.store(false, Ordering::Release);
-            if connection.reads_no_more() {
+            // The kernel is told first: once it is back, another thread lets the kernel tell of it.
+            let told = connection.reads_no_more();
+            if told {
+                sys::shutdown(guard.socket(), libc::SHUT_RD);
+            }
+            connection.returned_in.store(true, Ordering::SeqCst);
+            connection.switched_in.store(false, Ordering::SeqCst);
+            if !told && connection.reads_no_more() {
                 sys::shutdown(guard.socket(), libc::SHUT_RD);
             }
             Some(inlet)
@@ -126,11 +131,17 @@ fn recounts(guard: &Guard, inlet: Inlet) -> bool {
     true
 }
 
+/// Whether nothing follows what is in the ring, of which nothing was refused but its end.
+pub fn ends_with_ring(way: &Way) -> bool {
+    let refuses_end_only =
+        || way.detour.refusal() == Refusal::Unheard && way.pointers.filling() == 0;
+    way.detour.has_said_all() || way.detour.is_finished() && refuses_end_only()
+}
+
 /// Whether the other end has said that it sends no more, and not yet to the kernel: nothing follows
 /// what is in the ring, unless that was refused.
 pub fn has_said_all(guard: &Guard, segment: &Segment) -> bool {
-    let way = segment.way(guard.connection.role().peer());
-    if !way.detour.has_said_all() {
+    if !ends_with_ring(segment.way(guard.connection.role().peer())) {
         return false;
     }
     let over = libc::POLLHUP | libc::POLLERR | libc::POLLRDHUP;
@@ -202,11 +213,13 @@ pub fn come_back(
         Outlet::Rest(_) | Outlet::After => {}
     }
     push(guard, segment, sending);
-    if sending.sender.outlet() == Outlet::After
-        && !connection.returned_out.swap(true, Ordering::AcqRel)
-        && connection.write_shut.load(Ordering::Acquire)
+    if sending.sender.outlet() == Outlet::After && !connection.returned_out.load(Ordering::Acquire)
     {
-        sys::shutdown(guard.socket(), libc::SHUT_WR);
+        // The kernel is told first: once it is back, another thread lets the kernel tell of it.
+        if connection.write_shut.load(Ordering::Acquire) {
+            sys::shutdown(guard.socket(), libc::SHUT_WR);
+        }
+        connection.returned_out.store(true, Ordering::Release);
     }
     Ok(())
 }
@@ -243,6 +256,7 @@ pub fn settle(guard: &Guard, segment: &Segment) -> bool {
     if !connection.returned_in.load(Ordering::Acquire)
         && let Some(mut receiving) = connection.receiving()
         && let Some(Inlet::Doorbells(_)) = inlet(guard, segment, &mut receiving)
+        && !connection.is_slept_on()
         && discard(guard, segment) == Some(0)
     {
         inlet(guard, segment, &mut receiving);
@@ -384,7 +398,7 @@ fn discard_counted(guard: &Guard, segment: &Segment) {
     let is_left = || {
         // Who looks counts anew what must be.
         guard.connection.receiving().map(|mut half| inlet(guard, segment, &mut half));
-        discard(guard, segment).is_some_and(|left| left > 0)
+        guard.connection.is_slept_on() || discard(guard, segment).is_some_and(|left| left > 0)
     };
     while is_left() && sys::now() < until {
         sys::poll(guard.socket(), libc::POLLIN, 1_000_000);

@@ -233,8 +233,11 @@ fn step_held(
                 Err(BrokenRing { .. }) => return Step::Failed(broken(guard)),
             },
             Inlet::Doorbells(_) | Inlet::Settling if turn::has_said_all(guard, segment) => {
-                // One that stayed there would turn this end's own end into a reset.
-                turn::discard(guard, segment);
+                // One that stayed there would turn this end's own end into a reset, unless it is yet to wake
+                // another.
+                if !guard.connection.is_slept_on() {
+                    turn::discard(guard, segment);
+                }
                 return Step::End;
             }
             Inlet::Doorbells(_) => match turn::discard(guard, segment) {

@@ -59,7 +59,9 @@ pub fn send_seen(fd: c_int, from: &[iovec], flags: c_int, kernel: impl Fn() -> i
                 let result =
                     if here { in_kernel(&kernel) } else { sent_by_kernel(&guard, from, flags) };
                 let why = if result < 0 { sys::errno() } else { 0 };
-                note_reset(&guard, why);
+                if was_said_before(&guard, why) {
+                    return broken_pipe(flags);
+                }
                 if why == libc::EAGAIN || result >= 0 && (result as usize) < length(from) {
                     note_full(&guard);
                 }
@@ -97,11 +99,15 @@ fn note_full(guard: &Guard) {
     }
 }
 
-/// Remembers that the kernel has told the program of a reset.
+/// Remembers that the program is told of a reset.
 fn note_reset(guard: &Guard, why: Errno) {
-    if why == libc::ECONNRESET {
-        guard.connection.reset_said.store(true, Ordering::Release);
-    }
+    was_said_before(guard, why);
+}
+
+/// The same. Whether a receive in another thread has told of it already, by what the other end says, before the
+/// kernel did.
+fn was_said_before(guard: &Guard, why: Errno) -> bool {
+    why == libc::ECONNRESET && guard.connection.reset_said.swap(true, Ordering::AcqRel)
 }
 
 #[inline(never)]
@@ -134,8 +140,8 @@ fn sent(guard: &Guard, from: &[iovec], flags: c_int) -> Moved {
                 None => Moved::Kernel,
                 Some(Ok(count)) => finish_send(count),
                 Some(Err(libc::EPIPE)) => Moved::Done(broken_pipe(flags)),
+                Some(Err(why)) if was_said_before(guard, why) => Moved::Done(broken_pipe(flags)),
                 Some(Err(why)) => {
-                    note_reset(guard, why);
                     death::take_error(guard);
                     Moved::Done(fail(why))
                 }
@@ -338,9 +344,8 @@ fn into_ring(
         // A reset is said once, and before the pipe.
         let _ = death::is_gone(guard);
         let why = death::owed(connection).or_else(|| death::take_error(guard));
-        let why = why.unwrap_or(libc::EPIPE);
-        note_reset(guard, why);
-        return Err(why);
+        let why = why.filter(|why| !was_said_before(guard, *why));
+        return Err(why.unwrap_or(libc::EPIPE));
     }
     let way = segment.way(connection.role());
     let before = *done;

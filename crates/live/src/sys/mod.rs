@@ -386,7 +386,11 @@ pub fn futex_wake(word: *const u32) {
 }
 
 pub fn shutdown(fd: c_int, how: c_int) {
-    let _ = call!(libc::SYS_shutdown, fd, how);
+    let _ = try_shutdown(fd, how);
+}
+
+pub fn try_shutdown(fd: c_int, how: c_int) -> Result<(), Errno> {
+    call!(libc::SYS_shutdown, fd, how).map(drop)
 }
 
 pub fn write(fd: c_int, bytes: &[u8]) {

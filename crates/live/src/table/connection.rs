@@ -259,6 +259,12 @@ impl Connection {
         Some(Half { state: unsafe { &mut *self.sending.get() }, held })
     }
 
+    /// Whether another thread sleeps in the kernel, whom the doorbells there have yet to wake. Who goes to
+    /// sleep after this has looked at the ring first.
+    pub fn is_slept_on(&self) -> bool {
+        self.sleepers.load(Ordering::SeqCst) > 0
+    }
+
     /// Whether somebody has the receiving half.
     pub fn is_read(&self) -> bool {
         self.receive_lock.is_held()

@@ -251,6 +251,8 @@ pub enum Wait {
     Poll,
     Select,
     Epoll,
+    /// For the end alone.
+    End,
     Nowhere,
 }
 
@@ -258,6 +260,7 @@ pub fn wait_for_input(fd: c_int, how: Wait) {
     match how {
         Wait::Receive | Wait::Nowhere => {}
         Wait::Poll => assert_eq!(poll(fd, libc::POLLIN, 20_000), libc::POLLIN),
+        Wait::End => assert_eq!(poll(fd, libc::POLLRDHUP, 20_000), libc::POLLRDHUP),
         Wait::Select => unsafe {
             let mut set: libc::fd_set = zeroed();
             libc::FD_SET(fd, &mut set);

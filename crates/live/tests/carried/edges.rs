@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use libc::c_int;
 
-use crate::pair::{Pair, carried, close, plain, preloaded, recv, send};
+use crate::pair::{Pair, carried, close, joined, plain, preloaded, recv, send, used_by};
 use crate::{epoll_control, epoll_events};
 
 const KINDS: [u32; 5] = [
@@ -179,9 +179,54 @@ fn who_waits_for_edges_hears_of_a_shutdown_in_another_thread() {
                 let count = unsafe { libc::epoll_wait(instance, &mut heard, 1, 10_000) };
                 let (events, datum) = (heard.events, heard.u64);
                 assert_eq!((count, datum), (1, 7), "round {round}: {events:#x}");
-                assert_ne!(events & libc::EPOLLIN as u32, 0, "round {round}: {events:#x}");
+                let all = (libc::EPOLLIN | libc::EPOLLHUP) as u32;
+                assert_eq!(events & all, all, "round {round}: {events:#x}");
             });
             [pair.a, pair.b, instance].into_iter().for_each(close);
         }
+    });
+}
+
+/// Also of one that changes nothing, and that leaves both to the kernel, since one alone had joined.
+#[test]
+fn every_shutdown_is_an_edge_while_the_ends_join() {
+    preloaded("edges::every_shutdown_is_an_edge_while_the_ends_join", || {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let edges = |(fd, how): (c_int, c_int)| {
+            let instance = unsafe { libc::epoll_create1(0) };
+            let kind = (libc::EPOLLET | libc::EPOLLIN | libc::EPOLLOUT | libc::EPOLLRDHUP) as u32;
+            assert_eq!(epoll_control(instance, libc::EPOLL_CTL_ADD, fd, kind), 0);
+            let edge = || {
+                let mut heard = libc::epoll_event { events: 0, u64: 0 };
+                let count = unsafe { libc::epoll_wait(instance, &mut heard, 1, 0) };
+                (count == 1).then_some(heard.events)
+            };
+            assert!(edge().is_some());
+            let seen = [(); 3].map(|()| {
+                assert_eq!(unsafe { libc::shutdown(fd, how) }, 0);
+                std::iter::from_fn(edge).last()
+            });
+            close(instance);
+            seen
+        };
+        let mut one_had_joined = 0;
+        for (how, ahead, accepted) in [libc::SHUT_RD, libc::SHUT_WR]
+            .into_iter()
+            .flat_map(|how| (0..8).flat_map(move |ahead| [(how, ahead, false), (how, ahead, true)]))
+        {
+            // One that is used for long, so that the next is joined as soon.
+            let lasting = used_by(&listener, 100);
+            [lasting.a, lasting.b].into_iter().for_each(close);
+            let (before, ours, theirs) = (joined(), used_by(&listener, 7), plain());
+            let end = |pair: Pair| if accepted { pair.b } else { pair.a };
+            for _ in 0..ahead {
+                assert_eq!(recv(end(ours), 1, libc::MSG_DONTWAIT), Err(libc::EAGAIN));
+            }
+            one_had_joined += u32::from(joined() == before + 1);
+            let [seen, wanted] = [ours, theirs].map(|pair| edges((end(pair), how)));
+            assert_eq!(seen, wanted, "how {how}, ahead {ahead}, accepted {accepted}");
+            [ours, theirs].into_iter().flat_map(|pair| [pair.a, pair.b]).for_each(close);
+        }
+        assert!(one_had_joined > 0);
     });
 }

@@ -1,5 +1,6 @@
 //! Connections of which one direction has ended, held against the kernel's.
 
+use std::cell::Cell;
 use std::mem::{size_of, zeroed};
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use crate::back::{joined_behind, send_early};
 use crate::epoll_control;
 use crate::pair::{
     Outcome, Pair, carried, close, joined, moved_back, outcome, plain, poll, preloaded, recv, send,
-    used,
+    use_by_turns, used,
 };
 
 const ENDED: i16 = libc::POLLERR | libc::POLLHUP;
@@ -401,6 +402,53 @@ fn an_end_behind_unread_bytes_wakes_who_waits_for_it_alone_while_the_ends_join()
             });
             close(a);
             close(b);
+        }
+    });
+}
+
+/// Who waits for it alone sleeps in the kernel, where no doorbell wakes.
+#[test]
+fn an_end_wakes_who_has_waited_for_it_alone_since_before_the_ends_could_join() {
+    let name = "halves::an_end_wakes_who_has_waited_for_it_alone_since_before_the_ends_could_join";
+    preloaded(name, || {
+        let pair = used(0);
+        std::thread::scope(|scope| {
+            let waiter = scope.spawn(|| poll(pair.a, libc::POLLRDHUP, 10_000));
+            std::thread::sleep(Duration::from_millis(20));
+            use_by_turns(pair, 200);
+            shutdown(pair.b, libc::SHUT_WR);
+            assert_eq!(waiter.join().unwrap(), libc::POLLRDHUP);
+        });
+        // Who only looks keeps nothing from joining.
+        let next = used(0);
+        assert_eq!(poll(next.a, libc::POLLRDHUP, 0), 0);
+        use_by_turns(next, 200);
+        assert_eq!(joined(), 2);
+        [pair.a, pair.b, next.a, next.b].into_iter().for_each(close);
+    });
+}
+
+/// Some of what comes before it may still be in the other end's kernel, and who was told of the end takes a
+/// short receive for the last.
+#[test]
+fn an_end_is_told_once_all_before_it_is_there() {
+    preloaded("halves::an_end_is_told_once_all_before_it_is_there", || {
+        for piece in [1000, 15_360, 100_000] {
+            let (early, mut got) = (Cell::new(0), 0);
+            let pair = joined_behind(|fd| early.set(fill(fd)));
+            let sent = early.get() + send(pair.a, b"in the ring", 0).unwrap();
+            shutdown(pair.a, libc::SHUT_WR);
+            let (asked, mut looks) = (libc::POLLIN | libc::POLLRDHUP, 0);
+            while poll(pair.b, asked, 10_000) & libc::POLLRDHUP == 0 {
+                got += recv(pair.b, piece, 0).unwrap().len();
+                looks += 1;
+            }
+            assert!(looks > 0, "the kernel has room for all");
+            let rest = recv(pair.b, sent, 0).unwrap().len();
+            assert_eq!(got + rest, sent, "in pieces of {piece}");
+            assert_eq!(recv(pair.b, 1, 0), Ok(vec![]));
+            close(pair.a);
+            close(pair.b);
         }
     });
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use libc::c_int;
 
 use crate::at_once::{become_nothing, let_stay_open, spin_for};
-use crate::back::pattern;
+use crate::back::{Wait, pass, pattern, wait_for_input};
 use crate::pair::{
     Numbers, carried, close, joined, moved_back, poll, preloaded, recv, send, used_by,
 };
@@ -250,6 +250,42 @@ fn what_was_sent_arrives_whenever_the_process_is_killed_that_leaves() {
                 assert!(Instant::now() < until, "round {round}: somebody copies for nobody");
                 std::thread::sleep(Duration::from_millis(1));
             }
+        }
+    });
+}
+
+/// A connection leaves for 0.3 s, since its other end does nothing. Who is told of bytes meanwhile may find none,
+/// and reads them in the end; of an end he need not wait for the other end's word to the kernel.
+#[test]
+fn who_waits_for_events_while_a_connection_leaves_gets_what_was_there() {
+    let name = "leaving::who_waits_for_events_while_a_connection_leaves_gets_what_was_there";
+    preloaded(name, || {
+        let waits = [Wait::Poll, Wait::Select, Wait::Epoll, Wait::End];
+        let cases = waits.into_iter().flat_map(|wait| (1..4).map(move |what| (wait, what)));
+        for (wait, what) in cases {
+            if wait == Wait::End && what & 2 == 0 {
+                continue;
+            }
+            let pair = carried();
+            let bytes: &[u8] = if what & 1 != 0 { b"unread" } else { b"" };
+            assert_eq!(send(pair.a, bytes, 0), Ok(bytes.len()));
+            if what & 2 != 0 {
+                assert_eq!(unsafe { libc::shutdown(pair.a, libc::SHUT_WR) }, 0);
+            }
+            let leaving = std::thread::spawn(move || close(pass(pair.b)));
+            std::thread::sleep(Duration::from_millis(20));
+            let until = Instant::now() + Duration::from_secs(10);
+            let came = loop {
+                wait_for_input(pair.b, wait);
+                match recv(pair.b, 9, libc::MSG_DONTWAIT) {
+                    Err(libc::EAGAIN) if Instant::now() < until => {}
+                    came => break came,
+                }
+            };
+            assert_eq!(came, Ok(bytes.to_vec()), "case {what}");
+            leaving.join().unwrap();
+            close(pair.a);
+            close(pair.b);
         }
     });
 }

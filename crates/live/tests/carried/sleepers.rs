@@ -3,6 +3,8 @@
 //! instance or two, how many sleep and how much they take at once, what happens at either end, and what
 //! another thread does meanwhile.
 
+mod beside;
+mod calls;
 mod peer;
 
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
@@ -11,11 +13,10 @@ use std::time::{Duration, Instant};
 
 use libc::{c_int, epoll_event};
 
-use crate::at_once::become_nothing;
-use crate::back::pass;
 use crate::pair::{Numbers, close, joined, poll, preloaded, recv, send};
 use crate::watched::instance;
-use peer::{Act, Ends, Peer};
+use beside::Beside;
+use peer::{Act, Peer};
 
 const IN: u32 = libc::EPOLLIN as u32;
 const OUT: u32 = libc::EPOLLOUT as u32;
@@ -220,68 +221,6 @@ impl What {
     }
 }
 
-/// What another thread does to both connections meanwhile.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Beside {
-    Nothing,
-    /// Watches in a way in which only the kernel can: the connection leaves.
-    WatchAlone,
-    Watch,
-    Fork,
-    Poll,
-    Change,
-    Copy,
-    PassOn,
-    FailToBecome,
-}
-
-impl Beside {
-    fn draw(numbers: &mut Numbers) -> Self {
-        use Beside::{Change, Copy, FailToBecome, Fork, Nothing, PassOn, Poll, Watch, WatchAlone};
-        let all = [WatchAlone, Watch, Fork, Poll, Change, Copy, PassOn, FailToBecome];
-        all.get(numbers.below(24) as usize).copied().unwrap_or(Nothing)
-    }
-
-    fn act(self, sides: &[Side; 2], registrations: &[Registration]) {
-        let each = |act: &dyn Fn(&Side)| sides.iter().for_each(act);
-        match self {
-            Self::Nothing => {}
-            Self::WatchAlone => each(&|side| watch(side.fd(), IN | libc::EPOLLEXCLUSIVE as u32)),
-            Self::Watch => each(&|side| watch(side.fd(), IN)),
-            Self::Fork => {
-                let child = unsafe { libc::fork() };
-                if child == 0 {
-                    unsafe { libc::usleep(1000) };
-                    unsafe { libc::_exit(0) };
-                }
-                let mut status = -1;
-                assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
-            }
-            Self::Poll => each(&|side| {
-                poll(side.fd(), libc::POLLIN, 1);
-            }),
-            Self::Change => each(&|side| {
-                let all = 0..registrations.len();
-                all.for_each(|at| side.control(libc::EPOLL_CTL_MOD, registrations, at));
-            }),
-            Self::Copy => each(&|side| close(unsafe { libc::dup(side.fd()) })),
-            Self::PassOn => each(&|side| close(pass(side.fd()))),
-            Self::FailToBecome => become_nothing(),
-        }
-    }
-}
-
-/// Watches in an instance of its own, for a moment.
-fn watch(fd: c_int, events: u32) {
-    let epoll = instance();
-    let mut event = epoll_event { events, u64: 0 };
-    unsafe {
-        assert_eq!(libc::epoll_ctl(epoll, libc::EPOLL_CTL_ADD, fd, &mut event), 0);
-        libc::epoll_wait(epoll, &mut event, 1, 1);
-    }
-    close(epoll);
-}
-
 /// One connection of each kind, with what was done so far.
 struct Round<'a> {
     seed: u64,
@@ -351,7 +290,11 @@ impl Round<'_> {
             if beside != Beside::Nothing {
                 scope.spawn(move || {
                     thread::sleep(pauses[1]);
-                    beside.act(sides, registrations);
+                    let change = |side: &Side| {
+                        let all = 0..registrations.len();
+                        all.for_each(|at| side.control(libc::EPOLL_CTL_MOD, registrations, at));
+                    };
+                    beside.act(sides.each_ref().map(Side::fd), || sides.iter().for_each(change));
                 });
             }
             thread::sleep(pauses[2]);
@@ -435,24 +378,12 @@ impl Round<'_> {
     }
 }
 
-/// Sends a byte so many times there and back.
-fn warm_up(ends: Ends, peer: &mut Peer, rounds: u64) {
-    for _ in 0..rounds {
-        peer.act(Act::Send, 1);
-        for fd in ends {
-            assert_eq!(recv(fd, 9, 0), Ok(b"x".to_vec()));
-            assert_eq!(send(fd, b"y", 0), Ok(1));
-        }
-        peer.act(Act::Receive, 1);
-    }
-}
-
 /// Draws and runs a round. Says what was done.
 fn run(seed: u64) {
     let mut numbers = Numbers(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
     let (ends, mut peer) = Peer::connect(numbers.below(2) == 0);
     let rounds = if numbers.below(4) == 0 { numbers.below(8) } else { 100 };
-    warm_up(ends, &mut peer, rounds);
+    peer.warm_up(ends, rounds);
     let (instances, copies) = (1 + numbers.below(2) as usize, numbers.below(3) as usize);
     let registrations = draw_registrations(&mut numbers, instances, copies);
     let sides = ends.map(|fd| Side::new(fd, copies, instances, &registrations));
@@ -491,12 +422,16 @@ fn run(seed: u64) {
     sides.iter().for_each(Side::end);
 }
 
+/// The first seed and the number of rounds.
+fn given(first: u64, rounds: u64) -> (u64, u64) {
+    let given = |name| std::env::var(name).ok().and_then(|value| value.parse().ok());
+    (given("WEFT_SLEEPERS_SEED").unwrap_or(first), given("WEFT_SLEEPERS_ROUNDS").unwrap_or(rounds))
+}
+
 #[test]
 fn who_sleeps_hears_of_all_that_the_kernel_tells() {
     preloaded("sleepers::who_sleeps_hears_of_all_that_the_kernel_tells", || {
-        let given = |name| std::env::var(name).ok().and_then(|value| value.parse().ok());
-        let first = given("WEFT_SLEEPERS_SEED").unwrap_or(SEED);
-        let rounds = given("WEFT_SLEEPERS_ROUNDS").unwrap_or(ROUNDS);
+        let (first, rounds) = given(SEED, ROUNDS);
         (first..first + rounds).for_each(run);
         assert!(joined() > rounds, "{} ends of {rounds} connections were carried", joined());
     });

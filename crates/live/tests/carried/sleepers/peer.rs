@@ -15,6 +15,8 @@ pub enum Act {
     Send,
     /// Receives so many bytes that are there or on their way.
     Receive,
+    /// Receives so many bytes at most, if there are any.
+    Take,
     ShutDownSending,
     Close,
     /// Puts another file under the number.
@@ -23,8 +25,15 @@ pub enum Act {
     Disconnect,
 }
 
-const ACTS: [Act; 6] =
-    [Act::Send, Act::Receive, Act::ShutDownSending, Act::Close, Act::Replace, Act::Disconnect];
+const ACTS: [Act; 7] = [
+    Act::Send,
+    Act::Receive,
+    Act::Take,
+    Act::ShutDownSending,
+    Act::Close,
+    Act::Replace,
+    Act::Disconnect,
+];
 
 /// How long an other end waits for bytes, in milliseconds.
 const PATIENCE: c_int = 10_000;
@@ -104,6 +113,18 @@ impl Peer {
         }
     }
 
+    /// Sends a byte so many times there and back.
+    pub fn warm_up(&mut self, ends: Ends, rounds: u64) {
+        for _ in 0..rounds {
+            self.act(Act::Send, 1);
+            for fd in ends {
+                assert_eq!(recv(fd, 9, 0), Ok(b"x".to_vec()));
+                assert_eq!(send(fd, b"y", 0), Ok(1));
+            }
+            self.act(Act::Receive, 1);
+        }
+    }
+
     /// Closes what is still open.
     pub fn end(self) {
         match self {
@@ -123,6 +144,7 @@ fn act(fd: c_int, what: Act, count: usize) {
         // Whoever has shut down or reset the connection is told of that, as he may be.
         Act::Send => drop(send(fd, &vec![b'x'; count], 0)),
         Act::Receive => receive(fd, count),
+        Act::Take => drop(recv(fd, count, libc::MSG_DONTWAIT)),
         Act::ShutDownSending => drop(unsafe { libc::shutdown(fd, libc::SHUT_WR) }),
         Act::Close => close(fd),
         Act::Replace => {
