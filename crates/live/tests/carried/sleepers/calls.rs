@@ -15,6 +15,8 @@ use crate::pair::{Numbers, Outcome, close, joined, poll, preloaded, recv, send};
 /// How many connections, and the first seed, unless the environment says it as for the others.
 const ROUNDS: u64 = 200;
 const SEED: u64 = 1;
+/// Seeds of rounds in which a call slept on once, always or often.
+const FOUND: [u64; 5] = [1598, 3695, 3851, 22_658, 50_220];
 /// How long the same calls must have ended on both before none is thought to end any more.
 const QUIET: Duration = Duration::from_millis(3);
 
@@ -237,7 +239,7 @@ fn run(seed: u64) {
 fn who_sleeps_in_a_call_ends_when_the_kernels_does() {
     preloaded("sleepers::calls::who_sleeps_in_a_call_ends_when_the_kernels_does", || {
         let (first, rounds) = given(SEED, ROUNDS);
-        (first..first + rounds).for_each(run);
+        FOUND.into_iter().chain(first..first + rounds).for_each(run);
         assert!(joined() > rounds, "{} ends of {rounds} connections were carried", joined());
     });
 }
