@@ -426,11 +426,10 @@ fn restrict(joined: &[Polled], entries: &[pollfd], kernel: &mut List<pollfd>) ->
             // Once the detours have ended nobody rings for who does not ask for bytes, and the
             // kernel's bytes would wake it at once.
             entry.events = libc::POLLIN | libc::POLLRDHUP | entry.events & libc::POLLPRI;
-        } else if !wants_in
-            && (has_switched_out(connection) || begins_in_ring(&it.guard, &it.segment))
-        {
-            // Bytes that the program does not ask for stand before the doorbell.
-            slice = Some(1_000_000);
+        } else if !wants_in {
+            // Bytes that the program does not ask for may stand before the doorbell.
+            let begins = has_switched_out(connection) || begins_in_ring(&it.guard, &it.segment);
+            slice = Some(slice.unwrap_or(if begins { 1_000_000 } else { FULL_RING }));
         }
         if has_switched_out(connection) && wants_out {
             entry.events &= !OUT;
