@@ -6,18 +6,13 @@ use std::thread;
 use libc::{c_int, epoll_event};
 
 use crate::pair::{Numbers, Pair, close, joined, moved_back, outcome, poll, preloaded, recv, send};
+use crate::watched::instance;
 use crate::{epoll_control, epoll_events};
 
 const IN: u32 = libc::EPOLLIN as u32;
 const OUT: u32 = libc::EPOLLOUT as u32;
 const EDGE: u32 = libc::EPOLLET as u32;
 const ONCE: u32 = libc::EPOLLONESHOT as u32;
-
-fn instance() -> c_int {
-    let epoll = unsafe { libc::epoll_create1(0) };
-    assert!(epoll >= 0);
-    epoll
-}
 
 /// A socket that the library sees made, or one that it does not.
 fn socket(seen: bool) -> c_int {

@@ -7,8 +7,8 @@ use std::time::Duration;
 use libc::c_int;
 
 use crate::pair::{
-    Outcome, Pair, carried, close, joined, outcome, plain, poll, preloaded, recv, send, unread,
-    used_by,
+    Outcome, Pair, carried, close, disconnect, joined, outcome, plain, poll, preloaded, recv, send,
+    unread, used_by,
 };
 
 const ALL: i16 = libc::POLLIN | libc::POLLOUT | libc::POLLRDHUP;
@@ -121,15 +121,7 @@ fn shown(end: &mut End, act: Act) -> String {
             *fd = -1;
             String::new()
         }
-        Act::Disconnect => {
-            let mut nobody: libc::sockaddr = unsafe { zeroed() };
-            nobody.sa_family = libc::AF_UNSPEC as u16;
-            let length = size_of::<libc::sockaddr>() as u32;
-            format!(
-                "{:?}",
-                outcome(unsafe { libc::connect(*fd, &raw const nobody, length) } as isize)
-            )
-        }
+        Act::Disconnect => format!("{:?}", disconnect(*fd)),
     }
 }
 

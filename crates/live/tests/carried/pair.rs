@@ -280,6 +280,14 @@ pub fn unread(fd: c_int) -> c_int {
     count
 }
 
+/// Connects with nobody, which ends the connection that there is.
+pub fn disconnect(fd: c_int) -> Outcome<usize> {
+    let mut nobody: libc::sockaddr = unsafe { zeroed() };
+    nobody.sa_family = libc::AF_UNSPEC as u16;
+    let length = size_of::<libc::sockaddr>() as libc::socklen_t;
+    outcome(unsafe { libc::connect(fd, &raw const nobody, length) } as isize)
+}
+
 pub fn close(fd: c_int) {
     assert_eq!(unsafe { libc::close(fd) }, 0);
 }

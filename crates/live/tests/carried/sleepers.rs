@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use libc::{c_int, epoll_event};
 
-use crate::pair::{Numbers, close, joined, poll, preloaded, recv, send};
+use crate::pair::{Numbers, close, disconnect, joined, poll, preloaded, recv, send};
 use crate::watched::instance;
 use beside::Beside;
 use peer::{Act, Peer};
@@ -312,7 +312,9 @@ impl Round<'_> {
                 What::ShutDown(how) => sides.iter().for_each(|side| {
                     unsafe { libc::shutdown(side.fd(), how) };
                 }),
-                What::Disconnect => sides.iter().for_each(|side| peer::disconnect(side.fd())),
+                What::Disconnect => {
+                    sides.iter().for_each(|side| assert_eq!(disconnect(side.fd()), Ok(0)))
+                }
                 What::Peer(act) => peer.act(act, 0),
                 What::CloseCopy => {
                     let copies = sides.iter().filter_map(Side::copy);

@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 use libc::c_int;
 
 use super::beside::Beside;
-use super::peer::{Act, Peer, disconnect};
+use super::peer::{Act, Peer};
 use super::{PATIENCE, given, microseconds};
-use crate::pair::{Numbers, Outcome, close, joined, poll, preloaded, recv, send};
+use crate::pair::{Numbers, Outcome, close, disconnect, joined, poll, preloaded, recv, send};
 
 /// How many connections, and the first seed, unless the environment says it as for the others.
 const ROUNDS: u64 = 200;
@@ -200,7 +200,9 @@ fn run(seed: u64) {
                     Some(End::ShutDown(how)) => ends.into_iter().for_each(|fd| {
                         unsafe { libc::shutdown(fd, how) };
                     }),
-                    Some(End::Disconnect) => ends.into_iter().for_each(disconnect),
+                    Some(End::Disconnect) => {
+                        ends.into_iter().for_each(|fd| assert_eq!(disconnect(fd), Ok(0)))
+                    }
                     Some(End::Peer(act)) => peer.act(act, 0),
                 }
             });

@@ -7,7 +7,7 @@ use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd};
 
 use libc::{c_int, pid_t};
 
-use crate::pair::{close, plain_of, plain_to, poll, recv, send};
+use crate::pair::{close, disconnect, plain_of, plain_to, poll, recv, send};
 
 /// What is done at both other ends, with so many bytes where it is about bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -152,16 +152,8 @@ fn act(fd: c_int, what: Act, count: usize) {
             assert_eq!(unsafe { libc::dup2(other, fd) }, fd);
             close(other);
         }
-        Act::Disconnect => disconnect(fd),
+        Act::Disconnect => assert_eq!(disconnect(fd), Ok(0)),
     }
-}
-
-/// Connects with nobody.
-pub fn disconnect(fd: c_int) {
-    let mut nobody: libc::sockaddr = unsafe { std::mem::zeroed() };
-    nobody.sa_family = libc::AF_UNSPEC as u16;
-    let length = size_of_val(&nobody) as libc::socklen_t;
-    unsafe { libc::connect(fd, &raw const nobody, length) };
 }
 
 fn receive(fd: c_int, count: usize) {
