@@ -6,7 +6,7 @@ mod acts;
 mod end;
 
 use std::fs::File;
-use std::io::{Read, Write};
+use std::io::{PipeReader, PipeWriter, Read, Write};
 use std::net::TcpListener;
 use std::os::fd::{AsRawFd, FromRawFd};
 use std::time::{Duration, Instant};
@@ -49,8 +49,9 @@ fn judge() {
         libc::fcntl(file, libc::F_SETFL, libc::O_APPEND);
         File::from_raw_fd(file)
     };
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.set_nonblocking(true).unwrap();
+    let (ports, places) = std::io::pipe().unwrap();
+    // SAFETY: takes no memory.
+    unsafe { libc::fcntl(ports.as_raw_fd(), libc::F_SETFL, libc::O_NONBLOCK) };
     let asked = std::env::var("WEFT_MESH_SECONDS").ok().and_then(|seconds| seconds.parse().ok());
     let until = Instant::now() + asked.map_or(SPAN, Duration::from_secs);
     let workers: Vec<_> = (0..2 * PROCESSES)
@@ -59,10 +60,10 @@ fn judge() {
                 std::thread::scope(|scope| {
                     for thread in 0..THREADS {
                         let drawn = Numbers((seed * 100 + which) * 100 + thread);
-                        let listener = &listener;
+                        let (ports, places) = (&ports, &places);
                         scope.spawn(move || match which % 2 {
-                            0 => call(listener, until, drawn),
-                            _ => serve(listener, until),
+                            0 => call(ports, until, drawn),
+                            _ => serve(places, until),
                         });
                     }
                 });
@@ -90,11 +91,17 @@ fn say(line: &str) {
     results.write_all(format!("{line}\n").as_bytes()).unwrap();
 }
 
-/// Makes connections until a time.
-fn call(listener: &TcpListener, until: Instant, mut drawn: Numbers) {
+/// Makes connections until a time, each to a port that somebody waits at.
+fn call(mut ports: &PipeReader, until: Instant, mut drawn: Numbers) {
     while Instant::now() < until {
+        let mut port = [0; 2];
+        poll(ports.as_raw_fd(), libc::POLLIN, 100);
+        // Another may have taken the one that was there.
+        if ports.read(&mut port).is_err() {
+            continue;
+        }
         let seed = drawn.below(1 << 30);
-        let fd = end::connected(listener.local_addr().unwrap());
+        let fd = end::connected(u16::from_ne_bytes(port));
         // SAFETY: so many bytes are there.
         let sent = unsafe { libc::send(fd, (&raw const seed).cast(), 8, 0) };
         assert_eq!(sent, 8);
@@ -102,21 +109,28 @@ fn call(listener: &TcpListener, until: Instant, mut drawn: Numbers) {
     }
 }
 
-/// Answers connections until a time, and those that were made by then.
-fn serve(listener: &TcpListener, until: Instant) {
-    while Instant::now() < until + Duration::from_secs(1) {
-        if poll(listener.as_raw_fd(), libc::POLLIN, 100) == 0 {
-            continue;
+/// Answers connections until a time, and those that were made by then. Each comes to a port of its own:
+/// of one port, the library learns whether connections there last, and those whose ends soon do what
+/// keeps them with the kernel would be taken for short.
+fn serve(mut places: &PipeWriter, until: Instant) {
+    let until = until + Duration::from_secs(1);
+    while Instant::now() < until {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        places.write_all(&listener.local_addr().unwrap().port().to_ne_bytes()).unwrap();
+        while poll(listener.as_raw_fd(), libc::POLLIN, 100) == 0 {
+            if Instant::now() >= until {
+                return;
+            }
         }
         let none = std::ptr::null_mut();
         // SAFETY: whoever connects need not be named.
         let fd = unsafe { libc::accept(listener.as_raw_fd(), none, none.cast()) };
-        if fd >= 0 {
-            let mut seed = 0u64;
-            // SAFETY: there is so much room.
-            let came = unsafe { libc::recv(fd, (&raw mut seed).cast(), 8, libc::MSG_WAITALL) };
-            assert_eq!(came, 8);
-            End::new(fd, seed, 1).run();
-        }
+        assert!(fd >= 0, "{}", std::io::Error::last_os_error());
+        drop(listener);
+        let mut seed = 0u64;
+        // SAFETY: there is so much room.
+        let came = unsafe { libc::recv(fd, (&raw mut seed).cast(), 8, libc::MSG_WAITALL) };
+        assert_eq!(came, 8);
+        End::new(fd, seed, 1).run();
     }
 }

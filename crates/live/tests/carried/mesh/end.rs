@@ -1,7 +1,6 @@
 //! One end of a connection of the mesh, and what it carries.
 
 use std::mem::zeroed;
-use std::net::SocketAddr;
 
 use libc::c_int;
 
@@ -82,13 +81,13 @@ pub struct End {
 }
 
 /// A new connection, in whose numbers other programs that are started may have a part.
-pub fn connected(address: SocketAddr) -> c_int {
+pub fn connected(port: u16) -> c_int {
     // SAFETY: the address is of this type and length.
     unsafe {
         let fd = libc::socket(libc::AF_INET, libc::SOCK_STREAM, 0);
         let mut to: libc::sockaddr_in = zeroed();
         to.sin_family = libc::AF_INET as u16;
-        to.sin_port = address.port().to_be();
+        to.sin_port = port.to_be();
         to.sin_addr.s_addr = u32::from_ne_bytes([127, 0, 0, 1]);
         let length = size_of_val(&to) as libc::socklen_t;
         assert_eq!(libc::connect(fd, (&raw const to).cast(), length), 0);
