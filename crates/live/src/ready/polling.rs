@@ -1,167 +1,32 @@
-//! Which events a connection has, in the bits of `poll`, and `poll` and `select` over them.
+//! `poll` over joined connections and other descriptors: it looks, polls for a while, and sleeps in the
+//! kernel on doorbells instead of events.
 
 use std::cell::Cell;
 use std::sync::atomic::Ordering;
 
 use libc::{c_int, pollfd, sigset_t};
-use weft_protocol::detour::{Begun, Inlet, Refusal};
+use weft_protocol::detour::Refusal;
 use weft_protocol::interrupt_flag::Sleep;
 
+use super::{
+    IN, OUT, arm, begins_in_ring, events, has_switched_in, has_switched_out, is_joined, nearest,
+};
 use crate::leaving::turn;
-use crate::memory::pointers;
 use crate::memory::scratch::{List, Scratch};
 use crate::report::stats::{self, Reason};
-use crate::segment::{Segment, closed};
+use crate::segment::Segment;
 use crate::signals::cancel;
 use crate::sys;
-use crate::table::{self, Connection, Entry, Guard, end, phase, taken};
+use crate::table::{self, Guard, end};
 use crate::waiting::death;
-use crate::waiting::spin::{SpinPolicy, Where};
+use crate::waiting::spin::SpinPolicy;
 use crate::waiting::wait;
-
-const IN: i16 = libc::POLLIN | libc::POLLRDNORM;
-const OUT: i16 = libc::POLLOUT | libc::POLLWRNORM;
 
 /// While a `poll` polls, every so many looks are at all connections, not only at arrivals.
 const WHOLE_LOOK: u32 = 16;
 
 /// How long a full ring is waited for before the kernel is asked instead, in nanoseconds.
 const FULL_RING: u64 = 50_000_000;
-
-/// Whether a descriptor stands for a joined connection.
-pub fn is_joined(fd: c_int) -> bool {
-    let place = match table::entry(fd) {
-        Entry::Connection(place) => place,
-        Entry::Unplaced => return taken::await_end(fd) && is_joined(fd),
-        _ => return false,
-    };
-    table::connection(place).is_some_and(|it| it.phase() == phase::JOINED)
-}
-
-/// All events that the connection has now.
-pub fn events(guard: &Guard, segment: &Segment) -> i16 {
-    let connection = guard.connection;
-    if connection.is_disconnected() {
-        return OUT | libc::POLLHUP | libc::POLLERR;
-    }
-    if segment.has_ended() && !turn::is_back(connection) {
-        turn::settle(guard, segment);
-    }
-    let (receives, sends) = (has_switched_in(guard, segment), has_switched_out(connection));
-    let mut events = 0;
-    if receives {
-        events |= incoming(guard, segment);
-    }
-    if sends && wait::may_send(connection, segment) {
-        events |= OUT;
-    }
-    let mut asked = 0;
-    if !receives {
-        asked |= IN | libc::POLLPRI | libc::POLLRDHUP;
-    }
-    if !sends {
-        asked |= OUT;
-    }
-    if segment.has_ended() {
-        // Behind what is left in the ring stand the kernel's urgent bytes, its end and its reset.
-        asked |= libc::POLLPRI | libc::POLLRDHUP;
-    }
-    let is_shut = connection.read_shut.load(Ordering::Acquire);
-    if !receives && (is_shut || has_come_to_the_end(guard, segment)) {
-        // The kernel has bytes that come before the end, of which it does not know.
-        events |= IN | libc::POLLRDHUP;
-    }
-    if asked != 0 {
-        let said = sys::poll_now(guard.socket(), asked);
-        events |= said & (asked | libc::POLLHUP | libc::POLLERR);
-        if said & libc::POLLRDHUP != 0 {
-            events |= IN;
-        }
-    }
-    if events & libc::POLLRDHUP != 0 && connection.write_shut.load(Ordering::Acquire) {
-        events |= libc::POLLHUP;
-    }
-    events
-}
-
-/// Whether the receiving direction has switched, looking once more whether it just did.
-fn has_switched_in(guard: &Guard, segment: &Segment) -> bool {
-    let connection = guard.connection;
-    if connection.switched_in.load(Ordering::Acquire) {
-        return true;
-    }
-    if connection.returned_in.load(Ordering::Acquire) {
-        return false;
-    }
-    let Some(mut receiving) = connection.receiving() else { return false };
-    let inlet = turn::inlet(guard, segment, &mut receiving);
-    !matches!(inlet, None | Some(Inlet::Before { .. } | Inlet::After))
-}
-
-fn has_switched_out(connection: &Connection) -> bool {
-    connection.switched_out.load(Ordering::Acquire)
-}
-
-/// Whether the other end writes to the ring.
-fn begins_in_ring(guard: &Guard, segment: &Segment) -> bool {
-    matches!(segment.way(guard.connection.role().peer()).detour.begun(), Begun::After(_))
-}
-
-/// Whether the other end has ended its stream in the ring.
-fn ends_in_ring(connection: &Connection, segment: &Segment) -> bool {
-    segment.way(connection.role().peer()).detour.has_said_all()
-}
-
-/// Whether the other end has ended its stream in the ring, and all that comes before the ring has come: a
-/// program takes what it receives next for the last. The other end's kernel may hold some of it yet.
-fn has_come_to_the_end(guard: &Guard, segment: &Segment) -> bool {
-    if segment.has_ended() || !ends_in_ring(guard.connection, segment) {
-        return false;
-    }
-    // Held, since who takes bytes counts them later.
-    let Some(_receiving) = guard.connection.receiving() else { return false };
-    let detour = &segment.way(guard.connection.role().peer()).detour;
-    let Begun::After(begun) = detour.begun() else { return true };
-    let left = begun.saturating_sub(guard.connection.taken.load(Ordering::Acquire));
-    sys::unread_bytes(guard.socket()).map_or(true, |here| here >= left)
-}
-
-fn incoming(guard: &Guard, segment: &Segment) -> i16 {
-    let connection = guard.connection;
-    let peer = connection.role().peer();
-    let way = segment.way(peer);
-    let mut events = if way.pointers.filling() != 0 { IN } else { 0 };
-    let how = segment.side(peer).closed.load(Ordering::Acquire);
-    // Once the detours have ended, the end comes by the kernel's stream.
-    let here = !segment.has_ended();
-    let closed = how != closed::OPEN || connection.end.load(Ordering::Acquire) != end::NONE;
-    let gone = here && closed;
-    // Unless it is refused, the ring is the last, and the kernel hears of the end later.
-    let finished = if here { way.detour.is_finished() } else { turn::ends_with_ring(way) };
-    if gone || finished || connection.read_shut.load(Ordering::Acquire) {
-        events |= IN | libc::POLLRDHUP;
-    }
-    if gone {
-        events |= death::events(guard);
-    }
-    // After the end of the stream only the kernel knows which error is left.
-    if gone && how == closed::RESET {
-        let said = way.detour.is_finished() || connection.reset_said.load(Ordering::Acquire);
-        events |= libc::POLLHUP | if said { 0 } else { libc::POLLERR };
-    }
-    events
-}
-
-/// Arms the flags that these events would stimulate.
-pub fn arm(connection: &Connection, segment: &Segment, events: i16, sleep: Sleep) {
-    let arrived = &segment.way(connection.role().peer()).arrived;
-    if !arrived.is_armed(sleep) {
-        arrived.arm(sleep);
-    }
-    if events & OUT != 0 {
-        segment.way(connection.role()).freed.arm(sleep);
-    }
-}
 
 /// One entry of a `poll`, as the library sees it.
 struct Polled {
@@ -468,19 +333,6 @@ fn look(joined: &[Polled], entries: &mut [pollfd], which: u32) -> bool {
     if whole { evaluate(joined, entries) } else { evaluate_arrivals(joined, entries) }
 }
 
-/// The one to poll for: one whose other end runs elsewhere, which goes on meanwhile, before others.
-pub fn nearest<T>(places: impl Iterator<Item = (T, Where)>) -> Option<(T, Where)> {
-    let mut best = None;
-    for (it, place) in places {
-        match place {
-            Where::Elsewhere => return Some((it, place)),
-            Where::Here => best = best.or(Some((it, place))),
-            Where::Unknown => {}
-        }
-    }
-    best
-}
-
 fn sleep(
     kernel: &mut [pollfd],
     span: Option<u64>,
@@ -489,110 +341,6 @@ fn sleep(
     let time = span.map(sys::timespec);
     let time = time.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
     cancel::ppoll(kernel, time, mask)
-}
-
-/// The three sets of `select`, each null or of `count` bits.
-#[derive(Clone, Copy)]
-pub struct Sets {
-    pub read: *mut u64,
-    pub write: *mut u64,
-    pub except: *mut u64,
-}
-
-impl Sets {
-    fn all(self) -> [*mut u64; 3] {
-        [self.read, self.write, self.except]
-    }
-
-    /// Whether there is memory for so many bits of each.
-    pub fn are_there(self, count: c_int) -> bool {
-        let words = (count.max(0) as usize).div_ceil(64);
-        self.all().into_iter().all(|set| set.is_null() || pointers::are_there(set, words))
-    }
-
-    /// Whether any set names a joined connection; `look` is called with every number that any names.
-    ///
-    /// # Safety
-    ///
-    /// Each set is null or has `count` bits.
-    pub unsafe fn name_joined(self, count: c_int, mut look: impl FnMut(c_int)) -> bool {
-        let mut any = false;
-        for fd in 0..count {
-            // SAFETY: by the contract of this function.
-            if self.all().into_iter().any(|set| unsafe { has(set, fd) }) {
-                look(fd);
-                any |= is_joined(fd);
-            }
-        }
-        any
-    }
-
-    /// The first number that any set names, from this one on and of so many.
-    ///
-    /// # Safety
-    ///
-    /// Each set is null or has `count` bits.
-    pub unsafe fn first_named(self, from: c_int, count: c_int) -> Option<c_int> {
-        // SAFETY: by the contract of this function.
-        (from..count).find(|fd| self.all().into_iter().any(|set| unsafe { has(set, *fd) }))
-    }
-}
-
-/// # Safety
-///
-/// The set is null or has a bit for `fd`.
-unsafe fn has(set: *const u64, fd: c_int) -> bool {
-    // SAFETY: by the contract of this function.
-    !set.is_null() && unsafe { *set.add(fd as usize / 64) } >> (fd as usize % 64) & 1 != 0
-}
-
-/// `pselect` by way of [`poll`], with the kernel's own correspondence of their events.
-///
-/// # Safety
-///
-/// Each set is null or has `count` bits, rounded up to whole words.
-pub unsafe fn select(
-    count: c_int,
-    sets: Sets,
-    timeout: Option<u64>,
-    mask: *const sigset_t,
-) -> Result<c_int, sys::Errno> {
-    let asks = [IN, OUT, libc::POLLPRI];
-    let ready = [
-        IN | libc::POLLRDBAND | libc::POLLHUP | libc::POLLERR,
-        OUT | libc::POLLWRBAND | libc::POLLERR,
-        libc::POLLPRI,
-    ];
-    let room = count.max(0) as usize;
-    let scratch = Scratch::length_of::<pollfd>(room).and_then(Scratch::take);
-    let scratch = scratch.ok_or(libc::ENOMEM)?;
-    let mut entries = scratch.list(room).ok_or(libc::ENOMEM)?;
-    for fd in 0..count {
-        // SAFETY: by the contract of this function.
-        let named = |which: usize| unsafe { has(sets.all()[which], fd) };
-        let events = (0..3).filter(|which| named(*which)).fold(0, |all, which| all | asks[which]);
-        if events != 0 {
-            entries.push(pollfd { fd, events, revents: 0 });
-        }
-    }
-    poll(&mut entries, timeout, mask)?;
-    if entries.iter().any(|entry| entry.revents & libc::POLLNVAL != 0) {
-        return Err(libc::EBADF);
-    }
-    let mut found = 0;
-    for (which, set) in sets.all().into_iter().enumerate() {
-        for entry in entries.iter().filter(|_| !set.is_null()) {
-            let (word, bit) = (entry.fd as usize / 64, 1u64 << (entry.fd as usize % 64));
-            let asked = entry.events & asks[which] != 0;
-            if asked && entry.revents & ready[which] != 0 {
-                found += 1;
-            } else {
-                // SAFETY: the descriptor is below `count`.
-                unsafe { *set.add(word) &= !bit };
-            }
-        }
-    }
-    Ok(found)
 }
 
 #[cfg(test)]
