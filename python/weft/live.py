@@ -7,21 +7,20 @@ what it does in the programs that run, and why it would do nothing for one.
 from __future__ import annotations
 
 import json
-import math
 import os
 import platform
 import shlex
 import shutil
 import stat
-import struct
 import subprocess
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 import click
 
-from weft import live_elf
+from weft import live_elf, live_figures
+from weft.live_figures import LIBRARY, FiguresError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -29,99 +28,15 @@ if TYPE_CHECKING:
     from weft.live_measure import Measurement
     from weft.live_model import Prediction
 
-LIBRARY = "libweft_live.so"
 INPUT_ERROR = 2
 NOT_FOUND = 127
 
 # With less than this, in bytes, the library does nothing (crates/live/src/memory/means.rs).
 _AMPLE = 8 << 30
 
-# The layout that crates/live/src/report/stats.rs lays down at the beginning of its file.
-_LAYOUT = 7
-_COUNTS = (
-    "candidates",
-    "joined",
-    "closed",
-    "bytes_sent",
-    "bytes_received",
-    "messages_sent",
-    "word_wakes",
-    "doorbells",
-    "sleeps",
-    "broken",
-    "looks",
-    "questions",
-    "asides",
-    "turns",
-)
-_REASONS = {
-    "elsewhere": "the other end is on another host, or the two addresses differ",
-    "peer_plain": "the other end does not run under weft live",
-    "peer_refused": "the other end refused: another user's, no memory, an epoll it cannot follow",
-    "no_segment": "no shared memory could be had",
-    "limit": "more connections than WEFT_LIVE_LIMIT, or few descriptors left",
-    "call": "a call that is not carried came before",
-    "counters": "the kernel lacks the counters, or they did not agree",
-    "epoll": "in an epoll instance that cannot be followed",
-    "exec": "a descriptor is kept open over exec",
-    "passed": "a descriptor is passed to another process",
-    "stdio": "the C library's streams use the descriptor",
-    "io_uring": "the process uses io_uring",
-    "splice": "splice",
-    "urgent": "urgent data",
-    "option": "a socket option that only the kernel honours",
-    "peer": "the other end went back to the kernel",
-    "bare_calls": "the process makes system calls past the C library",
-    "full": "the other end does not read, and the kernel holds more than a ring",
-    "filter": "the process filters its system calls",
-    "withdrawn": "the other end gave up before both had joined",
-}
-
-# The file of a process's figures, as `/proc` names it.
-_FIGURES = "/memfd:weft-live ("
-
-_FORMAT = struct.Struct(f"={1 + len(_COUNTS) + 2 * len(_REASONS)}Q")
-
 
 class LiveError(Exception):
     """Why a program cannot be run or looked at."""
-
-
-@dataclass(frozen=True)
-class Process:
-    """What the library has done in one process and those that it forked."""
-
-    pid: int
-    program: str
-    counts: dict[str, int]
-    fallen_through: dict[str, int]
-    moved_back: dict[str, int]
-
-    @property
-    def carried(self) -> int:
-        """Connections in shared memory now."""
-        return self.counts["joined"] - self.counts["closed"]
-
-    @property
-    def interrupts(self) -> int:
-        """Wake-ups that entered the kernel."""
-        return self.counts["word_wakes"] + self.counts["doorbells"]
-
-    @property
-    def interrupts_saved(self) -> int:
-        """Messages that woke nobody, since the receiver was awake."""
-        return max(0, self.counts["messages_sent"] - self.interrupts)
-
-    @property
-    def kernel_entries(self) -> int:
-        """Times that carried connections entered the kernel."""
-        sleeping = self.interrupts + self.counts["sleeps"] + self.counts["looks"]
-        return sleeping + self.polling_entries + self.counts["asides"] + self.counts["turns"]
-
-    @property
-    def polling_entries(self) -> int:
-        """Those of them in which nobody slept, woke, or was looked at that is not carried."""
-        return self.counts["questions"]
 
 
 def library() -> Path:
@@ -226,60 +141,6 @@ def _sanitizer_options() -> str:
     if name in options:
         return options
     return f"{options}:{name}=0" if options else f"{name}=0"
-
-
-def processes() -> Iterator[Process]:
-    """Yield the processes with the library that this user may look at."""
-    seen = set()
-    for folder in sorted(Path("/proc").glob("[0-9]*"), key=lambda it: int(it.name)):
-        try:
-            file = _figures(folder)
-            if file is None:
-                process = _without_connections(folder)
-            elif (inode := file.stat().st_ino) in seen:
-                continue
-            else:
-                seen.add(inode)
-                process = _read(file, folder)
-        except OSError:
-            # It has ended, or belongs to somebody else.
-            continue
-        if process is not None:
-            yield process
-
-
-def _without_connections(folder: Path) -> Process | None:
-    """Return a process that has the library and has made no TCP socket yet: it has no figures.
-
-    Nor can those be read of one that needed their descriptor.
-    """
-    maps = (folder / "maps").read_text(errors="replace")
-    if f"/{LIBRARY}" not in maps or _FIGURES in maps:
-        return None
-    none = dict.fromkeys(_REASONS, 0)
-    name = (folder / "comm").read_text().strip()
-    return Process(int(folder.name), name, dict.fromkeys(_COUNTS, 0), none, none)
-
-
-def _figures(folder: Path) -> Path | None:
-    for entry in (folder / "fd").iterdir():
-        if str(entry.readlink()).startswith(_FIGURES):
-            return entry
-    return None
-
-
-def _read(file: Path, folder: Path) -> Process | None:
-    with file.open("rb") as figures:
-        words = figures.read(_FORMAT.size)
-    # Another version's may be shorter.
-    if len(words) < _FORMAT.size or _FORMAT.unpack(words)[0] != _LAYOUT:
-        return None
-    _, *values = _FORMAT.unpack(words)
-    counts = dict(zip(_COUNTS, values, strict=False))
-    reasons = values[len(_COUNTS) :]
-    fallen = dict(zip(_REASONS, reasons, strict=False))
-    moved = dict(zip(_REASONS, reasons[len(_REASONS) :], strict=True))
-    return Process(int(folder.name), (folder / "comm").read_text().strip(), counts, fallen, moved)
 
 
 def obstacle(program: str) -> str | None:
@@ -429,7 +290,7 @@ class _Programs(click.Group):
 
 @click.group(
     cls=_Programs,
-    subcommand_metavar="-- PROGRAM [ARGS]... | status | check PROGRAM | measure",
+    subcommand_metavar="-- PROGRAM [ARGS]... | status [PID]... | check PROGRAM | measure",
     epilog="\b\nExamples:\n  weft live -- redis-server\n  weft live status\n  weft live measure",
 )
 def live() -> None:
@@ -459,12 +320,17 @@ def run_program(command: tuple[str, ...]) -> NoReturn:
 
 
 @live.command(
-    epilog="\b\nExamples:\n  weft live status\n  weft live status --json | jq '.[].program'"
+    epilog="\b\nExamples:\n  weft live status\n  weft live status $(pgrep redis)\n"
+    "  weft live status --json | jq '.[].program'"
 )
+@click.argument("pids", nargs=-1, type=int, metavar="[PID]...")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
-def status(as_json: bool) -> None:
-    """Show what the library does in the programs that run now."""
-    found = list(processes())
+def status(pids: tuple[int, ...], as_json: bool) -> None:
+    """Show what the library does in the programs that run now, or in these processes."""
+    try:
+        found = [live_figures.process(pid) for pid in pids] or list(live_figures.processes())
+    except FiguresError as why:
+        raise click.ClickException(str(why)) from None
     if as_json:
         click.echo(json.dumps([asdict(process) for process in found]))
         return
@@ -473,42 +339,8 @@ def status(as_json: bool) -> None:
         return
     for process in found:
         click.echo(f"{process.pid} {process.program}")
-        for name, said in _status_lines(process):
+        for name, said in live_figures.lines(process):
             click.echo(f"  {name:<16}{said}")
-
-
-def _status_lines(process: Process) -> Iterator[tuple[str, str]]:
-    """Yield what a person wants to know of a process, each line with its name."""
-    counts = process.counts
-    if not counts["candidates"]:
-        yield "connections", "none yet"
-        return
-    ever = f"{counts['joined']:,} of {counts['candidates']:,} so far"
-    yield "connections", f"{process.carried:,} carried now, {ever}"
-    sent, received = (_size(counts[name]) for name in ("bytes_sent", "bytes_received"))
-    yield "bytes", f"{sent} sent, {received} received"
-    woken = f"{process.interrupts:,} interrupts sent, {process.interrupts_saved:,} saved"
-    yield "messages", f"{counts['messages_sent']:,} sent; {woken}; slept {counts['sleeps']:,} times"
-    entered = f"{process.kernel_entries:,} times"
-    if counts["messages_sent"]:
-        each = process.kernel_entries / counts["messages_sent"]
-        entered += f", {each:,.0f} a message sent" if each >= 10 else f", {each:.2g} a message sent"
-    yield "kernel entered", f"{entered}: {process.polling_entries:,} while polling,"
-    aside = f"{counts['asides']:,} looks aside, {counts['turns']:,} turns given"
-    yield "", f"{aside}, the others to sleep and to wake"
-    for what, reasons in (("left", process.fallen_through), ("moved back", process.moved_back)):
-        for reason, count in reasons.items():
-            if count:
-                yield what, f"{count:,} to the kernel: {_REASONS[reason]}"
-
-
-def _size(count: int) -> str:
-    """Write a number of bytes with its unit, to three digits."""
-    for unit, scale in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("KB", 1e3)):
-        if count >= scale:
-            value = count / scale
-            return f"{value:.{max(0, 2 - int(math.log10(value)))}f} {unit}"
-    return f"{count} B"
 
 
 @live.command(

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from weft import live, live_elf
+from weft import live, live_elf, live_figures
 
 GNU_LOADER = b"/lib64/ld-linux-x86-64.so.2\0"
 
@@ -82,7 +82,7 @@ def test_the_library_is_found_by_its_own_c_librarys_loader_alone() -> None:
     maps = subprocess.run(
         ["cat", "/proc/self/maps"], env=loaded, capture_output=True, text=True, check=True
     )
-    assert live.LIBRARY in maps.stdout
+    assert live_figures.LIBRARY in maps.stdout
     assert not maps.stderr
     # Another loader opens the path as it stands; a host without `/$LIB` has no such path.
     first = loaded["LD_PRELOAD"].split(":")[0]
@@ -200,7 +200,7 @@ def test_the_figures_of_a_process_are_read_by_name(tmp_path: Path) -> None:
     (tmp_path / "7" / "comm").write_text("redis\n")
     file = tmp_path / "figures"
     file.write_bytes(struct.pack("=55Q", 7, *range(10, 64)))
-    process = live._read(file, tmp_path / "7")
+    process = live_figures._read(file, tmp_path / "7")
     assert process is not None
     assert (process.pid, process.program) == (7, "redis")
     assert process.counts["candidates"] == 10
@@ -224,7 +224,7 @@ def test_the_figures_of_another_version_are_left_alone(
 ) -> None:
     file = tmp_path / "figures"
     file.write_bytes(struct.pack(f"={words}Q", layout, *range(words - 1)))
-    assert live._read(file, tmp_path) is None
+    assert live_figures._read(file, tmp_path) is None
 
 
 def test_a_go_program_is_left_alone(tmp_path: Path) -> None:
@@ -341,10 +341,14 @@ def test_a_program_that_may_have_little_memory_is_left_all_of_it(
     assert "ulimit -d 1048576" in (live.obstacle(program) or "")
 
 
-def process(**counts: int) -> live.Process:
+def process(**counts: int) -> live_figures.Process:
     """Return what the library could have counted in a process."""
-    return live.Process(
-        4711, "server", dict.fromkeys(live._COUNTS, 0) | counts, {"peer_plain": 1}, {"exec": 1200}
+    return live_figures.Process(
+        4711,
+        "server",
+        dict.fromkeys(live_figures._COUNTS, 0) | counts,
+        {"peer_plain": 1},
+        {"exec": 1200},
     )
 
 
@@ -354,7 +358,7 @@ def test_status_says_what_is_carried_and_what_is_not(monkeypatch: pytest.MonkeyP
         messages_sent=5000, word_wakes=40, doorbells=10, sleeps=30, looks=7, questions=3, asides=6,
         turns=4,
     )  # fmt: skip
-    monkeypatch.setattr(live, "processes", lambda: iter([busy]))
+    monkeypatch.setattr(live_figures, "processes", lambda: iter([busy]))
     assert CliRunner().invoke(live.live, ["status"]).output.splitlines() == [
         "4711 server",
         "  connections     1,000 carried now, 1,002 of 1,003 so far",
@@ -365,6 +369,34 @@ def test_status_says_what_is_carried_and_what_is_not(monkeypatch: pytest.MonkeyP
         "  left            1 to the kernel: the other end does not run under weft live",
         "  moved back      1,200 to the kernel: a descriptor is kept open over exec",
     ]
+
+
+def test_the_figures_are_found_behind_a_number_that_is_closed_meanwhile() -> None:
+    # The list's own descriptor is in the list, and gone when its link is read.
+    before = os.dup(0)
+    figures = os.memfd_create("weft-live")
+    os.close(before)
+    try:
+        found = live_figures._figures(Path("/proc/self"))
+    finally:
+        os.close(figures)
+    assert found == Path(f"/proc/self/fd/{figures}")
+
+
+def test_status_says_of_a_number_why_it_shows_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def said(pid: int) -> str:
+        ran = CliRunner().invoke(live.live, ["status", str(pid)])
+        assert ran.exit_code == 1
+        return ran.output
+
+    assert said(99_999_999) == "Error: there is no process 99999999\n"
+    assert "runs without the library" in said(os.getpid())
+
+    def refuse(_: Path) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr(live_figures, "_figures", refuse)
+    assert "is another user's" in said(os.getpid())
 
 
 @pytest.mark.parametrize(
@@ -380,12 +412,12 @@ def test_status_says_what_is_carried_and_what_is_not(monkeypatch: pytest.MonkeyP
 def test_status_says_how_often_the_kernel_is_entered_by_who_sends_little(
     counts: dict[str, int], entered: str
 ) -> None:
-    said = dict(live._status_lines(process(candidates=1, joined=1, **counts)))
+    said = dict(live_figures.lines(process(candidates=1, joined=1, **counts)))
     assert said["kernel entered"] == entered
 
 
 def test_status_says_of_a_process_without_connections_nothing_else() -> None:
-    assert list(live._status_lines(process())) == [("connections", "none yet")]
+    assert list(live_figures.lines(process())) == [("connections", "none yet")]
 
 
 @pytest.mark.parametrize(
@@ -393,7 +425,7 @@ def test_status_says_of_a_process_without_connections_nothing_else() -> None:
     [(0, "0 B"), (1000, "1.00 KB"), (99_950, "100.0 KB"), (10**12, "1.00 TB"), (10**15, "1000 TB")],
 )
 def test_bytes_are_written_with_their_unit(count: int, said: str) -> None:
-    assert live._size(count) == said
+    assert live_figures._size(count) == said
 
 
 @pytest.mark.parametrize(
@@ -411,6 +443,6 @@ def test_a_process_without_sockets_is_known_by_the_library(
     folder.mkdir()
     (folder / "maps").write_text("7f00-7f01 r-xp 00000000 08:01 7 " + mapped)
     (folder / "comm").write_text("server\n")
-    found = live._without_connections(folder)
+    found = live_figures._without_connections(folder)
     assert (found is not None) == named
     assert found is None or (found.pid, found.program, found.carried) == (4711, "server", 0)

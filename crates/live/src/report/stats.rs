@@ -2,7 +2,7 @@
 //!
 //! They stand at the beginning of the file `weft-live` that every process with the library keeps
 //! open, so that whoever may read the process's `/proc/PID/fd` may read them, and nothing is left
-//! behind when it ends. `python/weft/live.py` knows this layout.
+//! behind when it ends. `python/weft/live_figures.py` knows this layout.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -1,0 +1,218 @@
+"""What the preload library has done in the programs that run, which it counts in a file of each."""
+
+from __future__ import annotations
+
+import math
+import struct
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+# The preload library's file.
+LIBRARY = "libweft_live.so"
+
+# The layout that crates/live/src/report/stats.rs lays down at the beginning of its file.
+_LAYOUT = 7
+_COUNTS = (
+    "candidates",
+    "joined",
+    "closed",
+    "bytes_sent",
+    "bytes_received",
+    "messages_sent",
+    "word_wakes",
+    "doorbells",
+    "sleeps",
+    "broken",
+    "looks",
+    "questions",
+    "asides",
+    "turns",
+)
+_REASONS = {
+    "elsewhere": "the other end is on another host, or the two addresses differ",
+    "peer_plain": "the other end does not run under weft live",
+    "peer_refused": "the other end refused: another user's, no memory, an epoll it cannot follow",
+    "no_segment": "no shared memory could be had",
+    "limit": "more connections than WEFT_LIVE_LIMIT, or few descriptors left",
+    "call": "a call that is not carried came before",
+    "counters": "the kernel lacks the counters, or they did not agree",
+    "epoll": "in an epoll instance that cannot be followed",
+    "exec": "a descriptor is kept open over exec",
+    "passed": "a descriptor is passed to another process",
+    "stdio": "the C library's streams use the descriptor",
+    "io_uring": "the process uses io_uring",
+    "splice": "splice",
+    "urgent": "urgent data",
+    "option": "a socket option that only the kernel honours",
+    "peer": "the other end went back to the kernel",
+    "bare_calls": "the process makes system calls past the C library",
+    "full": "the other end does not read, and the kernel holds more than a ring",
+    "filter": "the process filters its system calls",
+    "withdrawn": "the other end gave up before both had joined",
+}
+
+# The file of a process's figures, as `/proc` names it.
+_FIGURES = "/memfd:weft-live ("
+
+_FORMAT = struct.Struct(f"={1 + len(_COUNTS) + 2 * len(_REASONS)}Q")
+
+
+class FiguresError(Exception):
+    """Why a process cannot be looked at."""
+
+
+@dataclass(frozen=True)
+class Process:
+    """What the library has done in one process and those that it forked."""
+
+    pid: int
+    program: str
+    counts: dict[str, int]
+    fallen_through: dict[str, int]
+    moved_back: dict[str, int]
+
+    @property
+    def carried(self) -> int:
+        """Connections in shared memory now."""
+        return self.counts["joined"] - self.counts["closed"]
+
+    @property
+    def interrupts(self) -> int:
+        """Wake-ups that entered the kernel."""
+        return self.counts["word_wakes"] + self.counts["doorbells"]
+
+    @property
+    def interrupts_saved(self) -> int:
+        """Messages that woke nobody, since the receiver was awake."""
+        return max(0, self.counts["messages_sent"] - self.interrupts)
+
+    @property
+    def kernel_entries(self) -> int:
+        """Times that carried connections entered the kernel."""
+        sleeping = self.interrupts + self.counts["sleeps"] + self.counts["looks"]
+        return sleeping + self.polling_entries + self.counts["asides"] + self.counts["turns"]
+
+    @property
+    def polling_entries(self) -> int:
+        """Those of them in which nobody slept, woke, or was looked at that is not carried."""
+        return self.counts["questions"]
+
+
+def processes() -> Iterator[Process]:
+    """Yield the processes with the library that this user may look at."""
+    seen = set()
+    for folder in sorted(Path("/proc").glob("[0-9]*"), key=lambda it: int(it.name)):
+        try:
+            file = _figures(folder)
+            if file is not None:
+                inode = file.stat().st_ino
+                if inode in seen:
+                    continue
+                seen.add(inode)
+            process = _look(folder, file)
+        except OSError:
+            # It has ended, or belongs to somebody else.
+            continue
+        if process is not None:
+            yield process
+
+
+def process(pid: int) -> Process:
+    """Return what the library has done in one process and those that it forked or was forked from.
+
+    Raises:
+        FiguresError: If there is no such process, it is another user's, or has no library.
+
+    """
+    folder = Path("/proc") / str(pid)
+    try:
+        found = _look(folder, _figures(folder))
+    except PermissionError:
+        raise FiguresError(f"process {pid} is another user's") from None
+    except OSError:
+        raise FiguresError(f"there is no process {pid}") from None
+    if found is None:
+        raise FiguresError(
+            f"process {pid} runs without the library, or with another version's: 'weft live -- "
+            "PROGRAM' starts programs with it, and 'weft live status' shows all that have it"
+        )
+    return found
+
+
+def _look(folder: Path, file: Path | None) -> Process | None:
+    return _without_connections(folder) if file is None else _read(file, folder)
+
+
+def _without_connections(folder: Path) -> Process | None:
+    """Return a process that has the library and has made no TCP socket yet: it has no figures.
+
+    Nor can those be read of one that needed their descriptor.
+    """
+    maps = (folder / "maps").read_text(errors="replace")
+    if f"/{LIBRARY}" not in maps or _FIGURES in maps:
+        return None
+    none = dict.fromkeys(_REASONS, 0)
+    name = (folder / "comm").read_text().strip()
+    return Process(int(folder.name), name, dict.fromkeys(_COUNTS, 0), none, none)
+
+
+def _figures(folder: Path) -> Path | None:
+    for entry in (folder / "fd").iterdir():
+        # A program may close others while it is looked at.
+        with suppress(FileNotFoundError):
+            if str(entry.readlink()).startswith(_FIGURES):
+                return entry
+    return None
+
+
+def _read(file: Path, folder: Path) -> Process | None:
+    with file.open("rb") as figures:
+        words = figures.read(_FORMAT.size)
+    # Another version's may be shorter.
+    if len(words) < _FORMAT.size or _FORMAT.unpack(words)[0] != _LAYOUT:
+        return None
+    _, *values = _FORMAT.unpack(words)
+    counts = dict(zip(_COUNTS, values, strict=False))
+    reasons = values[len(_COUNTS) :]
+    fallen = dict(zip(_REASONS, reasons, strict=False))
+    moved = dict(zip(_REASONS, reasons[len(_REASONS) :], strict=True))
+    return Process(int(folder.name), (folder / "comm").read_text().strip(), counts, fallen, moved)
+
+
+def lines(process: Process) -> Iterator[tuple[str, str]]:
+    """Yield what a person wants to know of a process, each line with its name."""
+    counts = process.counts
+    if not counts["candidates"]:
+        yield "connections", "none yet"
+        return
+    ever = f"{counts['joined']:,} of {counts['candidates']:,} so far"
+    yield "connections", f"{process.carried:,} carried now, {ever}"
+    sent, received = (_size(counts[name]) for name in ("bytes_sent", "bytes_received"))
+    yield "bytes", f"{sent} sent, {received} received"
+    woken = f"{process.interrupts:,} interrupts sent, {process.interrupts_saved:,} saved"
+    yield "messages", f"{counts['messages_sent']:,} sent; {woken}; slept {counts['sleeps']:,} times"
+    entered = f"{process.kernel_entries:,} times"
+    if counts["messages_sent"]:
+        each = process.kernel_entries / counts["messages_sent"]
+        entered += f", {each:,.0f} a message sent" if each >= 10 else f", {each:.2g} a message sent"
+    yield "kernel entered", f"{entered}: {process.polling_entries:,} while polling,"
+    aside = f"{counts['asides']:,} looks aside, {counts['turns']:,} turns given"
+    yield "", f"{aside}, the others to sleep and to wake"
+    for what, reasons in (("left", process.fallen_through), ("moved back", process.moved_back)):
+        for reason, count in reasons.items():
+            if count:
+                yield what, f"{count:,} to the kernel: {_REASONS[reason]}"
+
+
+def _size(count: int) -> str:
+    """Write a number of bytes with its unit, to three digits."""
+    for unit, scale in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("KB", 1e3)):
+        if count >= scale:
+            value = count / scale
+            return f"{value:.{max(0, 2 - int(math.log10(value)))}f} {unit}"
+    return f"{count} B"
