@@ -266,6 +266,10 @@ fn wait_for_kernel(guard: &Guard, since: &mut Option<u64>, call: &mut Call) -> R
     let ends = || call.in_part || limit.is_some() || is_interrupting();
     match waited {
         Err(libc::EINTR) if ends() => Err(libc::EINTR),
+        Err(libc::EINTR) => {
+            call.begins_again();
+            Ok(())
+        }
         Ok(events) if call.in_part && events & (libc::POLLERR | libc::POLLHUP) != 0 => {
             Err(libc::EPIPE)
         }

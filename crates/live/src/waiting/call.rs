@@ -72,6 +72,12 @@ impl Call {
         self.blocking = None;
     }
 
+    /// A signal has ended the sleep whose handler lets calls go on: the kernel then looks the number up again,
+    /// and finds nothing, or something else, if another thread has taken it away.
+    pub fn begins_again(&mut self) {
+        self.slept_until = 0;
+    }
+
     /// Goes on with the connection whose number was taken away.
     pub fn stays(&mut self) {
         self.slept_until = u64::MAX;

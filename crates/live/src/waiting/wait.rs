@@ -261,6 +261,10 @@ pub fn readable(
     }
     stats::count(|stats| &stats.sleeps, 1);
     let looked = call.sleeps_for_long(guard, |call| wait_for_byte(guard, call));
+    if guard.number_lost_to().is_some() && has_gone_on(guard, call, &looked, came) {
+        call.begins_again();
+        return Ok(());
+    }
     drop(asleep);
     match looked {
         Err(why @ (libc::EINTR | libc::EAGAIN)) => return Err(why),
@@ -271,6 +275,22 @@ pub fn readable(
         _ => {}
     }
     Ok(())
+}
+
+/// Whether a sleep was ended by a signal with whose handler the call goes on, after its number was taken
+/// away: then the kernel has looked at the number again, and says what it found there, not what came.
+#[cold]
+fn has_gone_on(
+    guard: &Guard,
+    call: &Call,
+    looked: &Result<usize, Errno>,
+    came: impl Fn() -> bool,
+) -> bool {
+    match looked {
+        Err(libc::EINTR) => !call.in_part && call.until == Some(u64::MAX) && !is_interrupting(),
+        Err(libc::EAGAIN) => false,
+        _ => !came() && sys::poll_now(guard.socket(), libc::POLLIN | libc::POLLRDHUP) == 0,
+    }
 }
 
 /// Waits a little while what is in the ring is refused: it comes by the kernel's stream, unless that is taken
@@ -308,7 +328,8 @@ fn returning(guard: &Guard, segment: &Segment, call: &mut Call) -> Result<(), Er
 /// wait of a call is the kernel's own blocking receive, which looks and takes nothing: it ends with a
 /// doorbell or with the other end's death, and knows timeouts and which signals let a call go on.
 fn wait_for_byte(guard: &Guard, call: &mut Call) -> Result<usize, Errno> {
-    if !call.in_part && call.until.is_none() {
+    // Of a number that was taken away the kernel would ask for another's.
+    if !call.in_part && call.until.is_none() && guard.number_lost_to().is_none() {
         let fd = guard.socket();
         if guard.connection.times_out.load(Ordering::Relaxed) {
             call.limit(fd);
@@ -407,13 +428,19 @@ fn writable_since(
             span = LONGEST_ON_WORD;
             call.blocks(guard).lasts();
         }
-        let ended_by = EndedBy::of(call.in_part || limit.is_some());
+        let ends = call.in_part || limit.is_some();
+        let is_lost = call.is_without_number(guard);
+        let ended_by = EndedBy::of(ends || is_lost);
         let awake_since = call.slept_until;
         let came = || lost_since(guard, awake_since).is_some() || came();
         let span_now = if peer_leaves(connection, segment) { LEAVING } else { span };
         match sleep_on_word(flag, span_now.min(left), ended_by, &mut call.slept_until, came) {
             Ok(()) if call.is_without_number(guard) && !came() => false,
             Err(libc::ETIMEDOUT) => death::is_gone(guard),
+            Err(libc::EINTR) if is_lost && !ends && !is_interrupting() => {
+                call.begins_again();
+                return Ok(());
+            }
             other => return other,
         };
         span = (span * 2).min(LONGEST_ON_WORD);

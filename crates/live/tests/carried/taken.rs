@@ -44,10 +44,16 @@ const GONE_BACK: Call = Call {
 
 /// Lets `SIGUSR1` end blocking calls.
 fn let_signals_end_calls() {
+    handle_signals(0);
+}
+
+/// Handles `SIGUSR1` in a way.
+fn handle_signals(how: c_int) {
     // SAFETY: all zeroes is a valid action, and the handler does nothing.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         action.sa_sigaction = handle as *const () as libc::sighandler_t;
+        action.sa_flags = how;
         assert_eq!(libc::sigaction(libc::SIGUSR1, &action, std::ptr::null_mut()), 0);
     }
 }
@@ -135,6 +141,10 @@ fn moments() -> Vec<u64> {
     early.chain(later).chain((0..20).map(|round| 30_000_000 + round * 500_000)).collect()
 }
 
+fn fewer() -> Vec<u64> {
+    moments().into_iter().step_by(5).collect()
+}
+
 /// Takes the number of a blocked call away, at many moments, by `take`. Others want the processors, so that
 /// the call may be late.
 fn taken_by(call: Call, take: impl Fn(c_int) + Copy) {
@@ -183,6 +193,33 @@ fn a_call_ends_by_one_signal_after_its_number_was_closed() {
         let_signals_end_calls();
         for call in [RECEIVING, SENDING, LIMITED, IN_PART, GONE_BACK] {
             taken_by(call, close);
+        }
+    });
+}
+
+/// The kernel looks the number up again.
+#[test]
+fn a_call_that_goes_on_after_a_signal_hears_that_its_number_was_closed() {
+    preloaded("taken::a_call_that_goes_on_after_a_signal_hears_that_its_number_was_closed", || {
+        handle_signals(libc::SA_RESTART);
+        for call in [RECEIVING, SENDING] {
+            taken_by(Call { moments: fewer, ..call }, close);
+        }
+    });
+}
+
+#[test]
+fn a_call_that_goes_on_after_a_signal_is_made_of_what_has_its_number() {
+    preloaded("taken::a_call_that_goes_on_after_a_signal_is_made_of_what_has_its_number", || {
+        handle_signals(libc::SA_RESTART);
+        let (marker, other) = UnixStream::pair().unwrap();
+        drop(other);
+        let put = |fd| {
+            // SAFETY: takes no memory.
+            assert_eq!(unsafe { libc::dup2(marker.as_raw_fd(), fd) }, fd);
+        };
+        for call in [RECEIVING, SENDING, GONE_BACK] {
+            taken_by(Call { moments: fewer, ..call }, put);
         }
     });
 }
