@@ -12,6 +12,7 @@ use crate::joining::rendezvous;
 use crate::leaving::departure;
 use crate::leaving::loan;
 use crate::leaving::turn;
+use crate::options;
 use crate::report::stats::{self, Reason};
 use crate::segment::{Segment, closed};
 use crate::sharing::holders::{self, Looked};
@@ -240,27 +241,14 @@ pub fn say_how(guard: &Guard) {
 fn say_goodbye(guard: &Guard, segment: &Segment) {
     let connection = guard.connection;
     end_doorbells(guard, segment);
-    let unread = match connection.receiving() {
-        Some(mut receiving) => match turn::inlet(guard, segment, &mut receiving) {
-            Some(Inlet::Before { .. } | Inlet::After) => {
-                sys::unread_bytes(guard.socket()).unwrap_or(0) > 0
-            }
-            Some(Inlet::Ring) => {
-                let way = segment.way(connection.role().peer());
-                receiving.reader.available(&way.pointers, u64::MAX).map_or(true, |count| count > 0)
-            }
-            Some(Inlet::Doorbells(_) | Inlet::Settling) | None => false,
-        },
-        None => false,
-    };
-    let linger =
-        sys::socket_option::<[c_int; 2]>(guard.socket(), libc::SOL_SOCKET, libc::SO_LINGER);
-    let aborting = linger.is_ok_and(|linger| linger[0] != 0 && linger[1] == 0);
+    let unread = has_unread(guard, segment);
+    let told = guard.local().resets.swap(false, Ordering::SeqCst);
+    let aborting = !told && options::aborts(guard.socket());
     // A connection of which both directions have ended is over: there is nothing left to reset.
     let finished = segment.way(connection.role().peer()).detour.is_finished();
     let over = finished && connection.write_shut.load(Ordering::Acquire);
     let reset = (unread || aborting) && !over;
-    if reset || aborting {
+    if reset || aborting || told {
         set_linger(guard.socket(), [c_int::from(reset), 0]);
     }
     let how = if reset { closed::RESET } else { closed::ORDERLY };
@@ -272,6 +260,40 @@ fn say_goodbye(guard: &Guard, segment: &Segment) {
     }
     wake_peer(guard, segment);
     is_kernels_now(connection);
+}
+
+/// Whether bytes are left unread at this end, for which the kernel resets a connection that is closed.
+fn has_unread(guard: &Guard, segment: &Segment) -> bool {
+    let connection = guard.connection;
+    match connection.receiving() {
+        Some(mut receiving) => match turn::inlet(guard, segment, &mut receiving) {
+            Some(Inlet::Before { .. } | Inlet::After) => {
+                sys::unread_bytes(guard.socket()).unwrap_or(0) > 0
+            }
+            Some(Inlet::Ring) => {
+                let way = segment.way(connection.role().peer());
+                receiving.reader.available(&way.pointers, u64::MAX).map_or(true, |count| count > 0)
+            }
+            Some(Inlet::Doorbells(_) | Inlet::Settling) | None => false,
+        },
+        None => false,
+    }
+}
+
+/// Lets the kernel reset a connection whose detours have ended and whose process is about to end, if bytes
+/// are left unread in the ring, of which the kernel does not know. Whether it had to be told.
+pub fn reset_at_end(guard: &Guard, segment: &Segment) -> bool {
+    let tells =
+        segment.has_ended() && has_unread(guard, segment) && !options::aborts(guard.socket());
+    if tells {
+        set_linger(guard.socket(), [1, 0]);
+    }
+    tells
+}
+
+/// The process goes on.
+pub fn reset_no_more(guard: &Guard) {
+    set_linger(guard.socket(), [0, 0]);
 }
 
 fn is_kernels_now(connection: &Connection) {

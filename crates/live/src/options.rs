@@ -138,12 +138,21 @@ pub fn sends_without_copy(fd: c_int) -> bool {
     sys::socket_option::<c_int>(fd, libc::SOL_SOCKET, libc::SO_ZEROCOPY).is_ok_and(|on| on != 0)
 }
 
+/// Whether the kernel resets a connection whenever its last descriptor is closed.
+pub fn aborts(fd: c_int) -> bool {
+    let linger = sys::socket_option::<[c_int; 2]>(fd, libc::SOL_SOCKET, libc::SO_LINGER);
+    linger.is_ok_and(|linger| linger[0] != 0 && linger[1] == 0)
+}
+
 /// Learns what a connection was set to that the library does instead of the kernel.
 pub fn learn(fd: c_int, connection: &Connection) {
     let times_out = sys::timeout_option(fd, libc::SO_RCVTIMEO).is_some();
     connection.times_out.store(times_out, Ordering::Relaxed);
     let says = sys::socket_option::<c_int>(fd, libc::IPPROTO_TCP, libc::TCP_INQ);
     connection.says_unread.store(says.is_ok_and(|says| says != 0), Ordering::Relaxed);
+    if let Some(segment) = connection.segment() {
+        segment.side(connection.role()).aborts.store(aborts(fd), Ordering::SeqCst);
+    }
 }
 
 /// Learns whether the kernel is to hold small segments of a connection back.

@@ -53,6 +53,7 @@ interpose! {
             (libc::SOL_SOCKET, libc::SO_RCVTIMEO),
             (libc::SOL_SOCKET, options::SO_RCVTIMEO_NEW),
             (libc::IPPROTO_TCP, libc::TCP_INQ),
+            (libc::SOL_SOCKET, libc::SO_LINGER),
         ];
         if result == 0
             && own.contains(&(level, name))

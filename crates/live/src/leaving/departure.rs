@@ -356,6 +356,8 @@ fn say_leaving() {
             stats::closed(connection);
             // The kernel would tell the other end of a reset, and drop what is on its way.
             close::answer_last_doorbells(&guard, &segment);
+            let resets = close::reset_at_end(&guard, &segment);
+            guard.local().resets.store(resets, Ordering::SeqCst);
             let role = connection.role();
             segment.side(role).leaving.store(true, Ordering::SeqCst);
             // Whoever sleeps in the kernel hears it there.
@@ -368,6 +370,13 @@ fn say_leaving() {
 fn hold_again() {
     if !table::is_owner() {
         return;
+    }
+    for (fd, _) in table::known().filter(|(_, entry)| matches!(entry, Entry::Connection(_))) {
+        if let Some(guard) = table::enter_placed(fd)
+            && guard.local().resets.swap(false, Ordering::SeqCst)
+        {
+            close::reset_no_more(&guard);
+        }
     }
     for (place, connection) in held() {
         let local = table::local(place);

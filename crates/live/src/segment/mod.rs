@@ -23,7 +23,7 @@ use crate::sys::{self, Errno};
 
 /// What the two ends must agree on to understand each other. A library with another layout uses
 /// another number, and the two leave the connection to the kernel.
-pub const VERSION: u32 = 6;
+pub const VERSION: u32 = 7;
 const MAGIC: u64 = u64::from_le_bytes(*b"weftlive");
 const PAGE: usize = 4096;
 
@@ -76,6 +76,9 @@ pub struct Side {
     pub processor: AtomicU32,
     /// Whether its last process is about to end without closing: the kernel will say so soon.
     pub leaving: AtomicBool,
+    /// Whether the kernel resets the connection whenever this end's last descriptor is closed, also when its
+    /// process is killed (`SO_LINGER` with no time).
+    pub aborts: AtomicBool,
     /// Whether both directions are the kernel's again at this end: no doorbell is left to it to read.
     pub back: AtomicBool,
     /// Whether it is told of arrivals among those of other connections, and so asks for postmarks.

@@ -48,6 +48,8 @@ pub struct Local {
     pub closing: AtomicBool,
     /// Whether the last fork counted the child among the holders.
     pub counted: AtomicBool,
+    /// Whether the kernel was told to reset the connection at the end of the process, which is near.
+    pub resets: AtomicBool,
     /// Whether this process has taken itself out of the holders.
     pub let_go: AtomicBool,
     /// Whether an epoll instance has ever followed the connection: then the registrations have been
@@ -71,6 +73,7 @@ impl Local {
     /// The beginning of a connection's life.
     pub fn begin(&self) {
         self.let_go.store(false, Ordering::Relaxed);
+        self.resets.store(false, Ordering::Relaxed);
         self.counted.store(false, Ordering::Relaxed);
         self.lost.begin();
         self.descriptors.store(1, Ordering::Relaxed);
@@ -113,6 +116,7 @@ impl Local {
         self.shut_by.store(0, Ordering::Relaxed);
         self.visitors.store(0, Ordering::Relaxed);
         self.let_go.store(false, Ordering::Relaxed);
+        self.resets.store(false, Ordering::Relaxed);
         self.leaving.desert();
         self.blocked.clear();
         self.closing.store(false, Ordering::Relaxed);

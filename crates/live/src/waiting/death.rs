@@ -104,7 +104,7 @@ fn prepare(guard: &Guard, segment: &Segment, said: i16) {
     // Where no doorbell was ever rung, what lay there unread were the program's bytes, from before the
     // ring; where one was, they were read before what it told of.
     let no_bells = segment.way(connection.role()).detour.bells() == 0;
-    let real = was_reset && no_bells;
+    let real = was_reset && (no_bells || aborts(connection, segment));
     let is_reset = real || stream::is_reset(connection, segment, closed::OPEN);
     if is_reset && !was_reset {
         provoke(guard);
@@ -117,6 +117,11 @@ fn prepare(guard: &Guard, segment: &Segment, said: i16) {
     let finished = segment.way(peer).detour.is_finished();
     let owed = if finished { libc::EPIPE } else { libc::ECONNRESET };
     connection.owed.store(if is_reset { owed } else { 0 }, Ordering::Release);
+}
+
+/// Whether the kernel resets the connection whenever the other end goes.
+fn aborts(connection: &Connection, segment: &Segment) -> bool {
+    segment.side(connection.role().peer()).aborts.load(Ordering::SeqCst)
 }
 
 /// Whether a reset of the kernel's came of a doorbell that the other end has left unread, and says no more
@@ -136,6 +141,7 @@ pub fn is_reset_by_doorbell(guard: &Guard) -> bool {
     let how = segment.side(connection.role().peer()).closed.load(Ordering::Acquire);
     let all_before = |counts: sys::TcpCounts| counts.put_in <= begun.saturating_add(bells);
     let is = bells > 0
+        && !aborts(connection, &segment)
         && !stream::is_reset(connection, &segment, how)
         && sys::tcp_counts(guard.socket()).is_ok_and(all_before);
     if is {
