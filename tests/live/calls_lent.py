@@ -6,6 +6,7 @@ import os
 import signal
 import socket
 import struct
+import sys
 import time
 from typing import TYPE_CHECKING
 
@@ -48,6 +49,36 @@ ENDS: dict[str, Callable[[], None]] = {
 }
 
 
+PROGRAM = """
+import select, socket, sys, time
+end = socket.socket(fileno=int(sys.argv[1]))
+def written():
+    try:
+        return end.send(b"x")
+    except OSError as why:
+        return type(why).__name__
+def read():
+    count = 0
+    try:
+        while some := end.recv(1 << 20):
+            count += len(some)
+    except OSError as why:
+        return count, type(why).__name__
+    return count, "the end"
+"""
+"""What a program begins with that is started with a connection."""
+
+
+def started(end: socket.socket, does: str) -> int:
+    """Start a program that has a connection, which others have too; its process."""
+    child = os.fork()
+    if not child:
+        end.set_inheritable(True)
+        program = [sys.executable, "-c", PROGRAM + does, str(end.fileno())]
+        os.execv(program[0], program)
+    return child
+
+
 @scene
 def who_lingers_for_no_time_resets_however_he_ends() -> None:
     for how, ends in ENDS.items():
@@ -88,3 +119,100 @@ def who_ends_with_something_unread_resets_who_has_started_a_program() -> None:
         say("error", lambda end=end: end.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR))
         end.close()
         os.waitpid(child, 0)
+
+
+def sends_and_stays(count: int, more: int = 0) -> Callable[[socket.socket], None]:
+    """Send so much, and some more later, and look at nothing."""
+
+    def goes_on(end: socket.socket) -> None:
+        end.send(bytes(count))
+        settled(1.5)
+        end.send(bytes(more))
+        settled(4)
+
+    return goes_on
+
+
+def gone(child: int) -> None:
+    """End a process that would stay."""
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+
+
+@scene
+def a_program_shuts_down_the_receiving_of_all_that_have_its_connection() -> None:
+    for how, count in (("SHUT_RD", 66), ("SHUT_RDWR", 100_000)):
+        for stays in (0, 9):
+            child, end = answered_by(sends_and_stays(count))
+            last(end)
+            settled(0.1)
+            program = started(end, f"end.shutdown(socket.{how}); time.sleep({stays})")
+            settled(1)
+            print(f"  {how} {count} {stays}: {awaited(end, count + 1)}", flush=True)
+            end.close()
+            gone(program)
+            gone(child)
+
+
+@scene
+def what_is_left_is_read_while_a_copy_of_the_number_is_on_its_way() -> None:
+    for takes in (False, True):
+        child, end = answered_by(sends_and_stays(1000))
+        last(end)
+        settled(0.1)
+        near, far = socket.socketpair()
+        sender = os.fork()
+        if not sender:
+            socket.send_fds(near, [b"x"], [end.fileno()])
+            os._exit(0)
+        os.waitpid(sender, 0)
+        settled(0.3)
+        taken = socket.socket(fileno=socket.recv_fds(far, 1, 1)[1][0]) if takes else end
+        print(f"  {takes}: {awaited(taken, 1000)}", flush=True)
+        for it in (near, far, taken, end):
+            it.close()
+        gone(child)
+
+
+@scene
+def a_program_looks_at_all_that_is_there() -> None:
+    child, end = answered_by(sends_and_stays(7, 3))
+    last(end)
+    settled(0.1)
+    looks = "time.sleep(2); print('  looked at', len(end.recv(20, socket.MSG_PEEK)))"
+    os.waitpid(started(end, looks + "; print('  read', len(end.recv(20)))"), 0)
+    end.close()
+    gone(child)
+
+
+def sends_and_goes(end: socket.socket) -> None:
+    """Send more than is given to a program at a time, and go."""
+    end.send(bytes(100_000))
+    end.close()
+
+
+@scene
+def a_program_reads_what_came_before_the_end_though_it_cannot_write() -> None:
+    for writes in (0, 1, 2):
+        child, end = answered_by(sends_and_goes)
+        last(end)
+        os.waitpid(child, 0)
+        # The copy's user hears of a refusal later than the kernel's.
+        does = f"for _ in range({writes}): written(); time.sleep(0.1)"
+        os.waitpid(started(end, f"{does}\nprint('  read', read())"), 0)
+        end.close()
+
+
+@scene
+def a_program_hears_of_an_end_by_exit_as_of_any_other() -> None:
+    for ends in (lambda end: os._exit(0), lambda end: end.close()):
+        child, end = answered_by(ends)
+        last(end)
+        os.waitpid(child, 0)
+        hears = """
+ready = select.poll(); ready.register(end, select.POLLIN | select.POLLRDHUP)
+print("  told", ready.poll(1000)[0][1], end.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR))
+print("  read", read(), "wrote", written())
+"""
+        os.waitpid(started(end, hears), 0)
+        end.close()

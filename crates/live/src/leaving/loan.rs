@@ -19,6 +19,7 @@ use libc::c_int;
 use weft_protocol::detour::Outlet;
 use weft_protocol::lending::{Answerer, Question};
 
+use crate::close;
 use crate::joining::meeting::{self, Place};
 use crate::leaving::owners;
 use crate::leaving::turn;
@@ -248,13 +249,14 @@ impl Lender<'_> {
                 sys::close(self.loan.near);
                 return Ended::Given;
             }
+            self.note_shut();
             self.take_back(&mut receiving);
             drop(receiving);
             if why == Why::Wanted {
                 self.let_others_read();
                 continue;
             }
-            return if self.is_over() { Ended::Over } else { Ended::Given };
+            return if self.is_over() { Ended::Over } else { self.await_taker() };
         }
     }
 
@@ -280,6 +282,7 @@ impl Lender<'_> {
                 return Why::Alone;
             }
             let moved = self.answer() | self.note_read(receiving) | self.give(receiving);
+            self.note_shut();
             pause = if moved { SOON } else { (2 * pause).min(LATE) };
             if !moved {
                 // What the kernel reports may not be for now.
@@ -408,7 +411,11 @@ impl Lender<'_> {
                 }
                 Err(libc::EAGAIN) => break,
                 Err(libc::EINTR) => {}
-                Err(_) => self.reset(),
+                Err(_) => {
+                    // What the other end has sent before it went can be read still.
+                    sys::shutdown(self.loan.near, libc::SHUT_WR);
+                    self.silent = true;
+                }
             }
         }
         any
@@ -438,18 +445,21 @@ impl Lender<'_> {
         !self.silent && sys::tcp_counts(self.loan.near).is_ok_and(|it| it.put_in > self.taken)
     }
 
-    /// Gives the users what comes next, if they have read all before. Whether there was any.
+    /// Gives the users what comes next, as much as they may leave unread. Whether there was any.
     fn give(&mut self, receiving: &mut Receiving) -> bool {
-        if self.unread > 0 || self.over || self.has_no_user() {
+        if self.unread >= self.buffer.len() || self.over || self.has_no_user() {
             return false;
         }
-        match stream::rest_held(self.guard, receiving, &mut self.buffer[..], libc::MSG_PEEK) {
+        match self.look(receiving) {
+            // They have that already.
+            Rest::Bytes(count) if count <= self.unread => {}
             Rest::Bytes(count) => {
                 let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
-                match sys::send(self.loan.far, self.buffer.as_ptr(), count, flags) {
+                let more = &self.buffer[self.unread..count];
+                match sys::send(self.loan.far, more.as_ptr(), more.len(), flags) {
                     Ok(given) => {
                         self.given += given as u64;
-                        self.unread = given;
+                        self.unread += given;
                         return true;
                     }
                     Err(libc::EAGAIN | libc::EINTR) => {}
@@ -466,6 +476,17 @@ impl Lender<'_> {
         false
     }
 
+    /// Looks at what comes next, and puts it into the buffer.
+    fn look(&mut self, receiving: &mut Receiving) -> Rest {
+        let buffer = &mut self.buffer[..];
+        match stream::rest_held(self.guard, receiving, buffer, libc::MSG_PEEK) {
+            Rest::Bytes(count) if count < buffer.len() => {
+                Rest::Bytes(count + stream::look_behind(self.guard, receiving, buffer, count))
+            }
+            other => other,
+        }
+    }
+
     /// Takes what the users have read out of the connection's stream. Whether there was any.
     fn note_read(&mut self, receiving: &mut Receiving) -> bool {
         if self.unread == 0 || !self.has_arrived() {
@@ -475,6 +496,18 @@ impl Lender<'_> {
         let read = self.unread.saturating_sub(left);
         self.take(receiving, read);
         read > 0
+    }
+
+    /// Shuts the connection's receiving down if a user has shut his own down, for all that share it.
+    fn note_shut(&self) {
+        let connection = self.guard.connection;
+        let is_shut = || sys::poll_now(self.loan.near, libc::POLLRDHUP) & libc::POLLRDHUP != 0;
+        if self.over || connection.read_shut.load(Ordering::Acquire) || !is_shut() {
+            return;
+        }
+        connection.read_shut.store(true, Ordering::SeqCst);
+        sys::shutdown(self.guard.socket(), libc::SHUT_RD);
+        close::tell_readers(self.guard);
     }
 
     /// Takes back what the users have not read.
@@ -514,8 +547,31 @@ impl Lender<'_> {
     /// Whether nobody has the copied connection any more, now that its users are gone.
     fn is_over(&self) -> bool {
         sys::close(self.loan.near);
+        self.silent || self.is_left(PATIENCE)
+    }
+
+    /// Whether the copied connection has no other end any more, or had none for so long.
+    fn is_left(&self, span: u64) -> bool {
         let gone = libc::POLLRDHUP | libc::POLLHUP;
-        self.silent || sys::poll(self.loan.far, gone, PATIENCE) & gone != 0
+        sys::poll(self.loan.far, gone, span) & gone != 0
+    }
+
+    /// Waits, while the copied connection is on its way between processes, for whoever takes it: until then
+    /// the others have the connection for themselves.
+    fn await_taker(&mut self) -> Ended {
+        loop {
+            if self.guard.connection.holders.load(Ordering::SeqCst) == 1 || self.has_passed_on() {
+                return Ended::Given;
+            }
+            let begun = sys::now();
+            let next = begun + LOOK_EVERY;
+            while sys::now() < next && sys::unread_bytes(self.loan.far) == Ok(0) {
+                self.answer();
+                if self.is_left(LATE) {
+                    return Ended::Over;
+                }
+            }
+        }
     }
 }
 

@@ -52,14 +52,22 @@ pub fn turn_back(guard: &Guard, segment: &Segment, reason: Reason) {
 /// Lets nobody ring any more, once the detours have ended. Another thread that has taken the other
 /// end's flag and not yet rung comes too late, so it is rung here: whoever sleeps in the kernel armed
 /// its flag before there was an end to see, and whoever arms it later sees that. Not where the kernel has an
-/// error to tell, which the doorbell would take.
+/// error to tell, which the doorbell would take, nor where nobody is left, to whom it would make one.
 fn silence(guard: &Guard, segment: &Segment) {
     let connection = guard.connection;
     let role = connection.role();
     let alone = table::is_single_threaded() && connection.holders.load(Ordering::Relaxed) == 1;
     let open = segment.side(role.peer()).closed.load(Ordering::Acquire) == closed::OPEN;
     let rings = !alone && open && connection.switched_out.load(Ordering::Acquire);
-    if rings && sys::poll_now(guard.socket(), 0) & libc::POLLERR == 0 {
+    let said = if rings { sys::poll_now(guard.socket(), libc::POLLRDHUP) } else { 0 };
+    // One that goes on ends its direction in the ring, or by the kernel once it has come back.
+    let detour = &segment.way(role.peer()).detour;
+    let goes_on = !matches!(detour.begun(), Begun::After(_))
+        || detour.is_finished()
+        || detour.resumes_after().is_some()
+        || connection.deaf.load(Ordering::Acquire);
+    let has_gone = said & libc::POLLRDHUP != 0 && !goes_on;
+    if rings && said & libc::POLLERR == 0 && !has_gone {
         wait::ring_doorbell(guard, segment);
     }
     segment.way(role).detour.silence();

@@ -5,7 +5,7 @@ mod receiving;
 mod sending;
 
 use receiving::receive_seen;
-pub use receiving::{Rest, all_unread, rest, rest_held, unread};
+pub use receiving::{Rest, all_unread, look_behind, rest, rest_held, unread};
 use sending::send_seen;
 
 use std::sync::atomic::Ordering;

@@ -8,7 +8,7 @@ use crate::leaving::turn;
 use crate::segment::Segment;
 use crate::stream::{length, part};
 use crate::sys;
-use crate::table::Guard;
+use crate::table::{Guard, Receiving};
 use crate::waiting::call::Call;
 use crate::waiting::wait;
 
@@ -68,10 +68,26 @@ pub fn go_on_in_kernel(
     skip: usize,
     flags: c_int,
 ) -> usize {
-    let Some(mut receiving) = guard.connection.receiving() else { return 0 };
+    match guard.connection.receiving() {
+        Some(mut receiving) => {
+            go_on_in_kernel_held(guard, segment, &mut receiving, to, skip, flags)
+        }
+        None => 0,
+    }
+}
+
+/// The same for a caller that has the receiving half.
+pub fn go_on_in_kernel_held(
+    guard: &Guard,
+    segment: &Segment,
+    receiving: &mut Receiving,
+    to: &[iovec],
+    skip: usize,
+    flags: c_int,
+) -> usize {
     let looks = flags & libc::MSG_PEEK != 0;
     let left = segment.way(guard.connection.role().peer()).pointers.filling();
-    let is_behind = match turn::inlet(guard, segment, &mut receiving) {
+    let is_behind = match turn::inlet(guard, segment, receiving) {
         Some(Inlet::Ring) => looks && left == skip as u64,
         Some(Inlet::Doorbells(_) | Inlet::After) => !looks,
         _ => false,
@@ -79,7 +95,7 @@ pub fn go_on_in_kernel(
     if !is_behind || turn::discard(guard, segment) != Some(0) {
         return 0;
     }
-    if !looks && turn::inlet(guard, segment, &mut receiving) != Some(Inlet::After) {
+    if !looks && turn::inlet(guard, segment, receiving) != Some(Inlet::After) {
         return 0;
     }
     from_kernel_behind(guard.socket(), to, skip, flags)
