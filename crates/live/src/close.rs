@@ -291,11 +291,6 @@ pub fn reset_at_end(guard: &Guard, segment: &Segment) -> bool {
     tells
 }
 
-/// The process goes on.
-pub fn reset_no_more(guard: &Guard) {
-    set_linger(guard.socket(), [0, 0]);
-}
-
 fn is_kernels_now(connection: &Connection) {
     let (joined, plain, order) = (phase::JOINED, phase::PLAIN, Ordering::SeqCst);
     if connection.phase.compare_exchange(joined, plain, order, order).is_ok() {

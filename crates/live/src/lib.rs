@@ -64,7 +64,7 @@ extern "C" fn begin() {
 
 /// Runs when the process ends by itself.
 extern "C" fn end() {
-    leaving::departure::let_go();
+    leaving::departure::let_go(true);
 }
 
 #[cfg(not(test))]

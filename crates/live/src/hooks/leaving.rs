@@ -175,7 +175,7 @@ interpose! {
 
 interpose! {
     fn _exit(status: c_int) -> () = |next| {
-        departure::let_go();
+        departure::let_go(true);
         next(status);
     }
 }
@@ -183,7 +183,7 @@ interpose! {
 interpose! {
     #[allow(non_snake_case, reason = "the C library's name")]
     fn _Exit(status: c_int) -> () = |next| {
-        departure::let_go();
+        departure::let_go(true);
         next(status);
     }
 }

@@ -293,7 +293,7 @@ pub fn over_exec(exec: impl FnOnce() -> c_int) -> c_int {
     let is_owner = table::is_owner();
     BECOMES_ANOTHER.fetch_or(is_owner, Ordering::SeqCst);
     depart_all(Reason::Exec);
-    let_go();
+    let_go(false);
     let failed = exec();
     BECOMES_ANOTHER.fetch_and(!is_owner, Ordering::SeqCst);
     hold_again();
@@ -312,8 +312,8 @@ pub fn leaves_registrations(guard: &Guard) -> bool {
 }
 
 /// Takes this process out of the holders of all connections that others hold too, and says of the others
-/// that their end is near: it is about to end, or to become another program.
-pub fn let_go() {
+/// that their end is near: it is about to end, or to become another program, which may have them still.
+pub fn let_go(ends: bool) {
     if !table::is_owner() {
         return;
     }
@@ -335,13 +335,13 @@ pub fn let_go() {
         }
     }
     if alone {
-        say_leaving();
+        say_leaving(ends);
     }
 }
 
 /// Lets the other ends of what this process holds alone wait in the kernel, which tells them at once when
 /// the process ends. Until then all goes on.
-fn say_leaving() {
+fn say_leaving(ends: bool) {
     let _errno = sys::KeepErrno::new();
     for (fd, entry) in table::known() {
         if !matches!(entry, Entry::Connection(_)) {
@@ -356,8 +356,10 @@ fn say_leaving() {
             stats::closed(connection);
             // The kernel would tell the other end of a reset, and drop what is on its way.
             close::answer_last_doorbells(&guard, &segment);
-            let resets = close::reset_at_end(&guard, &segment);
-            guard.local().resets.store(resets, Ordering::SeqCst);
+            if ends {
+                let resets = close::reset_at_end(&guard, &segment);
+                guard.local().resets.store(resets, Ordering::SeqCst);
+            }
             let role = connection.role();
             segment.side(role).leaving.store(true, Ordering::SeqCst);
             // Whoever sleeps in the kernel hears it there.
@@ -370,13 +372,6 @@ fn say_leaving() {
 fn hold_again() {
     if !table::is_owner() {
         return;
-    }
-    for (fd, _) in table::known().filter(|(_, entry)| matches!(entry, Entry::Connection(_))) {
-        if let Some(guard) = table::enter_placed(fd)
-            && guard.local().resets.swap(false, Ordering::SeqCst)
-        {
-            close::reset_no_more(&guard);
-        }
     }
     for (place, connection) in held() {
         let local = table::local(place);

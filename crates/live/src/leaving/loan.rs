@@ -564,8 +564,7 @@ impl Lender<'_> {
                 return Ended::Given;
             }
             let begun = sys::now();
-            let next = begun + LOOK_EVERY;
-            while sys::now() < next && sys::unread_bytes(self.loan.far) == Ok(0) {
+            while sys::now() < begun + LOOK_EVERY {
                 self.answer();
                 if self.is_left(LATE) {
                     return Ended::Over;

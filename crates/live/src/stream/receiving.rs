@@ -325,6 +325,10 @@ pub fn look_behind(
     looked: usize,
 ) -> usize {
     let Some(segment) = guard.connection.segment() else { return 0 };
+    if guard.connection.is_slept_on() {
+        // A doorbell may stand in between that is yet to wake another.
+        return 0;
+    }
     let to = [iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() }];
     go_on_in_kernel_held(guard, &segment, receiving, &to, looked, libc::MSG_PEEK)
 }

@@ -141,7 +141,7 @@ pub fn is_reset_by_doorbell(guard: &Guard) -> bool {
     let how = segment.side(connection.role().peer()).closed.load(Ordering::Acquire);
     let all_before = |counts: sys::TcpCounts| counts.put_in <= begun.saturating_add(bells);
     let is = bells > 0
-        && !aborts(connection, &segment)
+        && !(how == closed::OPEN && aborts(connection, &segment))
         && !stream::is_reset(connection, &segment, how)
         && sys::tcp_counts(guard.socket()).is_ok_and(all_before);
     if is {

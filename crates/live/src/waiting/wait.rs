@@ -260,8 +260,17 @@ pub fn readable(
         return Ok(());
     }
     stats::count(|stats| &stats.sleeps, 1);
+    let (was_lost, is_kernels) = (guard.number_lost_to().is_some(), sleeps_by_number(guard, call));
     let looked = call.sleeps_for_long(guard, |call| wait_for_byte(guard, call));
-    if guard.number_lost_to().is_some() && has_gone_on(guard, call, &looked, came) {
+    let has_gone_on = match looked {
+        // Handlers end the sleep of a call without a number, whatever they ask for.
+        Err(libc::EINTR) => {
+            was_lost && !call.in_part && call.until == Some(u64::MAX) && !is_interrupting()
+        }
+        Err(libc::EAGAIN) => false,
+        _ => is_kernels && guard.number_lost_to().is_some() && is_of_another(guard, came),
+    };
+    if has_gone_on {
         call.begins_again();
         return Ok(());
     }
@@ -277,20 +286,17 @@ pub fn readable(
     Ok(())
 }
 
-/// Whether a sleep was ended by a signal with whose handler the call goes on, after its number was taken
-/// away: then the kernel has looked at the number again, and says what it found there, not what came.
+/// Whether a sleep that the kernel has ended, in whose course the number was taken away, was ended by what
+/// the kernel has found at the number since: it looks again after a signal whose handler lets calls go on.
 #[cold]
-fn has_gone_on(
-    guard: &Guard,
-    call: &Call,
-    looked: &Result<usize, Errno>,
-    came: impl Fn() -> bool,
-) -> bool {
-    match looked {
-        Err(libc::EINTR) => !call.in_part && call.until == Some(u64::MAX) && !is_interrupting(),
-        Err(libc::EAGAIN) => false,
-        _ => !came() && sys::poll_now(guard.socket(), libc::POLLIN | libc::POLLRDHUP) == 0,
-    }
+fn is_of_another(guard: &Guard, came: impl Fn() -> bool) -> bool {
+    !came() && sys::poll_now(guard.socket(), libc::POLLIN | libc::POLLRDHUP) == 0
+}
+
+/// Whether the kernel's own blocking receive is the next sleep of a call, by its number. Of one that was taken
+/// away it would ask for another's.
+fn sleeps_by_number(guard: &Guard, call: &Call) -> bool {
+    !call.in_part && call.until.is_none() && guard.number_lost_to().is_none()
 }
 
 /// Waits a little while what is in the ring is refused: it comes by the kernel's stream, unless that is taken
@@ -328,8 +334,7 @@ fn returning(guard: &Guard, segment: &Segment, call: &mut Call) -> Result<(), Er
 /// wait of a call is the kernel's own blocking receive, which looks and takes nothing: it ends with a
 /// doorbell or with the other end's death, and knows timeouts and which signals let a call go on.
 fn wait_for_byte(guard: &Guard, call: &mut Call) -> Result<usize, Errno> {
-    // Of a number that was taken away the kernel would ask for another's.
-    if !call.in_part && call.until.is_none() && guard.number_lost_to().is_none() {
+    if sleeps_by_number(guard, call) {
         let fd = guard.socket();
         if guard.connection.times_out.load(Ordering::Relaxed) {
             call.limit(fd);
