@@ -10,7 +10,7 @@ use crate::pair::{Pair, carried, close, joined, moved_back, preloaded, recv, sen
 
 type Body = extern "C-unwind" fn(*mut c_void) -> *mut c_void;
 
-// The `libc` crate declares these as calls that are never unwound from, as a cancelled thread is.
+// Nobody is unwound from these.
 unsafe extern "C-unwind" {
     fn pthread_create(
         thread: *mut pthread_t,
@@ -19,22 +19,16 @@ unsafe extern "C-unwind" {
         word: *mut c_void,
     ) -> c_int;
     fn pthread_cancel(thread: pthread_t) -> c_int;
-    fn read(fd: c_int, to: *mut u8, length: usize) -> isize;
-    #[link_name = "recv"]
-    fn receive(fd: c_int, to: *mut u8, length: usize, flags: c_int) -> isize;
-    #[link_name = "send"]
-    fn transmit(fd: c_int, from: *const u8, length: usize, flags: c_int) -> isize;
-    fn poll(entries: *mut pollfd, count: u64, timeout: c_int) -> c_int;
-    fn select(
-        count: c_int,
-        read: *mut fd_set,
-        write: *mut fd_set,
-        except: *mut fd_set,
-        time: *mut timeval,
-    ) -> c_int;
-    #[link_name = "close"]
-    fn close_in(fd: c_int) -> c_int;
-    fn epoll_wait(epoll: c_int, events: *mut epoll_event, room: c_int, timeout: c_int) -> c_int;
+}
+
+/// A function of the C library, from which a cancelled thread is unwound. One that is declared would be the
+/// `libc` crate's of the same name, which says that nobody ever is.
+macro_rules! unwound {
+    ($name:literal, fn($($argument:ty),*) -> $result:ty) => {
+        std::mem::transmute::<*mut c_void, unsafe extern "C-unwind" fn($($argument),*) -> $result>(
+            libc::dlsym(libc::RTLD_DEFAULT, $name.as_ptr()),
+        )
+    };
 }
 
 const CANCELED: *mut c_void = -1isize as *mut c_void;
@@ -57,27 +51,39 @@ fn is_cancelled(fd: c_int, body: Body, milliseconds: u32) -> bool {
 
 extern "C-unwind" fn receiving(fd: *mut c_void) -> *mut c_void {
     let mut byte = 0u8;
-    // SAFETY: the byte is a valid place.
-    unsafe { receive(fd as c_int, &raw mut byte, 1, 0) as *mut c_void }
+    // SAFETY: the function is of this type, and the byte is a valid place.
+    unsafe {
+        let receive = unwound!(c"recv", fn(c_int, *mut u8, usize, c_int) -> isize);
+        receive(fd as c_int, &raw mut byte, 1, 0) as *mut c_void
+    }
 }
 
 extern "C-unwind" fn reading(fd: *mut c_void) -> *mut c_void {
     let mut byte = 0u8;
     // SAFETY: as above.
-    unsafe { read(fd as c_int, &raw mut byte, 1) as *mut c_void }
+    unsafe {
+        let read = unwound!(c"read", fn(c_int, *mut u8, usize) -> isize);
+        read(fd as c_int, &raw mut byte, 1) as *mut c_void
+    }
 }
 
 extern "C-unwind" fn sending(fd: *mut c_void) -> *mut c_void {
     static BYTES: [u8; 1 << 20] = [7; 1 << 20];
-    // SAFETY: the bytes are there for good.
-    while unsafe { transmit(fd as c_int, BYTES.as_ptr(), BYTES.len(), 0) } > 0 {}
+    // SAFETY: the function is of this type, and the bytes are there for good.
+    unsafe {
+        let send = unwound!(c"send", fn(c_int, *const u8, usize, c_int) -> isize);
+        while send(fd as c_int, BYTES.as_ptr(), BYTES.len(), 0) > 0 {}
+    }
     std::ptr::null_mut()
 }
 
 extern "C-unwind" fn polling(fd: *mut c_void) -> *mut c_void {
     let mut entry = pollfd { fd: fd as c_int, events: libc::POLLIN, revents: 0 };
-    // SAFETY: there is one entry.
-    unsafe { poll(&mut entry, 1, -1) as usize as *mut c_void }
+    // SAFETY: the function is of this type, and there is one entry.
+    unsafe {
+        let poll = unwound!(c"poll", fn(*mut pollfd, libc::nfds_t, c_int) -> c_int);
+        poll(&mut entry, 1, -1) as usize as *mut c_void
+    }
 }
 
 extern "C-unwind" fn selecting(fd: *mut c_void) -> *mut c_void {
@@ -87,18 +93,25 @@ extern "C-unwind" fn selecting(fd: *mut c_void) -> *mut c_void {
         let mut set: fd_set = zeroed();
         libc::FD_SET(fd as c_int, &mut set);
         let count = fd as c_int + 1;
+        type Set = *mut fd_set;
+        let select = unwound!(c"select", fn(c_int, Set, Set, Set, *mut timeval) -> c_int);
         select(count, &mut set, none, none, std::ptr::null_mut()) as usize as *mut c_void
     }
 }
 
 extern "C-unwind" fn watching(epoll: *mut c_void) -> *mut c_void {
     let mut event = epoll_event { events: 0, u64: 0 };
-    // SAFETY: there is room for one event.
-    unsafe { epoll_wait(epoll as c_int, &mut event, 1, -1) as usize as *mut c_void }
+    // SAFETY: the function is of this type, and there is room for one event.
+    unsafe {
+        let wait = unwound!(c"epoll_wait", fn(c_int, *mut epoll_event, c_int, c_int) -> c_int);
+        wait(epoll as c_int, &mut event, 1, -1) as usize as *mut c_void
+    }
 }
 
 extern "C-unwind" fn never_sleeping(fd: *mut c_void) -> *mut c_void {
     let (mut byte, begun) = (0u8, Instant::now());
+    // SAFETY: the function is of this type.
+    let receive = unsafe { unwound!(c"recv", fn(c_int, *mut u8, usize, c_int) -> isize) };
     while begun.elapsed() < Duration::from_secs(20) {
         // SAFETY: the byte is a valid place.
         unsafe { receive(fd as c_int, &raw mut byte, 1, libc::MSG_DONTWAIT) };
@@ -111,7 +124,8 @@ extern "C-unwind" fn closing(fd: *mut c_void) -> *mut c_void {
     // SAFETY: it is this thread.
     unsafe {
         assert_eq!(pthread_cancel(libc::pthread_self()), 0);
-        close_in(fd as c_int) as usize as *mut c_void
+        let close = unwound!(c"close", fn(c_int) -> c_int);
+        close(fd as c_int) as usize as *mut c_void
     }
 }
 
