@@ -133,7 +133,7 @@ def process(pid: int) -> Process:
     try:
         found = _look(folder, _figures(folder))
     except PermissionError:
-        raise FiguresError(f"process {pid} is another user's") from None
+        raise FiguresError(f"process {pid} may not be looked at: is it another user's?") from None
     except OSError:
         raise FiguresError(f"there is no process {pid}") from None
     if found is None:

@@ -396,7 +396,7 @@ def test_status_says_of_a_number_why_it_shows_nothing(monkeypatch: pytest.Monkey
         raise PermissionError
 
     monkeypatch.setattr(live_figures, "_figures", refuse)
-    assert "is another user's" in said(os.getpid())
+    assert "may not be looked at" in said(os.getpid())
 
 
 @pytest.mark.parametrize(
