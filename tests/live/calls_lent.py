@@ -79,21 +79,24 @@ def started(end: socket.socket, does: str) -> int:
     return child
 
 
+def lingers(seconds: int | None, ends: Callable[[], None]) -> Callable[[socket.socket], None]:
+    """Linger for so long, if at all, and end."""
+
+    def goes_on(end: socket.socket) -> None:
+        if seconds is not None:
+            linger = struct.pack("ii", 1, seconds)
+            end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+        settled(0.2)
+        ends()
+
+    return goes_on
+
+
 @scene
 def who_lingers_for_no_time_resets_however_he_ends() -> None:
     for how, ends in ENDS.items():
         for seconds in (0, None):
-
-            def lingering(
-                end: socket.socket, ends: Callable[[], None], seconds: int | None
-            ) -> None:
-                if seconds is not None:
-                    linger = struct.pack("ii", 1, seconds)
-                    end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
-                settled(0.2)
-                ends()
-
-            child, end = answered_by(lambda end, e=ends, s=seconds: lingering(end, e, s))
+            child, end = answered_by(lingers(seconds, ends))
             last(end)
             print(f"  {how} {seconds}: {awaited(end, 1)}", flush=True)
             end.close()

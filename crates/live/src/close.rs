@@ -423,16 +423,6 @@ fn tell_of_a_change(guard: &Guard) {
     epoll::kick(guard);
 }
 
-/// Wakes who waits for bytes of a connection whose receiving another process has shut down: the kernel was
-/// told.
-pub fn tell_readers(guard: &Guard) {
-    if let Some(segment) = guard.connection.segment() {
-        wait::wake_word(&segment.way(guard.connection.role().peer()).arrived);
-    }
-    wait::signal(&guard.connection.own_event);
-    guard.connection.changes.fetch_add(1, Ordering::Release);
-}
-
 /// Wakes this process's own readers, wherever they sleep; the other end sees nothing. The kernel is
 /// told only if it must wake somebody: it would no longer tell doorbells and the other end's end
 /// from this one's.

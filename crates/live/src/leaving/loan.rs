@@ -19,7 +19,6 @@ use libc::c_int;
 use weft_protocol::detour::Outlet;
 use weft_protocol::lending::{Answerer, Question};
 
-use crate::close;
 use crate::joining::meeting::{self, Place};
 use crate::leaving::owners;
 use crate::leaving::turn;
@@ -507,7 +506,7 @@ impl Lender<'_> {
         }
         connection.read_shut.store(true, Ordering::SeqCst);
         sys::shutdown(self.guard.socket(), libc::SHUT_RD);
-        close::tell_readers(self.guard);
+        turn::let_look_again(connection);
     }
 
     /// Takes back what the users have not read.

@@ -452,7 +452,7 @@ fn hearing(guard: &Guard, segment: &Segment, is_alone: &mut dyn FnMut() -> bool)
             && receiving.receiver.withdraw(&segment.way(peer).detour)
         {
             drop(receiving);
-            tell_of_rest(connection);
+            let_look_again(connection);
             return Heard::Never;
         }
         sys::sleep(pause);
@@ -460,9 +460,9 @@ fn hearing(guard: &Guard, segment: &Segment, is_alone: &mut dyn FnMut() -> bool)
     }
 }
 
-/// Lets those look again who share the connection: while a refusal stood they found nothing to read, though
-/// they had been told of it.
-fn tell_of_rest(connection: &Connection) {
+/// Lets those look again who share the connection: they found nothing to read, though they had been told of
+/// it, while a refusal stood; or another process has shut the receiving down.
+pub fn let_look_again(connection: &Connection) {
     connection.changes.fetch_add(1, Ordering::Release);
     wait::signal(&connection.own_event);
 }

@@ -8,7 +8,8 @@ use libc::{c_int, iovec};
 use weft_protocol::byte_ring::BrokenRing;
 use weft_protocol::detour::{Begun, Inlet};
 
-use self::behind::{go_on_in_kernel, go_on_in_kernel_held, go_on_in_ring, go_on_receiving};
+pub use self::behind::look_behind;
+use self::behind::{go_on_in_kernel, go_on_in_ring, go_on_receiving};
 
 use super::{Moved, broken, fail, in_kernel, is_carried, length, part, without_number};
 use crate::leaving::loan;
@@ -314,23 +315,6 @@ pub fn rest_held(
         Step::Failed(_) => Rest::Reset,
         Step::Kernel => Rest::Kernel,
     }
-}
-
-/// How much follows in the kernel's stream what a look of [`rest_held`] has put into a buffer, which goes
-/// behind that: if that was all that is in the ring.
-pub fn look_behind(
-    guard: &Guard,
-    receiving: &mut Receiving,
-    buffer: &mut [u8],
-    looked: usize,
-) -> usize {
-    let Some(segment) = guard.connection.segment() else { return 0 };
-    if guard.connection.is_slept_on() {
-        // A doorbell may stand in between that is yet to wake another.
-        return 0;
-    }
-    let to = [iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() }];
-    go_on_in_kernel_held(guard, &segment, receiving, &to, looked, libc::MSG_PEEK)
 }
 
 /// How many bytes can be received without waiting, wherever they are; `None` if the kernel knows,

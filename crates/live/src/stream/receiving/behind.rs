@@ -77,7 +77,7 @@ pub fn go_on_in_kernel(
 }
 
 /// The same for a caller that has the receiving half.
-pub fn go_on_in_kernel_held(
+fn go_on_in_kernel_held(
     guard: &Guard,
     segment: &Segment,
     receiving: &mut Receiving,
@@ -99,6 +99,23 @@ pub fn go_on_in_kernel_held(
         return 0;
     }
     from_kernel_behind(guard.socket(), to, skip, flags)
+}
+
+/// How much follows in the kernel's stream what a look of [`super::rest_held`] has put into a buffer, which goes
+/// behind that: if that was all that is in the ring.
+pub fn look_behind(
+    guard: &Guard,
+    receiving: &mut Receiving,
+    buffer: &mut [u8],
+    looked: usize,
+) -> usize {
+    let Some(segment) = guard.connection.segment() else { return 0 };
+    if guard.connection.is_slept_on() {
+        // A doorbell may stand in between that is yet to wake another.
+        return 0;
+    }
+    let to = [iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() }];
+    go_on_in_kernel_held(guard, &segment, receiving, &to, looked, libc::MSG_PEEK)
 }
 
 /// Receives what is there for a call that has received a part. A call ends at an urgent mark, and
