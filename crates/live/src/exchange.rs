@@ -56,7 +56,7 @@ const WARM_UP: u32 = 200;
 /// more messages; `size` is in bytes, `span` in nanoseconds, `here` and `there` are the processors of
 /// this process and the other.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub extern "C" fn weft_live_exchange(
+pub extern "C-unwind" fn weft_live_exchange(
     medium: c_uint,
     kind: c_uint,
     size: usize,

@@ -64,6 +64,7 @@ extern "C" fn begin() {
 
 /// Runs when the process ends by itself.
 extern "C" fn end() {
+    let _called_back = signals::inside::CalledBack::begin();
     leaving::departure::let_go(true);
 }
 

@@ -8,6 +8,7 @@ use libc::c_int;
 use super::links::Inner;
 use super::{CONTROL, registrations, waiting};
 use crate::memory::means;
+use crate::signals::inside::Inside;
 use crate::signals::process_lock::ProcessLock;
 use crate::sys;
 use crate::table::kept::{Kept, let_another_number_be_seen};
@@ -84,6 +85,7 @@ pub struct Stay {
     pub instance: &'static Instance,
     index: usize,
     counted: bool,
+    _inside: Inside,
 }
 
 impl Stay {
@@ -93,10 +95,11 @@ impl Stay {
         let instance = instance(index)?;
         // The only thread closes nothing meanwhile, nor do its handlers make another.
         let counted = !table::is_single_threaded();
+        Inside::begin();
         if counted {
             instance.inside.fetch_add(1, Ordering::SeqCst);
         }
-        let stay = Self { instance, index, counted };
+        let stay = Self { instance, index, counted, _inside: Inside::begun() };
         (table::entry(epoll) == Entry::Epoll(index)).then_some(stay)
     }
 }

@@ -109,7 +109,7 @@ unsafe fn depart_selected(count: c_int, named: [usize; 3]) {
     }
 }
 
-extern "C" fn before_syscall(
+extern "C-unwind" fn before_syscall(
     number: c_long,
     first: usize,
     second: usize,

@@ -281,13 +281,13 @@ fn back(fd: c_int, reason: Reason) {
 }
 
 /// What comes before a variadic call; returns where it goes on.
-extern "C" fn before_dprintf(fd: c_int) -> *mut c_void {
+extern "C-unwind" fn before_dprintf(fd: c_int) -> *mut c_void {
     static NEXT: Next = Next::new(c"dprintf");
     back(fd, Reason::Stdio);
     NEXT.address()
 }
 
-extern "C" fn before_dprintf_chk(fd: c_int) -> *mut c_void {
+extern "C-unwind" fn before_dprintf_chk(fd: c_int) -> *mut c_void {
     static NEXT: Next = Next::new(c"__dprintf_chk");
     back(fd, Reason::Stdio);
     NEXT.address()
@@ -304,7 +304,7 @@ pub fn filter(by_program: bool, program: usize) {
     }
 }
 
-extern "C" fn before_prctl(
+extern "C-unwind" fn before_prctl(
     option: c_int,
     second: usize,
     third: usize,
@@ -341,14 +341,14 @@ interpose! {
 }
 
 /// The child of a vfork runs in this memory; that of a `clone` may.
-extern "C" fn before_vfork() -> *mut c_void {
+extern "C-unwind" fn before_vfork() -> *mut c_void {
     static NEXT: Next = Next::new(c"vfork");
     table::may_be_shared();
     NEXT.address()
 }
 
 /// A second C library in a namespace of its own makes calls that nobody stands before.
-extern "C" fn before_dlmopen(namespace: c_long) -> *mut c_void {
+extern "C-unwind" fn before_dlmopen(namespace: c_long) -> *mut c_void {
     static NEXT: Next = Next::new(c"dlmopen");
     if namespace != libc::LM_ID_BASE {
         departure::forbid(Reason::BareCalls);
@@ -356,7 +356,7 @@ extern "C" fn before_dlmopen(namespace: c_long) -> *mut c_void {
     NEXT.address()
 }
 
-extern "C" fn before_clone(_begin: usize, _stack: usize, flags: usize) -> *mut c_void {
+extern "C-unwind" fn before_clone(_begin: usize, _stack: usize, flags: usize) -> *mut c_void {
     static NEXT: Next = Next::new(c"clone");
     share_with_child(flags as u64);
     NEXT.address()

@@ -91,17 +91,29 @@ impl List {
     }
 }
 
-unsafe extern "C" fn execl_list(path: *const c_char, registers: Strings, stack: Strings) -> c_int {
+unsafe extern "C-unwind" fn execl_list(
+    path: *const c_char,
+    registers: Strings,
+    stack: Strings,
+) -> c_int {
     // SAFETY: as the program has called.
     unsafe { List { registers, stack }.call(|arguments| execv(path, arguments)) }
 }
 
-unsafe extern "C" fn execlp_list(path: *const c_char, registers: Strings, stack: Strings) -> c_int {
+unsafe extern "C-unwind" fn execlp_list(
+    path: *const c_char,
+    registers: Strings,
+    stack: Strings,
+) -> c_int {
     // SAFETY: as the program has called.
     unsafe { List { registers, stack }.call(|arguments| execvp(path, arguments)) }
 }
 
-unsafe extern "C" fn execle_list(path: *const c_char, registers: Strings, stack: Strings) -> c_int {
+unsafe extern "C-unwind" fn execle_list(
+    path: *const c_char,
+    registers: Strings,
+    stack: Strings,
+) -> c_int {
     let list = List { registers, stack };
     // SAFETY: as the program has called: the environment stands behind the end of the arguments.
     unsafe {

@@ -11,6 +11,8 @@ use crate::leaving::departure;
 use crate::report::stats::Reason;
 use crate::sharing::holders;
 use crate::sharing::lock;
+use crate::signals::inside::CalledBack;
+use crate::signals::jump;
 use crate::signals::process_lock::{self, ProcessLock};
 use crate::sys;
 use crate::sys::limits;
@@ -53,6 +55,7 @@ fn give_locks_back() {
 
 /// Before a fork: the child will hold every connection too.
 pub extern "C" fn before_fork() {
+    let _called_back = CalledBack::begin();
     let is_done = is_done();
     IS_DONE.set(is_done);
     if is_done {
@@ -82,6 +85,7 @@ pub extern "C" fn before_fork() {
 }
 
 pub extern "C" fn after_fork_in_parent() {
+    let _called_back = CalledBack::begin();
     if IS_DONE.get() {
         return;
     }
@@ -116,11 +120,13 @@ pub fn take_back_fork() {
 }
 
 pub extern "C" fn after_fork_in_child() {
+    let _called_back = CalledBack::begin();
     if IS_DONE.get() {
         return;
     }
     lock::forget_thread();
     process_lock::forget_all();
+    jump::start_in_child();
     close_numbers_apart();
     table::start_in_child();
     if !table::is_single_threaded() {

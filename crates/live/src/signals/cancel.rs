@@ -10,11 +10,11 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use libc::{c_int, epoll_event, pollfd, sigset_t, size_t, ssize_t, timespec};
+use libc::{c_int, epoll_event, pollfd, sigset_t, size_t, timespec};
 
 use crate::hooks::direct;
 use crate::hooks::real::{Next, interpose};
-use crate::signals::jump::Asleep;
+use crate::signals::{asleep, jump};
 use crate::sys::{self, Errno};
 
 /// Whether the process has ever cancelled a thread.
@@ -28,9 +28,10 @@ interpose! {
     }
 }
 
-/// Ends the thread here if it was cancelled.
+/// Ends the thread here if it was cancelled, and goes where it is to jump.
 #[inline]
 pub fn look() {
+    jump::look();
     if EVER.load(Ordering::Relaxed) {
         end_if_cancelled();
     }
@@ -74,25 +75,21 @@ pub fn poll_until(fd: c_int, events: i16, until: u64) -> Result<i16, Errno> {
 
 /// `recv` into a place that has so much room.
 pub fn recv(fd: c_int, to: *mut u8, room: size_t, flags: c_int) -> Result<usize, Errno> {
-    type Function = unsafe extern "C-unwind" fn(c_int, *mut u8, size_t, c_int) -> ssize_t;
     static NEXT: Next = Next::new(c"recv");
-    let (_errno, _asleep) = (sys::KeepErrno::new(), Asleep::begin());
-    // SAFETY: the C function of this name has this type, and the place has so much room.
-    let received = unsafe {
-        std::mem::transmute::<*mut libc::c_void, Function>(NEXT.address())(fd, to, room, flags)
-    };
+    let _errno = sys::KeepErrno::new();
+    // SAFETY: the C function of this name takes these, and the place has so much room.
+    let received =
+        unsafe { asleep::call(&NEXT, [fd as usize, to.expose_provenance(), room, flags as usize]) };
     usize::try_from(received).map_err(|_| sys::errno())
 }
 
 /// `send` of so many bytes that stand at a place.
 pub fn send(fd: c_int, from: *const u8, length: size_t, flags: c_int) -> Result<usize, Errno> {
-    type Function = unsafe extern "C-unwind" fn(c_int, *const u8, size_t, c_int) -> ssize_t;
     static NEXT: Next = Next::new(c"send");
-    let (_errno, _asleep) = (sys::KeepErrno::new(), Asleep::begin());
-    // SAFETY: the C function of this name has this type, and there are so many bytes.
-    let sent = unsafe {
-        std::mem::transmute::<*mut libc::c_void, Function>(NEXT.address())(fd, from, length, flags)
-    };
+    let _errno = sys::KeepErrno::new();
+    let passed = [fd as usize, from.expose_provenance(), length, flags as usize];
+    // SAFETY: the C function of this name takes these, and there are so many bytes.
+    let sent = unsafe { asleep::call(&NEXT, passed) };
     usize::try_from(sent).map_err(|_| sys::errno())
 }
 
@@ -102,19 +99,12 @@ pub fn ppoll(
     time: *const timespec,
     mask: *const sigset_t,
 ) -> Result<c_int, Errno> {
-    type Function = unsafe extern "C-unwind" fn(
-        *mut pollfd,
-        libc::nfds_t,
-        *const timespec,
-        *const sigset_t,
-    ) -> c_int;
     static NEXT: Next = Next::new(c"ppoll");
-    let (first, count) = (entries.as_mut_ptr(), entries.len() as libc::nfds_t);
-    let (_errno, _asleep) = (sys::KeepErrno::new(), Asleep::begin());
-    // SAFETY: the C function of this name has this type, and the entries are valid.
-    let woken = unsafe {
-        std::mem::transmute::<*mut libc::c_void, Function>(NEXT.address())(first, count, time, mask)
-    };
+    let _errno = sys::KeepErrno::new();
+    let first = entries.as_mut_ptr().expose_provenance();
+    let passed = [first, entries.len(), time.expose_provenance(), mask.expose_provenance()];
+    // SAFETY: the C function of this name takes these, and the entries are valid.
+    let woken = unsafe { asleep::call(&NEXT, passed) } as c_int;
     if woken >= 0 {
         return Ok(woken);
     }
@@ -127,22 +117,17 @@ pub fn ppoll(
         let whole = time.tv_sec.saturating_mul(1000);
         whole.saturating_add((time.tv_nsec + 999_999) / 1_000_000).min(i64::from(i32::MAX)) as c_int
     });
-    poll(first, count, milliseconds)
+    poll(entries, milliseconds)
 }
 
 /// `poll`, where a filter that the process has inherited refuses `ppoll`.
 #[cold]
-fn poll(first: *mut pollfd, count: libc::nfds_t, milliseconds: c_int) -> Result<c_int, Errno> {
-    type Function = unsafe extern "C-unwind" fn(*mut pollfd, libc::nfds_t, c_int) -> c_int;
+fn poll(entries: &mut [pollfd], milliseconds: c_int) -> Result<c_int, Errno> {
     static NEXT: Next = Next::new(c"poll");
-    // SAFETY: the C function of this name has this type, and the entries are valid.
-    let woken = unsafe {
-        std::mem::transmute::<*mut libc::c_void, Function>(NEXT.address())(
-            first,
-            count,
-            milliseconds,
-        )
-    };
+    let first = entries.as_mut_ptr().expose_provenance();
+    // SAFETY: the C function of this name takes these, and the entries are valid.
+    let woken = unsafe { asleep::call(&NEXT, [first, entries.len(), milliseconds as usize]) };
+    let woken = woken as c_int;
     if woken < 0 { Err(sys::errno()) } else { Ok(woken) }
 }
 
@@ -153,26 +138,13 @@ pub fn epoll_pwait(
     milliseconds: c_int,
     mask: *const sigset_t,
 ) -> Result<usize, Errno> {
-    type Function = unsafe extern "C-unwind" fn(
-        c_int,
-        *mut epoll_event,
-        c_int,
-        c_int,
-        *const sigset_t,
-    ) -> c_int;
     static NEXT: Next = Next::new(c"epoll_pwait");
-    let (first, room) = (events.as_mut_ptr(), events.len() as c_int);
-    let (_errno, _asleep) = (sys::KeepErrno::new(), Asleep::begin());
-    // SAFETY: the C function of this name has this type, and the events are valid.
-    let found = unsafe {
-        std::mem::transmute::<*mut libc::c_void, Function>(NEXT.address())(
-            epoll,
-            first,
-            room,
-            milliseconds,
-            mask,
-        )
-    };
+    let _errno = sys::KeepErrno::new();
+    let first = events.as_mut_ptr().expose_provenance();
+    let time = milliseconds as usize;
+    let passed = [epoll as usize, first, events.len(), time, mask.expose_provenance()];
+    // SAFETY: the C function of this name takes these, and the events are valid.
+    let found = unsafe { asleep::call(&NEXT, passed) } as c_int;
     let why = sys::errno();
     if found < 0 && mask.is_null() && sys::is_refusal(why) {
         return epoll_wait(epoll, events, milliseconds);
@@ -187,17 +159,10 @@ fn epoll_wait(
     events: &mut [epoll_event],
     milliseconds: c_int,
 ) -> Result<usize, Errno> {
-    type Function = unsafe extern "C-unwind" fn(c_int, *mut epoll_event, c_int, c_int) -> c_int;
     static NEXT: Next = Next::new(c"epoll_wait");
-    let (first, room) = (events.as_mut_ptr(), events.len() as c_int);
-    // SAFETY: the C function of this name has this type, and the events are valid.
-    let found = unsafe {
-        std::mem::transmute::<*mut libc::c_void, Function>(NEXT.address())(
-            epoll,
-            first,
-            room,
-            milliseconds,
-        )
-    };
+    let first = events.as_mut_ptr().expose_provenance();
+    let passed = [epoll as usize, first, events.len(), milliseconds as usize];
+    // SAFETY: the C function of this name takes these, and the events are valid.
+    let found = unsafe { asleep::call(&NEXT, passed) } as c_int;
     usize::try_from(found).map_err(|_| sys::errno())
 }

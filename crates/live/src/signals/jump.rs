@@ -1,61 +1,61 @@
-//! Jumps out of a signal handler (`siglongjmp`) past a call of the library's that sleeps.
+//! Jumps out of a signal handler (`siglongjmp`) past a call of the library's.
 //!
-//! The kernel's call is simply gone then. This library's has counted a stay, which keeps the connection
-//! open after the program has closed it. So before such a jump the stack is unwound as for a thread that
-//! is cancelled, but only until the library's frames are gone, which give back what they hold. The
-//! program's own frames below are left by the jump, as they were meant to be.
+//! A call of the kernel's is simply gone then. This library's has counted a stay, which keeps the
+//! connection open after the program has closed it, and may be in the middle of a copy. So a call that
+//! sleeps is unwound as for a thread that is cancelled, but only until the library's frames are gone,
+//! which give back what they hold. A call that does not sleep goes on first, with all signals held back,
+//! until it would sleep or has given back what it holds: in the kernel too a signal is taken at the end of
+//! a system call. The program's own frames below are left by the jump, as they were meant to be.
 
-use std::cell::{Cell, UnsafeCell};
+use std::cell::UnsafeCell;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use libc::{c_int, c_void};
 
 use crate::hooks::real::interpose;
-#[cfg(target_arch = "x86_64")]
+use crate::signals::asleep::{self, How};
+use crate::signals::interrupted::{_Unwind_GetCFA, Interrupted};
 use crate::signals::process_lock;
+#[cfg(target_arch = "x86_64")]
+use crate::signals::{inside, interrupted};
+use crate::sys;
 
 thread_local! {
-    /// Where on the stack the innermost call that sleeps stands; zero if none does.
-    static ASLEEP: Cell<usize> = const { Cell::new(0) };
     /// Not on the stack that is unwound.
     static JUMP: UnsafeCell<Jump> = const { UnsafeCell::new(Jump::NONE) };
 }
 
-/// A sleep of the calling thread, until dropped. One may be in a handler that interrupts another.
-pub struct Asleep {
-    before: usize,
-}
-
-impl Asleep {
-    #[inline]
-    pub fn begin() -> Self {
-        let place = 0u8;
-        let place = (&raw const place).addr();
-        Self { before: ASLEEP.replace(place) }
-    }
-}
-
-impl Drop for Asleep {
-    #[inline]
-    fn drop(&mut self) {
-        ASLEEP.set(self.before);
-    }
-}
+/// So many threads have a jump that waits.
+static WAITING: AtomicU32 = AtomicU32::new(0);
 
 type Go = unsafe extern "C-unwind" fn(*mut usize, c_int);
 
 /// A jump on its way.
+#[derive(Clone, Copy)]
 struct Jump {
     /// The unwinder's: a class, a clean-up, and its own words.
     exception: [usize; 8],
     go: Option<Go>,
     to: *mut usize,
     value: c_int,
-    stack: usize,
+    /// The end of the stack of the call that is jumped past.
+    end: usize,
+    /// The signals that the program holds back.
+    mask: u64,
+    /// Whether it waits until the call that was interrupted has come to an end.
+    waits: bool,
 }
 
 impl Jump {
-    const NONE: Self =
-        Self { exception: [0; 8], go: None, to: std::ptr::null_mut(), value: 0, stack: 0 };
+    const NONE: Self = Self {
+        exception: [0; 8],
+        go: None,
+        to: std::ptr::null_mut(),
+        value: 0,
+        end: 0,
+        mask: 0,
+        waits: false,
+    };
 }
 
 type Stop =
@@ -63,62 +63,9 @@ type Stop =
 
 unsafe extern "C-unwind" {
     fn _Unwind_ForcedUnwind(exception: *mut c_void, stop: Stop, argument: *mut c_void) -> c_int;
-    fn _Unwind_GetCFA(context: *mut c_void) -> usize;
-    fn _Unwind_GetIPInfo(context: *mut c_void, before: *mut c_int) -> usize;
 }
 
-/// The object in which an instruction lies.
-fn object_of(instruction: *const c_void) -> *mut c_void {
-    // SAFETY: all zeroes are a valid place for the result.
-    unsafe {
-        let mut about: libc::Dl_info = std::mem::zeroed();
-        if libc::dladdr(instruction, &mut about) == 0 {
-            return std::ptr::null_mut();
-        }
-        about.dli_fbase
-    }
-}
-
-/// Whether nothing is to be unwound any more: the frame is the first below those of the library's that
-/// sleep, or one of the library's that a signal has interrupted elsewhere than in a call, of which the
-/// unwinder does not know what it holds.
-///
-/// # Safety
-///
-/// The context is the unwinder's, in its call.
-unsafe fn has_left(context: *mut c_void, target: usize) -> bool {
-    let mut interrupted = 0;
-    // SAFETY: by the contract of this function.
-    let at = unsafe { _Unwind_GetIPInfo(context, &raw mut interrupted) } as *const c_void;
-    let is_own = object_of(at) == object_of(stop as *const c_void);
-    // SAFETY: a signal was taken there.
-    if is_own {
-        interrupted != 0 && !unsafe { is_at_system_call(at.cast()) }
-    } else {
-        !is_past_sleep(target)
-    }
-}
-
-/// Whether a signal that is taken here has interrupted a system call, which may be about to begin anew.
-///
-/// # Safety
-///
-/// The place is an instruction of the library's, not the first.
-unsafe fn is_at_system_call(at: *const [u8; 2]) -> bool {
-    let call = if cfg!(target_arch = "x86_64") { [0x0f, 0x05] } else { return false };
-    // SAFETY: by the contract of this function.
-    unsafe { at.read() == call || at.sub(1).read() == call }
-}
-
-/// Whether a jump to a place on the stack goes past a call that sleeps, and not only within a handler
-/// that interrupts it.
-fn is_past_sleep(target: usize) -> bool {
-    let asleep = ASLEEP.get();
-    asleep != 0 && target > asleep
-}
-
-/// Asked for each frame: jumps once the library's are gone, that to which the jump goes is reached, or
-/// none is left.
+/// Asked for each frame: jumps once the library's are gone, or none is left.
 unsafe extern "C-unwind" fn stop(
     _version: c_int,
     actions: c_int,
@@ -129,20 +76,47 @@ unsafe extern "C-unwind" fn stop(
 ) -> c_int {
     const END_OF_STACK: c_int = 16;
     // SAFETY: the argument is this thread's jump, and the context is valid in this call.
-    unsafe {
-        let jump = &*argument.cast::<Jump>();
-        let is_there = _Unwind_GetCFA(context) >= jump.stack || has_left(context, jump.stack);
-        if (actions & END_OF_STACK != 0 || is_there)
-            && let Some(go) = jump.go
-        {
-            if is_past_sleep(jump.stack) {
-                // It was not unwound, and is jumped past.
-                ASLEEP.set(0);
-            }
-            go(jump.to, jump.value);
-        }
+    let (Jump { go, to, value, mask, end, .. }, reached) =
+        unsafe { (*argument.cast::<Jump>(), _Unwind_GetCFA(context)) };
+    if (reached == end || actions & END_OF_STACK != 0)
+        && let Some(go) = go
+    {
+        sys::set_signal_mask(mask);
+        // A handler may have interrupted another call before this one.
+        jump(to, value, go);
     }
     0
+}
+
+/// Goes where the calling thread is to jump, if one of its jumps waits. Only to be called where nothing
+/// needs more than a `drop` to be given back.
+#[inline]
+pub fn look() {
+    if WAITING.load(Ordering::Relaxed) > 0 {
+        go_where_it_waits();
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn go_where_it_waits() {
+    // SAFETY: it is this thread's, and nothing refers to it.
+    if JUMP.with(|jump| unsafe { std::mem::take(&mut (*jump.get()).waits) }) {
+        WAITING.fetch_sub(1, Ordering::SeqCst);
+        unwind();
+    }
+}
+
+/// Whether a jump of the calling thread waits, while it does.
+pub fn waits() -> *const bool {
+    // SAFETY: it is this thread's; only its place is asked for.
+    JUMP.with(|jump| unsafe { &raw const (*jump.get()).waits })
+}
+
+/// The child of a fork has no other thread that jumps.
+pub fn start_in_child() {
+    // SAFETY: the place is this thread's.
+    WAITING.store(unsafe { waits().read() }.into(), Ordering::SeqCst);
 }
 
 /// The stack's end where a jump goes to, which the C library keeps in its own way.
@@ -157,23 +131,115 @@ unsafe fn stack_of(to: *mut usize) -> usize {
     }
 }
 
+/// What is done about a call that a jump goes past.
+enum Way {
+    /// It is unwound.
+    Unwind,
+    /// It goes on, and the jump waits.
+    GoOn,
+    /// It might sleep for ever if it went on, and what it holds is not known.
+    Leave,
+}
+
+impl Way {
+    fn of(call: &Interrupted) -> Self {
+        let at = &call.at;
+        match asleep::within(&call.stack) {
+            Some(How::Here) if !at.is_own() || asleep::is_in_call(at) => Self::Unwind,
+            Some(How::Elsewhere) if !at.is_own() => Self::Unwind,
+            Some(How::Elsewhere) => Self::Leave,
+            Some(How::Short) if at.is_own() && at.is_at_system_call() => Self::Unwind,
+            _ if !at.is_own() && at.is_at_system_call() => Self::Leave,
+            _ => Self::GoOn,
+        }
+    }
+}
+
+/// Takes a call back up that a handler has interrupted; signals stay held back.
+///
+/// # Safety
+///
+/// The context is what the kernel has kept, and nothing of the handler is needed any more.
+#[cfg(target_arch = "x86_64")]
+unsafe fn take_up(context: *mut libc::ucontext_t) -> ! {
+    // SAFETY: the kernel reads what it has kept at the end of the stack.
+    unsafe {
+        let mask = (&raw mut (*context).uc_sigmask).cast::<u64>();
+        mask.write(sys::ALL_SIGNALS);
+        core::arch::asm!(
+            "mov rsp, {context}",
+            "syscall",
+            context = in(reg) context,
+            in("rax") libc::SYS_rt_sigreturn,
+            options(noreturn),
+        );
+    }
+}
+
+/// Notes a jump. All signals are held back until it is done.
+#[cfg(target_arch = "x86_64")]
+fn begin(next: Jump) {
+    let mask = sys::set_signal_mask(sys::ALL_SIGNALS);
+    JUMP.with(|jump| {
+        // SAFETY: it is this thread's, and nothing refers to it.
+        let jump = unsafe { &mut *jump.get() };
+        // What could not be held back may have interrupted a call whose jump waited.
+        let (waited, mask) = (jump.waits, if jump.waits { jump.mask } else { mask });
+        match (waited, next.waits) {
+            (false, true) => WAITING.fetch_add(1, Ordering::SeqCst),
+            (true, false) => WAITING.fetch_sub(1, Ordering::SeqCst),
+            _ => 0,
+        };
+        *jump = Jump { mask, ..next };
+    });
+}
+
+/// Unwinds the calling thread's stack as far as the jump that was noted asks.
+fn unwind() {
+    JUMP.with(|jump| {
+        let jump = jump.get();
+        // SAFETY: it is this thread's, and stays where it is.
+        unsafe {
+            _Unwind_ForcedUnwind((&raw mut (*jump).exception).cast(), stop, jump.cast());
+            // The unwinder has lost its way.
+            sys::set_signal_mask((*jump).mask);
+            if let Some(go) = (*jump).go {
+                go((*jump).to, (*jump).value);
+            }
+        }
+    });
+}
+
+/// Jumps past what the library was doing. Returns if nothing is to be done about that.
+#[cfg(target_arch = "x86_64")]
+fn jump_past_calls(to: *mut usize, value: c_int, go: Go) {
+    // SAFETY: the program says that the place is one to jump to.
+    let stack = unsafe { stack_of(to) };
+    if (asleep::is_any() || inside::is_any())
+        && let Some(call) = interrupted::innermost(stack)
+    {
+        let next = Jump { go: Some(go), to, value, end: call.stack.end, ..Jump::NONE };
+        match Way::of(&call) {
+            Way::Unwind => {
+                begin(next);
+                unwind();
+            }
+            Way::GoOn => {
+                begin(Jump { waits: true, ..next });
+                // SAFETY: the handler's frames are jumped past.
+                unsafe { take_up(call.context) };
+            }
+            Way::Leave => {}
+        }
+    }
+    process_lock::give_back_before_jump(stack);
+    asleep::end_before_jump(stack);
+}
+
 fn jump(to: *mut usize, value: c_int, go: Go) {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: the program says that the place is one to jump to.
-    if (ASLEEP.get() != 0 || process_lock::holds_any())
-        && let stack = unsafe { stack_of(to) }
-    {
-        process_lock::give_back_before_jump(stack);
-        if is_past_sleep(stack) {
-            JUMP.with(|jump| {
-                let jump = jump.get();
-                // SAFETY: it is this thread's, and no other jump is on its way.
-                unsafe {
-                    *jump = Jump { go: Some(go), to, value, stack, ..Jump::NONE };
-                    _Unwind_ForcedUnwind((&raw mut (*jump).exception).cast(), stop, jump.cast());
-                }
-            });
-        }
+    if asleep::is_any() || inside::is_any() || process_lock::holds_any() {
+        jump_past_calls(to, value, go);
     }
     // SAFETY: the program says that the place is one to jump to.
     unsafe { go(to, value) };

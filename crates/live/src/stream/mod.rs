@@ -15,7 +15,7 @@ use libc::{c_int, iovec};
 use crate::joining::attach;
 use crate::report::stats;
 use crate::segment::{Segment, closed};
-use crate::signals::jump::Asleep;
+use crate::signals::asleep::{Asleep, How};
 use crate::sys::{self, Errno};
 use crate::table::lost::LostTo;
 use crate::table::numbers::passed_by;
@@ -76,7 +76,7 @@ pub fn receive<T: AsRef<[iovec]>>(
 
 /// Makes the program's call within a stay on the connection.
 fn in_kernel(kernel: impl Fn() -> isize) -> isize {
-    let _asleep = Asleep::begin();
+    let _asleep = Asleep::begin(How::Elsewhere);
     kernel()
 }
 

@@ -15,9 +15,9 @@ use crate::memory::pointers;
 use crate::options;
 use crate::report::stats::Reason;
 use crate::segment::{Segment, Side, closed};
+use crate::signals::asleep::{Asleep, How};
 use crate::signals::cancel;
 use crate::signals::ending::is_interrupting;
-use crate::signals::jump::Asleep;
 use crate::sys::{self, Errno};
 use crate::table::{self, Guard, Sending, end, phase};
 use crate::waiting::call::Call;
@@ -258,7 +258,7 @@ fn wait_for_kernel(guard: &Guard, since: &mut Option<u64>, call: &mut Call) -> R
         let until = now.saturating_add(left);
         call.sleeps_for_long(guard, |_| cancel::poll_until(number, libc::POLLOUT, until))
     } else {
-        let _asleep = Asleep::begin();
+        let _asleep = Asleep::begin(How::Short);
         let waited = sys::poll_or_fail(number, libc::POLLOUT, left.min(UNTIL_SWITCHED));
         call.slept_until = sys::now();
         waited

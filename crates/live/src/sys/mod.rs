@@ -433,13 +433,29 @@ pub fn sleep(nanoseconds: u64) {
     let _ = call!(libc::SYS_nanosleep, &raw const span, none);
 }
 
+/// Lets another thread have the processor.
+pub fn yield_now() {
+    let _ = call!(libc::SYS_sched_yield);
+}
+
 /// The number by which the kernel knows a socket.
 pub fn cookie(fd: c_int) -> Option<u64> {
     socket_option(fd, libc::SOL_SOCKET, libc::SO_COOKIE).ok()
 }
 
+/// All signals but those that say what the thread itself has done wrong.
+pub const ALL_SIGNALS: u64 = !(bit(libc::SIGSEGV)
+    | bit(libc::SIGBUS)
+    | bit(libc::SIGILL)
+    | bit(libc::SIGFPE)
+    | bit(libc::SIGTRAP));
+
+const fn bit(signal: c_int) -> u64 {
+    1 << (signal - 1)
+}
+
 /// Sets which signals are held back from the calling thread; returns which were.
-fn set_signal_mask(mask: u64) -> u64 {
+pub fn set_signal_mask(mask: u64) -> u64 {
     let mut before = 0u64;
     let (from, to) = (&raw const mask, &raw mut before);
     let _ = call!(libc::SYS_rt_sigprocmask, libc::SIG_SETMASK, from, to, size_of::<u64>());

@@ -9,6 +9,7 @@ use crate::close;
 use crate::joining::attach::Attaching;
 use crate::sharing::holders::{free, leave_to_others};
 use crate::sharing::lock;
+use crate::signals::inside::Inside;
 use crate::sys;
 use crate::sys::limits;
 use crate::table::connection::{Connection, phase};
@@ -34,6 +35,8 @@ pub struct Guard {
     pub fd: c_int,
     pub connection: &'static Connection,
     local: &'static Local,
+    /// Dropped after the stay has ended.
+    _inside: Inside,
 }
 
 /// A stay that calls the kernel by a number of its own, which nobody closes.
@@ -108,6 +111,7 @@ pub fn enter(fd: c_int) -> Option<Guard> {
         _ => return None,
     };
     let (connection, local) = (connection(place)?, local(place)?);
+    Inside::begin();
     local.come_in();
     // In this order: whoever shuts others out sees this one, or is seen, or has changed the number.
     if local.is_shut() {
@@ -115,9 +119,9 @@ pub fn enter(fd: c_int) -> Option<Guard> {
     }
     // Made anew for either end: one that is moved is stored and loaded, which costs 4 ns a call.
     if is_at(fd, place) {
-        return Some(Guard { place, fd, connection, local });
+        return Some(Guard { place, fd, connection, local, _inside: Inside::begun() });
     }
-    drop(Guard { place, fd, connection, local });
+    drop(Guard { place, fd, connection, local, _inside: Inside::begun() });
     if taken::await_end(fd) { enter_again(fd) } else { None }
 }
 
@@ -148,15 +152,17 @@ pub fn let_pass(guard: &Guard) {
 /// unfollowed, which needs the lock, before it is retired, so nobody need be counted.
 pub fn followed(place: usize, fd: c_int) -> Option<ManuallyDrop<Guard>> {
     let (connection, local) = (connection(place)?, local(place)?);
-    Some(ManuallyDrop::new(Guard { place, fd, connection, local }))
+    let _inside = Inside::begun();
+    Some(ManuallyDrop::new(Guard { place, fd, connection, local, _inside }))
 }
 
 /// Enters a call on a connection by its place, under a number that the table does not know: one of
 /// the library's own, or one in the child of a vfork, whose parent waits.
 pub fn borrowed(place: usize, fd: c_int) -> Option<Guard> {
     let (connection, local) = (connection(place)?, local(place)?);
+    Inside::begin();
     local.come_in();
-    Some(Guard { place, fd, connection, local })
+    Some(Guard { place, fd, connection, local, _inside: Inside::begun() })
 }
 
 /// A stay of the child of a `vfork`, whose parent has the memory, in a connection that it knows by a number
@@ -357,7 +363,8 @@ fn retire(place: usize, fd: c_int, connection: &'static Connection, local: &'sta
     }
     if local.closing.swap(false, order) {
         let _errno = sys::KeepErrno::new();
-        close::say_how(&ManuallyDrop::new(Guard { place, fd, connection, local }));
+        let _inside = Inside::begun();
+        close::say_how(&ManuallyDrop::new(Guard { place, fd, connection, local, _inside }));
     }
     release(place, fd, connection, local);
 }
@@ -371,7 +378,8 @@ pub fn release(place: usize, fd: c_int, connection: &'static Connection, local: 
     // A process that is about to end is no holder any more, whatever its destructors close.
     let last = !local.let_go.swap(false, Ordering::SeqCst) && !leave_to_others(connection);
     if last {
-        say_how_as_last(&ManuallyDrop::new(Guard { place, fd, connection, local }));
+        let _inside = Inside::begun();
+        say_how_as_last(&ManuallyDrop::new(Guard { place, fd, connection, local, _inside }));
     }
     if let Some(segment) = segment {
         // SAFETY: no descriptor leads here any more and no thread is inside.

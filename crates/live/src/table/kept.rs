@@ -49,7 +49,7 @@ impl Kept {
 pub fn let_another_number_be_seen(are_inside: impl Fn() -> bool) {
     let until = sys::now() + IN_BETWEEN;
     while are_inside() && sys::now() < until {
-        std::thread::yield_now();
+        sys::yield_now();
     }
 }
 

@@ -12,9 +12,9 @@ use crate::leaving::turn;
 use crate::options;
 use crate::report::stats::{self, Reason};
 use crate::segment::{Segment, closed};
+use crate::signals::asleep::{Asleep, How};
 use crate::signals::cancel;
 use crate::signals::ending::{EndedBy, is_interrupting};
-use crate::signals::jump::Asleep;
 use crate::sys::{self, Errno};
 use crate::table::{self, Connection, Guard, end};
 use crate::waiting::call::{Call, lost_since};
@@ -138,7 +138,7 @@ pub fn poll(policy: &mut SpinPolicy, place: Where, each: u32, came: impl FnMut()
     let turns = Cell::new(0);
     let give_up = || {
         turns.set(turns.get() + 1);
-        std::thread::yield_now();
+        sys::yield_now();
     };
     let came = match place {
         Where::Elsewhere => policy.poll(each, came, give_up, sys::now),
@@ -471,7 +471,7 @@ fn sleep_on_word(
     }
     let word = flag.word().as_ptr();
     let due = sys::now() + span;
-    let _asleep = Asleep::begin();
+    let _asleep = Asleep::begin(How::Short);
     let how = match ended_by {
         EndedBy::Any => sys::futex_wait(word, value, span),
         EndedBy::Interrupting => match sys::futex_wait_or_go_on(word, value, span) {
