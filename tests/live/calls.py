@@ -1,8 +1,9 @@
 """Odd calls on connections, with the live library and without: both must say the same.
 
 Each scene gets a fresh connection whose two ends have been carried (or would have been), makes its
-calls, and says what each returned, `errno` included. The scenes run in one process with the library
-and in one without; what they say is compared line by line.
+calls, and says what each returned, `errno` included. The scenes of a file run in one process with
+the library and in one without, beside those of another file, as most only wait; what they say is
+compared line by line.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import calls_back  # noqa: F401 (its scenes are remembered)
@@ -25,6 +27,7 @@ import calls_edges  # noqa: F401 (the same)
 import calls_ends  # noqa: F401 (the same)
 import calls_family  # noqa: F401 (the same)
 import calls_hunted  # noqa: F401 (the same)
+import calls_jumps  # noqa: F401 (the same)
 import calls_leaving  # noqa: F401 (the same)
 import calls_lent  # noqa: F401 (the same)
 import calls_limits  # noqa: F401 (the same)
@@ -35,6 +38,8 @@ import calls_shared  # noqa: F401 (the same)
 from calls_stage import SCENES
 
 LIMIT_S = 300
+AT_ONCE = 4
+"""Files whose scenes run at the same time."""
 
 
 def said_by(command: list[str], environment: dict[str, str]) -> list[str]:
@@ -52,15 +57,20 @@ def said_by(command: list[str], environment: dict[str, str]) -> list[str]:
         return [*out.read().splitlines(), *error.read().splitlines()[-20:], *late]
 
 
+def both(file: str, carried: dict[str, str]) -> list[list[str]]:
+    """What the scenes of a file say without the library and with it."""
+    command = [sys.executable, __file__, "--scenes", "--file", file]
+    return [said_by(command, {**os.environ, **more}) for more in ({}, carried)]
+
+
 def compared(library: Path) -> int:
     """Run all scenes with the library and without; print what differs."""
-    command = [sys.executable, __file__, "--scenes"]
-    said = []
-    with tempfile.TemporaryDirectory() as name:
+    with tempfile.TemporaryDirectory() as name, ThreadPoolExecutor(AT_ONCE) as pool:
         log = Path(name) / "log"
         how = {"LD_PRELOAD": str(library), "WEFT_LIVE_LOG": str(log)}
-        for more in ({}, how):
-            said.append(said_by(command, {**os.environ, **more}))
+        files = dict.fromkeys(made.__module__ for made in SCENES)
+        parts = list(pool.map(lambda file: both(file, how), files))
+        said = [[line for part in parts for line in part[side]] for side in (0, 1)]
         carried = log.read_text().count("carried over shared memory") if log.exists() else 0
     differing = list(difflib.unified_diff(*said, "without", "with", lineterm="", n=3))
     print("\n".join(differing))
@@ -79,13 +89,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--library", type=Path)
     parser.add_argument("--scenes", action="store_true", help="run the scenes as they are")
+    parser.add_argument("--file", default="", help="only those of a file, such as calls_back")
     parser.add_argument("--only", default="", help="scenes whose name has this in it")
     options = parser.parse_args()
     if not options.scenes:
         return compared(options.library.resolve())
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)
     for made in SCENES:
-        if options.only in made.__name__:
+        if options.only in made.__name__ and options.file in ("", made.__module__):
             print(made.__name__, flush=True)
             try:
                 made()

@@ -14,8 +14,7 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from calls_corners import compiled
-from calls_stage import POLLRDHUP, pair, say, scene, settled
+from calls_stage import POLLRDHUP, compiled, pair, say, scene, settled
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,9 +12,8 @@ import subprocess
 import sys
 import threading
 
-from calls_corners import compiled
 from calls_hunted import ended, several
-from calls_stage import LASTING, Message, Part, pair, raw, say, scene, settled
+from calls_stage import LASTING, Message, Part, compiled, pair, raw, say, scene, settled
 
 MUCH = bytes(16 << 20)
 """More than all buffers take, with the library and without."""

@@ -9,8 +9,7 @@ import socket
 import subprocess
 import sys
 
-from calls_corners import compiled
-from calls_stage import say, scene, settled
+from calls_stage import compiled, say, scene, settled
 
 LATE_S = 3
 LITTLE = 600 << 20

@@ -26,8 +26,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from calls_corners import begun, compiled, forked, shared
-from calls_stage import LIBC, Counted, Message, Part, pair, raw, say, scene, settled
+from calls_corners import begun, forked, shared
+from calls_stage import LIBC, Counted, Message, Part, compiled, pair, raw, say, scene, settled
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,9 +10,8 @@ import struct
 import threading
 from typing import TYPE_CHECKING
 
-from calls_corners import compiled
 from calls_edges import LATE_S
-from calls_stage import EPOLL_CTL_ADD, LASTING, pair, raw, say, scene, settled
+from calls_stage import EPOLL_CTL_ADD, LASTING, compiled, pair, raw, say, scene, settled
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

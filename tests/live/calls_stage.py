@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import os
+import shutil
 import socket
+import subprocess
+import tempfile
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -93,3 +98,56 @@ def pair(rounds: int = 60, family: int = socket.AF_INET) -> tuple[socket.socket,
 def settled(seconds: float = 0.05) -> None:
     """Let what was sent arrive."""
     time.sleep(seconds)
+
+
+JOINS = r"""
+#define _GNU_SOURCE
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/select.h>
+#include <sys/sendfile.h>
+#include <sys/time.h>
+#include <unistd.h>
+static char room[1 << 22];
+static void need(int holds) { if (!holds) puts("  not made"), exit(1); }
+static void join(int ends[2]) {
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t length = sizeof at;
+    int listener = socket(AF_INET, SOCK_STREAM, 0), one = 1;
+    need(!bind(listener, (void *)&at, length) && !listen(listener, 1));
+    getsockname(listener, (void *)&at, &length);
+    ends[0] = socket(AF_INET, SOCK_STREAM, 0);
+    need(!connect(ends[0], (void *)&at, length));
+    need((ends[1] = accept(listener, 0, 0)) >= 0);
+    close(listener);
+    for (int end = 0; end < 2; end++)
+        setsockopt(ends[end], IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+    for (int round = 0; round < 120; round++)
+        need(send(ends[round % 2], "ping", 4, 0) == 4
+             && recv(ends[1 - round % 2], room, 4, MSG_WAITALL) == 4);
+}
+"""
+"""What a program in C begins with that joins two ends."""
+
+
+def compiled(source: str) -> None:
+    """Run a program in C that joins two ends, and say how it ended."""
+    if shutil.which("cc") is None:
+        say("nothing", lambda: "no compiler is there")
+        return
+    with tempfile.TemporaryDirectory() as name:
+        program = Path(name) / "program"
+        # The compiler is looked for by a process that has no library.
+        plain = {key: value for key, value in os.environ.items() if key != "LD_PRELOAD"}
+        command = ["cc", "-O1", "-pthread", "-x", "c", "-", "-o", str(program)]
+        subprocess.run(command, input=(JOINS + source).encode(), env=plain, check=True)
+        say("it ended", lambda: subprocess.run([program], check=False, timeout=60).returncode)
