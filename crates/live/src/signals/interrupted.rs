@@ -96,6 +96,20 @@ impl Walk {
     }
 }
 
+/// Whether what the kernel has kept is of an instruction: others than it may call frames interrupted.
+///
+/// # Safety
+///
+/// The place can be read.
+#[cfg_attr(not(target_arch = "x86_64"), allow(unused_variables, reason = "never asked"))]
+unsafe fn goes_on_at(kept: *const libc::ucontext_t, instruction: usize) -> bool {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: by the contract of this function.
+    return unsafe { (*kept).uc_mcontext.gregs[libc::REG_RIP as usize] } == instruction as i64;
+    #[cfg(not(target_arch = "x86_64"))]
+    false
+}
+
 unsafe extern "C-unwind" fn visit(context: *mut c_void, argument: *mut c_void) -> c_int {
     const GO_ON: c_int = 0;
     const STOP: c_int = 5;
@@ -108,8 +122,10 @@ unsafe extern "C-unwind" fn visit(context: *mut c_void, argument: *mut c_void) -
             walk.taken = None;
             return STOP;
         }
-        // The handler has returned to just above what the kernel has kept.
-        walk.taken = Some((walk.end as *mut libc::ucontext_t, frame));
+        // Where the handler returns to, the kernel has kept what it needs to go on.
+        let kept = walk.end as *mut libc::ucontext_t;
+        // SAFETY: it is within the stack.
+        walk.taken = unsafe { goes_on_at(kept, frame.at) }.then_some((kept, frame));
         walk.is_own = false;
         // It may have had a stack of its own.
         walk.begin = end;
