@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
 import socket
 import struct
 import sys
+import threading
 import time
 from typing import TYPE_CHECKING
 
@@ -155,6 +157,36 @@ def a_program_shuts_down_the_receiving_of_all_that_have_its_connection() -> None
             end.close()
             gone(program)
             gone(child)
+
+
+@scene
+def who_sleeps_hears_that_a_program_shuts_its_receiving_down() -> None:
+    for how in ("SHUT_RD", "SHUT_RDWR"):
+        child, end = answered_by(sends_and_stays(66))
+        last(end)
+        settled(0.1)
+        # What sleeps says when it was woken; whoever sleeps on says nothing.
+        heard: list[str] = []
+
+        def receive(end: socket.socket = end, heard: list[str] = heard) -> None:
+            count = sum(iter(lambda: len(end.recv(1000)), 0))
+            heard.append(f"received {count}")
+
+        def wait(end: socket.socket = end, heard: list[str] = heard) -> None:
+            with select.epoll() as waiter:
+                waiter.register(end, select.EPOLLRDHUP | select.EPOLLET)
+                heard.append(f"told {waiter.poll(PATIENT_S)[0][1]:x}")
+
+        program = started(end, f"time.sleep(0.7); end.shutdown(socket.{how}); time.sleep(9)")
+        sleepers = [threading.Thread(target=sleeper, daemon=True) for sleeper in (receive, wait)]
+        for sleeper in sleepers:
+            sleeper.start()
+        for sleeper in sleepers:
+            sleeper.join(PATIENT_S)
+        print(f"  {how}: {sorted(heard)}", flush=True)
+        gone(program)
+        gone(child)
+        end.close()
 
 
 @scene
