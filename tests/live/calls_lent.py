@@ -7,12 +7,13 @@ import select
 import signal
 import socket
 import struct
+import subprocess
 import sys
 import threading
 import time
 from typing import TYPE_CHECKING
 
-from calls_leaving import answered_by, last
+from calls_leaving import answered_by, last, passed_to_itself
 from calls_stage import say, scene, settled
 
 if TYPE_CHECKING:
@@ -187,6 +188,34 @@ def who_sleeps_hears_that_a_program_shuts_its_receiving_down() -> None:
         gone(program)
         gone(child)
         end.close()
+
+
+def read_by_a_program(end: socket.socket) -> str:
+    """Let a program read all that is left."""
+    read = subprocess.run(["wc", "-c"], stdin=end, capture_output=True, text=True, check=False)
+    return read.stdout.strip()
+
+
+@scene
+def what_is_left_is_read_after_both_directions_were_shut_down() -> None:
+    for count in (66, 40_000):
+        for way in ("shared", "program", "message"):
+            child, end = answered_by(sends_and_stays(count))
+            last(end)
+            settled(0.1)
+            end.shutdown(socket.SHUT_RDWR)
+            if way == "shared":
+                program = started(end, "time.sleep(9)")
+                settled(0.3)
+                print(f"  {way} {count}: {awaited(end, count + 1)}", flush=True)
+                gone(program)
+            elif way == "program":
+                print(f"  {way} {count}: {read_by_a_program(end)}", flush=True)
+            else:
+                end = passed_to_itself(end)
+                print(f"  {way} {count}: {awaited(end, count + 1)}", flush=True)
+            end.close()
+            gone(child)
 
 
 @scene

@@ -152,10 +152,12 @@ fn shut_as(guard: &Guard, near: c_int) {
     // A loan shuts it down itself, since what others have written comes before.
     let lent = connection.lending.is_lent();
     let has_sent_end = || sys::tcp_counts(guard.fd).is_ok_and(|counts| counts.has_sent_end);
-    if !lent && (connection.write_shut.load(Ordering::Acquire) || has_sent_end()) {
+    let sends_no_more = connection.write_shut.load(Ordering::Acquire) || has_sent_end();
+    if !lent && sends_no_more {
         sys::shutdown(near, libc::SHUT_WR);
     }
-    if connection.read_shut.load(Ordering::Acquire) {
+    // With both directions shut down it would refuse what is left; the end comes behind that.
+    if !sends_no_more && connection.read_shut.load(Ordering::Acquire) {
         sys::shutdown(near, libc::SHUT_RD);
     }
 }
