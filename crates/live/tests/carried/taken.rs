@@ -472,10 +472,12 @@ fn two_numbers_are_put_over_each_other_without_waiting() {
             for fd in [one, other] {
                 assert_eq!(send(fd, b"x", libc::MSG_NOSIGNAL), Ok(1));
             }
-            let arrived: usize = pairs
-                .iter()
-                .map(|it| recv(it.b, 8, libc::MSG_DONTWAIT).map_or(0, |it| it.len()))
-                .sum();
+            // On a busy machine the kernel delivers later what goes by its way.
+            let (mut arrived, since) = (0, Instant::now());
+            while arrived < 2 && since.elapsed() < Duration::from_secs(20) {
+                let some = |it: &Pair| recv(it.b, 8, libc::MSG_DONTWAIT).map_or(0, |it| it.len());
+                arrived += pairs.iter().map(some).sum::<usize>();
+            }
             assert_eq!(arrived, 2);
             [one, other, pairs[0].b, pairs[1].b].into_iter().for_each(close);
         }
