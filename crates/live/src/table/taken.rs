@@ -98,6 +98,12 @@ fn is_there(fd: c_int) -> bool {
     sys::cookie(fd) == Some(SOCKETS[fd as usize].load(Ordering::SeqCst))
 }
 
+/// Whether the kernel has put a connection at a number, which may be one of this library's: whoever has asked
+/// for that remembers it as soon as the kernel's call returns.
+fn is_connection(fd: c_int) -> bool {
+    sys::socket_option(fd, libc::SOL_SOCKET, libc::SO_PROTOCOL) == Ok(libc::IPPROTO_TCP)
+}
+
 /// Whether it is the calling thread that takes the number away.
 fn is_own(taken: Word) -> bool {
     let all = [LostTo::Nobody, LostTo::Another, LostTo::Itself];
@@ -116,7 +122,8 @@ pub fn await_end(fd: c_int) -> bool {
     }
     let until = sys::now() + PATIENCE;
     while now() == taken {
-        if !is_there(fd) || sys::now() > until {
+        let goes_on = is_there(fd) || taken.is_replaced() && is_connection(fd);
+        if !goes_on || sys::now() > until {
             end(fd, taken);
             break;
         }
@@ -134,10 +141,14 @@ mod tests {
     use std::os::unix::net::UnixStream;
 
     fn take(socket: &UnixStream) -> (c_int, Taken) {
+        take_for(socket, LostTo::Nobody)
+    }
+
+    fn take_for(socket: &UnixStream, to: LostTo) -> (c_int, Taken) {
         let fd = socket.as_raw_fd();
         assert!(set_entry(fd, Entry::Connection(5)));
-        assert!(begin(fd, 4, LostTo::Nobody, true).is_none(), "it is another's");
-        let (inside, taken) = begin(fd, 5, LostTo::Nobody, true).unwrap();
+        assert!(begin(fd, 4, to, true).is_none(), "it is another's");
+        let (inside, taken) = begin(fd, 5, to, true).unwrap();
         assert_eq!((inside, entry(fd)), (0, Entry::Unplaced));
         (fd, taken)
     }
@@ -187,6 +198,25 @@ mod tests {
         });
         drop(taken);
         assert_eq!(entry(fd), Entry::Unknown);
+        sys::close(fd);
+    }
+
+    #[test]
+    fn who_finds_another_connection_at_a_number_waits_until_it_is_known() {
+        let (socket, _other) = UnixStream::pair().unwrap();
+        let next = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let (fd, taken) = take_for(&socket, LostTo::Another);
+        // SAFETY: both are open, and what is there is closed with it.
+        assert_eq!(unsafe { libc::dup2(next.as_raw_fd(), socket.into_raw_fd()) }, fd);
+        std::thread::scope(|scope| {
+            let other = scope.spawn(|| (await_end(fd), entry(fd)));
+            std::thread::sleep(std::time::Duration::from_millis(20));
+            assert!(!other.is_finished());
+            assert!(set_entry(fd, Entry::Connection(6)));
+            drop(taken);
+            assert_eq!(other.join().unwrap(), (true, Entry::Connection(6)));
+        });
+        assert!(set_entry(fd, Entry::Unknown));
         sys::close(fd);
     }
 

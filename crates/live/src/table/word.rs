@@ -106,6 +106,11 @@ impl Word {
         self.is_taken() && self.0 & DOUBLING != 0
     }
 
+    /// Whether a thread is putting something else at the number, or what was there.
+    pub const fn is_replaced(self) -> bool {
+        self.is_taken() && self.0 & DOUBLING == 0
+    }
+
     /// Whether a thread is taking the number away. No connection is of no kind.
     pub const fn is_taken(self) -> bool {
         self.is_promising() && self.0 & (UNPLACED | KIND) == UNPLACED
@@ -290,7 +295,12 @@ mod tests {
         assert!(taken.is_taken() && taken.is_closed() && taken.is_promising());
         assert_ne!(taken, Word::taken(4_194_302, LostTo::Nobody));
         let replaced = Word::taken(4_194_303, LostTo::Another);
-        assert!(replaced.is_taken() && !replaced.is_closed() && replaced.newcomer().is_none());
+        assert!(
+            replaced.is_replaced()
+                && !taken.is_replaced()
+                && !replaced.is_closed()
+                && replaced.newcomer().is_none()
+        );
         assert_eq!((taken.newcomer(), taken.come_in()), (None, None));
         assert_eq!((taken.entry(), taken.inside(), taken.quiet()), (Entry::Unplaced, 0, 0));
         assert_eq!(taken.go_out(connection(5, 4_194_303).come_in().unwrap()), None);
