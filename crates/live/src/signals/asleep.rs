@@ -56,7 +56,7 @@ impl Drop for Asleep {
 ///
 /// # Safety
 ///
-/// It takes these arguments, and the program's calls end or are left as its do.
+/// It takes these arguments. The caller may be unwound from there.
 #[inline]
 pub unsafe fn call<const COUNT: usize>(function: &Next, passed: [usize; COUNT]) -> isize {
     let mut arguments = [0; 5];
