@@ -63,7 +63,7 @@ def both(file: str, carried: dict[str, str]) -> list[list[str]]:
     return [said_by(command, {**os.environ, **more}) for more in ({}, carried)]
 
 
-def settled(file: str, part: list[list[str]], carried: dict[str, str]) -> list[list[str]]:
+def tried_again(file: str, part: list[list[str]], carried: dict[str, str]) -> list[list[str]]:
     """What the scenes of a file say; alone if they differ, as some send a signal after 6 ms."""
     differing = list(difflib.unified_diff(*part, "without", "with", lineterm="", n=3))
     broken = [line for side in part for line in side if line.startswith("  ended by ")]
@@ -80,7 +80,7 @@ def compared(library: Path) -> int:
         how = {"LD_PRELOAD": str(library), "WEFT_LIVE_LOG": str(log)}
         files = dict.fromkeys(made.__module__ for made in SCENES)
         beside = list(pool.map(lambda file: both(file, how), files))
-        parts = [settled(file, part, how) for file, part in zip(files, beside, strict=True)]
+        parts = [tried_again(file, part, how) for file, part in zip(files, beside, strict=True)]
         said = [[line for part in parts for line in part[side]] for side in (0, 1)]
         carried = log.read_text().count("carried over shared memory") if log.exists() else 0
     differing = list(difflib.unified_diff(*said, "without", "with", lineterm="", n=3))

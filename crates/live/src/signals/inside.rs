@@ -118,7 +118,12 @@ impl Drop for CalledBack {
     }
 }
 
-/// Whether the calling thread holds anything, and can be unwound.
+/// Whether the calling thread is in such a function.
+pub fn is_called_back() -> bool {
+    IS_CALLED_BACK.get()
+}
+
+/// Whether the calling thread holds anything.
 pub fn is_any() -> bool {
-    depth::get() > 0 && !IS_CALLED_BACK.get()
+    depth::get() > 0
 }

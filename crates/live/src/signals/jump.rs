@@ -14,10 +14,8 @@ use libc::{c_int, c_void};
 
 use crate::hooks::real::interpose;
 use crate::signals::asleep::{self, How};
-use crate::signals::interrupted::{_Unwind_GetCFA, Interrupted};
-use crate::signals::process_lock;
-#[cfg(target_arch = "x86_64")]
-use crate::signals::{inside, interrupted};
+use crate::signals::interrupted::{self, _Unwind_GetCFA, Interrupted};
+use crate::signals::{inside, process_lock};
 use crate::sys;
 
 thread_local! {
@@ -137,13 +135,16 @@ enum Way {
     Unwind,
     /// It goes on, and the jump waits.
     GoOn,
-    /// It might sleep for ever if it went on, and what it holds is not known.
+    /// It cannot be unwound, or might sleep for ever if it went on, and what it holds is not known.
     Leave,
 }
 
 impl Way {
     fn of(call: &Interrupted) -> Self {
         let at = &call.at;
+        if inside::is_called_back() {
+            return Self::Leave;
+        }
         match asleep::within(&call.stack) {
             Some(How::Here) if !at.is_own() || asleep::is_in_call(at) => Self::Unwind,
             Some(How::Elsewhere) if !at.is_own() => Self::Unwind,
