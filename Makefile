@@ -71,8 +71,9 @@ test-random: ## the Rust tests with random cases drawn anew, ROUNDS=5 times
 		PROPTEST_RNG_SEED=$$seed cargo test --quiet --locked $(RANDOM_CASES) || exit 1; \
 	done
 
+# A file's tests stay together: they share what it has run once.
 test-python: $(VENV)/.wheel
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses auto --dist loadfile
 
 lint: $(VENV)/.wheel ## formatting, clippy, ruff and mypy, warnings as errors
 	cargo fmt --all --check

@@ -28,6 +28,12 @@ def core(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Mod
     return fake_core
 
 
+@pytest.fixture(autouse=True)
+def _as_wide_as_a_pipe(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Print as to a pipe: the width of the tester's own terminal says nothing of ours."""
+    monkeypatch.delenv("COLUMNS", raising=False)
+
+
 @pytest.fixture
 def bulk() -> weft.Result:
     return weft.run("clint-table-2-bulk")
