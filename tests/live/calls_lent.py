@@ -218,6 +218,38 @@ def what_is_left_is_read_after_both_directions_were_shut_down() -> None:
             gone(child)
 
 
+def leaves_and_sends(way: str) -> Callable[[socket.socket], None]:
+    """Send something, leave the library's sight, and send more."""
+
+    def goes_on(end: socket.socket) -> None:
+        end.send(bytes(873))
+        settled(0.3)
+        if way == "program":
+            os.waitpid(started(end, "time.sleep(1.2); written(); time.sleep(9)"), 0)
+        end = passed_to_itself(end)
+        settled(1.2)
+        end.send(bytes(931))
+        settled(9)
+
+    return goes_on
+
+
+@scene
+def what_comes_after_both_directions_were_shut_down_is_refused() -> None:
+    for way in ("program", "message"):
+        for first, second in ((socket.SHUT_RD, socket.SHUT_WR), (socket.SHUT_WR, socket.SHUT_RD)):
+            child, end = answered_by(leaves_and_sends(way))
+            last(end)
+            settled(0.1)
+            end.shutdown(first)
+            settled(0.8)
+            end.shutdown(second)
+            settled(1.2)
+            print(f"  {way} {first}: {awaited(end, 9999)}", flush=True)
+            end.close()
+            gone(child)
+
+
 @scene
 def what_is_left_is_read_while_a_copy_of_the_number_is_on_its_way() -> None:
     for takes in (False, True):

@@ -381,7 +381,7 @@ pub fn shutdown(fd: c_int, how: c_int) -> Option<c_int> {
         if how != libc::SHUT_RD && !loan::may_end(connection) {
             return Some(0);
         }
-        let result = sys::try_shutdown(guard.socket(), how);
+        let result = turn::shut_down(&guard, how);
         tell_of_a_change(&guard);
         return Some(said(result));
     }

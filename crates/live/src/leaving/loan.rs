@@ -382,7 +382,8 @@ impl Lender<'_> {
     }
 
     fn end_direction(&self) {
-        sys::shutdown(self.guard.socket(), libc::SHUT_WR);
+        // A connection that is over has no direction to end.
+        let _ = turn::shut_down(self.guard, libc::SHUT_WR);
     }
 
     /// Sends what the users have written, once what the other end has refused is sent. Whether there

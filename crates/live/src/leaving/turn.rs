@@ -10,13 +10,14 @@
 
 use std::sync::atomic::Ordering;
 
+use libc::c_int;
 use weft_protocol::byte_ring::BrokenRing;
 use weft_protocol::detour::{Begun, Inlet, Outlet, Refusal};
 
 use crate::joining::attach;
 use crate::report::stats::{self, Reason};
 use crate::segment::{Role, Segment, Way, closed};
-use crate::sys;
+use crate::sys::{self, Errno};
 use crate::table::{self, Connection, Guard, Receiving, Sending, end, phase};
 use crate::waiting::death;
 use crate::waiting::wait;
@@ -285,6 +286,14 @@ pub fn settle(guard: &Guard, segment: &Segment) -> bool {
     back
 }
 
+/// Shuts the kernel's directions down. It may not know yet that the receiving one is shut, and refuses what
+/// comes only where both are.
+pub fn shut_down(guard: &Guard, how: c_int) -> Result<(), Errno> {
+    let reads_no_more = guard.connection.read_shut.load(Ordering::Acquire);
+    let both = reads_no_more && how == libc::SHUT_WR;
+    sys::try_shutdown(guard.socket(), if both { libc::SHUT_RDWR } else { how })
+}
+
 /// Leaves a connection that is wholly back to the kernel for good, unless it is on loan. Loans begin
 /// with the receiving half held, too.
 fn become_plain(connection: &Connection) {
@@ -471,7 +480,6 @@ pub fn let_look_again(connection: &Connection) {
 mod tests {
     use super::*;
     use crate::sample::Sample;
-    use libc::c_int;
     use weft_protocol::byte_ring::Writer;
     use weft_protocol::detour::Sender;
 
