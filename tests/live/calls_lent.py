@@ -251,6 +251,18 @@ def what_comes_after_both_directions_were_shut_down_is_refused() -> None:
 
 
 @scene
+def who_is_killed_without_another_call_ends_in_order_for_a_program() -> None:
+    child, end = answered_by(lambda _: settled(9))
+    last(end)
+    program = started(end, "time.sleep(1); print('  read', read())")
+    settled(0.7)
+    gone(child)
+    os.waitpid(program, 0)
+    say("read", lambda: end.recv(1))
+    end.close()
+
+
+@scene
 def what_is_left_is_read_while_a_copy_of_the_number_is_on_its_way() -> None:
     for takes in (False, True):
         child, end = answered_by(sends_and_stays(1000))

@@ -24,6 +24,7 @@ use crate::table::taken::{self, Taken};
 use crate::table::{self, Connection, Entry, Guard, end, phase};
 use crate::waiting::death;
 use crate::waiting::wait;
+use crate::waiting::waking;
 
 /// How long a closing end waits for a doorbell that was announced, in nanoseconds: its ringer has lost
 /// its processor, or the kernel has yet to deliver it.
@@ -192,7 +193,7 @@ fn let_others_sleep_on(guard: &Guard) {
         let role = guard.connection.role();
         for flag in [&segment.way(role.peer()).arrived, &segment.way(role).freed] {
             flag.let_look_again();
-            wait::wake_word(flag);
+            waking::wake_word(flag);
         }
     }
     guard.lets_others_see_another_number();
@@ -349,8 +350,8 @@ fn are_doorbells_due(connection: &Connection, segment: &Segment) -> bool {
 
 fn wake_peer(guard: &Guard, segment: &Segment) {
     let role = guard.connection.role();
-    wait::wake(guard, &segment.way(role).arrived);
-    wait::wake(guard, &segment.way(role.peer()).freed);
+    waking::wake(guard, &segment.way(role).arrived);
+    waking::wake(guard, &segment.way(role.peer()).freed);
 }
 
 /// Shuts a connection down; `None` leaves it to the kernel.
@@ -429,7 +430,7 @@ fn tell_of_a_change(guard: &Guard) {
 fn stop_reading(guard: &Guard, segment: &Segment) {
     let connection = guard.connection;
     connection.read_shut.store(true, Ordering::SeqCst);
-    wait::wake_word(&segment.way(connection.role().peer()).arrived);
+    waking::wake_word(&segment.way(connection.role().peer()).arrived);
     // Until the first byte has come by the ring, somebody may sleep there since before the join.
     if connection.is_slept_on() || !connection.switched_in.load(Ordering::SeqCst) {
         connection.deaf.store(true, Ordering::Release);
@@ -490,9 +491,9 @@ fn finish(guard: &Guard, segment: &Segment) -> bool {
         let _ = turn::come_back(guard, segment, &mut sending);
     }
     drop(sending);
-    wait::wake(guard, &way.arrived);
+    waking::wake(guard, &way.arrived);
     // This process's own writers end too.
-    wait::wake_word(&way.freed);
+    waking::wake_word(&way.freed);
     true
 }
 

@@ -94,10 +94,19 @@ impl InterruptFlag {
     /// ignored: the word is in the other side's reach.
     #[inline]
     pub fn stimulate(&self) -> Wake {
+        if self.is_armed_after_change() { self.take() } else { Wake(0) }
+    }
+
+    /// The first half of a stimulus: whether anybody may sleep who has not seen the change.
+    #[inline]
+    pub fn is_armed_after_change(&self) -> bool {
         full_fence();
-        if self.word.load(Ordering::Relaxed) == 0 {
-            return Wake(0);
-        }
+        self.word.load(Ordering::Relaxed) != 0
+    }
+
+    /// The second half, if so: takes all sleepers out, to whom the caller now owes their wake-ups.
+    #[inline]
+    pub fn take(&self) -> Wake {
         Wake(self.word.swap(0, Ordering::AcqRel) & Self::KNOWN)
     }
 

@@ -21,7 +21,7 @@ pub use others::{
     TakenOutAll, expose, has_others_registrations, is_registered_by_number, is_watched,
     mark_watched, may_be_shared, put_in_again, release, take_out,
 };
-pub use waiting::wait;
+pub use waiting::{holds_events, wait};
 
 use std::sync::atomic::{Ordering, fence};
 
@@ -39,7 +39,7 @@ use crate::report::stats::Reason;
 use crate::signals::process_lock::ProcessLock;
 use crate::sys;
 use crate::table::{self, Entry, Guard, REGISTRATIONS, Registration, Reported, phase};
-use crate::waiting::wait;
+use crate::waiting::waking;
 
 /// An instance follows so many registrations at most.
 const FOLLOWED: usize = 8192;
@@ -190,7 +190,7 @@ pub fn warm(guard: &Guard) {
         unsafe { (*it).cold }
     });
     if cold {
-        wait::signal(&guard.connection.own_event);
+        waking::signal(&guard.connection.own_event);
     }
 }
 
@@ -537,6 +537,6 @@ fn rouse_all(guard: &Guard, is_meant: impl Fn(&Registration) -> bool) {
         registration.linked && is_meant(&registration) && instance.waiters.load(order) > 0
     });
     if sleeps {
-        wait::signal(&guard.connection.own_event);
+        waking::signal(&guard.connection.own_event);
     }
 }

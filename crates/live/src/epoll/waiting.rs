@@ -41,6 +41,11 @@ pub fn wait(
     Some(wait_in(stay.instance, events, timeout, mask))
 }
 
+/// Whether a followed instance has something to tell of a carried connection, which stays to be told.
+pub fn holds_events(epoll: c_int) -> bool {
+    Stay::begin(epoll).is_some_and(|stay| has_any(stay.instance, &mut (WHOLE_LOOK - 1)))
+}
+
 fn wait_in(
     instance: &Instance,
     events: &mut [epoll_event],

@@ -261,9 +261,12 @@ unsafe fn wait(
 ) -> Option<c_int> {
     // The kernel refuses more than these.
     let possible = (1..=i32::MAX / size_of::<epoll_event>() as c_int).contains(&count);
-    // More room than there can be events need not be there.
-    if !possible || !pointers::is_there(first) || valid(mask).is_err() {
+    if !possible || valid(mask).is_err() {
         return None;
+    }
+    // More room than there can be events need not be there.
+    if !pointers::is_there(first) {
+        return epoll::holds_events(epoll).then(|| fail(libc::EFAULT) as c_int);
     }
     let count = count.min(1 << 20);
     // SAFETY: by the contract of this function.

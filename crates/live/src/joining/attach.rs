@@ -29,6 +29,7 @@ use crate::sys;
 use crate::table::numbers::leaves_others;
 use crate::table::{self, Connection, Guard, Sending, phase};
 use crate::waiting::death;
+use crate::waiting::wait;
 
 /// So many carried calls save twice what joining costs, with the other end on this processor and on
 /// another: a join costs some 50 us, a call in the ring about 1 us less than in the kernel, or a
@@ -552,8 +553,11 @@ pub fn arrive(guard: &Guard, segment: &Segment) -> bool {
     switch(guard, segment, &mut sending);
     drop(sending);
     guard.connection.switched_in.store(true, Ordering::Release);
-    if death::is_gone_since_switched(guard, segment) {
-        // The kernel may have reported that, once, while its end of stream meant nothing yet.
+    // The kernel may have reported that, once, while its end of stream meant nothing yet.
+    let is_gone = death::is_gone_since_switched(guard, segment);
+    // One that woke whoever slept before would lie there until another sleeps.
+    let has_answered = wait::answer_doorbells(guard);
+    if is_gone || has_answered {
         epoll::kick(guard);
     }
     true

@@ -21,7 +21,7 @@ use crate::sys::limits;
 use crate::table::guard::Visit;
 use crate::table::local::VISIT;
 use crate::table::{self, Connection, Entry, Guard, phase};
-use crate::waiting::wait;
+use crate::waiting::waking;
 
 /// Why this process carries nothing any more: the reason's number and one; zero as long as it may.
 static FORBIDDEN: AtomicU32 = AtomicU32::new(0);
@@ -118,12 +118,14 @@ pub fn depart_connection(guard: &Guard, reason: Reason) {
     // What is on loan is wholly the kernel's, perhaps, and others have a copied connection for it, maybe
     // since this one has begun to leave.
     let is_lent = || guard.connection.lending.is_lent();
-    if !is_lent() && turn::leave(own, reason, &mut is_alone) && !is_lent() {
+    // Nor would the kernel tell whoever takes the descriptor of an error that it has told already.
+    let must_be_copied = || is_lent() || guard.connection.owes_error();
+    if !is_lent() && turn::leave(own, reason, &mut is_alone) && !must_be_copied() {
         return;
     }
     let begun = sys::now();
     // Whoever was in a call may have read the rest.
-    while is_lent() || !turn::is_back(own.connection) {
+    while must_be_copied() || !turn::is_back(own.connection) {
         shut = shut.or_else(|| Shut::begin(own, stays));
         if shut.is_some() {
             pump::replace(own);
@@ -363,8 +365,8 @@ fn say_leaving(ends: bool) {
             let role = connection.role();
             segment.side(role).leaving.store(true, Ordering::SeqCst);
             // Whoever sleeps in the kernel hears it there.
-            wait::wake_word(&segment.way(role).arrived);
-            wait::wake_word(&segment.way(role.peer()).freed);
+            waking::wake_word(&segment.way(role).arrived);
+            waking::wake_word(&segment.way(role.peer()).freed);
         }
     }
 }

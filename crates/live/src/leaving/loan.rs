@@ -28,6 +28,7 @@ use crate::stream::{self, Rest};
 use crate::sys::{self, Process};
 use crate::table::connection::Half;
 use crate::table::{Connection, Guard, Receiving, phase};
+use crate::waiting::death;
 
 /// So much is given at a time: a new connection of the kernel takes it at once.
 const PIECE: usize = 1 << 15;
@@ -470,7 +471,10 @@ impl Lender<'_> {
                 sys::shutdown(self.loan.far, libc::SHUT_WR);
                 self.over = true;
             }
-            Rest::Reset => self.reset(),
+            Rest::Reset => {
+                self.reset();
+                death::owes_reset(self.guard);
+            }
             Rest::Later | Rest::Kernel => {}
         }
         false

@@ -314,9 +314,11 @@ impl<'a> Way<'a> {
     }
 
     /// Takes what there is. False if the connection is over. An error may be no more than an end.
-    fn take(&mut self, is_end: impl FnOnce() -> bool) -> bool {
+    fn take(&mut self, is_end: impl Fn() -> bool) -> bool {
         let (place, room) = (self.memory.as_mut_ptr(), self.memory.len());
         self.note(match sys::recv(self.from, place, room, libc::MSG_DONTWAIT) {
+            // It was closed before what was sent there had been read.
+            Ok(0) if sys::poll_now(self.from, 0) & libc::POLLERR != 0 && !is_end() => Rest::Reset,
             Ok(0) => Rest::End,
             Ok(count) => Rest::Bytes(count),
             Err(libc::EAGAIN | libc::EINTR) => Rest::Later,

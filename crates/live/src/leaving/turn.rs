@@ -8,7 +8,7 @@
 //! what this one has not read by the kernel's stream, after which the descriptor is as if it had
 //! never been carried. The order of bytes is `weft_protocol::detour`'s, which is model-checked.
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{Ordering, fence};
 
 use libc::c_int;
 use weft_protocol::byte_ring::BrokenRing;
@@ -18,9 +18,9 @@ use crate::joining::attach;
 use crate::report::stats::{self, Reason};
 use crate::segment::{Role, Segment, Way, closed};
 use crate::sys::{self, Errno};
-use crate::table::{self, Connection, Guard, Receiving, Sending, end, phase};
+use crate::table::{Connection, Guard, Receiving, Sending, end, phase};
 use crate::waiting::death;
-use crate::waiting::wait;
+use crate::waiting::waking;
 
 /// How long a descriptor that leaves waits for the other end to hear of it, in nanoseconds.
 const PATIENCE: u64 = 300_000_000;
@@ -37,29 +37,38 @@ pub fn turn_back(guard: &Guard, segment: &Segment, reason: Reason) {
     let connection = guard.connection;
     let role = connection.role();
     end_both(segment);
-    if connection.turned.swap(true, Ordering::AcqRel) {
+    let is_first = waking::while_waking(connection, || {
+        let is_first = !connection.turned.swap(true, Ordering::AcqRel);
+        if is_first {
+            waking::wake(guard, &segment.way(role).arrived);
+            waking::wake(guard, &segment.way(role.peer()).freed);
+        }
+        is_first
+    });
+    if !is_first {
         return;
     }
-    wait::wake(guard, &segment.way(role).arrived);
-    wait::wake(guard, &segment.way(role.peer()).freed);
     silence(guard, segment);
     // This end's own sleepers: on the words, and in epoll instances.
-    wait::wake_word(&segment.way(role.peer()).arrived);
-    wait::wake_word(&segment.way(role).freed);
-    wait::signal(&connection.own_event);
+    waking::wake_word(&segment.way(role.peer()).arrived);
+    waking::wake_word(&segment.way(role).freed);
+    waking::signal(&connection.own_event);
     stats::moved_back(guard, reason);
 }
 
-/// Lets nobody ring any more, once the detours have ended. Another thread that has taken the other
-/// end's flag and not yet rung comes too late, so it is rung here: whoever sleeps in the kernel armed
-/// its flag before there was an end to see, and whoever arms it later sees that. Not where the kernel has an
-/// error to tell, which the doorbell would take, nor where nobody is left, to whom it would make one.
+/// Lets nobody ring any more, once the detours have ended and whoever had armed his flag by then is woken.
+/// Another that is about to ring, or to look who is to be woken, comes too late, so it is rung here:
+/// whoever arms it later sees the end. Not where the kernel has an error to tell, which the doorbell would
+/// take, nor where nobody is left, to whom it would make one. One that need not be rung is not: it would lie
+/// unread where the other end does nothing more, and make its death a reset.
 fn silence(guard: &Guard, segment: &Segment) {
     let connection = guard.connection;
     let role = connection.role();
-    let alone = table::is_single_threaded() && connection.holders.load(Ordering::Relaxed) == 1;
+    // Who has taken the flag, or has said that all are back, was counted before.
+    fence(Ordering::SeqCst);
+    let owed = connection.waking.load(Ordering::Relaxed) > 0;
     let open = segment.side(role.peer()).closed.load(Ordering::Acquire) == closed::OPEN;
-    let rings = !alone && open && connection.switched_out.load(Ordering::Acquire);
+    let rings = owed && open && connection.switched_out.load(Ordering::Acquire);
     let said = if rings { sys::poll_now(guard.socket(), libc::POLLRDHUP) } else { 0 };
     // One that goes on ends its direction in the ring, or by the kernel once it has come back.
     let detour = &segment.way(role.peer()).detour;
@@ -69,7 +78,7 @@ fn silence(guard: &Guard, segment: &Segment) {
         || connection.deaf.load(Ordering::Acquire);
     let has_gone = said & libc::POLLRDHUP != 0 && !goes_on;
     if rings && said & libc::POLLERR == 0 && !has_gone {
-        wait::ring_doorbell(guard, segment);
+        waking::ring_doorbell(guard, segment);
     }
     segment.way(role).detour.silence();
 }
@@ -214,7 +223,7 @@ pub fn come_back(
             silence(guard, segment);
             let Some(_chime) = connection.chime.lock() else { return Ok(()) };
             if way.detour.is_ringing() {
-                wait::count_doorbells(guard, segment);
+                waking::count_doorbells(guard, segment);
             }
             sending.sender.come_back(&way.detour, &sending.writer)?;
             connection.switched_out.store(false, Ordering::Release);
@@ -298,7 +307,7 @@ pub fn shut_down(guard: &Guard, how: c_int) -> Result<(), Errno> {
 /// with the receiving half held, too.
 fn become_plain(connection: &Connection) {
     let is_lent = || connection.lending.is_lent();
-    if is_lent() {
+    if is_lent() || connection.owes_error() {
         return;
     }
     let Some(_receiving) = connection.receiving().filter(|_| !is_lent()) else { return };
@@ -473,13 +482,14 @@ fn hearing(guard: &Guard, segment: &Segment, is_alone: &mut dyn FnMut() -> bool)
 /// it, while a refusal stood; or another process has shut the receiving down.
 pub fn let_look_again(connection: &Connection) {
     connection.changes.fetch_add(1, Ordering::Release);
-    wait::signal(&connection.own_event);
+    waking::signal(&connection.own_event);
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::sample::Sample;
+    use crate::table;
     use weft_protocol::byte_ring::Writer;
     use weft_protocol::detour::Sender;
 
@@ -538,5 +548,20 @@ mod tests {
         die_with(sample.fd, 3, false);
         let mut receiving = guard.connection.receiving().unwrap();
         assert_eq!(inlet(&guard, &segment, &mut receiving), Some(Inlet::Before { left: 1 }));
+    }
+
+    #[test]
+    fn who_silences_rings_only_where_somebody_may_have_taken_the_flag() {
+        for owed in [false, true] {
+            let sample = Sample::new();
+            let (guard, segment) = sample.enter();
+            guard.connection.switched_out.store(true, Ordering::SeqCst);
+            guard.connection.waking.store(u32::from(owed), Ordering::SeqCst);
+            turn_back(&guard, &segment, Reason::Call);
+            let mut bytes = [0u8; 2];
+            let flags = libc::MSG_DONTWAIT;
+            let rung = sys::recv(sample.other, bytes.as_mut_ptr(), bytes.len(), flags);
+            assert_eq!(rung, if owed { Ok(1) } else { Err(libc::EAGAIN) });
+        }
     }
 }

@@ -51,10 +51,13 @@ pub fn wait_for_byte(fd: c_int) -> Result<usize, Errno> {
     recv(fd, &raw mut byte, 1, libc::MSG_PEEK)
 }
 
-/// The same until a time.
+/// The same until a time; nothing where there is an error.
 pub fn wait_for_byte_until(fd: c_int, until: u64) -> Result<usize, Errno> {
-    if poll_until(fd, libc::POLLIN, until)? == 0 {
-        return Err(libc::EAGAIN);
+    match poll_until(fd, libc::POLLIN, until)? {
+        0 => return Err(libc::EAGAIN),
+        // The kernel tells of an error once, and a call that has a part leaves it to the next.
+        events if events & libc::POLLERR != 0 => return Ok(0),
+        _ => {}
     }
     let mut byte = 0u8;
     match sys::recv(fd, &raw mut byte, 1, libc::MSG_PEEK | libc::MSG_DONTWAIT) {

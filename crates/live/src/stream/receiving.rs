@@ -24,6 +24,7 @@ use crate::table::{self, Guard, Receiving, end, phase};
 use crate::waiting::call::Call;
 use crate::waiting::death;
 use crate::waiting::wait;
+use crate::waiting::waking;
 
 /// Receives what does not pass by.
 #[inline]
@@ -253,6 +254,9 @@ fn step_held(
             Inlet::Settling => {
                 guard.connection.wants_refused.store(true, Ordering::Relaxed);
                 return Step::Empty { announced: true };
+            }
+            Inlet::After if death::says_owed_reset(guard) => {
+                return Step::Failed(libc::ECONNRESET);
             }
             Inlet::After if loan::may_be_made(guard.connection) => {
                 return from_kernel_again(guard, to, skip, flags);
@@ -515,7 +519,7 @@ fn note_taken(
         let unread = receiving.reader.available(&way.pointers, u64::MAX)?;
         if capacity - unread >= capacity / 4 {
             receiving.released = 0;
-            wait::wake(guard, &way.freed);
+            waking::wake(guard, &way.freed);
         }
     }
     Ok(())
@@ -529,13 +533,16 @@ fn ending(guard: &Guard, segment: &Segment, receiving: &mut Receiving) -> Step {
     let how = segment.side(peer).closed.load(Ordering::Acquire);
     let gone = how != closed::OPEN || connection.end.load(Ordering::Acquire) != end::NONE;
     if !gone && !way.detour.is_finished() {
-        if connection.reads_no_more() {
-            return Step::End;
-        }
-        if death::is_silent_and_gone(guard, segment) {
-            return ending(guard, segment, receiving);
-        }
-        return Step::Empty { announced: true };
+        // An end of its own is told again and again, a reset of the other's once, so the kernel is asked.
+        let is_gone = match connection.reads_no_more() {
+            true => death::is_gone_since_switched(guard, segment),
+            false => death::is_silent_and_gone(guard, segment),
+        };
+        return match is_gone {
+            true => ending(guard, segment, receiving),
+            false if connection.reads_no_more() => Step::End,
+            false => Step::Empty { announced: true },
+        };
     }
     // What was published before the end is read before the end.
     match receiving.reader.available(&way.pointers, 1) {

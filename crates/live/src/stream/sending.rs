@@ -23,6 +23,7 @@ use crate::table::{self, Guard, Sending, end, phase};
 use crate::waiting::call::Call;
 use crate::waiting::death;
 use crate::waiting::wait;
+use crate::waiting::waking;
 
 /// A long message is handed over in pieces of this many bytes, so that both ends copy at once.
 const PIECE: u64 = 32 * 1024;
@@ -449,7 +450,7 @@ fn hand_over(
         segment.postmarks(role).put(sending.posted, sending.writer.written());
         sending.posted = sending.posted.wrapping_add(1);
     }
-    wait::wake(guard, &way.arrived);
+    waking::wake(guard, &way.arrived);
     Ok(())
 }
 

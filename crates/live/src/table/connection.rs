@@ -111,6 +111,9 @@ pub struct Connection {
     /// Bytes ever taken out of the kernel's stream, doorbells included. Changed with the receiving
     /// half held before the ring and after it, with the bell lock held meanwhile.
     pub taken: AtomicU64,
+    /// Calls that may have taken the other end's flag, and have not yet woken it; those too that were left or
+    /// killed meanwhile.
+    pub waking: AtomicU32,
     /// Held while a doorbell is rung.
     pub chime: Lock,
     /// Whether a signal handler wanted to ring while its thread was ringing.
@@ -236,6 +239,11 @@ impl Connection {
         self.end.load(Ordering::Acquire) == end::DISCONNECTED
     }
 
+    /// Whether the next call is to be told of an error that the kernel has no more to tell of.
+    pub fn owes_error(&self) -> bool {
+        self.owed.load(Ordering::Acquire) != 0 && !self.is_disconnected()
+    }
+
     /// The receiving half; `None` in a signal handler that interrupted its holder.
     #[inline]
     pub fn receiving(&self) -> Option<Half<'_, Receiving>> {
@@ -346,8 +354,9 @@ impl Connection {
     /// Forgets what a life with a segment has left.
     #[cold]
     fn freshen(&self) {
-        let counts = [&self.sleepers, &self.end, &self.doorbells, &self.filled, &self.changes];
-        for word in counts {
+        for word in
+            [&self.sleepers, &self.end, &self.doorbells, &self.filled, &self.changes, &self.waking]
+        {
             word.store(0, Ordering::Relaxed);
         }
         self.lending.reset();

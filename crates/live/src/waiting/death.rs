@@ -185,18 +185,31 @@ pub fn says_reset(guard: &Guard, segment: &Segment) -> bool {
     says
 }
 
+/// Whether a reader whose direction is the kernel's again is to be told now of a reset that the kernel has no
+/// more to tell of.
+pub fn says_owed_reset(guard: &Guard) -> bool {
+    let owed = &guard.connection.owed;
+    let (reset, none, order) = (libc::ECONNRESET, 0, Ordering::AcqRel);
+    owed.load(Ordering::Acquire) == reset
+        && sys::unread_bytes(guard.socket()) == Ok(0)
+        && owed.compare_exchange(reset, none, order, Ordering::Acquire).is_ok()
+}
+
 /// Leaves a reset to the next call: this one has done a part.
 #[cold]
 pub fn says_reset_later(guard: &Guard, segment: &Segment) {
     let connection = guard.connection;
     let peer = connection.role().peer();
-    if segment.side(peer).closed.load(Ordering::Acquire) == closed::RESET {
-        connection.reset_said.store(false, Ordering::Release);
-    } else if connection.end.load(Ordering::Acquire) != end::GONE {
-        return;
+    let is_reset = segment.side(peer).closed.load(Ordering::Acquire) == closed::RESET;
+    if is_reset || connection.end.load(Ordering::Acquire) == end::GONE {
+        owes_reset(guard);
     }
-    // The kernel's own error is taken: a send is to be told by this.
-    connection.owed.store(libc::ECONNRESET, Ordering::Release);
+}
+
+/// Lets the next call be told of a reset, which the kernel has told already: a send, too.
+pub fn owes_reset(guard: &Guard) {
+    guard.connection.reset_said.store(false, Ordering::Release);
+    guard.connection.owed.store(libc::ECONNRESET, Ordering::Release);
 }
 
 /// What the kernel would add to the events of a connection whose other end has gone.

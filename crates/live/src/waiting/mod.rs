@@ -4,3 +4,4 @@ pub mod call;
 pub mod death;
 pub mod spin;
 pub mod wait;
+pub mod waking;

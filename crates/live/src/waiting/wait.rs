@@ -1,22 +1,21 @@
-//! Waiting for the other end, and waking it.
+//! Waiting for the other end.
 
 use std::cell::Cell;
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::Ordering;
 
 use libc::c_int;
-use weft_protocol::detour::{Begun, Refusal, Ringing};
+use weft_protocol::detour::{Begun, Refusal};
 use weft_protocol::interrupt_flag::{InterruptFlag, Sleep};
 
 use crate::epoll;
 use crate::leaving::turn;
-use crate::options;
 use crate::report::stats::{self, Reason};
 use crate::segment::{Segment, closed};
 use crate::signals::asleep::{Asleep, How};
 use crate::signals::cancel;
 use crate::signals::ending::{EndedBy, is_interrupting};
 use crate::sys::{self, Errno};
-use crate::table::{self, Connection, Guard, end};
+use crate::table::{Connection, Guard, end};
 use crate::waiting::call::{Call, lost_since};
 use crate::waiting::death;
 use crate::waiting::spin::{SpinPolicy, Where};
@@ -36,87 +35,6 @@ const LEAVING: u64 = 1_000_000;
 /// How long a full ring is left unread before its connection goes back to the kernel, in
 /// nanoseconds.
 pub const STALLED: u64 = 100_000_000;
-
-/// Stimulates a flag, and wakes whoever sleeps there.
-#[inline]
-pub fn wake(guard: &Guard, flag: &InterruptFlag) {
-    let wake = flag.stimulate();
-    if wake.is_none() {
-        return;
-    }
-    let _errno = sys::KeepErrno::new();
-    if wake.includes(Sleep::OnWord) {
-        sys::futex_wake(flag.word().as_ptr());
-        stats::count(|stats| &stats.word_wakes, 1);
-    }
-    if wake.includes(Sleep::OnEvent) {
-        signal(&guard.connection.peer_event);
-        stats::count(|stats| &stats.doorbells, 1);
-    }
-    // Before this end has switched, a byte on its kernel's stream would be the program's.
-    if wake.includes(Sleep::InKernel)
-        && guard.connection.switched_out.load(Ordering::Acquire)
-        && let Some(segment) = guard.connection.segment()
-    {
-        ring_doorbell(guard, &segment);
-    }
-}
-
-/// Signals an event of a connection. The child of a vfork, and a process that copies, have numbers of their
-/// own: that of an event is nothing there, or something else.
-pub fn signal(event: &AtomicI32) {
-    let event = event.load(Ordering::Relaxed);
-    if table::has_own_numbers() || sys::may_be_event(event) {
-        sys::signal_event(event);
-    }
-}
-
-/// Sends a byte that means nothing by the kernel's stream, unless the direction is back there. Nobody
-/// hears one where the other end has gone: the kernel would answer it by a reset.
-pub fn ring_doorbell(guard: &Guard, segment: &Segment) {
-    let connection = guard.connection;
-    if connection.end.load(Ordering::Acquire) == end::GONE {
-        return;
-    }
-    let detour = &segment.way(connection.role()).detour;
-    connection.chime_again.store(true, Ordering::Release);
-    // In a signal handler that interrupted a ringer: the ringer rings once more.
-    let Some(_chime) = connection.chime.lock() else { return };
-    while connection.chime_again.swap(false, Ordering::AcqRel) {
-        match detour.ring() {
-            Ringing::Silenced => return,
-            Ringing::Ring => {
-                // A full stream is full of doorbells: the other end is awake.
-                let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
-                detour.rung(sys::send(guard.socket(), [0u8].as_ptr(), 1, flags) == Ok(1));
-                options::push(guard);
-                stats::count(|stats| &stats.doorbells, 1);
-            }
-            Ringing::Doubtful => {
-                count_doorbells(guard, segment);
-                connection.chime_again.store(true, Ordering::Release);
-            }
-        }
-    }
-}
-
-/// Counts this end's doorbells anew by what the kernel has counted, after a ringer died between
-/// ringing and counting. Nobody else is ringing.
-pub fn count_doorbells(guard: &Guard, segment: &Segment) {
-    let detour = &segment.way(guard.connection.role()).detour;
-    let put_in = sys::tcp_counts(guard.socket()).map_or(0, |counts| counts.put_in);
-    match detour.begun() {
-        Begun::After(begun) => detour.count_bells(put_in.saturating_sub(begun)),
-        Begun::NotYet | Begun::Never => detour.count_bells(0),
-    }
-}
-
-/// Wakes the threads that sleep on the word of a flag, without a stimulus. Those that sleep in the
-/// kernel are woken by it.
-pub fn wake_word(flag: &InterruptFlag) {
-    let _errno = sys::KeepErrno::new();
-    sys::futex_wake(flag.word().as_ptr());
-}
 
 /// Where the other end last ran, and notes where this one does.
 pub fn place_of_peer(connection: &Connection, segment: &Segment) -> Where {
@@ -531,15 +449,20 @@ pub fn wake_up(guard: &Guard, reported: bool) {
     }
 }
 
-/// Takes the doorbells away after an epoll instance reported them, unless a sleeper needs them.
-pub fn answer_doorbells(guard: &Guard) {
+/// Takes the doorbells away after an epoll instance reported them, or where they may be, unless a sleeper
+/// needs them. Whether there were any.
+pub fn answer_doorbells(guard: &Guard) -> bool {
     let _held = guard.connection.bell.lock();
+    let mut any = false;
     if guard.connection.sleepers.load(Ordering::SeqCst) == 0 {
         // What lies behind them is looked at once they are gone.
-        while take_doorbells(guard) {}
+        while take_doorbells(guard) {
+            any = true;
+        }
     } else {
         death::is_gone(guard);
     }
+    any
 }
 
 /// Whether the kernel's stream holds what is no doorbell, once all that were counted are taken: the

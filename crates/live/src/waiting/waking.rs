@@ -1,0 +1,109 @@
+//! Waking the other end: on the word of its flag, by an event, or by a doorbell, a byte that means nothing on
+//! the kernel's stream.
+
+use std::sync::atomic::{AtomicI32, Ordering};
+
+use weft_protocol::detour::{Begun, Ringing};
+use weft_protocol::interrupt_flag::{InterruptFlag, Sleep, Wake};
+
+use crate::options;
+use crate::report::stats;
+use crate::segment::Segment;
+use crate::sys;
+use crate::table::{self, Connection, Guard, end};
+
+/// Stimulates a flag, and wakes whoever sleeps there.
+#[inline]
+pub fn wake(guard: &Guard, flag: &InterruptFlag) {
+    if flag.is_armed_after_change() {
+        wake_armed(guard, flag);
+    }
+}
+
+/// Lets those who silence this end know of a call that may take the other's flag, and has not yet rung.
+pub fn while_waking<T>(connection: &Connection, wakes: impl FnOnce() -> T) -> T {
+    connection.waking.fetch_add(1, Ordering::SeqCst);
+    let result = wakes();
+    connection.waking.fetch_sub(1, Ordering::SeqCst);
+    result
+}
+
+fn wake_armed(guard: &Guard, flag: &InterruptFlag) {
+    let _errno = sys::KeepErrno::new();
+    while_waking(guard.connection, || carry_out(guard, flag, flag.take()));
+}
+
+/// Carries the wake-ups out that a flag's sleepers are owed.
+fn carry_out(guard: &Guard, flag: &InterruptFlag, wake: Wake) {
+    if wake.includes(Sleep::OnWord) {
+        sys::futex_wake(flag.word().as_ptr());
+        stats::count(|stats| &stats.word_wakes, 1);
+    }
+    if wake.includes(Sleep::OnEvent) {
+        signal(&guard.connection.peer_event);
+        stats::count(|stats| &stats.doorbells, 1);
+    }
+    // Before this end has switched, a byte on its kernel's stream would be the program's.
+    if wake.includes(Sleep::InKernel)
+        && guard.connection.switched_out.load(Ordering::Acquire)
+        && let Some(segment) = guard.connection.segment()
+    {
+        ring_doorbell(guard, &segment);
+    }
+}
+
+/// Signals an event of a connection. The child of a vfork, and a process that copies, have numbers of their
+/// own: that of an event is nothing there, or something else.
+pub fn signal(event: &AtomicI32) {
+    let event = event.load(Ordering::Relaxed);
+    if table::has_own_numbers() || sys::may_be_event(event) {
+        sys::signal_event(event);
+    }
+}
+
+/// Sends a byte that means nothing by the kernel's stream, unless the direction is back there. Nobody
+/// hears one where the other end has gone: the kernel would answer it by a reset.
+pub fn ring_doorbell(guard: &Guard, segment: &Segment) {
+    let connection = guard.connection;
+    if connection.end.load(Ordering::Acquire) == end::GONE {
+        return;
+    }
+    let detour = &segment.way(connection.role()).detour;
+    connection.chime_again.store(true, Ordering::Release);
+    // In a signal handler that interrupted a ringer: the ringer rings once more.
+    let Some(_chime) = connection.chime.lock() else { return };
+    while connection.chime_again.swap(false, Ordering::AcqRel) {
+        match detour.ring() {
+            Ringing::Silenced => return,
+            Ringing::Ring => {
+                // A full stream is full of doorbells: the other end is awake.
+                let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+                detour.rung(sys::send(guard.socket(), [0u8].as_ptr(), 1, flags) == Ok(1));
+                options::push(guard);
+                stats::count(|stats| &stats.doorbells, 1);
+            }
+            Ringing::Doubtful => {
+                count_doorbells(guard, segment);
+                connection.chime_again.store(true, Ordering::Release);
+            }
+        }
+    }
+}
+
+/// Counts this end's doorbells anew by what the kernel has counted, after a ringer died between
+/// ringing and counting. Nobody else is ringing.
+pub fn count_doorbells(guard: &Guard, segment: &Segment) {
+    let detour = &segment.way(guard.connection.role()).detour;
+    let put_in = sys::tcp_counts(guard.socket()).map_or(0, |counts| counts.put_in);
+    match detour.begun() {
+        Begun::After(begun) => detour.count_bells(put_in.saturating_sub(begun)),
+        Begun::NotYet | Begun::Never => detour.count_bells(0),
+    }
+}
+
+/// Wakes the threads that sleep on the word of a flag, without a stimulus. Those that sleep in the
+/// kernel are woken by it.
+pub fn wake_word(flag: &InterruptFlag) {
+    let _errno = sys::KeepErrno::new();
+    sys::futex_wake(flag.word().as_ptr());
+}
