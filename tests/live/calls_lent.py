@@ -262,6 +262,36 @@ def who_is_killed_without_another_call_ends_in_order_for_a_program() -> None:
     end.close()
 
 
+def beside() -> int:
+    """Let another process share all connections, and do nothing with them; its number."""
+    other = os.fork()
+    if not other:
+        settled(9)
+        os._exit(0)
+    return other
+
+
+@scene
+def a_reset_is_told_to_those_beside_a_program() -> None:
+    for looks in (False, True):
+        child, end = answered_by(leaves_unread)
+        last(end)
+        other = beside()
+        end.send(bytes(2410))
+        os.waitpid(child, 0)
+        settled(0.1)
+        if looks:
+            waiter = select.poll()
+            waiter.register(end, select.POLLIN)
+            print(f"  {waiter.poll(0)[0][1]:x}", flush=True)
+        program = started(end, "time.sleep(9)")
+        settled(0.5)
+        print(f"  {looks}: {awaited(end, 1)}", flush=True)
+        gone(program)
+        gone(other)
+        end.close()
+
+
 @scene
 def what_is_left_is_read_while_a_copy_of_the_number_is_on_its_way() -> None:
     for takes in (False, True):

@@ -9,8 +9,8 @@ use weft_protocol::detour::{Begun, Inlet, Outlet};
 use crate::epoll;
 use crate::joining::attach;
 use crate::joining::rendezvous;
+use crate::leaving::asking;
 use crate::leaving::departure;
-use crate::leaving::loan;
 use crate::leaving::turn;
 use crate::options;
 use crate::report::stats::{self, Reason};
@@ -379,7 +379,7 @@ pub fn shutdown(fd: c_int, how: c_int) -> Option<c_int> {
             connection.write_shut.store(true, Ordering::Release);
         }
         connection.read_shut.fetch_or(how != libc::SHUT_WR, Ordering::AcqRel);
-        if how != libc::SHUT_RD && !loan::may_end(connection) {
+        if how != libc::SHUT_RD && !asking::may_end(connection) {
             return Some(0);
         }
         let result = turn::shut_down(&guard, how);

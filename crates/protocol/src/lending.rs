@@ -61,6 +61,11 @@ impl Lending {
         self.loans.load(observe()) > 0
     }
 
+    /// Whether it is lent more than once now.
+    pub fn is_lent_again(&self) -> bool {
+        self.loans.load(observe()) > 1
+    }
+
     /// A user: asks the lender to send what was written by now.
     pub fn ask(&self) -> Question {
         Question(self.asked.fetch_add(1, exchange()).wrapping_add(1))

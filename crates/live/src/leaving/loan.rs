@@ -17,7 +17,6 @@ use std::sync::atomic::Ordering;
 
 use libc::c_int;
 use weft_protocol::detour::Outlet;
-use weft_protocol::lending::{Answerer, Question};
 
 use crate::joining::meeting::{self, Place};
 use crate::leaving::owners;
@@ -34,16 +33,12 @@ use crate::waiting::death;
 const PIECE: usize = 1 << 15;
 /// How often it is looked whether somebody wants the connection, in nanoseconds: at first, and once
 /// nothing has happened for long.
-const SOON: u64 = 50_000;
-const LATE: u64 = 20_000_000;
+pub const SOON: u64 = 50_000;
+pub const LATE: u64 = 20_000_000;
 /// How long whoever wants to read is waited for, and how long the kernel may take to bring what was
 /// given, in nanoseconds.
 const PATIENCE: u64 = 1_000_000;
 const DELIVERY: u64 = 1_000_000_000;
-/// How long an answer is waited for by who does not wait; and how long the process that is to answer may
-/// take to begin, and how often it is looked whether it lives, in nanoseconds.
-const ANSWER: u64 = LATE + 5_000_000;
-const BEGINNING: u64 = 1_000_000_000;
 /// How often it is looked whether those users that live have the copied connection still, in
 /// nanoseconds; but so many times less time is spent with it than without.
 const LOOK_EVERY: u64 = 500_000_000;
@@ -79,61 +74,6 @@ enum Why {
     Wanted,
     Alone,
     Gone,
-}
-
-/// What a sender has asked, when, and when it looks whether there is anybody to answer.
-#[derive(Clone, Copy, Debug)]
-pub struct Asked {
-    question: Question,
-    at: u64,
-    look: u64,
-}
-
-/// Whether somebody to whom the connection is lent may have written what is not yet sent, and comes
-/// before who asks this for the first time.
-pub fn comes_before(connection: &Connection, asked: &mut Option<Asked>) -> bool {
-    let lending = &connection.lending;
-    if !lending.is_lent() {
-        return false;
-    }
-    let now = sys::now();
-    let mine = asked.get_or_insert_with(|| Asked { question: lending.ask(), at: now, look: now });
-    if lending.is_answered(mine.question) {
-        return false;
-    }
-    if now < mine.look {
-        return true;
-    }
-    mine.look = now + BEGINNING;
-    match lending.answerer(lock::lives) {
-        Answerer::Lives => true,
-        Answerer::Begins => now - mine.at < BEGINNING,
-        Answerer::None => false,
-    }
-}
-
-/// Waits until one that comes before has had its turn, but not long. Whether nobody does any more.
-pub fn await_answer(connection: &Connection, asked: &mut Option<Asked>) -> bool {
-    while comes_before(connection, asked) {
-        sys::sleep(SOON);
-        if asked.is_some_and(|asked| sys::now().saturating_sub(asked.at) > ANSWER) {
-            return !comes_before(connection, asked);
-        }
-    }
-    true
-}
-
-/// Whether the sending direction may end now. If not, the process that copies ends it, once all is
-/// sent that comes before.
-pub fn may_end(connection: &Connection) -> bool {
-    if !connection.lending.is_lent() {
-        return true;
-    }
-    connection.write_shut.store(true, Ordering::Release);
-    if await_answer(connection, &mut None) {
-        return true;
-    }
-    !connection.lending.leave_end()
 }
 
 /// Counts a loan that is about to be made. False if there is nothing to lend: the connection is wholly
@@ -192,6 +132,8 @@ struct Lender<'a> {
     is_back: bool,
     /// Whether the users know that no more will come.
     over: bool,
+    /// Whether they know, besides, that the other end is gone.
+    gone: bool,
     /// Whether the users send no more.
     silent: bool,
     /// When it is to look whether the users have the copied connection still, in nanoseconds.
@@ -214,6 +156,7 @@ pub fn lend(guard: &Guard, loan: Loan, memory: &mut [u8]) -> Ended {
         unread: 0,
         is_back: false,
         over: false,
+        gone: false,
         silent: false,
         look: sys::now() + LOOK_EVERY,
     };
@@ -283,6 +226,7 @@ impl Lender<'_> {
             }
             let moved = self.answer() | self.note_read(receiving) | self.give(receiving);
             self.note_shut();
+            self.note_gone();
             pause = if moved { SOON } else { (2 * pause).min(LATE) };
             if !moved {
                 // What the kernel reports may not be for now.
@@ -303,7 +247,7 @@ impl Lender<'_> {
         let arrivals = if self.unread == 0 && !self.over { libc::POLLIN } else { 0 };
         let events = arrivals | if sending { libc::POLLOUT } else { 0 };
         let far = (!self.silent && !sending).then_some(self.loan.far);
-        let socket = (events != 0).then(|| self.guard.socket());
+        let socket = (events != 0 || self.over && !self.gone).then(|| self.guard.socket());
         let mut entries = [entry(None, libc::POLLIN); USERS + 3];
         for (place, user) in entries.iter_mut().zip(self.users) {
             place.fd = user.map_or(-1, |user| user.end());
@@ -438,7 +382,26 @@ impl Lender<'_> {
     /// Tells the users that the connection is over.
     fn reset(&mut self) {
         sys::reset(self.loan.far);
-        (self.over, self.silent) = (true, true);
+        (self.over, self.gone, self.silent) = (true, true, true);
+    }
+
+    /// Tells the users that have heard the end that the connection is over, too.
+    fn note_gone(&mut self) {
+        let said = if self.over && !self.gone { sys::poll_now(self.guard.socket(), 0) } else { 0 };
+        if said == 0 {
+            return;
+        }
+        self.gone = true;
+        let is_reset = said & libc::POLLERR != 0;
+        if is_reset && death::is_reset_by_doorbell(self.guard) {
+            return;
+        }
+        if is_reset || self.guard.connection.owes_error() {
+            self.reset();
+        } else {
+            sys::shutdown(self.loan.near, libc::SHUT_WR);
+            self.silent = true;
+        }
     }
 
     /// Whether the users have written what is not yet sent, wherever that is.
@@ -496,10 +459,17 @@ impl Lender<'_> {
         if self.unread == 0 || !self.has_arrived() {
             return false;
         }
-        let left = sys::unread_bytes(self.loan.near).unwrap_or(0) as usize;
-        let read = self.unread.saturating_sub(left);
+        let read = self.read_but(sys::unread_bytes(self.loan.near).unwrap_or(0) as usize);
         self.take(receiving, read);
         read > 0
+    }
+
+    /// How much the users have read since that was last noted, if so much of what has reached them is left.
+    fn read_but(&self, left: usize) -> usize {
+        let arrived = sys::tcp_counts(self.loan.near).map_or(self.given, |counts| counts.arrived);
+        let noted = self.given - self.unread as u64;
+        // What was given to one that had shut both directions down is not there, nor read.
+        arrived.min(self.given).saturating_sub(noted + left as u64) as usize
     }
 
     /// Shuts the connection's receiving down if a user has shut his own down, for all that share it.
@@ -527,13 +497,14 @@ impl Lender<'_> {
         {
             left += count;
         }
-        self.take(receiving, self.unread.saturating_sub(left));
+        self.take(receiving, self.read_but(left));
         self.unread = 0;
     }
 
-    /// Whether all that was given can be read.
+    /// Whether all that was given can be read, or nothing more of it will.
     fn has_arrived(&self) -> bool {
         sys::tcp_counts(self.loan.near).map_or(true, |counts| counts.arrived >= self.given)
+            || sys::poll_now(self.loan.near, 0) & libc::POLLHUP != 0
     }
 
     /// Takes bytes that the users have read out of the connection's stream.
@@ -584,27 +555,6 @@ mod tests {
     use crate::sample::Sample;
 
     #[test]
-    fn who_sends_waits_until_what_was_written_before_is_sent() {
-        let sample = Sample::new();
-        let (guard, _) = sample.enter();
-        let (connection, lending) = (guard.connection, &guard.connection.lending);
-        assert!(!comes_before(connection, &mut None), "it is not lent");
-        lending.begin();
-        lending.serve(lock::thread(), lock::lives);
-        let (mut first, mut second) = (None, None);
-        assert!(comes_before(connection, &mut first));
-        let asked = lending.asked();
-        assert!(comes_before(connection, &mut second));
-        lending.answer(asked);
-        assert!(!comes_before(connection, &mut first) && comes_before(connection, &mut second));
-        assert!(!await_answer(connection, &mut second), "nobody answers");
-        assert!(!may_end(connection) && lending.is_end_due());
-        lending.answer(lending.asked());
-        assert!(await_answer(connection, &mut second) && !comes_before(connection, &mut second));
-        assert!(lending.end(lock::thread()), "the end was left to the loan");
-    }
-
-    #[test]
     fn what_is_on_loan_is_not_left_to_the_kernel_and_what_is_left_is_not_lent() {
         let sample = Sample::new();
         let (guard, segment) = sample.enter();
@@ -620,18 +570,5 @@ mod tests {
         assert!(!begin(connection) && !connection.lending.is_lent());
         assert!(turn::settle(&guard, &segment) && connection.phase() == phase::PLAIN);
         assert!(!begin(connection));
-    }
-
-    #[test]
-    fn a_loan_whose_process_was_killed_is_over() {
-        let sample = Sample::new();
-        let (guard, _) = sample.enter();
-        let (connection, lending) = (guard.connection, &guard.connection.lending);
-        let mut child = std::process::Command::new("true").spawn().unwrap();
-        child.wait().unwrap();
-        lending.begin();
-        lending.serve(child.id(), |_| true);
-        assert!(may_end(connection));
-        assert!(!lending.is_lent() && !lending.is_end_due());
     }
 }

@@ -1,6 +1,7 @@
 //! From shared memory back to the kernel, and what becomes of bytes that are still unread when a descriptor
 //! goes where the library cannot follow.
 
+pub mod asking;
 pub mod departure;
 pub mod loan;
 pub mod owners;

@@ -149,10 +149,11 @@ fn copy_by(
 /// Shuts the program's end down as the connection is that it stands for.
 fn shut_as(guard: &Guard, near: c_int) {
     let connection = guard.connection;
-    // A loan shuts it down itself, since what others have written comes before.
-    let lent = connection.lending.is_lent();
+    // Others that have it on loan may have written what comes before; who serves them shuts it down.
+    let lent = connection.lending.is_lent_again();
     let has_sent_end = || sys::tcp_counts(guard.fd).is_ok_and(|counts| counts.has_sent_end);
-    let sends_no_more = connection.write_shut.load(Ordering::Acquire) || has_sent_end();
+    let sends_no_more =
+        connection.write_shut.load(Ordering::Acquire) || has_sent_end() || is_over(guard);
     if !lent && sends_no_more {
         sys::shutdown(near, libc::SHUT_WR);
     }
@@ -160,6 +161,12 @@ fn shut_as(guard: &Guard, near: c_int) {
     if !sends_no_more && connection.read_shut.load(Ordering::Acquire) {
         sys::shutdown(near, libc::SHUT_RD);
     }
+}
+
+/// Whether the kernel has neither a direction nor an error left.
+fn is_over(guard: &Guard) -> bool {
+    let said = sys::poll_now(guard.fd, 0);
+    said & libc::POLLHUP != 0 && said & libc::POLLERR == 0 && !guard.connection.owes_error()
 }
 
 fn put_in_places(guard: &Guard, near: c_int) {
@@ -314,17 +321,25 @@ impl<'a> Way<'a> {
     }
 
     /// Takes what there is. False if the connection is over. An error may be no more than an end.
-    fn take(&mut self, is_end: impl Fn() -> bool) -> bool {
+    fn take(&mut self, is_end: impl FnOnce() -> bool) -> bool {
         let (place, room) = (self.memory.as_mut_ptr(), self.memory.len());
         self.note(match sys::recv(self.from, place, room, libc::MSG_DONTWAIT) {
-            // It was closed before what was sent there had been read.
-            Ok(0) if sys::poll_now(self.from, 0) & libc::POLLERR != 0 && !is_end() => Rest::Reset,
             Ok(0) => Rest::End,
             Ok(count) => Rest::Bytes(count),
             Err(libc::EAGAIN | libc::EINTR) => Rest::Later,
             Err(_) if is_end() => Rest::End,
             Err(_) => Rest::Reset,
         })
+    }
+
+    /// The same of what the program has written. If it has closed its end before it had read what was sent
+    /// there, that is a reset, though its end came first.
+    fn take_back(&mut self) -> bool {
+        let is_reset = || sys::poll_now(self.from, 0) & libc::POLLERR != 0;
+        if is_reset() && sys::unread_bytes(self.from) == Ok(0) {
+            return self.note(Rest::Reset);
+        }
+        self.take(|| false)
     }
 
     fn note(&mut self, taken: Rest) -> bool {
@@ -381,7 +396,7 @@ fn copy(guard: &Guard, far: c_int, memory: &mut [u8]) {
         let goes_on =
             (in_ring || !to.is_taking() || to.take(|| death::is_reset_by_doorbell(guard)))
                 && (to.held.is_empty() || to.send())
-                && (out_ring || !back.is_taking() || back.take(|| false))
+                && (out_ring || !back.is_taking() || back.take_back())
                 && (out_ring || back.held.is_empty() || back.send());
         if !goes_on || !to.open && !back.open {
             return;

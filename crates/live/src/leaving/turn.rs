@@ -346,6 +346,8 @@ pub fn back(guard: &Guard, reason: Reason) {
     } else if connection.phase() == phase::JOINED
         && let Some(segment) = connection.segment()
     {
+        // Once the detours have ended the kernel's stream says by itself how it ends, and knows of no ring.
+        death::is_gone(guard);
         turn_back(guard, &segment, reason);
         send_rest(guard, &segment);
     }
@@ -364,6 +366,7 @@ pub fn leave(guard: &Guard, reason: Reason, is_alone: &mut dyn FnMut() -> bool) 
     let (joined, segment) = (connection.phase() == phase::JOINED, connection.segment());
     let Some(segment) = segment.filter(|_| joined) else { return true };
     let _errno = sys::KeepErrno::new();
+    death::is_gone(guard);
     let refused = refuse_rest(guard, &segment);
     turn_back(guard, &segment, reason);
     send_rest(guard, &segment);

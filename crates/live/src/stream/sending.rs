@@ -9,7 +9,7 @@ use weft_protocol::detour::Outlet;
 use super::{Moved, broken, fail, in_kernel, is_carried, length, part, without_number};
 use crate::epoll;
 use crate::joining::attach;
-use crate::leaving::loan;
+use crate::leaving::asking;
 use crate::leaving::turn;
 use crate::memory::pointers;
 use crate::options;
@@ -155,7 +155,7 @@ fn sent(guard: &Guard, from: &[iovec], flags: c_int) -> Moved {
             Outlet::Ring => into_ring(guard, &segment, &mut sending, from, &mut done, flags),
             Outlet::Rest(_) => after_rest(guard, &segment, &mut sending),
             Outlet::After if connection.lending.is_end_due() => Err(libc::EPIPE),
-            Outlet::After if loan::comes_before(connection, &mut asked) => Ok(Tried::Behind),
+            Outlet::After if asking::comes_before(connection, &mut asked) => Ok(Tried::Behind),
             Outlet::After => {
                 drop(sending);
                 let call = blocking.then_some(&mut call);
@@ -166,7 +166,7 @@ fn sent(guard: &Guard, from: &[iovec], flags: c_int) -> Moved {
         let waited = match tried {
             Err(why) => Err(why),
             Ok(Tried::Again) => continue,
-            Ok(Tried::Behind) if loan::await_answer(connection, &mut asked) => continue,
+            Ok(Tried::Behind) if asking::await_answer(connection, &mut asked) => continue,
             Ok(_) if done == wanted => return finish_send(done),
             Ok(Tried::RingFull) if !blocking && done == 0 => {
                 if wait::go_back_if_stalled(guard, &segment) {

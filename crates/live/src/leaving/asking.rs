@@ -1,0 +1,111 @@
+//! Who sends on a connection that others have on loan asks first whether they have written what is not yet
+//! sent, and comes behind that.
+
+use std::sync::atomic::Ordering;
+
+use weft_protocol::lending::{Answerer, Question};
+
+use crate::leaving::loan::{LATE, SOON};
+use crate::sharing::lock;
+use crate::sys;
+use crate::table::Connection;
+
+/// How long an answer is waited for by who does not wait; and how long the process that is to answer may
+/// take to begin, and how often it is looked whether it lives, in nanoseconds.
+const ANSWER: u64 = LATE + 5_000_000;
+const BEGINNING: u64 = 1_000_000_000;
+
+/// What a sender has asked, when, and when it looks whether there is anybody to answer.
+#[derive(Clone, Copy, Debug)]
+pub struct Asked {
+    question: Question,
+    at: u64,
+    look: u64,
+}
+
+/// Whether somebody to whom the connection is lent may have written what is not yet sent, and comes
+/// before who asks this for the first time.
+pub fn comes_before(connection: &Connection, asked: &mut Option<Asked>) -> bool {
+    let lending = &connection.lending;
+    if !lending.is_lent() {
+        return false;
+    }
+    let now = sys::now();
+    let mine = asked.get_or_insert_with(|| Asked { question: lending.ask(), at: now, look: now });
+    if lending.is_answered(mine.question) {
+        return false;
+    }
+    if now < mine.look {
+        return true;
+    }
+    mine.look = now + BEGINNING;
+    match lending.answerer(lock::lives) {
+        Answerer::Lives => true,
+        Answerer::Begins => now - mine.at < BEGINNING,
+        Answerer::None => false,
+    }
+}
+
+/// Waits until one that comes before has had its turn, but not long. Whether nobody does any more.
+pub fn await_answer(connection: &Connection, asked: &mut Option<Asked>) -> bool {
+    while comes_before(connection, asked) {
+        sys::sleep(SOON);
+        if asked.is_some_and(|asked| sys::now().saturating_sub(asked.at) > ANSWER) {
+            return !comes_before(connection, asked);
+        }
+    }
+    true
+}
+
+/// Whether the sending direction may end now. If not, the process that copies ends it, once all is
+/// sent that comes before.
+pub fn may_end(connection: &Connection) -> bool {
+    if !connection.lending.is_lent() {
+        return true;
+    }
+    connection.write_shut.store(true, Ordering::Release);
+    if await_answer(connection, &mut None) {
+        return true;
+    }
+    !connection.lending.leave_end()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample::Sample;
+
+    #[test]
+    fn who_sends_waits_until_what_was_written_before_is_sent() {
+        let sample = Sample::new();
+        let (guard, _) = sample.enter();
+        let (connection, lending) = (guard.connection, &guard.connection.lending);
+        assert!(!comes_before(connection, &mut None), "it is not lent");
+        lending.begin();
+        lending.serve(lock::thread(), lock::lives);
+        let (mut first, mut second) = (None, None);
+        assert!(comes_before(connection, &mut first));
+        let asked = lending.asked();
+        assert!(comes_before(connection, &mut second));
+        lending.answer(asked);
+        assert!(!comes_before(connection, &mut first) && comes_before(connection, &mut second));
+        assert!(!await_answer(connection, &mut second), "nobody answers");
+        assert!(!may_end(connection) && lending.is_end_due());
+        lending.answer(lending.asked());
+        assert!(await_answer(connection, &mut second) && !comes_before(connection, &mut second));
+        assert!(lending.end(lock::thread()), "the end was left to the loan");
+    }
+
+    #[test]
+    fn a_loan_whose_process_was_killed_is_over() {
+        let sample = Sample::new();
+        let (guard, _) = sample.enter();
+        let (connection, lending) = (guard.connection, &guard.connection.lending);
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        child.wait().unwrap();
+        lending.begin();
+        lending.serve(child.id(), |_| true);
+        assert!(may_end(connection));
+        assert!(!lending.is_lent() && !lending.is_end_due());
+    }
+}
