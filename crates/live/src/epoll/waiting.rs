@@ -43,7 +43,7 @@ pub fn wait(
 
 /// Whether a followed instance has something to tell of a carried connection, which stays to be told.
 pub fn holds_events(epoll: c_int) -> bool {
-    Stay::begin(epoll).is_some_and(|stay| has_any(stay.instance, &mut (WHOLE_LOOK - 1)))
+    Stay::begin(epoll).is_some_and(|stay| holds_any(stay.instance, true))
 }
 
 fn wait_in(
@@ -321,10 +321,15 @@ fn spin(instance: &Instance, place: Where) -> bool {
 
 /// Whether any followed connection has an event, without taking it. `times` counts the looks.
 fn has_any(instance: &Instance, times: &mut u32) -> bool {
-    let Some(_held) = instance.lock.lock() else { return true };
     *times += 1;
+    holds_any(instance, times.is_multiple_of(WHOLE_LOOK))
+}
+
+/// The same, of all or of those only that had something lately.
+fn holds_any(instance: &Instance, whole: bool) -> bool {
+    let Some(_held) = instance.lock.lock() else { return true };
     // SAFETY: the lock is held.
-    any_ready(unsafe { &*instance.inner.get() }, times.is_multiple_of(WHOLE_LOOK)).is_some()
+    any_ready(unsafe { &*instance.inner.get() }, whole).is_some()
 }
 
 /// Does something to each registration that the instance follows.

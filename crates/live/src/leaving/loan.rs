@@ -564,7 +564,9 @@ mod tests {
             way.store(true, Ordering::SeqCst);
         }
         assert!(turn::settle(&guard, &segment) && connection.phase() == phase::JOINED);
+        assert!(!connection.lending.is_lent_again());
         assert!(begin(connection), "somebody has it on loan already");
+        assert!(connection.lending.is_lent_again());
         connection.lending.withdraw();
         connection.lending.withdraw();
         assert!(!begin(connection) && !connection.lending.is_lent());

@@ -366,6 +366,7 @@ pub fn leave(guard: &Guard, reason: Reason, is_alone: &mut dyn FnMut() -> bool) 
     let (joined, segment) = (connection.phase() == phase::JOINED, connection.segment());
     let Some(segment) = segment.filter(|_| joined) else { return true };
     let _errno = sys::KeepErrno::new();
+    // Before the detours end, as in `back`.
     death::is_gone(guard);
     let refused = refuse_rest(guard, &segment);
     turn_back(guard, &segment, reason);
