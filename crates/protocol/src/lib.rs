@@ -19,6 +19,7 @@ pub mod sockets;
 pub mod sync;
 pub mod turns;
 pub mod vi;
+pub mod wakers;
 pub mod window;
 
 #[cfg(test)]

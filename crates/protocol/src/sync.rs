@@ -9,7 +9,7 @@ pub use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 #[cfg(loom)]
 pub use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-pub(crate) use strength::{exchange, full_fence, observe, publish};
+pub(crate) use strength::{exchange, full_fence, observe, observe_fence, publish};
 
 #[cfg(not(loom))]
 mod strength {
@@ -37,6 +37,12 @@ mod strength {
     #[inline]
     pub fn full_fence() {
         core::sync::atomic::fence(Ordering::SeqCst);
+    }
+
+    /// Lets what was handed over be used that an earlier load of any kind has seen.
+    #[inline]
+    pub fn observe_fence() {
+        core::sync::atomic::fence(Ordering::Acquire);
     }
 }
 
@@ -71,6 +77,12 @@ mod strength {
             loom::sync::atomic::fence(Ordering::SeqCst);
         }
     }
+
+    pub fn observe_fence() {
+        if super::weakening() != Weakening::Observe {
+            loom::sync::atomic::fence(Ordering::Acquire);
+        }
+    }
 }
 
 /// Which ordering a loom model leaves out on purpose.
@@ -81,7 +93,7 @@ pub enum Weakening {
     Sound,
     /// Stores that publish are relaxed.
     Publish,
-    /// Loads that observe are relaxed.
+    /// Loads that observe are relaxed, and no fence takes over what a relaxed one has seen.
     Observe,
     /// No fence stands between a store and the look at the other side's word.
     Fence,

@@ -8,7 +8,7 @@
 //! what this one has not read by the kernel's stream, after which the descriptor is as if it had
 //! never been carried. The order of bytes is `weft_protocol::detour`'s, which is model-checked.
 
-use std::sync::atomic::{Ordering, fence};
+use std::sync::atomic::Ordering;
 
 use libc::c_int;
 use weft_protocol::byte_ring::BrokenRing;
@@ -37,7 +37,7 @@ pub fn turn_back(guard: &Guard, segment: &Segment, reason: Reason) {
     let connection = guard.connection;
     let role = connection.role();
     end_both(segment);
-    let is_first = waking::while_waking(connection, || {
+    let is_first = connection.wakers.count(|| {
         let is_first = !connection.turned.swap(true, Ordering::AcqRel);
         if is_first {
             waking::wake(guard, &segment.way(role).arrived);
@@ -65,8 +65,7 @@ fn silence(guard: &Guard, segment: &Segment) {
     let connection = guard.connection;
     let role = connection.role();
     // Who has taken the flag, or has said that all are back, was counted before.
-    fence(Ordering::SeqCst);
-    let owed = connection.waking.load(Ordering::Relaxed) > 0;
+    let owed = connection.wakers.may_owe();
     let open = segment.side(role.peer()).closed.load(Ordering::Acquire) == closed::OPEN;
     let rings = owed && open && connection.switched_out.load(Ordering::Acquire);
     let said = if rings { sys::poll_now(guard.socket(), libc::POLLRDHUP) } else { 0 };
@@ -560,7 +559,9 @@ mod tests {
             let sample = Sample::new();
             let (guard, segment) = sample.enter();
             guard.connection.switched_out.store(true, Ordering::SeqCst);
-            guard.connection.waking.store(u32::from(owed), Ordering::SeqCst);
+            if owed {
+                guard.connection.wakers.begin();
+            }
             turn_back(&guard, &segment, Reason::Call);
             let mut bytes = [0u8; 2];
             let flags = libc::MSG_DONTWAIT;

@@ -7,6 +7,7 @@ use libc::c_int;
 use weft_protocol::byte_ring::{Capacity, Reader, Writer};
 use weft_protocol::detour::{Receiver, Sender};
 use weft_protocol::lending::Lending;
+use weft_protocol::wakers::Wakers;
 
 use crate::report::stats::Unsaid;
 use crate::segment::{Role, Segment};
@@ -111,9 +112,8 @@ pub struct Connection {
     /// Bytes ever taken out of the kernel's stream, doorbells included. Changed with the receiving
     /// half held before the ring and after it, with the bell lock held meanwhile.
     pub taken: AtomicU64,
-    /// Calls that may have taken the other end's flag, and have not yet woken it; those too that were left or
-    /// killed meanwhile.
-    pub waking: AtomicU32,
+    /// Those of this end who may owe the other a wake-up.
+    pub wakers: Wakers,
     /// Held while a doorbell is rung.
     pub chime: Lock,
     /// Whether a signal handler wanted to ring while its thread was ringing.
@@ -354,11 +354,10 @@ impl Connection {
     /// Forgets what a life with a segment has left.
     #[cold]
     fn freshen(&self) {
-        for word in
-            [&self.sleepers, &self.end, &self.doorbells, &self.filled, &self.changes, &self.waking]
-        {
+        for word in [&self.sleepers, &self.end, &self.doorbells, &self.filled, &self.changes] {
             word.store(0, Ordering::Relaxed);
         }
+        self.wakers.reset();
         self.lending.reset();
         self.sharers.reset();
         for flag in [

@@ -10,7 +10,7 @@ use crate::options;
 use crate::report::stats;
 use crate::segment::Segment;
 use crate::sys;
-use crate::table::{self, Connection, Guard, end};
+use crate::table::{self, Guard, end};
 
 /// Stimulates a flag, and wakes whoever sleeps there.
 #[inline]
@@ -20,17 +20,9 @@ pub fn wake(guard: &Guard, flag: &InterruptFlag) {
     }
 }
 
-/// Lets those who silence this end know of a call that may take the other's flag, and has not yet rung.
-pub fn while_waking<T>(connection: &Connection, wakes: impl FnOnce() -> T) -> T {
-    connection.waking.fetch_add(1, Ordering::SeqCst);
-    let result = wakes();
-    connection.waking.fetch_sub(1, Ordering::SeqCst);
-    result
-}
-
 fn wake_armed(guard: &Guard, flag: &InterruptFlag) {
     let _errno = sys::KeepErrno::new();
-    while_waking(guard.connection, || carry_out(guard, flag, flag.take()));
+    guard.connection.wakers.count(|| carry_out(guard, flag, flag.take()));
 }
 
 /// Carries the wake-ups out that a flag's sleepers are owed.
