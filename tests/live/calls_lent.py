@@ -271,25 +271,56 @@ def beside() -> int:
     return other
 
 
+def ready(end: socket.socket) -> int:
+    """Which events it has now."""
+    waiter = select.poll()
+    waiter.register(end, select.POLLIN | select.POLLOUT)
+    return dict(waiter.poll(0)).get(end.fileno(), 0)
+
+
+def first_send(end: socket.socket) -> str:
+    """Send a byte; what it says."""
+    try:
+        return str(end.send(b"x", socket.MSG_NOSIGNAL))
+    except OSError as why:
+        return type(why).__name__
+
+
 @scene
 def a_reset_is_told_to_those_beside_a_program() -> None:
     for looks in (False, True):
-        child, end = answered_by(leaves_unread)
-        last(end)
-        other = beside()
-        end.send(bytes(2410))
-        os.waitpid(child, 0)
-        settled(0.1)
-        if looks:
-            waiter = select.poll()
-            waiter.register(end, select.POLLIN)
-            print(f"  {waiter.poll(0)[0][1]:x}", flush=True)
-        program = started(end, "time.sleep(9)")
-        settled(0.5)
-        print(f"  {looks}: {awaited(end, 1)}", flush=True)
-        gone(program)
-        gone(other)
-        end.close()
+        for sends in (False, True):
+            child, end = answered_by(leaves_unread)
+            last(end)
+            other = beside()
+            end.send(bytes(2410))
+            os.waitpid(child, 0)
+            settled(0.1)
+            if looks:
+                print(f"  {ready(end):x}", flush=True)
+            program = started(end, "time.sleep(9)")
+            settled(0.5)
+            told = first_send(end) if sends else awaited(end, 1)
+            print(f"  {looks}: {told}, then {ready(end):x}", flush=True)
+            gone(program)
+            gone(other)
+            end.close()
+
+
+@scene
+def a_reset_that_one_beside_a_program_has_yet_to_hear_of_is_an_event() -> None:
+    child, end = answered_by(leaves_unread)
+    last(end)
+    end.send(bytes(2410))
+    os.waitpid(child, 0)
+    settled(0.1)
+    other = beside()
+    program = started(end, "time.sleep(9)")
+    settled(0.5)
+    print(f"  {ready(end):x}, {first_send(end)}, {ready(end):x}, {first_send(end)}", flush=True)
+    gone(program)
+    gone(other)
+    end.close()
 
 
 @scene

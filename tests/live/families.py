@@ -26,6 +26,7 @@ from string import ascii_lowercase
 from typing import TYPE_CHECKING, Any
 
 from families_agent import LIMIT_S, ORDERS, PROGRAMS, agent_command
+from families_kept import KEPT, LIBRARY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -513,33 +514,48 @@ VERBS = ON_NUMBERS | {"asked": 5, "take": 6, "fork": 6, "start": 5, "exit": 2, "
 NUMBERED = frozenset(ON_NUMBERS)
 
 
-def differs(library: Path, log: Path, seed: int) -> bool:
-    """Whether the worlds differ in a round; print how, and how that came about."""
+def differs(library: Path, log: Path, name: str, plays: Callable[[Round], None], seed: int) -> bool:
+    """Whether the worlds differ in a round of this name; print how, and how that came about."""
     before = len(log.read_text())
     game = Round(library, log, seed)
     try:
-        game.run()
+        plays(game)
     except DifferentError as why:
-        print(*game.told, f"{why} (--rounds 1 --seed {seed})", log.read_text()[before:], sep="\n")
+        print(*game.told, f"{why} ({name})", log.read_text()[before:], sep="\n")
         return True
     finally:
         game.end()
     return False
 
 
+def kept(acts: tuple[Act, ...]) -> Callable[[Round], None]:
+    """What plays these acts."""
+
+    def plays(game: Round) -> None:
+        game.begin()
+        for act in acts:
+            game.play(tuple(game.library if it == LIBRARY else it for it in act))
+
+    return plays
+
+
 def compared(library: Path, rounds: int, seed: int) -> int:
     """Play rounds until the worlds differ in one twice: once they may on a busy machine."""
+    games = [(name, kept(acts), 0) for name, acts in KEPT.items()]
+    games += [
+        (f"--rounds 1 --seed {seed + turn}", Round.run, seed + turn) for turn in range(rounds)
+    ]
     bad, played = False, 0
     with tempfile.TemporaryDirectory() as name:
         log = Path(name) / "log"
         log.touch()
-        while played < rounds and not bad:
-            bad = all(differs(library, log, seed + played) for _ in range(2))
+        while played < len(games) and not bad:
+            bad = all(differs(library, log, *games[played]) for _ in range(2))
             played += 1
         carried = log.read_text().count("carried over shared memory")
     bad = bad or carried < played
-    print(f"families: {played} rounds of {ACTS} acts and more, {carried} ends carried, ", end="")
-    print("not the same" if bad else "all the same")
+    print(f"families: {len(KEPT)} kept rounds and {rounds} of {ACTS} acts and more, ", end="")
+    print(f"{carried} ends carried,", "not the same" if bad else "all the same")
     return int(bad)
 
 

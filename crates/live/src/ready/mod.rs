@@ -60,6 +60,9 @@ pub fn events(guard: &Guard, segment: &Segment) -> i16 {
     if segment.has_ended() {
         // Behind what is left in the ring stand the kernel's urgent bytes, its end and its reset.
         asked |= libc::POLLPRI | libc::POLLRDHUP;
+        if connection.owes_error() {
+            events |= libc::POLLERR;
+        }
     }
     let is_shut = connection.read_shut.load(Ordering::Acquire);
     if !receives && (is_shut || has_come_to_the_end(guard, segment)) {

@@ -154,6 +154,10 @@ fn sent(guard: &Guard, from: &[iovec], flags: c_int) -> Moved {
             Outlet::Before => before_ring(guard, from, &mut done, flags),
             Outlet::Ring => into_ring(guard, &segment, &mut sending, from, &mut done, flags),
             Outlet::Rest(_) => after_rest(guard, &segment, &mut sending),
+            Outlet::After if done == 0 && connection.owes_error() => {
+                // The kernel has told somebody who has the stream on loan.
+                Err(death::owed(connection).unwrap_or(libc::EPIPE))
+            }
             Outlet::After if connection.lending.is_end_due() => Err(libc::EPIPE),
             Outlet::After if asking::comes_before(connection, &mut asked) => Ok(Tried::Behind),
             Outlet::After => {

@@ -1,0 +1,49 @@
+"""Acts of families of processes by which the live library once differed from the kernel.
+
+`families.py` plays them before it draws others. The ends of a connection are 4 and 5, those of
+another 6 and 7, and `LIBRARY` stands for the library.
+"""
+
+from __future__ import annotations
+
+import socket
+from typing import Any
+
+LIBRARY = "the library"
+
+PARTED = (
+    ("a", "fork", "b"),
+    ("a", "close", 5),
+    ("b", "close", 4),
+)
+"""One has the first connection's one end, and another its other."""
+
+KEPT: dict[str, tuple[tuple[Any, ...], ...]] = {
+    "both directions were shut down, and the program has ended": (
+        *PARTED,
+        ("b", "send", 5, bytes(1000)),
+        ("a", "fork", "c"),
+        ("a", "shutdown", 4, socket.SHUT_RD),
+        ("b", "start", "d", "exec", LIBRARY),
+        ("a", "shutdown", 4, socket.SHUT_WR),
+        ("d", "send", 5, bytes(800)),
+        ("a", "recv", 4, 40_000),
+        ("c", "recv", 4, 40_000),
+    ),
+    "one beside a program has yet to hear of a reset": (
+        ("a", "send", 5, b"0.0.0"),
+        ("a", "send", 4, b"1.1."),
+        ("a", "start", "b", "exec", LIBRARY),
+        ("a", "close", 5),
+        ("a", "start", "c", "exec", ""),
+        ("b", "exit", "_exit"),
+        ("c", "start", "d", "exec", ""),
+        ("a", "fork", "e"),
+        ("e", "recv", 4, 1275),
+        ("c", "send", 7, bytes(1264)),
+        ("a", "poll", 4),
+        ("a", "send", 4, b"24.24"),
+        ("a", "recv", 4, 1),
+    ),
+}
+"""What differed, and the acts."""
