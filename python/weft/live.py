@@ -153,12 +153,21 @@ def obstacle(program: str) -> str | None:
     if found is None:
         if "/" not in program:
             return f"there is no program {program!r} on the path"
-        there = Path(program).exists()
-        return f"{program} cannot be executed" if there else f"there is no program {program}"
+        return _not_executable(Path(program))
     path = Path(found).resolve()
     if path.stat().st_mode & (stat.S_ISUID | stat.S_ISGID):
         return f"{path} runs with other rights than its caller's; such programs are left alone"
     return _obstacle_in_file(path)
+
+
+def _not_executable(path: Path) -> str:
+    """Say why a path names no program."""
+    if path.is_dir():
+        return f"{path} is a folder, not a program"
+    if not path.exists():
+        return f"there is no program {path}"
+    mode = stat.filemode(path.stat().st_mode)
+    return f"{path} is not marked as executable ({mode}); name a program, or use chmod +x"
 
 
 def _address_space() -> str | None:

@@ -52,7 +52,10 @@ def test_an_obstacle_is_named(
 
 def test_a_file_that_is_no_program_is_said_to_be_there(tmp_path: Path) -> None:
     (tmp_path / "file").touch(mode=0o644)
-    assert live.obstacle(f"{tmp_path}/file") == f"{tmp_path}/file cannot be executed"
+    (tmp_path / "file").chmod(0o640)
+    said = f"{tmp_path}/file is not marked as executable (-rw-r-----); "
+    assert live.obstacle(f"{tmp_path}/file") == said + "name a program, or use chmod +x"
+    assert live.obstacle(str(tmp_path)) == f"{tmp_path} is a folder, not a program"
     assert live.obstacle(f"{tmp_path}/none") == f"there is no program {tmp_path}/none"
     assert "on the path" in (live.obstacle("no-such-program") or "")
 
