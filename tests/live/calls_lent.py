@@ -324,6 +324,20 @@ def a_reset_that_one_beside_a_program_has_yet_to_hear_of_is_an_event() -> None:
 
 
 @scene
+def who_reads_no_more_is_told_that_the_other_end_was_killed_with_something_unread() -> None:
+    child, end = answered_by(lambda _: settled(9))
+    last(end)
+    end.shutdown(socket.SHUT_RD)
+    end.send(bytes(2410))
+    say("before", lambda: end.recv(1))
+    gone(child)
+    settled(0.1)
+    for turn in range(2):
+        say(f"after {turn}", lambda: end.recv(1))
+    end.close()
+
+
+@scene
 def what_is_left_is_read_while_a_copy_of_the_number_is_on_its_way() -> None:
     for takes in (False, True):
         child, end = answered_by(sends_and_stays(1000))
