@@ -351,19 +351,21 @@ class Round:
             answers = compare[verb](act, answers)
         said = [error or shown(value) for value, error in answers]
         self.told[-1] += f" = {said[0]}"
-        if answers[0] != answers[1] and not self.told_before(act, answers):
+        if answers[0] != answers[1] and not self.may_differ(act, answers):
             raise DifferentError(f"plain {said[0]}, carried {said[1]}")
         self.learn(act, answers[0], near)
 
-    def told_before(self, act: Act, answers: list[Answer]) -> bool:
-        """Whether answers differ by an error only of which another has been told.
+    def may_differ(self, act: Act, answers: list[Answer]) -> bool:
+        """Whether answers differ by an error only, and may.
 
-        Each that has a connection on loan is told for himself ("Sizes").
+        Each that has a connection on loan is told of one for himself, and where it has something
+        unread, a send is told of no reset ("Sizes").
         """
         name, verb, *arguments = act
         agent = self.agents[name]
         ends = {agent.holds[arguments[0]]} if verb in NUMBERED else agent.watched
-        return bool(ends & self.refused) and over(answers[0]) == over(answers[1])
+        may = bool(ends & self.refused) or (verb == "send" and any(map(self.hidden, ends)))
+        return may and over(answers[0]) == over(answers[1])
 
     def ways(self, verb: str) -> tuple[list[socket.socket], list[socket.socket]]:
         """What the controller and an agent get of sockets, where an act needs some."""

@@ -45,5 +45,18 @@ KEPT: dict[str, tuple[tuple[Any, ...], ...]] = {
         ("a", "send", 4, b"24.24"),
         ("a", "recv", 4, 1),
     ),
+    "a program beside others writes to who has reset the connection": (
+        ("a", "send", 7, b"6."),
+        ("a", "send", 6, b"11."),
+        ("a", "close", 7),
+        ("a", "close", 4),
+        ("a", "close", 5),
+        ("a", "fork", "b"),
+        ("b", "start", "c", "exec", LIBRARY),
+        ("c", "send", 6, bytes(40)),
+        ("c", "recv", 6, 2),
+        ("c", "send", 6, bytes(40)),
+        ("c", "recv", 6, 2),
+    ),
 }
 """What differed, and the acts."""

@@ -492,8 +492,10 @@ impl Lender<'_> {
         }
         let (mut left, room) = (0, self.buffer.len());
         let near = self.loan.near;
-        while let Ok(count @ 1..) =
-            sys::recv(near, self.buffer.as_mut_ptr(), room, libc::MSG_DONTWAIT)
+        // One more would take an error of which the users have yet to hear.
+        while sys::unread_bytes(near).is_ok_and(|count| count > 0)
+            && let Ok(count @ 1..) =
+                sys::recv(near, self.buffer.as_mut_ptr(), room, libc::MSG_DONTWAIT)
         {
             left += count;
         }
