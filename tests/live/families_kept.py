@@ -58,5 +58,17 @@ KEPT: dict[str, tuple[tuple[Any, ...], ...]] = {
         ("c", "send", 6, bytes(40)),
         ("c", "recv", 6, 2),
     ),
+    "an end in order is followed by a reset, and a program is started": (
+        ("a", "give", 5),
+        ("a", "shutdown", 6, socket.SHUT_WR),
+        ("a", "fork", "b"),
+        ("b", "close", 6),
+        ("b", "send", 7, b"18.1"),
+        ("a", "exit", "exit"),
+        ("b", "start", "c", "exec", LIBRARY),
+        ("b", "recv", 7, 40_000),
+        ("c", "recv", 7, 1),
+        ("b", "send", 7, b"x"),
+    ),
 }
 """What differed, and the acts."""

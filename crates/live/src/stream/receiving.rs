@@ -259,7 +259,11 @@ fn step_held(
                 return Step::Failed(libc::ECONNRESET);
             }
             Inlet::After if loan::may_be_made(guard.connection) => {
-                return from_kernel_again(guard, to, skip, flags);
+                let step = from_kernel_again(guard, to, skip, flags);
+                // A reset that follows the end is not a receive's to hear; the kernel was not told of the end.
+                let way = segment.way(guard.connection.role().peer());
+                let is_behind = matches!(step, Step::Failed(_)) && turn::ends_with_ring(way);
+                return if is_behind { Step::End } else { step };
             }
             Inlet::After => return Step::Kernel,
         }
