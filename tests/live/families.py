@@ -556,8 +556,8 @@ def compared(library: Path, rounds: int, seed: int) -> int:
             played += 1
         carried = log.read_text().count("carried over shared memory")
     bad = bad or carried < played
-    print(f"families: {len(KEPT)} kept rounds and {rounds} of {ACTS} acts and more, ", end="")
-    print(f"{carried} ends carried,", "not the same" if bad else "all the same")
+    print(f"families: {played} of {len(games)} rounds, {carried} ends carried,", end=" ")
+    print("not the same" if bad else "all the same")
     return int(bad)
 
 

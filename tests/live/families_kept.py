@@ -11,16 +11,11 @@ from typing import Any
 
 LIBRARY = "the library"
 
-PARTED = (
-    ("a", "fork", "b"),
-    ("a", "close", 5),
-    ("b", "close", 4),
-)
-"""One has the first connection's one end, and another its other."""
-
 KEPT: dict[str, tuple[tuple[Any, ...], ...]] = {
     "both directions were shut down, and the program has ended": (
-        *PARTED,
+        ("a", "fork", "b"),
+        ("a", "close", 5),
+        ("b", "close", 4),
         ("b", "send", 5, bytes(1000)),
         ("a", "fork", "c"),
         ("a", "shutdown", 4, socket.SHUT_RD),
