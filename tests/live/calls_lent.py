@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import signal
@@ -11,6 +12,7 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from calls_leaving import answered_by, last, passed_to_itself
@@ -320,6 +322,50 @@ def a_reset_that_one_beside_a_program_has_yet_to_hear_of_is_an_event() -> None:
     print(f"  {ready(end):x}, {first_send(end)}, {ready(end):x}, {first_send(end)}", flush=True)
     gone(program)
     gone(other)
+    end.close()
+
+
+def copiers(end: socket.socket, *known: int) -> list[int]:
+    """Processes that have an end, but for this one and those that are known."""
+    link, others = f"socket:[{os.fstat(end.fileno()).st_ino}]", []
+    for folder in Path("/proc").glob("[0-9]*/fd"):
+        process = int(folder.parent.name)
+        with contextlib.suppress(OSError):
+            if any(os.readlink(it) == link for it in folder.iterdir()):
+                others.append(process)
+    return sorted(set(others) - {os.getpid(), *known})
+
+
+def leaves_on_signal(end: socket.socket) -> None:
+    """Send a byte, look at nothing, and go when told to."""
+    end.send(b"y")
+    signal.signal(signal.SIGUSR1, lambda *_: os._exit(0))
+    settled(9)
+
+
+@scene
+def a_reset_of_which_a_send_for_a_program_was_told_is_told_to_those_beside_it() -> None:
+    child, end = answered_by(leaves_on_signal)
+    last(end)
+    settled(0.1)
+    waits = "import signal; signal.pthread_sigmask(0, [10]); signal.sigtimedwait([10], 9); "
+    program = started(end, waits + "end.send(bytes(439)); time.sleep(9)")
+    settled(0.5)
+    say("what was left", lambda: end.recv(9))
+    end.send(bytes(10))
+    settled(0.1)
+    between = copiers(end, program, child)
+    for it in between:
+        os.kill(it, signal.SIGSTOP)
+    os.kill(program, signal.SIGUSR1)
+    settled(0.3)
+    os.kill(child, signal.SIGUSR1)
+    os.waitpid(child, 0)
+    for it in between:
+        os.kill(it, signal.SIGCONT)
+    settled(0.3)
+    print(f"  {ready(end):x}, {first_send(end)}, {ready(end):x}, {first_send(end)}", flush=True)
+    gone(program)
     end.close()
 
 

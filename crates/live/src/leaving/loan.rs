@@ -24,7 +24,7 @@ use crate::leaving::turn;
 use crate::sharing::holders::{self, Looked};
 use crate::sharing::lock;
 use crate::stream::{self, Rest};
-use crate::sys::{self, Process};
+use crate::sys::{self, Errno, Process};
 use crate::table::connection::Half;
 use crate::table::{Connection, Guard, Receiving, phase};
 use crate::waiting::death;
@@ -356,7 +356,8 @@ impl Lender<'_> {
                 }
                 Err(libc::EAGAIN) => break,
                 Err(libc::EINTR) => {}
-                Err(_) => {
+                Err(why) => {
+                    self.passes_on(why);
                     // What the other end has sent before it went can be read still.
                     sys::shutdown(self.loan.near, libc::SHUT_WR);
                     self.silent = true;
@@ -364,6 +365,14 @@ impl Lender<'_> {
             }
         }
         any
+    }
+
+    /// Leaves an error that the kernel has told this process, and tells nobody twice, to the next who calls.
+    fn passes_on(&self, why: Errno) {
+        let was_said = || self.guard.connection.reset_said.load(Ordering::Acquire);
+        if why == libc::ECONNRESET && !was_said() && !death::is_reset_by_doorbell(self.guard) {
+            death::owes_reset(self.guard);
+        }
     }
 
     /// Brings the sending direction back to the kernel, which it then is for good. Whether it is there.
