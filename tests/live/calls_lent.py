@@ -19,7 +19,7 @@ from calls_leaving import answered_by, last, passed_to_itself
 from calls_stage import say, scene, settled
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 PATIENT_S = 4
 
@@ -343,29 +343,71 @@ def leaves_on_signal(end: socket.socket) -> None:
     settled(9)
 
 
+def sends_on_signal(end: socket.socket) -> None:
+    """Send a byte, and more when told to, and stay."""
+    end.send(b"y")
+    signal.signal(signal.SIGUSR1, lambda *_: end.send(bytes(100)))
+    settled(2)
+    settled(9)
+
+
+def started_to(end: socket.socket, does: str) -> int:
+    """Start a program that has a connection and does something with it once it gets a signal."""
+    waits = "import signal; signal.pthread_sigmask(0, [10]); signal.sigtimedwait([10], 9); "
+    return started(end, waits + does + "; time.sleep(9)")
+
+
+@contextlib.contextmanager
+def stopped(*processes: int) -> Iterator[None]:
+    """Let processes do nothing meanwhile."""
+    for it in processes:
+        os.kill(it, signal.SIGSTOP)
+    yield
+    for it in processes:
+        os.kill(it, signal.SIGCONT)
+
+
+def signalled(process: int) -> None:
+    """Let a process do what it waits to do."""
+    os.kill(process, signal.SIGUSR1)
+    settled(0.3)
+
+
 @scene
 def a_reset_of_which_a_send_for_a_program_was_told_is_told_to_those_beside_it() -> None:
     child, end = answered_by(leaves_on_signal)
     last(end)
     settled(0.1)
-    waits = "import signal; signal.pthread_sigmask(0, [10]); signal.sigtimedwait([10], 9); "
-    program = started(end, waits + "end.send(bytes(439)); time.sleep(9)")
+    program = started_to(end, "end.send(bytes(439))")
     settled(0.5)
     say("what was left", lambda: end.recv(9))
     end.send(bytes(10))
     settled(0.1)
-    between = copiers(end, program, child)
-    for it in between:
-        os.kill(it, signal.SIGSTOP)
-    os.kill(program, signal.SIGUSR1)
-    settled(0.3)
-    os.kill(child, signal.SIGUSR1)
-    os.waitpid(child, 0)
-    for it in between:
-        os.kill(it, signal.SIGCONT)
+    with stopped(*copiers(end, program, child)):
+        signalled(program)
+        signalled(child)
+        os.waitpid(child, 0)
     settled(0.3)
     print(f"  {ready(end):x}, {first_send(end)}, {ready(end):x}, {first_send(end)}", flush=True)
     gone(program)
+    end.close()
+
+
+@scene
+def what_is_given_to_a_program_that_has_shut_all_down_is_left_to_those_beside_it() -> None:
+    child, end = answered_by(sends_on_signal)
+    last(end)
+    settled(0.1)
+    program = started_to(end, "end.shutdown(socket.SHUT_RDWR)")
+    settled(0.5)
+    say("what was left", lambda: end.recv(9))
+    with stopped(*copiers(end, program, child)):
+        signalled(child)
+        signalled(program)
+    settled(0.3)
+    print(f"  {awaited(end, 100)}", flush=True)
+    gone(program)
+    gone(child)
     end.close()
 
 

@@ -239,6 +239,17 @@ def test_a_huge_error_is_drawn_at_the_edge_with_its_number(reproduction: weft.Re
     assert rows[1]["beyond"] == "+400\u202f% (literal)"
 
 
+def test_a_long_label_of_the_dot_plot_stands_in_two_lines(reproduction: weft.Result) -> None:
+    long = "acknowledgments over requests, single packets, offered load 0.05"
+    reproduction.tables["checks"].loc[0, "at"] = long
+    drawn = figure(reproduction, "published-against-measured")
+    assert drawn.spec["data"]["values"][1]["label"].split("\n") == [
+        "acknowledgments over requests,",
+        "single packets, offered load 0.05",
+    ]
+    assert ">single packets, offered load 0.05<" in drawn.svg(), "a line of its own, and whole"
+
+
 def test_constants_find_the_checks_that_their_words_name(reproduction: weft.Result) -> None:
     checks = checks_of(reproduction)
     words = "B4 bursty at 0.7 (103.7 us) and the non-bursty 0.5 cell (16.8 us)"

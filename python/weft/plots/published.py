@@ -18,6 +18,8 @@ _ROW = 19
 # An error beyond this is drawn at the edge with its number beside it, so that one of +400 %
 # does not flatten the others.
 _EDGE = 0.4
+# A label that is longer stands in two lines.
+_LONG = 52
 
 _KINDS = {
     "within": ("$within", "circle"),
@@ -80,7 +82,7 @@ def _row(check: Check, apart: str) -> dict[str, Any]:
     low, high = ends if check.is_claimed else (None, None)
     reading = f" ({LITERAL})" if LITERAL in check.preset.split("+") else ""
     return {
-        "label": _short(check) + apart,
+        "label": _in_lines(_short(check)) + apart,
         "head": False,
         "reading": check.preset,
         "experiment": check.experiment,
@@ -104,12 +106,24 @@ def _short(check: Check) -> str:
     return check.at if check.quantity == "queueing_mean_us" else f"{check.name}, {check.at}"
 
 
+def _in_lines(label: str) -> str:
+    """Break a long label in two at the comma nearest to its middle, if it has one."""
+    commas = [place for place, sign in enumerate(label) if sign == ","]
+    if len(label) <= _LONG or not commas:
+        return label
+    middle = min(commas, key=lambda place: abs(place - len(label) / 2)) + 1
+    return f"{label[:middle]}\n{label[middle:].strip()}"
+
+
 def _layers(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     heads = [row["label"] for row in rows if row["head"]]
     is_head = f"indexof({json.dumps(heads, ensure_ascii=False)}, datum.value) >= 0"
     y = {"field": "label", "type": "nominal", "title": None,
          "scale": {"domain": list(dict.fromkeys(row["label"] for row in rows))},
-         "axis": {"labelLimit": 330, "grid": True, "labelFontWeight": {
+         "axis": {"labelExpr": "split(datum.label, '\\n')", "labelLineHeight": 10,
+                  "labelOffset": {"condition": {"test": "indexof(datum.value, '\\n') >= 0",
+                                                "value": -5}, "value": 0},
+                  "labelLimit": 330, "grid": True, "labelFontWeight": {
              "condition": {"test": is_head, "value": 600}, "value": "normal"}, "labelColor": {
              "condition": {"test": is_head, "value": "$ink"}, "value": "$muted"}}}  # fmt: skip
     x = {"field": "error", "type": "quantitative", "title": "Error, measured against published (%)",
