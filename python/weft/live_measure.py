@@ -31,7 +31,10 @@ TURNS = 5
 # Of a measurement: starting the process, and a stream's way to full speed.
 _START_S = 0.06
 _STREAM = 1.5
-_SHORTEST_S = 0.002
+# In less a stream between two ends that wake slowly has not come to its speed.
+_SHORTEST_S = 0.05
+# So much of the time that is left is spent measuring; the rest is for what cannot be foreseen.
+_SPENT = 2 / (1 + _STREAM)
 
 # The indices of the enums in exchange.rs.
 _MEDIUM = {KERNEL: 0, LIVE: 0, UNIX: 1}
@@ -97,7 +100,8 @@ def measure(
 
     Args:
         library: the preload library.
-        seconds: of the whole measurement.
+        seconds: of the whole measurement; where there are few, each case is measured fewer times,
+            but at least once.
         progress: called with (done, total, label); returning False ends it early, and what all
             media have completed by then is returned.
         sizes: of the messages, in bytes.
@@ -111,7 +115,9 @@ def measure(
     turn = [
         (medium, quantity, size) for size in sizes for quantity in QUANTITIES for medium in MEDIA
     ]
-    total = TURNS * len(turn)
+    turns = int(seconds / len(turn) / (_START_S + _SHORTEST_S / _SPENT))
+    turns = max(1, min(TURNS, turns))
+    total = turns * len(turn)
     found: dict[tuple[str, str, int], list[float]] = {case: [] for case in turn}
     complete = 0
     for done in range(total):
@@ -119,7 +125,7 @@ def measure(
         if not progress(done, total, f"{medium}, {quantity}, {size} B"):
             break
         share = _STREAM if quantity == THROUGHPUT else 1.0
-        span = max(_SHORTEST_S, (seconds / total - _START_S) * 2 / (1 + _STREAM)) / share
+        span = max(_SHORTEST_S, (seconds / total - _START_S) * _SPENT) / share
         found[case].append(_one(library, case, span, where))
         complete = (done + 1) // len(turn)
     if complete == 0:
@@ -128,7 +134,7 @@ def measure(
         Point(*case, statistics.median(values), min(values), max(values))
         for case, values in ((case, values[:complete]) for case, values in found.items())
     )
-    return Measurement(points, where, complete, complete < TURNS)
+    return Measurement(points, where, complete, complete < turns)
 
 
 def _one(library: Path, case: tuple[str, str, int], span: float, where: tuple[int, int]) -> float:

@@ -114,10 +114,28 @@ def test_a_stop_keeps_the_turns_that_are_complete(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(live_measure, "_one", lambda *_: 1.0)
     turn = len(SIZES) * len(MEDIA) * 2
     stop = turn + turn // 2
-    measured = live_measure.measure(Path("/lib.so"), 1, lambda done, *_: done < stop, SIZES)
+    measured = live_measure.measure(Path("/lib.so"), 40, lambda done, *_: done < stop, SIZES)
     assert (measured.turns, measured.stopped, len(measured.points)) == (1, True, turn)
     with pytest.raises(live_measure.StoppedError):
-        live_measure.measure(Path("/lib.so"), 1, lambda done, *_: done < turn - 1, SIZES)
+        live_measure.measure(Path("/lib.so"), 40, lambda done, *_: done < turn - 1, SIZES)
+
+
+@pytest.mark.parametrize(("seconds", "turns"), [(5, 1), (11, 2), (26, 5), (400, 5)])
+def test_where_time_is_short_there_are_fewer_turns_but_none_is_too_short(
+    seconds: float, turns: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spans: list[float] = []
+
+    def one(_library: Path, _case: object, span: float, _where: object) -> float:
+        spans.append(span)
+        return 1.0
+
+    monkeypatch.setattr(live_measure, "_one", one)
+    measured = live_measure.measure(Path("/lib.so"), seconds, lambda *_: True)
+    assert (measured.turns, measured.stopped) == (turns, False)
+    assert len(spans) == turns * len(live_measure.SIZES) * len(MEDIA) * 2
+    assert min(spans) > 0.03
+    assert sum(spans) < seconds
 
 
 def test_this_host_is_measured_and_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -129,7 +147,7 @@ def test_this_host_is_measured_and_drawn(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(live_measure, "SIZES", SIZES)
     monkeypatch.setattr(live_measure.measure, "__defaults__", (SIZES,))
     out = tmp_path / "out"
-    ran = CliRunner().invoke(live.live, ["measure", "--seconds", "1", "--out", str(out)])
+    ran = CliRunner().invoke(live.live, ["measure", "--seconds", "5", "--out", str(out)])
     assert ran.exit_code == 0, ran.output
     assert "throughput, GB/s" in ran.output
     assert (out / "latency.png").read_bytes()[:4] == b"\x89PNG"
