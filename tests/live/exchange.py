@@ -84,49 +84,63 @@ def interval(first: list[float], second: list[float], *, rises: bool) -> list[fl
     return [round(ratios[at], 3) for at in (25, 975)]
 
 
-def described(kind: int) -> tuple[str, str]:
-    """Name a kind and its unit."""
+def described(kind: int, size: int, here: int) -> tuple[str, str]:
+    """Name a case and its unit."""
+    where = f"{size} B, {'two processors' if here else 'one processor'}"
     if kind < CONNECT:
-        return NAMES[kind], UNITS[kind]
-    return f"connection of {kind - CONNECT + 1}", "us a connection"
+        return f"{NAMES[kind]}, {where}", UNITS[kind]
+    return f"connection of {kind - CONNECT + 1}, {where}", "us a connection"
+
+
+def measured(library: Path, case: tuple[int, int, int], turns: int, span: int) -> dict[str, object]:
+    """Measure a case so many times with and without, each for a span in nanoseconds."""
+    kind, size, here = case
+    figures: dict[str, list[float]] = {"plain": [], "carried": []}
+    beside_bare = case == (PINGPONG, 64, 1)
+    bare: list[float] = []
+    for turn in range(2 * turns * (MORE_TURNS if kind >= CONNECT else 1)):
+        # Which goes first changes too, so that what grows over a pair meets both alike.
+        name = "carried" if turn % 4 in (1, 2) else "plain"
+        numbers = (TCP, kind, size, span, here, 0)
+        figures[name].append(exchange(library, numbers, carried=name == "carried"))
+        if beside_bare and name == "carried":
+            bare.append(exchange(library, (BARE, *numbers[1:]), carried=False))
+    name, unit = described(*case)
+    plain, live = (statistics.median(figures[name]) for name in ("plain", "carried"))
+    result: dict[str, object] = {
+        "case": name,
+        "unit": unit,
+        **figures,
+        "ratio": round(live / plain if kind == STREAM else plain / live, 3),
+        "ratio_interval": interval(figures["plain"], figures["carried"], rises=kind == STREAM),
+        "load_average": os.getloadavg()[0],
+    }
+    if kind < CONNECT:
+        result["kernel_entries"] = entries(library, (TCP, kind, size, span, here, 0))
+    if beside_bare:
+        result["bare_memory"] = bare
+        result["carried_over_bare"] = round(live / statistics.median(bare), 3)
+        result["carried_over_bare_interval"] = interval(bare, figures["carried"], rises=True)
+    return result
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(
+        description=__doc__,
+        epilog="Example: exchange.py --library LIBRARY --only 'ping-pong, 64 B'",
+    )
     parser.add_argument("--library", type=Path, required=True)
     parser.add_argument("--turns", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=0.3, help="of one measurement")
+    parser.add_argument("--only", default="", help="cases whose name has this in it")
     options = parser.parse_args()
     library, span = options.library.resolve(), int(options.seconds * 1e9)
-    for kind, size, here in CASES:
-        figures: dict[str, list[float]] = {"plain": [], "carried": []}
-        beside_bare = (kind, size, here) == (PINGPONG, 64, 1)
-        bare: list[float] = []
-        turns = options.turns * (MORE_TURNS if kind >= CONNECT else 1)
-        for turn in range(2 * turns):
-            # Which goes first changes too, so that what grows over a pair meets both alike.
-            name = "carried" if turn % 4 in (1, 2) else "plain"
-            numbers = (TCP, kind, size, span, here, 0)
-            figures[name].append(exchange(library, numbers, carried=name == "carried"))
-            if beside_bare and name == "carried":
-                bare.append(exchange(library, (BARE, *numbers[1:]), carried=False))
-        name, unit = described(kind)
-        plain, live = (statistics.median(figures[name]) for name in ("plain", "carried"))
-        case: dict[str, object] = {
-            "case": f"{name}, {size} B, {'two processors' if here else 'one processor'}",
-            "unit": unit,
-            **figures,
-            "ratio": round(live / plain if kind == STREAM else plain / live, 3),
-            "ratio_interval": interval(figures["plain"], figures["carried"], rises=kind == STREAM),
-            "load_average": os.getloadavg()[0],
-        }
-        if kind < CONNECT:
-            case["kernel_entries"] = entries(library, (TCP, kind, size, span, here, 0))
-        if beside_bare:
-            case["bare_memory"] = bare
-            case["carried_over_bare"] = round(live / statistics.median(bare), 3)
-            case["carried_over_bare_interval"] = interval(bare, figures["carried"], rises=True)
-        print(json.dumps(case), flush=True)
+    cases = [case for case in CASES if options.only in described(*case)[0]]
+    if not cases:
+        names = "; ".join(described(*case)[0] for case in CASES)
+        parser.error(f"no case has {options.only!r} in its name; there are: {names}")
+    for case in cases:
+        print(json.dumps(measured(library, case, options.turns, span)), flush=True)
 
 
 if __name__ == "__main__":
