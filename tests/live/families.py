@@ -289,7 +289,9 @@ class Round:
             "linger": lambda: end // 2 not in self.strayed,
             "dup": lambda: len(agent.holds) < MOST_NUMBERS,
             "close": lambda: not ghost,
-            "shutdown": lambda: arguments[0] == socket.SHUT_WR or end not in self.left,
+            "shutdown": lambda: (
+                not self.hidden(end) and (arguments[0] == socket.SHUT_WR or end not in self.left)
+            ),
             "give": lambda: self.may_leave(end),
             "reads": lambda: there >= 3,
             "writes": lambda: not refused and other < MOST_UNREAD,

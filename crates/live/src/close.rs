@@ -287,6 +287,12 @@ pub fn reset_at_end(guard: &Guard, segment: &Segment) -> bool {
     let tells =
         segment.has_ended() && has_unread(guard, segment) && !options::aborts(guard.socket());
     if tells {
+        if guard.connection.write_shut.load(Ordering::Acquire)
+            && let Some(mut sending) = guard.connection.sending()
+        {
+            // The kernel may not know yet that this end sends no more: a reset after that says another thing.
+            let _ = turn::come_back(guard, segment, &mut sending);
+        }
         set_linger(guard.socket(), [1, 0]);
     }
     tells

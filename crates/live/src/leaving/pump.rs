@@ -126,7 +126,13 @@ fn copy_by(
     let [near, far] = sys::connection_pair(guard.fd).ok()?;
     shut_as(guard, near);
     if user.is_none() && put_all(guard, near, far, memory) {
+        let is_reset = sys::poll_now(guard.fd, 0) & libc::POLLERR != 0;
         sys::close(far);
+        if is_reset && !death::is_reset_by_doorbell(guard) {
+            // As the program's last bytes were refused, so is this one: the error is there to be told of.
+            let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+            let _ = sys::send(near, [0].as_ptr(), 1, flags);
+        }
         return Some(near);
     }
     let order = Ordering::SeqCst;
