@@ -90,5 +90,17 @@ KEPT: dict[str, tuple[tuple[Any, ...], ...]] = {
         ("d", "exit", "_exit"),
         ("c", "recv", 5, 40_000),
     ),
+    "a program is started beside one who has yet to hear of a reset": (
+        ("a", "send", 6, bytes(42)),
+        ("a", "fork", "b"),
+        ("a", "close", 6),
+        ("a", "send", 7, b"7.7"),
+        ("a", "dup", 7, True),
+        ("b", "exit", "_exit"),
+        ("a", "recv", 7, 695),
+        ("a", "fork", "c"),
+        ("c", "start", "d", "spawn", ""),
+        ("d", "recv", 3, 75),
+    ),
 }
 """What differed, and the acts."""

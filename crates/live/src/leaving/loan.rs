@@ -77,11 +77,11 @@ enum Why {
 }
 
 /// Counts a loan that is about to be made. False if there is nothing to lend: the connection is wholly
-/// the kernel's, and nobody has another for it.
+/// the kernel's, which has told of every error that it has to tell of, and nobody has another for it.
 pub fn begin(connection: &Connection) -> bool {
     let Some(_receiving) = connection.receiving() else { return false };
     let is_plain = connection.phase() != phase::JOINED
-        || turn::is_back(connection) && !connection.lending.is_lent();
+        || turn::is_back(connection) && !connection.lending.is_lent() && !connection.owes_error();
     if !is_plain {
         connection.lending.begin();
     }
