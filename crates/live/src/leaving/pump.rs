@@ -129,9 +129,8 @@ fn copy_by(
         let is_reset = sys::poll_now(guard.fd, 0) & libc::POLLERR != 0;
         sys::close(far);
         if is_reset && !death::is_reset_by_doorbell(guard) {
-            // As the program's last bytes were refused, so is this one: the error is there to be told of.
-            let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
-            let _ = sys::send(near, [0].as_ptr(), 1, flags);
+            // What the other end has refused this one's far end refuses too: the error is there to be told of.
+            death::provoke(near);
         }
         return Some(near);
     }

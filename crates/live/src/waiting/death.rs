@@ -107,7 +107,7 @@ fn prepare(guard: &Guard, segment: &Segment, said: i16) {
     let real = was_reset && (no_bells || aborts(connection, segment));
     let is_reset = real || stream::is_reset(connection, segment, closed::OPEN);
     if is_reset && !was_reset {
-        provoke(guard);
+        provoke(guard.socket());
     }
     if is_reset || was_reset {
         take_error(guard);
@@ -152,10 +152,10 @@ pub fn is_reset_by_doorbell(guard: &Guard) -> bool {
 }
 
 /// Sends a byte that nobody reads any more, which the kernel answers by a reset.
-fn provoke(guard: &Guard) {
+pub fn provoke(socket: c_int) {
     let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
-    if sys::send(guard.socket(), [0u8].as_ptr(), 1, flags).is_ok() {
-        sys::poll(guard.socket(), 0, ANSWER);
+    if sys::send(socket, [0u8].as_ptr(), 1, flags).is_ok() {
+        sys::poll(socket, 0, ANSWER);
     }
 }
 
