@@ -36,7 +36,7 @@ NEEDED = ("memfd_create", "eventfd2", "getpid", "gettid")
 CALLS = (
     "pidfd_open", "epoll_pwait", "epoll_pwait2", "ppoll", "dup3", "prlimit64", "clone3",
     "close_range", "getcpu", "process_vm_readv", "membarrier", "rt_sigprocmask", "futex_waitv",
-    "rt_tgsigqueueinfo", *NEEDED,
+    "rt_tgsigqueueinfo", "getrusage", *NEEDED,
 )  # fmt: skip
 NO_CALL, NO_FILTER = 120, 121
 LAUNCHER = r"""

@@ -115,7 +115,8 @@ pub struct Stats {
     pub questions: AtomicU64,
     /// Looks aside, at descriptors that only the kernel can report, while carried ones have events.
     pub asides: AtomicU64,
-    /// Times that the processor was given up while waiting for an other end.
+    /// Times that the processor was given up while waiting for an other end, and questions whether anybody
+    /// wants it.
     pub turns: AtomicU64,
     /// Connections that were never carried.
     pub fallen_through: [AtomicU64; REASONS],

@@ -24,7 +24,7 @@ pub use process::{
     Forked, Process, can_fork_away, exit, fork_away, has_numbers, is_asleep, is_there, process,
     start_session,
 };
-pub use processor::{processor, ticks};
+pub use processor::{Usage, processor, thread_usage, ticks};
 
 /// An error number of the kernel.
 pub type Errno = c_int;

@@ -1,6 +1,7 @@
 //! Waiting for the other end: how long to poll, how to sleep and be woken, and how its death shows.
 
 pub mod call;
+pub mod crowd;
 pub mod death;
 pub mod spin;
 pub mod wait;

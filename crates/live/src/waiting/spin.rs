@@ -20,11 +20,18 @@
 //! end that has not answered after a few switches is busy with something else, and a third program
 //! that took its turn may have had it for milliseconds. So a try in vain is followed by a rest that
 //! is a multiple of what it cost, which bounds the loss by time, not by tries.
+//!
+//! Where other threads want the processor, the span is short: what is spun through is theirs.
+
+use crate::sys::Usage;
+use crate::waiting::crowd::Crowd;
 
 /// The span of polling in nanoseconds: a wake-up across processors on the slowest machine measured
 /// (55 us), after which the other end has yet to answer. With less, two ends that have once fallen
 /// asleep there wake each other for ever.
 const SPAN: u64 = 100_000;
+/// The same among others, whose work it takes away: some two wake-ups of the kernel's.
+const SPAN_AMONG_OTHERS: u64 = 20_000;
 /// A step of the polling loop that takes this long was not alone on its processor, in nanoseconds.
 const TAKEN_AWAY: u64 = 30_000;
 /// At most so many waits are not polled between two tries: a try in vain costs a hundredth of them.
@@ -82,6 +89,7 @@ pub struct SpinPolicy {
     /// by.
     rests_until: u64,
     rest: u64,
+    crowd: Crowd,
 }
 
 /// How a wait ended.
@@ -97,7 +105,8 @@ pub enum Outcome {
 
 impl SpinPolicy {
     pub const fn new() -> Self {
-        Self { skip: 0, penalty: 1, patience: PATIENCE, waits: 0, rests_until: 0, rest: 1 }
+        let crowd = Crowd::new();
+        Self { skip: 0, penalty: 1, patience: PATIENCE, waits: 0, rests_until: 0, rest: 1, crowd }
     }
 
     /// Whether to poll now.
@@ -121,30 +130,36 @@ impl SpinPolicy {
     }
 
     /// Polls until `came` says so or the span is over: spins, and gives the processor up in between.
-    /// `each` is how many connections `came` looks at, `now` a clock in nanoseconds.
+    /// `each` is how many connections `came` looks at, `usage` what the thread has used, `now` a clock in
+    /// nanoseconds.
     pub fn poll(
         &mut self,
         each: u32,
         mut came: impl FnMut() -> bool,
         switch: impl Fn(),
+        usage: impl Fn() -> Option<Usage>,
         now: impl Fn() -> u64,
     ) -> bool {
         if !self.tries() {
             return false;
         }
         let looks = (LOOKS / each.max(1)).max(1);
+        let span = if self.crowd.is_there() { SPAN_AMONG_OTHERS } else { SPAN };
         let begin = now();
         let keeps = begin < self.rests_until;
         let mut patience = self.first_patience(keeps);
         let (mut time, mut turns, mut gone) = (begin, 0, 0);
         loop {
-            if let Some(outcome) = spin(time, patience, looks, &mut came, &now) {
+            let (outcome, seen) = spin(time, patience.min(span), looks, &mut came, &now);
+            if let Some(outcome) = outcome {
                 self.learn_from_spin(outcome, if turns == 0 { 2 * patience } else { 0 });
+                self.look_around(begin, seen, usage);
                 return outcome == Outcome::Came || came();
             }
-            time = now();
-            if turns == MOST_TURNS || time - begin - gone > SPAN {
+            time = seen;
+            if turns == MOST_TURNS || time - begin - gone > span {
                 self.learn(Outcome::DidNot);
+                self.look_around(begin, time, usage);
                 return false;
             }
             switch();
@@ -158,6 +173,13 @@ impl SpinPolicy {
             if away > ALONE {
                 (turns, gone) = (turns + 1, gone + away);
             }
+        }
+    }
+
+    /// After a wait of any length: whether others want the processor. Short ones take nothing from them.
+    fn look_around(&mut self, begin: u64, time: u64, usage: impl Fn() -> Option<Usage>) {
+        if time - begin > SPAN_AMONG_OTHERS {
+            self.crowd.look(time, usage);
         }
     }
 
@@ -232,26 +254,26 @@ impl SpinPolicy {
     }
 }
 
-/// Spins for so long, with so many looks between two at the clock. What became of it; `None` if it did
-/// not come.
+/// Spins for so long, with so many looks between two at the clock. What became of it, `None` if it did
+/// not come, and the time when the clock was looked at last.
 fn spin(
     begin: u64,
     patience: u64,
     looks: u32,
     came: &mut impl FnMut() -> bool,
     now: &impl Fn() -> u64,
-) -> Option<Outcome> {
+) -> (Option<Outcome>, u64) {
     let mut last = begin;
     loop {
         if (0..looks).any(|_| looks_again(came)) {
-            return Some(Outcome::Came);
+            return (Some(Outcome::Came), last);
         }
         let time = now();
         if time - last > TAKEN_AWAY {
-            return Some(Outcome::TakenAway);
+            return (Some(Outcome::TakenAway), time);
         }
         if time - begin > patience {
-            return None;
+            return (None, time);
         }
         last = time;
     }
@@ -350,11 +372,14 @@ mod tests {
         each: u32,
         /// How long the processor is away when it is given up, in nanoseconds.
         away: u64,
+        /// How often it was taken away.
+        preemptions: u64,
     }
 
     impl Polling {
         fn new(away: u64) -> Self {
-            Self { policy: SpinPolicy::new(), time: Cell::new(0), look: 10, each: 1, away }
+            let policy = SpinPolicy::new();
+            Self { policy, time: Cell::new(0), look: 10, each: 1, away, preemptions: 0 }
         }
 
         /// How often the processor was given up in a wait whose answer takes so long, whether it came,
@@ -372,6 +397,7 @@ mod tests {
                     switches.set(switches.get() + 1);
                     pass(self.away);
                 },
+                || Some(Usage { preemptions: self.preemptions, ran: self.time.get() }),
                 || self.time.get(),
             );
             let late = self.time.get().saturating_sub(begin + answer);
@@ -401,6 +427,28 @@ mod tests {
         let (_, came, _) = waits.wait(SPAN + 1_000);
         assert!(!came, "the span is over");
         assert_eq!(waits.wait(0), (0, false, 0), "so the next wait is not polled");
+    }
+
+    #[test]
+    fn the_span_is_short_where_others_want_the_processor() {
+        let mut waits = Polling::new(300);
+        let mut came_in = |span, preempted| {
+            waits.policy.skip = 0;
+            waits.preemptions += preempted;
+            let (_, came, _) = waits.wait(span);
+            // Time in which it polls, however the wait ended.
+            waits.time.set(waits.time.get() + 4_000_000);
+            came
+        };
+        assert!((0..10).all(|_| came_in(SPAN - 1_000, 0)));
+        assert!(came_in(SPAN - 1_000, 20), "nobody was seen before this wait was over");
+        assert!((0..10).all(|_| !came_in(SPAN - 1_000, 20)));
+        assert!((0..10).all(|_| came_in(SPAN_AMONG_OTHERS - 1_000, 20)));
+        // A wait that is polled for in vain is among those after which the kernel is asked.
+        assert!(
+            (0..10).any(|_| came_in(SPAN - 1_000, 0)),
+            "who is alone again is so for the whole span"
+        );
     }
 
     #[test]
@@ -544,6 +592,7 @@ mod tests {
             1,
             || false,
             || panic!("the processor was taken, not given"),
+            || None,
             || {
                 time.set(time.get() + TAKEN_AWAY + 1);
                 time.get()

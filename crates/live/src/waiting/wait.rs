@@ -58,8 +58,12 @@ pub fn poll(policy: &mut SpinPolicy, place: Where, each: u32, came: impl FnMut()
         turns.set(turns.get() + 1);
         sys::yield_now();
     };
+    let usage = || {
+        turns.set(turns.get() + 1);
+        sys::thread_usage()
+    };
     let came = match place {
-        Where::Elsewhere => policy.poll(each, came, give_up, sys::now),
+        Where::Elsewhere => policy.poll(each, came, give_up, usage, sys::now),
         Where::Here => policy.take_turns(came, give_up, sys::now),
         Where::Unknown => false,
     };

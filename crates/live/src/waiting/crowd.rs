@@ -1,0 +1,126 @@
+//! Whether other threads want the processor of one that polls.
+//!
+//! Who gives the processor up meets those of his own scheduling group only, which is a session or a
+//! container: the kernel lets nobody else have it for that, and a poller seems to be alone while all
+//! others wait. How often a thread was made to leave its processor before it slept tells of everybody.
+
+use crate::sys::Usage;
+
+/// The kernel is asked once in so many nanoseconds at most.
+const PERIOD: u64 = 4_000_000;
+/// A thread that is preempted once in so many nanoseconds in which it runs is among others. Alone on a
+/// processor a thread of the kernel preempts it some thirty times a second; two that compute take turns of
+/// 3 ms, and servers that share processors are preempted after 0.1 ms.
+const USUAL: u64 = 5_000_000;
+/// Two preemptions in close succession happen to who is alone as well.
+const FEW: u64 = 2 * USUAL;
+/// Who was among many is alone again after so many nanoseconds in which he ran.
+const MOST: u64 = 4 * USUAL;
+
+/// What one receiver has noticed of others.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct Crowd {
+    asked_at: u64,
+    preemptions: u64,
+    ran: u64,
+    /// What the preemptions of late outweigh of the time that it ran, in nanoseconds.
+    weight: u64,
+}
+
+impl Crowd {
+    pub const fn new() -> Self {
+        Self { asked_at: 0, preemptions: 0, ran: 0, weight: 0 }
+    }
+
+    /// Whether others wanted the processor of late.
+    pub fn is_there(&self) -> bool {
+        self.weight > FEW
+    }
+
+    /// Asks what this thread has used, if that is due at `now`, in nanoseconds.
+    pub fn look(&mut self, now: u64, usage: impl FnOnce() -> Option<Usage>) {
+        if now.saturating_sub(self.asked_at) < PERIOD {
+            return;
+        }
+        let before = Usage { preemptions: self.preemptions, ran: self.ran };
+        let is_first = self.asked_at == 0;
+        self.asked_at = now;
+        let Some(usage) = usage() else { return };
+        (self.preemptions, self.ran) = (usage.preemptions, usage.ran);
+        // Another thread may have waited here before, whose counts are others.
+        let preemptions = usage.preemptions.checked_sub(before.preemptions);
+        let ran = usage.ran.checked_sub(before.ran);
+        if let (false, Some(preemptions), Some(ran)) = (is_first, preemptions, ran) {
+            let added = self.weight.saturating_add(preemptions.saturating_mul(USUAL));
+            self.weight = added.saturating_sub(ran).min(MOST);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Who is preempted once in `every` nanoseconds that it runs, of which it runs `share`, for a second.
+    fn noticed(crowd: &mut Crowd, from: u64, every: u64, share: f64) -> bool {
+        for step in 0..250 {
+            let now = from + step * PERIOD;
+            let ran = (now as f64 * share) as u64;
+            crowd.look(now, || Some(Usage { preemptions: ran / every, ran }));
+        }
+        crowd.is_there()
+    }
+
+    #[test]
+    fn who_is_preempted_often_is_among_others_however_little_it_runs() {
+        for (every, share, is_there) in [
+            (33_000_000, 1.0, false),
+            (33_000_000, 0.1, false),
+            (3_000_000, 0.5, true),
+            (100_000, 0.3, true),
+            (100_000, 0.03, true),
+        ] {
+            assert_eq!(
+                noticed(&mut Crowd::new(), PERIOD, every, share),
+                is_there,
+                "{every} {share}"
+            );
+        }
+    }
+
+    #[test]
+    fn who_was_among_others_is_alone_after_a_while() {
+        let mut crowd = Crowd::new();
+        assert!(noticed(&mut crowd, PERIOD, 100_000, 0.3));
+        let (from, before) = (crowd.asked_at, crowd.preemptions);
+        let ran = crowd.ran;
+        for step in 1..=5 {
+            let later = ran + step * PERIOD;
+            crowd.look(from + step * PERIOD, || Some(Usage { preemptions: before, ran: later }));
+        }
+        assert!(!crowd.is_there());
+    }
+
+    #[test]
+    fn the_kernel_is_asked_seldom_and_need_not_answer() {
+        let mut crowd = Crowd::new();
+        let mut asked = 0;
+        for now in (PERIOD..11 * PERIOD).step_by(1_000) {
+            crowd.look(now, || {
+                asked += 1;
+                None
+            });
+        }
+        assert_eq!((asked, crowd.is_there()), (10, false));
+    }
+
+    #[test]
+    fn another_threads_counts_say_nothing() {
+        let mut crowd = Crowd::new();
+        crowd.look(PERIOD, || Some(Usage { preemptions: 1_000, ran: 5_000_000 }));
+        assert!(!crowd.is_there(), "the first answer is of all the thread's life");
+        crowd.look(2 * PERIOD, || Some(Usage { preemptions: 10, ran: 9_000_000 }));
+        assert!(!crowd.is_there());
+    }
+}
