@@ -85,6 +85,8 @@ pub struct SpinPolicy {
     /// were.
     patience: u64,
     waits: u32,
+    /// Whether others wanted the processor of late.
+    is_among_others: bool,
     /// When the processor may be given up again, in nanoseconds, and what the next rest is multiplied
     /// by.
     rests_until: u64,
@@ -105,8 +107,16 @@ pub enum Outcome {
 
 impl SpinPolicy {
     pub const fn new() -> Self {
-        let crowd = Crowd::new();
-        Self { skip: 0, penalty: 1, patience: PATIENCE, waits: 0, rests_until: 0, rest: 1, crowd }
+        Self {
+            skip: 0,
+            penalty: 1,
+            patience: PATIENCE,
+            waits: 0,
+            is_among_others: false,
+            rests_until: 0,
+            rest: 1,
+            crowd: Crowd::new(),
+        }
     }
 
     /// Whether to poll now.
@@ -144,7 +154,7 @@ impl SpinPolicy {
             return false;
         }
         let looks = (LOOKS / each.max(1)).max(1);
-        let span = if self.crowd.is_there() { SPAN_AMONG_OTHERS } else { SPAN };
+        let span = if self.is_among_others { SPAN_AMONG_OTHERS } else { SPAN };
         let begin = now();
         let keeps = begin < self.rests_until;
         let mut patience = self.first_patience(keeps);
@@ -153,13 +163,15 @@ impl SpinPolicy {
             let (outcome, seen) = spin(time, patience.min(span), looks, &mut came, &now);
             if let Some(outcome) = outcome {
                 self.learn_from_spin(outcome, if turns == 0 { 2 * patience } else { 0 });
-                self.look_around(begin, seen, usage);
+                if seen - begin > SPAN_AMONG_OTHERS {
+                    self.look_around(seen, usage);
+                }
                 return outcome == Outcome::Came || came();
             }
             time = seen;
             if turns == MOST_TURNS || time - begin - gone > span {
                 self.learn(Outcome::DidNot);
-                self.look_around(begin, time, usage);
+                self.look_around(time, usage);
                 return false;
             }
             switch();
@@ -176,11 +188,10 @@ impl SpinPolicy {
         }
     }
 
-    /// After a wait of any length: whether others want the processor. Short ones take nothing from them.
-    fn look_around(&mut self, begin: u64, time: u64, usage: impl Fn() -> Option<Usage>) {
-        if time - begin > SPAN_AMONG_OTHERS {
-            self.crowd.look(time, usage);
-        }
+    /// After a wait that was long enough to take something from others: whether they want the processor.
+    fn look_around(&mut self, time: u64, usage: impl Fn() -> Option<Usage>) {
+        self.crowd.look(time, usage);
+        self.is_among_others = self.crowd.is_there();
     }
 
     /// How long to spin at the beginning of a wait.
