@@ -455,6 +455,41 @@ def a_program_looks_at_all_that_is_there() -> None:
     gone(child)
 
 
+MISSES = """
+time.sleep(0.3)
+misses = 0
+for _ in range(300):
+    try:
+        end.recv(9, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+    except BlockingIOError:
+        misses += 1
+    time.sleep(0.001)
+print("  it missed", misses, "times what it read then:", read())
+"""
+
+
+def sends_little_and_goes(end: socket.socket) -> None:
+    """Send a few bytes, and go without a look at what has come."""
+    end.send(bytes(7))
+    settled(0.6)
+    os._exit(0)
+
+
+@scene
+def what_a_program_has_yet_to_read_is_there_while_others_poll() -> None:
+    for leaves in (0, 11):
+        child, end = answered_by(sends_little_and_goes)
+        last(end)
+        end.send(bytes(leaves))
+        os.waitpid(child, 0)
+        settled(0.1)
+        program = started(end, MISSES)
+        while os.waitpid(program, os.WNOHANG) == (0, 0):
+            ready(end)
+            time.sleep(0.001)
+        end.close()
+
+
 def sends_and_goes(end: socket.socket) -> None:
     """Send more than is given to a program at a time, and go."""
     end.send(bytes(100_000))

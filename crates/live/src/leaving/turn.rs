@@ -271,7 +271,7 @@ pub fn settle(guard: &Guard, segment: &Segment) -> bool {
     let connection = guard.connection;
     turn_back(guard, segment, Reason::Peer);
     if !connection.returned_in.load(Ordering::Acquire)
-        && let Some(mut receiving) = connection.receiving()
+        && let Some(mut receiving) = connection.receiving_unless_lent()
         && let Some(Inlet::Doorbells(_)) = inlet(guard, segment, &mut receiving)
         && !connection.is_slept_on()
         && discard(guard, segment) == Some(0)

@@ -91,7 +91,7 @@ fn has_switched_in(guard: &Guard, segment: &Segment) -> bool {
     if connection.returned_in.load(Ordering::Acquire) {
         return false;
     }
-    let Some(mut receiving) = connection.receiving() else { return false };
+    let Some(mut receiving) = connection.receiving_unless_lent() else { return false };
     let inlet = turn::inlet(guard, segment, &mut receiving);
     !matches!(inlet, None | Some(Inlet::Before { .. } | Inlet::After))
 }

@@ -6,13 +6,13 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicU64, 
 use libc::c_int;
 use weft_protocol::byte_ring::{Capacity, Reader, Writer};
 use weft_protocol::detour::{Receiver, Sender};
-use weft_protocol::lending::Lending;
+use weft_protocol::lending::{Answerer, Lending};
 use weft_protocol::wakers::Wakers;
 
 use crate::report::stats::Unsaid;
 use crate::segment::{Role, Segment};
 use crate::sharing::holders::Sharers;
-use crate::sharing::lock::{Held, Lock};
+use crate::sharing::lock::{self, Held, Lock};
 use crate::table::{claim, is_single_threaded};
 use crate::waiting::spin::SpinPolicy;
 
@@ -249,6 +249,18 @@ impl Connection {
     pub fn receiving(&self) -> Option<Half<'_, Receiving>> {
         let held = self.hold(&self.receive_lock)?;
         // SAFETY: the lock is held, and only this function and `prepare` reach the cell.
+        Some(Half { state: unsafe { &mut *self.receiving.get() }, held })
+    }
+
+    /// The receiving half, unless a process has it that copies for a program, for a caller that takes no bytes.
+    /// That process looks itself where the next byte comes from; and before it lets others read it takes back
+    /// what the program has yet to read, which would miss that for a moment.
+    pub fn receiving_unless_lent(&self) -> Option<Half<'_, Receiving>> {
+        let Some(held) = self.receive_lock.try_lock() else {
+            let copies = || self.lending.answerer(lock::lives) == Answerer::Lives;
+            return if self.lending.is_lent() && copies() { None } else { self.receiving() };
+        };
+        // SAFETY: as above.
         Some(Half { state: unsafe { &mut *self.receiving.get() }, held })
     }
 
