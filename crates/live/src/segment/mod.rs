@@ -15,7 +15,7 @@ use weft_protocol::byte_ring::{Capacity, RingPointers, Spans};
 use weft_protocol::detour::Detour;
 use weft_protocol::interrupt_flag::InterruptFlag;
 
-use copying::copy;
+use copying::{copy, expect_writing};
 
 use crate::memory::means;
 use crate::segment::postmarks::Postmarks;
@@ -263,6 +263,13 @@ impl Segment {
                 copy(rest, ring, spans.second.len());
             }
         }
+    }
+
+    /// Has the place of what comes next fetched for writing, after what came before is handed over: the
+    /// other end's processor has it since it read there last.
+    #[inline]
+    pub fn expect_filling(&self, writer: Role, next: &Spans) {
+        expect_writing(self.ring(writer).wrapping_add(next.first.start));
     }
 
     /// Copies out of the ring.

@@ -503,6 +503,7 @@ fn sent_at_once(guard: &Guard, from: &iovec) -> Option<usize> {
     // SAFETY: there are `length` bytes by the program's word.
     unsafe { segment.fill_ring(connection.role(), &spans, from.iov_base.cast()) };
     hand_over(guard, segment, &mut sending, length).ok()?;
+    segment.expect_filling(connection.role(), &sending.writer.spans(1));
     if sending.unsaid.note(length, 1) {
         sending.unsaid.say_sent();
     }
