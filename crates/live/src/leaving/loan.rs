@@ -444,8 +444,9 @@ impl Lender<'_> {
                 self.over = true;
             }
             Rest::Reset => {
-                self.reset();
+                // First, since the kernel has told it now, and those who poll do not wait for this process.
                 death::owes_reset(self.guard);
+                self.reset();
             }
             Rest::Later | Rest::Kernel => {}
         }

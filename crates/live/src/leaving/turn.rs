@@ -18,6 +18,7 @@ use crate::joining::attach;
 use crate::report::stats::{self, Reason};
 use crate::segment::{Role, Segment, Way, closed};
 use crate::sys::{self, Errno};
+use crate::table::connection::Half;
 use crate::table::{Connection, Guard, Receiving, Sending, end, phase};
 use crate::waiting::death;
 use crate::waiting::waking;
@@ -267,11 +268,25 @@ fn push(guard: &Guard, segment: &Segment, sending: &mut Sending) {
 /// Brings a connection whose detours have ended back to the kernel, as far as that goes without
 /// waiting. True once it is wholly there.
 pub fn settle(guard: &Guard, segment: &Segment) -> bool {
+    settle_with(guard, segment, Connection::receiving)
+}
+
+/// The same for one who looks what it may do, and leaves the receiving direction to one who copies for a
+/// program. Who sends does not: that one may just be told of a reset, which the sender is to hear.
+pub fn settle_to_look(guard: &Guard, segment: &Segment) -> bool {
+    settle_with(guard, segment, Connection::receiving_unless_lent)
+}
+
+fn settle_with(
+    guard: &Guard,
+    segment: &Segment,
+    half: for<'a> fn(&'a Connection) -> Option<Half<'a, Receiving>>,
+) -> bool {
     let _errno = sys::KeepErrno::new();
     let connection = guard.connection;
     turn_back(guard, segment, Reason::Peer);
     if !connection.returned_in.load(Ordering::Acquire)
-        && let Some(mut receiving) = connection.receiving_unless_lent()
+        && let Some(mut receiving) = half(connection)
         && let Some(Inlet::Doorbells(_)) = inlet(guard, segment, &mut receiving)
         && !connection.is_slept_on()
         && discard(guard, segment) == Some(0)

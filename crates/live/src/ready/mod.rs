@@ -40,7 +40,7 @@ pub fn events(guard: &Guard, segment: &Segment) -> i16 {
         return OUT | libc::POLLHUP | libc::POLLERR;
     }
     if segment.has_ended() && !turn::is_back(connection) {
-        turn::settle(guard, segment);
+        turn::settle_to_look(guard, segment);
     }
     let (receives, sends) = (has_switched_in(guard, segment), has_switched_out(connection));
     let mut events = 0;
