@@ -102,5 +102,20 @@ KEPT: dict[str, tuple[tuple[Any, ...], ...]] = {
         ("c", "start", "d", "spawn", ""),
         ("d", "recv", 3, 75),
     ),
+    "an end is taken, once who passed it has ended, by one who has it besides": (
+        ("a", "send", 7, b"0.0"),
+        ("a", "fork", "b"),
+        ("b", "give", 6),
+        ("b", "exit", "_exit"),
+        ("a", "send", 6, b"5.5.5"),
+        ("a", "take"),
+        ("a", "recv", 6, 1),
+        ("a", "unread", 8),
+        ("a", "send", 8, b"9"),
+        ("a", "send", 6, b"10"),
+        ("a", "recv", 7, 40_000),
+        ("a", "recv", 8, 1),
+        ("a", "recv", 6, 40_000),
+    ),
 }
 """What differed, and the acts."""

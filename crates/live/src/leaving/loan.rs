@@ -199,7 +199,12 @@ impl Lender<'_> {
                 self.let_others_read();
                 continue;
             }
-            return if self.is_over() { Ended::Over } else { self.await_taker() };
+            if self.is_over() {
+                return Ended::Over;
+            }
+            if let Some(ended) = self.await_taker() {
+                return ended;
+            }
         }
     }
 
@@ -544,20 +549,41 @@ impl Lender<'_> {
     }
 
     /// Waits, while the copied connection is on its way between processes, for whoever takes it: until then
-    /// the others have the connection for themselves.
-    fn await_taker(&mut self) -> Ended {
+    /// the others have the connection for themselves. How the loan ends, unless it goes on.
+    fn await_taker(&mut self) -> Option<Ended> {
+        let mut span = LATE;
         loop {
-            if self.guard.connection.holders.load(Ordering::SeqCst) == 1 || self.has_passed_on() {
-                return Ended::Given;
+            if self.guard.connection.holders.load(Ordering::SeqCst) == 1 {
+                return Some(Ended::Given);
+            }
+            if self.has_passed_on() {
+                return (!self.regains()).then_some(Ended::Given);
             }
             let begun = sys::now();
-            while sys::now() < begun + LOOK_EVERY {
+            while sys::now() < begun + span {
                 self.answer();
                 if self.is_left(LATE) {
-                    return Ended::Over;
+                    return Some(Ended::Over);
                 }
             }
+            span = (2 * span).min(LOOK_EVERY);
         }
+    }
+
+    /// Gets the programs' end of the copied connection back from who has taken it, to lend on. Not every
+    /// kernel allows that.
+    fn regains(&mut self) -> bool {
+        let copy = self.users[0].and_then(|user| {
+            let fd = owners::descriptor_of(user.number(), self.socket)?;
+            user.copy_of(fd).ok()
+        });
+        let is_it = copy.is_some_and(|copy| owners::number_of(copy) == self.socket);
+        match copy {
+            Some(copy) if is_it => self.loan.near = copy,
+            Some(other) => sys::close(other),
+            None => {}
+        }
+        is_it
     }
 }
 

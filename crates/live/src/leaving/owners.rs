@@ -27,14 +27,25 @@ pub fn number_of(socket: c_int) -> u64 {
 
 /// Whether a process has the socket of this number; `None` if that cannot be found out.
 pub fn has(process: u32, socket: u64) -> Option<bool> {
+    search(process, socket).map(|found| found.is_some())
+}
+
+/// The lowest number that a process seems to have for the socket of this number, if it has any.
+pub fn descriptor_of(process: u32, socket: u64) -> Option<c_int> {
+    search(process, socket).flatten()
+}
+
+fn search(process: u32, socket: u64) -> Option<Option<c_int>> {
     let folder = sys::open_for_reading(text(format_args!("/proc/{process}/fd")).as_ptr()).ok()?;
     let wanted = text(format_args!("socket:[{socket}]"));
-    let found = any_number_in(folder, |fd| {
+    let mut found = None;
+    any_number_in(folder, |fd| {
         let (name, mut link) = (text(format_args!("{fd}")), [0; ROOM]);
         let (from, to) = (name.as_ptr(), link.as_mut_ptr());
         // SAFETY: the name ends with a zero, and there is so much room.
         let read = unsafe { sys::bare!(libc::SYS_readlinkat, folder, from, to, ROOM - 1) };
-        read > 0 && link == wanted
+        found = Some(fd as c_int).filter(|_| read > 0 && link == wanted);
+        found.is_some()
     });
     sys::close(folder);
     Some(found)
@@ -83,6 +94,7 @@ mod tests {
     use std::os::fd::{AsRawFd, OwnedFd};
     use std::os::unix::net::UnixStream;
     use std::process::{Command, Stdio};
+    use sys::Process;
 
     #[test]
     fn whoever_has_a_socket_is_found() {
@@ -92,10 +104,19 @@ mod tests {
         let own = sys::process();
         assert_eq!(has(own, number), Some(true));
         assert_eq!((has(own, u64::MAX), of(number)), (Some(false), None));
+        assert_eq!(descriptor_of(own, number), Some(near.as_raw_fd()));
         let near = Stdio::from(OwnedFd::from(near));
         let mut child = Command::new("sleep").arg("60").stdin(near).spawn().unwrap();
         // It has left this process with the command.
         assert_eq!((has(own, number), of(number)), (Some(false), Some(child.id())));
+        assert_eq!(
+            (descriptor_of(own, number), descriptor_of(child.id(), number)),
+            (None, Some(0))
+        );
+        let again = Process::open(child.id()).copy_of(0).unwrap();
+        assert_eq!(number_of(again), number);
+        sys::close(again);
+        assert_eq!(Process::open(child.id()).copy_of(77), Err(libc::EBADF));
         child.kill().unwrap();
         child.wait().unwrap();
         assert_eq!((has(child.id(), number), of(number)), (None, None));
