@@ -56,9 +56,13 @@ pub fn send_seen(fd: c_int, from: &[iovec], flags: c_int, kernel: impl Fn() -> i
         return match sent(&guard, from, flags) {
             Moved::Done(result) => result,
             Moved::Kernel => {
-                let here = guard.is_current();
-                let result =
-                    if here { in_kernel(&kernel) } else { sent_by_kernel(&guard, from, flags) };
+                let result = if guard.connection.lending.is_lent() && length(from) > 0 {
+                    sent_beside_loan(&guard, from, flags)
+                } else if guard.is_current() {
+                    in_kernel(&kernel)
+                } else {
+                    sent_by_kernel(&guard, from, flags)
+                };
                 let why = if result < 0 { sys::errno() } else { 0 };
                 if was_said_before(&guard, why) {
                     return broken_pipe(flags);
@@ -87,6 +91,21 @@ fn sent_by_kernel(guard: &Guard, from: &[iovec], flags: c_int) -> isize {
         }
     }
     done as isize
+}
+
+/// The same beside one who copies for a program, whom the kernel may have told of a reset just before.
+#[cold]
+fn sent_beside_loan(guard: &Guard, from: &[iovec], flags: c_int) -> isize {
+    let result = sent_by_kernel(guard, from, flags | libc::MSG_NOSIGNAL);
+    if result >= 0 || sys::errno() != libc::EPIPE {
+        return result;
+    }
+    // Who answers now has left to the next call what it was told.
+    asking::await_answer(guard.connection, &mut None);
+    match death::owed(guard.connection) {
+        Some(why) => fail(why),
+        None => broken_pipe(flags),
+    }
 }
 
 /// Remembers that the kernel has no room for more, of a connection that has gone back only for sending: room is
