@@ -22,15 +22,14 @@ const MOST: u64 = 4 * USUAL;
 #[repr(C)]
 pub struct Crowd {
     asked_at: u64,
-    preemptions: u64,
-    ran: u64,
+    used: Option<Usage>,
     /// What the preemptions of late outweigh of the time that it ran, in nanoseconds.
     weight: u64,
 }
 
 impl Crowd {
     pub const fn new() -> Self {
-        Self { asked_at: 0, preemptions: 0, ran: 0, weight: 0 }
+        Self { asked_at: 0, used: None, weight: 0 }
     }
 
     /// Whether others wanted the processor of late.
@@ -43,15 +42,14 @@ impl Crowd {
         if now.saturating_sub(self.asked_at) < PERIOD {
             return;
         }
-        let before = Usage { preemptions: self.preemptions, ran: self.ran };
-        let is_first = self.asked_at == 0;
         self.asked_at = now;
-        let Some(usage) = usage() else { return };
-        (self.preemptions, self.ran) = (usage.preemptions, usage.ran);
+        let before = self.used;
+        self.used = usage();
         // Another thread may have waited here before, whose counts are others.
-        let preemptions = usage.preemptions.checked_sub(before.preemptions);
-        let ran = usage.ran.checked_sub(before.ran);
-        if let (false, Some(preemptions), Some(ran)) = (is_first, preemptions, ran) {
+        if let (Some(before), Some(after)) = (before, self.used)
+            && let Some(preemptions) = after.preemptions.checked_sub(before.preemptions)
+            && let Some(ran) = after.ran.checked_sub(before.ran)
+        {
             let added = self.weight.saturating_add(preemptions.saturating_mul(USUAL));
             self.weight = added.saturating_sub(ran).min(MOST);
         }
@@ -93,11 +91,10 @@ mod tests {
     fn who_was_among_others_is_alone_after_a_while() {
         let mut crowd = Crowd::new();
         assert!(noticed(&mut crowd, PERIOD, 100_000, 0.3));
-        let (from, before) = (crowd.asked_at, crowd.preemptions);
-        let ran = crowd.ran;
+        let (from, Usage { preemptions, ran }) = (crowd.asked_at, crowd.used.unwrap());
         for step in 1..=5 {
             let later = ran + step * PERIOD;
-            crowd.look(from + step * PERIOD, || Some(Usage { preemptions: before, ran: later }));
+            crowd.look(from + step * PERIOD, || Some(Usage { preemptions, ran: later }));
         }
         assert!(!crowd.is_there());
     }
@@ -118,9 +115,10 @@ mod tests {
     #[test]
     fn another_threads_counts_say_nothing() {
         let mut crowd = Crowd::new();
-        crowd.look(PERIOD, || Some(Usage { preemptions: 1_000, ran: 5_000_000 }));
+        crowd.look(PERIOD, || None);
+        crowd.look(2 * PERIOD, || Some(Usage { preemptions: 1_000, ran: 5_000_000 }));
         assert!(!crowd.is_there(), "the first answer is of all the thread's life");
-        crowd.look(2 * PERIOD, || Some(Usage { preemptions: 10, ran: 9_000_000 }));
+        crowd.look(3 * PERIOD, || Some(Usage { preemptions: 10, ran: 9_000_000 }));
         assert!(!crowd.is_there());
     }
 }
