@@ -383,14 +383,16 @@ mod tests {
         each: u32,
         /// How long the processor is away when it is given up, in nanoseconds.
         away: u64,
-        /// How often it was taken away.
+        /// How often it was taken away, and how often that was asked.
         preemptions: u64,
+        asked: Cell<u32>,
     }
 
     impl Polling {
         fn new(away: u64) -> Self {
             let policy = SpinPolicy::new();
-            Self { policy, time: Cell::new(0), look: 10, each: 1, away, preemptions: 0 }
+            let (time, asked) = (Cell::new(0), Cell::new(0));
+            Self { policy, time, look: 10, each: 1, away, preemptions: 0, asked }
         }
 
         /// How often the processor was given up in a wait whose answer takes so long, whether it came,
@@ -408,7 +410,10 @@ mod tests {
                     switches.set(switches.get() + 1);
                     pass(self.away);
                 },
-                || Some(Usage { preemptions: self.preemptions, ran: self.time.get() }),
+                || {
+                    self.asked.set(self.asked.get() + 1);
+                    Some(Usage { preemptions: self.preemptions, ran: self.time.get() })
+                },
                 || self.time.get(),
             );
             let late = self.time.get().saturating_sub(begin + answer);
@@ -460,6 +465,16 @@ mod tests {
             (0..10).any(|_| came_in(SPAN - 1_000, 0)),
             "who is alone again is so for the whole span"
         );
+    }
+
+    #[test]
+    fn what_is_used_is_asked_only_after_a_wait_that_took_something_from_others() {
+        let mut waits = Polling::new(300);
+        for (span, asked) in [(SPAN_AMONG_OTHERS / 2, 0), (SPAN - 1_000, 1), (SPAN + 1_000, 2)] {
+            waits.time.set(waits.time.get() + 10_000_000);
+            waits.wait(span);
+            assert_eq!(waits.asked.get(), asked, "after {span} ns");
+        }
     }
 
     #[test]
