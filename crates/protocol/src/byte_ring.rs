@@ -214,7 +214,7 @@ impl Writer {
     /// # Errors
     ///
     /// If the reader's pointer is impossible.
-    #[inline]
+    #[inline(always)]
     pub fn room(&mut self, pointers: &RingPointers, wanted: u64) -> Result<u64, BrokenRing> {
         let room = self.capacity.0 - (self.written - self.read);
         if room >= wanted {

@@ -17,11 +17,27 @@ const SHORT: usize = 2048;
 /// # Safety
 ///
 /// As [`std::ptr::copy_nonoverlapping`].
-#[inline]
+#[inline(always)]
 pub unsafe fn copy(from: *const u8, to: *mut u8, count: usize) {
+    if count <= SHORT {
+        // SAFETY: the caller's word.
+        unsafe { std::ptr::copy_nonoverlapping(from, to, count) };
+    } else {
+        // SAFETY: as above.
+        unsafe { copy_long(from, to, count) };
+    }
+}
+
+/// Copies memory, of which there is much.
+///
+/// # Safety
+///
+/// As [`copy`].
+#[inline(never)]
+unsafe fn copy_long(from: *const u8, to: *mut u8, count: usize) {
     // SAFETY: the caller's word.
     unsafe {
-        if count > SHORT && AHEAD.contains(&(to.addr().wrapping_sub(from.addr()) % PAGE)) {
+        if AHEAD.contains(&(to.addr().wrapping_sub(from.addr()) % PAGE)) {
             copy_in_parts(from, to, count);
         } else {
             std::ptr::copy_nonoverlapping(from, to, count);
@@ -41,6 +57,23 @@ pub fn expect_writing(at: *const u8) {
     // SAFETY: as above.
     unsafe {
         std::arch::asm!("prfm pstl1keep, [{}]", in(reg) at, options(nostack, preserves_flags));
+    }
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    let _ = at;
+}
+
+/// Has a line of memory fetched, to be read soon. Any address will do.
+#[inline(always)]
+pub fn expect_reading(at: *const u8) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a prefetch is a hint, which does not fault.
+    unsafe {
+        std::arch::asm!("prefetcht0 [{}]", in(reg) at, options(nostack, preserves_flags));
+    }
+    #[cfg(target_arch = "aarch64")]
+    // SAFETY: as above.
+    unsafe {
+        std::arch::asm!("prfm pldl1keep, [{}]", in(reg) at, options(nostack, preserves_flags));
     }
     #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
     let _ = at;

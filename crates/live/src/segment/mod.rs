@@ -15,7 +15,7 @@ use weft_protocol::byte_ring::{Capacity, RingPointers, Spans};
 use weft_protocol::detour::Detour;
 use weft_protocol::interrupt_flag::InterruptFlag;
 
-use copying::{copy, expect_writing};
+use copying::{copy, expect_reading, expect_writing};
 
 use crate::memory::means;
 use crate::segment::postmarks::Postmarks;
@@ -253,15 +253,14 @@ impl Segment {
     /// # Safety
     ///
     /// `from` must be readable for the length of the spans, which are those of this ring's writer.
+    #[inline(always)]
     pub unsafe fn fill_ring(&self, writer: Role, spans: &Spans, from: *const u8) {
         let ring = self.ring(writer);
         // SAFETY: spans lie inside the ring; the rest is the caller's word.
-        unsafe {
-            copy(from, ring.add(spans.first.start), spans.first.len());
-            if !spans.second.is_empty() {
-                let rest = from.add(spans.first.len());
-                copy(rest, ring, spans.second.len());
-            }
+        unsafe { copy(from, ring.add(spans.first.start), spans.first.len()) };
+        if !spans.second.is_empty() {
+            // SAFETY: as above.
+            unsafe { copy(from.add(spans.first.len()), ring, spans.second.len()) };
         }
     }
 
@@ -272,20 +271,34 @@ impl Segment {
         expect_writing(self.ring(writer).wrapping_add(next.first.start));
     }
 
+    /// Has the word fetched for writing by which bytes are handed over, before they are copied: the other end's
+    /// processor has it while that end polls.
+    #[inline(always)]
+    pub fn expect_handing_over(&self, writer: Role) {
+        expect_writing(self.way(writer).pointers.written_word().as_ptr().cast());
+    }
+
+    /// Has the place fetched where the reader goes on, which the other end's processor has written.
+    #[inline(always)]
+    pub fn expect_emptying(&self, writer: Role) {
+        let mask = self.capacity.bytes() - 1;
+        let place = self.way(writer).pointers.read() & mask;
+        expect_reading(self.ring(writer).wrapping_add(place as usize));
+    }
+
     /// Copies out of the ring.
     ///
     /// # Safety
     ///
     /// `to` must be writable for the length of the spans, which are those of this ring's reader.
+    #[inline(always)]
     pub unsafe fn empty_ring(&self, writer: Role, spans: &Spans, to: *mut u8) {
         let ring = self.ring(writer);
         // SAFETY: spans lie inside the ring; the rest is the caller's word.
-        unsafe {
-            copy(ring.add(spans.first.start), to, spans.first.len());
-            if !spans.second.is_empty() {
-                let rest = to.add(spans.first.len());
-                copy(ring, rest, spans.second.len());
-            }
+        unsafe { copy(ring.add(spans.first.start), to, spans.first.len()) };
+        if !spans.second.is_empty() {
+            // SAFETY: as above.
+            unsafe { copy(ring, to.add(spans.first.len()), spans.second.len()) };
         }
     }
 

@@ -21,24 +21,24 @@ const WAITED_FOR: u32 = 1 << 31;
 /// How long a waiter sleeps before it asks whether the holder still lives, in nanoseconds.
 const PATIENCE: u64 = 100_000_000;
 
-thread_local! {
-    static THREAD: std::cell::Cell<u32> = const { std::cell::Cell::new(0) };
+/// The calling thread's number, asked from the kernel once per thread and process.
+#[inline]
+pub fn thread() -> u32 {
+    let number = sys::own().thread.load(Ordering::Relaxed);
+    if number == 0 { ask_thread() } else { number }
 }
 
-/// The calling thread's number, asked from the kernel once per thread and process.
-pub fn thread() -> u32 {
-    THREAD.with(|number| {
-        if number.get() == 0 {
-            // SAFETY: takes nothing and cannot fail.
-            number.set(unsafe { sys::bare!(libc::SYS_gettid) } as u32);
-        }
-        number.get()
-    })
+#[cold]
+fn ask_thread() -> u32 {
+    // SAFETY: takes nothing and cannot fail.
+    let number = unsafe { sys::bare!(libc::SYS_gettid) } as u32;
+    sys::own().thread.store(number, Ordering::Relaxed);
+    number
 }
 
 /// Forgets the thread's number: the child of a fork has another, and no other thread.
 pub fn forget_thread() {
-    THREAD.with(|number| number.set(0));
+    sys::own().thread.store(0, Ordering::Relaxed);
     for wait in &WAITS {
         wait.thread.store(0, Ordering::Relaxed);
     }
@@ -114,6 +114,7 @@ impl Lock {
 
     /// Takes the lock. `None` if the calling thread holds it already, that is, in a signal handler
     /// that interrupted the holder, or if its holder waits for one that the calling thread holds.
+    #[inline(never)]
     pub fn lock(&self) -> Option<Held<'_>> {
         for _ in 0..100 {
             if let Some(held) = self.try_lock() {

@@ -1,80 +1,13 @@
 //! Whether the calling thread is in a call that holds what it must give back.
 
 use std::cell::Cell;
+use std::sync::atomic::{Ordering, compiler_fence};
 
 use crate::signals::jump;
+use crate::sys;
 
 thread_local! {
     static IS_CALLED_BACK: Cell<bool> = const { Cell::new(false) };
-}
-
-/// How much the calling thread holds. Each call counts here twice, and a library's `thread_local` is found by
-/// a call of its own. This one is found as a program's is, which a library may do that is loaded with it.
-#[cfg(target_arch = "x86_64")]
-mod depth {
-    use core::arch::{asm, global_asm};
-
-    global_asm!(
-        ".pushsection .tbss, \"awT\", @nobits",
-        ".globl weft_live_depth",
-        ".hidden weft_live_depth",
-        ".balign 4",
-        "weft_live_depth: .zero 4",
-        ".popsection",
-    );
-
-    /// One instruction on the count; `{there}` is its place.
-    macro_rules! count {
-        ($instruction:literal $(, $value:ident)?) => {
-            // SAFETY: the place is this thread's, which nothing else refers to.
-            unsafe {
-                asm!(
-                    "mov {there}, qword ptr [rip + weft_live_depth@GOTTPOFF]",
-                    $instruction,
-                    there = out(reg) _,
-                    $($value = out(reg) $value,)?
-                    options(nostack),
-                )
-            }
-        };
-    }
-
-    #[inline(always)]
-    pub fn more() {
-        count!("add dword ptr fs:[{there}], 1");
-    }
-
-    #[inline(always)]
-    pub fn less() {
-        count!("sub dword ptr fs:[{there}], 1");
-    }
-
-    pub fn get() -> u32 {
-        let value: u32;
-        count!("mov {value:e}, dword ptr fs:[{there}]", value);
-        value
-    }
-}
-
-#[cfg(not(target_arch = "x86_64"))]
-mod depth {
-    use std::cell::Cell;
-
-    thread_local! {
-        static DEPTH: Cell<u32> = const { Cell::new(0) };
-    }
-
-    pub fn more() {
-        DEPTH.set(DEPTH.get().wrapping_add(1));
-    }
-
-    pub fn less() {
-        DEPTH.set(DEPTH.get().wrapping_sub(1));
-    }
-
-    pub fn get() -> u32 {
-        DEPTH.get()
-    }
 }
 
 /// What a thread holds that is given back when this is dropped with it. A jump out of a signal handler past
@@ -85,7 +18,10 @@ impl Inside {
     /// To be called before something is held, of which [`Inside::begun`] is to become a part.
     #[inline]
     pub fn begin() {
-        depth::more();
+        let depth = &sys::own().depth;
+        depth.store(depth.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
+        // A signal handler sees it before anything is held.
+        compiler_fence(Ordering::SeqCst);
     }
 
     /// What was begun, or of something that is never dropped.
@@ -98,7 +34,11 @@ impl Inside {
 impl Drop for Inside {
     #[inline]
     fn drop(&mut self) {
-        depth::less();
+        compiler_fence(Ordering::SeqCst);
+        let depth = &sys::own().depth;
+        depth.store(depth.load(Ordering::Relaxed).wrapping_sub(1), Ordering::Relaxed);
+        // One whose jump waits for that has said so before, or jumps itself.
+        compiler_fence(Ordering::SeqCst);
         jump::look();
     }
 }
@@ -125,5 +65,5 @@ pub fn is_called_back() -> bool {
 
 /// Whether the calling thread holds anything.
 pub fn is_any() -> bool {
-    depth::get() > 0
+    sys::own().depth.load(Ordering::Relaxed) > 0
 }

@@ -37,8 +37,13 @@ pub fn length(vector: &[iovec]) -> usize {
 
 /// Whether the library moves the connection's bytes. If not, the call is the kernel's, and as long
 /// as it lasts the guard keeps others from joining.
-#[inline]
+#[inline(always)]
 pub fn is_carried(guard: &Guard) -> bool {
+    guard.connection.phase() == phase::JOINED || may_be_carried(guard)
+}
+
+#[inline(never)]
+fn may_be_carried(guard: &Guard) -> bool {
     let connection = guard.connection;
     if connection.phase() < phase::JOINED {
         attach::tick(guard);

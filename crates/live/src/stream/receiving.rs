@@ -31,7 +31,8 @@ use crate::waiting::waking;
 pub fn receive_seen(fd: c_int, to: &[iovec], flags: c_int, kernel: impl Fn() -> isize) -> isize {
     cancel::look();
     loop {
-        let Some(guard) = table::enter(fd) else { return kernel() };
+        let Some(entered) = table::come_in(fd) else { return kernel() };
+        let guard = entered.guard();
         if !is_carried(&guard) {
             return in_kernel(kernel);
         }
@@ -505,7 +506,7 @@ fn taken_at_once(guard: &Guard, to: &iovec) -> Option<usize> {
 
 /// Gives the place of bytes back that were copied out, and offers the writer a wake-up every eighth of
 /// the ring.
-#[inline]
+#[inline(always)]
 fn note_taken(
     guard: &Guard,
     segment: &Segment,

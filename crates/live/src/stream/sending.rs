@@ -37,7 +37,8 @@ const UNTIL_SWITCHED: u64 = 1_000_000;
 pub fn send_seen(fd: c_int, from: &[iovec], flags: c_int, kernel: impl Fn() -> isize) -> isize {
     cancel::look();
     loop {
-        let Some(guard) = table::enter(fd) else { return kernel() };
+        let Some(entered) = table::come_in(fd) else { return kernel() };
+        let guard = entered.guard();
         if flags & libc::MSG_FASTOPEN != 0 {
             // Nothing is sent to whom one is connected with: the kernel says so.
             return kernel();
@@ -458,7 +459,7 @@ fn copy_parts(
 }
 
 /// Tells the other end of so many bytes that have been copied into the ring.
-#[inline]
+#[inline(always)]
 fn hand_over(
     guard: &Guard,
     segment: &Segment,
@@ -507,6 +508,7 @@ fn sent_at_once(guard: &Guard, from: &iovec) -> Option<usize> {
         return None;
     }
     let segment = &connection.segment()?;
+    segment.expect_handing_over(connection.role());
     let mut sending = connection.sending()?;
     if sending.sender.outlet() != Outlet::Ring
         || connection.write_shut.load(Ordering::Acquire)
@@ -532,7 +534,7 @@ fn sent_at_once(guard: &Guard, from: &iovec) -> Option<usize> {
 
 /// Whether the other end has closed or died. From then on the kernel is asked, which knows the
 /// right error for each call.
-#[inline]
+#[inline(always)]
 fn has_left(guard: &Guard, segment: &Segment) -> bool {
     let connection = guard.connection;
     let peer = segment.side(connection.role().peer());

@@ -11,6 +11,7 @@ use libc::{c_int, c_long, c_uint, c_void};
 mod clock;
 mod counts;
 pub mod limits;
+mod own;
 mod pair;
 mod polling;
 mod process;
@@ -18,6 +19,7 @@ mod processor;
 
 pub use clock::{coarse_now, find_clock, now, timespec};
 pub use counts::{TcpCounts, bytes_read, bytes_read_by_now, tcp_counts};
+pub use own::own;
 pub use pair::connection_pair;
 pub use polling::{epoll_ctl, epoll_now, is_refusal, poll, poll_all, poll_now, poll_or_fail};
 pub use process::{

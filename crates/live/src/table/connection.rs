@@ -216,7 +216,7 @@ impl Connection {
 
     /// Holds the lock of a half. Only a process that shares the connection with none and has one
     /// thread is alone with it.
-    #[inline]
+    #[inline(always)]
     fn hold<'a>(&self, lock: &'a Lock) -> Option<Held<'a>> {
         if is_single_threaded() && self.holders.load(Ordering::Relaxed) == 1 {
             lock.lock_alone()

@@ -31,7 +31,7 @@ use crate::sys;
 pub use crate::table::connection::{
     Connection, Receiving, Registration, Reported, Sending, end, phase,
 };
-pub use crate::table::guard::{Guard, enter, enter_placed, followed, let_pass};
+pub use crate::table::guard::{Guard, come_in, enter, enter_placed, followed, let_pass};
 use crate::table::guard::{first_word, release};
 pub use crate::table::local::Local;
 use crate::table::numbers::{change, leaves_others, look_for_threads, replace, word};

@@ -39,13 +39,13 @@ pub fn is_gone_since_switched(guard: &Guard, segment: &Segment) -> bool {
 }
 
 /// The same while nobody sleeps: the kernel is asked only if nothing was heard for long.
-#[inline]
+#[inline(always)]
 pub fn is_silent_and_gone(guard: &Guard, segment: &Segment) -> bool {
     is_due(guard, segment, sys::coarse_now()) && is_gone_if_due(guard, segment)
 }
 
 /// Whether nothing was heard of the other end for long; not again for as long.
-#[inline]
+#[inline(always)]
 pub fn is_due(guard: &Guard, segment: &Segment, now: u64) -> bool {
     let listened = guard.connection.listened.load(Ordering::Relaxed);
     now.wrapping_sub(listened) >= SILENCE && is_silent(guard, segment, now)

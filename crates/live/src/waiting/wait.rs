@@ -145,7 +145,15 @@ pub fn readable(
         return while_refused(guard, call);
     }
     let came = || may_receive(connection, segment);
-    if switched && polled(connection, segment, came) {
+    let came_with_bytes = || {
+        let came = came();
+        if came {
+            // They are on their way while this one goes back to where they are taken.
+            segment.expect_emptying(connection.role().peer());
+        }
+        came
+    };
+    if switched && polled(connection, segment, came_with_bytes) {
         return Ok(());
     }
     call.blocks(guard);
