@@ -17,7 +17,7 @@ use crate::leaving::turn;
 use crate::memory::pointers;
 use crate::ready;
 use crate::report::stats::Reason;
-use crate::segment::{Segment, closed};
+use crate::segment::{Role, Segment, closed};
 use crate::signals::cancel;
 use crate::sys::{self, Errno};
 use crate::table::{self, Guard, Receiving, end, phase};
@@ -463,7 +463,7 @@ fn from_ring(
     if done == 0 || flags & libc::MSG_PEEK != 0 {
         return Ok(done as usize);
     }
-    note_taken(guard, segment, receiving, done)?;
+    note_taken(guard, segment, writer, receiving, done)?;
     Ok(done as usize)
 }
 
@@ -500,7 +500,7 @@ fn taken_at_once(guard: &Guard, to: &iovec) -> Option<usize> {
     let spans = receiving.reader.spans(count);
     // SAFETY: the part has room for `count` bytes by the program's word.
     unsafe { segment.empty_ring(writer, &spans, to.iov_base.cast()) };
-    note_taken(guard, segment, &mut receiving, count).ok()?;
+    note_taken(guard, segment, writer, &mut receiving, count).ok()?;
     Some(count as usize)
 }
 
@@ -510,10 +510,11 @@ fn taken_at_once(guard: &Guard, to: &iovec) -> Option<usize> {
 fn note_taken(
     guard: &Guard,
     segment: &Segment,
+    writer: Role,
     receiving: &mut Receiving,
     count: u64,
 ) -> Result<(), BrokenRing> {
-    let way = segment.way(guard.connection.role().peer());
+    let way = segment.way(writer);
     receiving.reader.release(&way.pointers, count);
     if receiving.unsaid.note(count, 1) {
         receiving.unsaid.say_received();

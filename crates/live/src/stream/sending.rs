@@ -14,7 +14,7 @@ use crate::leaving::turn;
 use crate::memory::pointers;
 use crate::options;
 use crate::report::stats::Reason;
-use crate::segment::{Segment, Side, closed};
+use crate::segment::{Role, Segment, Side, closed};
 use crate::signals::asleep::{Asleep, How};
 use crate::signals::cancel;
 use crate::signals::ending::is_interrupting;
@@ -156,7 +156,7 @@ fn sent(guard: &Guard, from: &[iovec], flags: c_int) -> Moved {
             let moved = lost.and_then(|lost| without_number(guard, lost, done, &mut call));
             return moved.unwrap_or_else(|| Moved::Done(broken_pipe(flags)));
         }
-        if done == 0 && outlet != Outlet::Before && !shut && has_left(guard, &segment) {
+        if done == 0 && outlet != Outlet::Before && !shut && has_left(guard, &segment, connection.role()) {
             return match death::sent(connection, wanted) {
                 None => Moved::Kernel,
                 Some(Ok(count)) => finish_send(count),
@@ -231,7 +231,7 @@ fn sent(guard: &Guard, from: &[iovec], flags: c_int) -> Moved {
                 return Moved::Done(fail(why));
             }
         }
-        if done > 0 && has_left(guard, &segment) {
+        if done > 0 && has_left(guard, &segment, connection.role()) {
             return finish_send(done);
         }
     }
@@ -422,7 +422,7 @@ fn fill_ring(
             break;
         }
         copy_parts(guard, segment, sending, from, *done, count);
-        hand_over(guard, segment, sending, count)?;
+        hand_over(guard, segment, guard.connection.role(), sending, count)?;
         *done += count as usize;
     }
     note_processor(segment.side(guard.connection.role()));
@@ -463,10 +463,10 @@ fn copy_parts(
 fn hand_over(
     guard: &Guard,
     segment: &Segment,
+    role: Role,
     sending: &mut Sending,
     count: u64,
 ) -> Result<(), Unpublished> {
-    let role = guard.connection.role();
     let way = segment.way(role);
     sending.writer.publish_unless_sealed(&way.pointers, count)?;
     if segment.side(role.peer()).sorts.load(Ordering::Relaxed) {
@@ -507,37 +507,36 @@ fn sent_at_once(guard: &Guard, from: &iovec) -> Option<usize> {
     if length == 0 || length > PIECE || !connection.switched_out.load(Ordering::Relaxed) {
         return None;
     }
-    let segment = &connection.segment()?;
-    segment.expect_handing_over(connection.role());
+    let (segment, role) = (&connection.segment()?, connection.role());
+    segment.expect_handing_over(role);
     let mut sending = connection.sending()?;
     if sending.sender.outlet() != Outlet::Ring
         || connection.write_shut.load(Ordering::Acquire)
-        || has_left(guard, segment)
+        || has_left(guard, segment, role)
     {
         return None;
     }
-    let way = segment.way(connection.role());
-    if sending.writer.room(&way.pointers, length).ok()? < length {
+    if sending.writer.room(&segment.way(role).pointers, length).ok()? < length {
         return None;
     }
     let spans = sending.writer.spans(length);
     // SAFETY: there are `length` bytes by the program's word.
-    unsafe { segment.fill_ring(connection.role(), &spans, from.iov_base.cast()) };
-    hand_over(guard, segment, &mut sending, length).ok()?;
-    segment.expect_filling(connection.role(), &sending.writer.spans(1));
+    unsafe { segment.fill_ring(role, &spans, from.iov_base.cast()) };
+    hand_over(guard, segment, role, &mut sending, length).ok()?;
+    segment.expect_filling(role, &sending.writer.spans(1));
     if sending.unsaid.note(length, 1) {
         sending.unsaid.say_sent();
     }
-    note_processor(segment.side(connection.role()));
+    note_processor(segment.side(role));
     Some(length as usize)
 }
 
 /// Whether the other end has closed or died. From then on the kernel is asked, which knows the
 /// right error for each call.
 #[inline(always)]
-fn has_left(guard: &Guard, segment: &Segment) -> bool {
+fn has_left(guard: &Guard, segment: &Segment, role: Role) -> bool {
     let connection = guard.connection;
-    let peer = segment.side(connection.role().peer());
+    let peer = segment.side(role.peer());
     peer.closed.load(Ordering::Relaxed) != closed::OPEN
         || connection.end.load(Ordering::Relaxed) != end::NONE
         || death::is_silent_and_gone(guard, segment)
