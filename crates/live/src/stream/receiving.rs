@@ -479,7 +479,7 @@ fn plain(to: &[iovec], flags: c_int) -> Option<&iovec> {
 /// Receives into one place what lies in the ring, which is nearly every receive of a carried
 /// connection, in as few instructions as can be: they stand between a message and its answer. All that
 /// is not so plain is left to [`step`], which finds it again.
-#[inline]
+#[inline(always)]
 fn taken_at_once(guard: &Guard, to: &iovec) -> Option<usize> {
     let connection = guard.connection;
     if !connection.switched_in.load(Ordering::Relaxed) {

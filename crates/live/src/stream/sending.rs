@@ -501,7 +501,7 @@ fn plain(from: &[iovec], flags: c_int) -> Option<&iovec> {
 /// Sends a message of one part by the ring, which is nearly every send of a carried connection, in as
 /// few instructions as can be: they stand between a message and its answer. All that is not so plain is
 /// left to the rest of [`sent`], which finds it again; then nothing was sent.
-#[inline]
+#[inline(always)]
 fn sent_at_once(guard: &Guard, from: &iovec) -> Option<usize> {
     let (connection, length) = (guard.connection, from.iov_len as u64);
     if length == 0 || length > PIECE || !connection.switched_out.load(Ordering::Relaxed) {
