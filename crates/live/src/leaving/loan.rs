@@ -557,7 +557,16 @@ impl Lender<'_> {
                 return Some(Ended::Given);
             }
             if self.has_passed_on() {
-                return (!self.regains()).then_some(Ended::Given);
+                if self.regains() {
+                    return None;
+                }
+                let user = self.users[0].take();
+                let has_it =
+                    user.map(|it| owners::has(it.number(), self.socket)) == Some(Some(true));
+                user.into_iter().for_each(Process::close);
+                if has_it {
+                    return Some(Ended::Given);
+                }
             }
             let begun = sys::now();
             while sys::now() < begun + span {

@@ -156,7 +156,11 @@ fn sent(guard: &Guard, from: &[iovec], flags: c_int) -> Moved {
             let moved = lost.and_then(|lost| without_number(guard, lost, done, &mut call));
             return moved.unwrap_or_else(|| Moved::Done(broken_pipe(flags)));
         }
-        if done == 0 && outlet != Outlet::Before && !shut && has_left(guard, &segment, connection.role()) {
+        if done == 0
+            && outlet != Outlet::Before
+            && !shut
+            && has_left(guard, &segment, connection.role())
+        {
             return match death::sent(connection, wanted) {
                 None => Moved::Kernel,
                 Some(Ok(count)) => finish_send(count),
