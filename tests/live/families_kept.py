@@ -117,5 +117,17 @@ KEPT: dict[str, tuple[tuple[Any, ...], ...]] = {
         ("a", "recv", 8, 1),
         ("a", "recv", 6, 40_000),
     ),
+    "an end in order is followed by an abort, and then a program is started": (
+        ("a", "linger", 5),
+        ("a", "shutdown", 5, socket.SHUT_WR),
+        ("a", "fork", "b"),
+        ("b", "close", 5),
+        ("b", "close", 6),
+        ("a", "exit", "exit"),
+        ("b", "start", "c", "spawn", ""),
+        ("c", "poll", 4),
+        ("c", "recv", 4, 1),
+        ("c", "send", 4, b"x"),
+    ),
 }
 """What differed, and the acts."""

@@ -423,7 +423,8 @@ fn copy(guard: &Guard, far: c_int, memory: &mut [u8]) {
                 continue;
             }
             // Without an error both directions have ended, the sending one before the descriptor left.
-            let is_reset = entry.revents & libc::POLLERR != 0;
+            // The kernel may have told the library of a reset, of which the program has yet to hear.
+            let is_reset = entry.revents & libc::POLLERR != 0 || guard.connection.owes_error();
             has_gone = entry.fd == guard.fd && (!is_reset || death::is_reset_by_doorbell(guard));
             if !has_gone {
                 sys::reset(other);
