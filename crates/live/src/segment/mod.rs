@@ -26,6 +26,17 @@ use crate::sys::{self, Errno};
 pub const VERSION: u32 = 7;
 const MAGIC: u64 = u64::from_le_bytes(*b"weftlive");
 const PAGE: usize = 4096;
+/// What processors hand over at once.
+const LINE: usize = 64;
+/// Messages up to this long, in bytes, are fetched whole; of longer ones processors fetch the rest sooner by
+/// themselves than if they are asked.
+const FETCHED_WHOLE: usize = 2048;
+
+/// Where those lines of a message begin that are fetched ahead.
+#[inline(always)]
+fn lines(length: usize) -> impl Iterator<Item = usize> {
+    (0..if length <= FETCHED_WHOLE { length } else { 1 }).step_by(LINE)
+}
 
 /// Which end of the connection: also the index of its words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -266,9 +277,12 @@ impl Segment {
 
     /// Has the place of what comes next fetched for writing, after what came before is handed over: the
     /// other end's processor has it since it read there last.
-    #[inline]
+    #[inline(always)]
     pub fn expect_filling(&self, writer: Role, next: &Spans) {
-        expect_writing(self.ring(writer).wrapping_add(next.first.start));
+        let first = self.ring(writer).wrapping_add(next.first.start);
+        for at in lines(next.first.len()) {
+            expect_writing(first.wrapping_add(at));
+        }
     }
 
     /// Has the word fetched for writing by which bytes are handed over, before they are copied: the other end's
@@ -278,12 +292,14 @@ impl Segment {
         expect_writing(self.way(writer).pointers.written_word().as_ptr().cast());
     }
 
-    /// Has the place fetched where the reader goes on, which the other end's processor has written.
+    /// Has the bytes fetched that the reader takes next, which the other end's processor has written.
     #[inline(always)]
     pub fn expect_emptying(&self, writer: Role) {
-        let mask = self.capacity.bytes() - 1;
-        let place = self.way(writer).pointers.read() & mask;
-        expect_reading(self.ring(writer).wrapping_add(place as usize));
+        let (pointers, mask) = (&self.way(writer).pointers, self.capacity.bytes() - 1);
+        let first = self.ring(writer).wrapping_add((pointers.read() & mask) as usize);
+        for at in lines(pointers.filling() as usize) {
+            expect_reading(first.wrapping_add(at));
+        }
     }
 
     /// Copies out of the ring.

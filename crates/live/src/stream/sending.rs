@@ -527,7 +527,7 @@ fn sent_at_once(guard: &Guard, from: &iovec) -> Option<usize> {
     // SAFETY: there are `length` bytes by the program's word.
     unsafe { segment.fill_ring(role, &spans, from.iov_base.cast()) };
     hand_over(guard, segment, role, &mut sending, length).ok()?;
-    segment.expect_filling(role, &sending.writer.spans(1));
+    segment.expect_filling(role, &sending.writer.spans(length));
     if sending.unsaid.note(length, 1) {
         sending.unsaid.say_sent();
     }
