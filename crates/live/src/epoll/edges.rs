@@ -37,7 +37,8 @@ pub fn news(registration: &Registration, guard: &Guard, segment: &Segment) -> Op
     let written = segment.way(guard.connection.role().peer()).pointers.arrivals();
     let filled = guard.connection.filled.load(Ordering::Relaxed);
     let changes = guard.connection.changes.load(Ordering::Acquire);
-    let mask = ready::events(guard, segment) as u16 as u32;
+    let asks_room = registration.events & SPACE as u32 != 0;
+    let mask = ready::events_for(guard, segment, asks_room) as u16 as u32;
     if turn::is_back(guard.connection) {
         return None;
     }

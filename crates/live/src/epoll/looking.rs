@@ -181,8 +181,11 @@ pub fn any_ready(inner: &Inner, whole: bool) -> Option<u32> {
     let warm = inner.links[..inner.warm].iter().zip(&inner.watches);
     let mut looked_at = warm.filter(|(_, watch)| whole || !watch.is_calm()).map(|(link, _)| *link);
     looked_at.find(|link| {
-        resolve(*link)
-            .is_some_and(|(registration, guard, segment)| is_ready(registration, &guard, &segment))
+        resolve(*link).is_some_and(|(registration, guard, segment)| {
+            // The bytes are on their way while the program is told and comes for them.
+            segment.expect_emptying(guard.connection.role().peer());
+            is_ready(registration, &guard, &segment)
+        })
     })
 }
 

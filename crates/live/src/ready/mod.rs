@@ -35,6 +35,12 @@ pub fn is_joined(fd: c_int) -> bool {
 
 /// All events that the connection has now.
 pub fn events(guard: &Guard, segment: &Segment) -> i16 {
+    events_for(guard, segment, true)
+}
+
+/// The same, without room to send unless that is asked for: the other end moves what tells of it with each
+/// receive, so that a look has to fetch it from another processor.
+pub fn events_for(guard: &Guard, segment: &Segment, asks_room: bool) -> i16 {
     let connection = guard.connection;
     if connection.is_disconnected() {
         return OUT | libc::POLLHUP | libc::POLLERR;
@@ -47,7 +53,7 @@ pub fn events(guard: &Guard, segment: &Segment) -> i16 {
     if receives {
         events |= incoming(guard, segment);
     }
-    if sends && wait::may_send(connection, segment) {
+    if asks_room && sends && wait::may_send(connection, segment) {
         events |= OUT;
     }
     let mut asked = 0;

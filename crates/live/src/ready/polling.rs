@@ -9,7 +9,7 @@ use weft_protocol::detour::Refusal;
 use weft_protocol::interrupt_flag::Sleep;
 
 use super::{
-    IN, OUT, arm, begins_in_ring, events, has_switched_in, has_switched_out, is_joined, nearest,
+    IN, OUT, arm, begins_in_ring, events_for, has_switched_in, has_switched_out, is_joined, nearest,
 };
 use crate::leaving::turn;
 use crate::memory::scratch::{List, Scratch};
@@ -88,9 +88,13 @@ impl Polled {
     fn evaluate(&self, entry: &mut pollfd) -> bool {
         let (connection, arrivals) = (self.guard.connection, self.arrivals());
         let wanted = entry.events | libc::POLLERR | libc::POLLHUP;
-        entry.revents = events(&self.guard, &self.segment) & wanted;
+        let asks_room = entry.events & OUT != 0;
+        entry.revents = events_for(&self.guard, &self.segment, asks_room) & wanted;
+        if entry.revents & libc::POLLIN != 0 {
+            self.segment.expect_emptying(connection.role().peer());
+        }
         let calm = entry.revents == 0
-            && entry.events & OUT == 0
+            && !asks_room
             && connection.switched_in.load(Ordering::Relaxed)
             && connection.switched_out.load(Ordering::Relaxed)
             && !self.segment.has_ended();
