@@ -560,6 +560,7 @@ mod tests {
 
     use super::*;
     use crate::sample::Sample;
+    use crate::sharing::lock;
 
     /// What the other end finds in the ring.
     fn taken(segment: &Segment, guard: &Guard, reader: &mut Reader) -> Vec<u8> {
@@ -599,5 +600,36 @@ mod tests {
             }
             assert_eq!(read, bytes[first..]);
         }
+    }
+
+    #[test]
+    fn who_sends_beside_a_copier_that_is_just_told_of_a_reset_hears_of_it() {
+        let sample = Sample::new();
+        let (guard, _) = sample.enter();
+        let lending = &guard.connection.lending;
+        // The kernel tells of it once.
+        sys::reset(sample.other);
+        sys::poll(guard.socket(), 0, 1_000_000_000);
+        assert_eq!(death::take_error(&guard), Some(libc::ECONNRESET));
+        lending.begin();
+        lending.serve(lock::thread(), lock::lives);
+        let byte = [iovec { iov_base: [0u8].as_mut_ptr().cast(), iov_len: 1 }];
+        for answered in [libc::ECONNRESET, libc::EPIPE] {
+            let fd = sample.fd;
+            let copier = std::thread::spawn(move || {
+                let guard = table::enter(fd).unwrap();
+                std::thread::sleep(std::time::Duration::from_millis(5));
+                if answered == libc::ECONNRESET {
+                    death::owes_reset(&guard);
+                }
+                let lending = &guard.connection.lending;
+                lending.answer(lending.asked());
+            });
+            let sent = sent_beside_loan(&guard, &byte, libc::MSG_NOSIGNAL);
+            let why = (sent, sys::errno());
+            copier.join().unwrap();
+            assert_eq!(why, (-1, answered));
+        }
+        assert!(!lending.end(lock::thread()));
     }
 }
