@@ -123,6 +123,7 @@ LIVE_PROGRAMS := redis-server redis-tools memcached nginx-light wrk curl postgre
 
 bench-live: ## kernel TCP against the live library, in turn, one JSON object a case
 	@cargo build --quiet --release --locked --package weft-live --lib
+	@$(PYTHON) tests/live/instructions.py --library target/release/libweft_live.so
 	@$(PYTHON) tests/live/exchange.py --library target/release/libweft_live.so
 	@$(PYTHON) tests/live/programs.py --library target/release/libweft_live.so --bench
 
