@@ -144,6 +144,9 @@ fn forget_connection(fd: c_int, to: LostTo) -> Taken {
             return Taken::NOTHING;
         }
         epoll::release(&guard);
+    } else if turn::is_back(guard.connection) && epoll::is_registered_by_number(&guard) {
+        // So is that of what another process has by now, or a message that is on its way to one.
+        epoll::release(&guard);
     }
     // What is the kernel's anyway needs nobody to wait.
     let others_wait = guard.connection.phase() == phase::JOINED && !table::is_single_threaded();

@@ -39,7 +39,7 @@ pub fn news(registration: &Registration, guard: &Guard, segment: &Segment) -> Op
     let changes = guard.connection.changes.load(Ordering::Acquire);
     let asks_room = registration.events & SPACE as u32 != 0;
     let mask = ready::events_for(guard, segment, asks_room) as u16 as u32;
-    if turn::is_back(guard.connection) {
+    if turn::is_told_by_kernel(guard.connection) {
         return None;
     }
     let always = (libc::EPOLLERR | libc::EPOLLHUP) as u32;

@@ -107,7 +107,7 @@ pub fn examine(
     let news = news(registration, guard, segment);
     if news.is_some() {
         watch.quiet = 0;
-    } else if !registration.disabled && turn::is_back(guard.connection) {
+    } else if !registration.disabled && turn::is_told_by_kernel(guard.connection) {
         *back = true;
     } else if waits_for_bytes(registration, guard) {
         watch.calm = word;
@@ -172,7 +172,7 @@ pub fn wanted(registration: &Registration, guard: &Guard, segment: &Segment) -> 
 /// Whether a connection has an event for the program, or something to be done about it.
 fn is_ready(registration: &Registration, guard: &Guard, segment: &Segment) -> bool {
     news(registration, guard, segment).is_some()
-        || !registration.disabled && turn::is_back(guard.connection)
+        || !registration.disabled && turn::is_told_by_kernel(guard.connection)
 }
 
 /// The link of any followed connection that has an event, without taking it: of those where something has
@@ -198,7 +198,7 @@ pub fn hand_back(instance: &Instance, inner: &mut Inner) {
     while at < inner.count {
         match resolve(inner.links[at]) {
             Some((registration, guard, _))
-                if turn::is_back(guard.connection) && !registration.disabled =>
+                if turn::is_told_by_kernel(guard.connection) && !registration.disabled =>
             {
                 let mut event = epoll_event { events: registration.events, u64: registration.data };
                 let _ = sys::epoll_ctl(epoll, libc::EPOLL_CTL_MOD, registration.fd, &mut event);

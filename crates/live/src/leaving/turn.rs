@@ -331,6 +331,12 @@ fn become_plain(connection: &Connection) {
     }
 }
 
+/// Whether the kernel tells all that there is to tell of a connection: of an error that the library was told it
+/// tells no more.
+pub fn is_told_by_kernel(connection: &Connection) -> bool {
+    is_back(connection) && !connection.owes_error()
+}
+
 /// Whether both directions are the kernel's again.
 #[inline]
 pub fn is_back(connection: &Connection) -> bool {
