@@ -562,7 +562,7 @@ impl Lender<'_> {
                 }
                 let user = self.users[0].take();
                 let has_it =
-                    user.map(|it| owners::has(it.number(), self.socket)) == Some(Some(true));
+                    user.is_some_and(|it| owners::has(it.number(), self.socket) == Some(true));
                 user.into_iter().for_each(Process::close);
                 if has_it {
                     return Some(Ended::Given);

@@ -96,9 +96,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn any_place_may_be_expected_to_be_written() {
+    fn any_place_may_be_fetched() {
         for place in [0, 1, usize::MAX] {
             expect_writing(std::ptr::without_provenance(place));
+            expect_reading(std::ptr::without_provenance(place));
         }
     }
 

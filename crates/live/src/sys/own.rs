@@ -1,5 +1,6 @@
 //! Words of each thread's own that every carried call reads.
 
+use std::marker::PhantomData;
 use std::sync::atomic::AtomicU32;
 
 /// What is kept of each thread; zero at first. Its signal handlers look at it, too.
@@ -9,6 +10,8 @@ pub struct Own {
     pub depth: AtomicU32,
     /// The thread's number (`sharing::lock`).
     pub thread: AtomicU32,
+    /// They end with the thread, so no other may have a reference to them.
+    _stays: PhantomData<*const ()>,
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -27,7 +30,8 @@ core::arch::global_asm!(
 #[inline(always)]
 pub fn own() -> &'static Own {
     let own: *const Own;
-    // SAFETY: a thread's block begins with its own address (psABI), and the words lie in it.
+    // SAFETY: a thread's block begins with its own address (psABI), and the words lie in it as long as the thread
+    // is there, which cannot pass them on.
     unsafe {
         core::arch::asm!(
             "mov {own}, qword ptr fs:[0]",
@@ -42,7 +46,9 @@ pub fn own() -> &'static Own {
 #[cfg(not(target_arch = "x86_64"))]
 pub fn own() -> &'static Own {
     thread_local! {
-        static OWN: Own = const { Own { depth: AtomicU32::new(0), thread: AtomicU32::new(0) } };
+        static OWN: Own = const {
+            Own { depth: AtomicU32::new(0), thread: AtomicU32::new(0), _stays: PhantomData }
+        };
     }
     // SAFETY: they have nothing to drop, so they stay as long as the thread, which cannot pass them on.
     OWN.with(|own| unsafe { &*std::ptr::from_ref(own) })

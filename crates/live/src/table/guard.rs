@@ -104,7 +104,6 @@ impl std::ops::Deref for Apart {
 /// What a stay is of, before it is one: nothing ends it but the [`Guard`] that is made of it. One that is made
 /// where it stays is not stored and loaded again, which costs 4 ns a call.
 #[must_use]
-#[derive(Clone, Copy)]
 pub struct Entered {
     place: usize,
     fd: c_int,
