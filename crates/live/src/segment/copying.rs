@@ -45,38 +45,35 @@ unsafe fn copy_long(from: *const u8, to: *mut u8, count: usize) {
     }
 }
 
-/// Has a line of memory fetched, to be written soon. Any address will do.
-#[inline]
-pub fn expect_writing(at: *const u8) {
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: a prefetch is a hint, which does not fault.
-    unsafe {
-        std::arch::asm!("prefetchw [{}]", in(reg) at, options(nostack, preserves_flags));
-    }
-    #[cfg(target_arch = "aarch64")]
-    // SAFETY: as above.
-    unsafe {
-        std::arch::asm!("prfm pstl1keep, [{}]", in(reg) at, options(nostack, preserves_flags));
-    }
-    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-    let _ = at;
+/// Declares a function that has a line of memory fetched, by each processor's own instruction.
+macro_rules! fetch {
+    ($(#[$about:meta])* $name:ident, $x86_64:literal, $aarch64:literal) => {
+        $(#[$about])*
+        #[inline(always)]
+        pub fn $name(at: *const u8) {
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: a prefetch is a hint, which does not fault.
+            unsafe {
+                std::arch::asm!($x86_64, in(reg) at, options(nostack, preserves_flags));
+            }
+            #[cfg(target_arch = "aarch64")]
+            // SAFETY: as above.
+            unsafe {
+                std::arch::asm!($aarch64, in(reg) at, options(nostack, preserves_flags));
+            }
+            #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+            let _ = at;
+        }
+    };
 }
 
-/// Has a line of memory fetched, to be read soon. Any address will do.
-#[inline(always)]
-pub fn expect_reading(at: *const u8) {
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: a prefetch is a hint, which does not fault.
-    unsafe {
-        std::arch::asm!("prefetcht0 [{}]", in(reg) at, options(nostack, preserves_flags));
-    }
-    #[cfg(target_arch = "aarch64")]
-    // SAFETY: as above.
-    unsafe {
-        std::arch::asm!("prfm pldl1keep, [{}]", in(reg) at, options(nostack, preserves_flags));
-    }
-    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-    let _ = at;
+fetch! {
+    /// Has a line of memory fetched, to be written soon. Any address will do.
+    expect_writing, "prefetchw [{}]", "prfm pstl1keep, [{}]"
+}
+fetch! {
+    /// Has a line of memory fetched, to be read soon. Any address will do.
+    expect_reading, "prefetcht0 [{}]", "prfm pldl1keep, [{}]"
 }
 
 /// Copies in parts that are short.
