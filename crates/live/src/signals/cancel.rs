@@ -10,7 +10,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use libc::{c_int, epoll_event, pollfd, sigset_t, size_t, timespec};
+use libc::{c_int, epoll_event, iovec, pollfd, sigset_t, size_t, timespec};
 
 use crate::hooks::direct;
 use crate::hooks::real::{Next, interpose};
@@ -86,12 +86,13 @@ pub fn recv(fd: c_int, to: *mut u8, room: size_t, flags: c_int) -> Result<usize,
     usize::try_from(received).map_err(|_| sys::errno())
 }
 
-/// `send` of so many bytes that stand at a place.
-pub fn send(fd: c_int, from: *const u8, length: size_t, flags: c_int) -> Result<usize, Errno> {
-    static NEXT: Next = Next::new(c"send");
+/// `sendmsg` of the bytes that stand at several places, in one call as the program made it: nobody else sends between them.
+pub fn send_parts(fd: c_int, parts: &[iovec], flags: c_int) -> Result<usize, Errno> {
+    static NEXT: Next = Next::new(c"sendmsg");
     let _errno = sys::KeepErrno::new();
-    let passed = [fd as usize, from.expose_provenance(), length, flags as usize];
-    // SAFETY: the C function of this name takes these, and there are so many bytes.
+    let message = sys::message_of(parts);
+    let passed = [fd as usize, (&raw const message).expose_provenance(), flags as usize];
+    // SAFETY: the C function of this name takes these, and the parts are there by the program's word.
     let sent = unsafe { asleep::call(&NEXT, passed) };
     usize::try_from(sent).map_err(|_| sys::errno())
 }

@@ -81,17 +81,10 @@ pub fn send_seen(fd: c_int, from: &[iovec], flags: c_int, kernel: impl Fn() -> i
 /// What the kernel sends for a call under which another thread has closed the number.
 #[cold]
 fn sent_by_kernel(guard: &Guard, from: &[iovec], flags: c_int) -> isize {
-    let mut done = 0;
-    while let Some((place, length)) = part(from, done) {
-        match cancel::send(guard.socket(), place, length, flags) {
-            Ok(sent) if sent == length => done += sent,
-            // A signal, or its time, has ended the call.
-            Ok(sent) => return (done + sent) as isize,
-            Err(_) if done > 0 => break,
-            Err(why) => return fail(why),
-        }
+    match cancel::send_parts(guard.socket(), from, flags) {
+        Ok(count) => count as isize,
+        Err(why) => fail(why),
     }
-    done as isize
 }
 
 /// The same beside one who copies for a program, whom the kernel may have told of a reset just before.

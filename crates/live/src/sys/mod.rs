@@ -308,7 +308,7 @@ pub fn receive(fd: c_int, places: &[libc::iovec], flags: c_int) -> Result<usize,
 }
 
 /// A message of these parts, which the kernel leaves as they are.
-fn message_of(parts: &[libc::iovec]) -> libc::msghdr {
+pub fn message_of(parts: &[libc::iovec]) -> libc::msghdr {
     // SAFETY: all zeroes is a valid message without anything.
     let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
     (message.msg_iov, message.msg_iovlen) = (parts.as_ptr().cast_mut(), parts.len());
