@@ -335,10 +335,11 @@ mod tests {
 
     #[test]
     fn short_messages_are_fetched_whole_and_of_long_ones_the_first_line() {
-        let fetched = |length| lines(length).collect::<Vec<_>>();
+        let most = FETCHED_WHOLE / LINE;
+        let fetched = |length| lines(length).take(most + 1).collect::<Vec<_>>();
         assert!(fetched(0).is_empty());
         assert_eq!((fetched(1), fetched(64), fetched(65)), (vec![0], vec![0], vec![0, 64]));
-        assert_eq!(fetched(FETCHED_WHOLE).len(), FETCHED_WHOLE / LINE);
+        assert_eq!(fetched(FETCHED_WHOLE).len(), most);
         assert_eq!((fetched(FETCHED_WHOLE + 1), fetched(usize::MAX)), (vec![0], vec![0]));
     }
 }
