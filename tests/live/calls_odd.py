@@ -8,6 +8,7 @@ import select
 import signal
 import socket
 import struct
+import tempfile
 from pathlib import Path
 
 from calls_stage import EPOLLEXCLUSIVE, LIBC, Message, Part, pair, raw, say, scene, settled
@@ -93,6 +94,8 @@ def flags_that_are_not_for_programs() -> None:
 @scene
 def only_files_are_sent_as_files() -> None:
     near, far = os.pipe()
+    file, place = tempfile.mkstemp()
+    os.close(file)
     for name, number in (
         ("nothing", CLOSED),
         ("a folder", os.open("/", os.O_RDONLY)),
@@ -100,22 +103,29 @@ def only_files_are_sent_as_files() -> None:
         ("a pipe's other end", far),
         ("a device", os.open("/dev/zero", os.O_RDONLY)),
         ("a file", os.open(Path(__file__), os.O_RDONLY)),
-        ("a file to write", os.open("/dev/null", os.O_WRONLY)),
+        ("a device to write", os.open("/dev/null", os.O_WRONLY)),
+        ("a file to write", os.open(place, os.O_WRONLY)),
+        ("a file's place", os.open(place, os.O_PATH)),
     ):
         a, b = pair()
-        for offset in (0, MOST - 1):
-            place = ctypes.byref(ctypes.c_long(offset))
-            count = ctypes.c_size_t(7)
-            say(
-                f"{name} from {offset}",
-                lambda a=a, it=number, at=place, n=count: raw("sendfile", a.fileno(), it, at, n),
-            )
+        # A file system ends before the numbers do.
+        for offset in (0, 1 << 40, 1 << 62, MOST - 1, MOST, -1, None):
+            for length in (0, 7):
+                at = None if offset is None else ctypes.c_long(offset)
+                by = None if at is None else ctypes.byref(at)
+                count = ctypes.c_size_t(length)
+                say(
+                    f"{name}, {length} from {offset}",
+                    lambda a=a, it=number, by=by, n=count: raw("sendfile", a.fileno(), it, by, n),
+                )
+                say("then", lambda at=at: at and at.value)
         b.setblocking(False)
         say("arrived", lambda b=b: b.recv(3))
         a.close()
         b.close()
         if number != CLOSED:
             os.close(number)
+    os.unlink(place)
 
 
 @scene

@@ -14,13 +14,11 @@ use crate::hooks::vector::{
 };
 use crate::leaving::departure::depart;
 use crate::memory::pointers;
-use crate::memory::pool;
 use crate::options;
 use crate::ready;
 use crate::report::stats::Reason;
 use crate::stream::{self, fail, length, receive, send};
 use crate::sys;
-use crate::table::numbers::passed_by;
 use crate::table::{self, Entry};
 
 // What is done for a carried connection lies apart from the way past the library, and gets what the
@@ -383,121 +381,6 @@ interpose! {
             }
         }
         all as c_int
-    }
-}
-
-/// `sendfile` to a joined connection: through a buffer, as far as there is room.
-///
-/// # Safety
-///
-/// The offset is null or valid.
-unsafe fn copy_file(to: c_int, from: c_int, offset: *mut off_t, count: size_t) -> ssize_t {
-    // SAFETY: by the contract of this function.
-    pool::with(|room| unsafe { copy_file_by(room, to, from, offset, count) })
-}
-
-/// The same by way of so much room.
-///
-/// # Safety
-///
-/// The offset is null or valid.
-unsafe fn copy_file_by(
-    room: &mut [u8],
-    to: c_int,
-    from: c_int,
-    offset: *mut off_t,
-    count: size_t,
-) -> ssize_t {
-    let (buffer, room) = (room.as_mut_ptr(), room.len());
-    let (mut done, before) = (0, sys::errno());
-    // SAFETY: by the contract of this function.
-    let mut at =
-        unsafe { if offset.is_null() { libc::lseek(from, 0, libc::SEEK_CUR) } else { *offset } };
-    let last = off_t::try_from(count).ok().and_then(|count| at.checked_add(count));
-    if at < 0 || last.is_none() {
-        return fail(libc::EINVAL);
-    }
-    while done < count {
-        let found = match sys::read_at(from, buffer, room.min(count - done), at) {
-            Ok(0) => break,
-            Ok(found) => found,
-            Err(why) if done == 0 => return fail(why),
-            Err(_) => break,
-        };
-        let piece = message(buffer.cast_const().cast(), found);
-        let kernel = move || match sys::send(to, buffer, found, 0) {
-            Ok(count) => count as ssize_t,
-            Err(why) => fail(why),
-        };
-        let sent = send(to, || piece, 0, kernel);
-        if sent < 0 {
-            if done == 0 {
-                return -1;
-            }
-            // What was sent is said, and not why no more was.
-            sys::set_errno(before);
-            break;
-        }
-        done += sent as usize;
-        at += sent as off_t;
-        if sent < found as ssize_t {
-            break;
-        }
-    }
-    // SAFETY: by the contract of this function.
-    unsafe {
-        if offset.is_null() {
-            libc::lseek(from, at, libc::SEEK_SET);
-        } else {
-            *offset = at;
-        }
-    }
-    done as ssize_t
-}
-
-/// # Safety
-///
-/// The offset is null or valid.
-unsafe fn send_file(
-    to: c_int,
-    from: c_int,
-    offset: *mut off_t,
-    count: size_t,
-    kernel: impl Fn() -> ssize_t + Copy,
-) -> ssize_t {
-    if let Some(result) = passed_by(to, kernel) {
-        return result;
-    }
-    let Some(guard) = table::enter(to) else { return kernel() };
-    if !stream::is_carried(&guard) || !offset.is_null() && !pointers::is_there(offset) {
-        return kernel();
-    }
-    match sys::kind_of(from) {
-        Some(libc::S_IFREG | libc::S_IFBLK) => {}
-        // Some kernels copy from some devices.
-        Some(libc::S_IFCHR) => {
-            drop(guard);
-            depart(to, Reason::Splice);
-            return kernel();
-        }
-        // From nothing else, and says why.
-        _ => return kernel(),
-    }
-    // SAFETY: by the contract of this function.
-    unsafe { copy_file(to, from, offset, count) }
-}
-
-interpose! {
-    fn sendfile(to: c_int, from: c_int, offset: *mut off_t, count: size_t) -> ssize_t = |next| {
-        // SAFETY: the program says that the offset is null or valid.
-        unsafe { send_file(to, from, offset, count, move || next(to, from, offset, count)) }
-    }
-}
-
-interpose! {
-    fn sendfile64(to: c_int, from: c_int, offset: *mut off_t, count: size_t) -> ssize_t = |next| {
-        // SAFETY: as for `sendfile`.
-        unsafe { send_file(to, from, offset, count, move || next(to, from, offset, count)) }
     }
 }
 

@@ -10,6 +10,7 @@ mod bare;
 mod descriptors;
 pub mod direct;
 mod events;
+mod files;
 mod io;
 mod leaving;
 mod listed;

@@ -320,6 +320,11 @@ pub fn read_at(fd: c_int, to: *mut u8, length: usize, place: i64) -> Result<usiz
     call!(libc::SYS_pread64, fd, to, length, place).map(|count| count as usize)
 }
 
+/// Sends nothing of a file from a place on, of which the kernel says whether it may.
+pub fn send_nothing_of(file: c_int, to: c_int, mut place: i64) -> Result<(), Errno> {
+    call!(libc::SYS_sendfile, to, file, &raw mut place, 0).map(|_| ())
+}
+
 pub fn send(fd: c_int, from: *const u8, length: usize, flags: c_int) -> Result<usize, Errno> {
     let none: *mut c_void = std::ptr::null_mut();
     call!(libc::SYS_sendto, fd, from, length, flags, none, 0).map(|count| count as usize)
