@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
@@ -247,7 +248,11 @@ def test_a_long_label_of_the_dot_plot_stands_in_two_lines(reproduction: weft.Res
         "acknowledgments over requests,",
         "single packets, offered load 0.05",
     ]
-    assert ">single packets, offered load 0.05<" in drawn.svg(), "a line of its own, and whole"
+    svg = drawn.svg()
+    assert ">single packets, offered load 0.05<" in svg, "a line of its own, and whole"
+    size = re.search(r'font-size="([\d.]+)px"[^>]*><tspan>acknowledgments over requests,', svg)
+    assert size
+    assert 2 * float(size[1]) < drawn.spec["height"]["step"], "both within one row"
 
 
 def test_constants_find_the_checks_that_their_words_name(reproduction: weft.Result) -> None:

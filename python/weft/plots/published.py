@@ -118,11 +118,12 @@ def _in_lines(label: str) -> str:
 def _layers(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     heads = [row["label"] for row in rows if row["head"]]
     is_head = f"indexof({json.dumps(heads, ensure_ascii=False)}, datum.value) >= 0"
+    in_two = "indexof(datum.value, '\\n') >= 0"
     y = {"field": "label", "type": "nominal", "title": None,
          "scale": {"domain": list(dict.fromkeys(row["label"] for row in rows))},
-         "axis": {"labelExpr": "split(datum.label, '\\n')", "labelLineHeight": 10,
-                  "labelOffset": {"condition": {"test": "indexof(datum.value, '\\n') >= 0",
-                                                "value": -5}, "value": 0},
+         "axis": {"labelExpr": "split(datum.label, '\\n')", "labelLineHeight": 9,
+                  "labelOffset": {"condition": {"test": in_two, "value": -4}, "value": 0},
+                  "labelFontSize": {"condition": {"test": in_two, "value": 8.5}, "value": 11},
                   "labelLimit": 330, "grid": True, "labelFontWeight": {
              "condition": {"test": is_head, "value": 600}, "value": "normal"}, "labelColor": {
              "condition": {"test": is_head, "value": "$ink"}, "value": "$muted"}}}  # fmt: skip
