@@ -366,6 +366,8 @@ impl Lender<'_> {
                     // What the other end has sent before it went can be read still.
                     sys::shutdown(self.loan.near, libc::SHUT_WR);
                     self.silent = true;
+                    // Nor is it for anybody who copies on.
+                    sys::throw_away(far, self.buffer);
                 }
             }
         }

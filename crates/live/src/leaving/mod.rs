@@ -2,6 +2,7 @@
 //! goes where the library cannot follow.
 
 pub mod asking;
+mod copy;
 pub mod departure;
 pub mod loan;
 pub mod owners;

@@ -14,9 +14,9 @@ use crate::close;
 use crate::epoll;
 use crate::joining::attach;
 use crate::joining::meeting::Place;
+use crate::leaving::copy;
 use crate::leaving::departure;
 use crate::leaving::loan::{self, Ended, Loan};
-use crate::leaving::turn;
 use crate::segment::closed;
 use crate::sharing::holders::{self, Looked};
 use crate::sharing::lock;
@@ -25,11 +25,9 @@ use crate::stream::{self, Rest};
 use crate::sys::limits;
 use crate::sys::{self, Process};
 use crate::table::guard;
-use crate::table::{self, Entry, Guard, Receiving, phase};
+use crate::table::{self, Entry, Guard, Receiving};
 use crate::waiting::death;
 
-/// How often a quiet connection is looked at, in nanoseconds.
-const LOOK_EVERY: u64 = 50_000_000;
 /// Room for what is being copied, both ways.
 const MEMORY: usize = 1 << 17;
 /// The same where there is no memory.
@@ -219,7 +217,7 @@ fn run(guard: &Guard, far: c_int, loan: Option<Loan>, memory: &mut [u8]) -> ! {
         // The others may have closed it before this process had noticed the users' end.
         Ended::Over => guard::leave(guard),
         Ended::Given => {
-            copy(guard, far, memory);
+            copy::copy(guard, far, memory);
             close::end_doorbells_of(guard);
             holders::hold_no_more(guard.connection);
         }
@@ -292,154 +290,4 @@ fn left(guard: &Guard, receiving: &mut Receiving, buffer: &mut [u8], flags: c_in
         Err(_) if death::is_reset_by_doorbell(guard) => Rest::End,
         Err(_) => Rest::Reset,
     }
-}
-
-/// One way of the copying: what was taken and is not yet sent.
-struct Way<'a> {
-    from: c_int,
-    to: c_int,
-    memory: &'a mut [u8],
-    held: std::ops::Range<usize>,
-    open: bool,
-}
-
-impl<'a> Way<'a> {
-    fn new(from: c_int, to: c_int, memory: &'a mut [u8]) -> Self {
-        Self { from, to, memory, held: 0..0, open: true }
-    }
-
-    /// Whether it waits for something to take.
-    fn is_taking(&self) -> bool {
-        self.open && self.held.is_empty()
-    }
-
-    /// What it waits for at a descriptor.
-    fn events(&self, fd: c_int) -> i16 {
-        let taking = self.from == fd && self.is_taking();
-        let sending = self.to == fd && !self.held.is_empty();
-        (i16::from(taking) * libc::POLLIN) | (i16::from(sending) * libc::POLLOUT)
-    }
-
-    /// Whether it goes on to a descriptor from which the other way has ended.
-    fn only_sends_to(&self, fd: c_int, other: &Way<'_>) -> bool {
-        self.open && self.to == fd && !other.open
-    }
-
-    /// Takes what there is. False if the connection is over. An error may be no more than an end.
-    fn take(&mut self, is_end: impl FnOnce() -> bool) -> bool {
-        let (place, room) = (self.memory.as_mut_ptr(), self.memory.len());
-        self.note(match sys::recv(self.from, place, room, libc::MSG_DONTWAIT) {
-            Ok(0) => Rest::End,
-            Ok(count) => Rest::Bytes(count),
-            Err(libc::EAGAIN | libc::EINTR) => Rest::Later,
-            Err(_) if is_end() => Rest::End,
-            Err(_) => Rest::Reset,
-        })
-    }
-
-    /// The same of what the program has written. If it has closed its end before it had read what was sent
-    /// there, that is a reset, though its end came first.
-    fn take_back(&mut self) -> bool {
-        let is_reset = || sys::poll_now(self.from, 0) & libc::POLLERR != 0;
-        if is_reset() && sys::unread_bytes(self.from) == Ok(0) {
-            return self.note(Rest::Reset);
-        }
-        self.take(|| false)
-    }
-
-    fn note(&mut self, taken: Rest) -> bool {
-        match taken {
-            Rest::Bytes(count) => self.held = 0..count,
-            Rest::End => {
-                sys::shutdown(self.to, libc::SHUT_WR);
-                self.open = false;
-            }
-            Rest::Reset => {
-                sys::reset(self.to);
-                return false;
-            }
-            Rest::Later | Rest::Kernel => {}
-        }
-        true
-    }
-
-    /// Sends as much as there is room for. False if the connection is over.
-    fn send(&mut self) -> bool {
-        let bytes = &self.memory[self.held.clone()];
-        let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
-        match sys::send(self.to, bytes.as_ptr(), bytes.len(), flags) {
-            Ok(count) => self.held.start += count,
-            Err(libc::EAGAIN | libc::EINTR) => {}
-            Err(_) => {
-                // Nobody reads there any more: the kernel would reset who writes here.
-                sys::reset(self.from);
-                return false;
-            }
-        }
-        true
-    }
-}
-
-/// Copies both ways between two connections of the kernel until both have ended, what is left in the
-/// ring first. Neither waits for the other: a program may write all before it reads any.
-fn copy(guard: &Guard, far: c_int, memory: &mut [u8]) {
-    let (one, other) = memory.split_at_mut(memory.len() / 2);
-    let (mut to, mut back) = (Way::new(guard.fd, far, one), Way::new(far, guard.fd, other));
-    // Whether each way is the ring's still, at least in part.
-    let (mut in_ring, mut out_ring) = (true, true);
-    // Whether nothing more is to be heard of the other end.
-    let mut has_gone = false;
-    loop {
-        if in_ring && to.is_taking() {
-            let rest = stream::rest(guard, to.memory);
-            in_ring = !matches!(rest, Rest::Kernel);
-            if !to.note(rest) {
-                return;
-            }
-        }
-        out_ring = out_ring && !is_sent_by_kernel(guard);
-        let goes_on =
-            (in_ring || !to.is_taking() || to.take(|| death::is_reset_by_doorbell(guard)))
-                && (to.held.is_empty() || to.send())
-                && (out_ring || !back.is_taking() || back.take_back())
-                && (out_ring || back.held.is_empty() || back.send());
-        if !goes_on || !to.open && !back.open {
-            return;
-        }
-        let mut entries = [guard.fd, far].map(|fd| {
-            let events = to.events(fd) | if out_ring { 0 } else { back.events(fd) };
-            // One that has said all may yet reset the connection.
-            let may_reset = to.only_sends_to(fd, &back) || back.only_sends_to(fd, &to) && !has_gone;
-            let is_looked_at = events != 0 || may_reset;
-            libc::pollfd { fd: if is_looked_at { fd } else { -1 }, events, revents: 0 }
-        });
-        let pause = (out_ring || in_ring && to.is_taking()).then_some(LOOK_EVERY);
-        if !sys::poll_all(&mut entries, pause) {
-            return;
-        }
-        let ended = libc::POLLERR | libc::POLLHUP;
-        for (entry, other) in entries.iter().zip([far, guard.fd]) {
-            if entry.events != 0 || entry.revents & ended == 0 {
-                continue;
-            }
-            // Without an error both directions have ended, the sending one before the descriptor left.
-            // The kernel may have told the library of a reset, of which the program has yet to hear.
-            let is_reset = entry.revents & libc::POLLERR != 0 || guard.connection.owes_error();
-            has_gone = entry.fd == guard.fd && (!is_reset || death::is_reset_by_doorbell(guard));
-            if !has_gone {
-                sys::reset(other);
-                return;
-            }
-        }
-    }
-}
-
-/// Whether the sending direction is the kernel's again.
-fn is_sent_by_kernel(guard: &Guard) -> bool {
-    let joined = guard.connection.phase() == phase::JOINED;
-    let segment = guard.connection.segment().filter(|_| joined);
-    segment.is_none_or(|segment| {
-        turn::settle(guard, &segment);
-        guard.connection.returned_out.load(Ordering::Acquire)
-    })
 }

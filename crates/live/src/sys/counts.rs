@@ -17,6 +17,8 @@ pub struct TcpCounts {
     pub has_sent_end: bool,
     /// Bytes that the program ever put into the connection, sent or not.
     pub put_in: u64,
+    /// How many of them wait until the other end has room.
+    pub not_sent: u64,
     /// Bytes that ever arrived in order, read or not, and the end.
     pub arrived: u64,
 }
@@ -52,6 +54,7 @@ pub fn tcp_counts(fd: c_int) -> Result<TcpCounts, Errno> {
         // FIN_WAIT1, FIN_WAIT2, TIME_WAIT, LAST_ACK and CLOSING.
         has_sent_end: [4, 5, 6, 9, 11].contains(&state),
         put_in: sent - sent_again + not_sent,
+        not_sent,
         arrived: info[128 / 8],
     })
 }

@@ -548,6 +548,15 @@ pub fn reset(fd: c_int) {
     close(fd);
 }
 
+/// Reads what there is, by way of so much room, for nobody. Returns how much there was.
+pub fn throw_away(fd: c_int, room: &mut [u8]) -> usize {
+    let mut all = 0;
+    while let Ok(count @ 1..) = recv(fd, room.as_mut_ptr(), room.len(), libc::MSG_DONTWAIT) {
+        all += count;
+    }
+    all
+}
+
 /// Maps memory. A null `at` lets the kernel choose.
 pub fn map(fd: Option<c_int>, length: usize) -> Option<*mut u8> {
     let sharing = match fd {
