@@ -181,5 +181,21 @@ KEPT: dict[str, tuple[tuple[Any, ...], ...]] = {
         ("b", "close", 4),
         ("g", "recv", 4, 40_000),
     ),
+    "one beside a program is told of a reset, and leaves": (
+        ("a", "close", 4),
+        ("a", "send", 6, b"3.3."),
+        ("a", "send", 7, bytes(513)),
+        ("a", "start", "b", "exec", ""),
+        ("b", "close", 6),
+        ("b", "start", "c", "spawn", ""),
+        ("a", "close", 6),
+        ("a", "send", 7, bytes(41)),
+        ("a", "give", 7),
+        ("c", "fork", "e"),
+        ("e", "take"),
+        ("e", "poll", 4),
+        ("e", "recv", 4, 40_000),
+        ("e", "send", 4, b"x"),
+    ),
 }
 """What differed, and the acts."""

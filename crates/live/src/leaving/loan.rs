@@ -20,6 +20,7 @@ use weft_protocol::detour::Outlet;
 
 use crate::joining::meeting::{self, Place};
 use crate::leaving::owners;
+use crate::leaving::pump;
 use crate::leaving::turn;
 use crate::sharing::holders::{self, Looked};
 use crate::sharing::lock;
@@ -186,6 +187,10 @@ impl Lender<'_> {
             let Some(mut receiving) = connection.receiving() else { continue };
             let why = self.serve(&mut receiving);
             if why == Why::Alone {
+                if pump::is_over(self.guard) {
+                    // Others have heard of that, and from now on nobody can tell them.
+                    sys::shutdown(self.loan.near, libc::SHUT_WR);
+                }
                 // What they have not read they will.
                 let unread = self.unread;
                 self.take(&mut receiving, unread);

@@ -167,7 +167,7 @@ fn shut_as(guard: &Guard, near: c_int) {
 }
 
 /// Whether the kernel has neither a direction nor an error left.
-fn is_over(guard: &Guard) -> bool {
+pub fn is_over(guard: &Guard) -> bool {
     let said = sys::poll_now(guard.fd, 0);
     said & libc::POLLHUP != 0 && said & libc::POLLERR == 0 && !guard.connection.owes_error()
 }
