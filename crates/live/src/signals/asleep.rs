@@ -149,11 +149,13 @@ pub fn within(stack: &Range<usize>) -> Option<How> {
 }
 
 /// Whether the calling thread sleeps.
+#[cfg(target_arch = "x86_64")]
 pub fn is_any() -> bool {
     ASLEEP.get() != 0
 }
 
 /// The calling thread is about to jump to a place on its stack past what was not unwound.
+#[cfg(target_arch = "x86_64")]
 pub fn end_before_jump(to: usize) {
     if ASLEEP.get() < to {
         ASLEEP.set(0);

@@ -64,6 +64,7 @@ pub fn is_called_back() -> bool {
 }
 
 /// Whether the calling thread holds anything.
+#[cfg(target_arch = "x86_64")]
 pub fn is_any() -> bool {
     sys::own().depth.load(Ordering::Relaxed) > 0
 }

@@ -14,8 +14,12 @@ use libc::{c_int, c_void};
 
 use crate::hooks::real::interpose;
 use crate::signals::asleep::{self, How};
-use crate::signals::interrupted::{self, _Unwind_GetCFA, Interrupted};
-use crate::signals::{inside, process_lock};
+use crate::signals::inside;
+#[cfg(target_arch = "x86_64")]
+use crate::signals::interrupted;
+use crate::signals::interrupted::{_Unwind_GetCFA, Interrupted};
+#[cfg(target_arch = "x86_64")]
+use crate::signals::process_lock;
 use crate::sys;
 
 thread_local! {

@@ -451,12 +451,14 @@ pub fn cookie(fd: c_int) -> Option<u64> {
 }
 
 /// All signals but those that say what the thread itself has done wrong.
+#[cfg(target_arch = "x86_64")]
 pub const ALL_SIGNALS: u64 = !(bit(libc::SIGSEGV)
     | bit(libc::SIGBUS)
     | bit(libc::SIGILL)
     | bit(libc::SIGFPE)
     | bit(libc::SIGTRAP));
 
+#[cfg(target_arch = "x86_64")]
 const fn bit(signal: c_int) -> u64 {
     1 << (signal - 1)
 }

@@ -4,7 +4,9 @@ use std::mem::zeroed;
 
 use libc::{c_int, c_void, iovec};
 
-use crate::pair::{Pair, carried, close, moved_back, outcome, poll, preloaded, recv, send};
+use crate::pair::{Pair, carried, moved_back, outcome, preloaded, recv, send};
+#[cfg(target_arch = "x86_64")]
+use crate::pair::{close, poll};
 use crate::{epoll_control, pair};
 
 unsafe extern "C" {
