@@ -447,6 +447,8 @@ class Round:
     def gone(self, name: str, act: Act) -> None:
         """End an agent in both worlds, and wait until it has."""
         agent = self.agents[name]
+        # An interpreter that exits leaves its orders before the kernel has closed the rest.
+        ends = [os.pidfd_open(process) for process in agent.processes]
         for world in (0, 1):
             if act[1] == "exit":
                 self.tell(act, world)
@@ -457,6 +459,8 @@ class Round:
                 self.told[-1] += f" {self.heard(name, world)}"
                 raise AssertionError("it has answered")
             agent.orders[world].close()
+            select.select([ends[world]], [], [], PATIENCE_S)
+            os.close(ends[world])
         del self.agents[name]
         for end in set(agent.holds.values()):
             if not self.holders(end):
