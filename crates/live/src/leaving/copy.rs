@@ -162,7 +162,8 @@ impl Copying<'_> {
         }
         self.out_ring = self.out_ring && !is_sent_by_kernel(self.guard);
         if !self.to.held.is_empty() && self.to.send().is_some() {
-            if !self.back.open {
+            let has_written = !self.back.held.is_empty() || sys::unread_bytes(self.far) != Ok(0);
+            if !self.back.open || !has_written {
                 return Some(Over::ResetByProgram);
             }
             self.back.ends_in_reset = true;
@@ -254,8 +255,10 @@ impl Copying<'_> {
         self.refused.get_or_insert(0);
         let is_there = || sys::poll_now(far, 0) & (libc::POLLERR | libc::POLLHUP) == 0;
         let is_sent = || sys::tcp_counts(far).map_or(true, |counts| counts.not_sent == 0);
+        let mut pause = loan::SOON;
         while !is_sent() && is_there() && self.throws_away() {
-            sys::sleep(loan::LATE);
+            sys::sleep(pause);
+            pause = (2 * pause).min(LOOK_EVERY);
         }
         sys::reset(self.far);
     }
