@@ -36,6 +36,8 @@ PATIENCE_S = 6
 """For so long a world that lags is asked again."""
 DELIVERY_S = 0.3
 """The kernel's own delivery takes so long on a loaded machine."""
+NOTICED_S = 0.03
+"""A death is noticed within that ("Deaths, forks and signals")."""
 MOST_AGENTS = 5
 MOST_NUMBERS = 8
 MOST_UNREAD = 20_000
@@ -471,6 +473,9 @@ class Round:
     def heard_of(self, end: int) -> None:
         """Wait until the kernel has brought the other end's end, where that is told of at once."""
         until = time.monotonic() + DELIVERY_S
+        if socket.SHUT_RD in self.shut[end]:
+            # Its own end has been told all along.
+            time.sleep(NOTICED_S)
         for name, agent in self.agents.items():
             for number in (it for it, held in agent.holds.items() if held == end):
                 look = (name, "poll", number)
