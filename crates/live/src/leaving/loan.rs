@@ -110,12 +110,6 @@ pub fn join(guard: &Guard) -> Option<c_int> {
     near.map(|[near]| near)
 }
 
-/// Whether a process has a socket no more. It is asked twice: a program may give it a lower number, and close
-/// the one before, while the list of its numbers is read.
-fn lacks(process: u32, socket: u64) -> bool {
-    (0..2).all(|_| owners::has(process, socket) == Some(false))
-}
-
 struct Lender<'a> {
     guard: &'a Guard,
     loan: Loan,
@@ -273,8 +267,9 @@ impl Lender<'_> {
         let begun = sys::now();
         let looks = begun >= self.look;
         for user in &mut self.users {
-            let gone =
-                |user: &mut Process| user.has_ended() || looks && lacks(user.number(), self.socket);
+            let gone = |user: &mut Process| {
+                user.has_ended() || looks && owners::lacks(user.number(), self.socket)
+            };
             user.take_if(gone).into_iter().for_each(Process::close);
         }
         if looks {

@@ -30,6 +30,12 @@ pub fn has(process: u32, socket: u64) -> Option<bool> {
     search(process, socket).map(|found| found.is_some())
 }
 
+/// Whether a process has the socket of this number no more. It is asked twice: a program may give it a lower
+/// number, and close the one before, while the list of its numbers is read.
+pub fn lacks(process: u32, socket: u64) -> bool {
+    (0..2).all(|_| has(process, socket) == Some(false))
+}
+
 /// The lowest number that a process seems to have for the socket of this number, if it has any.
 pub fn descriptor_of(process: u32, socket: u64) -> Option<c_int> {
     search(process, socket).flatten()
