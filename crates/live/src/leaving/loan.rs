@@ -20,7 +20,6 @@ use weft_protocol::detour::Outlet;
 
 use crate::joining::meeting::{self, Place};
 use crate::leaving::owners;
-use crate::leaving::pump;
 use crate::leaving::turn;
 use crate::sharing::holders::{self, Looked};
 use crate::sharing::lock;
@@ -181,7 +180,7 @@ impl Lender<'_> {
             let Some(mut receiving) = connection.receiving() else { continue };
             let why = self.serve(&mut receiving);
             if why == Why::Alone {
-                if pump::is_over(self.guard) {
+                if death::is_over(self.guard) {
                     // Others have heard of that, and from now on nobody can tell them.
                     sys::shutdown(self.loan.near, libc::SHUT_WR);
                 }
@@ -366,7 +365,7 @@ impl Lender<'_> {
                     // What the other end has sent before it went can be read still.
                     sys::shutdown(self.loan.near, libc::SHUT_WR);
                     self.silent = true;
-                    // Nor is it for anybody who copies on.
+                    // Who goes on copying, once the loan has ended, would send it and be refused again.
                     sys::throw_away(far, self.buffer);
                 }
             }

@@ -156,7 +156,7 @@ fn shut_as(guard: &Guard, near: c_int) {
     let lent = connection.lending.is_lent_again();
     let has_sent_end = || sys::tcp_counts(guard.fd).is_ok_and(|counts| counts.has_sent_end);
     let sends_no_more =
-        connection.write_shut.load(Ordering::Acquire) || has_sent_end() || is_over(guard);
+        connection.write_shut.load(Ordering::Acquire) || has_sent_end() || death::is_over(guard);
     if !lent && sends_no_more {
         sys::shutdown(near, libc::SHUT_WR);
     }
@@ -164,12 +164,6 @@ fn shut_as(guard: &Guard, near: c_int) {
     if !sends_no_more && connection.read_shut.load(Ordering::Acquire) {
         sys::shutdown(near, libc::SHUT_RD);
     }
-}
-
-/// Whether the kernel has neither a direction nor an error left.
-pub fn is_over(guard: &Guard) -> bool {
-    let said = sys::poll_now(guard.fd, 0);
-    said & libc::POLLHUP != 0 && said & libc::POLLERR == 0 && !guard.connection.owes_error()
 }
 
 fn put_in_places(guard: &Guard, near: c_int) {

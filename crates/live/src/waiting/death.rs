@@ -151,6 +151,12 @@ pub fn is_reset_by_doorbell(guard: &Guard) -> bool {
     is
 }
 
+/// Whether the kernel has neither a direction nor an error left.
+pub fn is_over(guard: &Guard) -> bool {
+    let said = sys::poll_now(guard.fd, 0);
+    said & libc::POLLHUP != 0 && said & libc::POLLERR == 0 && !guard.connection.owes_error()
+}
+
 /// Sends a byte that nobody reads any more, which the kernel answers by a reset.
 pub fn provoke(socket: c_int) {
     let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
