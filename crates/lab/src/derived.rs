@@ -128,12 +128,7 @@ fn turns(name: &str, channel: &ChannelSettings, all: &mut Vec<Derived>) {
         Span::ZERO => format!("{} turn-around", timing.turn_around),
         _ => format!("2 x {} turn-around", timing.turn_around),
     };
-    push(
-        "release_to_turn",
-        "us",
-        release.as_us(),
-        format!("{turns} + {preamble} null frame"),
-    );
+    push("release_to_turn", "us", release.as_us(), format!("{turns} + {preamble} null frame"));
     let SwitchSettings::FifoBus(bus) = &channel.switch else { return };
     let switch = bus.analysis + bus.set_up + bus.rate.span(channel.packet);
     let path = least * 2 + switch;
