@@ -94,14 +94,18 @@ fn a_missing_or_unknown_unit_names_what_to_write() {
     refused::<Span>("850 nanos", expect!["unknown unit `nanos`; use ps, ns, us, ms or s"]);
     refused::<Bytes>(
         "2048 bytes",
-        expect!["unknown unit `bytes`; use B, KB, KiB, MB, MiB, GB or GiB"],
+        expect![[
+            r#"unknown unit `bytes`; use B, KB, KiB, MB, MiB, GB or GiB; did you mean "2048 B"?"#
+        ]],
     );
     refused::<Rate>(
         "2 Gb/s",
-        expect!["unknown unit `Gb/s`; use bit/s, kbit/s, Mbit/s, Gbit/s, B/s, KB/s, MB/s or GB/s"],
+        expect![[
+            r#"unknown unit `Gb/s`; use bit/s, kbit/s, Mbit/s, Gbit/s, B/s, KB/s, MB/s or GB/s; did you mean "2 Gbit/s"?"#
+        ]],
     );
     refused::<Length>("5 ft", expect!["unknown unit `ft`; use mm, cm, m or km"]);
-    refused::<Decibel>("3 db", expect!["unknown unit `db`; use dB"]);
+    refused::<Decibel>("3 db", expect![[r#"unknown unit `db`; use dB; did you mean "3 dB"?"#]]);
 }
 
 #[test]
