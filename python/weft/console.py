@@ -11,7 +11,7 @@ from rich.table import Table
 
 from weft.checks import counts, readings
 from weft.plots.request import SETTLED
-from weft.standing import STUCK, main_latency, notes, why_stuck
+from weft.standing import PARTLY_STUCK, STUCK, main_latency, notes, why_stuck
 from weft.words import column_head, number, percent, printed, short_keys
 
 if TYPE_CHECKING:
@@ -22,8 +22,9 @@ if TYPE_CHECKING:
     from weft.system import Parameter, System
 
 _COLOURS = {"within": "green", "outside": "bold red", "missed": "red", "report": "dim",
-            SETTLED: "green", "saturated": "yellow", STUCK: "bold red", "stated": "blue",
-            "derived": "yellow", "calibrated": "magenta"}  # fmt: skip
+            SETTLED: "green", "saturated": "yellow", "too short": "yellow", STUCK: "bold red",
+            PARTLY_STUCK: "bold red", "stated": "blue", "derived": "yellow",
+            "calibrated": "magenta"}  # fmt: skip
 
 _MEASURED = (
     "offered_load",

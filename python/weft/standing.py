@@ -12,6 +12,10 @@ if TYPE_CHECKING:
     from weft.result import Result
 
 STUCK = "stuck"
+PARTLY_STUCK = "partly stuck"
+
+# Verdicts on points in which something stands still: they have no latency.
+STANDING = (STUCK, PARTLY_STUCK)
 
 # Points that are stuck beyond which only their number is told.
 _MOST = 3
@@ -34,7 +38,7 @@ def why_stuck(result: Result) -> list[str]:
     points, runs = result.points, result.replications
     if "verdict" not in points or "waiting_for" not in runs:
         return []
-    stuck = points[points["verdict"] == STUCK]
+    stuck = points[points["verdict"].isin(STANDING)]
     axes = [
         str(name)
         for name in points
@@ -50,7 +54,11 @@ def why_stuck(result: Result) -> list[str]:
         at = ", ".join(f"{name.rsplit('.', 1)[-1]} {spell(row[name])}" for name in axes)
         where = f" ({at})" if at else ""
         more = f" {len(others)} more wait." if others else ""
-        told.append(f"Stuck{where}: {first}. From then on nothing is delivered.{more}")
+        if row["verdict"] == STUCK:
+            told.append(f"Stuck{where}: {first}. From then on nothing is delivered.{more}")
+        else:
+            why = f" {others[0]}." if others else ""
+            told.append(f"Partly stuck{where}: {first}.{why} Other hosts go on.")
     if len(stuck) > _MOST:
         told.append(f"{len(stuck) - _MOST} more points are stuck.")
     if told:

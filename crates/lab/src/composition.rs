@@ -187,7 +187,7 @@ pub enum SwitchSettings {
     OutputBuffered(OutputBufferedSettings),
     /// A cell switch with queues at its inputs and a scheduler, in slots of one cell.
     InputQueued(InputQueuedSettings),
-    /// A cell switch with unlimited queues at its outputs, in slots of one cell.
+    /// A switch with unlimited queues at its outputs, driven by events.
     OutputQueued(OutputQueuedSettings),
     /// A cell switch with one memory of limited size, driven by events.
     SharedMemory(SharedMemorySettings),
@@ -255,7 +255,8 @@ pub enum InputQueues {
     Fifo,
 }
 
-/// A cell switch with unlimited queues at its outputs.
+/// A switch with unlimited queues at its outputs: a packet is in the queue of its output as soon as
+/// its first byte has passed the switch.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct OutputQueuedSettings {

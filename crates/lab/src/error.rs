@@ -174,6 +174,18 @@ pub enum Error {
         /// Which packet, and where.
         problem: String,
     },
+    /// A run in which a link carried more than it can: a defect of a part.
+    #[error(
+        "{channel}, seed {seed}: {problem}; this is a defect of Weft, and the result is withheld"
+    )]
+    Capacity {
+        /// The channel.
+        channel: String,
+        /// The seed of the run.
+        seed: u64,
+        /// Which link, and how busy it was.
+        problem: String,
+    },
     /// A run in which packets were lost or made without a rule: a defect of a part.
     #[error("{channel}, seed {seed}: {problem}")]
     Conservation {

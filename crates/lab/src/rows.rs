@@ -6,7 +6,7 @@ use weft_fabric::measure::{Budget, Collision, Drop, Histogram, Latency, Recorder
 use weft_units::{Span, Time};
 
 use crate::simulate::ChannelRun;
-use crate::statistics::{Estimate, Judgement, Verdict, ratio, replications};
+use crate::statistics::{Estimate, Judgement, Verdict, ratio, replications, start_up_bias};
 use crate::table::{Cell, Table};
 
 /// The runs of one channel at one point, in order of their seeds.
@@ -176,10 +176,41 @@ impl PointRuns<'_> {
         }
     }
 
-    /// The verdict on the point: the worst of its runs.
+    /// The verdict on the point: the worst of its runs; transient, too, where the interval over its
+    /// runs is narrower than what starting from empty queues does to the mean.
     pub fn verdict(&self) -> Verdict {
         let verdicts = self.runs.iter().map(|run| run.judgement.verdict);
-        verdicts.max().unwrap_or(Verdict::Settled)
+        match verdicts.max().unwrap_or(Verdict::Settled) {
+            Verdict::Settled if self.shows_start_up() => Verdict::Transient,
+            verdict => verdict,
+        }
+    }
+
+    /// Whether the mean latency is known so well that it is seen to depend on the length of the run.
+    fn shows_start_up(&self) -> bool {
+        let Some(first) = self.runs.first() else { return false };
+        let latency = first.usual_latency();
+        let Some(half_width) = self.across(latency).and_then(|across| across.half_width_95) else {
+            return false;
+        };
+        // What was cut at the beginning of each run does not bias its mean.
+        let series = |run: &&ChannelRun| {
+            let mean = run.means[latency as usize]?;
+            let recorder = run.observations.recorder(latency);
+            (!run.ended && mean.truncated == 0).then(|| recorder.series().means_ps())
+        };
+        let whole: Vec<Vec<f64>> = self.runs.iter().filter_map(series).collect();
+        start_up_bias(&whole).is_some_and(|bias| bias.abs() * 1e-6 > half_width)
+    }
+
+    /// The mean of a latency in microseconds: of the only run, or over several.
+    fn across(&self, latency: Latency) -> Option<Estimate> {
+        let means: Vec<Estimate> =
+            self.runs.iter().filter_map(|run| run.means[latency as usize]).collect();
+        match means[..] {
+            [only] => Some(only),
+            _ => replications(&means.iter().map(|one| one.mean).collect::<Vec<_>>()),
+        }
     }
 
     pub(crate) fn head(&self, channel: &str) -> Row {
@@ -190,17 +221,11 @@ impl PointRuns<'_> {
     }
 
     fn latency(&self, latency: Latency, row: &mut Row) {
-        let means: Vec<Estimate> =
-            self.runs.iter().filter_map(|run| run.means[latency as usize]).collect();
         let name = latency.name();
-        let across = match means[..] {
-            [] => return,
-            [only] => Some(only),
-            _ => replications(&means.iter().map(|one| one.mean).collect::<Vec<_>>()),
-        };
+        let Some(across) = self.across(latency) else { return };
         // What was delivered before everything stood still says nothing about a latency.
-        let is_stuck = self.verdict() == Verdict::Stuck;
-        let across = across.filter(|_| !is_stuck);
+        let is_stuck = self.verdict().is_stuck();
+        let across = Some(across).filter(|_| !is_stuck);
         row.push((format!("{name}_mean_us"), across.map(|across| across.mean).into()));
         let half_width = across.and_then(|across| across.half_width_95);
         row.push((format!("{name}_half_width_us"), half_width.into()));
@@ -269,9 +294,9 @@ fn estimate(name: &str, estimate: Option<Estimate>, row: &mut Row) {
 
 /// Who waits for whom, where a run is stuck.
 fn waiting(run: &ChannelRun, judgement: &Judgement) -> String {
-    match judgement.verdict {
-        Verdict::Stuck => run.waiting.join("; "),
-        _ => String::new(),
+    match judgement.verdict.is_stuck() {
+        true => run.waiting.join("; "),
+        false => String::new(),
     }
 }
 

@@ -203,7 +203,7 @@ fn a_parameter_that_no_part_reads_is_refused() {
         &["channel.bulk.switch.output_queued.latency=0 ns", "channel.bulk.adapter.send_buffers=8"],
         expect![[r#"
             --set channel.bulk.adapter.send_buffers=8: channel.bulk.adapter.send_buffers = 8 does not fit
-                accepted: unlimited, since output queues take every cell at once"#]],
+                accepted: unlimited, since nothing but the link of a host holds its packets back"#]],
     );
     clint(
         &["workload.bulk.source=greedy", "workload.bulk.load=0.5"],

@@ -22,7 +22,7 @@ from weft.plots.request import (
     series_labels,
     with_points,
 )
-from weft.standing import STUCK, main_latency
+from weft.standing import STANDING, main_latency
 from weft.theme import CROSS, HEIGHT, WIDTH
 from weft.words import axis_title
 
@@ -93,7 +93,7 @@ def _curves(
     if diagonal and y == "accepted_load" and x.endswith("load"):
         layers.insert(0, _diagonal(drawable))
     missing = int((measured["y"] <= 0).sum()) if log else 0
-    stuck = int((measured["y"].isna() & (measured["verdict"] == STUCK)).sum())
+    stuck = int((measured["y"].isna() & measured["verdict"].isin(STANDING)).sum())
     marks = _legend_of_marks(drawable, printed, (missing, stuck))
     if any(on_others):
         marks = " · ".join([*[marks] * bool(marks), "dashed: lies on another curve"])

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from weft.checks import LITERAL, Check, checks_of, counts, named_in
 from weft.plots.request import SETTLED
 from weft.report.markup import Section, marked, measured, published, section, sentence, table
-from weft.standing import STUCK, notes, why_stuck
+from weft.standing import STANDING, notes, why_stuck
 from weft.system import Parameter, System
 from weft.words import percent
 
@@ -173,7 +173,7 @@ def _settled(result: Result) -> str:
         return f'<p class="lead">{len(points)} points.</p>'
     words = ", ".join(f"{n} {verdict}" for verdict, n in Counter(points["verdict"]).items())
     more = ""
-    if (~points["verdict"].isin([SETTLED, STUCK])).any():
+    if (~points["verdict"].isin([SETTLED, *STANDING])).any():
         more = " The mean of a point that did not settle depends on how long it ran."
     noun = "point" if len(points) == 1 else "points"
     lead = f'<p class="lead">{len(points)} {noun}: {escape(words)}.{more}</p>'

@@ -147,7 +147,8 @@ impl EventChannel {
         flight.end = end + self.propagation;
         schedule(flight.end, Event(Happening::Deliver(id)));
         let Flight { from, to, kind, span, slot, blocked, .. } = *flight;
-        self.observations.occupy(to.into(), now, span);
+        // A packet that waited in the switch is on the cable of its output behind those before it.
+        self.observations.occupy(to.into(), Time(end.0.saturating_sub(span.0)), span);
         if let Some(links) = self.shared_links_mut() {
             links.forward(now, to, span);
         }
