@@ -116,12 +116,13 @@ def print_points(result: Result) -> None:
         # The words above a column may break, the numbers in it may not.
         column.min_width = max((len(str(cell)) for cell in column.cells), default=0)
     console = _console()
+    # What is noted says how the table is to be read, so it comes first.
+    for note in notes(result):
+        console.print(f"Note: {_plain(note)}", style="dim")
     console.print(f"[bold]{_plain(result.title)}[/]")
     console.print(table)
     for sentence in why_stuck(result):
         console.print(_plain(sentence), style=_COLOURS[STUCK])
-    for note in notes(result):
-        console.print(f"Note: {_plain(note)}", style="dim")
 
 
 def print_comparison(result: Result) -> None:

@@ -167,7 +167,7 @@ def test_an_error_in_a_file_carries_its_place(study: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
-        (("run", "nosuch"), "`nosuch` is not shipped; accepted: clan-"),
+        (("run", "nosuch"), "`nosuch` is not shipped; accepted: a name that `weft systems` lists"),
         (("run", "missing.toml"), "missing.toml cannot be read"),
         (("run", "clint"), "there is no [workload.CHANNEL]"),
         (("reproduce", "clynt"), "there is no shipped system `clynt`"),

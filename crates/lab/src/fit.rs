@@ -19,10 +19,6 @@ use crate::spec::{SpecError, Tree};
 
 /// Refuses the composition that was read from `tree` if its parts do not fit together.
 pub fn check(tree: &Tree, spec: &Spec) -> Result<(), Error> {
-    let hosts = spec.system.hosts;
-    if hosts < 2 {
-        return Err(misfit(tree, "system.hosts", &hosts.to_string(), "2 or more").into());
-    }
     check_workloads(tree, spec)?;
     check_run(tree, spec)?;
     if let Some(program) = &spec.program {

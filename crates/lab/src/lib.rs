@@ -18,6 +18,7 @@ mod error;
 pub mod experiment;
 mod fit;
 mod job;
+mod keys;
 mod notes;
 mod parallel;
 mod plan;
@@ -43,6 +44,7 @@ pub use catalogue::{ExperimentEntry, Shown, SystemEntry, experiments, schema, sh
 pub use describe::Description;
 pub use error::{Details, Error};
 pub use job::{CODE, Job, Key, KeyError, identity};
+pub use notes::notes;
 pub use plan::{Plan, Point};
 pub use reproduce::{Reproduction, reproduce};
 pub use saturation::SaturationOptions;

@@ -173,10 +173,12 @@ impl Tables {
     pub fn outcome(mut self, plan: Plan, stopped: bool, options: &Options) -> Outcome {
         drop_empty_columns(&mut self.points);
         drop_empty_columns(&mut self.replications);
-        let tables = vec![
+        let always = [
             ("points", self.points),
             ("replications", self.replications),
             ("derived", derived_table(&plan)),
+        ];
+        let where_noted = [
             ("collisions", self.collisions),
             ("budget", self.budget),
             ("histograms", self.histograms),
@@ -189,6 +191,9 @@ impl Tables {
             ("intervals", self.intervals),
             ("messages", self.messages),
         ];
+        // An empty table reads as if something had been lost.
+        let noted = where_noted.into_iter().filter(|(_, table)| table.rows() > 0);
+        let tables = always.into_iter().chain(noted).collect();
         Outcome { tables, meta: meta(&plan, stopped, options), stopped, plan }
     }
 }

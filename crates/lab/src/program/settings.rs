@@ -17,6 +17,7 @@ use crate::assemble::Site;
 use crate::composition::{ChannelSettings, Spec};
 use crate::error::{ABSENT, Error};
 use crate::fit;
+use crate::keys;
 use crate::source::Request;
 use crate::trace::play;
 use crate::trace::settings::TraceSettings;
@@ -240,7 +241,7 @@ pub fn open(
         tree.set(key, value)?;
     }
     let tree = tree.without_presets();
-    let spec: Spec = tree.read()?;
+    let spec = keys::read(&tree)?;
     fit::check(&tree, &spec)?;
     let (_, names) = ways.rules(&spec)?;
     if let Some(name) = spec.workload.keys().find(|name| !names.contains(name)) {
@@ -284,7 +285,11 @@ impl ProgramSettings {
             accepted,
         };
         if ranks < 2 {
-            return Err(fault("program.ranks", ranks.to_string(), "2 or more".to_owned()));
+            return Err(fault(
+                "program.ranks",
+                ranks.to_string(),
+                "a whole number in 2..=65535".to_owned(),
+            ));
         }
         if self.run.is_some() == self.trace.is_some() {
             let value = if self.run.is_some() { "given" } else { ABSENT };
