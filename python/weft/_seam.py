@@ -103,6 +103,16 @@ def campaign(
     return made
 
 
+def simulate(jobs: str) -> None:
+    """Carry out runs that a campaign wrote down, for the time that it takes."""
+    core().simulate(jobs)
+
+
+def picoseconds(text: str) -> int:
+    """Read a span such as "40 ms"."""
+    return int(core().span(text))
+
+
 def reproduce(
     name: str, options: Mapping[str, object], progress: Progress | None
 ) -> RawReproduction:

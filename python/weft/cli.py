@@ -162,6 +162,7 @@ def run(  # noqa: PLR0913, PLR0917 (one argument an option)
     with _complaints(as_json):
         folder = _folder(out, Path(experiment).stem, as_json)
         overrides = _checked(settings)
+        _announce([(experiment, preset, overrides, options)])
         result = _watched(partial(run_overrides, experiment, preset, overrides, options))
         _put_out(result, folder, "points", as_json)
 
@@ -313,12 +314,14 @@ def reproduce(
     from weft.checks import checks_of  # noqa: PLC0415
 
     outside = False
+    given = {"quick": quick or None, "seeds": seeds, "workers": workers}
     with _complaints(as_json):
         wanted = names or tuple(dict.fromkeys(e["system"] for e in _seam.experiments()))
         for name in wanted:
             folder = _folder(f"{out}/{name}" if out else None, name, as_json)
-            options = {"quick": quick or None, "seeds": seeds, "workers": workers}
-            result = _watched(partial(reproduce_options, name, options))
+            own = [e["name"] for e in _seam.experiments() if e["system"] == name]
+            _announce([(experiment, None, [], given) for experiment in own])
+            result = _watched(partial(reproduce_options, name, given))
             _save(result, folder)
             checks = checks_of(result)
             outside = outside or any(check.verdict == "outside" for check in checks)
@@ -478,6 +481,9 @@ def _carry_out(
         options = {"seeds": given["seeds"], "length": given["length"], "store": store, **more}
         study = Study(experiment, preset, overrides, options)
         where = Where(given["workers"], given["dask"], given["chunk"])
+        if where.executor is None:
+            here = {**options, "workers": given["workers"]}
+            _announce([(experiment, preset, overrides, here)])
         result = _watched(partial(carry_out, study, where))
         _put_out(result, folder, "points", as_json)
 
@@ -509,6 +515,13 @@ def _folder(out: str | None, name: str, as_json: bool) -> Path | None:
     folder = Path(out) if out is not None else Path("out") / name
     check_place(folder)
     return folder
+
+
+def _announce(studies: list[tuple[str, str | None, list[str], dict[str, Any]]]) -> None:
+    """Say beforehand how long studies will take, if that is long."""
+    from weft.pilot import announce, of_study, together  # noqa: PLC0415
+
+    announce(together([of_study(*study) for study in studies]))
 
 
 def _watched(work: Callable[[_seam.Progress], Result]) -> Result:
