@@ -111,6 +111,11 @@ const MEANINGS: &[(&str, &str)] = &[
     ("program_messages_per_s", "messages that were received, per second"),
     ("program_messages", "messages that the program handed over, to channels or to its host"),
     ("program_memory_messages", "those of them that went through the memory of a host"),
+    ("program_self_messages", "those of them that a rank sent to itself"),
+    (
+        "program_shorter_messages",
+        "those of them that are shorter than what the receive of the trace asks for",
+    ),
     ("program_round_trip_", "a message there and one back"),
     ("program_one_way_", "half a round trip"),
     ("program_exchange_", "from handing over to having sent and received all of one round"),

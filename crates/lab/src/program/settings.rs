@@ -331,7 +331,11 @@ impl ProgramSettings {
             (None, Some(trace)) => {
                 let schedule = trace.schedule_for(ranks)?;
                 let played = play(&schedule, machine, halt, &mut |_, _| true).map_err(refused)?;
-                (played.end(), played.ends, played.machine, Metrics::new())
+                let mut own = Metrics::new();
+                if played.shorter > 0 {
+                    own.push(("program_shorter_messages", played.shorter as f64));
+                }
+                (played.end(), played.ends, played.machine, own)
             }
             (None, None) => (Time::ZERO, Vec::new(), machine, Metrics::new()),
         };
@@ -346,6 +350,9 @@ impl ProgramSettings {
         }
         if let Some(copied) = machine.copied() {
             metrics.push(("program_memory_messages", copied as f64));
+        }
+        if machine.to_self() > 0 {
+            metrics.push(("program_self_messages", machine.to_self() as f64));
         }
         let ranks = machine.report(ends);
         Ok(ProgramRun { end, metrics, ranks, channels: machine.into_channels() })
