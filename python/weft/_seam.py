@@ -139,7 +139,9 @@ def trace_run(
     """
 
     def call(callback: _Callback) -> tuple[dict[str, dict[str, Any]], int]:
-        raw: tuple[dict[str, dict[str, Any]], int] = core().trace_run(*system, trace, *ways, seed, callback)
+        raw: tuple[dict[str, dict[str, Any]], int] = core().trace_run(
+            *system, trace, *ways, seed, callback
+        )
         return raw
 
     return _drive(call, progress)

@@ -344,9 +344,10 @@ impl ProgramSettings {
             ("program_messages", machine.messages() as f64),
         ];
         metrics.extend(own);
-        metrics.extend(shares(machine.account(), end));
+        let all = end.since(Time::ZERO).as_us() * ends.len() as f64;
+        metrics.extend(shares(machine.account(), all));
         if machine.processors().is_some() {
-            metrics.push(("program_queued_share", share(machine.account(), end, |own| own.queued)));
+            metrics.push(("program_queued_share", share(machine.account(), all, |own| own.queued)));
         }
         if let Some(copied) = machine.copied() {
             metrics.push(("program_memory_messages", copied as f64));
@@ -359,16 +360,16 @@ impl ProgramSettings {
     }
 }
 
-/// Which share of the time of all ranks went where.
-pub fn shares(account: &Account, end: Time) -> Metrics {
+/// Which share of the time of all ranks, in microseconds, went where. Hosts without a rank have no
+/// part in it.
+fn shares(account: &Account, all: f64) -> Metrics {
     vec![
-        ("program_computing_share", share(account, end, |spent| spent.computing)),
-        ("program_sending_share", share(account, end, |spent| spent.sending)),
-        ("program_waiting_share", share(account, end, |spent| spent.waiting)),
+        ("program_computing_share", share(account, all, |spent| spent.computing)),
+        ("program_sending_share", share(account, all, |spent| spent.sending)),
+        ("program_waiting_share", share(account, all, |spent| spent.waiting)),
     ]
 }
 
-fn share(account: &Account, end: Time, of: fn(&super::Spent) -> weft_units::Span) -> f64 {
-    let all = end.since(Time::ZERO).as_us() * account.ranks().len() as f64;
+fn share(account: &Account, all: f64, of: fn(&super::Spent) -> weft_units::Span) -> f64 {
     account.ranks().iter().map(|spent| of(spent).as_us()).sum::<f64>() / all
 }

@@ -40,7 +40,7 @@ fn simgrid() -> String {
              {rank} compute 3e3\n{rank} wait {last} {rank} 2\n{rank} isend {next} 5 20 2\n\
              {rank} recv {last} 5 20 2\n{rank} waitall 1\n{rank} barrier\n{rank} bcast 11 1 2\n\
              {rank} reduce 12 1e4 2 1\n{rank} allReduce 13 1e5 3\n{rank} allToAll 14 7 3 1\n\
-             {rank} gather 15 30 1 1 3\n{rank} scatter 16 32 2 1 3\n\
+             {rank} gather 15 30 2 1 3\n{rank} scatter 16 32 2 1 3\n\
              {rank} gatherV {own} 4 5 6 2 3 3\n{rank} scatterV 4 5 6 {own} 1 3 3\n\
              {rank} allGather 17 34 1 3\n{rank} allGatherV {own} 4 5 6 3 3\n\
              {rank} reduceScatter 7 8 9 1e3 3\n{rank} finalize\n"
@@ -56,7 +56,7 @@ const WORDS: [&str; 26] = [
     "2",
     "3",
     "7",
-    "15",
+    "14",
     "-1",
     "1.5",
     "1e3",
@@ -136,48 +136,57 @@ fn mutations(words: &[String]) -> Vec<(usize, Vec<String>)> {
     all
 }
 
-/// What the manual says is not looked at: who says how many ranks there are, which word stands behind `init`, how many more requests
-/// than are open a `waitall` counts, and what MPI has no meaning for: the receiving side of a gather
-/// where nothing is gathered, the sending side of a scatter where nothing is scattered from.
-fn is_ignored(line: &[String], place: usize) -> bool {
+/// What the manual says is not looked at in a time-independent trace: who says how many ranks there
+/// are, which word stands behind `init`, how many more requests than are open a `waitall` counts, and
+/// what MPI has no meaning for: the receiving side of a gather where nothing is gathered, the sending
+/// side of a scatter where nothing is scattered from.
+fn is_ignored(line: &[String], place: usize, changed: &[String]) -> bool {
     let rank = &line[0];
     match line[1].as_str() {
         "comm_size" => place == 0,
         "init" | "waitall" => place == 2,
+        // A receive of nothing takes what is sent.
+        "recv" | "irecv" => place == 4 && changed.len() == line.len() && changed[4] == "0",
         "gather" => *rank != line[4] && (place == 3 || place == 6),
         "scatter" => *rank != line[4] && (place == 2 || place == 5),
         _ => false,
     }
 }
 
-fn every_word_counts(valid: &str, read: Reader, is_ignored: fn(&[String], usize) -> bool) {
+/// A name that no order names says nothing.
+fn is_name(line: &[String], place: usize, changed: &[String]) -> bool {
+    place == 0 && changed.len() > line.len() && changed[0].ends_with(':')
+}
+
+fn every_word_counts(
+    valid: &str,
+    read: Reader,
+    is_ignored: fn(&[String], usize, &[String]) -> bool,
+) {
     let before = said(&read(valid).expect("a legal trace"));
     let original = lines(valid);
+    let mut wrong = Vec::new();
     for (number, line) in original.iter().enumerate() {
         for (place, words) in mutations(line) {
             let mut changed = original.clone();
-            changed[number] = words.clone();
-            let outcome = catch_unwind(AssertUnwindSafe(|| read(&text(&changed))));
-            let outcome =
-                outcome.unwrap_or_else(|_| panic!("{words:?} in line {} panics", number + 1));
-            match outcome {
-                Ok(schedule) => assert!(
-                    said(&schedule) != before || is_ignored(line, place),
-                    "line {}: {line:?} and {words:?} are the same",
-                    number + 1
-                ),
-                Err(error) => {
-                    let error = error.to_string();
-                    assert!(error.contains("line"), "no line: {error}");
-                }
-            }
+            changed[number].clone_from(&words);
+            let problem = match catch_unwind(AssertUnwindSafe(|| read(&text(&changed)))) {
+                Err(_) => "panics".to_owned(),
+                Ok(Err(error)) if error.to_string().contains("line") => continue,
+                Ok(Err(error)) => format!("is refused without a line: {error}"),
+                Ok(Ok(schedule)) if said(&schedule) != before => continue,
+                Ok(Ok(_)) if is_ignored(line, place, &words) => continue,
+                Ok(Ok(_)) => "says the same".to_owned(),
+            };
+            wrong.push(format!("line {}: {} {problem}", number + 1, words.join(" ")));
         }
     }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
 #[test]
 fn every_word_of_a_goal_text_counts() {
-    every_word_counts(GOAL, read_goal, |_, _| false);
+    every_word_counts(GOAL, read_goal, is_name);
 }
 
 #[test]
