@@ -290,7 +290,7 @@ def saturation(
     )
 )
 @click.argument("names", nargs=-1, metavar="[NAME]...")
-@click.option("--quick", is_flag=True, help="Fewer seeds, shorter runs: a first look.")
+@click.option("--quick", is_flag=True, help="At most three seeds a point: a first look.")
 @_seeds_option
 @_workers_option
 @click.option("--out", type=click.Path(file_okay=False), help="Results go to DIR/NAME [out].")
@@ -307,8 +307,8 @@ def reproduce(
 ) -> None:
     """Re-run a system's published experiments and compare; all systems without a NAME.
 
-    With --json: one object a line, with system, experiment, quantity, unit, published, measured,
-    interval, error, band, verdict and preset.
+    With --json: one object a line, with system, experiment, quantity, unit, kind, published,
+    statement, measured, interval, error, band, verdict, counted and preset.
     """
     from weft.api import reproduce_options  # noqa: PLC0415
     from weft.checks import checks_of  # noqa: PLC0415

@@ -10,6 +10,7 @@ mod beside;
 mod campaign;
 mod catalogue;
 pub mod composition;
+mod counted;
 mod couple;
 mod derived;
 mod describe;

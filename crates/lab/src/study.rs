@@ -33,7 +33,8 @@ pub struct Options {
     pub length: Option<String>,
     /// Threads; as many as there are processors if absent.
     pub workers: Option<NonZeroUsize>,
-    /// Fewer runs, for a first look: at most three per point, whatever precision is asked.
+    /// Fewer runs, for a first look: at most three per point, whatever precision is asked. A band is
+    /// then judged only where the interval decides it.
     pub quick: bool,
     /// The folder in which runs are kept, and looked for before they are made.
     pub store: Option<PathBuf>,

@@ -527,3 +527,31 @@ fn a_broadcast_to_more_ranks_than_a_set_holds_is_refused() {
             accepted: true among more than 64 ranks"#]],
     );
 }
+
+#[test]
+fn what_is_published_is_a_number_with_a_band_or_a_statement() {
+    let study = |lines: &str| {
+        format!(
+            "base = \"clint\"\nworkload.bulk.load = 0.5\n\n[[published]]\n\
+            quantity = \"queueing_mean_us\"\nsection = \"4.2\"\n{lines}"
+        )
+    };
+    file(
+        "relative.toml",
+        &study("band = { relative = 0.1 }\n"),
+        expect![[r#"
+        relative.toml:7:1: published[0] (queueing_mean_us) has a relative band without a `value` that it is relative to
+            7 | band = { relative = 0.1 }
+              | ^^^^
+            accepted: a `value`, or { between = [low, high] } where no number is printed"#]],
+    );
+    file(
+        "both.toml",
+        &study("value = 1.0\nstatement = \"it is slow\"\nband = { relative = 0.1 }\n"),
+        expect![[r#"
+            both.toml:8:1: published[0] (queueing_mean_us) has a `statement` beside a `value`
+                8 | statement = "it is slow"
+                  | ^^^^^^^^^
+                accepted: a `value` where a number is printed, a `statement` where none is"#]],
+    );
+}
