@@ -89,8 +89,11 @@ fn read_simgrid(text: &str) -> Result<Schedule, TraceError> {
     independent::read(text.as_bytes(), 3, 1e9)
 }
 
+/// The operations of a rank, with the processor and adapter of each, and what waits for what.
+type Said = (Vec<(Action, u16, u16)>, Vec<(u32, u32, After)>);
+
 /// What a schedule does, wherever it stands in its file.
-fn said(schedule: &Schedule) -> Vec<(Vec<(Action, u16, u16)>, Vec<(u32, u32, After)>)> {
+fn said(schedule: &Schedule) -> Vec<Said> {
     let script = |script: &weft_lab::trace::Script| {
         let operations = script.operations().iter().map(|own| (own.action, own.cpu, own.nic));
         (operations.collect(), script.edges().to_vec())
