@@ -35,7 +35,6 @@ import calls_odd  # noqa: F401 (the same)
 import calls_pointers  # noqa: F401 (the same)
 import calls_queue  # noqa: F401 (the same)
 import calls_shared  # noqa: F401 (the same)
-import calls_unknown  # noqa: F401 (the same)
 from calls_stage import SCENES
 
 LIMIT_S = 300

@@ -8,4 +8,3 @@ pub mod loan;
 pub mod owners;
 pub mod pump;
 pub mod turn;
-pub mod yielding;

@@ -37,7 +37,6 @@ mod room;
 mod sleepers;
 mod streams;
 mod taken;
-mod unknown;
 mod watched;
 
 use std::mem::zeroed;
