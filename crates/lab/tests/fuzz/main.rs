@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 use proptest::prelude::*;
 use proptest::sample::Index;
 use weft_lab::composition::Spec;
-use weft_lab::{Halt, Options, Plan, Request, run, simulate};
+use weft_lab::{Halt, Options, Outcome, Plan, Request, run, simulate};
 
 /// Numbers in place of those that a file gives, at and beyond every limit.
 const NUMBERS: &[&str] = &[
@@ -153,7 +153,18 @@ fn try_all(mut request: Request) {
     }
     if plan.points.len() <= 4 {
         let options = Options { seeds: Some(1), quick: true, ..Options::default() };
-        drop(run(&request, &options, &mut |_, _| true));
+        if let Ok(outcome) = run(&request, &options, &mut |_, _| true) {
+            no_panic(&outcome);
+        }
+    }
+}
+
+/// A panic costs a study one run, and is still one.
+fn no_panic(outcome: &Outcome) {
+    let runs = outcome.table("replications");
+    for row in 0..runs.rows() {
+        let reason = runs.get(row, "reason").map(|cell| cell.to_string()).unwrap_or_default();
+        assert!(!reason.contains(": a defect of Weft: "), "{reason}");
     }
 }
 
