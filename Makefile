@@ -11,8 +11,8 @@ SOURCES := $(shell find crates systems experiments python -type f \
 	-o -name '*.css' -o -name '*.js' \) -not -path '*/target/*' 2>/dev/null)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo manual images test test-rust test-random test-python lint format bench test-live \
-	bench-live live-programs browser test-loom lock clean
+.PHONY: help setup demo manual images test test-rust test-random test-python lint format bench bench-run \
+	test-live bench-live live-programs browser test-loom lock clean
 
 help: ## list these verbs
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -92,6 +92,9 @@ bench: ## packets per CPU-second and instructions per packet, one JSON object a 
 	@target/release/weft-bench $(if $(shell command -v valgrind),--instructions)
 	@target/release/weft-bench --trace $(if $(shell command -v valgrind),--instructions)
 	@target/release/weft-bench --sweep
+
+bench-run: $(VENV)/.wheel ## what `weft run` costs besides the simulation, one JSON object a case
+	@$(BIN)/python bench/cost.py
 
 # SHORT=1 runs what a change must pass, in a few minutes; without it the ten minutes are used.
 SUITES := $(if $(SHORT),--short --seconds 180,--seconds 360)
