@@ -25,7 +25,13 @@ $(VENV)/.lock: requirements.lock
 		--requirement requirements.lock
 	@touch $@
 
-$(VENV)/.wheel: $(VENV)/.lock pyproject.toml Cargo.toml Cargo.lock $(SOURCES)
+# The script of every page, which takes the renderer seconds to put together.
+BUNDLE := python/weft/report/vega.js
+
+$(BUNDLE): $(VENV)/.lock python/weft/bundle.py
+	@PYTHONPATH=python $(BIN)/python -m weft.bundle $@
+
+$(VENV)/.wheel: $(VENV)/.lock $(BUNDLE) pyproject.toml Cargo.toml Cargo.lock $(SOURCES)
 	@rm -rf $(VENV)/wheel
 	@cargo build --quiet --release --locked --package weft-live --lib
 	@strip -o python/weft/libweft_live.so target/release/libweft_live.so
@@ -143,4 +149,4 @@ lock: $(VENV)/.lock ## pin the Python dependencies anew (needs the package index
 	@mv $(VENV)/lock requirements.lock
 
 clean: ## remove what the other verbs made
-	rm -rf $(VENV) demo out site target
+	rm -rf $(VENV) demo out site target $(BUNDLE)
