@@ -81,7 +81,7 @@ fn a_start_from_empty_is_not_settled_where_the_interval_shows_it() {
                 switch.input_queued.scheduler.islip.iterations = 1\n\
                 [workload.cells]\nload = 0.9\narrivals = 'bernoulli'\n\
                 pattern = { uniform = { self_included = true } }\n\
-                [run]\nlength = '25 ms'\nregime = 'from_empty'\nseeds = 4\n";
+                [run]\nlength = '8 ms'\nregime = 'from_empty'\nseeds = 12\n";
     assert_eq!(word(&written(text), "verdict"), "transient");
     let steady = text.replace("'from_empty'", "'steady'");
     assert_eq!(word(&written(&steady), "verdict"), "settled");
