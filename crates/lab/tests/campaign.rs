@@ -332,6 +332,13 @@ fn a_search_without_a_load_to_vary_is_refused() {
         refuse(SaturationOptions { channel, ..base.clone() }),
         "saturation.channel = quick: accepted is a channel whose workload has a load (data)"
     );
+    let options = Options { saturation: Some(base.clone()), ..Options::default() };
+    let greedy = Campaign::new(&overrun(&[]), &options).expect_err("no load");
+    assert_eq!(
+        greedy.to_string(),
+        "saturation.channel = none: accepted is a channel whose workload has a load, and none has \
+         one here"
+    );
     assert_eq!(
         refuse(SaturationOptions { between: [0.5, 0.4], ..base.clone() }),
         "saturation.between = 0.5 to 0.4: accepted is two loads in ascending order, above 0 and \
