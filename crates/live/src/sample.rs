@@ -38,6 +38,8 @@ impl Sample {
         table::track(ends[0], Role::Client, 1);
         let guard = table::enter(ends[0]).unwrap();
         let connection = guard.connection;
+        // As for who joins: from now on no call passes by.
+        assert!(guard.is_alone());
         let (segment, file) = Segment::create(Capacity::new(1 << 12).unwrap()).unwrap();
         sys::close(file);
         guard.attach(segment, sys::event().unwrap(), sys::event().unwrap());

@@ -8,7 +8,7 @@ use libc::{c_int, epoll_event, sigset_t};
 use super::instance::Instance;
 use super::looking::{hand_back, resolve};
 use super::waiting::LOOK_ASIDE;
-use super::{EVENT, TAG, link_of, link_place, once, order};
+use super::{EVENT, is_tagged, link_of, link_place, once, order};
 use crate::segment::Segment;
 use crate::signals::cancel;
 use crate::stream;
@@ -41,14 +41,24 @@ pub fn from_kernel(
     } else {
         cancel::epoll_pwait(epoll, events, time, mask)?
     };
+    Ok(sift(instance, &mut events[..count], taken_over, carried))
+}
+
+/// Keeps, of what the kernel has told, the events that are the program's; returns of how many.
+pub fn sift(
+    instance: &Instance,
+    events: &mut [epoll_event],
+    taken_over: u32,
+    carried: Carried,
+) -> usize {
     let (mut kept, mut any_others) = (0, false);
     let mut told = [0u64; CONNECTIONS / 64];
-    for at in 0..count {
+    for at in 0..events.len() {
         let event = events[at];
         let link = event.u64 as u32 & !(EVENT as u32);
         let (place, _) = link_place(link);
         // A program's own datum may begin like the library's.
-        if event.u64 & !0xffff_ffff == TAG
+        if is_tagged(&event)
             && let Some(word) = told.get_mut(place / 64)
         {
             warm(instance, link);
@@ -79,7 +89,7 @@ pub fn from_kernel(
         // late does no harm.
         unsafe { (*instance.inner.get()).aside_every = LOOK_ASIDE };
     }
-    Ok(kept)
+    kept
 }
 
 /// Looks at a connection again that the kernel has reported, under all its registrations here.

@@ -1,7 +1,7 @@
 //! The connections that an instance follows, those first that each wait looks at.
 
 use std::ops::Range;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use super::FOLLOWED;
 use super::order::Found;
@@ -12,6 +12,9 @@ use crate::waiting::spin::SpinPolicy;
 /// What an instance's lock guards.
 pub struct Inner {
     pub count: usize,
+    /// How many registrations the kernel's instance has under a datum of the library's, those included that
+    /// the program has taken out. Known also to who does not have the lock.
+    pub tagged: AtomicU32,
     /// How many of the links, from the first on, are warm: each wait looks at these. The flags of
     /// the others stay armed, so that whoever stimulates one makes the kernel report it, and it is
     /// warm again. So a wait costs by the busy connections, not by all.

@@ -6,15 +6,16 @@ use libc::{c_int, epoll_event, sigset_t};
 
 use weft_protocol::interrupt_flag::Sleep;
 
-use super::asking::{Carried, from_kernel};
-use super::instance::{Instance, Stay};
+use super::asking::{self, Carried, from_kernel};
+use super::instance::{Instance, Stay, instance};
 use super::looking::{WHOLE_LOOK, any_ready, hand_back, look, resolve, wanted};
 use super::{CONTROL, link_place};
 use crate::ready;
 use crate::report::stats;
 use crate::segment::Segment;
+use crate::signals::asleep::{Asleep, How};
 use crate::sys::{self, Errno};
-use crate::table::{Guard, Registration};
+use crate::table::{self, Entry, Guard, Registration};
 use crate::waiting::death;
 use crate::waiting::spin::Where;
 use crate::waiting::wait;
@@ -39,6 +40,69 @@ pub fn wait(
     let stay = Stay::begin(epoll)?;
     let _others = Others(stay.instance);
     Some(wait_in(stay.instance, events, timeout, mask))
+}
+
+fn has_tagged(epoll: c_int) -> bool {
+    let Entry::Epoll(index) = table::entry(epoll) else { return false };
+    instance(index).is_some_and(Instance::has_tagged)
+}
+
+/// Whether a wait in an instance is the kernel's alone: nothing in it has a datum of the library's, nor gets
+/// one meanwhile, but by a handler, which ends the wait.
+#[inline(always)]
+pub fn is_awaited_in_kernel(epoll: c_int) -> bool {
+    let Entry::Epoll(index) = table::entry(epoll) else { return true };
+    let Some(instance) = instance(index) else { return true };
+    let may_get_one = !table::is_single_threaded() || instance.shared.load(Ordering::Relaxed);
+    !instance.has_tagged() && !may_get_one
+}
+
+/// A wait in an instance in which nothing has a datum of the library's, by `kernel`, the program's call. Another
+/// thread may join a connection of it at any time, and has to know that this one sleeps; another process may
+/// put one in that it has joined. If more is to be done, the time that is left of the wait.
+///
+/// # Safety
+///
+/// There is room for so many events as the call returns.
+pub unsafe fn wait_in_kernel(
+    epoll: c_int,
+    first: *mut epoll_event,
+    timeout: Option<u64>,
+    kernel: impl Fn() -> c_int,
+) -> Result<c_int, Option<u64>> {
+    if has_tagged(epoll) {
+        return Err(timeout);
+    }
+    let Some(stay) = Stay::begin(epoll) else { return Ok(kernel()) };
+    let instance = stay.instance;
+    // Of a wait that ends so the kernel's clock says enough.
+    let begun = timeout.filter(|span| *span > 0).map(|_| sys::coarse_now());
+    let taken_over = instance.taken_over();
+    let _waiter = Waiter::begin(instance);
+    if instance.has_tagged() {
+        return Err(timeout);
+    }
+    let count = {
+        let _asleep = Asleep::begin(How::Elsewhere);
+        kernel()
+    };
+    if count <= 0 {
+        return Ok(count);
+    }
+    // SAFETY: the kernel has just put so many there.
+    let events = unsafe { std::slice::from_raw_parts_mut(first, count as usize) };
+    let is_programs = !instance.has_tagged() && instance.taken_over() == taken_over;
+    if is_programs && !events.iter().any(super::is_tagged) {
+        return Ok(count);
+    }
+    let _others = Others(instance);
+    match asking::sift(instance, events, taken_over, Carried::InOrder) {
+        0 => {
+            let gone = begun.map_or(0, |begun| sys::coarse_now().saturating_sub(begun));
+            Err(timeout.map(|span| span.saturating_sub(gone)))
+        }
+        kept => Ok(kept as c_int),
+    }
 }
 
 /// Whether a followed instance has something to tell of a carried connection, which stays to be told.
@@ -177,7 +241,7 @@ impl<'a> Waiter<'a> {
 
 impl Drop for Waiter<'_> {
     fn drop(&mut self) {
-        if self.0.waiters.fetch_sub(1, Ordering::SeqCst) == 1 {
+        if self.0.waiters.fetch_sub(1, Ordering::SeqCst) == 1 && self.0.has_tagged() {
             disarm(self.0);
         }
     }
@@ -201,7 +265,7 @@ fn is_time_to_look_aside(instance: &Instance, turns: u32) -> bool {
         return false;
     }
     let now = sys::now();
-    let others = instance.others.load(Ordering::SeqCst) > 0 || inner.warm < inner.count;
+    let others = instance.has_others() || inner.warm < inner.count;
     let (last, every) = match others {
         true => (inner.looked_aside, inner.aside_every),
         false => (inner.listened, death::SILENCE),

@@ -85,8 +85,21 @@ pub fn tick(guard: &Guard) {
     let operations = connection.operations.load(Ordering::Relaxed) + 1;
     connection.operations.store(operations, Ordering::Relaxed);
     let offered = connection.phase.load(Ordering::Relaxed) == phase::OFFERED;
-    if offered || operations >= connection.next_attempt.load(Ordering::Relaxed) {
+    let next = connection.next_attempt.load(Ordering::Relaxed);
+    if offered || operations >= next {
         attempt(guard, operations);
+    } else if guard.fd == connection.first_fd.load(Ordering::Relaxed) {
+        pass_on(guard, next - operations);
+    }
+}
+
+/// Lets more calls pass by: those before the next attempt are more than a word has room for.
+#[cold]
+fn pass_on(guard: &Guard, left: u32) {
+    // It only changes a word.
+    let Some(_attaching) = ATTACHING.try_lock() else { return };
+    if matches!(guard.connection.phase(), phase::CANDIDATE | phase::LISTENING) {
+        guard.hush(left - 1);
     }
 }
 
