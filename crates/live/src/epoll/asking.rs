@@ -7,7 +7,6 @@ use libc::{c_int, epoll_event, sigset_t};
 
 use super::instance::Instance;
 use super::looking::{hand_back, resolve};
-use super::waiting::LOOK_ASIDE;
 use super::{EVENT, is_tagged, link_of, link_place, once, order};
 use crate::segment::Segment;
 use crate::signals::cancel;
@@ -51,7 +50,7 @@ pub fn sift(
     taken_over: u32,
     carried: Carried,
 ) -> usize {
-    let (mut kept, mut any_others) = (0, false);
+    let mut kept = 0;
     let mut told = [0u64; CONNECTIONS / 64];
     for at in 0..events.len() {
         let event = events[at];
@@ -81,13 +80,7 @@ pub fn sift(
             }
             events[kept] = event;
             kept += 1;
-            any_others = true;
         }
-    }
-    if any_others {
-        // SAFETY: a number is written that another thread may change; a look aside too many or one
-        // late does no harm.
-        unsafe { (*instance.inner.get()).aside_every = LOOK_ASIDE };
     }
     kept
 }
@@ -218,17 +211,5 @@ mod tests {
             assert_eq!(both.ask(Carried::InOrder), told);
             assert_eq!(both.ask(Carried::Later), [9], "a look finds the other");
         }
-    }
-
-    #[test]
-    fn the_kernel_is_asked_sooner_only_where_it_had_something_to_say_of_others() {
-        let both = Both::new();
-        // SAFETY: nobody else uses the instance.
-        let every = || unsafe { &mut (*both.instance.inner.get()).aside_every };
-        *every() = 8 * LOOK_ASIDE;
-        both.arrive();
-        assert_eq!((both.ask(Carried::InOrder), *every()), (vec![7], 8 * LOOK_ASIDE));
-        both.write();
-        assert_eq!((both.ask(Carried::InOrder), *every()), (vec![9], LOOK_ASIDE));
     }
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 use libc::c_int;
 
 use super::links::Inner;
-use super::{CONTROL, passing, registrations, waiting};
+use super::{CONTROL, passing, registrations};
 use crate::memory::means;
 use crate::signals::inside::Inside;
 use crate::signals::process_lock::ProcessLock;
@@ -208,7 +208,6 @@ pub fn track(fd: c_int) {
             inner.had_place = false;
             inner.spin = SpinPolicy::new();
             (inner.turn, inner.looked_aside, inner.listened) = (0, 0, 0);
-            inner.aside_every = waiting::LOOK_ASIDE;
             if !table::set_entry(fd, Entry::Epoll(index)) {
                 instance.fd.store(0, order);
             }

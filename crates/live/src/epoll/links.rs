@@ -38,8 +38,6 @@ pub struct Inner {
     pub looked_aside: u64,
     /// The coarse clock when the fine one was last looked at, in nanoseconds.
     pub ticked: u64,
-    /// How long after that it is asked again, in nanoseconds.
-    pub aside_every: u64,
     /// When it was last looked whether anything was heard of the other ends, in nanoseconds.
     pub listened: u64,
     pub spin: SpinPolicy,

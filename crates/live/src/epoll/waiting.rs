@@ -21,10 +21,9 @@ use crate::waiting::spin::Where;
 use crate::waiting::wait;
 
 /// While there are events without the kernel, it is asked about other descriptors this often, in
-/// nanoseconds: as long as it has something to say. Each time that it has nothing, half as often.
-pub const LOOK_ASIDE: u64 = 50_000;
-/// But no less often than this.
-const LEAST_ASIDE: u64 = 16 * LOOK_ASIDE;
+/// nanoseconds: so long does somebody wait at most who connects to a server that is busy, and a question costs
+/// a hundredth of that.
+const LOOK_ASIDE: u64 = 50_000;
 const EVERY_TURN: u32 = 4;
 
 /// `epoll_pwait` on a followed instance. `None` leaves it to the kernel.
@@ -267,7 +266,7 @@ fn is_time_to_look_aside(instance: &Instance, turns: u32) -> bool {
     let now = sys::now();
     let others = instance.has_others() || inner.warm < inner.count;
     let (last, every) = match others {
-        true => (inner.looked_aside, inner.aside_every),
+        true => (inner.looked_aside, LOOK_ASIDE),
         false => (inner.listened, death::SILENCE),
     };
     if now.saturating_sub(last) < every {
@@ -279,8 +278,6 @@ fn is_time_to_look_aside(instance: &Instance, turns: u32) -> bool {
     inner.listened = now;
     if others {
         inner.looked_aside = now;
-        // What the kernel has to say sets it back.
-        inner.aside_every = (2 * every).min(LEAST_ASIDE);
         stats::count(|stats| &stats.asides, 1);
         return true;
     }
@@ -450,6 +447,21 @@ mod tests {
         let mut events = [none];
         let forever = sleep(instance, &mut events, None, std::ptr::null());
         assert!(forever == Ok(0) && sys::now() - begun >= wait::STALLED);
+    }
+
+    #[test]
+    fn the_kernel_is_asked_as_often_though_it_never_has_anything_to_say() {
+        let sample = Sample::new();
+        let (instance, _) = following(&sample);
+        instance.others.store(1, Ordering::SeqCst);
+        // SAFETY: nobody else uses the instance.
+        let looked_aside = || unsafe { &mut (*instance.inner.get()).looked_aside };
+        for _ in 0..100 {
+            *looked_aside() = sys::now() - LOOK_ASIDE;
+            assert!(is_time_to_look_aside(instance, 1));
+            *looked_aside() = u64::MAX;
+            assert!(!is_time_to_look_aside(instance, 1));
+        }
     }
 
     #[test]
