@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 LIBRARY = "libweft_live.so"
 
 # The layout that crates/live/src/report/stats.rs lays down at the beginning of its file.
-_LAYOUT = 7
+_LAYOUT = 8
 _COUNTS = (
     "candidates",
     "joined",
@@ -36,7 +36,9 @@ _COUNTS = (
 _REASONS = {
     "elsewhere": "the other end is on another host, or the two addresses differ",
     "peer_plain": "the other end does not run under weft live",
-    "peer_refused": "the other end refused: another user's, no memory, an epoll it cannot follow",
+    "other_user": "the other end is another user's, without WEFT_LIVE_DIRECTORY of a group of both",
+    "no_place": "the place where the two ends would meet is taken or forbidden",
+    "unusable": "the other end handed over what is no segment of this version",
     "no_segment": "no shared memory could be had",
     "limit": "more connections than WEFT_LIVE_LIMIT, or few descriptors left",
     "call": "a call that is not carried came before",

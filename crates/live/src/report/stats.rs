@@ -10,7 +10,7 @@ use crate::report::log;
 use crate::table::{self, Connection, Guard};
 
 /// Which layout this is.
-const LAYOUT: u64 = 7;
+const LAYOUT: u64 = 8;
 
 /// Why a connection, or what of it, stays with the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,8 +20,12 @@ pub enum Reason {
     Elsewhere,
     /// Nobody answered at the place where the other end would.
     PeerPlain,
-    /// The other end belongs to another user, or handed over what cannot be used.
-    PeerRefused,
+    /// The other end belongs to another user, and the two have not agreed to share memory.
+    OtherUser,
+    /// Somebody else is at the place where the two ends would meet, or a rule forbids it.
+    NoPlace,
+    /// The other end handed over what cannot be used.
+    Unusable,
     /// The segment could not be made: memory, descriptors, seals.
     NoSegment,
     /// More connections than the limit.
@@ -64,9 +68,11 @@ impl Reason {
         match self {
             Self::Elsewhere => "the other end is on another host, or the two addresses differ",
             Self::PeerPlain => "the other end does not run under weft live",
-            Self::PeerRefused => {
-                "the other end refused: another user's, no memory, an epoll it cannot follow"
+            Self::OtherUser => {
+                "the other end is another user's, without WEFT_LIVE_DIRECTORY of a group of both"
             }
+            Self::NoPlace => "the place where the two ends would meet is taken or forbidden",
+            Self::Unusable => "the other end handed over what is no segment of this version",
             Self::NoSegment => "no shared memory could be had",
             Self::Limit => "more connections than WEFT_LIVE_LIMIT, or few descriptors left",
             Self::Call => "a call that is not carried came before",

@@ -82,7 +82,7 @@ pub struct Connection {
     /// Calls that have moved bytes, those included that will pass by before the next attempt.
     pub operations: AtomicU32,
     pub next_attempt: AtomicU32,
-    /// The rendezvous socket while listening.
+    /// The rendezvous socket while listening, or at which a segment was offered to another user.
     pub meeting: AtomicU32,
     /// The number by which the kernel knows the socket; zero until somebody asked.
     pub cookie: AtomicU64,
