@@ -113,6 +113,7 @@ test-live: ## real programs over the live library; those that are not installed 
 	$(PYTHON) tests/live/families.py --library target/release/libweft_live.so --seed 80000
 	$(PYTHON) tests/live/namespaces.py --library target/release/libweft_live.so
 	$(PYTHON) tests/live/users.py --library target/release/libweft_live.so
+	$(PYTHON) tests/live/instructions.py --library target/release/libweft_live.so --hold
 	$(PYTHON) tests/live/refused.py --library target/release/libweft_live.so
 	timeout 300 $(PYTHON) tests/live/programs.py --library target/release/libweft_live.so
 	timeout 200 $(PYTHON) tests/live/others.py --library target/release/libweft_live.so

@@ -21,9 +21,7 @@ SERVER, CLIENT, STRANGER = 61_001, 61_002, 61_003
 BOTH, SERVERS, CLIENTS = 61_100, 61_101, 61_102
 """A group of both users, and one of each."""
 CARRIED = "carried over shared memory"
-OTHER_USER = (
-    "left to the kernel: the other end is another user's, without WEFT_LIVE_DIRECTORY of a group of both"
-)
+OTHER_USER = "left to the kernel: the other end is another user's, without WEFT_LIVE_DIRECTORY of a group of both"
 
 SERVE = """
 import socket
@@ -132,9 +130,7 @@ def talk(python: str, library: Path, folder: Path, case: Case) -> str | None:
     log = folder / "log"
     log.write_text("")
     log.chmod(0o666)
-    ends = [
-        settings(library, folder, group, case.mode) for group in (case.server, case.client)
-    ]
+    ends = [settings(library, folder, group, case.mode) for group in (case.server, case.client)]
     user, groups = (SERVER, [SERVERS]) if case.same else (CLIENT, [BOTH, CLIENTS])
     server = start(python, SERVE, SERVER, [BOTH, SERVERS], ends[0])
     assert server.stdout is not None

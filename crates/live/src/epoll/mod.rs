@@ -23,7 +23,7 @@ pub use others::{
     mark_watched, may_be_shared, put_in_again, release, take_out,
 };
 pub use passing::{forget_number, is_kernels, let_pass};
-pub use waiting::{holds_events, is_awaited_in_kernel, wait, wait_in_kernel};
+pub use waiting::{holds_events, wait, wait_alone, wait_in_kernel};
 
 use std::sync::atomic::{Ordering, fence};
 

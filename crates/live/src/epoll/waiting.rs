@@ -46,14 +46,48 @@ fn has_tagged(epoll: c_int) -> bool {
     instance(index).is_some_and(Instance::has_tagged)
 }
 
-/// Whether a wait in an instance is the kernel's alone: nothing in it has a datum of the library's, nor gets
-/// one meanwhile, but by a handler, which ends the wait.
+/// A wait in an instance that is the kernel's alone, by `kernel`, the program's call: nothing in it has a datum
+/// of the library's, nor gets one meanwhile, but by a handler. `None` if it is not.
+///
+/// # Safety
+///
+/// There is room for so many events as the call returns.
 #[inline(always)]
-pub fn is_awaited_in_kernel(epoll: c_int) -> bool {
-    let Entry::Epoll(index) = table::entry(epoll) else { return true };
-    let Some(instance) = instance(index) else { return true };
+pub unsafe fn wait_alone(
+    epoll: c_int,
+    first: *mut epoll_event,
+    kernel: impl Fn() -> c_int,
+) -> Option<c_int> {
+    let Entry::Epoll(index) = table::entry(epoll) else { return Some(kernel()) };
+    let Some(instance) = instance(index) else { return Some(kernel()) };
     let may_get_one = !table::is_single_threaded() || instance.shared.load(Ordering::Relaxed);
-    !instance.has_tagged() && !may_get_one
+    if may_get_one || instance.has_tagged() {
+        return None;
+    }
+    let count = kernel();
+    if count > 0 && instance.has_tagged() {
+        // SAFETY: by the contract of this function.
+        return Some(unsafe { joined_by_handler(instance, first, count) });
+    }
+    Some(count)
+}
+
+/// Keeps, of what the kernel has told, what is the program's, after a handler has joined a connection meanwhile:
+/// where nothing is left, the handler has interrupted the wait.
+///
+/// # Safety
+///
+/// There are so many events.
+#[cold]
+unsafe fn joined_by_handler(instance: &Instance, first: *mut epoll_event, count: c_int) -> c_int {
+    // SAFETY: by the contract of this function.
+    let events = unsafe { std::slice::from_raw_parts_mut(first, count as usize) };
+    // Any that fires once may have been taken over since.
+    let before = instance.taken_over().wrapping_sub(1);
+    match asking::sift(instance, events, before, Carried::InOrder) {
+        0 => crate::stream::fail(libc::EINTR) as c_int,
+        kept => kept as c_int,
+    }
 }
 
 /// A wait in an instance in which nothing has a datum of the library's, by `kernel`, the program's call. Another
@@ -447,6 +481,25 @@ mod tests {
         let mut events = [none];
         let forever = sleep(instance, &mut events, None, std::ptr::null());
         assert!(forever == Ok(0) && sys::now() - begun >= wait::STALLED);
+    }
+
+    #[test]
+    fn what_a_handler_has_joined_is_told_as_the_programs_own() {
+        let sample = Sample::new();
+        let (instance, epoll) = following(&sample);
+        let told = || {
+            let (guard, _) = sample.enter();
+            sys::signal_event(guard.local().own_event.descriptor());
+            let mut events = [epoll_event { events: 0, u64: 0 }];
+            assert_eq!(sys::epoll_now(epoll, &mut events, std::ptr::null()), Ok(1));
+            assert!(super::super::is_tagged(&events[0]));
+            // SAFETY: there is one event.
+            let left = unsafe { joined_by_handler(instance, events.as_mut_ptr(), 1) };
+            (left, { events[0].u64 })
+        };
+        assert_eq!((told().0, sys::errno()), (-1, libc::EINTR), "it has nothing");
+        sample.arrive();
+        assert_eq!(told(), (1, 7));
     }
 
     #[test]

@@ -323,14 +323,13 @@ interpose! {
     fn epoll_wait(
         epoll: c_int, first: *mut epoll_event, count: c_int, timeout: c_int,
     ) -> c_int = |next| {
-        if epoll::is_awaited_in_kernel(epoll) {
-            return next(epoll, first, count, timeout);
-        }
-        let (how, none) = (milliseconds(timeout), std::ptr::null());
+        let kernel = move || next(epoll, first, count, timeout);
         // SAFETY: the program says that there is room for so many events.
-        unsafe {
-            wait_apart(epoll, first, count, (how, none), move || next(epoll, first, count, timeout))
+        if let Some(found) = unsafe { epoll::wait_alone(epoll, first, kernel) } {
+            return found;
         }
+        // SAFETY: as above.
+        unsafe { wait_apart(epoll, first, count, (milliseconds(timeout), std::ptr::null()), kernel) }
     }
 }
 
@@ -339,8 +338,9 @@ interpose! {
         epoll: c_int, first: *mut epoll_event, count: c_int, timeout: c_int, mask: *const sigset_t,
     ) -> c_int = |next| {
         let kernel = move || next(epoll, first, count, timeout, mask);
-        if epoll::is_awaited_in_kernel(epoll) {
-            return kernel();
+        // SAFETY: as for `epoll_wait`.
+        if let Some(found) = unsafe { epoll::wait_alone(epoll, first, kernel) } {
+            return found;
         }
         // SAFETY: as for `epoll_wait`.
         unsafe { wait_apart(epoll, first, count, (milliseconds(timeout), mask), kernel) }
@@ -353,8 +353,9 @@ interpose! {
         mask: *const sigset_t,
     ) -> c_int = |next| {
         let kernel = move || next(epoll, first, count, timeout, mask);
-        if epoll::is_awaited_in_kernel(epoll) {
-            return kernel();
+        // SAFETY: as for `epoll_wait`.
+        if let Some(found) = unsafe { epoll::wait_alone(epoll, first, kernel) } {
+            return found;
         }
         // SAFETY: the program says that the time is null or valid.
         let Ok(span) = (unsafe { span(timeout) }) else { return kernel() };
