@@ -42,7 +42,7 @@ _COUNTS = (
 _REASONS = {
     "elsewhere": "the other end is on another host, or the two addresses differ",
     "peer_plain": "the other end does not run under weft live",
-    "other_user": "the other end is another user's, without WEFT_LIVE_DIRECTORY of a group of both",
+    "other_user": "the other end is another user's, without a WEFT_LIVE_DIRECTORY of both",
     "no_place": "the place where the two ends would meet is taken or forbidden",
     "unusable": "the other end handed over what is no segment of this version",
     "no_segment": "no shared memory could be had",

@@ -145,8 +145,8 @@ class Case:
     calls: str
     """What it calls for each message."""
     most: int
-    """Instructions that the library may add to these, built in parts that are compiled apart, which is
-    up to a half more than what is shipped adds."""
+    """Instructions that the library may add to these, if it is compiled in parts: what is shipped
+    adds down to two thirds of that."""
     threads: int = 1
     known: int = AT_ONCE
     """Whether and how it is known by then that the connection stays with the kernel."""

@@ -1,7 +1,7 @@
 """The live library between programs of two users, who agree to share memory or do not.
 
-Starts a server and a client under numbers of users and groups that nobody has, so that no account is
-made. Skipped, with the reason, where that is not permitted.
+Starts a server and a client under numbers of users and groups that nobody has, so that no account
+is made. Skipped, with the reason, where that is not permitted.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ SERVER, CLIENT, STRANGER = 61_001, 61_002, 61_003
 BOTH, SERVERS, CLIENTS = 61_100, 61_101, 61_102
 """A group of both users, and one of each."""
 CARRIED = "carried over shared memory"
-OTHER_USER = "left to the kernel: the other end is another user's, without WEFT_LIVE_DIRECTORY of a group of both"
+OTHER_USER = "left to the kernel: the other end is another user's, without a WEFT_LIVE_DIRECTORY of both"
 
 SERVE = """
 import socket

@@ -1,4 +1,4 @@
-"""`weft live -- PROGRAM` as it is installed: started at once, or by Python where something is to be said."""
+"""`weft live -- PROGRAM` as installed: at once, or by Python where something is to be said."""
 
 from __future__ import annotations
 

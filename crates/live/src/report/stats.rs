@@ -69,7 +69,7 @@ impl Reason {
             Self::Elsewhere => "the other end is on another host, or the two addresses differ",
             Self::PeerPlain => "the other end does not run under weft live",
             Self::OtherUser => {
-                "the other end is another user's, without WEFT_LIVE_DIRECTORY of a group of both"
+                "the other end is another user's, without a WEFT_LIVE_DIRECTORY of both"
             }
             Self::NoPlace => "the place where the two ends would meet is taken or forbidden",
             Self::Unusable => "the other end handed over what is no segment of this version",
