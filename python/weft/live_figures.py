@@ -43,8 +43,6 @@ _REASONS = {
     "elsewhere": "the other end is on another host, or the two addresses differ",
     "peer_plain": "the other end does not run under weft live",
     "other_user": "the other end is another user's, without a WEFT_LIVE_DIRECTORY of both",
-    "no_place": "the place where the two ends would meet is taken or forbidden",
-    "unusable": "the other end handed over what is no segment of this version",
     "no_segment": "no shared memory could be had",
     "limit": "more connections than WEFT_LIVE_LIMIT, or few descriptors left",
     "call": "a call that is not carried came before",
@@ -62,6 +60,8 @@ _REASONS = {
     "full": "the other end does not read, and the kernel holds more than a ring",
     "filter": "the process filters its system calls",
     "withdrawn": "the other end gave up before both had joined",
+    "no_place": "the place where the two ends would meet is taken or forbidden",
+    "unusable": "the other end handed over what is no segment of this version",
 }
 
 # The file of a process's figures, as `/proc` names it.

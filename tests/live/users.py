@@ -21,7 +21,9 @@ SERVER, CLIENT, STRANGER = 61_001, 61_002, 61_003
 BOTH, SERVERS, CLIENTS = 61_100, 61_101, 61_102
 """A group of both users, and one of each."""
 CARRIED = "carried over shared memory"
-OTHER_USER = "left to the kernel: the other end is another user's, without a WEFT_LIVE_DIRECTORY of both"
+OTHER_USER = (
+    "left to the kernel: the other end is another user's, without a WEFT_LIVE_DIRECTORY of both"
+)
 
 SERVE = """
 import socket

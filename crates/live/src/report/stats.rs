@@ -22,10 +22,6 @@ pub enum Reason {
     PeerPlain,
     /// The other end belongs to another user, and the two have not agreed to share memory.
     OtherUser,
-    /// Somebody else is at the place where the two ends would meet, or a rule forbids it.
-    NoPlace,
-    /// The other end handed over what cannot be used.
-    Unusable,
     /// The segment could not be made: memory, descriptors, seals.
     NoSegment,
     /// More connections than the limit.
@@ -60,6 +56,10 @@ pub enum Reason {
     Filter,
     /// The other end gave up before both had joined.
     Withdrawn,
+    /// Somebody else is at the place where the two ends would meet, or a rule forbids it.
+    NoPlace,
+    /// The other end handed over what cannot be used.
+    Unusable,
 }
 
 impl Reason {
@@ -71,8 +71,6 @@ impl Reason {
             Self::OtherUser => {
                 "the other end is another user's, without a WEFT_LIVE_DIRECTORY of both"
             }
-            Self::NoPlace => "the place where the two ends would meet is taken or forbidden",
-            Self::Unusable => "the other end handed over what is no segment of this version",
             Self::NoSegment => "no shared memory could be had",
             Self::Limit => "more connections than WEFT_LIVE_LIMIT, or few descriptors left",
             Self::Call => "a call that is not carried came before",
@@ -90,11 +88,13 @@ impl Reason {
             Self::Full => "the other end does not read, and the kernel holds more than a ring",
             Self::Filter => "the process filters its system calls",
             Self::Withdrawn => "the other end gave up before both had joined",
+            Self::NoPlace => "the place where the two ends would meet is taken or forbidden",
+            Self::Unusable => "the other end handed over what is no segment of this version",
         }
     }
 }
 
-const REASONS: usize = Reason::Withdrawn as usize + 1;
+const REASONS: usize = Reason::Unusable as usize + 1;
 
 /// All counts are since the process began, children that it forked included.
 #[derive(Debug)]
