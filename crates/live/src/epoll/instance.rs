@@ -208,6 +208,7 @@ pub fn track(fd: c_int) {
             inner.had_place = false;
             inner.spin = SpinPolicy::new();
             (inner.turn, inner.looked_aside, inner.listened) = (0, 0, 0);
+            (inner.swept, inner.has_pages) = (0, false);
             if !table::set_entry(fd, Entry::Epoll(index)) {
                 instance.fd.store(0, order);
             }

@@ -40,6 +40,10 @@ pub struct Inner {
     pub ticked: u64,
     /// When it was last looked whether anything was heard of the other ends, in nanoseconds.
     pub listened: u64,
+    /// When its connections were last looked through for idle ones, by the coarse clock in nanoseconds, and whether
+    /// any may have pages to be given back.
+    pub swept: u64,
+    pub has_pages: bool,
     pub spin: SpinPolicy,
 }
 

@@ -10,6 +10,7 @@ use super::asking::{self, Carried, from_kernel};
 use super::instance::{Instance, Stay, instance};
 use super::looking::{WHOLE_LOOK, any_ready, hand_back, look, resolve, wanted};
 use super::{CONTROL, link_place};
+use crate::memory::idle;
 use crate::ready;
 use crate::report::stats;
 use crate::segment::Segment;
@@ -38,6 +39,9 @@ pub fn wait(
     }
     let stay = Stay::begin(epoll)?;
     let _others = Others(stay.instance);
+    // Who waits anew may have sent something.
+    // SAFETY: a flag is written that another thread may change; a look too many or one late does no harm.
+    unsafe { (*stay.instance.inner.get()).has_pages = true };
     Some(wait_in(stay.instance, events, timeout, mask))
 }
 
@@ -210,12 +214,32 @@ fn sleep(
     }
     stats::count(|stats| &stats.sleeps, 1);
     let patience = looks_again.then_some(wait::STALLED);
-    let left = patience.map_or(left, |most| Some(left.map_or(most, |left| left.min(most))));
+    let left = [left, patience, sweep(instance)].into_iter().flatten().min();
     let known = from_kernel(instance, events, left, mask, Carried::InOrder);
     // Who has slept has time for a look aside in the next wait: much may have become ready at once.
     // SAFETY: as in `is_time_to_look_aside`.
     unsafe { (*instance.inner.get()).turn = EVERY_TURN - 1 };
     known
+}
+
+/// Lets the connections that have been idle give their pages back, as often as one may have become so. How long
+/// it is until then, if any has pages.
+fn sweep(instance: &Instance) -> Option<u64> {
+    let _held = instance.lock.lock()?;
+    // SAFETY: the lock is held.
+    let inner = unsafe { &mut *instance.inner.get() };
+    let (now, links) = (sys::coarse_now(), &inner.links[..inner.count]);
+    let gone_by = now.saturating_sub(inner.swept);
+    if gone_by < idle::IDLE {
+        return inner.has_pages.then(|| idle::IDLE - gone_by);
+    }
+    inner.swept = now;
+    inner.has_pages = links.iter().fold(false, |any, link| {
+        let found = resolve(*link)
+            .is_some_and(|(_, guard, segment)| idle::sweep(guard.connection, &segment));
+        any | found
+    });
+    inner.has_pages.then_some(idle::IDLE)
 }
 
 /// Whether a connection has an event that is to be told after what the kernel has to say: the kernel does
