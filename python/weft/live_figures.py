@@ -185,7 +185,9 @@ def has_library(folder: Path) -> bool:
 def _named(folder: Path) -> set[str]:
     """Return the files that this process's variables, or that one's, name as libraries."""
     own = [os.environ.get(name, "") for name in _NAMING]
-    words = (folder / "environ").read_bytes().split(b"\0")
+    words: list[bytes] = []
+    with suppress(FileNotFoundError):
+        words = (folder / "environ").read_bytes().split(b"\0")
     theirs = [
         os.fsdecode(value)
         for name, _, value in (word.partition(b"=") for word in words)

@@ -207,26 +207,28 @@ def test_the_figures_of_a_process_are_read_by_name(tmp_path: Path) -> None:
     (tmp_path / "7").mkdir()
     (tmp_path / "7" / "comm").write_text("redis\n")
     file = tmp_path / "figures"
-    file.write_bytes(struct.pack("=55Q", 7, *range(10, 64)))
+    file.write_bytes(struct.pack("=59Q", 8, *range(10, 68)))
     process = live_figures._read(file, tmp_path / "7")
     assert process is not None
     assert (process.pid, process.program) == (7, "redis")
     assert process.counts["candidates"] == 10
     assert process.fallen_through["elsewhere"] == 24
+    assert process.fallen_through["other_user"] == 26
     assert process.fallen_through["epoll"] == 31
     assert process.fallen_through["filter"] == 42
     assert process.fallen_through["withdrawn"] == 43
-    assert process.moved_back["elsewhere"] == 44
-    assert process.moved_back["peer"] == 59
-    assert process.moved_back["bare_calls"] == 60
-    assert process.moved_back["full"] == 61
-    assert process.moved_back["filter"] == 62
+    assert process.fallen_through["unusable"] == 45
+    assert process.moved_back["elsewhere"] == 46
+    assert process.moved_back["peer"] == 61
+    assert process.moved_back["bare_calls"] == 62
+    assert process.moved_back["full"] == 63
+    assert process.moved_back["filter"] == 64
     assert process.interrupts == process.counts["word_wakes"] + process.counts["doorbells"]
     assert process.polling_entries == 21
     assert process.kernel_entries == process.interrupts + 18 + 20 + 21 + 22 + 23
 
 
-@pytest.mark.parametrize(("words", "layout"), [(51, 5), (53, 5), (53, 7)])
+@pytest.mark.parametrize(("words", "layout"), [(55, 7), (57, 8), (59, 7)])
 def test_the_figures_of_another_version_are_left_alone(
     tmp_path: Path, words: int, layout: int
 ) -> None:
