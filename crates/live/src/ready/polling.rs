@@ -168,7 +168,7 @@ pub fn poll(
             // The kernel is not asked about those, of which another thread has just learned it.
             continue;
         }
-        let idle = joined.iter().any(|it| has_pages(it)).then_some(idle::IDLE);
+        let idle = joined.iter().any(has_pages).then_some(idle::IDLE);
         let span = [left, slice, idle].into_iter().flatten().min();
         stats::count(|stats| &stats.sleeps, 1);
         if !slept && !joined.iter().all(|it| it.guard.is_current()) {

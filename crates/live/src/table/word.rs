@@ -177,7 +177,7 @@ impl Word {
     #[inline]
     pub const fn is_awaited_in_kernel(self) -> bool {
         match self.0 & WHAT {
-            CONNECTION => self.0 & (PLAIN | MOST_QUIET * QUIET) != 0,
+            CONNECTION => self.0 & (PLAIN | (MOST_QUIET * QUIET)) != 0,
             EPOLL => false,
             _ => true,
         }
@@ -193,7 +193,7 @@ impl Word {
     /// which nobody joins. `None` if it may not be told of so: it may be carried, or is about to be.
     #[inline]
     pub const fn controlled(self) -> Option<Self> {
-        let passes = self.0 & (PLAIN | MOST_QUIET * QUIET) != 0;
+        let passes = self.0 & (PLAIN | (MOST_QUIET * QUIET)) != 0;
         if self.0 & (WHAT | CONTROLLED) == CONNECTION && passes {
             Some(Self(self.0 | CONTROLLED))
         } else {
@@ -241,7 +241,7 @@ impl Word {
     /// The same with nobody inside: in the child of a fork, where all other threads are gone.
     pub const fn deserted(self) -> Self {
         let controlled = if self.is_controlled() { CONTROLLED } else { 0 };
-        Self(self.0 & !(MOST_INSIDE * INSIDE | controlled))
+        Self(self.0 & !((MOST_INSIDE * INSIDE) | controlled))
     }
 
     /// Counts a call in that passes by; `None` if it must not.
