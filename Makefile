@@ -8,7 +8,7 @@ WEFT   := $(BIN)/weft
 # Whatever ends up inside the wheel; a change to any of it builds the wheel anew.
 SOURCES := $(shell find crates systems experiments python -type f \
 	\( -name '*.rs' -o -name '*.toml' -o -name '*.py' -o -name '*.pyi' -o -name 'py.typed' \
-	-o -name '*.css' -o -name '*.js' \) -not -path '*/target/*' 2>/dev/null)
+	-o -name '*.css' -o -name '*.js' -o -path '*/scripts/*' \) -not -path '*/target/*' 2>/dev/null)
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo manual images test test-rust test-random test-python lint format bench bench-run \
@@ -33,8 +33,9 @@ $(BUNDLE): $(VENV)/.lock python/weft/bundle.py
 
 $(VENV)/.wheel: $(VENV)/.lock $(BUNDLE) pyproject.toml Cargo.toml Cargo.lock $(SOURCES)
 	@rm -rf $(VENV)/wheel
-	@cargo build --quiet --release --locked --package weft-live --lib
+	@cargo build --quiet --release --locked --package weft-live --lib --bins
 	@strip -o python/weft/libweft_live.so target/release/libweft_live.so
+	@strip -o python/weft/weft-live target/release/weft-live
 	$(BIN)/maturin build --quiet --release --locked --interpreter $(BIN)/python --out $(VENV)/wheel
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-index \
 		--force-reinstall $(VENV)/wheel/*.whl
@@ -111,6 +112,8 @@ test-live: ## real programs over the live library; those that are not installed 
 	$(PYTHON) tests/live/calls.py --library target/release/libweft_live.so
 	$(PYTHON) tests/live/families.py --library target/release/libweft_live.so --seed 80000
 	$(PYTHON) tests/live/namespaces.py --library target/release/libweft_live.so
+	$(PYTHON) tests/live/users.py --library target/release/libweft_live.so
+	$(PYTHON) tests/live/instructions.py --library target/release/libweft_live.so --hold
 	$(PYTHON) tests/live/refused.py --library target/release/libweft_live.so
 	timeout 300 $(PYTHON) tests/live/programs.py --library target/release/libweft_live.so
 	timeout 200 $(PYTHON) tests/live/others.py --library target/release/libweft_live.so

@@ -579,3 +579,8 @@ def _announce(studies: list[tuple[str, str | None, list[str], dict[str, Any]]]) 
 def _watched(work: Callable[[_seam.Progress], Result]) -> Result:
     with Watch() as watch:
         return work(watch.step)
+
+
+def command() -> None:
+    """Run the command line, which the script `weft` leaves to Python, under that name."""
+    main(prog_name="weft")
