@@ -1,0 +1,143 @@
+//! The places in a program's memory that make up one message.
+
+use libc::iovec;
+
+/// The most places that a message may have.
+pub const MOST: usize = 4;
+
+/// Up to [`MOST`] places, in the order of the message.
+#[derive(Clone, Copy, Debug)]
+pub struct Parts {
+    count: usize,
+    places: [iovec; MOST],
+}
+
+// SAFETY: places are numbers to this library; who gave them answers for their use, see `Parts::new`.
+unsafe impl Send for Parts {}
+
+const NONE: iovec = iovec { iov_base: std::ptr::null_mut(), iov_len: 0 };
+
+impl Parts {
+    /// One place.
+    pub const fn one(base: *mut u8, length: usize) -> Self {
+        let place = iovec { iov_base: base.cast(), iov_len: length };
+        Self { count: 1, places: [place, NONE, NONE, NONE] }
+    }
+
+    /// Several places, if they are not too many.
+    pub fn new(places: &[iovec]) -> Option<Self> {
+        let mut parts = Self { count: places.len(), places: [NONE; MOST] };
+        parts.places.get_mut(..places.len())?.copy_from_slice(places);
+        // So long a message does not fit the address space.
+        places.iter().try_fold(0_usize, |sum, it| sum.checked_add(it.iov_len))?;
+        Some(parts)
+    }
+
+    /// The places.
+    pub fn places(&self) -> &[iovec] {
+        &self.places[..self.count]
+    }
+
+    /// Where the message begins.
+    pub fn base(&self) -> *mut u8 {
+        self.places[0].iov_base.cast()
+    }
+
+    /// How many bytes there are.
+    pub fn length(&self) -> usize {
+        self.places().iter().map(|it| it.iov_len).sum()
+    }
+
+    /// The bytes from `skip` on, at most `length` of them.
+    #[must_use]
+    pub fn after(&self, mut skip: usize, mut length: usize) -> Self {
+        let mut rest = Self { count: 0, places: [NONE; MOST] };
+        for place in self.places() {
+            let skipped = skip.min(place.iov_len);
+            skip -= skipped;
+            let taken = (place.iov_len - skipped).min(length);
+            length -= taken;
+            if taken > 0 {
+                let base = place.iov_base.wrapping_byte_add(skipped);
+                rest.places[rest.count] = iovec { iov_base: base, iov_len: taken };
+                rest.count += 1;
+            }
+        }
+        rest
+    }
+
+    /// Copies all bytes out.
+    ///
+    /// # Safety
+    ///
+    /// The places must be readable, and `to` writable for [`Parts::length`] bytes.
+    #[inline(always)]
+    pub unsafe fn copy_to(&self, mut to: *mut u8) {
+        for place in self.places() {
+            // SAFETY: the caller's word.
+            unsafe {
+                std::ptr::copy_nonoverlapping(place.iov_base.cast(), to, place.iov_len);
+                to = to.add(place.iov_len);
+            }
+        }
+    }
+
+    /// Copies bytes in from the beginning on; as many as there are places for.
+    ///
+    /// # Safety
+    ///
+    /// The places must be writable, and `from` readable for `length` bytes.
+    #[inline(always)]
+    pub unsafe fn copy_from(&self, mut from: *const u8, mut length: usize) {
+        for place in self.places() {
+            let part = place.iov_len.min(length);
+            // SAFETY: the caller's word.
+            unsafe {
+                std::ptr::copy_nonoverlapping(from, place.iov_base.cast(), part);
+                from = from.add(part);
+            }
+            length -= part;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(parts: &mut [Vec<u8>]) -> Parts {
+        let place = |it: &mut Vec<u8>| iovec { iov_base: it.as_mut_ptr().cast(), iov_len: it.len() };
+        Parts::new(&parts.iter_mut().map(place).collect::<Vec<_>>()).unwrap()
+    }
+
+    #[test]
+    fn bytes_are_scattered_and_gathered_in_order() {
+        let mut memory = [vec![0; 3], vec![0; 0], vec![0; 4]];
+        let parts = of(&mut memory);
+        assert_eq!(parts.length(), 7);
+        // SAFETY: the memory is there, and larger than what is copied.
+        unsafe { parts.copy_from(b"abcdefgh".as_ptr(), 6) };
+        let mut out = [0; 7];
+        // SAFETY: as above.
+        unsafe { parts.copy_to(out.as_mut_ptr()) };
+        assert_eq!(&out, b"abcdef\0");
+    }
+
+    #[test]
+    fn what_is_left_begins_within_a_part() {
+        let mut memory = [vec![1; 3], vec![2; 4]];
+        let rest = of(&mut memory).after(2, 3);
+        let mut out = [0; 3];
+        // SAFETY: the memory is there.
+        unsafe { rest.copy_to(out.as_mut_ptr()) };
+        assert_eq!((rest.length(), out), (3, [1, 2, 2]));
+        assert_eq!(of(&mut memory).after(7, 9).length(), 0);
+    }
+
+    #[test]
+    fn too_many_places_or_bytes_are_refused() {
+        let place = iovec { iov_base: std::ptr::null_mut(), iov_len: usize::MAX };
+        assert!(Parts::new(&[place, place]).is_none());
+        assert!(Parts::new(&[NONE; MOST + 1]).is_none());
+    }
+}
