@@ -21,6 +21,7 @@ from weft import _seam
 from weft.across.workloads import ComparisonError
 from weft.folder import FolderError
 from weft.live import live
+from weft.mpi import mpi
 from weft.progress import STOPPED, Watch
 from weft.spread import SweepError
 from weft.trace import trace
@@ -428,6 +429,7 @@ def schema(markdown: bool) -> None:
 
 
 main.add_command(live)
+main.add_command(mpi)
 main.add_command(trace)
 
 

@@ -5,11 +5,11 @@ use libc::iovec;
 /// The most places that a message may have.
 pub const MOST: usize = 4;
 
-/// Up to [`MOST`] places, in the order of the message.
-#[derive(Clone, Copy, Debug)]
+/// Up to [`MOST`] places, in the order of the message. Most messages have one, so that one is small.
+#[derive(Clone, Debug)]
 pub struct Parts {
-    count: usize,
-    places: [iovec; MOST],
+    first: iovec,
+    rest: Option<Box<[iovec]>>,
 }
 
 // SAFETY: places are numbers to this library; who gave them answers for their use, see `Parts::new`.
@@ -19,39 +19,55 @@ const NONE: iovec = iovec { iov_base: std::ptr::null_mut(), iov_len: 0 };
 
 impl Parts {
     /// One place.
+    #[inline(always)]
     pub const fn one(base: *mut u8, length: usize) -> Self {
-        let place = iovec { iov_base: base.cast(), iov_len: length };
-        Self { count: 1, places: [place, NONE, NONE, NONE] }
+        Self { first: iovec { iov_base: base.cast(), iov_len: length }, rest: None }
     }
 
     /// Several places, if they are not too many.
     pub fn new(places: &[iovec]) -> Option<Self> {
-        let mut parts = Self { count: places.len(), places: [NONE; MOST] };
-        parts.places.get_mut(..places.len())?.copy_from_slice(places);
         // So long a message does not fit the address space.
         places.iter().try_fold(0_usize, |sum, it| sum.checked_add(it.iov_len))?;
-        Some(parts)
+        match places {
+            [] => Some(Self { first: NONE, rest: None }),
+            [first] => Some(Self { first: *first, rest: None }),
+            [first, rest @ ..] if rest.len() < MOST => {
+                Some(Self { first: *first, rest: Some(rest.into()) })
+            }
+            _ => None,
+        }
+    }
+
+    #[inline(always)]
+    fn rest(&self) -> &[iovec] {
+        self.rest.as_deref().unwrap_or_default()
+    }
+
+    /// How many places there are.
+    pub fn count(&self) -> usize {
+        1 + self.rest().len()
     }
 
     /// The places.
-    pub fn places(&self) -> &[iovec] {
-        &self.places[..self.count]
+    pub fn places(&self) -> impl Iterator<Item = &iovec> {
+        std::iter::once(&self.first).chain(self.rest())
     }
 
     /// Where the message begins.
-    pub fn base(&self) -> *mut u8 {
-        self.places[0].iov_base.cast()
+    #[inline(always)]
+    pub const fn base(&self) -> *mut u8 {
+        self.first.iov_base.cast()
     }
 
     /// How many bytes there are.
+    #[inline(always)]
     pub fn length(&self) -> usize {
-        self.places().iter().map(|it| it.iov_len).sum()
+        self.first.iov_len + self.rest().iter().map(|it| it.iov_len).sum::<usize>()
     }
 
     /// The bytes from `skip` on, at most `length` of them.
-    #[must_use]
-    pub fn after(&self, mut skip: usize, mut length: usize) -> Self {
-        let mut rest = Self { count: 0, places: [NONE; MOST] };
+    pub fn after(&self, mut skip: usize, mut length: usize) -> Places {
+        let mut rest = Places { count: 0, places: [NONE; MOST] };
         for place in self.places() {
             let skipped = skip.min(place.iov_len);
             skip -= skipped;
@@ -72,12 +88,13 @@ impl Parts {
     ///
     /// The places must be readable, and `to` writable for [`Parts::length`] bytes.
     #[inline(always)]
-    pub unsafe fn copy_to(&self, mut to: *mut u8) {
-        for place in self.places() {
-            // SAFETY: the caller's word.
-            unsafe {
-                std::ptr::copy_nonoverlapping(place.iov_base.cast(), to, place.iov_len);
-                to = to.add(place.iov_len);
+    pub unsafe fn copy_to(&self, to: *mut u8) {
+        let first = &self.first;
+        // SAFETY: the caller's word.
+        unsafe {
+            std::ptr::copy_nonoverlapping(first.iov_base.cast(), to, first.iov_len);
+            if let Some(rest) = &self.rest {
+                gather(rest, to.add(first.iov_len));
             }
         }
     }
@@ -88,16 +105,76 @@ impl Parts {
     ///
     /// The places must be writable, and `from` readable for `length` bytes.
     #[inline(always)]
-    pub unsafe fn copy_from(&self, mut from: *const u8, mut length: usize) {
-        for place in self.places() {
-            let part = place.iov_len.min(length);
-            // SAFETY: the caller's word.
-            unsafe {
-                std::ptr::copy_nonoverlapping(from, place.iov_base.cast(), part);
-                from = from.add(part);
+    pub unsafe fn copy_from(&self, from: *const u8, length: usize) {
+        let part = self.first.iov_len.min(length);
+        // SAFETY: the caller's word.
+        unsafe {
+            std::ptr::copy_nonoverlapping(from, self.first.iov_base.cast(), part);
+            if let Some(rest) = &self.rest {
+                scatter(rest, from.add(part), length - part);
             }
-            length -= part;
         }
+    }
+}
+
+/// Some of the places of a message.
+#[derive(Clone, Copy, Debug)]
+pub struct Places {
+    count: usize,
+    places: [iovec; MOST],
+}
+
+impl Places {
+    /// As the kernel takes them.
+    pub fn as_slice(&self) -> &[iovec] {
+        &self.places[..self.count]
+    }
+
+    /// How many bytes there are.
+    pub fn length(&self) -> usize {
+        self.as_slice().iter().map(|it| it.iov_len).sum()
+    }
+
+    /// As [`Parts::copy_to`].
+    ///
+    /// # Safety
+    ///
+    /// The same.
+    pub unsafe fn copy_to(&self, to: *mut u8) {
+        // SAFETY: the caller's word.
+        unsafe { gather(self.as_slice(), to) };
+    }
+
+    /// As [`Parts::copy_from`].
+    ///
+    /// # Safety
+    ///
+    /// The same.
+    pub unsafe fn copy_from(&self, from: *const u8, length: usize) {
+        // SAFETY: the caller's word.
+        unsafe { scatter(self.as_slice(), from, length) };
+    }
+}
+
+unsafe fn gather(places: &[iovec], mut to: *mut u8) {
+    for place in places {
+        // SAFETY: as for `Parts::copy_to`.
+        unsafe {
+            std::ptr::copy_nonoverlapping(place.iov_base.cast(), to, place.iov_len);
+            to = to.add(place.iov_len);
+        }
+    }
+}
+
+unsafe fn scatter(places: &[iovec], mut from: *const u8, mut length: usize) {
+    for place in places {
+        let part = place.iov_len.min(length);
+        // SAFETY: as for `Parts::copy_from`.
+        unsafe {
+            std::ptr::copy_nonoverlapping(from, place.iov_base.cast(), part);
+            from = from.add(part);
+        }
+        length -= part;
     }
 }
 

@@ -93,6 +93,17 @@ impl Segment {
         if understood { Ok(segment) } else { Err(libc::EPROTO) }
     }
 
+    /// Writes over the rings and the words behind the first line, as a hostile process may: for tests of who
+    /// has to bear it.
+    pub fn scribble(&self, mut word: impl FnMut() -> u64) {
+        let words = self.mapping.length() / size_of::<u64>();
+        for index in (0..words).filter(|index| *index >= 2) {
+            // SAFETY: the word lies inside the mapping, and whoever looks does so by atomics or copies.
+            let place = unsafe { &*self.mapping.memory().cast::<AtomicU64>().add(index) };
+            place.store(word(), Ordering::Relaxed);
+        }
+    }
+
     fn words(&self) -> &Words {
         // SAFETY: the mapping begins with these words, is aligned to a page, and holds only atomics
         // there, so that the other side's writes are no data race.
@@ -186,6 +197,12 @@ impl<'a> Ring<'a> {
     #[inline(always)]
     pub fn next(&self, reader: &mut Reader) -> Result<Option<Record>, BrokenRing> {
         reader.next(self)
+    }
+
+    /// Whether there is a next record, or what claims to be one.
+    #[inline(always)]
+    pub fn has_next(&self, reader: &Reader) -> bool {
+        reader.has_next(self)
     }
 
     /// Gives back what was read; whether that was anything.

@@ -258,6 +258,12 @@ impl Reader {
         }
     }
 
+    /// Whether something claims to be a record where the next will be. For polling only: nothing was checked.
+    #[inline]
+    pub fn has_next(&self, heads: &impl Heads) -> bool {
+        heads.head(self.slots.place(self.read) as usize).load(Ordering::Relaxed) != 0
+    }
+
     /// Goes on behind a record, whose bytes have been used.
     #[inline]
     pub fn take(&mut self, record: &Record) {
@@ -338,7 +344,9 @@ mod tests {
         }
         assert!(reader.release(&read) && !reader.release(&read));
         assert_eq!(writer.reserve(&memory, &read, 100).unwrap(), Some(8..108));
+        assert!(reader.has_next(&memory), "the skip is there");
         assert_eq!(reader.next(&memory), Ok(None), "the skip alone is no record");
+        assert!(!reader.has_next(&memory));
         writer.publish(&memory, RECORD, 100);
         assert_eq!(reader.next(&memory), Ok(Some(Record { what: 1, place: 8..108 })));
     }
@@ -351,6 +359,7 @@ mod tests {
             writer.publish(&memory, RECORD, 0);
         }
         assert_eq!(writer.reserve(&memory, &read, 0), Ok(None));
+        assert!(reader.has_next(&memory));
         let record = reader.next(&memory).unwrap().unwrap();
         reader.take(&record);
         assert_eq!(writer.reserve(&memory, &read, 0), Ok(None), "not given back yet");

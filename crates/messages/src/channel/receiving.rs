@@ -15,7 +15,7 @@ use crate::segment::{Segment, Side};
 use crate::sys;
 
 /// A message that is still with its sender.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub struct Remote {
     /// By which the sender knows it.
     number: u32,
@@ -26,7 +26,7 @@ pub struct Remote {
 }
 
 /// Where the bytes of a message are that has arrived.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub enum Body {
     /// In the ring, until [`Receiving::take`].
     Here(*const u8, usize),
@@ -78,6 +78,12 @@ impl Receiving {
     /// Fetches nothing from the sender's memory from now on, as if the kernel forbade it.
     pub const fn fetch_nothing(&mut self) {
         self.fetches = false;
+    }
+
+    /// Whether anything has arrived, by a glance.
+    #[inline(always)]
+    pub fn has_next(&self) -> bool {
+        self.segment.ring(Side::Sender).has_next(&self.reader)
     }
 
     /// What has arrived next. A piece of a message is put where it belongs; a message must be dealt
@@ -166,7 +172,7 @@ impl Receiving {
         while self.fetches && got < wanted {
             let (from, to) = (remote.parts.after(got, wanted), to.after(got, wanted - got));
             // SAFETY: the caller's word.
-            match unsafe { sys::read_memory(self.peer.pid, to.places(), from.places()) } {
+            match unsafe { sys::read_memory(self.peer.pid, to.as_slice(), from.as_slice()) } {
                 Ok(0) | Err(libc::EFAULT) => return Err(Broken::Nonsense),
                 Ok(more) => got += more,
                 Err(libc::ESRCH) => return Err(Broken::Gone),
@@ -178,7 +184,7 @@ impl Receiving {
             self.answer(answer::DONE, remote.number, 0)?;
             return Ok(None);
         }
-        let pulled = Pulled { to: *to, wanted, got: 0 };
+        let pulled = Pulled { to: to.clone(), wanted, got: 0 };
         if self.pulled.insert(remote.number, pulled).is_some() {
             return Err(Broken::Nonsense);
         }

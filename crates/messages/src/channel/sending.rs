@@ -23,7 +23,7 @@ pub const MOST_HELD: usize = (ANSWERS / SLOT / 2 - 2) as usize;
 pub const LONGEST: u64 = HEADER + PIECE as u64;
 
 /// A message that stays where it is until the receiver has fetched it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub struct Held {
     /// The program's own number for it.
     pub context: usize,
@@ -35,7 +35,7 @@ pub struct Held {
     pub is_tagged: bool,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 struct Holding {
     held: Held,
     /// How many bytes were asked for and how many sent.
@@ -135,15 +135,15 @@ impl Sending {
         }
         let free = self.held.iter().position(Option::is_none);
         let number = free.unwrap_or(self.held.len());
-        let places = held.parts.places();
-        let length = HEADER + 16 + 16 * places.len() as u64;
+        let count = held.parts.count() as u64;
+        let length = HEADER + 16 + 16 * count;
         let words = [envelope.tag, envelope.data.unwrap_or(0)];
         let ring = self.segment.ring(Side::Sender);
         let what = what(kind::PLACES, envelope);
         let sent = ring.write(&mut self.writer, what, length, |at| {
-            let counts = number as u64 | (places.len() as u64) << 32;
+            let counts = number as u64 | count << 32;
             let mut at = put_header(put_header(at, words), [counts, held.parts.length() as u64]);
-            for place in places {
+            for place in held.parts.places() {
                 at = put_header(at, [place.iov_base.addr() as u64, place.iov_len as u64]);
             }
         })?;
@@ -171,6 +171,12 @@ impl Sending {
         self.count > 0
     }
 
+    /// Whether the receiver has answered, by a glance.
+    #[inline(always)]
+    pub fn has_answer(&self) -> bool {
+        self.segment.ring(Side::Receiver).has_next(&self.answers)
+    }
+
     /// Takes the receiver's answers, and sends what it has asked for. Says what has been fetched.
     /// Returns whether anything was done.
     ///
@@ -193,9 +199,10 @@ impl Sending {
             let holding = holding.ok_or(Broken::Nonsense)?;
             match NonZeroU32::new(record.what & KIND) {
                 Some(answer::DONE) if holding.asked.is_none_or(|asked| asked == holding.sent) => {
-                    fetched(holding.held);
-                    self.held[index] = None;
                     self.count -= 1;
+                    if let Some(holding) = self.held[index].take() {
+                        fetched(holding.held);
+                    }
                 }
                 Some(answer::PULL) if holding.asked.is_none() => {
                     let length = usize::try_from(length).map_err(|_| Broken::Nonsense)?;

@@ -90,7 +90,7 @@ impl<T: FnMut(Event)> Events for T {
 }
 
 /// A message to be sent.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Message {
     /// The program's number for it.
     pub context: usize,
@@ -117,6 +117,8 @@ enum Way {
 struct From {
     peer: PeerId,
     receiving: Receiving,
+    /// Whether a record was there at the last look.
+    is_busy: bool,
 }
 
 /// A receive whose message comes in pieces.
@@ -141,6 +143,8 @@ pub struct Endpoint {
     tagged: Queue,
     untagged: Queue,
     coming: HashMap<(u32, u32), Coming>,
+    /// So many messages wait for their receivers to fetch them.
+    held: usize,
     figures: Figures,
     /// Calls since the kernel was last asked for news, and when that was.
     calls: u32,
@@ -172,6 +176,7 @@ impl Endpoint {
             tagged: Queue::default(),
             untagged: Queue::default(),
             coming: HashMap::new(),
+            held: 0,
             figures: Figures::new()?,
             calls: 0,
             looked: now,
@@ -229,12 +234,13 @@ impl Endpoint {
         let length = message.parts.length();
         let is_short = Sending::is_short(length) && !message.must_arrive;
         let way = self.way(peers, to)?;
-        let Message { context, envelope, parts, is_reported, .. } = *message;
+        let Message { context, envelope, ref parts, is_reported, .. } = *message;
         let is_tagged = envelope.is_tagged;
         let sent = if is_short {
             // SAFETY: the caller's word.
-            unsafe { way.send(&envelope, &parts) }
+            unsafe { way.send(&envelope, parts) }
         } else {
+            let parts = parts.clone();
             way.hold(&envelope, Held { context, parts, is_reported, is_tagged })
         };
         match sent {
@@ -246,6 +252,8 @@ impl Endpoint {
                 counts.wakes.add(u64::from(wakes));
                 if is_short {
                     events.happened(Event::Sent { context, is_tagged, is_reported });
+                } else {
+                    self.held += 1;
                 }
                 Ok(())
             }
@@ -425,7 +433,7 @@ fn received(receive: &Receive, from: PeerId, envelope: Envelope, length: usize) 
 /// What happens to a receive for which no message will come.
 fn failed(receive: &Receive, is_tagged: bool, error: Errno) -> Event {
     let envelope = Envelope { is_tagged, tag: 0, data: None };
-    let Receive { context, to, is_reported } = *receive;
+    let Receive { context, ref to, is_reported } = *receive;
     let (base, length, cut) = (to.base(), 0, 0);
     let received = Received { context, source: None, envelope, base, length, cut, is_reported };
     Event::ReceiveFailed { received, error }

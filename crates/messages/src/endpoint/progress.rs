@@ -58,13 +58,10 @@ impl Endpoint {
         for channel in 0..self.from.len() {
             any |= self.take_from(channel as u32, events);
         }
-        for peer in 0..self.ways.len() {
-            if let Way::Open(way) = &self.ways[peer]
-                && way.is_waiting()
-            {
-                any |= self.hear(PeerId::of_index(peer as u32), events);
-            }
+        if self.held > 0 {
+            any |= self.hear_all(events);
         }
+        self.figures.counts().empty_polls.add(u64::from(!any));
         self.calls += 1;
         if self.calls >= CALLS {
             self.calls = 0;
@@ -75,22 +72,38 @@ impl Endpoint {
         any
     }
 
-    /// Takes up to a turn of records from a channel.
+    /// Whether anything has come, by a glance.
+    #[inline(always)]
+    pub fn has_news(&self) -> bool {
+        let answers = |way: &Way| matches!(way, Way::Open(way) if way.has_answer());
+        self.from.iter().flatten().any(|from| from.receiving.has_next())
+            || self.held > 0 && self.ways.iter().any(answers)
+    }
+
+    /// Takes records from a channel: up to a turn while they come faster than they are asked for, otherwise one.
+    /// A look at the place of the next takes that line from the sender's processor, who is about to write it, and
+    /// the answer to the first waits for the look.
     #[inline(always)]
     fn take_from(&mut self, channel: u32, events: &mut impl Events) -> bool {
         let mut taken = 0;
-        while taken < TURN {
+        loop {
             let Some(from) = &mut self.from[channel as usize] else { break };
             let peer = from.peer;
             match from.receiving.next() {
-                Ok(None) => break,
+                Ok(None) => {
+                    from.is_busy = false;
+                    break;
+                }
                 Ok(Some(arrival)) => self.arrive(channel, peer, arrival, events),
                 Err(why) => self.lose(peer, why, events),
             }
-            if let Some(from) = self.from_mut(channel) {
-                from.receiving.take();
-            }
             taken += 1;
+            let Some(from) = self.from_mut(channel) else { break };
+            from.receiving.take();
+            let is_busy = std::mem::replace(&mut from.is_busy, true);
+            if !is_busy || taken == TURN {
+                break;
+            }
         }
         taken > 0
     }
@@ -196,10 +209,25 @@ impl Endpoint {
         }
     }
 
+    /// Takes the answers of all receivers that have something to fetch.
+    fn hear_all(&mut self, events: &mut impl Events) -> bool {
+        let mut any = false;
+        for peer in 0..self.ways.len() {
+            if let Way::Open(way) = &self.ways[peer]
+                && way.is_waiting()
+            {
+                any |= self.hear(PeerId::of_index(peer as u32), events);
+            }
+        }
+        any
+    }
+
     /// Takes the answers of a receiver.
     fn hear(&mut self, peer: PeerId, events: &mut impl Events) -> bool {
         let Some(Way::Open(way)) = self.ways.get_mut(peer.index()) else { return false };
+        let count = &mut self.held;
         let heard = way.progress(|held| {
+            *count -= 1;
             let (context, is_tagged) = (held.context, held.is_tagged);
             events.happened(Event::Sent { context, is_tagged, is_reported: held.is_reported });
         });
@@ -269,7 +297,7 @@ impl Endpoint {
                     if !self.fetches {
                         receiving.fetch_nothing();
                     }
-                    self.from.push(Some(From { peer: number, receiving }));
+                    self.from.push(Some(From { peer: number, receiving, is_busy: false }));
                     self.figures.counts().peers.add(1);
                 }
             }
@@ -303,6 +331,7 @@ impl Endpoint {
         self.figures.counts().lost.add(1);
         if let Way::Open(mut way) = way {
             for held in way.give_up() {
+                self.held -= 1;
                 let (context, is_tagged) = (held.context, held.is_tagged);
                 events.happened(Event::SendFailed { context, is_tagged, error });
             }

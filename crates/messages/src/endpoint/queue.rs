@@ -24,7 +24,7 @@ impl Wanted {
 }
 
 /// A receive that was posted.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Receive {
     /// The program's own number for it.
     pub context: usize,
@@ -77,6 +77,11 @@ impl Queue {
     /// The receive that takes a message which has just come.
     #[inline(always)]
     pub fn receive_for(&mut self, source: PeerId, tag: u64) -> Option<Receive> {
+        let first = self.posted.front()?;
+        // Most often it is the one that was posted first, which is simple to remove.
+        if first.0.takes(source, tag) {
+            return self.posted.pop_front().map(|(_, receive)| receive);
+        }
         let index = self.posted.iter().position(|(wanted, _)| wanted.takes(source, tag))?;
         self.posted.remove(index).map(|(_, receive)| receive)
     }
@@ -132,7 +137,7 @@ impl Queue {
     /// Takes the receives back that can have no message, since they are for this source alone.
     pub fn give_up(&mut self, source: PeerId) -> Vec<Receive> {
         let is_lost = |wanted: &Wanted| wanted.source == Some(source);
-        let lost = self.posted.iter().filter(|(wanted, _)| is_lost(wanted)).map(|it| it.1);
+        let lost = self.posted.iter().filter(|(wanted, _)| is_lost(wanted)).map(|it| it.1.clone());
         let lost = lost.collect();
         self.posted.retain(|(wanted, _)| !is_lost(wanted));
         lost

@@ -49,8 +49,8 @@ pub const FI_MR_SCALABLE: c_int = 2;
 
 pub const FI_PROGRESS_UNSPEC: u32 = 0;
 pub const FI_PROGRESS_MANUAL: u32 = 2;
-pub const FI_THREAD_UNSPEC: u32 = 0;
 pub const FI_THREAD_SAFE: u32 = 1;
+pub const FI_THREAD_DOMAIN: u32 = 3;
 pub const FI_RM_ENABLED: u32 = 2;
 
 pub const FI_EP_UNSPEC: u32 = 0;

@@ -1,5 +1,6 @@
 //! Completion queues: `fi_cq(3)`.
 
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use libc::{c_char, c_int, c_void, size_t, ssize_t};
@@ -22,6 +23,7 @@ pub struct Cq {
     pub shared: Arc<Shared>,
     pub number: usize,
     entry_size: usize,
+    event: Arc<OwnedFd>,
 }
 
 static FID: fi_ops =
@@ -69,10 +71,11 @@ pub unsafe fn open(
         Ok(waiter) => waiter,
         Err(error) => return -error,
     };
-    let queue = Queue { entries: std::collections::VecDeque::new(), waiter };
+    let event = Arc::clone(&waiter.event);
+    let queue = Queue { entries: std::collections::VecDeque::new(), was_empty: false, waiter };
     let number = domain.shared.lock().queues.add(queue);
     let fid = fid_cq { fid: fid { fclass: FI_CLASS_CQ, context, ops: &raw const FID }, ops: &raw const OPS };
-    let queue = Cq { fid, shared: Arc::clone(&domain.shared), number, entry_size };
+    let queue = Cq { fid, shared: Arc::clone(&domain.shared), number, entry_size, event };
     // SAFETY: the caller's word; the object begins with its identifier.
     unsafe { give(place, Box::new(queue)) }
 }
@@ -180,9 +183,13 @@ unsafe extern "C" fn readfrom(
     let mut state = queue.shared.lock();
     state.progress(of);
     // SAFETY: the caller's word.
-    let taken = unsafe { take(&mut state, queue, buffer, count, sources) };
-    if taken == Err(libc::EAGAIN) {
-        state.count(of, |counts| &counts.empty_polls);
+    let mut taken = unsafe { take(&mut state, queue, buffer, count, sources) };
+    let is_empty = taken == Err(libc::EAGAIN);
+    let was_empty = state.queues.get(queue.number).map(|it| &mut it.was_empty);
+    let asks_again = was_empty.is_ok_and(|it| std::mem::replace(it, is_empty) && is_empty);
+    if asks_again && state.glance(of) {
+        // SAFETY: as above.
+        taken = unsafe { take(&mut state, queue, buffer, count, sources) };
     }
     result(taken)
 }
@@ -259,8 +266,9 @@ unsafe extern "C" fn sreadfrom(
 unsafe extern "C" fn signal(queue: *mut fid_cq) -> c_int {
     // SAFETY: libfabric hands back what was given out.
     let queue = unsafe { &*queue.cast::<Cq>() };
-    let mut state = queue.shared.lock();
-    outcome(state.queues.get(queue.number).map(|it| sys::raise(&it.waiter.event)))
+    // Without the lock: whoever sleeps may be in the middle of a call.
+    sys::raise(&queue.event);
+    0
 }
 
 unsafe extern "C" fn strerror(

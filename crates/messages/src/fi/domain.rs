@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use libc::{c_int, c_void, iovec, size_t};
 
 use super::abi::{
-    FI_CLASS_DOMAIN, FI_CLASS_MR, fi_av_attr, fi_cntr_attr, fi_cq_attr, fi_info, fi_mr_attr, fi_ops,
+    FI_CLASS_DOMAIN, FI_CLASS_MR, FI_THREAD_DOMAIN, fi_av_attr, fi_cntr_attr, fi_cq_attr, fi_info, fi_mr_attr, fi_ops,
     fi_ops_domain, fi_ops_mr, fid, fid_av, fid_cntr, fid_cq, fid_domain, fid_ep, fid_fabric, fid_mr,
 };
 use super::state::Shared;
@@ -47,13 +47,18 @@ static MR_OPS: fi_ops_mr = fi_ops_mr { size: size_of::<fi_ops_mr>(), reg, regv, 
 /// `fi_domain`.
 pub unsafe extern "C" fn open(
     _: *mut fid_fabric,
-    _: *mut fi_info,
+    info: *mut fi_info,
     place: *mut *mut fid_domain,
     context: *mut c_void,
 ) -> c_int {
     let fid = fid { fclass: FI_CLASS_DOMAIN, context, ops: &raw const FID };
     let fid = fid_domain { fid, ops: &raw const OPS, mr: &raw const MR_OPS };
-    let domain = Domain { fid, shared: Arc::default(), keys: AtomicU64::new(0) };
+    // SAFETY: the caller has valid attributes, or none.
+    let attr = unsafe { info.as_ref().and_then(|info| info.domain_attr.as_ref()) };
+    let is_serial = attr.is_some_and(|attr| attr.threading == FI_THREAD_DOMAIN);
+    // SAFETY: the program has said so.
+    let shared = Arc::new(unsafe { Shared::new(is_serial) });
+    let domain = Domain { fid, shared, keys: AtomicU64::new(0) };
     // SAFETY: the caller's word; the object begins with its identifier.
     unsafe { give(place, Box::new(domain)) }
 }

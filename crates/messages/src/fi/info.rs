@@ -10,7 +10,7 @@ use super::abi::{
     FI_DELIVERY_COMPLETE, FI_DIRECTED_RECV, FI_ENODATA, FI_EP_DGRAM, FI_EP_RDM, FI_EP_UNSPEC,
     FI_FORMAT_UNSPEC, FI_INJECT, FI_INJECT_COMPLETE, FI_LOCAL_COMM, FI_MATCH_COMPLETE, FI_MORE,
     FI_MR_BASIC, FI_MR_SCALABLE, FI_MSG, FI_MSG_PREFIX, FI_ORDER_SAS, FI_PROGRESS_MANUAL, FI_PROGRESS_UNSPEC,
-    FI_PROV_SPECIFIC, FI_RECV, FI_REMOTE_COMM, FI_RM_ENABLED, FI_SEND, FI_SOURCE, FI_TAGGED, FI_THREAD_SAFE,
+    FI_PROV_SPECIFIC, FI_RECV, FI_REMOTE_COMM, FI_RM_ENABLED, FI_SEND, FI_SOURCE, FI_TAGGED, FI_THREAD_DOMAIN, FI_THREAD_SAFE,
     FI_TRANSMIT_COMPLETE, fi_domain_attr, fi_ep_attr, fi_fabric_attr, fi_info, fi_rx_attr,
     fi_tx_attr,
 };
@@ -324,7 +324,9 @@ unsafe fn make(version: u32, hints: &Hints<'_>, kind: u32, available: u64) -> *m
 fn fill_domain(domain: &mut fi_domain_attr, hints: &Hints<'_>) {
     // SAFETY: the name is a C string; the copy is libfabric's to free.
     domain.name = unsafe { libc::strdup(NAME.as_ptr()) };
-    domain.threading = FI_THREAD_SAFE;
+    // Who says that one thread at a time is here pays for no lock.
+    let is_serial = hints.domain.is_some_and(|it| it.threading == FI_THREAD_DOMAIN);
+    domain.threading = if is_serial { FI_THREAD_DOMAIN } else { FI_THREAD_SAFE };
     domain.control_progress = FI_PROGRESS_MANUAL;
     domain.data_progress = FI_PROGRESS_MANUAL;
     domain.resource_mgmt = FI_RM_ENABLED;

@@ -1,8 +1,9 @@
 //! What a domain consists of, under one lock: endpoints, completion queues, counters, address vectors.
 
+use std::cell::UnsafeCell;
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::abi::{
@@ -15,15 +16,54 @@ use crate::peers::{PeerId, Peers};
 use crate::sys::{self, Errno, Watch};
 
 /// Whatever the objects of a domain share.
-#[derive(Debug, Default)]
-pub struct Shared(Mutex<State>);
+#[derive(Debug)]
+pub struct Shared {
+    state: UnsafeCell<State>,
+    lock: Option<Mutex<()>>,
+}
+
+// SAFETY: the state is used by one thread at a time, see `Shared::lock`.
+unsafe impl Sync for Shared {}
+
+/// The state, for this thread alone.
+pub struct Locked<'a> {
+    state: &'a mut State,
+    _lock: Option<MutexGuard<'a, ()>>,
+}
+
+impl std::ops::Deref for Locked<'_> {
+    type Target = State;
+
+    fn deref(&self) -> &State {
+        self.state
+    }
+}
+
+impl std::ops::DerefMut for Locked<'_> {
+    fn deref_mut(&mut self) -> &mut State {
+        self.state
+    }
+}
 
 impl Shared {
-    /// The state, for this thread alone.
+    /// What a new domain's objects share.
+    ///
+    /// # Safety
+    ///
+    /// Of a domain that `is_serial`, the program uses one object at a time: what libfabric calls
+    /// `FI_THREAD_DOMAIN`.
+    pub unsafe fn new(is_serial: bool) -> Self {
+        Self { state: UnsafeCell::default(), lock: (!is_serial).then(Mutex::default) }
+    }
+
+    /// The state, for this thread alone. No function of this module locks it while it is locked.
     #[inline(always)]
-    pub fn lock(&self) -> MutexGuard<'_, State> {
+    pub fn lock(&self) -> Locked<'_> {
         // A panic ends the process at the border to the program, so nobody sees what it left.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        let lock = self.lock.as_ref();
+        let _lock = lock.map(|lock| lock.lock().unwrap_or_else(PoisonError::into_inner));
+        // SAFETY: this thread has the lock, or the program has promised that no other is here.
+        Locked { state: unsafe { &mut *self.state.get() }, _lock }
     }
 }
 
@@ -175,6 +215,8 @@ impl Completion {
 pub struct Queue {
     /// What has happened and was not read.
     pub entries: VecDeque<Completion>,
+    /// Whether there was nothing when it was last read.
+    pub was_empty: bool,
     /// How it waits.
     pub waiter: Waiter,
 }
@@ -191,9 +233,9 @@ pub struct Counter {
 #[derive(Debug)]
 pub struct Waiter {
     /// All endpoints that are bound to it, and the event.
-    pub watch: std::sync::Arc<Watch>,
+    pub watch: Arc<Watch>,
     /// Raised by who wants to wake.
-    pub event: OwnedFd,
+    pub event: Arc<OwnedFd>,
     /// The kind of object that the program has chosen to wait with.
     pub object: u32,
 }
@@ -203,7 +245,7 @@ impl Waiter {
     pub fn new(object: u32) -> Result<Self, Errno> {
         let (watch, event) = (Watch::new()?, sys::event()?);
         watch.add(&event, 0)?;
-        Ok(Self { watch: std::sync::Arc::new(watch), event, object })
+        Ok(Self { watch: Arc::new(watch), event: Arc::new(event), object })
     }
 }
 
@@ -311,8 +353,10 @@ impl Of {
     fn concerns(self, bound: &Bound) -> bool {
         let [sends, receives] = [&bound.sends, &bound.receives];
         match self {
-            Self::Queue(number) => [sends.queue, receives.queue].contains(&Some(number)),
-            Self::Counter(number) => [sends.counter, receives.counter].contains(&Some(number)),
+            Self::Queue(number) => sends.queue == Some(number) || receives.queue == Some(number),
+            Self::Counter(number) => {
+                sends.counter == Some(number) || receives.counter == Some(number)
+            }
         }
     }
 }
@@ -346,6 +390,18 @@ impl State {
             };
             bound.endpoint.progress(peers, told) || looked
         })
+    }
+
+    /// Glances some times at what an object waits for, and lets it work if anything has come.
+    #[inline(always)]
+    pub fn glance(&mut self, of: Of) -> bool {
+        for _ in 0..GLANCES {
+            let has_news = |bound: &mut Bound| of.concerns(bound) && bound.endpoint.has_news();
+            if self.endpoints.iter_mut().any(has_news) {
+                return self.progress(of);
+            }
+        }
+        false
     }
 
     /// Says that an object's endpoints sleep from now on, unless something has come meanwhile: then
@@ -391,6 +447,10 @@ impl State {
         self.endpoints.iter_mut().any(|bound| of.concerns(bound))
     }
 }
+
+/// So often who asks again and again is kept here for a glance: the way through his own loop takes longer, and what
+/// comes meanwhile waits for half of it.
+const GLANCES: u32 = 2;
 
 /// So long a wait polls before it sleeps: what a wake-up across processors costs.
 const SPIN: Duration = Duration::from_micros(20);
