@@ -157,7 +157,9 @@ def run(command: tuple[str, ...]) -> int:
         own = environment(path, Path(os.environ[DIRECTORY]), is_launched)
         return _call(command, own)
     # Whatever becomes of the processes, nothing is left of how they met.
-    with tempfile.TemporaryDirectory(prefix="weft-mpi-", dir="/tmp", ignore_cleanup_errors=True) as it:
+    with tempfile.TemporaryDirectory(
+        prefix="weft-mpi-", dir="/tmp", ignore_cleanup_errors=True
+    ) as it:
         return _call(command, environment(path, Path(it), is_launched))
 
 

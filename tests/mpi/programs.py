@@ -1,10 +1,10 @@
 """Real MPI programs over the provider: `make test-mpi`, `make bench-mpi`.
 
-Each program is run over the provider and over Open MPI's own transports, and passes if both say the
-same. Processes are killed at random moments: those that are left must be told, and nothing may be left
-in `/dev/shm` or in the directory where they met. With `--bench` the transports take turns, and one JSON
-object a case says the ratio of their times. The programs are Debian's; what is not installed is
-skipped and named.
+Each program is run over the provider and over Open MPI's own transports, and passes if both say
+the same. Processes are killed at random moments: those that are left must be told, and nothing may
+be left in `/dev/shm` or in the directory where they met. With `--bench` the transports take turns,
+and one JSON object a case says the ratio of their times. The programs are Debian's; what is not
+installed is skipped and named.
 """
 
 from __future__ import annotations
@@ -31,11 +31,8 @@ if TYPE_CHECKING:
 SOURCES = Path(__file__).parent
 # A run that takes so long hangs.
 LIMIT_S = 120
-WEFT = ("--mca", "pml", "cm", "--mca", "mtl", "ofi") + (
-    "--mca",
-    "opal_common_ofi_provider_include",
-    "weft",
-)
+PROVIDER_CHOICE = "opal_common_ofi_provider_include"
+WEFT = ("--mca", "pml", "cm", "--mca", "mtl", "ofi", "--mca", PROVIDER_CHOICE, "weft")
 SHARED = ("--mca", "pml", "ob1", "--mca", "btl", "vader,self")
 TCP = ("--mca", "pml", "ob1", "--mca", "btl", "tcp,self")
 
@@ -122,8 +119,12 @@ def same(stage: Stage, ranks: int, words: list[str], kept: Callable[[str], list[
     ours = kept(stage.mpirun(ranks, WEFT, *words))
     theirs = kept(stage.mpirun(ranks, SHARED, *words))
     if not ours or ours != theirs:
-        different = next((pair for pair in zip(ours, theirs, strict=False) if len(set(pair)) > 1), "")
-        raise FailedError(f"{len(ours)} and {len(theirs)} lines; the first that differs: {different}")
+        different = next(
+            (pair for pair in zip(ours, theirs, strict=False) if len(set(pair)) > 1), ""
+        )
+        raise FailedError(
+            f"{len(ours)} and {len(theirs)} lines; the first that differs: {different}"
+        )
     return f"{len(ours)} lines are the same"
 
 
@@ -350,7 +351,10 @@ def figures(text: str) -> dict[int, float]:
 def bench(stage: Stage, turns: int) -> int:
     """Print the least time of each transport over some turns, and the ratios."""
     program = stage.compile("pingpong")
-    for ranks, names in ((2, {"weft": WEFT, "vader": SHARED, "tcp": TCP}), (6, {"weft": WEFT, "vader": SHARED})):
+    for ranks, names in (
+        (2, {"weft": WEFT, "vader": SHARED, "tcp": TCP}),
+        (6, {"weft": WEFT, "vader": SHARED}),
+    ):
         taken: dict[str, dict[int, list[float]]] = {name: {} for name in names}
         for _ in range(turns):
             for name, transport in names.items():
@@ -359,7 +363,9 @@ def bench(stage: Stage, turns: int) -> int:
         for size in taken["weft"]:
             least = {name: min(found[size]) for name, found in taken.items()}
             middle = {name: statistics.median(found[size]) for name, found in taken.items()}
-            ratios = {f"weft/{name}": least["weft"] / it for name, it in least.items() if name != "weft"}
+            ratios = {
+                f"weft/{name}": least["weft"] / it for name, it in least.items() if name != "weft"
+            }
             said = {"ranks": ranks, "bytes": size, "least_us": least, "median_us": middle, **ratios}
             print(json.dumps(said), flush=True)
     return 0
@@ -377,7 +383,11 @@ def main() -> int:
         directory = Path(folder) / "meet"
         directory.mkdir(mode=0o700)
         stage = Stage(options.provider.resolve(), Path(folder), directory)
-        return bench(stage, options.turns) if options.bench else test(stage, options.only, options.seconds)
+        return (
+            bench(stage, options.turns)
+            if options.bench
+            else test(stage, options.only, options.seconds)
+        )
 
 
 if __name__ == "__main__":

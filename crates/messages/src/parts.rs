@@ -183,7 +183,8 @@ mod tests {
     use super::*;
 
     fn of(parts: &mut [Vec<u8>]) -> Parts {
-        let place = |it: &mut Vec<u8>| iovec { iov_base: it.as_mut_ptr().cast(), iov_len: it.len() };
+        let place =
+            |it: &mut Vec<u8>| iovec { iov_base: it.as_mut_ptr().cast(), iov_len: it.len() };
         Parts::new(&parts.iter_mut().map(place).collect::<Vec<_>>()).unwrap()
     }
 

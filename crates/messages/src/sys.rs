@@ -137,10 +137,7 @@ pub fn send_with(socket: RawFd, bytes: &[u8], file: &OwnedFd) -> Result<(), Errn
 }
 
 /// Receives bytes and at most one descriptor: how many bytes, and the descriptor.
-pub fn receive_with(
-    socket: RawFd,
-    bytes: &mut [u8],
-) -> Result<(usize, Option<OwnedFd>), Errno> {
+pub fn receive_with(socket: RawFd, bytes: &mut [u8]) -> Result<(usize, Option<OwnedFd>), Errno> {
     let mut part = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
     let mut control = Control::default();
     // SAFETY: all zeroes is a valid message header.
@@ -255,8 +252,7 @@ pub fn is_closed_after_rings(socket: &OwnedFd) -> bool {
     loop {
         let (place, length) = (bytes.as_mut_ptr().cast(), bytes.len());
         // SAFETY: the place has the length.
-        let got =
-            unsafe { libc::recv(socket.as_raw_fd(), place, length, libc::MSG_DONTWAIT) };
+        let got = unsafe { libc::recv(socket.as_raw_fd(), place, length, libc::MSG_DONTWAIT) };
         match got {
             64 => {}
             1.. => return false,
@@ -354,8 +350,7 @@ impl Watch {
             c_int::try_from(limit.as_nanos().div_ceil(1_000_000)).unwrap_or(c_int::MAX)
         });
         // SAFETY: there is room for 32 events.
-        let count =
-            unsafe { libc::epoll_wait(self.0.as_raw_fd(), events.as_mut_ptr(), 32, limit) };
+        let count = unsafe { libc::epoll_wait(self.0.as_raw_fd(), events.as_mut_ptr(), 32, limit) };
         let count = usize::try_from(count).unwrap_or(0);
         for (token, event) in tokens.iter_mut().zip(&events[..count]) {
             *token = event.u64;

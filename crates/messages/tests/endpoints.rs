@@ -76,9 +76,7 @@ impl End {
         };
         let events = &mut self.events;
         // SAFETY: the tests keep what they send until it was sent.
-        unsafe {
-            self.endpoint.send(&self.peers, to, &message, &mut |event| events.push(event))
-        }
+        unsafe { self.endpoint.send(&self.peers, to, &message, &mut |event| events.push(event)) }
     }
 
     fn receive(&mut self, from: Option<PeerId>, context: usize, tag: u64, to: &mut [u8]) {
@@ -279,7 +277,10 @@ fn a_message_can_be_looked_at_claimed_and_discarded_and_a_receive_cancelled() {
     let wanted = |tag| Wanted { source: None, tag, ignore: 0 };
     until(&mut [&mut other], |ends| ends[0].endpoint.peek(true, &wanted(4)).is_some());
     let length = |end: &End, tag| end.endpoint.peek(true, &wanted(tag)).map(|it| it.2);
-    assert_eq!((length(&other, 3), length(&other, 4), length(&other, 5)), (Some(30_000), Some(5), None));
+    assert_eq!(
+        (length(&other, 3), length(&other, 4), length(&other, 5)),
+        (Some(30_000), Some(5), None)
+    );
     assert!(other.endpoint.claim(true, &wanted(3), 9).is_some());
     assert_eq!(length(&other, 3), None, "it is claimed");
     let mut buffer = vec![0; 30_000];

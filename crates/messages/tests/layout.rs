@@ -43,7 +43,8 @@ fn structures_are_laid_out_as_the_headers_say() {
     std::fs::write(&source, program()).unwrap();
     let compiled = Command::new("cc").arg(&source).arg("-o").arg(&binary).output();
     let said = compiled.as_ref().map(|it| String::from_utf8_lossy(&it.stderr).into_owned());
-    let missing = said.as_ref().map_or(true, |it| it.contains("rdma/") && it.contains("No such file"));
+    let missing =
+        said.as_ref().map_or(true, |it| it.contains("rdma/") && it.contains("No such file"));
     if missing {
         std::fs::remove_dir_all(&folder).unwrap();
         println!("not compared: there is no C compiler, or no headers of libfabric");

@@ -93,7 +93,7 @@ impl Receiving {
     ///
     /// If the sender is of no more use.
     #[inline(always)]
-    pub fn next(&mut self) -> Result<Option<Arrival>, Broken> {
+    pub fn next_arrival(&mut self) -> Result<Option<Arrival>, Broken> {
         let ring = self.segment.ring(Side::Sender);
         let Some(record) = ring.next(&mut self.reader)? else { return Ok(None) };
         let length = record.place.len() as u64;
@@ -121,7 +121,7 @@ impl Receiving {
         }
     }
 
-    /// Goes on behind what [`Receiving::next`] said last.
+    /// Goes on behind what [`Receiving::next_arrival`] said last.
     #[inline(always)]
     pub fn take(&mut self) {
         if let Some(record) = self.next.take() {

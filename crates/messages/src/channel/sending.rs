@@ -237,10 +237,11 @@ impl Sending {
             }
             let piece = holding.held.parts.after(holding.sent, PIECE.min(left));
             let length = piece.length();
-            let wrote = ring.write(&mut self.writer, kind::PIECE, HEADER + length as u64, |at| {
-                // SAFETY: the record has room; whoever holds the message keeps it readable.
-                unsafe { piece.copy_to(put_header(at, [u64::from(number), 0])) };
-            })?;
+            let wrote =
+                ring.write(&mut self.writer, kind::PIECE, HEADER + length as u64, |at| {
+                    // SAFETY: the record has room; whoever holds the message keeps it readable.
+                    unsafe { piece.copy_to(put_header(at, [u64::from(number), 0])) };
+                })?;
             if !wrote {
                 break;
             }

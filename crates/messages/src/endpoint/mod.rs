@@ -11,8 +11,8 @@ use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::time::Instant;
 
-pub use queue::{Receive, Wanted};
 use queue::{Queue, Stored, Unexpected};
+pub use queue::{Receive, Wanted};
 
 use crate::channel::{Broken, Envelope, Held, Receiving, Sending};
 use crate::figures::Figures;
@@ -388,7 +388,7 @@ impl Endpoint {
         }?;
         let said = (message.source, message.envelope, message.length());
         if let Stored::Remote(channel, remote) = message.stored
-            && let Some(from) = self.from_mut(channel)
+            && let Some(from) = self.incoming(channel)
             && let Err(why) = from.receiving.discard(&remote)
         {
             self.lose(said.0, why, events);
@@ -407,7 +407,7 @@ impl Endpoint {
         false
     }
 
-    fn from_mut(&mut self, channel: u32) -> Option<&mut From> {
+    fn incoming(&mut self, channel: u32) -> Option<&mut From> {
         self.from.get_mut(channel as usize).and_then(Option::as_mut)
     }
 

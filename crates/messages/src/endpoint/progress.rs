@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use super::{Coming, Endpoint, Event, Events, From, Way, failed, received};
 use super::queue::{Receive, Stored, Unexpected};
+use super::{Coming, Endpoint, Event, Events, From, Way, failed, received};
 use crate::channel::{Arrival, Body, Broken, Envelope, Receiving, Remote};
 use crate::endpoint::Received;
 use crate::meeting::{self, Answered};
@@ -86,10 +86,9 @@ impl Endpoint {
     #[inline(always)]
     fn take_from(&mut self, channel: u32, events: &mut impl Events) -> bool {
         let mut taken = 0;
-        loop {
-            let Some(from) = &mut self.from[channel as usize] else { break };
+        while let Some(from) = &mut self.from[channel as usize] {
             let peer = from.peer;
-            match from.receiving.next() {
+            match from.receiving.next_arrival() {
                 Ok(None) => {
                     from.is_busy = false;
                     break;
@@ -98,7 +97,7 @@ impl Endpoint {
                 Err(why) => self.lose(peer, why, events),
             }
             taken += 1;
-            let Some(from) = self.from_mut(channel) else { break };
+            let Some(from) = self.incoming(channel) else { break };
             from.receiving.take();
             let is_busy = std::mem::replace(&mut from.is_busy, true);
             if !is_busy || taken == TURN {
@@ -109,13 +108,7 @@ impl Endpoint {
     }
 
     #[inline(always)]
-    fn arrive(
-        &mut self,
-        channel: u32,
-        source: PeerId,
-        arrival: Arrival,
-        events: &mut impl Events,
-    ) {
+    fn arrive(&mut self, channel: u32, source: PeerId, arrival: Arrival, events: &mut impl Events) {
         match arrival {
             Arrival::Message(envelope, body) => {
                 match self.queue(envelope.is_tagged).receive_for(source, envelope.tag) {
@@ -185,7 +178,7 @@ impl Endpoint {
         received: Received,
         events: &mut impl Events,
     ) {
-        let fetched = match self.from_mut(channel) {
+        let fetched = match self.incoming(channel) {
             // SAFETY: whoever posted the receive keeps its places writable until its event.
             Some(from) => unsafe { from.receiving.fetch(remote, to) },
             None => Err(Broken::Gone),
@@ -246,7 +239,7 @@ impl Endpoint {
             match Token::of(*token) {
                 Some(Token::Listener | Token::Stranger) => self.welcome(peers),
                 Some(Token::From(channel)) => {
-                    let from = self.from_mut(channel);
+                    let from = self.incoming(channel);
                     let gone = from.filter(|from| is_gone(&from.receiving.peer));
                     if let Some(peer) = gone.map(|from| from.peer) {
                         self.part(peers, peer, events);
@@ -412,6 +405,5 @@ impl Endpoint {
 
 /// Whether the process at the other end has ended, or closed its endpoint.
 fn is_gone(peer: &meeting::Peer) -> bool {
-    sys::is_closed_after_rings(&peer.socket)
-        || peer.life.as_ref().is_some_and(|life| sys::is_readable(life))
+    sys::is_closed_after_rings(&peer.socket) || peer.life.as_ref().is_some_and(sys::is_readable)
 }

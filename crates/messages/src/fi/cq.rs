@@ -74,7 +74,10 @@ pub unsafe fn open(
     let event = Arc::clone(&waiter.event);
     let queue = Queue { entries: std::collections::VecDeque::new(), was_empty: false, waiter };
     let number = domain.shared.lock().queues.add(queue);
-    let fid = fid_cq { fid: fid { fclass: FI_CLASS_CQ, context, ops: &raw const FID }, ops: &raw const OPS };
+    let fid = fid_cq {
+        fid: fid { fclass: FI_CLASS_CQ, context, ops: &raw const FID },
+        ops: &raw const OPS,
+    };
     let queue = Cq { fid, shared: Arc::clone(&domain.shared), number, entry_size, event };
     // SAFETY: the caller's word; the object begins with its identifier.
     unsafe { give(place, Box::new(queue)) }
@@ -309,7 +312,8 @@ pub fn may_sleep(queue: &Cq) -> Result<(), Errno> {
     let of = Of::Queue(queue.number);
     let mut state = queue.shared.lock();
     state.progress(of);
-    let is_empty = |state: &mut State| state.queues.get(queue.number).map(|it| it.entries.is_empty());
+    let is_empty =
+        |state: &mut State| state.queues.get(queue.number).map(|it| it.entries.is_empty());
     if is_empty(&mut state)? && state.falls_asleep(of) && is_empty(&mut state)? {
         state.count(of, |counts| &counts.sleeps);
         return Ok(());

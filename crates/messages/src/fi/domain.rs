@@ -7,8 +7,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use libc::{c_int, c_void, iovec, size_t};
 
 use super::abi::{
-    FI_CLASS_DOMAIN, FI_CLASS_MR, FI_THREAD_DOMAIN, fi_av_attr, fi_cntr_attr, fi_cq_attr, fi_info, fi_mr_attr, fi_ops,
-    fi_ops_domain, fi_ops_mr, fid, fid_av, fid_cntr, fid_cq, fid_domain, fid_ep, fid_fabric, fid_mr,
+    FI_CLASS_DOMAIN, FI_CLASS_MR, FI_THREAD_DOMAIN, fi_av_attr, fi_cntr_attr, fi_cq_attr, fi_info,
+    fi_mr_attr, fi_ops, fi_ops_domain, fi_ops_mr, fid, fid_av, fid_cntr, fid_cq, fid_domain,
+    fid_ep, fid_fabric, fid_mr,
 };
 use super::state::Shared;
 use super::{NOT_OFFERED, av, cntr, cq, ep, give, no_control, no_ops, only_closed};

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use libc::{c_int, c_void, size_t, ssize_t};
 
 use super::abi::{
-    FI_CLASS_AV, FI_CLASS_CNTR, FI_CLASS_CQ, FI_CLASS_EP, FI_CLASS_EQ, FI_DIRECTED_RECV, FI_ENABLE, FI_ENOAV,
-    FI_ENOCQ, FI_ENOSYS, FI_GETOPSFLAG, FI_RECV, FI_SELECTIVE_COMPLETION, FI_SEND, FI_SETOPSFLAG,
-    fi_info, fi_ops, fi_ops_cm, fi_ops_ep, fid, fid_ep,
+    FI_CLASS_AV, FI_CLASS_CNTR, FI_CLASS_CQ, FI_CLASS_EP, FI_CLASS_EQ, FI_DIRECTED_RECV, FI_ENABLE,
+    FI_ENOAV, FI_ENOCQ, FI_ENOSYS, FI_GETOPSFLAG, FI_RECV, FI_SELECTIVE_COMPLETION, FI_SEND,
+    FI_SETOPSFLAG, fi_info, fi_ops, fi_ops_cm, fi_ops_ep, fid, fid_ep,
 };
 use super::av::{Av, put_name};
 use super::cntr::Cntr;
@@ -124,17 +124,21 @@ unsafe extern "C" fn bind(object: *mut fid, other: *mut fid, flags: u64) -> c_in
                 binding.queue = Some(number);
                 binding.is_selective = is_selective;
             })
-            .and_then(|()| watch(&mut state, endpoint.number, |state| {
-                state.queues.get(number).map(|it| &it.waiter)
-            }))
+            .and_then(|()| {
+                watch(&mut state, endpoint.number, |state| {
+                    state.queues.get(number).map(|it| &it.waiter)
+                })
+            })
         }
         FI_CLASS_CNTR => {
             // SAFETY: as above.
             let number = unsafe { &*other.cast::<Cntr>() }.number;
             bind_to(&mut state, endpoint.number, flags, |binding| binding.counter = Some(number))
-                .and_then(|()| watch(&mut state, endpoint.number, |state| {
-                    state.counters.get(number).map(|it| &it.waiter)
-                }))
+                .and_then(|()| {
+                    watch(&mut state, endpoint.number, |state| {
+                        state.counters.get(number).map(|it| &it.waiter)
+                    })
+                })
         }
         _ => Err(libc::EINVAL),
     })
@@ -182,7 +186,9 @@ unsafe extern "C" fn control(object: *mut fid, command: c_int, argument: *mut c_
     let flags = argument.cast::<u64>();
     match command {
         FI_ENABLE if bound.vector.is_none() => -FI_ENOAV,
-        FI_ENABLE if [bound.sends, bound.receives].iter().all(|it| it.queue.or(it.counter).is_none()) => {
+        FI_ENABLE
+            if [bound.sends, bound.receives].iter().all(|it| it.queue.or(it.counter).is_none()) =>
+        {
             -FI_ENOCQ
         }
         FI_ENABLE => {

@@ -51,7 +51,8 @@ pub unsafe extern "C" fn open(
     // SAFETY: the caller has attributes, or none.
     let attr = unsafe { attr.as_ref() };
     // SAFETY: their name is a C string, or none.
-    let other = attr.is_some_and(|it| !it.name.is_null() && unsafe { CStr::from_ptr(it.name) } != NAME);
+    let other =
+        attr.is_some_and(|it| !it.name.is_null() && unsafe { CStr::from_ptr(it.name) } != NAME);
     if other {
         return -FI_ENODATA;
     }

@@ -9,10 +9,10 @@ use super::abi::{
     FI_ADDR_NOTAVAIL, FI_API, FI_AV_MAP, FI_AV_TABLE, FI_AV_UNSPEC, FI_COMPLETION,
     FI_DELIVERY_COMPLETE, FI_DIRECTED_RECV, FI_ENODATA, FI_EP_DGRAM, FI_EP_RDM, FI_EP_UNSPEC,
     FI_FORMAT_UNSPEC, FI_INJECT, FI_INJECT_COMPLETE, FI_LOCAL_COMM, FI_MATCH_COMPLETE, FI_MORE,
-    FI_MR_BASIC, FI_MR_SCALABLE, FI_MSG, FI_MSG_PREFIX, FI_ORDER_SAS, FI_PROGRESS_MANUAL, FI_PROGRESS_UNSPEC,
-    FI_PROV_SPECIFIC, FI_RECV, FI_REMOTE_COMM, FI_RM_ENABLED, FI_SEND, FI_SOURCE, FI_TAGGED, FI_THREAD_DOMAIN, FI_THREAD_SAFE,
-    FI_TRANSMIT_COMPLETE, fi_domain_attr, fi_ep_attr, fi_fabric_attr, fi_info, fi_rx_attr,
-    fi_tx_attr,
+    FI_MR_BASIC, FI_MR_SCALABLE, FI_MSG, FI_MSG_PREFIX, FI_ORDER_SAS, FI_PROGRESS_MANUAL,
+    FI_PROGRESS_UNSPEC, FI_PROV_SPECIFIC, FI_RECV, FI_REMOTE_COMM, FI_RM_ENABLED, FI_SEND,
+    FI_SOURCE, FI_TAGGED, FI_THREAD_DOMAIN, FI_THREAD_SAFE, FI_TRANSMIT_COMPLETE, fi_domain_attr,
+    fi_ep_attr, fi_fabric_attr, fi_info, fi_rx_attr, fi_tx_attr,
 };
 use crate::endpoint::{LONGEST_INJECTED, MOST_LONG};
 use crate::meeting::Name;
@@ -215,12 +215,17 @@ impl<'a> Hints<'a> {
         let info = self.info?;
         let is_name = !info.dest_addr.is_null() && info.dest_addrlen == Name::LENGTH;
         // SAFETY: the caller has so many bytes there.
-        let bytes = is_name.then(|| unsafe { info.dest_addr.cast::<[u8; Name::LENGTH]>().read_unaligned() });
+        let bytes = is_name
+            .then(|| unsafe { info.dest_addr.cast::<[u8; Name::LENGTH]>().read_unaligned() });
         bytes.and_then(|bytes| Name::from_bytes(&bytes))
     }
 }
 
 /// `fi_getinfo`.
+///
+/// # Safety
+///
+/// Strings and hints must be valid or null, and `place` writable.
 pub unsafe extern "C" fn getinfo(
     version: u32,
     node: *const c_char,

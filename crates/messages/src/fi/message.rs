@@ -104,7 +104,8 @@ unsafe fn post_send(
         parts,
         is_reported: flags.is_reported(&bound.sends),
         // What is injected may be overwritten at once, so that its arrival cannot be waited for.
-        must_arrive: asked & (FI_DELIVERY_COMPLETE | FI_MATCH_COMPLETE) != 0 && asked & FI_INJECT == 0,
+        must_arrive: asked & (FI_DELIVERY_COMPLETE | FI_MATCH_COMPLETE) != 0
+            && asked & FI_INJECT == 0,
     };
     // SAFETY: the caller keeps the places readable until the completion.
     unsafe { bound.endpoint.send(peers, to, &message, &mut told) }

@@ -18,7 +18,7 @@ use std::cell::UnsafeCell;
 
 use libc::{c_char, c_int, c_void, ssize_t};
 
-use abi::{FI_ENOSYS, Call, fi_context, fi_ops, fi_provider, fid};
+use abi::{Call, FI_ENOSYS, fi_context, fi_ops, fi_provider, fid};
 
 /// The name by which programs ask for the provider.
 pub const NAME: &std::ffi::CStr = c"weft";
@@ -74,7 +74,13 @@ unsafe extern "C" fn no_ops(
 
 /// The operations of an object that can only be closed.
 const fn only_closed(close: unsafe extern "C" fn(*mut fid) -> c_int) -> fi_ops {
-    fi_ops { size: size_of::<fi_ops>(), close, bind: no_bind, control: no_control, ops_open: no_ops }
+    fi_ops {
+        size: size_of::<fi_ops>(),
+        close,
+        bind: no_bind,
+        control: no_control,
+        ops_open: no_ops,
+    }
 }
 
 /// Hands a new object to the program.

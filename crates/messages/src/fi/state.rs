@@ -22,7 +22,10 @@ pub struct Shared {
     lock: Option<Mutex<()>>,
 }
 
-// SAFETY: the state is used by one thread at a time, see `Shared::lock`.
+// SAFETY: the state is used by one thread at a time, see `Shared::lock`. The places in it are those of programs,
+// which answer for them in all threads.
+unsafe impl Send for Shared {}
+// SAFETY: as above.
 unsafe impl Sync for Shared {}
 
 /// The state, for this thread alone.
@@ -433,7 +436,8 @@ impl State {
             if !bound.is_enabled || !of.concerns(bound) {
                 continue;
             }
-            let vector = bound.vector.and_then(|number| self.vectors.get(number).ok().map(|it| &*it));
+            let vector =
+                bound.vector.and_then(|number| self.vectors.get(number).ok().map(|it| &*it));
             let (sends, receives) = (bound.sends, bound.receives);
             let (queues, counters) = (&mut self.queues, &mut self.counters);
             let mut told = Told { queues, counters, vector, sends, receives };
