@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 SOURCES = Path(__file__).parent
 # A run that takes so long hangs.
 LIMIT_S = 120
+HEADER = "/usr/include/rdma/fabric.h"
 PROVIDER_CHOICE = "opal_common_ofi_provider_include"
 WEFT = ("--mca", "pml", "cm", "--mca", "mtl", "ofi", "--mca", PROVIDER_CHOICE, "weft")
 SHARED = ("--mca", "pml", "ob1", "--mca", "btl", "vader,self")
@@ -140,6 +141,10 @@ def offered(stage: Stage) -> str:
     if "provider: weft" in refused:
         raise FailedError("it offers what it does not carry")
     return "offered, and RMA not"
+
+
+def manual(stage: Stage) -> str:
+    return stage.run(stage.compile("provider", "gcc", "-lfabric")).strip()
 
 
 def fi_pingpong(stage: Stage) -> str:
@@ -300,11 +305,12 @@ class Case:
 
 CASES = [
     Case("what libfabric is offered", ["fi_info"], offered),
+    Case("the calls of libfabric", ["gcc", HEADER], manual),
     Case("fi_pingpong", ["fi_pingpong"], fi_pingpong),
     Case("exchange, 2 ranks", ["mpirun", "mpicc"], exchange(2)),
     Case("exchange, 5 ranks", ["mpirun", "mpicc"], exchange(5)),
     Case("exchange in pieces", ["mpirun", "mpicc"], in_pieces),
-    Case("one of some processes is killed", ["gcc", "/usr/include/rdma/fabric.h"], told),
+    Case("one of some processes is killed", ["gcc", HEADER], told),
     Case("a rank is killed", ["mpirun", "mpicc"], killed),
     Case("LAMMPS, 32,000 atoms", ["mpirun", "lmp"], melt),
     Case("netpipe", ["mpirun", "NPopenmpi"], netpipe),

@@ -171,10 +171,10 @@ impl Sending {
         self.count > 0
     }
 
-    /// Whether the receiver has answered, by a glance.
+    /// Whether the receiver has answered, by a glance, or has pieces of a message to come.
     #[inline(always)]
-    pub fn has_answer(&self) -> bool {
-        self.segment.ring(Side::Receiver).has_next(&self.answers)
+    pub fn is_heard_from(&self) -> bool {
+        !self.pulled.is_empty() || self.segment.ring(Side::Receiver).has_next(&self.answers)
     }
 
     /// Takes the receiver's answers, and sends what it has asked for. Says what has been fetched.

@@ -72,12 +72,23 @@ impl Endpoint {
         any
     }
 
-    /// Whether anything has come, by a glance.
+    /// Whether nothing has come, by a glance, and it is not yet time to ask the kernel.
     #[inline(always)]
-    pub fn has_news(&self) -> bool {
-        let answers = |way: &Way| matches!(way, Way::Open(way) if way.has_answer());
-        self.from.iter().flatten().any(|from| from.receiving.has_next())
-            || self.held > 0 && self.ways.iter().any(answers)
+    pub fn rests(&mut self) -> bool {
+        let mut has_news = self.held > 0 && self.is_heard_from();
+        for from in self.from.iter_mut().flatten() {
+            from.is_busy &= from.receiving.has_next();
+            has_news |= from.receiving.has_next();
+        }
+        let rests = !has_news && self.calls < CALLS;
+        self.calls += u32::from(rests);
+        self.figures.counts().empty_polls.add(u64::from(rests));
+        rests
+    }
+
+    #[inline(never)]
+    fn is_heard_from(&self) -> bool {
+        self.ways.iter().any(|way| matches!(way, Way::Open(way) if way.is_heard_from()))
     }
 
     /// Takes records from a channel: up to a turn while they come faster than they are asked for, otherwise one.

@@ -72,7 +72,7 @@ pub unsafe fn open(
         Err(error) => return -error,
     };
     let event = Arc::clone(&waiter.event);
-    let queue = Queue { entries: std::collections::VecDeque::new(), was_empty: false, waiter };
+    let queue = Queue { entries: std::collections::VecDeque::new(), waiter };
     let number = domain.shared.lock().queues.add(queue);
     let fid = fid_cq {
         fid: fid { fclass: FI_CLASS_CQ, context, ops: &raw const FID },
@@ -182,19 +182,10 @@ unsafe extern "C" fn readfrom(
 ) -> ssize_t {
     // SAFETY: libfabric hands back what was given out.
     let queue = unsafe { &*queue.cast::<Cq>() };
-    let of = Of::Queue(queue.number);
     let mut state = queue.shared.lock();
-    state.progress(of);
+    state.progress(Of::Queue(queue.number));
     // SAFETY: the caller's word.
-    let mut taken = unsafe { take(&mut state, queue, buffer, count, sources) };
-    let is_empty = taken == Err(libc::EAGAIN);
-    let was_empty = state.queues.get(queue.number).map(|it| &mut it.was_empty);
-    let asks_again = was_empty.is_ok_and(|it| std::mem::replace(it, is_empty) && is_empty);
-    if asks_again && state.glance(of) {
-        // SAFETY: as above.
-        taken = unsafe { take(&mut state, queue, buffer, count, sources) };
-    }
-    result(taken)
+    result(unsafe { take(&mut state, queue, buffer, count, sources) })
 }
 
 unsafe extern "C" fn readerr(

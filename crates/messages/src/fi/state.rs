@@ -218,8 +218,6 @@ impl Completion {
 pub struct Queue {
     /// What has happened and was not read.
     pub entries: VecDeque<Completion>,
-    /// Whether there was nothing when it was last read.
-    pub was_empty: bool,
     /// How it waits.
     pub waiter: Waiter,
 }
@@ -385,6 +383,16 @@ impl State {
     /// Lets the endpoints work that an object waits for; whether anything has come.
     #[inline(always)]
     pub fn progress(&mut self, of: Of) -> bool {
+        // Programs ask far more often than anything comes.
+        let rests = |it: &mut Bound| !of.concerns(it) || !it.is_armed && it.endpoint.rests();
+        if self.endpoints.iter_mut().all(rests) {
+            return false;
+        }
+        self.work(of)
+    }
+
+    #[inline(never)]
+    fn work(&mut self, of: Of) -> bool {
         self.each(of, |bound, peers, told| {
             // Whoever slept is here again; what woke him is still to be read.
             let looked = std::mem::take(&mut bound.is_armed) && {
@@ -393,18 +401,6 @@ impl State {
             };
             bound.endpoint.progress(peers, told) || looked
         })
-    }
-
-    /// Glances some times at what an object waits for, and lets it work if anything has come.
-    #[inline(always)]
-    pub fn glance(&mut self, of: Of) -> bool {
-        for _ in 0..GLANCES {
-            let has_news = |bound: &mut Bound| of.concerns(bound) && bound.endpoint.has_news();
-            if self.endpoints.iter_mut().any(has_news) {
-                return self.progress(of);
-            }
-        }
-        false
     }
 
     /// Says that an object's endpoints sleep from now on, unless something has come meanwhile: then
@@ -451,10 +447,6 @@ impl State {
         self.endpoints.iter_mut().any(|bound| of.concerns(bound))
     }
 }
-
-/// So often who asks again and again is kept here for a glance: the way through his own loop takes longer, and what
-/// comes meanwhile waits for half of it.
-const GLANCES: u32 = 2;
 
 /// So long a wait polls before it sleeps: what a wake-up across processors costs.
 const SPIN: Duration = Duration::from_micros(20);
