@@ -150,6 +150,23 @@ const fn length(slots: Slots) -> usize {
     PAGE + (slots.bytes() + ANSWERS) as usize
 }
 
+/// Has a line of memory fetched, to be written soon. Any address will do.
+#[inline(always)]
+fn expect_writing(at: *const u8) {
+    // SAFETY: a prefetch is a hint, which does not fault.
+    #[cfg(target_arch = "x86_64")]
+    unsafe {
+        std::arch::asm!("prefetchw [{}]", in(reg) at, options(nostack, preserves_flags));
+    }
+    // SAFETY: as above.
+    #[cfg(target_arch = "aarch64")]
+    unsafe {
+        std::arch::asm!("prfm pstl1keep, [{}]", in(reg) at, options(nostack, preserves_flags));
+    }
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    let _ = at;
+}
+
 /// One ring of a segment.
 #[derive(Clone, Copy, Debug)]
 pub struct Ring<'a> {
@@ -190,6 +207,7 @@ impl<'a> Ring<'a> {
         let Some(place) = writer.reserve(self, self.read, length)? else { return Ok(false) };
         fill(self.at(&place));
         writer.publish(self, what, length);
+        expect_writing(self.head(writer.slot_to_clear()).as_ptr().cast());
         Ok(true)
     }
 

@@ -1,5 +1,12 @@
 //! Endpoints that send to each other within one process, and to one that is killed or hostile.
 
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test that meets an error has failed"
+)]
+
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 

@@ -1,6 +1,12 @@
 //! The structures of libfabric are laid out as its headers say. Without the headers, or a C compiler,
 //! there is nothing to compare with, and the test says so.
 
+#![allow(
+    clippy::expect_used,
+    clippy::unwrap_used,
+    reason = "a test that meets an error has failed"
+)]
+
 use std::fmt::Write as _;
 use std::process::Command;
 

@@ -194,6 +194,12 @@ impl Writer {
         heads.head(place as usize).store(head, publish());
     }
 
+    /// The slot whose head is cleared when a short record is published next: who has its line fetched for writing
+    /// before that publishes sooner.
+    pub const fn slot_to_clear(&self) -> usize {
+        self.slots.place(self.written + 1) as usize
+    }
+
     /// Whether the reader has given back all that was written, by a fresh look.
     ///
     /// # Errors
@@ -394,6 +400,7 @@ mod tests {
             let record = reader.next(&memory).unwrap().unwrap();
             reader.take(&record);
         }
+        assert_eq!(writer.slot_to_clear(), 7);
         memory.head(6).store(1 << 32 | 150, Ordering::Relaxed);
         let broken = BrokenRing::Head { slot: 6, what: 1, length: 150 };
         assert_eq!(reader.next(&memory), Err(broken));

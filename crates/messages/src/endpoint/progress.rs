@@ -76,9 +76,11 @@ impl Endpoint {
     #[inline(always)]
     pub fn rests(&mut self) -> bool {
         let mut has_news = self.held > 0 && self.is_heard_from();
-        for from in self.from.iter_mut().flatten() {
-            from.is_busy &= from.receiving.has_next();
-            has_news |= from.receiving.has_next();
+        for from in &mut self.from {
+            let Some(from) = from else { continue };
+            let has_next = from.receiving.has_next();
+            from.is_busy &= has_next;
+            has_news |= has_next;
         }
         let rests = !has_news && self.calls < CALLS;
         self.calls += u32::from(rests);

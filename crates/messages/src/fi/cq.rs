@@ -133,6 +133,7 @@ pub unsafe fn control_waiter(
 /// # Safety
 ///
 /// There must be room for them.
+#[inline(always)]
 unsafe fn take(
     state: &mut State,
     queue: &Cq,
@@ -171,10 +172,24 @@ unsafe fn take(
 
 unsafe extern "C" fn read(queue: *mut fid_cq, buffer: *mut c_void, count: size_t) -> ssize_t {
     // SAFETY: the caller's word.
-    unsafe { readfrom(queue, buffer, count, std::ptr::null_mut()) }
+    unsafe { read_any(queue, buffer, count, std::ptr::null_mut()) }
 }
 
 unsafe extern "C" fn readfrom(
+    queue: *mut fid_cq,
+    buffer: *mut c_void,
+    count: size_t,
+    sources: *mut u64,
+) -> ssize_t {
+    // SAFETY: the caller's word.
+    unsafe { read_any(queue, buffer, count, sources) }
+}
+
+/// # Safety
+///
+/// As the manual page says of its pointers.
+#[inline(always)]
+unsafe fn read_any(
     queue: *mut fid_cq,
     buffer: *mut c_void,
     count: size_t,

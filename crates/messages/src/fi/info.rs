@@ -379,6 +379,8 @@ mod tests {
         assert_eq!(granted(FI_TAGGED, KINDS[1].1), None, "datagrams have no tags");
     }
 
+    type Ask = fn(&mut Asked);
+
     /// Hints with all attributes, all zero.
     struct Asked {
         info: fi_info,
@@ -407,7 +409,7 @@ mod tests {
     #[test]
     fn each_attribute_that_is_not_offered_is_refused() {
         assert_eq!(Asked::new().refused(), None);
-        let cases: [(&str, fn(&mut Asked)); 12] = [
+        let cases: [(&str, Ask); 12] = [
             ("caps", |it| it.info.caps = super::super::abi::FI_RMA),
             ("addr_format", |it| it.info.addr_format = 1),
             ("addresses", |it| it.info.src_addr = std::ptr::dangling_mut()),

@@ -103,6 +103,12 @@ impl<T> Table<T> {
         self.0.iter_mut().flatten()
     }
 
+    /// The places of all objects, for loops that run for every message.
+    #[inline(always)]
+    pub fn slots(&mut self) -> &mut [Option<T>] {
+        &mut self.0
+    }
+
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.0.iter().all(Option::is_none)
@@ -384,11 +390,13 @@ impl State {
     #[inline(always)]
     pub fn progress(&mut self, of: Of) -> bool {
         // Programs ask far more often than anything comes.
-        let rests = |it: &mut Bound| !of.concerns(it) || !it.is_armed && it.endpoint.rests();
-        if self.endpoints.iter_mut().all(rests) {
-            return false;
+        for bound in self.endpoints.slots() {
+            let Some(bound) = bound else { continue };
+            if of.concerns(bound) && (bound.is_armed || !bound.endpoint.rests()) {
+                return self.work(of);
+            }
         }
-        self.work(of)
+        false
     }
 
     #[inline(never)]
@@ -428,7 +436,8 @@ impl State {
         mut work: impl FnMut(&mut Bound, &mut Peers, &mut Told<'_>) -> bool,
     ) -> bool {
         let mut any = false;
-        for bound in self.endpoints.iter_mut() {
+        for bound in self.endpoints.slots() {
+            let Some(bound) = bound else { continue };
             if !bound.is_enabled || !of.concerns(bound) {
                 continue;
             }
