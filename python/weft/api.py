@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,7 @@ from weft.result import Result
 from weft.system import System
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from os import PathLike
 
     import pandas as pd
@@ -88,14 +89,17 @@ def reproduce(
 ) -> Result:
     """Re-run every published experiment of a system, and compare.
 
-    The result's `checks` has one row a published value: quantity, unit, published, measured,
-    half_width, error, band, verdict ("within", "outside", "missed" where it is known not to come
-    out, or "report" where nothing is claimed).
+    The result's `checks` has a row for each place where a published number or statement is held
+    against a run: quantity, unit, kind, published, statement, measured, half_width, error, band,
+    verdict ("within", "outside", "missed" where it is known not to come out, "undecided" where
+    fewer runs than the experiment asks for do not tell, or "report" where nothing is claimed).
+    `counts` has how many came out, each number and each statement once.
     Its `runs` holds the experiments' own results by name.
 
     Args:
         name: a shipped system.
-        quick: fewer seeds and shorter runs, for a first look; wider intervals.
+        quick: at most three seeds, for a first look; wider intervals, and no verdict where they do
+            not decide one.
         seeds: replications of each point, instead of each experiment's own number.
         workers: threads; all cores if not given. Results do not depend on it.
         progress: as for `run`.
@@ -148,10 +152,20 @@ def schema() -> dict[str, Any]:
 
 
 def read(folder: str | PathLike[str]) -> Result:
-    """Read a results folder back: the same tables, figures and report, without running."""
+    """Read a results folder back: the same tables, figures and report, without running.
+
+    Of a folder that is damaged what is whole is read; the result's `problems`, and a
+    `FolderWarning` for each, say what is not.
+
+    Raises:
+        FolderError: there are no results, or nothing of them can be read.
+
+    """
     from weft.folder import read as read_folder  # noqa: PLC0415
 
-    return read_folder(folder)
+    result = read_folder(folder)
+    _warn(result.problems)
+    return result
 
 
 def load(folder: str | PathLike[str], table: str = "replications") -> pd.DataFrame:
@@ -166,12 +180,22 @@ def load(folder: str | PathLike[str], table: str = "replications") -> pd.DataFra
             "derived", "budget", "histograms", "collisions" or "trace".
 
     Raises:
-        FolderError: the folder holds no results, or no table of that name.
+        FolderError: the folder holds no results, or no table of that name that can be read.
 
     """
     from weft.folder import read_table  # noqa: PLC0415
 
-    return read_table(folder, table)
+    found, problems = read_table(folder, table)
+    _warn(problems)
+    return found
+
+
+def _warn(problems: Sequence[str]) -> None:
+    """Say to the caller's caller what of a folder is damaged."""
+    from weft.folder import FolderWarning  # noqa: PLC0415
+
+    for problem in problems:
+        warnings.warn(problem, FolderWarning, stacklevel=3)
 
 
 def spell_overrides(settings: Mapping[str, object]) -> list[str]:

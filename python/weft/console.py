@@ -9,9 +9,18 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from weft.checks import counts, readings
-from weft.plots.request import SETTLED
-from weft.standing import STUCK, main_latency, notes, why_stuck
+from weft.checks import NUMBER, STATEMENT, counted_in_words, readings
+from weft.standing import (
+    FAILED,
+    PARTLY_STUCK,
+    SETTLED,
+    STUCK,
+    main_latency,
+    notes,
+    why_failed,
+    why_stuck,
+)
+from weft.tables import columns_of, distinct, records
 from weft.words import column_head, number, percent, printed, short_keys
 
 if TYPE_CHECKING:
@@ -22,7 +31,8 @@ if TYPE_CHECKING:
     from weft.system import Parameter, System
 
 _COLOURS = {"within": "green", "outside": "bold red", "missed": "red", "report": "dim",
-            SETTLED: "green", "saturated": "yellow", STUCK: "bold red", "stated": "blue",
+            "undecided": "yellow", SETTLED: "green", "saturated": "yellow", "too short": "yellow",
+            STUCK: "bold red", PARTLY_STUCK: "bold red", FAILED: "bold red", "stated": "blue",
             "derived": "yellow", "calibrated": "magenta"}  # fmt: skip
 
 _MEASURED = (
@@ -82,9 +92,9 @@ def print_parameters(system: System) -> None:
 
 def print_points(result: Result) -> None:
     """Print the points of a run: what was swept, and what came out."""
-    points = result.points
+    points = columns_of(result.tables, "points")
     axes = {*result.meta.get("axes", ()), "channel"}
-    swept = [str(name) for name in points if name in axes and points[name].nunique() > 1]
+    swept = [name for name in points if name in axes and distinct(points[name]) > 1]
     swept.sort(key=lambda name: "." in name)  # names first, then the numbers that were set
     latency = main_latency(points)
     measured = [name.format(latency=latency) for name in _MEASURED]
@@ -92,14 +102,14 @@ def print_points(result: Result) -> None:
     if "program_time_us" in points:
         # Packets of a program have no load that anybody set: how long it took is what was asked.
         measured = [*_OF_PROGRAM, *(name for name in measured if not name.endswith("_load"))]
-        measured = [name for name in measured if name in points and points[name].notna().any()]
-    if "replications" in points and points["replications"].nunique() > 1:
+        measured = [name for name in measured if name in points and distinct(points[name])]
+    if "replications" in points and distinct(points["replications"]) > 1:
         measured.append("replications")
     heads = [*short_keys(swept).values(), *(column_head(name) for name in measured)]
     table = _table(*heads, *(["verdict"] if "verdict" in points else []))
     for column in table.columns[len(swept) : len(heads)]:
         column.justify = "right"
-    for row in points.to_dict("records"):
+    for row in records(points):
         cells = [_setting(row[name]) for name in swept]
         for name in measured:
             if name == "replications":
@@ -115,12 +125,13 @@ def print_points(result: Result) -> None:
         # The words above a column may break, the numbers in it may not.
         column.min_width = max((len(str(cell)) for cell in column.cells), default=0)
     console = _console()
-    console.print(f"[bold]{_plain(result.title)}[/]")
-    console.print(table)
-    for sentence in why_stuck(result):
-        console.print(_plain(sentence), style=_COLOURS[STUCK])
+    # What is noted says how the table is to be read, so it comes first.
     for note in notes(result):
         console.print(f"Note: {_plain(note)}", style="dim")
+    console.print(f"[bold]{_plain(result.title)}[/]")
+    console.print(table)
+    for sentence in [*why_failed(result), *why_stuck(result)]:
+        console.print(_plain(sentence), style=_COLOURS[STUCK])
 
 
 def print_comparison(result: Result) -> None:
@@ -162,29 +173,71 @@ def print_comparison(result: Result) -> None:
 
 
 def print_checks(title: str, checks: Sequence[Check]) -> None:
-    """Print published against measured, and how many came out."""
+    """Print published against measured, and how many numbers and statements came out."""
     console = _console()
     console.print(f"[bold]{_plain(title)}[/]")
     for experiment in dict.fromkeys(check.experiment for check in checks):
         own = [check for check in checks if check.experiment == experiment]
-        preset, places = readings(own)
+        preset, _ = readings(own)
         head = f"{experiment} ({preset})" if preset else experiment
-        table = _table(head, "published", "measured", "error", "band", "verdict")
-        for column in table.columns[1:4]:
-            column.justify = "right"
-        heading = ""
-        for check, place in zip(own, places, strict=True):
-            named = f"{check.name} ({check.shown_unit})" if check.shown_unit else check.name
-            if place and named != heading:
-                table.add_row(f"[dim]{_plain(named)}[/]")
-                heading = named
-            table.add_row(*_check_cells(check, "  " + place if place else named))
-        console.print(table)
-    found = counts(list(checks))
-    console.print(
-        f"{found['within']} within their band, {found['outside']} outside, "
-        f"{found['missed']} known to be missed, {found['report']} shown without a verdict"
-    )
+        numbers = [check for check in own if check.kind == NUMBER]
+        others = [check for check in own if check.kind != NUMBER]
+        if numbers:
+            console.print(_checks_table(head, numbers))
+        if others:
+            console.print(_statements_table(head, others))
+    console.print(counted_in_words(list(checks)))
+
+
+def _checks_table(head: str, checks: list[Check]) -> Table:
+    table = _table(head, "published", "measured", "error", "band", "verdict")
+    for column in table.columns[1:4]:
+        column.justify = "right"
+    heading = ""
+    for check, place in zip(checks, readings(checks)[1], strict=True):
+        named = f"{check.name} ({check.shown_unit})" if check.shown_unit else check.name
+        if place and named != heading:
+            table.add_row(f"[dim]{_plain(named)}[/]")
+            heading = named
+        table.add_row(
+            _plain("  " + place if place else named),
+            printed(check.published),
+            _measured(check),
+            percent(check.error),
+            check.band if check.is_claimed else "not judged",
+            _verdict(check),
+        )
+    return table
+
+
+def _statements_table(head: str, checks: list[Check]) -> Table:
+    table = _table(f"{head}: statements", "measured", "holds if", "verdict")
+    table.columns[1].justify = "right"
+    heading = ""
+    for check in checks:
+        said = check.statement if check.kind == STATEMENT else "not in the document"
+        if said != heading:
+            table.add_row(f"[dim]{_plain(said)}[/]")
+            heading = said
+        named = f"  {check.label} ({check.shown_unit})" if check.shown_unit else f"  {check.label}"
+        table.add_row(
+            _plain(named),
+            _measured(check),
+            check.band if check.is_claimed else "not judged",
+            _verdict(check),
+        )
+    return table
+
+
+def _measured(check: Check) -> str:
+    half = f" ± {number(check.half_width, 2)}" if check.half_width else ""
+    return f"{number(check.measured, 4)}{half}"
+
+
+def _verdict(check: Check) -> str:
+    """Show the verdict, in brackets where the row does not count."""
+    shown = _coloured(check.verdict, check.shown_verdict)
+    return shown if check.counted else f"({shown})"
 
 
 def _half_width(name: str) -> str:
@@ -192,18 +245,6 @@ def _half_width(name: str) -> str:
     if "_mean_" in name:
         return name.replace("_mean_", "_half_width_")
     return f"{name}_half_width" if name.startswith(("settles_", "saturated_")) else ""
-
-
-def _check_cells(check: Check, label: str) -> list[str]:
-    half = f" ± {number(check.half_width, 2)}" if check.half_width else ""
-    return [
-        _plain(label),
-        printed(check.published),
-        f"{number(check.measured, 4)}{half}",
-        percent(check.error),
-        check.band if check.is_claimed else "not judged",
-        _coloured(check.verdict),
-    ]
 
 
 def _table(*heads: str) -> Table:
@@ -217,9 +258,9 @@ def _setting(value: object) -> str:
     return _plain(value) if isinstance(value, str) else printed(value)
 
 
-def _coloured(word: str) -> str:
+def _coloured(word: str, shown: str = "") -> str:
     colour = _COLOURS.get(word)
-    return f"[{colour}]{word}[/]" if colour else _plain(word)
+    return f"[{colour}]{shown or word}[/]" if colour else _plain(shown or word)
 
 
 def _plain(text: str) -> str:

@@ -157,9 +157,10 @@ def run(command: tuple[str, ...]) -> int:
         own = environment(path, Path(os.environ[DIRECTORY]), is_launched)
         return _call(command, own)
     # Whatever becomes of the processes, nothing is left of how they met.
-    with tempfile.TemporaryDirectory(
-        prefix="weft-mpi-", dir="/tmp", ignore_cleanup_errors=True
-    ) as it:
+    with tempfile.TemporaryDirectory(prefix="weft-mpi-", ignore_cleanup_errors=True) as it:
+        if not _is_directory(it):
+            takes = SETTINGS[DIRECTORY][1]
+            raise MpiError(f"{it}: too long; set TMPDIR, or {DIRECTORY}, which takes {takes}")
         return _call(command, environment(path, Path(it), is_launched))
 
 

@@ -8,7 +8,7 @@ mod network;
 mod turns;
 
 pub use hosts::HostedChannel;
-use weft_fabric::adapter::{Feed, Insertion, Release, SendBuffers};
+use weft_fabric::adapter::{Insertion, Release, SendBuffers};
 use weft_fabric::measure::Observations;
 use weft_fabric::scheduler::SchedulerSettings;
 use weft_fabric::workload::{ChannelFacts, Source, WorkloadSettings};
@@ -23,7 +23,7 @@ use crate::drive::event::{EventChannel, EventParts, EventSwitch};
 use crate::drive::hub::HubChannel;
 use crate::drive::network::{InputQueuedNetwork, OutputQueuedNetwork, SharedMemoryNetwork};
 use crate::drive::ring::Ring;
-use crate::drive::slotted::{OutputQueuedChannel, SlotTiming, SlottedChannel};
+use crate::drive::slotted::{SlotTiming, SlottedChannel};
 use crate::drive::turns::TurnChannel;
 use crate::error::Error;
 
@@ -32,11 +32,9 @@ use crate::error::Error;
 pub enum Driver {
     /// One scheduling pass a slot.
     Slotted(Box<SlottedChannel>),
-    /// One cell an output and slot.
-    OutputQueued(Box<OutputQueuedChannel>),
     /// Event by event.
     Event(Box<EventChannel>),
-    /// Event by event, through several switches with queues at their outputs.
+    /// Event by event, through one or several switches with queues at their outputs.
     OutputQueuedNetwork(Box<OutputQueuedNetwork>),
     /// Event by event, through several switches with queues at their inputs.
     InputQueuedNetwork(Box<InputQueuedNetwork>),
@@ -165,10 +163,14 @@ impl Driver {
             return network::shared_memory(settings, switch, (workload, sources), site);
         }
         network::refuse_what_needs_a_shared_memory(settings, workload, site.name)?;
-        if !settings.fabric.is_star() {
+        if settings.fabric.is_star() {
+            network::refuse_what_a_star_does_not_read(settings, site.name)?;
+        }
+        // One switch with queues at its outputs is a fabric of one.
+        let is_network = matches!(settings.switch, SwitchSettings::OutputQueued(_));
+        if is_network || !settings.fabric.is_star() {
             return network::build(settings, sources, site);
         }
-        network::refuse_what_a_star_does_not_read(settings, site.name)?;
         match &settings.switch {
             SwitchSettings::Scheduled(switch) => {
                 let lead = switch.lead;
@@ -182,21 +184,10 @@ impl Driver {
                 }
                 slotted(&settings, &switch.scheduler, Span::ZERO, sources, site)
             }
-            SwitchSettings::OutputQueued(_) => {
-                refuse_what_slots_do_not_read(settings, site.name)?;
-                refuse_what_output_queues_do_not_read(settings, site.name)?;
-                let timing = settings.slot_timing(Span::ZERO);
-                Ok(Driver::OutputQueued(Box::new(OutputQueuedChannel::new(
-                    usize::from(site.hosts),
-                    timing,
-                    settings.payload,
-                    sources,
-                    site.observations_of_star(),
-                ))))
-            }
             SwitchSettings::Ring(ring) => hosts::ring(settings, ring, site),
             SwitchSettings::Crossbar(_)
             | SwitchSettings::OutputBuffered(_)
+            | SwitchSettings::OutputQueued(_)
             | SwitchSettings::SharedMemory(_) => {
                 Ok(Driver::Event(Box::new(event_channel(settings, sources, site)?)))
             }
@@ -346,27 +337,6 @@ pub(crate) fn refuse_what_slots_do_not_read(
     let given = given.or(settings.interface.as_ref().map(|_| "interface"));
     if let Some(key) = given.filter(|_| !matches!(settings.switch, SwitchSettings::Scheduled(_))) {
         return refuse(key, "given", "it only on a channel whose packets are acknowledged");
-    }
-    Ok(())
-}
-
-/// Cells wait in the switch alone, so nothing reads how an adapter would hold them.
-fn refuse_what_output_queues_do_not_read(
-    settings: &ChannelSettings,
-    name: &str,
-) -> Result<(), Error> {
-    let adapter = &settings.adapter;
-    if adapter.send_buffers != Limit::Unlimited {
-        let value = adapter.send_buffers.to_string();
-        let accepted = "unlimited, since output queues take every cell at once";
-        return refuse(name, "adapter.send_buffers", &value, accepted);
-    }
-    if adapter.feed != Feed::Fifo {
-        return refuse(name, "adapter.feed", "per_target", "fifo with output queues");
-    }
-    if adapter.release == Some(Release::Acknowledgment) {
-        let accepted = "transmission with output queues";
-        return refuse(name, "adapter.release", "acknowledgment", accepted);
     }
     Ok(())
 }

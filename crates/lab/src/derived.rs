@@ -110,7 +110,7 @@ fn turns(name: &str, channel: &ChannelSettings, all: &mut Vec<Derived>) {
     let full = timing.preamble + timing.packet * packets;
     let round = full + timing.preamble + timing.turn_around * 2 + propagation * 2;
     let bytes = settings.message(Bytes(0)) * packets;
-    let least = timing.turn_around + timing.preamble + timing.packet + propagation;
+    let least = timing.decided() + timing.preamble + timing.packet + propagation;
     let mut push = |quantity: &str, unit, value, arithmetic| {
         all.push(Derived { name: format!("{name}.{quantity}"), unit, value, arithmetic });
     };
@@ -123,13 +123,12 @@ fn turns(name: &str, channel: &ChannelSettings, all: &mut Vec<Derived>) {
         bytes.0 as f64 / round.as_us(),
         format!("{bytes} / ({full} + {preamble} + 2 x {})", timing.turn_around),
     );
-    let null_turn = timing.null_turn();
-    push(
-        "release_to_turn",
-        "us",
-        null_turn.as_us(),
-        format!("{} turn-around + {preamble} null frame", timing.turn_around),
-    );
+    let (null_turn, release) = (timing.null_turn(), timing.release_to_decision());
+    let turns = match timing.undecided {
+        Span::ZERO => format!("{} turn-around", timing.turn_around),
+        _ => format!("2 x {} turn-around", timing.turn_around),
+    };
+    push("release_to_turn", "us", release.as_us(), format!("{turns} + {preamble} null frame"));
     let SwitchSettings::FifoBus(bus) = &channel.switch else { return };
     let switch = bus.analysis + bus.set_up + bus.rate.span(channel.packet);
     let path = least * 2 + switch;
@@ -138,8 +137,8 @@ fn turns(name: &str, channel: &ChannelSettings, all: &mut Vec<Derived>) {
     push(
         "path_after_release",
         "us",
-        (path + null_turn * 2).as_us(),
-        format!("{path} + 2 x {null_turn}"),
+        (path + release * 2).as_us(),
+        format!("{path} + 2 x {release}"),
     );
 }
 

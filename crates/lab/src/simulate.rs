@@ -21,7 +21,9 @@ use crate::experiment::Regime;
 use crate::program::RankReport;
 use crate::program::background::offers;
 use crate::program::settings::{ProgramRun, ProgramSettings};
-use crate::statistics::{BATCHES, Estimate, Judgement, batch_means, judge, mser, steady_state};
+use crate::statistics::{
+    BATCHES, Ending, Estimate, Judgement, Verdict, batch_means, in_parts, judge, mser, steady_state,
+};
 
 /// What one run showed of one channel.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -51,6 +53,8 @@ pub struct ChannelRun {
     pub stopped: Option<Stopped>,
     /// The time that a packet occupies its link.
     pub packet: Span,
+    /// How long a packet takes at least: on its links, their cables, and through one switch.
+    pub unloaded: Span,
     /// The time from slot to slot, where there are slots.
     pub slot: Option<Span>,
     /// Who waits for whom, if packets were under way and nothing was to happen any more.
@@ -67,6 +71,9 @@ pub struct ChannelRun {
     pub ranks: Option<RankReport>,
     /// The mean of each definition of latency under the regime of the run, in microseconds.
     pub means: [Option<Estimate>; Latency::ALL.len()],
+    /// The usual latency over the run, in microseconds, in a few hundred parts of equally many packets,
+    /// oldest first; empty where [`means`](Self::means) leave the beginning out.
+    pub course_of_latency: Vec<f64>,
     /// Whether the run settled.
     pub judgement: Judgement,
 }
@@ -86,6 +93,9 @@ mod stopped {
         bool::deserialize(d).map(|stopped| stopped.then_some(Stopped::StepLimit))
     }
 }
+
+/// What a share of the time may exceed one by for its digits alone.
+const ROUNDING: f64 = 1e-9;
 
 /// Runs what `spec` describes, once, with one seed: one element per channel that has a workload.
 pub fn simulate(spec: &Spec, seed: u64, halt: &Halt) -> Result<Vec<ChannelRun>, Error> {
@@ -247,6 +257,7 @@ fn run_cluster(
         });
     }
     runs.iter().try_for_each(ChannelRun::check_conservation)?;
+    runs.iter().try_for_each(ChannelRun::check_capacity)?;
     // A trace is worth a row of its own; nothing else of a channel without traffic is.
     runs.retain(|run| spec.workload.contains_key(&run.channel) || !run.trace.is_empty());
     Ok(runs)
@@ -268,6 +279,9 @@ impl ChannelRun {
             ended: false,
             stopped: None,
             packet: settings.packet_span(),
+            unloaded: settings.packet_span()
+                + settings.link.propagation() * 2
+                + settings.switch_latency(),
             slot: settings.slot(),
             waiting: Vec::new(),
             counters: Vec::new(),
@@ -276,7 +290,8 @@ impl ChannelRun {
             course: Vec::new(),
             ranks: None,
             means: [None; Latency::ALL.len()],
-            judgement: judge(&[], false, None),
+            course_of_latency: Vec::new(),
+            judgement: judge(&[], Ending::default(), None),
         }
     }
 
@@ -310,6 +325,7 @@ impl ChannelRun {
         check_behind_hosts(behind, (site.name, seed))?;
         let run = ChannelRun { observations, ..run };
         run.check_conservation()?;
+        run.check_capacity()?;
         Ok(run)
     }
 
@@ -321,20 +337,49 @@ impl ChannelRun {
             return;
         }
         let series = self.usual().series().means_ps();
+        let mean = self.means[self.usual_latency() as usize];
+        if mean.is_some_and(|mean| mean.truncated == 0) {
+            self.course_of_latency = in_parts(&series).iter().map(|mean| mean * 1e-6).collect();
+        }
         let warm_up = match regime {
             Regime::Steady => Some(mser(&series)),
             Regime::FromEmpty | Regime::Skip(_) => None,
         };
         let progress = self.observations.progress(self.until);
-        self.judgement = judge(&progress, self.stopped.is_some(), warm_up);
+        let standing =
+            self.standing(progress.get(progress.len() / 2).map_or(self.from, |at| at.time));
+        let ending = Ending {
+            stopped: self.stopped.is_some(),
+            standing: standing.len(),
+            unloaded: self.unloaded.max(self.packet),
+        };
+        self.judgement = judge(&progress, ending, warm_up);
+        if self.judgement.verdict == Verdict::PartlyStuck {
+            self.waiting.insert(0, name_standing(&standing));
+        }
+    }
+
+    /// The hosts with packets under way of which none arrived since an instant; nobody where packets
+    /// are given up, or not all are watched.
+    fn standing(&self, since: Time) -> Vec<usize> {
+        let standing = &self.observations.standing;
+        let are_all_watched = standing.under_way() == self.backlog + self.in_flight;
+        match self.observations.abandoned == 0 && are_all_watched {
+            true => standing.since(since),
+            false => Vec::new(),
+        }
     }
 
     /// The latency that every packet has: messages over hosts have no queueing of their own.
     pub fn usual(&self) -> &Recorder {
-        let queueing = self.observations.recorder(Latency::Queueing);
-        match queueing.count() {
-            0 => self.observations.recorder(Latency::OneWay),
-            _ => queueing,
+        self.observations.recorder(self.usual_latency())
+    }
+
+    /// Its definition.
+    pub fn usual_latency(&self) -> Latency {
+        match self.observations.recorder(Latency::Queueing).count() {
+            0 => Latency::OneWay,
+            _ => Latency::Queueing,
         }
     }
 
@@ -369,6 +414,25 @@ impl ChannelRun {
         packets as f64 / capacity
     }
 
+    /// No link has carried more than it can.
+    fn check_capacity(&self) -> Result<(), Error> {
+        let (window, busy) = (self.measured(), self.observations.busy());
+        let ports = self.network.iter().flat_map(|network| &network.ports);
+        let overloaded =
+            ports.filter(|port| port.load > 1.0 + ROUNDING).map(|port| port.name.clone());
+        let links = busy.iter().enumerate().filter(|(_, busy)| **busy > window);
+        let problem = links
+            .map(|(link, busy)| format!("link {link} was busy for {busy} of {window}"))
+            .chain(overloaded.map(|name| format!("{name} carried more than the cable can")))
+            .next();
+        match problem {
+            None => Ok(()),
+            Some(problem) => {
+                Err(Error::Capacity { channel: self.channel.clone(), seed: self.seed, problem })
+            }
+        }
+    }
+
     /// Every packet is delivered, given up by a stated rule, or held by a part.
     fn check_conservation(&self) -> Result<(), Error> {
         self.observations.conserve(self.backlog + self.in_flight).map_err(|error| {
@@ -379,6 +443,21 @@ impl ChannelRun {
             }
         })
     }
+}
+
+/// Hosts that are named one by one.
+const MOST_NAMED: usize = 16;
+
+fn name_standing(hosts: &[usize]) -> String {
+    let mut names: Vec<String> = hosts.iter().take(MOST_NAMED).map(usize::to_string).collect();
+    if hosts.len() > MOST_NAMED {
+        names.push(format!("{} more", hosts.len() - MOST_NAMED));
+    }
+    let noun = if hosts.len() == 1 { "host" } else { "hosts" };
+    format!(
+        "no packet of {noun} {} arrived in the second half of the run, though some are under way",
+        names.join(", ")
+    )
 }
 
 /// The mean of a run in microseconds, under its regime.

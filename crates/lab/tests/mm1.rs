@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 
 use weft_fabric::measure::{Latency, Observations};
 use weft_kernel::Streams;
-use weft_lab::statistics::{Verdict, judge, replications, steady_state};
+use weft_lab::statistics::{Ending, Verdict, judge, replications, steady_state};
 use weft_units::{Bytes, Span, Time};
 
 const SERVICE_PS: f64 = 1e6;
@@ -43,7 +43,7 @@ fn queue(rho: f64, seed: u64, customers: u64) -> (Observations, Time) {
 fn verdict(rho: f64, seed: u64, customers: u64) -> Verdict {
     let (seen, end) = queue(rho, seed, customers);
     let warm_up = steady_state(&seen.recorder(Latency::Queueing).series().means_ps());
-    judge(&seen.progress(end), false, warm_up.map(|(_, warm_up)| warm_up)).verdict
+    judge(&seen.progress(end), Ending::default(), warm_up.map(|(_, warm_up)| warm_up)).verdict
 }
 
 /// How many of the runs have intervals that cover the true mean: by batch means after the
@@ -115,5 +115,8 @@ fn verdicts_follow_the_load() {
 #[test]
 fn a_run_stopped_early_says_so() {
     let (seen, end) = queue(0.9, 1, 1_000);
-    assert_eq!(judge(&seen.progress(end), true, None).verdict, Verdict::Stopped);
+    assert_eq!(
+        judge(&seen.progress(end), Ending { stopped: true, ..Ending::default() }, None).verdict,
+        Verdict::Stopped
+    );
 }

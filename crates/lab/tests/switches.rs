@@ -90,7 +90,7 @@ const FURTHER: &[&str] = &[
 ];
 
 fn run(switch: &str, workload: &str, length: &str, seed: u64) -> ChannelRun {
-    // Output queues take every cell at once, so that nothing would read a number of send buffers.
+    // Nothing but its link holds the packets of a host back, so that nothing would read a number.
     let buffers = if switch.contains("output_queued") { "'unlimited'" } else { "8" };
     let text = format!(
         "[system]\ntitle = 'star'\nhosts = 8\n\

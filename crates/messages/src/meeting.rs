@@ -135,7 +135,7 @@ impl Directory {
     ///
     /// If it cannot be made, or is not this user's alone.
     pub fn find() -> Result<Self, BadDirectory> {
-        let usual = || PathBuf::from(format!("/tmp/weft-messages-{}", sys::user()));
+        let usual = || std::env::temp_dir().join(format!("weft-messages-{}", sys::user()));
         let named = std::env::var_os(DIRECTORY).filter(|path| !path.is_empty());
         Self::at(named.map_or_else(usual, PathBuf::from))
     }

@@ -193,8 +193,8 @@ fn messages_of_one_sender_are_matched_in_the_order_in_which_they_were_sent() {
             other.receive(None, number - 300, ANY, &mut places[number - 300]);
         }
     }
-    for number in 300..600 {
-        other.receive(None, number, ANY, &mut places[number]);
+    for (number, place) in places.iter_mut().enumerate().skip(300) {
+        other.receive(None, number, ANY, place);
     }
     until(&mut [&mut one, &mut other], |ends| ends[1].events.len() == 600);
     assert!(places == messages);

@@ -8,7 +8,7 @@
 )]
 
 use std::fmt::Write as _;
-use std::process::Command;
+use std::process::{Command, Output};
 
 use weft_messages::fi::abi::layouts;
 
@@ -48,15 +48,14 @@ fn structures_are_laid_out_as_the_headers_say() {
     let (source, binary) = (folder.join("layout.c"), folder.join("layout"));
     std::fs::write(&source, program()).unwrap();
     let compiled = Command::new("cc").arg(&source).arg("-o").arg(&binary).output();
-    let said = compiled.as_ref().map(|it| String::from_utf8_lossy(&it.stderr).into_owned());
-    let missing =
-        said.as_ref().map_or(true, |it| it.contains("rdma/") && it.contains("No such file"));
-    if missing {
+    let said = |it: &Output| String::from_utf8_lossy(&it.stderr).into_owned();
+    let missing = |it: &Output| said(it).contains("rdma/") && said(it).contains("No such file");
+    let Some(compiled) = compiled.ok().filter(|it| !missing(it)) else {
         std::fs::remove_dir_all(&folder).unwrap();
         println!("not compared: there is no C compiler, or no headers of libfabric");
         return;
-    }
-    assert!(compiled.unwrap().status.success(), "{}", said.unwrap());
+    };
+    assert!(compiled.status.success(), "{}", said(&compiled));
     let printed = Command::new(&binary).output().unwrap();
     std::fs::remove_dir_all(&folder).unwrap();
     let mut printed = String::from_utf8(printed.stdout).unwrap();

@@ -321,8 +321,9 @@ mod tests {
         }
     }
 
+    #[allow(clippy::expect_used, reason = "only tests call it")]
     fn ring(bytes: u64) -> (Memory, AtomicU64, Writer, Reader) {
-        let slots = Slots::of_bytes(bytes).unwrap();
+        let slots = Slots::of_bytes(bytes).expect("the sizes of these tests are rings");
         (Memory::new(slots), AtomicU64::new(0), Writer::new(slots), Reader::new(slots))
     }
 

@@ -22,6 +22,7 @@ mod cable;
 mod decimal;
 mod number;
 mod quantity;
+mod spelling;
 mod text;
 
 pub use cable::{Decibel, DecibelPerLength, Length, SpanPerLength};

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use crate::decimal::{Decimal, Inexact};
+use crate::spelling::meant;
 use crate::{Bytes, Rate, Span, Time};
 
 /// Why a text is not the quantity that it should be.
@@ -17,12 +18,14 @@ pub enum QuantityError {
         unit: &'static str,
     },
     /// The text behind the number is no unit of this quantity.
-    #[error("unknown unit `{unit}`; use {accepted}")]
+    #[error("unknown unit `{unit}`; use {accepted}{}", did_you_mean(meant.as_deref()))]
     UnknownUnit {
         /// The unit as it was written.
         unit: String,
         /// The units that are understood, as a phrase.
         accepted: String,
+        /// The same quantity with the unit that was probably meant, if there is one.
+        meant: Option<String>,
     },
     /// The text does not begin with a decimal number.
     #[error("`{text}` is not a decimal number with a unit; write for example \"{example}\"")]
@@ -52,6 +55,10 @@ pub enum QuantityError {
         /// The range, both ends included unless it says otherwise.
         range: String,
     },
+}
+
+fn did_you_mean(meant: Option<&str>) -> String {
+    meant.map_or_else(String::new, |meant| format!("; did you mean \"{meant}\"?"))
 }
 
 /// A unit, and how many steps (picoseconds, bytes, ...) it is.
@@ -88,10 +95,11 @@ pub(crate) struct Scale {
 }
 
 impl Scale {
-    /// The unit called `name`.
-    pub fn unit(&self, name: &str) -> Result<Unit, QuantityError> {
+    /// The unit called `name`, behind a number.
+    fn unit(&self, number: Decimal, name: &str) -> Result<Unit, QuantityError> {
         self.units.iter().copied().find(|unit| unit.name == name).ok_or_else(|| {
-            QuantityError::UnknownUnit { unit: name.to_owned(), accepted: self.accepted() }
+            let meant = meant(name, self.units).map(|ours| format!("{number} {ours}"));
+            QuantityError::UnknownUnit { unit: name.to_owned(), accepted: self.accepted(), meant }
         })
     }
 
@@ -128,7 +136,7 @@ impl Scale {
     /// The signed number of steps that `text` says.
     pub fn parse(&self, text: &str) -> Result<i128, QuantityError> {
         let (decimal, name) = self.split(text)?;
-        let unit = self.unit(name)?;
+        let unit = self.unit(decimal, name)?;
         let steps =
             decimal.steps(unit.steps).map_err(|inexact| self.refuse(inexact, text.trim()))?;
         if steps > self.max || (decimal.negative && steps > 0 && !self.signed) {
@@ -309,6 +317,12 @@ const US: u128 = 1_000 * NS;
 const MS: u128 = 1_000 * US;
 const S: u128 = 1_000 * MS;
 
+/// The longest time that is read, a day: a sum of two hundred such times fits 64 bits.
+const LONGEST: u128 = 86_400 * S;
+
+/// The largest size that is read, a tebibyte: at 1 Mbit/s its time still fits 64 bits.
+const LARGEST: u128 = 1 << 40;
+
 static SPAN: Scale = Scale {
     kind: "time",
     example: "850 ns",
@@ -323,7 +337,7 @@ static SPAN: Scale = Scale {
         unit("ms", MS),
         unit("s", S),
     ],
-    max: u64::MAX as u128,
+    max: LONGEST,
     signed: false,
 };
 
@@ -342,7 +356,7 @@ static BYTES: Scale = Scale {
         unit("GB", 1_000_000_000),
         unit("GiB", 1 << 30),
     ],
-    max: u64::MAX as u128,
+    max: LARGEST,
     signed: false,
 };
 
@@ -362,6 +376,11 @@ static RATE: Scale = Scale {
         alias("kB/s", 8_000),
         unit("MB/s", 8_000_000),
         unit("GB/s", 8_000_000_000),
+        alias("Tbit/s", 1_000_000_000_000),
+        alias("TB/s", 8_000_000_000_000),
+        alias("KiB/s", 8 << 10),
+        alias("MiB/s", 8 << 20),
+        alias("GiB/s", 8 << 30),
     ],
     max: u64::MAX as u128,
     signed: false,
@@ -382,7 +401,7 @@ impl Written for Span {
     const SCALE: &'static Scale = &SPAN;
 
     fn read(text: &str) -> Result<Span, QuantityError> {
-        // `max` is u64::MAX and no sign is allowed.
+        // `max` is less than u64::MAX and no sign is allowed.
         SPAN.parse(text).map(|ps| Span(ps as u64))
     }
 
@@ -453,7 +472,7 @@ impl Written for Rate {
             return Rate::read_ratio(bits, span, text);
         }
         let (number, name) = RATE.split(text)?;
-        let unit = RATE.unit(name)?;
+        let unit = RATE.unit(number, name)?;
         if number.negative {
             return Err(Rate::out_of_range(text));
         }

@@ -14,6 +14,6 @@ pub use errors::{DamagedPacket, DamagedSlot, ErrorSettings, Errors};
 pub use serial::LinkSettings;
 pub use shared::{SharedLinkSettings, SharedLinkTiming, SharedLinks};
 pub use turns::{
-    BurstSettings, HoldSettings, PhaseSettings, TurnError, TurnEvent, TurnLink, TurnSettings,
-    TurnTiming,
+    BurstSettings, DecisionSettings, HoldSettings, PhaseSettings, TurnError, TurnEvent, TurnLink,
+    TurnSettings, TurnTiming,
 };

@@ -1,10 +1,11 @@
 //! A half-duplex link whose ends take turns, in simulated time (Maestro 3.2).
 //!
 //! The state machine of an end is [`weft_protocol::turns::End`]; this part adds when things happen.
-//! A turn begins when the last symbol of the frame of the other end has arrived. The end then
-//! decides whether it sends packets, and the first symbol follows after the turn-around: what comes
-//! later than the decision waits for the next turn, but may join a frame that has packets anyway.
-//! Times are those of the receiving end.
+//! A turn begins when the last symbol of the frame of the other end has arrived, and the first symbol
+//! follows after the turn-around. The paper does not say at which of the two instants an end decides
+//! whether it sends packets: [`DecisionSettings`] has both. What comes later than the decision waits
+//! for the next turn, but may join a frame that has packets anyway. Times are those of the receiving
+//! end.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -31,6 +32,9 @@ pub struct TurnSettings {
     /// When an end hands the link over.
     #[serde(default)]
     pub hold: HoldSettings,
+    /// When an end decides whether its frame has packets.
+    #[serde(default)]
+    pub decision: DecisionSettings,
     /// Where in its turns each link is when a run begins.
     #[serde(default)]
     pub phase: PhaseSettings,
@@ -67,6 +71,19 @@ pub enum HoldSettings {
     WhileAllowed,
 }
 
+/// When an end decides whether its frame has packets. Maestro 4.1 speaks of "the maximal and the
+/// minimal link-arbitration time" and leaves this open.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum DecisionSettings {
+    /// When its turn begins, before the turn-around, so that a packet always pays for one.
+    #[default]
+    BeforeTurnAround,
+    /// When its first symbol leaves, after the turn-around, so that a packet that comes during the
+    /// turn-around still goes.
+    AfterTurnAround,
+}
+
 /// Where in its turns each link is when a run begins.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -95,6 +112,8 @@ pub struct TurnError {
 pub struct TurnTiming {
     /// From the end of a frame to the first symbol of the next one.
     pub turn_around: Span,
+    /// The part of the turn-around that passes before an end decides on its frame: none or all.
+    pub undecided: Span,
     /// A preamble, and so a null frame.
     pub preamble: Span,
     /// A packet within a frame.
@@ -145,12 +164,12 @@ pub struct TurnLink {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// The turn of the holder begins; it may hold the link already.
+    /// The holder decides on its frame; it may hold the link already.
     Turn { held: bool },
     /// Packets of a frame are travelling.
     Frame { channel: usize },
-    /// Null frames go to and fro, and would do so for ever: nobody watches them. The turn of the
-    /// holder began at this time.
+    /// Null frames go to and fro, and would do so for ever: nobody watches them. The holder decided
+    /// on its turn at this time.
     Asleep { since: Time },
 }
 
@@ -221,6 +240,10 @@ impl TurnSettings {
         };
         TurnTiming {
             turn_around: self.turn_around,
+            undecided: match self.decision {
+                DecisionSettings::BeforeTurnAround => Span::ZERO,
+                DecisionSettings::AfterTurnAround => self.turn_around,
+            },
             preamble: bits(self.symbol.preamble_bits()),
             packet: rate.span(Bytes(PACKET as u64)),
             propagation,
@@ -229,14 +252,25 @@ impl TurnSettings {
 }
 
 impl TurnTiming {
-    /// From the beginning of an idle turn to that of the other end's.
+    /// From the decision of an idle turn to that of the other end's.
     pub fn null_turn(&self) -> Span {
         self.turn_around + self.preamble + self.propagation
+    }
+
+    /// From the decision on a frame to its first symbol, unless the end holds the link already.
+    pub fn decided(&self) -> Span {
+        Span(self.turn_around.0 - self.undecided.0)
+    }
+
+    /// The longest wait, on an idle link, of a packet that comes just after the end has released the
+    /// link: until the decision of its next turn (Maestro 4.1, t1 - t4).
+    pub fn release_to_decision(&self) -> Span {
+        self.null_turn() + self.undecided
     }
 }
 
 impl TurnLink {
-    /// A link on which the turn of end 0 begins at time zero.
+    /// A link on which end 0 decides on its first turn at time zero.
     pub fn new(rules: Rules, capacity: u16, timing: TurnTiming) -> TurnLink {
         let end = End::new(rules, capacity);
         let full = end.credits();
@@ -311,7 +345,7 @@ impl TurnLink {
         let knew = self.knows_all_room(side);
         let preamble = self.ends[side].begin(waiting);
         self.ends[other].hear(preamble);
-        let first = if held { now } else { now + self.timing.turn_around };
+        let first = if held { now } else { now + self.timing.decided() };
         let over = first + self.timing.preamble + self.timing.propagation;
         let event = TurnEvent::Began { side, preamble, first, over };
         match preamble.kind {
@@ -323,12 +357,13 @@ impl TurnLink {
             Kind::Null => {
                 self.nulls = if knew { self.nulls.saturating_add(1) } else { 0 };
                 self.holder = other;
+                let next = over + self.timing.undecided;
                 if self.is_quiet() {
-                    self.state = State::Asleep { since: over };
+                    self.state = State::Asleep { since: next };
                     return (event, None);
                 }
                 self.state = State::Turn { held: false };
-                (event, Some(over))
+                (event, Some(next))
             }
         }
     }
@@ -349,11 +384,12 @@ impl TurnLink {
             return Ok((event, Some(now + self.timing.packet)));
         }
         let held = self.ends[side].may_hold(waiting);
-        if !held {
-            self.holder = other;
-        }
         self.state = State::Turn { held };
-        Ok((event, Some(now)))
+        if held {
+            return Ok((event, Some(now)));
+        }
+        self.holder = other;
+        Ok((event, Some(now + self.timing.undecided)))
     }
 
     /// Whether an end knows that all FIFOs of the other one are empty.
@@ -381,6 +417,7 @@ mod tests {
             most: None,
             burst: BurstSettings::Credit,
             hold: HoldSettings::OneFrame,
+            decision: DecisionSettings::BeforeTurnAround,
             phase: PhaseSettings::Aligned,
             fifo: Bytes(2048),
         }
@@ -429,6 +466,18 @@ mod tests {
         assert_eq!(arrivals(&mut link(&settings()), 16), expected);
     }
 
+    /// The same where ends decide after the turn-around. The first null frame of end 0 leaves at once:
+    /// 0 to 60 ns; the answer at 1060 to 1120; the frame at 2120: 640 ns a packet from 2180 on, the
+    /// 15th at 11780; null frame of end 1 to 12840, and the 16th at 12840 + 1000 + 60 + 640 ns.
+    #[test]
+    fn sixteen_packets_decided_after_the_turn_around() {
+        let decision = DecisionSettings::AfterTurnAround;
+        let expected: Vec<u64> =
+            (0..15).map(|packet| 2_820 + 640 * packet).chain([14_540]).collect();
+        let mut link = link(&TurnSettings { decision, ..settings() });
+        assert_eq!(arrivals(&mut link, 16), expected);
+    }
+
     /// Frames of 4 packets: 1 + 4 of them, and every frame but the last is followed by a null one.
     #[test]
     fn single_packets_of_64_bytes() {
@@ -470,9 +519,14 @@ mod tests {
         #[test]
         fn sleep_changes_no_arrival(
             gaps in prop::collection::vec((1_u64..40_000, 0_usize..2), 1..40),
+            is_late: bool,
         ) {
+            let decision = match is_late {
+                false => DecisionSettings::BeforeTurnAround,
+                true => DecisionSettings::AfterTurnAround,
+            };
             let run = |sleeps: bool| {
-                let mut link = link(&settings());
+                let mut link = link(&TurnSettings { decision, ..settings() });
                 if !sleeps {
                     link.show_every_turn();
                 }

@@ -11,6 +11,7 @@ mod observations;
 mod progress;
 mod recorder;
 mod series;
+mod standing;
 
 pub use budget::{Budget, Stage};
 pub use fairness::Fairness;
@@ -23,3 +24,4 @@ pub use observations::{Collision, ConservationError, Drop, Latency, Observations
 pub use progress::Progress;
 pub use recorder::Recorder;
 pub use series::Series;
+pub use standing::Standing;

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use weft_units::{Bytes, Span, Time};
 
 use super::progress::Sampler;
-use super::{Budget, Fairness, Hops, LinkUse, Progress, Recorder, Stage};
+use super::{Budget, Fairness, Hops, LinkUse, Progress, Recorder, Stage, Standing};
 
 /// The latency definitions of the papers, each by its own name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -74,6 +74,9 @@ pub struct Observations {
     pub attempts: u64,
     /// Deliveries since `from` by initiator; counts nothing unless [`of_hosts`](Self::of_hosts).
     pub fairness: Fairness,
+    /// Who has packets under way of which none arrives; watches nobody unless
+    /// [`of_hosts`](Self::of_hosts).
+    pub standing: Standing,
     /// Deliveries since `from` by the number of switches passed; empty where there is but one.
     pub hops: Hops,
     /// Where the time went, of packets delivered since `from`.
@@ -222,7 +225,8 @@ impl Observations {
     /// The same, also counting deliveries by initiator, of `hosts` hosts.
     #[must_use]
     pub fn of_hosts(self, hosts: usize) -> Observations {
-        Observations { fairness: Fairness::among(hosts), ..self }
+        let standing = Standing::among(hosts);
+        Observations { fairness: Fairness::among(hosts), standing, ..self }
     }
 
     /// The same, also noting how long each of `links` directions of cables is busy until the end
@@ -255,6 +259,13 @@ impl Observations {
         self.generated += 1;
     }
 
+    /// Counts one packet handed over by the workload, and by whom.
+    #[inline]
+    pub fn generate_from(&mut self, initiator: usize, now: Time) {
+        self.generate(now);
+        self.standing.hand_over(initiator, now);
+    }
+
     /// Counts one packet given up by a stated rule.
     #[inline]
     pub fn abandon(&mut self, now: Time) {
@@ -285,6 +296,7 @@ impl Observations {
     #[inline]
     pub fn deliver_from(&mut self, initiator: usize, now: Time, payload: Bytes) {
         self.deliver(now, payload);
+        self.standing.deliver(initiator, now);
         if now >= self.from {
             self.fairness.count(initiator);
         }

@@ -52,19 +52,17 @@ impl SegmentationSettings {
     /// The cells of a channel whose `packet`s carry so much `payload`.
     pub fn build(&self, packet: Bytes, payload: Bytes) -> Segmentation {
         let SegmentationSettings::Aal5(settings) = self;
-        Segmentation {
-            header: packet.0 - payload.0.min(packet.0),
-            payload: payload.0,
-            extra: settings.trailer.0 + settings.envelope.0,
-            last: settings.last,
-        }
+        let extra = settings.trailer.0 + settings.envelope.0;
+        Segmentation { extra, last: settings.last, ..Segmentation::none(packet, payload) }
     }
 }
 
 impl Segmentation {
-    /// Every message is one packet.
-    pub fn none(packet: Bytes) -> Segmentation {
-        Segmentation { header: 0, payload: packet.0, extra: 0, last: LastCell::Padded }
+    /// Nothing but the packets themselves: a message takes as many whole ones as its bytes fill
+    /// payloads.
+    pub fn none(packet: Bytes, payload: Bytes) -> Segmentation {
+        let header = packet.0 - payload.0.min(packet.0);
+        Segmentation { header, payload: payload.0, extra: 0, last: LastCell::Padded }
     }
 
     /// How many cells a message takes; at least one.
@@ -119,8 +117,9 @@ mod tests {
     }
 
     #[test]
-    fn without_segmentation_a_message_is_a_packet() {
-        let cells = Segmentation::none(Bytes(125));
-        assert_eq!((cells.cells(Bytes(100)), cells.wire(Bytes(100))), (1, Bytes(125)));
+    fn without_segmentation_payloads_fill_whole_packets() {
+        let cells = Segmentation::none(Bytes(53), Bytes(48));
+        let of = |message| (cells.cells(Bytes(message)), cells.wire(Bytes(message)));
+        assert_eq!([0, 48, 49].map(of), [(1, Bytes(53)), (1, Bytes(53)), (2, Bytes(106))]);
     }
 }

@@ -16,7 +16,6 @@ macro_rules! on_each {
     ($driver:expr, $channel:ident => $call:expr) => {
         match $driver {
             Driver::Slotted($channel) => $call,
-            Driver::OutputQueued($channel) => $call,
             Driver::Event($channel) => $call,
             Driver::OutputQueuedNetwork($channel) => $call,
             Driver::InputQueuedNetwork($channel) => $call,

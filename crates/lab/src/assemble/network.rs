@@ -1,4 +1,5 @@
-//! A channel of several switches: which of the settings its driver reads, and what it is made of.
+//! A channel of one or several switches that queue packets: which of the settings its driver reads,
+//! and what it is made of.
 
 use weft_fabric::adapter::{Feed, Insertion, Release};
 use weft_fabric::fabric::{ConnectionRoutes, FabricError, Routes, RoutesSettings, Wiring};
@@ -18,7 +19,7 @@ use crate::drive::network::{
 };
 use crate::error::{ABSENT, Error};
 
-/// The channel of a fabric that is not a star.
+/// The channel of a fabric that is not a star, or of one output-queued switch.
 pub(super) fn build(
     settings: &ChannelSettings,
     sources: Vec<Source>,
@@ -251,7 +252,9 @@ fn stage_control(
     let own = settings.flow_control.clone().unwrap_or_default();
     if let FlowControlSettings::SourceQuench(_) = own {
         let accepted = format!(
-            "credits, virtual_channel_credits or stop_go where queues belong to outputs: a switch              quenches the source of a connection by how many of its cells wait, which only one with              queues per connection knows (channel.{name}.switch.shared_memory)"
+            "credits, virtual_channel_credits or stop_go where queues belong to outputs: a switch \
+             quenches the source of a connection by how many of its cells wait, which only one with \
+             queues per connection knows (channel.{name}.switch.shared_memory)"
         );
         refuse(name, "flow_control", "source_quench", &accepted)?;
     }
@@ -322,12 +325,15 @@ pub(super) fn named(channel: &str, error: FabricError) -> Error {
     Error::Assembly { key, value, accepted }
 }
 
+/// Where the settings below are not read.
+const NETWORK: &str = "in a fabric other than star, or with output_queued or shared_memory";
+
 fn refuse_what_a_fabric_does_not_read(settings: &ChannelSettings, name: &str) -> Result<(), Error> {
     let adapter = &settings.adapter;
     let refuse = |key: &str, value: &str, accepted: &str| refuse(name, key, value, accepted);
     if settings.control.as_ref().is_some_and(|own| *own != ControlSettings::Unacknowledged) {
-        let accepted = "no control in a fabric other than star, which loses nothing";
-        return refuse("control", "given", accepted);
+        let accepted = format!("no control {NETWORK}: nothing is lost there");
+        return refuse("control", "given", &accepted);
     }
     let buffered =
         matches!(settings.switch, SwitchSettings::InputQueued(_) | SwitchSettings::SharedMemory(_));
@@ -336,19 +342,18 @@ fn refuse_what_a_fabric_does_not_read(settings: &ChannelSettings, name: &str) ->
         return refuse("flow_control", "given", accepted);
     }
     if adapter.feed != Feed::Fifo {
-        let accepted = "fifo in a fabric other than star";
-        return refuse("adapter.feed", "per_target", accepted);
+        return refuse("adapter.feed", "per_target", &format!("fifo {NETWORK}"));
     }
     if adapter.release == Some(Release::Acknowledgment) {
-        let accepted = "transmission, since nothing acknowledges in a fabric other than star";
-        return refuse("adapter.release", "acknowledgment", accepted);
+        let accepted = format!("transmission, since nothing acknowledges {NETWORK}");
+        return refuse("adapter.release", "acknowledgment", &accepted);
     }
     if adapter.acknowledgments != Insertion::Wait {
-        let accepted = "wait, since nothing acknowledges in a fabric other than star";
-        return refuse("adapter.acknowledgments", "interleave", accepted);
+        let accepted = format!("wait, since nothing acknowledges {NETWORK}");
+        return refuse("adapter.acknowledgments", "interleave", &accepted);
     }
     if adapter.throttle.is_some() {
-        return refuse("adapter.throttle", "given", "no throttle in a fabric other than star");
+        return refuse("adapter.throttle", "given", &format!("no throttle {NETWORK}"));
     }
     // Endpoints find damage, and the level of their reliability says what becomes of it.
     let is_found = settings.endpoints.is_some();
@@ -356,7 +361,7 @@ fn refuse_what_a_fabric_does_not_read(settings: &ChannelSettings, name: &str) ->
     let given = fault.or(settings.recovery.map(|_| "recovery"));
     let given = given.or(settings.interface.as_ref().map(|_| "interface"));
     match given {
-        Some(key) => refuse(key, "given", "it only in a star"),
+        Some(key) => refuse(key, "given", &format!("no {key} {NETWORK}")),
         None => Ok(()),
     }
 }
@@ -372,6 +377,13 @@ pub(super) fn refuse_what_a_star_does_not_read(
         }
         ChannelSettings { flow_control: Some(_), .. } => {
             ("flow_control", "no flow control in a star, whose queues are unlimited")
+        }
+        ChannelSettings { switch: SwitchSettings::OutputQueued(_), adapter, .. }
+            if adapter.send_buffers != Limit::Unlimited =>
+        {
+            let value = adapter.send_buffers.to_string();
+            let accepted = "unlimited, since nothing but the link of a host holds its packets back";
+            return refuse(name, "adapter.send_buffers", &value, accepted);
         }
         ChannelSettings { switch: SwitchSettings::InputQueued(switch), .. } => match switch {
             InputQueuedSettings { buffer: Some(_), .. } => {

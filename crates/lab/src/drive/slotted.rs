@@ -2,7 +2,6 @@
 //! in a slot costs no event.
 
 mod ends;
-mod output_queues;
 mod scheduled;
 
 use weft_fabric::measure::{Observations, Stage};
@@ -14,7 +13,6 @@ use super::Channel;
 use super::carrier::{Carrier, Message, Notice};
 use ends::Ends;
 
-pub use output_queues::OutputQueuedChannel;
 pub use scheduled::SlottedChannel;
 
 /// The timing of a slotted channel.
@@ -58,8 +56,8 @@ pub trait Slots {
     /// Lets go of what earlier slots held until `now`.
     fn release(&mut self, _now: Time) {}
 
-    /// Takes over what is due by `now`, when the slot of this number begins.
-    fn accept(&mut self, now: Time, slot: u64, ends: &mut Ends);
+    /// Takes over what is due by `now`.
+    fn accept(&mut self, now: Time, ends: &mut Ends);
 
     /// Sends what the slot lets through: transmissions begin at `start`.
     fn transmit(&mut self, start: Time, timing: &SlotTiming, ends: &mut Ends);
@@ -98,7 +96,7 @@ impl<S: Slots> Slotted<S> {
     fn pass(&mut self, sampled: Time) {
         self.ends.arrive(sampled);
         self.switch.release(sampled);
-        self.switch.accept(sampled, self.slots, &mut self.ends);
+        self.switch.accept(sampled, &mut self.ends);
         self.switch.transmit(sampled + self.timing.lead, &self.timing, &mut self.ends);
         self.slots += 1;
     }
@@ -110,7 +108,7 @@ impl<S: Slots> Channel for Slotted<S> {
         loop {
             let sampled = self.sampled();
             if sampled + self.timing.lead >= until {
-                self.switch.accept(until, self.slots, &mut self.ends);
+                self.switch.accept(until, &mut self.ends);
                 self.ends.arrive(until);
                 return None;
             }

@@ -190,7 +190,8 @@ impl<C: Carrier> Traffic<C> {
         let (generated, barrier, sent) = (now, false, false);
         let journey = Journey { from, size, generated, ticket, barrier, sent, missing };
         if self.observes(&journey) {
-            (0..missing).for_each(|_| self.observations.generate(now));
+            let host = usize::from(from);
+            (0..missing).for_each(|_| self.observations.generate_from(host, now));
             self.observations.attempt(now);
         }
         let ticket = self.begin(journey);

@@ -5,7 +5,9 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use weft_fabric::measure::Progress;
 
-use super::{Estimate, WarmUp};
+use weft_units::Span;
+
+use super::{BATCHES, Estimate, WarmUp};
 
 /// Growth of the backlog, in standard errors, above which it is not chance.
 const GROWS: f64 = 3.0;
@@ -13,17 +15,28 @@ const GROWS: f64 = 3.0;
 /// Growth of the backlog, in standard errors, up to which it is.
 const STANDS: f64 = 2.0;
 
-/// What became of a run. Only a settled run has a mean that does not depend on its length.
+/// A run says that something stands still only if it watched for as many times as long as a packet
+/// takes through an empty network.
+const PATIENCE: u64 = 100;
+
+/// What became of a run, the worst last. Only a settled run has a mean that does not depend on its
+/// length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
     /// The backlog stands: what is offered is accepted (or given up by a stated rule).
     Settled,
+    /// Too few packets arrived to tell: fewer than an interval has batches, while others are under
+    /// way.
+    TooShort,
     /// It may settle and has not yet: the backlog or the latency still rises at the end, but not
     /// so steadily that the load is certainly beyond the limit.
     Transient,
     /// The backlog grows without end: the offered load is beyond the limit.
     Saturated,
+    /// Some hosts have packets under way of which none arrived in the second half of the run, while
+    /// those of others did.
+    PartlyStuck,
     /// Packets wait, and nothing was delivered in the second half of the run.
     Stuck,
     /// The run was stopped from outside before its end.
@@ -31,16 +44,34 @@ pub enum Verdict {
 }
 
 impl Verdict {
+    /// Whether something stands still, so that what arrived before says nothing about a latency.
+    pub const fn is_stuck(self) -> bool {
+        matches!(self, Verdict::PartlyStuck | Verdict::Stuck)
+    }
+
     /// The name in columns.
     pub const fn name(self) -> &'static str {
         match self {
             Verdict::Settled => "settled",
+            Verdict::TooShort => "too short",
             Verdict::Transient => "transient",
             Verdict::Saturated => "saturated",
+            Verdict::PartlyStuck => "partly stuck",
             Verdict::Stuck => "stuck",
             Verdict::Stopped => "stopped",
         }
     }
+}
+
+/// How a run ended, besides its counters.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ending {
+    /// Whether it was stopped from outside.
+    pub stopped: bool,
+    /// How many hosts have packets under way of which none arrived in the second half.
+    pub standing: usize,
+    /// How long a packet takes through an empty network, at least.
+    pub unloaded: Span,
 }
 
 /// A verdict and what it rests on.
@@ -83,24 +114,27 @@ impl fmt::Display for Verdict {
 }
 
 /// Judges a run by the counters at equal steps of its measured window
-/// (`Observations::progress`), by whether it was `stopped` from outside, and by the warm-up found
-/// in the latency, if there is a series of it. The first rule that applies:
+/// (`Observations::progress`), by how it ended, and by the warm-up found in the latency, if there is
+/// a series of it. The first rule that applies:
 ///
 /// 1. **stopped** if it was.
-/// 2. **stuck** if packets were waiting at the middle and none was delivered since.
-/// 3. **saturated** if the backlog grew over the second half by more than three standard errors
+/// 2. **stuck** if packets were waiting at the middle and none was delivered since, **partly stuck**
+///    if that is so for some hosts: both only if the second half lasted a hundred times as
+///    long as a packet takes through an empty network, and **too short** otherwise.
+/// 3. **too short** if packets are under way and fewer than 32 arrived.
+/// 4. **saturated** if the backlog grew over the second half by more than three standard errors
 ///    and not less than half as much as over the first: growth that slows down is that of a queue
 ///    that fills. The standard error is that of the sum of the growths of the single steps as if
 ///    they were independent. Those of a queue that never empties are, nearly; those of a settled
 ///    queue cancel out, so that the test errs to the safe side. It has no scale: one
 ///    overloaded port of many is seen as well as all of them.
-/// 4. **transient** if it grew by more than two standard errors, if the latency has no end of its
+/// 5. **transient** if it grew by more than two standard errors, if the latency has no end of its
 ///    warm-up in the first half, or if packets came and the window was never sampled.
-/// 5. **settled** otherwise; also if nothing was offered.
+/// 6. **settled** otherwise; also if nothing was offered.
 ///
 /// A load that a stated rule sheds (a retry limit, an overflow without retransmission) leaves no
 /// backlog: the latency of what is delivered settles, and the loss shows in `accepted`.
-pub fn judge(progress: &[Progress], stopped: bool, warm_up: Option<WarmUp>) -> Judgement {
+pub fn judge(progress: &[Progress], ending: Ending, warm_up: Option<WarmUp>) -> Judgement {
     let (first, last) = match progress {
         [first, .., last] => (*first, *last),
         [only] => (Progress { time: only.time, ..Progress::default() }, *only),
@@ -111,10 +145,17 @@ pub fn judge(progress: &[Progress], stopped: bool, warm_up: Option<WarmUp>) -> J
     let (growth, significance) = growth(backlogs.get(middle..).unwrap_or_default());
     let earlier = growth_of(&backlogs[..progress.len().min(middle + 1)]);
     let settled_latency = warm_up.is_none_or(|warm_up| warm_up.found);
-    let verdict = if stopped {
+    let watched = progress.get(middle).map_or(Span::ZERO, |sample| last.time.since(sample.time));
+    let is_patient = watched.0 / PATIENCE >= ending.unloaded.0;
+    let left = (last.delivered + last.abandoned).saturating_sub(first.delivered + first.abandoned);
+    let verdict = if ending.stopped {
         Verdict::Stopped
     } else if progress.get(middle).is_some_and(|sample| is_stuck(sample, &last)) {
-        Verdict::Stuck
+        if is_patient { Verdict::Stuck } else { Verdict::TooShort }
+    } else if ending.standing > 0 && is_patient {
+        Verdict::PartlyStuck
+    } else if last.backlog() > 0 && left < BATCHES as u64 {
+        Verdict::TooShort
     } else if significance > GROWS && growth >= earlier / 2.0 {
         Verdict::Saturated
     } else if significance > STANDS || !settled_latency || (middle < 2 && last.generated > 0) {
@@ -179,12 +220,15 @@ mod tests {
     }
 
     fn verdict(progress: &[Progress]) -> Verdict {
-        judge(progress, false, None).verdict
+        judge(progress, Ending::default(), None).verdict
     }
 
     #[test]
     fn an_empty_run_is_settled() {
-        assert_eq!(judge(&[Progress::default(); 65], false, None).verdict, Verdict::Settled);
+        assert_eq!(
+            judge(&[Progress::default(); 65], Ending::default(), None).verdict,
+            Verdict::Settled
+        );
         assert_eq!(verdict(&[]), Verdict::Settled);
         assert_eq!(verdict(&[Progress::default()]), Verdict::Settled);
     }
@@ -211,7 +255,13 @@ mod tests {
             (sample.generated, sample.delivered) = (210, 200);
         }
         assert_eq!(verdict(&progress), Verdict::Stuck);
-        assert_eq!(judge(&progress, true, None).verdict, Verdict::Stopped);
+        // The second half is 32 ps long: less than a hundred times a picosecond.
+        let ended = Ending { unloaded: Span(1), ..Ending::default() };
+        assert_eq!(judge(&progress, ended, None).verdict, Verdict::TooShort);
+        assert_eq!(
+            judge(&progress, Ending { stopped: true, ..ended }, None).verdict,
+            Verdict::Stopped
+        );
         // All delivered, and nothing more to do.
         progress[20..].iter_mut().for_each(|sample| sample.delivered = 210);
         assert_eq!(verdict(&progress), Verdict::Settled);
@@ -228,10 +278,36 @@ mod tests {
     }
 
     #[test]
+    fn a_part_that_stands_still_is_named_before_the_rest_is_judged() {
+        let ended = Ending { standing: 2, ..Ending::default() };
+        assert_eq!(judge(&run(|_| 3), ended, None).verdict, Verdict::PartlyStuck);
+        assert_eq!(judge(&run(|step| 3 * step), ended, None).verdict, Verdict::PartlyStuck);
+        let ended = Ending { unloaded: Span(1), ..ended };
+        assert_eq!(judge(&run(|_| 3), ended, None).verdict, Verdict::Settled);
+    }
+
+    /// 31 packets arrive while one is under way, then 32; and 31 of which none is left.
+    #[test]
+    fn fewer_packets_than_an_interval_has_batches_prove_nothing() {
+        let few = |arrived: u64, left: u64| {
+            let sample = |step: u64| Progress {
+                time: Time(step),
+                generated: arrived * step / 64 + left,
+                delivered: arrived * step / 64,
+                abandoned: 0,
+            };
+            verdict(&(0..65).map(sample).collect::<Vec<_>>())
+        };
+        assert_eq!(few(31, 1), Verdict::TooShort);
+        assert_eq!(few(32, 1), Verdict::Settled);
+        assert_eq!(few(31, 0), Verdict::Settled);
+    }
+
+    #[test]
     fn a_latency_without_end_of_warm_up_is_transient() {
         let found = |found| Some(WarmUp { truncated: 0, found });
-        assert_eq!(judge(&run(|_| 3), false, found(true)).verdict, Verdict::Settled);
-        assert_eq!(judge(&run(|_| 3), false, found(false)).verdict, Verdict::Transient);
+        assert_eq!(judge(&run(|_| 3), Ending::default(), found(true)).verdict, Verdict::Settled);
+        assert_eq!(judge(&run(|_| 3), Ending::default(), found(false)).verdict, Verdict::Transient);
     }
 
     #[test]
@@ -249,9 +325,9 @@ mod tests {
             truncated: 0,
             lag_1: 0.0,
         };
-        let shown = judge(&run(|_| 3), false, None).show(&estimate);
+        let shown = judge(&run(|_| 3), Ending::default(), None).show(&estimate);
         assert_eq!(shown, "12.5000 ± 0.2500");
-        let shown = judge(&run(|step| 3 * step), false, None).show(&estimate);
+        let shown = judge(&run(|step| 3 * step), Ending::default(), None).show(&estimate);
         assert_eq!(shown, "12.5000 ± 0.2500 (saturated, backlog 192)");
     }
 }

@@ -6,7 +6,7 @@
 
 use weft_fabric::measure::Latency;
 use weft_lab::ChannelRun;
-use weft_lab::statistics::{Verdict, judge};
+use weft_lab::statistics::{Ending, Verdict, judge};
 use weft_units::Span;
 
 use super::{file, run, voq};
@@ -135,7 +135,7 @@ fn a_ring_that_is_stuck_tells_who_waits_for_whom() {
     let flows = "load = 0.9\npattern.flows = [{ from = 0, to = 2 }, { from = 1, to = 0 }, \
                  { from = 2, to = 1 }]";
     let run = run(&voq(3, "buffer = 1", ring, flows, "20 ms"), 1);
-    let judgement = judge(&run.observations.progress(run.until), false, None);
+    let judgement = judge(&run.observations.progress(run.until), Ending::default(), None);
     assert_eq!(judgement.verdict, Verdict::Stuck);
     assert_eq!(run.in_flight, 6, "{:?}", run.waiting);
     for place in ["port 1 of switch a", "port 1 of switch b", "port 1 of switch c"] {

@@ -5,7 +5,7 @@
 
 use weft_fabric::measure::Latency;
 use weft_kernel::Halt;
-use weft_lab::statistics::{Verdict, judge};
+use weft_lab::statistics::{Ending, Verdict, judge};
 use weft_lab::{ChannelRun, Plan, Request, simulate};
 use weft_units::Span;
 
@@ -147,7 +147,7 @@ fn a_ring_that_is_stuck_tells_who_waits_for_whom() {
                  { from = 1, to = 0 }, { from = 2, to = 1 }]";
     let text = shared(3, "buffer = 1", ring, flows, "20 ms");
     let run = run(&text, 1);
-    let judgement = judge(&run.observations.progress(run.until), false, None);
+    let judgement = judge(&run.observations.progress(run.until), Ending::default(), None);
     assert_eq!(judgement.verdict, Verdict::Stuck);
     let lines = run.waiting.join("\n");
     for (port, next) in [

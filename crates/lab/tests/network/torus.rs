@@ -4,7 +4,7 @@
 //! A packet takes 1 us on a link, a cable 20 ns and a switch 90 ns.
 
 use weft_fabric::measure::Latency;
-use weft_lab::statistics::{Verdict, judge};
+use weft_lab::statistics::{Ending, Verdict, judge};
 use weft_lab::{Cell, ChannelRun, Options, Request};
 
 use super::{file, refusal, run, voq};
@@ -82,7 +82,7 @@ fn a_torus_carries_uniform_traffic_up_to_its_bisection() {
     let mean = sum as f64 / hops.iter().sum::<u64>() as f64;
     assert!((mean - (1.0 + 2.0 + 1.0)).abs() < 0.02, "{mean} switches");
     let above = at(1.1 * bound, "10 ms");
-    let judgement = judge(&above.observations.progress(above.until), false, None);
+    let judgement = judge(&above.observations.progress(above.until), Ending::default(), None);
     assert_eq!(judgement.verdict, Verdict::Saturated);
     let lost = above.offered_load() - above.accepted_load();
     assert!(lost > 0.3 * (above.offered_load() - bound), "{lost}");
@@ -97,7 +97,7 @@ fn a_ring_needs_two_virtual_channels() {
     let ring = "fabric.torus.dimensions = [8]";
     let one = |text: &str| {
         let run = run(text, 1);
-        let verdict = judge(&run.observations.progress(run.until), false, None).verdict;
+        let verdict = judge(&run.observations.progress(run.until), Ending::default(), None).verdict;
         (verdict, run)
     };
     let two = format!("{ring}\nflow_control.virtual_channel_credits.channels = 2");
@@ -166,7 +166,8 @@ fn a_torus_with_two_virtual_channels_never_stands_still() {
                  flow_control.virtual_channel_credits.channels = 2"
             );
             let run = run(&voq(16, "buffer = 2", &channel, &workload, "6 ms"), 1);
-            let verdict = judge(&run.observations.progress(run.until), false, None).verdict;
+            let verdict =
+                judge(&run.observations.progress(run.until), Ending::default(), None).verdict;
             assert_ne!(verdict, Verdict::Stuck, "{channel} {pattern}: {:?}", run.waiting);
         }
     }

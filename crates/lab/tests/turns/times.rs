@@ -27,6 +27,27 @@ fn a_packet_at_the_release_and_one_just_after_the_decision() {
     assert_eq!(uplink(11_401 - 320), 2.279 + 1.78);
 }
 
+/// Decided after the turn-around, hosts at 0 + k x 2280 ns and the switch at 1140 + k x 2280. In the FIFO
+/// at 11400 ns, as the host decides: 700 ns on the link, to 12100; 2260 ns in the switch, to 14360. The
+/// switch decides at 14820: to 15520. It is read until 15840. One that is in the FIFO a nanosecond
+/// later waits for the next decision of the host at 13680; one that comes as the host releases the
+/// link, at 11460, too.
+#[test]
+fn a_decision_after_the_turn_around_lets_a_packet_go_at_once() {
+    let late = "turns.phase = 'aligned'\nturns.decision = 'after_turn_around'";
+    let one = |time| {
+        let text = listed(11, &[(time, 0, 1)], "").replace("turns.phase = 'aligned'", late);
+        run(&text, 1)
+    };
+    let at_once = one(11_080);
+    assert_eq!(one_way_ns(&at_once), 15_840 - 11_080);
+    let legs = ["uplink_min_us", "switch_min_us", "downlink_min_us"];
+    assert_eq!(legs.map(|leg| column(&at_once, leg)), [0.70, 2.26, 1.16]);
+    let uplink_ns = |time| (column(&one(time), "uplink_min_us") * 1e3).round();
+    assert_eq!(uplink_ns(11_081), 2_279.0 + 700.0);
+    assert_eq!(uplink_ns(11_460 - 320), 2_220.0 + 700.0);
+}
+
 /// The message of 300 bytes of Maestro 3.4, Figure 7: 20 packets in two frames of 15 and 5 on each
 /// link, and between them a turn of the other end.
 ///

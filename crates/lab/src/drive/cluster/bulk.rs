@@ -195,7 +195,7 @@ impl BulkChannel {
         let host = &mut self.hosts[usize::from(index)];
         while let Some(source) = host.source.as_mut().filter(|source| source.next_time() <= now) {
             let demand = source.take();
-            self.observations.generate(demand.time);
+            self.observations.generate_from(index.into(), demand.time);
             if !host.sender.offer(demand.time, demand.target) {
                 self.observations.drop(Drop::Protected, now);
                 self.observations.abandon(now);

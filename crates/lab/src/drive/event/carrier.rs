@@ -58,7 +58,7 @@ impl Carrier for EventChannel {
 impl EventChannel {
     /// A packet joins those that wait at a host. Returns whether it may pass.
     pub(super) fn take_over(&mut self, now: Time, host: u16, target: u16) -> bool {
-        self.observations.generate(now);
+        self.observations.generate_from(usize::from(host), now);
         if self.hosts[usize::from(host)].interface.is_none() {
             self.hosts[usize::from(host)].queue.push(target, now);
             return true;

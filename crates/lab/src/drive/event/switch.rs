@@ -147,7 +147,8 @@ impl EventChannel {
         flight.end = end + self.propagation;
         schedule(flight.end, Event(Happening::Deliver(id)));
         let Flight { from, to, kind, span, slot, blocked, .. } = *flight;
-        self.observations.occupy(to.into(), now, span);
+        // A packet that waited in the switch is on the cable of its output behind those before it.
+        self.observations.occupy(to.into(), Time(end.0.saturating_sub(span.0)), span);
         if let Some(links) = self.shared_links_mut() {
             links.forward(now, to, span);
         }
@@ -162,7 +163,7 @@ impl EventChannel {
                     self.flights[id].start = passed_from;
                     state.request_until = passed_from + span;
                     if state.leaving != MessageId::NONE {
-                        schedule(state.request_until, Event(Happening::Sent(from)));
+                        schedule(state.request_until.max(now), Event(Happening::Sent(from)));
                     }
                 }
             }
@@ -171,7 +172,8 @@ impl EventChannel {
         if let ControlSettings::OutOfBand(control) = &self.parts.control
             && control.known_after == KnownAfter::Transmission
         {
-            let known = self.flights[id].start + span + control.delay;
+            // On a cable longer than the delay the packet is still on its way at that time.
+            let known = (self.flights[id].start + span + control.delay).max(now);
             schedule(known, Event(Happening::Complete { host: from, slot }));
         }
     }
@@ -233,7 +235,8 @@ impl EventChannel {
             }
             ControlSettings::RequestAcknowledge(_) => {}
             ControlSettings::OutOfBand(control) => {
-                let known = start + span + control.delay + state.draw_back_off();
+                // On a long cable the host hears of the drop no earlier than it happens.
+                let known = (start + span + control.delay).max(now) + state.draw_back_off();
                 schedule(known, Event(Happening::Fail { host, slot, attempt }));
             }
         }

@@ -132,7 +132,7 @@ impl<X: Copy> Ends<X> {
                 let source = &mut sources[usize::from(host)];
                 source.ready(now);
                 let demand = source.take();
-                self.observations.generate(now);
+                self.observations.generate_from(usize::from(host), now);
                 let (to, next) = (demand.target, source.next_time());
                 Handed { to, generated: now, message: MessageId::NONE, size: self.payload, next }
             }

@@ -44,7 +44,8 @@ impl Feed {
     pub fn post(&mut self, now: Time, message: Message, seen: &mut Observations) -> bool {
         let (host, size) = (&mut self.hosts[usize::from(message.from)], message.size);
         self.messages.post(message, |id, to, packets| {
-            (0..packets).for_each(|_| seen.generate(now));
+            let from = usize::from(message.from);
+            (0..packets).for_each(|_| seen.generate_from(from, now));
             host.messages.push_back(Unfed { id, to, packets, size, offered: now });
         });
         !std::mem::replace(&mut host.asked, true)

@@ -293,7 +293,8 @@ impl SharedMemoryNetwork {
         if cuts_messages {
             ends.keep_messages_whole(wiring.hosts());
         }
-        let segmentation = switches.segmentation.unwrap_or(Segmentation::none(switches.packet));
+        let uncut = || Segmentation::none(switches.packet, payload);
+        let segmentation = switches.segmentation.unwrap_or_else(uncut);
         let SharedMemoryParts { queues, buffer, control, .. } = switches;
         let channels = u32::from(control.channels);
         let endpoints = switches.endpoints.unwrap_or_else(EndpointSettings::free);

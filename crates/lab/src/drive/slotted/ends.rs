@@ -47,18 +47,16 @@ impl Ends {
         Ends { payload, arrivals, in_flight, posted: None, observations }
     }
 
-    /// Hands every packet that is due by `now` to `accept`, host by host, beginning with host
-    /// `first`; to a host whose source is greedy first none. `accept` returns whether the adapter
-    /// has space for another one.
+    /// Hands every packet that is due by `now` to `accept`, host by host; to a host whose source is
+    /// greedy first none. `accept` returns whether the adapter has space for another one.
     pub(super) fn take(
         &mut self,
         now: Time,
-        first: usize,
         mut accept: impl FnMut(usize, Option<Demand>) -> bool,
     ) {
-        self.arrivals.take(now, first, &mut self.observations, &mut accept);
+        self.arrivals.take(now, &mut self.observations, &mut accept);
         if let Some(posted) = &mut self.posted {
-            posted.take(now, first, |host, demand| {
+            posted.take(now, |host, demand| {
                 accept(host, Some(demand));
             });
         }
@@ -151,21 +149,19 @@ impl Arrivals {
         }
     }
 
-    /// Hands every packet that is due by `now` to `accept`, host by host, beginning with host
-    /// `first`. `accept` returns whether the adapter has space for another one.
+    /// Hands every packet that is due by `now` to `accept`, host by host. `accept` returns whether
+    /// the adapter has space for another one.
     fn take(
         &mut self,
         now: Time,
-        first: usize,
         observations: &mut Observations,
         mut accept: impl FnMut(usize, Option<Demand>) -> bool,
     ) {
-        let hosts = self.next.len();
-        for host in (first..hosts).chain(0..first.min(hosts)) {
+        for host in 0..self.next.len() {
             while self.next[host] <= now {
                 let demand = self.sources[host].take();
                 self.next[host] = self.sources[host].next_time();
-                observations.generate(demand.time);
+                observations.generate_from(host, demand.time);
                 accept(host, Some(demand));
             }
         }
@@ -174,7 +170,7 @@ impl Arrivals {
             while space {
                 self.sources[host].ready(now);
                 let demand = self.sources[host].take();
-                observations.generate(demand.time);
+                observations.generate_from(host, demand.time);
                 space = accept(host, Some(demand));
             }
         }
@@ -243,21 +239,21 @@ impl Posted {
     fn post(&mut self, now: Time, message: Message, observations: &mut Observations) {
         let host = &mut self.hosts[usize::from(message.from)];
         self.messages.post(message, |_, to, packets| {
-            (0..packets).for_each(|_| observations.generate(now));
+            let from = usize::from(message.from);
+            (0..packets).for_each(|_| observations.generate_from(from, now));
             host.push_back((now, to, packets));
             self.waiting += u64::from(packets);
         });
         self.oldest = self.oldest.min(now);
     }
 
-    /// Hands what was offered by `now` to `accept`, host by host, beginning with host `first`.
-    fn take(&mut self, now: Time, first: usize, mut accept: impl FnMut(usize, Demand)) {
+    /// Hands what was offered by `now` to `accept`, host by host.
+    fn take(&mut self, now: Time, mut accept: impl FnMut(usize, Demand)) {
         if self.oldest > now {
             return;
         }
         self.oldest = Time::NEVER;
-        let hosts = self.hosts.len();
-        for host in (first..hosts).chain(0..first.min(hosts)) {
+        for host in 0..self.hosts.len() {
             while let Some(&(time, target, packets)) = self.hosts[host].front() {
                 if time > now {
                     self.oldest = self.oldest.min(time);

@@ -75,9 +75,9 @@ impl Slots for Scheduled {
         }
     }
 
-    fn accept(&mut self, now: Time, _slot: u64, ends: &mut Ends) {
+    fn accept(&mut self, now: Time, ends: &mut Ends) {
         let (buffers, requests) = (&mut self.buffers, &mut self.requests);
-        ends.take(now, 0, |host, demand| {
+        ends.take(now, |host, demand| {
             if let Some(target) = demand.and_then(|demand| buffers[host].accept(demand)) {
                 requests.set(host, target);
             }

@@ -143,7 +143,7 @@ impl TurnChannel {
         let first = to.hosts().next().unwrap_or(from);
         let missing = to.hosts().count() as u32;
         if purpose == Use::Data {
-            (0..missing).for_each(|_| self.observations.generate(now));
+            (0..missing).for_each(|_| self.observations.generate_from(usize::from(from), now));
         }
         let heading = self.routes.depart(from, first);
         self.messages.insert(Carried {

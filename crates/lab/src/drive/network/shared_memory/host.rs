@@ -136,7 +136,8 @@ impl SharedMemoryNetwork {
 
     fn post_of(&mut self, now: Time, number: u32) {
         let StreamState { stream, connection, .. } = self.streams[number as usize];
-        self.ends.observations.generate(now);
+        let from = self.connections[connection as usize].from;
+        self.ends.observations.generate_from(usize::from(from), now);
         self.post(now, (now, MessageId::NONE), self.note(connection, stream.size));
     }
 

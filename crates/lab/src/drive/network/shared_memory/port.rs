@@ -37,8 +37,11 @@ pub(super) struct Port {
     space: u32,
     /// Where it stops its cable, and where it lets it go on.
     marks: Marks,
-    /// How long the output was busy since records began, and up to the last sample.
-    pub busy: Span,
+    /// How long the output is busy since records began, to the end of what it sends now, and when
+    /// that is.
+    busy: Span,
+    busy_until: Time,
+    /// How long it was busy at the last sample.
     pub busy_before: Span,
     /// The part of it with signals to sources.
     pub busy_indicating: Span,
@@ -83,10 +86,24 @@ impl Port {
             space: 0,
             marks: NO_MARKS,
             busy: Span::ZERO,
+            busy_until: Time::ZERO,
             busy_before: Span::ZERO,
             busy_indicating: Span::ZERO,
             most_held: 0,
         }
+    }
+
+    /// It sends for `span` from `start` on. Returns what of that lies behind `from`.
+    pub fn occupy(&mut self, from: Time, (start, span): (Time, Span)) -> Span {
+        self.busy_until = start + span;
+        let measured = self.busy_until.since(start.max(from));
+        self.busy += measured;
+        measured
+    }
+
+    /// How long it was busy from the beginning of records to `now`.
+    pub fn busy_by(&self, now: Time) -> Span {
+        Span(self.busy.0 - self.busy_until.since(now).0.min(self.busy.0))
     }
 
     /// Gives it virtual channels with so much space behind each, and credits for the far end.
@@ -200,9 +217,7 @@ impl SharedMemoryNetwork {
         if let Some(credits) = own.credits.get_mut(usize::from(channel)) {
             credits.spend();
         }
-        if now >= self.ends.observations.from {
-            own.busy += span;
-        }
+        own.occupy(self.ends.observations.from, (now, span));
         let peer = own.peer as usize;
         self.agenda.push(now + span, Event::Free(port));
         match self.ports[peer].switch {

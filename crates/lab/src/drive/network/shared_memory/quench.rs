@@ -62,11 +62,9 @@ impl SharedMemoryNetwork {
             _ => self.answer,
         };
         self.agenda.push(now + span, Event::Free(port));
-        if now >= self.ends.observations.from {
-            let own = &mut self.ports[port as usize];
-            own.busy += span;
-            own.busy_indicating += span;
-        }
+        let own = &mut self.ports[port as usize];
+        let measured = own.occupy(self.ends.observations.from, (now, span));
+        own.busy_indicating += measured;
         match hop.checked_sub(1) {
             Some(hop) => {
                 let there = now + self.propagation + self.latency;

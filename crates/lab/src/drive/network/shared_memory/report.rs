@@ -212,7 +212,7 @@ impl SharedMemoryNetwork {
             from,
             to,
             tiers: (own_tier, peer_tier),
-            load: own.busy.as_secs() / measured,
+            load: own.busy_by(self.agenda.now()).as_secs() / measured,
             indication_load: own.busy_indicating.as_secs() / measured,
             most_held: peer.most_held,
         }
@@ -224,8 +224,9 @@ impl SharedMemoryNetwork {
         for port in 0..self.ports.len() {
             let held = self.ports[self.ports[port].peer as usize].held();
             let own = &mut self.ports[port];
-            let busy = Span(own.busy.0 - own.busy_before.0);
-            own.busy_before = own.busy;
+            let by_now = own.busy_by(now);
+            let busy = Span(by_now.0 - own.busy_before.0);
+            own.busy_before = by_now;
             if busy > Span::ZERO || own.waiting > 0 || held > 0 {
                 let load = busy.0 as f64 / every.0 as f64;
                 let (link, waiting) = (port as u32, own.waiting);
