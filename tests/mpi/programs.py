@@ -157,7 +157,7 @@ def fi_pingpong(stage: Stage) -> str:
             stderr=subprocess.DEVNULL,
         )
         try:
-            time.sleep(0.5)
+            listening(server, int(port))
             said = stage.run("fi_pingpong", "-p", "weft", "-P", port, *kind, "127.0.0.1")
             server.wait(LIMIT_S)
         finally:
@@ -165,6 +165,17 @@ def fi_pingpong(stage: Stage) -> str:
         if server.returncode or "1m" not in said:
             raise FailedError(f"exit {server.returncode}: {said}")
     return "datagrams, and reliable ones checked"
+
+
+def listening(server: subprocess.Popen[bytes], port: int) -> None:
+    """Wait until a server listens; a connection on trial would be the one that it serves."""
+    deadline = time.monotonic() + LIMIT_S
+    listens = re.compile(rf"^ *\d+: [0-9A-F]+:{port:04X} [0-9A-F:]+ 0A ", re.M)
+    tables = [it for it in (Path("/proc/net/tcp"), Path("/proc/net/tcp6")) if it.exists()]
+    while not any(listens.search(it.read_text()) for it in tables):
+        if server.poll() is not None or time.monotonic() > deadline:
+            raise FailedError(f"the server does not listen: exit {server.returncode}")
+        time.sleep(0.05)
 
 
 def exchange(ranks: int) -> Callable[[Stage], str]:

@@ -16,3 +16,4 @@ pub mod parts;
 pub mod peers;
 pub mod segment;
 mod sys;
+pub mod window;

@@ -5,6 +5,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr::NonNull;
+use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 
 use libc::{c_int, c_void};
@@ -383,4 +384,41 @@ pub unsafe fn read_memory(
         libc::process_vm_readv(pid, to.as_ptr(), here, from.as_ptr(), there, 0)
     };
     usize::try_from(got).map_err(|_| last())
+}
+
+/// Waits for an advisory lock on an open file, which ends when the file is closed.
+pub fn lock(file: &std::fs::File) -> Result<(), Errno> {
+    loop {
+        // SAFETY: no memory is passed.
+        match checked(unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX) }) {
+            Err(libc::EINTR) => {}
+            other => return other.map(drop),
+        }
+    }
+}
+
+/// When a process began, in the kernel's ticks since the start.
+pub fn began(pid: u32) -> Option<u64> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name, in brackets, may hold anything.
+    let (_, fields) = stat.rsplit_once(')')?;
+    fields.split_ascii_whitespace().nth(19)?.parse().ok()
+}
+
+/// Sleeps until a word of shared memory is woken, at most so long, unless it has another value than expected.
+pub fn sleep_on(word: &AtomicU32, expected: u32, limit: Duration) {
+    let limit = libc::timespec {
+        tv_sec: limit.as_secs() as libc::time_t,
+        tv_nsec: limit.subsec_nanos().into(),
+    };
+    // SAFETY: the word and the limit are there; it is no private word, since other processes wake it.
+    unsafe {
+        libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAIT, expected, &raw const limit);
+    }
+}
+
+/// Wakes all that sleep on a word.
+pub fn wake(word: &AtomicU32) {
+    // SAFETY: the word is there.
+    unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAKE, i32::MAX) };
 }

@@ -22,6 +22,7 @@ pub mod turns;
 pub mod vi;
 pub mod wakers;
 pub mod window;
+pub mod write_log;
 
 #[cfg(test)]
 mod explore;

@@ -32,6 +32,8 @@ pub const FI_DIRECTED_RECV: u64 = 1 << 59;
 pub const FI_CLAIM: u64 = 1 << 59;
 pub const FI_SELECTIVE_COMPLETION: u64 = 1 << 59;
 
+pub const FI_LOCAL_MR: u64 = 1 << 55;
+pub const FI_CONTEXT: u64 = 1 << 59;
 pub const FI_MSG_PREFIX: u64 = 1 << 58;
 
 pub const FI_ORDER_SAS: u64 = 1 << 8;

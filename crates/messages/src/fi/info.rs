@@ -6,10 +6,10 @@ use libc::{c_char, c_int, c_void, size_t};
 
 use super::NAME;
 use super::abi::{
-    FI_ADDR_NOTAVAIL, FI_API, FI_AV_MAP, FI_AV_TABLE, FI_AV_UNSPEC, FI_COMPLETION,
+    FI_ADDR_NOTAVAIL, FI_API, FI_AV_MAP, FI_AV_TABLE, FI_AV_UNSPEC, FI_COMPLETION, FI_CONTEXT,
     FI_DELIVERY_COMPLETE, FI_DIRECTED_RECV, FI_ENODATA, FI_EP_DGRAM, FI_EP_RDM, FI_EP_UNSPEC,
-    FI_FORMAT_UNSPEC, FI_INJECT, FI_INJECT_COMPLETE, FI_LOCAL_COMM, FI_MATCH_COMPLETE, FI_MORE,
-    FI_MR_BASIC, FI_MR_SCALABLE, FI_MSG, FI_MSG_PREFIX, FI_ORDER_SAS, FI_PROGRESS_MANUAL,
+    FI_FORMAT_UNSPEC, FI_INJECT, FI_INJECT_COMPLETE, FI_LOCAL_COMM, FI_LOCAL_MR, FI_MATCH_COMPLETE,
+    FI_MORE, FI_MR_BASIC, FI_MR_SCALABLE, FI_MSG, FI_MSG_PREFIX, FI_ORDER_SAS, FI_PROGRESS_MANUAL,
     FI_PROGRESS_UNSPEC, FI_PROV_SPECIFIC, FI_RECV, FI_REMOTE_COMM, FI_RM_ENABLED, FI_SEND,
     FI_SOURCE, FI_TAGGED, FI_THREAD_DOMAIN, FI_THREAD_SAFE, FI_TRANSMIT_COMPLETE, fi_domain_attr,
     fi_ep_attr, fi_fabric_attr, fi_info, fi_rx_attr, fi_tx_attr,
@@ -93,9 +93,9 @@ fn reached() -> u64 {
 /// Why a program that asks for this gets nothing: the part of the hints that is not offered.
 fn refused(hints: &Hints<'_>, kind: u32, caps: u64) -> Option<&'static str> {
     let info = hints.info?;
-    // Who leaves room for a header before each datagram makes reliable ones of them, as `ofi_rxd` does. These
-    // are, and libfabric would offer what is built on them before what they are built on.
-    let is_layer = kind == FI_EP_DGRAM && info.mode & FI_MSG_PREFIX != 0;
+    // `ofi_rxd` makes reliable datagrams of others. These are, and libfabric would offer what is built on them
+    // before what they are built on. It asks by these modes alone; programs allow more, or fewer.
+    let is_layer = kind == FI_EP_DGRAM && info.mode == FI_LOCAL_MR | FI_CONTEXT | FI_MSG_PREFIX;
     let is_offered: [(&str, bool); 8] = [
         ("mode", !is_layer),
         ("caps", granted(info.caps, caps).is_some()),
@@ -377,6 +377,21 @@ mod tests {
             assert_eq!(granted(FI_TAGGED | missing, RDM), None);
         }
         assert_eq!(granted(FI_TAGGED, KINDS[1].1), None, "datagrams have no tags");
+    }
+
+    /// The modes by which Debian's programs ask, and `ofi_rxd`: the last alone is refused.
+    #[test]
+    fn datagrams_are_for_programs_and_not_for_the_layer_that_makes_them_reliable() {
+        const FI_CONTEXT2: u64 = 1 << 52;
+        let layer = FI_LOCAL_MR | FI_CONTEXT | FI_MSG_PREFIX;
+        let program = FI_CONTEXT | FI_CONTEXT2 | FI_MSG_PREFIX;
+        let refused = [0, u64::MAX, program, layer].map(|mode| {
+            let mut asked = Asked::new();
+            asked.info.mode = mode;
+            // SAFETY: no attributes are pointed to.
+            refused(&unsafe { Hints::of(Some(&asked.info)) }, FI_EP_DGRAM, KINDS[1].1)
+        });
+        assert_eq!(refused, [None, None, None, Some("mode")]);
     }
 
     type Ask = fn(&mut Asked);
