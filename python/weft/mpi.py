@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, NoReturn
 
 import click
 
-from weft import mpi_figures
+from weft import mpi_figures, mpi_record
+from weft.live_figures import size
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -31,6 +32,8 @@ PROVIDER = "libweft-fi.so"
 # The directory in which the processes meet, as crates/messages/src/meeting.rs reads it.
 DIRECTORY = "WEFT_MESSAGES_DIRECTORY"
 _LONGEST_DIRECTORY = 71
+# The directory in which each rank writes down what it does, as crates/messages/src/fi/record.rs reads it.
+RECORD = "WEFT_MESSAGES_RECORD"
 # What starts the processes of a program.
 LAUNCHERS = ("mpirun", "mpiexec", "orterun", "mpirun.openmpi", "mpiexec.openmpi")
 _PACKAGES = "Debian's packages are openmpi-bin and libfabric1"
@@ -56,6 +59,10 @@ def provider() -> Path:
     return path.resolve()
 
 
+def _is_absolute(value: str) -> bool:
+    return value.startswith("/")
+
+
 def _is_directory(value: str) -> bool:
     return value.startswith("/") and len(os.fsencode(value)) <= _LONGEST_DIRECTORY
 
@@ -66,6 +73,7 @@ SETTINGS: Mapping[str, tuple[Callable[[str], bool], str]] = {
     "WEFT_MESSAGES_FETCH": (("on", "off").__contains__, "on or off"),
     "WEFT_MESSAGES_ONE_HOST": (("on", "off").__contains__, "on or off"),
     "WEFT_MESSAGES_PROVIDER": (lambda _: True, "the provider's path"),
+    RECORD: (_is_absolute, "a directory's absolute path"),
 }
 
 
@@ -140,13 +148,47 @@ def environment(path: Path, directory: Path, is_launched: bool) -> dict[str, str
     return variables
 
 
-def run(command: tuple[str, ...]) -> int:
+def run(command: tuple[str, ...], record: Path | None = None) -> int:
     """Run a launcher, or a program alone, with its messages carried; its exit status.
 
+    Args:
+        command: What to run.
+        record: Where to write a GOAL trace of what the program did.
+
     Raises:
-        MpiError: If nothing would be carried.
+        MpiError: If nothing would be carried, or no trace can be made.
 
     """
+    if record is None:
+        return _run(command, {})
+    if not record.parent.is_dir():
+        raise MpiError(f"{record}: there is no folder {record.parent}")
+    with tempfile.TemporaryDirectory(prefix="weft-mpi-record-") as folder:
+        status = _run(command, {RECORD: folder})
+        if status != 0:
+            click.echo(f"weft mpi: no trace: the program ended with {status}", err=True)
+            return status
+        try:
+            made = mpi_record.make(Path(folder), record)
+        except (mpi_record.RecordError, OSError) as why:
+            raise MpiError(f"no trace: {why}") from None
+    click.echo(f"weft mpi: {record}: {_told(made)}; see: {_next(record)}", err=True)
+    return 0
+
+
+def _told(made: mpi_record.Trace) -> str:
+    dropped = f", {made.dropped} more that nobody received" if made.dropped else ""
+    computing = f"{made.computing_ns / 1e6:.1f} ms of computing"
+    return (
+        f"{made.ranks} ranks, {made.messages} messages of {size(made.size)}{dropped}, {computing}"
+    )
+
+
+def _next(record: Path) -> str:
+    return f"weft trace run {shlex.quote(str(record))} --system clan"
+
+
+def _run(command: tuple[str, ...], more: Mapping[str, str]) -> int:
     path = provider()
     check_settings()
     is_launched = Path(command[0]).name in LAUNCHERS
@@ -155,13 +197,13 @@ def run(command: tuple[str, ...]) -> int:
     click.echo(said, err=True)
     if DIRECTORY in os.environ:
         own = environment(path, Path(os.environ[DIRECTORY]), is_launched)
-        return _call(command, own)
+        return _call(command, {**own, **more})
     # Whatever becomes of the processes, nothing is left of how they met.
     with tempfile.TemporaryDirectory(prefix="weft-mpi-", ignore_cleanup_errors=True) as it:
         if not _is_directory(it):
             takes = SETTINGS[DIRECTORY][1]
             raise MpiError(f"{it}: too long; set TMPDIR, or {DIRECTORY}, which takes {takes}")
-        return _call(command, environment(path, Path(it), is_launched))
+        return _call(command, {**environment(path, Path(it), is_launched), **more})
 
 
 def _call(command: tuple[str, ...], variables: dict[str, str]) -> int:
@@ -183,10 +225,11 @@ class _Programs(click.Group):
     """A group in which everything after `--` is a launcher with its arguments."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        if args == ["--"]:
+        if args and args[-1] == "--":
             raise click.UsageError("No program after '--'.", ctx)
-        if args and args[0] == "--":
-            args = ["exec", *args]
+        if "--" in args and (args[0].startswith("-")):
+            here = args.index("--")
+            args = [*args[:here], "exec", *args[here:]]
         return super().parse_args(ctx, args)
 
     def resolve_command(
@@ -201,21 +244,34 @@ class _Programs(click.Group):
 @click.group(
     cls=_Programs,
     subcommand_metavar="-- mpirun [ARGS]... PROGRAM | status",
-    epilog="\b\nExamples:\n  weft mpi -- mpirun -n 4 ./program\n  weft mpi status",
+    epilog="\b\nExamples:\n  weft mpi -- mpirun -n 4 ./program\n  weft mpi status\n"
+    "  weft mpi --record run.goal -- mpirun -n 2 ./program\n  weft trace run run.goal --system clan",
 )
-def mpi() -> None:
+@click.option(
+    "--record",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Write the program's messages, and its computing between them, as a GOAL trace.",
+)
+@click.pass_context
+def mpi(ctx: click.Context, record: Path | None) -> None:
     """Run an MPI program with its messages over shared memory.
 
-    The processes of the program must all be on this host, and the MPI must be Open MPI.
+    The processes of the program must all be on this host, and the MPI must be Open MPI. What it did can be
+    recorded, and what any other interconnect would make of it is then told by `weft trace run`.
     """
+    if record is not None and ctx.invoked_subcommand != "exec":
+        raise click.UsageError("--record FILE needs a program: weft mpi --record FILE -- mpirun ...")
+    ctx.obj = record
 
 
 @mpi.command("exec", hidden=True, context_settings={"ignore_unknown_options": True})
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
-def run_program(command: tuple[str, ...]) -> NoReturn:
+@click.pass_obj
+def run_program(record: Path | None, command: tuple[str, ...]) -> NoReturn:
     """Run the launcher, which starts the program."""
     try:
-        status = run(command)
+        status = run(command, record)
     except MpiError as why:
         raise click.ClickException(str(why)) from None
     raise SystemExit(status)

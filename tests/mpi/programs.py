@@ -147,6 +147,19 @@ def manual(stage: Stage) -> str:
     return stage.run(stage.compile("provider", "gcc", "-lfabric")).strip()
 
 
+def windows(stage: Stage) -> str:
+    program = stage.folder / "windows"
+    include = SOURCES.parents[1] / "python" / "weft" / "include"
+    stage.run(
+        *("gcc", "-O2", "-Wall", "-Werror", f"-I{include}", str(SOURCES / "windows.c")),
+        *("-o", str(program), str(stage.provider), f"-Wl,-rpath,{stage.provider.parent}"),
+    )
+    said = stage.run(str(program)).strip()
+    if left := list(stage.directory.iterdir()):
+        raise FailedError(f"left in {stage.directory}: {left}")
+    return said
+
+
 def fi_pingpong(stage: Stage) -> str:
     for kind in ([], ["-e", "rdm", "-c"]):
         port = str(random.SystemRandom().randrange(20_000, 30_000))
@@ -317,6 +330,7 @@ class Case:
 CASES = [
     Case("what libfabric is offered", ["fi_info"], offered),
     Case("the calls of libfabric", ["gcc", HEADER], manual),
+    Case("windows in C", ["gcc"], windows),
     Case("fi_pingpong", ["fi_pingpong"], fi_pingpong),
     Case("exchange, 2 ranks", ["mpirun", "mpicc"], exchange(2)),
     Case("exchange, 5 ranks", ["mpirun", "mpicc"], exchange(5)),

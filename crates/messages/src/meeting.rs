@@ -246,7 +246,7 @@ pub struct Peer {
 
 impl Peer {
     /// Whoever is at the other end of a socket, if it is a process of this user.
-    fn of(socket: OwnedFd) -> Result<Self, Errno> {
+    pub fn of(socket: OwnedFd) -> Result<Self, Errno> {
         let peer = sys::peer(&socket)?;
         if peer.uid != sys::user() {
             return Err(libc::EACCES);

@@ -199,17 +199,19 @@ unsafe fn read_any(
     let queue = unsafe { &*queue.cast::<Cq>() };
     let of = Of::Queue(queue.number);
     let mut state = queue.shared.lock();
+    state.enter();
     state.progress(of);
     // SAFETY: the caller's word.
     let mut taken = unsafe { take(&mut state, queue, buffer, count, sources) };
     if taken == Err(libc::EAGAIN) && state.is_in_the_way(of) {
         drop(state);
         doze(&queue.shared, of);
-        let mut state = queue.shared.lock();
+        state = queue.shared.lock();
         state.progress(of);
         // SAFETY: as above.
         taken = unsafe { take(&mut state, queue, buffer, count, sources) };
     }
+    state.leave();
     result(taken)
 }
 

@@ -13,6 +13,7 @@ use super::av::{Av, put_name};
 use super::cntr::Cntr;
 use super::cq::Cq;
 use super::domain::Domain;
+use super::record::{self, Record};
 use super::state::{Binding, Bound, Shared, State, Waiter};
 use super::{NOT_OFFERED, give, info, message, no_ops, outcome};
 use crate::endpoint::{Endpoint, MOST_LONG};
@@ -77,7 +78,15 @@ pub unsafe fn open(
     let is_directed = info.is_some_and(|info| info.caps & FI_DIRECTED_RECV != 0);
     let (vector, is_enabled, is_armed) = (None, false, false);
     let bound = Bound { endpoint, sends, receives, vector, is_directed, is_enabled, is_armed };
-    let number = domain.shared.lock().endpoints.add(bound);
+    let mut state = domain.shared.lock();
+    if let Some(folder) = std::env::var_os(record::DIRECTORY).filter(|_| state.record.is_none()) {
+        match Record::new(folder.as_ref(), bound.endpoint.name()) {
+            Ok(record) => state.record = Some(Box::new(record)),
+            Err(error) => return -error,
+        }
+    }
+    let number = state.endpoints.add(bound);
+    drop(state);
     let fid = fid_ep {
         fid: fid { fclass: FI_CLASS_EP, context, ops: &raw const FID },
         ops: &raw const OPS,
@@ -100,7 +109,11 @@ const FETCH: &str = "WEFT_MESSAGES_FETCH";
 unsafe extern "C" fn close(object: *mut fid) -> c_int {
     // SAFETY: libfabric hands back what was given out, for the last time.
     let endpoint = unsafe { Box::from_raw(object.cast::<Ep>()) };
-    endpoint.shared.lock().endpoints.remove(endpoint.number);
+    let mut state = endpoint.shared.lock();
+    if let Some(mut record) = state.record.take() {
+        record.end(&state.peers);
+    }
+    state.endpoints.remove(endpoint.number);
     0
 }
 

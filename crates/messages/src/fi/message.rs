@@ -87,6 +87,7 @@ unsafe fn post_send(
     // SAFETY: libfabric hands back what was given out.
     let endpoint = unsafe { &*endpoint.cast::<Ep>() };
     let mut state = endpoint.shared.lock();
+    state.enter();
     let (bound, peers, vector, mut told) = state.parts(endpoint.number)?;
     if !bound.is_enabled {
         return Err(FI_EOPBADSTATE);
@@ -107,8 +108,19 @@ unsafe fn post_send(
         must_arrive: asked & (FI_DELIVERY_COMPLETE | FI_MATCH_COMPLETE) != 0
             && asked & FI_INJECT == 0,
     };
+    if let Some(record) = &mut told.record {
+        record.begin_send();
+    }
     // SAFETY: the caller keeps the places readable until the completion.
-    unsafe { bound.endpoint.send(peers, to, &message, &mut told) }
+    let sent = unsafe { bound.endpoint.send(peers, to, &message, &mut told) };
+    if let Some(record) = &mut told.record {
+        let length = message.parts.length();
+        let is_held = message.must_arrive || length > LONGEST_INJECTED;
+        let said = (&message.envelope, length, message.context, is_held);
+        record.end_send(peers, to, sent.is_ok().then_some(said));
+        record.leave();
+    }
+    sent
 }
 
 /// # Safety
@@ -126,6 +138,7 @@ unsafe fn post_receive(
     // SAFETY: libfabric hands back what was given out.
     let endpoint = unsafe { &*endpoint.cast::<Ep>() };
     let mut state = endpoint.shared.lock();
+    state.enter();
     let (bound, peers, vector, mut told) = state.parts(endpoint.number)?;
     if !bound.is_enabled {
         return Err(FI_EOPBADSTATE);
@@ -143,8 +156,14 @@ unsafe fn post_receive(
     let receive = Receive { context: context.expose_provenance(), to, is_reported };
     let asked = flags.of(&bound.receives);
     if asked & (FI_PEEK | FI_CLAIM | FI_DISCARD) == 0 {
+        if let Some(record) = &mut told.record {
+            record.post(receive.context);
+        }
         // SAFETY: the caller keeps the places writable until the completion.
         unsafe { bound.endpoint.receive(is_tagged, wanted, receive, &mut told) };
+        if let Some(record) = &mut told.record {
+            record.leave();
+        }
         return Ok(());
     }
     let (endpoint, number) = (&mut bound.endpoint, receive.context);
@@ -152,14 +171,22 @@ unsafe fn post_receive(
     if is_peek {
         endpoint.progress(peers, &mut told);
     }
+    let record = told.record.take();
     let found = match (is_peek, asked & FI_CLAIM != 0, asked & FI_DISCARD != 0) {
         (true, _, true) => endpoint.discard(is_tagged, Some(&wanted), number, &mut told),
         (true, true, false) => endpoint.claim(is_tagged, &wanted, number),
         (true, false, false) => endpoint.peek(is_tagged, &wanted),
         (false, _, true) => endpoint.discard(is_tagged, None, number, &mut told),
         (false, _, false) => {
+            told.record = record;
+            if let Some(record) = &mut told.record {
+                record.post(receive.context);
+            }
             // SAFETY: the caller keeps the places writable until the completion.
             let is_there = unsafe { endpoint.receive_claimed(is_tagged, &receive, &mut told) };
+            if let Some(record) = &mut told.record {
+                record.leave();
+            }
             return if is_there { Ok(()) } else { Err(libc::EINVAL) };
         }
     };
@@ -177,6 +204,9 @@ unsafe fn post_receive(
             Event::ReceiveFailed { received, error: libc::ENOMSG }
         }
     });
+    if let Some(record) = record {
+        record.leave();
+    }
     Ok(())
 }
 

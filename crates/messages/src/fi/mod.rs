@@ -12,6 +12,7 @@ mod ep;
 mod fabric;
 pub mod info;
 mod message;
+mod record;
 mod state;
 
 use std::cell::UnsafeCell;

@@ -10,6 +10,7 @@ use super::abi::{
     FI_ADDR_NOTAVAIL, FI_ETRUNC, FI_MSG, FI_RECV, FI_REMOTE_CQ_DATA, FI_SEND, FI_TAGGED,
     fi_cq_tagged_entry,
 };
+use super::record::Record;
 use crate::channel::Envelope;
 use crate::endpoint::{Endpoint, Event, Events, Received};
 use crate::peers::{PeerId, Peers};
@@ -264,6 +265,8 @@ pub struct State {
     pub queues: Table<Queue>,
     pub counters: Table<Counter>,
     pub vectors: Table<Vector>,
+    /// What the program does, if it is to be written down.
+    pub record: Option<Box<Record>>,
 }
 
 /// Puts what happens to the messages of an endpoint where its program looks for it.
@@ -271,6 +274,8 @@ pub struct Told<'a> {
     queues: &'a mut Table<Queue>,
     counters: &'a mut Table<Counter>,
     vector: Option<&'a Vector>,
+    /// Of who only looks for a message, none.
+    pub record: Option<&'a mut Record>,
     sends: Binding,
     receives: Binding,
 }
@@ -327,6 +332,9 @@ fn sent(context: usize, is_tagged: bool, error: Option<(Errno, usize)>) -> Compl
 impl Events for Told<'_> {
     #[inline(always)]
     fn happened(&mut self, event: Event) {
+        if let Some(record) = &mut self.record {
+            record.happened(&event);
+        }
         match event {
             Event::Sent { context, is_tagged, is_reported } => {
                 self.tell(self.sends, sent(context, is_tagged, None), is_reported);
@@ -382,8 +390,25 @@ impl State {
         };
         let (sends, receives) = (bound.sends, bound.receives);
         let (queues, counters) = (&mut self.queues, &mut self.counters);
-        let told = Told { queues, counters, vector, sends, receives };
+        let record = self.record.as_deref_mut();
+        let told = Told { queues, counters, vector, record, sends, receives };
         Ok((bound, &mut self.peers, vector, told))
+    }
+
+    /// The program calls: what follows until [`State::leave`] is no computing.
+    #[inline(always)]
+    pub fn enter(&mut self) {
+        if let Some(record) = &mut self.record {
+            record.enter();
+        }
+    }
+
+    /// The call ends.
+    #[inline(always)]
+    pub fn leave(&mut self) {
+        if let Some(record) = &mut self.record {
+            record.leave();
+        }
     }
 
     /// Lets the endpoints work that an object waits for; whether anything has come.
@@ -456,7 +481,8 @@ impl State {
                 bound.vector.and_then(|number| self.vectors.get(number).ok().map(|it| &*it));
             let (sends, receives) = (bound.sends, bound.receives);
             let (queues, counters) = (&mut self.queues, &mut self.counters);
-            let mut told = Told { queues, counters, vector, sends, receives };
+            let record = self.record.as_deref_mut();
+            let mut told = Told { queues, counters, vector, record, sends, receives };
             any |= work(bound, &mut self.peers, &mut told);
         }
         any
