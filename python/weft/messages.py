@@ -7,9 +7,9 @@
         window.wait()                                # until something comes
         print(window.memory[:8])                     # a numpy view of one's own copy
 
-A window is found by its name, by programs of the same user on this host. Each member has a copy; a write goes to
-the copies of its targets, those of one sender in order, those of several in one order everywhere. The state
-machines are `weft_protocol`'s; `crates/messages` lets them drive memory.
+A window is found by its name, by programs of the same user on this host. Each member has a copy; a
+write goes to the copies of its targets, those of one sender in order, those of several in one order
+everywhere. The state machines are `weft_protocol`'s; `crates/messages` lets them drive memory.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from weft import _core
 from weft.mpi import MpiError, provider
 
 if TYPE_CHECKING:
-    from collections.abc import Buffer, Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from os import PathLike
 
 # What `crates/messages/src/window/c.rs` takes.
@@ -36,6 +36,7 @@ _OTHERS = 1 << 63
 _TAKES, _WRITES = 1, 2
 _MOST_NODES = 32
 
+Data = bytes | bytearray | memoryview | np.ndarray
 Targets = Literal["all", "others"] | int
 
 
@@ -49,44 +50,45 @@ def _library() -> ctypes.CDLL:
         library = ctypes.CDLL(str(provider()))
     except MpiError as why:
         raise WindowError(str(why)) from None
-    made = [POINTER_INT, c_char_p, c_size_t]
-    window = [c_void_p]
-    place = [c_uint64, c_void_p, c_size_t]
-    calls: dict[str, tuple[list[object], object]] = {
-        "create": ([c_char_p, c_char_p, c_uint64, *made], c_void_p),
-        "attach": ([c_char_p, c_char_p, c_int, *made], c_void_p),
-        "leave": (window, None),
-        "close": (window, None),
-        "why": (window, c_char_p),
-        "memory": (window, c_void_p),
-        "bytes": (window, c_uint64),
-        "node": (window, c_int),
-        "members": (window, c_uint64),
-        "write": ([*window, c_uint64, *place], c_longlong),
-        "read": ([*window, *place], c_longlong),
-        "read_remote": ([*window, c_int, *place], c_longlong),
-        "write_conditional": ([*window, c_int, *place, c_uint64], c_longlong),
-        "deliver": ([*window, c_int, *place], c_longlong),
-        "sweep": ([*window, c_uint64], c_longlong),
-        "wait": ([*window, c_double], c_longlong),
-        "errors": ([*window, c_int], c_longlong),
-        "lock": ([*window, c_int, c_double], c_longlong),
-        "unlock": ([*window, c_int], c_longlong),
-        "barrier": ([*window, c_int, c_double], c_longlong),
-    }
-    for name, (arguments, result) in calls.items():
+    for name, (arguments, result) in _CALLS.items():
         function = getattr(library, f"weft_window_{name}")
         function.argtypes, function.restype = arguments, result
     return library
 
 
-POINTER_INT = ctypes.POINTER(c_int)
+_MADE = (ctypes.POINTER(c_int), c_char_p, c_size_t)
+_PLACE = (c_uint64, c_void_p, c_size_t)
+# The calls of `include/weft_messages.h`: arguments and result.
+_CALLS: Mapping[str, tuple[Sequence[type], type | None]] = {
+    "create": ((c_char_p, c_char_p, c_uint64, *_MADE), c_void_p),
+    "attach": ((c_char_p, c_char_p, c_int, *_MADE), c_void_p),
+    "leave": ((c_void_p,), None),
+    "close": ((c_void_p,), None),
+    "why": ((c_void_p,), c_char_p),
+    "memory": ((c_void_p,), c_void_p),
+    "bytes": ((c_void_p,), c_uint64),
+    "node": ((c_void_p,), c_int),
+    "members": ((c_void_p,), c_uint64),
+    "write": ((c_void_p, c_uint64, *_PLACE), c_longlong),
+    "read": ((c_void_p, *_PLACE), c_longlong),
+    "read_remote": ((c_void_p, c_int, *_PLACE), c_longlong),
+    "write_conditional": ((c_void_p, c_int, *_PLACE, c_uint64), c_longlong),
+    "deliver": ((c_void_p, c_int, *_PLACE), c_longlong),
+    "sweep": ((c_void_p, c_uint64), c_longlong),
+    "wait": ((c_void_p, c_double), c_longlong),
+    "errors": ((c_void_p, c_int), c_longlong),
+    "lock": ((c_void_p, c_int, c_double), c_longlong),
+    "unlock": ((c_void_p, c_int), c_longlong),
+    "barrier": ((c_void_p, c_int, c_double), c_longlong),
+}
 
 
 class _Handle:
     """A window as C has it, closed with its last use: views of its memory keep it."""
 
-    def __init__(self, call: str, directory: str | PathLike[str] | None, name: str, what: int) -> None:
+    def __init__(
+        self, call: str, directory: str | PathLike[str] | None, name: str, what: int
+    ) -> None:
         number, why = c_int(), ctypes.create_string_buffer(512)
         path = None if directory is None else str(directory).encode()
         function = getattr(_library(), f"weft_window_{call}")
@@ -103,7 +105,7 @@ def _seconds(timeout: float | None) -> float:
     return float("inf") if timeout is None else timeout
 
 
-def _bytes(data: Buffer) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
+def _bytes(data: Data) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
     """Return the bytes of anything that has some, numpy's arrays among them."""
     if isinstance(data, np.ndarray):
         return np.ascontiguousarray(data).reshape(-1).view(np.uint8)
@@ -181,7 +183,7 @@ class Window:
 
     @property
     def node(self) -> int:
-        """This member's number."""
+        """The number of this member."""
         return self._call("node")
 
     @property
@@ -192,12 +194,12 @@ class Window:
 
     @property
     def memory(self) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
-        """This member's own copy as a numpy view, in which others' writes appear."""
+        """The own copy of this member as a numpy view, in which others' writes appear."""
         size = self._call("bytes")
         memory = (ctypes.c_uint8 * size).from_address(self._call("memory"))
         # The view keeps this, and this the handle.
         memory._handle = self._handle  # type: ignore[attr-defined]
-        view = np.frombuffer(memory, dtype=np.uint8)
+        view: np.ndarray[tuple[int], np.dtype[np.uint8]] = np.ctypeslib.as_array(memory)
         view.flags.writeable = False
         return view
 
@@ -215,7 +217,7 @@ class Window:
             raise ValueError("to: no member is named")
         return sum(1 << node for node in set(nodes))
 
-    def write(self, offset: int, data: Buffer, to: Targets | Iterable[int] = "all") -> None:
+    def write(self, offset: int, data: Data, to: Targets | Iterable[int] = "all") -> None:
         """Write bytes into the copies of the targets.
 
         Args:
@@ -242,14 +244,14 @@ class Window:
         self._call("read_remote", node, offset, place, length)
         return place.raw[:length]
 
-    def write_conditional(self, node: int, offset: int, data: Buffer, errors: int) -> bool:
-        """Write one packet that is taken only if its target counts so many errors still; say whether it was."""
+    def write_conditional(self, node: int, offset: int, data: Data, errors: int) -> bool:
+        """Write one packet, taken only if its target counts so many errors still; say whether."""
         raw = _bytes(data)
         return bool(
             self._call("write_conditional", node, offset, raw.ctypes.data, raw.nbytes, errors)
         )
 
-    def deliver(self, node: int, offset: int, data: Buffer) -> int:
+    def deliver(self, node: int, offset: int, data: Data) -> int:
         """Write a message that arrives whole, again if an error came between; return how often."""
         raw = _bytes(data)
         return self._call("deliver", node, offset, raw.ctypes.data, raw.nbytes)
@@ -259,7 +261,7 @@ class Window:
         self._call("sweep", self._targets(to))
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Sleep until something has come since the last call; say whether, or the time (seconds) went by."""
+        """Sleep until something has come since the last call, or so many seconds; say whether."""
         return bool(self._call("wait", _seconds(timeout)))
 
     def errors(self, node: int | None = None) -> int:

@@ -32,7 +32,7 @@ PROVIDER = "libweft-fi.so"
 # The directory in which the processes meet, as crates/messages/src/meeting.rs reads it.
 DIRECTORY = "WEFT_MESSAGES_DIRECTORY"
 _LONGEST_DIRECTORY = 71
-# The directory in which each rank writes down what it does, as crates/messages/src/fi/record.rs reads it.
+# The directory in which each rank writes down what it does (crates/messages/src/fi/record.rs).
 RECORD = "WEFT_MESSAGES_RECORD"
 # What starts the processes of a program.
 LAUNCHERS = ("mpirun", "mpiexec", "orterun", "mpirun.openmpi", "mpiexec.openmpi")
@@ -245,7 +245,8 @@ class _Programs(click.Group):
     cls=_Programs,
     subcommand_metavar="-- mpirun [ARGS]... PROGRAM | status",
     epilog="\b\nExamples:\n  weft mpi -- mpirun -n 4 ./program\n  weft mpi status\n"
-    "  weft mpi --record run.goal -- mpirun -n 2 ./program\n  weft trace run run.goal --system clan",
+    "  weft mpi --record run.goal -- mpirun -n 2 ./program\n"
+    "  weft trace run run.goal --system clan",
 )
 @click.option(
     "--record",
@@ -257,11 +258,13 @@ class _Programs(click.Group):
 def mpi(ctx: click.Context, record: Path | None) -> None:
     """Run an MPI program with its messages over shared memory.
 
-    The processes of the program must all be on this host, and the MPI must be Open MPI. What it did can be
-    recorded, and what any other interconnect would make of it is then told by `weft trace run`.
+    The processes of the program must all be on this host, and the MPI must be Open MPI. What it
+    did can be recorded; `weft trace run` says what another interconnect would make of that.
     """
     if record is not None and ctx.invoked_subcommand != "exec":
-        raise click.UsageError("--record FILE needs a program: weft mpi --record FILE -- mpirun ...")
+        raise click.UsageError(
+            "--record FILE needs a program: weft mpi --record FILE -- mpirun ..."
+        )
     ctx.obj = record
 
 

@@ -1,7 +1,9 @@
-"""Make a GOAL trace of what the ranks of a program have written down (crates/messages/src/fi/record.rs).
+"""Make a GOAL trace of what the ranks of a program have written down.
 
-Every message is one of the trace, whatever call or collective it came from. A computation begins when the one
-before it, and all receives that the program had seen by then, are over; a receive may begin when it was posted.
+They do so in crates/messages/src/fi/record.rs. Every message is one of the trace, whatever call or
+collective it came from. A computation begins when the one before it, and all receives that the
+program had seen by then, are over; a receive may begin when it was posted. A rank begins with its
+first message: what went before is the start of the program, with that of MPI.
 """
 
 from __future__ import annotations
@@ -136,7 +138,8 @@ class _Writer:
     def write(self) -> None:
         """Write them."""
         for words in _events(self._rank):
-            if words[0] == "c":
+            # What went before the first message is the start of the program, with that of MPI.
+            if words[0] == "c" and (self._labels or self._posted):
                 self.computing_ns += int(words[1])
                 self._before = [self._operation(f"calc {words[1]}", self._before)]
             elif words[0] == "s":

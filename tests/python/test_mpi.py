@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 import struct
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
-from weft import mpi, mpi_figures
+from weft import mpi, mpi_figures, mpi_record
 from weft.cli import main
+from weft.program import run_trace
 
 OPEN_MPI = 'echo "mpirun (Open MPI) 4.1.4"'
 
@@ -172,3 +173,113 @@ def test_the_layout_is_the_providers() -> None:
     names = [line.split()[1].rstrip(":") for line in text.splitlines() if "pub" in line.split()]
     assert tuple(names) == mpi_figures.COUNTS
     assert sys.byteorder == "little"
+
+
+ONE, TWO = "6f" * 32, "74" * 32
+# Two ranks: the first computes, sends a long message and a short one; the second has posted a
+# receive for the short one before, receives both, and answers. One message nobody receives.
+RECORDS = {
+    "a": f"""\
+n {ONE} 0
+c 999999
+p 1 {TWO}
+s 1 a0 100000 77 1
+c 50
+s 1 b0 8 78 0
+s 1 cc 4 78 0
+d 77
+c 60
+q 5
+r 5 1 d 16
+e
+""",
+    "b": f"""\
+n {TWO} 1
+c 5
+q 10
+c 30
+q 11
+r 11 2 a0 100000
+r 10 2 b0 8
+c 40
+s 2 d 16 9 0
+p 2 {ONE}
+e
+""",
+}
+
+GOAL = """\
+num_ranks 2
+rank 0 {
+l1: send 100000b to 1 tag 0
+l2: calc 50
+l3: send 8b to 1 tag 1
+l3 requires l2
+l4: calc 60
+l4 requires l3
+l4 requires l1
+l5: recv 16b from 1 tag 2
+l5 requires l4
+}
+rank 1 {
+l1: calc 30
+l2: recv 100000b from 0 tag 0
+l2 requires l1
+l3: recv 8b from 0 tag 1
+l4: calc 40
+l4 requires l1
+l4 requires l2
+l4 requires l3
+l5: send 16b to 0 tag 2
+l5 requires l4
+}
+"""
+
+
+def recorded(folder: Path, records: dict[str, str]) -> Path:
+    folder.mkdir(exist_ok=True)
+    for name, text in records.items():
+        (folder / name).write_text(text)
+    return folder
+
+
+def test_what_ranks_wrote_down_becomes_a_trace_that_runs(tmp_path: Path) -> None:
+    out = tmp_path / "run.goal"
+    made = mpi_record.make(recorded(tmp_path / "records", RECORDS), out)
+    assert out.read_text() == GOAL
+    assert made == mpi_record.Trace(2, 3, 100_024, 180, 1)
+    ran = run_trace(out, "clan")
+    assert len(ran.messages) == 3
+
+
+@pytest.mark.parametrize(
+    ("records", "why"),
+    [
+        ({}, "nothing was written down"),
+        ({"a": RECORDS["a"]}, "a message of a process that is no rank"),
+        ({"b": RECORDS["b"]}, "the ranks that were written down are 1"),
+        ({**RECORDS, "b": RECORDS["b"].removesuffix("e\n")}, "rank 1 ended before MPI_Finalize"),
+        ({"a": RECORDS["a"].replace(" 0\n", " -\n", 1)}, "was it started by mpirun?"),
+        ({"a": "garbage\n"}, "does not begin with the name of a rank"),
+    ],
+)
+def test_what_is_no_trace_is_refused(tmp_path: Path, records: dict[str, str], why: str) -> None:
+    with pytest.raises(mpi_record.RecordError, match=why.replace("?", r"\?")):
+        mpi_record.make(recorded(tmp_path / "records", records), tmp_path / "run.goal")
+
+
+def test_a_record_needs_a_program_and_a_folder(launcher: Path) -> None:
+    del launcher
+    alone = CliRunner().invoke(main, ["mpi", "--record", "run.goal", "status"])
+    assert "weft mpi --record FILE -- mpirun" in alone.output
+    nowhere = CliRunner().invoke(main, ["mpi", "--record", "no/run.goal", "--", "mpirun"])
+    assert "there is no folder no" in nowhere.output
+
+
+def test_no_trace_is_made_of_a_program_that_fails(
+    launcher: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    del launcher
+    assert mpi.run(("mpirun",), tmp_path / "run.goal") == 7
+    assert "no trace: the program ended with 7" in capfd.readouterr().err
+    assert not (tmp_path / "run.goal").exists()
