@@ -16,7 +16,7 @@ import pytest
 from click.testing import CliRunner
 
 import weft
-from browser import CUT_OFF, needs_browser, visit
+from browser import BOXES
 from systems import plain_switch
 from weft.across.contenders import SHIPPED, contenders, settings_of
 from weft.across.summary import (
@@ -35,6 +35,7 @@ from weft.plots.across import RATES_SHOWN, grouped
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from browser import Browser
     from weft.across.summary import Shown
 
 ROOT = Path(__file__).parents[2]
@@ -203,12 +204,11 @@ def test_a_share_is_a_ratio_over_seeds() -> None:
     assert shown_spread(alone.half_width) == ""
 
 
-@needs_browser
-def test_the_page_is_cut_off_nowhere(tmp_path: Path) -> None:
+def test_the_page_is_whole(browser: Browser, tmp_path: Path) -> None:
     page = weft.compare(quick=True, seeds=2, store=None).report(tmp_path / "page.html")
-    for width in (1200, 390):
-        seen = visit(page, tmp_path, width, CUT_OFF)
-        assert (seen.complaints, seen.asked, seen.title) == ([], [], "0 cut off"), width
+    for width in (390, 800, 1400):
+        seen = browser.visit(page, BOXES, width=width)
+        assert (seen.complaints, seen.asked, seen.said["faults"]) == ([], [], []), width
 
 
 def test_runs_that_are_there_are_not_made_again() -> None:
