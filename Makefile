@@ -142,7 +142,7 @@ $(PROVIDER):
 	@cp target/release/libweft_messages.so $@
 
 test-mpi: $(PROVIDER) ## MPI programs over the provider; those that are not installed are skipped
-	timeout 300 $(PYTHON) tests/mpi/programs.py --provider $(PROVIDER)
+	timeout 300 $(PYTHON) tests/mpi/programs.py --provider $(PROVIDER) $(if $(SHORT),--short)
 
 mpi-programs: ## install the programs that test-mpi runs, from Debian's packages
 	apt-get update --quiet=2

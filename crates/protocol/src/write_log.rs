@@ -119,18 +119,22 @@ impl Log {
         }
     }
 
-    /// Claims the next record.
+    /// Claims the next record. `least` is what the caller keeps of the last look at the positions, zero at first:
+    /// none goes back, and who comes on line does so at another's, so it need not look each time.
     ///
     /// # Errors
     /// [`BrokenLog`] if somebody does not keep to the rules.
-    pub fn claim(&self, words: &impl Places, who: Who) -> Result<Claim, BrokenLog> {
+    pub fn claim(
+        &self,
+        words: &impl Places,
+        who: Who,
+        least: &mut Ticket,
+    ) -> Result<Claim, BrokenLog> {
         for _ in 0..TRIES {
             let ticket = words.tail().load(observe());
-            let is_behind = |node: &usize| {
-                let position = words.position(*node).load(observe());
-                position != OFF_LINE && position.saturating_add(self.places) <= ticket
-            };
-            if let Some(node) = (0..self.nodes).find(is_behind) {
+            if least.saturating_add(self.places) <= ticket
+                && let Some(node) = self.behind(words, ticket, least)
+            {
                 return Ok(Claim::Behind(node));
             }
             let place = words.place(self.index(ticket));
@@ -152,6 +156,20 @@ impl Log {
             }
         }
         Err(BrokenLog)
+    }
+
+    /// The node that holds a record up, if one does; notes the least position.
+    fn behind(&self, words: &impl Places, ticket: Ticket, least: &mut Ticket) -> Option<usize> {
+        // Where no node is on line, the next comes on at the end of the log.
+        let (mut first, mut behind) = (ticket, None);
+        for node in 0..self.nodes {
+            let position = words.position(node).load(observe());
+            if position < first {
+                (first, behind) = (position, Some(node));
+            }
+        }
+        *least = first;
+        behind.filter(|_| first.saturating_add(self.places) <= ticket)
     }
 
     fn advance(&self, words: &impl Places, ticket: Ticket) {
@@ -328,8 +346,8 @@ mod tests {
     #[test]
     fn records_are_taken_in_the_order_of_their_claims() {
         let (log, words) = log();
-        assert_eq!(log.claim(&words, 1), Ok(Claim::Claimed(0)));
-        assert_eq!(log.claim(&words, 2), Ok(Claim::Claimed(1)));
+        assert_eq!(log.claim(&words, 1, &mut 0), Ok(Claim::Claimed(0)));
+        assert_eq!(log.claim(&words, 2, &mut 0), Ok(Claim::Claimed(1)));
         assert!(log.publish(&words, 1, 2));
         assert_eq!(taken(&log, &words, 0), (vec![], Work::Waits(1)), "the first is not there yet");
         assert!(log.publish(&words, 0, 1));
@@ -343,13 +361,13 @@ mod tests {
     fn a_node_that_is_behind_holds_writers_up_unless_it_is_off_line() {
         let (log, words) = log();
         for ticket in 0..4 {
-            assert_eq!(log.claim(&words, 0), Ok(Claim::Claimed(ticket)));
+            assert_eq!(log.claim(&words, 0, &mut 0), Ok(Claim::Claimed(ticket)));
             assert!(log.publish(&words, ticket, 0));
         }
         taken(&log, &words, 0);
-        assert_eq!(log.claim(&words, 0), Ok(Claim::Behind(1)));
+        assert_eq!(log.claim(&words, 0, &mut 0), Ok(Claim::Behind(1)));
         words.position(1).store(OFF_LINE, Ordering::Relaxed);
-        assert_eq!(log.claim(&words, 0), Ok(Claim::Claimed(4)));
+        assert_eq!(log.claim(&words, 0, &mut 0), Ok(Claim::Claimed(4)));
         assert_eq!(taken(&log, &words, 1), (vec![], Work::Done));
     }
 
@@ -357,7 +375,7 @@ mod tests {
     fn what_a_dead_sender_did_not_publish_is_void_for_all() {
         let (log, words) = log();
         for who in [1, 2, 1] {
-            assert!(matches!(log.claim(&words, who), Ok(Claim::Claimed(_))));
+            assert!(matches!(log.claim(&words, who, &mut 0), Ok(Claim::Claimed(_))));
         }
         assert!(log.publish(&words, 0, 1) && log.publish(&words, 1, 2));
         assert_eq!(log.give_up(&words, 0, 1), 1);
@@ -370,7 +388,7 @@ mod tests {
     #[test]
     fn work_of_one_who_has_ended_is_taken_over() {
         let (log, words) = log();
-        assert_eq!(log.claim(&words, 1), Ok(Claim::Claimed(0)));
+        assert_eq!(log.claim(&words, 1, &mut 0), Ok(Claim::Claimed(0)));
         assert!(log.publish(&words, 0, 1));
         assert_eq!(log.enter(&words, 0, 0, 5), Ok(()));
         assert_eq!(taken(&log, &words, 0), (vec![], Work::Busy(5)));
@@ -383,6 +401,6 @@ mod tests {
     fn words_that_contradict_each_other_are_an_error_and_no_loop() {
         let (log, words) = log();
         words.place(0).store(word(77, 0, PUBLISHED), Ordering::Relaxed);
-        assert_eq!(log.claim(&words, 0), Err(BrokenLog));
+        assert_eq!(log.claim(&words, 0, &mut 0), Err(BrokenLog));
     }
 }

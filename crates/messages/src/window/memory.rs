@@ -60,6 +60,8 @@ struct Words {
     version: AtomicU64,
     bytes: AtomicU64,
     incarnations: AtomicU64,
+    /// Those whose positions are on line, as a set.
+    on_line: AtomicU64,
     members: [Member; NODES],
     tail: Adapter,
     adapters: [Adapter; NODES],
@@ -229,8 +231,7 @@ impl Shared {
 
     /// Those who take writes, as a set.
     pub fn on_line(&self) -> u64 {
-        let nodes = (0..NODES as u8).map(Node);
-        nodes.filter(|node| self.is_on_line(*node)).map(Node::bit).sum()
+        self.words().on_line.load(Ordering::Acquire) & (u64::MAX >> (64 - NODES))
     }
 
     /// Fills a record that was claimed.
@@ -241,9 +242,13 @@ impl Shared {
         place.offset.store(write.offset, Ordering::Relaxed);
         place.length.store(write.bytes.len() as u64 | conditional, Ordering::Relaxed);
         place.errors.store(write.errors.unwrap_or(0), Ordering::Relaxed);
-        for (to, from) in place.payload.iter().zip(write.bytes.chunks(8)) {
+        let (words, rest) = write.bytes.as_chunks::<8>();
+        for (to, from) in place.payload.iter().zip(words) {
+            to.store(u64::from_ne_bytes(*from), Ordering::Relaxed);
+        }
+        if let Some(to) = place.payload.get(words.len()).filter(|_| !rest.is_empty()) {
             let mut word = [0; 8];
-            word[..from.len()].copy_from_slice(from);
+            word[..rest.len()].copy_from_slice(rest);
             to.store(u64::from_ne_bytes(word), Ordering::Relaxed);
         }
     }
@@ -272,6 +277,19 @@ impl Shared {
         {
             let word = &words.refused[usize::from(node.0)][usize::from(sender) % NODES];
             word.store(ticket + 1, Ordering::Release);
+            return;
+        }
+        let (whole, rest) = (length as usize / 8, length as usize % 8);
+        if offset.is_multiple_of(8) {
+            let to = self.copy(node).wrapping_add(offset as usize).cast::<AtomicU64>();
+            for (index, from) in place.payload[..whole].iter().enumerate() {
+                // SAFETY: the bytes lie inside the copy, and the place is aligned.
+                unsafe { &*to.add(index) }.store(from.load(Ordering::Relaxed), Ordering::Release);
+            }
+            if rest > 0 {
+                let last = place.payload[whole].load(Ordering::Relaxed).to_ne_bytes();
+                self.store(node, offset + 8 * whole as u64, &last[..rest]);
+            }
             return;
         }
         let mut bytes = [0; MAX_PAYLOAD as usize];
@@ -334,6 +352,7 @@ impl Shared {
         // behind this.
         let tail = Places::tail(self).fetch_add(0, Ordering::AcqRel);
         if tail - at.min(tail) < PLACES as u64 / 2 {
+            self.words().on_line.fetch_or(node.bit(), Ordering::AcqRel);
             return true;
         }
         self.leave_line(node);
@@ -344,10 +363,12 @@ impl Shared {
     pub fn join_first(&self, node: Node) {
         let tail = Places::tail(self).load(Ordering::Acquire);
         self.position(node.0.into()).store(tail, Ordering::Release);
+        self.words().on_line.fetch_or(node.bit(), Ordering::AcqRel);
     }
 
     /// A node takes no writes any more. To be called alone on its copy.
     pub fn leave_line(&self, node: Node) {
+        self.words().on_line.fetch_and(!node.bit(), Ordering::AcqRel);
         self.position(node.0.into()).store(OFF_LINE, Ordering::Release);
     }
 

@@ -64,6 +64,8 @@ pub struct Window {
     lives: Lives,
     /// Behind the last record that this member has written.
     written: Ticket,
+    /// No member's copy is further back, as far as this one has looked.
+    least: Ticket,
     /// Where its own copy was at the last [`Window::wait`].
     seen: Ticket,
     locks: [Lock; LOCKS],
@@ -127,6 +129,7 @@ impl Window {
         let pid = std::process::id();
         let mut window = Window {
             written: 0,
+            least: 0,
             seen: 0,
             locks: [Lock::new(own); LOCKS],
             barrier: None,
@@ -278,7 +281,7 @@ impl Window {
         let log = self.shared.log();
         let mut waiting = Waiting::new(self.patience);
         loop {
-            match log.claim(&self.shared, self.own.0)? {
+            match log.claim(&self.shared, self.own.0, &mut self.least)? {
                 Claim::Claimed(ticket) => {
                     self.shared.fill(ticket, write);
                     log.publish(&self.shared, ticket, self.own.0);
@@ -297,9 +300,11 @@ impl Window {
     /// Brings what is in the log to all.
     fn bring(&mut self) {
         self.shared.log().announce();
-        for node in (0..NODES as u8).map(Node) {
-            if self.shared.is_on_line(node)
-                && let Work::Waits(other) = self.shared.push(node, self.own)
+        let mut nodes = self.shared.on_line();
+        while nodes != 0 {
+            let node = Node(nodes.trailing_zeros() as u8);
+            nodes &= nodes - 1;
+            if let Work::Waits(other) = self.shared.push(node, self.own)
                 && self.lives.is_dead(&self.shared, Node(other))
             {
                 self.help(node);

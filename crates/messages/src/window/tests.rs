@@ -284,7 +284,7 @@ fn what_a_killed_member_had_half_written_is_missed_by_all_and_counted() {
         window.lock(1, LONG).unwrap();
         window.write(Targets::All, 0, b"whole").unwrap();
         let log = window.shared.log();
-        log.claim(&window.shared, window.own.0).unwrap();
+        log.claim(&window.shared, window.own.0, &mut 0).unwrap();
         std::process::abort();
     }
     let place = Place::new("half");
@@ -308,7 +308,7 @@ fn what_a_killed_member_had_half_written_is_missed_by_all_and_counted() {
 #[test]
 fn a_conditional_write_is_not_taken_behind_an_error_and_a_message_is_sent_again() {
     if let Some(window) = as_child() {
-        window.shared.log().claim(&window.shared, window.own.0).unwrap();
+        window.shared.log().claim(&window.shared, window.own.0, &mut 0).unwrap();
         std::process::abort();
     }
     let place = Place::new("conditional");
