@@ -37,6 +37,7 @@ impl WindowError {
             Self::Outside { .. } => libc::ERANGE,
             Self::NotIncoming(..) => libc::EHOSTUNREACH,
             Self::NotHeld(_) => libc::EPERM,
+            Self::Held(_) => libc::EDEADLK,
             Self::LockTaken(..) | Self::Barrier { .. } | Self::Stalled(..) => libc::ETIMEDOUT,
             Self::Lost(..) => libc::EIO,
             Self::Broken(_) => libc::EPROTO,

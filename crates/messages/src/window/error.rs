@@ -64,6 +64,9 @@ pub enum WindowError {
     /// The lock is not this member's.
     #[error("lock {0} is not held by this member")]
     NotHeld(usize),
+    /// The lock is this member's already.
+    #[error("lock {0} is held by this member already: unlock it first")]
+    Held(usize),
     /// Nobody gave the lock back in time.
     #[error("lock {0} was not given back within {1:?}")]
     LockTaken(usize, Duration),

@@ -239,6 +239,8 @@ fn one_member_at_a_time_has_a_lock() {
     });
     assert_eq!(word(&mut windows[0], 0), 300);
     windows[0].lock(0, LONG).unwrap();
+    let twice = windows[0].lock(0, LONG).unwrap_err().to_string();
+    assert_eq!(twice, "lock 0 is held by this member already: unlock it first");
     let taken = windows[1].lock(0, Duration::from_millis(5)).unwrap_err();
     assert_eq!(taken.to_string(), "lock 0 was not given back within 5ms");
     assert_eq!(windows[1].unlock(0).unwrap_err().to_string(), "lock 0 is not held by this member");

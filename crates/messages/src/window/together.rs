@@ -42,11 +42,21 @@ impl Window {
     /// Acquires a lock; waits at most so long for others to give it back.
     ///
     /// # Errors
-    /// [`WindowError::LockTaken`], and as [`Window::write`].
+    /// [`WindowError::LockTaken`], [`WindowError::Held`] if this member has it, and as [`Window::write`].
     pub fn lock(&mut self, index: usize, limit: Duration) -> Result<(), WindowError> {
-        if index >= LOCKS {
-            return Err(WindowError::NoLock(index));
+        let lock = self.locks.get(index).ok_or(WindowError::NoLock(index))?;
+        if lock.is_held() {
+            return Err(WindowError::Held(index));
         }
+        let locked = self.acquire(index, limit);
+        if locked.is_err() {
+            // Whatever it had begun to say, the next bid says anew.
+            self.locks[index] = Lock::new(self.own);
+        }
+        locked
+    }
+
+    fn acquire(&mut self, index: usize, limit: Duration) -> Result<(), WindowError> {
         if !self.access.takes {
             self.mask(Targets::One(self.own))?;
         }
@@ -59,15 +69,14 @@ impl Window {
                 Some(LockAction::Acquired) => return Ok(()),
                 Some(LockAction::BackOff) => {
                     if began.elapsed() > limit {
-                        self.locks[index] = Lock::new(self.own);
                         return Err(WindowError::LockTaken(index, limit));
                     }
                     tries += 1;
                     self.back_off(index, tries)?;
                     self.locks[index].retry()
                 }
-                // Held already, by this member.
-                Some(LockAction::Released) | None => return Ok(()),
+                // What a bid that is not answered by one of these has become of, nobody knows.
+                Some(LockAction::Released) | None => return Err(WindowError::NotHeld(index)),
             };
         }
     }
