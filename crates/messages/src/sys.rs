@@ -270,14 +270,6 @@ pub fn process(pid: libc::pid_t) -> Result<OwnedFd, Errno> {
     owned(unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) } as c_int)
 }
 
-/// The processor time of this thread.
-pub fn processor_time() -> Duration {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the place is there. The clock is one that every kernel has.
-    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
-    Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec as u32)
-}
-
 /// Whether a descriptor has something to read.
 pub fn is_readable(fd: &OwnedFd) -> bool {
     let mut asked = libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };

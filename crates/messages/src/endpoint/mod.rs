@@ -4,15 +4,13 @@
 //! It works only while it is called: nothing here owns a thread. What has happened is told to an
 //! [`Events`].
 
-mod patience;
 mod progress;
 mod queue;
 
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use patience::Patience;
 use queue::{Queue, Stored, Unexpected};
 pub use queue::{Receive, Wanted};
 
@@ -150,10 +148,6 @@ pub struct Endpoint {
     figures: Figures,
     /// Calls since the kernel was last asked for news, and when that was.
     calls: u32,
-    patience: Patience,
-    /// All times are since then.
-    began: Instant,
-    counted: Duration,
     looked: Instant,
     searched: Instant,
     fetches: bool,
@@ -185,9 +179,6 @@ impl Endpoint {
             held: 0,
             figures: Figures::new()?,
             calls: 0,
-            patience: Patience::default(),
-            began: now,
-            counted: Duration::ZERO,
             looked: now,
             searched: now,
             fetches: true,

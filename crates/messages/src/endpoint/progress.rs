@@ -2,7 +2,6 @@
 
 use std::time::{Duration, Instant};
 
-use super::patience::Moment;
 use super::queue::{Receive, Stored, Unexpected};
 use super::{Coming, Endpoint, Event, Events, From, Way, failed, received};
 use crate::channel::{Arrival, Body, Broken, Envelope, Receiving, Remote};
@@ -63,27 +62,14 @@ impl Endpoint {
             any |= self.hear_all(events);
         }
         self.figures.counts().empty_polls.add(u64::from(!any));
-        if any {
-            self.patience.came();
-        }
         self.calls += 1;
         if self.calls >= CALLS {
             self.calls = 0;
-            let now = Instant::now();
-            let (since, time) = (self.counted, now - self.began);
-            self.counted = time;
-            self.patience.consider(since, || moment(self.began), time);
-            if now - self.looked >= LOOK {
+            if self.looked.elapsed() >= LOOK {
                 any |= self.look(peers, events);
             }
         }
         any
-    }
-
-    /// Whether the program, which has just asked in vain, had better sleep a while, since others want the processor.
-    #[inline(always)]
-    pub fn is_in_the_way(&mut self) -> bool {
-        self.patience.is_among_others() && self.patience.sleeps(|| moment(self.began))
     }
 
     /// Whether nothing has come, by a glance, and it is not yet time to ask the kernel.
@@ -428,10 +414,6 @@ impl Endpoint {
         }
         any
     }
-}
-
-fn moment(began: Instant) -> Moment {
-    Moment { time: began.elapsed(), used: sys::processor_time() }
 }
 
 /// Whether the process at the other end has ended, or closed its endpoint.

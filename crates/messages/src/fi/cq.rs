@@ -12,7 +12,7 @@ use super::abi::{
     fi_cq_tagged_entry, fi_ops, fi_ops_cq, fid, fid_cq,
 };
 use super::domain::Domain;
-use super::state::{Of, Queue, Shared, State, Waiter, doze, limit, wait};
+use super::state::{Of, Queue, Shared, State, Waiter, limit, wait};
 use super::{give, no_bind, no_ops, outcome, result};
 use crate::sys::{self, Errno};
 
@@ -197,20 +197,11 @@ unsafe fn read_any(
 ) -> ssize_t {
     // SAFETY: libfabric hands back what was given out.
     let queue = unsafe { &*queue.cast::<Cq>() };
-    let of = Of::Queue(queue.number);
     let mut state = queue.shared.lock();
     state.enter();
-    state.progress(of);
+    state.progress(Of::Queue(queue.number));
     // SAFETY: the caller's word.
-    let mut taken = unsafe { take(&mut state, queue, buffer, count, sources) };
-    if taken == Err(libc::EAGAIN) && state.is_in_the_way(of) {
-        drop(state);
-        doze(&queue.shared, of);
-        state = queue.shared.lock();
-        state.progress(of);
-        // SAFETY: as above.
-        taken = unsafe { take(&mut state, queue, buffer, count, sources) };
-    }
+    let taken = unsafe { take(&mut state, queue, buffer, count, sources) };
     state.leave();
     result(taken)
 }

@@ -436,17 +436,6 @@ impl State {
         })
     }
 
-    /// Whether a program that has just asked in vain had better sleep a while.
-    #[inline(always)]
-    pub fn is_in_the_way(&mut self, of: Of) -> bool {
-        let mut any = false;
-        for bound in self.endpoints.slots() {
-            let Some(bound) = bound else { continue };
-            any |= of.concerns(bound) && bound.endpoint.is_in_the_way();
-        }
-        any
-    }
-
     /// Says that an object's endpoints sleep from now on, unless something has come meanwhile: then
     /// they do not, and it returns false.
     pub fn falls_asleep(&mut self, of: Of) -> bool {
@@ -486,14 +475,6 @@ impl State {
             any |= work(bound, &mut self.peers, &mut told);
         }
         any
-    }
-
-    /// What wakes those who wait for an object.
-    fn watch(&mut self, of: Of) -> Result<Arc<Watch>, Errno> {
-        match of {
-            Of::Queue(number) => self.queues.get(number).map(|it| Arc::clone(&it.waiter.watch)),
-            Of::Counter(number) => self.counters.get(number).map(|it| Arc::clone(&it.waiter.watch)),
-        }
     }
 
     /// Whether an endpoint is bound to an object.
@@ -538,29 +519,14 @@ pub fn wait<T>(
             return Some(found);
         }
         state.count(of, |counts| &counts.sleeps);
-        let watch = state.watch(of);
+        let waiter = match of {
+            Of::Queue(number) => state.queues.get(number).map(|it| it.waiter.watch.clone()),
+            Of::Counter(number) => state.counters.get(number).map(|it| it.waiter.watch.clone()),
+        };
         drop(state);
         let left = limit.map_or(NAP, |limit| NAP.min(limit.saturating_sub(spent)));
-        let Ok(watch) = watch else { return None };
+        let Ok(watch) = waiter else { return None };
         watch.wait(Some(left));
-    }
-}
-
-/// So long a program sleeps at most that has not said that it wants to.
-const DOZE: Duration = Duration::from_millis(1);
-
-/// Sleeps a little, unless something has come meanwhile: a program is in the way of others that asks again and again.
-#[cold]
-pub fn doze(shared: &Shared, of: Of) {
-    let mut state = shared.lock();
-    if !state.falls_asleep(of) {
-        return;
-    }
-    state.count(of, |counts| &counts.sleeps);
-    let watch = state.watch(of);
-    drop(state);
-    if let Ok(watch) = watch {
-        watch.wait(Some(DOZE));
     }
 }
 
