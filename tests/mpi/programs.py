@@ -316,6 +316,12 @@ def killed(stage: Stage) -> str:
                 job.wait()
         if job.returncode == 0:
             raise FailedError("the program did not fail")
+        # The launcher does not wait for those that it kills.
+        deadline = time.monotonic() + LIMIT_S
+        while any(Path(f"/proc/{rank}").exists() for rank in ranks):
+            if time.monotonic() > deadline:
+                raise FailedError("a rank does not end")
+            time.sleep(0.02)
         left = {it.name for it in Path("/dev/shm").iterdir()} - before
         if any("weft" in name for name in left):
             raise FailedError(f"left in /dev/shm: {left}")
