@@ -21,6 +21,7 @@ import click
 from weft import _seam
 from weft.folder import FolderError
 from weft.live import live
+from weft.mpi import mpi
 from weft.place import whole
 from weft.progress import STOPPED, Watch
 from weft.saving import INCOMPLETE, INPUT_ERROR, claimed, dump, keep, picture, put_out, spare, stop
@@ -482,6 +483,7 @@ def schema(markdown: bool) -> None:
 
 
 main.add_command(live)
+main.add_command(mpi)
 main.add_command(trace)
 
 

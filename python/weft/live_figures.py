@@ -234,7 +234,7 @@ def lines(process: Process) -> Iterator[tuple[str, str]]:
         return
     ever = f"{counts['joined']:,} of {counts['candidates']:,} so far"
     yield "connections", f"{process.carried:,} carried now, {ever}"
-    sent, received = (_size(counts[name]) for name in ("bytes_sent", "bytes_received"))
+    sent, received = (size(counts[name]) for name in ("bytes_sent", "bytes_received"))
     yield "bytes", f"{sent} sent, {received} received"
     woken = f"{process.interrupts:,} interrupts sent, {process.interrupts_saved:,} saved"
     yield "messages", f"{counts['messages_sent']:,} sent; {woken}; slept {counts['sleeps']:,} times"
@@ -251,7 +251,7 @@ def lines(process: Process) -> Iterator[tuple[str, str]]:
                 yield what, f"{count:,} to the kernel: {_REASONS[reason]}"
 
 
-def _size(count: int) -> str:
+def size(count: int) -> str:
     """Write a number of bytes with its unit, to three digits."""
     for unit, scale in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("KB", 1e3)):
         if count >= scale:

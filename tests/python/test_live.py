@@ -492,7 +492,7 @@ def test_status_says_of_a_process_without_connections_nothing_else() -> None:
     [(0, "0 B"), (1000, "1.00 KB"), (99_950, "100.0 KB"), (10**12, "1.00 TB"), (10**15, "1000 TB")],
 )
 def test_bytes_are_written_with_their_unit(count: int, said: str) -> None:
-    assert live_figures._size(count) == said
+    assert live_figures.size(count) == said
 
 
 @pytest.mark.parametrize(
