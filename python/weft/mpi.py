@@ -245,8 +245,7 @@ class _Programs(click.Group):
     cls=_Programs,
     subcommand_metavar="-- mpirun [ARGS]... PROGRAM | status",
     epilog="\b\nExamples:\n  weft mpi -- mpirun -n 4 ./program\n  weft mpi status\n"
-    "  weft mpi --record run.goal -- mpirun -n 2 ./program\n"
-    "  weft trace run run.goal --system clan",
+    "  weft mpi --record run.goal -- mpirun -n 2 ./program",
 )
 @click.option(
     "--record",

@@ -7,10 +7,12 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from tempfile import gettempdir
 
 import pytest
 
 BIN = Path(sys.executable).parent
+LOG = str(Path(gettempdir()) / "weft-live-log")
 # Python says on stderr what it imports, wherever it is started.
 TELLING = {"PYTHONPROFILEIMPORTTIME": "1"}
 
@@ -34,7 +36,7 @@ def run(command: str, words: list[str], more: dict[str, str]) -> subprocess.Comp
         (["env"], {}),
         (["/usr/bin/env"], {"WEFT_LIVE": "off"}),
         (["sh", "-c", "env; exit 7"], {"WEFT_LIVE_RING": "65536", "WEFT_LIVE_LIMIT": "0"}),
-        (["env"], {"WEFT_LIVE_DIRECTORY": "/tmp", "WEFT_LIVE_LOG": "/tmp/weft-live-log"}),
+        (["env"], {"WEFT_LIVE_DIRECTORY": gettempdir(), "WEFT_LIVE_LOG": LOG}),
         (["env"], {"ASAN_OPTIONS": "halt_on_error=0", "LD_PRELOAD": ""}),
     ],
 )

@@ -3,8 +3,7 @@
 //! A followed connection stays registered in the kernel's instance, edge-triggered and for
 //! doorbells only, under a datum of the library's own; what the program asked for is kept here. A
 //! wait looks at all followed connections, then polls as the policy says, then arms their flags and
-//! sleeps in the kernel. So a busy instance never enters the kernel but to look after its other
-//! descriptors.
+//! sleeps in the kernel. So a busy instance enters the kernel for its other descriptors alone.
 
 mod asking;
 mod edges;
@@ -587,8 +586,7 @@ pub fn kick(guard: &Guard) {
 }
 
 /// Lets those instances look again that follow the connection by a registration of a kind, by its event: another
-/// thread may just be handing the descriptor back to the kernel, whose datum is the program's from then on. An
-/// instance that could not be told of the event looks by itself.
+/// thread may just be handing the descriptor back to the kernel, whose datum is the program's from then on.
 fn rouse_all(guard: &Guard, is_meant: impl Fn(&Registration) -> bool) {
     let sleeps = registered(guard).any(|(_, registration, instance)| {
         // SAFETY: numbers are read that another thread may change; a signal too many does no harm.
