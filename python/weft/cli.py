@@ -339,7 +339,8 @@ def reproduce(
         if unknown := [name for name in full if name not in wanted]:
             among = ", ".join(wanted)
             raise click.BadParameter(
-                f"{unknown[0]} is not reproduced; {among}", param_hint="--full"
+                f"{unknown[0]} is not among what is reproduced; accepted: {among}",
+                param_hint="--full",
             )
         for name in wanted:
             given = {
