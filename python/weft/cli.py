@@ -301,7 +301,10 @@ def saturation(
 )
 @click.argument("names", nargs=-1, metavar="[NAME]...")
 @click.option(
-    "--quick", is_flag=True, help="At most three seeds a point, and shorter runs: a first look."
+    "--quick",
+    is_flag=True,
+    help="A first look: only what is held against the document, with three seeds a point where more "
+    "than five are asked for; figures as SVG alone.",
 )
 @click.option(
     "--full", multiple=True, metavar="NAME", help="Run this one in full, the others by --quick."
@@ -349,8 +352,7 @@ def reproduce(
                 "workers": workers,
             }
             with claimed(f"{out}/{name}" if out else None, name, as_json) as held:
-                own = [e["name"] for e in _seam.experiments() if e["system"] == name]
-                _announce([(experiment, None, [], given) for experiment in own])
+                _announce_reproduction(name, given)
                 result = _watched(partial(reproduce_options, name, given))
                 place = spare(result, held)
                 lost = keep(result, place)
@@ -366,7 +368,8 @@ def reproduce(
                     print_checks(result.title, checks)
                 if lost:
                     raise lost
-                picture(result, place, as_json)
+                # A PNG takes twice as long as all else of a figure.
+                picture(result, place, as_json, png=not given["quick"])
                 if place is not None and len(wanted) > 1:
                     entries.append(Entry.of(place.folder, result))
                     for remark in write_index(entries, place.folder.parent):
@@ -577,6 +580,14 @@ def _announce(studies: list[tuple[str, str | None, list[str], dict[str, Any]]]) 
     from weft.pilot import announce, of_study, together  # noqa: PLC0415
 
     announce(together([of_study(*study) for study in studies]))
+
+
+def _announce_reproduction(name: str, options: dict[str, Any]) -> None:
+    """The same for the experiments of a system, with one pilot of each."""
+    from weft.pilot import announce, of_study, together  # noqa: PLC0415
+
+    chosen = _seam.chosen(name, {key: value for key, value in options.items() if value is not None})
+    announce(together([of_study(own, None, more, given, 1) for own, more, given in chosen]))
 
 
 def _watched(work: Callable[[_seam.Progress], Result]) -> Result:

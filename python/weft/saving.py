@@ -89,7 +89,7 @@ def keep(result: Result, place: Place | None) -> FolderError | None:
     return None
 
 
-def picture(result: Result, place: Place | None, as_json: bool) -> None:
+def picture(result: Result, place: Place | None, as_json: bool, *, png: bool = True) -> None:
     """Draw figures and page, and say where the page is."""
     from weft.folder import draw  # noqa: PLC0415
 
@@ -97,7 +97,7 @@ def picture(result: Result, place: Place | None, as_json: bool) -> None:
         return
     try:
         with Watch(ending=None) as watch:
-            draw(result, place, watch.step)
+            draw(result, place, watch.step, png=png)
     except KeyboardInterrupt:
         where = place.folder
         click.echo(f"stopped; the tables are kept, and `weft report {where}` draws them", err=True)
