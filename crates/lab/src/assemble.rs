@@ -2,6 +2,7 @@
 //! switch that works in slots is driven slot by slot, everything else by events.
 
 mod carrier;
+pub(crate) mod engine;
 mod hosts;
 mod hub;
 mod network;
@@ -19,9 +20,10 @@ use weft_units::{Bytes, Limit, PositiveCount, Span, Time};
 use crate::composition::{ChannelSettings, InputQueues, SwitchSettings};
 use crate::couple::check_disabled;
 use crate::drive::Channel;
+use crate::drive::engine::Engine;
 use crate::drive::event::{EventChannel, EventParts, EventSwitch};
 use crate::drive::hub::HubChannel;
-use crate::drive::network::{InputQueuedNetwork, OutputQueuedNetwork, SharedMemoryNetwork};
+use crate::drive::network::{InputQueuedNetwork, SharedMemoryNetwork};
 use crate::drive::ring::Ring;
 use crate::drive::slotted::{SlotTiming, SlottedChannel};
 use crate::drive::turns::TurnChannel;
@@ -35,7 +37,7 @@ pub enum Driver {
     /// Event by event.
     Event(Box<EventChannel>),
     /// Event by event, through one or several switches with queues at their outputs.
-    OutputQueuedNetwork(Box<OutputQueuedNetwork>),
+    Engine(Box<Engine>),
     /// Event by event, through several switches with queues at their inputs.
     InputQueuedNetwork(Box<InputQueuedNetwork>),
     /// Event by event, through switches with a shared memory each.
@@ -154,6 +156,7 @@ impl Driver {
         if settings.carries_messages(workload) {
             return hosts::hosted(settings, workload, sources, site);
         }
+        engine::refuse_what_differs(settings, site.name)?;
         hub::refuse_a_window_without(settings, site.name)?;
         if let Some(turns) = &settings.turns {
             return turns::build(settings, turns, sources, site);
@@ -166,9 +169,10 @@ impl Driver {
         if settings.fabric.is_star() {
             network::refuse_what_a_star_does_not_read(settings, site.name)?;
         }
-        // One switch with queues at its outputs is a fabric of one.
-        let is_network = matches!(settings.switch, SwitchSettings::OutputQueued(_));
-        if is_network || !settings.fabric.is_star() {
+        if let SwitchSettings::OutputQueued(switch) = &settings.switch {
+            return engine::build(settings, switch, sources, site);
+        }
+        if !settings.fabric.is_star() {
             return network::build(settings, sources, site);
         }
         match &settings.switch {

@@ -14,8 +14,8 @@ use weft_fabric::link::{ErrorSettings, LineCode, LinkBudgetSettings, LinkSetting
 use weft_fabric::message::SegmentationSettings;
 use weft_fabric::scheduler::SchedulerSettings;
 use weft_fabric::switch::{
-    CrossbarSettings, FifoBusSettings, HubSettings, OutputBufferedSettings, RingSettings,
-    SharedMemorySettings,
+    CrossbarSettings, FifoBusSettings, HubSettings, OutputBufferedSettings, OutputQueuedSettings,
+    RingSettings, SharedMemorySettings,
 };
 use weft_fabric::workload::WorkloadSettings;
 use weft_protocol::flow::FlowControlSettings;
@@ -120,7 +120,7 @@ pub struct ChannelSettings {
     pub attenuation: Option<LinkBudgetSettings>,
     /// The buffers of each adapter.
     pub adapter: AdapterSettings,
-    /// Which switches there are, and the cables between them, all like `link`.
+    /// Which switches there are, and the cables between them, like `link` unless they say otherwise.
     #[serde(default, skip_serializing_if = "FabricSettings::is_star")]
     pub fabric: FabricSettings,
     /// Which ways packets take through a fabric that has several. Without a value each packet takes
@@ -140,6 +140,10 @@ pub struct ChannelSettings {
     pub endpoints: Option<EndpointSettings>,
     /// The one switch of a star, or each switch of another fabric.
     pub switch: SwitchSettings,
+    /// Switches of the fabric, by name, that are not like `switch`. For output-queued ones, which may
+    /// differ in latency.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub switches: BTreeMap<String, SwitchSettings>,
     /// How an initiator learns what became of its packets. Without it none is ever lost.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub control: Option<ControlSettings>,
@@ -253,16 +257,6 @@ pub enum InputQueues {
     Voq,
     /// One queue; only its head is requested from the scheduler.
     Fifo,
-}
-
-/// A switch with unlimited queues at its outputs: a packet is in the queue of its output as soon as
-/// its first byte has passed the switch.
-#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct OutputQueuedSettings {
-    /// From an input to an output of the switch.
-    #[serde(default)]
-    pub latency: Span,
 }
 
 impl SwitchSettings {

@@ -10,6 +10,7 @@ use weft_fabric::switch::Contention;
 use weft_fabric::workload::{Feedback, Source};
 use weft_units::{Limit, Span};
 
+use crate::assemble::engine::refuse_what_differs;
 use crate::assemble::{Site, event_channel, sources};
 use crate::composition::{ChannelSettings, ScheduledSettings, Spec, SwitchSettings};
 use crate::drive::cluster::{
@@ -118,6 +119,7 @@ pub(crate) fn cluster(
     switch: &ScheduledSettings,
     site: Site<'_>,
 ) -> Result<Cluster, Error> {
+    refuse_what_differs(settings, site.name)?;
     let timing = timing(spec, settings, switch, site)?;
     let carrier = carrier(spec, settings, site.name)?;
     refuse_messages(spec, site.name, Some(settings))?;

@@ -1,6 +1,8 @@
 //! Switches with their ports, and what is plugged into each.
 
+use super::cable::CableSettings;
 use super::ways::Ways;
+use crate::link::LinkSettings;
 
 /// What is at the other end of the cable in a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -8,7 +10,7 @@ pub enum Peer {
     /// There is no cable.
     Unused,
     /// The adapter of a host.
-    Host(u16),
+    Host(u32),
     /// A port of a switch, by its index among the ports of all switches.
     Port(u32),
 }
@@ -26,11 +28,15 @@ pub struct Wiring {
     /// The port that the cable of each host is in.
     hosts: Vec<u32>,
     ways: Ways,
+    /// What cables have otherwise than the link of the channel: first those that have nothing.
+    cables: Vec<CableSettings>,
+    /// Which of them is in each port; without any, the first in all.
+    cable_of: Vec<u16>,
 }
 
 impl Wiring {
     /// Switches with so many ports each, without a cable.
-    pub(super) fn new(switches: Vec<(String, u32)>, hosts: u16, ways: Ways) -> Wiring {
+    pub(super) fn new(switches: Vec<(String, u32)>, hosts: u32, ways: Ways) -> Wiring {
         let mut first = vec![0];
         let mut names = Vec::with_capacity(switches.len());
         let mut ports = 0;
@@ -44,7 +50,9 @@ impl Wiring {
             counted_from: 0,
             first,
             peers: vec![Peer::Unused; ports as usize],
-            hosts: vec![u32::MAX; usize::from(hosts)],
+            hosts: vec![u32::MAX; hosts as usize],
+            cables: vec![CableSettings::default()],
+            cable_of: Vec::new(),
             ways,
         }
     }
@@ -70,8 +78,35 @@ impl Wiring {
         let port = self.port(port.0, port.1);
         if let Some(place) = self.hosts.get_mut(host as usize) {
             *place = port;
-            self.peers[port as usize] = Peer::Host(host as u16);
+            self.peers[port as usize] = Peer::Host(host);
         }
+    }
+
+    /// Gives the cable in a port, at both of its ends, what it has otherwise than others.
+    pub(super) fn lay(&mut self, port: u32, settings: &CableSettings) {
+        if settings.is_default() {
+            return;
+        }
+        let known = self.cables.iter().position(|own| own == settings);
+        let kind = known.unwrap_or_else(|| {
+            self.cables.push(settings.clone());
+            self.cables.len() - 1
+        });
+        self.cable_of.resize(self.peers.len(), 0);
+        self.cable_of[port as usize] = kind as u16;
+        if let Peer::Port(peer) = self.peers[port as usize] {
+            self.cable_of[peer as usize] = kind as u16;
+        }
+    }
+
+    /// The links of the kinds of cables that there are, the first of them that of the channel.
+    pub fn links(&self, link: &LinkSettings) -> Vec<LinkSettings> {
+        self.cables.iter().map(|own| own.over(link)).collect()
+    }
+
+    /// Which of [`links`](Self::links) is in a port.
+    pub fn link_of(&self, port: u32) -> usize {
+        self.cable_of.get(port as usize).copied().unwrap_or_default().into()
     }
 
     /// How many switches there are.
@@ -80,8 +115,8 @@ impl Wiring {
     }
 
     /// How many hosts there are.
-    pub fn hosts(&self) -> u16 {
-        self.hosts.len() as u16
+    pub fn hosts(&self) -> u32 {
+        self.hosts.len() as u32
     }
 
     /// How many ports all switches have together.
@@ -110,8 +145,8 @@ impl Wiring {
     }
 
     /// The port that the cable of a host is in.
-    pub fn host_port(&self, host: u16) -> u32 {
-        self.hosts[usize::from(host)]
+    pub fn host_port(&self, host: impl Into<u32>) -> u32 {
+        self.hosts[host.into() as usize]
     }
 
     /// How many ports have no cable to another switch.
@@ -120,8 +155,8 @@ impl Wiring {
     }
 
     /// The first host without a cable.
-    pub(super) fn unattached(&self) -> Option<u16> {
-        self.hosts.iter().position(|port| *port == u32::MAX).map(|host| host as u16)
+    pub(super) fn unattached(&self) -> Option<u32> {
+        self.hosts.iter().position(|port| *port == u32::MAX).map(|host| host as u32)
     }
 
     /// How packets find their way.
@@ -183,8 +218,8 @@ impl Wiring {
     }
 
     /// The number of a host in prose.
-    pub fn host_name(&self, host: u16) -> String {
-        let number = u32::from(host) + self.counted_from;
+    pub fn host_name(&self, host: impl Into<u32>) -> String {
+        let number = host.into() + self.counted_from;
         if self.counted_from == 0 { format!("host {number}") } else { format!("node {number}") }
     }
 }

@@ -236,6 +236,12 @@ impl Observations {
         Observations { links: LinkUse::among(links, self.until), ..self }
     }
 
+    /// The same with links of which it is known how long each was busy.
+    #[must_use]
+    pub fn with_busy(self, busy: Vec<Span>) -> Observations {
+        Observations { links: LinkUse::known(busy), ..self }
+    }
+
     /// Something is on a link for `span` from `start` on.
     #[inline]
     pub fn occupy(&mut self, link: usize, start: Time, span: Span) {

@@ -15,27 +15,39 @@ use super::{Driver, Site, refuse};
 use crate::composition::{ChannelSettings, InputQueuedSettings, InputQueues, SwitchSettings};
 use crate::drive::network::{
     FlowControl, InputQueuedNetwork, InputQueuedParts, MOST_CHANNELS, NetworkParts,
-    OutputQueuedNetwork, SharedMemoryNetwork, SharedMemoryParts,
+    SharedMemoryNetwork, SharedMemoryParts,
 };
 use crate::error::{ABSENT, Error};
 
-/// The channel of a fabric that is not a star, or of one output-queued switch.
+/// The channel of a fabric of input-queued switches.
 pub(super) fn build(
     settings: &ChannelSettings,
     sources: Vec<Source>,
     site: Site<'_>,
 ) -> Result<Driver, Error> {
     refuse_what_a_fabric_does_not_read(settings, site.name)?;
-    let latency = latency(&settings.switch, site.name)?;
-    let parts = parts(settings, sources, latency, site)?;
-    match &settings.switch {
-        SwitchSettings::InputQueued(switch) => {
-            let switches = input_queued(settings, switch, &parts.wiring, site)?;
-            let network = InputQueuedNetwork::new(parts, switches);
-            Ok(Driver::InputQueuedNetwork(Box::new(network)))
-        }
-        _ => Ok(Driver::OutputQueuedNetwork(Box::new(OutputQueuedNetwork::new(parts)))),
-    }
+    let SwitchSettings::InputQueued(switch) = &settings.switch else {
+        return Err(Error::Assembly {
+            key: format!("channel.{}.switch", site.name),
+            value: settings.switch.name().to_owned(),
+            accepted: "output_queued or input_queued in a fabric other than star".to_owned(),
+        });
+    };
+    let parts = parts(settings, sources, switch.latency, site)?;
+    let switches = input_queued(settings, switch, &parts.wiring, site)?;
+    Ok(Driver::InputQueuedNetwork(Box::new(InputQueuedNetwork::new(parts, switches))))
+}
+
+/// Which switches and cables there are, and which ways packets take.
+pub(super) fn ways(settings: &ChannelSettings, site: Site<'_>) -> Result<(Wiring, Routes), Error> {
+    let wiring = settings.fabric.wiring(site.hosts).map_err(|error| named(site.name, error))?;
+    let random = site.streams.stream(&format!("{}.routes", site.name), 0);
+    let routes = settings.routes.clone().unwrap_or_else(|| match settings.switch {
+        SwitchSettings::SharedMemory(_) => RoutesSettings::PerConnection(ConnectionRoutes::Hashed),
+        _ => RoutesSettings::default(),
+    });
+    let routes = Routes::new(&routes, &wiring, random).map_err(|error| named(site.name, error))?;
+    Ok((wiring, routes))
 }
 
 /// What every channel of a fabric is made of besides its switches.
@@ -45,13 +57,7 @@ fn parts(
     latency: Span,
     site: Site<'_>,
 ) -> Result<NetworkParts, Error> {
-    let wiring = settings.fabric.wiring(site.hosts).map_err(|error| named(site.name, error))?;
-    let random = site.streams.stream(&format!("{}.routes", site.name), 0);
-    let routes = settings.routes.clone().unwrap_or_else(|| match settings.switch {
-        SwitchSettings::SharedMemory(_) => RoutesSettings::PerConnection(ConnectionRoutes::Hashed),
-        _ => RoutesSettings::default(),
-    });
-    let routes = Routes::new(&routes, &wiring, random).map_err(|error| named(site.name, error))?;
+    let (wiring, routes) = ways(settings, site)?;
     Ok(NetworkParts {
         wiring,
         routes,
@@ -300,19 +306,6 @@ fn lanes_fit(channels: PositiveCount, wiring: &Wiring) -> Result<(), String> {
     }
 }
 
-/// The latency of a kind of switch that there is in stages.
-fn latency(switch: &SwitchSettings, channel: &str) -> Result<Span, Error> {
-    match switch {
-        SwitchSettings::OutputQueued(switch) => Ok(switch.latency),
-        SwitchSettings::InputQueued(switch) => Ok(switch.latency),
-        other => Err(Error::Assembly {
-            key: format!("channel.{channel}.switch"),
-            value: other.name().to_owned(),
-            accepted: "output_queued or input_queued in a fabric other than star".to_owned(),
-        }),
-    }
-}
-
 /// The number of hosts is a setting of the system, everything else one of the channel.
 pub(super) fn named(channel: &str, error: FabricError) -> Error {
     let FabricError { key, value, accepted } = error;
@@ -326,7 +319,10 @@ pub(super) fn named(channel: &str, error: FabricError) -> Error {
 /// Where the settings below are not read.
 const NETWORK: &str = "in a fabric other than star, or with output_queued or shared_memory";
 
-fn refuse_what_a_fabric_does_not_read(settings: &ChannelSettings, name: &str) -> Result<(), Error> {
+pub(super) fn refuse_what_a_fabric_does_not_read(
+    settings: &ChannelSettings,
+    name: &str,
+) -> Result<(), Error> {
     let adapter = &settings.adapter;
     let refuse = |key: &str, value: &str, accepted: &str| refuse(name, key, value, accepted);
     if settings.control.as_ref().is_some_and(|own| *own != ControlSettings::Unacknowledged) {

@@ -99,7 +99,7 @@ fn link(
     let cables = wiring.hosts() as usize + wiring.ports() as usize;
     let errors = settings.errors.as_ref().filter(|errors| !errors.is_free_of_errors());
     let of_station = |errors: &ErrorSettings| {
-        let stations = 0..u32::from(wiring.hosts()) + wiring.ports();
+        let stations = 0..wiring.hosts() + wiring.ports();
         // Listed errors are those of hosts; ports have chance alone.
         let build = |station| errors.build(site.streams, site.name, station as u16);
         stations.map(build).collect()

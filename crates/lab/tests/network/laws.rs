@@ -13,12 +13,13 @@ use weft_fabric::switch::SharedQueues;
 use weft_fabric::workload::{ChannelFacts, StreamList, WorkloadSettings};
 use weft_kernel::{Halt, Streams};
 use weft_lab::drive::Channel as _;
+use weft_lab::drive::engine::{Engine, EngineParts};
 use weft_lab::drive::network::{
-    Delivery, FlowControl, InputQueuedNetwork, InputQueuedParts, NetworkParts, OutputQueuedNetwork,
-    SharedMemoryNetwork, SharedMemoryParts,
+    Delivery, FlowControl, InputQueuedNetwork, InputQueuedParts, NetworkParts, SharedMemoryNetwork,
+    SharedMemoryParts,
 };
 use weft_lab::{Options, Request};
-use weft_units::{Bytes, Limit, Span, Time};
+use weft_units::{Bytes, Length, Limit, Span, SpanPerLength, Time};
 
 use super::{file, run, voq};
 
@@ -68,6 +69,32 @@ fn deliveries(
         Queues::Shared(queues, control) => Some(shared_memory(queues, control, packet, &streams)),
         Queues::Outputs | Queues::Inputs(..) => None,
     };
+    let observations = Observations::over(Time::ZERO, until);
+    let sources = parts.workload.build(&facts, &streams).expect(text);
+    let mut delivered = Vec::new();
+    let mut watch = |delivery| delivered.push(delivery);
+    if matches!(queues, Queues::Outputs) {
+        let latencies = vec![Span(90_000); wiring.switches() as usize];
+        let mut engine = Engine::new(EngineParts {
+            wiring,
+            routes,
+            link: LinkSettings {
+                length: Length(4_000_000),
+                delay_per_metre: SpanPerLength(5_000_000),
+                ..link(packet)
+            },
+            packet: Bytes(125),
+            payload: Bytes(100),
+            latencies,
+            send_buffers: Limit::Unlimited,
+            sources,
+            observations,
+            until,
+        });
+        assert_eq!(engine.run_watched(until, &Halt::new(), &mut watch), None);
+        let left = engine.backlog() + engine.in_flight();
+        return (delivered, left, engine.into_observations());
+    }
     let parts = NetworkParts {
         wiring,
         routes,
@@ -76,11 +103,9 @@ fn deliveries(
         propagation: Span(20_000),
         latency: Span(90_000),
         send_buffers: Limit::Unlimited,
-        sources: parts.workload.build(&facts, &streams).expect(text),
-        observations: Observations::over(Time::ZERO, until),
+        sources,
+        observations,
     };
-    let mut delivered = Vec::new();
-    let mut watch = |delivery| delivered.push(delivery);
     if let Some(shared) = shared {
         let mut network = SharedMemoryNetwork::new(parts, shared);
         assert_eq!(network.run_watched(until, &Halt::new(), &mut watch), None);
@@ -88,21 +113,11 @@ fn deliveries(
         let left = network.backlog() + network.in_flight();
         return (delivered, left, network.into_observations());
     }
-    match switches {
-        None => {
-            let mut network = OutputQueuedNetwork::new(parts);
-            assert_eq!(network.run_watched(until, &Halt::new(), &mut watch), None);
-            let left = network.backlog() + network.in_flight();
-            (delivered, left, network.into_observations())
-        }
-        Some(switches) => {
-            let mut network = InputQueuedNetwork::new(parts, switches);
-            assert_eq!(network.run_watched(until, &Halt::new(), &mut watch), None);
-            assert_eq!(network.overrun(), None, "{text}");
-            let left = network.backlog() + network.in_flight();
-            (delivered, left, network.into_observations())
-        }
-    }
+    let mut network = InputQueuedNetwork::new(parts, switches.expect("queues at the inputs"));
+    assert_eq!(network.run_watched(until, &Halt::new(), &mut watch), None);
+    assert_eq!(network.overrun(), None, "{text}");
+    let left = network.backlog() + network.in_flight();
+    (delivered, left, network.into_observations())
 }
 
 /// A link on which the 125 B of a packet take what the test wants, to a picosecond.

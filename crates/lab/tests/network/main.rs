@@ -7,9 +7,11 @@ mod cycle_counts;
 mod endpoints;
 mod laws;
 mod links;
+mod parts;
 mod refusals;
 mod shared_memory;
 mod torus;
+mod unlike;
 
 use weft_kernel::Halt;
 use weft_lab::{ChannelRun, Plan, Request, simulate};

@@ -6,12 +6,12 @@ use std::collections::VecDeque;
 use weft_fabric::measure::Observations;
 use weft_units::{Bytes, Time};
 
-use super::ends::Handed;
+use super::supply::Handed;
 use crate::drive::carrier::{Message, MessageId, Messages};
 
 /// The messages of a channel, and those that have packets to hand over.
 #[derive(Debug)]
-pub(super) struct Feed {
+pub(in crate::drive) struct Feed {
     pub messages: Messages,
     hosts: Vec<Waiting>,
 }

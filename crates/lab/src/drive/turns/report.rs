@@ -136,7 +136,7 @@ impl TurnChannel {
                 lines.push(format!("{name} holds {} messages", own.held()));
             }
         }
-        for (number, host) in (0..).zip(&self.hosts) {
+        for (number, host) in (0_u32..).zip(&self.hosts) {
             let Some(id) = host.movers[0].queue.front() else { continue };
             let message = &self.messages[*id];
             if message.purpose == Use::Data {

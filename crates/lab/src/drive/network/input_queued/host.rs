@@ -4,7 +4,7 @@ use weft_fabric::fabric::Routes;
 use weft_kernel::Id;
 use weft_units::Time;
 
-use super::super::ends::Handed;
+use super::super::supply::Handed;
 use super::sender::Sender;
 use super::{Event, InputQueuedNetwork, Link, MessageId, Note, Packet};
 

@@ -9,7 +9,8 @@ use super::endpoints::Taking;
 use super::quench::Signal;
 use super::{Cell, Event, Note, Packet, SharedMemoryNetwork};
 use crate::drive::carrier::MessageId;
-use crate::drive::network::ends::{Course, Delivery, Handed};
+use crate::drive::network::ends::{Course, Delivery};
+use crate::drive::network::supply::Handed;
 
 /// A stream of messages.
 #[derive(Clone, Debug)]
@@ -315,7 +316,7 @@ impl SharedMemoryNetwork {
         self.report.carried += if now >= self.ends.observations.from { whole } else { Span::ZERO };
         let (delivery, answer) = self.ends.complete(now, message, passage);
         if let Some(time) = answer {
-            self.agenda.push(time, Event::Generate(delivery.to));
+            self.agenda.push(time, Event::Generate(delivery.to as u16));
         }
         delivery
     }

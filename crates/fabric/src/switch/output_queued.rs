@@ -1,0 +1,16 @@
+//! A switch with unlimited queues at its outputs, which cuts through. Its mechanism is that of the
+//! ports: see [`crate::graph`].
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use weft_units::Span;
+
+/// A switch with unlimited queues at its outputs: a packet is in the queue of its output as soon as
+/// it is there.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct OutputQueuedSettings {
+    /// From an input to an output of the switch.
+    #[serde(default)]
+    pub latency: Span,
+}

@@ -1,0 +1,449 @@
+//! A calendar: events of sixteen bytes in the order of time and place.
+//!
+//! [`Queue`](crate::Queue) lets equal times leave in the order of scheduling, which depends on who
+//! happened to schedule first. Here equal times leave in the order of a place that the event
+//! itself names, so that the order follows from the events alone, whoever scheduled them when.
+//!
+//! Time is cut into slots of a fixed width. Events of a slot stand in no order until the slot is
+//! opened, when they are sorted as whole numbers; later slots form a hierarchical timing wheel
+//! (Varghese and Lauck, "Hashed and hierarchical timing wheels", SOSP 1987) above them.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use weft_units::{Span, Time};
+
+/// Something that happens at a place: `item` says to what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// When.
+    pub time: Time,
+    /// Where; equal times leave in ascending order of it.
+    pub place: u32,
+    /// To what. Among events of one time and place, ascending.
+    pub item: u32,
+}
+
+/// Binary digits of the number of a slot that the lowest level tells apart, and each level above.
+const NEAR_DIGIT: u32 = 12;
+const FAR_DIGIT: u32 = 8;
+const NEAR: usize = 1 << NEAR_DIGIT;
+const FAR: usize = 1 << FAR_DIGIT;
+const LEVELS: usize = (u64::BITS - NEAR_DIGIT).div_ceil(FAR_DIGIT) as usize;
+
+/// Events that stand one after another in memory; a power of two.
+const CHUNK: usize = 8;
+
+/// Future events in order of time, place and item.
+///
+/// Any time up to [`Time::NEVER`] will do. Memory follows the largest number of events that ever
+/// waited at once; nothing is allocated while that number stands.
+#[derive(Clone, Debug)]
+pub struct Calendar {
+    /// The events of the open slot in the order in which they leave, from `head` on.
+    open: Vec<u128>,
+    head: usize,
+    /// What was scheduled for the open slot after it was opened.
+    late: BinaryHeap<Reverse<u128>>,
+    /// The number of the open slot. All events of the wheel are in later ones.
+    slot: u64,
+    /// A slot is two to the power of so many picoseconds wide.
+    shift: u32,
+    near: Ring<NEAR>,
+    far: Vec<Ring<FAR>>,
+    chunks: Chunks,
+    /// Room for the events of a slot that is spread; empty otherwise.
+    moving: Vec<u128>,
+    waiting: usize,
+}
+
+/// The slots of one level and which of them have events.
+#[derive(Clone, Debug)]
+struct Ring<const SLOTS: usize> {
+    slots: Box<[Slot]>,
+    occupied: Box<[u64]>,
+}
+
+/// A list of chunks, of which all but the first are full.
+#[derive(Clone, Copy, Debug, Default)]
+struct Slot {
+    first: u32,
+    count: u32,
+}
+
+/// The chunks of all slots. One that is left is the next to be used, while it is in the cache.
+#[derive(Clone, Debug, Default)]
+struct Chunks {
+    events: Vec<[u128; CHUNK]>,
+    /// The chunk behind each in its slot, or in the stack of free ones.
+    next: Vec<u32>,
+    free: u32,
+}
+
+const NONE: u32 = u32::MAX;
+
+#[inline]
+fn pack(event: Event) -> u128 {
+    u128::from(event.time.0) << 64 | u128::from(event.place) << 32 | u128::from(event.item)
+}
+
+#[inline]
+fn unpack(key: u128) -> Event {
+    Event { time: time_of(key), place: (key >> 32) as u32, item: key as u32 }
+}
+
+#[inline]
+fn time_of(key: u128) -> Time {
+    Time((key >> 64) as u64)
+}
+
+impl Calendar {
+    /// A calendar without events. It works best if in `spacing` there is about one event: it then
+    /// sorts a few events at a time.
+    pub fn new(spacing: Span) -> Calendar {
+        // Sixteen events in a slot: with fewer the lowest level ends sooner, and events are moved
+        // once more; more take longer to sort.
+        let width = spacing.0.saturating_mul(16).max(1);
+        Calendar {
+            open: Vec::new(),
+            head: 0,
+            late: BinaryHeap::new(),
+            slot: 0,
+            shift: width.ilog2().min(u64::BITS - NEAR_DIGIT - 1),
+            near: Ring::new(),
+            far: (0..LEVELS).map(|_| Ring::new()).collect(),
+            chunks: Chunks { free: NONE, ..Chunks::default() },
+            moving: Vec::new(),
+            waiting: 0,
+        }
+    }
+
+    /// Schedules an event, not before the one that left last.
+    #[inline]
+    pub fn push(&mut self, event: Event) {
+        self.waiting += 1;
+        let number = event.time.0 >> self.shift;
+        let difference = number ^ self.slot;
+        if number <= self.slot {
+            self.late.push(Reverse(pack(event)));
+        } else if difference < NEAR as u64 {
+            self.near.add(number as usize % NEAR, pack(event), &mut self.chunks);
+        } else {
+            self.push_far(event, difference);
+        }
+    }
+
+    /// Not inlined, so that the short way through `push` saves no registers.
+    #[inline(never)]
+    fn push_far(&mut self, event: Event, difference: u64) {
+        let level = (difference.ilog2() - NEAR_DIGIT) / FAR_DIGIT;
+        let digit = (event.time.0 >> self.shift) >> (NEAR_DIGIT + level * FAR_DIGIT);
+        self.far[level as usize].add(digit as usize % FAR, pack(event), &mut self.chunks);
+    }
+
+    /// Removes the earliest event if its time is not after `limit`.
+    #[inline]
+    pub fn pop_until(&mut self, limit: Time) -> Option<Event> {
+        loop {
+            if !self.late.is_empty() {
+                return self.pop_late(limit);
+            }
+            if let Some(&key) = self.open.get(self.head) {
+                if time_of(key) > limit {
+                    return None;
+                }
+                self.head += 1;
+                self.waiting -= 1;
+                return Some(unpack(key));
+            }
+            if !self.open_next(limit) {
+                return None;
+            }
+        }
+    }
+
+    /// The earliest event of the open slot, while there are some that came late.
+    #[inline(never)]
+    fn pop_late(&mut self, limit: Time) -> Option<Event> {
+        let Reverse(late) = *self.late.peek()?;
+        let key = self.open.get(self.head).map_or(late, |key| late.min(*key));
+        if time_of(key) > limit {
+            return None;
+        }
+        if key == late {
+            self.late.pop();
+        } else {
+            self.head += 1;
+        }
+        self.waiting -= 1;
+        Some(unpack(key))
+    }
+
+    /// Opens the next slot that has events, unless it begins after `limit`: what is scheduled
+    /// before it must still find its place.
+    #[inline(never)]
+    fn open_next(&mut self, limit: Time) -> bool {
+        self.open.clear();
+        self.head = 0;
+        loop {
+            let (number, level) = match self.next_slot() {
+                Some(next) if next.0 <= limit.0 >> self.shift => next,
+                _ => return false,
+            };
+            self.slot = number;
+            let Some(level) = level else {
+                let slot = self.near.take(number as usize % NEAR);
+                self.chunks.drain(slot, |key| self.open.push(key));
+                self.open.sort_unstable();
+                return true;
+            };
+            // Its events differ from the new `slot` in lower digits only.
+            let digit = number >> (NEAR_DIGIT + level as u32 * FAR_DIGIT);
+            let slot = self.far[level].take(digit as usize % FAR);
+            self.spread(slot);
+            if !self.late.is_empty() {
+                self.sort_late();
+                return true;
+            }
+        }
+    }
+
+    /// Moves the events of a slot of a higher level to where they belong now.
+    fn spread(&mut self, slot: Slot) {
+        let mut moving = std::mem::take(&mut self.moving);
+        self.chunks.drain(slot, |key| moving.push(key));
+        self.waiting -= moving.len();
+        moving.drain(..).for_each(|key| self.push(unpack(key)));
+        self.moving = moving;
+    }
+
+    /// Those of the slot that has just been opened are not late.
+    fn sort_late(&mut self) {
+        self.open.extend(self.late.drain().map(|Reverse(key)| key));
+        self.open.sort_unstable();
+    }
+
+    /// The number of the next slot that has events, on the lowest level, and the level on which it
+    /// stands if that is a higher one.
+    fn next_slot(&self) -> Option<(u64, Option<usize>)> {
+        if let Some(digit) = self.near.first_after(self.slot as usize % NEAR) {
+            let base = self.slot & !(NEAR as u64 - 1);
+            return Some((base | digit as u64, None));
+        }
+        for (level, ring) in self.far.iter().enumerate() {
+            let below = NEAR_DIGIT + level as u32 * FAR_DIGIT;
+            let own = self.slot.checked_shr(below).unwrap_or(0);
+            if let Some(digit) = ring.first_after(own as usize % FAR) {
+                let base = own & !(FAR as u64 - 1);
+                return Some(((base | digit as u64) << below, Some(level)));
+            }
+        }
+        None
+    }
+
+    /// The time of the earliest event, found by looking at all of its slot.
+    pub fn earliest(&self) -> Option<Time> {
+        let open = self.open.get(self.head).copied();
+        let late = self.late.peek().map(|Reverse(key)| *key);
+        let first = match (open, late) {
+            (Some(open), Some(late)) => Some(open.min(late)),
+            (open, late) => open.or(late),
+        };
+        if let Some(key) = first {
+            return Some(time_of(key));
+        }
+        let (number, level) = self.next_slot()?;
+        let slot = match level {
+            None => self.near.slots[number as usize % NEAR],
+            Some(level) => {
+                let digit = number >> (NEAR_DIGIT + level as u32 * FAR_DIGIT);
+                self.far[level].slots[digit as usize % FAR]
+            }
+        };
+        self.chunks.iter(slot).min().map(time_of)
+    }
+
+    /// How many events wait.
+    pub fn len(&self) -> usize {
+        self.waiting
+    }
+
+    /// Whether no event waits.
+    pub fn is_empty(&self) -> bool {
+        self.waiting == 0
+    }
+}
+
+impl<const SLOTS: usize> Ring<SLOTS> {
+    fn new() -> Ring<SLOTS> {
+        let slots = vec![Slot::default(); SLOTS].into_boxed_slice();
+        Ring { slots, occupied: vec![0; SLOTS / 64].into_boxed_slice() }
+    }
+
+    #[inline]
+    fn add(&mut self, place: usize, key: u128, chunks: &mut Chunks) {
+        let slot = &mut self.slots[place];
+        let within = slot.count as usize % CHUNK;
+        if within == 0 {
+            slot.first = chunks.begin(if slot.count == 0 { NONE } else { slot.first });
+            self.occupied[place / 64] |= 1 << (place % 64);
+        }
+        chunks.events[slot.first as usize][within] = key;
+        slot.count += 1;
+    }
+
+    fn take(&mut self, place: usize) -> Slot {
+        self.occupied[place / 64] &= !(1 << (place % 64));
+        std::mem::take(&mut self.slots[place])
+    }
+
+    /// The first slot with events behind `place`. There are none before it.
+    #[inline]
+    fn first_after(&self, place: usize) -> Option<usize> {
+        let mut word = place / 64;
+        let mut bits = self.occupied[word] & (!1 << (place % 64));
+        while bits == 0 {
+            word += 1;
+            bits = *self.occupied.get(word)?;
+        }
+        Some(64 * word + bits.trailing_zeros() as usize)
+    }
+}
+
+impl Chunks {
+    /// A chunk in front of another one.
+    #[inline]
+    fn begin(&mut self, behind: u32) -> u32 {
+        let place = self.free;
+        match self.next.get_mut(place as usize) {
+            Some(next) => {
+                self.free = std::mem::replace(next, behind);
+                place
+            }
+            None => self.grow(behind),
+        }
+    }
+
+    #[cold]
+    fn grow(&mut self, behind: u32) -> u32 {
+        self.events.push([0; CHUNK]);
+        self.next.push(behind);
+        (self.next.len() - 1) as u32
+    }
+
+    /// The events of a slot, in no order.
+    fn iter(&self, slot: Slot) -> impl Iterator<Item = u128> {
+        let (mut place, mut left) = (slot.first, slot.count as usize);
+        std::iter::from_fn(move || {
+            if left == 0 {
+                return None;
+            }
+            left -= 1;
+            let key = self.events[place as usize][left % CHUNK];
+            if left.is_multiple_of(CHUNK) {
+                place = self.next[place as usize];
+            }
+            Some(key)
+        })
+    }
+
+    /// Hands out the events of a slot and gives its chunks back.
+    #[inline]
+    fn drain(&mut self, slot: Slot, mut take: impl FnMut(u128)) {
+        let (mut place, mut left) = (slot.first, slot.count as usize);
+        while left > 0 {
+            let held = (left - 1) % CHUNK + 1;
+            for key in &self.events[place as usize][..held] {
+                take(*key);
+            }
+            left -= held;
+            let behind = std::mem::replace(&mut self.next[place as usize], self.free);
+            self.free = place;
+            place = behind;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn event(time: u64, place: u32, item: u32) -> Event {
+        Event { time: Time(time), place, item }
+    }
+
+    fn all(calendar: &mut Calendar, limit: u64) -> Vec<(u64, u32, u32)> {
+        let left = std::iter::from_fn(|| calendar.pop_until(Time(limit)));
+        left.map(|event| (event.time.0, event.place, event.item)).collect()
+    }
+
+    #[test]
+    fn equal_times_leave_by_place_and_equal_places_by_item() {
+        let mut calendar = Calendar::new(Span(1));
+        for (time, place, item) in [(5, 2, 0), (5, 1, 9), (4, 7, 0), (5, 1, 3), (900_000, 0, 0)] {
+            calendar.push(event(time, place, item));
+        }
+        assert_eq!((calendar.earliest(), calendar.len()), (Some(Time(4)), 5));
+        assert_eq!(all(&mut calendar, 5), [(4, 7, 0), (5, 1, 3), (5, 1, 9), (5, 2, 0)]);
+        assert_eq!(calendar.earliest(), Some(Time(900_000)));
+        assert_eq!(all(&mut calendar, u64::MAX), [(900_000, 0, 0)]);
+        assert!(calendar.is_empty() && calendar.earliest().is_none());
+    }
+
+    /// A limit that falls short of the next event moves nothing that an earlier one would miss.
+    #[test]
+    fn an_event_before_all_that_wait_leaves_first() {
+        let mut calendar = Calendar::new(Span(1));
+        calendar.push(event(1 << 40, 1, 1));
+        assert_eq!(calendar.pop_until(Time(1_000)), None);
+        calendar.push(event(1_000, 2, 2));
+        assert_eq!(all(&mut calendar, u64::MAX), [(1_000, 2, 2), (1 << 40, 1, 1)]);
+    }
+
+    #[test]
+    fn the_last_instant_has_a_place() {
+        let mut calendar = Calendar::new(Span(u64::MAX));
+        calendar.push(event(u64::MAX, 0, 0));
+        calendar.push(event(u64::MAX - 1, 0, 0));
+        assert_eq!(all(&mut calendar, u64::MAX).len(), 2);
+    }
+
+    proptest! {
+        /// Against a sorted list, with events that are scheduled while others leave.
+        #[test]
+        fn any_sequence_leaves_in_order(
+            spacing in prop_oneof![Just(1_u64), Just(7), Just(1_000), Just(1 << 30)],
+            first in prop::collection::vec((0_u64..1 << 22, 0_u32..4), 0..60),
+            later in prop::collection::vec(
+                (prop_oneof![0_u64..3, 0_u64..5_000, 0_u64..1 << 34], 0_u32..4), 0..200),
+        ) {
+            let mut calendar = Calendar::new(Span(spacing));
+            let mut plain = Vec::new();
+            for (item, (time, place)) in (0..).zip(&first) {
+                calendar.push(event(*time, *place, item));
+                plain.push((*time, *place, item));
+            }
+            let mut more = (1_000..).zip(&later);
+            let mut last = 0;
+            loop {
+                plain.sort_unstable();
+                prop_assert_eq!(calendar.len(), plain.len());
+                prop_assert_eq!(calendar.earliest(), plain.first().map(|first| Time(first.0)));
+                let Some(left) = calendar.pop_until(Time(u64::MAX)) else { break };
+                prop_assert_eq!((left.time.0, left.place, left.item), plain.remove(0));
+                last = left.time.0.max(last);
+                for (item, (after, place)) in more.by_ref().take(1 + item_of(left) % 3) {
+                    calendar.push(event(last + after, *place, item));
+                    plain.push((last + after, *place, item));
+                }
+            }
+            prop_assert!(plain.is_empty());
+        }
+    }
+
+    fn item_of(event: Event) -> usize {
+        event.item as usize
+    }
+}

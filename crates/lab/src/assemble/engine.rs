@@ -1,0 +1,83 @@
+//! A channel that the engine runs: switches with queues at their outputs, each with its latency, and
+//! cables, each with its link.
+
+use weft_fabric::fabric::Wiring;
+use weft_fabric::workload::Source;
+use weft_units::Span;
+
+use super::{Driver, Site, network};
+use crate::composition::{ChannelSettings, SwitchSettings};
+use crate::drive::engine::{Engine, EngineParts};
+use crate::error::Error;
+use weft_fabric::switch::OutputQueuedSettings;
+
+/// The channel of `switch` and those that the file names apart from it.
+pub(super) fn build(
+    settings: &ChannelSettings,
+    switch: &OutputQueuedSettings,
+    sources: Vec<Source>,
+    site: Site<'_>,
+) -> Result<Driver, Error> {
+    network::refuse_what_a_fabric_does_not_read(settings, site.name)?;
+    let (wiring, routes) = network::ways(settings, site)?;
+    if wiring.links(&settings.link).iter().any(|link| link.span(settings.packet) == Span::ZERO) {
+        let accepted = "a size that takes a picosecond or more on every link";
+        super::refuse(site.name, "packet", &settings.packet.to_string(), accepted)?;
+    }
+    Ok(Driver::Engine(Box::new(Engine::new(EngineParts {
+        latencies: latencies(settings, switch, &wiring, site.name)?,
+        wiring,
+        routes,
+        link: settings.link.clone(),
+        packet: settings.packet,
+        payload: settings.payload,
+        send_buffers: settings.adapter.send_buffers,
+        sources,
+        observations: site.observations(),
+        until: site.until,
+    }))))
+}
+
+/// The latency of each switch.
+fn latencies(
+    settings: &ChannelSettings,
+    switch: &OutputQueuedSettings,
+    wiring: &Wiring,
+    channel: &str,
+) -> Result<Vec<Span>, Error> {
+    let mut latencies = vec![switch.latency; wiring.switches() as usize];
+    for (name, own) in &settings.switches {
+        let fault = |value: &str, accepted: String| Error::Assembly {
+            key: format!("channel.{channel}.switches.{name}"),
+            value: value.to_owned(),
+            accepted,
+        };
+        let Some(number) = wiring.switch_named(name) else {
+            let first = wiring.bare_name(0);
+            return Err(fault("given", format!("a switch of the fabric, such as {first}")));
+        };
+        let SwitchSettings::OutputQueued(own) = own else {
+            let accepted = "output_queued beside switches that are output_queued".to_owned();
+            return Err(fault(own.name(), accepted));
+        };
+        latencies[number as usize] = own.latency;
+    }
+    Ok(latencies)
+}
+
+/// Only switches with queues at their outputs may differ, and the cables between them.
+pub(crate) fn refuse_what_differs(settings: &ChannelSettings, name: &str) -> Result<(), Error> {
+    let is_engine =
+        matches!(settings.switch, SwitchSettings::OutputQueued(_)) && settings.turns.is_none();
+    let given = match settings {
+        _ if is_engine => None,
+        ChannelSettings { fabric, .. } if fabric.has_own_cables() => {
+            Some(("fabric", "cables with links of their own"))
+        }
+        ChannelSettings { switches, .. } if !switches.is_empty() => Some(("switches", "given")),
+        _ => None,
+    };
+    let accepted = "cables and switches that are all alike, since only output_queued switches over \
+                    links without turns may differ";
+    given.map_or(Ok(()), |(key, value)| super::refuse(name, key, value, accepted))
+}
