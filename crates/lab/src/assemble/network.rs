@@ -5,6 +5,7 @@ use weft_fabric::adapter::{Feed, Insertion, Release};
 use weft_fabric::fabric::{ConnectionRoutes, FabricError, Routes, RoutesSettings, Wiring};
 use weft_fabric::link::{ErrorSettings, Errors};
 use weft_fabric::message::SegmentationSettings;
+use weft_fabric::scheduler::MAX_PORTS;
 use weft_fabric::switch::SharedMemorySettings;
 use weft_fabric::workload::{Source, SourceSettings, WorkloadSettings};
 use weft_protocol::flow::FlowControlSettings;
@@ -233,6 +234,15 @@ fn input_queued(
     let control = stage_control(settings, (buffer.get(), cells), wiring, site.name)?;
     let scheduler = |number| {
         let ports = wiring.ports_of(number) as usize;
+        if ports > MAX_PORTS {
+            let value = format!("{} with {ports} ports", wiring.switch_name(number));
+            let accepted = format!("switches with at most {MAX_PORTS} ports under a scheduler");
+            return Err(Error::Assembly {
+                key: format!("channel.{}.fabric", site.name),
+                value,
+                accepted,
+            });
+        }
         switch
             .scheduler
             .build(ports)

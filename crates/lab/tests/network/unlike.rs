@@ -133,45 +133,38 @@ fn what_cannot_differ_is_refused() {
     let alike = "cables and switches that are all alike, since only output_queued switches over \
                  links without turns may differ";
     let latency = "switches.b.output_queued.latency = '300 ns'";
+    let input_queued = "switches.b.input_queued.scheduler = 'islip'";
+    let three = "fabric.fat_tree = { radix = 4, tiers = 2, links = [{}, {}, {}] }";
     let cases = [
         (
             voq(4, "buffer = 8", &own, ONE, "1 ms"),
-            format!("channel.c.fabric = cables with links of their own: accepted is {alike}"),
+            "channel.c.fabric = cables with links of their own",
+            alike,
         ),
         (
             voq(4, "buffer = 8", &format!("{}\n{latency}", pair("")), ONE, "1 ms"),
-            format!("channel.c.switches = given: accepted is {alike}"),
+            "channel.c.switches = given",
+            alike,
         ),
         (
             file(4, &format!("{}\n{}", pair(""), latency.replace(".b.", ".x.")), ONE, "1 ms"),
-            "channel.c.switches.x = given: accepted is a switch of the fabric, such as a".into(),
+            "channel.c.switches.x = given",
+            "a switch of the fabric, such as a",
         ),
         (
-            file(
-                4,
-                &format!("{}\nswitches.b.input_queued.scheduler = 'islip'", pair("")),
-                ONE,
-                "1 ms",
-            ),
-            "channel.c.switches.b = input_queued: accepted is output_queued beside switches that \
-             are output_queued"
-                .into(),
+            file(4, &format!("{}\n{input_queued}", pair("")), ONE, "1 ms"),
+            "channel.c.switches.b = input_queued",
+            "output_queued beside switches that are output_queued",
         ),
         (
-            file(
-                4,
-                "fabric.fat_tree = { radix = 4, tiers = 2, links = [{}, {}, {}] }",
-                ONE,
-                "1 ms",
-            ),
-            "channel.c.fabric.fat_tree.links = 3 entries: accepted is at most 2, one for each tier \
-             from that of the hosts on"
-                .into(),
+            file(4, three, ONE, "1 ms"),
+            "channel.c.fabric.fat_tree.links = 3 entries",
+            "at most 2, one for each tier from that of the hosts on",
         ),
     ];
-    for (text, expected) in cases {
+    for (text, given, accepted) in cases {
         let found = refusal(&text);
-        assert!(found.contains(&expected), "{found}\n\n{expected}");
+        assert!(found.contains(given) && found.contains(accepted), "{found}");
     }
 }
 
@@ -192,5 +185,6 @@ fn a_switch_has_any_number_of_ports() {
         assert!((accepted - 0.5).abs() < 0.02, "{fabric}: {accepted}");
     }
     let refused = refusal(&voq(130, "buffer = 8", tree, all, "1 ms"));
-    assert!(refused.contains("a scheduler for 140 ports: accepted is 1 to 64"), "{refused}");
+    assert!(refused.contains("channel.c.fabric = switch 0.0 with 140 ports"), "{refused}");
+    assert!(refused.contains("switches with at most 64 ports under a scheduler"), "{refused}");
 }
