@@ -103,6 +103,16 @@ def campaign(
     return made
 
 
+def simulate(jobs: str) -> None:
+    """Carry out runs that a campaign wrote down, for the time that it takes."""
+    core().simulate(jobs)
+
+
+def picoseconds(text: str) -> int:
+    """Read a span such as "40 ms"."""
+    return int(core().span(text))
+
+
 def reproduce(
     name: str, options: Mapping[str, object], progress: Progress | None
 ) -> RawReproduction:
@@ -122,11 +132,16 @@ def trace_run(
     ways: tuple[str | None, str, str, int | None],
     seed: int,
     progress: Progress | None,
-) -> dict[str, dict[str, Any]]:
-    """Run a trace; `ways` are the channel, the rules, the placement and ranks on a host."""
+) -> tuple[dict[str, dict[str, Any]], int]:
+    """Run a trace; `ways` are the channel, the rules, the placement and ranks on a host.
 
-    def call(callback: _Callback) -> dict[str, dict[str, Any]]:
-        raw: dict[str, dict[str, Any]] = core().trace_run(*system, trace, *ways, seed, callback)
+    Returns its tables, and how many messages were shorter than what received them asks for.
+    """
+
+    def call(callback: _Callback) -> tuple[dict[str, dict[str, Any]], int]:
+        raw: tuple[dict[str, dict[str, Any]], int] = core().trace_run(
+            *system, trace, *ways, seed, callback
+        )
         return raw
 
     return _drive(call, progress)

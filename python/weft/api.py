@@ -88,14 +88,17 @@ def reproduce(
 ) -> Result:
     """Re-run every published experiment of a system, and compare.
 
-    The result's `checks` has one row a published value: quantity, unit, published, measured,
-    half_width, error, band, verdict ("within", "outside", "missed" where it is known not to come
-    out, or "report" where nothing is claimed).
+    The result's `checks` has a row for each place where a published number or statement is held
+    against a run: quantity, unit, kind, published, statement, measured, half_width, error, band,
+    verdict ("within", "outside", "missed" where it is known not to come out, "undecided" where
+    fewer runs than the experiment asks for do not tell, or "report" where nothing is claimed).
+    `counts` has how many came out, each number and each statement once.
     Its `runs` holds the experiments' own results by name.
 
     Args:
         name: a shipped system.
-        quick: fewer seeds and shorter runs, for a first look; wider intervals.
+        quick: at most three seeds, for a first look; wider intervals, and no verdict where they do
+            not decide one.
         seeds: replications of each point, instead of each experiment's own number.
         workers: threads; all cores if not given. Results do not depend on it.
         progress: as for `run`.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -15,13 +14,19 @@ if TYPE_CHECKING:
 
     from weft.result import Result
 
-VERDICTS = ("within", "outside", "missed", "report")
+VERDICTS = ("within", "outside", "missed", "undecided", "report")
+
+# What the document gives: a number, a statement in words, or nothing.
+NUMBER, STATEMENT, UNPRINTED = "number", "statement", "unprinted"
+
+# A statement is not within anything.
+_OF_STATEMENTS = {"within": "holds", "outside": "does not hold"}
 
 # The reading that takes a document at its word; shown beside the others and never judged.
 LITERAL = "literal"
 
-_TEXTS = ("system", "experiment", "quantity", "at", "unit", "band", "verdict", "settled", "preset",
-          "section", "note")  # fmt: skip
+_TEXTS = ("system", "experiment", "quantity", "at", "unit", "kind", "statement", "band", "verdict",
+          "settled", "preset", "section", "note")  # fmt: skip
 _NUMBERS = ("published", "measured", "half_width", "error", "band_low", "band_high")
 
 
@@ -29,8 +34,11 @@ _NUMBERS = ("published", "measured", "half_width", "error", "band_low", "band_hi
 class Check:
     """One published value beside the measured one; a missing number is None, a missing text "".
 
-    `band` says in words what counts as reproduced; `band_low` and `band_high` are its ends in the
-    unit of the quantity, both included.
+    `kind` is "number", "statement" (words, which hold if what is measured lies in the band) or
+    "unprinted". `band` says in words what counts as reproduced; `band_low` and `band_high` are its
+    ends in the unit of the quantity, both included. What is printed once and held against a run at
+    several places has `counted` at one of them, the one that came out worst; `also` names the other
+    experiments.
     """
 
     system: str
@@ -38,6 +46,8 @@ class Check:
     quantity: str
     at: str
     unit: str
+    kind: str
+    statement: str
     band: str
     verdict: str
     settled: str
@@ -50,6 +60,8 @@ class Check:
     error: float | None
     band_low: float | None
     band_high: float | None
+    counted: bool
+    also: tuple[str, ...]
 
     @property
     def name(self) -> str:
@@ -58,8 +70,19 @@ class Check:
 
     @property
     def is_claimed(self) -> bool:
-        """Whether a band is claimed for it, so that it is within or outside."""
-        return self.verdict in {"within", "outside"}
+        """Whether a band is claimed for it, so that it is within or outside, if it is decided."""
+        return self.verdict in {"within", "outside", "undecided"}
+
+    @property
+    def shown_verdict(self) -> str:
+        """The verdict as it is said of a number or of a statement: "holds"."""
+        return verdict_of(self.kind, self.verdict)
+
+    @property
+    def entry(self) -> tuple[str, str, object]:
+        """What tells one printed number or statement from another: rows that share it are one."""
+        given = self.published if self.kind == NUMBER else self.statement or self.label
+        return self.kind, f"{self.system} {self.section}", given
 
     @property
     def place(self) -> str:
@@ -91,12 +114,16 @@ class Check:
             "quantity": self.quantity,
             "at": self.at,
             "unit": self.unit,
+            "kind": self.kind,
             "published": self.published,
+            "statement": self.statement,
             "measured": self.measured,
             "interval": self.interval,
             "error": self.error,
             "band": self.band,
             "verdict": self.verdict,
+            "counted": self.counted,
+            "also": self.also,
             "preset": self.preset,
             "section": self.section,
             "note": self.note,
@@ -119,10 +146,66 @@ def readings(checks: list[Check]) -> tuple[str, list[str]]:
     return "", [check.place for check in checks]
 
 
-def counts(checks: list[Check]) -> dict[str, int]:
-    """Count the verdicts, each named even where there is none."""
-    found = Counter(check.verdict for check in checks)
-    return {verdict: found[verdict] for verdict in VERDICTS}
+def verdict_of(kind: str, verdict: str) -> str:
+    """Say a verdict of a number or of a statement."""
+    return _OF_STATEMENTS.get(verdict, verdict) if kind == STATEMENT else verdict
+
+
+def counts(checks: list[Check]) -> dict[str, dict[str, int]]:
+    """Count what the document gives, each number and each statement once, by kind and verdict.
+
+    Every verdict is named, even where there is none of it.
+    """
+    found = {kind: dict.fromkeys(VERDICTS, 0) for kind in (NUMBER, STATEMENT, UNPRINTED)}
+    for check in checks:
+        if check.counted:
+            found[check.kind][check.verdict] += 1
+    return found
+
+
+def counted_in_words(checks: list[Check]) -> str:
+    """Say how many printed numbers and statements came out, in one or two sentences."""
+    found = counts(checks)
+    numbers, statements = found[NUMBER], found[STATEMENT]
+    parts = []
+    if judged := _judged(numbers):
+        noun = "number is within its band" if judged == 1 else "numbers are within their bands"
+        parts.append(f"{numbers['within']} of {judged} printed {noun}")
+    if judged := _judged(statements):
+        noun = "statement holds" if judged == 1 else "statements hold"
+        parts.append(f"{statements['within']} of {judged} {noun}")
+    sentences = [", ".join(parts) or "No band is claimed for any of these"]
+    rest = [
+        words
+        for verdict, words in (
+            ("missed", "known to be missed"),
+            ("undecided", "that this size cannot decide"),
+            ("report", "shown without a verdict"),
+        )
+        for words in _of_verdict(numbers[verdict], statements[verdict], words)
+    ]
+    if rest:
+        sentences.append("besides, " + ", ".join(rest))
+    return "; ".join(sentences) + "."
+
+
+def _judged(of_kind: Mapping[str, int]) -> int:
+    return of_kind["within"] + of_kind["outside"]
+
+
+def _of_verdict(numbers: int, statements: int, words: str) -> list[str]:
+    parts = [
+        f"{count} {noun}{'' if count == 1 else 's'}"
+        for count, noun in ((numbers, NUMBER), (statements, STATEMENT))
+        if count
+    ]
+    return [f"{' and '.join(parts)} {words}"] if parts else []
+
+
+def once_each(checks: list[Check]) -> list[Check]:
+    """Leave out the rows of an experiment whose number or statement counts in another one."""
+    own = {(check.experiment, check.entry) for check in checks if check.counted}
+    return [check for check in checks if (check.experiment, check.entry) in own]
 
 
 def named_in(text: str, key: str, checks: list[Check]) -> list[Check]:
@@ -147,7 +230,11 @@ def named_in(text: str, key: str, checks: list[Check]) -> list[Check]:
 def _check(row: Mapping[Any, Any]) -> Check:
     fields: dict[str, Any] = {name: str(row.get(name) or "") for name in _TEXTS}
     fields.update({name: _number(row.get(name)) for name in _NUMBERS})
-    return Check(**fields)
+    also = str(row.get("also") or "")
+    if not fields["kind"]:  # a results folder from before there were kinds, in which all counted
+        fields["kind"] = STATEMENT if fields["published"] is None else NUMBER
+    counted = bool(row.get("counted", True))
+    return Check(**fields, counted=counted, also=tuple(also.split(", ")) if also else ())
 
 
 def _number(value: object) -> float | None:

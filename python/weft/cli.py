@@ -162,6 +162,7 @@ def run(  # noqa: PLR0913, PLR0917 (one argument an option)
     with _complaints(as_json):
         folder = _folder(out, Path(experiment).stem, as_json)
         overrides = _checked(settings)
+        _announce([(experiment, preset, overrides, options)])
         result = _watched(partial(run_overrides, experiment, preset, overrides, options))
         _put_out(result, folder, "points", as_json)
 
@@ -289,7 +290,7 @@ def saturation(
     )
 )
 @click.argument("names", nargs=-1, metavar="[NAME]...")
-@click.option("--quick", is_flag=True, help="Fewer seeds, shorter runs: a first look.")
+@click.option("--quick", is_flag=True, help="At most three seeds a point: a first look.")
 @_seeds_option
 @_workers_option
 @click.option("--out", type=click.Path(file_okay=False), help="Results go to DIR/NAME [out].")
@@ -306,19 +307,21 @@ def reproduce(
 ) -> None:
     """Re-run a system's published experiments and compare; all systems without a NAME.
 
-    With --json: one object a line, with system, experiment, quantity, unit, published, measured,
-    interval, error, band, verdict and preset.
+    With --json: one object a line, with system, experiment, quantity, unit, kind, published,
+    statement, measured, interval, error, band, verdict, counted and preset.
     """
     from weft.api import reproduce_options  # noqa: PLC0415
     from weft.checks import checks_of  # noqa: PLC0415
 
     outside = False
+    given = {"quick": quick or None, "seeds": seeds, "workers": workers}
     with _complaints(as_json):
         wanted = names or tuple(dict.fromkeys(e["system"] for e in _seam.experiments()))
         for name in wanted:
             folder = _folder(f"{out}/{name}" if out else None, name, as_json)
-            options = {"quick": quick or None, "seeds": seeds, "workers": workers}
-            result = _watched(partial(reproduce_options, name, options))
+            own = [e["name"] for e in _seam.experiments() if e["system"] == name]
+            _announce([(experiment, None, [], given) for experiment in own])
+            result = _watched(partial(reproduce_options, name, given))
             _save(result, folder)
             checks = checks_of(result)
             outside = outside or any(check.verdict == "outside" for check in checks)
@@ -478,6 +481,9 @@ def _carry_out(
         options = {"seeds": given["seeds"], "length": given["length"], "store": store, **more}
         study = Study(experiment, preset, overrides, options)
         where = Where(given["workers"], given["dask"], given["chunk"])
+        if where.executor is None:
+            here = {**options, "workers": given["workers"]}
+            _announce([(experiment, preset, overrides, here)])
         result = _watched(partial(carry_out, study, where))
         _put_out(result, folder, "points", as_json)
 
@@ -509,6 +515,13 @@ def _folder(out: str | None, name: str, as_json: bool) -> Path | None:
     folder = Path(out) if out is not None else Path("out") / name
     check_place(folder)
     return folder
+
+
+def _announce(studies: list[tuple[str, str | None, list[str], dict[str, Any]]]) -> None:
+    """Say beforehand how long studies will take, if that is long."""
+    from weft.pilot import announce, of_study, together  # noqa: PLC0415
+
+    announce(together([of_study(*study) for study in studies]))
 
 
 def _watched(work: Callable[[_seam.Progress], Result]) -> Result:

@@ -9,7 +9,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from weft.checks import counts, readings
+from weft.checks import NUMBER, STATEMENT, counted_in_words, readings
 from weft.plots.request import SETTLED
 from weft.standing import PARTLY_STUCK, STUCK, main_latency, notes, why_stuck
 from weft.words import column_head, number, percent, printed, short_keys
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from weft.system import Parameter, System
 
 _COLOURS = {"within": "green", "outside": "bold red", "missed": "red", "report": "dim",
-            SETTLED: "green", "saturated": "yellow", "too short": "yellow", STUCK: "bold red",
-            PARTLY_STUCK: "bold red", "stated": "blue", "derived": "yellow",
+            "undecided": "yellow", SETTLED: "green", "saturated": "yellow", "too short": "yellow",
+            STUCK: "bold red", PARTLY_STUCK: "bold red", "stated": "blue", "derived": "yellow",
             "calibrated": "magenta"}  # fmt: skip
 
 _MEASURED = (
@@ -116,12 +116,13 @@ def print_points(result: Result) -> None:
         # The words above a column may break, the numbers in it may not.
         column.min_width = max((len(str(cell)) for cell in column.cells), default=0)
     console = _console()
+    # What is noted says how the table is to be read, so it comes first.
+    for note in notes(result):
+        console.print(f"Note: {_plain(note)}", style="dim")
     console.print(f"[bold]{_plain(result.title)}[/]")
     console.print(table)
     for sentence in why_stuck(result):
         console.print(_plain(sentence), style=_COLOURS[STUCK])
-    for note in notes(result):
-        console.print(f"Note: {_plain(note)}", style="dim")
 
 
 def print_comparison(result: Result) -> None:
@@ -163,29 +164,71 @@ def print_comparison(result: Result) -> None:
 
 
 def print_checks(title: str, checks: Sequence[Check]) -> None:
-    """Print published against measured, and how many came out."""
+    """Print published against measured, and how many numbers and statements came out."""
     console = _console()
     console.print(f"[bold]{_plain(title)}[/]")
     for experiment in dict.fromkeys(check.experiment for check in checks):
         own = [check for check in checks if check.experiment == experiment]
-        preset, places = readings(own)
+        preset, _ = readings(own)
         head = f"{experiment} ({preset})" if preset else experiment
-        table = _table(head, "published", "measured", "error", "band", "verdict")
-        for column in table.columns[1:4]:
-            column.justify = "right"
-        heading = ""
-        for check, place in zip(own, places, strict=True):
-            named = f"{check.name} ({check.shown_unit})" if check.shown_unit else check.name
-            if place and named != heading:
-                table.add_row(f"[dim]{_plain(named)}[/]")
-                heading = named
-            table.add_row(*_check_cells(check, "  " + place if place else named))
-        console.print(table)
-    found = counts(list(checks))
-    console.print(
-        f"{found['within']} within their band, {found['outside']} outside, "
-        f"{found['missed']} known to be missed, {found['report']} shown without a verdict"
-    )
+        numbers = [check for check in own if check.kind == NUMBER]
+        others = [check for check in own if check.kind != NUMBER]
+        if numbers:
+            console.print(_checks_table(head, numbers))
+        if others:
+            console.print(_statements_table(head, others))
+    console.print(counted_in_words(list(checks)))
+
+
+def _checks_table(head: str, checks: list[Check]) -> Table:
+    table = _table(head, "published", "measured", "error", "band", "verdict")
+    for column in table.columns[1:4]:
+        column.justify = "right"
+    heading = ""
+    for check, place in zip(checks, readings(checks)[1], strict=True):
+        named = f"{check.name} ({check.shown_unit})" if check.shown_unit else check.name
+        if place and named != heading:
+            table.add_row(f"[dim]{_plain(named)}[/]")
+            heading = named
+        table.add_row(
+            _plain("  " + place if place else named),
+            printed(check.published),
+            _measured(check),
+            percent(check.error),
+            check.band if check.is_claimed else "not judged",
+            _verdict(check),
+        )
+    return table
+
+
+def _statements_table(head: str, checks: list[Check]) -> Table:
+    table = _table(f"{head}: statements", "measured", "holds if", "verdict")
+    table.columns[1].justify = "right"
+    heading = ""
+    for check in checks:
+        said = check.statement if check.kind == STATEMENT else "not in the document"
+        if said != heading:
+            table.add_row(f"[dim]{_plain(said)}[/]")
+            heading = said
+        named = f"  {check.label} ({check.shown_unit})" if check.shown_unit else f"  {check.label}"
+        table.add_row(
+            _plain(named),
+            _measured(check),
+            check.band if check.is_claimed else "not judged",
+            _verdict(check),
+        )
+    return table
+
+
+def _measured(check: Check) -> str:
+    half = f" ± {number(check.half_width, 2)}" if check.half_width else ""
+    return f"{number(check.measured, 4)}{half}"
+
+
+def _verdict(check: Check) -> str:
+    """Show the verdict, in brackets where the row does not count."""
+    shown = _coloured(check.verdict, check.shown_verdict)
+    return shown if check.counted else f"({shown})"
 
 
 def _half_width(name: str) -> str:
@@ -193,18 +236,6 @@ def _half_width(name: str) -> str:
     if "_mean_" in name:
         return name.replace("_mean_", "_half_width_")
     return f"{name}_half_width" if name.startswith(("settles_", "saturated_")) else ""
-
-
-def _check_cells(check: Check, label: str) -> list[str]:
-    half = f" ± {number(check.half_width, 2)}" if check.half_width else ""
-    return [
-        _plain(label),
-        printed(check.published),
-        f"{number(check.measured, 4)}{half}",
-        percent(check.error),
-        check.band if check.is_claimed else "not judged",
-        _coloured(check.verdict),
-    ]
 
 
 def _table(*heads: str) -> Table:
@@ -218,9 +249,9 @@ def _setting(value: object) -> str:
     return _plain(value) if isinstance(value, str) else printed(value)
 
 
-def _coloured(word: str) -> str:
+def _coloured(word: str, shown: str = "") -> str:
     colour = _COLOURS.get(word)
-    return f"[{colour}]{word}[/]" if colour else _plain(word)
+    return f"[{colour}]{shown or word}[/]" if colour else _plain(shown or word)
 
 
 def _plain(text: str) -> str:

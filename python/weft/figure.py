@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from dataclasses import dataclass, field
@@ -51,6 +52,7 @@ class Figure:
     title: str
     caption: str
     spec: dict[str, Any] = field(repr=False)
+    _drawn: dict[str, str] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def vega_lite(self, *, dark: bool = False) -> dict[str, Any]:
         """Return the complete Vega-Lite specification, colours and type included."""
@@ -60,13 +62,17 @@ class Figure:
 
     def svg(self, *, dark: bool = False) -> str:
         """Return the figure as an SVG document."""
-        drawn = renderer().vegalite_to_svg(self.vega_lite(dark=dark), vl_version=VEGA_LITE)
-        return _renumbered(str(drawn))
+        spec = self.vega_lite(dark=dark)
+        written = json.dumps(spec, sort_keys=True)
+        # A file, its PNG and the page show the same drawing, which is laid out once.
+        if self._drawn.get("of") != written:
+            drawn = renderer().vegalite_to_svg(spec, vl_version=VEGA_LITE)
+            self._drawn.update(of=written, svg=_renumbered(str(drawn)))
+        return self._drawn["svg"]
 
     def png(self, *, dark: bool = False, scale: float = 2.0) -> bytes:
         """Return the figure as a PNG file, at `scale` pixels to a CSS pixel."""
-        spec = self.vega_lite(dark=dark)
-        return bytes(renderer().vegalite_to_png(spec, vl_version=VEGA_LITE, scale=scale))
+        return bytes(renderer().svg_to_png(self.svg(dark=dark), scale=scale))
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the figure as .svg, .png or .json, by the extension of `path`."""
@@ -77,8 +83,6 @@ class Figure:
             case ".png":
                 target.write_bytes(self.png())
             case _:
-                import json  # noqa: PLC0415
-
                 text = json.dumps(self.vega_lite(), indent=1, ensure_ascii=False)
                 target.write_text(text + "\n", encoding="utf-8")
         return target

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 from weft import live_model
 from weft.figure import Figure
 from weft.live_measure import LATENCY, LIVE, QUANTITIES, THROUGHPUT, UNITS
+from weft.plots.axes import log_ticks
 from weft.report import loose_page
 from weft.report.markup import table
 from weft.theme import HEIGHT, WIDTH
@@ -172,12 +173,14 @@ def figure(quantity: str, measured: Measurement, predicted: tuple[Prediction, ..
         "title": "message",
         "axis": {"values": sizes, "labelExpr": f"{text}''"},
     }
+    ends = [row[name] for row in rows for name in ("y", "least", "most") if row.get(name)]
+    reach = [min(ends) / 1.3, max(ends) * 1.3]
     y_axis = {
         "field": "y",
         "type": "quantitative",
-        "scale": {"type": "log", "nice": True},
+        "scale": {"type": "log", "nice": False, "domain": reach},
         "title": _AXES[quantity],
-        "axis": {"format": ",.6~g", "tickCount": 6},
+        "axis": {"format": ",.6~g", "values": log_ticks(*reach)},
     }
     colour = {"field": "series", "type": "nominal", "scale": {"domain": order}}
     dash = {

@@ -218,6 +218,8 @@ class ProgramResult:
     messages: pd.DataFrame = field(repr=False)
     """A row a message: initiator, target, offered_us, delivered_us, size_bytes. Where hosts have
     several ranks it names their hosts too, as `waits` and `intervals` do."""
+    shorter_messages: int = 0
+    """Messages of a trace that are shorter than what their receive asks for, which MPI takes."""
 
     def figure(self, title: str = "What each rank did") -> Figure:
         """Draw the space-time picture: a bar a rank, a line a message."""
@@ -457,14 +459,14 @@ def trace_of_overrides(
     route, placement, ranks_per_host = ways
     rules, places = _spelled(route, placement)
     trace = json.dumps(kind)
-    tables = _seam.trace_run(
+    tables, shorter = _seam.trace_run(
         (name, preset, overrides),
         trace,
         (channel, rules, places, ranks_per_host),
         seed,
         progress,
     )
-    return _result(tables, {})
+    return _result(tables, {}, shorter)
 
 
 def _spelled(route: Sequence[Mapping[str, object]], placement: Placement) -> tuple[str, str]:
@@ -540,12 +542,16 @@ def _machine(
     return machine
 
 
-def _result(tables: Mapping[str, Mapping[str, Any]], values: dict[int, Any]) -> ProgramResult:
+def _result(
+    tables: Mapping[str, Mapping[str, Any]], values: dict[int, Any], shorter: int = 0
+) -> ProgramResult:
     import pandas as pd  # noqa: PLC0415
 
     frames = {name: pd.DataFrame(dict(columns)) for name, columns in tables.items()}
     ends = frames["ranks"]["end_us"]
-    return ProgramResult(time_us=float(ends.max()), values=values, **frames)
+    return ProgramResult(
+        time_us=float(ends.max()), values=values, shorter_messages=shorter, **frames
+    )
 
 
 def _bytes(size: Size) -> int:

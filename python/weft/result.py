@@ -125,8 +125,22 @@ class Result:
 
     @property
     def checks(self) -> pd.DataFrame:
-        """Published against measured, one row a published value; empty for a plain run."""
+        """Published against measured, a row for each place where a number or a statement is held.
+
+        What is printed once has `counted` 1 in one of its rows. Empty for a plain run.
+        """
         return self._table("checks")
+
+    @property
+    def counts(self) -> dict[str, dict[str, int]]:
+        """How many printed numbers and statements came out, each once, by kind and verdict.
+
+        `result.counts["number"]["within"]`; the kinds are "number", "statement" and "unprinted",
+        the verdicts "within", "outside", "missed", "undecided" and "report".
+        """
+        from weft.checks import checks_of, counts  # noqa: PLC0415
+
+        return counts(checks_of(self))
 
     @cached_property
     def figures(self) -> list[Figure]:

@@ -3,10 +3,11 @@
 Figures are written with the names of colours (`"$ink"`, `"$outside"`) and painted last, so that one
 figure serves the light page, the dark page and the printed file.
 
-The series colours are Okabe and Ito's, which stay apart for the common forms of colour blindness,
-darkened (for a light ground) or lightened (for a dark one) until each has a contrast of at least
-3 : 1 against its ground. More, for the stages of a budget, only ever stand beside their name.
-A shape goes with each colour of a curve, so no curve rests on colour alone.
+The first six colours of a series have the hues of Okabe and Ito's (blue, vermillion, green, purple,
+orange, black). Their lightness is spread so that each pair stays apart for every form of colour
+blindness, and so that each stands out from its ground by 3 : 1. More, for the stages of a budget,
+only ever stand beside their name. A shape goes with each colour of a curve, so no curve rests on
+colour alone.
 """
 
 from __future__ import annotations
@@ -111,12 +112,13 @@ LIGHT = Theme(
         "within": "#1a7f5a",
         "outside": "#b8431a",
         "report": "#6a6f78",
+        "undecided": "#8a6d00",
         "stated": "#00588f",
         "derived": "#7a5a00",
         "calibrated": "#98407a",
     },
     series=(
-        *("#0068a8", "#c2510a", "#007f5c", "#a8568a", "#8a6d00", "#2f86b8"),
+        *("#4f8fe1", "#962500", "#0f7b54", "#965c82", "#d07b03", "#303336"),
         *("#5b6570", "#6b4fa0", "#7d5a3c"),
         *("#a3174f", "#4d7a00", "#00808a", "#303f9f", "#d23c8c", "#8d2f00"),
     ),
@@ -132,14 +134,15 @@ DARK = Theme(
         "line": "#2b3138",
         "accent": "#6fb7ea",
         "within": "#4cc397",
-        "outside": "#f08a5c",
+        "outside": "#ee7d4a",
         "report": "#9aa4af",
+        "undecided": "#d8b545",
         "stated": "#6fb7ea",
         "derived": "#dcb53f",
         "calibrated": "#e39bc6",
     },
     series=(
-        *("#5aaee8", "#f0924e", "#35b88e", "#dd97bf", "#d8b545", "#a5d8f3"),
+        *("#4a85c9", "#e1691c", "#7ccc9b", "#985976", "#fdc503", "#e6eff6"),
         *("#9aa4af", "#b4a0e8", "#c9a184"),
         *("#f48fb1", "#aed581", "#4dd0e1", "#8c9eff", "#ff5fae", "#ffab91"),
     ),

@@ -148,9 +148,14 @@ def run(  # noqa: PLR0913, PLR0917 (one argument an option)
         })  # fmt: skip
     if as_json:
         ranks = result.ranks.to_dict("records")
-        click.echo(json.dumps({"time_us": result.time_us, "ranks": ranks}, indent=2))
+        shown = {"time_us": result.time_us, "ranks": ranks}
+        if result.shorter_messages:
+            shown["shorter_messages"] = result.shorter_messages
+        click.echo(json.dumps(shown, indent=2))
         return
     click.echo(f"application time {result.time_us:.6g} µs, {len(result.messages)} messages")
+    if result.shorter_messages:
+        click.echo(f"{result.shorter_messages} are shorter than their receives ask for")
     click.echo(result.ranks.to_string(index=False, float_format=lambda value: f"{value:.4g}"))
 
 

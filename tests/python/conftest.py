@@ -13,7 +13,7 @@ import weft
 # What these test is the extension module itself.
 REAL = {
     *("test_compare", "test_program", "test_wheel", "test_sweep", "test_manual", "test_examples"),
-    "test_live_measure",
+    *("test_live_measure", "test_pilot"),
 }
 
 if TYPE_CHECKING:

@@ -96,6 +96,16 @@ def test_a_reproduction_holds_checks_and_runs(reproduction: weft.Result) -> None
     assert reproduction.figures[0].name == "published-against-measured"
 
 
+def test_counts_hold_each_number_and_each_statement_once(reproduction: weft.Result) -> None:
+    found = reproduction.counts
+    assert found["number"] == {
+        "within": 7, "outside": 1, "missed": 0, "undecided": 0, "report": 2
+    }  # fmt: skip
+    assert (found["statement"]["within"], found["statement"]["missed"]) == (1, 1)
+    assert found["unprinted"]["report"] == 1
+    assert sum(sum(of_kind.values()) for of_kind in found.values()) == 13 < len(reproduction.checks)
+
+
 def test_a_system_that_cannot_be_described_does_not_lose_the_run(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

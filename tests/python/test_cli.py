@@ -84,11 +84,12 @@ def test_run_json_is_one_object_and_writes_only_where_told(tmp_path: Path) -> No
 def test_reproduce_json_is_one_object_a_line() -> None:
     result = call("reproduce", "clint", "--json")
     lines = [json.loads(line) for line in result.stdout.splitlines()]
-    assert len(lines) == 21
+    assert len(lines) == 24
     first = lines[0]
     assert list(first) == [
-        *("system", "experiment", "quantity", "at", "unit", "published", "measured", "interval"),
-        *("error", "band", "verdict", "preset", "section", "note"),
+        *("system", "experiment", "quantity", "at", "unit", "kind", "published", "statement"),
+        *("measured", "interval", "error", "band", "verdict", "counted", "also", "preset"),
+        *("section", "note"),
     ]
     low, high = first["interval"]
     assert low < first["measured"] < high
@@ -99,7 +100,11 @@ def test_reproduce_json_is_one_object_a_line() -> None:
 def test_reproduce_without_a_name_does_every_system(tmp_path: Path) -> None:
     result = call("reproduce", "--quick", "--out", "demo")
     assert result.exit_code == 0, result.output
-    assert "13 within their band, 3 outside, 1 known to be missed, 4 shown" in result.stdout
+    assert (
+        "7 of 8 printed numbers are within their bands, 1 of 1 statement holds; besides, "
+        "1 statement known to be missed, 2 numbers shown without a verdict." in result.stdout
+    )
+    assert "B1 saturates early" in result.stdout
     assert (tmp_path / "demo/clint/report.html").exists()
     assert (tmp_path / "demo/clint/runs/clint-quick/tables/points.csv").exists()
 

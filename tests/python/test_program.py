@@ -282,9 +282,26 @@ def test_a_time_independent_trace_runs_at_a_speed(star: str, tmp_path: Path) -> 
     trace.write_text("0 compute 1e3\n0 send 1 100\n1 recv 0 100\n")
     result = weft.run_trace(trace, star, speed=1e9)
     assert result.time_us == pytest.approx(1 + WAY)
+    assert list(result.ranks["rank"]) == [0, 1]
     drawn = result.figure().svg()
     assert "computing" in drawn
     assert "waiting" in drawn
+
+
+def test_what_a_trace_says_of_messages_is_shown_or_refused(star: str, tmp_path: Path) -> None:
+    trace = tmp_path / "sizes.goal"
+
+    def run(sent: str, received: str) -> str:
+        ranks = f"rank 0 {{\n{sent}\n}}\nrank 1 {{\n{received}\n}}\n"
+        trace.write_text(f"num_ranks 2\n{ranks}")
+        return CliRunner().invoke(main, ["trace", "run", str(trace), "--system", star]).output
+
+    assert "shorter" not in run("send 80b to 1", "recv 80b from 0")
+    assert "1 are shorter than their receives ask for" in run("send 80b to 1", "recv 90b from 0")
+    assert "rank 1 (line 6) receives 70 B of a message of 80 B" in run(
+        "send 80b to 1", "recv 70b from 0"
+    )
+    assert "sizes.goal: line 3: rank 0 sends 1 messages" in run("send 80b to 1", "calc 1")
 
 
 def test_every_collective_of_the_core_has_its_name_here(star: str, tmp_path: Path) -> None:

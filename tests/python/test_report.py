@@ -92,20 +92,55 @@ def test_the_contents_lead_somewhere_and_names_are_unique(text: str) -> None:
 
 def test_the_summary_comes_first_and_names_what_falls_outside(text: str) -> None:
     summary = text[text.index('id="summary"') : text.index('id="checks"')]
-    assert "13 of 16 published values come out" in summary
-    assert "What falls outside" in summary
-    assert "Mean queueing latency: bulk, bursty, load 0.7 (literal)" in summary
-    assert "published 103.7\u00a0µs" in summary
+    assert "7 of 8 printed numbers are within their bands, 1 of 1 statement holds; " in summary
+    listed = summary[summary.index("What falls outside") :]
+    assert "Mean queueing latency: bulk, bursty, load 0.7 (fitted)" in listed
+    assert "published 103.7\u00a0µs" in listed
+    assert listed[: listed.index("</ul>")].count("<li>") == 1
 
 
-def test_what_is_known_to_be_missed_is_counted_and_named_in_the_summary(text: str) -> None:
+def test_numbers_and_statements_are_counted_apart(text: str) -> None:
     summary = text[text.index('id="summary"') : text.index('id="checks"')]
-    assert "; 1 more is known to be missed." in summary
-    assert '<li class="missed"><b>1</b> known to be missed</li>' in summary
+    numbers, statements = summary.split("<h3>Printed numbers</h3>")[1].split("<h3>Statements</h3>")
+    assert '<li class="within"><b>7</b> within the band</li>' in numbers
+    assert '<li class="outside"><b>1</b> outside the band</li>' in numbers
+    assert '<li class="report"><b>2</b> shown, not judged</li>' in numbers
+    assert '<li class="within"><b>1</b> hold</li>' in statements
+    assert '<li class="missed"><b>1</b> known not to hold</li>' in statements
+    assert "besides, 1 statement known to be missed, 2 numbers shown without a verdict." in summary
+    assert "1 number that is not in the document" in summary
+
+
+def test_no_fault_is_not_shown_in_the_colour_of_a_fault(text: str) -> None:
+    summary = text[text.index('id="summary"') : text.index('id="checks"')]
+    assert '<li class="none"><b>0</b> do not hold</li>' in summary
+    assert not re.search(r'<li class="(within|outside|missed|undecided|report)"><b>0</b>', summary)
+    style = text[: text.index("</style>")]
+    assert re.search(r"\.tiles :is\(\.report, \.none\) b { color: var\(--report\); }", style)
+
+
+def test_what_is_known_to_be_missed_is_named_in_the_summary(text: str) -> None:
+    summary = text[text.index('id="summary"') : text.index('id="checks"')]
     listed = summary[summary.index("What is known to be missed") :]
-    assert "<b>Saturation load: B3, bulk</b>: published –, measured 0.91" in listed
+    assert "<b>“B3 saturates early”</b>: saturation load: B3, bulk measured 0.91" in listed
     assert "claimed" not in listed[: listed.index("</ul>")]
     assert '<span class="badge missed">missed</span>' in text
+
+
+def test_a_number_in_two_experiments_says_where_it_counts(text: str) -> None:
+    tables = text[text.index('id="checks"') : text.index('id="clint-table-2-bulk"')]
+    of_table_2, of_figure_8 = re.split(r"<h3>[^<]*figure 8", tables, flags=re.IGNORECASE)
+    assert "Also in clint figure 8." in of_table_2
+    assert "Counts once, with Table 2." in of_figure_8
+    assert '<span class="badge aside">report</span>' in of_figure_8
+
+
+def test_a_statement_is_quoted_and_has_no_dash_for_a_number(text: str) -> None:
+    row = re.search(r"<tr><td[^>]*><div>“B1 saturates early”.*?</tr>", text)
+    assert row is not None
+    assert "0.46 to 0.57" in row[0]
+    assert '<span class="badge within">holds</span>' in row[0]
+    assert "<div>–</div>" not in row[0]
 
 
 def test_a_value_without_a_band_keeps_its_reason(text: str) -> None:

@@ -167,7 +167,7 @@ def test_an_error_in_a_file_carries_its_place(study: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
-        (("run", "nosuch"), "`nosuch` is not shipped; accepted: clan-"),
+        (("run", "nosuch"), "`nosuch` is not shipped; accepted: a name that `weft systems` lists"),
         (("run", "missing.toml"), "missing.toml cannot be read"),
         (("run", "clint"), "there is no [workload.CHANNEL]"),
         (("reproduce", "clynt"), "there is no shipped system `clynt`"),
@@ -202,10 +202,13 @@ def test_reproduce_prints_one_object_a_line(reproduced: tuple[weft.Result, Path]
     assert len(lines) == len(reproduced[0].checks)
     for line in lines:
         assert list(line) == [
-            *("system", "experiment", "quantity", "at", "unit", "published", "measured"),
-            *("interval", "error", "band", "verdict", "preset", "section", "note"),
+            *("system", "experiment", "quantity", "at", "unit", "kind", "published", "statement"),
+            *("measured", "interval", "error", "band", "verdict", "counted", "also", "preset"),
+            *("section", "note"),
         ]
-        assert line["verdict"] in {"within", "outside", "missed", "report"}
+        assert line["verdict"] in {"within", "outside", "missed", "undecided", "report"}
+        assert (line["kind"] == "number") == (line["published"] is not None)
+        assert (line["kind"] == "statement") == (line["statement"] != "")
         if line["interval"] is not None:
             low, high = line["interval"]
             assert low <= line["measured"] <= high
@@ -221,6 +224,20 @@ def test_rows_of_published_numbers_can_be_told_apart(
     assert len(rows) > 50
     assert len(set(rows)) == len(rows)
     assert all(c.band for c in checks)
+
+
+def test_a_number_of_table_2_that_figure_8_shows_counts_once(
+    reproduced: tuple[weft.Result, Path],
+) -> None:
+    rows = [check for check in checks_of(reproduced[0]) if check.published == 7.4]
+    assert {check.experiment for check in rows} == {"clint-figure-8", "clint-table-2-bulk"}
+    (counted,) = [check for check in rows if check.counted]
+    assert (counted.experiment, counted.also) == ("clint-table-2-bulk", ("clint-figure-8",))
+    found = reproduced[0].counts
+    assert sum(found["number"].values()) == len(
+        {check.entry for check in checks_of(reproduced[0]) if check.kind == "number"}
+    )
+    assert found["statement"]["missed"] == 1
 
 
 def test_every_table_of_the_seam_is_there(reproduced: tuple[weft.Result, Path]) -> None:

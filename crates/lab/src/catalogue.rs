@@ -6,6 +6,7 @@ use weft_units::Bytes;
 
 use crate::composition::{ChannelSettings, Spec, SwitchSettings};
 use crate::error::Error;
+use crate::keys::{self, describe};
 use crate::plan::Plan;
 use crate::shipped;
 use crate::source::Request;
@@ -147,7 +148,7 @@ pub fn schema() -> Value {
 fn system(name: &str) -> Result<SystemEntry, Error> {
     let source = Request::new(name, None, &[]).read()?;
     let presets = source.tree.presets().into_iter().map(str::to_owned).collect();
-    let spec: Spec = source.tree.without_presets().read()?;
+    let spec = keys::read(&source.tree.without_presets())?;
     Ok(SystemEntry {
         name: name.to_owned(),
         title: spec.system.title,
@@ -222,34 +223,4 @@ fn kind_and_settings(choice: Value) -> Value {
         Value::String(kind) => serde_json::json!({ "kind": kind }),
         other => other,
     }
-}
-
-/// The documentation of the field at a dotted path.
-fn describe(schema: &Value, path: &str) -> Option<String> {
-    let mut at = schema;
-    for name in path.split('.') {
-        at = step(schema, follow(schema, at), name)?;
-    }
-    let text = at.get("description").or_else(|| follow(schema, at).get("description"))?;
-    // What a person reads in a table is one paragraph without line breaks.
-    let paragraph = text.as_str()?.split("\n\n").next()?;
-    Some(paragraph.split_whitespace().collect::<Vec<_>>().join(" "))
-}
-
-fn follow<'a>(schema: &'a Value, at: &'a Value) -> &'a Value {
-    let reference = at.get("$ref").and_then(Value::as_str);
-    let found = reference.and_then(|to| schema.pointer(to.trim_start_matches('#')));
-    found.unwrap_or(at)
-}
-
-/// The schema of one key: a property, a value of a map, or the variant of a choice.
-fn step<'a>(schema: &'a Value, at: &'a Value, name: &str) -> Option<&'a Value> {
-    if let Some(property) = at.get("properties").and_then(|properties| properties.get(name)) {
-        return Some(property);
-    }
-    if let Some(value) = at.get("additionalProperties").filter(|value| value.is_object()) {
-        return Some(value);
-    }
-    let variants = at.get("oneOf").or_else(|| at.get("anyOf"))?.as_array()?;
-    variants.iter().find_map(|variant| step(schema, follow(schema, variant), name))
 }

@@ -2,9 +2,11 @@
 //! run; a value that exists is legal.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::de::{Unexpected, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
 use weft_fabric::adapter::AdapterSettings;
 use weft_fabric::control::Speculation;
 use weft_fabric::fabric::{FabricSettings, RoutesSettings};
@@ -82,6 +84,8 @@ pub struct SystemSettings {
     #[serde(default)]
     pub document: String,
     /// How many hosts it connects: 2 or more, on a single switch with a scheduler at most 64.
+    #[serde(deserialize_with = "several")]
+    #[schemars(range(min = 2))]
     pub hosts: u16,
     /// The way of messages between ranks on one host. Needed where a program has several on one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -90,6 +94,25 @@ pub struct SystemSettings {
     /// As many as its ranks have, if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub processors: Option<PositiveCount>,
+}
+
+/// Reads a number of hosts: one range in every refusal, and two hosts at least.
+fn several<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u16, D::Error> {
+    struct Several;
+
+    impl Visitor<'_> for Several {
+        type Value = u16;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a whole number in 2..=65535")
+        }
+
+        fn visit_u64<E: serde::de::Error>(self, number: u64) -> Result<u16, E> {
+            let hosts = u16::try_from(number).ok().filter(|hosts| *hosts >= 2);
+            hosts.ok_or_else(|| E::invalid_value(Unexpected::Unsigned(number), &self))
+        }
+    }
+    deserializer.deserialize_u16(Several)
 }
 
 /// One independent network: every host has an adapter on it and a link to a switch.

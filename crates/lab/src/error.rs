@@ -21,26 +21,34 @@ pub enum Error {
     Spec(#[from] SpecError),
     /// Nothing of that name is shipped, and it is not a path.
     #[error(
-        "`{name}` is not shipped; accepted: {accepted}, or the path of a file that ends in \
-         .toml{hint}"
+        "`{name}` is not shipped; accepted: a name that `weft systems` lists, or the path of a file \
+         that ends in .toml{}", did_you_mean(.close)
     )]
     UnknownName {
         /// What was asked for.
         name: String,
-        /// What there is.
-        accepted: String,
-        /// The nearest name, as a phrase.
-        hint: String,
+        /// The names that are close to it.
+        close: Vec<String>,
+    },
+    /// A folder where a file is expected.
+    #[error("{path} is a folder; {}", runnable(.files, *.more))]
+    Folder {
+        /// The folder.
+        path: String,
+        /// Files in it that could be run.
+        files: Vec<String>,
+        /// How many there are besides.
+        more: usize,
     },
     /// No interconnect of that name is shipped.
-    #[error("there is no shipped system `{name}`; accepted: {accepted}{hint}")]
+    #[error("there is no shipped system `{name}`; accepted: {accepted}{}", did_you_mean(.close))]
     UnknownSystem {
         /// What was asked for.
         name: String,
         /// What there is.
         accepted: String,
-        /// The nearest name, as a phrase.
-        hint: String,
+        /// The names that are close to it.
+        close: Vec<String>,
     },
     /// A file that cannot be read.
     #[error("{path} cannot be read: {error}")]
@@ -220,14 +228,14 @@ pub struct Details {
 impl Error {
     pub(crate) fn unknown_name(name: &str) -> Error {
         let names: Vec<&str> = shipped::experiments().chain(shipped::systems()).collect();
-        let (accepted, hint) = (names.join(", "), did_you_mean(name, &names));
-        Error::UnknownName { name: name.to_owned(), accepted, hint }
+        let close = close(name, &names);
+        Error::UnknownName { name: name.to_owned(), close }
     }
 
     pub(crate) fn unknown_system(name: &str) -> Error {
         let names = reproducible();
-        let (accepted, hint) = (names.join(", "), did_you_mean(name, &names));
-        Error::UnknownSystem { name: name.to_owned(), accepted, hint }
+        let close = close(name, &names);
+        Error::UnknownSystem { name: name.to_owned(), accepted: names.join(", "), close }
     }
 
     /// The parts of the error.
@@ -243,8 +251,19 @@ impl Error {
                 accepted: some(&error.accepted.join(", ")),
                 message: error.message.clone(),
             },
-            Error::UnknownName { name, accepted, .. }
-            | Error::UnknownSystem { name, accepted, .. } => Details {
+            Error::UnknownName { name, close } => Details {
+                value: Some(name.clone()),
+                accepted: some(&close.join(", ")),
+                message,
+                ..Details::default()
+            },
+            Error::Folder { path, files, .. } => Details {
+                file: Some(path.clone()),
+                accepted: some(&files.join(", ")),
+                message,
+                ..Details::default()
+            },
+            Error::UnknownSystem { name, accepted, .. } => Details {
                 value: Some(name.clone()),
                 accepted: Some(accepted.clone()),
                 message,
@@ -282,8 +301,39 @@ fn some(text: &str) -> Option<String> {
     (!text.is_empty()).then(|| text.to_owned())
 }
 
-/// The nearest of the names that there are, if one is near enough for a typo.
-fn did_you_mean(name: &str, names: &[&str]) -> String {
-    let hint = nearest(name, names.iter().copied());
-    hint.map_or_else(String::new, |hint| format!("; did you mean `{hint}`?"))
+/// The names close enough to be listed.
+const MOST_CLOSE: usize = 5;
+
+/// The names that are near enough to `name` for a typo, the nearest first, then those that it is
+/// a part of.
+fn close(name: &str, names: &[&str]) -> Vec<String> {
+    let part = |other: &&str| name.chars().count() > 2 && other.contains(&name.to_lowercase());
+    let mut close: Vec<&str> = nearest(name, names.iter().copied()).into_iter().collect();
+    for other in names.iter().copied().filter(part) {
+        if !close.contains(&other) {
+            close.push(other);
+        }
+    }
+    close.into_iter().take(MOST_CLOSE).map(str::to_owned).collect()
+}
+
+fn did_you_mean(close: &[String]) -> String {
+    let quoted: Vec<String> = close.iter().map(|name| format!("`{name}`")).collect();
+    match quoted.is_empty() {
+        true => String::new(),
+        false => format!("; did you mean {}?", quoted.join(" or ")),
+    }
+}
+
+/// Which files of a folder could be run, as a phrase.
+fn runnable(files: &[String], more: usize) -> String {
+    let listed = files.join(", ");
+    match (files.len(), more) {
+        (0, _) => {
+            "no file in it describes a system; accepted: a file that ends in .toml".to_owned()
+        }
+        (1, _) => format!("accepted: a file, such as {listed}"),
+        (_, 0) => format!("accepted: one of the files in it: {listed}"),
+        _ => format!("accepted: one of the files in it: {listed} and {more} more"),
+    }
 }

@@ -104,7 +104,9 @@ pub enum Regime {
     Skip(Span),
 }
 
-/// One number that the document printed.
+/// One number that the document printed, or one statement that it makes, and where it is held
+/// against a run. Entries with the same `value`, or the same `statement`, of the same `section` are
+/// one printed number or statement at several settings, and count once.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Published {
@@ -127,16 +129,58 @@ pub struct Published {
     /// with a factor.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unit: Option<String>,
-    /// What was printed. Absent where the document shows only a band or a trend.
+    /// What was printed. Absent where the document shows only a bound, a trend or an order.
     #[serde(default)]
     pub value: Option<f64>,
+    /// What the document says where it prints no number, in a few words: it holds if what is
+    /// measured lies within the band.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub statement: Option<String>,
     /// What counts as reproduced.
     pub band: Band,
-    /// Where it was printed.
+    /// Where it was printed, so closely that no other number there is the same.
     pub section: String,
     /// What a reader should know about it.
     #[serde(default)]
     pub note: String,
+}
+
+/// What the document gives for an entry of an experiment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A number in print, which a measured one is held against.
+    Number,
+    /// Words that a measured number bears out or not.
+    Statement,
+    /// Nothing: a number of ours that stands beside those of the document.
+    Unprinted,
+}
+
+impl Published {
+    /// What the document gives: a value is a number; where there is none, a claim or words are a
+    /// statement.
+    pub fn kind(&self) -> Kind {
+        match (self.value, &self.statement, self.band) {
+            (Some(_), _, _) => Kind::Number,
+            (None, None, Band::ReportOnly) => Kind::Unprinted,
+            (None, _, _) => Kind::Statement,
+        }
+    }
+
+    /// The words of a statement: its own, or else what the note says.
+    pub fn words(&self) -> &str {
+        self.statement.as_deref().unwrap_or(&self.note)
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Kind::Number => "number",
+            Kind::Statement => "statement",
+            Kind::Unprinted => "unprinted",
+        })
+    }
 }
 
 /// A row of a table of the document that sets the systems of a family side by side, as generations:

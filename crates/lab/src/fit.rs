@@ -13,18 +13,15 @@ use crate::assemble::{Driver, Site};
 use crate::composition::{ChannelSettings, Spec, SwitchSettings};
 use crate::couple;
 use crate::error::{ABSENT, Error};
-use crate::experiment::Regime;
+use crate::experiment::{Band, Regime};
 use crate::program::background::offers;
 use crate::spec::{SpecError, Tree};
 
 /// Refuses the composition that was read from `tree` if its parts do not fit together.
 pub fn check(tree: &Tree, spec: &Spec) -> Result<(), Error> {
-    let hosts = spec.system.hosts;
-    if hosts < 2 {
-        return Err(misfit(tree, "system.hosts", &hosts.to_string(), "2 or more").into());
-    }
     check_workloads(tree, spec)?;
     check_run(tree, spec)?;
+    check_published(tree, spec)?;
     if let Some(program) = &spec.program {
         program.check(spec).map_err(|error| placed(tree, error))?;
     }
@@ -71,6 +68,28 @@ fn check_run(tree: &Tree, spec: &Spec) -> Result<(), SpecError> {
         }
         _ => Ok(()),
     }
+}
+
+/// A band that is a share of a number needs the number, and what is printed is a number or words.
+fn check_published(tree: &Tree, spec: &Spec) -> Result<(), SpecError> {
+    for (index, published) in spec.published.iter().enumerate() {
+        let (key, wrong, accepted) = match (published.value, &published.statement, published.band) {
+            (None, _, Band::Relative(_)) => (
+                "band",
+                "a relative band without a `value` that it is relative to",
+                "a `value`, or { between = [low, high] } where no number is printed",
+            ),
+            (Some(_), Some(_), _) => (
+                "statement",
+                "a `statement` beside a `value`",
+                "a `value` where a number is printed, a `statement` where none is",
+            ),
+            _ => continue,
+        };
+        let message = format!("published[{index}] ({}) has {wrong}", published.quantity);
+        return Err(tree.refuse_in("published", index, key, message).accepts(accepted));
+    }
+    Ok(())
 }
 
 fn check_sizes(tree: &Tree, name: &str, channel: &ChannelSettings) -> Result<(), SpecError> {

@@ -6,10 +6,11 @@ use weft_protocol::flow::FlowControlSettings;
 
 use crate::composition::{ChannelSettings, SwitchSettings};
 use crate::plan::Plan;
+use crate::program::background::offers;
 
 /// One sentence for each thing worth knowing, none twice, in the order of the points.
 pub fn notes(plan: &Plan) -> Vec<String> {
-    let mut notes = Vec::new();
+    let mut notes: Vec<String> = inherited(plan).into_iter().collect();
     for point in &plan.points {
         for (name, channel) in &point.spec.channel {
             let own = [empty_ports(channel, point.spec.system.hosts), rings(channel)];
@@ -22,6 +23,29 @@ pub fn notes(plan: &Plan) -> Vec<String> {
         }
     }
     notes
+}
+
+/// Traffic that the file itself does not mention: it runs, too.
+fn inherited(plan: &Plan) -> Option<String> {
+    let spec = &plan.points.first()?.spec;
+    let is_heard = |name: &String| match spec.workload.get(name) {
+        Some(workload) => spec.running_program().is_none() || offers(workload),
+        None => false,
+    };
+    let said: Vec<String> = plan
+        .inherited
+        .iter()
+        .filter(|(name, _)| is_heard(name))
+        .map(|(name, file)| format!("workload.{name} of {file}"))
+        .collect();
+    if said.is_empty() {
+        return None;
+    }
+    let beside = if spec.running_program().is_some() { ", beside the program" } else { "" };
+    Some(format!(
+        "the base adds traffic that this file does not mention{beside}: {}",
+        said.join(", ")
+    ))
 }
 
 /// Hosts that a fabric has ports for and that are not there.

@@ -7,8 +7,9 @@ use sha2::{Digest, Sha256};
 use crate::composition::Spec;
 use crate::error::Error;
 use crate::fit;
+use crate::keys;
 use crate::source::{Request, Source, anchor, lay_presets, split_presets, take_preset_names};
-use crate::spec::{Node, Tree};
+use crate::spec::{Node, SpecError, Tree};
 use crate::table::Cell;
 
 /// The points of a study, in file order: the last axis varies fastest.
@@ -26,6 +27,8 @@ pub struct Plan {
     pub tree: Tree,
     /// The tree of the first point.
     pub first: Tree,
+    /// What each workload that the file itself does not mention is inherited from, by its channel.
+    pub inherited: Vec<(String, String)>,
     /// The whole study as one file, with sweeps and variants as overrides narrowed them. Planned
     /// again, it gives the same points.
     pub written: Tree,
@@ -73,7 +76,7 @@ const MOST_POINTS: usize = 1_000_000;
 impl Plan {
     /// Expands the sweeps and variants of a request.
     pub fn new(request: &Request) -> Result<Plan, Error> {
-        let Source { mut tree, system, presets } = request.read()?;
+        let Source { mut tree, system, presets, inherited } = request.read()?;
         let kept = ["preset", "variant"].map(|name| (name, tree.get(name).cloned()));
         let mut settings = request.settings()?;
         // A sweep from outside stands beside those of the file, to be narrowed like them.
@@ -108,7 +111,7 @@ impl Plan {
         let tree = tree.without_presets();
         let written = write(&tree, kept, &axes)?;
         let axes = axes.into_iter().flat_map(|axis| axis.names).collect();
-        Ok(Plan { system, presets, axes, points, tree, first, written })
+        Ok(Plan { system, presets, axes, points, tree, first, inherited, written })
     }
 
     /// The identity of the plan: the SHA-256 of the canonical form of its first point's tree and
@@ -197,10 +200,15 @@ fn quoted(text: &str) -> String {
 /// The axes under `[variant.AXIS.NAME]`.
 fn variants(tree: &mut Tree) -> Result<Vec<Axis>, Error> {
     let Some(mut table) = tree.take("variant") else { return Ok(Vec::new()) };
+    refuse_no_table(&table, "variant.AXIS.NAME")?;
     let mut axes = Vec::new();
     for name in names(&table) {
         let mut steps = Vec::new();
         let Some(mut variants) = table.take(&name) else { continue };
+        if names(&variants).is_empty() {
+            let refusal = variants.refuse("", format!("the axis `{name}` has no variants"));
+            return Err(refusal.accepts("one table [variant.AXIS.NAME] or more").into());
+        }
         for variant in names(&variants) {
             let Some(mut change) = variants.take(&variant) else { continue };
             let presets = take_preset_names(&mut change)?;
@@ -215,9 +223,13 @@ fn variants(tree: &mut Tree) -> Result<Vec<Axis>, Error> {
 /// The axes under `[sweep]`: a list of values for a key, of presets, or lists that advance together.
 fn sweeps(tree: &mut Tree) -> Result<Vec<Axis>, Error> {
     let Some(table) = tree.take("sweep") else { return Ok(Vec::new()) };
+    refuse_no_table(&table, "sweep")?;
     let mut axes = Vec::new();
     for (name, list) in table.root().entries().into_iter().flatten() {
         let values = list.elements().unwrap_or(std::slice::from_ref(list));
+        if values.is_empty() {
+            return Err(no_values(&table, &quoted(name), name).into());
+        }
         if name == PAIRED {
             for group in values {
                 axes.push(pair(&table, group)?);
@@ -235,6 +247,23 @@ fn sweeps(tree: &mut Tree) -> Result<Vec<Axis>, Error> {
         axes.push(Axis::of_one(name.to_owned(), values.iter().map(step).collect()));
     }
     Ok(axes)
+}
+
+/// Refuses a value where tables are read.
+fn refuse_no_table(table: &Tree, header: &str) -> Result<(), SpecError> {
+    match table.root().entries() {
+        Some(_) => Ok(()),
+        None => {
+            let refusal = table.refuse("", format!("{} does not fit", table.root().inline()));
+            Err(refusal.accepts(format!("tables under [{header}]")))
+        }
+    }
+}
+
+/// The refusal of an empty list, which would leave a study without a point.
+fn no_values(tree: &Tree, path: &str, name: &str) -> SpecError {
+    let refusal = tree.refuse(path, format!("{name} = [] gives it no value"));
+    refusal.value("[]".to_owned()).accepts("a value, or a list of one value or more")
 }
 
 /// One axis of lists that advance together.
@@ -266,8 +295,12 @@ fn several(tree: &Tree, key: &str, value: &str) -> Result<Option<Axis>, Error> {
         return Ok(None);
     }
     let mut scratch = Tree::parse("", "")?;
-    scratch.set("value", value)?;
-    let values = scratch.get("value").and_then(Node::elements).unwrap_or_default();
+    scratch.set(key, value)?;
+    // A text that only begins like a list is a text, and refused as one where it is read.
+    let Some(values) = scratch.get(key).and_then(Node::elements) else { return Ok(None) };
+    if values.is_empty() {
+        return Err(no_values(&scratch, key, key).into());
+    }
     let step =
         |value: &Node| Step { shown: vec![cell(value)], change: Change::Set(vec![value.clone()]) };
     Ok(Some(Axis::of_one(key.to_owned(), values.iter().map(step).collect())))
@@ -296,9 +329,9 @@ fn narrow(axes: &mut [Axis], key: &str, value: &str) -> Result<bool, Error> {
         return Ok(false);
     };
     let mut scratch = Tree::parse("", "")?;
-    scratch.set("value", value)?;
+    scratch.set(key, value)?;
     let wanted = scratch
-        .get("value")
+        .get(key)
         .map(|chosen| chosen.elements().map_or_else(|| vec![chosen.clone()], <[Node]>::to_vec));
     let free = axis.names.len() == 1
         && axis.steps.iter().all(|step| matches!(step.change, Change::Set(..)));
@@ -315,6 +348,9 @@ fn narrow(axes: &mut [Axis], key: &str, value: &str) -> Result<bool, Error> {
             let (axis, value) = (key.to_owned(), shown.to_string());
             return Err(Error::UnknownVariant { axis, value, names });
         }
+    }
+    if steps.is_empty() {
+        return Err(no_values(&scratch, key, key).into());
     }
     axis.steps = steps;
     Ok(true)
@@ -356,7 +392,7 @@ fn point(
     // What an override names is looked for from the current folder.
     anchor(&mut tree, Path::new(""));
     let tree = tree.without_presets();
-    let spec = tree.read()?;
+    let spec = keys::read(&tree)?;
     fit::check(&tree, &spec)?;
     Ok((tree, Point { at, spec }))
 }

@@ -6,9 +6,11 @@ use serde_json::{Value, json};
 
 use crate::beside::{Rows, titles};
 use crate::catalogue;
+use crate::counted;
 use crate::error::Error;
-use crate::experiment::{Band, Published, Setting};
+use crate::experiment::{Band, Kind, Published, Setting};
 use crate::plan::Plan;
+use crate::precision::LEAST_RUNS;
 use crate::shipped;
 use crate::source::Request;
 use crate::statistics::saturation;
@@ -27,6 +29,9 @@ pub struct Reproduction {
 /// The preset that takes a document at its word. Its numbers are shown beside the others and not
 /// judged: that they differ is why there is another preset.
 const LITERAL: &str = "literal";
+
+/// How the name of a quantity begins that follows without a run.
+const DERIVED: &str = "derived.";
 
 /// How much accepted throughput may fall short of the offered load by noise alone.
 const CARRIED: f64 = 0.02;
@@ -86,17 +91,20 @@ pub fn reproduce(
     let mut stopped = false;
     let mut plans = Vec::new();
     for experiment in own {
-        let request = options.apply(&Request::new(&experiment.name, None, &[]));
-        plans.push((experiment.name, experiment.system, Plan::new(&request)?));
+        let request = Request::new(&experiment.name, None, &[]);
+        let plan = Plan::new(&options.apply(&request))?;
+        let reduced_from = reduced_from(&request, &plan, options)?;
+        plans.push((experiment.name, experiment.system, plan, reduced_from));
     }
-    let all: usize = plans.iter().map(|(_, _, plan)| study::size(plan, options)).sum();
+    let all: usize = plans.iter().map(|(_, _, plan, _)| study::size(plan, options)).sum();
     let mut before = 0;
-    for (name, of, plan) in plans {
+    for (name, of, plan, reduced_from) in plans {
         let own = study::size(&plan, options);
-        let outcome =
+        let mut outcome =
             study::carry_out(plan, options, &mut |done, _| observe(before + done, all, &name))?;
         before += own;
-        check(&of, &name, &outcome, &mut checks);
+        outcome.meta["reduced_from"] = reduced_from.into();
+        check(&of, &name, &outcome, reduced_from.is_some(), &mut checks);
         rows.add(&of, &outcome);
         stopped |= outcome.stopped;
         runs.push((name, outcome));
@@ -121,6 +129,7 @@ pub fn reproduce(
         "experiments": runs.iter().map(|(name, _)| name).collect::<Vec<_>>(),
         "stopped": stopped,
     });
+    counted::mark(&mut checks);
     let mut tables = vec![("checks", checks)];
     let beside = rows.into_table();
     if beside.rows() > 0 {
@@ -130,19 +139,33 @@ pub fn reproduce(
     Ok(Reproduction { summary, runs })
 }
 
+/// How many runs the file of an experiment asks for at each point, where fewer are to be made.
+fn reduced_from(request: &Request, plan: &Plan, options: &Options) -> Result<Option<u32>, Error> {
+    let Some(run) = plan.points.first().map(|point| &point.spec.run) else { return Ok(None) };
+    let tree = request.read()?.tree;
+    let asked = tree.get("run.seeds").and_then(|node| node.text().parse().ok()).unwrap_or(1);
+    let asked = if run.precision.is_some() { asked.max(LEAST_RUNS) } else { asked };
+    let cut_short = options.quick && run.precision.is_some();
+    Ok((options.runs(run) < asked || cut_short).then_some(asked))
+}
+
 /// One number that was measured where another was published.
+#[derive(Default)]
 struct Measured {
     at: At,
     value: Option<f64>,
     half_width: Option<f64>,
     verdict: String,
+    /// It comes from fewer runs than the experiment asks for.
+    reduced: bool,
 }
 
 /// Adds a row for every published number of an experiment and every reading of the document.
-pub fn check(system: &str, experiment: &str, outcome: &Outcome, checks: &mut Table) {
+pub fn check(system: &str, experiment: &str, outcome: &Outcome, reduced: bool, checks: &mut Table) {
     let published = outcome.plan.points.first().map(|point| point.spec.published.as_slice());
     for published in published.unwrap_or_default() {
-        for measured in measure(outcome, published) {
+        for mut measured in measure(outcome, published) {
+            measured.reduced = reduced && !published.quantity.starts_with(DERIVED);
             // What is taken over a whole sweep cannot be told from a part of it.
             let whole = published.quantity != "saturation_load" && measured.value.is_some();
             if outcome.stopped && !whole {
@@ -164,6 +187,10 @@ fn push(
     let preset = measured.at.iter().find(|(axis, _)| axis == "preset");
     let preset =
         preset.map_or_else(|| outcome.plan.presets.join("+"), |(_, name)| name.to_string());
+    let kind = published.kind();
+    let words = if kind == Kind::Statement { published.words() } else { "" };
+    // The note that serves as a statement's words is not said twice.
+    let note = if published.note == words { "" } else { &published.note };
     let error = measured.value.zip(published.value).map(|(value, printed)| value / printed - 1.0);
     checks.push([
         ("system", Cell::from(system)),
@@ -171,18 +198,20 @@ fn push(
         ("quantity", quantity_of(published).into()),
         ("at", place_of(published).into()),
         ("unit", unit_of(published, outcome).into()),
+        ("kind", kind.to_string().into()),
         ("published", published.value.into()),
+        ("statement", words.into()),
         ("measured", measured.value.into()),
         ("half_width", measured.half_width.into()),
         ("error", error.into()),
         ("band", published.band.to_string().into()),
         ("band_low", limits_of(published).map(|(low, _)| low).into()),
         ("band_high", limits_of(published).map(|(_, high)| high).into()),
-        ("verdict", verdict(published, measured.value, &preset).into()),
+        ("verdict", verdict(published, measured, &preset).into()),
         ("settled", measured.verdict.as_str().into()),
         ("preset", preset.into()),
         ("section", published.section.as_str().into()),
-        ("note", published.note.as_str().into()),
+        ("note", note.into()),
     ]);
 }
 
@@ -235,18 +264,32 @@ fn limits_of(published: &Published) -> Option<(f64, f64)> {
     }
 }
 
-/// Within the band, outside of it, known not to come out, or shown without a verdict.
-fn verdict(published: &Published, measured: Option<f64>, preset: &str) -> &'static str {
+/// Within the band, outside of it, known not to come out, or shown without a verdict. From fewer
+/// runs than the experiment asks for a band is undecided unless the whole interval is within or
+/// outside of it.
+fn verdict(published: &Published, measured: &Measured, preset: &str) -> &'static str {
     if published.band == Band::ReportOnly || preset.split('+').any(|name| name == LITERAL) {
         return "report";
     }
     if published.band == Band::Missed {
         return "missed";
     }
-    let within = limits_of(published)
-        .zip(measured)
-        .is_some_and(|((low, high), value)| (low..=high).contains(&value));
-    if within { "within" } else { "outside" }
+    let Some(((low, high), value)) = limits_of(published).zip(measured.value) else {
+        return "outside";
+    };
+    let reach = match (measured.reduced, measured.half_width) {
+        (false, _) => 0.0,
+        (true, Some(half_width)) => half_width,
+        (true, None) => return "undecided",
+    };
+    let (from, to) = (value - reach, value + reach);
+    if from >= low && to <= high {
+        "within"
+    } else if to < low || from > high {
+        "outside"
+    } else {
+        "undecided"
+    }
 }
 
 /// The unit of what is measured: that of the column, or what is said where a number was made of it.
@@ -258,7 +301,7 @@ fn unit_of(published: &Published, outcome: &Outcome) -> String {
     if !published.over.is_empty() || published.times.is_some() {
         return String::new();
     }
-    if let Some(name) = quantity.strip_prefix("derived.") {
+    if let Some(name) = quantity.strip_prefix(DERIVED) {
         let derived = outcome.table("derived");
         let row =
             (0..derived.rows()).find(|row| derived.get(*row, "quantity") == Some(Cell::from(name)));
@@ -297,7 +340,7 @@ fn measure(outcome: &Outcome, published: &Published) -> Vec<Measured> {
 }
 
 fn collect(outcome: &Outcome, quantity: &str, at: &BTreeMap<String, Setting>) -> Vec<Measured> {
-    if let Some(name) = quantity.strip_prefix("derived.") {
+    if let Some(name) = quantity.strip_prefix(DERIVED) {
         return vec![derived(outcome, name)];
     }
     let table = match quantity {
@@ -314,6 +357,7 @@ fn collect(outcome: &Outcome, quantity: &str, at: &BTreeMap<String, Setting>) ->
         value: table.number(row, quantity),
         half_width: table.number(row, &half_width_of(quantity)),
         verdict: table.get(row, "verdict").map_or_else(String::new, |cell| cell.to_string()),
+        ..Measured::default()
     });
     measured.collect()
 }
@@ -366,7 +410,7 @@ fn limits(table: &Table, rows: &[usize], axes: &[String]) -> Vec<Measured> {
     }
     let limit = |(at, loads): (At, Vec<(f64, f64)>)| {
         let value = saturation(&loads, CARRIED).map(|limit| limit.throughput);
-        Measured { at, value, half_width: None, verdict: String::new() }
+        Measured { at, value, ..Measured::default() }
     };
     groups.into_iter().map(limit).collect()
 }
@@ -375,7 +419,7 @@ fn derived(outcome: &Outcome, name: &str) -> Measured {
     let table = outcome.table("derived");
     let row = (0..table.rows()).find(|row| table.get(*row, "quantity") == Some(Cell::from(name)));
     let value = row.and_then(|row| table.number(row, "value"));
-    Measured { at: Vec::new(), value, half_width: None, verdict: String::new() }
+    Measured { value, ..Measured::default() }
 }
 
 fn place(table: &Table, row: usize, axes: &[String]) -> At {
@@ -413,12 +457,17 @@ mod tests {
         assert_eq!(names, ["memory-channel", "memory-channel-1", "memory-channel-2"]);
     }
 
-    fn checks_of(study: &str) -> Table {
+    fn checks_with(study: &str, options: &Options) -> Table {
         let request = Request::of_text("study.toml", study);
-        let outcome = study::run(&request, &Options::default(), &mut |_, _| true).unwrap();
+        let outcome = study::run(&request, options, &mut |_, _| true).unwrap();
+        let reduced = reduced_from(&request, &outcome.plan, options).unwrap().is_some();
         let mut checks = Table::new();
-        check("maestro", "study", &outcome, &mut checks);
+        check("maestro", "study", &outcome, reduced, &mut checks);
         checks
+    }
+
+    fn checks_of(study: &str) -> Table {
+        checks_with(study, &Options::default())
     }
 
     /// A second packet in the same frames takes 640 ns longer on the last link, and nothing else.
@@ -455,5 +504,58 @@ mod tests {
             let checks = checks_of(&STUDY.replace("{ relative = 0.01 }", band));
             assert_eq!(checks.get(0, "verdict"), Some(Cell::from(verdict)), "{band}");
         }
+    }
+
+    #[test]
+    fn a_number_a_statement_and_what_is_not_printed_are_told_apart_by_what_is_given() {
+        let cases = [
+            ("value = 0.64\nband = { relative = 0.01 }", "number", ""),
+            ("statement = 'longer'\nband = { between = [0.0, 9.0] }", "statement", "longer"),
+            ("note = 'faster'\nband = { between = [0.0, 9.0] }", "statement", "faster"),
+            ("statement = 'longer'\nband = 'report_only'", "statement", "longer"),
+            ("note = 'ours'\nband = 'report_only'", "unprinted", ""),
+        ];
+        for (given, kind, words) in cases {
+            let study = STUDY.replace("value = 0.64\nband = { relative = 0.01 }", given);
+            let checks = checks_of(&study);
+            assert_eq!(checks.get(0, "kind"), Some(Cell::from(kind)), "{given}");
+            assert_eq!(checks.get(0, "statement"), Some(Cell::from(words)), "{given}");
+            let said = given.contains(&format!("note = '{words}'"));
+            let note = if given.contains("ours") { "ours" } else { "" };
+            assert!(!said || checks.get(0, "note") == Some(Cell::from(note)), "{given}");
+        }
+    }
+
+    /// Clint's bulk channel at half load, with as many seeds as a file may ask for.
+    const SCATTERED: &str = "base = 'clint'\n[run]\nlength = '400 us'\nseeds = 4\n\
+        regime = 'from_empty'\n[workload.bulk]\nload = 0.5\n\
+        [[published]]\nquantity = 'queueing_mean_us'\nat = { channel = 'bulk' }\n\
+        band = BAND\nsection = 'none'\n";
+
+    #[test]
+    fn fewer_runs_than_asked_for_decide_only_what_their_interval_decides() {
+        let quick = Options { quick: true, ..Options::default() };
+        let fewer = checks_with(&SCATTERED.replace("BAND", "'report_only'"), &quick);
+        let value = fewer.number(0, "measured").unwrap();
+        let half_width = fewer.number(0, "half_width").unwrap();
+        assert!(half_width > 0.0);
+        let verdict = |low: f64, high: f64, options: &Options| {
+            let band = format!("{{ between = [{low:?}, {high:?}] }}");
+            let checks = checks_with(&SCATTERED.replace("BAND", &band), options);
+            checks.get(0, "verdict").unwrap().to_string()
+        };
+        let (near, far) = (half_width / 2.0, half_width * 2.0);
+        assert_eq!(verdict(value - far, value + far, &quick), "within");
+        assert_eq!(verdict(value - near, value + near, &quick), "undecided");
+        assert_eq!(verdict(value + near, value + far, &quick), "undecided");
+        assert_eq!(verdict(value + far, value + 2.0 * far, &quick), "outside");
+        // All runs that the file asks for: the mean decides.
+        let three = Options { seeds: Some(3), ..Options::default() };
+        assert_eq!(verdict(value - near, value + near, &three), "undecided");
+        let enough = SCATTERED
+            .replace("seeds = 4", "seeds = 3")
+            .replace("BAND", &format!("{{ between = [{:?}, {:?}] }}", value - near, value + near));
+        let checks = checks_with(&enough, &quick);
+        assert_eq!(checks.get(0, "verdict"), Some(Cell::from("within")));
     }
 }

@@ -22,7 +22,7 @@ use crate::program::RankReport;
 use crate::program::background::offers;
 use crate::program::settings::{ProgramRun, ProgramSettings};
 use crate::statistics::{
-    BATCHES, Ending, Estimate, Judgement, Verdict, batch_means, judge, mser, steady_state,
+    BATCHES, Ending, Estimate, Judgement, Verdict, batch_means, in_parts, judge, mser, steady_state,
 };
 
 /// What one run showed of one channel.
@@ -71,6 +71,9 @@ pub struct ChannelRun {
     pub ranks: Option<RankReport>,
     /// The mean of each definition of latency under the regime of the run, in microseconds.
     pub means: [Option<Estimate>; Latency::ALL.len()],
+    /// The usual latency over the run, in microseconds, in a few hundred parts of equally many packets,
+    /// oldest first; empty where [`means`](Self::means) leave the beginning out.
+    pub course_of_latency: Vec<f64>,
     /// Whether the run settled.
     pub judgement: Judgement,
 }
@@ -287,6 +290,7 @@ impl ChannelRun {
             course: Vec::new(),
             ranks: None,
             means: [None; Latency::ALL.len()],
+            course_of_latency: Vec::new(),
             judgement: judge(&[], Ending::default(), None),
         }
     }
@@ -333,6 +337,10 @@ impl ChannelRun {
             return;
         }
         let series = self.usual().series().means_ps();
+        let mean = self.means[self.usual_latency() as usize];
+        if mean.is_some_and(|mean| mean.truncated == 0) {
+            self.course_of_latency = in_parts(&series).iter().map(|mean| mean * 1e-6).collect();
+        }
         let warm_up = match regime {
             Regime::Steady => Some(mser(&series)),
             Regime::FromEmpty | Regime::Skip(_) => None,

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use crate::error::Error;
 use crate::shipped;
-use crate::spec::Tree;
+use crate::spec::{Node, Tree};
 
 /// What a person asked for: a file or a shipped name, presets, and `key.path=value` overrides.
 #[derive(Clone, Debug, Default)]
@@ -29,6 +29,8 @@ pub struct Source {
     pub system: String,
     /// The presets that were merged, in order.
     pub presets: Vec<String>,
+    /// The channels whose workload stands in a file beneath alone, each with that file.
+    pub inherited: Vec<(String, String)>,
 }
 
 /// How deep `base` may lead, so that files that name each other are refused.
@@ -109,9 +111,16 @@ fn lay(name: &str, text: &str, folder: Option<&Path>, depth: usize) -> Result<So
     let presets = take_preset_names(&mut tree)?;
     let Some(base) = base else {
         let stem = Path::new(name).file_stem().unwrap_or_default().to_string_lossy();
-        return Ok(Source { tree, system: stem.into_owned(), presets });
+        return Ok(Source { tree, system: stem.into_owned(), presets, inherited: Vec::new() });
     };
     let mut beneath = layers(&base, folder, depth + 1)?;
+    let below = beneath.tree.get("workload").and_then(Node::entries).into_iter().flatten();
+    let only_below = below.filter(|(name, _)| {
+        tree.get("workload").and_then(Node::entries).is_none_or(|mut own| own.all(|o| o.0 != *name))
+    });
+    beneath.inherited = only_below
+        .map(|(name, workload)| (name.to_owned(), workload.place().file().to_owned()))
+        .collect();
     beneath.tree = beneath.tree.merge(tree);
     beneath.presets.extend(presets);
     Ok(beneath)
@@ -153,11 +162,39 @@ fn text_of(name: &str, beside: Option<&Path>) -> Result<(String, String, Option<
         if let Some(text) = shipped::system(name) {
             return Ok((format!("systems/{name}.toml"), text.to_owned(), None));
         }
-        return Err(Error::unknown_name(name));
+        let path = beside.map_or_else(|| PathBuf::from(name), |folder| folder.join(name));
+        return Err(folder(&path).unwrap_or_else(|| Error::unknown_name(name)));
     }
     let path = beside.map_or_else(|| PathBuf::from(name), |folder| folder.join(name));
+    if let Some(error) = folder(&path) {
+        return Err(error);
+    }
     let text = std::fs::read_to_string(&path)
         .map_err(|error| Error::Unreadable { path: path.display().to_string(), error })?;
     let folder = path.parent().map(Path::to_owned);
     Ok((path.display().to_string(), text, folder))
+}
+
+/// More files than this are not listed.
+const MOST_LISTED: usize = 8;
+
+/// The refusal of a folder, with the files in it that could be run.
+fn folder(path: &Path) -> Option<Error> {
+    let entries = std::fs::read_dir(path).ok()?;
+    let mut files: Vec<String> = entries
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .filter(|file| file.extension().is_some_and(|ending| ending == "toml"))
+        .filter(|file| std::fs::read_to_string(file).is_ok_and(|text| could_be_run(&text)))
+        .map(|file| file.display().to_string())
+        .collect();
+    files.sort();
+    let more = files.len().saturating_sub(MOST_LISTED);
+    files.truncate(MOST_LISTED);
+    Some(Error::Folder { path: path.display().to_string(), files, more })
+}
+
+/// Whether a text is a composition rather than some other file in TOML.
+fn could_be_run(text: &str) -> bool {
+    let says = |tree: &Tree| ["base", "channel"].iter().any(|key| tree.get(key).is_some());
+    Tree::parse("", text).is_ok_and(|tree| says(&tree))
 }

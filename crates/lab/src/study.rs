@@ -33,7 +33,8 @@ pub struct Options {
     pub length: Option<String>,
     /// Threads; as many as there are processors if absent.
     pub workers: Option<NonZeroUsize>,
-    /// Fewer runs, for a first look: at most three per point, whatever precision is asked.
+    /// Fewer runs, for a first look: at most three per point, whatever precision is asked. A band is
+    /// then judged only where the interval decides it.
     pub quick: bool,
     /// The folder in which runs are kept, and looked for before they are made.
     pub store: Option<PathBuf>,
@@ -173,10 +174,12 @@ impl Tables {
     pub fn outcome(mut self, plan: Plan, stopped: bool, options: &Options) -> Outcome {
         drop_empty_columns(&mut self.points);
         drop_empty_columns(&mut self.replications);
-        let tables = vec![
+        let always = [
             ("points", self.points),
             ("replications", self.replications),
             ("derived", derived_table(&plan)),
+        ];
+        let where_noted = [
             ("collisions", self.collisions),
             ("budget", self.budget),
             ("histograms", self.histograms),
@@ -189,6 +192,9 @@ impl Tables {
             ("intervals", self.intervals),
             ("messages", self.messages),
         ];
+        // An empty table reads as if something had been lost.
+        let noted = where_noted.into_iter().filter(|(_, table)| table.rows() > 0);
+        let tables = always.into_iter().chain(noted).collect();
         Outcome { tables, meta: meta(&plan, stopped, options), stopped, plan }
     }
 }

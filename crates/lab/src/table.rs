@@ -54,6 +54,14 @@ impl Table {
         self.columns.first().map_or(0, |column| column.data.len())
     }
 
+    /// Adds a column, cut or filled up to the rows that there are.
+    pub fn add(&mut self, name: &str, mut data: Data) {
+        if !self.columns.is_empty() {
+            data.pad(self.rows());
+        }
+        self.columns.push(Column { name: name.to_owned(), data });
+    }
+
     /// Keeps the columns for which `keep` returns `true`.
     pub fn retain(&mut self, keep: impl FnMut(&Column) -> bool) {
         self.columns.retain(keep);

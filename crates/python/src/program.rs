@@ -240,7 +240,8 @@ pub fn trace_generate(collective: &str, ranks: u16) -> PyResult<String> {
     schedule.map(|schedule| goal::write(&schedule)).map_err(|error| error::raise(error.into()))
 }
 
-/// Runs a trace on the channels of a system, and returns where the time went. `progress` is called
+/// Runs a trace on the channels of a system, and returns where the time went and how many messages
+/// were shorter than what received them asks for. `progress` is called
 /// with (operations done, operations in all, label) and ends the run by returning `False`.
 #[pyfunction]
 #[pyo3(signature = (name, preset, overrides, trace, channel, route, placement, ranks_per_host, seed, progress=None))]
@@ -257,7 +258,7 @@ pub fn trace_run<'py>(
     ranks_per_host: Option<u32>,
     seed: u64,
     progress: Option<Py<PyAny>>,
-) -> PyResult<Bound<'py, PyDict>> {
+) -> PyResult<(Bound<'py, PyDict>, u64)> {
     let request = Request::new(name, preset, &overrides);
     let route = rules(route)?;
     let (placement, ranks_per_host) = placed(placement, ranks_per_host)?;
@@ -275,5 +276,6 @@ pub fn trace_run<'py>(
     });
     raised.map_or(Ok(()), Err)?;
     let played = played.map_err(error::raise)?;
-    outcome::tables(py, &played.machine.report(played.ends).tables())
+    let tables = outcome::tables(py, &played.machine.report(played.ends).tables())?;
+    Ok((tables, played.shorter))
 }

@@ -39,7 +39,8 @@ pub(crate) fn meant(name: &str, units: &[Unit]) -> Option<&'static str> {
     }
     let long = spelled.strip_suffix("b/s").map(|start| format!("{start}bit/s"));
     let prefix = matches!(name, "k" | "K" | "M" | "G" | "T").then(|| format!("{name}bit/s"));
-    let short = [spelled.strip_suffix('b').map(|start| format!("{start}bit/s")), prefix];
+    let bits = spelled.strip_suffix("bit").or_else(|| spelled.strip_suffix('b'));
+    let short = [bits.map(|start| format!("{start}bit/s")), prefix];
     let tried = [long, Some(spelled.clone())].into_iter().chain(short).flatten();
     let mut tried = tried.filter_map(|name| unit_like(&name, units));
     tried.next()
@@ -72,6 +73,7 @@ mod tests {
             ("400 Gb/s", "400 Gbit/s"),
             ("400G", "400 Gbit/s"),
             ("400 Gb", "400 Gbit/s"),
+            ("2 Gbits", "2 Gbit/s"),
             ("10 gbps", "10 Gbit/s"),
             ("2.5 GBps", "2.5 GB/s"),
             ("100 Mbits/s", "100 Mbit/s"),

@@ -285,7 +285,8 @@ def _together(raws: list[tuple[Task, RawResult]], name: str) -> pd.DataFrame:
 
     parts, before = [], 0.0
     for task, raw in raws:
-        table = pd.DataFrame(dict(raw["tables"][name]))
+        # A table of which no row was noted is not there.
+        table = pd.DataFrame(dict(raw["tables"].get(name, {})))
         numbers = pd.DataFrame(dict(raw["tables"]["points"])).get("point")
         if len(table):
             table.insert(0, "system", task.contender.label)

@@ -68,7 +68,7 @@ def figures_of(result: Result) -> list[Figure]:
     if not requests:
         requests = _defaults(result)
     if len(result.checks):
-        title = "Error of each published value"
+        title = "Error of each published number"
         requests.insert(
             0, Request(name="published-against-measured", title=title, kind="published")
         )

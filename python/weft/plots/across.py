@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Any
 
 from weft.across.summary import Mean, values_of
 from weft.across.workloads import parse
 from weft.figure import Figure
+from weft.plots.axes import log_ticks
 from weft.plots.bars import TIME, divided
 from weft.plots.overlay import MARK, overlaid
 from weft.theme import HEIGHT, WIDTH
@@ -237,11 +237,7 @@ def _scale(values: list[dict[str, Any]], *, log: bool) -> dict[str, Any]:
         return {"scale": {"zero": True, "nice": True}, "axis": {"format": ",.6~g", "tickCount": 6}}
     low, high = (pick(value["y"] for value in values) for pick in (min, max))
     reach = [low / 1.6, high * 1.6]
-    powers = range(math.floor(math.log10(reach[0])), math.ceil(math.log10(reach[1])) + 1)
-    steps = (1, 2, 5) if math.log10(reach[1] / reach[0]) < 2 else (1,)
-    ticks = [step * 10.0**power for power in powers for step in steps]
     return {
         "scale": {"type": "log", "nice": False, "domain": reach},
-        "axis": {"format": ",.6~g",
-                 "values": [tick for tick in ticks if reach[0] <= tick <= reach[1]]},
-    }  # fmt: skip
+        "axis": {"format": ",.6~g", "values": log_ticks(*reach)},
+    }

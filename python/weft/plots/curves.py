@@ -6,12 +6,12 @@ depends on how long it ran). A cross is a number that the document printed.
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
 from weft.figure import Figure
+from weft.plots.axes import log_ticks
 from weft.plots.overlay import MARK, overlaid
 from weft.plots.request import (
     SETTLED,
@@ -240,7 +240,7 @@ def _layers(
         "title": axis_title(y),
         "axis": {
             "format": ",.6~g",
-            **({"values": _decades(scale["domain"])} if log else {"tickCount": 6}),
+            **({"values": log_ticks(*scale["domain"])} if log else {"tickCount": 6}),
         },
     }
     x_axis = _x_axis(drawn["x"], x, channel)
@@ -290,14 +290,6 @@ def _layers(
         *layers[2:3] * bool((~unsettled).any()),
         *layers[3:] * bool(unsettled.any()),
     ]
-
-
-def _decades(reach: list[float]) -> list[float]:
-    """Grid lines at powers of ten, or at 1, 2 and 5 of each where few powers would show."""
-    low, high = math.floor(math.log10(reach[0])), math.ceil(math.log10(reach[1]))
-    steps = (1, 2, 5) if math.log10(reach[1] / reach[0]) < 2.5 else (1,)
-    lines = [step * 10.0**power for power in range(low, high + 1) for step in steps]
-    return [line for line in lines if reach[0] <= line <= reach[1]]
 
 
 def _published_layers(printed: pd.DataFrame, shared: dict[str, Any]) -> list[dict[str, Any]]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from weft.figure import Figure
+from weft.plots.axes import log_ticks
 from weft.plots.request import (
     Request,
     chosen_points,
@@ -123,6 +124,8 @@ def _begun_together(tails: list[pd.DataFrame]) -> pd.DataFrame:
 
 
 def _curves(drawn: pd.DataFrame, order: list[str], kind: str) -> dict[str, Any]:
+    reach = [float(drawn["latency"].min()), float(drawn["latency"].max())]
+    least = float(drawn["share"].min())
     return {
         "data": {"values": records(drawn)},
         "mark": {"type": "line", "interpolate": "step-after"},
@@ -130,16 +133,16 @@ def _curves(drawn: pd.DataFrame, order: list[str], kind: str) -> dict[str, Any]:
             "x": {
                 "field": "latency",
                 "type": "quantitative",
-                "scale": {"type": "log", "nice": False},
+                "scale": {"type": "log", "nice": False, "domain": reach},
                 "title": f"{plain(kind).capitalize()} latency (µs)",
-                "axis": {"format": "~g", "tickCount": 8},
+                "axis": {"format": "~g", "values": log_ticks(*reach)},
             },
             "y": {
                 "field": "share",
                 "type": "quantitative",
-                "scale": {"type": "log", "domainMax": 1},
+                "scale": {"type": "log", "nice": False, "domain": [least, 1]},
                 "title": "Share of packets that took longer",
-                "axis": {"format": "~g", "values": [10.0**-power for power in range(7)]},
+                "axis": {"format": "~g", "values": log_ticks(least, 1)},
             },
             "color": {"field": "series", "type": "nominal", "scale": {"domain": order},
                       "legend": {"symbolType": "stroke", "columns": 3} if len(order) > 1 else None},

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from weft.checks import LITERAL, Check, checks_of
+from weft.checks import LITERAL, Check, checks_of, once_each
 from weft.figure import Figure
 from weft.theme import WIDTH
 from weft.words import number, percent, printed
@@ -25,17 +25,22 @@ _KINDS = {
     "within": ("$within", "circle"),
     "outside": ("$outside", "diamond"),
     "missed": ("$outside", "cross"),
+    "not decided at this size": ("$undecided", "triangle-up"),
     "shown, not judged": ("$report", "square"),
 }
 
+_SHOWN = {"report": "shown, not judged", "undecided": "not decided at this size"}
+
 
 def published_against_measured(result: Result, request: Request) -> Figure | None:
-    """Draw one row a published value: error as a dot, its interval, the band that is claimed.
+    """Draw one row a published number: error as a dot, its interval, the band that is claimed.
 
-    The rows stand under the experiment that they belong to. Two readings of the document share the
-    row of their number.
+    The rows stand under the experiment that they belong to, and a number that several experiments
+    hold under the one in which it counts. Two readings of the document share the row of their
+    number.
     """
-    rows = _rows([check for check in checks_of(result) if check.error is not None], result)
+    checks = once_each(checks_of(result))
+    rows = _rows([check for check in checks if check.error is not None], result)
     if not rows:
         return None
     return Figure(
@@ -92,7 +97,7 @@ def _row(check: Check, apart: str) -> dict[str, Any]:
         "band_low": None if low is None else max(-_EDGE, low),
         "band_high": None if high is None else min(_EDGE, high),
         "beyond": f"{percent(error)}{reading}" if beyond else "",
-        "verdict": check.verdict if check.verdict != "report" else "shown, not judged",
+        "verdict": _SHOWN.get(check.verdict, check.verdict),
         "published": f"{printed(check.published)} {check.shown_unit}".strip(),
         "measured": f"{number(check.measured, 4)} {check.shown_unit}".strip(),
         "error_text": percent(error),

@@ -6,7 +6,7 @@ from collections import Counter
 from html import escape
 from typing import TYPE_CHECKING
 
-from weft.checks import Check, checks_of, readings
+from weft.checks import NUMBER, STATEMENT, Check, checks_of, readings
 from weft.composition import caption, draw
 from weft.report.markup import (
     Section,
@@ -61,7 +61,8 @@ def checks_section(result: Result, place: Place) -> Section | None:
     groups: dict[str, list[Check]] = {}
     for check in checks:
         groups.setdefault(check.experiment, []).append(check)
-    tables = "".join(_checks_table(_title_of(result, name), rows) for name, rows in groups.items())
+    titles = {name: _title_of(result, name) for name in groups}
+    tables = "".join(_checks_of(titles, name, rows) for name, rows in groups.items())
     body = f"<h2>Published against measured</h2>{place(drawn)}{tables}"
     return Section("checks", "Published / measured", section("checks", body))
 
@@ -296,25 +297,61 @@ def again(result: Result) -> Section:
     return Section("again", "Run it again", section("again", body))
 
 
-def _checks_table(title: str, checks: list[Check]) -> str:
+def _checks_of(titles: dict[str, str], name: str, checks: list[Check]) -> str:
+    """Write the numbers of an experiment in one table, what is said in words in another."""
+    numbers = [check for check in checks if check.kind == NUMBER]
+    others = [check for check in checks if check.kind != NUMBER]
+    named = (part for check in checks for part in check.section.split(", ") if part)
+    sections = ", ".join(dict.fromkeys(named))
+    preset, _ = readings(checks)
+    words = " · ".join(part for part in (sections, f"preset {preset}" if preset else "") if part)
+    source = f' <span class="source">{escape(words)}</span>' if words else ""
+    tables = (_numbers_table(numbers, titles) if numbers else "") + (
+        _statements_table(others, titles) if others else ""
+    )
+    return f"<h3>{escape(titles[name])}{source}</h3>{tables}"
+
+
+def _numbers_table(checks: list[Check], titles: dict[str, str]) -> str:
     heads = ["Quantity", "Published", "Measured", "Error", "Band", "Verdict"]
-    preset, places = readings(checks)
     rows = [
         [
-            f"{escape(sentence(check.name))}{_place(place)}{_note(check)}",
+            f"{escape(sentence(check.name))}{_place(place)}{_note(check, titles)}",
             published(check),
             measured(check, spread=True),
             percent(check.error),
             escape(check.band) if check.is_claimed else "–",
-            f'<span class="badge {escape(check.verdict)}">{escape(check.verdict)}</span>',
+            _badge(check),
         ]
-        for check, place in zip(checks, places, strict=True)
+        for check, place in zip(checks, readings(checks)[1], strict=True)
     ]
-    named = (part for check in checks for part in check.section.split(", ") if part)
-    sections = ", ".join(dict.fromkeys(named))
-    words = " · ".join(part for part in (sections, f"preset {preset}" if preset else "") if part)
-    source = f' <span class="source">{escape(words)}</span>' if words else ""
-    return f"<h3>{escape(title)}{source}</h3>{table(heads, rows, numeric={1, 2, 3})}"
+    return table(heads, rows, numeric={1, 2, 3})
+
+
+def _statements_table(checks: list[Check], titles: dict[str, str]) -> str:
+    heads = ["Statement", "Measured", "Holds if", "Verdict"]
+    rows = [
+        [
+            f"{_said(check)}{_note(check, titles)}",
+            measured(check, spread=True),
+            escape(check.band) if check.is_claimed else "–",
+            _badge(check),
+        ]
+        for check in checks
+    ]
+    return f'<div class="statements">{table(heads, rows, numeric={1})}</div>'
+
+
+def _said(check: Check) -> str:
+    """Quote a statement, and say what is measured for it; or say that it is not printed."""
+    said = f"“{escape(sentence(check.statement))}”" if check.kind == STATEMENT else "Not printed"
+    return f'{said} <span class="place">{escape(check.label)}</span>'
+
+
+def _badge(check: Check) -> str:
+    """Show the verdict; of a row that does not count, without the colour."""
+    kind = escape(check.verdict) if check.counted else "aside"
+    return f'<span class="badge {kind}">{escape(check.shown_verdict)}</span>'
 
 
 def _place(place: str) -> str:
@@ -334,8 +371,16 @@ def _derived_table(run: Result) -> str:
     return table(heads, rows, numeric={1})
 
 
-def _note(check: Check) -> str:
-    return f'<small class="note">{marked(check.note)}</small>' if check.note else ""
+def _note(check: Check, titles: dict[str, str]) -> str:
+    notes = [marked(check.note)] if check.note else []
+    where = ", ".join(_short(titles[name]) for name in check.also if name in titles)
+    if check.counted and where:
+        notes.append(f"Also in {escape(where)}.")
+    elif not check.counted and check.kind == NUMBER:
+        notes.append(f"Counts once, with {escape(where or 'the other row of this number')}.")
+    elif not check.counted and check.kind == STATEMENT:
+        notes.append("Counts once, with the other rows of this statement.")
+    return f'<small class="note">{" ".join(notes)}</small>' if notes else ""
 
 
 def _points_table(run: Result) -> str:

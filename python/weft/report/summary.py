@@ -6,7 +6,17 @@ from collections import Counter
 from html import escape
 from typing import TYPE_CHECKING
 
-from weft.checks import LITERAL, Check, checks_of, counts, named_in
+from weft.checks import (
+    LITERAL,
+    NUMBER,
+    STATEMENT,
+    UNPRINTED,
+    Check,
+    checks_of,
+    counted_in_words,
+    counts,
+    named_in,
+)
 from weft.plots.request import SETTLED
 from weft.report.markup import Section, marked, measured, published, section, sentence, table
 from weft.standing import STANDING, notes, why_stuck
@@ -16,12 +26,32 @@ from weft.words import percent
 if TYPE_CHECKING:
     from weft.result import Result
 
-_VERDICT_WORDS = {
-    "within": "within the band",
-    "outside": "outside the band",
-    "missed": "known to be missed",
-    "report": "shown without a verdict",
+# The head of each row of numbers at the top, and what its verdicts are called.
+_TILES = {
+    NUMBER: (
+        "Printed numbers",
+        {
+            "within": "within the band",
+            "outside": "outside the band",
+            "missed": "known to be missed",
+            "undecided": "not decided at this size",
+            "report": "shown, not judged",
+        },
+    ),
+    STATEMENT: (
+        "Statements",
+        {
+            "within": "hold",
+            "outside": "do not hold",
+            "missed": "known not to hold",
+            "undecided": "not decided at this size",
+            "report": "shown, not judged",
+        },
+    ),
 }
+
+# Verdicts that are named even where there is none of them: their absence is the news.
+_ALWAYS_SHOWN = ("within", "outside")
 
 
 def summary(result: Result) -> Section:
@@ -60,41 +90,51 @@ def provenance(result: Result) -> str:
 
 def _verdicts(checks: list[Check]) -> str:
     found = counts(checks)
-    claimed = found["within"] + found["outside"]
-    tiles = "".join(
-        f'<li class="{verdict}"><b>{count}</b> {_VERDICT_WORDS[verdict]}</li>'
-        for verdict, count in found.items()
-    )
-    lead = (
-        f"{found['within']} of {claimed} published values come out within the band that is claimed "
-        "for them."
-        if claimed
-        else "No band is claimed for any of these values."
-    )
-    if missed := found["missed"]:
-        lead = f"{lead[:-1]}; {missed} more {'is' if missed == 1 else 'are'} known to be missed."
+    tiles = "".join(_tiles(kind, found[kind]) for kind in _TILES if sum(found[kind].values()))
     listed = _listed("What falls outside", "outside", checks)
     listed += _listed("What is known to be missed", "missed", checks)
-    return f'<p class="lead">{lead}</p><ul class="tiles">{tiles}</ul>{_unjudged(checks)}{listed}'
+    return (
+        f'<p class="lead">{counted_in_words(checks)}</p><div class="tally">{tiles}</div>'
+        f"{_once(checks, found[UNPRINTED])}{listed}"
+    )
+
+
+def _tiles(kind: str, found: dict[str, int]) -> str:
+    """Write the counts of a kind; there may be none of a verdict, and then no colour speaks."""
+    title, words = _TILES[kind]
+    shown = {
+        verdict: count for verdict, count in found.items() if count or verdict in _ALWAYS_SHOWN
+    }
+    tiles = "".join(
+        f'<li class="{verdict if count else "none"}"><b>{count}</b> {words[verdict]}</li>'
+        for verdict, count in shown.items()
+    )
+    return f'<h3>{title}</h3><ul class="tiles">{tiles}</ul>'
 
 
 def _listed(title: str, verdict: str, checks: list[Check]) -> str:
-    entries = "".join(f"<li>{_miss(check)}</li>" for check in checks if check.verdict == verdict)
+    chosen = [check for check in checks if check.counted and check.verdict == verdict]
+    entries = "".join(f"<li>{_miss(check)}</li>" for check in chosen)
     return f'<h3>{title}</h3><ul class="misses">{entries}</ul>' if entries else ""
 
 
-def _unjudged(checks: list[Check]) -> str:
-    """Say why some values carry no verdict."""
-    shown = [check for check in checks if check.verdict == "report"]
-    literal = sum(LITERAL in check.preset.split("+") for check in shown)
-    if not literal:
-        return ""
-    rest = len(shown) - literal
-    return (
-        f"<p>Of the values without a verdict, {literal} belong to the reading <em>literal</em>, "
-        "which takes the document at its word and stands beside the judged one for comparison; "
-        f"for {rest} the printed number does not allow a verdict, and the row says why.</p>"
-    )
+def _once(checks: list[Check], unprinted: dict[str, int]) -> str:
+    """Say what the counts leave out."""
+    sentences = []
+    if any(not check.counted for check in checks):
+        sentences.append(
+            "Each number and each statement counts once, however many experiments and settings it "
+            "is held against, and by the worst of them."
+        )
+    if any(LITERAL in check.preset.split("+") for check in checks):
+        sentences.append(
+            "The reading <em>literal</em> takes the document at its word; it stands beside the "
+            "judged one for comparison and does not count."
+        )
+    if count := sum(unprinted.values()):
+        noun = "number that is" if count == 1 else "numbers that are"
+        sentences.append(f"{count} {noun} not in the document stand beside these, not counted.")
+    return f"<p>{' '.join(sentences)}</p>" if sentences else ""
 
 
 def _findings(result: Result) -> str:
@@ -159,10 +199,10 @@ def _miss(check: Check) -> str:
     note = f" {escape(sentence(check.note.rstrip('.')))}." if check.note else ""
     band = f"; claimed {escape(check.band)}" if check.is_claimed else ""
     error = f", {percent(check.error)}" if check.error is not None else ""
-    return (
-        f"<b>{escape(sentence(check.label))}</b>: published {published(check)}, measured "
-        f"{measured(check, spread=True)}{error}{band}.{note}"
-    )
+    found = f"measured {measured(check, spread=True)}{error}{band}.{note}"
+    if check.kind == STATEMENT:
+        return f"<b>“{escape(sentence(check.statement))}”</b>: {escape(check.label)} {found}"
+    return f"<b>{escape(sentence(check.label))}</b>: published {published(check)}, {found}"
 
 
 def _settled(result: Result) -> str:

@@ -268,7 +268,9 @@ fn stage_control(
     let own = settings.flow_control.clone().unwrap_or_default();
     if let FlowControlSettings::SourceQuench(_) = own {
         let accepted = format!(
-            "credits, virtual_channel_credits or stop_go where queues belong to outputs: a switch              quenches the source of a connection by how many of its cells wait, which only one with              queues per connection knows (channel.{name}.switch.shared_memory)"
+            "credits, virtual_channel_credits or stop_go where queues belong to outputs: a switch \
+             quenches the source of a connection by how many of its cells wait, which only one with \
+             queues per connection knows (channel.{name}.switch.shared_memory)"
         );
         refuse(name, "flow_control", "source_quench", &accepted)?;
     }

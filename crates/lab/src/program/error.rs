@@ -1,7 +1,14 @@
 //! Why a program did not come to its end.
 
 use weft_kernel::Stopped;
-use weft_units::Time;
+use weft_units::{Span, Time};
+
+use super::machine::CLOCK_END;
+
+/// Where a trace says it, if one does.
+fn place(line: u32) -> String {
+    if line > 0 { format!(" (line {line})") } else { String::new() }
+}
 
 /// Why a program did not come to its end.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -56,6 +63,46 @@ pub enum ProgramError {
     NoMemory {
         /// The host.
         host: u16,
+    },
+    /// A computation past the end of the clock.
+    #[error(
+        "rank {rank}{} computes for {span} from {time} on, which is past {CLOCK_END} (100 days), \
+         where the clock of a program ends", place(*line)
+    )]
+    TooLong {
+        /// The rank.
+        rank: u16,
+        /// Where a trace says it, from 1; 0 where no line does.
+        line: u32,
+        /// When it begins.
+        time: Time,
+        /// How long it takes.
+        span: Span,
+    },
+    /// Something else happens past the end of the clock.
+    #[error("at {time} the program is not over, and its clock ends at {CLOCK_END} (100 days)")]
+    ClockEnds {
+        /// The present.
+        time: Time,
+    },
+    /// A message that does not fit what receives it (MPI 4.0, section 3.2.4: truncation).
+    #[error(
+        "rank {rank}{} receives {accepted} B of a message of {size} B that rank {from} sends with \
+         tag {tag}; accepted: a receive of {size} B or more", place(*line)
+    )]
+    Truncated {
+        /// The rank that receives.
+        rank: u16,
+        /// Where a trace says it, from 1; 0 where no line does.
+        line: u32,
+        /// The rank that sends.
+        from: u16,
+        /// The tag.
+        tag: u32,
+        /// What the message has.
+        size: u64,
+        /// What the receive asks for.
+        accepted: u64,
     },
     /// It was ended from outside.
     #[error("the program was stopped at {time} ({why:?}) before its end")]

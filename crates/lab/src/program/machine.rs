@@ -135,6 +135,10 @@ enum Cargo {
     },
 }
 
+/// Where the clock of a program ends: after 100 days. So much again fits behind it into a count of
+/// picoseconds, so that whatever is under way then comes to an end without an overflow.
+pub const CLOCK_END: Time = Time(100 * 86_400 * 1_000_000_000_000);
+
 /// More than this is not said of a program that is stuck.
 const MOST_LINES: usize = 24;
 
@@ -298,6 +302,10 @@ impl<C: Carrier> Machine<C> {
         let is_idle = self.expected == 0 && self.timers.next_time().is_none();
         if next == Time::NEVER || (is_idle && !self.awaits_tidings()) {
             return false;
+        }
+        if next > CLOCK_END {
+            self.fail(ProgramError::ClockEnds { time: self.now });
+            return true;
         }
         self.now = next;
         if self.end_computations() {

@@ -149,7 +149,7 @@ impl Lanes {
 
 /// A multiplicative hash: keys are small numbers, and the same on every machine.
 #[derive(Debug, Default)]
-struct KeyHasher(u64);
+pub(crate) struct KeyHasher(u64);
 
 impl Hasher for KeyHasher {
     fn finish(&self) -> u64 {
@@ -165,8 +165,12 @@ impl Hasher for KeyHasher {
     }
 
     fn write_u32(&mut self, value: u32) {
+        self.write_u64(value.into());
+    }
+
+    fn write_u64(&mut self, value: u64) {
         // The odd number nearest to 2^64 divided by the golden ratio (Knuth, TAOCP 3, 6.4).
-        let mixed = (self.0 ^ u64::from(value)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ value).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         self.0 = mixed.rotate_left(26);
     }
 }

@@ -89,7 +89,7 @@ impl Placement {
 pub(super) fn first_shared(places: &[u16]) -> Option<(u16, u16, u16)> {
     let last = places.iter().copied().max()?;
     let mut first = vec![None; usize::from(last) + 1];
-    (0..).zip(places).find_map(|(rank, host)| {
+    places.iter().zip(0..).find_map(|(host, rank)| {
         let before: Option<u16> = first[usize::from(*host)].replace(rank);
         before.map(|before| (before, rank, *host))
     })
@@ -107,12 +107,12 @@ pub(super) struct Places {
 impl Places {
     /// Each rank on the host that stands in its place.
     pub fn new(hosts: Vec<u16>) -> Places {
-        if (0..).zip(&hosts).all(|(rank, host): (u16, &u16)| rank == *host) {
+        if hosts.iter().zip(0..).all(|(host, rank): (&u16, u16)| rank == *host) {
             return Places::default();
         }
         let last = hosts.iter().copied().max().unwrap_or(0);
         let mut ranks = vec![Vec::new(); usize::from(last) + 1];
-        for (rank, host) in (0..).zip(&hosts) {
+        for (host, rank) in hosts.iter().zip(0..) {
             ranks[usize::from(*host)].push(rank);
         }
         let are_shared = ranks.iter().any(|own| own.len() > 1);

@@ -17,6 +17,7 @@ use crate::assemble::Site;
 use crate::composition::{ChannelSettings, Spec};
 use crate::error::{ABSENT, Error};
 use crate::fit;
+use crate::keys;
 use crate::source::Request;
 use crate::trace::play;
 use crate::trace::settings::TraceSettings;
@@ -240,7 +241,7 @@ pub fn open(
         tree.set(key, value)?;
     }
     let tree = tree.without_presets();
-    let spec: Spec = tree.read()?;
+    let spec = keys::read(&tree)?;
     fit::check(&tree, &spec)?;
     let (_, names) = ways.rules(&spec)?;
     if let Some(name) = spec.workload.keys().find(|name| !names.contains(name)) {
@@ -284,7 +285,11 @@ impl ProgramSettings {
             accepted,
         };
         if ranks < 2 {
-            return Err(fault("program.ranks", ranks.to_string(), "2 or more".to_owned()));
+            return Err(fault(
+                "program.ranks",
+                ranks.to_string(),
+                "a whole number in 2..=65535".to_owned(),
+            ));
         }
         if self.run.is_some() == self.trace.is_some() {
             let value = if self.run.is_some() { "given" } else { ABSENT };
@@ -326,7 +331,11 @@ impl ProgramSettings {
             (None, Some(trace)) => {
                 let schedule = trace.schedule_for(ranks)?;
                 let played = play(&schedule, machine, halt, &mut |_, _| true).map_err(refused)?;
-                (played.end(), played.ends, played.machine, Metrics::new())
+                let mut own = Metrics::new();
+                if played.shorter > 0 {
+                    own.push(("program_shorter_messages", played.shorter as f64));
+                }
+                (played.end(), played.ends, played.machine, own)
             }
             (None, None) => (Time::ZERO, Vec::new(), machine, Metrics::new()),
         };
@@ -335,28 +344,32 @@ impl ProgramSettings {
             ("program_messages", machine.messages() as f64),
         ];
         metrics.extend(own);
-        metrics.extend(shares(machine.account(), end));
+        let all = end.since(Time::ZERO).as_us() * ends.len() as f64;
+        metrics.extend(shares(machine.account(), all));
         if machine.processors().is_some() {
-            metrics.push(("program_queued_share", share(machine.account(), end, |own| own.queued)));
+            metrics.push(("program_queued_share", share(machine.account(), all, |own| own.queued)));
         }
         if let Some(copied) = machine.copied() {
             metrics.push(("program_memory_messages", copied as f64));
+        }
+        if machine.to_self() > 0 {
+            metrics.push(("program_self_messages", machine.to_self() as f64));
         }
         let ranks = machine.report(ends);
         Ok(ProgramRun { end, metrics, ranks, channels: machine.into_channels() })
     }
 }
 
-/// Which share of the time of all ranks went where.
-pub fn shares(account: &Account, end: Time) -> Metrics {
+/// Which share of the time of all ranks, in microseconds, went where. Hosts without a rank have no
+/// part in it.
+fn shares(account: &Account, all: f64) -> Metrics {
     vec![
-        ("program_computing_share", share(account, end, |spent| spent.computing)),
-        ("program_sending_share", share(account, end, |spent| spent.sending)),
-        ("program_waiting_share", share(account, end, |spent| spent.waiting)),
+        ("program_computing_share", share(account, all, |spent| spent.computing)),
+        ("program_sending_share", share(account, all, |spent| spent.sending)),
+        ("program_waiting_share", share(account, all, |spent| spent.waiting)),
     ]
 }
 
-fn share(account: &Account, end: Time, of: fn(&super::Spent) -> weft_units::Span) -> f64 {
-    let all = end.since(Time::ZERO).as_us() * account.ranks().len() as f64;
+fn share(account: &Account, all: f64, of: fn(&super::Spent) -> weft_units::Span) -> f64 {
     account.ranks().iter().map(|spent| of(spent).as_us()).sum::<f64>() / all
 }

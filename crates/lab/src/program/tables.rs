@@ -47,8 +47,8 @@ impl RankReport {
 
     /// A row a rank.
     pub fn rank_rows(&self) -> Vec<RankRow> {
-        let ranks = (0..).zip(self.account.ranks()).zip(self.ends.iter().zip(&self.hosts));
-        let row = |((rank, spent), (end, host)): ((u16, &super::Spent), (&Time, &u16))| {
+        let ranks = self.account.ranks().iter().zip(0..).zip(self.ends.iter().zip(&self.hosts));
+        let row = |((spent, rank), (end, host)): ((&super::Spent, u16), (&Time, &u16))| {
             let known = spent.computing + spent.sending + spent.waiting + spent.queued;
             let rest = Span(end.since(Time::ZERO).0.saturating_sub(known.0));
             let queued = self.processors.map(|_| ("queued_us", span(spent.queued)));
@@ -76,9 +76,9 @@ impl RankReport {
             let hosts = [("host", Some(rank)), ("waited_for_host", *other)];
             row.into_iter().chain(self.on_hosts(hosts)).collect()
         };
-        let ranks = (0..).zip(self.account.ranks());
+        let ranks = self.account.ranks().iter().zip(0..);
         ranks
-            .flat_map(|(rank, spent)| spent.waiting_for.iter().map(move |w| row(rank, w)))
+            .flat_map(|(spent, rank)| spent.waiting_for.iter().map(move |w| row(rank, w)))
             .collect()
     }
 

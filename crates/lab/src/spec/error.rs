@@ -34,9 +34,26 @@ pub struct Refusal {
     pub accepted: Vec<String>,
     /// The accepted name that is nearest to the one written, if any is near.
     pub nearest: Option<String>,
+    /// What kind of refusal it is, for what a schema can add to it.
+    #[serde(skip)]
+    pub(crate) kind: Kind,
     /// The line of the file with carets under the place.
     #[serde(skip)]
     excerpt: Option<String>,
+}
+
+/// Kinds of refusals to which a schema can add what would be accepted, and where.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// A table lacks a key.
+    Missing,
+    /// A table has a key that it does not know.
+    UnknownKey,
+    /// A value has the wrong type.
+    Misfit,
+    /// Anything else.
+    #[default]
+    Other,
 }
 
 impl SpecError {
@@ -56,6 +73,20 @@ impl SpecError {
         self
     }
 
+    pub(super) fn kind(mut self, kind: Kind) -> SpecError {
+        self.0.kind = kind;
+        self
+    }
+
+    /// Says that the key belongs to other tables than the one in which it was written.
+    pub(crate) fn belongs(mut self, tables: &[String]) -> SpecError {
+        let name = self.key.rsplit('.').next().unwrap_or_default();
+        self.0.message =
+            format!("{}: `{name}` belongs in {}", self.message, tables.join(" or in "));
+        self.0.nearest = None;
+        self
+    }
+
     pub(crate) fn value(mut self, value: String) -> SpecError {
         self.0.value = value;
         self
@@ -64,7 +95,8 @@ impl SpecError {
     /// Names what would be accepted instead of `written`, and the nearest of it.
     #[must_use]
     pub fn names<S: AsRef<str>>(mut self, accepted: &[S], written: &str) -> SpecError {
-        self.0.nearest = nearest(written, accepted.iter().map(AsRef::as_ref)).map(str::to_owned);
+        let others = accepted.iter().map(AsRef::as_ref).filter(|name| *name != written);
+        self.0.nearest = nearest(written, others).map(str::to_owned);
         self.0.accepted = accepted.iter().map(|name| name.as_ref().to_owned()).collect();
         self
     }
@@ -105,7 +137,8 @@ impl fmt::Display for SpecError {
         }
         let accepted: Vec<_> = self.accepted.iter().map(|text| quoted(text)).collect();
         write!(f, "\n    accepted: {}", accepted.join(", "))?;
-        match &self.nearest {
+        // The only name that is accepted needs no second mention.
+        match self.nearest.as_ref().filter(|_| self.accepted.len() > 1) {
             Some(name) => write!(f, "; did you mean {}?", quoted(name)),
             None => Ok(()),
         }

@@ -45,7 +45,9 @@ mod schema;
 mod tree;
 mod write;
 
+pub(crate) use error::Kind;
 pub(crate) use nearest::nearest;
+pub(crate) use path::split;
 
 pub use error::{Refusal, SpecError};
 pub use place::Place;

@@ -30,7 +30,7 @@ pub(super) fn quote(text: &str) -> String {
 }
 
 /// The names of a dotted key; `None` if it is none. The empty path has no names.
-pub(super) fn split(path: &str) -> Option<Vec<String>> {
+pub(crate) fn split(path: &str) -> Option<Vec<String>> {
     let mut names = Vec::new();
     let mut rest = path.trim();
     while !rest.is_empty() {

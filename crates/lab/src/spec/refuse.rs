@@ -5,6 +5,7 @@ use std::fmt::Display;
 use serde::de::{self, Expected, Unexpected};
 
 use super::SpecError;
+use super::error::Kind;
 use super::path::join;
 use super::place::Place;
 use super::tree::{Content, Node};
@@ -66,7 +67,7 @@ impl ReadError {
                     Content::List(_) => ": a list does not fit",
                     _ => " does not fit",
                 };
-                refusal(format!("{this}{kind}")).accepts(expected)
+                refusal(format!("{this}{kind}")).accepts(expected).kind(Kind::Misfit)
             }
             Stage::NoChoice(variants) if is_value => {
                 refusal(format!("{this} does not fit")).names(variants, &value)
@@ -79,7 +80,7 @@ impl ReadError {
                     "" => format!("missing key `{name}`"),
                     _ => format!("missing key `{name}` in {path}"),
                 };
-                SpecError::new(&join(path, name), message).at(&node.key)
+                SpecError::new(&join(path, name), message).at(&node.key).kind(Kind::Missing)
             }
             Stage::UnknownKey(..) | Stage::TakesNothing(_) => self.place_key(&node.key, path),
             Stage::UnknownChoice(..) => self.place_choice(&node.place, path),
@@ -93,7 +94,8 @@ impl ReadError {
         match *self.0 {
             Stage::UnknownKey(name, accepted) => {
                 let message = format!("unknown key `{name}`{within}");
-                SpecError::new(&join(path, &name), message).names(accepted, &name).at(key)
+                let refusal = SpecError::new(&join(path, &name), message).names(accepted, &name);
+                refusal.at(key).kind(Kind::UnknownKey)
             }
             Stage::TakesNothing(name) => {
                 let message = format!("unknown key `{name}`{within}, which has no settings");

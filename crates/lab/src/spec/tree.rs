@@ -268,6 +268,23 @@ impl Tree {
         SpecError::new(&full, message.into()).at(&node.key)
     }
 
+    /// Refuses an element of a list of tables because of one of its keys.
+    pub fn refuse_in(
+        &self,
+        list: &str,
+        index: usize,
+        name: &str,
+        message: impl Into<String>,
+    ) -> SpecError {
+        let element = self.get(list).and_then(Node::elements).and_then(|all| all.get(index));
+        let blamed = element.map(|element| element.get(name).unwrap_or(element));
+        let refusal = self.refuse(list, message);
+        match blamed {
+            Some(node) => refusal.at(&node.key),
+            None => refusal,
+        }
+    }
+
     /// Every value of the tree in file order, and every choice that has an origin or, once the
     /// tree is resolved, was made by a type.
     pub fn leaves(&self) -> Vec<Leaf> {

@@ -12,7 +12,7 @@ mod warm_up;
 
 pub use curve::{Saturation, saturation};
 pub use estimate::{BATCHES, Estimate, batch_means, ratio, replications, steady_state};
-pub use start_up::start_up_bias;
+pub use start_up::{in_parts, start_up_bias};
 pub use student::student_t;
 pub use verdict::{Ending, Judgement, Verdict, judge};
 pub use warm_up::{WarmUp, mser, mser5};

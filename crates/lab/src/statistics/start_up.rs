@@ -2,14 +2,24 @@
 
 use super::{Estimate, WarmUp, mser, replications};
 
+/// The most parts in which a course is kept: enough to see where it begins to be steady.
+const PARTS: usize = 256;
+
+/// The means of at most 256 parts of a series, each of equally many elements; what does not fill the
+/// last one is left out.
+pub fn in_parts(series: &[f64]) -> Vec<f64> {
+    let size = series.len().div_ceil(PARTS).max(1);
+    series.chunks_exact(size).map(|part| part.iter().sum::<f64>() / size as f64).collect()
+}
+
 /// By how much the mean over whole series differs from the mean after their warm-up: the bias that
 /// starting from empty queues gives it, negative if the mean is too low. `series` are the batch
 /// means of replications, oldest first, in any unit. The warm-up is that of the series averaged over
 /// replications, in which chance is smaller and a common beginning shows (Welch, "The statistical
 /// analysis of simulation results", 1983), where [`mser`] ends it. `None` if no warm-up is found, or
 /// if what it would cut is no different from what other parts of the series are by chance.
-pub fn start_up_bias(series: &[Vec<f64>]) -> Option<f64> {
-    let length = series.iter().map(Vec::len).min()?;
+pub fn start_up_bias(series: &[&[f64]]) -> Option<f64> {
+    let length = series.iter().map(|own| own.len()).min()?;
     let at = |index: usize| series.iter().map(|own| own[index]).sum::<f64>() / series.len() as f64;
     let average: Vec<f64> = (0..length).map(at).collect();
     let WarmUp { truncated, .. } = mser(&average);
@@ -57,25 +67,38 @@ mod tests {
             .collect()
     }
 
+    fn bias(series: &[Vec<f64>]) -> Option<f64> {
+        start_up_bias(&series.iter().map(|own| &own[..]).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn a_long_series_is_kept_in_parts_of_equal_size() {
+        let series: Vec<f64> = (0..1_001).map(f64::from).collect();
+        let parts = in_parts(&series);
+        assert_eq!((parts.len(), parts[0], parts[249]), (250, 1.5, 997.5));
+        assert_eq!(in_parts(&[2.0, 4.0]), [2.0, 4.0]);
+        assert!(in_parts(&[]).is_empty());
+    }
+
     /// The 40 elements lack 205 together, of 400.
     #[test]
     fn a_start_from_empty_shows_as_a_mean_that_is_too_low() {
-        let bias = start_up_bias(&rising(1, 10.0)).unwrap();
+        let bias = bias(&rising(1, 10.0)).unwrap();
         assert!((bias + 205.0 / 400.0).abs() < 0.06, "{bias}");
     }
 
     #[test]
     fn series_too_short_have_no_start_up() {
         assert_eq!(start_up_bias(&[]), None);
-        assert_eq!(start_up_bias(&[vec![]]), None);
-        assert_eq!(start_up_bias(&[vec![1.0, 2.0]]), None);
+        assert_eq!(start_up_bias(&[&[]]), None);
+        assert_eq!(start_up_bias(&[&[1.0, 2.0]]), None);
     }
 
     proptest! {
         /// Without a start-up hardly any is found, and what is found is small.
         #[test]
         fn noise_has_hardly_any_bias(seed: u64) {
-            let bias = start_up_bias(&rising(seed, 0.0)).unwrap_or(0.0);
+            let bias = bias(&rising(seed, 0.0)).unwrap_or(0.0);
             prop_assert!(bias.abs() < 0.1, "{}", bias);
         }
     }

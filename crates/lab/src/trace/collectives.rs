@@ -23,7 +23,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use weft_units::{Bytes, Span};
+use weft_units::Bytes;
 
 use super::schedule::{Action, Operation, Schedule};
 
@@ -67,7 +67,7 @@ pub enum Collective {
 const TOKEN: Bytes = Bytes(1);
 
 /// The first tag of collectives; the round of an algorithm is added.
-const TAG: u32 = 0xe000_0000;
+pub(super) const TAG: u32 = 0xe000_0000;
 
 impl Collective {
     /// Every collective.
@@ -201,6 +201,12 @@ impl Writer {
         let number = self.schedule.ranks[place].add(operation, &self.last[place]);
         self.last[place] = vec![number];
         number
+    }
+
+    /// Adds an operation behind all that its rank did, which what comes next does not wait for.
+    pub fn beside(&mut self, rank: u16, operation: Operation) -> u32 {
+        let place = usize::from(rank);
+        self.schedule.ranks[place].add(operation, &self.last[place])
     }
 
     /// Adds operations behind all that the rank did, which do not wait for each other.
@@ -416,13 +422,6 @@ impl Writer {
             let sends = others.clone().map(|to| Action::Send { to: to as u16, tag: TAG, size });
             let receives = others.map(|from| Action::Receive { from: from as u16, tag: TAG, size });
             self.together(rank, sends.chain(receives));
-        }
-    }
-
-    /// Every rank computes.
-    pub fn compute(&mut self, span: Span) {
-        if span > Span::ZERO {
-            (0..self.ranks()).for_each(|rank| self.together(rank, [Action::Compute(span)]));
         }
     }
 }

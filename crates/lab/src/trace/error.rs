@@ -1,5 +1,10 @@
 //! What can be wrong with a trace.
 
+/// Where an operation stands, if it stands in a file.
+fn place(line: u32) -> String {
+    if line > 0 { format!("line {line}: ") } else { String::new() }
+}
+
 /// Why a trace cannot be run, with the line that is to blame.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TraceError {
@@ -50,9 +55,51 @@ pub enum TraceError {
         /// Their lines, from 1; at most eight.
         lines: Vec<u32>,
     },
+    /// Messages that are not received, or not sent.
+    #[error(
+        "line {line}: rank {from} sends {sent} messages to rank {to} with tag {tag}, which receives \
+         {received} such messages; accepted: as many received as sent"
+    )]
+    Unmatched {
+        /// The line of the last of those that are too many, from 1.
+        line: u32,
+        /// Who sends.
+        from: u16,
+        /// Who receives.
+        to: u16,
+        /// Their tag.
+        tag: u32,
+        /// How many are sent.
+        sent: u64,
+        /// How many are received.
+        received: u64,
+    },
+    /// A message larger than MPI has any.
+    #[error("{}a message of {size} B where up to 64 GiB (2^36 B) are accepted", place(*line))]
+    TooLarge {
+        /// The line, from 1; 0 where it stands in none.
+        line: u32,
+        /// The size of the message.
+        size: u64,
+    },
+    /// A collective that a rank does not take part in.
+    #[error(
+        "line {line}: rank {rank} never reaches the `{collective}` of this line; accepted: a \
+         collective that every rank of the trace takes part in"
+    )]
+    Unreached {
+        /// The line of the first rank that reaches it, from 1.
+        line: u32,
+        /// Its name.
+        collective: &'static str,
+        /// The first rank that does not.
+        rank: u16,
+    },
     /// A trace without what it must begin or end with.
-    #[error("the trace ends where {accepted} is accepted")]
+    #[error("line {line}: the trace ends where {accepted} is accepted")]
     Ends {
+        /// How many lines it has.
+        line: u32,
         /// What is missing.
         accepted: &'static str,
     },

@@ -24,7 +24,7 @@ use std::io::BufRead;
 use weft_units::{Bytes, Span};
 
 use super::error::TraceError;
-use super::schedule::{Action, After, Operation, Schedule, Script};
+use super::schedule::{Action, After, LONGEST, Operation, Schedule, Script};
 
 /// Reads a trace.
 pub fn read(mut input: impl BufRead) -> Result<Schedule, TraceError> {
@@ -138,6 +138,7 @@ impl Reader {
             (b"rank", None) if self.ranks > 0 => self.begin_rank(&mut words),
             (b"}", Some(rank)) => {
                 self.rank = None;
+                self.end(&mut words)?;
                 self.schedule.ranks[usize::from(rank)].check(rank)
             }
             (word, Some(rank)) => self.operation_or_order(rank, word, words),
@@ -205,28 +206,46 @@ impl Reader {
             verb => return Err(self.syntax(verb, "`send`, `recv` or `calc`")),
         };
         let mut operation = Operation { line: self.line, ..Operation::new(action) };
-        while let Some(word) = words.next() {
-            let value = number(words.next().unwrap_or_default());
-            let small = value.and_then(|value| u16::try_from(value).ok());
-            match (word, value, small, &mut operation.action) {
-                (b"cpu", _, Some(cpu), _) => operation.cpu = cpu,
-                (b"nic", _, Some(nic), _) => operation.nic = nic,
-                (
-                    b"tag",
-                    Some(value),
-                    _,
-                    Action::Send { tag, .. } | Action::Receive { tag, .. },
-                ) if u32::try_from(value).is_ok() => {
-                    *tag = value as u32;
-                }
-                _ => return Err(self.syntax(word, "`tag N`, `cpu N` or `nic N`")),
-            }
-        }
+        self.details(&mut operation, &mut words)?;
         let number = self.schedule.ranks[place].add(operation, &[]);
         if let Some(label) = label
             && !self.labels.insert(label, number)
         {
             return Err(TraceError::Twice { line: self.line, name: text(label) });
+        }
+        Ok(())
+    }
+
+    /// What stands behind an operation: each at most once, and of a computation `cpu` only.
+    fn details(&self, operation: &mut Operation, words: &mut Words<'_>) -> Result<(), TraceError> {
+        let mut given = [false; 3];
+        while let Some(word) = words.next() {
+            let (place, most, accepted) = match (word, operation.action) {
+                (b"cpu", _) => (0, u8::MAX.into(), "`cpu N`, a number from 0 to 255"),
+                (b"nic", Action::Send { .. } | Action::Receive { .. }) => {
+                    (1, u16::MAX.into(), "`nic N`, a number from 0 to 65535")
+                }
+                (b"tag", Action::Send { .. } | Action::Receive { .. }) => {
+                    (2, u32::MAX, "`tag N`, a number from 0 to 4294967295")
+                }
+                (_, Action::Compute(_)) => return Err(self.syntax(word, "`cpu N`")),
+                _ => return Err(self.syntax(word, "`tag N`, `cpu N` or `nic N`")),
+            };
+            if std::mem::replace(&mut given[place], true) {
+                return Err(TraceError::Twice { line: self.line, name: text(word) });
+            }
+            let digits = words.next().unwrap_or_default();
+            let value = number(digits).and_then(|value| u32::try_from(value).ok());
+            let Some(value) = value.filter(|value| *value <= most) else {
+                return Err(self.syntax(&[word, digits].join(&b' '), accepted));
+            };
+            match (place, &mut operation.action) {
+                (0, _) => operation.cpu = value as u16,
+                (1, _) => operation.nic = value as u16,
+                (_, Action::Send { tag, .. } | Action::Receive { tag, .. }) => *tag = value,
+                // Refused above.
+                (_, Action::Compute(_)) => {}
+            }
         }
         Ok(())
     }
@@ -252,7 +271,9 @@ impl Reader {
     fn compute(&self, words: &mut Words<'_>) -> Result<Action, TraceError> {
         let word = words.next().unwrap_or_default();
         let span = number(word).and_then(|ns| ns.checked_mul(1_000));
-        let span = span.ok_or_else(|| self.syntax(word, "a number of nanoseconds without unit"))?;
+        let span = span.filter(|span| *span <= LONGEST.0);
+        let accepted = "a number of nanoseconds without unit, no more than 100 days";
+        let span = span.ok_or_else(|| self.syntax(word, accepted))?;
         Ok(Action::Compute(Span(span)))
     }
 
@@ -300,9 +321,12 @@ impl Reader {
 
     fn finish(self) -> Result<Schedule, TraceError> {
         match (self.ranks, self.rank) {
-            (0, _) => Err(TraceError::Ends { accepted: "`num_ranks N`" }),
-            (_, Some(_)) => Err(TraceError::Ends { accepted: "`}`" }),
-            _ => Ok(self.schedule),
+            (0, _) => Err(TraceError::Ends { line: self.line, accepted: "`num_ranks N`" }),
+            (_, Some(_)) => Err(TraceError::Ends { line: self.line, accepted: "`}`" }),
+            _ => {
+                self.schedule.check_messages()?;
+                Ok(self.schedule)
+            }
         }
     }
 }

@@ -12,4 +12,4 @@ pub mod settings;
 
 pub use error::TraceError;
 pub use play::{Played, play};
-pub use schedule::{Action, After, Operation, Schedule, Script};
+pub use schedule::{Action, After, LARGEST, Operation, Schedule, Script};

@@ -12,7 +12,7 @@ use weft_units::Time;
 
 use super::schedule::{Action, After, Followers, Operation, Schedule};
 use crate::drive::carrier::{Carrier, Destination};
-use crate::program::{Activity, Interval, Machine, OpId, Outgoing, ProgramError, Wanted};
+use crate::program::{Activity, Interval, Machine, OpId, Outgoing, ProgramError, Received, Wanted};
 
 /// Whoever watches a run is told of it after so many of its steps, which take some milliseconds.
 const TOLD_EACH: u64 = 1 << 10;
@@ -22,6 +22,8 @@ const TOLD_EACH: u64 = 1 << 10;
 pub struct Played<C> {
     /// When each rank had done everything.
     pub ends: Vec<Time>,
+    /// How many messages were shorter than what received them asks for, which MPI takes.
+    pub shorter: u64,
     /// The machine, with its account and channels.
     pub machine: Machine<C>,
 }
@@ -42,6 +44,7 @@ struct Player<'a, C> {
     left: usize,
     /// What waits for nothing any more and has not begun.
     ready: VecDeque<(u16, u32)>,
+    shorter: u64,
 }
 
 struct Rank {
@@ -104,10 +107,11 @@ pub fn play<C: Carrier>(
         known: Vec::new(),
         left: schedule.len(),
         ready: VecDeque::new(),
+        shorter: 0,
     };
     player.run(halt, observe)?;
     let ends = player.ranks.iter().map(|rank| rank.end).collect();
-    Ok(Played { ends, machine: player.machine })
+    Ok(Played { ends, shorter: player.shorter, machine: player.machine })
 }
 
 impl<C: Carrier> Player<'_, C> {
@@ -117,8 +121,8 @@ impl<C: Carrier> Player<'_, C> {
         observe: &mut dyn FnMut(usize, usize) -> bool,
     ) -> Result<(), ProgramError> {
         let all = self.left;
-        let ranks = (0..).zip(&self.ranks);
-        let free = |(rank, own): (u16, &Rank)| {
+        let ranks = self.ranks.iter().zip(0..);
+        let free = |(own, rank): (&Rank, u16)| {
             let numbers = (0..).zip(&own.waits).filter(|(_, waits)| **waits == 0);
             numbers.map(|(number, _)| (rank, number)).collect::<Vec<_>>()
         };
@@ -135,7 +139,7 @@ impl<C: Carrier> Player<'_, C> {
                 continue;
             }
             if self.left == 0 {
-                return Ok(());
+                return self.machine.failure().map_or(Ok(()), Err);
             }
             steps += 1;
             let is_told = steps % TOLD_EACH == 0;
@@ -170,6 +174,10 @@ impl<C: Carrier> Player<'_, C> {
         let op = match operation.action {
             Action::Compute(span) => {
                 own.cpus[usize::from(operation.cpu)].busy = true;
+                if self.machine.outlasts_clock(span) {
+                    let (time, line) = (self.machine.now(), operation.line);
+                    self.machine.fail(ProgramError::TooLong { rank, line, time, span });
+                }
                 let op = self.machine.compute(rank, span);
                 is_queued = self.machine.is_queued(op);
                 if is_queued {
@@ -221,9 +229,10 @@ impl<C: Carrier> Player<'_, C> {
 
     fn finish(&mut self, op: OpId) {
         let (rank, number) = self.known[op.index()];
+        let operation = self.operation(rank, number);
+        self.compare(rank, op, operation);
         self.machine.release(op);
         self.left -= 1;
-        let operation = self.operation(rank, number);
         let now = self.machine.now();
         let own = &mut self.ranks[usize::from(rank)];
         own.over[number as usize] = true;
@@ -236,6 +245,18 @@ impl<C: Carrier> Player<'_, C> {
         }
         self.release(rank, number, After::Over);
         self.note(rank);
+    }
+
+    /// Compares a message with the receive that took it: one that is longer does not fit.
+    fn compare(&mut self, rank: u16, op: OpId, operation: Operation) {
+        let Action::Receive { from, tag, size: accepted } = operation.action else { return };
+        let Some(Received { size, .. }) = self.machine.outcome(op) else { return };
+        self.shorter += u64::from(size < accepted);
+        if size > accepted {
+            let (line, size, accepted) = (operation.line, size.0, accepted.0);
+            let error = ProgramError::Truncated { rank, line, from, tag, size, accepted };
+            self.machine.fail(error);
+        }
     }
 
     /// A processor is free: what waits for it begins, up to the next computation.
@@ -302,7 +323,7 @@ impl<C: Carrier> Player<'_, C> {
     /// What every rank that has not come to its end waits for.
     fn waiting(&self) -> Vec<String> {
         let mut lines = Vec::new();
-        for (rank, own) in (0..).zip(&self.ranks) {
+        for (own, rank) in self.ranks.iter().zip(0..) {
             for number in own.sends.iter().chain(&own.receives) {
                 let Operation { action, line, .. } = self.operation(rank, *number);
                 let place = if line > 0 { format!(" (line {line})") } else { String::new() };

@@ -1,8 +1,18 @@
 //! The operations of every rank and what each waits for.
 
+use std::collections::HashMap;
+use std::hash::BuildHasherDefault;
+
 use weft_units::{Bytes, Span};
 
 use super::error::TraceError;
+use crate::program::{CLOCK_END, KeyHasher};
+
+/// The largest message of a trace: as many elements as MPI counts, of 32 B, its largest type.
+pub const LARGEST: Bytes = Bytes(1 << 36);
+
+/// The longest computation of a trace: as long as a program can take.
+pub const LONGEST: Span = Span(CLOCK_END.0);
 
 /// What an operation does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,6 +81,18 @@ impl Operation {
     pub fn new(action: Action) -> Operation {
         Operation { action, cpu: 0, nic: 0, line: 0 }
     }
+
+    /// Sender, receiver and tag of its message in one number, and 1 if it sends, -1 if it receives.
+    fn message(&self, rank: u16) -> Option<(u64, i64)> {
+        let key = |from: u16, to: u16, tag: u32| {
+            u64::from(from) << 48 | u64::from(to) << 32 | u64::from(tag)
+        };
+        match self.action {
+            Action::Send { to, tag, .. } => Some((key(rank, to, tag), 1)),
+            Action::Receive { from, tag, .. } => Some((key(from, rank, tag), -1)),
+            Action::Compute(_) => None,
+        }
+    }
 }
 
 impl Script {
@@ -90,6 +112,10 @@ impl Script {
     /// The operations in order of their numbers.
     pub fn operations(&self) -> &[Operation] {
         &self.operations
+    }
+
+    pub(super) fn operations_mut(&mut self) -> &mut [Operation] {
+        &mut self.operations
     }
 
     /// Which operation waits for which: the one waited for, the one that waits.
@@ -169,6 +195,43 @@ impl Schedule {
     /// Whether no rank does anything.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// Refuses messages that are too large, or that nobody receives or sends. How many there are does not depend on their
+    /// order; only the sizes of two that meet do, which [`play`](super::play()) compares.
+    pub fn check_messages(&self) -> Result<(), TraceError> {
+        let mut open: HashMap<u64, i64, BuildHasherDefault<KeyHasher>> = HashMap::default();
+        for (script, rank) in self.ranks.iter().zip(0..) {
+            for own in &script.operations {
+                if let Action::Send { size, .. } | Action::Receive { size, .. } = own.action
+                    && size > LARGEST
+                {
+                    return Err(TraceError::TooLarge { line: own.line, size: size.0 });
+                }
+                let Some((key, count)) = own.message(rank) else { continue };
+                *open.entry(key).or_default() += count;
+            }
+        }
+        if open.values().all(|count| *count == 0) {
+            return Ok(());
+        }
+        let all = self.ranks.iter().zip(0..).flat_map(|(script, rank)| {
+            script.operations.iter().filter_map(move |own| Some((own, own.message(rank)?)))
+        });
+        let odd = |(key, count): (u64, i64)| open[&key].signum() == count;
+        let Some((_, (wanted, kind))) = all.clone().find(|(_, message)| odd(*message)) else {
+            return Ok(());
+        };
+        let (mut line, mut sent, mut received) = (0, 0, 0);
+        for (own, (_, count)) in all.filter(|(_, (key, _))| *key == wanted) {
+            if count == kind {
+                line = own.line;
+            }
+            sent += u64::from(count > 0);
+            received += u64::from(count < 0);
+        }
+        let (from, to, tag) = ((wanted >> 48) as u16, (wanted >> 32) as u16, wanted as u32);
+        Err(TraceError::Unmatched { line, from, to, tag, sent, received })
     }
 
     /// How many messages are sent, and their payload.

@@ -11,7 +11,7 @@ use weft_units::{Bytes, PositiveCount};
 
 use super::collectives::{Collective, Payload};
 use super::error::TraceError;
-use super::schedule::Schedule;
+use super::schedule::{LARGEST, Schedule};
 use super::{goal, independent};
 
 /// A recorded program, or a collective operation by one of its algorithms.
@@ -60,10 +60,7 @@ impl TraceSettings {
     /// Reads or makes the schedule for so many ranks, of which a trace may name fewer.
     pub fn schedule_for(&self, ranks: u16) -> Result<Schedule, TraceError> {
         let schedule = self.schedule(ranks)?;
-        let count = schedule.ranks.len();
-        if count > usize::from(ranks) {
-            return Err(TraceError::TooManyRanks { count, ranks });
-        }
+        check_ranks(schedule.ranks.len(), ranks)?;
         Ok(schedule)
     }
 
@@ -97,15 +94,31 @@ impl TraceSettings {
                         "speed = {speed}, where a number of instructions a second is accepted"
                     )));
                 }
-                let read = independent::read(open(file)?, ranks, *speed);
-                read.map_err(|error| inside(file, error))
+                let read = || {
+                    let count = independent::ranks(open(file)?)?;
+                    check_ranks(count, ranks)?;
+                    independent::read(open(file)?, count as u16, *speed)
+                };
+                read().map_err(|error| inside(file, error))
             }
             TraceSettings::Collective { operation, size, sizes, root, rounds } => {
                 check_payload(*operation, ranks, sizes, *root)?;
+                if let Some(large) = sizes.iter().chain([size]).find(|size| **size > LARGEST) {
+                    return Err(TraceError::TooLarge { line: 0, size: large.0 });
+                }
                 let payload = Payload { size: *size, sizes, root: *root };
-                Ok(operation.schedule_of(ranks, payload, rounds.get()))
+                let schedule = operation.schedule_of(ranks, payload, rounds.get());
+                schedule.check_messages()?;
+                Ok(schedule)
             }
         }
+    }
+}
+
+fn check_ranks(count: usize, ranks: u16) -> Result<(), TraceError> {
+    match count > usize::from(ranks) {
+        true => Err(TraceError::TooManyRanks { count, ranks }),
+        false => Ok(()),
     }
 }
 

@@ -123,7 +123,8 @@ fn a_program_that_waits_for_ever_beside_traffic_ends() {
     let path = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("stuck.goal");
     std::fs::write(
         &path,
-        "num_ranks 2\nrank 0 {\na: recv 8b from 1\n}\nrank 1 {\nb: calc 500\n}\n",
+        "num_ranks 2\nrank 0 {\na: recv 8b from 1\nb: send 8b to 1\nb requires a\n}\n\
+         rank 1 {\na: recv 8b from 0\nb: send 8b to 0\nb requires a\n}\n",
     )
     .expect("the folder of the tests can be written");
     let program = format!("trace.goal.file = '{}'\n[workload.c]\nload = 0.3", path.display());

@@ -255,6 +255,21 @@ fn a_trace_is_what_its_file_holds() {
 }
 
 #[test]
+fn what_a_trace_counts_stands_in_columns_over_its_own_ranks() {
+    let path = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("columns.trace");
+    let text = "0 compute 500\n0 isend 0 1 8\n0 recv 0 1 20\n1 compute 500\n";
+    std::fs::write(&path, text).expect("the folder of the tests can be written");
+    let trace = format!("trace.time_independent = {{ file = '{}', speed = 1e9 }}", path.display());
+    // Two ranks on four hosts compute from the beginning to the end.
+    let runs = spec_of(&file(4, STAR, &trace)).expect("fewer ranks than hosts");
+    assert_eq!(measured(&runs, "program_time_us"), 0.5);
+    assert_eq!(measured(&runs, "program_computing_share"), 1.0);
+    assert_eq!(measured(&runs, "program_messages"), 1.0);
+    assert_eq!(measured(&runs, "program_self_messages"), 1.0);
+    assert_eq!(measured(&runs, "program_shorter_messages"), 1.0);
+}
+
+#[test]
 fn a_trace_is_looked_for_beside_the_file_that_names_it() {
     let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("beside");
     std::fs::create_dir_all(folder.join("traces")).expect("a folder");

@@ -1,7 +1,10 @@
 //! Every experiment can be read, names a shipped system, and holds its published numbers and its
 //! figures against columns, axes and values that there are.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Map, Value};
+use weft_lab::experiment::Published;
 use weft_lab::spec::Tree;
 use weft_lab::{Options, Outcome, Plan, Request, Table};
 
@@ -55,10 +58,13 @@ struct Seen {
 impl Seen {
     fn published(&self, entry: &Value) -> Vec<String> {
         let quantity = entry["quantity"].as_str().unwrap_or_default();
+        let mut wrong = unsaid(entry);
         if let Some(name) = quantity.strip_prefix("derived.") {
             let known = texts(&self.outcome.table("derived"), "quantity");
-            let found = known.iter().any(|known| known == name);
-            return if found { Vec::new() } else { vec![format!("nothing derives `{name}`")] };
+            if !known.iter().any(|known| known == name) {
+                wrong.push(format!("nothing derives `{name}`"));
+            }
+            return wrong;
         }
         let (table, column) = match quantity {
             "collisions_per_attempt" => ("collisions", quantity),
@@ -66,7 +72,6 @@ impl Seen {
             _ => ("points", quantity),
         };
         let table = self.outcome.table(table);
-        let mut wrong = Vec::new();
         if entry["band"] == "missed" && entry["note"].as_str().is_none_or(str::is_empty) {
             wrong.push("what is missed has no note that says why".to_owned());
         }
@@ -150,6 +155,71 @@ impl Seen {
     }
 }
 
+/// What is judged was printed, as a number that lies in its own band or as words.
+fn unsaid(entry: &Value) -> Vec<String> {
+    let (value, band) = (entry["value"].as_f64(), &entry["band"]);
+    let outside = |value: f64| {
+        band["between"].as_array().is_some_and(|ends| {
+            ends[0].as_f64().is_some_and(|low| value < low)
+                || ends[1].as_f64().is_some_and(|high| value > high)
+        })
+    };
+    let (judged, said) = (band != "report_only", entry["statement"].is_string());
+    match value {
+        Some(value) if outside(value) => vec!["the band leaves out what is printed".to_owned()],
+        None if judged && !said => {
+            vec!["is judged without a `value` or a `statement` that is printed".to_owned()]
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// A printed number of a system, with the experiment that it stands in.
+struct Printed {
+    experiment: String,
+    system: String,
+    entry: Published,
+}
+
+/// One number that is held against a run in two experiments counts once if both give it the same
+/// section; otherwise nobody would know that it is one.
+fn printed_twice(all: &[Printed]) -> Vec<String> {
+    let mut found = Vec::new();
+    for (place, one) in all.iter().enumerate() {
+        for other in &all[place + 1..] {
+            if one.system == other.system
+                && is_same_number(&one.entry, &other.entry)
+                && one.entry.section != other.entry.section
+            {
+                found.push(format!(
+                    "{} and {}: {} = {:?} is printed in `{}` and in `{}`",
+                    one.experiment,
+                    other.experiment,
+                    one.entry.quantity,
+                    one.entry.value,
+                    one.entry.section,
+                    other.entry.section
+                ));
+            }
+        }
+    }
+    found
+}
+
+/// The same quantity and value, at settings of which one is a closer description of the other.
+fn is_same_number(one: &Published, other: &Published) -> bool {
+    let within = |one: &BTreeMap<_, _>, other: &BTreeMap<_, _>| {
+        one.iter().all(|(key, value)| other.get(key) == Some(value))
+    };
+    one.value.is_some()
+        && one.value == other.value
+        && one.quantity == other.quantity
+        && one.over == other.over
+        && one.less == other.less
+        && one.times == other.times
+        && (within(&one.at, &other.at) || within(&other.at, &one.at))
+}
+
 fn has(table: &Table, name: &str) -> bool {
     table.columns().iter().any(|column| column.name == name)
 }
@@ -180,8 +250,24 @@ fn experiments_hold_what_they_name() {
     }
 }
 
+#[test]
+fn no_number_is_printed_in_two_sections() {
+    let mut all = Vec::new();
+    for experiment in weft_lab::experiments().unwrap() {
+        let plan = Plan::new(&Request::new(&experiment.name, None, &[])).unwrap();
+        for entry in &plan.points[0].spec.published {
+            let (experiment, system) = (experiment.name.clone(), experiment.system.clone());
+            all.push(Printed { experiment, system, entry: entry.clone() });
+        }
+    }
+    assert!(all.len() > 100, "{}", all.len());
+    assert_eq!(printed_twice(&all), Vec::<String>::new());
+}
+
 #[cfg(test)]
 mod tests {
+    use weft_lab::experiment::Setting;
+
     use super::*;
 
     const GOOD: &str = r#"
@@ -251,6 +337,16 @@ series = "traffic"
                 "x.toml:12: nothing derives `magic`",
             ),
             ("report_only", "missed", "x.toml:12: what is missed has no note that says why"),
+            (
+                "value = 16.8\nband = \"report_only\"",
+                "band = { between = [1.0, 2.0] }",
+                "x.toml:12: is judged without a `value` or a `statement` that is printed",
+            ),
+            (
+                "\"report_only\"",
+                "{ between = [1.0, 2.0] }",
+                "x.toml:12: the band leaves out what is printed",
+            ),
             ("\ny = \"queueing", "\ny = \"queing", "x.toml:19: `queing_mean_us` is not a column"),
             ("series = \"traffic\"", "series = \"load\"", "x.toml:19: `load` is not an axis"),
             (
@@ -268,5 +364,31 @@ series = "traffic"
     fn what_cannot_be_read_is_found() {
         let findings = found("workload.bulk", "worklaod.bulk");
         assert!(findings[0].contains("unknown key `worklaod`"), "{findings:?}");
+    }
+
+    #[test]
+    fn a_number_that_two_experiments_hold_has_one_section() {
+        let plan = Plan::new(&Request::of_text("x.toml", GOOD)).unwrap();
+        let printed = |change: &dyn Fn(&mut Published)| {
+            let mut entry = plan.points[0].spec.published[0].clone();
+            change(&mut entry);
+            Printed { experiment: "x".into(), system: "clint".into(), entry }
+        };
+        let twice = |change: &dyn Fn(&mut Published)| {
+            printed_twice(&[printed(&|_| ()), printed(change)]).len()
+        };
+        assert_eq!(twice(&|_| ()), 0, "the same section");
+        assert_eq!(twice(&|other| other.section = "4.2".into()), 1);
+        let closer = |other: &mut Published| {
+            other.section = "4.2".into();
+            other.at.remove("traffic");
+        };
+        assert_eq!(twice(&closer), 1);
+        let elsewhere = |other: &mut Published| {
+            other.section = "4.2".into();
+            other.at.insert("traffic".into(), Setting::Text("bursty".into()));
+        };
+        assert_eq!(twice(&elsewhere), 0);
+        assert_eq!(twice(&|other| (other.section, other.value) = ("4.2".into(), None)), 0);
     }
 }

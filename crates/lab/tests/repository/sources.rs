@@ -64,6 +64,30 @@ fn length(file: &File) -> usize {
     tests.unwrap_or(lines.len())
 }
 
+/// Texts in which a run of spaces stands between two words, which a lost continuation of a line
+/// leaves behind.
+fn torn(files: &[File]) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for file in files.iter().filter(|file| file.ends_with(".rs")) {
+        for (number, line) in file.lines().take(length(file)) {
+            let code = line.trim_start();
+            if !code.starts_with("//") && has_gap(code) {
+                let message = "a run of spaces in a text: was the end of a line lost?";
+                findings.push(file.finding(number, message));
+            }
+        }
+    }
+    findings
+}
+
+/// Whether a text on the line has six spaces or more behind a word or its punctuation.
+fn has_gap(line: &str) -> bool {
+    let Some((before, after)) = line.split_once("      ") else { return false };
+    let in_text = before.matches('"').count() % 2 == 1 || !before.contains('"');
+    let word = |c: Option<char>| c.is_some_and(|c| c.is_alphanumeric() || ",;:.`".contains(c));
+    in_text && word(before.chars().last()) && word(after.trim_start().chars().next())
+}
+
 fn out_of_place(files: &[File]) -> Vec<Finding> {
     let mut findings = Vec::new();
     for file in files {
@@ -96,6 +120,16 @@ fn names_place(line: &str, place: &str) -> bool {
         let before = line[..at].chars().next_back();
         before.is_none_or(|c| !c.is_alphanumeric() && !"._-)}".contains(c))
     })
+}
+
+#[test]
+fn no_text_has_a_gap_of_a_lost_line_end() {
+    let sources = files::ending(".rs").into_iter().filter(|file| file.path.contains("/src/"));
+    assert_none(&torn(&sources.collect::<Vec<_>>()));
+    let bad = File::new("a.rs", "let a = \"stop_go: a switch              quenches\";\n");
+    assert_eq!(torn(&[bad]).len(), 1);
+    let good = File::new("a.rs", "let a = 1;      // beside\n    \"    3 | x\"\n");
+    assert_eq!(torn(&[good]), []);
 }
 
 #[test]

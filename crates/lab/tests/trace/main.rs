@@ -3,6 +3,9 @@
 #![allow(clippy::expect_used, clippy::panic, reason = "a test that cannot go on fails")]
 
 mod collectives;
+mod independent_words;
+mod limits;
+mod mutations;
 
 use weft_kernel::{Halt, Streams};
 use weft_lab::assemble::{Driver, Site};
@@ -91,8 +94,19 @@ fn a_trace_that_cannot_be_meant_is_refused_with_its_line() {
         (rank("a: send 8k to 1"), "line 3: `8k` where a number of bytes such as `8b`"),
         (rank("a: send 8b from 1"), "line 3: `from` where `to`"),
         (rank("a: calc 8ns"), "line 3: `8ns` where a number of nanoseconds"),
+        (rank("a: calc 8640000000000001"), "where a number of nanoseconds without unit, no more"),
+        (rank("a: send 8b to 1 core 1"), "line 3: `core` where `tag N`, `cpu N` or `nic N`"),
+        (rank("a: calc 8 nic 1"), "line 3: `nic` where `cpu N`"),
+        (rank("a: calc 8 cpu 1 cpu 2"), "line 3: `cpu` was given before"),
+        (rank("a: calc 8 cpu 256"), "line 3: `cpu 256` where `cpu N`, a number from 0 to 255"),
+        (rank("a: send 8b to 1 tag"), "line 3: `tag ` where `tag N`, a number from 0 to 42949"),
+        ("num_ranks 1\nrank 0 {\n} 7\n".to_owned(), "line 3: `7` where the end of the line"),
+        (
+            rank("a: send 68719476737b to 1"),
+            "line 3: a message of 68719476737 B where up to 64 GiB (2^36 B) are accepted",
+        ),
         (rank("a: put 8b to 1"), "line 3: `put` where `send`, `recv` or `calc`"),
-        (rank("a: calc 8 core 1"), "line 3: `core` where `tag N`, `cpu N` or `nic N`"),
+        (rank("a: calc 8 core 1"), "line 3: `core` where `cpu N`"),
         (rank("a: calc 1\na: calc 2"), "line 4: `a` was given before"),
         (rank("l7: calc 1\nl7: calc 2"), "line 4: `l7` was given before"),
         (rank("a: calc 1\na requires b"), "line 4: no operation of this rank is called `b`"),
@@ -117,20 +131,29 @@ fn a_trace_that_cannot_be_meant_is_refused_with_its_line() {
 }
 
 #[test]
-fn a_receive_that_nobody_sends_for_is_named_with_its_line() {
-    let schedule = goal(
-        "num_ranks 2\nrank 0 {\na: send 8b to 1 tag 1\n}\nrank 1 {\nb: recv 8b from 0 tag 2\n\
-         c: calc 5\nc requires b\n}\n",
-    );
+fn ranks_that_wait_for_each_other_are_named_with_their_lines() {
+    let rank = |rank: u16, other: u16| {
+        format!(
+            "rank {rank} {{\na: recv 8b from {other} tag 2\nb: send 8b to {other} tag 2\n\
+             b requires a\n}}\n"
+        )
+    };
+    let schedule = goal(&format!("num_ranks 2\n{}{}", rank(0, 1), rank(1, 0)));
     let Err(ProgramError::Deadlock { waiting, time }) = run(&schedule) else { panic!("an end") };
-    assert_eq!(waiting, ["rank 1 waits for a message of rank 0 with tag 2 (line 6)"]);
-    assert_eq!(time, Time(WAY));
+    assert_eq!(
+        waiting,
+        [
+            "rank 0 waits for a message of rank 1 with tag 2 (line 3)",
+            "rank 1 waits for a message of rank 0 with tag 2 (line 8)"
+        ]
+    );
+    assert_eq!(time, Time::ZERO);
 }
 
 #[test]
 fn a_time_independent_trace_in_exact_picoseconds() {
     let text = "0 init\n1 init\n0 compute 1e3 # a microsecond\n0 isend 1 100\n0 irecv 1 5 100\n\
-                1 recv 0 1e2\n1 compute 500\n1 send 0 5 100 0\n0 waitall\n0 compute 2e3\n\
+                1 recv 0 1e2\n1 compute 500\n1 send 0 5 100 6\n0 waitall\n0 compute 2e3\n\
                 0 finalize\n1 finalize\n";
     let schedule = independent::read(text.as_bytes(), 2, 1e9).expect("a legal text");
     let played = run(&schedule).expect("an end");
@@ -144,11 +167,12 @@ fn collectives_of_a_time_independent_trace_wait_for_all_ranks() {
         .map(|rank| {
             format!(
                 "{rank} compute {}\n{rank} barrier\n{rank} allReduce 80 1e3\n\
-                 {rank} bcast 100 2\n{rank} reduce 8 0 1\n{rank} allToAll 10\n{rank} gather 4\n\
-                 {rank} scatter 4 4 1\n{rank} gatherV 1 4 5 6 2 0 0\n{rank} scatterV 4 5 6 1 0\n\
-                 {rank} allGather 10 10\n{rank} allgatherv 1 4 5 6\n\
-                 {rank} reduceScatter 4 5 6 1e3 0\n",
-                rank * 5000
+                 {rank} bcast 100 2\n{rank} reduce 8 0 1\n{rank} allToAll 10 10\n\
+                 {rank} gather 4 4\n{rank} scatter 4 4 1\n{rank} gatherV {own} 4 5 6 2 6 6\n\
+                 {rank} scatterV 4 5 6 {own} 0\n{rank} allGather 10 10\n\
+                 {rank} allgatherv {own} 4 5 6\n{rank} reduceScatter 4 5 6 1e3 6\n",
+                rank * 5000,
+                own = 4 + rank
             )
         })
         .collect();
@@ -166,14 +190,17 @@ fn collectives_of_a_time_independent_trace_wait_for_all_ranks() {
 fn a_time_independent_trace_that_cannot_be_meant_is_refused() {
     let cases = [
         ("0 send 4 10\n", "line 1: rank 4 where 0 to 1 are accepted"),
-        ("0 init\n0 send 1 10kB\n", "line 2: `10kB` where a number of bytes without unit"),
+        ("0 init\n0 send 1 10kB\n", "line 2: `10kB` where a number of elements, whole and"),
         ("num_ranks 2\n", "line 1: `num_ranks` where the number of a rank; a GOAL text is run"),
         ("0 wait\n", "line 1: `wait` where an open request"),
         ("0 sleep 4\n", "line 1: `sleep` where init, finalize"),
-        ("0 barrier\n1 bcast 5\n", "line 2: `broadcast` where `barrier` as other ranks have it"),
+        (
+            "0 barrier\n1 bcast 5\n",
+            "line 2: `broadcast of 5 B, root 0` where `barrier` as in line 1",
+        ),
         ("0 compute -1\n", "line 1: `-1` where a number of instructions"),
-        ("0 gatherV 1 4\n", "line 1: `` where a number of bytes"),
-        ("0 gatherV 1 4 4 2\n", "line 1: rank 2 where 0 to 1 are accepted"),
+        ("0 gatherV 1 4\n", "line 1: `` where a number of elements"),
+        ("0 gatherV 4 4 4 2\n", "line 1: rank 2 where 0 to 1 are accepted"),
     ];
     for (text, expected) in cases {
         let error = independent::read(text.as_bytes(), 2, 1e9).expect_err(text).to_string();

@@ -14,8 +14,10 @@ use super::hysteresis::Marks;
 #[serde(deny_unknown_fields)]
 pub struct StopGoSettings {
     /// At how many held cells an input stops its cable.
+    #[schemars(example = 8)]
     pub stop: PositiveCount,
     /// At how many held cells it lets it go on; less than `stop`.
+    #[schemars(example = 4)]
     pub go: u32,
     /// From the decision of the input until the sender follows it, without the cable.
     #[serde(default)]

@@ -5,9 +5,9 @@ use weft_fabric::host::{Copied, Memory, MemorySettings, Processors};
 use weft_kernel::Queue;
 use weft_units::{Bytes, PositiveCount, Span, Time};
 
-use super::Machine;
+use super::{CLOCK_END, Machine, Parcel};
 use crate::drive::carrier::{Carrier, Notice, Ticket};
-use crate::program::account::{Activity, Interval};
+use crate::program::account::{Activity, Interval, Passage};
 use crate::program::error::ProgramError;
 use crate::program::operation::{Doing, OpId, Received};
 
@@ -19,6 +19,8 @@ pub(super) struct Hosts {
     copies: Queue<Notice>,
     /// How many messages were copied.
     copied: u64,
+    /// How many messages of a rank to itself there were.
+    to_self: u64,
     /// The processors of hosts, and how many each has, where that is limited.
     processors: Option<(PositiveCount, Processors<OpId>)>,
     /// The computations that waited for a processor and have begun in this instant.
@@ -44,9 +46,37 @@ impl<C: Carrier> Machine<C> {
         self.hosts.processors.as_ref().map(|(count, _)| *count)
     }
 
-    /// How many messages went through the memory of a host, where several ranks are on one.
+    /// How many messages went through the memory of a host, where several ranks are on one or a
+    /// message of a rank to itself was copied.
     pub fn copied(&self) -> Option<u64> {
-        self.places.are_shared().then_some(self.hosts.copied)
+        let copied = self.hosts.copied;
+        (self.places.are_shared() || copied > 0).then_some(copied)
+    }
+
+    /// How many messages ranks sent to themselves.
+    pub fn to_self(&self) -> u64 {
+        self.hosts.to_self
+    }
+
+    /// A message of a rank to itself is a copy like one to another rank on the host. Where nothing
+    /// says what a copy costs it is there at once.
+    pub(super) fn send_to_self(&mut self, parcel: Parcel) {
+        let Parcel { from, size, op, offered, .. } = parcel;
+        self.hosts.to_self += 1;
+        if self.hosts.memory.is_some() {
+            let place = self.insert(Parcel { uses: 2, leaving: 1, ..parcel });
+            return self.copy(from, place, (size, 1));
+        }
+        let place = self.insert(Parcel { uses: 1, leaving: 0, ..parcel });
+        self.messages += 1;
+        self.account.pass(Passage { from, to: from, offered, delivered: offered, size: size.0 });
+        self.complete(op, Received::default());
+        self.deliver(from, place);
+    }
+
+    /// Whether a computation that begins now would go on past the end of the clock.
+    pub fn outlasts_clock(&self, span: Span) -> bool {
+        span > CLOCK_END.since(self.now)
     }
 
     /// How many hosts have ranks.
@@ -61,10 +91,14 @@ impl<C: Carrier> Machine<C> {
             self.complete(op, Received::default());
             return op;
         }
+        if self.outlasts_clock(span) {
+            self.fail(ProgramError::TooLong { rank, line: 0, time: self.now, span });
+            return op;
+        }
         let host = self.host(rank);
         let own = self.hosts.processors.as_mut();
         if own.is_none_or(|(_, processors)| processors.begin(host, op, span)) {
-            self.timers.push(Time(self.now.0.saturating_add(span.0)), op);
+            self.timers.push(self.now + span, op);
         }
         op
     }
@@ -92,7 +126,7 @@ impl<C: Carrier> Machine<C> {
             let host = self.host(rank);
             let Some((_, processors)) = &mut self.hosts.processors else { continue };
             if let Some((next, span)) = processors.end(host) {
-                self.timers.push(Time(self.now.0.saturating_add(span.0)), next);
+                self.timers.push(self.now + span, next);
                 self.leave_queue(next);
             }
         }
@@ -113,9 +147,9 @@ impl<C: Carrier> Machine<C> {
 
     /// When something becomes of a copy next.
     pub(super) fn next_copy(&self) -> Time {
-        match self.places.are_shared() {
-            true => self.hosts.copies.next_time().unwrap_or(Time::NEVER),
-            false => Time::NEVER,
+        match self.hosts.memory {
+            Some(_) => self.hosts.copies.next_time().unwrap_or(Time::NEVER),
+            None => Time::NEVER,
         }
     }
 
@@ -136,7 +170,7 @@ impl<C: Carrier> Machine<C> {
 
     /// Heeds what has become of copies.
     pub(super) fn heed_copies(&mut self) {
-        if !self.places.are_shared() {
+        if self.hosts.memory.is_none() {
             return;
         }
         while let Some((_, notice)) = self.hosts.copies.pop_until(self.now) {

@@ -112,8 +112,8 @@ impl<C: Carrier> Machine<C> {
         let places = &self.places;
         let is_first =
             |rank: u16| !places.are_shared() || places.rank_on(places.host(rank)) == rank;
-        let ranks = (0..).zip(&self.ranks);
-        let there = ranks.filter(|(rank, own)| !own.is_gone && is_first(*rank)).count();
+        let ranks = self.ranks.iter().zip(0..);
+        let there = ranks.filter(|(own, rank)| !own.is_gone && is_first(*rank)).count();
         let come = &mut self.at_barrier[channel];
         let new = come.iter().filter(|own| !own.is_met).count();
         if new >= there && there > 0 {

@@ -7,18 +7,27 @@ use super::{Cargo, Machine, Parcel};
 use crate::drive::carrier::{Carrier, Destination, Message, Notice, Ticket};
 use crate::program::account::Passage;
 use crate::program::error::ProgramError;
+use crate::program::matching::RESERVED_TAGS;
 use crate::program::operation::{OpId, Outgoing, Received};
 use crate::program::policy::Kind;
 
 impl<C: Carrier> Machine<C> {
     /// Hands a message over to the channel that takes it, or copies it for ranks on the same host.
-    /// What a rank sends to itself is there at once.
+    /// What a rank stores at its own, asks of itself or tells itself at a barrier is there at once.
     pub(super) fn dispatch(&mut self, message: Outgoing, kind: Kind, cargo: Cargo, op: OpId) {
         let Outgoing { from, to, size, channel, nic, .. } = message;
         for target in to.hosts() {
             if !self.knows(from, target) {
                 return;
             }
+        }
+        if let (Destination::Host(target), Cargo::Program { tag, .. }) = (to, cargo)
+            && target == from
+            && tag < RESERVED_TAGS
+        {
+            let offered = self.now;
+            let parcel = Parcel { from, to, size, cargo, op, offered, uses: 0, leaving: 0 };
+            return self.send_to_self(parcel);
         }
         let own = match to {
             Destination::Host(target) => target == from,
