@@ -6,7 +6,8 @@
 //!
 //! Time is cut into slots of a fixed width. Events of a slot stand in no order until the slot is
 //! opened, when they are sorted as whole numbers; later slots form a hierarchical timing wheel
-//! (Varghese and Lauck, "Hashed and hierarchical timing wheels", SOSP 1987) above them.
+//! (Varghese and Lauck, "Hashed and hierarchical timing wheels", SOSP 1987) above them. Where many
+//! events have one time, as in fabrics that work in step, a bit for each place sorts them.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -54,7 +55,7 @@ pub struct Calendar {
     chunks: Chunks,
     /// Room for the events of a slot that is spread; empty otherwise.
     moving: Vec<u128>,
-    waiting: usize,
+    places: Places,
 }
 
 /// The slots of one level and which of them have events.
@@ -114,14 +115,13 @@ impl Calendar {
             far: (0..LEVELS).map(|_| Ring::new()).collect(),
             chunks: Chunks { free: NONE, ..Chunks::default() },
             moving: Vec::new(),
-            waiting: 0,
+            places: Places::default(),
         }
     }
 
     /// Schedules an event, not before the one that left last.
     #[inline]
     pub fn push(&mut self, event: Event) {
-        self.waiting += 1;
         let number = event.time.0 >> self.shift;
         let difference = number ^ self.slot;
         if number <= self.slot {
@@ -153,7 +153,6 @@ impl Calendar {
                     return None;
                 }
                 self.head += 1;
-                self.waiting -= 1;
                 return Some(unpack(key));
             }
             if !self.open_next(limit) {
@@ -175,7 +174,6 @@ impl Calendar {
         } else {
             self.head += 1;
         }
-        self.waiting -= 1;
         Some(unpack(key))
     }
 
@@ -194,7 +192,7 @@ impl Calendar {
             let Some(level) = level else {
                 let slot = self.near.take(number as usize % NEAR);
                 self.chunks.drain(slot, |key| self.open.push(key));
-                self.open.sort_unstable();
+                self.places.sort(&mut self.open);
                 return true;
             };
             // Its events differ from the new `slot` in lower digits only.
@@ -212,7 +210,6 @@ impl Calendar {
     fn spread(&mut self, slot: Slot) {
         let mut moving = std::mem::take(&mut self.moving);
         self.chunks.drain(slot, |key| moving.push(key));
-        self.waiting -= moving.len();
         moving.drain(..).for_each(|key| self.push(unpack(key)));
         self.moving = moving;
     }
@@ -220,7 +217,7 @@ impl Calendar {
     /// Those of the slot that has just been opened are not late.
     fn sort_late(&mut self) {
         self.open.extend(self.late.drain().map(|Reverse(key)| key));
-        self.open.sort_unstable();
+        self.places.sort(&mut self.open);
     }
 
     /// The number of the next slot that has events, on the lowest level, and the level on which it
@@ -263,14 +260,81 @@ impl Calendar {
         self.chunks.iter(slot).min().map(time_of)
     }
 
-    /// How many events wait.
+    /// How many events wait, counted slot by slot.
     pub fn len(&self) -> usize {
-        self.waiting
+        let slots = self.far.iter().flat_map(|ring| &ring.slots).chain(&self.near.slots);
+        let later: usize = slots.map(|slot| slot.count as usize).sum();
+        self.open.len() - self.head + self.late.len() + later
     }
 
     /// Whether no event waits.
     pub fn is_empty(&self) -> bool {
-        self.waiting == 0
+        self.head == self.open.len() && self.late.is_empty() && self.next_slot().is_none()
+    }
+}
+
+/// Fewer events are sorted by comparing them.
+const MANY: usize = 24;
+
+/// Events of one time by their places: which places have one, and what its item is.
+#[derive(Clone, Debug, Default)]
+struct Places {
+    /// No bit is set between two calls.
+    occupied: Vec<u64>,
+    items: Vec<u32>,
+}
+
+impl Places {
+    /// Sorts events.
+    fn sort(&mut self, events: &mut [u128]) {
+        if events.len() < MANY || !self.sort_one_time(events) {
+            events.sort_unstable();
+        }
+    }
+
+    /// Sorts events if they are of one time and of different places, which are dense enough to be
+    /// worth a look at each of them; returns whether they are.
+    fn sort_one_time(&mut self, events: &mut [u128]) -> bool {
+        let Some(&any) = events.first() else { return true };
+        let (time, mut last) = (time_of(any), 0);
+        for key in &*events {
+            if time_of(*key) != time {
+                return false;
+            }
+            last = last.max((key >> 32) as u32 as usize);
+        }
+        if last / 64 > 4 * events.len() {
+            return false;
+        }
+        if self.items.len() <= last {
+            self.occupied.resize(last / 64 + 1, 0);
+            self.items.resize(64 * self.occupied.len(), 0);
+        }
+        let are_apart = events.iter().all(|key| {
+            let place = (key >> 32) as u32 as usize;
+            let (word, bit) = (&mut self.occupied[place / 64], 1 << (place % 64));
+            let is_free = *word & bit == 0;
+            *word |= bit;
+            self.items[place] = *key as u32;
+            is_free
+        });
+        if !are_apart {
+            self.occupied.fill(0);
+            return false;
+        }
+        let mut sorted = events.iter_mut();
+        for (word, bits) in self.occupied[..=last / 64].iter_mut().enumerate() {
+            let mut left = std::mem::take(bits);
+            while left != 0
+                && let Some(key) = sorted.next()
+            {
+                let place = 64 * word + left.trailing_zeros() as usize;
+                let item = self.items[place];
+                *key = pack(Event { time, place: place as u32, item });
+                left &= left - 1;
+            }
+        }
+        true
     }
 }
 
@@ -408,6 +472,31 @@ mod tests {
         calendar.push(event(u64::MAX, 0, 0));
         calendar.push(event(u64::MAX - 1, 0, 0));
         assert_eq!(all(&mut calendar, u64::MAX).len(), 2);
+    }
+
+    /// Many events of one time, with and without two at one place, and places too far apart for a bit
+    /// each.
+    #[test]
+    fn events_in_step_leave_by_place() {
+        for (step, doubled) in [(7_u32, 0), (7, 3), (1, 60), (1 << 20, 0), (1 << 20, 9)] {
+            let mut calendar = Calendar::new(Span(1_000));
+            let mut expected = Vec::new();
+            for time in [64_000, 128_000, 64_000_000] {
+                for place in (0..200_u32).map(|place| place * 77 % 200) {
+                    calendar.push(event(time, place * step, 1_000 - place));
+                    expected.push((time, place * step, 1_000 - place));
+                    if place < doubled {
+                        calendar.push(event(time, place * step, place));
+                        expected.push((time, place * step, place));
+                    }
+                }
+            }
+            expected.sort_unstable();
+            assert_eq!(calendar.len(), expected.len());
+            assert_eq!(all(&mut calendar, 64_000), expected[..expected.len() / 3]);
+            assert!(!calendar.is_empty());
+            assert_eq!(all(&mut calendar, u64::MAX), expected[expected.len() / 3..]);
+        }
     }
 
     proptest! {

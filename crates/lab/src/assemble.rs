@@ -166,15 +166,13 @@ impl Driver {
             return network::shared_memory(settings, switch, (workload, sources), site);
         }
         network::refuse_what_needs_a_shared_memory(settings, workload, site.name)?;
-        if settings.fabric.is_star() {
-            network::refuse_what_a_star_does_not_read(settings, site.name)?;
-        }
         if let SwitchSettings::OutputQueued(switch) = &settings.switch {
             return engine::build(settings, switch, sources, site);
         }
         if !settings.fabric.is_star() {
             return network::build(settings, sources, site);
         }
+        network::refuse_what_a_star_does_not_read(settings, site.name)?;
         match &settings.switch {
             SwitchSettings::Scheduled(switch) => {
                 let lead = switch.lead;

@@ -135,9 +135,10 @@ impl PositiveCount {
 }
 
 /// A bound on how many may be held at once: a bare whole number from 1, or `"unlimited"`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Limit {
     /// No bound.
+    #[default]
     Unlimited,
     /// At most this many.
     AtMost(PositiveCount),

@@ -11,6 +11,7 @@ use weft_units::{Bytes, Span, Time};
 
 use crate::fabric::{Peer, Wiring};
 use crate::link::LinkSettings;
+use crate::switch::OutputQueuedSettings;
 
 pub use port::Departure;
 use port::Port;
@@ -35,6 +36,9 @@ pub struct Graph {
 struct Switch {
     /// Its first port.
     first: u32,
+    /// How many packets the queue of an output holds, the one that leaves included; the largest
+    /// number if that is unlimited.
+    most: u32,
     /// From a byte at an input to the same byte at a free output.
     latency: Span,
 }
@@ -63,13 +67,12 @@ pub struct Spent {
 
 impl Graph {
     /// The graph of a wiring whose cables are like `link` where they have nothing of their own, for
-    /// packets of a size. `latency` tells that of each switch. Links count as busy in the `window`
-    /// only.
+    /// packets of a size, with the settings of each switch. Links count as busy in the `window` only.
     pub fn new(
         wiring: &Wiring,
         link: &LinkSettings,
         packet: Bytes,
-        latency: impl Fn(u32) -> Span,
+        switches: &[OutputQueuedSettings],
         window: (Time, Time),
     ) -> Graph {
         let kinds = wiring.links(link);
@@ -92,8 +95,12 @@ impl Graph {
             let port = wiring.host_port(host);
             Port::new(port, 2 * wiring.link_of(port) as u32)
         };
-        let switch = |number| Switch { first: wiring.port(number, 0), latency: latency(number) };
-        let switches: Vec<Switch> = (0..wiring.switches()).map(switch).collect();
+        let switch = |(number, own): (u32, &OutputQueuedSettings)| Switch {
+            first: wiring.port(number, 0),
+            most: own.buffers.count().map_or(u32::MAX, |count| count.get()),
+            latency: own.latency,
+        };
+        let switches: Vec<Switch> = (0..).zip(switches).map(switch).collect();
         let owners = (0..wiring.switches())
             .flat_map(|switch| (0..wiring.ports_of(switch)).map(move |_| switch));
         Graph {
@@ -177,11 +184,15 @@ impl Graph {
         self.depart(now, self.host_port(host))
     }
 
-    /// A packet at an input of a switch joins the queue of an output.
+    /// A packet at an input of a switch joins the queue of an output of it; `None` if that is full.
     #[inline]
-    pub fn pass(&mut self, now: Time, output: u32) -> Departure {
-        let latency = self.switches[self.switch_of(output) as usize].latency;
-        self.depart(now + latency, output)
+    pub fn pass(&mut self, now: Time, switch: u32, output: u32) -> Option<Departure> {
+        let Switch { latency, most, .. } = self.switches[switch as usize];
+        let ready = now + latency;
+        if most < u32::MAX && self.ports[output as usize].held(ready, self.span(output)) >= most {
+            return None;
+        }
+        Some(self.depart(ready, output))
     }
 
     #[inline]

@@ -1,4 +1,4 @@
-//! The sending side of a directed port: an unlimited queue before a link.
+//! The sending side of a directed port: a queue before a link.
 
 use weft_units::{Span, Time};
 
@@ -54,6 +54,13 @@ impl Port {
         self.busy
     }
 
+    /// How many packets, which take `span` each, are not sent whole when one more may start.
+    #[inline]
+    pub fn held(&self, ready: Time, span: Span) -> u32 {
+        // Without a gap: the one that leaves then and those behind it.
+        self.free.since(ready).0.div_ceil(span.0).try_into().unwrap_or(u32::MAX)
+    }
+
     /// A packet that takes `span` and may start when it is `ready` comes. Returns when it starts.
     #[inline]
     pub fn enqueue(&mut self, ready: Time, span: Span, window: (Time, Time)) -> Time {
@@ -75,5 +82,7 @@ mod tests {
         let starts = [0, 10, 250, 260].map(|ready| port.enqueue(Time(ready), Span(60), window).0);
         assert_eq!(starts, [0, 60, 250, 310]);
         assert_eq!((port.free(), port.busy()), (Time(370), Span(10 + 60 + 60 + 20)));
+        let held = [249, 250, 309, 310, 369, 370].map(|ready| port.held(Time(ready), Span(60)));
+        assert_eq!(held, [3, 2, 2, 1, 1, 0]);
     }
 }

@@ -279,6 +279,13 @@ impl Observations {
         self.abandoned += 1;
     }
 
+    /// Counts one packet given up by a stated rule, and whose it was.
+    #[inline]
+    pub fn abandon_from(&mut self, initiator: usize, now: Time) {
+        self.abandon(now);
+        self.standing.give_up(initiator);
+    }
+
     /// Records one latency known at `now`, unless `now` lies in the warm-up.
     #[inline]
     pub fn latency(&mut self, kind: Latency, now: Time, span: Span) {

@@ -1,9 +1,9 @@
-//! A channel that the engine runs: switches with queues at their outputs, each with its latency, and
+//! A channel that the engine runs: switches with queues at their outputs, each with its settings, and
 //! cables, each with its link.
 
 use weft_fabric::fabric::Wiring;
 use weft_fabric::workload::Source;
-use weft_units::Span;
+use weft_units::{Limit, Span};
 
 use super::{Driver, Site, network};
 use crate::composition::{ChannelSettings, SwitchSettings};
@@ -24,8 +24,22 @@ pub(super) fn build(
         let accepted = "a size that takes a picosecond or more on every link";
         super::refuse(site.name, "packet", &settings.packet.to_string(), accepted)?;
     }
+    let switches = switches(settings, switch, &wiring, site.name)?;
+    let drops = |own: &&OutputQueuedSettings| own.buffers != Limit::Unlimited;
+    if sources.is_empty()
+        && let Some(own) = switches.iter().find(drops)
+    {
+        let accepted = "unlimited where packets are those of messages: of what a switch drops \
+                        nobody sends anything again";
+        super::refuse(
+            site.name,
+            "switch.output_queued.buffers",
+            &own.buffers.to_string(),
+            accepted,
+        )?;
+    }
     Ok(Driver::Engine(Box::new(Engine::new(EngineParts {
-        latencies: latencies(settings, switch, &wiring, site.name)?,
+        switches,
         wiring,
         routes,
         link: settings.link.clone(),
@@ -38,14 +52,14 @@ pub(super) fn build(
     }))))
 }
 
-/// The latency of each switch.
-fn latencies(
+/// The settings of each switch.
+fn switches(
     settings: &ChannelSettings,
     switch: &OutputQueuedSettings,
     wiring: &Wiring,
     channel: &str,
-) -> Result<Vec<Span>, Error> {
-    let mut latencies = vec![switch.latency; wiring.switches() as usize];
+) -> Result<Vec<OutputQueuedSettings>, Error> {
+    let mut switches = vec![switch.clone(); wiring.switches() as usize];
     for (name, own) in &settings.switches {
         let fault = |value: &str, accepted: String| Error::Assembly {
             key: format!("channel.{channel}.switches.{name}"),
@@ -60,9 +74,9 @@ fn latencies(
             let accepted = "output_queued beside switches that are output_queued".to_owned();
             return Err(fault(own.name(), accepted));
         };
-        latencies[number as usize] = own.latency;
+        switches[number as usize] = own.clone();
     }
-    Ok(latencies)
+    Ok(switches)
 }
 
 /// Only switches with queues at their outputs may differ, and the cables between them.

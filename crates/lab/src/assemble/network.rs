@@ -344,7 +344,8 @@ pub(super) fn refuse_what_a_fabric_does_not_read(
     let buffered =
         matches!(settings.switch, SwitchSettings::InputQueued(_) | SwitchSettings::SharedMemory(_));
     if settings.flow_control.is_some() && !buffered {
-        let accepted = "no flow control where queues are unlimited";
+        let accepted = "no flow control with output_queued, which holds no packet back: input_queued \
+                        and shared_memory do";
         return refuse("flow_control", "given", accepted);
     }
     if adapter.feed != Feed::Fifo {
@@ -372,7 +373,8 @@ pub(super) fn refuse_what_a_fabric_does_not_read(
     }
 }
 
-/// A star has one way from a host to another, and queues without a limit.
+/// A star of switches that work in slots has one way from a host to another, and queues without a
+/// limit.
 pub(super) fn refuse_what_a_star_does_not_read(
     settings: &ChannelSettings,
     name: &str,
@@ -383,13 +385,6 @@ pub(super) fn refuse_what_a_star_does_not_read(
         }
         ChannelSettings { flow_control: Some(_), .. } => {
             ("flow_control", "no flow control in a star, whose queues are unlimited")
-        }
-        ChannelSettings { switch: SwitchSettings::OutputQueued(_), adapter, .. }
-            if adapter.send_buffers != Limit::Unlimited =>
-        {
-            let value = adapter.send_buffers.to_string();
-            let accepted = "unlimited, since nothing but the link of a host holds its packets back";
-            return refuse(name, "adapter.send_buffers", &value, accepted);
         }
         ChannelSettings { switch: SwitchSettings::InputQueued(switch), .. } => match switch {
             InputQueuedSettings { buffer: Some(_), .. } => {

@@ -158,7 +158,15 @@ fn switching(
         SwitchSettings::Crossbar(crossbar) if crossbar.contention == Contention::BackPressure => {
             Ok(crossbar_of(crossbar.latency))
         }
-        SwitchSettings::OutputQueued(switch) => Ok(crossbar_of(switch.latency)),
+        SwitchSettings::OutputQueued(switch) => {
+            if switch.buffers != Limit::Unlimited {
+                let accepted =
+                    "unlimited where links have turns: a FIFO that is full stops its link";
+                let key = "switch.output_queued.buffers";
+                return refuse_as(name, key, &switch.buffers.to_string(), accepted);
+            }
+            Ok(crossbar_of(switch.latency))
+        }
         other => {
             let accepted = "fifo_bus, output_queued, or a crossbar with contention = \
                             \"back_pressure\" where links have turns";

@@ -9,7 +9,7 @@ use weft_fabric::fabric::{FabricSettings, Routes, RoutesSettings, Wiring};
 use weft_fabric::link::LinkSettings;
 use weft_fabric::measure::{Latency, Observations};
 use weft_fabric::scheduler::SchedulerSettings;
-use weft_fabric::switch::SharedQueues;
+use weft_fabric::switch::{OutputQueuedSettings, SharedQueues};
 use weft_fabric::workload::{ChannelFacts, StreamList, WorkloadSettings};
 use weft_kernel::{Halt, Streams};
 use weft_lab::drive::Channel as _;
@@ -19,7 +19,7 @@ use weft_lab::drive::network::{
     SharedMemoryParts,
 };
 use weft_lab::{Options, Request};
-use weft_units::{Bytes, Length, Limit, Span, SpanPerLength, Time};
+use weft_units::{Bytes, Length, Limit, PositiveCount, Span, SpanPerLength, Time};
 
 use super::{file, run, voq};
 
@@ -33,7 +33,8 @@ struct Parts {
 /// How the switches of a network queue.
 #[derive(Clone, Copy, Debug)]
 enum Queues {
-    Outputs,
+    /// How many packets a queue holds.
+    Outputs(Limit),
     /// Cells of a packet, packets of a buffer, and the flow control.
     Inputs(u64, u32, &'static str),
     /// How cells wait in a shared memory, and under which flow control.
@@ -55,7 +56,7 @@ fn deliveries(
     let routes = Routes::new(&parts.routes, &wiring, streams.stream("c.routes", 0)).expect(text);
     let islip = |switch| SchedulerSettings::Islip(Default::default()).build(ports(&wiring, switch));
     let switches = match queues {
-        Queues::Outputs | Queues::Shared(..) => None,
+        Queues::Outputs(_) | Queues::Shared(..) => None,
         Queues::Inputs(cells, buffer, text) => Some(InputQueuedParts {
             cell: Span(packet.0.div_ceil(cells)),
             cells,
@@ -67,14 +68,15 @@ fn deliveries(
     };
     let shared = match queues {
         Queues::Shared(queues, control) => Some(shared_memory(queues, control, packet, &streams)),
-        Queues::Outputs | Queues::Inputs(..) => None,
+        Queues::Outputs(_) | Queues::Inputs(..) => None,
     };
     let observations = Observations::over(Time::ZERO, until);
     let sources = parts.workload.build(&facts, &streams).expect(text);
     let mut delivered = Vec::new();
     let mut watch = |delivery| delivered.push(delivery);
-    if matches!(queues, Queues::Outputs) {
-        let latencies = vec![Span(90_000); wiring.switches() as usize];
+    if let Queues::Outputs(buffers) = queues {
+        let switch = OutputQueuedSettings { latency: Span(90_000), buffers };
+        let switches = vec![switch; wiring.switches() as usize];
         let mut engine = Engine::new(EngineParts {
             wiring,
             routes,
@@ -85,7 +87,7 @@ fn deliveries(
             },
             packet: Bytes(125),
             payload: Bytes(100),
-            latencies,
+            switches,
             send_buffers: Limit::Unlimited,
             sources,
             observations,
@@ -208,7 +210,8 @@ proptest! {
             "per_connection = 'hashed'",
         ]),
         queues in prop::sample::select(vec![
-            Queues::Outputs, Queues::Inputs(1, 1, CREDITS), Queues::Inputs(1, 7, CREDITS),
+            Queues::Outputs(Limit::Unlimited), Queues::Outputs(Limit::AtMost(PositiveCount::ONE)),
+            Queues::Inputs(1, 1, CREDITS), Queues::Inputs(1, 7, CREDITS),
             Queues::Inputs(5, 3, CREDITS), Queues::Inputs(1, 4, CHANNELS),
             Queues::Inputs(4, 8, CHANNELS), Queues::Inputs(1, 200, STOP),
             Queues::Inputs(3, 200, STOP),

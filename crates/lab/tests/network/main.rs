@@ -5,6 +5,7 @@
 mod credits;
 mod cycle_counts;
 mod endpoints;
+mod full;
 mod laws;
 mod links;
 mod parts;

@@ -4,12 +4,13 @@ use proptest::prelude::*;
 use weft_fabric::fabric::{FabricSettings, Routes, RoutesSettings};
 use weft_fabric::link::LinkSettings;
 use weft_fabric::measure::Observations;
+use weft_fabric::switch::OutputQueuedSettings;
 use weft_fabric::workload::{ChannelFacts, WorkloadSettings};
 use weft_kernel::{Halt, Streams};
 use weft_lab::drive::Channel as _;
 use weft_lab::drive::engine::{Engine, EngineParts};
 use weft_lab::{Options, Request};
-use weft_units::{Bytes, Limit, PositiveCount, Span, Time};
+use weft_units::{Bytes, Limit, PositiveCount, Time};
 
 use super::file;
 
@@ -18,6 +19,7 @@ struct Parts {
     fabric: FabricSettings,
     routes: RoutesSettings,
     link: LinkSettings,
+    switch: OutputQueuedSettings,
     workload: WorkloadSettings,
 }
 
@@ -39,7 +41,7 @@ fn shown(text: &str, hosts: u16, seed: u64, part: Option<&[u32]>) -> (String, us
         link: parts.link,
         packet,
         payload: Bytes(100),
-        latencies: vec![Span(90_000); switches],
+        switches: vec![parts.switch; switches],
         send_buffers: Limit::AtMost(PositiveCount::ONE),
         sources: parts.workload.build(&facts, &streams).expect(text),
         observations: Observations::over(Time(span.0 * 20), until).of_hosts(hosts.into()),
@@ -110,11 +112,12 @@ proptest! {
         ]),
         workload in prop::sample::select(WORKLOADS.to_vec()),
         part in prop::collection::vec(0_u32..4, 10),
+        buffers in prop::sample::select(vec!["'unlimited'", "3", "1"]),
         seed in any::<u64>(),
     ) {
         let (table, hosts) = random_table(&links, &more);
         let text = format!(
-            "routes.{rule}\nlink = {{ rate = '1 Gbit/s', length = '4 m', \
+            "routes.{rule}\nswitch = {{ latency = '90 ns', buffers = {buffers} }}\nlink = {{ rate = '1 Gbit/s', length = '4 m', \
              delay_per_metre = '5 ns' }}\n{table}\n[workload]\n{workload}\n"
         );
         let (whole, delivered) = shown(&text, hosts, seed, None);
@@ -126,9 +129,10 @@ proptest! {
 
 #[test]
 fn looking_changes_nothing() {
-    let tree = "fabric.k_ary_tree = { arity = 3, levels = 2 }\nroutes.per_packet = 'adaptive'";
+    let tree = "fabric.k_ary_tree = { arity = 3, levels = 2 }\nroutes.per_packet = 'adaptive'\n\
+                switch.output_queued.buffers = 2";
     let of = |run: &str| {
-        let text = format!("{}{run}", file(9, tree, "load = 0.6", "300 us"));
+        let text = format!("{}{run}", file(9, tree, "load = 0.9", "300 us"));
         let request = Request::of_text("network.toml", &text);
         let outcome = weft_lab::run(&request, &Options::default(), &mut |_, _| true).expect(&text);
         ["points", "replications", "histograms", "links", "budget"]

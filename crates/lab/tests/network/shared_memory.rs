@@ -221,7 +221,7 @@ fn what_does_not_fit_is_refused() {
         ),
         (
             refusal(&file(4, &format!("{TWO}\n{STOP_GO}"), "load = 0.5", "1 ms")),
-            "no flow control where queues are unlimited",
+            "no flow control with output_queued",
         ),
         (
             refusal(&file(

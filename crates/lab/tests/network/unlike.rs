@@ -97,6 +97,54 @@ fn a_spine_twice_as_fast_carries_two_hosts() {
     assert!((faster - 1.8).abs() < 0.04, "{faster} through one twice as fast");
 }
 
+/// Eight hosts of each leaf of 400 Gbit/s send all they can to the other leaf, over four spines:
+/// with cables of 800 Gbit/s up they all get through, with such as their own half of them do.
+#[test]
+fn a_spine_of_800_gbit_per_s_serves_leaves_of_400() {
+    let carried = |spine: &str| {
+        let text = format!(
+            "[system]\ntitle = 'leaf and spine'\nhosts = 16\n\
+             [channel.c]\npacket = '4096 B'\npayload = '4096 B'\n\
+             link = {{ rate = '400 Gbit/s', length = '3 m', delay_per_metre = '5 ns' }}\n\
+             adapter.send_buffers = 'unlimited'\nswitch.output_queued.latency = '300 ns'\n\
+             routes.per_packet = 'adaptive'\n{}\n\
+             [workload.c]\nload = 0.95\npattern.shift = 8\n\
+             [run]\nlength = '500 us'\nregime = 'from_empty'\n",
+            leaf_and_spine(2, 8, 4, spine)
+        );
+        run(&text, 1).accepted_load()
+    };
+    let (alike, faster) = (carried(""), carried(", link.rate = '800 Gbit/s'"));
+    assert!((alike - 0.5).abs() < 0.01, "{alike} over 400 Gbit/s");
+    assert!((faster - 0.95).abs() < 0.02, "{faster} over 800 Gbit/s");
+}
+
+/// Leaves with hosts, each with a cable to every spine.
+fn leaf_and_spine(leaves: usize, hosts: usize, spines: usize, cable: &str) -> String {
+    let (mut switches, mut cables) = (Vec::new(), Vec::new());
+    for spine in 0..spines {
+        switches.push(format!("{{ name = 'spine{spine}', ports = {leaves} }}"));
+    }
+    for leaf in 0..leaves {
+        switches.push(format!("{{ name = 'leaf{leaf}', ports = {} }}", hosts + spines));
+        for host in 0..hosts {
+            let number = leaf * hosts + host;
+            cables.push(format!("{{ from = 'host {number}', to = 'leaf{leaf}.{host}' }}"));
+        }
+        for spine in 0..spines {
+            let port = hosts + spine;
+            cables.push(format!(
+                "{{ from = 'leaf{leaf}.{port}', to = 'spine{spine}.{leaf}'{cable} }}"
+            ));
+        }
+    }
+    format!(
+        "fabric.table = {{ switches = [{}], cables = [{}] }}",
+        switches.join(", "),
+        cables.join(", ")
+    )
+}
+
 /// The packet of host 0 is whole at 1.02 us and leaves then; that of host 1, which comes 0.1 us
 /// behind its first byte over a cable ten times as fast, does not wait for it.
 #[test]

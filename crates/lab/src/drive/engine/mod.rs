@@ -22,7 +22,8 @@ mod parts;
 use weft_fabric::fabric::{Routes, Wiring};
 use weft_fabric::graph::Graph;
 use weft_fabric::link::LinkSettings;
-use weft_fabric::measure::{Instants, Observations};
+use weft_fabric::measure::{Drop, Instants, Observations};
+use weft_fabric::switch::OutputQueuedSettings;
 use weft_fabric::workload::Source;
 use weft_kernel::{Event, Halt, Stopped};
 use weft_units::{Bytes, Limit, Span, Time};
@@ -46,8 +47,8 @@ pub struct EngineParts {
     pub packet: Bytes,
     /// What of it a program handed over.
     pub payload: Bytes,
-    /// From a byte at an input of each switch to the same byte at a free output.
-    pub latencies: Vec<Span>,
+    /// Each switch.
+    pub switches: Vec<OutputQueuedSettings>,
     /// How many packets each adapter holds.
     pub send_buffers: Limit,
     /// The source of each host, or none if all packets are those of messages.
@@ -102,10 +103,9 @@ impl Places {
 impl Engine {
     /// A channel at time zero.
     pub fn new(parts: EngineParts) -> Engine {
-        let EngineParts { wiring, link, packet, payload, latencies, observations, .. } = parts;
+        let EngineParts { wiring, link, packet, payload, switches, observations, .. } = parts;
         let window = (observations.from, parts.until);
-        let latency = |switch: u32| latencies[switch as usize];
-        let graph = Graph::new(&wiring, &link, packet, latency, window);
+        let graph = Graph::new(&wiring, &link, packet, &switches, window);
         let hosts = graph.hosts();
         let places = Places::new(graph.switch_ports(), hosts);
         let supply = Supply::new(parts.sources, hosts, payload);
@@ -186,7 +186,8 @@ impl Engine {
             self.deliver(now, place - places.hosts, item, watch);
         } else if place < places.generates {
             let output = self.packets.ways[item as usize].output;
-            self.pass(now, (place - places.joins, output), item);
+            let switch = self.graph.switch_of(output);
+            self.pass(now, switch, (place - places.joins, output), item);
         } else if place < places.sends {
             self.generate(now, place - places.generates);
         } else if let Some(feed) = self.supply.messages() {
@@ -253,17 +254,29 @@ impl Engine {
                 return self.schedule(now + lag, self.places.joins + input, id);
             }
         }
-        self.pass(now, (input, output), id);
+        self.pass(now, switch, (input, output), id);
     }
 
-    /// A packet joins the queue of an output.
+    /// A packet joins the queue of an output, or is dropped.
     #[inline]
-    fn pass(&mut self, now: Time, (input, output): (u32, u32), id: u32) {
-        let departure = self.graph.pass(now, output);
+    fn pass(&mut self, now: Time, switch: u32, (input, output): (u32, u32), id: u32) {
+        let Some(departure) = self.graph.pass(now, switch, output) else {
+            return self.drop(now, id);
+        };
         if let Some(spent) = self.packets.spent(id) {
             *spent = spent.and(self.graph.spent(output, self.graph.lag(input, output)));
         }
         self.schedule(departure.arrival, departure.place, id);
+    }
+
+    #[cold]
+    fn drop(&mut self, now: Time, id: u32) {
+        let Packet { from, .. } = self.packets.packets[id as usize];
+        self.packets.remove(id);
+        match self.parts.is_one() {
+            true => give_up(&mut self.observations, (now, from)),
+            false => self.parts.dropped.push((now, from)),
+        }
     }
 
     /// The last byte of a packet is at its target.
@@ -318,6 +331,12 @@ fn complete(seen: &mut Observations, one: &Instants, watch: &mut impl FnMut(Deli
     seen.complete(one);
     let Instants { from, to, generated, started: start, delivered: end, hops, .. } = *one;
     watch(Delivery { from, to, generated, start, end, hops });
+}
+
+/// Observes that a packet found a full queue: when, and whose it was.
+fn give_up(seen: &mut Observations, (now, from): (Time, u32)) {
+    seen.drop(Drop::Overflow, now);
+    seen.abandon_from(from as usize, now);
 }
 
 impl Channel for Engine {

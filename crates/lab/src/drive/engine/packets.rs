@@ -64,7 +64,7 @@ impl Packets {
 
     #[inline]
     pub fn remove(&mut self, id: u32) {
-        debug_assert!(!self.free.contains(&id), "packet {id} is delivered twice");
+        debug_assert!(!self.free.contains(&id), "packet {id} is gone already");
         self.free.push(id);
     }
 

@@ -5,11 +5,11 @@
 //! What is observed is put into the order of time at the end of each such window.
 
 use weft_fabric::graph::Graph;
-use weft_fabric::measure::Instants;
+use weft_fabric::measure::{Instants, Observations};
 use weft_kernel::{Calendar, Event, Halt, Stopped};
 use weft_units::{Span, Time};
 
-use super::{Engine, Places, complete};
+use super::{Engine, Places, complete, give_up};
 use crate::drive::network::Delivery;
 
 /// The events of all parts.
@@ -21,8 +21,10 @@ pub(super) struct Parts {
     /// From something that happens in one part to what it causes in another, at least.
     apart: Span,
     spacing: Span,
-    /// What was handed over in the present window, when and by which host, and what was delivered.
+    /// What was handed over in the present window and what was dropped, when and of which host, and
+    /// what was delivered.
     pub handed: Vec<(Time, u32)>,
+    pub dropped: Vec<(Time, u32)>,
     pub delivered: Vec<Instants>,
 }
 
@@ -40,6 +42,7 @@ impl Parts {
             apart: Span::ZERO,
             spacing,
             handed: Vec::new(),
+            dropped: Vec::new(),
             delivered: Vec::new(),
         }
     }
@@ -121,24 +124,30 @@ impl Engine {
     }
 
     /// Observes what happened in a window as one calendar would have had it: by time, and at one
-    /// time first what was delivered, by place, and then what was handed over.
+    /// time first what was dropped, then what was delivered, by place, and then what was handed over.
     fn observe_window(&mut self, watch: &mut impl FnMut(Delivery)) {
-        let mut handed = std::mem::take(&mut self.parts.handed);
-        let mut delivered = std::mem::take(&mut self.parts.delivered);
+        let Parts { handed, dropped, delivered, .. } = &mut self.parts;
         handed.sort_unstable();
+        dropped.sort_unstable();
         delivered.sort_unstable_by_key(|one| (one.delivered, one.to));
-        let mut arrivals = delivered.iter().peekable();
+        let mut drops = dropped.drain(..).peekable();
+        let mut arrivals = delivered.drain(..).peekable();
         let seen = &mut self.observations;
-        for &(time, host) in &handed {
+        let mut end_until = |seen: &mut Observations, time: Time| {
             while let Some(one) = arrivals.next_if(|one| one.delivered <= time) {
-                complete(seen, one, watch);
+                while let Some(drop) = drops.next_if(|drop| drop.0 <= one.delivered) {
+                    give_up(seen, drop);
+                }
+                complete(seen, &one, watch);
             }
+            while let Some(drop) = drops.next_if(|drop| drop.0 <= time) {
+                give_up(seen, drop);
+            }
+        };
+        for (time, host) in handed.drain(..) {
+            end_until(seen, time);
             seen.generate_from(host as usize, time);
         }
-        arrivals.for_each(|one| complete(seen, one, watch));
-        handed.clear();
-        delivered.clear();
-        self.parts.handed = handed;
-        self.parts.delivered = delivered;
+        end_until(seen, Time::NEVER);
     }
 }
