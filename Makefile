@@ -11,8 +11,8 @@ SOURCES := $(shell find crates systems experiments python -type f \
 	-o -name '*.css' -o -name '*.js' \) -not -path '*/target/*' 2>/dev/null)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo manual images test test-rust test-random test-python lint format bench test-live \
-	bench-live live-programs browser test-loom lock clean
+.PHONY: help setup demo manual images test test-rust test-random test-python lint format bench bench-run \
+	test-live bench-live live-programs browser test-loom lock clean
 
 help: ## list these verbs
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -25,7 +25,13 @@ $(VENV)/.lock: requirements.lock
 		--requirement requirements.lock
 	@touch $@
 
-$(VENV)/.wheel: $(VENV)/.lock pyproject.toml Cargo.toml Cargo.lock $(SOURCES)
+# The script of every page, which takes the renderer seconds to put together.
+BUNDLE := python/weft/report/vega.js
+
+$(BUNDLE): $(VENV)/.lock python/weft/bundle.py
+	@PYTHONPATH=python $(BIN)/python -m weft.bundle $@
+
+$(VENV)/.wheel: $(VENV)/.lock $(BUNDLE) pyproject.toml Cargo.toml Cargo.lock $(SOURCES)
 	@rm -rf $(VENV)/wheel
 	@cargo build --quiet --release --locked --package weft-live --lib
 	@strip -o python/weft/libweft_live.so target/release/libweft_live.so
@@ -93,6 +99,9 @@ bench: ## packets per CPU-second and instructions per packet, one JSON object a 
 	@target/release/weft-bench --trace $(if $(shell command -v valgrind),--instructions)
 	@target/release/weft-bench --sweep
 
+bench-run: $(VENV)/.wheel ## what `weft run` costs besides the simulation, one JSON object a case
+	@$(BIN)/python bench/cost.py
+
 # SHORT=1 runs what a change must pass, in a few minutes; without it the ten minutes are used.
 SUITES := $(if $(SHORT),--short --seconds 180,--seconds 360)
 
@@ -140,4 +149,4 @@ lock: $(VENV)/.lock ## pin the Python dependencies anew (needs the package index
 	@mv $(VENV)/lock requirements.lock
 
 clean: ## remove what the other verbs made
-	rm -rf $(VENV) demo out site target
+	rm -rf $(VENV) demo out site target $(BUNDLE)

@@ -11,34 +11,36 @@ half width of its 95 % confidence interval; a mean from a run that did not settl
 column `verdict`.
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from weft.across import compare
-from weft.across.workloads import ComparisonError
 from weft.api import experiments, load, read, reproduce, run, schema, show, systems
-from weft.figure import Figure
-from weft.folder import FolderError
-from weft.program import (
-    Message,
-    Node,
-    Operation,
-    ProgramResult,
-    generate_trace,
-    run_program,
-    run_trace,
-)
+from weft.folder import FolderError, FolderWarning
 from weft.result import Result
-from weft.spread import SweepError
 from weft.sweep import saturation, sweep
 from weft.system import Parameter, System
 
 if TYPE_CHECKING:
     from weft._core import WeftError
+    from weft.across import compare
+    from weft.across.workloads import ComparisonError
+    from weft.figure import Figure
+    from weft.program import (
+        Message,
+        Node,
+        Operation,
+        ProgramResult,
+        generate_trace,
+        run_program,
+        run_trace,
+    )
+    from weft.spread import SweepError
 
 __all__ = [
     "ComparisonError",
     "Figure",
     "FolderError",
+    "FolderWarning",
     "Message",
     "Node",
     "Operation",
@@ -66,10 +68,20 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    """Load the extension module only when something of it is asked for."""
-    if name in {"WeftError", "__version__"}:
-        from weft import _core  # noqa: PLC0415
+# What a run does without, and the module that it is loaded from when it is first asked for.
+_ELSEWHERE = {
+    **dict.fromkeys(("WeftError", "__version__"), "weft._core"),
+    "ComparisonError": "weft.across.workloads",
+    "Figure": "weft.figure",
+    **dict.fromkeys(("Message", "Node", "Operation", "ProgramResult", "generate_trace",
+                     "run_program", "run_trace"), "weft.program"),
+    "SweepError": "weft.spread",
+    "compare": "weft.across",
+}  # fmt: skip
 
-        return getattr(_core, name)
+
+def __getattr__(name: str) -> Any:
+    """Load what a plain run does without only when it is asked for."""
+    if name in _ELSEWHERE:
+        return getattr(import_module(_ELSEWHERE[name]), name)
     raise AttributeError(f"module 'weft' has no attribute {name!r}")

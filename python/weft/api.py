@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,7 @@ from weft.result import Result
 from weft.system import System
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from os import PathLike
 
     import pandas as pd
@@ -151,10 +152,20 @@ def schema() -> dict[str, Any]:
 
 
 def read(folder: str | PathLike[str]) -> Result:
-    """Read a results folder back: the same tables, figures and report, without running."""
+    """Read a results folder back: the same tables, figures and report, without running.
+
+    Of a folder that is damaged what is whole is read; the result's `problems`, and a
+    `FolderWarning` for each, say what is not.
+
+    Raises:
+        FolderError: there are no results, or nothing of them can be read.
+
+    """
     from weft.folder import read as read_folder  # noqa: PLC0415
 
-    return read_folder(folder)
+    result = read_folder(folder)
+    _warn(result.problems)
+    return result
 
 
 def load(folder: str | PathLike[str], table: str = "replications") -> pd.DataFrame:
@@ -169,12 +180,22 @@ def load(folder: str | PathLike[str], table: str = "replications") -> pd.DataFra
             "derived", "budget", "histograms", "collisions" or "trace".
 
     Raises:
-        FolderError: the folder holds no results, or no table of that name.
+        FolderError: the folder holds no results, or no table of that name that can be read.
 
     """
     from weft.folder import read_table  # noqa: PLC0415
 
-    return read_table(folder, table)
+    found, problems = read_table(folder, table)
+    _warn(problems)
+    return found
+
+
+def _warn(problems: Sequence[str]) -> None:
+    """Say to the caller's caller what of a folder is damaged."""
+    from weft.folder import FolderWarning  # noqa: PLC0415
+
+    for problem in problems:
+        warnings.warn(problem, FolderWarning, stacklevel=3)
 
 
 def spell_overrides(settings: Mapping[str, object]) -> list[str]:

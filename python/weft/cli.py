@@ -2,13 +2,14 @@
 
 Tables go to standard output, progress and complaints to standard error; with `--json` standard
 output holds JSON alone. Exit codes: 0 done, 1 a published value falls outside its band (only with
-`--strict`), 2 the input cannot be used, 130 stopped by Ctrl-C (what was finished is saved).
+`--strict`), 2 the input cannot be used, or nowhere be written to, 3 a point failed or a results
+folder is damaged (all else is there), 130 stopped by Ctrl-C (what was finished is saved).
 """
 
 from __future__ import annotations
 
+import errno
 import json
-import shlex
 import sys
 from contextlib import contextmanager
 from functools import partial
@@ -18,11 +19,11 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from weft import _seam
-from weft.across.workloads import ComparisonError
 from weft.folder import FolderError
 from weft.live import live
+from weft.place import whole
 from weft.progress import STOPPED, Watch
-from weft.spread import SweepError
+from weft.saving import INCOMPLETE, INPUT_ERROR, claimed, dump, keep, picture, put_out, spare, stop
 from weft.trace import trace
 
 if TYPE_CHECKING:
@@ -30,7 +31,8 @@ if TYPE_CHECKING:
 
     from weft.result import Result
 
-INPUT_ERROR = 2
+# What the system says of a place for which it was opened, but which takes no more.
+_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
 
 _json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
 _set_option = click.option(
@@ -46,6 +48,11 @@ _workers_option = click.option(
 )
 _seeds_option = click.option(
     "--seeds", type=click.IntRange(min=1), help="Replications of each point."
+)
+_pictures_option = click.option(
+    "--no-pictures",
+    is_flag=True,
+    help="Draw no figures and no page, which take longest of a short run; `weft report DIR` does.",
 )
 _store_option = click.option(
     "--store",
@@ -85,7 +92,7 @@ def systems(context: click.Context, as_json: bool) -> None:
     with _complaints(as_json):
         found, tried = _seam.systems(), _seam.experiments()
         if as_json:
-            click.echo(_dump({"systems": found, "experiments": tried}))
+            click.echo(dump({"systems": found, "experiments": tried}))
             return
         from weft.console import print_systems  # noqa: PLC0415
 
@@ -116,9 +123,9 @@ def show(
     with _complaints(as_json):
         system = System.from_json(name, _seam.show(name, preset, _checked(settings)))
         if svg:
-            Path(svg).write_text(system.picture(), encoding="utf-8")
+            whole(Path(svg), system.picture())
         if as_json:
-            click.echo(_dump({"name": name, **system.to_json()}))
+            click.echo(dump({"name": name, **system.to_json()}))
             return
         from weft.console import print_parameters  # noqa: PLC0415
 
@@ -139,7 +146,8 @@ def show(
 @click.option("--seed", type=click.IntRange(min=0), help="The first seed; the others follow it.")
 @click.option("--length", metavar="TIME", help="Simulated time of a replication: '40 ms'.")
 @_workers_option
-@click.option("--out", type=click.Path(file_okay=False), help="Results folder [out/NAME].")
+@click.option("--out", type=click.Path(), help="Results folder [out/NAME].")
+@_pictures_option
 @_json_option
 def run(  # noqa: PLR0913, PLR0917 (one argument an option)
     experiment: str,
@@ -150,6 +158,7 @@ def run(  # noqa: PLR0913, PLR0917 (one argument an option)
     length: str | None,
     workers: int | None,
     out: str | None,
+    no_pictures: bool,
     as_json: bool,
 ) -> None:
     """Run one experiment; leave a folder with tables, figures and a page.
@@ -159,12 +168,11 @@ def run(  # noqa: PLR0913, PLR0917 (one argument an option)
     from weft.api import run_overrides  # noqa: PLC0415
 
     options = {"seeds": seeds, "seed": seed, "length": length, "workers": workers}
-    with _complaints(as_json):
-        folder = _folder(out, Path(experiment).stem, as_json)
+    with _complaints(as_json), claimed(out, Path(experiment).stem, as_json) as place:
         overrides = _checked(settings)
         _announce([(experiment, preset, overrides, options)])
         result = _watched(partial(run_overrides, experiment, preset, overrides, options))
-        _put_out(result, folder, "points", as_json)
+        put_out(result, place, "points", as_json, pictures=not no_pictures)
 
 
 def _study_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -191,7 +199,8 @@ def _study_options(command: Callable[..., None]) -> Callable[..., None]:
         ),
         click.option("--chunk", type=click.IntRange(min=1), help="Runs in one call of a worker."),
         _store_option,
-        click.option("--out", type=click.Path(file_okay=False), help="Results folder [out/NAME]."),
+        click.option("--out", type=click.Path(), help="Results folder [out/NAME]."),
+        _pictures_option,
         _json_option,
     ]
     for option in reversed(options):
@@ -293,7 +302,7 @@ def saturation(
 @click.option("--quick", is_flag=True, help="At most three seeds a point: a first look.")
 @_seeds_option
 @_workers_option
-@click.option("--out", type=click.Path(file_okay=False), help="Results go to DIR/NAME [out].")
+@click.option("--out", type=click.Path(), help="Results go to DIR/NAME [out].")
 @click.option("--strict", is_flag=True, help="Exit with 1 if a value falls outside its band.")
 @_json_option
 def reproduce(
@@ -313,29 +322,33 @@ def reproduce(
     from weft.api import reproduce_options  # noqa: PLC0415
     from weft.checks import checks_of  # noqa: PLC0415
 
-    outside = False
+    outside, incomplete = False, False
     given = {"quick": quick or None, "seeds": seeds, "workers": workers}
     with _complaints(as_json):
         wanted = names or tuple(dict.fromkeys(e["system"] for e in _seam.experiments()))
         for name in wanted:
-            folder = _folder(f"{out}/{name}" if out else None, name, as_json)
-            own = [e["name"] for e in _seam.experiments() if e["system"] == name]
-            _announce([(experiment, None, [], given) for experiment in own])
-            result = _watched(partial(reproduce_options, name, given))
-            _save(result, folder)
-            checks = checks_of(result)
-            outside = outside or any(check.verdict == "outside" for check in checks)
-            if as_json:
-                for check in checks:
-                    click.echo(json.dumps(check.to_json(), ensure_ascii=False, allow_nan=False))
-            else:
-                from weft.console import print_checks  # noqa: PLC0415
+            with claimed(f"{out}/{name}" if out else None, name, as_json) as held:
+                own = [e["name"] for e in _seam.experiments() if e["system"] == name]
+                _announce([(experiment, None, [], given) for experiment in own])
+                result = _watched(partial(reproduce_options, name, given))
+                place = spare(result, held)
+                lost = keep(result, place)
+                checks = checks_of(result)
+                outside = outside or any(check.verdict == "outside" for check in checks)
+                incomplete = incomplete or result.failed > 0
+                if as_json:
+                    for check in checks:
+                        click.echo(json.dumps(check.to_json(), ensure_ascii=False, allow_nan=False))
+                else:
+                    from weft.console import print_checks  # noqa: PLC0415
 
-                print_checks(result.title, checks)
-                _say_where(folder)
-            _leave(result)
-    if strict and outside:
-        sys.exit(1)
+                    print_checks(result.title, checks)
+                if lost:
+                    raise lost
+                picture(result, place, as_json)
+                stop(result)
+    if incomplete or (strict and outside):
+        sys.exit(INCOMPLETE if incomplete else 1)
 
 
 @main.command(
@@ -365,7 +378,7 @@ def reproduce(
 @_seeds_option
 @_workers_option
 @_store_option
-@click.option("--out", type=click.Path(file_okay=False), help="Results folder [out/compare].")
+@click.option("--out", type=click.Path(), help="Results folder [out/compare].")
 @_json_option
 def compare(systems: tuple[str, ...], out: str | None, as_json: bool, **options: Any) -> None:
     """Run the same programs on several systems; leave one page with one table.
@@ -377,11 +390,10 @@ def compare(systems: tuple[str, ...], out: str | None, as_json: bool, **options:
     from weft.across.study import Asked, carry_out  # noqa: PLC0415
     from weft.sweep import STORE  # noqa: PLC0415
 
-    with _complaints(as_json):
-        folder = _folder(out, "compare", as_json)
-        kept = options.pop("store") or (str(folder.parent / "store") if folder else STORE)
+    with _complaints(as_json), claimed(out, "compare", as_json) as place:
+        kept = options.pop("store") or (str(place.folder.parent / "store") if place else STORE)
         result = _watched(partial(carry_out, Asked(systems, store=kept, **options)))
-        _put_out(result, folder, "comparison", as_json)
+        put_out(result, place, "comparison", as_json)
 
 
 @main.command(
@@ -399,22 +411,36 @@ def compare(systems: tuple[str, ...], out: str | None, as_json: bool, **options:
 )
 @_json_option
 def report(folders: tuple[str, ...], out: str | None, as_json: bool) -> None:
-    """Write the page of a results folder anew, or one page that puts several side by side.
+    """Draw a results folder's page and figures anew, or one page that puts several side by side.
 
-    The page is one HTML file that needs no network.
+    The page is one HTML file that needs no network. Of a folder that is damaged it shows what is
+    whole, and says what is not.
     """
-    from weft.folder import read  # noqa: PLC0415
+    from weft.folder import of_what_is_whole, read, redraw  # noqa: PLC0415
 
     with _complaints(as_json):
-        if len(folders) == 1:
-            result, place = read(folders[0]), Path(folders[0]) / "report.html"
-        else:
-            from weft.comparison import side_by_side  # noqa: PLC0415
-
-            result, place = side_by_side(folders), Path("comparison.html")
         with Watch(ending=None) as watch:
-            target = result.report(Path(out) if out else place, progress=watch.step)
-        click.echo(_dump({"report": str(target)}) if as_json else str(target))
+            if len(folders) == 1 and out is None:
+                result, remarks = redraw(Path(folders[0]), watch.step)
+                target = Path(folders[0]) / "report.html"
+            else:
+                from weft.comparison import side_by_side  # noqa: PLC0415
+
+                target, remarks = Path(out or "comparison.html"), []
+                result = of_what_is_whole(
+                    lambda only_whole: (
+                        side_by_side(folders, only_whole=only_whole)
+                        if len(folders) > 1
+                        else read(folders[0], only_whole=only_whole)
+                    ),
+                    lambda result: result.report(target, progress=watch.step),
+                )
+        for remark in [*remarks, *result.problems]:
+            click.echo(remark, err=True)
+        told = {"report": str(target), **({"problems": result.problems} if result.problems else {})}
+        click.echo(dump(told) if as_json else str(target))
+        if result.problems:
+            sys.exit(INCOMPLETE)
 
 
 @main.command(epilog=_example("weft schema > weft.schema.json", "weft schema --markdown"))
@@ -427,7 +453,7 @@ def schema(markdown: bool) -> None:
 
             click.echo(keys_page(_seam.schema()), nl=False)
         else:
-            click.echo(_dump(_seam.schema()))
+            click.echo(dump(_seam.schema()))
 
 
 main.add_command(live)
@@ -441,12 +467,25 @@ def _complaints(as_json: bool) -> Iterator[None]:
         yield
     except BrokenPipeError:  # the reader of our output has left; click ends quietly
         raise
-    except (ComparisonError, FolderError, SweepError, OSError) as error:
+    except FolderError as error:
         _complain(str(error), {"message": str(error)}, as_json)
-    except ValueError as error:
-        if not isinstance(error, _seam.error_type()):
-            raise
-        _complain(str(error), _error_object(error), as_json)
+    except OSError as error:
+        # What is written to files says to which.
+        printing = error.filename is None and error.errno in _FULL
+        told = f"standard output cannot be written: {error.strerror}" if printing else str(error)
+        _complain(told, {"message": told}, as_json)
+    except Exception as error:
+        from weft.across.workloads import ComparisonError  # noqa: PLC0415 (a run does without)
+        from weft.spread import SweepError  # noqa: PLC0415
+
+        if isinstance(error, _seam.error_type()):
+            _complain(str(error), _error_object(error), as_json)
+        if isinstance(error, (ComparisonError, SweepError)):
+            _complain(str(error), {"message": str(error)}, as_json)
+        raise
+    except KeyboardInterrupt:
+        click.echo("stopped", err=True)
+        sys.exit(STOPPED)
 
 
 def _complain(text: str, described: dict[str, Any], as_json: bool) -> NoReturn:
@@ -474,10 +513,9 @@ def _carry_out(
     from weft.sweep import STORE, Study, Where, carry_out  # noqa: PLC0415
 
     as_json = given["as_json"]
-    with _complaints(as_json):
-        name = "-".join(part for part in (Path(experiment).stem, kind) if part)
-        folder = _folder(given["out"], name, as_json)
-        store = given["store"] or (str(folder.parent / "store") if folder else STORE)
+    name = "-".join(part for part in (Path(experiment).stem, kind) if part)
+    with _complaints(as_json), claimed(given["out"], name, as_json) as place:
+        store = given["store"] or (str(place.folder.parent / "store") if place else STORE)
         options = {"seeds": given["seeds"], "length": given["length"], "store": store, **more}
         study = Study(experiment, preset, overrides, options)
         where = Where(given["workers"], given["dask"], given["chunk"])
@@ -485,7 +523,7 @@ def _carry_out(
             here = {**options, "workers": given["workers"]}
             _announce([(experiment, preset, overrides, here)])
         result = _watched(partial(carry_out, study, where))
-        _put_out(result, folder, "points", as_json)
+        put_out(result, place, "points", as_json, pictures=not given["no_pictures"])
 
 
 def _axes(over: tuple[str, ...], paired: tuple[str, ...]) -> list[str]:
@@ -506,17 +544,6 @@ def _checked(settings: tuple[str, ...]) -> list[str]:
     return list(settings)
 
 
-def _folder(out: str | None, name: str, as_json: bool) -> Path | None:
-    """Decide where results go, and refuse a folder that cannot take them before the work."""
-    from weft.folder import check_place  # noqa: PLC0415
-
-    if out is None and as_json:
-        return None
-    folder = Path(out) if out is not None else Path("out") / name
-    check_place(folder)
-    return folder
-
-
 def _announce(studies: list[tuple[str, str | None, list[str], dict[str, Any]]]) -> None:
     """Say beforehand how long studies will take, if that is long."""
     from weft.pilot import announce, of_study, together  # noqa: PLC0415
@@ -527,48 +554,3 @@ def _announce(studies: list[tuple[str, str | None, list[str], dict[str, Any]]]) 
 def _watched(work: Callable[[_seam.Progress], Result]) -> Result:
     with Watch() as watch:
         return work(watch.step)
-
-
-def _put_out(result: Result, folder: Path | None, table: str, as_json: bool) -> None:
-    """Save a result, print the table that was asked for, and say if it was stopped."""
-    _save(result, folder)
-    if as_json:
-        click.echo(_dump(_run_object(result, folder, table)))
-    else:
-        from weft.console import print_comparison, print_points  # noqa: PLC0415
-
-        (print_comparison if table == "comparison" else print_points)(result)
-        _say_where(folder)
-    _leave(result)
-
-
-def _save(result: Result, folder: Path | None) -> None:
-    if folder is not None:
-        with Watch(ending=None) as watch:
-            result.save(folder, command=shlex.join(["weft", *sys.argv[1:]]), progress=watch.step)
-
-
-def _say_where(folder: Path | None) -> None:
-    if folder is not None:
-        click.echo(f"\n{folder / 'report.html'}")
-
-
-def _leave(result: Result) -> None:
-    if result.stopped:
-        click.echo("stopped; what was finished is kept and marked so", err=True)
-        sys.exit(STOPPED)
-
-
-def _run_object(result: Result, folder: Path | None, table: str) -> dict[str, Any]:
-    from weft.folder import provenance  # noqa: PLC0415
-    from weft.plots.request import records  # noqa: PLC0415
-
-    return {
-        **provenance(result, shlex.join(["weft", *sys.argv[1:]])),
-        "folder": str(folder) if folder else None,
-        table: records(result.tables[table]),
-    }
-
-
-def _dump(value: object) -> str:
-    return json.dumps(value, indent=2, ensure_ascii=False)

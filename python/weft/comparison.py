@@ -20,15 +20,20 @@ if TYPE_CHECKING:
 RESULT = "result"
 
 
-def side_by_side(folders: Sequence[str | os.PathLike[str]]) -> Result:
+def side_by_side(folders: Sequence[str | os.PathLike[str]], *, only_whole: bool = False) -> Result:
     """Read several results folders and put them side by side.
+
+    Args:
+        folders: where they are.
+        only_whole: leave out what is not as Weft wrote it.
 
     Raises:
         FolderError: a folder holds no results, or those of several experiments.
 
     """
     paths = [Path(folder) for folder in folders]
-    return compare({label: read(path) for label, path in zip(_labels(paths), paths, strict=True)})
+    results = [read(path, only_whole=only_whole) for path in paths]
+    return compare(dict(zip(_labels(paths), results, strict=True)))
 
 
 def compare(results: Mapping[str, Result]) -> Result:
@@ -50,6 +55,7 @@ def compare(results: Mapping[str, Result]) -> Result:
         "title": " and ".join(results) + ", side by side",
         "axes": [RESULT, *axes],
         "stopped": any(result.stopped for result in results.values()),
+        "failed": sum(result.failed for result in results.values()),
         "figures": [_figure(entry) for entry in common.get("figures") or []],
         "published": common.get("published") or [],
         "compared": list(results),
@@ -66,6 +72,7 @@ def compare(results: Mapping[str, Result]) -> Result:
         meta=meta,
         system=first,
         variants={f"{RESULT} {label}": system for label, system in systems.items()},
+        problems=tuple(problem for one in results.values() for problem in one.problems),
     )
 
 

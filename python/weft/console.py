@@ -10,8 +10,17 @@ from rich.console import Console
 from rich.table import Table
 
 from weft.checks import NUMBER, STATEMENT, counted_in_words, readings
-from weft.plots.request import SETTLED
-from weft.standing import PARTLY_STUCK, STUCK, main_latency, notes, why_stuck
+from weft.standing import (
+    FAILED,
+    PARTLY_STUCK,
+    SETTLED,
+    STUCK,
+    main_latency,
+    notes,
+    why_failed,
+    why_stuck,
+)
+from weft.tables import columns_of, distinct, records
 from weft.words import column_head, number, percent, printed, short_keys
 
 if TYPE_CHECKING:
@@ -23,8 +32,8 @@ if TYPE_CHECKING:
 
 _COLOURS = {"within": "green", "outside": "bold red", "missed": "red", "report": "dim",
             "undecided": "yellow", SETTLED: "green", "saturated": "yellow", "too short": "yellow",
-            STUCK: "bold red", PARTLY_STUCK: "bold red", "stated": "blue", "derived": "yellow",
-            "calibrated": "magenta"}  # fmt: skip
+            STUCK: "bold red", PARTLY_STUCK: "bold red", FAILED: "bold red", "stated": "blue",
+            "derived": "yellow", "calibrated": "magenta"}  # fmt: skip
 
 _MEASURED = (
     "offered_load",
@@ -83,9 +92,9 @@ def print_parameters(system: System) -> None:
 
 def print_points(result: Result) -> None:
     """Print the points of a run: what was swept, and what came out."""
-    points = result.points
+    points = columns_of(result.tables, "points")
     axes = {*result.meta.get("axes", ()), "channel"}
-    swept = [str(name) for name in points if name in axes and points[name].nunique() > 1]
+    swept = [name for name in points if name in axes and distinct(points[name]) > 1]
     swept.sort(key=lambda name: "." in name)  # names first, then the numbers that were set
     latency = main_latency(points)
     measured = [name.format(latency=latency) for name in _MEASURED]
@@ -93,14 +102,14 @@ def print_points(result: Result) -> None:
     if "program_time_us" in points:
         # Packets of a program have no load that anybody set: how long it took is what was asked.
         measured = [*_OF_PROGRAM, *(name for name in measured if not name.endswith("_load"))]
-        measured = [name for name in measured if name in points and points[name].notna().any()]
-    if "replications" in points and points["replications"].nunique() > 1:
+        measured = [name for name in measured if name in points and distinct(points[name])]
+    if "replications" in points and distinct(points["replications"]) > 1:
         measured.append("replications")
     heads = [*short_keys(swept).values(), *(column_head(name) for name in measured)]
     table = _table(*heads, *(["verdict"] if "verdict" in points else []))
     for column in table.columns[len(swept) : len(heads)]:
         column.justify = "right"
-    for row in points.to_dict("records"):
+    for row in records(points):
         cells = [_setting(row[name]) for name in swept]
         for name in measured:
             if name == "replications":
@@ -121,7 +130,7 @@ def print_points(result: Result) -> None:
         console.print(f"Note: {_plain(note)}", style="dim")
     console.print(f"[bold]{_plain(result.title)}[/]")
     console.print(table)
-    for sentence in why_stuck(result):
+    for sentence in [*why_failed(result), *why_stuck(result)]:
         console.print(_plain(sentence), style=_COLOURS[STUCK])
 
 

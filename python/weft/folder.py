@@ -6,6 +6,7 @@ result.json        what the tables mean, and the system with the origin of its p
 tables/NAME.csv    and NAME.parquet
 figures/NAME.svg   and NAME.png, and composition.svg
 report.html        everything on one page
+manifest.json      which of the files Weft wrote, so that it replaces no other
 runs/NAME/...      the same again, for each experiment of a reproduction
 specs/NAME.toml    each run of a comparison of systems, resolved; `weft run` takes it
 """
@@ -14,90 +15,153 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
-import tempfile
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from weft import tables
+from weft.place import RESULT, FolderError, claim, finish, uninterrupted
 from weft.progress import Count
 from weft.system import System
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable
 
     import pandas as pd
 
     from weft import _seam
-    from weft.result import Column, Result
+    from weft.place import Place
+    from weft.result import Result
 
-RESULT = "result.json"
 PROVENANCE = "provenance.json"
 
-# A draft as old as this is nobody's any more.
-_ABANDONED_S = 24 * 3600
+__all__ = ["FolderError", "FolderWarning", "draw", "of_what_is_whole", "provenance", "read",
+           "read_table", "redraw", "save", "write"]  # fmt: skip
 
 
-class FolderError(ValueError):
-    """A folder that cannot be written to, or that holds no results."""
+class FolderWarning(UserWarning):
+    """A results folder of which a part is damaged or missing; what is whole was read."""
 
 
-def write(
-    result: Result, folder: Path, *, command: str, progress: _seam.Progress | None = None
-) -> Path:
-    """Write the whole folder beside its place, then move it there."""
+def save(
+    result: Result,
+    folder: Path,
+    *,
+    command: str,
+    pictures: bool = True,
+    progress: _seam.Progress | None = None,
+) -> list[str]:
+    """Write a whole results folder; return what is to be known of files that were in the way."""
+    with claim(folder) as place:
+        write(result, place, command)
+        if pictures:
+            draw(result, place, progress)
+    return place.remarks
+
+
+def write(result: Result, place: Place, command: str) -> None:
+    """Write everything that needs no picture, in the place of the results that were there."""
+    # What took long to find out is not lost by an impatient Ctrl-C.
+    with uninterrupted():
+        place.put(lambda draft: _fill(result, draft, command))
+
+
+def draw(result: Result, place: Place, progress: _seam.Progress | None = None) -> None:
+    """Add the figures, and the page that shows them."""
     from weft.report import page  # noqa: PLC0415 (it imports all that draws)
 
-    check_place(folder)
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    # Beside the target, so that the last step is a rename within one file system.
-    _forget_drafts(folder)
-    draft = Path(tempfile.mkdtemp(prefix=f".{folder.name}.draft.", dir=folder.parent))
+    count = Count(result.pictures, "figures drawn", progress)
+
+    def fill(draft: Path) -> None:
+        _draw(result, draft, count)
+        (draft / "report.html").write_text(page(result), encoding="utf-8")
+
+    place.put(fill, adding=True)
+
+
+def redraw(folder: Path, progress: _seam.Progress | None = None) -> tuple[Result, list[str]]:
+    """Draw figures and page of a results folder anew; return what was drawn, and remarks."""
+    root = _results_at(folder)
+    with claim(root, of_results=True) as place:
+        drawn = of_what_is_whole(_reader(root), lambda result: draw(result, place, progress))
+    return drawn, place.remarks
+
+
+def of_what_is_whole(reading: Callable[[bool], Result], work: Callable[[Result], object]) -> Result:
+    """Do something with results that are read, without what was changed if that is in the way.
+
+    Args:
+        reading: reads them, or if it is given True only what is as Weft wrote it.
+        work: what is done.
+
+    Raises:
+        FolderError: it cannot be done with what is left either.
+
+    """
+    result = reading(False)
     try:
-        # Each is drawn twice into files and once more on the page.
-        count = Count(3 * result.pictures, "pictures drawn", progress)
-        _fill(result, draft, command, count)
-        (draft / "report.html").write_text(page(result, count), encoding="utf-8")
-        _make_readable(draft)
-        _put_in_place(draft, folder)
-    finally:
-        shutil.rmtree(draft, ignore_errors=True)
-    return folder
+        work(result)
+    except FolderError:
+        raise
+    except Exception:
+        if not result.problems:
+            raise
+    else:
+        return result
+    left = reading(True)
+    try:
+        work(left)
+    except FolderError:
+        raise
+    except Exception as error:
+        raise FolderError(
+            "no page can be made of what is left: " + "; ".join(left.problems)
+        ) from error
+    return left
 
 
-def read(folder: str | os.PathLike[str]) -> Result:
-    """Read a results folder back."""
-    from weft.result import Column, Result  # noqa: PLC0415 (it imports this module's writer)
+def read(folder: str | os.PathLike[str], *, only_whole: bool = False) -> Result:
+    """Read a results folder back, or what can be read of it: `problems` says what cannot.
 
-    root = Path(folder)
-    data = _contents_of(root)
-    system = data["system"]
-    system_name = str(data["meta"].get("name") or "")
-    return Result(
-        tables={name: _read_table(root / "tables", name) for name in data["tables"]},
-        columns=tuple(Column(**entry) for entry in data["columns"]),
-        meta=data["meta"],
-        system=system if isinstance(system, str) else System.from_json(system_name, system),
-        runs={name: read(root / "runs" / name) for name in data["runs"]},
-        variants={
-            label: System.from_json(system_name, found)
-            for label, found in (data.get("variants") or {}).items()
-        },
-    )
+    Args:
+        folder: where they are.
+        only_whole: leave out what is not as Weft wrote it.
+
+    Raises:
+        FolderError: there are no results, or nothing of them can be read.
+
+    """
+    from weft import reading  # noqa: PLC0415 (it imports this module's writer)
+
+    return reading.read(_results_at(folder), only_whole=only_whole)
 
 
-def read_table(folder: str | os.PathLike[str], name: str) -> pd.DataFrame:
-    """Read one table of a results folder, with units and meanings of its columns in `attrs`."""
-    root = Path(folder)
-    data = _contents_of(root)
-    if name not in data["tables"]:
-        there = ", ".join(data["tables"])
-        raise FolderError(f"{root} has no table `{name}`; it has: {there}")
-    table = _read_table(root / "tables", name)
-    own = [entry for entry in data["columns"] if entry["table"] == name]
-    table.attrs["units"] = {entry["name"]: entry["unit"] for entry in own}
-    table.attrs["meanings"] = {entry["name"]: entry["description"] for entry in own}
-    return table
+def read_table(folder: str | os.PathLike[str], name: str) -> tuple[pd.DataFrame, list[str]]:
+    """Read one table of a results folder, with units and meanings of its columns in `attrs`.
+
+    Returns:
+        The table, and what of the folder could not be read on the way.
+
+    Raises:
+        FolderError: there is no such table, or it cannot be read.
+
+    """
+    from weft.reading import Reading  # noqa: PLC0415
+
+    root = _results_at(folder)
+    found = Reading(root)
+    if name not in found.tables:
+        there = ", ".join(found.tables)
+        why = "; ".join(["", *found.problems])
+        raise FolderError(f"{root} has no table `{name}`; it has: {there or 'none'}{why}")
+    table = found.table(name)
+    if table is None:
+        others = [other for other in found.tables if other != name]
+        left = f"; its other tables: {', '.join(others)}" if others else ""
+        raise FolderError("; ".join(found.problems) + left)
+    own = [column for column in found.columns if column.table == name]
+    table.attrs["units"] = {column.name: column.unit for column in own}
+    table.attrs["meanings"] = {column.name: column.description for column in own}
+    return table, found.problems
 
 
 def provenance(result: Result, command: str) -> dict[str, Any]:
@@ -115,33 +179,14 @@ def provenance(result: Result, command: str) -> dict[str, Any]:
     }
 
 
-def check_place(folder: Path) -> None:
-    """Refuse a place that results must not overwrite."""
-    if not folder.exists():
-        return
-    if not folder.is_dir():
-        raise FolderError(f"{folder} is a file; give a folder to write the results to")
-    if any(folder.iterdir()) and not (folder / RESULT).exists():
-        raise FolderError(
-            f"{folder} is not empty and holds no earlier results; give another folder with --out"
-        )
+def _reader(folder: Path) -> Callable[[bool], Result]:
+    return lambda only_whole: read(folder, only_whole=only_whole)
 
 
-def _fill(result: Result, root: Path, command: str, count: Count) -> None:
-    """Write everything but the page."""
+def _fill(result: Result, root: Path, command: str) -> None:
+    """Write everything but what is drawn."""
     (root / "tables").mkdir(parents=True)
-    for name, table in result.tables.items():
-        table.to_csv(root / "tables" / f"{name}.csv", index=False, lineterminator="\n")
-        own = {column.name: column for column in result.columns if column.table == name}
-        _write_parquet(table, own, root / "tables" / f"{name}.parquet")
-    (root / "figures").mkdir()
-    for figure in result.figures:
-        for ending in ("svg", "png"):
-            figure.save(root / "figures" / f"{figure.name}.{ending}")
-            count.one()
-    if isinstance(result.system, System) and result.system.composition:
-        picture = root / "figures" / "composition.svg"
-        picture.write_text(result.system.picture(), encoding="utf-8")
+    tables.write(result.tables, result.columns, root / "tables")
     if spec := result.meta.get("spec_toml"):
         (root / "spec.toml").write_text(spec, encoding="utf-8")
     for name, text in (result.meta.get("specs") or {}).items() if "across" in result.meta else ():
@@ -150,9 +195,20 @@ def _fill(result: Result, root: Path, command: str, count: Count) -> None:
     _write_json(root / PROVENANCE, provenance(result, command))
     _write_json(root / RESULT, _contents(result))
     for name, run in result.runs.items():
-        inner = root / "runs" / name
-        inner.mkdir(parents=True)
-        _fill(run, inner, command, count)
+        _fill(run, root / "runs" / name, command)
+
+
+def _draw(result: Result, root: Path, count: Count) -> None:
+    (root / "figures").mkdir(parents=True)
+    for figure in result.figures:
+        for ending in ("svg", "png"):
+            figure.save(root / "figures" / f"{figure.name}.{ending}")
+        count.one()
+    if isinstance(result.system, System) and result.system.composition:
+        picture = root / "figures" / "composition.svg"
+        picture.write_text(result.system.picture(), encoding="utf-8")
+    for name, run in result.runs.items():
+        _draw(run, root / "runs" / name, count)
 
 
 def _contents(result: Result) -> dict[str, Any]:
@@ -167,13 +223,17 @@ def _contents(result: Result) -> dict[str, Any]:
     }
 
 
-def _contents_of(root: Path) -> dict[str, Any]:
+def _results_at(folder: str | os.PathLike[str]) -> Path:
+    from weft.reading import holds_results  # noqa: PLC0415
+
+    root = Path(folder)
     try:
-        text = (root / RESULT).read_text(encoding="utf-8")
+        finish(root)
+        if holds_results(root):
+            return root
     except OSError as error:
-        raise FolderError(f"{root} holds no results: {_what_to_give(root)}") from error
-    contents: dict[str, Any] = json.loads(text)
-    return contents
+        raise FolderError(f"{root} cannot be read: {os.strerror(error.errno or 0)}") from error
+    raise FolderError(f"{root} holds no results: {_what_to_give(root)}")
 
 
 def _what_to_give(root: Path) -> str:
@@ -189,58 +249,5 @@ def _what_to_give(root: Path) -> str:
     return f"{wanted}, as {', '.join(inside[:most])}{more}"
 
 
-def _write_parquet(table: pd.DataFrame, columns: Mapping[str, Column], path: Path) -> None:
-    """Write a table whose columns carry unit and meaning in the file itself."""
-    import pyarrow as pa  # noqa: PLC0415
-    import pyarrow.parquet as pq  # noqa: PLC0415
-
-    plain = pa.Table.from_pandas(table, preserve_index=False)
-    fields = [
-        field.with_metadata(
-            {"unit": columns[field.name].unit, "description": columns[field.name].description}
-        )
-        if field.name in columns
-        else field
-        for field in plain.schema
-    ]
-    pq.write_table(plain.cast(pa.schema(fields, metadata=plain.schema.metadata)), path)
-
-
-def _read_table(folder: Path, name: str) -> pd.DataFrame:
-    import pandas as pd  # noqa: PLC0415
-
-    parquet = folder / f"{name}.parquet"
-    return pd.read_parquet(parquet) if parquet.exists() else pd.read_csv(folder / f"{name}.csv")
-
-
 def _write_json(path: Path, value: object) -> None:
     path.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-
-
-def _make_readable(folder: Path) -> None:
-    """Give the folder the permissions of any new one: `mkdtemp` shuts everybody else out."""
-    mask = os.umask(0)
-    os.umask(mask)
-    folder.chmod(0o777 & ~mask)
-
-
-def _forget_drafts(folder: Path) -> None:
-    """Remove what processes that were killed a day ago or longer were writing."""
-    for draft in folder.parent.glob(f".{folder.name}.draft.*"):
-        if time.time() - draft.stat().st_mtime > _ABANDONED_S:
-            shutil.rmtree(draft, ignore_errors=True)
-
-
-def _put_in_place(draft: Path, folder: Path) -> None:
-    if not folder.exists():
-        draft.rename(folder)
-        return
-    aside = Path(tempfile.mkdtemp(prefix=f".{folder.name}.old.", dir=folder.parent))
-    folder.rename(aside / "old")
-    try:
-        draft.rename(folder)
-    except OSError:
-        (aside / "old").rename(folder)
-        raise
-    finally:
-        shutil.rmtree(aside, ignore_errors=True)

@@ -399,15 +399,18 @@ def measure(seconds: float, out: Path) -> None:
     in one figure. Ctrl-C ends the measurement with the turns that are complete.
     """
     from weft import live_measure, live_page  # noqa: PLC0415 (they load the figures)
+    from weft.place import FolderError, claim  # noqa: PLC0415
     from weft.progress import STOPPED, Watch  # noqa: PLC0415
 
     try:
-        live_page.check_place(out)
         path = library()
-        with Watch() as watch:
-            measured = live_measure.measure(path, seconds, watch.step)
-        predicted = live_page.write(out, measured)
-    except (LiveError, live_measure.MeasureError, live_page.PlaceError) as why:
+        with claim(out) as place:
+            with Watch() as watch:
+                measured = live_measure.measure(path, seconds, watch.step)
+            predicted = live_page.write(place, measured)
+        for remark in place.remarks:
+            click.echo(remark, err=True)
+    except (LiveError, live_measure.MeasureError, FolderError) as why:
         click.echo(f"weft live measure: {why}", err=True)
         stopped = isinstance(why, live_measure.StoppedError)
         raise SystemExit(STOPPED if stopped else INPUT_ERROR) from None

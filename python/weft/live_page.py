@@ -6,6 +6,7 @@ host.toml                    this host's shared memory as a composition
 latency.toml, throughput.toml  experiments on it: `weft run latency.toml` predicts the curve again
 latency.svg, .png            all media and the prediction in one figure; throughput likewise
 report.html                  both figures and the tables on one page
+manifest.json                which of the files Weft wrote, so that it replaces no other
 """
 
 from __future__ import annotations
@@ -15,9 +16,7 @@ import datetime
 import os
 import platform
 import statistics
-import tempfile
 from html import escape
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from weft import live_model
@@ -30,13 +29,13 @@ from weft.theme import HEIGHT, WIDTH
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from pathlib import Path
 
     from weft.live_measure import Measurement
     from weft.live_model import Prediction
+    from weft.place import Place
 
 PREDICTED = "weft live, predicted"
-# What tells a folder of an earlier measurement from somebody's own.
-_MARK = "measured.csv"
 _TITLES = {
     LATENCY: "Latency against message size",
     THROUGHPUT: "Throughput against message size",
@@ -44,39 +43,14 @@ _TITLES = {
 _AXES = {LATENCY: "one way, microseconds", THROUGHPUT: "GB/s"}
 
 
-class PlaceError(Exception):
-    """A folder that must not be overwritten."""
-
-
-def check_place(folder: Path) -> None:
-    """Refuse a folder that holds anything but an earlier measurement.
-
-    Raises:
-        PlaceError: if it does.
-
-    """
-    if folder.exists() and not folder.is_dir():
-        raise PlaceError(f"{folder} is a file; give a folder to write to with --out")
-    if folder.is_dir() and any(folder.iterdir()) and not (folder / _MARK).exists():
-        raise PlaceError(
-            f"{folder} is not empty and holds no earlier measurement; give another with --out"
-        )
-
-
-def write(folder: Path, measured: Measurement) -> tuple[Prediction, ...]:
-    """Write the whole folder beside its place, then move it there; returns the predictions.
+def write(place: Place, measured: Measurement) -> tuple[Prediction, ...]:
+    """Write the whole folder, in the place of an earlier measurement; returns the predictions.
 
     With one processor there are none: nobody polls, and the model has no sleep.
     """
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=f".{folder.name}.", dir=folder.parent) as name:
-        draft = Path(name) / "new"
-        draft.mkdir()
-        predicted = _fill(draft, measured)
-        if folder.exists():
-            folder.rename(Path(name) / "old")
-        draft.rename(folder)
-    return predicted
+    predicted: list[Prediction] = []
+    place.put(lambda draft: predicted.extend(_fill(draft, measured)))
+    return tuple(predicted)
 
 
 def _fill(draft: Path, measured: Measurement) -> tuple[Prediction, ...]:
@@ -87,7 +61,7 @@ def _fill(draft: Path, measured: Measurement) -> tuple[Prediction, ...]:
         live_model.write(draft, measured, sizes, found, _where())
         predicted = live_model.predict(draft, measured, sizes)
     _table(
-        draft / _MARK,
+        draft / "measured.csv",
         ["medium", "quantity", "unit", "size_bytes", "median", "least", "most"],
         (
             [

@@ -9,9 +9,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from weft.tables import Tables, columns_of
+
 if TYPE_CHECKING:
     import os
-    from collections.abc import Mapping
+    from collections.abc import Mapping, MutableMapping, Sequence
 
     import pandas as pd
 
@@ -47,25 +49,25 @@ class Result:
         system: the system that was run, or a sentence that says why it cannot be described.
         runs: results of single experiments by name; empty for a single run.
         variants: the system under each variant that was run ("architecture B1").
+        problems: what of a results folder that was read is damaged or missing, a sentence each.
 
     """
 
-    tables: dict[str, pd.DataFrame]
+    tables: MutableMapping[str, pd.DataFrame]
     columns: tuple[Column, ...]
     meta: dict[str, Any]
     system: System | str
     runs: dict[str, Result] = field(default_factory=dict)
     variants: dict[str, System] = field(default_factory=dict)
+    problems: tuple[str, ...] = ()
 
     @classmethod
     def from_core(cls, raw: RawResult, name: str, describe: Describe) -> Result:
         """Build a result from what the core returned for the file or name `name`."""
-        import pandas as pd  # noqa: PLC0415 (half a second)
-
         meta: dict[str, Any] = {**json.loads(raw["meta"]), "name": Path(name).stem}
         inner: Any = raw.get("runs") or {}
-        tables = {table: pd.DataFrame(dict(rows)) for table, rows in raw["tables"].items()}
-        system, variants = describe(name, _named_axes(meta, tables.get("points", pd.DataFrame())))
+        tables = Tables(raw["tables"])
+        system, variants = describe(name, _named_axes(meta, columns_of(tables, "points")))
         return cls(
             tables=tables,
             columns=tuple(Column(**entry) for entry in json.loads(raw["columns"])),
@@ -87,6 +89,17 @@ class Result:
     def stopped(self) -> bool:
         """Whether the run was ended before its last point; the tables hold what was finished."""
         return bool(self.meta.get("stopped"))
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether not one point was finished, here or in any of `runs`."""
+        own = any(self._rows(name) for name in ("points", "comparison"))
+        return not own and all(run.is_empty for run in self.runs.values())
+
+    @property
+    def failed(self) -> int:
+        """How many points have no result, because a run of theirs failed."""
+        return int(self.meta.get("failed") or 0)
 
     @property
     def points(self) -> pd.DataFrame:
@@ -158,22 +171,29 @@ class Result:
         folder: str | os.PathLike[str],
         *,
         command: str = "",
+        pictures: bool = True,
         progress: Progress | None = None,
     ) -> Path:
         """Write the results folder: tables, figures, report.html, spec.toml, provenance.json.
 
-        The folder appears whole or not at all. A results folder that is already there is replaced;
-        any other folder that is not empty is refused.
+        The tables appear whole or not at all, and the figures and the page after them. What Weft
+        wrote into the folder before is replaced, and nothing else: a file that somebody added
+        stays, and one that somebody changed is kept beside the new one as `NAME.kept.ENDING`.
 
         Args:
             folder: where; created with its parents.
             command: what a person typed to get this, for the provenance record.
-            progress: called with the pictures that are drawn, all of them, and a label.
+            pictures: whether to draw the figures, and the page that shows them.
+            progress: called with the figures that are drawn, all of them, and a label.
+
+        Raises:
+            FolderError: the folder cannot be written, holds something else, or is in use.
 
         """
-        from weft.folder import write  # noqa: PLC0415
+        from weft.folder import save  # noqa: PLC0415
 
-        return write(self, Path(folder), command=command, progress=progress)
+        save(self, Path(folder), command=command, pictures=pictures, progress=progress)
+        return Path(folder)
 
     def report(self, path: str | os.PathLike[str], *, progress: Progress | None = None) -> Path:
         """Write the self-contained HTML page, which needs no network to be read.
@@ -183,13 +203,13 @@ class Result:
             progress: as for `save`.
 
         """
+        from weft.place import whole  # noqa: PLC0415
         from weft.progress import Count  # noqa: PLC0415
         from weft.report import page  # noqa: PLC0415
 
         count = Count(self.pictures, "figures drawn", progress)
         target = Path(path)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(page(self, count), encoding="utf-8")
+        whole(target, page(self, count))
         return target
 
     @property
@@ -202,17 +222,22 @@ class Result:
 
         return self.tables.get(name, pd.DataFrame())
 
+    def _rows(self, name: str) -> int:
+        return max(map(len, columns_of(self.tables, name).values()), default=0)
+
     def _repr_html_(self) -> str:
         shown = self.checks if len(self.checks) else self.points
         return f"<h3>{self.title}</h3>{shown.to_html(index=False)}"
 
     def __repr__(self) -> str:
-        sizes = ", ".join(f"{name}: {len(table)} rows" for name, table in self.tables.items())
+        sizes = ", ".join(f"{name}: {self._rows(name)} rows" for name in self.tables)
         stopped = ", stopped early" if self.stopped else ""
         return f"<weft.Result {self.title!r} ({sizes}{stopped})>"
 
 
-def _named_axes(meta: Mapping[str, Any], points: pd.DataFrame) -> dict[str, list[str]]:
+def _named_axes(
+    meta: Mapping[str, Any], points: Mapping[str, Sequence[Any]]
+) -> dict[str, list[str]]:
     """Return the values of each axis of variants or presets, in the order of the file."""
     return {
         axis: list(dict.fromkeys(points[axis]))

@@ -38,6 +38,7 @@ _POLL_S = 0.2
 
 _Report = Callable[[int, int], bool]
 _Chunk = tuple[int, int]
+_Ended = list[tuple[str, bytes | str]]
 
 
 class SweepError(RuntimeError):
@@ -52,9 +53,9 @@ class Pool:
     slots: int
 
 
-def simulate(jobs: str) -> list[tuple[str, bytes]]:
-    """Carry out the runs of a chunk; what a worker is sent."""
-    runs: list[tuple[str, bytes]] = _seam.core().simulate(jobs)
+def simulate(jobs: str) -> _Ended:
+    """Carry out the runs of a chunk; what a worker is sent. Text says why a run failed."""
+    runs: _Ended = _seam.core().simulate(jobs)
     return runs
 
 
@@ -100,7 +101,7 @@ def carry_out(campaign: Campaign, pool: Pool, chunk: int | None, report: _Report
         report: called with (runs done, runs in all); returning False ends it.
 
     Raises:
-        WeftError: a run cannot be made by anybody.
+        WeftError: a worker has another build, or the store cannot be written.
         SweepError: a chunk failed four times.
 
     """
@@ -127,7 +128,7 @@ def _round(
     campaign: Campaign, pool: Pool, chunks: list[_Chunk], report: Callable[[int], bool], done: int
 ) -> bool:
     waiting = [(chunk, 1) for chunk in reversed(chunks)]
-    flying: dict[Future[list[tuple[str, bytes]]], tuple[_Chunk, int]] = {}
+    flying: dict[Future[_Ended], tuple[_Chunk, int]] = {}
     try:
         while waiting or flying:
             while waiting and len(flying) < pool.slots * _AHEAD:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from weft import _seam
+from weft.place import whole
 from weft.program import COLLECTIVES
 from weft.progress import STOPPED, Watch
 
@@ -61,10 +62,10 @@ def generate(
         text = generate_trace(
             collective, ranks, sizes if len(sizes) > 1 else size, rounds, root=root
         )
-    if out is None:
-        click.echo(text, nl=False)
-    else:
-        Path(out).write_text(text, encoding="utf-8")
+        if out is None:
+            click.echo(text, nl=False)
+        else:
+            whole(Path(out), text)
 
 
 @trace.command(

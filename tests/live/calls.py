@@ -35,6 +35,7 @@ import calls_odd  # noqa: F401 (the same)
 import calls_pointers  # noqa: F401 (the same)
 import calls_queue  # noqa: F401 (the same)
 import calls_shared  # noqa: F401 (the same)
+import calls_unknown  # noqa: F401 (the same)
 from calls_stage import SCENES
 
 LIMIT_S = 300

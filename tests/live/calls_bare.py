@@ -46,6 +46,8 @@ NUMBERS = {
 CLOSE_RANGE = 436
 LAST = (1 << 32) - 1
 HIGHEST = 20_000
+KNOWN = 1000
+"""What the program makes has numbers below."""
 WORD_BITS = 64
 
 
@@ -58,7 +60,8 @@ def by_number(name: str, *arguments: object) -> object:
 def close_each(first: int) -> None:
     """Close all numbers from one on, one by one."""
     closed = [at for at in range(first, HIGHEST) if by_number("close", at) == 0]
-    say("closed", lambda: len(closed))
+    # What the library has is there, too, with higher numbers.
+    say("closed", lambda: len([at for at in closed if at < KNOWN]))
 
 
 def close_all(first: int) -> None:

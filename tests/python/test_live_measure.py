@@ -12,6 +12,7 @@ from click.testing import CliRunner
 
 from weft import live, live_measure, live_model, live_page
 from weft.live_measure import KERNEL, LATENCY, LIVE, MEDIA, THROUGHPUT, Measurement, Point
+from weft.place import FolderError, claim
 
 SIZES = (64, 1024, 65_536)
 
@@ -56,19 +57,24 @@ def test_no_parameter_is_below_zero() -> None:
     assert (found.send_call_ns, found.receive_call_ns) == (live_model._LEAST_CALL_NS, 0.0)
 
 
+def write(folder: Path, measured: Measurement) -> tuple[live_model.Prediction, ...]:
+    with claim(folder) as place:
+        return live_page.write(place, measured)
+
+
 def test_a_host_whose_calls_take_nothing_is_predicted_all_the_same(tmp_path: Path) -> None:
     measured = host()
     fast = tuple(
         replace(one, median=10.0) if (one.quantity, one.size_bytes) == (THROUGHPUT, 64) else one
         for one in measured.points
     )
-    predicted = live_page.write(tmp_path / "out", replace(measured, points=fast))
+    predicted = write(tmp_path / "out", replace(measured, points=fast))
     assert all(it.predicted > 0 for it in predicted)
 
 
 def test_the_composition_predicts_the_host_it_was_made_from(tmp_path: Path) -> None:
     measured = host()
-    predicted = live_page.write(tmp_path / "out", measured)
+    predicted = write(tmp_path / "out", measured)
     assert {(it.quantity, it.size_bytes) for it in predicted} == {
         (quantity, size) for quantity in (LATENCY, THROUGHPUT) for size in SIZES
     }
@@ -81,12 +87,13 @@ def test_the_composition_predicts_the_host_it_was_made_from(tmp_path: Path) -> N
 
 def test_the_folder_is_whole(tmp_path: Path) -> None:
     folder = tmp_path / "out"
-    live_page.write(folder, host())
+    write(folder, host())
     names = {path.name for path in folder.iterdir()}
     figures = {
         f"{name}.{kind}" for name in (LATENCY, THROUGHPUT) for kind in ("svg", "png", "toml")
     }
-    assert names == figures | {"measured.csv", "predicted.csv", "host.toml", "report.html"}
+    assert names == figures | {"measured.csv", "predicted.csv", "host.toml", "report.html",
+                               "manifest.json"}  # fmt: skip
     assert [path.name for path in tmp_path.iterdir()] == ["out"], "no draft is left"
     with (folder / "measured.csv").open() as file:
         rows = list(csv.DictReader(file))
@@ -100,14 +107,18 @@ def test_the_folder_is_whole(tmp_path: Path) -> None:
 
 
 def test_with_one_processor_nothing_is_predicted(tmp_path: Path) -> None:
-    assert live_page.write(tmp_path / "out", host((0, 0))) == ()
+    assert write(tmp_path / "out", host((0, 0))) == ()
     assert not (tmp_path / "out" / "host.toml").exists()
 
 
 def test_a_folder_of_somebody_elses_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("x")
-    with pytest.raises(live_page.PlaceError, match="not empty"):
-        live_page.check_place(tmp_path)
+    with pytest.raises(FolderError, match="not empty"):
+        write(tmp_path, host())
+    write(tmp_path / "out", host((0, 0)))
+    (tmp_path / "out/notes.txt").write_text("mine")
+    write(tmp_path / "out", host((0, 0)))
+    assert (tmp_path / "out/notes.txt").read_text() == "mine"
 
 
 def test_a_stop_keeps_the_turns_that_are_complete(monkeypatch: pytest.MonkeyPatch) -> None:

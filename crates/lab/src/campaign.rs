@@ -14,11 +14,12 @@ use weft_units::Load;
 
 use crate::composition::Spec;
 use crate::error::Error;
+use crate::failure::{Failure, attempt};
 use crate::job::{Job, Key, identity};
 use crate::parallel;
 use crate::plan::Plan;
 use crate::precision;
-use crate::rows::PointRuns;
+use crate::rows::{FailedRuns, PointRuns};
 use crate::saturation::{Grid, Limits, Search, over_seeds};
 use crate::simulate::{ChannelRun, simulate};
 use crate::source::Request;
@@ -33,6 +34,8 @@ pub struct Campaign {
     plan: Plan,
     options: Options,
     store: Store,
+    /// The runs that failed. They are not stored: begun again, a study tries them again.
+    failures: Mutex<BTreeMap<Key, Failure>>,
     /// The identity of each point at its own load.
     identities: Vec<String>,
     goal: Goal,
@@ -62,6 +65,16 @@ enum Goal {
 
 /// A run and the load that it was made at.
 type AtLoad = (f64, Arc<[ChannelRun]>);
+
+/// How far the search of one seed is.
+enum Searched {
+    /// The runs at these loads are looked at next, and so many may follow.
+    Open(Vec<f64>, usize),
+    /// Nothing is left to do.
+    Found(Limits),
+    /// A run of it failed.
+    Failed(Failure),
+}
 
 #[derive(Clone, Copy, Debug)]
 struct Wanted {
@@ -103,7 +116,8 @@ impl Campaign {
         let identities = plan.points.iter().map(|point| identity(&point.spec));
         let identities = identities.collect::<Result<_, _>>()?;
         let options = options.clone();
-        Ok(Campaign { plan, options, store, identities, goal, progress: (0, 0) })
+        let failures = Mutex::default();
+        Ok(Campaign { plan, options, store, failures, identities, goal, progress: (0, 0) })
     }
 
     /// The runs that are needed next and not there, each once. None are left when the study is
@@ -153,11 +167,16 @@ impl Campaign {
         &self.store
     }
 
+    /// Notes that a run failed, so that it is not pending any more.
+    pub fn fail(&self, key: Key, failure: Failure) {
+        self.failures.lock().unwrap_or_else(PoisonError::into_inner).insert(key, failure);
+    }
+
     /// Carries out everything that is pending on threads of this process. `observe` is called with
     /// (runs done, runs in all) and ends the study by returning `false`. Returns whether it did.
     ///
     /// # Errors
-    /// The first error of a run, or of the store.
+    /// The first error of the store. A run that fails is noted, and the others are made.
     pub fn run(&mut self, observe: &mut dyn FnMut(usize, usize) -> bool) -> Result<bool, Error> {
         loop {
             let tasks = self.pending()?;
@@ -203,36 +222,59 @@ impl Campaign {
     /// Makes a run and keeps it; returns whether it ended by itself. A run that was cut short by a
     /// request from outside is not a result; one that reached its own step limit is.
     fn carry_out_one(&self, task: &Task, halt: &Halt) -> Result<bool, Error> {
-        let runs = simulate(self.spec(task)?.as_ref(), task.seed, halt)?;
-        if runs.iter().any(|run| run.stopped == Some(Stopped::Asked)) {
-            return Ok(false);
+        match attempt(self.spec(task)?.as_ref(), task.seed, halt) {
+            // A program that was cut short says so by an error.
+            Err(_) if halt.is_asked() => return Ok(false),
+            Err(failure) => self.fail(task.key, failure),
+            Ok(runs) if runs.iter().any(|run| run.stopped == Some(Stopped::Asked)) => {
+                return Ok(false);
+            }
+            Ok(runs) => self.store.put(task.key, runs)?,
         }
-        self.store.put(task.key, runs)?;
         Ok(true)
+    }
+
+    /// Why the run under a key failed, if it did.
+    fn failure(&self, key: Key) -> Option<Failure> {
+        self.failures.lock().unwrap_or_else(PoisonError::into_inner).get(&key).cloned()
     }
 
     /// The tables of what is there: points, or limits, of which every run is.
     ///
     /// # Errors
-    /// The error of a run that has to be made again, because its file was damaged since it was
-    /// looked for.
+    /// What is wrong with the composition, if no run could be made for it; [`Error::Store`] if a run has to be made again, because its file was damaged since it was
+    /// looked for, and cannot be kept.
     pub fn outcome(mut self, stopped: bool) -> Result<Outcome, Error> {
         let unfinished: BTreeSet<usize> =
             self.pending()?.into_iter().map(|task| task.point).collect();
         let stopped = stopped || !unfinished.is_empty();
         match &self.goal {
             Goal::Study(wanted) => {
+                if let Some(error) = self.refusal(wanted) {
+                    return Err(error);
+                }
                 let mut tables = Tables::default();
                 for (point, wanted) in wanted.iter().enumerate() {
                     if !unfinished.contains(&point) {
-                        let runs = self.runs(point, wanted.runs)?;
-                        tables.add(&self.plan, point, &runs);
+                        self.add(point, wanted.runs, &mut tables)?;
                     }
                 }
                 Ok(tables.outcome(self.plan, stopped, &self.options))
             }
             Goal::Limits(channel, grid) => self.limits(channel, *grid, &unfinished, stopped),
         }
+    }
+
+    /// Why no run of the study could be made, if that is so.
+    fn refusal(&self, wanted: &[Wanted]) -> Option<Error> {
+        let mut all = wanted.iter().enumerate();
+        let is_refused = |key| self.failure(key).is_some_and(|failure| failure.refused);
+        if !all.all(|(point, wanted)| (0..wanted.runs).all(|i| is_refused(self.key(point, i)))) {
+            return None;
+        }
+        // A failure is told in a sentence; the error knows its key and its place in the file.
+        let first = &self.plan.points.first()?.spec;
+        simulate(first, self.seed(0, 0), &Halt::new()).err()
     }
 
     fn seed(&self, point: usize, index: u32) -> u64 {
@@ -255,9 +297,11 @@ impl Campaign {
                     seed: self.seed(point, index),
                     key: self.key(point, index),
                 })
-                .filter(|task| !self.store.holds(task.key))
+                .filter(|task| !self.store.holds(task.key) && self.failure(task.key).is_none())
                 .collect();
-            if !missing.is_empty() || enough {
+            // A point without a mean needs no narrower interval.
+            let failed = |index| self.failure(self.key(point, index)).is_some();
+            if !missing.is_empty() || enough || (0..runs).any(failed) {
                 tasks.extend(missing);
                 return runs as usize;
             }
@@ -285,7 +329,7 @@ impl Campaign {
         for seed in self.seeds(point) {
             let (search, runs) = self.search(point, channel, grid, seed)?;
             made += runs.len();
-            let Search::Open(loads, steps) = search else { continue };
+            let Searched::Open(loads, steps) = search else { continue };
             left += steps;
             for load in loads {
                 let key = self.key_at(point, channel, load, seed)?;
@@ -307,9 +351,9 @@ impl Campaign {
         channel: &str,
         grid: Grid,
         seed: u64,
-    ) -> Result<(Search, Vec<AtLoad>), Error> {
+    ) -> Result<(Searched, Vec<AtLoad>), Error> {
         let mut runs: Vec<AtLoad> = Vec::new();
-        let mut failure = None;
+        let (mut refusal, mut failed) = (None, None);
         let search = grid.search(&mut |load| {
             if let Some((_, run)) = runs.iter().find(|(other, _)| *other == load) {
                 return verdict(run, channel);
@@ -317,16 +361,25 @@ impl Campaign {
             let key = match self.key_at(point, channel, load, seed) {
                 Ok(key) => key,
                 Err(error) => {
-                    failure.get_or_insert(error);
+                    refusal.get_or_insert(error);
                     return None;
                 }
             };
+            if let Some(failure) = self.failure(key) {
+                failed.get_or_insert(failure);
+                return None;
+            }
             let run = self.store.get(key)?;
             let verdict = verdict(&run, channel);
             runs.push((load, run));
             verdict
         });
-        failure.map_or(Ok((search, runs)), Err)
+        let searched = match (failed, search) {
+            (Some(failure), _) => Searched::Failed(failure),
+            (None, Search::Open(loads, steps)) => Searched::Open(loads, steps),
+            (None, Search::Found(limits)) => Searched::Found(limits),
+        };
+        refusal.map_or(Ok((searched, runs)), Err)
     }
 
     fn key_at(&self, point: usize, channel: &str, load: f64, seed: u64) -> Result<Key, Error> {
@@ -342,18 +395,51 @@ impl Campaign {
         }
     }
 
-    /// The first runs of a point. One whose file was damaged is made again.
-    fn runs(&self, point: usize, count: u32) -> Result<Vec<Arc<[ChannelRun]>>, Error> {
-        let run = |index| match self.store.get(self.key(point, index)) {
-            Some(run) => Ok(run),
-            None => {
-                let spec = &self.plan.points[point].spec;
-                let run = simulate(spec, self.seed(point, index), &Halt::new())?;
-                self.store.put(self.key(point, index), run.clone())?;
-                Ok(run.into())
+    /// Adds the first runs of a point to the tables. One whose file was damaged is made again.
+    fn add(&self, point: usize, count: u32, tables: &mut Tables) -> Result<(), Error> {
+        let (mut runs, mut failures) = (Vec::new(), Vec::new());
+        for index in 0..count {
+            let (seed, key) = (self.seed(point, index), self.key(point, index));
+            if let Some(failure) = self.failure(key) {
+                failures.push((seed, failure));
+                continue;
             }
-        };
-        (0..count).map(run).collect()
+            if let Some(run) = self.store.get(key) {
+                runs.push(run);
+                continue;
+            }
+            match attempt(&self.plan.points[point].spec, seed, &Halt::new()) {
+                Ok(run) => {
+                    self.store.put(key, run.clone())?;
+                    runs.push(run.into());
+                }
+                Err(failure) => failures.push((seed, failure)),
+            }
+        }
+        match failures.first() {
+            None => tables.add(&self.plan, point, &runs),
+            Some((_, first)) => {
+                let failed = FailedRuns {
+                    point,
+                    at: &self.plan.points[point].at,
+                    channel: self.channel_of(point, first),
+                    failures: failures.iter().map(|(seed, failure)| (*seed, failure)).collect(),
+                };
+                tables.add_failed(&self.plan, point, &runs, &failed);
+            }
+        }
+        Ok(())
+    }
+
+    /// The channel whose rows tell of a failure: where it happened, or the first that was to carry
+    /// anything.
+    fn channel_of<'a>(&'a self, point: usize, failure: &'a Failure) -> &'a str {
+        let spec = &self.plan.points[point].spec;
+        let mut known = spec.workload.keys().chain(spec.channel.keys());
+        match failure.channel.as_str() {
+            "" => known.next().map_or("", String::as_str),
+            channel => channel,
+        }
     }
 
     /// The tables of a search: a row per point, and every run that it rests on.
@@ -365,29 +451,42 @@ impl Campaign {
         stopped: bool,
     ) -> Result<Outcome, Error> {
         let (mut points, mut replications) = (Table::new(), Table::new());
+        let mut failed = 0;
         for (point, planned) in self.plan.points.iter().enumerate() {
             if unfinished.contains(&point) {
                 continue;
             }
-            let mut limits = Vec::new();
+            let (mut limits, mut failures) = (Vec::new(), Vec::new());
             // In order of load, then of seed.
             let mut runs: BTreeMap<(u64, u64), ChannelRun> = BTreeMap::new();
             for seed in self.seeds(point) {
                 let (search, of_seed) = self.search(point, channel, grid, seed)?;
-                if let Search::Found(found) = search {
-                    limits.push(found);
+                match search {
+                    Searched::Found(found) => limits.push(found),
+                    Searched::Failed(failure) => failures.push((seed, failure)),
+                    Searched::Open(..) => {}
                 }
                 for (load, run) in of_seed {
                     let own = run.iter().find(|run| run.channel == channel).cloned();
                     runs.extend(own.map(|own| ((load.to_bits(), seed), own)));
                 }
             }
-            points.push(limit_row(point, &planned.at, channel, &limits, &runs));
+            if failures.is_empty() {
+                points.push(limit_row(point, &planned.at, channel, &limits, &runs));
+            } else {
+                failed += 1;
+                let failures = failures.iter().map(|(seed, failure)| (*seed, failure)).collect();
+                let failed = FailedRuns { point, at: &planned.at, channel, failures };
+                failed.point(limits.len(), &mut points);
+            }
             for ((load, _), run) in &runs {
                 let mut at = planned.at.clone();
                 at.push((format!("workload.{channel}.load"), f64::from_bits(*load).into()));
                 PointRuns { point, at: &at, runs: vec![run] }.replications(&mut replications);
             }
+        }
+        if failed > 0 {
+            FailedRuns::COLUMNS.iter().for_each(|name| points.move_last(name));
         }
         let tables = vec![
             ("points", points),
@@ -397,7 +496,8 @@ impl Campaign {
         let mut meta = meta(&self.plan, stopped, &self.options);
         meta["figures"] = serde_json::json!([]);
         meta["published"] = serde_json::json!([]);
-        Ok(Outcome { tables, meta, stopped, plan: self.plan.clone() })
+        meta["failed"] = failed.into();
+        Ok(Outcome { tables, meta, stopped, failed, plan: self.plan.clone() })
     }
 }
 

@@ -79,7 +79,11 @@ const MEANINGS: &[(&str, &str)] = &[
     ("from_tier", "cables between the beginning and the nearest host"),
     ("to_tier", "cables between the end and the nearest host"),
     ("hops_mean", "switches that a delivered packet passed"),
-    ("verdict", "settled, transient, saturated, stuck or stopped; only a settled mean is steady"),
+    (
+        "verdict",
+        "settled, transient, saturated, stuck, stopped or failed; only a settled mean is steady",
+    ),
+    ("reason", "why a run has no result, where one failed"),
     ("replications", "runs with different seeds"),
     ("seed", "the seed of the run"),
     ("channel", "the network within the system"),

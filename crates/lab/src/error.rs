@@ -137,9 +137,12 @@ pub enum Error {
         own: &'static str,
     },
     /// A store of runs that cannot be read or written.
-    #[error("{path} cannot be written: {error}")]
+    #[error(
+        "the store {path} cannot be written: {}. Runs that it holds already are whole, and the \
+         same command goes on from them", in_words(.error)
+    )]
     Store {
-        /// The file or folder.
+        /// The folder.
         path: String,
         /// What the operating system says.
         error: std::io::Error,
@@ -236,6 +239,24 @@ impl Error {
         let names = reproducible();
         let close = close(name, &names);
         Error::UnknownSystem { name: name.to_owned(), accepted: names.join(", "), close }
+    }
+
+    /// Whether the composition or the program is to blame, and not what came of a run.
+    pub(crate) fn is_refusal(&self) -> bool {
+        match self {
+            Error::Spec(_)
+            | Error::Assembly { .. }
+            | Error::Scheduler { .. }
+            | Error::Workload(_)
+            | Error::Trace(_) => true,
+            Error::Program { error, .. } => !matches!(
+                error,
+                ProgramError::Deadlock { .. }
+                    | ProgramError::ClockEnds { .. }
+                    | ProgramError::Stopped { .. }
+            ),
+            _ => false,
+        }
     }
 
     /// The parts of the error.
@@ -336,4 +357,10 @@ fn runnable(files: &[String], more: usize) -> String {
         (_, 0) => format!("accepted: one of the files in it: {listed}"),
         _ => format!("accepted: one of the files in it: {listed} and {more} more"),
     }
+}
+
+/// What the operating system says, without its number for it.
+fn in_words(error: &std::io::Error) -> String {
+    let text = error.to_string();
+    text.split(" (os error").next().unwrap_or_default().to_owned()
 }

@@ -10,7 +10,8 @@ use weft_units::PositiveCount;
 
 use crate::composition::Spec;
 use crate::error::Error;
-use crate::simulate::{ChannelRun, simulate};
+use crate::failure::{Failure, attempt};
+use crate::simulate::ChannelRun;
 
 /// Identifies the code that runs: the version, and a digest of the sources that a result depends
 /// on. Runs of other code are other runs.
@@ -75,13 +76,13 @@ impl Job {
         Job { code: CODE.to_owned(), spec: essence(spec.clone()), seed }
     }
 
-    /// Carries it out, if it is for this code.
-    pub fn carry_out(&self, halt: &Halt) -> Result<(Key, Vec<ChannelRun>), Error> {
+    /// Carries it out, if it is for this code. A run that fails has a key, too.
+    pub fn carry_out(&self, halt: &Halt) -> Result<(Key, Result<Vec<ChannelRun>, Failure>), Error> {
         if self.code != CODE {
             return Err(Error::OtherCode { asked: self.code.clone(), own: CODE });
         }
         let key = Key::new(&identity(&self.spec)?, self.seed);
-        Ok((key, simulate(&self.spec, self.seed, halt)?))
+        Ok((key, attempt(&self.spec, self.seed, halt)))
     }
 }
 

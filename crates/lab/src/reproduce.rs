@@ -88,7 +88,7 @@ pub fn reproduce(
     let mut checks = Table::new();
     let mut rows = Rows::new(&systems);
     let mut runs = Vec::new();
-    let mut stopped = false;
+    let (mut stopped, mut failed) = (false, 0);
     let mut plans = Vec::new();
     for experiment in own {
         let request = Request::new(&experiment.name, None, &[]);
@@ -107,6 +107,7 @@ pub fn reproduce(
         check(&of, &name, &outcome, reduced_from.is_some(), &mut checks);
         rows.add(&of, &outcome);
         stopped |= outcome.stopped;
+        failed += outcome.failed;
         runs.push((name, outcome));
         if stopped {
             break;
@@ -128,6 +129,7 @@ pub fn reproduce(
         "titles": titles,
         "experiments": runs.iter().map(|(name, _)| name).collect::<Vec<_>>(),
         "stopped": stopped,
+        "failed": failed,
     });
     counted::mark(&mut checks);
     let mut tables = vec![("checks", checks)];
@@ -135,7 +137,7 @@ pub fn reproduce(
     if beside.rows() > 0 {
         tables.push(("beside", beside));
     }
-    let summary = Outcome { tables, meta, stopped, plan };
+    let summary = Outcome { tables, meta, stopped, failed, plan };
     Ok(Reproduction { summary, runs })
 }
 

@@ -1,5 +1,6 @@
 //! From runs to rows: one per run, one per point with intervals over its runs.
 
+mod failed;
 mod streams;
 
 use weft_fabric::measure::{Budget, Collision, Drop, Histogram, Latency, Recorder};
@@ -8,6 +9,8 @@ use weft_units::{Span, Time};
 use crate::simulate::ChannelRun;
 use crate::statistics::{Estimate, Judgement, Verdict, ratio, replications, start_up_bias};
 use crate::table::{Cell, Table};
+
+pub use failed::FailedRuns;
 
 /// The bias of a start from empty queues, as a share of the half width, up to which an interval is
 /// shown as that of a settled point. With this one an interval of 95 % still covers in 83 %.
@@ -217,10 +220,7 @@ impl PointRuns<'_> {
     }
 
     pub(crate) fn head(&self, channel: &str) -> Row {
-        let mut row: Row = vec![("point".into(), (self.point as u64).into())];
-        row.extend(self.at.iter().cloned());
-        row.push(("channel".into(), channel.into()));
-        row
+        head(self.point, self.at, channel)
     }
 
     fn latency(&self, latency: Latency, row: &mut Row) {
@@ -241,6 +241,14 @@ impl PointRuns<'_> {
         self.runs.iter().for_each(|run| pooled.merge(run.observations.recorder(latency)));
         pooled
     }
+}
+
+/// The columns that say where a row belongs.
+fn head(point: usize, at: &[(String, Cell)], channel: &str) -> Row {
+    let mut row: Row = vec![("point".into(), (point as u64).into())];
+    row.extend(at.iter().cloned());
+    row.push(("channel".into(), channel.into()));
+    row
 }
 
 /// What is a rate or a share, and has an interval over runs.

@@ -57,7 +57,7 @@ impl Store {
         let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
         let writer = format!("{}-{}", host.trim(), std::process::id());
         let folder = Folder { root: root.to_owned(), writer, written: AtomicU64::new(0) };
-        folder.prepare().map_err(|error| folder.refuse(root, error))?;
+        folder.prepare().map_err(|error| folder.refuse(error))?;
         Ok(Store::Folder(folder))
     }
 
@@ -129,22 +129,26 @@ impl Folder {
     }
 
     fn write(&self, key: Key, bytes: &[u8]) -> Result<(), Error> {
-        let place = self.place(key);
-        self.try_write(&place, bytes).map_err(|error| self.refuse(&place, error))
+        self.try_write(&self.place(key), bytes).map_err(|error| self.refuse(error))
     }
 
     fn try_write(&self, place: &Path, bytes: &[u8]) -> io::Result<()> {
         let number = self.written.fetch_add(1, Ordering::Relaxed);
         let draft = self.drafts().join(format!("{}-{number}", self.writer));
-        fs::File::create(&draft)?.write_all(bytes)?;
-        if let Some(folder) = place.parent() {
-            fs::create_dir_all(folder)?;
+        let written = fs::File::create(&draft)
+            .and_then(|mut file| file.write_all(bytes))
+            .and_then(|()| place.parent().map_or(Ok(()), fs::create_dir_all))
+            .and_then(|()| fs::rename(&draft, place));
+        if written.is_err() {
+            // A part of a run on a full disk is in everybody's way.
+            let _ = fs::remove_file(&draft);
         }
-        fs::rename(draft, place)
+        written
     }
 
-    fn refuse(&self, path: &Path, error: io::Error) -> Error {
-        Error::Store { path: path.display().to_string(), error }
+    /// Names the folder that a person gave, not the file in it.
+    fn refuse(&self, error: io::Error) -> Error {
+        Error::Store { path: self.root.display().to_string(), error }
     }
 }
 

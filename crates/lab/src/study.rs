@@ -15,7 +15,7 @@ use crate::experiment::{Regime, RunSettings};
 use crate::notes::notes;
 use crate::plan::Plan;
 use crate::precision::LEAST_RUNS;
-use crate::rows::PointRuns;
+use crate::rows::{FailedRuns, PointRuns};
 use crate::saturation::SaturationOptions;
 use crate::simulate::ChannelRun;
 use crate::source::Request;
@@ -52,6 +52,8 @@ pub struct Outcome {
     pub meta: Value,
     /// Whether the study was stopped before its last run.
     pub stopped: bool,
+    /// How many points have no result, because a run of theirs failed.
+    pub failed: usize,
     /// The plan that was carried out.
     pub plan: Plan,
 }
@@ -132,6 +134,7 @@ pub struct Tables {
     waits: Table,
     intervals: Table,
     messages: Table,
+    failed: usize,
 }
 
 /// Studies of more points than this have no tables `histograms` and `links` and none of ranks, which
@@ -170,10 +173,32 @@ impl Tables {
         }
     }
 
+    /// Adds a point of which a run failed. It has no mean, for that of the other runs would not be
+    /// that of the point; they keep their rows.
+    pub fn add_failed(
+        &mut self,
+        plan: &Plan,
+        point: usize,
+        runs: &[Arc<[ChannelRun]>],
+        failed: &FailedRuns<'_>,
+    ) {
+        let at = &plan.points[point].at;
+        for run in runs.iter().flat_map(|run| run.iter()) {
+            PointRuns { point, at, runs: vec![run] }.replications(&mut self.replications);
+        }
+        failed.replications(&mut self.replications);
+        failed.point(runs.len(), &mut self.points);
+        self.failed += 1;
+    }
+
     /// What a study returns.
     pub fn outcome(mut self, plan: Plan, stopped: bool, options: &Options) -> Outcome {
-        drop_empty_columns(&mut self.points);
-        drop_empty_columns(&mut self.replications);
+        for table in [&mut self.points, &mut self.replications] {
+            drop_empty_columns(table);
+            if self.failed > 0 {
+                FailedRuns::COLUMNS.iter().for_each(|name| table.move_last(name));
+            }
+        }
         let always = [
             ("points", self.points),
             ("replications", self.replications),
@@ -195,7 +220,9 @@ impl Tables {
         // An empty table reads as if something had been lost.
         let noted = where_noted.into_iter().filter(|(_, table)| table.rows() > 0);
         let tables = always.into_iter().chain(noted).collect();
-        Outcome { tables, meta: meta(&plan, stopped, options), stopped, plan }
+        let mut meta = meta(&plan, stopped, options);
+        meta["failed"] = self.failed.into();
+        Outcome { tables, meta, stopped, failed: self.failed, plan }
     }
 }
 
@@ -211,7 +238,7 @@ impl Outcome {
 /// collision kinds that no part of it knows.
 fn drop_empty_columns(table: &mut Table) {
     table.retain(|column: &Column| {
-        let optional = ["dropped_", "collisions_", "abandoned_", "waiting_for"];
+        let optional = ["dropped_", "collisions_", "abandoned_", "waiting_for", "reason"];
         !optional.iter().any(|start| column.name.starts_with(start)) || column.data.says_something()
     });
 }

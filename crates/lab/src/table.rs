@@ -67,6 +67,14 @@ impl Table {
         self.columns.retain(keep);
     }
 
+    /// Moves a column behind all others, if it is there.
+    pub fn move_last(&mut self, name: &str) {
+        if let Some(place) = self.columns.iter().position(|column| column.name == name) {
+            let column = self.columns.remove(place);
+            self.columns.push(column);
+        }
+    }
+
     /// Appends a row. A name that is new becomes a column, empty in the rows before; a column that
     /// the row does not name is empty in it.
     pub fn push<N: AsRef<str>>(&mut self, row: impl IntoIterator<Item = (N, Cell)>) {

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use weft_kernel::Halt;
 use weft_lab::{
-    Campaign, Cell, Job, Options, Outcome, Request, SaturationOptions, decode, encode, run,
+    Campaign, Cell, Failure, Job, Options, Outcome, Request, SaturationOptions, decode, encode, run,
 };
 
 const STUDY: &str = r#"
@@ -219,8 +219,8 @@ fn a_study_goes_on_to_the_same_tables_whatever_its_runs_noted() {
 /// What another machine does with a job that it was sent as text.
 fn elsewhere(sent: &str) -> (String, Vec<u8>) {
     let job: Job = serde_json::from_str(sent).expect("a job");
-    let (key, run) = job.carry_out(&Halt::new()).expect("a run");
-    (key.to_string(), encode(&run).expect("a run can be sent"))
+    let (key, run) = job.carry_out(&Halt::new()).expect("a job for this code");
+    (key.to_string(), encode(&run.expect("a run")).expect("a run can be sent"))
 }
 
 #[test]
@@ -357,4 +357,190 @@ fn a_search_without_a_load_to_vary_is_refused() {
         refuse(SaturationOptions { width: 2.0, ..base }),
         "saturation.width = 2: accepted is a load above 0.000001 and below 0.95"
     );
+}
+
+/// Switches of the first buffer are heard too late, and overflow.
+const OVERRUN: &str = r#"
+[system]
+title = "Switches that are heard late"
+hosts = 4
+
+[channel.data]
+packet = "125 B"
+payload = "100 B"
+link.rate = "1 Gbit/s"
+adapter.send_buffers = 4
+switch.shared_memory = { latency = "90 ns", buffer = 64 }
+flow_control.stop_go = { stop = 2, go = 0, reaction = "9 us" }
+
+[workload.data]
+source = "greedy"
+pattern.flows = [{ from = 0, to = 2 }, { from = 1, to = 2 }]
+
+[run]
+length = "100 us"
+seeds = 2
+"#;
+
+const BUFFER: &str = "channel.data.switch.shared_memory.buffer";
+
+fn overrun(overrides: &[&str]) -> Request {
+    Request { overrides: request(overrides).overrides, ..Request::of_text("late.toml", OVERRUN) }
+}
+
+fn text(outcome: &Outcome, table: &str, row: usize, column: &str) -> String {
+    let cell = outcome.table(table).get(row, column);
+    cell.unwrap_or_else(|| panic!("{table} has no {column}")).to_string()
+}
+
+#[test]
+fn a_point_that_fails_is_a_row_and_costs_no_other_point() {
+    let all = overrun(&[&format!("{BUFFER}=[4, 64, 128]")]);
+    let outcome = carry_out(&all, &Options::default());
+    assert!(!outcome.stopped);
+    assert_eq!((outcome.failed, outcome.meta["failed"].as_u64()), (1, Some(1)));
+    let verdicts = (0..3).map(|row| text(&outcome, "points", row, "verdict"));
+    assert_eq!(verdicts.collect::<Vec<_>>(), ["failed", "settled", "settled"]);
+    let reason = text(&outcome, "points", 0, "reason");
+    assert!(reason.starts_with("2 of 2 runs failed; data, seed 1: at 8.09 us"), "{reason}");
+    assert!(reason.contains("whose buffer of 4 cells was full"), "{reason}");
+    let points = outcome.table("points");
+    assert_eq!(points.number(0, "one_way_mean_us"), None);
+    assert_eq!(points.number(0, "replications"), Some(0.0));
+    assert_eq!(points.columns().last().map(|column| column.name.as_str()), Some("reason"));
+    assert_eq!(text(&outcome, "replications", 0, "channel"), "data");
+    assert!(text(&outcome, "replications", 1, "reason").starts_with("data, seed 2: at "));
+
+    // The other points are what they are without it.
+    let whole = carry_out(&overrun(&[&format!("{BUFFER}=[64, 128]")]), &Options::default());
+    assert_eq!(whole.failed, 0);
+    for column in whole.table("points").columns().iter().filter(|column| column.name != "point") {
+        for row in 0..2 {
+            let own = points.get(row + 1, &column.name);
+            assert_eq!(own, whole.table("points").get(row, &column.name), "{}", column.name);
+        }
+    }
+    assert_eq!(whole.table("points").get(0, "reason"), None);
+}
+
+#[test]
+fn a_failure_is_tried_again_and_its_study_is_complete() {
+    let folder = folder("failed");
+    let all = overrun(&[&format!("{BUFFER}=[4, 64, 128]")]);
+    let plain = carry_out(&all, &Options::default());
+    for workers in [1, 2] {
+        let options = Options { workers: NonZeroUsize::new(workers), ..kept(&folder) };
+        let mut campaign = Campaign::new(&all, &options).expect("a plan");
+        let left = campaign.pending().expect("tasks").len();
+        assert_eq!(left, if workers == 1 { 6 } else { 2 });
+        assert!(!campaign.run(&mut |_, _| true).expect("the store can be written"));
+        assert_eq!(campaign.progress(), (6, 6));
+        assert_same(&campaign.outcome(false).expect("tables"), &plain);
+        assert_eq!(stored(&folder).len(), 4);
+    }
+    // A study of nothing but failures is one of rows, too.
+    let none = carry_out(&overrun(&[&format!("{BUFFER}=4")]), &Options::default());
+    assert_eq!(none.failed, 1);
+    assert_eq!(text(&none, "points", 0, "verdict"), "failed");
+}
+
+#[test]
+fn a_point_of_which_one_seed_fails_has_the_rows_of_the_others_and_no_mean() {
+    // At a load of a half two packets for one host do not always meet.
+    let random = [
+        "workload.data.source=open_loop",
+        "workload.data.load=0.4",
+        "run.length=100 us",
+        "run.seeds=6",
+        "channel.data.switch.shared_memory.buffer=4",
+        "run.precision.relative=0.0001",
+    ];
+    let outcome = carry_out(&overrun(&random), &Options::default());
+    let replications = outcome.table("replications");
+    assert_eq!(replications.rows(), 6, "no run is added to a point without a mean");
+    let failed = (0..6).filter(|row| text(&outcome, "replications", *row, "verdict") == "failed");
+    let failed = failed.count();
+    assert!((1..6).contains(&failed), "{failed} of 6 failed");
+    let reason = text(&outcome, "points", 0, "reason");
+    assert!(reason.starts_with(&format!("{failed} of 6 runs failed; data, seed ")), "{reason}");
+    let points = outcome.table("points");
+    assert_eq!(points.number(0, "replications"), Some(6.0 - failed as f64));
+    assert_eq!(points.get(0, "one_way_mean_us"), None);
+}
+
+#[test]
+fn a_search_over_a_load_that_fails_tells_why() {
+    let saturation = Some(SaturationOptions { between: [0.1, 0.9], ..Default::default() });
+    let options = Options { saturation, ..Options::default() };
+    let random = ["workload.data.source=open_loop", "workload.data.load=0.5", "run.length=200 us"];
+    let both = overrun(&[&random[..], &[&format!("{BUFFER}=[4, 4096]")]].concat());
+    let outcome = carry_out(&both, &options);
+    assert_eq!(outcome.failed, 1);
+    assert!(text(&outcome, "points", 0, "reason").contains("whose buffer of 4 cells was full"));
+    assert_eq!(text(&outcome, "points", 1, "reason"), "");
+    assert!(outcome.table("points").number(1, "settles_up_to_load").is_some());
+}
+
+#[test]
+fn a_failure_of_another_process_is_the_same_row() {
+    let all = overrun(&[&format!("{BUFFER}=[4, 64]")]);
+    let mut campaign = Campaign::new(&all, &Options::default()).expect("a plan");
+    for task in campaign.pending().expect("tasks") {
+        let sent = serde_json::to_string(&campaign.job(&task).expect("a job")).expect("text");
+        let job: Job = serde_json::from_str(&sent).expect("a job");
+        match job.carry_out(&Halt::new()).expect("this code") {
+            (key, Ok(run)) => campaign.store().put(key, run).expect("memory"),
+            (key, Err(failure)) => {
+                let sent = serde_json::to_string(&failure).expect("text");
+                let back: Failure = serde_json::from_str(&sent).expect("a failure");
+                assert_eq!((back.channel.as_str(), key), ("data", task.key));
+                campaign.fail(key, back);
+            }
+        }
+    }
+    assert_eq!(campaign.pending().expect("tasks"), []);
+    let plain = carry_out(&all, &Options::default());
+    assert_same(&campaign.outcome(false).expect("tables"), &plain);
+}
+
+#[test]
+fn a_store_that_cannot_be_written_is_named_as_it_was_given() {
+    let folder = folder("unwritable");
+    fs::create_dir_all(folder.parent().expect("a folder")).expect("the folder of the tests");
+    fs::write(&folder, "").expect("the folder of the tests can be written");
+    let refused = run(&request(&[]), &kept(&folder), &mut |_, _| true).expect_err("a file");
+    assert_eq!(
+        refused.to_string(),
+        format!(
+            "the store {} cannot be written: Not a directory. Runs that it holds already are whole, \
+             and the same command goes on from them",
+            folder.display()
+        )
+    );
+    fs::remove_file(&folder).expect("it is there");
+}
+
+#[test]
+fn a_study_that_no_run_can_be_made_for_is_refused_as_what_is_wrong_with_it() {
+    let lock = "program.run.ordered_lock={ rounds = 3, hold = '1 us', back_off = '3 us' }";
+    let with = |ranks: &str| {
+        let overrides = [
+            lock.to_owned(),
+            "system.memory={ latency = '100 ns', rate = '1 GB/s' }".to_owned(),
+            "program.ranks_per_host=10".to_owned(),
+            format!("sweep.\"program.ranks\"={ranks}"),
+        ];
+        run(
+            &Request::new("memory-channel-1", None, &overrides),
+            &Options::default(),
+            &mut |_, _| true,
+        )
+    };
+    let refused = with("[80]").expect_err("too many for a lock").to_string();
+    assert!(refused.contains("ordered_lock needs 2 to 64 ranks"), "{refused}");
+    // Beside a point that can be run it is a row.
+    let outcome = with("[80, 12]").expect("a point of two");
+    assert_eq!(outcome.failed, 1);
+    assert!(text(&outcome, "points", 0, "reason").contains("ordered_lock needs 2 to 64 ranks"));
+    assert_eq!(text(&outcome, "points", 1, "reason"), "");
 }

@@ -40,7 +40,7 @@ impl Sample {
         let connection = guard.connection;
         let (segment, file) = Segment::create(Capacity::new(1 << 12).unwrap()).unwrap();
         sys::close(file);
-        connection.attach(segment, sys::event().unwrap(), sys::event().unwrap());
+        guard.attach(segment, sys::event().unwrap(), sys::event().unwrap());
         connection.switched_in.store(true, Ordering::Relaxed);
         connection.switched_out.store(true, Ordering::Relaxed);
         connection.phase.store(phase::JOINED, Ordering::SeqCst);

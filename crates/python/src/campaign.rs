@@ -6,8 +6,8 @@ use std::thread;
 
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict};
-use weft_lab::{Campaign, Job, Key, Request, Task};
+use pyo3::types::{PyBytes, PyDict, PyString};
+use weft_lab::{Campaign, Failure, Job, Key, Request, Task};
 
 use crate::{error, outcome, parse_options};
 
@@ -19,6 +19,15 @@ struct State {
     campaign: Campaign,
     /// What was pending when it was last asked for.
     tasks: Vec<Task>,
+}
+
+/// How a run ended that `simulate` carried out.
+#[derive(FromPyObject)]
+pub enum Ended {
+    /// Without a result: why, as JSON.
+    Failed(String),
+    /// With the run, as bytes.
+    Run(Vec<u8>),
 }
 
 #[pymethods]
@@ -61,15 +70,21 @@ impl PyCampaign {
         })
     }
 
-    /// Keeps runs that `simulate` returned.
-    fn put(&self, py: Python<'_>, runs: Vec<(String, Vec<u8>)>) -> PyResult<()> {
+    /// Keeps what `simulate` returned.
+    fn put(&self, py: Python<'_>, runs: Vec<(String, Ended)>) -> PyResult<()> {
         py.detach(|| {
             self.with(|state| {
-                for (key, bytes) in &runs {
+                for (key, ended) in &runs {
                     let key: Key = key.parse().map_err(|error: weft_lab::KeyError| {
                         PyRuntimeError::new_err(error.to_string())
                     })?;
-                    state.campaign.store().put_encoded(key, bytes).map_err(error::raise)?;
+                    match ended {
+                        Ended::Failed(told) => state.campaign.fail(key, read(told)?),
+                        Ended::Run(bytes) => {
+                            let store = state.campaign.store();
+                            store.put_encoded(key, bytes).map_err(error::raise)?;
+                        }
+                    }
                 }
                 Ok(())
             })
@@ -98,25 +113,31 @@ fn over() -> PyErr {
     PyRuntimeError::new_err("the tables of this campaign were taken; it is over")
 }
 
-/// Carries out runs that `Campaign.jobs` wrote down, on any machine; returns the key and the run of
-/// each. The interpreter lock is released meanwhile.
+fn read(failure: &str) -> PyResult<Failure> {
+    serde_json::from_str(failure)
+        .map_err(|error| PyRuntimeError::new_err(format!("a failure came back damaged: {error}")))
+}
+
+/// Carries out runs that `Campaign.jobs` wrote down, on any machine; returns the key of each, and
+/// the run, or as text why it failed. The interpreter lock is released meanwhile.
 #[pyfunction]
 #[pyo3(signature = (jobs, workers=NonZeroUsize::MIN))]
 pub fn simulate<'py>(
     py: Python<'py>,
     jobs: &str,
     workers: NonZeroUsize,
-) -> PyResult<Vec<(String, Bound<'py, PyBytes>)>> {
+) -> PyResult<Vec<(String, Bound<'py, PyAny>)>> {
     let jobs: Vec<Job> = serde_json::from_str(jobs)
         .map_err(|error| PyRuntimeError::new_err(format!("jobs: {error}")))?;
     let runs = py.detach(|| carry_out(&jobs, workers)).map_err(error::raise)?;
-    Ok(runs.into_iter().map(|(key, run)| (key, PyBytes::new(py, &run))).collect())
+    let cross = |ended: Ended| match ended {
+        Ended::Run(bytes) => PyBytes::new(py, &bytes).into_any(),
+        Ended::Failed(told) => PyString::new(py, &told).into_any(),
+    };
+    Ok(runs.into_iter().map(|(key, ended)| (key, cross(ended))).collect())
 }
 
-fn carry_out(
-    jobs: &[Job],
-    workers: NonZeroUsize,
-) -> Result<Vec<(String, Vec<u8>)>, weft_lab::Error> {
+fn carry_out(jobs: &[Job], workers: NonZeroUsize) -> Result<Vec<(String, Ended)>, weft_lab::Error> {
     let each = jobs.len().div_ceil(workers.get()).max(1);
     thread::scope(|scope| {
         let parts: Vec<_> = jobs
@@ -126,7 +147,11 @@ fn carry_out(
                     let halt = weft_lab::Halt::new();
                     let run = |job: &Job| {
                         let (key, run) = job.carry_out(&halt)?;
-                        Ok((key.to_string(), weft_lab::encode(&run)?))
+                        let ended = match run {
+                            Ok(run) => Ended::Run(weft_lab::encode(&run)?),
+                            Err(failure) => Ended::Failed(written(&failure)?),
+                        };
+                        Ok((key.to_string(), ended))
                     };
                     jobs.iter().map(run).collect::<Result<Vec<_>, weft_lab::Error>>()
                 })
@@ -141,4 +166,9 @@ fn carry_out(
         }
         Ok(all)
     })
+}
+
+fn written(failure: &Failure) -> Result<String, weft_lab::Error> {
+    serde_json::to_string(failure)
+        .map_err(|error| weft_lab::Error::Job { problem: error.to_string() })
 }

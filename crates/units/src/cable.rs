@@ -62,7 +62,7 @@ static LENGTH: Scale = Scale {
         unit("m", 1_000_000),
         unit("km", 1_000_000_000),
     ],
-    max: u64::MAX as u128,
+    max: 1_000 * 1_000 * MICROMETRES_PER_METRE,
     signed: false,
 };
 
@@ -77,7 +77,7 @@ static SPAN_PER_LENGTH: Scale = Scale {
         unit("us/km", 1_000_000),
         unit("us/m", 1_000_000_000),
     ],
-    max: u64::MAX as u128,
+    max: 1_000_000_000_000,
     signed: false,
 };
 
@@ -87,7 +87,7 @@ static DECIBEL: Scale = Scale {
     usual: "dB",
     step: "0.001 dB",
     units: &[unit("dB", 1_000)],
-    max: i64::MAX as u128,
+    max: 1_000_000_000,
     signed: true,
 };
 
@@ -97,7 +97,7 @@ static DECIBEL_PER_LENGTH: Scale = Scale {
     usual: "dB/m",
     step: "0.001 dB/m",
     units: &[unit("dB/m", 1_000)],
-    max: i64::MAX as u128,
+    max: 1_000_000_000,
     signed: true,
 };
 

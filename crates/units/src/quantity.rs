@@ -1,4 +1,5 @@
-//! The integer quantities themselves, without their text form.
+//! The integer quantities themselves, without their text form. Sums and products that exceed 64 bits
+//! are the largest quantity there is: an instant so far away never comes.
 
 use std::iter::Sum;
 use std::ops::{Add, AddAssign, Mul, Sub, SubAssign};
@@ -72,7 +73,8 @@ impl Rate {
         Rate { bits: bits / divisor, per: per / divisor }
     }
 
-    /// The time that `size` occupies a link of this rate, rounded to the nearest picosecond.
+    /// The time that `size` occupies a link of this rate, rounded to the nearest picosecond, and
+    /// `u64::MAX` picoseconds at the most.
     pub const fn span(self, size: Bytes) -> Span {
         // Nearly every size is small enough for a division of one word.
         if let Some(bits) = size.0.checked_mul(8)
@@ -82,8 +84,9 @@ impl Rate {
             return Span(rounded / self.bits);
         }
         let bits = size.0 as u128 * 8;
-        let numerator = bits * self.per as u128;
-        Span(((numerator + self.bits as u128 / 2) / self.bits as u128) as u64)
+        let numerator = bits.saturating_mul(self.per as u128);
+        let ps = numerator.saturating_add(self.bits as u128 / 2) / self.bits as u128;
+        Span(if ps > u64::MAX as u128 { u64::MAX } else { ps as u64 })
     }
 
     /// The rate in bytes per second, for presentation.
@@ -99,13 +102,13 @@ const fn gcd(a: u64, b: u64) -> u64 {
 impl Add<Span> for Time {
     type Output = Time;
     fn add(self, span: Span) -> Time {
-        Time(self.0 + span.0)
+        Time(self.0.saturating_add(span.0))
     }
 }
 
 impl AddAssign<Span> for Time {
     fn add_assign(&mut self, span: Span) {
-        self.0 += span.0;
+        *self = *self + span;
     }
 }
 
@@ -119,13 +122,13 @@ impl Sub<Span> for Time {
 impl Add for Span {
     type Output = Span;
     fn add(self, other: Span) -> Span {
-        Span(self.0 + other.0)
+        Span(self.0.saturating_add(other.0))
     }
 }
 
 impl AddAssign for Span {
     fn add_assign(&mut self, other: Span) {
-        self.0 += other.0;
+        *self = *self + other;
     }
 }
 
@@ -145,7 +148,7 @@ impl SubAssign for Span {
 impl Mul<u64> for Span {
     type Output = Span;
     fn mul(self, times: u64) -> Span {
-        Span(self.0 * times)
+        Span(self.0.saturating_mul(times))
     }
 }
 
@@ -158,19 +161,19 @@ impl Sum for Span {
 impl Add for Bytes {
     type Output = Bytes;
     fn add(self, other: Bytes) -> Bytes {
-        Bytes(self.0 + other.0)
+        Bytes(self.0.saturating_add(other.0))
     }
 }
 
 impl AddAssign for Bytes {
     fn add_assign(&mut self, other: Bytes) {
-        self.0 += other.0;
+        *self = *self + other;
     }
 }
 
 impl Mul<u64> for Bytes {
     type Output = Bytes;
     fn mul(self, times: u64) -> Bytes {
-        Bytes(self.0 * times)
+        Bytes(self.0.saturating_mul(times))
     }
 }

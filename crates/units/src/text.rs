@@ -317,6 +317,12 @@ const US: u128 = 1_000 * NS;
 const MS: u128 = 1_000 * US;
 const S: u128 = 1_000 * MS;
 
+/// A day: sums of a few hundred spans that people write fit 64 bits.
+const LONGEST: u128 = 86_400 * S;
+
+/// A tebibyte, which takes less than 2^63 ps at 1 Mbit/s.
+const LARGEST: u128 = 1 << 40;
+
 static SPAN: Scale = Scale {
     kind: "time",
     example: "850 ns",
@@ -331,7 +337,7 @@ static SPAN: Scale = Scale {
         unit("ms", MS),
         unit("s", S),
     ],
-    max: u64::MAX as u128,
+    max: LONGEST,
     signed: false,
 };
 
@@ -350,7 +356,7 @@ static BYTES: Scale = Scale {
         unit("GB", 1_000_000_000),
         unit("GiB", 1 << 30),
     ],
-    max: u64::MAX as u128,
+    max: LARGEST,
     signed: false,
 };
 
@@ -395,7 +401,7 @@ impl Written for Span {
     const SCALE: &'static Scale = &SPAN;
 
     fn read(text: &str) -> Result<Span, QuantityError> {
-        // `max` is u64::MAX and no sign is allowed.
+        // `max` is less than u64::MAX and no sign is allowed.
         SPAN.parse(text).map(|ps| Span(ps as u64))
     }
 

@@ -164,10 +164,22 @@ def _run_all(
             remarks.append({"system": task.contender.label, "text": text})
             continue
         done.append((task, raw))
+        if why := _why_failed(task, raw):
+            remarks.append({"system": task.contender.label, "text": why})
         if json.loads(raw["meta"])["stopped"]:
             return done, True
         before += count
     return done, False
+
+
+def _why_failed(task: Task, raw: RawResult) -> str:
+    """Say in a sentence why points of a task have no result; nothing if all have one."""
+    told = [str(reason) for reason in raw["tables"]["points"].get("reason", []) if reason]
+    if not told:
+        return ""
+    where = "" if task.rates == PUBLISHED else f" at rates of {task.rates}"
+    count = len(raw["tables"]["points"]["reason"])
+    return f"{task.workload.title}{where}: {len(told)} of {count} points failed; {told[0]}"
 
 
 def _count(task: Task, options: dict[str, object]) -> int:
@@ -221,6 +233,7 @@ def _result(
         "spec_toml": text,
         "specs": {slug: meta["spec_toml"] for slug, meta in metas.items()},
         "stopped": stopped,
+        "failed": sum(int(meta.get("failed") or 0) for meta in metas.values()),
         "axes": ["system", "rates"],
         "across": {
             "systems": [_about(one) for one in found],

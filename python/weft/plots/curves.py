@@ -14,7 +14,6 @@ from weft.figure import Figure
 from weft.plots.axes import log_ticks
 from weft.plots.overlay import MARK, overlaid
 from weft.plots.request import (
-    SETTLED,
     Request,
     load_column,
     records,
@@ -22,7 +21,7 @@ from weft.plots.request import (
     series_labels,
     with_points,
 )
-from weft.standing import STANDING, main_latency
+from weft.standing import SETTLED, STANDING, main_latency
 from weft.theme import CROSS, HEIGHT, WIDTH
 from weft.words import axis_title
 

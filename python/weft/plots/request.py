@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from weft.result import Result
 
-SETTLED = "settled"
-
 
 @dataclass(frozen=True)
 class Request:

@@ -17,7 +17,7 @@ from html import escape
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-from weft.figure import VEGA_LITE, renderer
+from weft import bundle
 from weft.report.across import across_sections
 from weft.report.compared import compared_section, differing_section
 from weft.report.markup import Section, section
@@ -163,8 +163,7 @@ def _embedded(data: object) -> str:
 @cache
 def _bundle() -> str:
     """Return Vega, kept inside a function: its short global names would collide with others."""
-    code = str(renderer().javascript_bundle("window.vegaEmbed = vegaEmbed;", VEGA_LITE))
-    return "(()=>{" + code.replace("</script", "<\\/script") + "\n})();"
+    return "(()=>{" + bundle.script().replace("</script", "<\\/script") + "\n})();"
 
 
 @cache

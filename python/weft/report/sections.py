@@ -385,7 +385,13 @@ def _note(check: Check, titles: dict[str, str]) -> str:
 
 def _points_table(run: Result) -> str:
     points = run.points
-    asked = {"offered_load", "accepted_load", f"{main_latency(points)}_mean_us", "verdict"}
+    asked = {
+        "offered_load",
+        "accepted_load",
+        f"{main_latency(points)}_mean_us",
+        "verdict",
+        "reason",
+    }
     shown = [str(name) for name in points if _worth_showing(points, str(name), asked)]
     short = short_keys([name for name in shown if "." in name])
     heads = [setting_head(name, short[name]) if name in short else escape(column_head(name))

@@ -17,9 +17,8 @@ from weft.checks import (
     counts,
     named_in,
 )
-from weft.plots.request import SETTLED
 from weft.report.markup import Section, marked, measured, published, section, sentence, table
-from weft.standing import STANDING, notes, why_stuck
+from weft.standing import FAILED, SETTLED, STANDING, notes, why_failed, why_stuck
 from weft.system import Parameter, System
 from weft.words import percent
 
@@ -63,6 +62,14 @@ def summary(result: Result) -> Section:
             '<p class="banner">This run was stopped before its last point. What stands here was '
             "finished; the rest is missing, not zero.</p>"
         )
+    if result.problems:
+        listed = "".join(f"<li>{escape(problem)}</li>" for problem in result.problems)
+        body.append(
+            '<div class="banner">Not all of these results could be read. What stands here is '
+            f"whole.<ul>{listed}</ul></div>"
+        )
+    for of in (result, *result.runs.values()):
+        body.extend(f'<p class="banner">{escape(reason)}</p>' for reason in why_failed(of))
     if note := result.meta.get("note"):
         body.append(f'<p class="lead">{marked(str(note))}</p>')
     body.append(_verdicts(checks) if checks else _settled(result))
@@ -213,7 +220,7 @@ def _settled(result: Result) -> str:
         return f'<p class="lead">{len(points)} points.</p>'
     words = ", ".join(f"{n} {verdict}" for verdict, n in Counter(points["verdict"]).items())
     more = ""
-    if (~points["verdict"].isin([SETTLED, *STANDING])).any():
+    if (~points["verdict"].isin([SETTLED, *STANDING, FAILED])).any():
         more = " The mean of a point that did not settle depends on how long it ran."
     noun = "point" if len(points) == 1 else "points"
     lead = f'<p class="lead">{len(points)} {noun}: {escape(words)}.{more}</p>'

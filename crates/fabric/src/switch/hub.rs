@@ -10,7 +10,9 @@ use serde::{Deserialize, Serialize};
 use weft_kernel::Stream;
 use weft_units::{PositiveCount, Span, Time};
 
-use crate::scheduler::{AnyScheduler, Matching, Requests, Scheduler, SchedulerSettings};
+use crate::scheduler::{
+    AnyScheduler, MAX_PORTS, Matching, Requests, Scheduler, SchedulerError, SchedulerSettings,
+};
 
 mod lane;
 mod request_sampling;
@@ -22,7 +24,7 @@ use request_sampling::Sampled;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct HubSettings {
-    /// How many nodes it connects at the most.
+    /// How many nodes it connects at the most: up to 64.
     pub ports: u16,
     /// From an input to a free output: the packet is cut through.
     #[serde(default)]
@@ -182,13 +184,16 @@ impl<K: Copy> Hub<K> {
     /// `random` is drawn from by schedulers that say so.
     ///
     /// # Errors
-    /// If the scheduler does not take as many ports.
+    /// Where there are no ports, or more than [`MAX_PORTS`].
     pub fn new(
         settings: &HubSettings,
         control: Span,
         random: Stream,
-    ) -> Result<Hub<K>, crate::scheduler::SchedulerError> {
+    ) -> Result<Hub<K>, SchedulerError> {
         let ports = usize::from(settings.ports);
+        if !(1..=MAX_PORTS).contains(&ports) {
+            return Err(SchedulerError::Ports { ports });
+        }
         let scheduler = match &settings.transfer {
             TransferSettings::Crossbar { arbiter: ArbiterSettings::Scheduler(own), .. } => {
                 Some(Box::new(Matcher {

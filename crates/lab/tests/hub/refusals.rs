@@ -22,6 +22,16 @@ fn more_nodes_than_ports() {
 }
 
 #[test]
+fn more_ports_than_a_hub_can_have() {
+    refused(
+        &["channel.memory.switch.hub.ports=65"],
+        expect![[r#"
+            --set channel.memory.switch.hub.ports=65: channel.memory.switch.hub.ports = 65 does not fit
+                accepted: 1 to 64 ports"#]],
+    );
+}
+
+#[test]
 fn a_page_that_nobody_maps_incoming() {
     let page = "channel.memory.window.outgoing=[{ node = 0, page = 3, entry = { reach = { point = 1 } } }]";
     refused(

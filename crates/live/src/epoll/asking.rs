@@ -188,7 +188,7 @@ mod tests {
         fn arrive(&self) {
             self.sample.arrive();
             let (guard, _) = self.sample.enter();
-            sys::signal_event(guard.connection.own_event.load(Ordering::Relaxed));
+            sys::signal_event(guard.local().own_event.descriptor());
         }
 
         /// The same for the pipe.

@@ -11,7 +11,7 @@ use crate::memory::means;
 use crate::signals::inside::Inside;
 use crate::signals::process_lock::ProcessLock;
 use crate::sys;
-use crate::table::kept::{Kept, let_another_number_be_seen};
+use crate::table::own_number::{OwnNumber, let_another_number_be_seen};
 use crate::table::{self, Entry, Registration};
 use crate::waiting::spin::SpinPolicy;
 
@@ -25,7 +25,7 @@ pub struct Instance {
     /// Threads in a wait on it, as far as there is more than one thread.
     inside: AtomicU32,
     /// For threads under whose waits its number was closed: then it is its descriptor.
-    kept: Kept,
+    kept: OwnNumber,
     pub lock: ProcessLock,
     /// Threads that are about to sleep in it, or do.
     pub waiters: AtomicU32,
@@ -56,7 +56,7 @@ impl Instance {
         if self.inside.load(order) == 0 {
             return false;
         }
-        let Some(own) = Kept::make(fd) else { return false };
+        let Some(own) = OwnNumber::make(fd) else { return false };
         self.fd.store(own as u32 + 1, order);
         self.kept.set(own);
         if self.inside.load(order) == 0 {
@@ -121,6 +121,17 @@ pub fn instance(index: usize) -> Option<&'static Instance> {
     let memory = MADE.get(index)?.load(Ordering::Acquire);
     // SAFETY: once stored, an instance is never unmapped; all zeroes are a valid one.
     unsafe { memory.as_ref() }
+}
+
+/// Remembers another number of the library's own by which those in a wait go on, in the place of one; whether
+/// it is that.
+pub fn move_instance(number: c_int, other: c_int) -> bool {
+    let mut kept = all().filter(|it| it.kept.replace(number, other));
+    kept.next().is_some_and(|instance| {
+        instance.fd.store(other as u32 + 1, Ordering::SeqCst);
+        instance.let_another_number_be_seen();
+        true
+    })
 }
 
 /// All instances that the program has made.

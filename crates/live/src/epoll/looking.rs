@@ -1,7 +1,6 @@
 //! Looking at the connections that an instance follows.
 
 use std::mem::ManuallyDrop;
-use std::sync::atomic::Ordering;
 
 use libc::epoll_event;
 use weft_protocol::interrupt_flag::Sleep;
@@ -202,7 +201,7 @@ pub fn hand_back(instance: &Instance, inner: &mut Inner) {
             {
                 let mut event = epoll_event { events: registration.events, u64: registration.data };
                 let _ = sys::epoll_ctl(epoll, libc::EPOLL_CTL_MOD, registration.fd, &mut event);
-                let own = guard.connection.own_event.load(Ordering::Relaxed);
+                let own = guard.local().own_event.descriptor();
                 let _ = sys::epoll_ctl(epoll, libc::EPOLL_CTL_DEL, own, &mut event);
                 (registration.linked, registration.cold) = (false, false);
                 super::count_other(instance, registration);

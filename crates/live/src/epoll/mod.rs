@@ -16,7 +16,7 @@ mod order;
 mod others;
 mod waiting;
 
-pub use instance::{duplicated, forget, forget_all, start_in_child, track};
+pub use instance::{duplicated, forget, forget_all, move_instance, start_in_child, track};
 pub use others::{
     TakenOutAll, expose, has_others_registrations, is_registered_by_number, is_watched,
     mark_watched, may_be_shared, put_in_again, release, take_out,
@@ -144,7 +144,7 @@ fn watch_event(instance: &Instance, registration: &mut Registration, guard: &Gua
     let mut event = tagged(guard.place, which);
     event.u64 |= EVENT;
     let epoll = instance.descriptor();
-    let own = guard.connection.own_event.load(Ordering::Relaxed);
+    let own = guard.local().own_event.descriptor();
     let added = sys::epoll_ctl(epoll, libc::EPOLL_CTL_ADD, own, &mut event);
     registration.by_event = matches!(added, Ok(()) | Err(libc::EEXIST));
 }
@@ -160,9 +160,38 @@ fn unwatch_event(instance: &Instance, index: u32, guard: &Guard) {
     let needed = connection.holders.load(Ordering::SeqCst) > 1 && !turn::is_back(connection);
     if !more && !needed {
         let epoll = instance.descriptor();
-        let own = guard.connection.own_event.load(Ordering::Relaxed);
+        let own = guard.local().own_event.descriptor();
         let _ = sys::epoll_ctl(epoll, libc::EPOLL_CTL_DEL, own, &mut tagged(guard.place, 0));
     }
+}
+
+/// Remembers another number of a connection's event in the place of one, also in the instances that wait for
+/// it; whether it is that.
+pub fn move_event(place: usize, number: c_int, other: c_int) -> bool {
+    let Some(local) = table::local(place).filter(|it| it.own_event.number() == Some(number)) else {
+        return false;
+    };
+    let _control = CONTROL.lock();
+    let Some(guard) = table::borrowed(place, -1) else { return false };
+    if !local.own_event.replace(number, other) {
+        return false;
+    }
+    for (which, registration, instance) in registered(&guard) {
+        let Some(_held) = instance.lock.lock() else { continue };
+        // SAFETY: the instance's lock is held.
+        let registration = unsafe { &mut *registration };
+        if registration.by_event {
+            if !others::is_anothers(&guard, instance) {
+                let mut event = tagged(place, which);
+                let epoll = instance.descriptor();
+                let _ = sys::epoll_ctl(epoll, libc::EPOLL_CTL_DEL, number, &mut event);
+            }
+            if registration.linked || registration.parked {
+                watch_event(instance, registration, &guard, which);
+            }
+        }
+    }
+    true
 }
 
 fn link(inner: &mut Inner, registration: &mut Registration, guard: &Guard, which: usize) {
@@ -190,7 +219,7 @@ pub fn warm(guard: &Guard) {
         unsafe { (*it).cold }
     });
     if cold {
-        waking::signal(&guard.connection.own_event);
+        waking::signal(&guard.local().own_event);
     }
 }
 
@@ -537,6 +566,6 @@ fn rouse_all(guard: &Guard, is_meant: impl Fn(&Registration) -> bool) {
         registration.linked && is_meant(&registration) && instance.waiters.load(order) > 0
     });
     if sleeps {
-        waking::signal(&guard.connection.own_event);
+        waking::signal(&guard.local().own_event);
     }
 }

@@ -104,7 +104,7 @@ pub fn is_registered_by_number(guard: &Guard) -> bool {
 
 /// Whether the kernel's part of a registration is other processes' as well, that hold the connection and
 /// the instance.
-fn is_anothers(guard: &Guard, instance: &Instance) -> bool {
+pub fn is_anothers(guard: &Guard, instance: &Instance) -> bool {
     let is_shared = guard.connection.holders.load(Ordering::SeqCst) > 1;
     is_shared && instance.inherited.load(Ordering::Relaxed)
 }

@@ -377,7 +377,7 @@ mod tests {
         let (instance, epoll) = following(&sample);
         assert!(!arm(instance), "the kernel's instance has the event");
         let (guard, _) = sample.enter();
-        let own = guard.connection.own_event.load(Ordering::Relaxed);
+        let own = guard.local().own_event.descriptor();
         let mut none = epoll_event { events: 0, u64: 0 };
         sys::epoll_ctl(epoll, libc::EPOLL_CTL_DEL, own, &mut none).unwrap();
         for_each(instance, |registration| registration.by_event = false);

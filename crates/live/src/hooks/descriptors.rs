@@ -13,6 +13,7 @@ use crate::joining::bare_calls;
 use crate::joining::rendezvous;
 use crate::leaving::departure::{self, depart};
 use crate::leaving::turn;
+use crate::leaving::yielding;
 use crate::memory::pointers;
 use crate::ready;
 use crate::report::stats::Reason;
@@ -124,20 +125,17 @@ interpose! {
     fn close(fd: c_int) -> c_int = |next| {
         // One that was cancelled before ends here, and closes nothing.
         cancel::look();
-        let is_none = match table::entry(fd) {
-            Entry::Own => true,
-            Entry::Unplaced => is_closed(fd),
-            _ => false,
-        };
+        let is_none = table::entry(fd) == Entry::Unplaced && is_closed(fd);
         if is_none && table::is_owner() {
             return fail(libc::EBADF) as c_int;
         }
+        yielding::yield_number(fd);
         let _taken = crate::close::forget(fd);
         next(fd)
     }
 }
 
-/// Closes the program's descriptors of a range by a call that does; the library's own stay.
+/// Closes the descriptors of a range by a call that does, but for those by which the library goes on.
 pub fn close_between(
     first: c_uint,
     last: c_uint,
@@ -149,6 +147,7 @@ pub fn close_between(
     if flags & !UNSHARE != 0 || first > last {
         return close(first, last, flags);
     }
+    yielding::yield_between(first, last);
     let mut from = first;
     let mut all = TakenAll::NONE;
     for (fd, entry) in table::known().filter(|(fd, _)| (first..=last).contains(&(*fd as u32))) {
@@ -221,7 +220,7 @@ interpose! {
             return next(fd, copy);
         }
         depart_for_stdio(fd, copy);
-        departure::yield_number(fd, copy);
+        yielding::yield_number(copy);
         close::put_at(fd, copy, |fd| next(fd, copy))
     }
 }
@@ -232,7 +231,7 @@ interpose! {
             return next(fd, copy, flags);
         }
         depart_for_stdio(fd, copy);
-        departure::yield_number(fd, copy);
+        yielding::yield_number(copy);
         close::put_at(fd, copy, |fd| next(fd, copy, flags))
     }
 }

@@ -324,7 +324,7 @@ fn offer(guard: &Guard, place: &Place) -> Result<(), Reason> {
     };
     sys::close(caller);
     let (segment, [own, peer]) = handed?;
-    guard.connection.attach(segment, own, peer);
+    guard.attach(segment, own, peer);
     guard.connection.phase.store(phase::OFFERED, Ordering::SeqCst);
     Ok(())
 }
@@ -395,7 +395,7 @@ fn look_for_offer(guard: &Guard) -> Result<(), Reason> {
     sys::close(caller);
     rendezvous::leave(connection);
     let (segment, [own, peer]) = taken?;
-    connection.attach(segment, own, peer);
+    guard.attach(segment, own, peer);
     connection.phase.store(phase::OFFERED, Ordering::SeqCst);
     accept(guard)
 }

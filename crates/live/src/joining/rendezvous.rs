@@ -29,6 +29,12 @@ pub fn wait(connection: &Connection, place: &Place) -> Result<(), Errno> {
     Ok(())
 }
 
+/// Remembers another number of a connection's rendezvous socket in the place of one; whether it is that.
+pub fn moves(connection: &Connection, number: c_int, other: c_int) -> bool {
+    let order = Ordering::SeqCst;
+    connection.meeting.compare_exchange(number as u32, other as u32, order, order).is_ok()
+}
+
 /// Leaves nothing behind of the rendezvous socket, which goes with the process.
 pub fn clear(connection: &Connection) {
     let meeting = connection.meeting.load(Ordering::Relaxed);

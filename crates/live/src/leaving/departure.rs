@@ -17,7 +17,6 @@ use crate::sharing::fork;
 use crate::sharing::holders::{self, Looked};
 use crate::signals::process_lock::{HeldHere, ProcessLock};
 use crate::sys;
-use crate::sys::limits;
 use crate::table::guard::Visit;
 use crate::table::local::VISIT;
 use crate::table::{self, Connection, Entry, Guard, phase};
@@ -219,42 +218,6 @@ pub fn depart_duplicated() {
             depart((64 * at) as c_int + bits.trailing_zeros() as c_int, Reason::Exec);
             bits &= bits - 1;
         }
-    }
-}
-
-/// To be called before the program puts `fd` at a number that may be the library's own: what the
-/// library has there goes elsewhere, and the connections that need it go to the kernel.
-pub fn yield_number(fd: c_int, number: c_int) {
-    if table::entry(number) != Entry::Own
-        || !table::is_owner()
-        || sys::fcntl(fd, libc::F_GETFD, 0).is_err()
-    {
-        return;
-    }
-    let _errno = sys::KeepErrno::new();
-    let order = Ordering::SeqCst;
-    for (place, connection) in held() {
-        if connection.meeting.load(order) == number as u32 {
-            attach::give_up(connection, Reason::Limit);
-        }
-        let events = [&connection.own_event, &connection.peer_event];
-        if connection.segment().is_none() || events.iter().all(|event| event.load(order) != number)
-        {
-            continue;
-        }
-        for (fd, _) in table::known().filter(|(_, it)| *it == Entry::Connection(place)) {
-            depart(fd, Reason::Limit);
-        }
-        for event in events {
-            let _ = event.compare_exchange(number, -1, order, order);
-        }
-    }
-    if table::entry(number) == Entry::Own {
-        // What else there is is known by no number: the file of the figures.
-        if let Ok(moved) = limits::duplicate(number) {
-            table::claim(moved);
-        }
-        table::disclaim(number);
     }
 }
 

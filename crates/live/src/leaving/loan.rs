@@ -497,7 +497,7 @@ impl Lender<'_> {
         }
         connection.read_shut.store(true, Ordering::SeqCst);
         sys::shutdown(self.guard.socket(), libc::SHUT_RD);
-        turn::let_look_again(connection);
+        turn::let_look_again(self.guard);
     }
 
     /// Takes back what the users have not read.

@@ -8,3 +8,4 @@ pub mod loan;
 pub mod owners;
 pub mod pump;
 pub mod turn;
+pub mod yielding;

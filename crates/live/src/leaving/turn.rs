@@ -53,7 +53,7 @@ pub fn turn_back(guard: &Guard, segment: &Segment, reason: Reason) {
     // This end's own sleepers: on the words, and in epoll instances.
     waking::wake_word(&segment.way(role.peer()).arrived);
     waking::wake_word(&segment.way(role).freed);
-    waking::signal(&connection.own_event);
+    waking::signal(&guard.local().own_event);
     stats::moved_back(guard, reason);
 }
 
@@ -494,7 +494,7 @@ fn hearing(guard: &Guard, segment: &Segment, is_alone: &mut dyn FnMut() -> bool)
             && receiving.receiver.withdraw(&segment.way(peer).detour)
         {
             drop(receiving);
-            let_look_again(connection);
+            let_look_again(guard);
             return Heard::Never;
         }
         sys::sleep(pause);
@@ -504,9 +504,9 @@ fn hearing(guard: &Guard, segment: &Segment, is_alone: &mut dyn FnMut() -> bool)
 
 /// Lets those look again who share the connection: they found nothing to read, though they had been told of
 /// it, while a refusal stood; or another process has shut the receiving down.
-pub fn let_look_again(connection: &Connection) {
-    connection.changes.fetch_add(1, Ordering::Release);
-    waking::signal(&connection.own_event);
+pub fn let_look_again(guard: &Guard) {
+    guard.connection.changes.fetch_add(1, Ordering::Release);
+    waking::signal(&guard.local().own_event);
 }
 
 #[cfg(test)]

@@ -54,10 +54,14 @@ fn dispensable_of(limit: rlimit) -> u32 {
 /// Gives a descriptor a second number, of the library's own.
 pub fn duplicate(fd: c_int) -> Result<c_int, Errno> {
     let limit = sys::descriptor_limit(None);
-    let beyond = raised(limit).map_or(Err(libc::EMFILE), |_| {
-        with_room(|| sys::duplicate_from(fd, limit.rlim_cur as c_int))
-    });
+    let beyond =
+        raised(limit).map_or(Err(libc::EMFILE), |_| duplicate_from(fd, limit.rlim_cur as c_int));
     beyond.or_else(|_| sys::duplicate_from(fd, last_quarter(limit)))
+}
+
+/// The same with a number that is not below this one.
+pub fn duplicate_from(fd: c_int, first: c_int) -> Result<c_int, Errno> {
+    with_room(|| sys::duplicate_from(fd, first))
 }
 
 /// Makes a call while there are numbers beyond the program's limit, if that may be raised.

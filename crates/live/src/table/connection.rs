@@ -13,7 +13,7 @@ use crate::report::stats::Unsaid;
 use crate::segment::{Role, Segment};
 use crate::sharing::holders::Sharers;
 use crate::sharing::lock::{self, Held, Lock};
-use crate::table::{claim, is_single_threaded};
+use crate::table::is_single_threaded;
 use crate::waiting::spin::SpinPolicy;
 
 /// How far a connection has come.
@@ -106,9 +106,6 @@ pub struct Connection {
     pub spin: UnsafeCell<SpinPolicy>,
     /// Whether its end was counted when its last process was about to end.
     pub counted_out: AtomicBool,
-    /// The events on which this end and the other wait for many connections; none is -1.
-    pub own_event: AtomicI32,
-    pub peer_event: AtomicI32,
     /// Bytes ever taken out of the kernel's stream, doorbells included. Changed with the receiving
     /// half held before the ring and after it, with the bell lock held meanwhile.
     pub taken: AtomicU64,
@@ -316,14 +313,10 @@ impl Connection {
         Some(unsafe { Segment::from_parts(memory, capacity) })
     }
 
-    /// Gives the connection its segment and events, and the halves their beginning. Called by the
-    /// one process that holds the connection, before the phase is joined.
-    pub fn attach(&self, segment: Segment, own_event: c_int, peer_event: c_int) {
+    /// Gives the connection its segment, and the halves their beginning. Called by the one process that
+    /// holds the connection, before the phase is joined.
+    pub(super) fn attach(&self, segment: Segment) {
         self.fresh.store(false, Ordering::Relaxed);
-        for (place, event) in [(&self.own_event, own_event), (&self.peer_event, peer_event)] {
-            claim(event);
-            place.store(event, Ordering::Relaxed);
-        }
         // SAFETY: no operation looks at the halves before the phase is joined.
         unsafe {
             *self.receiving.get() = Receiving {
@@ -392,8 +385,6 @@ impl Connection {
         }
         self.taken.store(0, Ordering::Relaxed);
         self.owed.store(0, Ordering::Relaxed);
-        self.own_event.store(-1, Ordering::Relaxed);
-        self.peer_event.store(-1, Ordering::Relaxed);
         self.listened.store(0, Ordering::Relaxed);
         self.heard.store(0, Ordering::Relaxed);
         for lock in [&self.receive_lock, &self.send_lock, &self.chime, &self.bell] {

@@ -7,16 +7,17 @@ use libc::c_int;
 
 use crate::close;
 use crate::joining::attach::Attaching;
+use crate::segment::Segment;
 use crate::sharing::holders::{free, leave_to_others};
 use crate::sharing::lock;
 use crate::signals::inside::Inside;
 use crate::sys;
 use crate::sys::limits;
 use crate::table::connection::{Connection, phase};
-use crate::table::kept::{Kept, let_another_number_be_seen};
 use crate::table::local::{Local, RETIRED, RETIRING};
 use crate::table::lost::{self, LostTo};
-use crate::table::numbers::{change, close_own, entry, is_at, is_single_threaded, word};
+use crate::table::numbers::{change, claim, close_own, entry, is_at, is_single_threaded, word};
+use crate::table::own_number::{OwnNumber, let_another_number_be_seen};
 use crate::table::word::{Entry, Word};
 use crate::table::{self, connection, is_owner, local, settle, taken};
 
@@ -236,6 +237,17 @@ impl Guard {
         self.local
     }
 
+    /// Gives the connection its segment and the events of both ends. Called by the one process that holds
+    /// the connection, before the phase is joined.
+    pub fn attach(&self, segment: Segment, own_event: c_int, peer_event: c_int) {
+        let local = self.local;
+        for (place, event) in [(&local.own_event, own_event), (&local.peer_event, peer_event)] {
+            claim(event);
+            place.set(event);
+        }
+        self.connection.attach(segment);
+    }
+
     /// Whether no other call of this process is inside the connection. From now on none passes by
     /// until [`Guard::hush`].
     pub fn is_alone(&self) -> bool {
@@ -310,7 +322,7 @@ impl Guard {
         }
         let kept = &self.local.kept;
         if kept.number().is_none()
-            && let Some(own) = Kept::make(self.fd)
+            && let Some(own) = OwnNumber::make(self.fd)
         {
             kept.set(own);
         }
@@ -405,8 +417,6 @@ fn retire(place: usize, fd: c_int, connection: &'static Connection, local: &'sta
 pub fn release(place: usize, fd: c_int, connection: &'static Connection, local: &'static Local) {
     // As soon as this process holds it no more, others may take the place for another connection.
     let segment = connection.segment();
-    let events = [&connection.own_event, &connection.peer_event];
-    let events = events.map(|event| event.load(Ordering::SeqCst));
     // A process that is about to end is no holder any more, whatever its destructors close.
     let last = !local.let_go.swap(false, Ordering::SeqCst) && !leave_to_others(connection);
     if last {
@@ -416,7 +426,8 @@ pub fn release(place: usize, fd: c_int, connection: &'static Connection, local: 
     if let Some(segment) = segment {
         // SAFETY: no descriptor leads here any more and no thread is inside.
         unsafe { segment.unmap() };
-        events.into_iter().filter(|event| *event >= 0).for_each(close_own);
+        let events = [local.own_event.take(), local.peer_event.take()];
+        events.into_iter().flatten().for_each(close_own);
     }
     local.close_kept();
     local.descriptors.store(RETIRED, Ordering::Release);

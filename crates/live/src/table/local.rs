@@ -11,9 +11,9 @@ use crate::sys;
 use crate::table::REGISTRATIONS;
 use crate::table::blocked::Blocked;
 use crate::table::connection::Registration;
-use crate::table::kept::Kept;
 use crate::table::lost::{Lost, LostTo};
 use crate::table::numbers::{close_own, is_single_threaded};
+use crate::table::own_number::OwnNumber;
 
 /// What stands for the number of descriptors while the place is given back.
 pub(super) const RETIRING: u32 = 1 << 31;
@@ -39,7 +39,10 @@ pub struct Local {
     /// Threads that make it leave.
     pub leaving: Queue,
     /// For threads under whose calls their number was closed.
-    pub(super) kept: Kept,
+    pub kept: OwnNumber,
+    /// The events on which this end and the other wait for many connections.
+    pub own_event: OwnNumber,
+    pub peer_event: OwnNumber,
     /// The number that was last taken away.
     pub(super) lost: Lost,
     /// The threads that it was taken from, if they sleep.

@@ -8,10 +8,10 @@
 pub mod blocked;
 pub mod connection;
 pub mod guard;
-pub mod kept;
 pub mod local;
 pub mod lost;
 pub mod numbers;
+pub mod own_number;
 pub mod places;
 pub mod taken;
 pub mod word;
@@ -31,7 +31,7 @@ use crate::sys;
 pub use crate::table::connection::{
     Connection, Receiving, Registration, Reported, Sending, end, phase,
 };
-pub use crate::table::guard::{Guard, come_in, enter, enter_placed, followed, let_pass};
+pub use crate::table::guard::{Guard, borrowed, come_in, enter, enter_placed, followed, let_pass};
 use crate::table::guard::{first_word, release};
 pub use crate::table::local::Local;
 use crate::table::numbers::{change, leaves_others, look_for_threads, replace, word};
@@ -151,6 +151,12 @@ pub fn hide() -> bool {
         close_own(file);
     }
     is_there
+}
+
+/// Remembers another number of the figures' file in the place of one; whether it is that.
+pub fn move_file(number: c_int, other: c_int) -> bool {
+    let order = Ordering::SeqCst;
+    FILE.compare_exchange(number, other, order, order).is_ok()
 }
 
 /// Takes the tables over in the child of a fork.

@@ -1,7 +1,7 @@
 //! Waking the other end: on the word of its flag, by an event, or by a doorbell, a byte that means nothing on
 //! the kernel's stream.
 
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::Ordering;
 
 use weft_protocol::detour::{Begun, Ringing};
 use weft_protocol::interrupt_flag::{InterruptFlag, Sleep, Wake};
@@ -10,6 +10,7 @@ use crate::options;
 use crate::report::stats;
 use crate::segment::Segment;
 use crate::sys;
+use crate::table::own_number::OwnNumber;
 use crate::table::{self, Guard, end};
 
 /// Stimulates a flag, and wakes whoever sleeps there.
@@ -32,7 +33,7 @@ fn carry_out(guard: &Guard, flag: &InterruptFlag, wake: Wake) {
         stats::count(|stats| &stats.word_wakes, 1);
     }
     if wake.includes(Sleep::OnEvent) {
-        signal(&guard.connection.peer_event);
+        signal(&guard.local().peer_event);
         stats::count(|stats| &stats.doorbells, 1);
     }
     // Before this end has switched, a byte on its kernel's stream would be the program's.
@@ -46,10 +47,16 @@ fn carry_out(guard: &Guard, flag: &InterruptFlag, wake: Wake) {
 
 /// Signals an event of a connection. The child of a vfork, and a process that copies, have numbers of their
 /// own: that of an event is nothing there, or something else.
-pub fn signal(event: &AtomicI32) {
-    let event = event.load(Ordering::Relaxed);
-    if table::has_own_numbers() || sys::may_be_event(event) {
-        sys::signal_event(event);
+pub fn signal(event: &OwnNumber) {
+    loop {
+        let number = event.descriptor();
+        if table::has_own_numbers() || sys::may_be_event(number) {
+            sys::signal_event(number);
+        }
+        // The program may have taken the number away meanwhile.
+        if event.descriptor() == number {
+            return;
+        }
     }
 }
 

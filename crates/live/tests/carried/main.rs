@@ -37,6 +37,7 @@ mod room;
 mod sleepers;
 mod streams;
 mod taken;
+mod unknown;
 mod watched;
 
 use std::mem::zeroed;

@@ -163,7 +163,7 @@ impl EventChannel {
                     self.flights[id].start = passed_from;
                     state.request_until = passed_from + span;
                     if state.leaving != MessageId::NONE {
-                        schedule(state.request_until, Event(Happening::Sent(from)));
+                        schedule(state.request_until.max(now), Event(Happening::Sent(from)));
                     }
                 }
             }
@@ -172,7 +172,8 @@ impl EventChannel {
         if let ControlSettings::OutOfBand(control) = &self.parts.control
             && control.known_after == KnownAfter::Transmission
         {
-            let known = self.flights[id].start + span + control.delay;
+            // Nobody knows that a packet is through before it is, however long its cable.
+            let known = (self.flights[id].start + span + control.delay).max(now);
             schedule(known, Event(Happening::Complete { host: from, slot }));
         }
     }
@@ -234,7 +235,8 @@ impl EventChannel {
             }
             ControlSettings::RequestAcknowledge(_) => {}
             ControlSettings::OutOfBand(control) => {
-                let known = start + span + control.delay + state.draw_back_off();
+                // Nor that it is not, before it is dropped.
+                let known = (start + span + control.delay).max(now) + state.draw_back_off();
                 schedule(known, Event(Happening::Fail { host, slot, attempt }));
             }
         }

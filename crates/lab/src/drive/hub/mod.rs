@@ -28,6 +28,7 @@ mod start;
 mod traffic;
 
 use weft_fabric::measure::Observations;
+use weft_fabric::scheduler::MAX_PORTS;
 use weft_fabric::switch::{Awaited, Hub, Lane};
 use weft_fabric::workload::{Feedback, Source};
 use weft_kernel::{Arena, DelayLine, Id, Streams};
@@ -127,10 +128,10 @@ impl HubChannel {
         let is_mapped = !parts.window.outgoing.is_empty() || !parts.window.incoming.is_empty();
         let random = streams.stream(&format!("{}.scheduler", parts.name), 0);
         let spans = parts.spans();
-        let hub = Hub::new(&parts.hub, spans.control, random).map_err(|error| HubPartsError {
+        let hub = Hub::new(&parts.hub, spans.control, random).map_err(|_| HubPartsError {
             key: "switch.hub.ports",
             value: parts.hub.ports.to_string(),
-            accepted: error.to_string(),
+            accepted: format!("1 to {MAX_PORTS} ports"),
         })?;
         let mut sources = std::mem::take(&mut parts.sources).into_iter();
         let hosts = usize::from(parts.hosts);

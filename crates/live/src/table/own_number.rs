@@ -1,5 +1,4 @@
-//! Numbers of the library's own by which threads go on with what they have called on, as they would
-//! in the kernel, after the program has closed its last number of it.
+//! Where a number of the library's own is remembered, which moves if the program takes the number away.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -15,9 +14,9 @@ const IN_BETWEEN: u64 = 1_000_000;
 
 /// Such a number, plus one, or none.
 #[derive(Debug, Default)]
-pub struct Kept(AtomicU32);
+pub struct OwnNumber(AtomicU32);
 
-impl Kept {
+impl OwnNumber {
     /// Makes one for what `fd` stands for; `None` if there is no number for it.
     pub fn make(fd: c_int) -> Option<c_int> {
         let own = limits::duplicate(fd).ok()?;
@@ -31,7 +30,18 @@ impl Kept {
         (kept != 0).then(|| kept as c_int - 1)
     }
 
-    /// Keeps one that was made. If there is one already, that stays and this is closed.
+    /// The number, or one that is nobody's.
+    pub fn descriptor(&self) -> c_int {
+        self.number().unwrap_or(-1)
+    }
+
+    /// Remembers another in the place of one, if it is the one that is remembered.
+    pub fn replace(&self, number: c_int, other: c_int) -> bool {
+        let order = Ordering::SeqCst;
+        self.0.compare_exchange(number as u32 + 1, other as u32 + 1, order, order).is_ok()
+    }
+
+    /// Remembers one that was made. If there is one already, that stays and this is closed.
     pub fn set(&self, own: c_int) {
         let order = Ordering::SeqCst;
         if self.0.compare_exchange(0, own as u32 + 1, order, order).is_err() {
@@ -63,9 +73,9 @@ mod tests {
     #[test]
     fn the_first_that_is_kept_stays_and_what_it_stands_for_with_it() {
         let (stream, mut other) = UnixStream::pair().unwrap();
-        let kept = Kept::default();
+        let kept = OwnNumber::default();
         assert_eq!((kept.number(), kept.take()), (None, None));
-        let [first, second] = [(); 2].map(|()| Kept::make(stream.as_raw_fd()).unwrap());
+        let [first, second] = [(); 2].map(|()| OwnNumber::make(stream.as_raw_fd()).unwrap());
         drop(stream);
         kept.set(first);
         kept.set(second);

@@ -1,0 +1,102 @@
+//! Numbers of the library's own that the program takes away: it closes all that it finds in `/proc/self/fd` and
+//! does not know, or puts something else there. The kernel does what it is asked, and the library goes on with
+//! another number for the same.
+
+use std::sync::atomic::Ordering;
+
+use libc::c_int;
+
+use crate::epoll;
+use crate::joining::attach::{self, Attaching};
+use crate::joining::rendezvous;
+use crate::leaving::departure::{self, depart, held};
+use crate::report::stats::Reason;
+use crate::sys::limits;
+use crate::sys::{self, Errno};
+use crate::table::own_number::{OwnNumber, let_another_number_be_seen};
+use crate::table::{self, Entry};
+
+/// To be called before the kernel takes a number away that may be the library's own.
+pub fn yield_number(number: c_int) {
+    if table::entry(number) != Entry::Own || !table::is_owner() {
+        return;
+    }
+    let _errno = sys::KeepErrno::new();
+    // After a filter no call may be made but the program's, and all that needs a number has left.
+    let is_filtered = departure::forbidden() == Some(Reason::Filter);
+    if is_filtered || !moves(number) {
+        does_without(number, is_filtered);
+    }
+    table::disclaim(number);
+}
+
+/// The same for all numbers from one to another.
+pub fn yield_between(first: u32, last: u32) {
+    let is_meant = |(fd, entry): &(c_int, Entry)| {
+        *entry == Entry::Own && (first..=last).contains(&(*fd as u32))
+    };
+    let Some((highest, _)) = table::known().filter(is_meant).last() else { return };
+    // What takes their place may be in the range, too.
+    let all = table::known().filter(is_meant).take_while(|(fd, _)| *fd <= highest);
+    all.for_each(|(number, _)| yield_number(number));
+}
+
+/// Gives what the library has at a number another. A program that closes all that it finds, twice, is to hear
+/// the second time that nothing is there, so it is one above all others of the library's; but who looks for
+/// more as long as he finds any is to come to an end, so it is not far above.
+fn another(number: c_int) -> Result<c_int, Errno> {
+    let all = table::known().filter(|(_, entry)| *entry == Entry::Own);
+    let (count, highest) = all.fold((0, 0), |(count, _), (fd, _)| (count + 1, fd));
+    if highest >= limits::first_own() + 4 * count {
+        return limits::duplicate(number);
+    }
+    limits::duplicate_from(number, highest + 1).or_else(|_| limits::duplicate(number))
+}
+
+/// Lets what the library has at a number be known by another. False if there is none.
+fn moves(number: c_int) -> bool {
+    // Nobody joins or forks meanwhile.
+    let _attaching = Attaching::begin();
+    let Ok(moved) = another(number) else { return false };
+    table::claim(moved);
+    let is_kept = |own: &OwnNumber| own.replace(number, moved);
+    let mut is_known = table::move_file(number, moved) || epoll::move_instance(number, moved);
+    for (place, connection) in held() {
+        let Some(local) = table::local(place) else { continue };
+        is_known |= rendezvous::moves(connection, number, moved)
+            || is_kept(&local.peer_event)
+            || epoll::move_event(place, number, moved);
+        if is_kept(&local.kept) {
+            is_known = true;
+            // Those inside may have asked for the number and not yet made their calls.
+            let_another_number_be_seen(|| local.is_used());
+        }
+    }
+    if !is_known {
+        // Whose it was has just given it back.
+        table::close_own(moved);
+    }
+    true
+}
+
+/// Leaves to the kernel what needs a number for which there is no other.
+fn does_without(number: c_int, is_filtered: bool) {
+    table::move_file(number, -1);
+    for (place, connection) in held() {
+        let Some(local) = table::local(place) else { continue };
+        if connection.meeting.load(Ordering::SeqCst) == number as u32 {
+            attach::give_up(connection, Reason::Limit);
+        }
+        let events = [&local.own_event, &local.peer_event];
+        if events.iter().all(|event| event.number() != Some(number)) {
+            continue;
+        }
+        if !is_filtered {
+            let all = table::known().filter(|(_, it)| *it == Entry::Connection(place));
+            all.for_each(|(fd, _)| depart(fd, Reason::Limit));
+        }
+        for event in events {
+            event.replace(number, -1);
+        }
+    }
+}
