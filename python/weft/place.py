@@ -317,9 +317,15 @@ def _check_writable(folder: Path, draft: Path) -> None:
 def _lock(folder: Path) -> tuple[list[Path], int]:
     """Make the folder and take its lock; return the folders that were made, and the lock."""
     made: list[Path] = []
+    missing = None
     try:
         for _ in range(_TRIES):
-            _make(folder / _HIDDEN, made)
+            try:
+                _make(folder / _HIDDEN, made)
+            except FileNotFoundError as error:
+                # A run that is just ending removes what is above; or nothing can be made there.
+                missing = error
+                continue
             lock = _try_lock(folder)
             if lock is not None:
                 made = [one for one in made if one.name != _HIDDEN]
@@ -329,6 +335,8 @@ def _lock(folder: Path) -> tuple[list[Path], int]:
             with suppress(OSError):
                 one.rmdir()
         raise FolderError(_refused(folder, error)) from error
+    if missing is not None:
+        raise FolderError(_refused(folder, missing))
     raise FolderError(f"{folder} is in use by other runs, which make and remove it again and again")
 
 
@@ -339,8 +347,7 @@ def _make(folder: Path, made: list[Path]) -> None:
         missing.append(folder)
         folder = folder.parent
     for one in reversed(missing):
-        # Another run that is just ending may remove what is above, and is waited for.
-        with suppress(FileExistsError, FileNotFoundError):
+        with suppress(FileExistsError):
             one.mkdir()
             made.append(one)
 

@@ -127,6 +127,11 @@ def test_a_folder_without_a_manifest_is_refused(out: Path, quick: weft.Result) -
     assert not (out / ".weft").exists()
 
 
+def test_a_file_system_that_takes_no_folders_is_named(quick: weft.Result) -> None:
+    with pytest.raises(weft.FolderError, match=r"^/proc/results cannot be written: No such file"):
+        quick.save("/proc/results", pictures=False)
+
+
 def test_a_folder_that_another_run_uses_is_refused_by_name(out: Path, quick: weft.Result) -> None:
     before = written(out)
     with claim(out):

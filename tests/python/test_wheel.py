@@ -120,6 +120,42 @@ def test_variants_and_sweeps_are_narrowed_by_overrides() -> None:
     assert kinds["architecture B4"] == "scheduled"
 
 
+OVERRUN = """\
+[system]
+title = "Switches that are heard late"
+hosts = 4
+
+[channel.data]
+packet = "125 B"
+payload = "100 B"
+link.rate = "1 Gbit/s"
+adapter.send_buffers = 4
+switch.shared_memory = { latency = "90 ns", buffer = 64 }
+flow_control.stop_go = { stop = 2, go = 0, reaction = "9 us" }
+
+[workload.data]
+source = "greedy"
+pattern.flows = [{ from = 0, to = 2 }, { from = 1, to = 2 }]
+
+[run]
+length = "100 us"
+
+[sweep]
+"channel.data.switch.shared_memory.buffer" = [4, 64]
+"""
+
+
+def test_a_point_that_fails_is_told_and_costs_no_other(tmp_path: Path) -> None:
+    (tmp_path / "late.toml").write_text(OVERRUN)
+    done = call("run", "late.toml", "--out", "late", "--no-pictures", cwd=tmp_path)
+    assert done.returncode == 3, done.stderr
+    assert done.stderr.endswith("1 point failed; all others are as they would be without\n")
+    assert "whose buffer of 4 cells was full" in " ".join(done.stdout.split())
+    points = weft.read(tmp_path / "late").points
+    assert list(points.verdict) == ["failed", "settled"]
+    assert "whose buffer of 4 cells was full" in points.reason[0]
+
+
 def test_loading_gives_what_was_saved(study: Path, tmp_path: Path) -> None:
     result = weft.run(study)
     result.save(tmp_path / "saved")

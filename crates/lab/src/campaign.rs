@@ -242,8 +242,8 @@ impl Campaign {
     /// The tables of what is there: points, or limits, of which every run is.
     ///
     /// # Errors
-    /// What is wrong with the composition, if no run could be made for it; [`Error::Store`] if a run has to be made again, because its file was damaged since it was
-    /// looked for, and cannot be kept.
+    /// What is wrong with the composition, if no run of it could be made; [`Error::Store`] if a
+    /// stored run was damaged meanwhile and the run made in its place cannot be kept.
     pub fn outcome(mut self, stopped: bool) -> Result<Outcome, Error> {
         let unfinished: BTreeSet<usize> =
             self.pending()?.into_iter().map(|task| task.point).collect();

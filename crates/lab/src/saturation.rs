@@ -86,7 +86,10 @@ impl SaturationOptions {
             (Some(name), _) if loaded.contains(&name) => name.clone(),
             (name, _) => {
                 let value = name.clone().unwrap_or_else(|| "none".to_owned());
-                let accepted = format!("a channel whose workload has a load ({names})");
+                let accepted = match loaded.is_empty() {
+                    true => "a channel whose workload has a load, and none has one here".to_owned(),
+                    false => format!("a channel whose workload has a load ({names})"),
+                };
                 return Err(refuse("channel", value, accepted));
             }
         };

@@ -74,22 +74,6 @@ fn assert_same(one: &Outcome, other: &Outcome) {
     assert_eq!(one.meta, other.meta);
 }
 
-/// Whether a point shows its start from empty queues is judged from what is stored, too.
-#[test]
-fn a_stored_study_gives_the_same_verdict_on_its_start() {
-    let text = "[system]\ntitle = 'iSLIP 1'\nhosts = 16\n[channel.cells]\npacket = '64 B'\n\
-                payload = '64 B'\nlink.rate = '8 Gbit/s'\nadapter.send_buffers = 'unlimited'\n\
-                switch.input_queued.scheduler.islip.iterations = 1\n\
-                [workload.cells]\nload = 0.9\narrivals = 'bernoulli'\n\
-                pattern = { uniform = { self_included = true } }\n\
-                [run]\nlength = '8 ms'\nregime = 'from_empty'\nseeds = 12\n";
-    let (request, folder) = (Request::of_text("start.toml", text), folder("start"));
-    let [first, again] = [(); 2].map(|()| carry_out(&request, &kept(&folder)));
-    let verdict = |outcome: &Outcome| outcome.table("points").get(0, "verdict");
-    assert_eq!(verdict(&first), Some(Cell::Text("transient".to_owned())));
-    assert_eq!(verdict(&again), verdict(&first));
-}
-
 #[test]
 fn a_stored_study_gives_the_same_tables_and_is_not_run_again() {
     let folder = folder("again");
@@ -347,6 +331,13 @@ fn a_search_without_a_load_to_vary_is_refused() {
     assert_eq!(
         refuse(SaturationOptions { channel, ..base.clone() }),
         "saturation.channel = quick: accepted is a channel whose workload has a load (data)"
+    );
+    let options = Options { saturation: Some(base.clone()), ..Options::default() };
+    let greedy = Campaign::new(&overrun(&[]), &options).expect_err("no load");
+    assert_eq!(
+        greedy.to_string(),
+        "saturation.channel = none: accepted is a channel whose workload has a load, and none has \
+         one here"
     );
     assert_eq!(
         refuse(SaturationOptions { between: [0.5, 0.4], ..base.clone() }),

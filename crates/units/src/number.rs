@@ -114,6 +114,9 @@ pub struct PositiveCount(NonZeroU32);
 impl PositiveCount {
     /// One.
     pub const ONE: PositiveCount = PositiveCount(NonZeroU32::MIN);
+    /// The largest count that is read from a file: what is counted is kept in memory, often once a
+    /// host, and more of it was not meant.
+    pub const MOST_READ: u32 = 1_000_000;
 
     /// `count` unless it is zero.
     pub const fn new(count: u32) -> Option<PositiveCount> {
@@ -206,11 +209,12 @@ impl Visitor<'_> for CountVisitor {
     type Value = PositiveCount;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "a whole number from 1 to {}", u32::MAX)
+        write!(f, "a whole number from 1 to {}", PositiveCount::MOST_READ)
     }
 
     fn visit_u64<E: Error>(self, value: u64) -> Result<PositiveCount, E> {
-        u32::try_from(value).ok().and_then(PositiveCount::new).ok_or_else(|| out_of_range(value))
+        let count = u32::try_from(value).ok().filter(|count| *count <= PositiveCount::MOST_READ);
+        count.and_then(PositiveCount::new).ok_or_else(|| out_of_range(value))
     }
 
     fn visit_i64<E: Error>(self, value: i64) -> Result<PositiveCount, E> {
@@ -219,7 +223,7 @@ impl Visitor<'_> for CountVisitor {
 }
 
 fn out_of_range<E: Error>(value: impl fmt::Display) -> E {
-    let range = format!("1..={}", u32::MAX);
+    let range = format!("1..={}", PositiveCount::MOST_READ);
     E::custom(QuantityError::OutOfRange { text: value.to_string(), kind: "count", range })
 }
 
@@ -271,7 +275,7 @@ impl JsonSchema for PositiveCount {
     }
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "type": "integer", "minimum": 1, "maximum": u32::MAX, "x-unit": "count" })
+        json_schema!({ "type": "integer", "minimum": 1, "maximum": PositiveCount::MOST_READ, "x-unit": "count" })
     }
 }
 
@@ -287,7 +291,7 @@ impl JsonSchema for Limit {
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({
             "oneOf": [
-                { "type": "integer", "minimum": 1, "maximum": u32::MAX },
+                { "type": "integer", "minimum": 1, "maximum": PositiveCount::MOST_READ },
                 { "const": "unlimited" },
             ],
             "x-unit": "count",
@@ -321,15 +325,15 @@ mod tests {
     #[test]
     fn a_count_starts_at_one() {
         assert_eq!(serde_json::from_str::<PositiveCount>("16").unwrap().get(), 16);
-        for bad in ["0", "-3", "4294967296"] {
+        for bad in ["0", "-3", "1000001"] {
             assert_eq!(
                 refusal::<PositiveCount>(bad),
-                format!("count must lie in 1..=4294967295, got {bad}")
+                format!("count must lie in 1..=1000000, got {bad}")
             );
         }
         assert_eq!(
             refusal::<PositiveCount>("1.5"),
-            "invalid type: floating point `1.5`, expected a whole number from 1 to 4294967295"
+            "invalid type: floating point `1.5`, expected a whole number from 1 to 1000000"
         );
     }
 
@@ -342,7 +346,7 @@ mod tests {
         assert_eq!(serde_json::to_string(&[four, unlimited]).unwrap(), "[4,\"unlimited\"]");
         assert_eq!(
             refusal::<Limit>("\"many\""),
-            "invalid value: string \"many\", expected a whole number from 1 to 4294967295, \
+            "invalid value: string \"many\", expected a whole number from 1 to 1000000, \
              or \"unlimited\""
         );
     }

@@ -317,10 +317,10 @@ const US: u128 = 1_000 * NS;
 const MS: u128 = 1_000 * US;
 const S: u128 = 1_000 * MS;
 
-/// A day: sums of a few hundred spans that people write fit 64 bits.
+/// The longest time that is read, a day: a sum of two hundred such times fits 64 bits.
 const LONGEST: u128 = 86_400 * S;
 
-/// A tebibyte, which takes less than 2^63 ps at 1 Mbit/s.
+/// The largest size that is read, a tebibyte: at 1 Mbit/s its time still fits 64 bits.
 const LARGEST: u128 = 1 << 40;
 
 static SPAN: Scale = Scale {

@@ -250,7 +250,7 @@ proptest! {
     }
 
     #[test]
-    fn a_bare_number_is_read_back(x in 0.0..=2.0_f64, count in 1..=u32::MAX) {
+    fn a_bare_number_is_read_back(x in 0.0..=2.0_f64, count in 1..=PositiveCount::MOST_READ) {
         let load = Load::new(x).unwrap();
         let json = serde_json::to_string(&load).unwrap();
         prop_assert_eq!(serde_json::from_str::<Load>(&json).unwrap(), load);

@@ -188,9 +188,6 @@ pub(super) fn build(
     Ok(list)
 }
 
-/// Random flows of one group; each keeps its state from the first instant on.
-const MOST_CONNECTIONS: usize = 1_000_000;
-
 impl RandomFlows {
     fn draw(
         &self,
@@ -210,13 +207,8 @@ impl RandomFlows {
                 ));
             }
         }
-        let count = self.connections.as_usize();
-        if count > MOST_CONNECTIONS {
-            let key = format!("{key}.flows.random.connections");
-            let accepted = format!("1 to {MOST_CONNECTIONS}");
-            return Err(WorkloadError::new(&key, count.to_string(), accepted));
-        }
         let mut random = random();
+        let count = self.connections.as_usize();
         let from = rounds(self.from, count, &mut random);
         let to = match self.repeated {
             true => (0..count)

@@ -103,7 +103,7 @@ fn a_value_out_of_range_is_told_the_range() {
     clint(
         &["channel.bulk.adapter.send_buffers=0"],
         expect![
-            "--set channel.bulk.adapter.send_buffers=0: channel.bulk.adapter.send_buffers = 0: count must lie in 1..=4294967295, got 0"
+            "--set channel.bulk.adapter.send_buffers=0: channel.bulk.adapter.send_buffers = 0: count must lie in 1..=1000000, got 0"
         ],
     );
     clint(
@@ -291,7 +291,7 @@ fn a_run_measures_something() {
     );
     clint(
         &["run.seeds=0"],
-        expect!["--set run.seeds=0: run.seeds = 0: count must lie in 1..=4294967295, got 0"],
+        expect!["--set run.seeds=0: run.seeds = 0: count must lie in 1..=1000000, got 0"],
     );
 }
 
@@ -423,7 +423,7 @@ fn what_several_ranks_on_a_host_lack_is_named() {
         "none.toml",
         "ranks_per_host = 0",
         expect![[r#"
-        none.toml:6:18: program.ranks_per_host = 0: count must lie in 1..=4294967295, got 0
+        none.toml:6:18: program.ranks_per_host = 0: count must lie in 1..=1000000, got 0
             6 | ranks_per_host = 0
               |                  ^"#]],
     );
@@ -431,7 +431,7 @@ fn what_several_ranks_on_a_host_lack_is_named() {
         "idle.toml",
         "system.processors = 0",
         expect![[r#"
-        idle.toml:2:21: system.processors = 0: count must lie in 1..=4294967295, got 0
+        idle.toml:2:21: system.processors = 0: count must lie in 1..=1000000, got 0
             2 | system.processors = 0
               |                     ^"#]],
     );

@@ -129,9 +129,11 @@ static SEEDS: LazyLock<Vec<Seed>> = LazyLock::new(|| {
         let (_, tree) = plan.first.resolve::<Spec>().expect(name);
         let keys = tree.leaves().into_iter().map(|leaf| (leaf.path, leaf.value_text));
         // What a paper says and what is drawn does not change what is simulated.
-        let text = plan.written.to_toml();
-        let text = text.split("\n[[published]]").next().unwrap_or(&text);
-        let lines = text.lines().map(str::to_owned).collect();
+        let mut written = plan.written;
+        for said in ["published", "figure", "beside"] {
+            written.take(said);
+        }
+        let lines = written.to_toml().lines().map(str::to_owned).collect();
         Seed { lines, keys: keys.collect(), request }
     };
     shipped.chain(others).map(seed).collect()
@@ -262,29 +264,62 @@ proptest! {
     }
 }
 
-/// What once made a run panic, take all memory or give a false number: a name, or the beginning of a
-/// channel of [`OTHERS`], and overrides.
-const KEPT: &[(&str, &[&str])] = &[
-    ("memory-channel-2-broadcast", &["channel.memory.switch.hub.ports=65"]),
-    ("memory-channel-2-membership", &["channel.memory.window.bus.word=9223372036854775807 B"]),
-    ("clan-slow-host", &["program.transfer.size=18446744073709551615 B"]),
-    ("clint", &["workload.bulk.load=[]"]),
-    ("switch.crossbar", &["channel.d.link.length=1000 m"]),
-    ("switch.output_buffered", &["channel.d.link.length=1000 m"]),
+/// What once made a run panic or take all memory: a name, or the beginning of a channel of
+/// [`OTHERS`]; an override; and what it is refused with, nothing if it is carried out.
+const KEPT: &[(&str, &str, &str)] = &[
+    ("memory-channel-2-broadcast", "channel.memory.switch.hub.ports=65", "1 to 64 ports"),
+    (
+        "memory-channel-2-membership",
+        "channel.memory.window.bus.word=9223372036854775807 B",
+        "size must lie in 0 B..=1024 GiB",
+    ),
+    (
+        "clan-slow-host",
+        "workload.fabric.source.streams.background.size=18446744073709551615 B",
+        "size must lie in 0 B..=1024 GiB",
+    ),
+    ("clint", "workload.bulk.load=[]", "a number in 0..=2"),
+    ("switch.crossbar", "channel.d.link.length=1000 m", ""),
+    ("switch.output_buffered", "channel.d.link.length=1000 m", ""),
     (
         "clan-sizes",
-        &["workload.fabric.source.streams.elsewhere.flows.random.connections=4294967295"],
+        "workload.fabric.source.streams.elsewhere.flows.random.connections=4294967295",
+        "count must lie in 1..=1000000",
+    ),
+    (
+        "switch.input_queued",
+        "channel.d.switch.input_queued.buffer=4294967295",
+        "count must lie in 1..=1000000",
+    ),
+    (
+        "maestro-figure-11",
+        "channel.network.adapter.send_buffers=4294967295",
+        "count must lie in 1..=1000000",
     ),
 ];
 
 #[test]
 fn what_once_failed_is_carried_out_or_refused() {
-    let request = |name: &str| match OTHERS.iter().find(|text| text.starts_with(name)) {
-        Some(text) => in_a_channel(text),
-        None => Request::new(name, None, &[]),
-    };
-    for (name, overrides) in KEPT {
-        let overrides: Vec<String> = overrides.iter().map(|text| (*text).to_owned()).collect();
-        try_all(Request { overrides, ..request(name) });
+    for (name, setting, refused) in KEPT {
+        let request = match OTHERS.iter().find(|text| text.starts_with(name)) {
+            Some(text) => in_a_channel(text),
+            None => Request::new(name, None, &[]),
+        };
+        let request = Request { overrides: vec![(*setting).to_owned()], ..request };
+        let plan = Plan::new(&request).map(|_| ());
+        let told = plan.map_or_else(|error| error.to_string(), |()| String::new());
+        assert_eq!(told.is_empty(), refused.is_empty(), "{setting}: {told}");
+        assert!(told.contains(refused), "{setting}: {told}");
+        try_all(request);
+    }
+}
+
+/// A text that is refused before anything is changed would find nothing.
+#[test]
+fn every_text_is_carried_out_before_it_is_changed() {
+    for seed in &*SEEDS {
+        let unchanged = Request::of_text("any.toml", &seed.lines.join("\n"));
+        let plan = Plan::new(&unchanged);
+        assert!(plan.is_ok(), "{}: {}", seed.request.name, plan.expect_err("refused"));
     }
 }

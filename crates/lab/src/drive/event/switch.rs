@@ -172,7 +172,7 @@ impl EventChannel {
         if let ControlSettings::OutOfBand(control) = &self.parts.control
             && control.known_after == KnownAfter::Transmission
         {
-            // Nobody knows that a packet is through before it is, however long its cable.
+            // On a cable longer than the delay the packet is still on its way at that time.
             let known = (self.flights[id].start + span + control.delay).max(now);
             schedule(known, Event(Happening::Complete { host: from, slot }));
         }
@@ -235,7 +235,7 @@ impl EventChannel {
             }
             ControlSettings::RequestAcknowledge(_) => {}
             ControlSettings::OutOfBand(control) => {
-                // Nor that it is not, before it is dropped.
+                // On a long cable the host hears of the drop no earlier than it happens.
                 let known = (start + span + control.delay).max(now) + state.draw_back_off();
                 schedule(known, Event(Happening::Fail { host, slot, attempt }));
             }
