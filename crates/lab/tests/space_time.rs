@@ -55,3 +55,36 @@ fn a_packet_of_a_slotted_channel_takes_packet_switch_and_wires() {
     assert!(found.iter().all(|own| own.3 == found[0].3), "{found:?}");
     assert_eq!(found[0].3, 8_344_000 + 1_500 + 50_000);
 }
+
+/// What a run shows besides its trace.
+fn shown(base: &str, more: &str, run: &str) -> String {
+    let text = format!("base = '{base}'\n{more}[run]\nlength = '400 us'\n{run}");
+    let plan = Plan::new(&Request::of_text("looking.toml", &text)).expect(&text);
+    let runs = simulate(&plan.points[0].spec, 1, &Halt::new()).expect(&text);
+    let shown = runs.iter().map(|run| {
+        assert_eq!(run.stopped, None, "{text}");
+        assert!(run.observations.delivered > 5, "{text}");
+        let seen = format!("{:?}", run.observations).replace("Some([])", "None");
+        format!("{} {} {} {seen}\n", run.steps, run.backlog, run.in_flight)
+    });
+    shown.collect()
+}
+
+/// A trace that is noted and a limit that is not reached leave every byte as it is.
+#[test]
+fn looking_at_a_system_changes_nothing() {
+    let cases = [
+        ("clint", "[workload.bulk]\nload = 0.2\n[workload.quick]\nload = 0.2\n"),
+        ("maestro", "[workload.network]\nload = 0.2\n"),
+        ("maestro", "[channel.network.host]\n[workload.network]\nload = 0.4\n"),
+        ("clan", "[workload.fabric]\nload = 0.1\n"),
+        ("memory-channel-1", "[workload.memory]\nload = 0.1\n"),
+        ("memory-channel-2", "[workload.memory]\nload = 0.1\n"),
+        ("scilan", "[workload.sci]\nload = 0.05\n"),
+    ];
+    for (base, more) in cases {
+        let plain = shown(base, more, "");
+        assert_eq!(shown(base, more, "trace = true\n"), plain, "{base}");
+        assert_eq!(shown(base, more, "step_limit = 100000000\n"), plain, "{base}");
+    }
+}

@@ -8,7 +8,7 @@ use crate::link::LinkSettings;
 
 /// Settings of a cable, or of all cables of a tier. What is not given is that of the `link` of the
 /// channel.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CableSettings {
     /// Data rate of one direction, without the line code.

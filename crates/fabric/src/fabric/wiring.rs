@@ -1,5 +1,7 @@
 //! Switches with their ports, and what is plugged into each.
 
+use std::collections::HashMap;
+
 use super::cable::CableSettings;
 use super::ways::Ways;
 use crate::link::LinkSettings;
@@ -30,8 +32,10 @@ pub struct Wiring {
     ways: Ways,
     /// What cables have otherwise than the link of the channel: first those that have nothing.
     cables: Vec<CableSettings>,
+    /// The place of each of them in the list.
+    known: HashMap<CableSettings, u32>,
     /// Which of them is in each port; without any, the first in all.
-    cable_of: Vec<u16>,
+    cable_of: Vec<u32>,
 }
 
 impl Wiring {
@@ -52,6 +56,7 @@ impl Wiring {
             peers: vec![Peer::Unused; ports as usize],
             hosts: vec![u32::MAX; hosts as usize],
             cables: vec![CableSettings::default()],
+            known: HashMap::new(),
             cable_of: Vec::new(),
             ways,
         }
@@ -87,15 +92,14 @@ impl Wiring {
         if settings.is_default() {
             return;
         }
-        let known = self.cables.iter().position(|own| own == settings);
-        let kind = known.unwrap_or_else(|| {
+        let kind = *self.known.entry(settings.clone()).or_insert_with(|| {
             self.cables.push(settings.clone());
-            self.cables.len() - 1
+            (self.cables.len() - 1) as u32
         });
         self.cable_of.resize(self.peers.len(), 0);
-        self.cable_of[port as usize] = kind as u16;
+        self.cable_of[port as usize] = kind;
         if let Peer::Port(peer) = self.peers[port as usize] {
-            self.cable_of[peer as usize] = kind as u16;
+            self.cable_of[peer as usize] = kind;
         }
     }
 
@@ -106,7 +110,7 @@ impl Wiring {
 
     /// Which of [`links`](Self::links) is in a port.
     pub fn link_of(&self, port: u32) -> usize {
-        self.cable_of.get(port as usize).copied().unwrap_or_default().into()
+        self.cable_of.get(port as usize).copied().unwrap_or_default() as usize
     }
 
     /// How many switches there are.
@@ -221,5 +225,35 @@ impl Wiring {
     pub fn host_name(&self, host: impl Into<u32>) -> String {
         let number = host.into() + self.counted_from;
         if self.counted_from == 0 { format!("host {number}") } else { format!("node {number}") }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weft_units::Length;
+
+    use super::*;
+
+    /// More kinds of cables than sixteen bits count.
+    #[test]
+    fn every_cable_may_be_of_its_own_kind() {
+        let count = 70_000;
+        let switches = ["a", "b"].map(|name| (name.to_owned(), count));
+        let mut wiring = Wiring::new(switches.into(), 0, Ways::Tree(Vec::new()));
+        let of = |length: u32| CableSettings {
+            length: Some(Length(length.into())),
+            ..CableSettings::default()
+        };
+        for number in 0..count {
+            wiring.connect((0, number), (1, number));
+            wiring.lay(number, &of(number / 2));
+        }
+        let link: LinkSettings = toml::from_str("rate = '1 Gbit/s'").expect("a link");
+        let links = wiring.links(&link);
+        assert_eq!(links.len(), 1 + count as usize / 2);
+        for port in 0..2 * count {
+            let expected = Length((port % count / 2).into());
+            assert_eq!(links[wiring.link_of(port)].length, expected, "port {port}");
+        }
     }
 }

@@ -142,4 +142,5 @@ fn looking_changes_nothing() {
     assert!(plain.iter().all(|table| table.len() > 100), "{plain:?}");
     assert_eq!(of("trace = true\n"), plain);
     assert_eq!(of("sample = '10 us'\n"), plain);
+    assert_eq!(of("step_limit = 10000000\n"), plain);
 }
