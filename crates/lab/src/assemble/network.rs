@@ -338,7 +338,7 @@ pub(super) fn refuse_what_a_fabric_does_not_read(
     let adapter = &settings.adapter;
     let refuse = |key: &str, value: &str, accepted: &str| refuse(name, key, value, accepted);
     if settings.control.as_ref().is_some_and(|own| *own != ControlSettings::Unacknowledged) {
-        let accepted = format!("no control {NETWORK}: nothing is lost there");
+        let accepted = format!("no control {NETWORK}, since nothing acknowledges there");
         return refuse("control", "given", &accepted);
     }
     let buffered =
