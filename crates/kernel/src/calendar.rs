@@ -61,7 +61,7 @@ pub struct Calendar {
 /// The slots of one level and which of them have events.
 #[derive(Clone, Debug)]
 struct Ring<const SLOTS: usize> {
-    slots: Box<[Slot]>,
+    slots: Box<[Slot; SLOTS]>,
     occupied: Box<[u64]>,
 }
 
@@ -120,12 +120,12 @@ impl Calendar {
     }
 
     /// Schedules an event, not before the one that left last.
-    #[inline]
+    #[inline(always)]
     pub fn push(&mut self, event: Event) {
         let number = event.time.0 >> self.shift;
         let difference = number ^ self.slot;
         if number <= self.slot {
-            self.late.push(Reverse(pack(event)));
+            self.push_late(event);
         } else if difference < NEAR as u64 {
             self.near.add(number as usize % NEAR, pack(event), &mut self.chunks);
         } else {
@@ -133,7 +133,13 @@ impl Calendar {
         }
     }
 
-    /// Not inlined, so that the short way through `push` saves no registers.
+    // Neither of these two is inlined, so that the short way through `push` saves no registers.
+
+    #[inline(never)]
+    fn push_late(&mut self, event: Event) {
+        self.late.push(Reverse(pack(event)));
+    }
+
     #[inline(never)]
     fn push_far(&mut self, event: Event, difference: u64) {
         let level = (difference.ilog2() - NEAR_DIGIT) / FAR_DIGIT;
@@ -191,7 +197,7 @@ impl Calendar {
             self.slot = number;
             let Some(level) = level else {
                 let slot = self.near.take(number as usize % NEAR);
-                self.chunks.drain(slot, |key| self.open.push(key));
+                self.chunks.drain(slot, |keys| self.open.extend_from_slice(keys));
                 self.places.sort(&mut self.open);
                 return true;
             };
@@ -209,7 +215,7 @@ impl Calendar {
     /// Moves the events of a slot of a higher level to where they belong now.
     fn spread(&mut self, slot: Slot) {
         let mut moving = std::mem::take(&mut self.moving);
-        self.chunks.drain(slot, |key| moving.push(key));
+        self.chunks.drain(slot, |keys| moving.extend_from_slice(keys));
         moving.drain(..).for_each(|key| self.push(unpack(key)));
         self.moving = moving;
     }
@@ -262,7 +268,7 @@ impl Calendar {
 
     /// How many events wait, counted slot by slot.
     pub fn len(&self) -> usize {
-        let slots = self.far.iter().flat_map(|ring| &ring.slots).chain(&self.near.slots);
+        let slots = self.far.iter().flat_map(|ring| &*ring.slots).chain(&*self.near.slots);
         let later: usize = slots.map(|slot| slot.count as usize).sum();
         self.open.len() - self.head + self.late.len() + later
     }
@@ -276,13 +282,23 @@ impl Calendar {
 /// Fewer events are sorted by comparing them.
 const MANY: usize = 24;
 
-/// Events of one time by their places: which places have one, and what its item is.
+/// Events of one time by their places.
 #[derive(Clone, Debug, Default)]
 struct Places {
     /// No bit is set between two calls.
-    occupied: Vec<u64>,
-    items: Vec<u32>,
+    words: Vec<Word>,
 }
+
+/// Sixty-four places one after another.
+#[derive(Clone, Copy, Debug)]
+struct Word {
+    /// Which of them have an event.
+    occupied: u64,
+    /// What its item is.
+    items: [u32; 64],
+}
+
+const EMPTY: Word = Word { occupied: 0, items: [0; 64] };
 
 impl Places {
     /// Sorts events.
@@ -295,52 +311,72 @@ impl Places {
     /// Sorts events if they are of one time and of different places, which are dense enough to be
     /// worth a look at each of them; returns whether they are.
     fn sort_one_time(&mut self, events: &mut [u128]) -> bool {
+        let most = 4 * events.len();
+        if self.words.len() > most {
+            return false;
+        }
         let Some(&any) = events.first() else { return true };
-        let (time, mut last) = (time_of(any), 0);
-        for key in &*events {
-            if time_of(*key) != time {
+        let time = time_of(any);
+        for (index, key) in events.iter().enumerate() {
+            if time_of(*key) != time || !self.note((key >> 32) as u32, *key as u32, most) {
+                self.forget(&events[..index]);
                 return false;
             }
-            last = last.max((key >> 32) as u32 as usize);
-        }
-        if last / 64 > 4 * events.len() {
-            return false;
-        }
-        if self.items.len() <= last {
-            self.occupied.resize(last / 64 + 1, 0);
-            self.items.resize(64 * self.occupied.len(), 0);
-        }
-        let are_apart = events.iter().all(|key| {
-            let place = (key >> 32) as u32 as usize;
-            let (word, bit) = (&mut self.occupied[place / 64], 1 << (place % 64));
-            let is_free = *word & bit == 0;
-            *word |= bit;
-            self.items[place] = *key as u32;
-            is_free
-        });
-        if !are_apart {
-            self.occupied.fill(0);
-            return false;
         }
         let mut sorted = events.iter_mut();
-        for (word, bits) in self.occupied[..=last / 64].iter_mut().enumerate() {
-            let mut left = std::mem::take(bits);
+        for (first, word) in (0_u32..).step_by(64).zip(&mut self.words) {
+            let mut left = std::mem::take(&mut word.occupied);
             while left != 0
                 && let Some(key) = sorted.next()
             {
-                let place = 64 * word + left.trailing_zeros() as usize;
-                let item = self.items[place];
-                *key = pack(Event { time, place: place as u32, item });
+                let within = left.trailing_zeros();
+                let item = word.items[within as usize % 64];
+                *key = pack(Event { time, place: first + within, item });
                 left &= left - 1;
             }
         }
         true
     }
+
+    /// Notes what happens at a place, unless something does already or it would take room for more
+    /// than so many words; returns whether it did.
+    #[inline(always)]
+    fn note(&mut self, place: u32, item: u32, most: usize) -> bool {
+        let within = place % 64;
+        let Some(word) = self.words.get_mut(place as usize / 64) else {
+            return self.grow(place, item, most);
+        };
+        if word.occupied >> within & 1 != 0 {
+            return false;
+        }
+        word.occupied |= 1 << within;
+        word.items[within as usize] = item;
+        true
+    }
+
+    /// Makes room and notes.
+    #[cold]
+    fn grow(&mut self, place: u32, item: u32, most: usize) -> bool {
+        let word = place as usize / 64;
+        if word >= most {
+            return false;
+        }
+        self.words.resize(word + 1, EMPTY);
+        self.note(place, item, most)
+    }
+
+    /// Clears what was noted of events.
+    #[cold]
+    fn forget(&mut self, events: &[u128]) {
+        for key in events {
+            self.words[(key >> 32) as u32 as usize / 64].occupied = 0;
+        }
+    }
 }
 
 impl<const SLOTS: usize> Ring<SLOTS> {
     fn new() -> Ring<SLOTS> {
-        let slots = vec![Slot::default(); SLOTS].into_boxed_slice();
+        let slots = Box::new([Slot::default(); SLOTS]);
         Ring { slots, occupied: vec![0; SLOTS / 64].into_boxed_slice() }
     }
 
@@ -411,15 +447,13 @@ impl Chunks {
         })
     }
 
-    /// Hands out the events of a slot and gives its chunks back.
+    /// Hands out the events of a slot, some at a time, and gives its chunks back.
     #[inline]
-    fn drain(&mut self, slot: Slot, mut take: impl FnMut(u128)) {
+    fn drain(&mut self, slot: Slot, mut take: impl FnMut(&[u128])) {
         let (mut place, mut left) = (slot.first, slot.count as usize);
         while left > 0 {
             let held = (left - 1) % CHUNK + 1;
-            for key in &self.events[place as usize][..held] {
-                take(*key);
-            }
+            take(&self.events[place as usize][..held]);
             left -= held;
             let behind = std::mem::replace(&mut self.next[place as usize], self.free);
             self.free = place;

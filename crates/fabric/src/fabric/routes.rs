@@ -181,7 +181,7 @@ impl Routes {
 
     /// The port by which a packet for `to` leaves `switch`, the `hop`th on its way from 0 on.
     /// `occupied` tells how occupied a port is: adaptive packets take the port with the least.
-    #[inline]
+    #[inline(always)]
     pub fn port(
         &self,
         (switch, hop): (u32, u8),
@@ -208,6 +208,7 @@ impl Routes {
 
     /// The port that is least occupied; of those equally occupied the one of `rank` or the next
     /// behind it, where the first is behind the last.
+    #[inline(never)]
     fn least(&self, choice: Choice, rank: u32, occupied: impl Fn(u32) -> u64) -> u32 {
         let ranks = (rank..choice.count).chain(0..rank);
         let ports = ranks.map(|rank| self.ways.port(choice.first + rank));

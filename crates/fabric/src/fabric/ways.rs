@@ -61,17 +61,11 @@ impl Choice {
 impl Ways {
     /// The ports of `switch` through which a packet for `target` may leave; never none in a
     /// wiring that was checked.
-    #[inline]
+    #[inline(always)]
     pub fn choice(&self, switch: u32, target: u32) -> Choice {
         match self {
             Ways::Tree(below) => below[switch as usize].choice(target),
-            Ways::Table(paths) => {
-                let (home, port) = paths.homes[target as usize];
-                if home == switch {
-                    return port;
-                }
-                paths.choices[switch as usize * paths.switches + home as usize]
-            }
+            Ways::Table(paths) => paths.choice(switch, target),
             Ways::Grid(grid) => grid.choice(switch, target),
         }
     }
@@ -122,6 +116,15 @@ impl Below {
 }
 
 impl ShortestPaths {
+    #[inline(never)]
+    fn choice(&self, switch: u32, target: u32) -> Choice {
+        let (home, port) = self.homes[target as usize];
+        if home == switch {
+            return port;
+        }
+        self.choices[switch as usize * self.switches + home as usize]
+    }
+
     /// Searches the cables from each switch outward. What cannot be reached has no port.
     pub fn of(wiring: &Wiring) -> ShortestPaths {
         let switches = wiring.switches() as usize;

@@ -185,17 +185,23 @@ impl Graph {
     }
 
     /// A packet at an input of a switch joins the queue of an output of it; `None` if that is full.
-    #[inline]
+    #[inline(always)]
     pub fn pass(&mut self, now: Time, switch: u32, output: u32) -> Option<Departure> {
         let Switch { latency, most, .. } = self.switches[switch as usize];
         let ready = now + latency;
-        if most < u32::MAX && self.ports[output as usize].held(ready, self.span(output)) >= most {
+        if most < u32::MAX && self.is_full(ready, output, most) {
             return None;
         }
         Some(self.depart(ready, output))
     }
 
-    #[inline]
+    /// Whether the queue of a port holds `most` packets when one more may start.
+    #[inline(never)]
+    fn is_full(&self, ready: Time, port: u32, most: u32) -> bool {
+        self.ports[port as usize].held(ready, self.span(port)) >= most
+    }
+
+    #[inline(always)]
     fn depart(&mut self, ready: Time, port: u32) -> Departure {
         let own = &mut self.ports[port as usize];
         let link = self.links[own.link() as usize];

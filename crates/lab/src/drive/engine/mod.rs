@@ -20,7 +20,7 @@ mod packets;
 mod parts;
 
 use weft_fabric::fabric::{Routes, Wiring};
-use weft_fabric::graph::Graph;
+use weft_fabric::graph::{Departure, Graph};
 use weft_fabric::link::LinkSettings;
 use weft_fabric::measure::{Drop, Instants, Observations};
 use weft_fabric::switch::OutputQueuedSettings;
@@ -171,12 +171,13 @@ impl Engine {
         None
     }
 
-    #[inline]
+    #[inline(never)]
     fn schedule(&mut self, time: Time, place: u32, item: u32) {
         self.parts.push(Event { time, place, item });
     }
 
-    #[inline]
+    /// What happens most often, a packet that reaches a switch, takes no call; the rest takes one.
+    #[inline(always)]
     fn happen(&mut self, event: Event, watch: &mut impl FnMut(Delivery)) {
         let Event { time: now, place, item } = event;
         let places = self.places;
@@ -185,9 +186,7 @@ impl Engine {
         } else if place < places.joins {
             self.deliver(now, place - places.hosts, item, watch);
         } else if place < places.generates {
-            let output = self.packets.ways[item as usize].output;
-            let switch = self.graph.switch_of(output);
-            self.pass(now, switch, (place - places.joins, output), item);
+            self.join(now, place - places.joins, item);
         } else if place < places.sends {
             self.generate(now, place - places.generates);
         } else if let Some(feed) = self.supply.messages() {
@@ -195,7 +194,7 @@ impl Engine {
         }
     }
 
-    #[inline]
+    #[inline(never)]
     fn generate(&mut self, now: Time, host: u32) {
         let handed = self.supply.hand_over(now, host, self.payload);
         let Handed { to, generated, message, next, .. } = handed;
@@ -225,7 +224,8 @@ impl Engine {
         if let Some(spent) = self.packets.spent(id) {
             *spent = self.graph.spent(self.graph.host_port(host), Span::ZERO);
         }
-        self.schedule(departure.arrival, departure.place, id);
+        let Departure { arrival: time, place, .. } = departure;
+        self.parts.push(Event { time, place, item: id });
     }
 
     #[inline]
@@ -237,7 +237,7 @@ impl Engine {
     }
 
     /// The first byte of a packet is at a switch.
-    #[inline]
+    #[inline(always)]
     fn reach(&mut self, now: Time, input: u32, id: u32) {
         let switch = self.graph.switch_of(input);
         let first = self.graph.first_port(switch);
@@ -257,8 +257,16 @@ impl Engine {
         self.pass(now, switch, (input, output), id);
     }
 
+    /// A packet joins late the queue of the output that it has chosen.
+    #[inline(never)]
+    fn join(&mut self, now: Time, input: u32, id: u32) {
+        let output = self.packets.ways[id as usize].output;
+        let switch = self.graph.switch_of(output);
+        self.pass(now, switch, (input, output), id);
+    }
+
     /// A packet joins the queue of an output, or is dropped.
-    #[inline]
+    #[inline(always)]
     fn pass(&mut self, now: Time, switch: u32, (input, output): (u32, u32), id: u32) {
         let Some(departure) = self.graph.pass(now, switch, output) else {
             return self.drop(now, id);
@@ -266,7 +274,8 @@ impl Engine {
         if let Some(spent) = self.packets.spent(id) {
             *spent = spent.and(self.graph.spent(output, self.graph.lag(input, output)));
         }
-        self.schedule(departure.arrival, departure.place, id);
+        let Departure { arrival: time, place, .. } = departure;
+        self.parts.push(Event { time, place, item: id });
     }
 
     #[cold]
@@ -280,7 +289,7 @@ impl Engine {
     }
 
     /// The last byte of a packet is at its target.
-    #[inline]
+    #[inline(never)]
     fn deliver(&mut self, now: Time, host: u32, id: u32, watch: &mut impl FnMut(Delivery)) {
         let Way { hops, .. } = self.packets.ways[id as usize];
         let Packet { generated, start, from, message } = self.packets.packets[id as usize];

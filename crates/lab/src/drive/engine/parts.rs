@@ -59,7 +59,7 @@ impl Parts {
         &mut self.calendars[0]
     }
 
-    #[inline]
+    #[inline(always)]
     pub fn push(&mut self, event: Event) {
         let part = match self.is_one() {
             true => 0,
