@@ -25,11 +25,15 @@ pub struct Event {
     pub item: u32,
 }
 
-/// Binary digits of the number of a slot that the lowest level tells apart, and each level above.
-const NEAR_DIGIT: u32 = 12;
+/// Binary digits of the number of a slot within its block, and of that of a block that each level
+/// above the lowest one tells apart.
+const NEAR_DIGIT: u32 = 13;
 const FAR_DIGIT: u32 = 8;
 const NEAR: usize = 1 << NEAR_DIGIT;
 const FAR: usize = 1 << FAR_DIGIT;
+/// Slots of the lowest level, which has the block of the open slot and the next one: so a whole block
+/// ahead is near, wherever the open slot is in its own.
+const RING: usize = 2 * NEAR;
 const LEVELS: usize = (u64::BITS - NEAR_DIGIT).div_ceil(FAR_DIGIT) as usize;
 
 /// Events that stand one after another in memory; a power of two.
@@ -48,9 +52,11 @@ pub struct Calendar {
     late: BinaryHeap<Reverse<u128>>,
     /// The number of the open slot. All events of the wheel are in later ones.
     slot: u64,
+    /// The block behind that of the open slot: the last one that is near.
+    reached: u64,
     /// A slot is two to the power of so many picoseconds wide.
     shift: u32,
-    near: Ring<NEAR>,
+    near: Ring<RING>,
     far: Vec<Ring<FAR>>,
     chunks: Chunks,
     /// Room for the events of a slot that is spread; empty otherwise.
@@ -99,17 +105,21 @@ fn time_of(key: u128) -> Time {
 }
 
 impl Calendar {
-    /// A calendar without events. It works best if in `spacing` there is about one event: it then
-    /// sorts a few events at a time.
-    pub fn new(spacing: Span) -> Calendar {
-        // Sixteen events in a slot: with fewer the lowest level ends sooner, and events are moved
-        // once more; more take longer to sort.
-        let width = spacing.0.saturating_mul(16).max(1);
+    /// A calendar without events. It works best if in `spacing` there is about one event, which
+    /// lies at most so much `ahead` of the one that schedules it: then a few events are sorted at a
+    /// time, and seldom is one moved before.
+    pub fn new(spacing: Span, ahead: Span) -> Calendar {
+        // Sixteen events in a slot: more take longer to sort, and with fewer slots are opened more
+        // often.
+        let width = 1 << spacing.0.saturating_mul(16).max(1).ilog2();
+        let least = ahead.0.div_ceil(NEAR as u64).max(1).checked_next_power_of_two();
+        let width: u64 = least.map_or(u64::MAX, |least| least.max(width));
         Calendar {
             open: Vec::new(),
             head: 0,
             late: BinaryHeap::new(),
             slot: 0,
+            reached: 1,
             shift: width.ilog2().min(u64::BITS - NEAR_DIGIT - 1),
             near: Ring::new(),
             far: (0..LEVELS).map(|_| Ring::new()).collect(),
@@ -123,13 +133,12 @@ impl Calendar {
     #[inline(always)]
     pub fn push(&mut self, event: Event) {
         let number = event.time.0 >> self.shift;
-        let difference = number ^ self.slot;
         if number <= self.slot {
             self.push_late(event);
-        } else if difference < NEAR as u64 {
-            self.near.add(number as usize % NEAR, pack(event), &mut self.chunks);
+        } else if number >> NEAR_DIGIT <= self.reached {
+            self.near.add(number as usize % RING, pack(event), &mut self.chunks);
         } else {
-            self.push_far(event, difference);
+            self.push_far(event, number >> NEAR_DIGIT);
         }
     }
 
@@ -141,10 +150,10 @@ impl Calendar {
     }
 
     #[inline(never)]
-    fn push_far(&mut self, event: Event, difference: u64) {
-        let level = (difference.ilog2() - NEAR_DIGIT) / FAR_DIGIT;
-        let digit = (event.time.0 >> self.shift) >> (NEAR_DIGIT + level * FAR_DIGIT);
-        self.far[level as usize].add(digit as usize % FAR, pack(event), &mut self.chunks);
+    fn push_far(&mut self, event: Event, block: u64) {
+        let level = (block ^ self.reached).ilog2() / FAR_DIGIT;
+        let digit = (block >> (level * FAR_DIGIT)) as usize % FAR;
+        self.far[level as usize].add(digit, pack(event), &mut self.chunks);
     }
 
     /// Removes the earliest event if its time is not after `limit`.
@@ -189,27 +198,42 @@ impl Calendar {
     fn open_next(&mut self, limit: Time) -> bool {
         self.open.clear();
         self.head = 0;
+        let last = limit.0 >> self.shift;
         loop {
-            let (number, level) = match self.next_slot() {
-                Some(next) if next.0 <= limit.0 >> self.shift => next,
-                _ => return false,
-            };
-            self.slot = number;
-            let Some(level) = level else {
-                let slot = self.near.take(number as usize % NEAR);
+            if let Some(number) = self.next_near() {
+                if number > last {
+                    return false;
+                }
+                self.enter(number);
+                let slot = self.near.take(number as usize % RING);
                 self.chunks.drain(slot, |keys| self.open.extend_from_slice(keys));
                 self.places.sort(&mut self.open);
                 return true;
-            };
-            // Its events differ from the new `slot` in lower digits only.
-            let digit = number >> (NEAR_DIGIT + level as u32 * FAR_DIGIT);
-            let slot = self.far[level].take(digit as usize % FAR);
-            self.spread(slot);
-            if !self.late.is_empty() {
-                self.sort_late();
-                return true;
+            }
+            match self.next_far() {
+                Some((block, _)) if block << NEAR_DIGIT <= last => {
+                    self.enter((block << NEAR_DIGIT) - 1);
+                }
+                _ => return false,
             }
         }
+    }
+
+    /// Goes on to a slot: there are no events before it. Its block and the next one are near.
+    fn enter(&mut self, number: u64) {
+        self.slot = number;
+        let reached = (number >> NEAR_DIGIT) + 1;
+        if reached == self.reached {
+            return;
+        }
+        while let Some((block, level)) = self.next_far().filter(|next| next.0 <= reached) {
+            // The events there differ from `block` in lower digits only.
+            self.reached = block;
+            let digit = (block >> (level as u32 * FAR_DIGIT)) as usize % FAR;
+            let slot = self.far[level].take(digit);
+            self.spread(slot);
+        }
+        self.reached = reached;
     }
 
     /// Moves the events of a slot of a higher level to where they belong now.
@@ -220,28 +244,21 @@ impl Calendar {
         self.moving = moving;
     }
 
-    /// Those of the slot that has just been opened are not late.
-    fn sort_late(&mut self) {
-        self.open.extend(self.late.drain().map(|Reverse(key)| key));
-        self.places.sort(&mut self.open);
+    /// The number of the next slot of the lowest level that has events.
+    fn next_near(&self) -> Option<u64> {
+        let place = self.slot as usize % RING;
+        let next = self.near.next_after(place)?;
+        Some(self.slot + ((next + RING - place) % RING) as u64)
     }
 
-    /// The number of the next slot that has events, on the lowest level, and the level on which it
-    /// stands if that is a higher one.
-    fn next_slot(&self) -> Option<(u64, Option<usize>)> {
-        if let Some(digit) = self.near.first_after(self.slot as usize % NEAR) {
-            let base = self.slot & !(NEAR as u64 - 1);
-            return Some((base | digit as u64, None));
-        }
-        for (level, ring) in self.far.iter().enumerate() {
-            let below = NEAR_DIGIT + level as u32 * FAR_DIGIT;
-            let own = self.slot.checked_shr(below).unwrap_or(0);
-            if let Some(digit) = ring.first_after(own as usize % FAR) {
-                let base = own & !(FAR as u64 - 1);
-                return Some(((base | digit as u64) << below, Some(level)));
-            }
-        }
-        None
+    /// The first block of the next slot of a higher level that has events, and the level.
+    fn next_far(&self) -> Option<(u64, usize)> {
+        self.far.iter().enumerate().find_map(|(level, ring)| {
+            let below = level as u32 * FAR_DIGIT;
+            let own = self.reached >> below;
+            let digit = ring.first_after(own as usize % FAR)?;
+            Some(((own & !(FAR as u64 - 1) | digit as u64) << below, level))
+        })
     }
 
     /// The time of the earliest event, found by looking at all of its slot.
@@ -255,11 +272,11 @@ impl Calendar {
         if let Some(key) = first {
             return Some(time_of(key));
         }
-        let (number, level) = self.next_slot()?;
-        let slot = match level {
-            None => self.near.slots[number as usize % NEAR],
-            Some(level) => {
-                let digit = number >> (NEAR_DIGIT + level as u32 * FAR_DIGIT);
+        let slot = match self.next_near() {
+            Some(number) => self.near.slots[number as usize % RING],
+            None => {
+                let (block, level) = self.next_far()?;
+                let digit = block >> (level as u32 * FAR_DIGIT);
                 self.far[level].slots[digit as usize % FAR]
             }
         };
@@ -275,7 +292,8 @@ impl Calendar {
 
     /// Whether no event waits.
     pub fn is_empty(&self) -> bool {
-        self.head == self.open.len() && self.late.is_empty() && self.next_slot().is_none()
+        let is_open = self.head < self.open.len() || !self.late.is_empty();
+        !is_open && self.next_near().is_none() && self.next_far().is_none()
     }
 }
 
@@ -397,6 +415,20 @@ impl<const SLOTS: usize> Ring<SLOTS> {
         std::mem::take(&mut self.slots[place])
     }
 
+    /// The first slot with events behind `place`, where the first one is behind the last.
+    #[inline]
+    fn next_after(&self, place: usize) -> Option<usize> {
+        let first = place / 64;
+        let bits = self.occupied[first] & (!1 << (place % 64));
+        if bits != 0 {
+            return Some(64 * first + bits.trailing_zeros() as usize);
+        }
+        let words = self.occupied.iter().enumerate();
+        let mut behind = words.clone().skip(first + 1).chain(words.take(first + 1));
+        let (word, bits) = behind.find(|(_, bits)| **bits != 0)?;
+        Some(64 * word + bits.trailing_zeros() as usize)
+    }
+
     /// The first slot with events behind `place`. There are none before it.
     #[inline]
     fn first_after(&self, place: usize) -> Option<usize> {
@@ -479,7 +511,7 @@ mod tests {
 
     #[test]
     fn equal_times_leave_by_place_and_equal_places_by_item() {
-        let mut calendar = Calendar::new(Span(1));
+        let mut calendar = Calendar::new(Span(1), Span(1));
         for (time, place, item) in [(5, 2, 0), (5, 1, 9), (4, 7, 0), (5, 1, 3), (900_000, 0, 0)] {
             calendar.push(event(time, place, item));
         }
@@ -493,7 +525,7 @@ mod tests {
     /// A limit that falls short of the next event moves nothing that an earlier one would miss.
     #[test]
     fn an_event_before_all_that_wait_leaves_first() {
-        let mut calendar = Calendar::new(Span(1));
+        let mut calendar = Calendar::new(Span(1), Span(1));
         calendar.push(event(1 << 40, 1, 1));
         assert_eq!(calendar.pop_until(Time(1_000)), None);
         calendar.push(event(1_000, 2, 2));
@@ -502,7 +534,7 @@ mod tests {
 
     #[test]
     fn the_last_instant_has_a_place() {
-        let mut calendar = Calendar::new(Span(u64::MAX));
+        let mut calendar = Calendar::new(Span(u64::MAX), Span(1));
         calendar.push(event(u64::MAX, 0, 0));
         calendar.push(event(u64::MAX - 1, 0, 0));
         assert_eq!(all(&mut calendar, u64::MAX).len(), 2);
@@ -513,7 +545,7 @@ mod tests {
     #[test]
     fn events_in_step_leave_by_place() {
         for (step, doubled) in [(7_u32, 0), (7, 3), (1, 60), (1 << 20, 0), (1 << 20, 9)] {
-            let mut calendar = Calendar::new(Span(1_000));
+            let mut calendar = Calendar::new(Span(1_000), Span(1));
             let mut expected = Vec::new();
             for time in [64_000, 128_000, 64_000_000] {
                 for place in (0..200_u32).map(|place| place * 77 % 200) {
@@ -538,11 +570,12 @@ mod tests {
         #[test]
         fn any_sequence_leaves_in_order(
             spacing in prop_oneof![Just(1_u64), Just(7), Just(1_000), Just(1 << 30)],
+            ahead in prop_oneof![Just(0_u64), Just(1 << 20), Just(u64::MAX)],
             first in prop::collection::vec((0_u64..1 << 22, 0_u32..4), 0..60),
             later in prop::collection::vec(
-                (prop_oneof![0_u64..3, 0_u64..5_000, 0_u64..1 << 34], 0_u32..4), 0..200),
+                (prop_oneof![0_u64..3, 0_u64..5_000, 0_u64..300_000, 0_u64..1 << 34], 0_u32..4), 0..200),
         ) {
-            let mut calendar = Calendar::new(Span(spacing));
+            let mut calendar = Calendar::new(Span(spacing), Span(ahead));
             let mut plain = Vec::new();
             for (item, (time, place)) in (0..).zip(&first) {
                 calendar.push(event(*time, *place, item));

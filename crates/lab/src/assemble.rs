@@ -58,7 +58,7 @@ pub struct Site<'a> {
     /// The name of the channel.
     pub name: &'a str,
     /// How many hosts there are.
-    pub hosts: u16,
+    pub hosts: u32,
     /// The randomness of the run.
     pub streams: &'a Streams,
     /// When records begin.
@@ -151,6 +151,7 @@ impl Driver {
         workload: Option<&WorkloadSettings>,
         site: Site<'_>,
     ) -> Result<Driver, Error> {
+        engine::refuse_more_hosts_than_others_count(settings, workload, site)?;
         let sources = workload.map(|workload| sources(settings, workload, site)).transpose()?;
         let sources = sources.unwrap_or_default();
         if settings.carries_messages(workload) {
@@ -215,12 +216,12 @@ impl Driver {
 
 impl Site<'_> {
     pub(crate) fn observations(&self) -> Observations {
-        Observations::over(self.from, self.until).of_hosts(usize::from(self.hosts))
+        Observations::over(self.from, self.until).of_hosts(self.hosts as usize)
     }
 
     /// The same with the links of one switch: from it to each host, and from each host to it.
     fn observations_of_star(&self) -> Observations {
-        self.observations().of_links(2 * usize::from(self.hosts))
+        self.observations().of_links(2 * self.hosts as usize)
     }
 }
 
@@ -248,7 +249,7 @@ fn slotted(
     site: Site<'_>,
 ) -> Result<Driver, Error> {
     refuse_what_slots_do_not_read(settings, site.name)?;
-    let ports = usize::from(site.hosts);
+    let ports = site.hosts as usize;
     let scheduler = scheduler
         .build(ports)
         .map_err(|error| Error::Scheduler { channel: site.name.to_owned(), error })?;
@@ -298,7 +299,7 @@ pub(crate) fn event_channel(
     }
     let parts = EventParts {
         name: site.name.to_owned(),
-        ports: site.hosts,
+        ports: site.hosts as u16,
         packet: settings.packet,
         payload: settings.payload,
         link: settings.link.clone(),

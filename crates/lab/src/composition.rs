@@ -83,10 +83,11 @@ pub struct SystemSettings {
     /// The document that `stated` origins refer to.
     #[serde(default)]
     pub document: String,
-    /// How many hosts it connects: 2 or more, on a single switch with a scheduler at most 64.
+    /// How many hosts it connects: 2 or more, on a single switch with a scheduler at most 64. More
+    /// than 65535 only over `output_queued` switches, and without messages or programs.
     #[serde(deserialize_with = "several")]
-    #[schemars(range(min = 2))]
-    pub hosts: u16,
+    #[schemars(range(min = 2, max = 1_048_576))]
+    pub hosts: u32,
     /// The way of messages between ranks on one host. Needed where a program has several on one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory: Option<MemorySettings>,
@@ -96,23 +97,27 @@ pub struct SystemSettings {
     pub processors: Option<PositiveCount>,
 }
 
+/// All ports of a fabric with so many hosts are counted with 32 bits, however many tiers it has, and
+/// one that is built takes a few gigabytes.
+const MOST_HOSTS: u32 = 1 << 20;
+
 /// Reads a number of hosts: one range in every refusal, and two hosts at least.
-fn several<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u16, D::Error> {
+fn several<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> {
     struct Several;
 
     impl Visitor<'_> for Several {
-        type Value = u16;
+        type Value = u32;
 
         fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            f.write_str("a whole number in 2..=65535")
+            write!(f, "a whole number in 2..={MOST_HOSTS}")
         }
 
-        fn visit_u64<E: serde::de::Error>(self, number: u64) -> Result<u16, E> {
-            let hosts = u16::try_from(number).ok().filter(|hosts| *hosts >= 2);
+        fn visit_u64<E: serde::de::Error>(self, number: u64) -> Result<u32, E> {
+            let hosts = u32::try_from(number).ok().filter(|hosts| (2..=MOST_HOSTS).contains(hosts));
             hosts.ok_or_else(|| E::invalid_value(Unexpected::Unsigned(number), &self))
         }
     }
-    deserializer.deserialize_u16(Several)
+    deserializer.deserialize_u32(Several)
 }
 
 /// One independent network: every host has an adapter on it and a link to a switch.

@@ -132,7 +132,7 @@ pub(crate) fn cluster(
         speculation: switch.speculation,
     };
     let schedule = schedule
-        .build(site.hosts.into())
+        .build(site.hosts as usize)
         .map_err(|error| Error::Scheduler { channel: site.name.to_owned(), error })?;
     let faults = settings.faults();
     let mut adapter = settings.adapter.clone();
@@ -210,7 +210,7 @@ fn carrier<'a>(
             "a channel with reserved = 0, since what was reserved is packets now",
         );
     }
-    if spec.system.hosts > MAX_HOSTS {
+    if spec.system.hosts > u32::from(MAX_HOSTS) {
         let value = format!("{by}, with system.hosts = {}", spec.system.hosts);
         return refuse(value, "at most 16 hosts, for which its packets have room");
     }
@@ -339,7 +339,7 @@ fn check_bulk(
 
 /// Disabled initiators that do not exist are a mistake.
 pub(crate) fn check_disabled(settings: &ChannelSettings, site: Site<'_>) -> Result<(), Error> {
-    match settings.disabled.iter().find(|disabled| disabled.host >= site.hosts) {
+    match settings.disabled.iter().find(|disabled| u32::from(disabled.host) >= site.hosts) {
         Some(disabled) => Err(Error::Assembly {
             key: format!("channel.{}.disabled.host", site.name),
             value: disabled.host.to_string(),

@@ -5,7 +5,7 @@
 use weft_lab::{Halt, Plan, Request, simulate};
 
 /// The trace of 40 us of a file, each entry with its kind, its ends and how long it took.
-fn passages(base: &str, more: &str) -> Vec<(&'static str, Option<u16>, Option<u16>, u64)> {
+fn passages(base: &str, more: &str) -> Vec<(&'static str, Option<u32>, Option<u32>, u64)> {
     let text = format!(
         "base = '{base}'\n[run]\nlength = '400 us'\nregime = 'from_empty'\ntrace = true\n{more}"
     );

@@ -47,9 +47,9 @@ pub enum PacketRoutes {
 #[serde(deny_unknown_fields)]
 pub struct GivenRoute {
     /// The initiator.
-    pub from: u16,
+    pub from: u32,
     /// The target.
-    pub to: u16,
+    pub to: u32,
     /// The names of the switches, from that of the initiator to that of the target.
     pub switches: Vec<String>,
 }
@@ -113,7 +113,7 @@ impl Routes {
             RoutesSettings::PerConnection(ConnectionRoutes::Hashed) => Rule::Connection { key: 0 },
             RoutesSettings::PerConnection(ConnectionRoutes::Given(routes)) => {
                 for route in routes {
-                    let pair = (u32::from(route.from), u32::from(route.to));
+                    let pair = (route.from, route.to);
                     given.push((pair, ports.len() as u32));
                     ports.extend(route.ports(wiring)?);
                 }
@@ -242,7 +242,7 @@ impl GivenRoute {
     fn ports(&self, wiring: &Wiring) -> Result<Vec<u32>, FabricError> {
         let GivenRoute { from, to, switches } = self;
         for host in [*from, *to] {
-            if u32::from(host) >= wiring.hosts() {
+            if host >= wiring.hosts() {
                 let accepted = format!("a host below {}", wiring.hosts());
                 return Err(FabricError::new(GIVEN, format!("host {host}"), accepted));
             }
@@ -260,7 +260,7 @@ impl GivenRoute {
             }
             path.push(switch);
         }
-        let at = |host: u16| wiring.switch_of(wiring.host_port(host));
+        let at = |host: u32| wiring.switch_of(wiring.host_port(host));
         if path.first() != Some(&at(*from)) {
             let home = wiring.switch_name(at(*from));
             return refuse(format!("a route that begins at {home}, where {initiator} is"));

@@ -60,7 +60,6 @@ impl Observations {
             self.hops.count(one.hops);
         }
         self.deliver_from(one.from as usize, now, one.payload);
-        let (from, to) = (one.from as u16, one.to as u16);
-        self.pass(Passage { from, to, start: one.started, end: now });
+        self.pass(Passage { from: one.from, to: one.to, start: one.started, end: now });
     }
 }

@@ -97,9 +97,9 @@ pub struct Observations {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Passage {
     /// The initiator.
-    pub from: u16,
+    pub from: u32,
     /// The target.
-    pub to: u16,
+    pub to: u32,
     /// When it began: the transmission of a packet, a message when it was handed over.
     pub start: Time,
     /// When its last byte was at the target.

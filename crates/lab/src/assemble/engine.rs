@@ -2,7 +2,7 @@
 //! cables, each with its link.
 
 use weft_fabric::fabric::Wiring;
-use weft_fabric::workload::Source;
+use weft_fabric::workload::{Source, WorkloadSettings};
 use weft_units::{Limit, Span};
 
 use super::{Driver, Site, network};
@@ -81,10 +81,8 @@ fn switches(
 
 /// Only switches with queues at their outputs may differ, and the cables between them.
 pub(crate) fn refuse_what_differs(settings: &ChannelSettings, name: &str) -> Result<(), Error> {
-    let is_engine =
-        matches!(settings.switch, SwitchSettings::OutputQueued(_)) && settings.turns.is_none();
     let given = match settings {
-        _ if is_engine => None,
+        _ if runs(settings) => None,
         ChannelSettings { fabric, .. } if fabric.has_own_cables() => {
             Some(("fabric", "cables with links of their own"))
         }
@@ -94,4 +92,29 @@ pub(crate) fn refuse_what_differs(settings: &ChannelSettings, name: &str) -> Res
     let accepted = "cables and switches that are all alike, since only output_queued switches over \
                     links without turns may differ";
     given.map_or(Ok(()), |(key, value)| super::refuse(name, key, value, accepted))
+}
+
+/// All but the engine, and whoever sends messages, counts hosts with sixteen bits.
+pub(super) fn refuse_more_hosts_than_others_count(
+    settings: &ChannelSettings,
+    workload: Option<&WorkloadSettings>,
+    site: Site<'_>,
+) -> Result<(), Error> {
+    let has_packets = workload.is_some() && !settings.carries_messages(workload);
+    if site.hosts <= u32::from(u16::MAX) || (runs(settings) && has_packets) {
+        return Ok(());
+    }
+    Err(Error::Assembly {
+        key: "system.hosts".to_owned(),
+        value: site.hosts.to_string(),
+        accepted:
+            "at most 65535, or on channels with output_queued switches that carry packets of \
+                   a workload and no messages at most 1048576"
+                .to_owned(),
+    })
+}
+
+/// Whether the engine runs a channel.
+fn runs(settings: &ChannelSettings) -> bool {
+    matches!(settings.switch, SwitchSettings::OutputQueued(_)) && settings.turns.is_none()
 }

@@ -171,7 +171,7 @@ fn refuse_what_needs_endpoints(
 /// What damages the messages of each host; nothing without errors.
 fn errors(settings: &ChannelSettings, site: Site<'_>) -> Vec<Errors> {
     let of_hosts = |own: &ErrorSettings| {
-        (0..site.hosts).map(|host| own.build(site.streams, site.name, host)).collect()
+        (0..site.hosts as u16).map(|host| own.build(site.streams, site.name, host)).collect()
     };
     settings.errors.as_ref().filter(|own| !own.is_free_of_errors()).map_or_else(Vec::new, of_hosts)
 }

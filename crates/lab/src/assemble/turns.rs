@@ -27,7 +27,7 @@ pub(super) fn build(
     sources: Vec<Source>,
     site: Site<'_>,
 ) -> Result<Driver, Error> {
-    refuse_what_turns_do_not_read(settings, site.hosts, site.name)?;
+    refuse_what_turns_do_not_read(settings, site.hosts as u16, site.name)?;
     let Some(transfer) = settings.transfer.clone() else {
         let accepted = "the way between memory and FIFOs, needed where links have turns";
         return refuse_as(site.name, "transfer", ABSENT, accepted);

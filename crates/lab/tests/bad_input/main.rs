@@ -230,11 +230,11 @@ fn a_scheduler_has_a_largest_number_of_ports() {
         &["system.hosts=1"],
         expect![[r#"
         --set system.hosts=1: system.hosts = 1 does not fit
-            accepted: a whole number in 2..=65535"#]],
+            accepted: a whole number in 2..=1048576"#]],
     );
-    for hosts in ["0", "65536", "-1", "2.5", "many"] {
+    for hosts in ["0", "1048577", "-1", "2.5", "many"] {
         let error = refusal(&Request::new("clint", None, &[format!("system.hosts={hosts}")]));
-        assert_eq!(error.details().accepted.as_deref(), Some("a whole number in 2..=65535"));
+        assert_eq!(error.details().accepted.as_deref(), Some("a whole number in 2..=1048576"));
     }
 }
 

@@ -6,7 +6,7 @@ use weft_units::Span;
 
 use super::{file, refusal, run};
 
-fn full(hosts: u16, buffers: u32, channel: &str, workload: &str, length: &str) -> ChannelRun {
+fn full(hosts: u32, buffers: u32, channel: &str, workload: &str, length: &str) -> ChannelRun {
     let channel = format!("{channel}\nswitch.output_queued.buffers = {buffers}");
     run(&file(hosts, &channel, workload, length), 1)
 }

@@ -44,7 +44,7 @@ enum Queues {
 /// Runs a network bare, and returns what it delivered and how many packets are left in it.
 fn deliveries(
     text: &str,
-    hosts: u16,
+    hosts: u32,
     (packet, queues, seed): (Span, Queues, u64),
     until: Time,
 ) -> (Vec<Delivery>, u64, Observations) {
@@ -230,7 +230,7 @@ proptest! {
         let packet = if is_shared { packet.max(20_000) } else { packet };
         let text = format!("{fabric}\nroutes.{rule}\nworkload.load = {load}");
         let until = Time(packet * 200);
-        let (delivered, left, seen) = deliveries(&text, hosts, (Span(packet), queues, seed), until);
+        let (delivered, left, seen) = deliveries(&text, hosts.into(), (Span(packet), queues, seed), until);
         prop_assert_eq!(seen.conserve(left), Ok(()));
         prop_assert_eq!(seen.delivered, delivered.len() as u64);
         let mut targets = BTreeMap::new();

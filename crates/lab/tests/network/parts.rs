@@ -25,7 +25,7 @@ struct Parts {
 
 /// Everything that a run shows: deliveries in order, what was observed, what is left and how many
 /// events there were.
-fn shown(text: &str, hosts: u16, seed: u64, part: Option<&[u32]>) -> (String, usize) {
+fn shown(text: &str, hosts: u32, seed: u64, part: Option<&[u32]>) -> (String, usize) {
     let parts: Parts = toml::from_str(text).expect(text);
     let streams = Streams::new(seed);
     let packet = Bytes(125);
@@ -44,7 +44,7 @@ fn shown(text: &str, hosts: u16, seed: u64, part: Option<&[u32]>) -> (String, us
         switches: vec![parts.switch; switches],
         send_buffers: Limit::AtMost(PositiveCount::ONE),
         sources: parts.workload.build(&facts, &streams).expect(text),
-        observations: Observations::over(Time(span.0 * 20), until).of_hosts(hosts.into()),
+        observations: Observations::over(Time(span.0 * 20), until).of_hosts(hosts as usize),
         until,
     });
     if let Some(part) = part {
@@ -62,7 +62,7 @@ fn shown(text: &str, hosts: u16, seed: u64, part: Option<&[u32]>) -> (String, us
 
 /// A random connected wiring: switch `n` has a cable to a random earlier one, some more cables
 /// close cycles, every switch has two hosts, and each cable a rate and a length of its own.
-fn random_table(links: &[(usize, u32, u32)], more: &[(usize, usize)]) -> (String, u16) {
+fn random_table(links: &[(usize, u32, u32)], more: &[(usize, usize)]) -> (String, u32) {
     let switches = links.len() + 1;
     let mut used = vec![0; switches];
     let mut take = |switch: usize| {
@@ -89,7 +89,7 @@ fn random_table(links: &[(usize, u32, u32)], more: &[(usize, usize)]) -> (String
     let list = |(name, ports): (usize, &u32)| format!("{{ name = 's{name}', ports = {ports} }}");
     let listed: Vec<String> = used.iter().enumerate().map(list).collect();
     let (listed, cables) = (listed.join(", "), cables.join(",\n"));
-    (format!("[fabric.table]\nswitches = [{listed}]\ncables = [{cables}]"), 2 * switches as u16)
+    (format!("[fabric.table]\nswitches = [{listed}]\ncables = [{cables}]"), 2 * switches as u32)
 }
 
 const WORKLOADS: [&str; 5] = [

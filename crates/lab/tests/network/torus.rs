@@ -175,7 +175,7 @@ fn a_torus_with_two_virtual_channels_never_stands_still() {
 
 #[test]
 fn a_torus_that_cannot_be_is_refused() {
-    let refused = |hosts: u16, channel: &str| refusal(&file(hosts, channel, "load = 0.1", "1 ms"));
+    let refused = |hosts: u32, channel: &str| refusal(&file(hosts, channel, "load = 0.1", "1 ms"));
     let cases = [
         (
             refused(4, "fabric.torus.dimensions = [4, 1]"),

@@ -218,7 +218,7 @@ impl Engine {
             self.schedule(left, self.places.sends + host, message.number());
         }
         let heading = self.routes.depart(host, to);
-        let way = Way { to: to.into(), heading, output: 0, hops: 0 };
+        let way = Way { to, heading, output: 0, hops: 0 };
         let packet = Packet { generated, start, from: host, message };
         let id = self.packets.insert(way, packet);
         if let Some(spent) = self.packets.spent(id) {

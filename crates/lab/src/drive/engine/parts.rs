@@ -21,6 +21,8 @@ pub(super) struct Parts {
     /// From something that happens in one part to what it causes in another, at least.
     apart: Span,
     spacing: Span,
+    /// From an event to those that it causes, if nothing else waits.
+    ahead: Span,
     /// What was handed over in the present window and what was dropped, when and of which host, and
     /// what was delivered.
     pub handed: Vec<(Time, u32)>,
@@ -36,11 +38,17 @@ impl Parts {
         let ports = u64::from(graph.switch_ports()) + 2 * u64::from(graph.hosts());
         let span = (0..graph.hosts()).map(|host| graph.span(graph.host_port(host))).min();
         let spacing = Span(span.map_or(1, |span| 2 * span.0 / ports.max(1)).max(1));
+        // A packet that finds one before it, over a cable like most.
+        let delay = |port| u128::from((graph.least_delay(port) + graph.span(port) * 2).0);
+        let all = graph.switch_ports() + graph.hosts();
+        let sum: u128 = (0..all).map(delay).sum();
+        let ahead = Span((sum / u128::from(all.max(1))) as u64);
         Parts {
-            calendars: vec![Calendar::new(spacing)],
+            calendars: vec![Calendar::new(spacing, ahead)],
             part_of: Vec::new(),
             apart: Span::ZERO,
             spacing,
+            ahead,
             handed: Vec::new(),
             dropped: Vec::new(),
             delivered: Vec::new(),
@@ -84,7 +92,7 @@ impl Parts {
             ports().chain(hosts()).chain(ports()).chain(hosts()).chain(hosts()).collect();
         let count = part.iter().max().map_or(1, |last| last + 1);
         let spacing = self.spacing * u64::from(count);
-        let fresh = (0..count).map(|_| Calendar::new(spacing)).collect();
+        let fresh = (0..count).map(|_| Calendar::new(spacing, self.ahead)).collect();
         let mut before = std::mem::replace(&mut self.calendars, fresh);
         while let Some(event) = before.iter_mut().find_map(|own| own.pop_until(Time::NEVER)) {
             self.push(event);

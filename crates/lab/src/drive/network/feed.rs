@@ -65,7 +65,7 @@ impl Feed {
         if oldest.packets == 0 {
             host.messages.pop_front();
         }
-        Handed { to, generated: offered, message: id, size, next: Time::NEVER }
+        Handed { to: to.into(), generated: offered, message: id, size, next: Time::NEVER }
     }
 
     /// Whether a host that has not been asked yet has a packet; then it is asked.

@@ -9,7 +9,7 @@ use crate::drive::carrier::MessageId;
 /// A packet that is handed over, and when the next one comes if it comes by itself.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::drive) struct Handed {
-    pub to: u16,
+    pub to: u32,
     pub generated: Time,
     pub message: MessageId,
     /// What a program handed over: of a message, the whole of it.
@@ -80,7 +80,7 @@ impl Supply {
     #[inline]
     pub fn arrived(&mut self, now: Time, ends: (u32, u32), message: MessageId) -> Option<Time> {
         match self {
-            Supply::Sources(sources) => answer(&mut sources[ends.1 as usize], now, ends.0 as u16),
+            Supply::Sources(sources) => answer(&mut sources[ends.1 as usize], now, ends.0),
             Supply::Messages(feed) => {
                 feed.messages.arrive(now, message);
                 None
@@ -115,7 +115,7 @@ impl Supply {
 
 /// When a source is to be looked at because a packet reached its host.
 #[inline]
-fn answer(source: &mut Source, now: Time, from: u16) -> Option<Time> {
+fn answer(source: &mut Source, now: Time, from: u32) -> Option<Time> {
     if source.feedback() != Feedback::Delivered {
         return None;
     }

@@ -110,8 +110,8 @@ impl TurnChannel {
             until,
             kind: if packets == 0 { "null" } else { "frame" },
             sequence: u64::from(number),
-            initiator: host(side),
-            target: host(1 - side),
+            initiator: host(side).map(u32::from),
+            target: host(1 - side).map(u32::from),
             slot: None,
             content: format!("{packets} packets, credits {} and {}", credits[0], credits[1]),
         });

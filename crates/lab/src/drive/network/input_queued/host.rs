@@ -59,6 +59,7 @@ impl InputQueuedNetwork {
     #[inline]
     pub(super) fn generate(&mut self, now: Time, number: u16) {
         let Handed { to, generated, message, next, .. } = self.ends.hand_over(now, number);
+        let to = to as u16;
         if next < Time::NEVER {
             self.agenda.push(next, Event::Generate(number));
         }
