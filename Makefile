@@ -40,9 +40,9 @@ $(VENV)/.wheel: $(VENV)/.lock $(BUNDLE) pyproject.toml Cargo.toml Cargo.lock $(S
 		--force-reinstall $(VENV)/wheel/*.whl
 	@touch $@
 
-demo: $(VENV)/.wheel ## re-run Clint's published experiments; leaves demo/clint/report.html
-	$(WEFT) reproduce clint --out demo
-	@echo "Open demo/clint/report.html"
+demo: $(VENV)/.wheel ## re-run what the five documents publish, Clint in full; leaves demo/index.html
+	$(WEFT) reproduce clint maestro clan scilan memory-channel --quick --full clint --out demo
+	@echo "Open demo/index.html"
 
 manual: $(VENV)/.wheel ## build the manual into site/, to be read offline: site/index.html
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs --quiet build

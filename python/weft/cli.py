@@ -299,7 +299,12 @@ def saturation(
     )
 )
 @click.argument("names", nargs=-1, metavar="[NAME]...")
-@click.option("--quick", is_flag=True, help="At most three seeds a point: a first look.")
+@click.option(
+    "--quick", is_flag=True, help="At most three seeds a point, and shorter runs: a first look."
+)
+@click.option(
+    "--full", multiple=True, metavar="NAME", help="Run this one in full, the others by --quick."
+)
 @_seeds_option
 @_workers_option
 @click.option("--out", type=click.Path(), help="Results go to DIR/NAME [out].")
@@ -308,6 +313,7 @@ def saturation(
 def reproduce(
     names: tuple[str, ...],
     quick: bool,
+    full: tuple[str, ...],
     seeds: int | None,
     workers: int | None,
     out: str | None,
@@ -316,17 +322,30 @@ def reproduce(
 ) -> None:
     """Re-run a system's published experiments and compare; all systems without a NAME.
 
+    Several systems also leave DIR/index.html, which leads to the report of each.
+
     With --json: one object a line, with system, experiment, quantity, unit, kind, published,
     statement, measured, interval, error, band, verdict, counted and preset.
     """
     from weft.api import reproduce_options  # noqa: PLC0415
     from weft.checks import checks_of  # noqa: PLC0415
+    from weft.report.index import INDEX, Entry, write_index  # noqa: PLC0415
 
     outside, incomplete = False, False
-    given = {"quick": quick or None, "seeds": seeds, "workers": workers}
+    entries: list[Entry] = []
     with _complaints(as_json):
         wanted = names or tuple(dict.fromkeys(e["system"] for e in _seam.experiments()))
+        if unknown := [name for name in full if name not in wanted]:
+            among = ", ".join(wanted)
+            raise click.BadParameter(
+                f"{unknown[0]} is not reproduced; {among}", param_hint="--full"
+            )
         for name in wanted:
+            given = {
+                "quick": (quick and name not in full) or None,
+                "seeds": seeds,
+                "workers": workers,
+            }
             with claimed(f"{out}/{name}" if out else None, name, as_json) as held:
                 own = [e["name"] for e in _seam.experiments() if e["system"] == name]
                 _announce([(experiment, None, [], given) for experiment in own])
@@ -346,7 +365,13 @@ def reproduce(
                 if lost:
                     raise lost
                 picture(result, place, as_json)
+                if place is not None and len(wanted) > 1:
+                    entries.append(Entry.of(place.folder, result))
+                    for remark in write_index(entries, place.folder.parent):
+                        click.echo(remark, err=True)
                 stop(result)
+        if entries and not as_json:
+            click.echo(str(entries[0].folder.parent / INDEX))
     if incomplete or (strict and outside):
         sys.exit(INCOMPLETE if incomplete else 1)
 

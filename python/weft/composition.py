@@ -2,11 +2,13 @@
 
 A switch is drawn as one wide bar, so that every link is a straight line and sixteen hosts stay
 legible. Two channels share a row of hosts, the first above it and the second below; further
-channels get a row of hosts of their own. Text that a reader needs stands on the parts themselves.
+channels get a row of hosts of their own. Text that a reader needs stands on the parts themselves;
+where the picture must be narrow, it runs over several lines and fewer hosts are drawn.
 """
 
 from __future__ import annotations
 
+import textwrap
 from dataclasses import dataclass
 from html import escape
 from typing import Any
@@ -17,13 +19,16 @@ from weft.words import plain, rate
 _PITCH = 44  # between hosts
 _MARGIN = 20
 _MOST = 24  # hosts drawn; beyond that the middle ones become an ellipsis
-_SWITCH = 54  # height of a switch
+_SWITCH = 54  # height of a switch with two lines on it
+_LINE = 18  # height of each line more
 _LINK = 74
 _ADAPTER = 24
 _HOST = 30
 _BOX = 32  # width of a host and of its adapters
-_NARROW = 520  # at least, however few hosts there are
-_NAME, _FACT = 9.0, 6.4  # widths of a letter on a switch, in the widest of the page's fonts
+_LEAST = 520  # width, however few hosts there are
+_NARROW, _FEW = 330, 7  # width and hosts of a narrow picture
+# Widths of a letter on a switch and on the links, in the widest of the page's fonts.
+_NAME, _FACT, _RATE = 9.0, 6.4, 7.2
 
 _PARTS = {
     "scheduled": "globally scheduled crossbar",
@@ -46,16 +51,30 @@ class _Frame:
     places: tuple[tuple[float, int | None], ...]
 
     @classmethod
-    def of(cls, hosts: int, channels: list[dict[str, Any]]) -> _Frame:
+    def of(cls, hosts: int, channels: list[dict[str, Any]], *, narrow: bool) -> _Frame:
         numbers: list[int | None] = list(range(hosts))
-        if hosts > _MOST:
-            numbers = [*range(_MOST - 2), None, hosts - 1]
+        most = _FEW if narrow else _MOST
+        if hosts > most:
+            numbers = [*range(most - 2), None, hosts - 1]
         span = len(numbers) * _PITCH
         said = [_said(channel) for channel in channels]
-        words = [max(_NAME * len(name), _FACT * len(facts)) for name, facts in said]
-        width = max(span + 2 * _MARGIN, _NARROW, *(2 * _MARGIN + wide for wide in words))
+        words = [max(_NAME * len(name), _FACT * len(" · ".join(facts))) for name, facts in said]
+        wide = max(span + 2 * _MARGIN, _LEAST, *(2 * _MARGIN + word for word in words))
+        width = _NARROW if narrow else wide
         first = (width - span) / 2 + _PITCH / 2
         return cls(hosts, width, tuple((first + i * _PITCH, n) for i, n in enumerate(numbers)))
+
+    def lines(self, facts: list[str], letter: float) -> list[str]:
+        """Set facts out on lines that are as wide as the picture; a fact goes on a line whole."""
+        most = int((self.width - 2 * _MARGIN) / letter)
+        found: list[str] = []
+        for fact in facts:
+            first, *more = textwrap.wrap(fact, most)
+            if found and len(found[-1]) + len(first) + 3 <= most and not more:
+                found[-1] += f" · {first}"
+            else:
+                found += [first, *more]
+        return found
 
     @property
     def wired(self) -> list[float]:
@@ -63,18 +82,19 @@ class _Frame:
         return [x for x, number in self.places if number is not None]
 
 
-def draw(composition: dict[str, Any], *, title: str = "") -> str:
+def draw(composition: dict[str, Any], *, title: str = "", narrow: bool = False) -> str:
     """Return the composition as an SVG document that follows a light or a dark page.
 
     Args:
         composition: `hosts` and a list of `channels`, each with name, packet, link, switch,
             scheduler and adapter, as `weft.show` gives it.
         title: what a screen reader says first.
+        narrow: draw it for a telephone.
 
     """
     hosts = int(composition.get("hosts") or 0)
     channels = list(composition.get("channels") or [])
-    frame = _Frame.of(hosts, channels)
+    frame = _Frame.of(hosts, channels, narrow=narrow)
     parts: list[str] = []
     y = 8.0
     for index in range(0, max(len(channels), 1), 2):
@@ -99,8 +119,9 @@ def _panel(
     parts: list[str] = []
     y = top
     if channels:
-        parts += _switch(frame, channels[0], first, y, below=False)
-        y += _SWITCH
+        switch, height = _switch(frame, channels[0], first, y, below=False)
+        parts += switch
+        y += height
         parts += _links(frame, channels[0], first, y)
         y += _LINK
         parts += _adapters(frame, channels[0], first, y)
@@ -112,8 +133,9 @@ def _panel(
         y += _ADAPTER
         parts += _links(frame, channels[1], first + 1, y)
         y += _LINK
-        parts += _switch(frame, channels[1], first + 1, y, below=True)
-        y += _SWITCH
+        switch, height = _switch(frame, channels[1], first + 1, y, below=True)
+        parts += switch
+        y += height
     return parts, y - top
 
 
@@ -121,7 +143,7 @@ def _kind(channel: dict[str, Any]) -> str:
     return str((channel.get("switch") or {}).get("kind") or "switch")
 
 
-def _said(channel: dict[str, Any]) -> tuple[str, str]:
+def _said(channel: dict[str, Any]) -> tuple[str, list[str]]:
     """Return what stands on a switch: what it is, and the facts about it."""
     switch, control = channel.get("switch") or {}, channel.get("control") or {}
     kind = _kind(channel)
@@ -138,49 +160,60 @@ def _said(channel: dict[str, Any]) -> tuple[str, str]:
         _fact(control, "outstanding", "{} outstanding"),
     ]
     name = f"{channel['name']} channel: {_PARTS.get(kind, plain(kind))}"
-    return name, " · ".join(fact for fact in facts if fact)
+    return name, [fact for fact in facts if fact]
 
 
 def _switch(
     frame: _Frame, channel: dict[str, Any], index: int, y: float, *, below: bool
-) -> list[str]:
+) -> tuple[list[str], float]:
+    """Draw a switch; return it and its height."""
     kind = _kind(channel)
     left, width = _MARGIN / 2, frame.width - _MARGIN
-    first, second = _said(channel)
+    name, facts = _said(channel)
+    lines = [(line, "name") for line in frame.lines([name], _NAME)]
+    lines += [(line, "fact") for line in frame.lines(facts, _FACT) or [""]]
+    height = _SWITCH + _LINE * (len(lines) - 2)
     shift = 0 if kind not in _BUFFERED else 4 if below else -4
     parts = [
         f'<rect class="switch c{index % 6}" x="{left:g}" y="{y:g}" width="{width:g}" '
-        f'height="{_SWITCH}" rx="6"/>',
-        _text(frame.width / 2, y + 23 + shift, first, "name"),
-        _text(frame.width / 2, y + 41 + shift, second, "fact"),
+        f'height="{height}" rx="6"/>',
+        *(
+            _text(frame.width / 2, y + 23 + _LINE * place + shift, line, style)
+            for place, (line, style) in enumerate(lines)
+        ),
     ]
     if kind in _BUFFERED:
-        edge = y + 3 if below else y + _SWITCH - 9
+        edge = y + 3 if below else y + height - 9
         parts += [
             f'<rect class="cell c{index % 6}" x="{x - 9 + 6 * i:g}" y="{edge:g}" width="5" '
             f'height="6"/>'
             for x in frame.wired
             for i in range(3)
         ]
-    return parts
+    return parts, height
 
 
 def _links(frame: _Frame, channel: dict[str, Any], index: int, y: float) -> list[str]:
     link = channel.get("link") or {}
     spoken = {**link, "rate": rate(str(link.get("rate") or ""))}
     facts = [_fact(spoken, "rate", "{} each way"), _fact(link, "length", "{}")]
-    words = " · ".join(fact for fact in facts if fact)
+    first, *more = (fact for fact in facts if fact) if any(facts) else ("",)
+    texts = frame.lines([f"{frame.hosts} links, {first}", *more], _RATE)
     lines = [
         f'<line class="link c{index % 6}" x1="{x:g}" y1="{y:g}" x2="{x:g}" y2="{y + _LINK:g}"/>'
         for x in frame.wired
     ]
-    middle, text = y + _LINK / 2, f"{frame.hosts} links, {words}"
-    half = 3.6 * len(text) + 12
+    middle = y + _LINK / 2 - _LINE / 2 * (len(texts) - 1)
+    half = _RATE / 2 * max(map(len, texts)) + 12
     plate = (
         f'<rect class="plate" x="{frame.width / 2 - half:g}" y="{middle - 13:g}" '
-        f'width="{2 * half:g}" height="26" rx="4"/>'
+        f'width="{2 * half:g}" height="{26 + _LINE * (len(texts) - 1)}" rx="4"/>'
     )
-    return [*lines, plate, _text(frame.width / 2, middle + 4.5, text, "rate")]
+    words = [
+        _text(frame.width / 2, middle + 4.5 + _LINE * place, text, "rate")
+        for place, text in enumerate(texts)
+    ]
+    return [*lines, plate, *words]
 
 
 def _adapters(frame: _Frame, channel: dict[str, Any], index: int, y: float) -> list[str]:

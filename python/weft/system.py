@@ -135,11 +135,16 @@ class System:
             columns=list(Parameter.__dataclass_fields__),
         )
 
-    def picture(self) -> str:
-        """Return the composition as an SVG document: hosts, adapters, links, switches."""
+    def picture(self, *, narrow: bool = False) -> str:
+        """Return the composition as an SVG document: hosts, adapters, links, switches.
+
+        Args:
+            narrow: draw it for a telephone: 330 pixels wide, with at most 7 of the hosts.
+
+        """
         from weft.composition import draw  # noqa: PLC0415
 
-        return draw(self.composition, title=self.title)
+        return draw(self.composition, title=self.title, narrow=narrow)
 
     def _repr_html_(self) -> str:
         return self.picture() + self.table.to_html(index=False)

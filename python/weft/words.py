@@ -124,12 +124,13 @@ def axis_title(column: str, channel: str = "") -> str:
         if name.endswith(suffix):
             name = name.removesuffix(suffix)
             break
+    name = name.rsplit(".", 1)[-1]
     for ending, prefix in (("_mean", "Mean "), ("_p50", "Median "), ("_p999", "p99.9 "),
                            ("_p99", "p99 "), ("_max", "Longest ")):  # fmt: skip
         if name.endswith(ending):
             name = f"{prefix}{plain(name.removesuffix(ending))} latency"
             break
-    text = plain(name.rsplit(".", 1)[-1])
+    text = plain(name)
     text = text[:1].upper() + text[1:]
     return f"{text} ({unit})" if unit else text
 
@@ -156,6 +157,24 @@ def short_keys(names: Sequence[str]) -> dict[str, str]:
                 break
         found[name] = " ".join(plain(part) for part in tail) if "." in name else name
     return found
+
+
+def in_lines(text: str, most: int) -> str:
+    """Break a text that is longer than a line in two, near its middle.
+
+    Args:
+        text: it breaks behind a comma, else before a middle dot, else between two words.
+        most: letters that a line holds.
+
+    """
+    if len(text) <= most:
+        return text
+    for sign, kept in ((", ", 1), (" · ", 0), (" ", 0)):
+        places = [found.start() for found in re.finditer(re.escape(sign), text)]
+        if places:
+            middle = min(places, key=lambda place: abs(place - len(text) / 2))
+            return f"{text[: middle + kept]}\n{text[middle + kept :].lstrip()}"
+    return text
 
 
 def number(value: object, digits: int = 3) -> str:

@@ -9,6 +9,7 @@ import pytest
 
 import fake_core
 import weft
+from browser import CHROMIUM, Browser
 
 # What these test is the extension module itself.
 REAL = {
@@ -17,6 +18,7 @@ REAL = {
 }
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from types import ModuleType
 
 
@@ -32,6 +34,15 @@ def core(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Mod
 def _as_wide_as_a_pipe(monkeypatch: pytest.MonkeyPatch) -> None:
     """Print as to a pipe: the width of the tester's own terminal says nothing of ours."""
     monkeypatch.delenv("COLUMNS", raising=False)
+
+
+@pytest.fixture(scope="session")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    """One browser for all tests of a process."""
+    if CHROMIUM is None:
+        pytest.skip("needs Debian's chromium")
+    with Browser(tmp_path_factory.mktemp("browser")) as started:
+        yield started
 
 
 @pytest.fixture

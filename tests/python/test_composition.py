@@ -6,11 +6,12 @@ from xml.etree import ElementTree
 import pytest
 
 import fake_core
-from browser import needs_browser, visit
 from weft.composition import draw
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from browser import Browser
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -50,9 +51,24 @@ def test_parts_carry_their_names_and_rates() -> None:
         assert words in svg
 
 
-def test_nothing_is_drawn_outside_the_picture() -> None:
+def test_a_narrow_picture_draws_few_hosts_and_says_the_same() -> None:
+    wide, narrow = (draw(fake_core.composition(16), narrow=narrow) for narrow in (False, True))
+    assert classes(narrow).count("host") == 6
+    assert 'viewBox="0 0 330 ' in narrow
+    said = [
+        [text.text for text in ElementTree.fromstring(svg).iter(f"{SVG}text")
+         if text.get("class") in {"name", "fact", "rate"} and text.text != "…"]
+        for svg in (wide, narrow)
+    ]  # fmt: skip
+    words = [" ".join(filter(None, texts)).replace(" · ", " ").split() for texts in said]
+    assert words[0] == words[1]
+    assert len(said[1]) > len(said[0])
+
+
+@pytest.mark.parametrize("narrow", [False, True])
+def test_nothing_is_drawn_outside_the_picture(*, narrow: bool) -> None:
     for hosts in (2, 16, 64):
-        root = ElementTree.fromstring(draw(fake_core.composition(hosts)))
+        root = ElementTree.fromstring(draw(fake_core.composition(hosts), narrow=narrow))
         _, _, width, height = map(float, (root.get("viewBox") or "").split())
         for box in root.iter(f"{SVG}rect"):
             x, y, w, h = (float(box.get(name) or 0) for name in ("x", "y", "width", "height"))
@@ -63,6 +79,7 @@ def test_nothing_is_drawn_outside_the_picture() -> None:
 
 
 MEASURED = """
+(() => {
 const boxes = [...document.querySelectorAll("rect.switch")].map((it) => it.getBoundingClientRect());
 const texts = [...document.querySelectorAll("text.name, text.fact")];
 const leaves = texts.filter((one) => {
@@ -70,12 +87,15 @@ const leaves = texts.filter((one) => {
   const inside = (box) => text.left > box.left && text.right < box.right;
   return !boxes.filter((box) => text.top > box.top && text.bottom < box.bottom).some(inside);
 });
-document.title = `${texts.length} texts, outside: ${leaves.map((it) => it.textContent)}`;
+return [texts.length, leaves.map((it) => it.textContent)];
+})()
 """
 
 
-@needs_browser
-def test_what_stands_on_a_switch_stands_inside_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("narrow", "lines"), [(False, 4), (True, 10)])
+def test_what_stands_on_a_switch_stands_inside_it(
+    browser: Browser, tmp_path: Path, *, narrow: bool, lines: int
+) -> None:
     composition = fake_core.composition(2)
     composition["channels"][0]["name"] = "WIDE MIDDLE WIDE MIDDLE WIDE MIDDLE WIDE MIDDLE WIDE"
     composition["channels"][1] |= {
@@ -83,8 +103,10 @@ def test_what_stands_on_a_switch_stands_inside_it(tmp_path: Path) -> None:
         "switch": {"kind": "crossbar", "contention": "drop", "acknowledgments": "collide"},
     }
     page = tmp_path / "composition.html"
-    page.write_text(f"<!doctype html><html><body>{draw(composition)}</body></html>", "utf-8")
-    assert visit(page, tmp_path, script=MEASURED).title == "4 texts, outside: "
+    page.write_text(
+        f"<!doctype html><html><body>{draw(composition, narrow=narrow)}</body></html>", "utf-8"
+    )
+    assert browser.visit(page, MEASURED).said == [lines, []]
 
 
 def test_a_third_channel_gets_a_row_of_hosts_of_its_own() -> None:

@@ -413,6 +413,7 @@ def test_a_load_of_another_channel_is_named_with_it() -> None:
     other = axis_title("workload.bulk.load", "quick")
     assert other == "Offered load on the bulk channel (fraction of link bandwidth)"
     assert axis_title("accepted_mb_per_s_per_host").endswith("(MB/s)")
+    assert axis_title("queueing_p999_us") == "P99.9 queueing latency (µs)"
 
 
 def test_a_traced_run_is_drawn_packet_by_packet(quick: weft.Result) -> None:

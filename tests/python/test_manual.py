@@ -13,11 +13,12 @@ import pandas as pd
 import pytest
 
 import weft
-from browser import needs_browser, visit
 from weft import reference
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from browser import Browser
 
 ROOT = Path(__file__).parents[2]
 
@@ -130,24 +131,23 @@ def test_the_index_of_the_search_leads_to_every_section(site: Path) -> None:
     assert not [text for *_, text in rows if "<" in text and "</" in text]
 
 
-@needs_browser
 @pytest.mark.parametrize("page", ["index.html", "howto/sweeps.html"])
 def test_the_search_finds_from_a_file_without_a_request(
-    site: Path, tmp_path: Path, page: str
+    site: Path, browser: Browser, page: str
 ) -> None:
-    ask = """
+    ask = """(() => {
       const input = document.querySelector(".manual-search__input");
       input.value = "SHA-256 store";
       input.dispatchEvent(new Event("input"));
-    """
-    seen = visit(site / page, tmp_path, 1280, ask)
+    })()"""
+    seen = browser.visit(site / page, ask)
     assert (seen.complaints, seen.asked) == ([], [])
     found = re.findall(
         r'<li class=""><a class="" href="([^"]+)"><strong class="">([^<]+)', seen.dom
     )
     assert found
     assert found[0][0].startswith(f"{site.as_uri()}/howto/sweeps.html")
-    nothing = visit(site / page, tmp_path, 1280, ask.replace("SHA-256 store", "zzyzx"))
+    nothing = browser.visit(site / page, ask.replace("SHA-256 store", "zzyzx"))
     assert "Nothing of that is in the manual" in nothing.dom
 
 

@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 
 import weft
-from browser import needs_browser, visit
+from browser import BOXES, Browser
 from interrupted import interrupted
 from weft.checks import checks_of
 
@@ -297,16 +297,33 @@ def test_the_page_tells_the_findings_first(reproduced: tuple[weft.Result, Path])
     assert "output-buffered switch" in text
 
 
-@needs_browser
-def test_a_browser_draws_the_page_without_a_complaint_or_a_request(
-    reproduced: tuple[weft.Result, Path], tmp_path: Path
+@pytest.mark.parametrize("width", [390, 800, 1400])
+def test_a_browser_draws_the_page_without_a_fault_or_a_request(
+    reproduced: tuple[weft.Result, Path], browser: Browser, width: int
 ) -> None:
     page = reproduced[1] / "report.html"
-    seen = visit(page, tmp_path)
-    assert (seen.complaints, seen.asked) == ([], [])
+    seen = browser.visit(page, BOXES, width=width)
+    assert (seen.complaints, seen.asked, seen.said["faults"]) == ([], [], [])
     drawn = re.findall(r'class="chart vega-embed[^"]*" id="chart-\d+"', seen.dom)
     wanted = len(re.findall(r'class="chart" id="chart-\d+"', page.read_text(encoding="utf-8")))
     assert len(drawn) == wanted > 8
+
+
+# Charts and tables of every kind that Clint's page has not, each in about a second.
+OF_EACH_SYSTEM = (
+    *("maestro-tree-multicast", "clan-hot-spot", "scilan-connections"),
+    "memory-channel-2-broadcast",
+)
+
+
+@pytest.mark.parametrize("experiment", OF_EACH_SYSTEM)
+def test_a_page_of_each_system_has_no_fault(
+    browser: Browser, tmp_path: Path, experiment: str
+) -> None:
+    page = weft.run(experiment, seeds=1).report(tmp_path / "report.html")
+    for width in (390, 800, 1400):
+        seen = browser.visit(page, BOXES, width=width)
+        assert (seen.complaints, seen.asked, seen.said["faults"]) == ([], [], []), width
 
 
 def test_ctrl_c_keeps_what_was_finished(tmp_path: Path) -> None:

@@ -2,15 +2,16 @@
 
 use std::collections::BTreeMap;
 
+use serde::Serialize;
 use serde_json::{Value, json};
+use weft_units::Span;
 
 use crate::beside::{Rows, titles};
 use crate::catalogue;
 use crate::counted;
 use crate::error::Error;
-use crate::experiment::{Band, Kind, Published, Setting};
+use crate::experiment::{Band, Kind, Published, Regime, RunSettings, Setting};
 use crate::plan::Plan;
-use crate::precision::LEAST_RUNS;
 use crate::shipped;
 use crate::source::Request;
 use crate::statistics::saturation;
@@ -92,19 +93,18 @@ pub fn reproduce(
     let mut plans = Vec::new();
     for experiment in own {
         let request = Request::new(&experiment.name, None, &[]);
-        let plan = Plan::new(&options.apply(&request))?;
-        let reduced_from = reduced_from(&request, &plan, options)?;
-        plans.push((experiment.name, experiment.system, plan, reduced_from));
+        let (plan, reduced) = planned(&request, options)?;
+        plans.push((experiment.name, experiment.system, plan, reduced));
     }
     let all: usize = plans.iter().map(|(_, _, plan, _)| study::size(plan, options)).sum();
     let mut before = 0;
-    for (name, of, plan, reduced_from) in plans {
+    for (name, of, plan, reduced) in plans {
         let own = study::size(&plan, options);
         let mut outcome =
             study::carry_out(plan, options, &mut |done, _| observe(before + done, all, &name))?;
         before += own;
-        outcome.meta["reduced_from"] = reduced_from.into();
-        check(&of, &name, &outcome, reduced_from.is_some(), &mut checks);
+        outcome.meta["reduced_from"] = json!(reduced);
+        check(&of, &name, &outcome, reduced.is_some(), &mut checks);
         rows.add(&of, &outcome);
         stopped |= outcome.stopped;
         failed += outcome.failed;
@@ -141,14 +141,44 @@ pub fn reproduce(
     Ok(Reproduction { summary, runs })
 }
 
-/// How many runs the file of an experiment asks for at each point, where fewer are to be made.
-fn reduced_from(request: &Request, plan: &Plan, options: &Options) -> Result<Option<u32>, Error> {
-    let Some(run) = plan.points.first().map(|point| &point.spec.run) else { return Ok(None) };
-    let tree = request.read()?.tree;
-    let asked = tree.get("run.seeds").and_then(|node| node.text().parse().ok()).unwrap_or(1);
-    let asked = if run.precision.is_some() { asked.max(LEAST_RUNS) } else { asked };
-    let cut_short = options.quick && run.precision.is_some();
-    Ok((options.runs(run) < asked || cut_short).then_some(asked))
+/// What the file of an experiment asks for, where less is run.
+#[derive(Clone, Debug, Serialize)]
+struct Reduced {
+    /// Runs of each point.
+    seeds: u32,
+    /// Simulated time of a run.
+    length: String,
+}
+
+/// The plan of an experiment, and what its file asks for if less is to be run.
+fn planned(request: &Request, options: &Options) -> Result<(Plan, Option<Reduced>), Error> {
+    let asked = Plan::new(request)?;
+    let Some(run) = asked.points.first().map(|point| point.spec.run.clone()) else {
+        return Ok((asked, None));
+    };
+    let reduced = Reduced { seeds: Options::default().runs(&run), length: run.length.to_string() };
+    let mut applied = options.apply(request);
+    let shorter = options.quick.then(|| shorter(&asked, &run)).flatten();
+    if let Some(length) = shorter {
+        applied.overrides.push(format!("run.length=\"{length}\""));
+    }
+    let plan = if applied.overrides.is_empty() { asked } else { Plan::new(&applied)? };
+    let made = plan.points.first().map_or(0, |point| options.runs(&point.spec.run));
+    let is_less = made < reduced.seeds || shorter.is_some();
+    let is_cut_short = options.quick && run.precision.is_some();
+    Ok((plan, (is_less || is_cut_short).then_some(reduced)))
+}
+
+/// How much shorter the measured part of a first look is.
+const QUICK_SHARE: u64 = 4;
+
+/// The length of a first look, where it does not matter to the mean: behind a span that is left out
+/// the mean of a run is that of a longer one, with a wider interval.
+fn shorter(plan: &Plan, run: &RunSettings) -> Option<Span> {
+    let Regime::Skip(skip) = run.regime else { return None };
+    let is_swept = plan.axes.iter().any(|axis| axis == "run.length");
+    let measured = run.length.0.checked_sub(skip.0)?;
+    (!is_swept).then(|| Span(skip.0 + measured / QUICK_SHARE))
 }
 
 /// One number that was measured where another was published.
@@ -281,8 +311,8 @@ fn verdict(published: &Published, measured: &Measured, preset: &str) -> &'static
     };
     let reach = match (measured.reduced, measured.half_width) {
         (false, _) => 0.0,
-        (true, Some(half_width)) => half_width,
-        (true, None) => return "undecided",
+        (true, Some(half_width)) if measured.is_steady(published) => half_width,
+        (true, _) => return "undecided",
     };
     let (from, to) = (value - reach, value + reach);
     if from >= low && to <= high {
@@ -365,6 +395,16 @@ fn collect(outcome: &Outcome, quantity: &str, at: &BTreeMap<String, Setting>) ->
 }
 
 impl Measured {
+    /// Whether a run of another length would have shown the same, within its interval. A mean time
+    /// of a run that did not settle goes with its length; throughput does not.
+    fn is_steady(&self, published: &Published) -> bool {
+        match self.verdict.as_str() {
+            "" | "settled" => true,
+            "too short" => false,
+            _ => !published.quantity.ends_with("_us"),
+        }
+    }
+
     /// A difference; its half width is that of two independent numbers.
     fn subtract(&mut self, other: &Measured) {
         self.value = self.value.zip(other.value).map(|(value, other)| value - other);
@@ -461,10 +501,10 @@ mod tests {
 
     fn checks_with(study: &str, options: &Options) -> Table {
         let request = Request::of_text("study.toml", study);
-        let outcome = study::run(&request, options, &mut |_, _| true).unwrap();
-        let reduced = reduced_from(&request, &outcome.plan, options).unwrap().is_some();
+        let (plan, reduced) = planned(&request, options).unwrap();
+        let outcome = study::carry_out(plan, options, &mut |_, _| true).unwrap();
         let mut checks = Table::new();
-        check("maestro", "study", &outcome, reduced, &mut checks);
+        check("maestro", "study", &outcome, reduced.is_some(), &mut checks);
         checks
     }
 
@@ -559,5 +599,20 @@ mod tests {
             .replace("BAND", &format!("{{ between = [{:?}, {:?}] }}", value - near, value + near));
         let checks = checks_with(&enough, &quick);
         assert_eq!(checks.get(0, "verdict"), Some(Cell::from("within")));
+    }
+
+    #[test]
+    fn a_first_look_measures_a_quarter_of_what_follows_the_start() {
+        let quick = Options { quick: true, ..Options::default() };
+        let length = |study: &str| {
+            let request = Request::of_text("study.toml", study);
+            let (plan, reduced) = planned(&request, &quick).unwrap();
+            (plan.points[0].spec.run.length, reduced.map(|reduced| reduced.length))
+        };
+        let skips = STUDY.replace("regime = 'from_empty'", "regime = { skip = '200 us' }");
+        assert_eq!(length(&skips), (Span::from_ns(400_000), Some("1 ms".to_owned())));
+        assert_eq!(length(STUDY), (Span::from_ns(1_000_000), None));
+        let swept = format!("{skips}[sweep]\n'run.length' = ['1 ms', '2 ms']\n");
+        assert_eq!(length(&swept), (Span::from_ns(1_000_000), None));
     }
 }

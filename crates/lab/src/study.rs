@@ -276,6 +276,7 @@ pub fn meta(plan: &Plan, stopped: bool, options: &Options) -> Value {
         "version": env!("CARGO_PKG_VERSION"),
         "seed": spec.map(|spec| spec.run.seed),
         "seeds": spec.map(|spec| options.runs(&spec.run)),
+        "length": spec.map(|spec| spec.run.length.to_string()),
         "precision": spec.and_then(|spec| spec.run.precision),
         "regime": spec.map(|spec| match spec.run.regime {
             Regime::FromEmpty => "from empty, no warm-up".to_owned(),

@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from weft.words import in_lines
+
+LONG = 36
+"""Letters on a line of a bar's name."""
+
 TIME = {"field": "mean_us", "type": "quantitative", "stack": "zero"}
 """The length of a part, in microseconds, behind those before it."""
 
@@ -31,13 +36,13 @@ def divided(
 
     """
     part, domain = parts
+    names = {bar: in_lines(bar, LONG) for bar in bars}
     return {
-        "data": {"values": values},
+        "data": {"values": [{**row, "bar": names[row["bar"]]} for row in values]},
         "height": {"step": step},
         "mark": {"type": "bar", "stroke": "$ground", "strokeWidth": 1, "height": 20},
         "encoding": {
-            "y": {"field": "bar", "type": "nominal", "sort": bars, "title": None,
-                  "axis": {"labelLimit": 220}},
+            "y": bar_axis(list(names.values())),
             "x": along,
             "color": {"field": part, "type": "nominal", "scale": {"domain": domain},
                       "legend": {"symbolType": "square", "columns": columns}},
@@ -49,4 +54,13 @@ def divided(
                  "format": ",.4~g"},
             ],
         },
+    }  # fmt: skip
+
+
+def bar_axis(bars: list[str]) -> dict[str, Any]:
+    """Return the encoding that names the bars beside them, on as many lines as a name has."""
+    return {
+        "field": "bar", "type": "nominal", "sort": bars, "title": None,
+        "axis": {"labelLimit": 0, "labelExpr": "split(datum.label, '\\n')", "labelOffset": {
+            "condition": {"test": "indexof(datum.value, '\\n') >= 0", "value": -6.5}, "value": 0}},
     }  # fmt: skip

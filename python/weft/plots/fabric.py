@@ -46,7 +46,7 @@ def fabric(result: Result, request: Request) -> Figure | None:
             "y2": {"field": "y2"},
             "color": load,
             "strokeWidth": {"field": "waiting", "type": "quantitative",
-                            "title": "cells that wait",
+                            "title": "cells that wait", "legend": {"values": [0, 4, 16, 64]},
                             "scale": {"type": "sqrt", "domain": [0, 64], "range": [0.7, 12],
                                       "clamp": True}},
             "tooltip": [

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from weft.figure import Figure
+from weft.plots.bars import LONG, bar_axis
 from weft.plots.request import (
     Request,
     chosen_points,
@@ -14,7 +15,7 @@ from weft.plots.request import (
     series_labels,
 )
 from weft.theme import WIDTH
-from weft.words import number
+from weft.words import in_lines, number
 
 if TYPE_CHECKING:
     from weft.result import Result
@@ -44,6 +45,7 @@ def program_shares(result: Result, request: Request) -> Figure | None:
     bars = [f"{row.label} · {number(row[TIME])} µs" for _, row in rows.iterrows()]
     if result.points["point"].nunique() == 1:
         bars = [f"{number(rows[TIME].iloc[0])} µs"]
+    bars = [in_lines(bar, LONG) for bar in bars]
     told = [*_SHARES, *([_QUEUED] if f"program_{_QUEUED}_share" in rows else [])]
     shares = [*told, "idle"]
     drawn = rows.assign(bar=bars, **{name: rows[f"program_{name}_share"] for name in told})
@@ -62,8 +64,7 @@ def program_shares(result: Result, request: Request) -> Figure | None:
             "height": {"step": _ROW},
             "mark": {"type": "bar", "stroke": "$ground", "strokeWidth": 1, "height": 20},
             "encoding": {
-                "y": {"field": "bar", "type": "nominal", "sort": list(dict.fromkeys(bars)),
-                      "title": None, "axis": {"labelLimit": 220}},
+                "y": bar_axis(list(dict.fromkeys(bars))),
                 "x": {"field": "share", "type": "quantitative", "stack": "zero",
                       "scale": {"domain": [0, 1]}, "title": "Share of the ranks' time (%)",
                       "axis": {"format": ".0%", "tickCount": 5}},

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from weft.checks import LITERAL, Check, checks_of, once_each
 from weft.figure import Figure
 from weft.theme import WIDTH
-from weft.words import number, percent, printed
+from weft.words import in_lines, number, percent, printed
 
 if TYPE_CHECKING:
     from weft.plots.request import Request
@@ -68,7 +68,7 @@ def _rows(checks: list[Check], result: Result) -> list[dict[str, Any]]:
         # Labels are told apart by their text; what cannot be seen tells equal ones apart.
         apart = "\u200b" * count
         part = f" ({experiment.rsplit('-', 1)[-1]})" if titles.count(title) > 1 else ""
-        rows.append({"label": title + part + apart, "head": True, "verdict": ""})
+        rows.append({"label": in_lines(title + part, _LONG) + apart, "head": True, "verdict": ""})
         for check in checks:
             if check.experiment == experiment:
                 rows.append(_row(check, apart))
@@ -87,7 +87,7 @@ def _row(check: Check, apart: str) -> dict[str, Any]:
     low, high = ends if check.is_claimed else (None, None)
     reading = f" ({LITERAL})" if LITERAL in check.preset.split("+") else ""
     return {
-        "label": _in_lines(_short(check)) + apart,
+        "label": in_lines(_short(check), _LONG) + apart,
         "head": False,
         "reading": check.preset,
         "experiment": check.experiment,
@@ -111,15 +111,6 @@ def _short(check: Check) -> str:
     return check.at if check.quantity == "queueing_mean_us" else f"{check.name}, {check.at}"
 
 
-def _in_lines(label: str) -> str:
-    """Break a long label in two at the comma nearest to its middle, if it has one."""
-    commas = [place for place, sign in enumerate(label) if sign == ","]
-    if len(label) <= _LONG or not commas:
-        return label
-    middle = min(commas, key=lambda place: abs(place - len(label) / 2)) + 1
-    return f"{label[:middle]}\n{label[middle:].strip()}"
-
-
 def _layers(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     heads = [row["label"] for row in rows if row["head"]]
     is_head = f"indexof({json.dumps(heads, ensure_ascii=False)}, datum.value) >= 0"
@@ -129,7 +120,7 @@ def _layers(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
          "axis": {"labelExpr": "split(datum.label, '\\n')", "labelLineHeight": 9,
                   "labelOffset": {"condition": {"test": in_two, "value": -4}, "value": 0},
                   "labelFontSize": {"condition": {"test": in_two, "value": 8.5}, "value": 11},
-                  "labelLimit": 330, "grid": True, "labelFontWeight": {
+                  "labelLimit": 0, "grid": True, "labelFontWeight": {
              "condition": {"test": is_head, "value": 600}, "value": "normal"}, "labelColor": {
              "condition": {"test": is_head, "value": "$ink"}, "value": "$muted"}}}  # fmt: skip
     x = {"field": "error", "type": "quantitative", "title": "Error, measured against published (%)",

@@ -74,6 +74,12 @@ def loose_page(title: str, sections: list[tuple[str, str]], figures: list[Figure
     return _document(title, present, gallery)
 
 
+def plain_page(title: str, sections: list[tuple[str, str, str]]) -> str:
+    """Return a page of the same look from (anchor, name, HTML) alone, without figures."""
+    present = [Section(anchor, name, section(anchor, html)) for anchor, name, html in sections]
+    return _document(title, present, _Gallery())
+
+
 def _document(title: str, sections: list[Section], gallery: _Gallery) -> str:
     present = _told_apart(sections)
     return "".join(

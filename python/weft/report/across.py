@@ -15,7 +15,7 @@ from weft.across.summary import (
     spread_explained,
 )
 from weft.plots.across import RATES_SHOWN, budget_of, grouped, workloads_of
-from weft.report.markup import Section, marked, section, table
+from weft.report.markup import Section, marked, numbers, section, table
 from weft.report.summary import provenance
 from weft.words import number, plain
 
@@ -136,7 +136,8 @@ def _time_section(result: Result, workloads: Sequence[Workload], figures: str) -
         ]
         for _, row in rows.iterrows()
     ]
-    stages = table(["System", "Rates", "Stage", "Part of the way", "Mean (µs)"], cells, [4])
+    heads = ["System", "Rates", "Stage", "Part of the way", "Mean (µs)"]
+    stages = numbers(table(heads, cells, [4]), len(heads))
     body = (
         "<h2>Where the time goes</h2>"
         f"<p>A ping-pong of {escape(str(workload.budget_at))}, part by part. Where a document "

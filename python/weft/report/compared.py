@@ -6,7 +6,7 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from weft.comparison import RESULT
-from weft.report.markup import Section, section, setting_head, table
+from weft.report.markup import Section, numbers, section, setting_head, table
 from weft.standing import main_latency
 from weft.words import column_head, number, short_keys
 
@@ -33,8 +33,7 @@ _SHOWN = {
 def compared_section(result: Result, place: Callable[[list[Figure]], str]) -> Section:
     """Show the curves of all results in the same pictures, then their numbers, row by row."""
     names = list(result.meta["compared"])
-    numbers = f'<div class="numbers">{_numbers(result, names)}</div>'
-    body = f"<h2>Side by side</h2>{place(result.figures)}{numbers}"
+    body = f"<h2>Side by side</h2>{place(result.figures)}{_numbers(result, names)}"
     return Section("compared", "Side by side", section("compared", body))
 
 
@@ -88,7 +87,7 @@ def _numbers(result: Result, names: list[str]) -> str:
     heads += ["Result", *(escape(column_head(name)) for name in shown)]
     texts = ("verdict",)
     numeric = [len(axes) + 1 + i for i, name in enumerate(shown) if name not in texts]
-    return table(heads, rows, numeric)
+    return numbers(table(heads, rows, numeric), len(heads))
 
 
 def _cell(rows: pd.DataFrame, name: str, half: str) -> str:

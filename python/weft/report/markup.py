@@ -33,6 +33,9 @@ _QUANTITY = re.compile(
 )
 
 
+# Columns of numbers that stand beside each other on a desk.
+_MOST_COLUMNS = 9
+
 _TAG = re.compile("<[^>]+>")
 
 
@@ -67,6 +70,11 @@ def table(heads: list[str], rows: Iterable[list[str]], numeric: Iterable[int] = 
         f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
         "</div>"
     )
+
+
+def numbers(of: str, columns: int) -> str:
+    """Wrap a table of measured numbers, which is stacked where its columns find no room."""
+    return f'<div class="numbers{" many" * (columns > _MOST_COLUMNS)}">{of}</div>'
 
 
 def section(anchor: str, body: str) -> str:

@@ -24,13 +24,16 @@
 
   const namesOf = (y) => y.scale?.domain ?? y.sort;
 
+  // An expression that sets a name out on the lines that are given for it.
+  const inLines = (lines, name) => `${JSON.stringify(lines)}[${name}]`;
+
   const rowsOf = (chart) => namesOf(named(chart)).length;
 
   // What stands left of a drawing, and so of its title, in pixels.
   const beside = (chart) => {
     if (!chart.height?.step) return 70;
     const y = named(chart);
-    const letters = Math.max(...namesOf(y).map((name) => name.length));
+    const letters = Math.max(...namesOf(y).flatMap((name) => name.split("\n")).map((line) => line.length));
     return 30 + Math.min(y.axis?.labelLimit ?? Infinity, 6.5 * letters);
   };
 
@@ -61,13 +64,11 @@
   // A legend that is wider than its drawing breaks into rows.
   const withLegend = (config, chart, room, more) => ({
     ...config,
-    legend: { ...config.legend, columns: columns(chart, config, room), ...more },
+    legend: { ...config.legend, columns: columns(chart, config, room), labelLimit: 0, ...more },
   });
 
   const narrowConfig = (config, chart, room, width) => ({
-    ...withLegend(config, chart, room, {
-      rowPadding: 3, labelLimit: Math.min(300, width - 100),
-    }),
+    ...withLegend(config, chart, room, { rowPadding: 3, layout: { direction: "vertical" } }),
     axis: { ...config.axis, labelFontSize: 10, titleFontSize: 11 },
     title: { ...config.title, fontSize: 14, subtitleFontSize: 11, frame: "bounds" },
   });
@@ -100,25 +101,62 @@
     return out;
   };
 
+  // A name in a legend that is longer than a line has several.
+  const legendInLines = (value, most) => {
+    if (Array.isArray(value)) return value.map((item) => legendInLines(item, most));
+    if (!value || typeof value !== "object") return value;
+    const out = Object.fromEntries(
+      Object.entries(value).map(([k, v]) => [k, legendInLines(v, most)]),
+    );
+    const names = out.legend !== null && out.scale?.domain;
+    if (Array.isArray(names) && names.some((name) => name.length > most)) {
+      const lines = Object.fromEntries(names.map((name) => [name, wrap(name, most)]));
+      out.legend = { ...out.legend, labelExpr: inLines(lines, "datum.label") };
+    }
+    return out;
+  };
+
+  // Names along a narrow drawing that do not fit beside each other stand upright.
+  const upright = (value, width) => {
+    if (Array.isArray(value)) return value.map((item) => upright(item, width));
+    if (!value || typeof value !== "object") return value;
+    const out = Object.fromEntries(Object.entries(value).map(([k, v]) => [k, upright(v, width)]));
+    const names = out.x?.type === "nominal" || out.x?.type === "ordinal" ? namesOf(out.x) : null;
+    if (Array.isArray(names) && 7 * Math.max(...names.map((name) => `${name}`.length)) > width / names.length) {
+      out.x = { ...out.x, axis: { ...out.x.axis, labelAngle: -90, labelLimit: 0 } };
+    }
+    return out;
+  };
+
   // Names of rows take half of a narrow drawing; there they stand above their row instead.
   const namesAbove = (chart, width, number) => {
     if (!charts[number].height?.step) return chart;
     const layers = chart.layer ?? [{ mark: chart.mark, encoding: chart.encoding }];
     const y = layers.map((layer) => layer.encoding.y).find(Boolean);
+    const most = (width - 60) / 6.4;
+    const lines = Object.fromEntries(
+      namesOf(y).map((name) => [name, wrap(name.replaceAll("\n", " "), most)]),
+    );
+    // The marks stand in the middle of a row, so that the names have half of it.
+    const step = 22 + 26 * Math.max(...Object.values(lines).map((one) => one.length));
     const above = {
-      transform: [{ aggregate: [{ op: "count", as: "n" }], groupby: [y.field] }],
+      transform: [
+        { aggregate: [{ op: "count", as: "n" }], groupby: [y.field] },
+        { calculate: inLines(lines, `datum["${y.field}"]`), as: "lines" },
+      ],
       mark: {
-        type: "text", align: "left", baseline: "middle", dy: -17, fontSize: 11, x: 0,
+        type: "text", align: "left", baseline: "top", dy: 3 - step / 2, fontSize: 11,
+        lineHeight: 13, x: 0,
         // What is cut off at the edge takes no room from the drawing.
-        clip: true, limit: width - 60,
+        clip: true,
       },
-      encoding: { y, text: { field: y.field } },
+      encoding: { y, text: { field: "lines" } },
     };
     const bare = { ...y, axis: { ...y.axis, labels: false } };
     const nameless = (layer) =>
       layer.encoding.y ? { ...layer, encoding: { ...layer.encoding, y: bare } } : layer;
     const { mark, encoding, ...rest } = chart;
-    return { ...rest, height: 42 * rowsOf(chart), layer: [...layers, above].map(nameless) };
+    return { ...rest, height: step * rowsOf(chart), layer: [...layers, above].map(nameless) };
   };
 
   // A line of text in a drawing does not wrap by itself.
@@ -126,7 +164,7 @@
     const lines = [""];
     for (const word of text.split(" ")) {
       const line = lines[lines.length - 1];
-      if (line && line.length + word.length >= most) lines.push(word);
+      if (line && line.length + 1 + word.length > most) lines.push(word);
       else lines[lines.length - 1] = line ? `${line} ${word}` : word;
     }
     return lines;
@@ -140,9 +178,10 @@
     const narrow = width < NARROW;
     let chart = paint(fit(charts[number], width), theme.colours);
     // A title begins at the page's edge in a narrow drawing, and is smaller there.
-    const [left, letter, small] = narrow ? [0, 8.8, 6.2] : [beside(charts[number]), 9, 6.8];
-    if (narrow) chart = namesAbove(slim(chart, width / 9.5), width, number);
+    const [left, letter, small] = narrow ? [0, 8.8, 6.6] : [beside(charts[number]), 9, 6.8];
+    if (narrow) chart = upright(namesAbove(slim(chart, width / 9.5), width, number), width - 80);
     const room = width - (narrow ? 60 : left);
+    chart = legendInLines(chart, Math.min(theme.config.legend.labelLimit, room - 40) / 7);
     chart = within(chart, columns(chart, theme.config, room));
     const config = narrow
       ? narrowConfig(theme.config, chart, room, width)

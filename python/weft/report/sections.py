@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from html import escape
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from weft.checks import NUMBER, STATEMENT, Check, checks_of, readings
 from weft.composition import caption, draw
@@ -12,6 +12,7 @@ from weft.report.markup import (
     Section,
     marked,
     measured,
+    numbers,
     published,
     section,
     sentence,
@@ -34,7 +35,7 @@ from weft.words import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Hashable, Mapping
 
     import pandas as pd
 
@@ -83,7 +84,7 @@ def beside_sections(result: Result) -> list[Section]:
             f"<h2>{escape(str(name))}: side by side</h2><p>What the document prints for each "
             "system, and what comes out here: a parameter of the composition, or a number of a run."
             "</p>"
-            f"{table(heads, cells)}"
+            f"{numbers(table(heads, cells), len(heads))}"
         )
         sections.append(Section(anchor, f"{name}, side by side", section(anchor, body)))
     return sections
@@ -98,6 +99,10 @@ def experiment_section(name: str, run: Result, place: Place, *, alone: bool) -> 
     body = [f"<h2>{escape('Results' if alone else run.title)}</h2>"]
     if section_ := run.meta.get("section"):
         body.append(f'<p class="source">Section {escape(str(section_))} of the document.</p>')
+    if (asked := run.meta.get("reduced_from")) and not alone:
+        made = f"{run.meta['seeds']} of {asked['seeds']} seeds a point"
+        of = f"{run.meta['length']} of {asked['length']} simulated in each"
+        body.append(f'<p class="size">Reduced size: {escape(made)}, {escape(of)}.</p>')
     if (note := run.meta.get("note")) and not alone:
         body.append(f"<p>{marked(str(note))}</p>")
     if not arithmetic:
@@ -107,7 +112,7 @@ def experiment_section(name: str, run: Result, place: Place, *, alone: bool) -> 
     if not run.points.empty and not arithmetic:
         count = len(run.points)
         noun = "point" if count == 1 else "points"
-        rows = f'<div class="numbers">{_points_table(run)}</div>'
+        rows = _points_table(run)
         body.append(f"<details><summary>{count} {noun}</summary>{rows}</details>")
     if arithmetic:
         body.append(f"<h3>What follows without a run</h3>{_derived_table(run)}")
@@ -132,8 +137,7 @@ def _variants(run: Result) -> str:
     if not pictures:
         return ""
     drawn = "".join(
-        f'<figure><figcaption>{escape(label)}</figcaption><div class="picture">{picture}</div>'
-        "</figure>"
+        f"<figure><figcaption>{escape(label)}</figcaption>{picture}</figure>"
         for picture, label in pictures.items()
     )
     return f'<details><summary>What was run</summary><div class="pictures">{drawn}</div></details>'
@@ -150,8 +154,9 @@ def _pictures(run: Result) -> dict[str, str]:
     axes: dict[str, dict[str, list[str]]] = {}
     for label, system in systems.items():
         channels = [c for c in system.composition.get("channels") or [] if c["name"] in busy]
-        picture = draw({**system.composition, "channels": channels}, title=label)
-        bare = picture.split("<style>", 1)[1]
+        drawn = {**system.composition, "channels": channels}
+        wide, narrow = (draw(drawn, title=label, narrow=narrow) for narrow in (False, True))
+        picture, bare = _picture(wide, narrow), wide.split("<style>", 1)[1]
         axes.setdefault(label.split(" ")[0], {}).setdefault(bare, []).extend([label, picture])
     found: dict[str, str] = {}
     for pictures in axes.values():
@@ -160,6 +165,11 @@ def _pictures(run: Result) -> dict[str, str]:
             for named in pictures.values():
                 found[named[1]] = ", ".join(named[::2])
     return found
+
+
+def _picture(wide: str, narrow: str) -> str:
+    """Put a picture on the page for a wide window and for a narrow one, which shows either."""
+    return f'<div class="picture wide">{wide}</div><div class="picture narrow">{narrow}</div>'
 
 
 def composition_section(result: Result) -> Section | None:
@@ -174,15 +184,15 @@ def composition_section(result: Result) -> Section | None:
     variants = {} if result.runs or not result.variants else _pictures(result)
     if len(variants) > 1:
         drawn = "".join(
-            f'<figure><figcaption>{escape(label)}</figcaption><div class="picture">{picture}</div>'
-            "</figure>"
+            f"<figure><figcaption>{escape(label)}</figcaption>{picture}</figure>"
             for picture, label in variants.items()
         )
         words = escape(_numbers(system))
         body = f'<h2>Composition</h2>{source}<div class="pictures">{drawn}</div><p>{words}</p>'
         return Section("composition", "Composition", section("composition", body))
     body = (
-        f'<h2>Composition</h2>{source}<figure><div class="picture">{system.picture()}</div>'
+        f"<h2>Composition</h2>{source}"
+        f"<figure>{_picture(system.picture(), system.picture(narrow=True))}"
         f"<figcaption>{escape(caption(system.composition))}</figcaption></figure>"
     )
     return Section("composition", "Composition", section("composition", body))
@@ -396,19 +406,31 @@ def _points_table(run: Result) -> str:
     short = short_keys([name for name in shown if "." in name])
     heads = [setting_head(name, short[name]) if name in short else escape(column_head(name))
              for name in shown]  # fmt: skip
-    rows = [[_cell(name, row[name]) for name in shown] for row in points[shown].to_dict("records")]
+    half_of = {name: half for name in points for half in _half_widths(str(name)) if half in points}
+    asked_for = points.to_dict("records")
+    rows = [[_cell(name, row, half_of.get(name)) for name in shown] for row in asked_for]
     numeric = {i for i, name in enumerate(shown) if points[name].dtype.kind in "fi"}
-    return table(heads, rows, numeric)
+    return numbers(table(heads, rows, numeric), len(heads))
 
 
 def _worth_showing(points: pd.DataFrame, name: str, asked: set[str]) -> bool:
     """Leave out what is the same everywhere, except what every reader looks for."""
-    return name != "point" and (name in asked or points[name].nunique() > 1)
+    is_half_width = any(name in _half_widths(str(other)) for other in points)
+    return name != "point" and not is_half_width and (name in asked or points[name].nunique() > 1)
 
 
-def _cell(name: str, value: object) -> str:
+def _half_widths(name: str) -> list[str]:
+    """Name the columns that may hold how far the interval of another reaches."""
+    stem = name.removesuffix("_mean_us")
+    return [f"{name}_half_width", *([f"{stem}_half_width_us"] if stem != name else [])]
+
+
+def _cell(name: str, row: Mapping[Hashable, Any], half: str | None) -> str:
+    value = row[name]
     if isinstance(value, str):
         return escape(value)
+    if half is not None and isinstance(row[half], float) and row[half] == row[half]:
+        return f"{number(value, 4)}\u202f±\u202f{number(row[half], 2)}"
     return printed(value) if "." in name else number(value, 4)
 
 

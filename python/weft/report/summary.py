@@ -70,6 +70,8 @@ def summary(result: Result) -> Section:
         )
     for of in (result, *result.runs.values()):
         body.extend(f'<p class="banner">{escape(reason)}</p>' for reason in why_failed(of))
+    if reduced := reduced_in_words(result):
+        body.append(f'<p class="banner size">{escape(reduced)}</p>')
     if note := result.meta.get("note"):
         body.append(f'<p class="lead">{marked(str(note))}</p>')
     body.append(_verdicts(checks) if checks else _settled(result))
@@ -79,6 +81,22 @@ def summary(result: Result) -> Section:
         body.append(_calibrated(result, checks))
     body.append(f'<p class="provenance">{provenance(result)}</p>')
     return Section("summary", "Summary", section("summary", "".join(body)))
+
+
+def reduced_in_words(result: Result) -> str:
+    """Say that fewer runs were made than the experiments ask for; "" if as many were."""
+    runs = list(result.runs.values()) or [result]
+    reduced = [run.meta for run in runs if run.meta.get("reduced_from")]
+    if not reduced:
+        return ""
+    which = f"{len(reduced)} of {len(runs)} experiments ran" if len(runs) > 1 else "it ran"
+    made = max(int(meta["seeds"]) for meta in reduced)
+    asked = max(int(meta["reduced_from"]["seeds"]) for meta in reduced)
+    seeds = f", with {made} seeds a point where up to {asked} are asked for" * (made < asked)
+    return (
+        f"Reduced size: {which} shorter or less often than the file asks for{seeds}. Intervals are "
+        "wider, and a band is judged only where the 95\u00a0% interval decides it."
+    )
 
 
 def provenance(result: Result) -> str:

@@ -1,0 +1,112 @@
+"""The page in front of several reproductions: a line a system, with the way to its report."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from html import escape
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+from weft.checks import NUMBER, STATEMENT, checks_of, counts
+from weft.place import claim
+from weft.report import plain_page
+from weft.report.markup import system_of
+from weft.report.summary import reduced_in_words
+from weft.system import System
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from weft.result import Result
+
+INDEX = "index.html"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What the index says of a reproduction; nothing else of it is kept in memory."""
+
+    folder: Path
+    title: str
+    document: str
+    size: str
+    found: dict[str, dict[str, int]]
+    stopped: bool
+    failed: int
+
+    @classmethod
+    def of(cls, folder: Path, result: Result) -> Entry:
+        """Take what the index needs from a result that lies in `folder`, beside the index."""
+        system = system_of(result)
+        return cls(
+            folder=folder,
+            title=str(result.meta.get("system_title") or result.title),
+            document=system.document if isinstance(system, System) else "",
+            size=reduced_in_words(result),
+            found=counts(checks_of(result)),
+            stopped=result.stopped,
+            failed=result.failed,
+        )
+
+
+def write_index(entries: list[Entry], folder: Path) -> list[str]:
+    """Write the page that leads to the reports into the folder that theirs are in.
+
+    A page of that name which Weft did not write is kept under another; the remarks say so.
+
+    Raises:
+        FolderError: it cannot be written, or another run uses the folder.
+
+    """
+
+    def fill(draft: Path) -> None:
+        (draft / INDEX).write_text(index_page(entries), encoding="utf-8")
+
+    with claim(folder, of_results=True) as place:
+        place.put(fill, adding=True)
+    return place.remarks
+
+
+def index_page(entries: list[Entry]) -> str:
+    """Return the page that leads to the reports."""
+    title = "Published against measured"
+    lead = (
+        "Each system below is a composition file that runs the experiments of its own document "
+        "again. Numbers that the document prints and statements that it makes are counted apart, "
+        "each once."
+    )
+    cards = "".join(_card(entry) for entry in entries)
+    body = f'<h1>{title}</h1><p class="lead">{lead}</p><ol class="cards">{cards}</ol>'
+    return plain_page(title, [("summary", "Systems", body)])
+
+
+def _card(entry: Entry) -> str:
+    place = quote(f"{entry.folder.name}/report.html")
+    size = entry.size or "Full size: as many runs as each experiment asks for."
+    kind = "reduced" if entry.size else "full"
+    ended = "<p>It was stopped before its last point.</p>" if entry.stopped else ""
+    if entry.failed:
+        points = "A point" if entry.failed == 1 else f"{entry.failed} points"
+        ended += f"<p>{points} failed; the report says which and why.</p>"
+    return (
+        f'<li class="card"><h2><a href="{place}">{escape(entry.title)}</a></h2>'
+        f'<p class="source">{escape(entry.document)}</p><dl>'
+        f"{_row('Printed numbers', entry.found[NUMBER], 'within their bands')}"
+        f"{_row('Statements', entry.found[STATEMENT], 'hold')}</dl>"
+        f'<p class="size {kind}">{escape(size)}</p>{ended}</li>'
+    )
+
+
+def _row(title: str, found: dict[str, int], words: str) -> str:
+    judged = found["within"] + found["outside"]
+    parts = [f"<b>{found['within']} of {judged}</b> {words}"] if judged else []
+    parts += [
+        f"<b>{found[verdict]}</b> {said}"
+        for verdict, said in (
+            ("missed", "known to be missed"),
+            ("undecided", "not decided at this size"),
+            ("report", "shown, not judged"),
+        )
+        if found[verdict]
+    ]
+    return f"<dt>{title}</dt><dd>{', '.join(parts) or 'none'}</dd>"
