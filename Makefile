@@ -8,11 +8,11 @@ WEFT   := $(BIN)/weft
 # Whatever ends up inside the wheel; a change to any of it builds the wheel anew.
 SOURCES := $(shell find crates systems experiments python -type f \
 	\( -name '*.rs' -o -name '*.toml' -o -name '*.py' -o -name '*.pyi' -o -name 'py.typed' \
-	-o -name '*.css' -o -name '*.js' \) -not -path '*/target/*' 2>/dev/null)
+	-o -name '*.css' -o -name '*.js' -o -path '*/scripts/*' \) -not -path '*/target/*' 2>/dev/null)
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo manual images test test-rust test-random test-python lint format bench bench-run \
-	test-live bench-live live-programs browser test-loom lock clean
+	test-live bench-live live-programs test-mpi bench-mpi mpi-programs browser test-loom lock clean
 
 help: ## list these verbs
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -33,8 +33,11 @@ $(BUNDLE): $(VENV)/.lock python/weft/bundle.py
 
 $(VENV)/.wheel: $(VENV)/.lock $(BUNDLE) pyproject.toml Cargo.toml Cargo.lock $(SOURCES)
 	@rm -rf $(VENV)/wheel
-	@cargo build --quiet --release --locked --package weft-live --lib
+	@cargo build --quiet --release --locked --package weft-live --package weft-messages --lib --bins
 	@strip -o python/weft/libweft_live.so target/release/libweft_live.so
+	@strip -o python/weft/weft-live target/release/weft-live
+	@mkdir -p python/weft/providers
+	@strip -o python/weft/providers/libweft-fi.so target/release/libweft_messages.so
 	$(BIN)/maturin build --quiet --release --locked --interpreter $(BIN)/python --out $(VENV)/wheel
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-index \
 		--force-reinstall $(VENV)/wheel/*.whl
@@ -84,14 +87,14 @@ test-python: $(VENV)/.wheel
 lint: $(VENV)/.wheel ## formatting, clippy, ruff and mypy, warnings as errors
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- --deny warnings
-	$(BIN)/ruff format --check python tests/python tests/live docs
-	$(BIN)/ruff check python tests/python tests/live docs
+	$(BIN)/ruff format --check python tests/python tests/live tests/mpi docs
+	$(BIN)/ruff check python tests/python tests/live tests/mpi docs
 	$(BIN)/mypy
 
 format: $(VENV)/.lock ## rewrite the sources in the house format
 	cargo fmt --all
-	$(BIN)/ruff format python tests/python tests/live
-	$(BIN)/ruff check --fix python tests/python tests/live
+	$(BIN)/ruff format python tests/python tests/live tests/mpi
+	$(BIN)/ruff check --fix python tests/python tests/live tests/mpi
 
 bench: ## packets per CPU-second and instructions per packet, one JSON object a workload
 	@cargo build --quiet --release --locked --package weft-bench
@@ -111,6 +114,8 @@ test-live: ## real programs over the live library; those that are not installed 
 	$(PYTHON) tests/live/calls.py --library target/release/libweft_live.so
 	$(PYTHON) tests/live/families.py --library target/release/libweft_live.so --seed 80000
 	$(PYTHON) tests/live/namespaces.py --library target/release/libweft_live.so
+	$(PYTHON) tests/live/users.py --library target/release/libweft_live.so
+	$(PYTHON) tests/live/instructions.py --library target/release/libweft_live.so --hold
 	$(PYTHON) tests/live/refused.py --library target/release/libweft_live.so
 	timeout 300 $(PYTHON) tests/live/programs.py --library target/release/libweft_live.so
 	timeout 200 $(PYTHON) tests/live/others.py --library target/release/libweft_live.so
@@ -130,6 +135,29 @@ LIVE_PROGRAMS := redis-server redis-tools memcached nginx-light wrk curl postgre
 	mosquitto mosquitto-clients rsync sockperf gunicorn perl ruby php-cli tcl erlang-base \
 	php-fpm python3-grpcio lighttpd apache2-utils libmemcached-tools musl-tools
 
+# libfabric loads what ends in `-fi.so`, a name that cargo gives to no library.
+PROVIDER := target/provider/libweft-fi.so
+
+.PHONY: $(PROVIDER)
+$(PROVIDER):
+	@cargo build --quiet --release --locked --package weft-messages --lib
+	@mkdir -p $(@D)
+	@cp target/release/libweft_messages.so $@
+
+test-mpi: $(PROVIDER) ## MPI programs over the provider; those that are not installed are skipped
+	timeout 300 $(PYTHON) tests/mpi/programs.py --provider $(PROVIDER) $(if $(SHORT),--short)
+
+mpi-programs: ## install the programs that test-mpi runs, from Debian's packages
+	apt-get update --quiet=2
+	DEBIAN_FRONTEND=noninteractive apt-get install --quiet=2 --yes --no-install-recommends \
+		$(MPI_PROGRAMS)
+
+MPI_PROGRAMS := gcc libc6-dev libfabric-dev libfabric-bin openmpi-bin libopenmpi-dev netpipe-openmpi \
+	hpcc lammps python3-mpi4py python3-numpy
+
+bench-mpi: $(PROVIDER) ## Open MPI's own transports against the provider, in turn, one JSON object a case
+	@$(PYTHON) tests/mpi/programs.py --provider $(PROVIDER) --bench
+
 bench-live: ## kernel TCP against the live library, in turn, one JSON object a case
 	@cargo build --quiet --release --locked --package weft-live --lib
 	@$(PYTHON) tests/live/instructions.py --library target/release/libweft_live.so
@@ -138,7 +166,7 @@ bench-live: ## kernel TCP against the live library, in turn, one JSON object a c
 
 test-loom: ## every interleaving of the shared ring and the interrupt flag
 	RUSTFLAGS="--cfg loom" cargo test --locked --release --package weft-protocol \
-		--test shared_memory_model --target-dir target/loom
+		--test shared_memory_model --test record_ring_model --test write_log_model --target-dir target/loom
 
 lock: $(VENV)/.lock ## pin the Python dependencies anew (needs the package index)
 	$(BIN)/python -m pip install --quiet uv

@@ -21,6 +21,7 @@ import click
 from weft import _seam
 from weft.folder import FolderError
 from weft.live import live
+from weft.mpi import mpi
 from weft.place import whole
 from weft.progress import STOPPED, Watch
 from weft.saving import INCOMPLETE, INPUT_ERROR, claimed, dump, keep, picture, put_out, spare, stop
@@ -338,7 +339,8 @@ def reproduce(
         if unknown := [name for name in full if name not in wanted]:
             among = ", ".join(wanted)
             raise click.BadParameter(
-                f"{unknown[0]} is not reproduced; {among}", param_hint="--full"
+                f"{unknown[0]} is not among what is reproduced; accepted: {among}",
+                param_hint="--full",
             )
         for name in wanted:
             given = {
@@ -482,6 +484,7 @@ def schema(markdown: bool) -> None:
 
 
 main.add_command(live)
+main.add_command(mpi)
 main.add_command(trace)
 
 
@@ -579,3 +582,8 @@ def _announce(studies: list[tuple[str, str | None, list[str], dict[str, Any]]]) 
 def _watched(work: Callable[[_seam.Progress], Result]) -> Result:
     with Watch() as watch:
         return work(watch.step)
+
+
+def command() -> None:
+    """Run the command line, which the script `weft` leaves to Python, under that name."""
+    main(prog_name="weft")

@@ -11,6 +11,7 @@ import os
 import platform
 import shlex
 import shutil
+import signal
 import stat
 import subprocess
 from dataclasses import asdict
@@ -258,21 +259,41 @@ def cautions(program: str) -> list[str]:
     return said
 
 
+def _disagreement(folder: Path) -> str | None:
+    """Say why another user's process would not be trusted, as crates/live/src/config.rs decides."""
+    named = os.environ.get("WEFT_LIVE_DIRECTORY")
+    if named is None:
+        return "and WEFT_LIVE_DIRECTORY names no directory of a group of both"
+    about = Path(named).stat()
+    if not about.st_mode & stat.S_IWGRP or about.st_mode & stat.S_IWOTH:
+        mode = stat.filemode(about.st_mode)
+        return f"and {named} is not one that its group may write and others may not ({mode})"
+    said = (folder / "status").read_text().splitlines()
+    groups = {
+        int(group)
+        for line in said
+        if line.startswith(("Gid:", "Groups:"))
+        for group in line.split()[1:]
+    }
+    if about.st_gid not in groups:
+        return f"who is not in group {about.st_gid} of {named}"
+    return None
+
+
 def peer_obstacle(pid: int) -> str | None:
     """Say why connections with a running process would stay with the kernel."""
     folder = Path("/proc") / str(pid)
     try:
-        maps = (folder / "maps").read_text(errors="replace")
-        networks = [os.readlink(folder / "ns" / "net"), os.readlink("/proc/self/ns/net")]
         owner = folder.stat().st_uid
+        if owner != os.getuid() and (found := _disagreement(folder)) is not None:
+            return f"process {pid} belongs to user {owner}, {found}"
+        if not live_figures.has_library(folder):
+            return f"process {pid} was not started under weft live"
+        networks = [os.readlink(folder / "ns" / "net"), os.readlink("/proc/self/ns/net")]
     except FileNotFoundError:
         return f"there is no process {pid}"
     except OSError as why:
-        return f"process {pid} cannot be looked at ({why.strerror}): is it another user's?"
-    if f"/{LIBRARY}" not in maps:
-        return f"process {pid} was not started under weft live"
-    if owner != os.getuid():
-        return f"process {pid} belongs to user {owner}, and only the same user's are carried"
+        return f"process {pid} cannot be looked at ({why.strerror})"
     if networks[0] != networks[1] and "WEFT_LIVE_DIRECTORY" not in os.environ:
         return f"process {pid} is in another network namespace, and WEFT_LIVE_DIRECTORY is not set"
     return None
@@ -321,6 +342,9 @@ def run_program(command: tuple[str, ...]) -> NoReturn:
         raise click.ClickException(str(why)) from None
     if (found := obstacle(command[0])) is not None:
         click.echo(f"weft live: nothing will be accelerated: {found}", err=True)
+    # Python ignores these, and the program would too.
+    for ignored in (signal.SIGPIPE, signal.SIGXFSZ):
+        signal.signal(ignored, signal.SIG_DFL)
     try:
         os.execvpe(command[0], command, environment(path))
     except OSError as error:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import os
+import re
 import struct
 from contextlib import suppress
 from dataclasses import dataclass
@@ -15,8 +17,12 @@ if TYPE_CHECKING:
 # The preload library's file.
 LIBRARY = "libweft_live.so"
 
+# The variables that name libraries, and how a path begins that leads above the root.
+_NAMING = ("WEFT_LIVE_LIBRARY", "LD_PRELOAD")
+_ABOVE_ROOT = re.compile(r"^/\$LIB(/\.\.)*")
+
 # The layout that crates/live/src/report/stats.rs lays down at the beginning of its file.
-_LAYOUT = 7
+_LAYOUT = 8
 _COUNTS = (
     "candidates",
     "joined",
@@ -36,7 +42,7 @@ _COUNTS = (
 _REASONS = {
     "elsewhere": "the other end is on another host, or the two addresses differ",
     "peer_plain": "the other end does not run under weft live",
-    "peer_refused": "the other end refused: another user's, no memory, an epoll it cannot follow",
+    "other_user": "the other end is another user's, without a WEFT_LIVE_DIRECTORY of both",
     "no_segment": "no shared memory could be had",
     "limit": "more connections than WEFT_LIVE_LIMIT, or few descriptors left",
     "call": "a call that is not carried came before",
@@ -54,6 +60,8 @@ _REASONS = {
     "full": "the other end does not read, and the kernel holds more than a ring",
     "filter": "the process filters its system calls",
     "withdrawn": "the other end gave up before both had joined",
+    "no_place": "the place where the two ends would meet is taken or forbidden",
+    "unusable": "the other end handed over what is no segment of this version",
 }
 
 # The file of a process's figures, as `/proc` names it.
@@ -153,12 +161,46 @@ def _without_connections(folder: Path) -> Process | None:
 
     Nor can those be read of one that needed their descriptor.
     """
-    maps = (folder / "maps").read_text(errors="replace")
-    if f"/{LIBRARY}" not in maps or _FIGURES in maps:
+    if not has_library(folder) or _FIGURES in (folder / "maps").read_text(errors="replace"):
         return None
     none = dict.fromkeys(_REASONS, 0)
     name = (folder / "comm").read_text().strip()
     return Process(int(folder.name), name, dict.fromkeys(_COUNTS, 0), none, none)
+
+
+def has_library(folder: Path) -> bool:
+    """Say whether a process has the library, by its own name or as a copy that a variable names.
+
+    Raises:
+        OSError: If the process may not be looked at.
+
+    """
+    lines = (folder / "maps").read_text(errors="replace").splitlines()
+    loaded = {line[line.index("/") :] for line in lines if "/" in line}
+    if any(path.endswith(f"/{LIBRARY}") for path in loaded):
+        return True
+    return any(_is_copy(path) for path in _named(folder) & loaded)
+
+
+def _named(folder: Path) -> set[str]:
+    """Return the files that this process's variables, or that one's, name as libraries."""
+    own = [os.environ.get(name, "") for name in _NAMING]
+    words: list[bytes] = []
+    with suppress(FileNotFoundError):
+        words = (folder / "environ").read_bytes().split(b"\0")
+    theirs = [
+        os.fsdecode(value)
+        for name, _, value in (word.partition(b"=") for word in words)
+        if os.fsdecode(name) in _NAMING
+    ]
+    paths = [path for value in own + theirs for path in re.split("[: ]", value) if path]
+    return {os.path.realpath(_ABOVE_ROOT.sub("", path)) for path in paths}
+
+
+def _is_copy(path: str) -> bool:
+    with suppress(OSError):
+        return b"weft-live-segment" in Path(path).read_bytes()
+    return False
 
 
 def _figures(folder: Path) -> Path | None:
@@ -192,7 +234,7 @@ def lines(process: Process) -> Iterator[tuple[str, str]]:
         return
     ever = f"{counts['joined']:,} of {counts['candidates']:,} so far"
     yield "connections", f"{process.carried:,} carried now, {ever}"
-    sent, received = (_size(counts[name]) for name in ("bytes_sent", "bytes_received"))
+    sent, received = (size(counts[name]) for name in ("bytes_sent", "bytes_received"))
     yield "bytes", f"{sent} sent, {received} received"
     woken = f"{process.interrupts:,} interrupts sent, {process.interrupts_saved:,} saved"
     yield "messages", f"{counts['messages_sent']:,} sent; {woken}; slept {counts['sleeps']:,} times"
@@ -209,7 +251,7 @@ def lines(process: Process) -> Iterator[tuple[str, str]]:
                 yield what, f"{count:,} to the kernel: {_REASONS[reason]}"
 
 
-def _size(count: int) -> str:
+def size(count: int) -> str:
     """Write a number of bytes with its unit, to three digits."""
     for unit, scale in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("KB", 1e3)):
         if count >= scale:

@@ -141,6 +141,16 @@ def column_head(name: str) -> str:
     return f"{prose(name)} ({unit})" if unit else prose(name)
 
 
+def half_widths(column: str) -> list[str]:
+    """Name the columns that may hold the half width of another's 95 % interval.
+
+    `queueing_mean_us` has `queueing_half_width_us`, most others have their own name and an ending.
+    """
+    names = [column.replace("_mean_", "_half_width_"), f"{column}_half_width",
+             column.replace("_load", "_half_width")]  # fmt: skip
+    return [name for name in names if name != column]
+
+
 def short_keys(names: Sequence[str]) -> dict[str, str]:
     """Shorten dotted keys to the fewest of their last parts that tell them apart.
 

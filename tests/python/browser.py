@@ -6,7 +6,6 @@ by a zero byte (https://chromedevtools.github.io/devtools-protocol/).
 
 from __future__ import annotations
 
-import base64
 import json
 import os
 import re
@@ -77,14 +76,8 @@ class Browser:
         script: str = "null",
         *,
         width: int = 1280,
-        until: str = DRAWN,
-        dark: bool = False,
-        picture: Path | None = None,
     ) -> Visit:
-        """Open a page, wait until an expression holds, and return what `script` then evaluates to.
-
-        `picture` is where a PNG of the whole page goes.
-        """
+        """Open a page, wait until its figures are drawn, and return what `script` evaluates to."""
         target = self._call("Target.createTarget", url="about:blank")["targetId"]
         tab = self._call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         self._events.clear()
@@ -92,16 +85,11 @@ class Browser:
             self._call(f"{domain}.enable", tab)
         self._call("Emulation.setDeviceMetricsOverride", tab, width=width, height=1000,
                    deviceScaleFactor=1, mobile=False)  # fmt: skip
-        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
-        self._call("Emulation.setEmulatedMedia", tab, features=[scheme])
         self._call("Page.navigate", tab, url=page.as_uri())
         while not any(event["method"] == "Page.loadEventFired" for event in self._events):
             self._read()
-        self._call_js(tab, _WHEN.replace("CONDITION", until))
+        self._call_js(tab, _WHEN.replace("CONDITION", DRAWN))
         said = self._call_js(tab, script)
-        if picture is not None:
-            whole = self._call("Page.captureScreenshot", tab, captureBeyondViewport=True)
-            picture.write_bytes(base64.b64decode(whole["data"]))
         dom = str(self._call_js(tab, "document.documentElement.outerHTML"))
         visit = Visit(dom, said, *_told(self._events))
         self._call("Target.closeTarget", targetId=target)

@@ -7,12 +7,17 @@ import resource
 import shutil
 import struct
 import subprocess
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from click.testing import CliRunner
 
 from weft import live, live_elf, live_figures
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 GNU_LOADER = b"/lib64/ld-linux-x86-64.so.2\0"
 
@@ -202,26 +207,28 @@ def test_the_figures_of_a_process_are_read_by_name(tmp_path: Path) -> None:
     (tmp_path / "7").mkdir()
     (tmp_path / "7" / "comm").write_text("redis\n")
     file = tmp_path / "figures"
-    file.write_bytes(struct.pack("=55Q", 7, *range(10, 64)))
+    file.write_bytes(struct.pack("=59Q", 8, *range(10, 68)))
     process = live_figures._read(file, tmp_path / "7")
     assert process is not None
     assert (process.pid, process.program) == (7, "redis")
     assert process.counts["candidates"] == 10
     assert process.fallen_through["elsewhere"] == 24
+    assert process.fallen_through["other_user"] == 26
     assert process.fallen_through["epoll"] == 31
     assert process.fallen_through["filter"] == 42
     assert process.fallen_through["withdrawn"] == 43
-    assert process.moved_back["elsewhere"] == 44
-    assert process.moved_back["peer"] == 59
-    assert process.moved_back["bare_calls"] == 60
-    assert process.moved_back["full"] == 61
-    assert process.moved_back["filter"] == 62
+    assert process.fallen_through["unusable"] == 45
+    assert process.moved_back["elsewhere"] == 46
+    assert process.moved_back["peer"] == 61
+    assert process.moved_back["bare_calls"] == 62
+    assert process.moved_back["full"] == 63
+    assert process.moved_back["filter"] == 64
     assert process.interrupts == process.counts["word_wakes"] + process.counts["doorbells"]
     assert process.polling_entries == 21
     assert process.kernel_entries == process.interrupts + 18 + 20 + 21 + 22 + 23
 
 
-@pytest.mark.parametrize(("words", "layout"), [(51, 5), (53, 5), (53, 7)])
+@pytest.mark.parametrize(("words", "layout"), [(55, 7), (57, 8), (59, 7)])
 def test_the_figures_of_another_version_are_left_alone(
     tmp_path: Path, words: int, layout: int
 ) -> None:
@@ -333,6 +340,63 @@ def test_the_other_end_is_looked_at() -> None:
     assert "no process" in (live.peer_obstacle(2**22 + 1) or "")
 
 
+@contextmanager
+def running(library: Path | None, **how: Any) -> Iterator[int]:
+    """Run a program that has begun, perhaps with a library; its number."""
+    loaded = {} if library is None else {"LD_PRELOAD": str(library)}
+    with subprocess.Popen(
+        ["cat"],
+        env={**os.environ, **loaded},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        cwd="/",
+        **how,
+    ) as program:
+        assert program.stdin is not None
+        assert program.stdout is not None
+        program.stdin.write(b"here\n")
+        program.stdin.flush()
+        program.stdout.readline()
+        yield program.pid
+        program.stdin.close()
+
+
+def test_a_copy_of_the_library_is_found_by_any_name(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    copy = Path(shutil.copy(live.library(), tmp_path / "copy.so"))
+    with running(copy) as pid:
+        assert live.peer_obstacle(pid) is None
+        assert live_figures.process(pid).counts["candidates"] == 0
+        # What only this process names is found too.
+        monkeypatch.setenv("WEFT_LIVE_LIBRARY", str(copy))
+        monkeypatch.setattr(live_figures, "_NAMING", ("WEFT_LIVE_LIBRARY",))
+        assert live.peer_obstacle(pid) is None
+        monkeypatch.setenv("WEFT_LIVE_LIBRARY", "/elsewhere.so")
+        assert "not started under weft live" in (live.peer_obstacle(pid) or "")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root starts programs as another user")
+def test_another_users_program_is_trusted_by_the_directorys_group_alone(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    user, group = 61_001, 61_100
+    monkeypatch.delenv("WEFT_LIVE_DIRECTORY", raising=False)
+    with running(None, user=user, group=user, extra_groups=[group]) as pid:
+        before = f"process {pid} belongs to user {user}, "
+        none = "and WEFT_LIVE_DIRECTORY names no directory of a group of both"
+        assert live.peer_obstacle(pid) == before + none
+        monkeypatch.setenv("WEFT_LIVE_DIRECTORY", str(tmp_path))
+        tmp_path.chmod(0o2770)
+        os.chown(tmp_path, 0, group + 1)
+        not_in = f"who is not in group {group + 1} of {tmp_path}"
+        assert live.peer_obstacle(pid) == before + not_in
+        os.chown(tmp_path, 0, group)
+        assert live.peer_obstacle(pid) == f"process {pid} was not started under weft live"
+        tmp_path.chmod(0o2777)
+        assert "its group may write and others may not" in (live.peer_obstacle(pid) or "")
+
+
 def test_a_program_that_may_have_little_memory_is_left_all_of_it(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -428,7 +492,7 @@ def test_status_says_of_a_process_without_connections_nothing_else() -> None:
     [(0, "0 B"), (1000, "1.00 KB"), (99_950, "100.0 KB"), (10**12, "1.00 TB"), (10**15, "1000 TB")],
 )
 def test_bytes_are_written_with_their_unit(count: int, said: str) -> None:
-    assert live_figures._size(count) == said
+    assert live_figures.size(count) == said
 
 
 @pytest.mark.parametrize(

@@ -157,6 +157,8 @@ fn forget_connection(fd: c_int, to: LostTo) -> Taken {
         let Some((unseen, taken)) = taken::begin(fd, guard.place, to, others_wait) else {
             return Taken::NOTHING;
         };
+        let is_anothers = several || guard.connection.holders.load(Ordering::SeqCst) > 1;
+        epoll::forget_number(fd, is_anothers);
         guard.local().loses_number(fd, to);
         let goes_on = guard.keeps_socket_for_others();
         let last_here = guard.local().loses_descriptor();

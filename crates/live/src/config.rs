@@ -5,7 +5,7 @@
 //! | `WEFT_LIVE` | `off` leaves everything to the kernel | on |
 //! | `WEFT_LIVE_RING` | bytes of one direction's ring, a power of two from 4096 | 262144 |
 //! | `WEFT_LIVE_LIMIT` | connections in shared memory at one time | 2048, fewer with little memory |
-//! | `WEFT_LIVE_DIRECTORY` | where ends in different network namespaces meet | nowhere |
+//! | `WEFT_LIVE_DIRECTORY` | where ends in different network namespaces meet, and whose group may | nowhere |
 //! | `WEFT_LIVE_LOG` | a file, or `stderr`, for what becomes of each connection | none |
 
 use std::ffi::CStr;
@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::memory::means;
 use crate::report::log;
+use crate::sys;
 
 static RING: AtomicU64 = AtomicU64::new(256 * 1024);
 /// As many as are said, or [`MOST`] and no more than there is memory for, once somebody has asked.
@@ -25,7 +26,8 @@ const PART: u64 = 4;
 /// A path of a directory, copied: programs write over their environment.
 #[derive(Debug)]
 struct Directory {
-    bytes: [u8; LONGEST],
+    /// With a zero at the end.
+    bytes: [u8; LONGEST + 1],
     length: usize,
 }
 
@@ -67,7 +69,7 @@ pub fn read() -> bool {
         && path.starts_with('/')
         && path.len() <= LONGEST
     {
-        let mut bytes = [0; LONGEST];
+        let mut bytes = [0; LONGEST + 1];
         bytes[..path.len()].copy_from_slice(path.as_bytes());
         // The first process to read it is the only one.
         let _ = DIRECTORY.set(Directory { bytes, length: path.len() });
@@ -93,3 +95,23 @@ pub fn limit() -> u64 {
 pub fn directory() -> Option<&'static [u8]> {
     DIRECTORY.get().map(|it| &it.bytes[..it.length])
 }
+
+/// The group with whose members this user shares memory: that of the directory, if it may write there and
+/// others may not. It is looked at each time, so that who changes the directory changes this.
+pub fn trusted_group() -> Option<u32> {
+    let path = DIRECTORY.get()?.bytes.as_ptr();
+    // SAFETY: all zeroes is a valid `stat`, and a valid place for the result.
+    let mut about: libc::stat = unsafe { std::mem::zeroed() };
+    let place = &raw mut about;
+    // SAFETY: the path ends with a zero.
+    let asked = unsafe { sys::bare!(libc::SYS_newfstatat, libc::AT_FDCWD, path, place, 0) };
+    let may = |bits| about.st_mode & bits == bits;
+    let is_groups = asked == 0
+        && about.st_mode & libc::S_IFMT == libc::S_IFDIR
+        && may(libc::S_IWGRP | libc::S_IXGRP)
+        && !may(libc::S_IWOTH);
+    (is_groups && about.st_gid != UNMAPPED).then_some(about.st_gid)
+}
+
+/// What the kernel gives for a group, or user, that has no number in this user namespace.
+const UNMAPPED: u32 = 65534;

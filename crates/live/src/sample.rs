@@ -28,6 +28,11 @@ pub struct Sample {
 
 impl Sample {
     pub fn new() -> Self {
+        Self::with_ring(1 << 12)
+    }
+
+    /// One whose rings have so many bytes.
+    pub fn with_ring(bytes: u64) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let far = listener.accept().unwrap().0;
@@ -38,7 +43,9 @@ impl Sample {
         table::track(ends[0], Role::Client, 1);
         let guard = table::enter(ends[0]).unwrap();
         let connection = guard.connection;
-        let (segment, file) = Segment::create(Capacity::new(1 << 12).unwrap()).unwrap();
+        // As for who joins: from now on no call passes by.
+        assert!(guard.is_alone());
+        let (segment, file) = Segment::create(Capacity::new(bytes).unwrap()).unwrap();
         sys::close(file);
         guard.attach(segment, sys::event().unwrap(), sys::event().unwrap());
         connection.switched_in.store(true, Ordering::Relaxed);

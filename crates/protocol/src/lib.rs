@@ -11,6 +11,7 @@ pub mod interrupt_flag;
 pub mod lending;
 pub mod order;
 pub mod packet;
+pub mod record_ring;
 pub mod resequence;
 pub mod retransmit;
 pub mod ring;
@@ -21,6 +22,7 @@ pub mod turns;
 pub mod vi;
 pub mod wakers;
 pub mod window;
+pub mod write_log;
 
 #[cfg(test)]
 mod explore;

@@ -23,7 +23,7 @@ from weft.plots.request import (
 )
 from weft.standing import SETTLED, STANDING, main_latency
 from weft.theme import CROSS, HEIGHT, WIDTH
-from weft.words import axis_title
+from weft.words import axis_title, half_widths
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -151,12 +151,9 @@ def _first_seen_in(frame: pd.DataFrame) -> Callable[[pd.Series[Any]], pd.Series[
 
 
 def _half_width(rows: pd.DataFrame, y: str) -> pd.Series[float]:
-    """Find the half width of a column: `queueing_mean_us` has `queueing_half_width_us`."""
-    for name in (y.replace("_mean_", "_half_width_"), f"{y}_half_width",
-                 y.replace("_load", "_half_width")):  # fmt: skip
-        if name != y and name in rows:
-            return rows[name].fillna(0.0)
-    return pd.Series(0.0, index=rows.index)
+    """Return the half width of each value of a column; 0 without an interval."""
+    found = next((name for name in half_widths(y) if name in rows), None)
+    return pd.Series(0.0, index=rows.index) if found is None else rows[found].fillna(0.0)
 
 
 def _published(

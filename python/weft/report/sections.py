@@ -25,6 +25,7 @@ from weft.standing import main_latency
 from weft.system import Parameter, System
 from weft.words import (
     column_head,
+    half_widths,
     number,
     percent,
     plain,
@@ -406,7 +407,7 @@ def _points_table(run: Result) -> str:
     short = short_keys([name for name in shown if "." in name])
     heads = [setting_head(name, short[name]) if name in short else escape(column_head(name))
              for name in shown]  # fmt: skip
-    half_of = {name: half for name in points for half in _half_widths(str(name)) if half in points}
+    half_of = {name: half for name in points for half in half_widths(str(name)) if half in points}
     asked_for = points.to_dict("records")
     rows = [[_cell(name, row, half_of.get(name)) for name in shown] for row in asked_for]
     numeric = {i for i, name in enumerate(shown) if points[name].dtype.kind in "fi"}
@@ -415,14 +416,8 @@ def _points_table(run: Result) -> str:
 
 def _worth_showing(points: pd.DataFrame, name: str, asked: set[str]) -> bool:
     """Leave out what is the same everywhere, except what every reader looks for."""
-    is_half_width = any(name in _half_widths(str(other)) for other in points)
+    is_half_width = any(name in half_widths(str(other)) for other in points)
     return name != "point" and not is_half_width and (name in asked or points[name].nunique() > 1)
-
-
-def _half_widths(name: str) -> list[str]:
-    """Name the columns that may hold how far the interval of another reaches."""
-    stem = name.removesuffix("_mean_us")
-    return [f"{name}_half_width", *([f"{stem}_half_width_us"] if stem != name else [])]
 
 
 def _cell(name: str, row: Mapping[Hashable, Any], half: str | None) -> str:

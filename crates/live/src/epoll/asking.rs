@@ -7,8 +7,7 @@ use libc::{c_int, epoll_event, sigset_t};
 
 use super::instance::Instance;
 use super::looking::{hand_back, resolve};
-use super::waiting::LOOK_ASIDE;
-use super::{EVENT, TAG, link_of, link_place, once, order};
+use super::{EVENT, is_tagged, link_of, link_place, once, order};
 use crate::segment::Segment;
 use crate::signals::cancel;
 use crate::stream;
@@ -41,14 +40,24 @@ pub fn from_kernel(
     } else {
         cancel::epoll_pwait(epoll, events, time, mask)?
     };
-    let (mut kept, mut any_others) = (0, false);
+    Ok(sift(instance, &mut events[..count], taken_over, carried))
+}
+
+/// Keeps, of what the kernel has told, the events that are the program's; returns of how many.
+pub fn sift(
+    instance: &Instance,
+    events: &mut [epoll_event],
+    taken_over: u32,
+    carried: Carried,
+) -> usize {
+    let mut kept = 0;
     let mut told = [0u64; CONNECTIONS / 64];
-    for at in 0..count {
+    for at in 0..events.len() {
         let event = events[at];
         let link = event.u64 as u32 & !(EVENT as u32);
         let (place, _) = link_place(link);
         // A program's own datum may begin like the library's.
-        if event.u64 & !0xffff_ffff == TAG
+        if is_tagged(&event)
             && let Some(word) = told.get_mut(place / 64)
         {
             warm(instance, link);
@@ -71,15 +80,9 @@ pub fn from_kernel(
             }
             events[kept] = event;
             kept += 1;
-            any_others = true;
         }
     }
-    if any_others {
-        // SAFETY: a number is written that another thread may change; a look aside too many or one
-        // late does no harm.
-        unsafe { (*instance.inner.get()).aside_every = LOOK_ASIDE };
-    }
-    Ok(kept)
+    kept
 }
 
 /// Looks at a connection again that the kernel has reported, under all its registrations here.
@@ -208,17 +211,5 @@ mod tests {
             assert_eq!(both.ask(Carried::InOrder), told);
             assert_eq!(both.ask(Carried::Later), [9], "a look finds the other");
         }
-    }
-
-    #[test]
-    fn the_kernel_is_asked_sooner_only_where_it_had_something_to_say_of_others() {
-        let both = Both::new();
-        // SAFETY: nobody else uses the instance.
-        let every = || unsafe { &mut (*both.instance.inner.get()).aside_every };
-        *every() = 8 * LOOK_ASIDE;
-        both.arrive();
-        assert_eq!((both.ask(Carried::InOrder), *every()), (vec![7], 8 * LOOK_ASIDE));
-        both.write();
-        assert_eq!((both.ask(Carried::InOrder), *every()), (vec![9], LOOK_ASIDE));
     }
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 use libc::c_int;
 
 use super::links::Inner;
-use super::{CONTROL, registrations, waiting};
+use super::{CONTROL, passing, registrations};
 use crate::memory::means;
 use crate::signals::inside::Inside;
 use crate::signals::process_lock::ProcessLock;
@@ -31,10 +31,12 @@ pub struct Instance {
     pub waiters: AtomicU32,
     /// Whether it was made before the last fork, so that the kernel's part of it is others' as well.
     pub inherited: AtomicBool,
+    /// Whether another process may have it, too, and put into it what it likes.
+    pub shared: AtomicBool,
     /// Whether it is itself watched by another, which sees only what the kernel sees.
     pub nested: AtomicU32,
-    /// How many descriptors the kernel alone reports, perhaps too many: one that was closed without
-    /// a word has gone unseen.
+    /// How many descriptors the kernel alone reports that are no connections, perhaps too many: one that was
+    /// closed without a word has gone unseen.
     pub others: AtomicU32,
     /// How many connections are in it that are not carried, or not yet.
     pub uncarried: AtomicU32,
@@ -47,6 +49,20 @@ impl Instance {
     /// Its descriptor.
     pub fn descriptor(&self) -> c_int {
         self.fd.load(Ordering::Relaxed) as c_int - 1
+    }
+
+    /// Whether the kernel alone reports anything of it.
+    pub fn has_others(&self) -> bool {
+        let order = Ordering::SeqCst;
+        self.others.load(order) > 0 || self.uncarried.load(order) > 0
+    }
+
+    /// Whether the kernel's instance has anything under a datum of the library's, so that a wait in it is not
+    /// the kernel's alone.
+    #[inline]
+    pub fn has_tagged(&self) -> bool {
+        // SAFETY: the number is atomic, and lies where it is for good.
+        unsafe { &(*self.inner.get()).tagged }.load(Ordering::SeqCst) > 0
     }
 
     /// Lets those that are in a wait go on with the instance under a number of the library's own, of
@@ -181,16 +197,18 @@ pub fn track(fd: c_int) {
         if instance.fd.compare_exchange(0, fd as u32 + 1, order, order).is_ok() {
             instance.descriptors.store(1, order);
             instance.inherited.store(false, order);
+            instance.shared.store(false, order);
             instance.nested.store(0, order);
             instance.others.store(0, order);
             instance.uncarried.store(0, order);
             // SAFETY: the place was free, so nobody else uses it.
             let inner = unsafe { &mut *instance.inner.get() };
             (inner.count, inner.warm, inner.left) = (0, 0, 0..0);
+            inner.tagged.store(0, order);
             inner.had_place = false;
             inner.spin = SpinPolicy::new();
             (inner.turn, inner.looked_aside, inner.listened) = (0, 0, 0);
-            inner.aside_every = waiting::LOOK_ASIDE;
+            (inner.swept, inner.has_pages) = (0, false);
             if !table::set_entry(fd, Entry::Epoll(index)) {
                 instance.fd.store(0, order);
             }
@@ -230,6 +248,7 @@ pub fn forget(index: usize, fd: c_int) {
 /// The end of an instance that nobody can reach any more.
 fn end(instance: &Instance, index: usize) {
     let _control = CONTROL.lock();
+    passing::forget_instance(index);
     for place in table::used() {
         for registration in registrations(place) {
             // SAFETY: the instance has no descriptor any more, so nobody else looks at its

@@ -1,7 +1,7 @@
 //! The connections that an instance follows, those first that each wait looks at.
 
 use std::ops::Range;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use super::FOLLOWED;
 use super::order::Found;
@@ -12,6 +12,9 @@ use crate::waiting::spin::SpinPolicy;
 /// What an instance's lock guards.
 pub struct Inner {
     pub count: usize,
+    /// How many registrations the kernel's instance has under a datum of the library's, those included that
+    /// the program has taken out. Known also to who does not have the lock.
+    pub tagged: AtomicU32,
     /// How many of the links, from the first on, are warm: each wait looks at these. The flags of
     /// the others stay armed, so that whoever stimulates one makes the kernel report it, and it is
     /// warm again. So a wait costs by the busy connections, not by all.
@@ -35,10 +38,12 @@ pub struct Inner {
     pub looked_aside: u64,
     /// The coarse clock when the fine one was last looked at, in nanoseconds.
     pub ticked: u64,
-    /// How long after that it is asked again, in nanoseconds.
-    pub aside_every: u64,
     /// When it was last looked whether anything was heard of the other ends, in nanoseconds.
     pub listened: u64,
+    /// When its connections were last looked through for idle ones, by the coarse clock in nanoseconds, and whether
+    /// any may have pages to be given back.
+    pub swept: u64,
+    pub has_pages: bool,
     pub spin: SpinPolicy,
 }
 

@@ -1,6 +1,7 @@
 //! Looking at the connections that an instance follows.
 
 use std::mem::ManuallyDrop;
+use std::sync::atomic::Ordering;
 
 use libc::epoll_event;
 use weft_protocol::interrupt_flag::Sleep;
@@ -204,6 +205,7 @@ pub fn hand_back(instance: &Instance, inner: &mut Inner) {
                 let own = guard.local().own_event.descriptor();
                 let _ = sys::epoll_ctl(epoll, libc::EPOLL_CTL_DEL, own, &mut event);
                 (registration.linked, registration.cold) = (false, false);
+                inner.tagged.fetch_sub(1, Ordering::SeqCst);
                 super::count_other(instance, registration);
                 inner.remove(at);
                 // The kernel is asked about it in the next wait.

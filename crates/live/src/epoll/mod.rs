@@ -3,8 +3,7 @@
 //! A followed connection stays registered in the kernel's instance, edge-triggered and for
 //! doorbells only, under a datum of the library's own; what the program asked for is kept here. A
 //! wait looks at all followed connections, then polls as the policy says, then arms their flags and
-//! sleeps in the kernel. So a busy instance never enters the kernel but to look after its other
-//! descriptors.
+//! sleeps in the kernel. So a busy instance enters the kernel for its other descriptors alone.
 
 mod asking;
 mod edges;
@@ -14,6 +13,7 @@ mod looking;
 mod once;
 mod order;
 mod others;
+mod passing;
 mod waiting;
 
 pub use instance::{duplicated, forget, forget_all, move_instance, start_in_child, track};
@@ -21,7 +21,8 @@ pub use others::{
     TakenOutAll, expose, has_others_registrations, is_registered_by_number, is_watched,
     mark_watched, may_be_shared, put_in_again, release, take_out,
 };
-pub use waiting::{holds_events, wait};
+pub use passing::{forget_number, is_kernels, let_pass};
+pub use waiting::{holds_events, wait, wait_alone, wait_in_kernel};
 
 use std::sync::atomic::{Ordering, fence};
 
@@ -75,15 +76,19 @@ fn registered(
     })
 }
 
-/// Whether all instances that the connection is in can follow it.
+/// Whether all instances that the connection is in can follow it, which nobody calls on meanwhile.
 pub fn can_follow(guard: &Guard) -> bool {
+    if let Some(_control) = CONTROL.lock() {
+        passing::gather(guard, guard.connection.first_fd.load(Ordering::Relaxed));
+    }
     registered(guard).all(|(_, registration, it)| {
         // SAFETY: numbers are read that another thread may change; the answer may be old.
-        let (count, known) = unsafe {
+        let (count, known, events) = unsafe {
             let known = once::has_fired(it.descriptor(), &*registration);
-            ((*it.inner.get()).count, known.is_some())
+            ((*it.inner.get()).count, known.is_some(), (*registration).events)
         };
-        it.nested.load(Ordering::Relaxed) == 0 && count < FULL && known
+        let exclusive = events & libc::EPOLLEXCLUSIVE as u32 != 0;
+        it.nested.load(Ordering::Relaxed) == 0 && count < FULL && known && !exclusive
     })
 }
 
@@ -111,9 +116,15 @@ fn tagged(place: usize, which: usize) -> epoll_event {
     epoll_event { events, u64: TAG | u64::from(link_of(place, which)) }
 }
 
+/// Whether an event is of what is registered under a datum of the library's.
+const fn is_tagged(event: &epoll_event) -> bool {
+    event.u64 & !0xffff_ffff == TAG
+}
+
 /// Follows a connection that has just joined wherever it is registered.
 pub fn follow(guard: &Guard) {
     let Some(_control) = CONTROL.lock() else { return };
+    passing::gather(guard, guard.connection.first_fd.load(Ordering::Relaxed));
     for (which, registration, instance) in registered(guard) {
         let Some(_held) = instance.lock.lock() else { continue };
         // SAFETY: the instance's lock is held.
@@ -149,19 +160,22 @@ fn watch_event(instance: &Instance, registration: &mut Registration, guard: &Gua
     registration.by_event = matches!(added, Ok(()) | Err(libc::EEXIST));
 }
 
-/// The end of this, once no registration of the connection is left in the instance. While others
-/// hold a connection that is carried, the event stays: the kernel's instance may be theirs as well.
-fn unwatch_event(instance: &Instance, index: u32, guard: &Guard) {
+/// The end of this, once no registration of the connection is left in the instance, and of one that `had_tag`.
+/// While others hold a connection that is carried, the event stays: the kernel's instance may be theirs as well.
+fn unwatch_event(instance: &Instance, inner: &Inner, index: u32, guard: &Guard, had_tag: bool) {
     let more = registrations(guard.place).any(|it| {
         // SAFETY: with the control lock held the instances cannot change.
         unsafe { (*it).instance == index }
     });
     let connection = guard.connection;
     let needed = connection.holders.load(Ordering::SeqCst) > 1 && !turn::is_back(connection);
-    if !more && !needed {
+    let own = guard.local().own_event.number().filter(|_| !more && !needed);
+    if let Some(own) = own {
         let epoll = instance.descriptor();
-        let own = guard.local().own_event.descriptor();
         let _ = sys::epoll_ctl(epoll, libc::EPOLL_CTL_DEL, own, &mut tagged(guard.place, 0));
+    }
+    if had_tag && (more || own.is_some()) {
+        inner.tagged.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
@@ -200,6 +214,9 @@ fn link(inner: &mut Inner, registration: &mut Registration, guard: &Guard, which
     let pointers = &segment.way(role.peer()).pointers;
     segment.side(role).sorts.store(true, Ordering::Release);
     inner.push(link_of(guard.place, which), pointers.written_word(), pointers.arrivals());
+    if !registration.parked {
+        inner.tagged.fetch_add(1, Ordering::SeqCst);
+    }
     (registration.linked, registration.parked, registration.cold) = (true, false, false);
     registration.asks_room = false;
     registration.reported = Reported::default();
@@ -265,22 +282,27 @@ pub fn unfollow(guard: &Guard) {
         let (registration, inner) = unsafe { (&mut *registration, &mut *instance.inner.get()) };
         unlink(inner, guard.place, which);
         discount_other(instance, registration, guard);
-        let index = std::mem::take(registration).instance;
-        unwatch_event(instance, index, guard);
+        let before = std::mem::take(registration);
+        let had_tag = before.linked || before.parked;
+        unwatch_event(instance, inner, before.instance, guard, had_tag);
     }
 }
 
-/// `epoll_ctl` on something that the library knows; `kernel` is the program's call.
+/// `epoll_ctl` on something that the library knows and that is not the kernel's for good; `kernel` is the
+/// program's call.
 pub fn control(
     epoll: c_int,
     operation: c_int,
     fd: c_int,
     event: *mut epoll_event,
-    kernel: impl Fn() -> c_int,
+    kernel: impl Fn() -> c_int + Copy,
 ) -> c_int {
     if operation == libc::EPOLL_CTL_ADD && matches!(table::entry(epoll), Entry::Epoll(_)) {
         // What it was put in for before it is connected counts from then on.
         table::track_early(fd);
+    }
+    if let Some(result) = passing::control(epoll, operation, fd, event, kernel) {
+        return result;
     }
     let index = match (table::entry(epoll), table::entry(fd)) {
         (Entry::Epoll(index), Entry::Connection(_) | Entry::Unplaced) => index,
@@ -288,6 +310,8 @@ pub fn control(
             expose(inner);
             return control_other(epoll, operation, kernel);
         }
+        // In an instance that the library does not know it may stay.
+        (_, Entry::Connection(_) | Entry::Unplaced) if table::is_plain(fd) => return kernel(),
         (_, Entry::Connection(_) | Entry::Unplaced) => {
             departure::depart(fd, Reason::Epoll);
             return kernel();
@@ -328,9 +352,10 @@ pub fn control(
         drop((held, controlling, attaching, guard));
         return control(epoll, operation, fd, event, kernel);
     }
+    passing::gather(&guard, fd);
     // SAFETY: the program says that the event is valid, where the operation has one.
     let event = if operation == libc::EPOLL_CTL_DEL { None } else { unsafe { event.as_ref() } };
-    match (operation, event) {
+    let result = match (operation, event) {
         (libc::EPOLL_CTL_ADD, Some(event)) => add(&guard, instance, index, *event, kernel),
         (libc::EPOLL_CTL_MOD, Some(event)) if event.events & libc::EPOLLEXCLUSIVE as u32 != 0 => {
             crate::stream::fail(libc::EINVAL) as c_int
@@ -338,7 +363,11 @@ pub fn control(
         (libc::EPOLL_CTL_MOD, Some(event)) => modify(&guard, instance, index, *event, kernel),
         (libc::EPOLL_CTL_DEL, _) => remove(&guard, instance, index, kernel),
         _ => kernel(),
+    };
+    if !joined && fd == guard.connection.first_fd.load(Ordering::Relaxed) {
+        passing::note_again(&guard);
     }
+    result
 }
 
 fn add(
@@ -434,7 +463,8 @@ fn unpark(guard: &Guard, instance: &Instance, which: usize) {
     let mut event = tagged(guard.place, which);
     let _ = sys::epoll_ctl(epoll, libc::EPOLL_CTL_DEL, registration.fd, &mut event);
     let index = std::mem::take(registration).instance;
-    unwatch_event(instance, index, guard);
+    // SAFETY: as above.
+    unwatch_event(instance, unsafe { &*instance.inner.get() }, index, guard, true);
 }
 
 /// Frees the parked registrations of a connection, if no other place is free. The control lock is
@@ -532,8 +562,8 @@ fn remove(guard: &Guard, instance: &Instance, index: usize, kernel: impl Fn() ->
     if result == 0 {
         unlink(inner, guard.place, which);
         discount_other(instance, registration, guard);
-        *registration = Registration::default();
-        unwatch_event(instance, index as u32 + 1, guard);
+        let had_tag = std::mem::take(registration).linked;
+        unwatch_event(instance, inner, index as u32 + 1, guard, had_tag);
     }
     result
 }
@@ -556,8 +586,7 @@ pub fn kick(guard: &Guard) {
 }
 
 /// Lets those instances look again that follow the connection by a registration of a kind, by its event: another
-/// thread may just be handing the descriptor back to the kernel, whose datum is the program's from then on. An
-/// instance that could not be told of the event looks by itself.
+/// thread may just be handing the descriptor back to the kernel, whose datum is the program's from then on.
 fn rouse_all(guard: &Guard, is_meant: impl Fn(&Registration) -> bool) {
     let sleeps = registered(guard).any(|(_, registration, instance)| {
         // SAFETY: numbers are read that another thread may change; a signal too many does no harm.

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use libc::{c_int, epoll_event};
 
 use super::instance::{self, Instance, instance};
-use super::{CONTROL, registrations, waiting};
+use super::{CONTROL, passing, registrations, waiting};
 use crate::leaving::departure;
 use crate::report::stats::Reason;
 use crate::sys;
@@ -16,29 +16,29 @@ use crate::table::{self, Entry, Guard, REGISTRATIONS, Registration};
 pub fn may_be_shared() {
     for instance in instance::all() {
         instance.others.fetch_add(1, Ordering::SeqCst);
+        instance.shared.store(true, Ordering::SeqCst);
     }
 }
 
 /// Counts a connection that the kernel reports.
 pub fn count_other(instance: &Instance, registration: &mut Registration) {
     registration.by_kernel = true;
-    instance.others.fetch_add(1, Ordering::SeqCst);
     instance.uncarried.fetch_add(1, Ordering::SeqCst);
 }
 
 /// The end of this. While other processes hold the connection too, the kernel may go on with what
-/// it has, and the count stays.
+/// it has.
 pub fn discount_other(instance: &Instance, registration: &mut Registration, guard: &Guard) {
     if std::mem::take(&mut registration.by_kernel) {
         discount(&instance.uncarried);
-        if guard.connection.holders.load(Ordering::SeqCst) == 1 {
-            discount(&instance.others);
+        if guard.connection.holders.load(Ordering::SeqCst) > 1 {
+            instance.others.fetch_add(1, Ordering::SeqCst);
         }
     }
 }
 
 /// One less.
-fn discount(count: &AtomicU32) {
+pub fn discount(count: &AtomicU32) {
     let order = Ordering::SeqCst;
     let _ = count.fetch_update(order, order, |count| count.checked_sub(1));
 }
@@ -95,11 +95,12 @@ pub fn release(guard: &Guard) {
 
 /// Whether the connection is in an instance under this number, or has been until lately.
 pub fn is_registered_by_number(guard: &Guard) -> bool {
-    guard.local().watched.load(Ordering::Relaxed)
+    let is_kept = guard.local().watched.load(Ordering::Relaxed)
         && super::registered(guard).any(|(_, registration, _)| {
             // SAFETY: numbers are read that another thread may change; the answer may be old.
             unsafe { (*registration).fd == guard.fd }
-        })
+        });
+    is_kept || passing::is_noted(guard.fd)
 }
 
 /// Whether the kernel's part of a registration is other processes' as well, that hold the connection and
@@ -168,15 +169,17 @@ fn for_each_given_up(guard: &Guard, mut act: impl FnMut(&Instance, &Registration
             event.events = (libc::EPOLLET | libc::EPOLLONESHOT) as u32;
         }
         act(instance, registration, event);
+        let had_tag = registration.linked;
         // The kernel goes on with it, unknown here.
-        if registration.linked {
+        if registration.linked || registration.by_kernel {
             instance.others.fetch_add(1, Ordering::SeqCst);
-        } else if registration.by_kernel {
+        }
+        if registration.by_kernel {
             discount(&instance.uncarried);
         }
         mark_watched(registration.fd, true);
         let index = std::mem::take(registration).instance;
-        super::unwatch_event(instance, index, guard);
+        super::unwatch_event(instance, inner, index, guard, had_tag);
     }
 }
 

@@ -6,24 +6,25 @@ use libc::{c_int, epoll_event, sigset_t};
 
 use weft_protocol::interrupt_flag::Sleep;
 
-use super::asking::{Carried, from_kernel};
-use super::instance::{Instance, Stay};
+use super::asking::{self, Carried, from_kernel};
+use super::instance::{Instance, Stay, instance};
 use super::looking::{WHOLE_LOOK, any_ready, hand_back, look, resolve, wanted};
 use super::{CONTROL, link_place};
+use crate::memory::idle;
 use crate::ready;
 use crate::report::stats;
 use crate::segment::Segment;
+use crate::signals::asleep::{Asleep, How};
 use crate::sys::{self, Errno};
-use crate::table::{Guard, Registration};
+use crate::table::{self, Entry, Guard, Registration};
 use crate::waiting::death;
 use crate::waiting::spin::Where;
 use crate::waiting::wait;
 
 /// While there are events without the kernel, it is asked about other descriptors this often, in
-/// nanoseconds: as long as it has something to say. Each time that it has nothing, half as often.
-pub const LOOK_ASIDE: u64 = 50_000;
-/// But no less often than this.
-const LEAST_ASIDE: u64 = 16 * LOOK_ASIDE;
+/// nanoseconds: so long does somebody wait at most who connects to a server that is busy, and a question costs
+/// a hundredth of that.
+const LOOK_ASIDE: u64 = 50_000;
 const EVERY_TURN: u32 = 4;
 
 /// `epoll_pwait` on a followed instance. `None` leaves it to the kernel.
@@ -38,7 +39,107 @@ pub fn wait(
     }
     let stay = Stay::begin(epoll)?;
     let _others = Others(stay.instance);
+    // Who waits anew may have sent something.
+    // SAFETY: a flag is written that another thread may change; a look too many or one late does no harm.
+    unsafe { (*stay.instance.inner.get()).has_pages = true };
     Some(wait_in(stay.instance, events, timeout, mask))
+}
+
+fn has_tagged(epoll: c_int) -> bool {
+    let Entry::Epoll(index) = table::entry(epoll) else { return false };
+    instance(index).is_some_and(Instance::has_tagged)
+}
+
+/// A wait in an instance that is the kernel's alone, by `kernel`, the program's call: nothing in it has a datum
+/// of the library's, nor gets one meanwhile, but by a handler. `None` if it is not.
+///
+/// # Safety
+///
+/// There is room for so many events as the call returns.
+#[inline(always)]
+pub unsafe fn wait_alone(
+    epoll: c_int,
+    first: *mut epoll_event,
+    kernel: impl Fn() -> c_int,
+) -> Option<c_int> {
+    let Entry::Epoll(index) = table::entry(epoll) else { return Some(kernel()) };
+    let Some(instance) = instance(index) else { return Some(kernel()) };
+    let may_get_one = !table::is_single_threaded() || instance.shared.load(Ordering::Relaxed);
+    if may_get_one || instance.has_tagged() {
+        return None;
+    }
+    let count = kernel();
+    if count > 0 && instance.has_tagged() {
+        // SAFETY: by the contract of this function.
+        return Some(unsafe { joined_by_handler(instance, first, count) });
+    }
+    Some(count)
+}
+
+/// Keeps, of what the kernel has told, what is the program's, after a handler has joined a connection meanwhile:
+/// where nothing is left, the handler has interrupted the wait.
+///
+/// # Safety
+///
+/// There are so many events.
+#[cold]
+unsafe fn joined_by_handler(instance: &Instance, first: *mut epoll_event, count: c_int) -> c_int {
+    // SAFETY: by the contract of this function.
+    let events = unsafe { std::slice::from_raw_parts_mut(first, count as usize) };
+    // Any that fires once may have been taken over since.
+    let before = instance.taken_over().wrapping_sub(1);
+    match asking::sift(instance, events, before, Carried::InOrder) {
+        0 => crate::stream::fail(libc::EINTR) as c_int,
+        kept => kept as c_int,
+    }
+}
+
+/// A wait in an instance in which nothing has a datum of the library's, by `kernel`, the program's call. Another
+/// thread may join a connection of it at any time, and has to know that this one sleeps; another process may
+/// put one in that it has joined. If more is to be done, the time that is left of the wait.
+///
+/// # Safety
+///
+/// There is room for so many events as the call returns.
+pub unsafe fn wait_in_kernel(
+    epoll: c_int,
+    first: *mut epoll_event,
+    timeout: Option<u64>,
+    kernel: impl Fn() -> c_int,
+) -> Result<c_int, Option<u64>> {
+    if has_tagged(epoll) {
+        return Err(timeout);
+    }
+    let Some(stay) = Stay::begin(epoll) else { return Ok(kernel()) };
+    let instance = stay.instance;
+    // Of a wait that ends so the kernel's clock says enough.
+    let begun = timeout.filter(|span| *span > 0).map(|_| sys::coarse_now());
+    let taken_over = instance.taken_over();
+    let _waiter = Waiter::begin(instance);
+    if instance.has_tagged() {
+        return Err(timeout);
+    }
+    let count = {
+        let _asleep = Asleep::begin(How::Elsewhere);
+        kernel()
+    };
+    if count <= 0 {
+        return Ok(count);
+    }
+    // SAFETY: the kernel has just put so many there.
+    let events = unsafe { std::slice::from_raw_parts_mut(first, count as usize) };
+    let is_programs = !instance.has_tagged() && instance.taken_over() == taken_over;
+    if is_programs && !events.iter().any(super::is_tagged) {
+        return Ok(count);
+    }
+    let _others = Others(instance);
+    match asking::sift(instance, events, taken_over, Carried::InOrder) {
+        0 => {
+            let gone = begun.map_or(0, |begun| sys::coarse_now().saturating_sub(begun));
+            Err(timeout.map(|span| span.saturating_sub(gone)))
+        }
+        kept => Ok(kept as c_int),
+    }
 }
 
 /// Whether a followed instance has something to tell of a carried connection, which stays to be told.
@@ -113,12 +214,32 @@ fn sleep(
     }
     stats::count(|stats| &stats.sleeps, 1);
     let patience = looks_again.then_some(wait::STALLED);
-    let left = patience.map_or(left, |most| Some(left.map_or(most, |left| left.min(most))));
+    let left = [left, patience, sweep(instance)].into_iter().flatten().min();
     let known = from_kernel(instance, events, left, mask, Carried::InOrder);
     // Who has slept has time for a look aside in the next wait: much may have become ready at once.
     // SAFETY: as in `is_time_to_look_aside`.
     unsafe { (*instance.inner.get()).turn = EVERY_TURN - 1 };
     known
+}
+
+/// Lets the connections that have been idle give their pages back, as often as one may have become so. How long
+/// it is until then, if any has pages.
+fn sweep(instance: &Instance) -> Option<u64> {
+    let _held = instance.lock.lock()?;
+    // SAFETY: the lock is held.
+    let inner = unsafe { &mut *instance.inner.get() };
+    let (now, links) = (sys::coarse_now(), &inner.links[..inner.count]);
+    let gone_by = now.saturating_sub(inner.swept);
+    if gone_by < idle::IDLE {
+        return inner.has_pages.then(|| idle::IDLE - gone_by);
+    }
+    inner.swept = now;
+    inner.has_pages = links.iter().fold(false, |any, link| {
+        let found = resolve(*link)
+            .is_some_and(|(_, guard, segment)| idle::sweep(guard.connection, &segment));
+        any | found
+    });
+    inner.has_pages.then_some(idle::IDLE)
 }
 
 /// Whether a connection has an event that is to be told after what the kernel has to say: the kernel does
@@ -177,7 +298,7 @@ impl<'a> Waiter<'a> {
 
 impl Drop for Waiter<'_> {
     fn drop(&mut self) {
-        if self.0.waiters.fetch_sub(1, Ordering::SeqCst) == 1 {
+        if self.0.waiters.fetch_sub(1, Ordering::SeqCst) == 1 && self.0.has_tagged() {
             disarm(self.0);
         }
     }
@@ -201,9 +322,9 @@ fn is_time_to_look_aside(instance: &Instance, turns: u32) -> bool {
         return false;
     }
     let now = sys::now();
-    let others = instance.others.load(Ordering::SeqCst) > 0 || inner.warm < inner.count;
+    let others = instance.has_others() || inner.warm < inner.count;
     let (last, every) = match others {
-        true => (inner.looked_aside, inner.aside_every),
+        true => (inner.looked_aside, LOOK_ASIDE),
         false => (inner.listened, death::SILENCE),
     };
     if now.saturating_sub(last) < every {
@@ -215,8 +336,6 @@ fn is_time_to_look_aside(instance: &Instance, turns: u32) -> bool {
     inner.listened = now;
     if others {
         inner.looked_aside = now;
-        // What the kernel has to say sets it back.
-        inner.aside_every = (2 * every).min(LEAST_ASIDE);
         stats::count(|stats| &stats.asides, 1);
         return true;
     }
@@ -386,6 +505,40 @@ mod tests {
         let mut events = [none];
         let forever = sleep(instance, &mut events, None, std::ptr::null());
         assert!(forever == Ok(0) && sys::now() - begun >= wait::STALLED);
+    }
+
+    #[test]
+    fn what_a_handler_has_joined_is_told_as_the_programs_own() {
+        let sample = Sample::new();
+        let (instance, epoll) = following(&sample);
+        let told = || {
+            let (guard, _) = sample.enter();
+            sys::signal_event(guard.local().own_event.descriptor());
+            let mut events = [epoll_event { events: 0, u64: 0 }];
+            assert_eq!(sys::epoll_now(epoll, &mut events, std::ptr::null()), Ok(1));
+            assert!(super::super::is_tagged(&events[0]));
+            // SAFETY: there is one event.
+            let left = unsafe { joined_by_handler(instance, events.as_mut_ptr(), 1) };
+            (left, { events[0].u64 })
+        };
+        assert_eq!((told().0, sys::errno()), (-1, libc::EINTR), "it has nothing");
+        sample.arrive();
+        assert_eq!(told(), (1, 7));
+    }
+
+    #[test]
+    fn the_kernel_is_asked_as_often_though_it_never_has_anything_to_say() {
+        let sample = Sample::new();
+        let (instance, _) = following(&sample);
+        instance.others.store(1, Ordering::SeqCst);
+        // SAFETY: nobody else uses the instance.
+        let looked_aside = || unsafe { &mut (*instance.inner.get()).looked_aside };
+        for _ in 0..100 {
+            *looked_aside() = sys::now() - LOOK_ASIDE;
+            assert!(is_time_to_look_aside(instance, 1));
+            *looked_aside() = u64::MAX;
+            assert!(!is_time_to_look_aside(instance, 1));
+        }
     }
 
     #[test]

@@ -51,7 +51,7 @@ interpose! {
 fn connecting(fd: c_int, port: u16) {
     match table::entry(fd) {
         Entry::Unknown if !epoll::is_watched(fd) => table::track(fd, Role::Client, port),
-        Entry::Connection(_) => {
+        Entry::Connection(_) | Entry::Unplaced => {
             if let Some(guard) = table::enter(fd) {
                 attach::meet_server(&guard, port);
             }

@@ -80,11 +80,15 @@ unsafe fn entries<'a>(first: *mut pollfd, count: nfds_t, waits: bool) -> Option<
     }
     // SAFETY: by the contract of this function.
     let entries = unsafe { std::slice::from_raw_parts_mut(first, count as usize) };
+    let only_end = |entry: &pollfd| {
+        entry.events & (libc::POLLIN | libc::POLLRDNORM | libc::POLLRDHUP) == libc::POLLRDHUP
+    };
+    if entries.iter().all(|entry| table::is_awaited_in_kernel(entry.fd) && !only_end(entry)) {
+        return None;
+    }
     for entry in &*entries {
         expose(entry.fd);
-        if waits
-            && entry.events & (libc::POLLIN | libc::POLLRDNORM | libc::POLLRDHUP) == libc::POLLRDHUP
-        {
+        if waits && only_end(entry) {
             leave_to_kernel(entry.fd);
         }
     }
@@ -238,17 +242,56 @@ interpose! {
     }
 }
 
+#[inline(never)]
+fn control_apart(
+    epoll: c_int,
+    operation: c_int,
+    fd: c_int,
+    event: *mut epoll_event,
+    next: impl Fn(c_int, c_int, c_int, *mut epoll_event) -> c_int + Copy,
+) -> c_int {
+    let kernel = move || next(epoll, operation, fd, event);
+    if operation != libc::EPOLL_CTL_DEL && valid(event).is_err() {
+        return kernel();
+    }
+    epoll::control(epoll, operation, fd, event, kernel)
+}
+
 interpose! {
     fn epoll_ctl(
         epoll: c_int, operation: c_int, fd: c_int, event: *mut epoll_event,
     ) -> c_int = |next| {
-        if operation != libc::EPOLL_CTL_DEL && valid(event).is_err() {
+        if epoll::is_kernels(epoll, operation, fd) {
             return next(epoll, operation, fd, event);
         }
-        crate::epoll::control(epoll, operation, fd, event, || next(epoll, operation, fd, event))
+        control_apart(epoll, operation, fd, event, next)
     }
 }
 
+/// A wait in an instance that is not the kernel's alone, for so long and with such a mask; `kernel` is the
+/// program's call.
+///
+/// # Safety
+///
+/// There is room for `count` events.
+#[inline(never)]
+unsafe fn wait_apart(
+    epoll: c_int,
+    first: *mut epoll_event,
+    count: c_int,
+    (timeout, mask): (Option<u64>, *const sigset_t),
+    kernel: impl Fn() -> c_int + Copy,
+) -> c_int {
+    // SAFETY: by the contract of this function.
+    match unsafe { epoll::wait_in_kernel(epoll, first, timeout, kernel) } {
+        Ok(found) => found,
+        // SAFETY: as above.
+        Err(left) => unsafe { wait(epoll, first, count, left, mask) }.unwrap_or_else(kernel),
+    }
+}
+
+/// The same in an instance that follows connections. `None` leaves it to the kernel.
+///
 /// # Safety
 ///
 /// There is room for `count` events.
@@ -280,9 +323,13 @@ interpose! {
     fn epoll_wait(
         epoll: c_int, first: *mut epoll_event, count: c_int, timeout: c_int,
     ) -> c_int = |next| {
+        let kernel = move || next(epoll, first, count, timeout);
         // SAFETY: the program says that there is room for so many events.
-        unsafe { wait(epoll, first, count, milliseconds(timeout), std::ptr::null()) }
-            .unwrap_or_else(|| next(epoll, first, count, timeout))
+        if let Some(found) = unsafe { epoll::wait_alone(epoll, first, kernel) } {
+            return found;
+        }
+        // SAFETY: as above.
+        unsafe { wait_apart(epoll, first, count, (milliseconds(timeout), std::ptr::null()), kernel) }
     }
 }
 
@@ -290,9 +337,13 @@ interpose! {
     fn epoll_pwait(
         epoll: c_int, first: *mut epoll_event, count: c_int, timeout: c_int, mask: *const sigset_t,
     ) -> c_int = |next| {
+        let kernel = move || next(epoll, first, count, timeout, mask);
         // SAFETY: as for `epoll_wait`.
-        unsafe { wait(epoll, first, count, milliseconds(timeout), mask) }
-            .unwrap_or_else(|| next(epoll, first, count, timeout, mask))
+        if let Some(found) = unsafe { epoll::wait_alone(epoll, first, kernel) } {
+            return found;
+        }
+        // SAFETY: as for `epoll_wait`.
+        unsafe { wait_apart(epoll, first, count, (milliseconds(timeout), mask), kernel) }
     }
 }
 
@@ -301,8 +352,14 @@ interpose! {
         epoll: c_int, first: *mut epoll_event, count: c_int, timeout: *const timespec,
         mask: *const sigset_t,
     ) -> c_int = |next| {
-        // SAFETY: as for `epoll_wait`, and for the time.
-        unsafe { span(timeout).ok().and_then(|span| wait(epoll, first, count, span, mask)) }
-            .unwrap_or_else(|| next(epoll, first, count, timeout, mask))
+        let kernel = move || next(epoll, first, count, timeout, mask);
+        // SAFETY: as for `epoll_wait`.
+        if let Some(found) = unsafe { epoll::wait_alone(epoll, first, kernel) } {
+            return found;
+        }
+        // SAFETY: the program says that the time is null or valid.
+        let Ok(span) = (unsafe { span(timeout) }) else { return kernel() };
+        // SAFETY: as for `epoll_wait`.
+        unsafe { wait_apart(epoll, first, count, (span, mask), kernel) }
     }
 }

@@ -202,6 +202,9 @@ unsafe fn receive_message(
     flags: c_int,
     kernel: impl Fn() -> ssize_t + Copy,
 ) -> ssize_t {
+    if table::is_plain(fd) {
+        return kernel();
+    }
     // SAFETY: by the contract of this function.
     if is_refused(flags) || !is_connection(fd) || !unsafe { is_receivable(message) } {
         return kernel();
@@ -324,6 +327,9 @@ interpose! {
 
 interpose! {
     fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> ssize_t = |next| {
+        if table::is_plain(fd) {
+            return next(fd, message, flags);
+        }
         // SAFETY: the program says that the message is valid.
         if is_refused(flags) || !unsafe { is_sendable(message) } {
             return next(fd, message, flags);

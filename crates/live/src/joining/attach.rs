@@ -17,7 +17,7 @@ use weft_protocol::interrupt_flag::Sleep;
 use crate::config;
 use crate::epoll;
 use crate::joining::bare_calls;
-use crate::joining::meeting::{self, Place};
+use crate::joining::meeting::{self, Place, Refusal};
 use crate::joining::rendezvous;
 use crate::leaving::departure;
 use crate::options;
@@ -85,8 +85,21 @@ pub fn tick(guard: &Guard) {
     let operations = connection.operations.load(Ordering::Relaxed) + 1;
     connection.operations.store(operations, Ordering::Relaxed);
     let offered = connection.phase.load(Ordering::Relaxed) == phase::OFFERED;
-    if offered || operations >= connection.next_attempt.load(Ordering::Relaxed) {
+    let next = connection.next_attempt.load(Ordering::Relaxed);
+    if offered || operations >= next {
         attempt(guard, operations);
+    } else if guard.fd == connection.first_fd.load(Ordering::Relaxed) {
+        pass_on(guard, next - operations);
+    }
+}
+
+/// Lets more calls pass by: those before the next attempt are more than a word has room for.
+#[cold]
+fn pass_on(guard: &Guard, left: u32) {
+    // It only changes a word.
+    let Some(_attaching) = ATTACHING.try_lock() else { return };
+    if matches!(guard.connection.phase(), phase::CANDIDATE | phase::LISTENING) {
+        guard.hush(left - 1);
     }
 }
 
@@ -317,12 +330,18 @@ fn offer(guard: &Guard, place: &Place) -> Result<(), Reason> {
         Err(libc::ECONNREFUSED | libc::ENOENT) => return Ok(()),
         Err(why) => return Err(no_meeting(why)),
     };
-    let handed = if meeting::is_same_user(caller) {
+    let handed = if meeting::is_trusted(caller) {
         hand_segment_over(guard, caller)
     } else {
-        Err(Reason::PeerRefused)
+        meeting::refuse(caller);
+        Err(Reason::OtherUser)
     };
-    sys::close(caller);
+    // Another user may trust others than this one does, and says so there.
+    if handed.is_ok() && !meeting::is_same_user(caller) {
+        rendezvous::keep(guard.connection, caller);
+    } else {
+        sys::close(caller);
+    }
     let (segment, [own, peer]) = handed?;
     guard.attach(segment, own, peer);
     guard.connection.phase.store(phase::OFFERED, Ordering::SeqCst);
@@ -334,7 +353,7 @@ const fn no_meeting(why: sys::Errno) -> Reason {
     match why {
         libc::EMFILE | libc::ENFILE => Reason::Limit,
         // Somebody else is there already, or forbids it.
-        libc::EADDRINUSE | libc::EAGAIN | libc::EACCES | libc::EPERM => Reason::PeerRefused,
+        libc::EADDRINUSE | libc::EAGAIN | libc::EACCES | libc::EPERM => Reason::NoPlace,
         _ => Reason::NoSegment,
     }
 }
@@ -411,20 +430,22 @@ fn accept(guard: &Guard) -> Result<(), Reason> {
 }
 
 fn take_segment(guard: &Guard, caller: c_int) -> Result<Handed, Reason> {
-    if !meeting::is_same_user(caller) {
-        return Err(Reason::PeerRefused);
+    if !meeting::is_trusted(caller) {
+        meeting::refuse(caller);
+        return Err(Reason::OtherUser);
     }
     // The client sends at once after it has connected, so this is a wait of microseconds.
     if sys::poll(caller, libc::POLLIN, HAND_OVER) & libc::POLLIN == 0 {
         return Err(Reason::Withdrawn);
     }
     let [file, peer, own] = meeting::take_over(caller).map_err(|why| match why {
-        libc::EPROTO => Reason::PeerRefused,
+        libc::EACCES => Reason::OtherUser,
+        libc::EPROTO => Reason::Unusable,
         libc::EMFILE => Reason::Limit,
         _ => Reason::Withdrawn,
     })?;
     let segment = Segment::join(file).map_err(|why| match why {
-        libc::EPERM | libc::EPROTO => Reason::PeerRefused,
+        libc::EPERM | libc::EPROTO => Reason::Unusable,
         _ => Reason::NoSegment,
     });
     sys::close(file);
@@ -462,7 +483,11 @@ fn with_events(
 fn look_for_answer(guard: &Guard) -> Result<(), Reason> {
     let Some(segment) = guard.connection.segment() else { return Err(Reason::NoSegment) };
     match segment.words().handshake.load(Ordering::SeqCst) {
-        handshake::OFFERED => Ok(()),
+        handshake::OFFERED => match rendezvous::refusal(guard.connection) {
+            Some(Refusal::OtherUser) => Err(Reason::OtherUser),
+            Some(Refusal::Withdrawn) => Err(Reason::Withdrawn),
+            None => Ok(()),
+        },
         handshake::SERVER_READY => join(guard, |segment| {
             let order = Ordering::SeqCst;
             let (from, to) = (handshake::SERVER_READY, handshake::BOTH_READY);
@@ -496,6 +521,7 @@ fn join(guard: &Guard, say_so: impl Fn(&Segment) -> bool) -> Result<(), Reason> 
     options::learn_delays(guard.fd, connection);
     connection.keeper.store(table::owner(), Ordering::Relaxed);
     connection.phase.store(phase::JOINED, Ordering::SeqCst);
+    rendezvous::leave(connection);
     if let Some(mut sending) = connection.sending() {
         switch(guard, &segment, &mut sending);
     }

@@ -3,8 +3,9 @@
 //! The server binds an abstract Unix socket whose name both ends derive from the connection's two
 //! addresses; the client connects to it and passes the segment's file. Abstract names belong to a
 //! network namespace, as the addresses do, and vanish with the socket. Each end asks the kernel
-//! whose the other is, and goes on only with its own user's: whoever squats on the name of somebody
-//! else's connection gets nothing.
+//! whose the other is, and goes on only with its own user's, or with a member of the group that it trusts
+//! ([`config::trusted_group`]): whoever squats on the name of somebody else's connection gets nothing. The
+//! segment has no name, so nobody but the two has it.
 //!
 //! The ends of a connection of two different addresses are of different hosts or of different network
 //! namespaces. In the latter case they meet at a file of the directory `WEFT_LIVE_DIRECTORY`, if both
@@ -252,6 +253,29 @@ pub fn is_same_user(fd: c_int) -> bool {
     credentials(fd).is_some_and(|peer| peer.is_same_user())
 }
 
+/// Whether memory may be shared with the other end of a Unix connection: it is the same user's, or in the group
+/// of which this user has said so. The other end asks the same of this one.
+pub fn is_trusted(fd: c_int) -> bool {
+    is_same_user(fd) || config::trusted_group().is_some_and(|group| is_in_group(fd, group))
+}
+
+/// Whether the other end's process was in a group when it connected or listened. One that is in more groups than
+/// there is room for counts as in none.
+fn is_in_group(fd: c_int, group: u32) -> bool {
+    const SO_PEERGROUPS: c_int = 59;
+    if credentials(fd).is_some_and(|peer| peer.group == group) {
+        return true;
+    }
+    let mut groups = [0u32; 256];
+    let mut length = size_of_val(&groups) as libc::socklen_t;
+    let (place, size) = (groups.as_mut_ptr(), &raw mut length);
+    let option = (libc::SOL_SOCKET, SO_PEERGROUPS);
+    // SAFETY: the place has this length.
+    let asked =
+        unsafe { sys::bare!(libc::SYS_getsockopt, fd, option.0, option.1, place, size) } == 0;
+    asked && groups.iter().take(length as usize / size_of::<u32>()).any(|it| *it == group)
+}
+
 fn credentials(fd: c_int) -> Option<Credentials> {
     sys::socket_option(fd, libc::SOL_SOCKET, libc::SO_PEERCRED).ok()
 }
@@ -260,6 +284,39 @@ fn credentials(fd: c_int) -> Option<Credentials> {
 pub fn process_of_same_user(fd: c_int) -> Option<u32> {
     let process = credentials(fd).filter(Credentials::is_same_user)?.process;
     u32::try_from(process).ok().filter(|process| *process != 0)
+}
+
+/// Why what was handed over is not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// The server does not share memory with this user.
+    OtherUser,
+    /// It looks for nobody any more.
+    Withdrawn,
+}
+
+/// Says to the other end that nothing is shared with its user.
+pub fn refuse(fd: c_int) {
+    let (byte, none): (u8, *const libc::c_void) = (VERSION as u8, std::ptr::null());
+    let flags = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
+    // SAFETY: a byte is sent, to who is connected.
+    unsafe { sys::bare!(libc::SYS_sendto, fd, &raw const byte, 1, flags, none, 0) };
+}
+
+/// Why the server has closed the socket at which something was handed over, without having taken that.
+pub fn refusal(caller: c_int) -> Option<Refusal> {
+    if sys::poll_now(caller, libc::POLLIN) & libc::POLLERR == 0 {
+        return None;
+    }
+    let mut byte = 0u8;
+    let none: *mut libc::c_void = std::ptr::null_mut();
+    // The error comes before the byte that was sent.
+    let says_so = (0..2).any(|_| {
+        let (place, flags) = (&raw mut byte, libc::MSG_DONTWAIT);
+        // SAFETY: there is room for a byte, and no address is asked for.
+        unsafe { sys::bare!(libc::SYS_recvfrom, caller, place, 1, flags, none, none) == 1 }
+    });
+    Some(if says_so { Refusal::OtherUser } else { Refusal::Withdrawn })
 }
 
 /// The length of a control message's header, and of one with so many files, at most four.
@@ -300,8 +357,8 @@ pub fn hand_over<const FILES: usize>(fd: c_int, files: [c_int; FILES]) -> Result
     if sent == 1 { Ok(()) } else { Err(sys::errno()) }
 }
 
-/// Receives the files that were handed over: `EMFILE` without numbers for them, `EPROTO` if it is
-/// something else.
+/// Receives the files that were handed over: `EMFILE` without numbers for them, `EACCES` if the other end shares
+/// nothing with this user, `EPIPE` if it has closed, `EPROTO` if it is something else.
 pub fn take_over<const FILES: usize>(fd: c_int) -> Result<[c_int; FILES], Errno> {
     let mut byte = 0u8;
     let mut vector = libc::iovec { iov_base: (&raw mut byte).cast(), iov_len: 1 };
@@ -310,8 +367,8 @@ pub fn take_over<const FILES: usize>(fd: c_int) -> Result<[c_int; FILES], Errno>
     let flags = libc::MSG_CMSG_CLOEXEC | libc::MSG_DONTWAIT;
     // SAFETY: everything that the message points to lives until the call returns.
     let received = unsafe { sys::bare!(libc::SYS_recvmsg, fd, &raw mut message, flags) };
-    if received < 0 {
-        return Err(sys::errno());
+    if received <= 0 {
+        return Err(if received == 0 { libc::EPIPE } else { sys::errno() });
     }
     let length = message.msg_controllen;
     let word = |at: usize| {
@@ -327,7 +384,12 @@ pub fn take_over<const FILES: usize>(fd: c_int) -> Result<[c_int; FILES], Errno>
         sys::close(word(whole(at)));
     }
     // What there is no number for is left out.
-    Err(if message.msg_flags & libc::MSG_CTRUNC != 0 { libc::EMFILE } else { libc::EPROTO })
+    let is_cut_off = message.msg_flags & libc::MSG_CTRUNC != 0;
+    Err(match (is_cut_off, count, byte == VERSION as u8) {
+        (true, ..) => libc::EMFILE,
+        (false, 0, true) => libc::EACCES,
+        _ => libc::EPROTO,
+    })
 }
 
 #[cfg(test)]
@@ -385,6 +447,45 @@ mod tests {
         std::fs::remove_dir(&directory).unwrap();
         let long = vec![b'x'; 90];
         assert!(Place::in_directory(&long, b'1', &ends[0], &ends[1]).is_none());
+    }
+
+    #[test]
+    fn who_shares_nothing_says_so_and_is_told_from_who_has_gone() {
+        let (client, server) = pair("127.0.0.1:0", "127.0.0.1");
+        let [here, there] = [
+            Place::of(client.as_raw_fd(), Role::Client),
+            Place::of(server.as_raw_fd(), Role::Server),
+        ]
+        .map(Option::unwrap);
+        let listener = there.listen().unwrap();
+        let meet = || {
+            let caller = here.call().unwrap();
+            (caller, take_caller(listener).unwrap())
+        };
+        let (caller, taken) = meet();
+        refuse(caller);
+        assert_eq!(take_over::<1>(taken), Err(libc::EACCES));
+        sys::close(caller);
+        assert_eq!(take_over::<1>(taken), Err(libc::EPIPE));
+        sys::close(taken);
+        let (caller, taken) = meet();
+        hand_over(caller, [0]).unwrap();
+        assert_eq!(refusal(caller), None);
+        refuse(taken);
+        sys::close(taken);
+        assert_eq!(refusal(caller), Some(Refusal::OtherUser));
+        sys::close(caller);
+        let (caller, taken) = meet();
+        hand_over(caller, [0]).unwrap();
+        take_over::<1>(taken).map(|[file]| sys::close(file)).unwrap();
+        sys::close(taken);
+        assert_eq!(refusal(caller), None, "it was taken");
+        sys::close(caller);
+        let caller = here.call().unwrap();
+        hand_over(caller, [0]).unwrap();
+        sys::close(listener);
+        assert_eq!(refusal(caller), Some(Refusal::Withdrawn));
+        sys::close(caller);
     }
 
     #[test]

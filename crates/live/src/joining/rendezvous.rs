@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use libc::c_int;
 
 use crate::joining::attach::Attaching;
-use crate::joining::meeting::{self, Place};
+use crate::joining::meeting::{self, Place, Refusal};
 use crate::leaving::departure;
 use crate::sys::limits;
 use crate::sys::{self, Errno};
@@ -27,6 +27,19 @@ pub fn wait(connection: &Connection, place: &Place) -> Result<(), Errno> {
     SOCKETS.fetch_add(1, Ordering::Relaxed);
     connection.meeting.store(socket as u32, Ordering::Relaxed);
     Ok(())
+}
+
+/// Keeps the socket by which a client has handed its segment over, until it is answered.
+pub fn keep(connection: &Connection, caller: c_int) {
+    table::claim(caller);
+    SOCKETS.fetch_add(1, Ordering::Relaxed);
+    connection.meeting.store(caller as u32, Ordering::Relaxed);
+}
+
+/// Why the server has not taken what was handed over, if it has closed the socket that was kept.
+pub fn refusal(connection: &Connection) -> Option<Refusal> {
+    let kept = connection.meeting.load(Ordering::Relaxed);
+    if kept == u32::MAX { None } else { meeting::refusal(kept as c_int) }
 }
 
 /// Remembers another number of a connection's rendezvous socket in the place of one; whether it is that.

@@ -1,5 +1,6 @@
 //! Memory without the heap's, and whether there is any where the program says so.
 
+pub mod idle;
 pub mod means;
 pub mod pointers;
 pub mod pool;

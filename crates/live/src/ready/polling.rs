@@ -12,6 +12,7 @@ use super::{
     IN, OUT, arm, begins_in_ring, events_for, has_switched_in, has_switched_out, is_joined, nearest,
 };
 use crate::leaving::turn;
+use crate::memory::idle;
 use crate::memory::scratch::{List, Scratch};
 use crate::report::stats::{self, Reason};
 use crate::segment::Segment;
@@ -167,7 +168,8 @@ pub fn poll(
             // The kernel is not asked about those, of which another thread has just learned it.
             continue;
         }
-        let span = slice.map_or(left, |slice| Some(left.map_or(slice, |left| left.min(slice))));
+        let idle = joined.iter().any(has_pages).then_some(idle::IDLE);
+        let span = [left, slice, idle].into_iter().flatten().min();
         stats::count(|stats| &stats.sleeps, 1);
         if !slept && !joined.iter().all(|it| it.guard.is_current()) {
             // It might as well begin only now: see `waiting::call`.
@@ -180,6 +182,11 @@ pub fn poll(
             it.reported.set(asked.revents != 0 || asked.events & libc::POLLIN == 0);
         }
         drop(asleep);
+        if woken == 0 && span == idle {
+            for it in &*joined {
+                idle::give_back(it.guard.connection, &it.segment);
+            }
+        }
         let over = deadline.is_some_and(|deadline| sys::now() >= deadline);
         if !joined.iter().all(|it| it.guard.is_current()) {
             continue;
@@ -193,6 +200,10 @@ pub fn poll(
             }
         }
     }
+}
+
+fn has_pages(it: &Polled) -> bool {
+    idle::has_pages(it.guard.connection, &it.segment)
 }
 
 /// Asks the kernel about those other ends of which nothing was heard for long, for a program that never

@@ -6,6 +6,7 @@ use super::{IN, OUT, is_joined, poll};
 use crate::memory::pointers;
 use crate::memory::scratch::Scratch;
 use crate::sys;
+use crate::table;
 
 /// The three sets of `select`, each null or of `count` bits.
 #[derive(Clone, Copy)]
@@ -26,16 +27,17 @@ impl Sets {
         self.all().into_iter().all(|set| set.is_null() || pointers::are_there(set, words))
     }
 
-    /// Whether any set names a joined connection; `look` is called with every number that any names.
+    /// Whether any set names a joined connection; `look` is called with every number that any names and that
+    /// is not awaited in the kernel alone.
     ///
     /// # Safety
     ///
     /// Each set is null or has `count` bits.
     pub unsafe fn name_joined(self, count: c_int, mut look: impl FnMut(c_int)) -> bool {
         let mut any = false;
-        for fd in 0..count {
-            // SAFETY: by the contract of this function.
-            if self.all().into_iter().any(|set| unsafe { has(set, fd) }) {
+        // SAFETY: by the contract of this function.
+        for fd in unsafe { self.named(0, count) } {
+            if !table::is_awaited_in_kernel(fd) {
                 look(fd);
                 any |= is_joined(fd);
             }
@@ -50,7 +52,38 @@ impl Sets {
     /// Each set is null or has `count` bits.
     pub unsafe fn first_named(self, from: c_int, count: c_int) -> Option<c_int> {
         // SAFETY: by the contract of this function.
-        (from..count).find(|fd| self.all().into_iter().any(|set| unsafe { has(set, *fd) }))
+        unsafe { self.named(from, count) }.next()
+    }
+
+    /// The numbers that any set names, from this one on and of so many.
+    ///
+    /// # Safety
+    ///
+    /// Each set is null or has `count` bits.
+    unsafe fn named(self, from: c_int, count: c_int) -> impl Iterator<Item = c_int> {
+        let word_of = move |at: usize| {
+            // SAFETY: by the contract of this function.
+            let words = self.all().into_iter().filter(|set| !set.is_null());
+            words.fold(0, |all, set| all | unsafe { *set.add(at) })
+        };
+        let (mut next, mut word) = (from, 0u64);
+        std::iter::from_fn(move || {
+            while next < count {
+                let (at, bit) = (next as usize / 64, next % 64);
+                if bit == 0 || next == from {
+                    word = word_of(at);
+                }
+                let left = word >> bit;
+                if left == 0 {
+                    next = (at as c_int + 1) * 64;
+                    continue;
+                }
+                let found = next + left.trailing_zeros() as c_int;
+                next = found + 1;
+                return (found < count).then_some(found);
+            }
+            None
+        })
     }
 }
 

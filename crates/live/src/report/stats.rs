@@ -10,7 +10,7 @@ use crate::report::log;
 use crate::table::{self, Connection, Guard};
 
 /// Which layout this is.
-const LAYOUT: u64 = 7;
+const LAYOUT: u64 = 8;
 
 /// Why a connection, or what of it, stays with the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,8 +20,8 @@ pub enum Reason {
     Elsewhere,
     /// Nobody answered at the place where the other end would.
     PeerPlain,
-    /// The other end belongs to another user, or handed over what cannot be used.
-    PeerRefused,
+    /// The other end belongs to another user, and the two have not agreed to share memory.
+    OtherUser,
     /// The segment could not be made: memory, descriptors, seals.
     NoSegment,
     /// More connections than the limit.
@@ -56,6 +56,10 @@ pub enum Reason {
     Filter,
     /// The other end gave up before both had joined.
     Withdrawn,
+    /// Somebody else is at the place where the two ends would meet, or a rule forbids it.
+    NoPlace,
+    /// The other end handed over what cannot be used.
+    Unusable,
 }
 
 impl Reason {
@@ -64,8 +68,8 @@ impl Reason {
         match self {
             Self::Elsewhere => "the other end is on another host, or the two addresses differ",
             Self::PeerPlain => "the other end does not run under weft live",
-            Self::PeerRefused => {
-                "the other end refused: another user's, no memory, an epoll it cannot follow"
+            Self::OtherUser => {
+                "the other end is another user's, without a WEFT_LIVE_DIRECTORY of both"
             }
             Self::NoSegment => "no shared memory could be had",
             Self::Limit => "more connections than WEFT_LIVE_LIMIT, or few descriptors left",
@@ -84,11 +88,13 @@ impl Reason {
             Self::Full => "the other end does not read, and the kernel holds more than a ring",
             Self::Filter => "the process filters its system calls",
             Self::Withdrawn => "the other end gave up before both had joined",
+            Self::NoPlace => "the place where the two ends would meet is taken or forbidden",
+            Self::Unusable => "the other end handed over what is no segment of this version",
         }
     }
 }
 
-const REASONS: usize = Reason::Withdrawn as usize + 1;
+const REASONS: usize = Reason::Unusable as usize + 1;
 
 /// All counts are since the process began, children that it forked included.
 #[derive(Debug)]

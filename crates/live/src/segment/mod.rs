@@ -318,6 +318,15 @@ impl Segment {
         }
     }
 
+    /// Gives the pages of a ring back to the kernel: it is full of zeros from now on.
+    ///
+    /// # Safety
+    ///
+    /// Nobody may write to the ring meanwhile, and nothing in it may be yet to be read.
+    pub unsafe fn empty_pages(&self, writer: Role) {
+        sys::give_back(self.ring(writer), self.capacity.bytes() as usize);
+    }
+
     /// Ends the mapping.
     ///
     /// # Safety

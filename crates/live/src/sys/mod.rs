@@ -583,6 +583,11 @@ pub fn map_emptied_in_copies(length: usize) -> Option<*mut u8> {
     None
 }
 
+/// Gives the pages of a file back that are mapped there, for all who have mapped it.
+pub fn give_back(memory: *mut u8, length: usize) {
+    let _ = call!(libc::SYS_madvise, memory, length, libc::MADV_REMOVE);
+}
+
 /// Unmaps what [`map`] mapped.
 ///
 /// # Safety

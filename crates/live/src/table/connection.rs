@@ -82,7 +82,7 @@ pub struct Connection {
     /// Calls that have moved bytes, those included that will pass by before the next attempt.
     pub operations: AtomicU32,
     pub next_attempt: AtomicU32,
-    /// The rendezvous socket while listening.
+    /// The rendezvous socket while listening, or at which a segment was offered to another user.
     pub meeting: AtomicU32,
     /// The number by which the kernel knows the socket; zero until somebody asked.
     pub cookie: AtomicU64,
@@ -118,6 +118,10 @@ pub struct Connection {
     /// Guards the count of sleepers against the draining of doorbells.
     pub bell: Lock,
     pub sleepers: AtomicU32,
+    /// How many bytes this end had sent when its ring's pages were last given back, and when that was last looked
+    /// at.
+    pub given_back: AtomicU64,
+    pub swept: AtomicU64,
     /// Doorbells that an epoll instance has answered and left in the kernel's stream.
     pub doorbells: AtomicU32,
     /// Whether a receive may time out, in which case only the kernel waits for it.
@@ -385,6 +389,8 @@ impl Connection {
         }
         self.taken.store(0, Ordering::Relaxed);
         self.owed.store(0, Ordering::Relaxed);
+        self.given_back.store(0, Ordering::Relaxed);
+        self.swept.store(0, Ordering::Relaxed);
         self.listened.store(0, Ordering::Relaxed);
         self.heard.store(0, Ordering::Relaxed);
         for lock in [&self.receive_lock, &self.send_lock, &self.chime, &self.bell] {

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use libc::c_int;
 
 use crate::close;
+use crate::epoll;
 use crate::joining::attach::Attaching;
 use crate::segment::Segment;
 use crate::sharing::holders::{free, leave_to_others};
@@ -179,6 +180,7 @@ pub fn let_pass(guard: &Guard) {
     if let Some(word) = word(guard.fd) {
         change(word, |word| (word.entry() == Entry::Connection(guard.place)).then(|| word.plain()));
     }
+    epoll::let_pass(guard);
 }
 
 /// Looks at a place that an epoll instance follows, with the instance's lock held: it is
@@ -258,7 +260,7 @@ impl Guard {
         let mut inside = 0;
         if let Some(word) = first_word(self.place, self.connection) {
             let before = change(word, |word| (word.quiet() > 0).then(|| word.hushed(0)));
-            inside = before.inside();
+            inside = before.inside() + u32::from(before.is_controlled());
             let operations = &self.connection.operations;
             let counted = operations.load(Ordering::Relaxed);
             operations.store(counted.saturating_sub(before.quiet()), Ordering::Relaxed);

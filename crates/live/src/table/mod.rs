@@ -34,9 +34,10 @@ pub use crate::table::connection::{
 pub use crate::table::guard::{Guard, borrowed, come_in, enter, enter_placed, followed, let_pass};
 use crate::table::guard::{first_word, release};
 pub use crate::table::local::Local;
-use crate::table::numbers::{change, leaves_others, look_for_threads, replace, word};
+use crate::table::numbers::{DESCRIPTORS, change, leaves_others, look_for_threads, replace, word};
 pub use crate::table::numbers::{
-    claim, close_own, disclaim, entry, forget_listener, is_single_threaded, known, set_entry,
+    claim, close_own, disclaim, entry, forget_listener, is_awaited_in_kernel, is_plain,
+    is_single_threaded, known, set_entry,
 };
 pub use crate::table::places::{freed, reclaim};
 pub use crate::table::word::Entry;
@@ -372,6 +373,7 @@ pub fn track(fd: c_int, role: Role, port: u16) {
     // Two threads at once may give one life twice, to two numbers.
     LIVES.store(life, Ordering::Relaxed);
     reach(fd);
+    epoll::forget_number(fd, false);
     let new = Word::unplaced(kind, learned(kind), life).bits();
     if now == Word::STREAM.bits() {
         // Another thread may remember the same socket for another reason: once is enough.
@@ -384,6 +386,11 @@ pub fn track(fd: c_int, role: Role, port: u16) {
 /// What was learned of the connections of a kind.
 pub fn learned(kind: u32) -> BreakEven {
     BreakEven::from_word(lesson(kind).map_or(0, |lesson| lesson.load(Ordering::Relaxed)))
+}
+
+/// No number from here on was ever a connection's without a place.
+pub fn reached() -> usize {
+    (BEYOND.load(Ordering::Relaxed) as usize).min(DESCRIPTORS)
 }
 
 /// Lets those look as far as this number who look for what has no place.
@@ -484,7 +491,10 @@ pub fn forget_newcomer(fd: c_int) -> bool {
     let mut now = cell.load(Ordering::Relaxed);
     while Word::from_bits(now).entry() == Entry::Unplaced {
         match replace(cell, now, Word::UNKNOWN.bits()) {
-            Ok(()) => return true,
+            Ok(()) => {
+                epoll::forget_number(fd, false);
+                return true;
+            }
             Err(bits) => now = bits,
         }
     }

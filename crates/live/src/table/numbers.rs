@@ -59,6 +59,18 @@ fn exchange(alone: bool, word: &AtomicU64, old: u64, new: u64) -> Result<(), u64
     }
 }
 
+/// Whether this descriptor is a connection that is the kernel's for good.
+#[inline]
+pub fn is_plain(fd: c_int) -> bool {
+    word(fd).is_some_and(|word| Word::from_bits(word.load(Ordering::Relaxed)).is_plain())
+}
+
+/// Whether a wait for this descriptor is the kernel's.
+#[inline]
+pub fn is_awaited_in_kernel(fd: c_int) -> bool {
+    word(fd).is_none_or(|it| Word::from_bits(it.load(Ordering::Relaxed)).is_awaited_in_kernel())
+}
+
 /// What this descriptor is.
 #[inline]
 pub fn entry(fd: c_int) -> Entry {

@@ -18,6 +18,8 @@ const OWN: u64 = 3 << 62;
 const WHAT: u64 = 3 << 62;
 /// Set once a connection is known to be the kernel's for good.
 const PLAIN: u64 = 1 << 61;
+/// Set in the word of a connection while a thread tells an `epoll` instance of the number.
+const CONTROLLED: u64 = 1 << 60;
 /// Of a number that is nothing else: a listening socket, whose port is known.
 const LISTENER: u64 = 1 << 60;
 /// Of a number that is nothing else: a TCP socket that nobody has connected yet.
@@ -170,6 +172,55 @@ impl Word {
         Self(self.0 | PLAIN)
     }
 
+    /// Whether a wait for it is the kernel's: it is no `epoll` instance that is followed, and no connection
+    /// that may be joined. One of which calls pass by is not.
+    #[inline]
+    pub const fn is_awaited_in_kernel(self) -> bool {
+        match self.0 & WHAT {
+            CONNECTION => self.0 & (PLAIN | (MOST_QUIET * QUIET)) != 0,
+            EPOLL => false,
+            _ => true,
+        }
+    }
+
+    /// Whether it is the kernel's for good.
+    #[inline]
+    pub const fn is_plain(self) -> bool {
+        self.0 & (WHAT | PLAIN) == CONNECTION | PLAIN
+    }
+
+    /// The same while a thread tells an `epoll` instance of it, which nobody does in another thread and under
+    /// which nobody joins. `None` if it may not be told of so: it may be carried, or is about to be.
+    #[inline]
+    pub const fn controlled(self) -> Option<Self> {
+        let passes = self.0 & (PLAIN | (MOST_QUIET * QUIET)) != 0;
+        if self.0 & (WHAT | CONTROLLED) == CONNECTION && passes {
+            Some(Self(self.0 | CONTROLLED))
+        } else {
+            None
+        }
+    }
+
+    /// The same of any connection.
+    pub const fn held(self) -> Option<Self> {
+        if self.0 & (WHAT | CONTROLLED) == CONNECTION {
+            Some(Self(self.0 | CONTROLLED))
+        } else {
+            None
+        }
+    }
+
+    /// Whether a thread tells an `epoll` instance of it.
+    pub const fn is_controlled(self) -> bool {
+        self.0 & (WHAT | CONTROLLED) == CONNECTION | CONTROLLED
+    }
+
+    /// The same after that.
+    #[inline]
+    pub const fn released(self) -> Self {
+        Self(self.0 & !CONTROLLED)
+    }
+
     /// The same with another number of calls that pass by, or as many as can be counted.
     pub const fn hushed(self, quiet: u32) -> Self {
         let most = MOST_QUIET as u32;
@@ -189,7 +240,8 @@ impl Word {
 
     /// The same with nobody inside: in the child of a fork, where all other threads are gone.
     pub const fn deserted(self) -> Self {
-        Self(self.0 & !(MOST_INSIDE * INSIDE))
+        let controlled = if self.is_controlled() { CONTROLLED } else { 0 };
+        Self(self.0 & !((MOST_INSIDE * INSIDE) | controlled))
     }
 
     /// Counts a call in that passes by; `None` if it must not.

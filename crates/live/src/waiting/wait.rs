@@ -9,6 +9,7 @@ use weft_protocol::interrupt_flag::{InterruptFlag, Sleep};
 
 use crate::epoll;
 use crate::leaving::turn;
+use crate::memory::idle;
 use crate::report::stats::{self, Reason};
 use crate::segment::{Segment, closed};
 use crate::signals::asleep::{Asleep, How};
@@ -170,7 +171,7 @@ pub fn readable(
                 lost || came() || peer_leaves(connection, segment)
             };
             match sleep_on_word(&way.arrived, ON_WORD, ended_by, &mut call.slept_until, came) {
-                Err(libc::ETIMEDOUT) => {}
+                Err(libc::ETIMEDOUT) => idle::give_back(connection, segment),
                 // Whoever took the number away waits until this sleeps in the kernel.
                 Ok(()) if call.is_without_number(guard) => {}
                 other => return other,

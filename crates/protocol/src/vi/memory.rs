@@ -70,16 +70,41 @@ impl Registry {
         to: RemoteAddress,
         length: u64,
     ) -> Result<(), Fault> {
-        let RemoteAddress { handle, address } = to;
+        let region = self.of_tag(tag, to.handle)?;
+        if !region.is_writable {
+            return Err(Fault::NotWritable(to.handle));
+        }
+        region.check(to, length)
+    }
+
+    /// Whether a descriptor of an endpoint with `tag` may name so many bytes of its own host.
+    ///
+    /// # Errors
+    /// The [`Fault`] of the first rule that is broken: registered, tag, region.
+    pub fn check_local(
+        &self,
+        tag: ProtectionTag,
+        at: RemoteAddress,
+        length: u64,
+    ) -> Result<(), Fault> {
+        self.of_tag(tag, at.handle)?.check(at, length)
+    }
+
+    fn of_tag(&self, tag: ProtectionTag, handle: MemoryHandle) -> Result<&Region, Fault> {
         let region = self.regions.get(&handle).ok_or(Fault::NotRegistered(handle))?;
         if region.tag != tag {
             return Err(Fault::WrongTag { memory: region.tag, endpoint: tag });
         }
-        if !region.is_writable {
-            return Err(Fault::NotWritable(handle));
-        }
-        let begins = address >= region.address;
-        let ends = address.checked_add(length).zip(region.address.checked_add(region.length));
+        Ok(region)
+    }
+}
+
+impl Region {
+    /// Whether so many bytes lie inside of it.
+    fn check(&self, at: RemoteAddress, length: u64) -> Result<(), Fault> {
+        let RemoteAddress { handle, address } = at;
+        let begins = address >= self.address;
+        let ends = address.checked_add(length).zip(self.address.checked_add(self.length));
         if !begins || ends.is_none_or(|(end, last)| end > last) {
             return Err(Fault::OutOfRegion { handle, address, length });
         }
@@ -103,6 +128,11 @@ mod tests {
             memory.check_write(ProtectionTag(tag), to, length).map_err(|fault| fault.to_string())
         };
         assert_eq!(check(7, handle, 4096, 100), Ok(()));
+        let own = |tag, length| {
+            let at = RemoteAddress { handle: closed, address: 4096 };
+            memory.check_local(ProtectionTag(tag), at, length).is_ok()
+        };
+        assert_eq!([own(7, 100), own(7, 101), own(8, 1)], [true, false, false]);
         assert_eq!(check(7, handle, 4196, 0), Ok(()));
         let refused = |tag, handle, address, length| check(tag, handle, address, length).err();
         let outside = "101 bytes at address 4096 lie outside of the region of handle 0";

@@ -57,6 +57,11 @@ impl Barrier {
         Barrier { own, on_line, number: 1, sweep: None, entered: false, announced: vec![0; 64] }
     }
 
+    /// Those who are waited for, as a set.
+    pub const fn on_line(&self) -> u64 {
+        self.on_line
+    }
+
     /// The node reaches the barrier.
     pub fn enter(&mut self) -> BarrierAction {
         self.entered = true;

@@ -1,0 +1,193 @@
+//! Nodes in one process that take turns, and one whose process is killed.
+
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::sync::{Arc, Mutex};
+
+use super::*;
+
+const CHILD: &str = "WEFT_ACTIVE_TEST_CHILD";
+const LONG: Duration = Duration::from_secs(30);
+const NETWORK: NetworkNumber = NetworkNumber(1);
+const FIRST: HandlerIndex = HandlerIndex(0);
+const SECOND: HandlerIndex = HandlerIndex(1);
+
+struct Place(PathBuf);
+
+impl Place {
+    fn new(name: &str) -> Self {
+        Self(std::env::temp_dir().join(format!("weft-active-{}-{name}", std::process::id())))
+    }
+
+    fn node(&self, number: u16) -> Node {
+        Node::new(Directory::at(self.0.clone()).unwrap(), number).unwrap()
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        std::fs::remove_dir(&self.0).expect("nodes leave nothing behind");
+    }
+}
+
+const fn name(node: u16) -> EndpointName {
+    EndpointName { node, endpoint: 4 }
+}
+
+/// A node with endpoint 4, in one virtual network with those of the others.
+fn member(place: &Place, number: u16, all: u16) -> Node {
+    let mut node = place.node(number);
+    assert_eq!(node.open(4), name(number));
+    (0..all).for_each(|other| node.join(name(other), NETWORK));
+    node
+}
+
+fn message(from: u16, to: u16, handler: HandlerIndex, first: u32) -> Message {
+    let arguments = [first, 0, 0, 0, 0];
+    Message { initiator: name(from), target: name(to), handler, arguments }
+}
+
+type Seen = Arc<Mutex<Vec<(u32, usize)>>>;
+
+/// Notes what comes: the first argument, and the payload's length.
+fn noting(node: &mut Node, own: u16, index: HandlerIndex) -> Seen {
+    let seen = Seen::default();
+    let notes = Arc::clone(&seen);
+    let handler: Handler = Box::new(move |it| {
+        let length = it.payload.map_or(0, |payload| payload.as_bytes().len());
+        notes.lock().unwrap().push((it.message.arguments[0], length));
+        None
+    });
+    node.set_handler(name(own), index, handler).unwrap();
+    seen
+}
+
+fn both(nodes: &mut [&mut Node], mut until: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !until() {
+        assert!(began.elapsed() < LONG);
+        for node in nodes.iter_mut() {
+            node.progress();
+        }
+    }
+}
+
+#[test]
+fn messages_call_handlers_in_order_once_and_buffers_come_back() {
+    let place = Place::new("order");
+    let (mut one, mut two) = (member(&place, 0, 2), member(&place, 1, 2));
+    let seen = noting(&mut two, 1, FIRST);
+    for number in 0..500_u32 {
+        let payload = (number % 3 == 0).then(|| Payload::new(vec![7; number as usize]).unwrap());
+        while let Err(error) = one.send(message(0, 1, FIRST, number), payload.clone()) {
+            assert!(matches!(error, ActiveError::Busy), "{error}");
+            two.progress();
+        }
+    }
+    both(&mut [&mut one, &mut two], || seen.lock().unwrap().len() == 500);
+    let expected = |number| (number, if number % 3 == 0 { number as usize } else { 0 });
+    assert_eq!(*seen.lock().unwrap(), (0..500).map(expected).collect::<Vec<_>>());
+    while one.outstanding() > 0 {
+        one.progress();
+        two.progress();
+    }
+    assert_eq!((one.counts().delivered, two.counts().handled), (500, 500));
+}
+
+#[test]
+fn no_more_is_on_the_way_than_the_target_has_buffers_for() {
+    let place = Place::new("credits");
+    let (mut one, mut two) = (member(&place, 0, 2), member(&place, 1, 2));
+    let seen = noting(&mut two, 1, FIRST);
+    for number in 0..u32::from(SEND_BUFFERS) {
+        one.send(message(0, 1, FIRST, number), None).unwrap();
+    }
+    assert_eq!(one.outstanding(), usize::from(BUFFERS));
+    assert!(matches!(one.send(message(0, 1, FIRST, 0), None), Err(ActiveError::Busy)));
+    both(&mut [&mut one, &mut two], || seen.lock().unwrap().len() == usize::from(SEND_BUFFERS));
+}
+
+#[test]
+fn a_handler_answers_and_both_may_begin_at_once() {
+    let place = Place::new("answers");
+    let (mut one, mut two) = (member(&place, 0, 2), member(&place, 1, 2));
+    let seen = [noting(&mut one, 0, SECOND), noting(&mut two, 1, SECOND)];
+    for (node, own) in [(&mut one, 0), (&mut two, 1)] {
+        let add = |it: Delivery<'_>| {
+            let mut arguments = it.message.arguments;
+            arguments[0] += 1000;
+            Some(Answer { handler: SECOND, arguments, payload: None })
+        };
+        node.set_handler(name(own), FIRST, Box::new(add)).unwrap();
+    }
+    for number in 0..10 {
+        one.send(message(0, 1, FIRST, number), None).unwrap();
+        two.send(message(1, 0, FIRST, number), None).unwrap();
+    }
+    let answered = |seen: &Seen| seen.lock().unwrap().len() >= 10;
+    both(&mut [&mut one, &mut two], || seen.iter().all(answered));
+    let expected: Vec<_> = (1000..1010).map(|number| (number, 0)).collect();
+    assert_eq!([&*seen[0].lock().unwrap(), &*seen[1].lock().unwrap()], [&expected, &expected]);
+}
+
+#[test]
+fn protection_is_checked_on_both_sides() {
+    let place = Place::new("protection");
+    let (mut one, mut two) = (member(&place, 0, 2), member(&place, 1, 1));
+    let seen = noting(&mut two, 1, FIRST);
+    let outside = one.send(message(0, 5, FIRST, 0), None).unwrap_err().to_string();
+    assert_eq!(outside, "endpoint 5.4 lies outside of virtual network 1, to which 0.4 belongs");
+    // The target has not been told that the initiator is of its network.
+    one.send(message(0, 1, FIRST, 0), None).unwrap();
+    let began = Instant::now();
+    while two.counts().refused == 0 {
+        assert!(began.elapsed() < LONG);
+        two.progress();
+    }
+    assert!(seen.lock().unwrap().is_empty());
+    two.join(name(1), NETWORK);
+    one.send(message(0, 1, SECOND, 0), None).unwrap();
+    let began = Instant::now();
+    while two.counts().refused == 1 {
+        assert!(began.elapsed() < LONG, "there is no such handler");
+        two.progress();
+    }
+    assert!(matches!(
+        Node::new(Directory::at(place.0.clone()).unwrap(), 1),
+        Err(ActiveError::Taken(1))
+    ));
+    let number = Node::new(Directory::at(place.0.clone()).unwrap(), 16).unwrap_err();
+    assert_eq!(number.to_string(), "node 16: accepted are 0 to 15");
+}
+
+#[test]
+fn messages_to_a_killed_process_fail_and_others_go_on() {
+    let name_of_test = "active::tests::messages_to_a_killed_process_fail_and_others_go_on";
+    if let Some(path) = std::env::var_os(CHILD) {
+        let place = Place(PathBuf::from(path));
+        let _node = member(&place, 2, 3);
+        std::thread::sleep(LONG);
+    }
+    let place = Place::new("killed");
+    let (mut one, mut two) = (member(&place, 0, 3), member(&place, 1, 3));
+    let seen = noting(&mut two, 1, FIRST);
+    let gone = one.send(message(0, 2, FIRST, 0), None).unwrap_err().to_string();
+    assert!(gone.starts_with("node 2 is not there"), "{gone}");
+    let mut run = Command::new(std::env::current_exe().unwrap());
+    run.args(["--exact", name_of_test]).env(CHILD, &place.0);
+    let mut child = run.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let began = Instant::now();
+    while one.send(message(0, 2, FIRST, 0), None).is_err() {
+        assert!(began.elapsed() < LONG);
+    }
+    for number in 0..30 {
+        one.send(message(0, 2, FIRST, number), None).unwrap();
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(one.wait(LONG, |node| node.counts().failed == 31));
+    one.send(message(0, 1, FIRST, 5), None).unwrap();
+    both(&mut [&mut one, &mut two], || *seen.lock().unwrap() == [(5, 0)]);
+    // What the killed left at its door, its next process removes.
+    drop(place.node(2));
+}

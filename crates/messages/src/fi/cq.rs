@@ -1,0 +1,331 @@
+//! Completion queues: `fi_cq(3)`.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use libc::{c_char, c_int, c_void, size_t, ssize_t};
+
+use super::abi::{
+    FI_CLASS_CQ, FI_CQ_COND_NONE, FI_CQ_FORMAT_CONTEXT, FI_CQ_FORMAT_DATA, FI_CQ_FORMAT_MSG,
+    FI_CQ_FORMAT_TAGGED, FI_CQ_FORMAT_UNSPEC, FI_EAVAIL, FI_ENOSYS, FI_GETWAIT, FI_GETWAITOBJ,
+    FI_WAIT_FD, FI_WAIT_NONE, FI_WAIT_UNSPEC, FI_WAIT_YIELD, fi_cq_attr, fi_cq_err_entry,
+    fi_cq_tagged_entry, fi_ops, fi_ops_cq, fid, fid_cq,
+};
+use super::domain::Domain;
+use super::state::{Of, Queue, Shared, State, Waiter, limit, wait};
+use super::{give, no_bind, no_ops, outcome, result};
+use crate::sys::{self, Errno};
+
+/// A completion queue as programs hold it.
+#[repr(C)]
+pub struct Cq {
+    fid: fid_cq,
+    pub shared: Arc<Shared>,
+    pub number: usize,
+    entry_size: usize,
+    event: Arc<OwnedFd>,
+}
+
+static FID: fi_ops =
+    fi_ops { size: size_of::<fi_ops>(), close, bind: no_bind, control, ops_open: no_ops };
+static OPS: fi_ops_cq = fi_ops_cq {
+    size: size_of::<fi_ops_cq>(),
+    read,
+    readfrom,
+    readerr,
+    sread,
+    sreadfrom,
+    signal,
+    strerror,
+};
+
+/// The kind of object to wait with, if it is one that there is.
+pub fn wait_object(asked: u32) -> Result<u32, Errno> {
+    match asked {
+        FI_WAIT_NONE | FI_WAIT_FD | FI_WAIT_YIELD => Ok(asked),
+        FI_WAIT_UNSPEC => Ok(FI_WAIT_FD),
+        _ => Err(FI_ENOSYS),
+    }
+}
+
+/// `fi_cq_open`.
+pub unsafe fn open(
+    domain: &Domain,
+    attr: Option<&fi_cq_attr>,
+    place: *mut *mut fid_cq,
+    context: *mut c_void,
+) -> c_int {
+    let format = attr.map_or(FI_CQ_FORMAT_UNSPEC, |attr| attr.format);
+    let entry_size = match format {
+        FI_CQ_FORMAT_UNSPEC | FI_CQ_FORMAT_CONTEXT => 8,
+        FI_CQ_FORMAT_MSG => 24,
+        FI_CQ_FORMAT_DATA => 40,
+        FI_CQ_FORMAT_TAGGED => size_of::<fi_cq_tagged_entry>(),
+        _ => return -FI_ENOSYS,
+    };
+    if attr.is_some_and(|attr| attr.wait_cond != FI_CQ_COND_NONE) {
+        return -FI_ENOSYS;
+    }
+    let object = wait_object(attr.map_or(FI_WAIT_NONE, |attr| attr.wait_obj));
+    let waiter = match object.and_then(Waiter::new) {
+        Ok(waiter) => waiter,
+        Err(error) => return -error,
+    };
+    let event = Arc::clone(&waiter.event);
+    let queue = Queue { entries: std::collections::VecDeque::new(), waiter };
+    let number = domain.shared.lock().queues.add(queue);
+    let fid = fid_cq {
+        fid: fid { fclass: FI_CLASS_CQ, context, ops: &raw const FID },
+        ops: &raw const OPS,
+    };
+    let queue = Cq { fid, shared: Arc::clone(&domain.shared), number, entry_size, event };
+    // SAFETY: the caller's word; the object begins with its identifier.
+    unsafe { give(place, Box::new(queue)) }
+}
+
+unsafe extern "C" fn close(object: *mut fid) -> c_int {
+    let queue = object.cast::<Cq>();
+    // SAFETY: libfabric hands back what was given out, for the last time.
+    let queue = unsafe { Box::from_raw(queue) };
+    let mut state = queue.shared.lock();
+    if state.is_used(Of::Queue(queue.number)) {
+        drop(state);
+        let _ = Box::into_raw(queue);
+        return -libc::EBUSY;
+    }
+    state.queues.remove(queue.number);
+    0
+}
+
+unsafe extern "C" fn control(object: *mut fid, command: c_int, place: *mut c_void) -> c_int {
+    // SAFETY: libfabric hands back what was given out.
+    let queue = unsafe { &*object.cast::<Cq>() };
+    let mut state = queue.shared.lock();
+    let waiter = state.queues.get(queue.number).map(|it| &it.waiter);
+    // SAFETY: the command says what the place has room for.
+    outcome(waiter.and_then(|waiter| unsafe { control_waiter(waiter, command, place) }))
+}
+
+/// What a queue or a counter answers about how it waits.
+pub unsafe fn control_waiter(
+    waiter: &Waiter,
+    command: c_int,
+    place: *mut c_void,
+) -> Result<(), Errno> {
+    use std::os::fd::AsRawFd;
+    match command {
+        FI_GETWAIT if waiter.object == FI_WAIT_FD => {
+            // SAFETY: the caller's word.
+            unsafe { place.cast::<c_int>().write(waiter.watch.fd().as_raw_fd()) };
+            Ok(())
+        }
+        FI_GETWAITOBJ => {
+            // SAFETY: as above.
+            unsafe { place.cast::<u32>().write(waiter.object) };
+            Ok(())
+        }
+        _ => Err(FI_ENOSYS),
+    }
+}
+
+/// Reads up to `count` entries.
+///
+/// # Safety
+///
+/// There must be room for them.
+#[inline(always)]
+unsafe fn take(
+    state: &mut State,
+    queue: &Cq,
+    buffer: *mut c_void,
+    count: usize,
+    sources: *mut u64,
+) -> Result<usize, Errno> {
+    let entries = &mut state.queues.get(queue.number)?.entries;
+    let mut taken = 0;
+    while taken < count {
+        let Some(completion) = entries.front() else { break };
+        if completion.error.is_some() {
+            break;
+        }
+        let (entry, source) = (completion.entry(), completion.source);
+        // SAFETY: the caller has room for `count` entries of this queue's format, which are the
+        // beginning of the longest.
+        unsafe {
+            let to = buffer.cast::<u8>().add(taken * queue.entry_size);
+            std::ptr::copy_nonoverlapping((&raw const entry).cast(), to, queue.entry_size);
+            if !sources.is_null() {
+                sources.add(taken).write(source);
+            }
+        }
+        entries.pop_front();
+        taken += 1;
+    }
+    match entries.front() {
+        _ if taken > 0 => Ok(taken),
+        Some(it) if it.error.is_some() => Err(FI_EAVAIL),
+        // Entries are there, and none was asked for.
+        Some(_) => Ok(0),
+        None => Err(libc::EAGAIN),
+    }
+}
+
+unsafe extern "C" fn read(queue: *mut fid_cq, buffer: *mut c_void, count: size_t) -> ssize_t {
+    // SAFETY: the caller's word.
+    unsafe { read_any(queue, buffer, count, std::ptr::null_mut()) }
+}
+
+unsafe extern "C" fn readfrom(
+    queue: *mut fid_cq,
+    buffer: *mut c_void,
+    count: size_t,
+    sources: *mut u64,
+) -> ssize_t {
+    // SAFETY: the caller's word.
+    unsafe { read_any(queue, buffer, count, sources) }
+}
+
+/// # Safety
+///
+/// As the manual page says of its pointers.
+#[inline(always)]
+unsafe fn read_any(
+    queue: *mut fid_cq,
+    buffer: *mut c_void,
+    count: size_t,
+    sources: *mut u64,
+) -> ssize_t {
+    // SAFETY: libfabric hands back what was given out.
+    let queue = unsafe { &*queue.cast::<Cq>() };
+    let mut state = queue.shared.lock();
+    state.enter();
+    state.progress(Of::Queue(queue.number));
+    // SAFETY: the caller's word.
+    let taken = unsafe { take(&mut state, queue, buffer, count, sources) };
+    state.leave();
+    result(taken)
+}
+
+unsafe extern "C" fn readerr(
+    queue: *mut fid_cq,
+    place: *mut fi_cq_err_entry,
+    _flags: u64,
+) -> ssize_t {
+    // SAFETY: libfabric hands back what was given out.
+    let queue = unsafe { &*queue.cast::<Cq>() };
+    let mut state = queue.shared.lock();
+    let Ok(entries) = state.queues.get(queue.number).map(|it| &mut it.entries) else {
+        return -(libc::EINVAL as ssize_t);
+    };
+    let Some((err, olen)) = entries.front().and_then(|it| it.error) else {
+        return -(libc::EAGAIN as ssize_t);
+    };
+    let Some(entry) = entries.pop_front().map(|it| it.entry()) else { return 0 };
+    let error = fi_cq_err_entry {
+        op_context: entry.op_context,
+        flags: entry.flags,
+        len: entry.len,
+        buf: entry.buf,
+        data: entry.data,
+        tag: entry.tag,
+        olen,
+        err,
+        prov_errno: err,
+        // Programs may have given room for more, which stays unused; none is theirs to read.
+        err_data: std::ptr::null_mut(),
+        err_data_size: 0,
+    };
+    // SAFETY: the caller's word.
+    unsafe { place.write(error) };
+    1
+}
+
+unsafe extern "C" fn sread(
+    queue: *mut fid_cq,
+    buffer: *mut c_void,
+    count: size_t,
+    condition: *const c_void,
+    timeout: c_int,
+) -> ssize_t {
+    // SAFETY: the caller's word.
+    unsafe { sreadfrom(queue, buffer, count, std::ptr::null_mut(), condition, timeout) }
+}
+
+unsafe extern "C" fn sreadfrom(
+    queue: *mut fid_cq,
+    buffer: *mut c_void,
+    count: size_t,
+    sources: *mut u64,
+    _condition: *const c_void,
+    timeout: c_int,
+) -> ssize_t {
+    // SAFETY: libfabric hands back what was given out.
+    let queue = unsafe { &*queue.cast::<Cq>() };
+    let found = wait(&queue.shared, Of::Queue(queue.number), limit(timeout), |state| {
+        // SAFETY: the caller's word.
+        match unsafe { take(state, queue, buffer, count, sources) } {
+            Err(libc::EAGAIN) => {
+                let waiter = state.queues.get(queue.number).map(|it| &it.waiter);
+                let is_signalled = waiter.is_ok_and(|waiter| sys::lower(&waiter.event));
+                is_signalled.then_some(Err(libc::EAGAIN))
+            }
+            taken => Some(taken),
+        }
+    });
+    result(found.unwrap_or(Err(libc::EAGAIN)))
+}
+
+unsafe extern "C" fn signal(queue: *mut fid_cq) -> c_int {
+    // SAFETY: libfabric hands back what was given out.
+    let queue = unsafe { &*queue.cast::<Cq>() };
+    // Without the lock: whoever sleeps may be in the middle of a call.
+    sys::raise(&queue.event);
+    0
+}
+
+unsafe extern "C" fn strerror(
+    _queue: *mut fid_cq,
+    error: c_int,
+    _data: *const c_void,
+    buffer: *mut c_char,
+    length: size_t,
+) -> *const c_char {
+    // SAFETY: the caller's word.
+    unsafe { say(error, buffer, length) }
+}
+
+/// What an error number of this provider means.
+pub unsafe fn say(error: c_int, buffer: *mut c_char, length: size_t) -> *const c_char {
+    let text = match error {
+        libc::ECONNRESET => c"the other process has ended, or closed its endpoint",
+        libc::EPROTO => c"the other process wrote nonsense into the shared memory",
+        libc::ECANCELED => c"the operation was cancelled",
+        super::abi::FI_ETRUNC => c"the message is longer than the receive",
+        libc::ENOMSG => c"there is no such message",
+        _ => c"an error of the kernel",
+    };
+    if !buffer.is_null() && length > 0 {
+        let bytes = text.to_bytes();
+        let count = bytes.len().min(length - 1);
+        // SAFETY: the caller has room for `length` bytes.
+        unsafe {
+            std::ptr::copy_nonoverlapping(bytes.as_ptr().cast(), buffer, count);
+            buffer.add(count).write(0);
+        }
+    }
+    text.as_ptr()
+}
+
+/// `fi_trywait` of one queue: whether the program may sleep on its descriptor now.
+pub fn may_sleep(queue: &Cq) -> Result<(), Errno> {
+    let of = Of::Queue(queue.number);
+    let mut state = queue.shared.lock();
+    state.progress(of);
+    let is_empty =
+        |state: &mut State| state.queues.get(queue.number).map(|it| it.entries.is_empty());
+    if is_empty(&mut state)? && state.falls_asleep(of) && is_empty(&mut state)? {
+        state.count(of, |counts| &counts.sleeps);
+        return Ok(());
+    }
+    Err(libc::EAGAIN)
+}

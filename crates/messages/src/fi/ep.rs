@@ -1,0 +1,273 @@
+//! Endpoints: `fi_endpoint(3)`, and what of `fi_cm(3)` an endpoint without connections has.
+
+use std::sync::Arc;
+
+use libc::{c_int, c_void, size_t, ssize_t};
+
+use super::abi::{
+    FI_CLASS_AV, FI_CLASS_CNTR, FI_CLASS_CQ, FI_CLASS_EP, FI_CLASS_EQ, FI_DIRECTED_RECV, FI_ENABLE,
+    FI_ENOAV, FI_ENOCQ, FI_ENOSYS, FI_GETOPSFLAG, FI_RECV, FI_SELECTIVE_COMPLETION, FI_SEND,
+    FI_SETOPSFLAG, fi_info, fi_ops, fi_ops_cm, fi_ops_ep, fid, fid_ep,
+};
+use super::av::{Av, put_name};
+use super::cntr::Cntr;
+use super::cq::Cq;
+use super::domain::Domain;
+use super::record::{self, Record};
+use super::state::{Binding, Bound, Shared, State, Waiter};
+use super::{NOT_OFFERED, give, info, message, no_ops, outcome};
+use crate::endpoint::{Endpoint, MOST_LONG};
+use crate::meeting::Directory;
+use crate::sys::Errno;
+
+/// An endpoint as programs hold it.
+#[repr(C)]
+pub struct Ep {
+    fid: fid_ep,
+    pub shared: Arc<Shared>,
+    pub number: usize,
+}
+
+static FID: fi_ops = fi_ops { size: size_of::<fi_ops>(), close, bind, control, ops_open: no_ops };
+static OPS: fi_ops_ep = fi_ops_ep {
+    size: size_of::<fi_ops_ep>(),
+    cancel,
+    getopt,
+    setopt,
+    tx_ctx: NOT_OFFERED,
+    rx_ctx: NOT_OFFERED,
+    rx_size_left: size_left,
+    tx_size_left: size_left,
+};
+static CM: fi_ops_cm = fi_ops_cm {
+    size: size_of::<fi_ops_cm>(),
+    setname,
+    getname,
+    getpeer: NOT_OFFERED,
+    connect: NOT_OFFERED,
+    listen: NOT_OFFERED,
+    accept: NOT_OFFERED,
+    reject: NOT_OFFERED,
+    shutdown: NOT_OFFERED,
+    join: NOT_OFFERED,
+};
+
+/// `fi_endpoint`.
+pub unsafe fn open(
+    domain: &Domain,
+    info: Option<&fi_info>,
+    place: *mut *mut fid_ep,
+    context: *mut c_void,
+) -> c_int {
+    // Why a directory cannot be used is told by `weft mpi`, which looks at it first.
+    let made = Directory::find().map_err(|_| libc::EACCES).and_then(Endpoint::new);
+    let mut endpoint = match made {
+        Ok(endpoint) => endpoint,
+        Err(error) => return -error,
+    };
+    if std::env::var_os(FETCH).is_some_and(|value| value == "off") {
+        endpoint.fetch_nothing();
+    }
+    // SAFETY: the caller has valid attributes, or none.
+    let (tx, rx) = unsafe {
+        let tx = info.and_then(|info| info.tx_attr.as_ref());
+        (tx, info.and_then(|info| info.rx_attr.as_ref()))
+    };
+    let sends = Binding { flags: tx.map_or(0, |it| it.op_flags), ..Binding::default() };
+    let receives = Binding { flags: rx.map_or(0, |it| it.op_flags), ..Binding::default() };
+    let is_directed = info.is_some_and(|info| info.caps & FI_DIRECTED_RECV != 0);
+    let (vector, is_enabled, is_armed) = (None, false, false);
+    let bound = Bound { endpoint, sends, receives, vector, is_directed, is_enabled, is_armed };
+    let mut state = domain.shared.lock();
+    if let Some(folder) = std::env::var_os(record::DIRECTORY).filter(|_| state.record.is_none()) {
+        match Record::new(folder.as_ref(), bound.endpoint.name()) {
+            Ok(record) => state.record = Some(Box::new(record)),
+            Err(error) => return -error,
+        }
+    }
+    let number = state.endpoints.add(bound);
+    drop(state);
+    let fid = fid_ep {
+        fid: fid { fclass: FI_CLASS_EP, context, ops: &raw const FID },
+        ops: &raw const OPS,
+        cm: &raw const CM,
+        msg: &raw const message::MSG,
+        rma: std::ptr::null(),
+        tagged: &raw const message::TAGGED,
+        atomic: std::ptr::null(),
+        collective: std::ptr::null(),
+    };
+    let endpoint = Ep { fid, shared: Arc::clone(&domain.shared), number };
+    // SAFETY: the caller's word; the object begins with its identifier.
+    unsafe { give(place, Box::new(endpoint)) }
+}
+
+/// The variable that says `off` where long messages go through the ring, though the kernel would let them be
+/// read from their sender's memory.
+const FETCH: &str = "WEFT_MESSAGES_FETCH";
+
+unsafe extern "C" fn close(object: *mut fid) -> c_int {
+    // SAFETY: libfabric hands back what was given out, for the last time.
+    let endpoint = unsafe { Box::from_raw(object.cast::<Ep>()) };
+    let mut state = endpoint.shared.lock();
+    if let Some(mut record) = state.record.take() {
+        record.end(&state.peers);
+    }
+    state.endpoints.remove(endpoint.number);
+    0
+}
+
+unsafe extern "C" fn bind(object: *mut fid, other: *mut fid, flags: u64) -> c_int {
+    // SAFETY: libfabric hands back what was given out.
+    let endpoint = unsafe { &*object.cast::<Ep>() };
+    let mut state = endpoint.shared.lock();
+    // SAFETY: an object of this provider, of the class that it says.
+    outcome(match unsafe { (*other).fclass } {
+        FI_CLASS_EQ => Ok(()),
+        FI_CLASS_AV => {
+            // SAFETY: as above.
+            let vector = unsafe { &*other.cast::<Av>() };
+            state.endpoints.get(endpoint.number).map(|it| it.vector = Some(vector.number))
+        }
+        FI_CLASS_CQ => {
+            // SAFETY: as above.
+            let number = unsafe { &*other.cast::<Cq>() }.number;
+            let is_selective = flags & FI_SELECTIVE_COMPLETION != 0;
+            bind_to(&mut state, endpoint.number, flags, |binding| {
+                binding.queue = Some(number);
+                binding.is_selective = is_selective;
+            })
+            .and_then(|()| {
+                watch(&mut state, endpoint.number, |state| {
+                    state.queues.get(number).map(|it| &it.waiter)
+                })
+            })
+        }
+        FI_CLASS_CNTR => {
+            // SAFETY: as above.
+            let number = unsafe { &*other.cast::<Cntr>() }.number;
+            bind_to(&mut state, endpoint.number, flags, |binding| binding.counter = Some(number))
+                .and_then(|()| {
+                    watch(&mut state, endpoint.number, |state| {
+                        state.counters.get(number).map(|it| &it.waiter)
+                    })
+                })
+        }
+        _ => Err(libc::EINVAL),
+    })
+}
+
+fn bind_to(
+    state: &mut State,
+    endpoint: usize,
+    flags: u64,
+    bind: impl Fn(&mut Binding),
+) -> Result<(), Errno> {
+    let bound = state.endpoints.get(endpoint)?;
+    if flags & (FI_SEND | FI_RECV) == 0 {
+        return Err(libc::EINVAL);
+    }
+    if flags & FI_SEND != 0 {
+        bind(&mut bound.sends);
+    }
+    if flags & FI_RECV != 0 {
+        bind(&mut bound.receives);
+    }
+    Ok(())
+}
+
+/// Lets whoever waits for a queue or a counter be woken by an endpoint.
+fn watch(
+    state: &mut State,
+    endpoint: usize,
+    waiter: impl FnOnce(&mut State) -> Result<&Waiter, Errno>,
+) -> Result<(), Errno> {
+    let watch = Arc::clone(&waiter(state)?.watch);
+    let bound = state.endpoints.get(endpoint)?;
+    match watch.add(bound.endpoint.watch().fd(), 1) {
+        // It is bound for the other direction, too.
+        Err(libc::EEXIST) => Ok(()),
+        added => added,
+    }
+}
+
+unsafe extern "C" fn control(object: *mut fid, command: c_int, argument: *mut c_void) -> c_int {
+    // SAFETY: libfabric hands back what was given out.
+    let endpoint = unsafe { &*object.cast::<Ep>() };
+    let mut state = endpoint.shared.lock();
+    let Ok(bound) = state.endpoints.get(endpoint.number) else { return -libc::EINVAL };
+    let flags = argument.cast::<u64>();
+    match command {
+        FI_ENABLE if bound.vector.is_none() => -FI_ENOAV,
+        FI_ENABLE
+            if [bound.sends, bound.receives].iter().all(|it| it.queue.or(it.counter).is_none()) =>
+        {
+            -FI_ENOCQ
+        }
+        FI_ENABLE => {
+            bound.is_enabled = true;
+            0
+        }
+        FI_GETOPSFLAG | FI_SETOPSFLAG => {
+            // SAFETY: the command says that the argument is such a word.
+            let asked = unsafe { flags.read() };
+            let (binding, offered) = match asked & (FI_SEND | FI_RECV) {
+                FI_SEND => (&mut bound.sends, info::SEND_FLAGS),
+                FI_RECV => (&mut bound.receives, info::RECEIVE_FLAGS),
+                _ => return -libc::EINVAL,
+            };
+            if command == FI_GETOPSFLAG {
+                // SAFETY: as above.
+                unsafe { flags.write(binding.flags) };
+            } else if asked & !(FI_SEND | FI_RECV | offered) != 0 {
+                return -libc::EINVAL;
+            } else {
+                binding.flags = asked & !(FI_SEND | FI_RECV);
+            }
+            0
+        }
+        _ => -FI_ENOSYS,
+    }
+}
+
+unsafe extern "C" fn cancel(object: *mut fid, context: *mut c_void) -> ssize_t {
+    // SAFETY: libfabric hands back what was given out.
+    let endpoint = unsafe { &*object.cast::<Ep>() };
+    let mut state = endpoint.shared.lock();
+    let Ok((bound, _, _, mut told)) = state.parts(endpoint.number) else {
+        return -(libc::EINVAL as ssize_t);
+    };
+    let is_cancelled = bound.endpoint.cancel(context.expose_provenance(), &mut told);
+    if is_cancelled { 0 } else { -(libc::ENOENT as ssize_t) }
+}
+
+unsafe extern "C" fn getopt(
+    _: *mut fid,
+    _: c_int,
+    _: c_int,
+    _: *mut c_void,
+    _: *mut size_t,
+) -> c_int {
+    -libc::ENOPROTOOPT
+}
+
+unsafe extern "C" fn setopt(_: *mut fid, _: c_int, _: c_int, _: *const c_void, _: size_t) -> c_int {
+    -libc::ENOPROTOOPT
+}
+
+unsafe extern "C" fn size_left(_: *mut fid_ep) -> ssize_t {
+    MOST_LONG as ssize_t
+}
+
+unsafe extern "C" fn setname(_: *mut fid, _: *mut c_void, _: size_t) -> c_int {
+    -FI_ENOSYS
+}
+
+unsafe extern "C" fn getname(object: *mut fid, place: *mut c_void, length: *mut size_t) -> c_int {
+    // SAFETY: libfabric hands back what was given out.
+    let endpoint = unsafe { &*object.cast::<Ep>() };
+    let mut state = endpoint.shared.lock();
+    let name = state.endpoints.get(endpoint.number).map(|it| it.endpoint.name());
+    // SAFETY: the caller has room for the bytes that it says.
+    outcome(name.and_then(|name| unsafe { put_name(name, place, length) }))
+}

@@ -1,0 +1,447 @@
+//! What is offered: `fi_getinfo(3)`.
+
+use std::ffi::CStr;
+
+use libc::{c_char, c_int, c_void, size_t};
+
+use super::NAME;
+use super::abi::{
+    FI_ADDR_NOTAVAIL, FI_API, FI_AV_MAP, FI_AV_TABLE, FI_AV_UNSPEC, FI_COMPLETION, FI_CONTEXT,
+    FI_DELIVERY_COMPLETE, FI_DIRECTED_RECV, FI_ENODATA, FI_EP_DGRAM, FI_EP_RDM, FI_EP_UNSPEC,
+    FI_FORMAT_UNSPEC, FI_INJECT, FI_INJECT_COMPLETE, FI_LOCAL_COMM, FI_LOCAL_MR, FI_MATCH_COMPLETE,
+    FI_MORE, FI_MR_BASIC, FI_MR_SCALABLE, FI_MSG, FI_MSG_PREFIX, FI_ORDER_SAS, FI_PROGRESS_MANUAL,
+    FI_PROGRESS_UNSPEC, FI_PROV_SPECIFIC, FI_RECV, FI_REMOTE_COMM, FI_RM_ENABLED, FI_SEND,
+    FI_SOURCE, FI_TAGGED, FI_THREAD_DOMAIN, FI_THREAD_SAFE, FI_TRANSMIT_COMPLETE, fi_domain_attr,
+    fi_ep_attr, fi_fabric_attr, fi_info, fi_rx_attr, fi_tx_attr,
+};
+use crate::endpoint::{LONGEST_INJECTED, MOST_LONG};
+use crate::meeting::Name;
+use crate::parts;
+
+/// The provider's own version.
+pub const VERSION: u32 = 1;
+
+/// The format of names.
+pub const ADDRESS_FORMAT: u32 = FI_PROV_SPECIFIC | 0x7765_6674;
+const PROTOCOL: u32 = FI_PROV_SPECIFIC | 0x7765_6674;
+
+const PRIMARY: u64 = FI_MSG | FI_TAGGED;
+const DIRECTIONS: u64 = FI_SEND | FI_RECV;
+/// What a program has without asking, since it costs nothing. To receive from one source alone changes
+/// what a receive means, so who wants that asks.
+const ALWAYS: u64 = FI_LOCAL_COMM | FI_SOURCE;
+/// The flags that a send may have.
+pub const SEND_FLAGS: u64 = FI_COMPLETION
+    | FI_INJECT
+    | FI_INJECT_COMPLETE
+    | FI_TRANSMIT_COMPLETE
+    | FI_DELIVERY_COMPLETE
+    | FI_MATCH_COMPLETE
+    | FI_MORE;
+/// The flags that a receive may have by default.
+pub const RECEIVE_FLAGS: u64 = FI_COMPLETION | FI_MORE;
+/// The longest message: more than an address space has.
+pub const LONGEST: usize = 1 << 47;
+/// How many receives may be posted; memory alone limits them.
+const RECEIVES: usize = 1 << 16;
+/// How many objects of a kind a domain may have; memory alone limits them.
+const OBJECTS: usize = 1 << 16;
+const TAGS: u64 = 0xaaaa_aaaa_aaaa_aaaa;
+
+/// What a program gets who asks for this, or `None` if it asks for what there is not.
+fn granted(wanted: u64, available: u64) -> Option<u64> {
+    if wanted & !available != 0 {
+        return None;
+    }
+    if wanted & PRIMARY == 0 {
+        return Some(available);
+    }
+    let directions = if wanted & DIRECTIONS == 0 { DIRECTIONS } else { 0 };
+    Some(wanted | directions | ALWAYS & available)
+}
+
+fn is_named(name: *const c_char, own: &CStr) -> bool {
+    // SAFETY: names are C strings, or none.
+    name.is_null() || unsafe { CStr::from_ptr(name) } == own
+}
+
+/// Whether a number that a program asks for is at most what there is.
+fn fits(asked: &[(usize, usize)]) -> bool {
+    asked.iter().all(|(asked, most)| asked <= most)
+}
+
+/// The kinds of endpoints, each with what it can.
+const KINDS: [(u32, u64); 2] = [
+    (FI_EP_RDM, PRIMARY | DIRECTIONS | ALWAYS | FI_DIRECTED_RECV),
+    // Datagrams that all arrive are datagrams, too.
+    (FI_EP_DGRAM, FI_MSG | DIRECTIONS | ALWAYS | FI_DIRECTED_RECV),
+];
+
+/// The variable that says `on` where all processes of a program are on this host.
+const ONE_HOST: &str = "WEFT_MESSAGES_ONE_HOST";
+
+/// What can be reached: processes of other hosts cannot. Where a program has none there, all that there are
+/// can, and Open MPI insists on hearing so.
+fn reached() -> u64 {
+    let number = |name| std::env::var(name).ok().and_then(|value| value.parse::<u32>().ok());
+    let (all, here) = (number("OMPI_COMM_WORLD_SIZE"), number("OMPI_COMM_WORLD_LOCAL_SIZE"));
+    let is_alone = all.is_some() && all == here
+        || std::env::var_os(ONE_HOST).is_some_and(|value| value == "on");
+    if is_alone { FI_LOCAL_COMM | FI_REMOTE_COMM } else { FI_LOCAL_COMM }
+}
+
+/// Why a program that asks for this gets nothing: the part of the hints that is not offered.
+fn refused(hints: &Hints<'_>, kind: u32, caps: u64) -> Option<&'static str> {
+    let info = hints.info?;
+    // `ofi_rxd` makes reliable datagrams of others. These are, and libfabric would offer what is built on them
+    // before what they are built on. It asks by these modes alone; programs allow more, or fewer.
+    let is_layer = kind == FI_EP_DGRAM && info.mode == FI_LOCAL_MR | FI_CONTEXT | FI_MSG_PREFIX;
+    let is_offered: [(&str, bool); 8] = [
+        ("mode", !is_layer),
+        ("caps", granted(info.caps, caps).is_some()),
+        ("addr_format", [FI_FORMAT_UNSPEC, ADDRESS_FORMAT].contains(&info.addr_format)),
+        ("addresses", hints.addresses_are_offered()),
+        ("tx_attr", hints.tx.is_none_or(|it| sends_are_offered(it, caps))),
+        ("rx_attr", hints.rx.is_none_or(|it| receives_are_offered(it, caps))),
+        ("ep_attr", hints.ep.is_none_or(|it| endpoint_is_offered(it, kind))),
+        ("domain_attr", hints.domain.is_none_or(|it| domain_is_offered(it, caps))),
+    ];
+    // Which providers are asked is libfabric's affair; their names may be those of several layers.
+    let names = hints.fabric.is_none_or(|it| is_named(it.name, NAME));
+    let missing = is_offered.iter().find(|(_, offered)| !offered).map(|(what, _)| *what);
+    missing.or((!names).then_some("fabric_attr"))
+}
+
+fn sends_are_offered(asked: &fi_tx_attr, caps: u64) -> bool {
+    asked.caps & !(caps | SEND_FLAGS) == 0
+        && asked.op_flags & !SEND_FLAGS == 0
+        && asked.msg_order & !FI_ORDER_SAS == 0
+        && asked.comp_order == 0
+        && fits(&[
+            (asked.inject_size, LONGEST_INJECTED),
+            (asked.size, MOST_LONG),
+            (asked.iov_limit, parts::MOST),
+            (asked.rma_iov_limit, 0),
+        ])
+}
+
+fn receives_are_offered(asked: &fi_rx_attr, caps: u64) -> bool {
+    asked.caps & !caps == 0
+        && asked.op_flags & !RECEIVE_FLAGS == 0
+        && asked.msg_order & !FI_ORDER_SAS == 0
+        && asked.comp_order == 0
+        && fits(&[(asked.size, RECEIVES), (asked.iov_limit, parts::MOST)])
+}
+
+fn endpoint_is_offered(asked: &fi_ep_attr, kind: u32) -> bool {
+    [FI_EP_UNSPEC, kind].contains(&asked.r#type)
+        && [0, PROTOCOL].contains(&asked.protocol)
+        && fits(&[
+            (asked.max_msg_size, LONGEST),
+            (asked.msg_prefix_size, 0),
+            (asked.max_order_raw_size, 0),
+            (asked.max_order_war_size, 0),
+            (asked.max_order_waw_size, 0),
+            (asked.tx_ctx_cnt, 1),
+            (asked.rx_ctx_cnt, 1),
+            (asked.auth_key_size, 0),
+        ])
+}
+
+fn domain_is_offered(asked: &fi_domain_attr, caps: u64) -> bool {
+    let progress = [FI_PROGRESS_UNSPEC, FI_PROGRESS_MANUAL];
+    is_named(asked.name, NAME)
+        && progress.contains(&asked.control_progress)
+        && progress.contains(&asked.data_progress)
+        && [FI_AV_UNSPEC, FI_AV_MAP, FI_AV_TABLE].contains(&asked.av_type)
+        && asked.caps & !(caps & (FI_LOCAL_COMM | FI_REMOTE_COMM)) == 0
+        && fits(&[
+            (asked.mr_key_size, 8),
+            (asked.cq_data_size, 8),
+            (asked.cq_cnt, OBJECTS),
+            (asked.ep_cnt, OBJECTS),
+            (asked.cntr_cnt, OBJECTS),
+            (asked.tx_ctx_cnt, OBJECTS),
+            (asked.rx_ctx_cnt, OBJECTS),
+            (asked.max_ep_tx_ctx, 1),
+            (asked.max_ep_rx_ctx, 1),
+            (asked.max_ep_stx_ctx, 0),
+            (asked.max_ep_srx_ctx, 0),
+            (asked.mr_iov_limit, parts::MOST),
+            (asked.auth_key_size, 0),
+            (asked.max_err_data, 0),
+        ])
+}
+
+/// What a program asks for.
+#[derive(Default)]
+struct Hints<'a> {
+    info: Option<&'a fi_info>,
+    tx: Option<&'a fi_tx_attr>,
+    rx: Option<&'a fi_rx_attr>,
+    ep: Option<&'a fi_ep_attr>,
+    domain: Option<&'a fi_domain_attr>,
+    fabric: Option<&'a fi_fabric_attr>,
+}
+
+impl<'a> Hints<'a> {
+    /// # Safety
+    ///
+    /// Pointers must be those of valid attributes, or null.
+    unsafe fn of(info: Option<&'a fi_info>) -> Self {
+        let Some(it) = info else { return Self::default() };
+        // SAFETY: the caller's word.
+        unsafe {
+            Self {
+                info,
+                tx: it.tx_attr.as_ref(),
+                rx: it.rx_attr.as_ref(),
+                ep: it.ep_attr.as_ref(),
+                domain: it.domain_attr.as_ref(),
+                fabric: it.fabric_attr.as_ref(),
+            }
+        }
+    }
+
+    /// Nobody chooses his own name, and another's must be of this host.
+    fn addresses_are_offered(&self) -> bool {
+        let Some(info) = self.info else { return true };
+        let (own, other) = (info.src_addr.is_null(), info.dest_addr.is_null());
+        own && info.handle.is_null() && (other || self.other().is_some_and(|name| name.is_here()))
+    }
+
+    /// The name of the endpoint that the program wants to reach.
+    fn other(&self) -> Option<Name> {
+        let info = self.info?;
+        let is_name = !info.dest_addr.is_null() && info.dest_addrlen == Name::LENGTH;
+        // SAFETY: the caller has so many bytes there.
+        let bytes = is_name
+            .then(|| unsafe { info.dest_addr.cast::<[u8; Name::LENGTH]>().read_unaligned() });
+        bytes.and_then(|bytes| Name::from_bytes(&bytes))
+    }
+}
+
+/// `fi_getinfo`.
+///
+/// # Safety
+///
+/// Strings and hints must be valid or null, and `place` writable.
+pub unsafe extern "C" fn getinfo(
+    version: u32,
+    node: *const c_char,
+    service: *const c_char,
+    _flags: u64,
+    hints: *const fi_info,
+    place: *mut *mut fi_info,
+) -> c_int {
+    // Endpoints are found by the names that programs exchange, not by hosts and ports.
+    if !node.is_null() || !service.is_null() {
+        return -FI_ENODATA;
+    }
+    // SAFETY: the caller has hints, or none.
+    let hints = unsafe { Hints::of(hints.as_ref()) };
+    let reached = reached();
+    let kinds = KINDS.iter().map(|(kind, caps)| (*kind, caps | reached));
+    let offered = kinds.filter(|(kind, caps)| refused(&hints, *kind, *caps).is_none());
+    let mut list: *mut fi_info = std::ptr::null_mut();
+    let mut end: *mut *mut fi_info = &raw mut list;
+    for (kind, caps) in offered {
+        // SAFETY: what is made is libfabric's to free, by its own `fi_freeinfo`.
+        unsafe {
+            let info = make(version, &hints, kind, caps);
+            if info.is_null() {
+                return -libc::ENOMEM;
+            }
+            end.write(info);
+            end = &raw mut (*info).next;
+        }
+    }
+    if list.is_null() {
+        return -FI_ENODATA;
+    }
+    // SAFETY: the caller's word.
+    unsafe { place.write(list) };
+    0
+}
+
+/// Memory for a structure as `free` takes it, all zeroes. Later versions of the headers have longer
+/// structures, of which libfabric copies what they have.
+unsafe fn new<T>() -> *mut T {
+    const LATER: usize = 256;
+    // SAFETY: no memory is passed.
+    unsafe { libc::calloc(1, size_of::<T>() + LATER).cast() }
+}
+
+unsafe fn make(version: u32, hints: &Hints<'_>, kind: u32, available: u64) -> *mut fi_info {
+    let asked = |of: fn(&fi_info) -> u64| hints.info.map_or(0, of);
+    let caps = granted(asked(|it| it.caps), available).unwrap_or(available);
+    // SAFETY: each structure is written right after it was made; the names are C strings.
+    unsafe {
+        let (info, tx, rx) = (new::<fi_info>(), new::<fi_tx_attr>(), new::<fi_rx_attr>());
+        let (ep, domain, fabric) =
+            (new::<fi_ep_attr>(), new::<fi_domain_attr>(), new::<fi_fabric_attr>());
+        let made = [info.cast(), tx.cast(), rx.cast(), ep.cast(), domain.cast(), fabric.cast()];
+        if made.iter().any(|it: &*mut c_void| it.is_null()) {
+            return std::ptr::null_mut();
+        }
+        (*tx).caps = caps & (PRIMARY | FI_SEND | FI_LOCAL_COMM);
+        (*tx).op_flags = hints.tx.map_or(0, |it| it.op_flags);
+        (*tx).msg_order = FI_ORDER_SAS;
+        (*tx).inject_size = LONGEST_INJECTED;
+        (*tx).size = MOST_LONG;
+        (*tx).iov_limit = parts::MOST;
+        (*rx).caps = caps & (PRIMARY | FI_RECV | ALWAYS | FI_DIRECTED_RECV);
+        (*rx).op_flags = hints.rx.map_or(0, |it| it.op_flags);
+        (*rx).msg_order = FI_ORDER_SAS;
+        (*rx).size = RECEIVES;
+        (*rx).iov_limit = parts::MOST;
+        (*ep).r#type = kind;
+        (*ep).protocol = PROTOCOL;
+        (*ep).protocol_version = 1;
+        (*ep).max_msg_size = LONGEST;
+        (*ep).mem_tag_format = hints.ep.map_or(0, |it| it.mem_tag_format);
+        if (*ep).mem_tag_format == 0 {
+            (*ep).mem_tag_format = TAGS;
+        }
+        ((*ep).tx_ctx_cnt, (*ep).rx_ctx_cnt) = (1, 1);
+        fill_domain(&mut *domain, hints);
+        (*domain).caps = caps & (FI_LOCAL_COMM | FI_REMOTE_COMM);
+        (*fabric).name = libc::strdup(NAME.as_ptr());
+        // libfabric names the provider itself.
+        (*fabric).prov_version = VERSION;
+        (*fabric).api_version = version.min(FI_API);
+        (*info).caps = caps;
+        (*info).addr_format = ADDRESS_FORMAT;
+        ((*info).tx_attr, (*info).rx_attr, (*info).ep_attr) = (tx, rx, ep);
+        ((*info).domain_attr, (*info).fabric_attr) = (domain, fabric);
+        if let Some(name) = hints.other() {
+            let bytes = libc::malloc(Name::LENGTH).cast::<[u8; Name::LENGTH]>();
+            if !bytes.is_null() {
+                bytes.write(name.to_bytes());
+                (*info).dest_addr = bytes.cast();
+                (*info).dest_addrlen = Name::LENGTH;
+            }
+        }
+        info
+    }
+}
+
+fn fill_domain(domain: &mut fi_domain_attr, hints: &Hints<'_>) {
+    // SAFETY: the name is a C string; the copy is libfabric's to free.
+    domain.name = unsafe { libc::strdup(NAME.as_ptr()) };
+    // Who says that one thread at a time is here pays for no lock.
+    let is_serial = hints.domain.is_some_and(|it| it.threading == FI_THREAD_DOMAIN);
+    domain.threading = if is_serial { FI_THREAD_DOMAIN } else { FI_THREAD_SAFE };
+    domain.control_progress = FI_PROGRESS_MANUAL;
+    domain.data_progress = FI_PROGRESS_MANUAL;
+    domain.resource_mgmt = FI_RM_ENABLED;
+    let av_type = hints.domain.map_or(FI_AV_UNSPEC, |it| it.av_type);
+    domain.av_type = if av_type == FI_AV_UNSPEC { FI_AV_TABLE } else { av_type };
+    // Nothing need be registered; programs for older headers want their own word back.
+    let mode = hints.domain.map_or(0, |it| it.mr_mode);
+    domain.mr_mode = if [FI_MR_BASIC, FI_MR_SCALABLE].contains(&mode) { mode } else { 0 };
+    domain.mr_key_size = 8;
+    domain.cq_data_size = 8;
+    (domain.cq_cnt, domain.ep_cnt, domain.cntr_cnt) = (OBJECTS, OBJECTS, OBJECTS);
+    (domain.tx_ctx_cnt, domain.rx_ctx_cnt) = (OBJECTS, OBJECTS);
+    (domain.max_ep_tx_ctx, domain.max_ep_rx_ctx) = (1, 1);
+    domain.mr_iov_limit = parts::MOST;
+    domain.mr_cnt = OBJECTS as size_t;
+}
+
+/// The address of nobody, by which a receive takes from anybody.
+pub const ANYBODY: u64 = FI_ADDR_NOTAVAIL;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RDM: u64 = KINDS[0].1;
+
+    #[test]
+    fn who_asks_for_nothing_gets_everything() {
+        assert_eq!(granted(0, RDM), Some(RDM));
+        assert_eq!(granted(FI_LOCAL_COMM, RDM), Some(RDM));
+    }
+
+    #[test]
+    fn who_asks_for_one_kind_gets_it_both_ways_unless_he_says_which() {
+        assert_eq!(granted(FI_TAGGED, RDM), Some(FI_TAGGED | DIRECTIONS | ALWAYS));
+        assert_eq!(granted(FI_MSG | FI_RECV, RDM), Some(FI_MSG | FI_RECV | ALWAYS));
+    }
+
+    #[test]
+    fn who_asks_for_what_there_is_not_gets_nothing() {
+        let remote_comm = 1 << 52;
+        for missing in [super::super::abi::FI_RMA, super::super::abi::FI_ATOMIC, remote_comm] {
+            assert_eq!(granted(FI_TAGGED | missing, RDM), None);
+        }
+        assert_eq!(granted(FI_TAGGED, KINDS[1].1), None, "datagrams have no tags");
+    }
+
+    /// The modes by which Debian's programs ask, and `ofi_rxd`: the last alone is refused.
+    #[test]
+    fn datagrams_are_for_programs_and_not_for_the_layer_that_makes_them_reliable() {
+        const FI_CONTEXT2: u64 = 1 << 52;
+        let layer = FI_LOCAL_MR | FI_CONTEXT | FI_MSG_PREFIX;
+        let program = FI_CONTEXT | FI_CONTEXT2 | FI_MSG_PREFIX;
+        let refused = [0, u64::MAX, program, layer].map(|mode| {
+            let mut asked = Asked::new();
+            asked.info.mode = mode;
+            // SAFETY: no attributes are pointed to.
+            refused(&unsafe { Hints::of(Some(&asked.info)) }, FI_EP_DGRAM, KINDS[1].1)
+        });
+        assert_eq!(refused, [None, None, None, Some("mode")]);
+    }
+
+    type Ask = fn(&mut Asked);
+
+    /// Hints with all attributes, all zero.
+    struct Asked {
+        info: fi_info,
+        tx: fi_tx_attr,
+        rx: fi_rx_attr,
+        ep: fi_ep_attr,
+        domain: fi_domain_attr,
+    }
+
+    impl Asked {
+        fn new() -> Self {
+            // SAFETY: all zeroes are valid hints.
+            unsafe { std::mem::zeroed() }
+        }
+
+        fn refused(&mut self) -> Option<&'static str> {
+            self.info.tx_attr = &raw mut self.tx;
+            self.info.rx_attr = &raw mut self.rx;
+            self.info.ep_attr = &raw mut self.ep;
+            self.info.domain_attr = &raw mut self.domain;
+            // SAFETY: the pointers are those of valid attributes.
+            refused(&unsafe { Hints::of(Some(&self.info)) }, FI_EP_RDM, RDM)
+        }
+    }
+
+    #[test]
+    fn each_attribute_that_is_not_offered_is_refused() {
+        assert_eq!(Asked::new().refused(), None);
+        let cases: [(&str, Ask); 12] = [
+            ("caps", |it| it.info.caps = super::super::abi::FI_RMA),
+            ("addr_format", |it| it.info.addr_format = 1),
+            ("addresses", |it| it.info.src_addr = std::ptr::dangling_mut()),
+            ("tx_attr", |it| it.tx.inject_size = LONGEST_INJECTED + 1),
+            ("tx_attr", |it| it.tx.msg_order = 1),
+            ("tx_attr", |it| it.tx.op_flags = 1 << 30),
+            ("rx_attr", |it| it.rx.comp_order = 1),
+            ("ep_attr", |it| it.ep.r#type = 1),
+            ("ep_attr", |it| it.ep.tx_ctx_cnt = usize::MAX),
+            ("domain_attr", |it| it.domain.data_progress = 1),
+            ("domain_attr", |it| it.domain.cq_data_size = 9),
+            ("domain_attr", |it| it.domain.auth_key_size = 1),
+        ];
+        for (part, ask) in cases {
+            let mut asked = Asked::new();
+            ask(&mut asked);
+            assert_eq!(asked.refused(), Some(part));
+        }
+    }
+}

@@ -1,0 +1,495 @@
+//! Sending and receiving: `fi_msg(3)`, `fi_tagged(3)`.
+
+use libc::{c_void, iovec, size_t, ssize_t};
+
+use super::abi::{
+    FI_CLAIM, FI_COMPLETION, FI_DELIVERY_COMPLETE, FI_DISCARD, FI_EBADFLAGS, FI_EOPBADSTATE,
+    FI_INJECT, FI_MATCH_COMPLETE, FI_PEEK, FI_REMOTE_CQ_DATA, fi_msg, fi_msg_tagged, fi_ops_msg,
+    fi_ops_tagged, fid_ep,
+};
+use super::ep::Ep;
+use super::info::{ANYBODY, LONGEST, RECEIVE_FLAGS, SEND_FLAGS};
+use super::result;
+use super::state::Binding;
+use crate::channel::Envelope;
+use crate::endpoint::{Event, Events, LONGEST_INJECTED, Message, Receive, Received, Wanted};
+use crate::parts::Parts;
+use crate::sys::Errno;
+
+pub static MSG: fi_ops_msg = fi_ops_msg {
+    size: size_of::<fi_ops_msg>(),
+    recv,
+    recvv,
+    recvmsg,
+    send,
+    sendv,
+    sendmsg,
+    inject,
+    senddata,
+    injectdata,
+};
+pub static TAGGED: fi_ops_tagged = fi_ops_tagged {
+    size: size_of::<fi_ops_tagged>(),
+    recv: trecv,
+    recvv: trecvv,
+    recvmsg: trecvmsg,
+    send: tsend,
+    sendv: tsendv,
+    sendmsg: tsendmsg,
+    inject: tinject,
+    senddata: tsenddata,
+    injectdata: tinjectdata,
+};
+
+/// How an operation says which flags it has.
+#[derive(Clone, Copy)]
+enum Flags {
+    /// Those of its endpoint.
+    Default,
+    /// These and no others.
+    Only(u64),
+    /// None, and its completion is nobody's business.
+    Injected,
+}
+
+impl Flags {
+    fn of(self, binding: &Binding) -> u64 {
+        match self {
+            Self::Default => binding.flags,
+            Self::Only(flags) => flags,
+            Self::Injected => FI_INJECT,
+        }
+    }
+
+    /// Whether a completion is wanted of an operation with these flags.
+    fn is_reported(self, binding: &Binding) -> bool {
+        let asks = self.of(binding) & FI_COMPLETION != 0;
+        !matches!(self, Self::Injected) && (asks || !binding.is_selective)
+    }
+}
+
+/// The tag of a message, or of those wanted; `None` for messages without tags.
+type Tag = Option<(u64, u64)>;
+
+/// # Safety
+///
+/// As the manual pages say of their pointers.
+#[inline(always)]
+unsafe fn post_send(
+    endpoint: *mut fid_ep,
+    parts: Option<Parts>,
+    to: u64,
+    tag: Option<u64>,
+    data: Option<u64>,
+    context: *mut c_void,
+    flags: Flags,
+) -> Result<(), Errno> {
+    // SAFETY: libfabric hands back what was given out.
+    let endpoint = unsafe { &*endpoint.cast::<Ep>() };
+    let mut state = endpoint.shared.lock();
+    state.enter();
+    let (bound, peers, vector, mut told) = state.parts(endpoint.number)?;
+    if !bound.is_enabled {
+        return Err(FI_EOPBADSTATE);
+    }
+    let parts = parts.filter(|it| it.length() <= LONGEST).ok_or(libc::EMSGSIZE)?;
+    let asked = flags.of(&bound.sends);
+    if asked & FI_INJECT != 0 && parts.length() > LONGEST_INJECTED {
+        return Err(libc::EMSGSIZE);
+    }
+    let to = vector.ok_or(libc::EINVAL)?.peer(to)?;
+    let envelope = Envelope { is_tagged: tag.is_some(), tag: tag.unwrap_or(0), data };
+    let message = Message {
+        context: context.expose_provenance(),
+        envelope,
+        parts,
+        is_reported: flags.is_reported(&bound.sends),
+        // What is injected may be overwritten at once, so that its arrival cannot be waited for.
+        must_arrive: asked & (FI_DELIVERY_COMPLETE | FI_MATCH_COMPLETE) != 0
+            && asked & FI_INJECT == 0,
+    };
+    if let Some(record) = &mut told.record {
+        record.begin_send();
+    }
+    // SAFETY: the caller keeps the places readable until the completion.
+    let sent = unsafe { bound.endpoint.send(peers, to, &message, &mut told) };
+    if let Some(record) = &mut told.record {
+        let length = message.parts.length();
+        let is_held = message.must_arrive || length > LONGEST_INJECTED;
+        let said = (&message.envelope, length, message.context, is_held);
+        record.end_send(peers, to, sent.is_ok().then_some(said));
+        record.leave();
+    }
+    sent
+}
+
+/// # Safety
+///
+/// As the manual pages say of their pointers.
+#[inline(always)]
+unsafe fn post_receive(
+    endpoint: *mut fid_ep,
+    parts: Option<Parts>,
+    from: u64,
+    tag: Tag,
+    context: *mut c_void,
+    flags: Flags,
+) -> Result<(), Errno> {
+    // SAFETY: libfabric hands back what was given out.
+    let endpoint = unsafe { &*endpoint.cast::<Ep>() };
+    let mut state = endpoint.shared.lock();
+    state.enter();
+    let (bound, peers, vector, mut told) = state.parts(endpoint.number)?;
+    if !bound.is_enabled {
+        return Err(FI_EOPBADSTATE);
+    }
+    let is_tagged = tag.is_some();
+    let (tag, ignore) = tag.unwrap_or((0, u64::MAX));
+    let source = match from {
+        _ if !bound.is_directed => None,
+        ANYBODY => None,
+        from => Some(vector.ok_or(libc::EINVAL)?.peer(from)?),
+    };
+    let wanted = Wanted { source, tag, ignore };
+    let to = parts.ok_or(libc::EMSGSIZE)?;
+    let is_reported = flags.is_reported(&bound.receives);
+    let receive = Receive { context: context.expose_provenance(), to, is_reported };
+    let asked = flags.of(&bound.receives);
+    if asked & (FI_PEEK | FI_CLAIM | FI_DISCARD) == 0 {
+        if let Some(record) = &mut told.record {
+            record.post(receive.context);
+        }
+        // SAFETY: the caller keeps the places writable until the completion.
+        unsafe { bound.endpoint.receive(is_tagged, wanted, receive, &mut told) };
+        if let Some(record) = &mut told.record {
+            record.leave();
+        }
+        return Ok(());
+    }
+    let (endpoint, number) = (&mut bound.endpoint, receive.context);
+    let is_peek = asked & FI_PEEK != 0;
+    if is_peek {
+        endpoint.progress(peers, &mut told);
+    }
+    let record = told.record.take();
+    let found = match (is_peek, asked & FI_CLAIM != 0, asked & FI_DISCARD != 0) {
+        (true, _, true) => endpoint.discard(is_tagged, Some(&wanted), number, &mut told),
+        (true, true, false) => endpoint.claim(is_tagged, &wanted, number),
+        (true, false, false) => endpoint.peek(is_tagged, &wanted),
+        (false, _, true) => endpoint.discard(is_tagged, None, number, &mut told),
+        (false, _, false) => {
+            told.record = record;
+            if let Some(record) = &mut told.record {
+                record.post(receive.context);
+            }
+            // SAFETY: the caller keeps the places writable until the completion.
+            let is_there = unsafe { endpoint.receive_claimed(is_tagged, &receive, &mut told) };
+            if let Some(record) = &mut told.record {
+                record.leave();
+            }
+            return if is_there { Ok(()) } else { Err(libc::EINVAL) };
+        }
+    };
+    let (context, base, cut) = (number, std::ptr::null_mut(), 0);
+    told.happened(match found {
+        Some((source, envelope, length)) => {
+            let source = Some(source);
+            let is_reported = true;
+            Event::Received(Received { context, source, envelope, base, length, cut, is_reported })
+        }
+        None => {
+            let envelope = Envelope { is_tagged, tag, data: None };
+            let (source, length, is_reported) = (None, 0, true);
+            let received = Received { context, source, envelope, base, length, cut, is_reported };
+            Event::ReceiveFailed { received, error: libc::ENOMSG }
+        }
+    });
+    if let Some(record) = record {
+        record.leave();
+    }
+    Ok(())
+}
+
+/// The places of a vector; `None` if they are too many.
+unsafe fn places(vector: *const iovec, count: size_t) -> Option<Parts> {
+    if count == 0 {
+        return Parts::new(&[]);
+    }
+    // SAFETY: the caller has so many places.
+    Parts::new(unsafe { std::slice::from_raw_parts(vector, count) })
+}
+
+const fn one(buffer: *const c_void, length: size_t) -> Option<Parts> {
+    Some(Parts::one(buffer.cast_mut().cast(), length))
+}
+
+fn no_more_than(flags: u64, offered: u64) -> Result<Flags, Errno> {
+    if flags & !offered == 0 { Ok(Flags::Only(flags)) } else { Err(FI_EBADFLAGS) }
+}
+
+fn empty(done: Result<(), Errno>) -> ssize_t {
+    result(done.map(|()| 0))
+}
+
+unsafe extern "C" fn recv(
+    endpoint: *mut fid_ep,
+    buffer: *mut c_void,
+    length: size_t,
+    _: *mut c_void,
+    from: u64,
+    context: *mut c_void,
+) -> ssize_t {
+    // SAFETY: the caller's word, here and in the functions below.
+    empty(unsafe {
+        post_receive(endpoint, one(buffer, length), from, None, context, Flags::Default)
+    })
+}
+
+unsafe extern "C" fn recvv(
+    endpoint: *mut fid_ep,
+    vector: *const iovec,
+    _: *mut *mut c_void,
+    count: size_t,
+    from: u64,
+    context: *mut c_void,
+) -> ssize_t {
+    // SAFETY: as above.
+    empty(unsafe {
+        post_receive(endpoint, places(vector, count), from, None, context, Flags::Default)
+    })
+}
+
+unsafe extern "C" fn recvmsg(endpoint: *mut fid_ep, message: *const fi_msg, flags: u64) -> ssize_t {
+    // SAFETY: as above.
+    empty(unsafe {
+        let it = &*message;
+        no_more_than(flags, RECEIVE_FLAGS).and_then(|flags| {
+            let parts = places(it.msg_iov, it.iov_count);
+            post_receive(endpoint, parts, it.addr, None, it.context, flags)
+        })
+    })
+}
+
+unsafe extern "C" fn send(
+    endpoint: *mut fid_ep,
+    buffer: *const c_void,
+    length: size_t,
+    _: *mut c_void,
+    to: u64,
+    context: *mut c_void,
+) -> ssize_t {
+    // SAFETY: as above.
+    empty(unsafe {
+        post_send(endpoint, one(buffer, length), to, None, None, context, Flags::Default)
+    })
+}
+
+unsafe extern "C" fn sendv(
+    endpoint: *mut fid_ep,
+    vector: *const iovec,
+    _: *mut *mut c_void,
+    count: size_t,
+    to: u64,
+    context: *mut c_void,
+) -> ssize_t {
+    // SAFETY: as above.
+    empty(unsafe {
+        post_send(endpoint, places(vector, count), to, None, None, context, Flags::Default)
+    })
+}
+
+unsafe extern "C" fn sendmsg(endpoint: *mut fid_ep, message: *const fi_msg, flags: u64) -> ssize_t {
+    // SAFETY: as above.
+    empty(unsafe {
+        let it = &*message;
+        let data = (flags & FI_REMOTE_CQ_DATA != 0).then_some(it.data);
+        no_more_than(flags, SEND_FLAGS | FI_REMOTE_CQ_DATA).and_then(|flags| {
+            let parts = places(it.msg_iov, it.iov_count);
+            post_send(endpoint, parts, it.addr, None, data, it.context, flags)
+        })
+    })
+}
+
+unsafe extern "C" fn inject(
+    endpoint: *mut fid_ep,
+    buffer: *const c_void,
+    length: size_t,
+    to: u64,
+) -> ssize_t {
+    let none = std::ptr::null_mut();
+    // SAFETY: as above.
+    empty(unsafe {
+        post_send(endpoint, one(buffer, length), to, None, None, none, Flags::Injected)
+    })
+}
+
+unsafe extern "C" fn senddata(
+    endpoint: *mut fid_ep,
+    buffer: *const c_void,
+    length: size_t,
+    _: *mut c_void,
+    data: u64,
+    to: u64,
+    context: *mut c_void,
+) -> ssize_t {
+    // SAFETY: as above.
+    empty(unsafe {
+        post_send(endpoint, one(buffer, length), to, None, Some(data), context, Flags::Default)
+    })
+}
+
+unsafe extern "C" fn injectdata(
+    endpoint: *mut fid_ep,
+    buffer: *const c_void,
+    length: size_t,
+    data: u64,
+    to: u64,
+) -> ssize_t {
+    let none = std::ptr::null_mut();
+    // SAFETY: as above.
+    empty(unsafe {
+        post_send(endpoint, one(buffer, length), to, None, Some(data), none, Flags::Injected)
+    })
+}
+
+unsafe extern "C" fn trecv(
+    endpoint: *mut fid_ep,
+    buffer: *mut c_void,
+    length: size_t,
+    _: *mut c_void,
+    from: u64,
+    tag: u64,
+    ignore: u64,
+    context: *mut c_void,
+) -> ssize_t {
+    let tag = Some((tag, ignore));
+    // SAFETY: as above.
+    empty(unsafe {
+        post_receive(endpoint, one(buffer, length), from, tag, context, Flags::Default)
+    })
+}
+
+unsafe extern "C" fn trecvv(
+    endpoint: *mut fid_ep,
+    vector: *const iovec,
+    _: *mut *mut c_void,
+    count: size_t,
+    from: u64,
+    tag: u64,
+    ignore: u64,
+    context: *mut c_void,
+) -> ssize_t {
+    let tag = Some((tag, ignore));
+    // SAFETY: as above.
+    empty(unsafe {
+        post_receive(endpoint, places(vector, count), from, tag, context, Flags::Default)
+    })
+}
+
+unsafe extern "C" fn trecvmsg(
+    endpoint: *mut fid_ep,
+    message: *const fi_msg_tagged,
+    flags: u64,
+) -> ssize_t {
+    // SAFETY: as above.
+    empty(unsafe {
+        let it = &*message;
+        let offered = RECEIVE_FLAGS | FI_PEEK | FI_CLAIM | FI_DISCARD;
+        no_more_than(flags, offered).and_then(|flags| {
+            let parts = places(it.msg_iov, it.iov_count);
+            let tag = Some((it.tag, it.ignore));
+            post_receive(endpoint, parts, it.addr, tag, it.context, flags)
+        })
+    })
+}
+
+unsafe extern "C" fn tsend(
+    endpoint: *mut fid_ep,
+    buffer: *const c_void,
+    length: size_t,
+    _: *mut c_void,
+    to: u64,
+    tag: u64,
+    context: *mut c_void,
+) -> ssize_t {
+    // SAFETY: as above.
+    empty(unsafe {
+        post_send(endpoint, one(buffer, length), to, Some(tag), None, context, Flags::Default)
+    })
+}
+
+unsafe extern "C" fn tsendv(
+    endpoint: *mut fid_ep,
+    vector: *const iovec,
+    _: *mut *mut c_void,
+    count: size_t,
+    to: u64,
+    tag: u64,
+    context: *mut c_void,
+) -> ssize_t {
+    // SAFETY: as above.
+    empty(unsafe {
+        post_send(endpoint, places(vector, count), to, Some(tag), None, context, Flags::Default)
+    })
+}
+
+unsafe extern "C" fn tsendmsg(
+    endpoint: *mut fid_ep,
+    message: *const fi_msg_tagged,
+    flags: u64,
+) -> ssize_t {
+    // SAFETY: as above.
+    empty(unsafe {
+        let it = &*message;
+        let data = (flags & FI_REMOTE_CQ_DATA != 0).then_some(it.data);
+        no_more_than(flags, SEND_FLAGS | FI_REMOTE_CQ_DATA).and_then(|flags| {
+            let parts = places(it.msg_iov, it.iov_count);
+            post_send(endpoint, parts, it.addr, Some(it.tag), data, it.context, flags)
+        })
+    })
+}
+
+unsafe extern "C" fn tinject(
+    endpoint: *mut fid_ep,
+    buffer: *const c_void,
+    length: size_t,
+    to: u64,
+    tag: u64,
+) -> ssize_t {
+    let none = std::ptr::null_mut();
+    // SAFETY: as above.
+    empty(unsafe {
+        post_send(endpoint, one(buffer, length), to, Some(tag), None, none, Flags::Injected)
+    })
+}
+
+unsafe extern "C" fn tsenddata(
+    endpoint: *mut fid_ep,
+    buffer: *const c_void,
+    length: size_t,
+    _: *mut c_void,
+    data: u64,
+    to: u64,
+    tag: u64,
+    context: *mut c_void,
+) -> ssize_t {
+    // SAFETY: as above.
+    empty(unsafe {
+        post_send(endpoint, one(buffer, length), to, Some(tag), Some(data), context, Flags::Default)
+    })
+}
+
+unsafe extern "C" fn tinjectdata(
+    endpoint: *mut fid_ep,
+    buffer: *const c_void,
+    length: size_t,
+    data: u64,
+    to: u64,
+    tag: u64,
+) -> ssize_t {
+    let none = std::ptr::null_mut();
+    // SAFETY: as above.
+    empty(unsafe {
+        post_send(endpoint, one(buffer, length), to, Some(tag), Some(data), none, Flags::Injected)
+    })
+}

@@ -1,0 +1,109 @@
+//! The libfabric provider `weft`: reliable datagrams with tags, between the processes of a host.
+//!
+//! libfabric loads it from a directory of `FI_PROVIDER_PATH`, as `libweft-fi.so`. What is not carried is
+//! not offered: [`info`] compares what a program asks for with what there is.
+
+pub mod abi;
+mod av;
+mod cntr;
+mod cq;
+mod domain;
+mod ep;
+mod fabric;
+pub mod info;
+mod message;
+mod record;
+mod state;
+
+use std::cell::UnsafeCell;
+
+use libc::{c_char, c_int, c_void, ssize_t};
+
+use abi::{Call, FI_ENOSYS, fi_context, fi_ops, fi_provider, fid};
+
+/// The name by which programs ask for the provider.
+pub const NAME: &std::ffi::CStr = c"weft";
+
+struct Provider(UnsafeCell<fi_provider>);
+
+// SAFETY: libfabric alone writes to it, under its own lock, while it loads the provider.
+unsafe impl Sync for Provider {}
+
+static PROVIDER: Provider = Provider(UnsafeCell::new(fi_provider {
+    version: info::VERSION,
+    fi_version: abi::FI_API,
+    context: fi_context { internal: [std::ptr::null_mut(); 4] },
+    name: NAME.as_ptr(),
+    getinfo: info::getinfo,
+    fabric: fabric::open,
+    cleanup,
+}));
+
+unsafe extern "C" fn cleanup() {}
+
+/// Where libfabric begins.
+// SAFETY: no other library of a program has a reason to define this name.
+#[unsafe(no_mangle)]
+pub extern "C" fn fi_prov_ini() -> *mut fi_provider {
+    PROVIDER.0.get()
+}
+
+/// The answer of what is not offered.
+unsafe extern "C" fn not_offered() -> ssize_t {
+    -(FI_ENOSYS as ssize_t)
+}
+
+const NOT_OFFERED: Call = not_offered;
+
+unsafe extern "C" fn no_bind(_: *mut fid, _: *mut fid, _: u64) -> c_int {
+    -FI_ENOSYS
+}
+
+unsafe extern "C" fn no_control(_: *mut fid, _: c_int, _: *mut c_void) -> c_int {
+    -FI_ENOSYS
+}
+
+unsafe extern "C" fn no_ops(
+    _: *mut fid,
+    _: *const c_char,
+    _: u64,
+    _: *mut *mut c_void,
+    _: *mut c_void,
+) -> c_int {
+    -FI_ENOSYS
+}
+
+/// The operations of an object that can only be closed.
+const fn only_closed(close: unsafe extern "C" fn(*mut fid) -> c_int) -> fi_ops {
+    fi_ops {
+        size: size_of::<fi_ops>(),
+        close,
+        bind: no_bind,
+        control: no_control,
+        ops_open: no_ops,
+    }
+}
+
+/// Hands a new object to the program.
+///
+/// # Safety
+///
+/// `place` must be writable, and the object begin with what it is taken for.
+unsafe fn give<T, U>(place: *mut *mut U, object: Box<T>) -> c_int {
+    // SAFETY: the caller's word.
+    unsafe { place.write(Box::into_raw(object).cast()) };
+    0
+}
+
+/// The result of a call that returns a number or an error.
+fn result(done: Result<usize, c_int>) -> ssize_t {
+    match done {
+        Ok(count) => count as ssize_t,
+        Err(error) => -(error as ssize_t),
+    }
+}
+
+/// The result of a call that returns nothing or an error.
+fn outcome(done: Result<(), c_int>) -> c_int {
+    done.map_or_else(|error| -error, |()| 0)
+}

@@ -1,0 +1,144 @@
+//! What a program sends and receives, and how long it computes in between, written down as it happens: by
+//! `weft mpi --record`, which makes a trace of the files of all ranks (`python/weft/mpi_record.py`).
+//!
+//! A line is an event: `p` names a peer, `c` nanoseconds of computing, `s` a message sent, `d` one whose memory is
+//! free again, `q` a receive posted, `r` a message received. A program computes while it is not in a call, except
+//! for the moments between two vain questions.
+
+use std::fs::File;
+use std::io::{BufWriter, Write as _};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use crate::channel::Envelope;
+use crate::endpoint::{Event, Received};
+use crate::meeting::Name;
+use crate::peers::{PeerId, Peers};
+use crate::sys::{self, Errno};
+
+/// The directory for the files of the ranks; none is written without it.
+pub const DIRECTORY: &str = "WEFT_MESSAGES_RECORD";
+/// The variables by which launchers tell a process its rank.
+const RANKS: [&str; 2] = ["OMPI_COMM_WORLD_RANK", "PMIX_RANK"];
+/// Who asks in vain and asks again so soon has not computed.
+const ASKING: Duration = Duration::from_micros(1);
+
+/// The file of one process.
+#[derive(Debug)]
+pub struct Record {
+    out: BufWriter<File>,
+    /// When the last call was left, and whether anything happened in it.
+    left: Instant,
+    has_happened: bool,
+    computed: Duration,
+    /// Peers that were named.
+    known: Vec<bool>,
+    /// Whether a send is under way, which tells of itself.
+    is_sending: bool,
+}
+
+fn hexadecimal(name: Name) -> String {
+    name.to_bytes().iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+impl Record {
+    /// Begins the file of an endpoint's process.
+    pub fn new(directory: &Path, own: Name) -> Result<Self, Errno> {
+        let path = directory.join(format!("{}-{:08x}", own.pid, own.serial));
+        let file = File::create_new(path).map_err(|error| sys::number(&error))?;
+        let mut out = BufWriter::with_capacity(1 << 16, file);
+        let rank = RANKS.iter().find_map(|name| std::env::var(name).ok());
+        let rank = rank.unwrap_or_else(|| "-".to_owned());
+        writeln!(out, "n {} {rank}", hexadecimal(own)).map_err(|error| sys::number(&error))?;
+        Ok(Self {
+            out,
+            left: Instant::now(),
+            has_happened: true,
+            computed: Duration::ZERO,
+            known: Vec::new(),
+            is_sending: false,
+        })
+    }
+
+    /// The program calls.
+    pub fn enter(&mut self) {
+        let since = self.left.elapsed();
+        if self.has_happened || since > ASKING {
+            self.computed += since;
+        }
+        self.has_happened = false;
+    }
+
+    /// The call ends.
+    pub fn leave(&mut self) {
+        self.left = Instant::now();
+    }
+
+    /// Writes a line, behind the computing before it. A disk that is full loses the end of the record, which the
+    /// making of the trace finds out.
+    fn say(&mut self, line: std::fmt::Arguments<'_>) {
+        let computed = std::mem::take(&mut self.computed).as_nanos();
+        if computed > 0 {
+            let _ = writeln!(self.out, "c {computed}");
+        }
+        let _ = self.out.write_fmt(line);
+        self.has_happened = true;
+    }
+
+    fn name(&mut self, peers: &Peers, peer: PeerId) {
+        if self.known.len() <= peer.index() {
+            self.known.resize(peer.index() + 1, false);
+        }
+        if let Some(name) = peers.name(peer).filter(|_| !self.known[peer.index()]) {
+            self.known[peer.index()] = true;
+            let _ = writeln!(self.out, "p {} {}", peer.index(), hexadecimal(name));
+        }
+    }
+
+    /// A send begins.
+    pub fn begin_send(&mut self) {
+        self.is_sending = true;
+    }
+
+    /// A send has ended; of one that was done, the message, and whether its memory is in use still.
+    pub fn end_send(
+        &mut self,
+        peers: &Peers,
+        to: PeerId,
+        sent: Option<(&Envelope, usize, usize, bool)>,
+    ) {
+        self.is_sending = false;
+        let Some((envelope, length, context, is_held)) = sent else { return };
+        self.name(peers, to);
+        let (to, tag, held) = (to.index(), envelope.tag, u8::from(is_held));
+        self.say(format_args!("s {to} {tag:x} {length} {context:x} {held}\n"));
+    }
+
+    /// A receive is posted.
+    pub fn post(&mut self, context: usize) {
+        self.say(format_args!("q {context:x}\n"));
+    }
+
+    /// Something has happened.
+    pub fn happened(&mut self, event: &Event) {
+        match event {
+            Event::Sent { context, .. } if !self.is_sending => {
+                self.say(format_args!("d {context:x}\n"));
+            }
+            Event::Received(received) => {
+                let Received { context, source, envelope, length, .. } = received;
+                let Some(from) = source.map(PeerId::index) else { return };
+                self.say(format_args!("r {context:x} {from} {:x} {length}\n", envelope.tag));
+            }
+            _ => {}
+        }
+    }
+
+    /// Names those from whom messages came, and writes all that was said.
+    pub fn end(&mut self, peers: &Peers) {
+        let all = (0_u32..).map(PeerId::of_index).take_while(|peer| peers.name(*peer).is_some());
+        all.for_each(|peer| self.name(peers, peer));
+        let _ = writeln!(self.out, "e");
+        let _ = self.out.flush();
+    }
+}

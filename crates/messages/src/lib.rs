@@ -1,0 +1,26 @@
+//! Messages between the processes of a host over shared memory, for real programs.
+//!
+//! From the outside in: [`endpoint`] sends and receives messages, matched by source and tag;
+//! [`channel`] is one direction between two endpoints; [`segment`] is the memory of a channel, whose
+//! state machines are `weft_protocol`'s record ring and interrupt flag; [`meeting`] is how processes
+//! find each other. [`fi`] gives all that to libfabric, and so to MPI.
+//!
+//! Beside them stand the programming interfaces of the documents: [`window`], memory that others write
+//! (Memory Channel); [`vi`], connected pairs of work queues (cLAN); [`active`], messages that call handlers
+//! (Clint). The last two stand on [`link`].
+
+#![cfg(target_os = "linux")]
+
+pub mod active;
+pub mod channel;
+pub mod endpoint;
+pub mod fi;
+pub mod figures;
+pub mod link;
+pub mod meeting;
+pub mod parts;
+pub mod peers;
+pub mod segment;
+mod sys;
+pub mod vi;
+pub mod window;

@@ -1,0 +1,252 @@
+//! The places in a program's memory that make up one message.
+
+use libc::iovec;
+
+/// The most places that a message may have.
+pub const MOST: usize = 4;
+
+/// Up to [`MOST`] places, in the order of the message. Most messages have one, so that one is small.
+#[derive(Clone, Debug)]
+pub struct Parts {
+    first: iovec,
+    rest: Option<Box<[iovec]>>,
+}
+
+// SAFETY: places are numbers to this library; who gave them answers for their use, see `Parts::new`.
+unsafe impl Send for Parts {}
+
+const NONE: iovec = iovec { iov_base: std::ptr::null_mut(), iov_len: 0 };
+
+impl Parts {
+    /// One place.
+    #[inline(always)]
+    pub const fn one(base: *mut u8, length: usize) -> Self {
+        Self { first: iovec { iov_base: base.cast(), iov_len: length }, rest: None }
+    }
+
+    /// Several places, if they are not too many.
+    pub fn new(places: &[iovec]) -> Option<Self> {
+        // So long a message does not fit the address space.
+        places.iter().try_fold(0_usize, |sum, it| sum.checked_add(it.iov_len))?;
+        match places {
+            [] => Some(Self { first: NONE, rest: None }),
+            [first] => Some(Self { first: *first, rest: None }),
+            [first, rest @ ..] if rest.len() < MOST => {
+                Some(Self { first: *first, rest: Some(rest.into()) })
+            }
+            _ => None,
+        }
+    }
+
+    #[inline(always)]
+    fn rest(&self) -> &[iovec] {
+        self.rest.as_deref().unwrap_or_default()
+    }
+
+    /// How many places there are.
+    pub fn count(&self) -> usize {
+        1 + self.rest().len()
+    }
+
+    /// The places.
+    pub fn places(&self) -> impl Iterator<Item = &iovec> {
+        std::iter::once(&self.first).chain(self.rest())
+    }
+
+    /// Where the message begins.
+    #[inline(always)]
+    pub const fn base(&self) -> *mut u8 {
+        self.first.iov_base.cast()
+    }
+
+    /// How many bytes there are.
+    #[inline(always)]
+    pub fn length(&self) -> usize {
+        self.first.iov_len + self.rest().iter().map(|it| it.iov_len).sum::<usize>()
+    }
+
+    /// The bytes from `skip` on, at most `length` of them.
+    pub fn after(&self, mut skip: usize, mut length: usize) -> Places {
+        let mut rest = Places { count: 0, places: [NONE; MOST] };
+        for place in self.places() {
+            let skipped = skip.min(place.iov_len);
+            skip -= skipped;
+            let taken = (place.iov_len - skipped).min(length);
+            length -= taken;
+            if taken > 0 {
+                let base = place.iov_base.wrapping_byte_add(skipped);
+                rest.places[rest.count] = iovec { iov_base: base, iov_len: taken };
+                rest.count += 1;
+            }
+        }
+        rest
+    }
+
+    /// Copies all bytes out.
+    ///
+    /// # Safety
+    ///
+    /// The places must be readable, and `to` writable for [`Parts::length`] bytes.
+    #[inline(always)]
+    pub unsafe fn copy_to(&self, to: *mut u8) {
+        let first = &self.first;
+        // SAFETY: the caller's word.
+        unsafe {
+            copy(first.iov_base.cast(), to, first.iov_len);
+            if let Some(rest) = &self.rest {
+                gather(rest, to.add(first.iov_len));
+            }
+        }
+    }
+
+    /// Copies bytes in from the beginning on; as many as there are places for.
+    ///
+    /// # Safety
+    ///
+    /// The places must be writable, and `from` readable for `length` bytes.
+    #[inline(always)]
+    pub unsafe fn copy_from(&self, from: *const u8, length: usize) {
+        let part = self.first.iov_len.min(length);
+        // SAFETY: the caller's word.
+        unsafe {
+            copy(from, self.first.iov_base.cast(), part);
+            if let Some(rest) = &self.rest {
+                scatter(rest, from.add(part), length - part);
+            }
+        }
+    }
+}
+
+/// Copies memory. Of the shortest messages the call of a function would be the longest part.
+///
+/// # Safety
+///
+/// As [`std::ptr::copy_nonoverlapping`].
+#[inline(always)]
+unsafe fn copy(from: *const u8, to: *mut u8, length: usize) {
+    // SAFETY: the caller's word; two words of 8 bytes that may overlap cover up to 16.
+    unsafe {
+        if (8..=16).contains(&length) {
+            let [first, last] =
+                [0, length - 8].map(|at| from.add(at).cast::<u64>().read_unaligned());
+            to.cast::<u64>().write_unaligned(first);
+            to.add(length - 8).cast::<u64>().write_unaligned(last);
+        } else {
+            std::ptr::copy_nonoverlapping(from, to, length);
+        }
+    }
+}
+
+/// Some of the places of a message.
+#[derive(Clone, Copy, Debug)]
+pub struct Places {
+    count: usize,
+    places: [iovec; MOST],
+}
+
+impl Places {
+    /// As the kernel takes them.
+    pub fn as_slice(&self) -> &[iovec] {
+        &self.places[..self.count]
+    }
+
+    /// How many bytes there are.
+    pub fn length(&self) -> usize {
+        self.as_slice().iter().map(|it| it.iov_len).sum()
+    }
+
+    /// As [`Parts::copy_to`].
+    ///
+    /// # Safety
+    ///
+    /// The same.
+    pub unsafe fn copy_to(&self, to: *mut u8) {
+        // SAFETY: the caller's word.
+        unsafe { gather(self.as_slice(), to) };
+    }
+
+    /// As [`Parts::copy_from`].
+    ///
+    /// # Safety
+    ///
+    /// The same.
+    pub unsafe fn copy_from(&self, from: *const u8, length: usize) {
+        // SAFETY: the caller's word.
+        unsafe { scatter(self.as_slice(), from, length) };
+    }
+}
+
+unsafe fn gather(places: &[iovec], mut to: *mut u8) {
+    for place in places {
+        // SAFETY: as for `Parts::copy_to`.
+        unsafe {
+            std::ptr::copy_nonoverlapping(place.iov_base.cast(), to, place.iov_len);
+            to = to.add(place.iov_len);
+        }
+    }
+}
+
+unsafe fn scatter(places: &[iovec], mut from: *const u8, mut length: usize) {
+    for place in places {
+        let part = place.iov_len.min(length);
+        // SAFETY: as for `Parts::copy_from`.
+        unsafe {
+            std::ptr::copy_nonoverlapping(from, place.iov_base.cast(), part);
+            from = from.add(part);
+        }
+        length -= part;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(parts: &mut [Vec<u8>]) -> Parts {
+        let place =
+            |it: &mut Vec<u8>| iovec { iov_base: it.as_mut_ptr().cast(), iov_len: it.len() };
+        Parts::new(&parts.iter_mut().map(place).collect::<Vec<_>>()).unwrap()
+    }
+
+    #[test]
+    fn bytes_are_scattered_and_gathered_in_order() {
+        let mut memory = [vec![0; 3], vec![0; 0], vec![0; 4]];
+        let parts = of(&mut memory);
+        assert_eq!(parts.length(), 7);
+        // SAFETY: the memory is there, and larger than what is copied.
+        unsafe { parts.copy_from(b"abcdefgh".as_ptr(), 6) };
+        let mut out = [0; 7];
+        // SAFETY: as above.
+        unsafe { parts.copy_to(out.as_mut_ptr()) };
+        assert_eq!(&out, b"abcdef\0");
+    }
+
+    #[test]
+    fn short_and_long_copies_are_whole() {
+        for length in 0..40 {
+            let from: Vec<u8> = (1..=length).collect();
+            let mut to = vec![0; usize::from(length) + 1];
+            // SAFETY: there is room for all.
+            unsafe { copy(from.as_ptr(), to.as_mut_ptr(), from.len()) };
+            assert_eq!((&to[..from.len()], to[from.len()]), (&from[..], 0));
+        }
+    }
+
+    #[test]
+    fn what_is_left_begins_within_a_part() {
+        let mut memory = [vec![1; 3], vec![2; 4]];
+        let rest = of(&mut memory).after(2, 3);
+        let mut out = [0; 3];
+        // SAFETY: the memory is there.
+        unsafe { rest.copy_to(out.as_mut_ptr()) };
+        assert_eq!((rest.length(), out), (3, [1, 2, 2]));
+        assert_eq!(of(&mut memory).after(7, 9).length(), 0);
+    }
+
+    #[test]
+    fn too_many_places_or_bytes_are_refused() {
+        let place = iovec { iov_base: std::ptr::null_mut(), iov_len: usize::MAX };
+        assert!(Parts::new(&[place, place]).is_none());
+        assert!(Parts::new(&[NONE; MOST + 1]).is_none());
+    }
+}

@@ -1,0 +1,236 @@
+//! The memory of a channel: a page of words, the ring in which messages come, and a small ring in
+//! which the receiver answers.
+//!
+//! Each process makes the segments through which it sends. A segment has no name and is gone with
+//! its last mapping. Everything in it is in the other side's reach: words are touched as atomics
+//! and believed within bounds, the bytes of a ring are only copied.
+
+use std::num::NonZeroU32;
+use std::ops::Range;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use weft_protocol::interrupt_flag::InterruptFlag;
+use weft_protocol::record_ring::{BrokenRing, Heads, Reader, Record, SLOT, Slots, Writer};
+
+use crate::sys::{Errno, Mapping};
+
+/// What both sides must agree on. A library with another layout uses another number.
+pub const VERSION: u32 = 1;
+const MAGIC: u64 = u64::from_le_bytes(*b"weftmsgs");
+const PAGE: usize = 4096;
+
+/// The bytes of a ring of messages. Smaller rings stay in the processor's nearer caches, larger
+/// ones let a sender run further ahead.
+pub const RING: u64 = 128 << 10;
+/// The bytes of a ring of answers.
+pub const ANSWERS: u64 = 64 << 10;
+
+/// Which side of a channel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// It made the segment and sends messages.
+    Sender = 0,
+    /// It receives them and answers.
+    Receiver = 1,
+}
+
+/// A word on cache lines of its own.
+#[derive(Debug, Default)]
+#[repr(C, align(128))]
+struct Line(AtomicU64);
+
+/// The words at the beginning of a segment. All zeroes is a new channel.
+#[derive(Debug, Default)]
+#[repr(C)]
+struct Words {
+    magic: AtomicU64,
+    version: AtomicU32,
+    ring: AtomicU32,
+    /// By the side that sleeps.
+    flags: [InterruptFlag; 2],
+    /// How far the reader of each ring has come, by the side that writes the ring.
+    read: [Line; 2],
+}
+
+const _: () = assert!(size_of::<Words>() <= PAGE);
+
+/// A mapped segment.
+#[derive(Debug)]
+pub struct Segment {
+    mapping: Mapping,
+    slots: Slots,
+}
+
+/// Why a constant of this file is a ring: both are powers of two of many slots.
+fn slots(bytes: u64) -> Option<Slots> {
+    Slots::of_bytes(bytes).ok()
+}
+
+impl Segment {
+    /// Makes a segment; returns it and the file to hand over.
+    pub fn create() -> Result<(Self, OwnedFd), Errno> {
+        let slots = slots(RING).ok_or(libc::EINVAL)?;
+        let (mapping, file) = Mapping::create(c"weft-channel", length(slots))?;
+        let segment = Self { mapping, slots };
+        let words = segment.words();
+        words.magic.store(MAGIC, Ordering::Relaxed);
+        words.version.store(VERSION, Ordering::Relaxed);
+        words.ring.store(slots.bytes() as u32, Ordering::Relaxed);
+        Ok((segment, file))
+    }
+
+    /// Maps a segment that the other side handed over, if it is what it should be.
+    pub fn join(file: &OwnedFd) -> Result<Self, Errno> {
+        let mapping = Mapping::join(file, PAGE, PAGE + (1 << 30) + ANSWERS as usize)?;
+        let ring = (mapping.length() - PAGE).checked_sub(ANSWERS as usize).ok_or(libc::EPROTO)?;
+        let slots = slots(ring as u64).ok_or(libc::EPROTO)?;
+        let segment = Self { mapping, slots };
+        let words = segment.words();
+        let understood = words.magic.load(Ordering::Relaxed) == MAGIC
+            && words.version.load(Ordering::Relaxed) == VERSION
+            && u64::from(words.ring.load(Ordering::Relaxed)) == slots.bytes();
+        if understood { Ok(segment) } else { Err(libc::EPROTO) }
+    }
+
+    /// Writes over the rings and the words behind the first line, as a hostile process may: for tests of who
+    /// has to bear it.
+    pub fn scribble(&self, mut word: impl FnMut() -> u64) {
+        let words = self.mapping.length() / size_of::<u64>();
+        for index in (0..words).filter(|index| *index >= 2) {
+            // SAFETY: the word lies inside the mapping, and whoever looks does so by atomics or copies.
+            let place = unsafe { &*self.mapping.memory().cast::<AtomicU64>().add(index) };
+            place.store(word(), Ordering::Relaxed);
+        }
+    }
+
+    fn words(&self) -> &Words {
+        // SAFETY: the mapping begins with these words, is aligned to a page, and holds only atomics
+        // there, so that the other side's writes are no data race.
+        unsafe { &*self.mapping.memory().cast::<Words>() }
+    }
+
+    /// By what a side says that it sleeps.
+    pub fn flag(&self, side: Side) -> &InterruptFlag {
+        &self.words().flags[side as usize]
+    }
+
+    /// The ring that a side writes.
+    pub fn ring(&self, writer: Side) -> Ring<'_> {
+        let (offset, slots) = match writer {
+            Side::Sender => (PAGE, self.slots.bytes()),
+            Side::Receiver => (PAGE + self.slots.bytes() as usize, ANSWERS),
+        };
+        // SAFETY: both rings lie inside the mapping.
+        let memory = unsafe { self.mapping.memory().add(offset) };
+        let read = &self.words().read[writer as usize].0;
+        Ring { memory, bytes: slots as usize, read }
+    }
+
+    /// The writer's state for the ring that `side` writes, at the beginning.
+    pub fn writer(&self, side: Side) -> Writer {
+        Writer::new(self.slots_of(side))
+    }
+
+    /// The reader's state for the ring that `side` writes, at the beginning.
+    pub fn reader(&self, side: Side) -> Reader {
+        Reader::new(self.slots_of(side))
+    }
+
+    fn slots_of(&self, side: Side) -> Slots {
+        match side {
+            Side::Sender => self.slots,
+            // The answers' size is a constant of this file.
+            Side::Receiver => slots(ANSWERS).unwrap_or(self.slots),
+        }
+    }
+}
+
+const fn length(slots: Slots) -> usize {
+    PAGE + (slots.bytes() + ANSWERS) as usize
+}
+
+/// Has a line of memory fetched, to be written soon. Any address will do.
+#[inline(always)]
+fn expect_writing(at: *const u8) {
+    // SAFETY: a prefetch is a hint, which does not fault.
+    #[cfg(target_arch = "x86_64")]
+    unsafe {
+        std::arch::asm!("prefetchw [{}]", in(reg) at, options(nostack, preserves_flags));
+    }
+    // SAFETY: as above.
+    #[cfg(target_arch = "aarch64")]
+    unsafe {
+        std::arch::asm!("prfm pstl1keep, [{}]", in(reg) at, options(nostack, preserves_flags));
+    }
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    let _ = at;
+}
+
+/// One ring of a segment.
+#[derive(Clone, Copy, Debug)]
+pub struct Ring<'a> {
+    memory: *mut u8,
+    bytes: usize,
+    read: &'a AtomicU64,
+}
+
+impl Heads for Ring<'_> {
+    #[inline(always)]
+    fn head(&self, slot: usize) -> &AtomicU64 {
+        let offset = slot * SLOT as usize;
+        debug_assert!(offset < self.bytes);
+        // SAFETY: the slot lies inside the ring, which begins with a page, so the word is aligned;
+        // no side touches a head but as an atomic.
+        unsafe { &*self.memory.add(offset).cast::<AtomicU64>() }
+    }
+}
+
+impl<'a> Ring<'a> {
+    /// Where the bytes of a record begin, which the ring's writer or reader has given out.
+    #[inline(always)]
+    pub fn at(&self, place: &Range<usize>) -> *mut u8 {
+        debug_assert!(place.end <= self.bytes);
+        // SAFETY: the place lies inside the ring.
+        unsafe { self.memory.add(place.start) }
+    }
+
+    /// Writes one record by `fill`, if there is room.
+    #[inline(always)]
+    pub fn write(
+        &self,
+        writer: &mut Writer,
+        what: NonZeroU32,
+        length: u64,
+        fill: impl FnOnce(*mut u8),
+    ) -> Result<bool, BrokenRing> {
+        let Some(place) = writer.reserve(self, self.read, length)? else { return Ok(false) };
+        fill(self.at(&place));
+        writer.publish(self, what, length);
+        expect_writing(self.head(writer.slot_to_clear()).as_ptr().cast());
+        Ok(true)
+    }
+
+    /// The next record, if there is one.
+    #[inline(always)]
+    pub fn next(&self, reader: &mut Reader) -> Result<Option<Record>, BrokenRing> {
+        reader.next(self)
+    }
+
+    /// Whether there is a next record, or what claims to be one.
+    #[inline(always)]
+    pub fn has_next(&self, reader: &Reader) -> bool {
+        reader.has_next(self)
+    }
+
+    /// Gives back what was read; whether that was anything.
+    #[inline(always)]
+    pub fn release(&self, reader: &mut Reader) -> bool {
+        reader.release(self.read)
+    }
+
+    /// The reader's pointer.
+    pub const fn read(&self) -> &'a AtomicU64 {
+        self.read
+    }
+}

@@ -1,0 +1,416 @@
+//! The kernel's calls that the standard library lacks, with errors by value.
+
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::ptr::NonNull;
+use std::sync::atomic::AtomicU32;
+use std::time::Duration;
+
+use libc::{c_int, c_void};
+
+/// An error number of the kernel.
+pub type Errno = c_int;
+
+/// The number behind an error of the standard library.
+pub fn number(error: &io::Error) -> Errno {
+    error.raw_os_error().unwrap_or(libc::EIO)
+}
+
+fn last() -> Errno {
+    number(&io::Error::last_os_error())
+}
+
+fn checked(result: c_int) -> Result<c_int, Errno> {
+    if result < 0 { Err(last()) } else { Ok(result) }
+}
+
+fn owned(result: c_int) -> Result<OwnedFd, Errno> {
+    // SAFETY: a call that gives a descriptor has just given this one to nobody else.
+    checked(result).map(|fd| unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Shared memory, unmapped with its last use. It has no name, and its file is sealed, so that
+/// nobody shortens it under another.
+#[derive(Debug)]
+pub struct Mapping {
+    memory: NonNull<u8>,
+    length: usize,
+}
+
+// SAFETY: a mapping is memory like any other; who shares it touches it through atomics and copies.
+unsafe impl Send for Mapping {}
+// SAFETY: as above.
+unsafe impl Sync for Mapping {}
+
+const SEALS: c_int = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
+
+impl Mapping {
+    /// Makes shared memory, all zeroes; returns it with the file to hand over.
+    pub fn create(name: &std::ffi::CStr, length: usize) -> Result<(Self, OwnedFd), Errno> {
+        let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
+        // SAFETY: the name is a C string.
+        let file = owned(unsafe { libc::memfd_create(name.as_ptr(), flags) })?;
+        let size = libc::off_t::try_from(length).map_err(|_| libc::EFBIG)?;
+        // SAFETY: the descriptor is open.
+        checked(unsafe { libc::ftruncate(file.as_raw_fd(), size) })?;
+        // SAFETY: as above.
+        checked(unsafe { libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, SEALS) })?;
+        Ok((Self::map(&file, length)?, file))
+    }
+
+    /// Maps memory that somebody handed over, if it is sealed and between `least` and `most` bytes long.
+    pub fn join(file: &OwnedFd, least: usize, most: usize) -> Result<Self, Errno> {
+        // SAFETY: the descriptor is open.
+        let seals = checked(unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GET_SEALS, 0) })?;
+        if seals & SEALS != SEALS {
+            return Err(libc::EPERM);
+        }
+        // SAFETY: all zeroes is a valid `stat`, and a valid place for the result.
+        let mut stat: libc::stat = unsafe { std::mem::zeroed() };
+        // SAFETY: as above.
+        checked(unsafe { libc::fstat(file.as_raw_fd(), &raw mut stat) })?;
+        let length = usize::try_from(stat.st_size).map_err(|_| libc::EPROTO)?;
+        if !(least..=most).contains(&length) {
+            return Err(libc::EPROTO);
+        }
+        Self::map(file, length)
+    }
+
+    fn map(file: &OwnedFd, length: usize) -> Result<Self, Errno> {
+        let access = libc::PROT_READ | libc::PROT_WRITE;
+        let at = std::ptr::null_mut();
+        // SAFETY: a new mapping, wherever the kernel likes.
+        let memory =
+            unsafe { libc::mmap(at, length, access, libc::MAP_SHARED, file.as_raw_fd(), 0) };
+        if memory == libc::MAP_FAILED {
+            return Err(last());
+        }
+        // SAFETY: the mapping was just made. A child has no use for it, and must not hold its memory.
+        unsafe { libc::madvise(memory, length, libc::MADV_DONTFORK) };
+        NonNull::new(memory.cast()).map(|memory| Self { memory, length }).ok_or(libc::ENOMEM)
+    }
+
+    /// Where it begins: at a page.
+    pub const fn memory(&self) -> *mut u8 {
+        self.memory.as_ptr()
+    }
+
+    /// How many bytes it has.
+    pub const fn length(&self) -> usize {
+        self.length
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: it was mapped with this length, and nobody uses it any more.
+        unsafe { libc::munmap(self.memory.as_ptr().cast(), self.length) };
+    }
+}
+
+/// Sends bytes with a descriptor over a Unix socket; all of them or none.
+pub fn send_with(socket: RawFd, bytes: &[u8], file: &OwnedFd) -> Result<(), Errno> {
+    let mut part = libc::iovec { iov_base: bytes.as_ptr() as *mut c_void, iov_len: bytes.len() };
+    let mut control = Control::default();
+    // SAFETY: all zeroes is a valid message header.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    message.msg_iov = &raw mut part;
+    message.msg_iovlen = 1;
+    message.msg_control = (&raw mut control).cast();
+    message.msg_controllen = Control::LENGTH as _;
+    // SAFETY: the header's control buffer has room for one descriptor.
+    unsafe {
+        let header = libc::CMSG_FIRSTHDR(&raw const message);
+        (*header).cmsg_level = libc::SOL_SOCKET;
+        (*header).cmsg_type = libc::SCM_RIGHTS;
+        (*header).cmsg_len = libc::CMSG_LEN(size_of::<c_int>() as u32) as _;
+        libc::CMSG_DATA(header).cast::<c_int>().write_unaligned(file.as_raw_fd());
+    }
+    // SAFETY: the message points to what lives until the call returns.
+    let sent = unsafe { libc::sendmsg(socket, &raw const message, libc::MSG_NOSIGNAL) };
+    match usize::try_from(sent) {
+        Ok(sent) if sent == bytes.len() => Ok(()),
+        Ok(_) => Err(libc::EMSGSIZE),
+        Err(_) => Err(last()),
+    }
+}
+
+/// Receives bytes and at most one descriptor: how many bytes, and the descriptor.
+pub fn receive_with(socket: RawFd, bytes: &mut [u8]) -> Result<(usize, Option<OwnedFd>), Errno> {
+    let mut part = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
+    let mut control = Control::default();
+    // SAFETY: all zeroes is a valid message header.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    message.msg_iov = &raw mut part;
+    message.msg_iovlen = 1;
+    message.msg_control = (&raw mut control).cast();
+    message.msg_controllen = Control::LENGTH as _;
+    let flags = libc::MSG_CMSG_CLOEXEC | libc::MSG_DONTWAIT;
+    // SAFETY: the message points to what lives until the call returns.
+    let received = unsafe { libc::recvmsg(socket, &raw mut message, flags) };
+    let received = usize::try_from(received).map_err(|_| last())?;
+    let wanted = (libc::SOL_SOCKET, libc::SCM_RIGHTS);
+    // SAFETY: the kernel has filled the header and the control buffer, which has room for one
+    // descriptor; if there is one it belongs to this process from now on.
+    let file = unsafe {
+        let header = libc::CMSG_FIRSTHDR(&raw const message);
+        (!header.is_null() && ((*header).cmsg_level, (*header).cmsg_type) == wanted)
+            .then(|| libc::CMSG_DATA(header).cast::<c_int>().read_unaligned())
+            .map(|fd| OwnedFd::from_raw_fd(fd))
+    };
+    Ok((received, file))
+}
+
+/// Room for the control message of one descriptor, aligned as its header asks.
+#[derive(Default)]
+#[repr(C, align(8))]
+struct Control([u8; Self::LENGTH]);
+
+impl Control {
+    // SAFETY: the macro's function only calculates.
+    const LENGTH: usize = unsafe { libc::CMSG_SPACE(size_of::<c_int>() as u32) as usize };
+}
+
+/// A Unix stream socket that never blocks.
+pub fn unix_socket() -> Result<OwnedFd, Errno> {
+    let kind = libc::SOCK_STREAM | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
+    // SAFETY: no memory is passed.
+    owned(unsafe { libc::socket(libc::AF_UNIX, kind, 0) })
+}
+
+/// The longest path that a Unix socket can have, in bytes.
+pub const LONGEST_PATH: usize = 107;
+
+fn unix_address(path: &Path) -> Result<(libc::sockaddr_un, libc::socklen_t), Errno> {
+    let bytes = path.as_os_str().as_bytes();
+    if bytes.len() > LONGEST_PATH {
+        return Err(libc::ENAMETOOLONG);
+    }
+    // SAFETY: all zeroes is a valid address.
+    let mut address: libc::sockaddr_un = unsafe { std::mem::zeroed() };
+    address.sun_family = libc::AF_UNIX as libc::sa_family_t;
+    for (to, from) in address.sun_path.iter_mut().zip(bytes) {
+        *to = *from as libc::c_char;
+    }
+    Ok((address, size_of::<libc::sockaddr_un>() as libc::socklen_t))
+}
+
+/// Binds a socket to a path and listens there.
+pub fn listen(socket: &OwnedFd, path: &Path) -> Result<(), Errno> {
+    let (address, length) = unix_address(path)?;
+    let fd = socket.as_raw_fd();
+    // SAFETY: the address has the length.
+    checked(unsafe { libc::bind(fd, (&raw const address).cast(), length) })?;
+    // SAFETY: no memory is passed.
+    checked(unsafe { libc::listen(fd, 4096) }).map(drop)
+}
+
+/// Connects a socket to a path; `EAGAIN` if too many wait there already.
+pub fn connect(socket: &OwnedFd, path: &Path) -> Result<(), Errno> {
+    let (address, length) = unix_address(path)?;
+    let fd = socket.as_raw_fd();
+    // SAFETY: the address has the length.
+    checked(unsafe { libc::connect(fd, (&raw const address).cast(), length) }).map(drop)
+}
+
+/// Takes the next connection of a listening socket.
+pub fn accept(socket: &OwnedFd) -> Result<OwnedFd, Errno> {
+    let flags = libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
+    let null = std::ptr::null_mut();
+    // SAFETY: the address is not asked for.
+    owned(unsafe { libc::accept4(socket.as_raw_fd(), null, null.cast(), flags) })
+}
+
+/// Who is at the other end of a Unix socket, by the kernel's word.
+pub fn peer(socket: &OwnedFd) -> Result<libc::ucred, Errno> {
+    let mut peer = libc::ucred { pid: 0, uid: u32::MAX, gid: u32::MAX };
+    let mut length = size_of::<libc::ucred>() as libc::socklen_t;
+    let (level, name) = (libc::SOL_SOCKET, libc::SO_PEERCRED);
+    let place = (&raw mut peer).cast();
+    // SAFETY: the place has the length.
+    checked(unsafe { libc::getsockopt(socket.as_raw_fd(), level, name, place, &raw mut length) })?;
+    Ok(peer)
+}
+
+/// The user as whom this process acts.
+pub fn user() -> u32 {
+    // SAFETY: no memory is passed.
+    unsafe { libc::geteuid() }
+}
+
+/// Wakes whoever waits for a socket's other end. One byte is enough, however often.
+pub fn ring(socket: &OwnedFd) {
+    let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+    // SAFETY: the byte is there.
+    unsafe { libc::send(socket.as_raw_fd(), [0_u8].as_ptr().cast(), 1, flags) };
+}
+
+/// Reads the bytes of [`ring`] away; whether the other end has closed.
+pub fn is_closed_after_rings(socket: &OwnedFd) -> bool {
+    let mut bytes = [0_u8; 64];
+    loop {
+        let (place, length) = (bytes.as_mut_ptr().cast(), bytes.len());
+        // SAFETY: the place has the length.
+        let got = unsafe { libc::recv(socket.as_raw_fd(), place, length, libc::MSG_DONTWAIT) };
+        match got {
+            64 => {}
+            1.. => return false,
+            0 => return true,
+            _ if last() == libc::EINTR => {}
+            _ => return last() != libc::EAGAIN,
+        }
+    }
+}
+
+/// A descriptor that becomes readable when a process ends.
+pub fn process(pid: libc::pid_t) -> Result<OwnedFd, Errno> {
+    // SAFETY: no memory is passed.
+    owned(unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) } as c_int)
+}
+
+/// Whether a descriptor has something to read.
+pub fn is_readable(fd: &OwnedFd) -> bool {
+    let mut asked = libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+    // SAFETY: there is one descriptor to ask for.
+    unsafe { libc::poll(&raw mut asked, 1, 0) > 0 }
+}
+
+/// Whether there is a process of this number.
+pub fn is_there(pid: libc::pid_t) -> bool {
+    // SAFETY: no signal is sent.
+    unsafe { libc::kill(pid, 0) == 0 || last() == libc::EPERM }
+}
+
+/// A word that any thread of this process may raise, and that epoll reports.
+pub fn event() -> Result<OwnedFd, Errno> {
+    // SAFETY: no memory is passed.
+    owned(unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) })
+}
+
+/// Raises a word of [`event`].
+pub fn raise(event: &OwnedFd) {
+    // SAFETY: the eight bytes are there.
+    unsafe { libc::write(event.as_raw_fd(), 1_u64.to_ne_bytes().as_ptr().cast(), 8) };
+}
+
+/// Lowers a word of [`event`]; whether it was raised.
+pub fn lower(event: &OwnedFd) -> bool {
+    let mut value = [0_u8; 8];
+    // SAFETY: the place has eight bytes.
+    unsafe { libc::read(event.as_raw_fd(), value.as_mut_ptr().cast(), 8) == 8 }
+}
+
+/// A set of descriptors that are watched together.
+#[derive(Debug)]
+pub struct Watch(OwnedFd);
+
+impl Watch {
+    /// An empty set.
+    pub fn new() -> Result<Self, Errno> {
+        // SAFETY: no memory is passed.
+        owned(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) }).map(Self)
+    }
+
+    /// Its own descriptor, readable while any in it is.
+    pub const fn fd(&self) -> &OwnedFd {
+        &self.0
+    }
+
+    /// Watches a descriptor until it is closed: `token` is said when it is readable.
+    pub fn add(&self, watched: &OwnedFd, token: u64) -> Result<(), Errno> {
+        let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: token };
+        let (set, fd) = (self.0.as_raw_fd(), watched.as_raw_fd());
+        // SAFETY: the event is there.
+        checked(unsafe { libc::epoll_ctl(set, libc::EPOLL_CTL_ADD, fd, &raw mut event) }).map(drop)
+    }
+
+    /// Says another token of a descriptor from now on.
+    pub fn change(&self, watched: &OwnedFd, token: u64) -> Result<(), Errno> {
+        let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: token };
+        let (set, fd) = (self.0.as_raw_fd(), watched.as_raw_fd());
+        // SAFETY: the event is there.
+        checked(unsafe { libc::epoll_ctl(set, libc::EPOLL_CTL_MOD, fd, &raw mut event) }).map(drop)
+    }
+
+    /// Watches a peer no more. To be closed is not enough where a child has the descriptors too.
+    pub fn remove(&self, peer: &crate::meeting::Peer) {
+        for fd in [Some(&peer.socket), peer.life.as_ref()].into_iter().flatten() {
+            let (set, fd) = (self.0.as_raw_fd(), fd.as_raw_fd());
+            // SAFETY: no event is asked for.
+            unsafe { libc::epoll_ctl(set, libc::EPOLL_CTL_DEL, fd, std::ptr::null_mut()) };
+        }
+    }
+
+    /// Waits at most so long, or for ever; the tokens of what is readable.
+    pub fn wait(&self, limit: Option<Duration>) -> ([u64; 32], usize) {
+        let none = libc::epoll_event { events: 0, u64: 0 };
+        let (mut events, mut tokens) = ([none; 32], [0; 32]);
+        let limit = limit.map_or(-1, |limit| {
+            c_int::try_from(limit.as_nanos().div_ceil(1_000_000)).unwrap_or(c_int::MAX)
+        });
+        // SAFETY: there is room for 32 events.
+        let count = unsafe { libc::epoll_wait(self.0.as_raw_fd(), events.as_mut_ptr(), 32, limit) };
+        let count = usize::try_from(count).unwrap_or(0);
+        for (token, event) in tokens.iter_mut().zip(&events[..count]) {
+            *token = event.u64;
+        }
+        (tokens, count)
+    }
+}
+
+/// Copies from the memory of another process; how many bytes were copied, which may be fewer.
+///
+/// # Safety
+///
+/// The places in `to` must be writable.
+pub unsafe fn read_memory(
+    pid: libc::pid_t,
+    to: &[libc::iovec],
+    from: &[libc::iovec],
+) -> Result<usize, Errno> {
+    // SAFETY: the kernel checks the other process's places; this one's are the caller's word.
+    let got = unsafe {
+        let (there, here) = (from.len() as libc::c_ulong, to.len() as libc::c_ulong);
+        libc::process_vm_readv(pid, to.as_ptr(), here, from.as_ptr(), there, 0)
+    };
+    usize::try_from(got).map_err(|_| last())
+}
+
+/// Waits for an advisory lock on an open file, which ends when the file is closed.
+pub fn lock(file: &std::fs::File) -> Result<(), Errno> {
+    loop {
+        // SAFETY: no memory is passed.
+        match checked(unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX) }) {
+            Err(libc::EINTR) => {}
+            other => return other.map(drop),
+        }
+    }
+}
+
+/// When a process began, in the kernel's ticks since the start.
+pub fn began(pid: u32) -> Option<u64> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name, in brackets, may hold anything.
+    let (_, fields) = stat.rsplit_once(')')?;
+    fields.split_ascii_whitespace().nth(19)?.parse().ok()
+}
+
+/// Sleeps until a word of shared memory is woken, at most so long, unless it has another value than expected.
+pub fn sleep_on(word: &AtomicU32, expected: u32, limit: Duration) {
+    let limit = libc::timespec {
+        tv_sec: limit.as_secs() as libc::time_t,
+        tv_nsec: limit.subsec_nanos().into(),
+    };
+    // SAFETY: the word and the limit are there; it is no private word, since other processes wake it.
+    unsafe {
+        libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAIT, expected, &raw const limit);
+    }
+}
+
+/// Wakes all that sleep on a word.
+pub fn wake(word: &AtomicU32) {
+    // SAFETY: the word is there.
+    unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAKE, i32::MAX) };
+}

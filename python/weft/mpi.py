@@ -1,0 +1,294 @@
+"""`weft mpi`: run MPI programs with their messages over shared memory.
+
+The work is done by a provider of libfabric (`crates/messages`), which Open MPI loads; this module
+says so to Open MPI, and shows what the provider has carried.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import tempfile
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+import click
+
+from weft import mpi_figures, mpi_record
+from weft.live_figures import size
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+NOT_FOUND = 127
+
+# The provider's file: libfabric takes every file of a directory that ends so.
+PROVIDER = "libweft-fi.so"
+# The directory in which the processes meet, as crates/messages/src/meeting.rs reads it.
+DIRECTORY = "WEFT_MESSAGES_DIRECTORY"
+_LONGEST_DIRECTORY = 71
+# The directory in which each rank writes down what it does (crates/messages/src/fi/record.rs).
+RECORD = "WEFT_MESSAGES_RECORD"
+# What starts the processes of a program.
+LAUNCHERS = ("mpirun", "mpiexec", "orterun", "mpirun.openmpi", "mpiexec.openmpi")
+_PACKAGES = "Debian's packages are openmpi-bin and libfabric1"
+
+
+class MpiError(Exception):
+    """Why a program cannot be run."""
+
+
+def provider() -> Path:
+    """Find the provider: `WEFT_MESSAGES_PROVIDER`, or beside this module.
+
+    Raises:
+        MpiError: If it is not there.
+
+    """
+    named = os.environ.get("WEFT_MESSAGES_PROVIDER")
+    path = Path(named) if named else Path(__file__).parent / "providers" / PROVIDER
+    if not path.is_file():
+        raise MpiError(f"no provider at {path}; it is built for Linux on 64-bit machines")
+    if path.name != PROVIDER:
+        raise MpiError(f"{path}: libfabric loads a provider only by the name {PROVIDER}")
+    return path.resolve()
+
+
+def _is_absolute(value: str) -> bool:
+    return value.startswith("/")
+
+
+def _is_directory(value: str) -> bool:
+    return value.startswith("/") and len(os.fsencode(value)) <= _LONGEST_DIRECTORY
+
+
+# Each variable that the provider reads: whether it takes a value, and what it takes.
+SETTINGS: Mapping[str, tuple[Callable[[str], bool], str]] = {
+    DIRECTORY: (_is_directory, f"a directory's absolute path of {_LONGEST_DIRECTORY} letters"),
+    "WEFT_MESSAGES_FETCH": (("on", "off").__contains__, "on or off"),
+    "WEFT_MESSAGES_ONE_HOST": (("on", "off").__contains__, "on or off"),
+    "WEFT_MESSAGES_PROVIDER": (lambda _: True, "the provider's path"),
+    RECORD: (_is_absolute, "a directory's absolute path"),
+}
+
+
+def check_settings() -> None:
+    """Look at the variables that set the provider, which ignores what it cannot take.
+
+    Raises:
+        MpiError: If one has another value than it takes, or is none of the provider's.
+
+    """
+    for name in sorted(name for name in os.environ if name.startswith("WEFT_MESSAGES")):
+        value = os.environ[name]
+        if name not in SETTINGS:
+            raise MpiError(f"{name}={value}: no such setting; there are {', '.join(SETTINGS)}")
+        takes, what = SETTINGS[name]
+        if not takes(value):
+            raise MpiError(f"{name}={value}: it takes {what}")
+
+
+@dataclass(frozen=True)
+class OpenMpi:
+    """The MPI that would run a program."""
+
+    version: str
+
+
+def _output(*words: str) -> str:
+    try:
+        ran = subprocess.run(words, capture_output=True, text=True, check=False, timeout=30)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return ran.stdout
+
+
+def open_mpi(launcher: str) -> OpenMpi:
+    """Look at the MPI of a launcher, or at the one on the path.
+
+    Raises:
+        MpiError: If there is none, it is another than Open MPI, or it knows no libfabric.
+
+    """
+    found = shutil.which(launcher)
+    if found is None:
+        raise MpiError(f"there is no {launcher} on the path; {_PACKAGES}")
+    said = _output(found, "--version")
+    version = re.search(r"\(Open(?:RTE| MPI)\) (\S+)", said)
+    if version is None:
+        first = said.strip().splitlines()[:1] or ["nothing"]
+        raise MpiError(f"{found} is not Open MPI's: it says {first[0]!r}; {_PACKAGES}")
+    beside = Path(found).with_name("ompi_info")
+    info = str(beside) if beside.exists() else "ompi_info"
+    parts = _output(info, "--parsable")
+    if parts and "mca:mtl:ofi:" not in parts:
+        raise MpiError(f"{found} was built without libfabric (its part 'mtl ofi'); {_PACKAGES}")
+    return OpenMpi(version[1])
+
+
+def environment(path: Path, directory: Path, is_launched: bool) -> dict[str, str]:
+    """Return the environment in which Open MPI loads the provider and no other."""
+    others = os.environ.get("FI_PROVIDER_PATH", "")
+    paths = [str(path.parent), *(it for it in others.split(":") if it and it != str(path.parent))]
+    variables = {
+        **os.environ,
+        "FI_PROVIDER_PATH": ":".join(paths),
+        "OMPI_MCA_pml": "cm",
+        "OMPI_MCA_mtl": "ofi",
+        "OMPI_MCA_opal_common_ofi_provider_include": "weft",
+        DIRECTORY: str(directory),
+    }
+    if not is_launched:
+        variables.setdefault("WEFT_MESSAGES_ONE_HOST", "on")
+    return variables
+
+
+def run(command: tuple[str, ...], record: Path | None = None) -> int:
+    """Run a launcher, or a program alone, with its messages carried; its exit status.
+
+    Args:
+        command: What to run.
+        record: Where to write a GOAL trace of what the program did.
+
+    Raises:
+        MpiError: If nothing would be carried, or no trace can be made.
+
+    """
+    if record is None:
+        return _run(command, {})
+    if not record.parent.is_dir():
+        raise MpiError(f"{record}: there is no folder {record.parent}")
+    with tempfile.TemporaryDirectory(prefix="weft-mpi-record-") as folder:
+        status = _run(command, {RECORD: folder})
+        if status != 0:
+            click.echo(f"weft mpi: no trace: the program ended with {status}", err=True)
+            return status
+        try:
+            made = mpi_record.make(Path(folder), record)
+        except (mpi_record.RecordError, OSError) as why:
+            raise MpiError(f"no trace: {why}") from None
+    click.echo(f"weft mpi: {record}: {_told(made)}; see: {_next(record)}", err=True)
+    return 0
+
+
+def _told(made: mpi_record.Trace) -> str:
+    dropped = f", {made.dropped} more that nobody received" if made.dropped else ""
+    computing = f"{made.computing_ns / 1e6:.1f} ms of computing"
+    return (
+        f"{made.ranks} ranks, {made.messages} messages of {size(made.size)}{dropped}, {computing}"
+    )
+
+
+def _next(record: Path) -> str:
+    return f"weft trace run {shlex.quote(str(record))} --system clan"
+
+
+def _run(command: tuple[str, ...], more: Mapping[str, str]) -> int:
+    path = provider()
+    check_settings()
+    is_launched = Path(command[0]).name in LAUNCHERS
+    mpi = open_mpi(command[0] if is_launched else "mpirun")
+    said = f"weft mpi: Open MPI {mpi.version} sends over shared memory of this host, by {path}"
+    click.echo(said, err=True)
+    if DIRECTORY in os.environ:
+        own = environment(path, Path(os.environ[DIRECTORY]), is_launched)
+        return _call(command, {**own, **more})
+    # Whatever becomes of the processes, nothing is left of how they met.
+    with tempfile.TemporaryDirectory(prefix="weft-mpi-", ignore_cleanup_errors=True) as it:
+        if not _is_directory(it):
+            takes = SETTINGS[DIRECTORY][1]
+            raise MpiError(f"{it}: too long; set TMPDIR, or {DIRECTORY}, which takes {takes}")
+        return _call(command, {**environment(path, Path(it), is_launched), **more})
+
+
+def _call(command: tuple[str, ...], variables: dict[str, str]) -> int:
+    try:
+        process = subprocess.Popen(command, env=variables)
+    except OSError as error:
+        click.echo(f"weft mpi: {command[0]}: {error.strerror}", err=True)
+        return NOT_FOUND
+    while True:
+        try:
+            status = process.wait()
+        except KeyboardInterrupt:
+            # The launcher has the signal too, and ends its processes.
+            continue
+        return status if status >= 0 else 128 - status
+
+
+class _Programs(click.Group):
+    """A group in which everything after `--` is a launcher with its arguments."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if args and args[-1] == "--":
+            raise click.UsageError("No program after '--'.", ctx)
+        if "--" in args and (args[0].startswith("-")):
+            here = args.index("--")
+            args = [*args[:here], "exec", *args[here:]]
+        return super().parse_args(ctx, args)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find a command, or say how a program of that name would be run."""
+        if self.get_command(ctx, args[0]) is None and shutil.which(args[0]):
+            raise click.UsageError(f"To run a program: weft mpi -- {shlex.join(args)}", ctx)
+        return super().resolve_command(ctx, args)
+
+
+@click.group(
+    cls=_Programs,
+    subcommand_metavar="-- mpirun [ARGS]... PROGRAM | status",
+    epilog="\b\nExamples:\n  weft mpi -- mpirun -n 4 ./program\n  weft mpi status\n"
+    "  weft mpi --record run.goal -- mpirun -n 2 ./program",
+)
+@click.option(
+    "--record",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Write the program's messages, and its computing between them, as a GOAL trace.",
+)
+@click.pass_context
+def mpi(ctx: click.Context, record: Path | None) -> None:
+    """Run an MPI program with its messages over shared memory.
+
+    The processes of the program must all be on this host, and the MPI must be Open MPI. What it
+    did can be recorded; `weft trace run` says what another interconnect would make of that.
+    """
+    if record is not None and ctx.invoked_subcommand != "exec":
+        raise click.UsageError(
+            "--record FILE needs a program: weft mpi --record FILE -- mpirun ..."
+        )
+    ctx.obj = record
+
+
+@mpi.command("exec", hidden=True, context_settings={"ignore_unknown_options": True})
+@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
+@click.pass_obj
+def run_program(record: Path | None, command: tuple[str, ...]) -> NoReturn:
+    """Run the launcher, which starts the program."""
+    try:
+        status = run(command, record)
+    except MpiError as why:
+        raise click.ClickException(str(why)) from None
+    raise SystemExit(status)
+
+
+@mpi.command(epilog="\b\nExamples:\n  weft mpi status\n  weft mpi status --json | jq '.[].counts'")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
+def status(as_json: bool) -> None:
+    """Show what is carried in the programs that run now: ranks, messages, bytes, waits."""
+    found = list(mpi_figures.endpoints())
+    if as_json:
+        click.echo(json.dumps([asdict(it) for it in found]))
+        return
+    if not found:
+        click.echo("No program of yours runs under weft mpi.")
+        return
+    for line in mpi_figures.lines(found):
+        click.echo(line)

@@ -1,0 +1,211 @@
+"""Make a GOAL trace of what the ranks of a program have written down.
+
+They do so in crates/messages/src/fi/record.rs. Every message is one of the trace, whatever call or
+collective it came from. A computation begins when the one before it, and all receives that the
+program had seen by then, are over; a receive may begin when it was posted. A rank begins with its
+first message: what went before is the start of the program, with that of MPI.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
+    from typing import TextIO
+
+
+class RecordError(Exception):
+    """Why what was written down is no trace."""
+
+
+class _Key(NamedTuple):
+    """Messages of one key are taken in the order in which they were sent."""
+
+    source: int
+    target: int
+    tag: int
+
+
+@dataclass
+class _Rank:
+    """The file of one rank."""
+
+    path: Path
+    name: str
+    rank: int
+    peers: dict[int, str] = field(default_factory=dict)
+    is_whole: bool = False
+
+
+@dataclass(frozen=True)
+class Trace:
+    """What a trace holds."""
+
+    ranks: int
+    messages: int
+    size: int
+    computing_ns: int
+    # Messages that nobody had received when the program ended, which a trace cannot have.
+    dropped: int
+
+
+def _open(path: Path) -> _Rank:
+    lines = path.read_text().splitlines()
+    first = lines[0].split() if lines else []
+    if len(first) != 3 or first[0] != "n":
+        raise RecordError(f"{path}: it does not begin with the name of a rank")
+    if not first[2].isdigit():
+        raise RecordError(f"{path}: the process had no rank: was it started by mpirun?")
+    rank = _Rank(path, first[1], int(first[2]))
+    for line in lines:
+        words = line.split()
+        if words[0] == "p":
+            rank.peers[int(words[1])] = words[2]
+    rank.is_whole = lines[-1] == "e"
+    return rank
+
+
+def _events(rank: _Rank) -> Iterator[list[str]]:
+    with rank.path.open() as file:
+        yield from (line.split() for line in file)
+
+
+class _Matching:
+    """How many messages of each key were both sent and received."""
+
+    def __init__(self, ranks: list[_Rank]) -> None:
+        by_name = {rank.name: rank.rank for rank in ranks}
+        self.peers = [
+            {index: by_name[name] for index, name in rank.peers.items() if name in by_name}
+            for rank in ranks
+        ]
+        sent: dict[_Key, deque[int]] = defaultdict(deque)
+        received: dict[_Key, int] = defaultdict(int)
+        for rank in ranks:
+            for words in _events(rank):
+                if words[0] == "s":
+                    sent[self.sending(rank, words)].append(int(words[3]))
+                elif words[0] == "r":
+                    received[self.receiving(rank, words)] += 1
+        self.left_to_send = {key: min(len(sizes), received[key]) for key, sizes in sent.items()}
+        self.left_to_receive = dict(self.left_to_send)
+        self.sizes = sent
+        self.dropped = sum(len(sizes) - self.left_to_send[key] for key, sizes in sent.items())
+        self._tags: dict[int, int] = {}
+
+    def _peer(self, rank: _Rank, index: str) -> int:
+        peer = self.peers[rank.rank].get(int(index))
+        if peer is None:
+            raise RecordError(f"{rank.path}: a message of a process that is no rank of the program")
+        return peer
+
+    def sending(self, rank: _Rank, words: list[str]) -> _Key:
+        return _Key(rank.rank, self._peer(rank, words[1]), int(words[2], 16))
+
+    def receiving(self, rank: _Rank, words: list[str]) -> _Key:
+        return _Key(self._peer(rank, words[2]), rank.rank, int(words[3], 16))
+
+    def tag(self, key: _Key) -> int:
+        """Return a small number for a tag, which holds communicator and more."""
+        return self._tags.setdefault(key.tag, len(self._tags))
+
+
+class _Writer:
+    """The operations of one rank, in the order of its program."""
+
+    def __init__(self, out: TextIO, rank: _Rank, matching: _Matching) -> None:
+        self._out, self._rank, self._matching = out, rank, matching
+        self._labels = 0
+        # The operations that must be over before the next begins.
+        self._before: list[str] = []
+        # What must be over before each receive that is posted begins.
+        self._posted: dict[str, list[str]] = {}
+        self._held: dict[str, str] = {}
+        self.messages = self.size = self.computing_ns = 0
+
+    def _operation(self, what: str, before: Iterable[str]) -> str:
+        self._labels += 1
+        label = f"l{self._labels}"
+        self._out.write(f"{label}: {what}\n")
+        for other in before:
+            self._out.write(f"{label} requires {other}\n")
+        return label
+
+    def write(self) -> None:
+        """Write them."""
+        for words in _events(self._rank):
+            # What went before the first message is the start of the program, with that of MPI.
+            if words[0] == "c" and (self._labels or self._posted):
+                self.computing_ns += int(words[1])
+                self._before = [self._operation(f"calc {words[1]}", self._before)]
+            elif words[0] == "s":
+                self._send(words)
+            elif words[0] == "d":
+                if label := self._held.pop(words[1], None):
+                    self._before.append(label)
+            elif words[0] == "q":
+                self._posted[words[1]] = list(self._before)
+            elif words[0] == "r":
+                self._receive(words)
+        if not self._labels:
+            self._operation("calc 0", [])
+
+    def _send(self, words: list[str]) -> None:
+        key = self._matching.sending(self._rank, words)
+        if self._matching.left_to_send[key] == 0:
+            return
+        self._matching.left_to_send[key] -= 1
+        size, context, is_held = int(words[3]), words[4], words[5] == "1"
+        what = f"send {size}b to {key.target} tag {self._matching.tag(key)}"
+        label = self._operation(what, self._before)
+        # Whoever sends a long message goes on, and asks later whether its memory is free.
+        if is_held:
+            self._held[context] = label
+        else:
+            self._before = [label]
+        self.messages += 1
+        self.size += size
+
+    def _receive(self, words: list[str]) -> None:
+        key = self._matching.receiving(self._rank, words)
+        posted = self._posted.pop(words[1], [])
+        if self._matching.left_to_receive.get(key, 0) == 0:
+            return
+        self._matching.left_to_receive[key] -= 1
+        size = self._matching.sizes[key].popleft()
+        what = f"recv {size}b from {key.source} tag {self._matching.tag(key)}"
+        self._before.append(self._operation(what, posted))
+
+
+def make(directory: Path, out: Path) -> Trace:
+    """Make a trace of the files in a directory.
+
+    Raises:
+        RecordError: If ranks are missing, or one ended before its program did.
+
+    """
+    ranks = sorted((_open(path) for path in directory.iterdir()), key=lambda rank: rank.rank)
+    if not ranks:
+        raise RecordError("nothing was written down: did the program call MPI_Init?")
+    if [rank.rank for rank in ranks] != list(range(len(ranks))):
+        numbers = ", ".join(str(rank.rank) for rank in ranks)
+        raise RecordError(f"the ranks that were written down are {numbers}")
+    if torn := [str(rank.rank) for rank in ranks if not rank.is_whole]:
+        raise RecordError(f"rank {', '.join(torn)} ended before MPI_Finalize")
+    matching = _Matching(ranks)
+    messages = size = computing = 0
+    with out.open("w") as file:
+        file.write(f"num_ranks {len(ranks)}\n")
+        for rank in ranks:
+            file.write(f"rank {rank.rank} {{\n")
+            writer = _Writer(file, rank, matching)
+            writer.write()
+            file.write("}\n")
+            messages += writer.messages
+            size += writer.size
+            computing += writer.computing_ns
+    return Trace(len(ranks), messages, size, computing, matching.dropped)

@@ -1,0 +1,471 @@
+"""Real MPI programs over the provider: `make test-mpi`, `make bench-mpi`.
+
+Each program is run over the provider and over Open MPI's own transports, and passes if both say
+the same. Processes are killed at random moments: those that are left must be told, and nothing may
+be left in `/dev/shm` or in the directory where they met. With `--bench` the transports take turns,
+and one JSON object a case says the ratio of their times. The programs are Debian's; what is not
+installed is skipped and named.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import os
+import random
+import re
+import resource
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+SOURCES = Path(__file__).parent
+# A run that takes so long hangs.
+LIMIT_S = 120
+HEADER = "/usr/include/rdma/fabric.h"
+PROVIDER_CHOICE = "opal_common_ofi_provider_include"
+WEFT = ("--mca", "pml", "cm", "--mca", "mtl", "ofi", "--mca", PROVIDER_CHOICE, "weft")
+SHARED = ("--mca", "pml", "ob1", "--mca", "btl", "vader,self")
+TCP = ("--mca", "pml", "ob1", "--mca", "btl", "tcp,self")
+
+MELT = """\
+units lj
+atom_style atomic
+lattice fcc 0.8442
+region box block 0 20 0 20 0 20
+create_box 1 box
+create_atoms 1 box
+mass 1 1.0
+velocity all create 1.44 87287 loop geom
+pair_style lj/cut 2.5
+pair_coeff 1 1 1.0 1.0 2.5
+neighbor 0.3 bin
+fix 1 all nve
+thermo 10
+run 30
+"""
+
+
+class FailedError(Exception):
+    """Why a case did not pass."""
+
+
+@dataclass
+class Stage:
+    """Where programs are run."""
+
+    provider: Path
+    folder: Path
+    directory: Path
+    environment: dict[str, str] = field(default_factory=dict)
+    # How often something is killed at a random moment.
+    kills: int = 8
+
+    def variables(self) -> dict[str, str]:
+        """Return the environment of every run."""
+        return {
+            **os.environ,
+            "FI_PROVIDER_PATH": str(self.provider.parent),
+            "WEFT_MESSAGES_DIRECTORY": str(self.directory),
+            "OMPI_ALLOW_RUN_AS_ROOT": "1",
+            "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+            "OMPI_MCA_rmaps_base_oversubscribe": "1",
+            "OMPI_MCA_btl_base_warn_component_unused": "0",
+            "OMP_NUM_THREADS": "1",
+            **self.environment,
+        }
+
+    def run(self, *words: str, cwd: Path | None = None, may_fail: bool = False) -> str:
+        """Run a program to its end; what it prints."""
+        ran = subprocess.Popen(
+            words,
+            env=self.variables(),
+            cwd=cwd or self.folder,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        try:
+            out, errors = ran.communicate(timeout=LIMIT_S)
+        except subprocess.TimeoutExpired:
+            os.killpg(ran.pid, signal.SIGKILL)
+            raise FailedError(f"{' '.join(words)} hangs") from None
+        if ran.returncode and not may_fail:
+            raise FailedError(f"{' '.join(words)}: exit {ran.returncode}\n{out}{errors}"[-2000:])
+        return out
+
+    def mpirun(self, ranks: int, transport: tuple[str, ...], *words: str) -> str:
+        """Run an MPI program over a transport."""
+        return self.run("mpirun", "--oversubscribe", *transport, "-n", str(ranks), *words)
+
+    def compile(self, name: str, compiler: str = "mpicc", *libraries: str) -> str:
+        """Compile a program of this folder."""
+        binary = self.folder / name
+        if not binary.exists():
+            source = str(SOURCES / f"{name}.c")
+            self.run(compiler, "-D_GNU_SOURCE", "-O2", source, "-o", str(binary), *libraries)
+        return str(binary)
+
+
+def same(stage: Stage, ranks: int, words: list[str], kept: Callable[[str], list[str]]) -> str:
+    """Run a program over the provider and over Open MPI's own transport: both say the same."""
+    ours = kept(stage.mpirun(ranks, WEFT, *words))
+    theirs = kept(stage.mpirun(ranks, SHARED, *words))
+    if not ours or ours != theirs:
+        different = next(
+            (pair for pair in zip(ours, theirs, strict=False) if len(set(pair)) > 1), ""
+        )
+        raise FailedError(
+            f"{len(ours)} and {len(theirs)} lines; the first that differs: {different}"
+        )
+    return f"{len(ours)} lines are the same"
+
+
+def lines(text: str) -> list[str]:
+    return sorted(text.splitlines())
+
+
+def offered(stage: Stage) -> str:
+    said = stage.run("fi_info", "-p", "weft")
+    if "provider: weft" not in said or "FI_EP_RDM" not in said:
+        raise FailedError(said)
+    refused = stage.run("fi_info", "-p", "weft", "-c", "FI_RMA", may_fail=True)
+    if "provider: weft" in refused:
+        raise FailedError("it offers what it does not carry")
+    return "offered, and RMA not"
+
+
+def manual(stage: Stage) -> str:
+    return stage.run(stage.compile("provider", "gcc", "-lfabric")).strip()
+
+
+def windows(stage: Stage) -> str:
+    program = stage.folder / "windows"
+    include = SOURCES.parents[1] / "python" / "weft" / "include"
+    stage.run(
+        *("gcc", "-O2", "-Wall", "-Werror", f"-I{include}", str(SOURCES / "windows.c")),
+        *("-o", str(program), str(stage.provider), f"-Wl,-rpath,{stage.provider.parent}"),
+    )
+    said = stage.run(str(program)).strip()
+    if left := list(stage.directory.iterdir()):
+        raise FailedError(f"left in {stage.directory}: {left}")
+    return said
+
+
+def fi_pingpong(stage: Stage) -> str:
+    for kind in ([], ["-e", "rdm", "-c"]):
+        port = str(random.SystemRandom().randrange(20_000, 30_000))
+        server = subprocess.Popen(
+            ["fi_pingpong", "-p", "weft", "-B", port, *kind],
+            env=stage.variables(),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        try:
+            listening(server, int(port))
+            said = stage.run("fi_pingpong", "-p", "weft", "-P", port, *kind, "127.0.0.1")
+            server.wait(LIMIT_S)
+        finally:
+            server.kill()
+        if server.returncode or "1m" not in said:
+            raise FailedError(f"exit {server.returncode}: {said}")
+    return "datagrams, and reliable ones checked"
+
+
+def listening(server: subprocess.Popen[bytes], port: int) -> None:
+    """Wait until a server listens; a connection on trial would be the one that it serves."""
+    deadline = time.monotonic() + LIMIT_S
+    listens = re.compile(rf"^ *\d+: [0-9A-F]+:{port:04X} [0-9A-F:]+ 0A ", re.M)
+    tables = [it for it in (Path("/proc/net/tcp"), Path("/proc/net/tcp6")) if it.exists()]
+    while not any(listens.search(it.read_text()) for it in tables):
+        if server.poll() is not None or time.monotonic() > deadline:
+            raise FailedError(f"the server does not listen: exit {server.returncode}")
+        time.sleep(0.05)
+
+
+def exchange(ranks: int) -> Callable[[Stage], str]:
+    return lambda stage: same(stage, ranks, [stage.compile("exchange")], lines)
+
+
+def in_pieces(stage: Stage) -> str:
+    """Where no process may read the memory of another, as under Yama or in some containers."""
+    stage.environment["WEFT_MESSAGES_FETCH"] = "off"
+    try:
+        return exchange(3)(stage)
+    finally:
+        del stage.environment["WEFT_MESSAGES_FETCH"]
+
+
+def recorded(stage: Stage) -> str:
+    """What the ranks write down becomes a trace in which every message was sent and received."""
+    path = SOURCES.parents[1] / "python" / "weft" / "mpi_record.py"
+    spec = importlib.util.spec_from_file_location("mpi_record", path)
+    if spec is None or spec.loader is None:
+        raise FailedError(f"there is no {path}")
+    mpi_record = importlib.util.module_from_spec(spec)
+    sys.modules["mpi_record"] = mpi_record
+    spec.loader.exec_module(mpi_record)
+    folder, out = stage.folder / "record", stage.folder / "run.goal"
+    folder.mkdir()
+    stage.environment["WEFT_MESSAGES_RECORD"] = str(folder)
+    try:
+        stage.mpirun(3, WEFT, stage.compile("exchange"))
+    finally:
+        del stage.environment["WEFT_MESSAGES_RECORD"]
+    made = mpi_record.make(folder, out)
+    text = out.read_text()
+    sent, received = len(re.findall(r": send ", text)), len(re.findall(r": recv ", text))
+    if not made.messages == sent == received or made.ranks != 3 or made.dropped:
+        raise FailedError(f"{made}, and {sent} sent, {received} received")
+    return f"{made.messages} messages of {made.size} bytes"
+
+
+def netpipe(stage: Stage) -> str:
+    out = stage.folder / "netpipe"
+    words = ["NPopenmpi", "-i", "-u", "100000", "-n", "5", "-o", str(out)]
+    said = stage.mpirun(2, WEFT, *words)
+    sizes = len(out.read_text().splitlines()) if out.exists() else 0
+    if not sizes and "Integrity check passed" not in said:
+        raise FailedError(said[-500:])
+    return "integrity of each size"
+
+
+HPCC_INPUT = Path("/usr/share/doc/hpcc/examples/_hpccinf.txt")
+
+
+def hpcc(stage: Stage) -> str:
+    folder = stage.folder / "hpcc"
+    folder.mkdir(exist_ok=True)
+    text = HPCC_INPUT.read_text()
+    for pattern, value in ((r"^\d+( +Ns)", "400"), (r"^\d+( +Ps)", "1"), (r"^\d+( +Qs)", "2")):
+        text = re.sub(pattern, value + r"\1", text, flags=re.M)
+    (folder / "hpccinf.txt").write_text(text)
+    (folder / "hpccoutf.txt").unlink(missing_ok=True)
+    stage.run("mpirun", "--oversubscribe", *WEFT, "-n", "2", "hpcc", cwd=folder)
+    said = (folder / "hpccoutf.txt").read_text()
+    if "Success=1" not in said or "FAILED" in said.replace("0 tests completed and failed", ""):
+        raise FailedError(said[-1000:])
+    checks = len(re.findall(r"PASSED", said))
+    return f"Success=1, {checks} residuals passed"
+
+
+def melt(stage: Stage) -> str:
+    """32,000 atoms: every number of every step is the same, to the last digit."""
+    (stage.folder / "in.melt").write_text(MELT)
+    words = ["lmp", "-in", str(stage.folder / "in.melt"), "-log", "none"]
+    step = re.compile(r"^\s*\d+( +-?[\d.e+-]+){5}\s*$")
+    return same(stage, 2, words, lambda text: [it for it in text.splitlines() if step.match(it)])
+
+
+def mpi4py(stage: Stage) -> str:
+    python = "/usr/bin/python3"
+    ring = [python, "-m", "mpi4py.bench", "ringtest", "-n", "1000", "-l", "20"]
+    said = stage.mpirun(3, WEFT, *ring)
+    if "time for" not in said:
+        raise FailedError(said)
+    return same(stage, 3, [python, "-m", "mpi4py.bench", "helloworld"], lines)
+
+
+def told(stage: Stage) -> str:
+    """Kill one of some processes at random moments, without a launcher."""
+    program = stage.compile("endings", "gcc", "-lfabric")
+    seconds = []
+    for _ in range(stage.kills):
+        after = random.SystemRandom().randrange(1, 60_000)
+        said = stage.run(program, "4", str(after), str(after % 4))
+        seconds.append(float(said.split()[0]))
+    return f"told within {max(seconds):.3f} s, in the middle {statistics.median(seconds):.3f} s"
+
+
+def killed(stage: Stage) -> str:
+    """Kill a rank of a program under its launcher at random moments: the launcher ends."""
+    program = stage.compile("exchange")
+    ended = 0
+    for _ in range(stage.kills):
+        before = {it.name for it in Path("/dev/shm").iterdir()}
+        words = ["mpirun", "--oversubscribe", *WEFT, "-n", "3", program, "1000"]
+        job = subprocess.Popen(
+            words,
+            env=stage.variables(),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        try:
+            ranks = running(job, program, 3)
+            time.sleep(random.SystemRandom().random() * 0.8)
+            os.kill(random.SystemRandom().choice(ranks), signal.SIGKILL)
+            job.wait(LIMIT_S)
+        except subprocess.TimeoutExpired:
+            raise FailedError("the launcher hangs") from None
+        finally:
+            if job.poll() is None:
+                os.killpg(job.pid, signal.SIGKILL)
+                job.wait()
+        if job.returncode == 0:
+            raise FailedError("the program did not fail")
+        # The launcher does not wait for those that it kills.
+        deadline = time.monotonic() + LIMIT_S
+        while any(Path(f"/proc/{rank}").exists() for rank in ranks):
+            if time.monotonic() > deadline:
+                raise FailedError("a rank does not end")
+            time.sleep(0.02)
+        left = {it.name for it in Path("/dev/shm").iterdir()} - before
+        if any("weft" in name for name in left):
+            raise FailedError(f"left in /dev/shm: {left}")
+        ended += 1
+    # Whoever comes next removes the sockets of the killed.
+    exchange(2)(stage)
+    if left := list(stage.directory.iterdir()):
+        raise FailedError(f"left in {stage.directory}: {left}")
+    return f"{ended} times, nothing left"
+
+
+def running(job: subprocess.Popen[bytes], program: str, ranks: int) -> list[int]:
+    """Wait until so many ranks of a job run; their processes."""
+    deadline = time.monotonic() + LIMIT_S
+    while time.monotonic() < deadline and job.poll() is None:
+        found = []
+        for folder in Path("/proc").glob("[0-9]*"):
+            try:
+                words = (folder / "cmdline").read_bytes().split(b"\0")
+                parent = int((folder / "stat").read_text().rsplit(")", 1)[1].split()[1])
+            except (OSError, IndexError):
+                continue
+            if parent == job.pid and words[0] == program.encode():
+                found.append(int(folder.name))
+        if len(found) == ranks:
+            return found
+        time.sleep(0.05)
+    raise FailedError("the ranks did not start")
+
+
+@dataclass
+class Case:
+    """A program, and what must be installed for it."""
+
+    name: str
+    needs: list[str]
+    run: Callable[[Stage], str]
+    # Whether it is left out where a change must pass in a short time.
+    is_long: bool = False
+
+
+CASES = [
+    Case("what libfabric is offered", ["fi_info"], offered),
+    Case("the calls of libfabric", ["gcc", HEADER], manual),
+    Case("windows in C", ["gcc"], windows),
+    Case("fi_pingpong", ["fi_pingpong"], fi_pingpong),
+    Case("exchange, 2 ranks", ["mpirun", "mpicc"], exchange(2)),
+    Case("exchange, 5 ranks", ["mpirun", "mpicc"], exchange(5), is_long=True),
+    Case("what ranks write down", ["mpirun", "mpicc"], recorded),
+    Case("exchange in pieces", ["mpirun", "mpicc"], in_pieces),
+    Case("one of some processes is killed", ["gcc", HEADER], told),
+    Case("a rank is killed", ["mpirun", "mpicc"], killed),
+    Case("LAMMPS, 32,000 atoms", ["mpirun", "lmp"], melt, is_long=True),
+    Case("netpipe", ["mpirun", "NPopenmpi"], netpipe),
+    Case("mpi4py", ["mpirun", "/usr/lib/python3/dist-packages/mpi4py"], mpi4py),
+    Case("hpcc", ["mpirun", "hpcc", str(HPCC_INPUT)], hpcc, is_long=True),
+]
+
+
+def is_there(what: str) -> bool:
+    return Path(what).exists() if what.startswith("/") else shutil.which(what) is not None
+
+
+def processor_seconds() -> float:
+    """Return what all programs have used that have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def test(stage: Stage, cases: list[Case], seconds: float) -> int:
+    passed = failed = 0
+    deadline = time.monotonic() + seconds
+    for case in cases:
+        missing = [it for it in case.needs if not is_there(it)]
+        if missing:
+            print(f"skipped {case.name}: there is no {', '.join(missing)}", flush=True)
+            continue
+        begin, used = time.monotonic(), processor_seconds()
+        if begin > deadline:
+            print(f"skipped {case.name}: the time is over", flush=True)
+            continue
+        try:
+            said = case.run(stage)
+        except FailedError as why:
+            failed += 1
+            print(f"FAILED {case.name}: {why}", flush=True)
+            continue
+        passed += 1
+        took, used = time.monotonic() - begin, processor_seconds() - used
+        print(f"ok {case.name}: {said} ({took:.1f} s, {used:.1f} of processors)", flush=True)
+    print(f"{passed} passed, {failed} failed")
+    return 1 if failed else 0
+
+
+def figures(text: str) -> dict[int, float]:
+    pairs = (line.split() for line in text.splitlines())
+    return {int(pair[0]): float(pair[1]) for pair in pairs if len(pair) == 2}
+
+
+def bench(stage: Stage, turns: int) -> int:
+    """Print the least time of each transport over some turns, and the ratios."""
+    program = stage.compile("pingpong")
+    for ranks, names in (
+        (2, {"weft": WEFT, "vader": SHARED, "tcp": TCP}),
+        (6, {"weft": WEFT, "vader": SHARED}),
+    ):
+        taken: dict[str, dict[int, list[float]]] = {name: {} for name in names}
+        for _ in range(turns):
+            for name, transport in names.items():
+                for size, time_us in figures(stage.mpirun(ranks, transport, program)).items():
+                    taken[name].setdefault(size, []).append(time_us)
+        for size in taken["weft"]:
+            least = {name: min(found[size]) for name, found in taken.items()}
+            middle = {name: statistics.median(found[size]) for name, found in taken.items()}
+            ratios = {
+                f"weft/{name}": least["weft"] / it for name, it in least.items() if name != "weft"
+            }
+            said = {"ranks": ranks, "bytes": size, "least_us": least, "median_us": middle, **ratios}
+            print(json.dumps(said), flush=True)
+    return 0
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--provider", type=Path, required=True)
+    parser.add_argument("--bench", action="store_true")
+    parser.add_argument("--turns", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=200, help="begin no case after so long")
+    parser.add_argument("--short", action="store_true", help="leave the long cases out")
+    parser.add_argument("--only", default="", help="run the cases with this in their names")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="weft-mpi-tests-") as folder:
+        directory = Path(folder) / "meet"
+        directory.mkdir(mode=0o700)
+        stage = Stage(options.provider.resolve(), Path(folder), directory)
+        if options.bench:
+            return bench(stage, options.turns)
+        if options.short:
+            stage.kills = 3
+        cases = [
+            it for it in CASES if options.only in it.name and not (options.short and it.is_long)
+        ]
+        return test(stage, cases, options.seconds)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,285 @@
+"""What `weft mpi` says about launchers and ranks."""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from weft import mpi, mpi_figures, mpi_record
+from weft.cli import main
+from weft.program import run_trace
+
+OPEN_MPI = 'echo "mpirun (Open MPI) 4.1.4"'
+
+
+@pytest.fixture
+def launcher(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An Open MPI that prints its environment and what it is to run, alone on the path."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    script(
+        folder / "mpirun",
+        f'[ "$1" = --version ] && {OPEN_MPI} && exit\n'
+        'echo "$FI_PROVIDER_PATH|$OMPI_MCA_pml|$OMPI_MCA_mtl"\n'
+        'echo "$OMPI_MCA_opal_common_ofi_provider_include|$WEFT_MESSAGES_DIRECTORY|$*"\n'
+        "exit 7",
+    )
+    script(folder / "ompi_info", 'echo "mca:mtl:ofi:version:mca:2.1.0"')
+    provider = tmp_path / "providers" / mpi.PROVIDER
+    provider.parent.mkdir()
+    provider.touch()
+    monkeypatch.setenv("PATH", str(folder))
+    monkeypatch.setenv("WEFT_MESSAGES_PROVIDER", str(provider))
+    for name in (mpi.DIRECTORY, "FI_PROVIDER_PATH"):
+        monkeypatch.delenv(name, raising=False)
+    return folder / "mpirun"
+
+
+def script(path: Path, text: str) -> None:
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+
+
+def test_the_launcher_is_told_to_use_the_provider(
+    launcher: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert mpi.run(("mpirun", "-n", "2", "./program")) == 7
+    said = capfd.readouterr()
+    first, second = said.out.splitlines()
+    assert first == f"{launcher.parents[1]}/providers|cm|ofi"
+    include, directory, words = second.split("|")
+    assert (include, words) == ("weft", "-n 2 ./program")
+    assert Path(directory).parent == Path(tempfile.gettempdir())
+    assert Path(directory).name.startswith("weft-mpi-")
+    assert not Path(directory).exists(), "it is removed with the run"
+    assert said.err.startswith("weft mpi: Open MPI 4.1.4 sends over shared memory of this host")
+
+
+def test_a_directory_of_the_users_is_kept(
+    launcher: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    del launcher
+    kept = Path(tempfile.gettempdir()) / f"weft-{os.getpid()}"
+    monkeypatch.setenv(mpi.DIRECTORY, str(kept))
+    assert mpi.run(("mpirun", str(tmp_path))) == 7
+    assert f"|{kept}|" in capfd.readouterr().out
+
+
+def test_a_program_without_a_launcher_is_alone_on_its_host(launcher: Path) -> None:
+    del launcher
+    path = mpi.provider()
+    assert mpi.environment(path, Path("/somewhere"), False)["WEFT_MESSAGES_ONE_HOST"] == "on"
+    assert "WEFT_MESSAGES_ONE_HOST" not in mpi.environment(path, Path("/somewhere"), True)
+
+
+def test_what_is_missing_is_named_with_its_packages(
+    launcher: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script(launcher.with_name("ompi_info"), 'echo "mca:mtl:psm2:version"')
+    with pytest.raises(mpi.MpiError, match=r"without libfabric.*openmpi-bin and libfabric1"):
+        mpi.run(("mpirun", "x"))
+    script(launcher, 'echo "HYDRA build details:"')
+    with pytest.raises(mpi.MpiError, match=r"not Open MPI's: it says 'HYDRA build details:'"):
+        mpi.run(("mpirun", "x"))
+    launcher.unlink()
+    with pytest.raises(mpi.MpiError, match=r"no mpirun on the path; .*openmpi-bin"):
+        mpi.run(("mpirun", "x"))
+    monkeypatch.setenv("WEFT_MESSAGES_PROVIDER", "/nowhere/libweft-fi.so")
+    said = CliRunner().invoke(main, ["mpi", "--", "mpirun", "x"])
+    assert said.exit_code == 1
+    assert "no provider at /nowhere/libweft-fi.so" in said.output
+
+
+def test_a_setting_that_the_provider_would_ignore_is_refused(
+    launcher: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    del launcher
+    monkeypatch.setenv("WEFT_MESSAGES_FETCH", "no")
+    with pytest.raises(mpi.MpiError, match="WEFT_MESSAGES_FETCH=no: it takes on or off"):
+        mpi.run(("mpirun", "x"))
+    monkeypatch.delenv("WEFT_MESSAGES_FETCH")
+    monkeypatch.setenv("WEFT_MESSAGES_FECTH", "on")
+    with pytest.raises(mpi.MpiError, match="no such setting; there are WEFT_MESSAGES_DIRECTORY"):
+        mpi.run(("mpirun", "x"))
+
+
+def figures(*counts: int) -> bytes:
+    return struct.pack(f"={1 + len(mpi_figures.COUNTS)}Q", 1, *counts)
+
+
+def rank(proc: Path, pid: int, number: int | None, counts: bytes) -> None:
+    """Write a process as `/proc` shows it."""
+    folder = proc / str(pid)
+    (folder / "fd").mkdir(parents=True)
+    (folder / "comm").write_text("program\n")
+    variable = "" if number is None else f"HOME=/\0OMPI_COMM_WORLD_RANK={number}\0"
+    (folder / "environ").write_text(variable)
+    file = proc / "memfd:weft-messages (deleted)"
+    file.write_bytes(counts)
+    (folder / "fd" / "5").symlink_to(file)
+
+
+def test_the_ranks_that_run_are_read_in_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The link of a file without a name begins at the root.
+    monkeypatch.setattr(mpi_figures, "_FIGURES", f"{tmp_path}/memfd:weft-messages (")
+    counts = figures(*range(1, 13))
+    rank(tmp_path, 40, 1, counts)
+    rank(tmp_path, 41, 0, counts)
+    rank(tmp_path, 39, None, counts)
+    found = list(mpi_figures.endpoints(tmp_path))
+    assert [(it.rank, it.pid) for it in found] == [(0, 41), (1, 40), (None, 39)]
+    assert found[0].counts == dict(zip(mpi_figures.COUNTS, range(1, 13), strict=True))
+    table = list(mpi_figures.lines(found))
+    assert len({len(line) for line in table}) == 1, "the columns stand below their heads"
+    assert table[1].split()[:4] == ["0", "41", "program", "1"]
+    assert "1 (2 B)" in table[1]
+    assert "8 polls, 9 sleeps" in table[1]
+
+
+def test_figures_of_another_version_are_not_read() -> None:
+    assert mpi_figures.read(figures(*range(12))[:-1]) is None
+    assert mpi_figures.read(struct.pack("=13Q", 2, *range(12))) is None
+
+
+def test_status_says_so_if_nothing_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mpi_figures, "endpoints", lambda: iter(()))
+    said = CliRunner().invoke(main, ["mpi", "status"])
+    assert said.output == "No program of yours runs under weft mpi.\n"
+    said = CliRunner().invoke(main, ["mpi", "status", "--json"])
+    assert json.loads(said.output) == []
+
+
+def test_a_program_without_dashes_is_told_how(launcher: Path) -> None:
+    del launcher
+    said = CliRunner().invoke(main, ["mpi", "mpirun", "-n", "2"])
+    assert "weft mpi -- mpirun -n 2" in said.output
+
+
+def test_the_layout_is_the_providers() -> None:
+    source = Path(__file__).parents[2] / "crates/messages/src/figures.rs"
+    text = source.read_text().split("pub struct Counts {")[1].split("}")[0]
+    names = [line.split()[1].rstrip(":") for line in text.splitlines() if "pub" in line.split()]
+    assert tuple(names) == mpi_figures.COUNTS
+    assert sys.byteorder == "little"
+
+
+ONE, TWO = "6f" * 32, "74" * 32
+# Two ranks: the first computes, sends a long message and a short one; the second has posted a
+# receive for the short one before, receives both, and answers. One message nobody receives.
+RECORDS = {
+    "a": f"""\
+n {ONE} 0
+c 999999
+p 1 {TWO}
+s 1 a0 100000 77 1
+c 50
+s 1 b0 8 78 0
+s 1 cc 4 78 0
+d 77
+c 60
+q 5
+r 5 1 d 16
+e
+""",
+    "b": f"""\
+n {TWO} 1
+c 5
+q 10
+c 30
+q 11
+r 11 2 a0 100000
+r 10 2 b0 8
+c 40
+s 2 d 16 9 0
+p 2 {ONE}
+e
+""",
+}
+
+GOAL = """\
+num_ranks 2
+rank 0 {
+l1: send 100000b to 1 tag 0
+l2: calc 50
+l3: send 8b to 1 tag 1
+l3 requires l2
+l4: calc 60
+l4 requires l3
+l4 requires l1
+l5: recv 16b from 1 tag 2
+l5 requires l4
+}
+rank 1 {
+l1: calc 30
+l2: recv 100000b from 0 tag 0
+l2 requires l1
+l3: recv 8b from 0 tag 1
+l4: calc 40
+l4 requires l1
+l4 requires l2
+l4 requires l3
+l5: send 16b to 0 tag 2
+l5 requires l4
+}
+"""
+
+
+def recorded(folder: Path, records: dict[str, str]) -> Path:
+    folder.mkdir(exist_ok=True)
+    for name, text in records.items():
+        (folder / name).write_text(text)
+    return folder
+
+
+def test_what_ranks_wrote_down_becomes_a_trace_that_runs(tmp_path: Path) -> None:
+    out = tmp_path / "run.goal"
+    made = mpi_record.make(recorded(tmp_path / "records", RECORDS), out)
+    assert out.read_text() == GOAL
+    assert made == mpi_record.Trace(2, 3, 100_024, 180, 1)
+    ran = run_trace(out, "clan")
+    assert len(ran.messages) == 3
+
+
+@pytest.mark.parametrize(
+    ("records", "why"),
+    [
+        ({}, "nothing was written down"),
+        ({"a": RECORDS["a"]}, "a message of a process that is no rank"),
+        ({"b": RECORDS["b"]}, "the ranks that were written down are 1"),
+        ({**RECORDS, "b": RECORDS["b"].removesuffix("e\n")}, "rank 1 ended before MPI_Finalize"),
+        ({"a": RECORDS["a"].replace(" 0\n", " -\n", 1)}, "was it started by mpirun?"),
+        ({"a": "garbage\n"}, "does not begin with the name of a rank"),
+    ],
+)
+def test_what_is_no_trace_is_refused(tmp_path: Path, records: dict[str, str], why: str) -> None:
+    with pytest.raises(mpi_record.RecordError, match=why.replace("?", r"\?")):
+        mpi_record.make(recorded(tmp_path / "records", records), tmp_path / "run.goal")
+
+
+def test_a_record_needs_a_program_and_a_folder(launcher: Path) -> None:
+    del launcher
+    alone = CliRunner().invoke(main, ["mpi", "--record", "run.goal", "status"])
+    assert "weft mpi --record FILE -- mpirun" in alone.output
+    nowhere = CliRunner().invoke(main, ["mpi", "--record", "no/run.goal", "--", "mpirun"])
+    assert "there is no folder no" in nowhere.output
+
+
+def test_no_trace_is_made_of_a_program_that_fails(
+    launcher: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    del launcher
+    assert mpi.run(("mpirun",), tmp_path / "run.goal") == 7
+    assert "no trace: the program ended with 7" in capfd.readouterr().err
+    assert not (tmp_path / "run.goal").exists()
