@@ -67,7 +67,8 @@ def test_the_reference_holds_every_key_with_its_meaning() -> None:
         assert re.search(rf"^\| `(\w+\.)*{re.escape(name)}` \| .*{re.escape(words)}", page,
                          re.MULTILINE), name  # fmt: skip
     assert "| `send_buffers` | " in page
-    assert "`channel.NAME.switch`: the switches of a channel." in page
+    switches = "`channel.NAME.switch`, `channel.NAME.switches.NAME`: the switches of a channel."
+    assert switches in page
     scheduler = re.search(r"^## SchedulerSettings\n\n(.*)$", page, re.MULTILINE)
     assert scheduler is not None
     for switch in ("scheduled", "input_queued"):

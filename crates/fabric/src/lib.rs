@@ -5,6 +5,7 @@
 pub mod adapter;
 pub mod control;
 pub mod fabric;
+pub mod graph;
 pub mod host;
 pub mod interface;
 pub mod link;

@@ -14,7 +14,7 @@ use weft_units::{Bytes, Load, PositiveCount, Span, Time};
 const PACKET: Span = Span(8_344_000);
 const SLOT: Span = Span(8_984_000);
 
-fn facts(hosts: u16) -> ChannelFacts<'static> {
+fn facts(hosts: u32) -> ChannelFacts<'static> {
     ChannelFacts {
         name: "bulk",
         hosts,
@@ -32,7 +32,7 @@ fn offered(load: f64, arrivals: ArrivalsSettings) -> WorkloadSettings {
     }
 }
 
-fn sources(workload: &WorkloadSettings, hosts: u16, seed: u64) -> Vec<Source> {
+fn sources(workload: &WorkloadSettings, hosts: u32, seed: u64) -> Vec<Source> {
     workload.build(&facts(hosts), &Streams::new(seed)).expect("a good workload")
 }
 
@@ -108,7 +108,7 @@ fn the_seed_decides() {
 #[test]
 fn a_host_more_leaves_the_others_as_they_were() {
     every_process(|workload| {
-        let pattern = |hosts: u16| {
+        let pattern = |hosts: u32| {
             let targets = (0..hosts).map(|host| host ^ 1).collect();
             let pattern = PatternSettings::Permutation(PermutationSettings(Some(targets)));
             WorkloadSettings { pattern: Some(pattern), ..workload.clone() }
@@ -266,7 +266,7 @@ fn files_read_and_written_again_say_the_same() {
         let again = toml::to_string(&workload).expect("writable");
         assert_eq!(read(&again), Ok(workload.clone()), "{again}");
         let hosts = if file.contains("[1, 2, 0]") { 3 } else { 4 };
-        assert_eq!(sources(&workload, hosts, 1).len(), usize::from(hosts), "{file}");
+        assert_eq!(sources(&workload, hosts, 1).len(), hosts as usize, "{file}");
     }
 }
 

@@ -5,6 +5,8 @@
 //!
 //! * [`Queue`]: events by value at integer picoseconds; equal times leave in the order of
 //!   scheduling, so that a run has one order only.
+//! * [`Calendar`]: events of sixteen bytes whose order at equal times follows from a place that each
+//!   names, whoever scheduled them when.
 //! * [`Timers`] and [`DelayLine`]: cheaper places for what each of a few owners waits for once, and
 //!   for what comes a constant span after something else.
 //! * [`Streams`]: one [`Stream`] of random numbers for each purpose and owner, derived by name from
@@ -55,6 +57,7 @@
 //! ```
 
 mod arena;
+mod calendar;
 mod delay_line;
 mod halt;
 mod queue;
@@ -64,6 +67,7 @@ mod wheel;
 mod ziggurat;
 
 pub use arena::{Arena, Id};
+pub use calendar::{Calendar, Event};
 pub use delay_line::DelayLine;
 pub use halt::{Halt, Stopped};
 pub use queue::Queue;

@@ -2,6 +2,7 @@
 //! switch that works in slots is driven slot by slot, everything else by events.
 
 mod carrier;
+pub(crate) mod engine;
 mod hosts;
 mod hub;
 mod network;
@@ -19,9 +20,10 @@ use weft_units::{Bytes, Limit, PositiveCount, Span, Time};
 use crate::composition::{ChannelSettings, InputQueues, SwitchSettings};
 use crate::couple::check_disabled;
 use crate::drive::Channel;
+use crate::drive::engine::Engine;
 use crate::drive::event::{EventChannel, EventParts, EventSwitch};
 use crate::drive::hub::HubChannel;
-use crate::drive::network::{InputQueuedNetwork, OutputQueuedNetwork, SharedMemoryNetwork};
+use crate::drive::network::{InputQueuedNetwork, SharedMemoryNetwork};
 use crate::drive::ring::Ring;
 use crate::drive::slotted::{SlotTiming, SlottedChannel};
 use crate::drive::turns::TurnChannel;
@@ -35,7 +37,7 @@ pub enum Driver {
     /// Event by event.
     Event(Box<EventChannel>),
     /// Event by event, through one or several switches with queues at their outputs.
-    OutputQueuedNetwork(Box<OutputQueuedNetwork>),
+    Engine(Box<Engine>),
     /// Event by event, through several switches with queues at their inputs.
     InputQueuedNetwork(Box<InputQueuedNetwork>),
     /// Event by event, through switches with a shared memory each.
@@ -56,7 +58,7 @@ pub struct Site<'a> {
     /// The name of the channel.
     pub name: &'a str,
     /// How many hosts there are.
-    pub hosts: u16,
+    pub hosts: u32,
     /// The randomness of the run.
     pub streams: &'a Streams,
     /// When records begin.
@@ -149,11 +151,13 @@ impl Driver {
         workload: Option<&WorkloadSettings>,
         site: Site<'_>,
     ) -> Result<Driver, Error> {
+        engine::refuse_more_hosts_than_others_count(settings, workload, site)?;
         let sources = workload.map(|workload| sources(settings, workload, site)).transpose()?;
         let sources = sources.unwrap_or_default();
         if settings.carries_messages(workload) {
             return hosts::hosted(settings, workload, sources, site);
         }
+        engine::refuse_what_differs(settings, site.name)?;
         hub::refuse_a_window_without(settings, site.name)?;
         if let Some(turns) = &settings.turns {
             return turns::build(settings, turns, sources, site);
@@ -163,14 +167,13 @@ impl Driver {
             return network::shared_memory(settings, switch, (workload, sources), site);
         }
         network::refuse_what_needs_a_shared_memory(settings, workload, site.name)?;
-        if settings.fabric.is_star() {
-            network::refuse_what_a_star_does_not_read(settings, site.name)?;
+        if let SwitchSettings::OutputQueued(switch) = &settings.switch {
+            return engine::build(settings, switch, sources, site);
         }
-        // One switch with queues at its outputs is a fabric of one.
-        let is_network = matches!(settings.switch, SwitchSettings::OutputQueued(_));
-        if is_network || !settings.fabric.is_star() {
+        if !settings.fabric.is_star() {
             return network::build(settings, sources, site);
         }
+        network::refuse_what_a_star_does_not_read(settings, site.name)?;
         match &settings.switch {
             SwitchSettings::Scheduled(switch) => {
                 let lead = switch.lead;
@@ -213,12 +216,12 @@ impl Driver {
 
 impl Site<'_> {
     pub(crate) fn observations(&self) -> Observations {
-        Observations::over(self.from, self.until).of_hosts(usize::from(self.hosts))
+        Observations::over(self.from, self.until).of_hosts(self.hosts as usize)
     }
 
     /// The same with the links of one switch: from it to each host, and from each host to it.
     fn observations_of_star(&self) -> Observations {
-        self.observations().of_links(2 * usize::from(self.hosts))
+        self.observations().of_links(2 * self.hosts as usize)
     }
 }
 
@@ -246,7 +249,7 @@ fn slotted(
     site: Site<'_>,
 ) -> Result<Driver, Error> {
     refuse_what_slots_do_not_read(settings, site.name)?;
-    let ports = usize::from(site.hosts);
+    let ports = site.hosts as usize;
     let scheduler = scheduler
         .build(ports)
         .map_err(|error| Error::Scheduler { channel: site.name.to_owned(), error })?;
@@ -296,7 +299,7 @@ pub(crate) fn event_channel(
     }
     let parts = EventParts {
         name: site.name.to_owned(),
-        ports: site.hosts,
+        ports: site.hosts as u16,
         packet: settings.packet,
         payload: settings.payload,
         link: settings.link.clone(),

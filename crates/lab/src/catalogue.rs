@@ -22,7 +22,7 @@ pub struct SystemEntry {
     /// The document that describes it.
     pub document: String,
     /// How many hosts it connects.
-    pub hosts: u16,
+    pub hosts: u32,
     /// Its channels.
     pub channels: Vec<String>,
     /// Its named presets.
@@ -80,7 +80,7 @@ pub struct Parameter {
 #[derive(Clone, Debug, Serialize)]
 pub struct Shape {
     /// How many hosts there are.
-    pub hosts: u16,
+    pub hosts: u32,
     /// The channels.
     pub channels: Vec<ChannelShape>,
 }
@@ -93,7 +93,7 @@ pub struct ChannelShape {
     /// Size of a request packet.
     pub packet: Bytes,
     /// Ports of its switch.
-    pub ports: u16,
+    pub ports: u32,
     /// Its links.
     pub link: Value,
     /// Its switch: the kind, and what it is set to.

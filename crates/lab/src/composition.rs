@@ -16,8 +16,8 @@ use weft_fabric::link::{ErrorSettings, LineCode, LinkBudgetSettings, LinkSetting
 use weft_fabric::message::SegmentationSettings;
 use weft_fabric::scheduler::SchedulerSettings;
 use weft_fabric::switch::{
-    CrossbarSettings, FifoBusSettings, HubSettings, OutputBufferedSettings, RingSettings,
-    SharedMemorySettings,
+    CrossbarSettings, FifoBusSettings, HubSettings, OutputBufferedSettings, OutputQueuedSettings,
+    RingSettings, SharedMemorySettings,
 };
 use weft_fabric::workload::WorkloadSettings;
 use weft_protocol::flow::FlowControlSettings;
@@ -83,10 +83,11 @@ pub struct SystemSettings {
     /// The document that `stated` origins refer to.
     #[serde(default)]
     pub document: String,
-    /// How many hosts it connects: 2 or more, on a single switch with a scheduler at most 64.
+    /// How many hosts it connects: 2 or more, on a single switch with a scheduler at most 64. More
+    /// than 65535 only over `output_queued` switches, and without messages or programs.
     #[serde(deserialize_with = "several")]
-    #[schemars(range(min = 2))]
-    pub hosts: u16,
+    #[schemars(range(min = 2, max = 1_048_576))]
+    pub hosts: u32,
     /// The way of messages between ranks on one host. Needed where a program has several on one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory: Option<MemorySettings>,
@@ -96,23 +97,27 @@ pub struct SystemSettings {
     pub processors: Option<PositiveCount>,
 }
 
+/// All ports of a fabric with so many hosts are counted with 32 bits, however many tiers it has, and
+/// one that is built takes a few gigabytes.
+const MOST_HOSTS: u32 = 1 << 20;
+
 /// Reads a number of hosts: one range in every refusal, and two hosts at least.
-fn several<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u16, D::Error> {
+fn several<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> {
     struct Several;
 
     impl Visitor<'_> for Several {
-        type Value = u16;
+        type Value = u32;
 
         fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            f.write_str("a whole number in 2..=65535")
+            write!(f, "a whole number in 2..={MOST_HOSTS}")
         }
 
-        fn visit_u64<E: serde::de::Error>(self, number: u64) -> Result<u16, E> {
-            let hosts = u16::try_from(number).ok().filter(|hosts| *hosts >= 2);
+        fn visit_u64<E: serde::de::Error>(self, number: u64) -> Result<u32, E> {
+            let hosts = u32::try_from(number).ok().filter(|hosts| (2..=MOST_HOSTS).contains(hosts));
             hosts.ok_or_else(|| E::invalid_value(Unexpected::Unsigned(number), &self))
         }
     }
-    deserializer.deserialize_u16(Several)
+    deserializer.deserialize_u32(Several)
 }
 
 /// One independent network: every host has an adapter on it and a link to a switch.
@@ -143,7 +148,7 @@ pub struct ChannelSettings {
     pub attenuation: Option<LinkBudgetSettings>,
     /// The buffers of each adapter.
     pub adapter: AdapterSettings,
-    /// Which switches there are, and the cables between them, all like `link`.
+    /// Which switches there are, and the cables between them, like `link` unless they say otherwise.
     #[serde(default, skip_serializing_if = "FabricSettings::is_star")]
     pub fabric: FabricSettings,
     /// Which ways packets take through a fabric that has several. Without a value each packet takes
@@ -163,6 +168,10 @@ pub struct ChannelSettings {
     pub endpoints: Option<EndpointSettings>,
     /// The one switch of a star, or each switch of another fabric.
     pub switch: SwitchSettings,
+    /// Switches of the fabric, by name, that are not like `switch`. For output-queued ones, which may
+    /// differ in latency.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub switches: BTreeMap<String, SwitchSettings>,
     /// How an initiator learns what became of its packets. Without it none is ever lost.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub control: Option<ControlSettings>,
@@ -276,16 +285,6 @@ pub enum InputQueues {
     Voq,
     /// One queue; only its head is requested from the scheduler.
     Fifo,
-}
-
-/// A switch with unlimited queues at its outputs: a packet is in the queue of its output as soon as
-/// its first byte has passed the switch.
-#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct OutputQueuedSettings {
-    /// From an input to an output of the switch.
-    #[serde(default)]
-    pub latency: Span,
 }
 
 impl SwitchSettings {

@@ -10,6 +10,7 @@ use weft_fabric::switch::Contention;
 use weft_fabric::workload::{Feedback, Source};
 use weft_units::{Limit, Span};
 
+use crate::assemble::engine::refuse_what_differs;
 use crate::assemble::{Site, event_channel, sources};
 use crate::composition::{ChannelSettings, ScheduledSettings, Spec, SwitchSettings};
 use crate::drive::cluster::{
@@ -118,6 +119,7 @@ pub(crate) fn cluster(
     switch: &ScheduledSettings,
     site: Site<'_>,
 ) -> Result<Cluster, Error> {
+    refuse_what_differs(settings, site.name)?;
     let timing = timing(spec, settings, switch, site)?;
     let carrier = carrier(spec, settings, site.name)?;
     refuse_messages(spec, site.name, Some(settings))?;
@@ -130,7 +132,7 @@ pub(crate) fn cluster(
         speculation: switch.speculation,
     };
     let schedule = schedule
-        .build(site.hosts.into())
+        .build(site.hosts as usize)
         .map_err(|error| Error::Scheduler { channel: site.name.to_owned(), error })?;
     let faults = settings.faults();
     let mut adapter = settings.adapter.clone();
@@ -208,7 +210,7 @@ fn carrier<'a>(
             "a channel with reserved = 0, since what was reserved is packets now",
         );
     }
-    if spec.system.hosts > MAX_HOSTS {
+    if spec.system.hosts > u32::from(MAX_HOSTS) {
         let value = format!("{by}, with system.hosts = {}", spec.system.hosts);
         return refuse(value, "at most 16 hosts, for which its packets have room");
     }
@@ -337,7 +339,7 @@ fn check_bulk(
 
 /// Disabled initiators that do not exist are a mistake.
 pub(crate) fn check_disabled(settings: &ChannelSettings, site: Site<'_>) -> Result<(), Error> {
-    match settings.disabled.iter().find(|disabled| disabled.host >= site.hosts) {
+    match settings.disabled.iter().find(|disabled| u32::from(disabled.host) >= site.hosts) {
         Some(disabled) => Err(Error::Assembly {
             key: format!("channel.{}.disabled.host", site.name),
             value: disabled.host.to_string(),

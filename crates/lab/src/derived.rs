@@ -37,7 +37,7 @@ pub fn derive(spec: &Spec) -> Vec<Derived> {
     all
 }
 
-fn of_channel(name: &str, channel: &ChannelSettings, hosts: u16, all: &mut Vec<Derived>) {
+fn of_channel(name: &str, channel: &ChannelSettings, hosts: u32, all: &mut Vec<Derived>) {
     let rate = channel.link.rate;
     let packet = rate.span(channel.packet);
     all.push(Derived {

@@ -49,7 +49,7 @@ fn inherited(plan: &Plan) -> Option<String> {
 }
 
 /// Hosts that a fabric has ports for and that are not there.
-fn empty_ports(channel: &ChannelSettings, hosts: u16) -> Option<String> {
+fn empty_ports(channel: &ChannelSettings, hosts: u32) -> Option<String> {
     let room = channel.fabric.room().filter(|room| *room > u64::from(hosts))?;
     let kind = match channel.fabric {
         FabricSettings::Star => "star",
@@ -93,7 +93,7 @@ mod tests {
     use super::*;
     use crate::source::Request;
 
-    fn of(hosts: u16, fabric: &str, more: &str) -> Vec<String> {
+    fn of(hosts: u32, fabric: &str, more: &str) -> Vec<String> {
         let text = format!(
             "[system]\ntitle = 'n'\nhosts = {hosts}\n[channel.c]\npacket = '64 B'\n\
              payload = '48 B'\nlink.rate = '1 Gbit/s'\nadapter.send_buffers = 'unlimited'\n\

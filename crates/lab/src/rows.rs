@@ -151,7 +151,7 @@ impl PointRuns<'_> {
             for entry in &run.trace {
                 let mut row = self.head(&run.channel);
                 let us = |time: Time| time.since(Time::ZERO).as_us();
-                let host = |host: Option<u16>| host.map(f64::from);
+                let host = |host: Option<u32>| host.map(f64::from);
                 row.push(("seed".into(), run.seed.into()));
                 row.push(("time_us".into(), us(entry.time).into()));
                 row.push(("until_us".into(), us(entry.until).into()));

@@ -33,7 +33,7 @@ pub struct ChannelRun {
     /// The seed of the run.
     pub seed: u64,
     /// How many hosts there are.
-    pub hosts: u16,
+    pub hosts: u32,
     /// What was counted and recorded.
     pub observations: Observations,
     /// From where on it was recorded.
@@ -161,7 +161,7 @@ fn run_program(
             Site { name: &name, hosts, streams: &streams, from: Time::ZERO, until, sample: None };
         let packet = spec.channel[&name].demand_span(spec.workload.get(&name));
         let (driver, background) =
-            channel.into_driver((&name, hosts), (packet, offered_until, seed))?;
+            channel.into_driver((&name, hosts as u16), (packet, offered_until, seed))?;
         if spec.workload.contains_key(&name) {
             others.to_mut().workload.remove(&name);
         }

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::num::NonZeroU32;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -44,6 +45,13 @@ macro_rules! bounded_number {
 
         // A value is never NaN.
         impl Eq for $type {}
+
+        // Nor is it -0.0, so that equal values have equal bits.
+        impl Hash for $type {
+            fn hash<H: Hasher>(&self, state: &mut H) {
+                self.0.to_bits().hash(state);
+            }
+        }
 
         impl fmt::Display for $type {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -138,9 +146,10 @@ impl PositiveCount {
 }
 
 /// A bound on how many may be held at once: a bare whole number from 1, or `"unlimited"`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Limit {
     /// No bound.
+    #[default]
     Unlimited,
     /// At most this many.
     AtMost(PositiveCount),

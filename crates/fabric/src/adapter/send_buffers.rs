@@ -51,9 +51,9 @@ impl SendBuffers {
     pub fn accept(&mut self, demand: Demand) -> Option<usize> {
         let Some(limited) = &mut self.limited else {
             let packet = Buffered { generated: demand.time, since: demand.time };
-            return self.buffer(demand.target, packet);
+            return self.buffer(demand.target as u16, packet);
         };
-        limited.queue.push(demand.target, demand.time);
+        limited.queue.push(demand.target as u16, demand.time);
         self.refill(demand.time)
     }
 
@@ -135,7 +135,7 @@ mod tests {
         Buffered { generated: Time(generated), since: Time(since) }
     }
 
-    fn packet(time: u64, target: u16) -> Demand {
+    fn packet(time: u64, target: u32) -> Demand {
         Demand { time: Time(time), target }
     }
 

@@ -21,7 +21,7 @@ impl FabricError {
     }
 
     /// More hosts than the fabric has ports for.
-    pub(super) fn hosts(hosts: u16, ports: usize, fabric: &str) -> FabricError {
+    pub(super) fn hosts(hosts: u32, ports: usize, fabric: &str) -> FabricError {
         let accepted = format!("at most {ports}, the ports for hosts of {fabric}");
         FabricError::new("hosts", hosts, accepted)
     }

@@ -5,6 +5,7 @@
 //! tree knows by the target's number whether it lies below a switch, a torus by its places, and a
 //! table is searched for shortest paths.
 
+mod cable;
 mod error;
 mod path;
 mod routes;
@@ -17,12 +18,17 @@ mod wiring;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+pub use cable::CableSettings;
 pub use error::FabricError;
 pub use path::PathHop;
 pub use routes::{ConnectionRoutes, GivenRoute, Heading, PacketRoutes, Routes, RoutesSettings};
 pub use table::{Cable, End, TableSettings, TableSwitch};
 pub use torus::{Extent, TorusSettings};
 pub use tree::{FatTreeSettings, KAryTreeSettings, Tiers};
+
+/// Ports of one switch beyond which a number in a file is taken for a mistake.
+const MOST_PORTS_OF_A_SWITCH: u32 = 1 << 16;
+
 pub use wiring::{Peer, Wiring};
 
 /// The switches of a channel and the cables between them.
@@ -52,6 +58,21 @@ pub enum FabricSettings {
 }
 
 impl FabricSettings {
+    /// Whether any cable has settings of its own.
+    pub fn has_own_cables(&self) -> bool {
+        match self {
+            FabricSettings::KAryTree(settings) => !settings.links.is_empty(),
+            FabricSettings::FatTree(settings) => !settings.links.is_empty(),
+            FabricSettings::Table(settings) => {
+                settings.cables.iter().any(|cable| cable.link.is_some())
+            }
+            FabricSettings::Star
+            | FabricSettings::FoldedTree
+            | FabricSettings::Torus(_)
+            | FabricSettings::Mesh(_) => false,
+        }
+    }
+
     /// Whether it is one switch with a port for each host.
     pub fn is_star(&self) -> bool {
         *self == FabricSettings::Star
@@ -78,7 +99,8 @@ impl FabricSettings {
     }
 
     /// The wiring for so many hosts.
-    pub fn wiring(&self, hosts: u16) -> Result<Wiring, FabricError> {
+    pub fn wiring(&self, hosts: impl Into<u32>) -> Result<Wiring, FabricError> {
+        let hosts = hosts.into();
         match self {
             FabricSettings::Star => tree::star(hosts),
             FabricSettings::KAryTree(settings) => settings.wiring(hosts),

@@ -20,7 +20,13 @@ pub struct PathHop {
 
 impl Routes {
     /// The way from one host to another, switch by switch. `None` if each packet takes its own.
-    pub fn path(&mut self, wiring: &Wiring, from: u16, to: u16) -> Option<Vec<PathHop>> {
+    pub fn path(
+        &mut self,
+        wiring: &Wiring,
+        from: impl Into<u32>,
+        to: impl Into<u32>,
+    ) -> Option<Vec<PathHop>> {
+        let (from, to) = (from.into(), to.into());
         if !self.is_per_connection() {
             return None;
         }

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use weft_kernel::Stream;
 
 use super::error::FabricError;
-use super::ways::Ways;
+use super::ways::{Choice, Ways};
 use super::wiring::{Peer, Wiring};
 
 /// How a packet chooses among the ways through a fabric. In a tree the ways differ on the way up;
@@ -47,9 +47,9 @@ pub enum PacketRoutes {
 #[serde(deny_unknown_fields)]
 pub struct GivenRoute {
     /// The initiator.
-    pub from: u16,
+    pub from: u32,
     /// The target.
-    pub to: u16,
+    pub to: u32,
     /// The names of the switches, from that of the initiator to that of the target.
     pub switches: Vec<String>,
 }
@@ -74,10 +74,11 @@ const OWN: u32 = 1 << 31;
 pub struct Routes {
     ways: Ways,
     rule: Rule,
-    random: Stream,
+    /// What each host draws the choices of its packets from, if they have any.
+    random: Vec<u64>,
     /// Initiator and target of each given route, in order, with the place of its ports.
-    given: Vec<((u16, u16), u32)>,
-    ports: Vec<u8>,
+    given: Vec<((u32, u32), u32)>,
+    ports: Vec<u32>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,7 +113,8 @@ impl Routes {
             RoutesSettings::PerConnection(ConnectionRoutes::Hashed) => Rule::Connection { key: 0 },
             RoutesSettings::PerConnection(ConnectionRoutes::Given(routes)) => {
                 for route in routes {
-                    given.push(((route.from, route.to), ports.len() as u32));
+                    let pair = (route.from, route.to);
+                    given.push((pair, ports.len() as u32));
                     ports.extend(route.ports(wiring)?);
                 }
                 given.sort_unstable();
@@ -124,6 +126,11 @@ impl Routes {
             let value = format!("two routes from host {from} to host {to}");
             return Err(FabricError::new(GIVEN, value, "one route for a connection"));
         }
+        // A host draws by itself, so that its choices do not depend on when others send.
+        let random = match rule {
+            Rule::Packet | Rule::Adaptive => (0..wiring.hosts()).map(|_| random.bits()).collect(),
+            Rule::Connection { .. } | Rule::Given => Vec::new(),
+        };
         Ok(Routes { ways: wiring.ways().clone(), rule, random, given, ports })
     }
 
@@ -140,8 +147,8 @@ impl Routes {
 
     /// Which of them it uses behind a port of a switch.
     #[inline]
-    pub fn lane(&self, switch: u32, port: u32, to: u16) -> u8 {
-        self.ways.lane(switch, port, to)
+    pub fn lane(&self, switch: u32, port: u32, to: impl Into<u32>) -> u8 {
+        self.ways.lane(switch, port, to.into())
     }
 
     /// The class of a connection, below `classes`.
@@ -155,10 +162,15 @@ impl Routes {
 
     /// The heading of a packet that departs.
     #[inline]
-    pub fn depart(&mut self, from: u16, to: u16) -> Heading {
-        let connection = u64::from(from) << 16 | u64::from(to);
+    pub fn depart(&mut self, from: impl Into<u32>, to: impl Into<u32>) -> Heading {
+        let (from, to) = (from.into(), to.into());
+        // The upper half of a large target stands where that of a small one has zeros.
+        let low = u64::from(from) << 16 | u64::from(to & 0xffff);
+        let connection = low ^ u64::from(to >> 16) << 48;
         match self.rule {
-            Rule::Packet | Rule::Adaptive => Heading(self.random.bits() as u32),
+            Rule::Packet | Rule::Adaptive => {
+                Heading((draw(&mut self.random[from as usize]) >> 32) as u32)
+            }
             Rule::Connection { key } => Heading(mix(key ^ mix(connection)) as u32),
             Rule::Given => match self.given.binary_search_by_key(&(from, to), |route| route.0) {
                 Ok(place) => Heading(OWN | self.given[place].1),
@@ -169,63 +181,57 @@ impl Routes {
 
     /// The port by which a packet for `to` leaves `switch`, the `hop`th on its way from 0 on.
     /// `occupied` tells how occupied a port is: adaptive packets take the port with the least.
-    #[inline]
+    #[inline(always)]
     pub fn port(
         &self,
         (switch, hop): (u32, u8),
-        to: u16,
+        to: impl Into<u32>,
         heading: &mut Heading,
         occupied: impl Fn(u32) -> u64,
     ) -> u32 {
         if self.rule == Rule::Given && heading.0 & OWN != 0 {
-            return u32::from(self.ports[(heading.0 ^ OWN) as usize + usize::from(hop)]);
+            return self.ports[(heading.0 ^ OWN) as usize + usize::from(hop)];
         }
-        let ports = self.ways.ports(switch, to);
-        if ports & (ports - 1) == 0 {
-            return ports.trailing_zeros();
+        let choice = self.ways.choice(switch, to.into());
+        if choice.count == 1 {
+            return self.ways.port(choice.first);
         }
         let unused_bits = u32::from(self.rule == Rule::Given);
-        let wide = u64::from(heading.0 << unused_bits) * u64::from(ports.count_ones());
+        let wide = u64::from(heading.0 << unused_bits) * u64::from(choice.count);
         heading.0 = wide as u32 >> unused_bits;
-        let chosen = member(ports, (wide >> 32) as u32);
-        if self.rule == Rule::Adaptive { least(ports, chosen, occupied) } else { chosen }
-    }
-}
-
-/// The member of a rank, counted from 0.
-#[inline]
-fn member(ports: u64, rank: u32) -> u32 {
-    let lowest = ports.trailing_zeros();
-    let run = ports >> lowest;
-    if run & run.wrapping_add(1) == 0 {
-        return lowest + rank;
-    }
-    let mut rest = ports;
-    for _ in 0..rank {
-        rest &= rest - 1;
-    }
-    rest.trailing_zeros()
-}
-
-/// The port that is least occupied; of those equally occupied the one at or next after `start`.
-fn least(ports: u64, start: u32, occupied: impl Fn(u32) -> u64) -> u32 {
-    let mut rest = ports.rotate_right(start);
-    let (mut best, mut lowest) = (start, u64::MAX);
-    while rest != 0 {
-        let port = (rest.trailing_zeros() + start) & 63;
-        rest &= rest - 1;
-        let level = occupied(port);
-        if level < lowest {
-            (best, lowest) = (port, level);
+        let rank = (wide >> 32) as u32;
+        if self.rule == Rule::Adaptive {
+            return self.least(choice, rank, occupied);
         }
+        self.ways.port(choice.first + rank)
     }
-    best
+
+    /// The port that is least occupied; of those equally occupied the one of `rank` or the next
+    /// behind it, where the first is behind the last.
+    #[inline(never)]
+    fn least(&self, choice: Choice, rank: u32, occupied: impl Fn(u32) -> u64) -> u32 {
+        let ranks = (rank..choice.count).chain(0..rank);
+        let ports = ranks.map(|rank| self.ways.port(choice.first + rank));
+        // The first of equal ones, as `min_by_key` promises.
+        ports.min_by_key(|port| occupied(*port)).unwrap_or_default()
+    }
 }
+
+/// The next number of a host (Steele, Lea and Flood, "Fast splittable pseudorandom number
+/// generators", OOPSLA 2014): eight bytes a host, where a [`Stream`] has some hundred.
+#[inline]
+fn draw(state: &mut u64) -> u64 {
+    let drawn = mix(*state);
+    *state = state.wrapping_add(GAMMA);
+    drawn
+}
+
+const GAMMA: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// Spreads what differs in a few bits over all of them (the finaliser of `SplitMix64`; Steele, Lea
 /// and Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014).
 fn mix(bits: u64) -> u64 {
-    let bits = bits.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let bits = bits.wrapping_add(GAMMA);
     let bits = (bits ^ bits >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let bits = (bits ^ bits >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
     bits ^ bits >> 31
@@ -233,7 +239,7 @@ fn mix(bits: u64) -> u64 {
 
 impl GivenRoute {
     /// The ports along the way, one in each switch.
-    fn ports(&self, wiring: &Wiring) -> Result<Vec<u8>, FabricError> {
+    fn ports(&self, wiring: &Wiring) -> Result<Vec<u32>, FabricError> {
         let GivenRoute { from, to, switches } = self;
         for host in [*from, *to] {
             if host >= wiring.hosts() {
@@ -254,7 +260,7 @@ impl GivenRoute {
             }
             path.push(switch);
         }
-        let at = |host: u16| wiring.switch_of(wiring.host_port(host));
+        let at = |host: u32| wiring.switch_of(wiring.host_port(host));
         if path.first() != Some(&at(*from)) {
             let home = wiring.switch_name(at(*from));
             return refuse(format!("a route that begins at {home}, where {initiator} is"));
@@ -274,9 +280,9 @@ impl GivenRoute {
                 let (own, next) = (wiring.switch_name(own), wiring.switch_name(next));
                 return refuse(format!("a cable between {own} and {next}"));
             };
-            ports.push(port as u8);
+            ports.push(port);
         }
-        ports.push((wiring.host_port(*to) - wiring.port(at(*to), 0)) as u8);
+        ports.push(wiring.host_port(*to) - wiring.port(at(*to), 0));
         Ok(ports)
     }
 }

@@ -7,10 +7,11 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use weft_units::PositiveCount;
 
+use super::MOST_PORTS_OF_A_SWITCH;
+use super::cable::CableSettings;
 use super::error::FabricError;
 use super::ways::{ShortestPaths, Ways};
 use super::wiring::{Peer, Wiring};
-use crate::scheduler::MAX_PORTS;
 
 /// Settings of a fabric that is listed. Packets take the shortest paths.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -28,7 +29,7 @@ pub struct TableSettings {
 pub struct TableSwitch {
     /// Its name, not `host`.
     pub name: String,
-    /// How many ports it has, numbered from 0; at most 64.
+    /// How many ports it has, numbered from 0.
     pub ports: PositiveCount,
     /// The ports that no cable is in on purpose.
     #[serde(default)]
@@ -43,13 +44,16 @@ pub struct Cable {
     pub from: End,
     /// The other end.
     pub to: End,
+    /// What it has otherwise than the `link` of the channel.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub link: Option<CableSettings>,
 }
 
 /// One end of a cable: `host 3`, or port 2 of the switch `a` as `a.2`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum End {
     /// The adapter of a host.
-    Host(u16),
+    Host(u32),
     /// A port of a switch.
     Port {
         /// The name of the switch.
@@ -63,7 +67,7 @@ const CABLES: &str = "fabric.table.cables";
 const SWITCHES: &str = "fabric.table.switches";
 
 impl TableSettings {
-    pub(super) fn wiring(&self, hosts: u16) -> Result<Wiring, FabricError> {
+    pub(super) fn wiring(&self, hosts: u32) -> Result<Wiring, FabricError> {
         self.check_switches()?;
         let switches = self.switches.iter().map(|own| (own.name.clone(), own.ports.get()));
         let empty = Ways::Tree(Vec::new());
@@ -81,9 +85,10 @@ impl TableSettings {
     fn check_switches(&self) -> Result<(), FabricError> {
         for (place, switch) in self.switches.iter().enumerate() {
             let TableSwitch { name, ports, unused } = switch;
-            if ports.as_usize() > MAX_PORTS {
+            if ports.get() > MOST_PORTS_OF_A_SWITCH {
                 let value = format!("{ports} ports of switch {name}");
-                return Err(FabricError::new(SWITCHES, value, format!("at most {MAX_PORTS}")));
+                let accepted = format!("at most {MOST_PORTS_OF_A_SWITCH}");
+                return Err(FabricError::new(SWITCHES, value, accepted));
             }
             if self.switches[..place].iter().any(|other| other.name == *name) {
                 let value = format!("two switches of the name {name}");
@@ -104,7 +109,7 @@ impl TableSettings {
     fn plug<'a>(
         &'a self,
         cable: &'a Cable,
-        hosts: u16,
+        hosts: u32,
         wiring: &mut Wiring,
         taken: &mut Vec<(&'a End, &'a End)>,
     ) -> Result<(), FabricError> {
@@ -116,8 +121,14 @@ impl TableSettings {
             taken.push((end, other));
         }
         match (self.place(&cable.from, hosts)?, self.place(&cable.to, hosts)?) {
-            (Ok(from), Ok(to)) => wiring.connect(from, to),
-            (Err(host), Ok(port)) | (Ok(port), Err(host)) => wiring.attach(host, port),
+            (Ok(from), Ok(to)) => {
+                wiring.connect(from, to);
+                lay(cable, from, wiring);
+            }
+            (Err(host), Ok(port)) | (Ok(port), Err(host)) => {
+                wiring.attach(host, port);
+                lay(cable, port, wiring);
+            }
             (Err(_), Err(_)) => {
                 let value = format!("a cable from {} to {}", cable.from, cable.to);
                 return Err(FabricError::new(CABLES, value, "a switch at one end at least"));
@@ -127,9 +138,9 @@ impl TableSettings {
     }
 
     /// The switch and port of an end, or the host.
-    fn place(&self, end: &End, hosts: u16) -> Result<Result<(u32, u32), u32>, FabricError> {
+    fn place(&self, end: &End, hosts: u32) -> Result<Result<(u32, u32), u32>, FabricError> {
         match end {
-            End::Host(host) if *host < hosts => Ok(Err(u32::from(*host))),
+            End::Host(host) if *host < hosts => Ok(Err(*host)),
             End::Host(_) => Err(FabricError::new(CABLES, end, format!("a host below {hosts}"))),
             End::Port { switch, port } => {
                 let named = self.switches.iter().position(|own| own.name == *switch);
@@ -150,7 +161,7 @@ impl TableSettings {
     }
 
     /// Every port has a cable or is unused on purpose, and every host has one.
-    fn check_ports(&self, hosts: u16, wiring: &Wiring) -> Result<(), FabricError> {
+    fn check_ports(&self, hosts: u32, wiring: &Wiring) -> Result<(), FabricError> {
         for (index, switch) in self.switches.iter().enumerate() {
             for number in 0..switch.ports.get() {
                 let port = wiring.port(index as u32, number);
@@ -168,7 +179,7 @@ impl TableSettings {
             }
         }
         let ports = wiring.open_to_hosts();
-        if usize::from(hosts) > ports {
+        if hosts as usize > ports {
             return Err(FabricError::hosts(hosts, ports, "the table"));
         }
         match wiring.unattached() {
@@ -181,10 +192,17 @@ impl TableSettings {
     }
 }
 
+/// Gives a cable, one end of which is in a port, what it has otherwise than others.
+fn lay(cable: &Cable, port: (u32, u32), wiring: &mut Wiring) {
+    if let Some(own) = &cable.link {
+        wiring.lay(wiring.port(port.0, port.1), own);
+    }
+}
+
 /// Every host can be reached from the first one; cables go both ways.
 fn check_reach(wiring: &Wiring) -> Result<(), FabricError> {
-    let at = |host: u16| wiring.switch_of(wiring.host_port(host));
-    let unreached = (1..wiring.hosts()).find(|host| wiring.ways().ports(at(0), *host) == 0);
+    let at = |host: u32| wiring.switch_of(wiring.host_port(host));
+    let unreached = (1..wiring.hosts()).find(|host| wiring.ways().choice(at(0), *host).count == 0);
     match unreached {
         Some(host) => {
             let place =

@@ -12,10 +12,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use weft_units::PositiveCount;
 
+use super::MOST_PORTS_OF_A_SWITCH;
 use super::error::FabricError;
-use super::ways::Ways;
+use super::ways::{Choice, Ways};
 use super::wiring::Wiring;
-use crate::scheduler::MAX_PORTS;
 
 /// Switches of all dimensions together beyond which a number in a file is taken for a mistake.
 const MOST_SWITCHES: u64 = 1 << 15;
@@ -63,7 +63,7 @@ fn one_host() -> PositiveCount {
 #[derive(Clone, Debug)]
 pub(super) struct Grid {
     sizes: Vec<u16>,
-    hosts: u16,
+    hosts: u32,
     wraps: bool,
     /// The places of each switch, dimension by dimension.
     places: Vec<u16>,
@@ -88,7 +88,7 @@ impl TorusSettings {
     }
 
     /// The wiring as a torus, whose dimensions are rings, or as a mesh, whose dimensions are rows.
-    pub(super) fn wiring(&self, hosts: u16, wraps: bool) -> Result<Wiring, FabricError> {
+    pub(super) fn wiring(&self, hosts: u32, wraps: bool) -> Result<Wiring, FabricError> {
         let kind = if wraps { "torus" } else { "mesh" };
         let refuse = |key: &str, value: String, accepted: String| {
             Err(FabricError::new(&format!("fabric.{kind}.{key}"), value, accepted))
@@ -104,9 +104,9 @@ impl TorusSettings {
         };
         let each = self.hosts_per_switch.get();
         let ports = each as usize + 2 * sizes.len();
-        if ports > MAX_PORTS {
+        if ports > MOST_PORTS_OF_A_SWITCH as usize {
             let accepted = format!(
-                "at most {MAX_PORTS} ports of a switch, two for each dimension and one a host"
+                "at most {MOST_PORTS_OF_A_SWITCH} ports of a switch, two for each dimension and one a host"
             );
             return refuse("hosts_per_switch", each.to_string(), accepted);
         }
@@ -116,13 +116,13 @@ impl TorusSettings {
             let fabric = format!("a {kind} of {} switches", names.join(" x "));
             return Err(FabricError::hosts(hosts, most as usize, &fabric));
         }
-        let grid = Grid::new(&sizes, each as u16, wraps);
+        let grid = Grid::new(&sizes, each, wraps);
         Ok(grid.wiring(hosts, switches as u32))
     }
 }
 
 impl Grid {
-    fn new(sizes: &[u32], hosts: u16, wraps: bool) -> Grid {
+    fn new(sizes: &[u32], hosts: u32, wraps: bool) -> Grid {
         let switches: u32 = sizes.iter().product();
         let mut places = Vec::with_capacity(switches as usize * sizes.len());
         for switch in 0..switches {
@@ -136,8 +136,8 @@ impl Grid {
         Grid { sizes, hosts, wraps, places }
     }
 
-    fn wiring(self, hosts: u16, switches: u32) -> Wiring {
-        let (each, dimensions) = (u32::from(self.hosts), self.sizes.len() as u32);
+    fn wiring(self, hosts: u32, switches: u32) -> Wiring {
+        let (each, dimensions) = (self.hosts, self.sizes.len() as u32);
         let name = |switch: u32| {
             let places: Vec<String> = self.places(switch).iter().map(u16::to_string).collect();
             (places.join("."), each + 2 * dimensions)
@@ -170,35 +170,35 @@ impl Grid {
     }
 
     /// The ports through which a packet for `target` may leave.
-    #[inline]
-    pub fn ports(&self, switch: u32, target: u16) -> u64 {
-        let home = u32::from(target / self.hosts);
+    #[inline(never)]
+    pub fn choice(&self, switch: u32, target: u32) -> Choice {
+        let home = target / self.hosts;
         let places = self.places(switch).iter().zip(self.places(home)).zip(&self.sizes);
         for (dimension, ((&own, &other), &size)) in (0..).zip(places) {
             if own == other {
                 continue;
             }
-            let up = 1 << (u32::from(self.hosts) + 2 * dimension);
+            let up = self.hosts + 2 * dimension;
             let above = if other > own { other - own } else { other + size - own };
             return match self.wraps {
-                false if other > own => up,
-                false => up << 1,
-                true if 2 * above == size => up | up << 1,
-                true if 2 * above < size => up,
-                true => up << 1,
+                false if other > own => Choice::one(up),
+                false => Choice::one(up + 1),
+                true if 2 * above == size => Choice { first: up, count: 2 },
+                true if 2 * above < size => Choice::one(up),
+                true => Choice::one(up + 1),
             };
         }
-        1 << (target % self.hosts)
+        Choice::one(target % self.hosts)
     }
 
     /// Whether a packet that leaves by a port has the cable that closes the ring behind it, or will
     /// not pass it.
     #[inline]
-    pub fn is_past_dateline(&self, switch: u32, port: u32, target: u16) -> bool {
-        let Some(place) = port.checked_sub(self.hosts.into()) else { return false };
+    pub fn is_past_dateline(&self, switch: u32, port: u32, target: u32) -> bool {
+        let Some(place) = port.checked_sub(self.hosts) else { return false };
         let dimension = place as usize / 2;
         let own = self.places(switch)[dimension];
-        let other = self.places(u32::from(target / self.hosts))[dimension];
+        let other = self.places(target / self.hosts)[dimension];
         if place % 2 == 0 { own < other } else { own > other }
     }
 
@@ -224,7 +224,7 @@ mod tests {
 
     fn wiring(dimensions: &[u32], each: u32, wraps: bool) -> Wiring {
         let settings = settings(dimensions, each);
-        settings.wiring((dimensions.iter().product::<u32>() * each) as u16, wraps).unwrap()
+        settings.wiring(dimensions.iter().product::<u32>() * each, wraps).unwrap()
     }
 
     /// Which buffers behind ports, each with its virtual channel if `lanes` says so, a packet holds
@@ -237,10 +237,7 @@ mod tests {
             let mut ends = vec![(None, wiring.host_port(from))];
             while let Some((held, input)) = ends.pop() {
                 let switch = wiring.switch_of(input);
-                let mut ports = wiring.ways().ports(switch, to);
-                while ports != 0 {
-                    let number = ports.trailing_zeros();
-                    ports &= ports - 1;
+                for number in wiring.ways().ports(switch, to) {
                     let output = wiring.port(switch, number);
                     let Peer::Port(next) = wiring.peer(output) else { continue };
                     let lane = if lanes { wiring.ways().lane(switch, number, to) } else { 0 };
@@ -312,6 +309,7 @@ mod tests {
     fn half_way_round_both_ways_are_as_long() {
         let ring = wiring(&[6], 1, true);
         let ways = |to| ring.ways().ports(0, to);
-        assert_eq!([0, 1, 2, 3, 4, 5].map(ways), [0b1, 0b10, 0b10, 0b110, 0b100, 0b100]);
+        let expected = [vec![0], vec![1], vec![1], vec![1, 2], vec![2], vec![2]];
+        assert_eq!([0, 1, 2, 3, 4, 5].map(ways), expected);
     }
 }

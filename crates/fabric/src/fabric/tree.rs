@@ -4,10 +4,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use weft_units::PositiveCount;
 
+use super::MOST_PORTS_OF_A_SWITCH;
+use super::cable::CableSettings;
 use super::error::FabricError;
-use super::ways::{Below, Ways};
+use super::ways::{Below, Choice, Ways};
 use super::wiring::Wiring;
-use crate::scheduler::MAX_PORTS;
 
 /// Ports of all switches together beyond which a number in a file is taken for a mistake.
 const MOST_PORTS: u64 = 1 << 22;
@@ -19,10 +20,14 @@ const MOST_PORTS: u64 = 1 << 22;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct KAryTreeSettings {
-    /// Ports down and ports up of every switch, 2 to 32; the highest stage has none up.
+    /// Ports down and ports up of every switch, 2 or more; the highest stage has none up.
     pub arity: PositiveCount,
     /// How many stages there are.
     pub levels: PositiveCount,
+    /// What the cables of each tier have otherwise than the `link` of the channel: first those of
+    /// the hosts, then those between the first stage and the second.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub links: Vec<CableSettings>,
 }
 
 /// Settings of a fat tree of switches with equally many ports. With `k` ports there are `k * k / 2`
@@ -30,10 +35,14 @@ pub struct KAryTreeSettings {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FatTreeSettings {
-    /// Ports of every switch, an even number, 2 to 64.
+    /// Ports of every switch, an even number.
     pub radix: PositiveCount,
     /// How many stages there are.
     pub tiers: Tiers,
+    /// What the cables of each tier have otherwise than the `link` of the channel: first those of
+    /// the hosts, then those between the first stage and the second.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub links: Vec<CableSettings>,
 }
 
 /// The stages of a fat tree.
@@ -73,10 +82,11 @@ impl KAryTreeSettings {
         u64::from(self.arity.get()).saturating_pow(self.levels.get())
     }
 
-    pub(super) fn wiring(&self, hosts: u16) -> Result<Wiring, FabricError> {
+    pub(super) fn wiring(&self, hosts: u32) -> Result<Wiring, FabricError> {
         let (arity, levels) = (self.arity.get(), self.levels.get());
-        if !(2..=32).contains(&arity) {
-            let accepted = "2 to 32, half of the ports of a switch";
+        let most = MOST_PORTS_OF_A_SWITCH / 2;
+        if !(2..=most).contains(&arity) {
+            let accepted = format!("2 to {most}, half of the ports of a switch");
             return Err(FabricError::new("fabric.k_ary_tree.arity", arity, accepted));
         }
         let ports = u64::from(arity).checked_pow(levels).map(|hosts| hosts * u64::from(levels) * 2);
@@ -84,8 +94,9 @@ impl KAryTreeSettings {
             let accepted = format!("so many that all switches have at most {MOST_PORTS} ports");
             return Err(FabricError::new("fabric.k_ary_tree.levels", levels, accepted));
         }
+        check_tiers(&self.links, levels, "fabric.k_ary_tree.links")?;
         let fabric = format!("a {arity}-ary {levels}-tree");
-        grow(&vec![arity; levels as usize], arity, hosts, &fabric)
+        grow(&vec![arity; levels as usize], arity, (hosts, &fabric), &self.links)
     }
 }
 
@@ -96,34 +107,52 @@ impl FatTreeSettings {
         2 * half.saturating_pow(self.tiers.into())
     }
 
-    pub(super) fn wiring(&self, hosts: u16) -> Result<Wiring, FabricError> {
-        let radix = self.radix.get();
-        if !radix.is_multiple_of(2) || radix as usize > MAX_PORTS {
-            let accepted = format!("an even number, 2 to {MAX_PORTS}");
+    pub(super) fn wiring(&self, hosts: u32) -> Result<Wiring, FabricError> {
+        let (radix, tiers) = (self.radix.get(), u32::from(self.tiers));
+        let ports = self.room().saturating_mul(2 * u64::from(tiers));
+        if !radix.is_multiple_of(2) || radix > MOST_PORTS_OF_A_SWITCH || ports > MOST_PORTS {
+            let accepted =
+                format!("an even number with which all switches have at most {MOST_PORTS} ports");
             return Err(FabricError::new("fabric.fat_tree.radix", radix, accepted));
         }
+        check_tiers(&self.links, tiers, "fabric.fat_tree.links")?;
         let half = radix / 2;
-        let tiers = u32::from(self.tiers);
         let fabric = format!("a fat tree of {tiers} tiers of {radix}-port switches");
+        let hosts = (hosts, fabric.as_str());
         match self.tiers {
-            Tiers::Two => grow(&[half, radix], half, hosts, &fabric),
-            Tiers::Three => grow(&[half, half, radix], half, hosts, &fabric),
+            Tiers::Two => grow(&[half, radix], half, hosts, &self.links),
+            Tiers::Three => grow(&[half, half, radix], half, hosts, &self.links),
         }
     }
+}
+
+/// No more entries than there are tiers.
+fn check_tiers(links: &[CableSettings], tiers: u32, key: &str) -> Result<(), FabricError> {
+    if links.len() <= tiers as usize {
+        return Ok(());
+    }
+    let accepted = format!("at most {tiers}, one for each tier from that of the hosts on");
+    Err(FabricError::new(key, format!("{} entries", links.len()), accepted))
 }
 
 /// One switch with a port for each host.
-pub(super) fn star(hosts: u16) -> Result<Wiring, FabricError> {
-    if usize::from(hosts) > MAX_PORTS {
-        return Err(FabricError::hosts(hosts, MAX_PORTS, "one switch"));
+pub(super) fn star(hosts: u32) -> Result<Wiring, FabricError> {
+    if hosts > MOST_PORTS_OF_A_SWITCH {
+        return Err(FabricError::hosts(hosts, MOST_PORTS_OF_A_SWITCH as usize, "one switch"));
     }
-    grow(&[u32::from(hosts)], 0, hosts, "one switch")
+    grow(&[hosts], 0, (hosts, "one switch"), &[])
 }
 
-/// A tree whose switches have `down[stage]` ports down and, below the highest stage, `up` ports up.
-fn grow(down: &[u32], up: u32, hosts: u16, fabric: &str) -> Result<Wiring, FabricError> {
+/// A tree whose switches have `down[stage]` ports down and, below the highest stage, `up` ports up,
+/// for so many hosts; `links` are those of the tiers.
+fn grow(
+    down: &[u32],
+    up: u32,
+    (hosts, fabric): (u32, &str),
+    links: &[CableSettings],
+) -> Result<Wiring, FabricError> {
     let ports: u32 = down.iter().product();
-    if u32::from(hosts) > ports {
+    if hosts > ports {
         return Err(FabricError::hosts(hosts, ports as usize, fabric));
     }
     let mut switches = Vec::new();
@@ -138,15 +167,18 @@ fn grow(down: &[u32], up: u32, hosts: u16, fabric: &str) -> Result<Wiring, Fabri
         bases.push(switches.len() as u32);
         for index in 0..subtrees * copies {
             switches.push((format!("{stage}.{index}"), children + own_up));
-            let ups = if highest { 0 } else { (!0 >> (64 - own_up)) << children };
+            let ups = Choice { first: children, count: own_up };
             let first = index / copies * beneath;
             below.push(Below { first, hosts: beneath, per_child, width: 1, up: ups });
         }
         copies *= own_up;
     }
     let mut wiring = Wiring::new(switches, hosts, Ways::Tree(below));
-    for host in 0..ports {
+    let like_all = CableSettings::default();
+    let tier = |tier: usize| links.get(tier).unwrap_or(&like_all);
+    for host in 0..hosts {
         wiring.attach(host, (host / down[0], host % down[0]));
+        wiring.lay(wiring.host_port(host), tier(0));
     }
     let mut copies = 1;
     for stage in 0..down.len() - 1 {
@@ -157,6 +189,7 @@ fn grow(down: &[u32], up: u32, hosts: u16, fabric: &str) -> Result<Wiring, Fabri
                 let child = subtree % down[stage + 1];
                 let own = (bases[stage] + index, down[stage] + port);
                 wiring.connect(own, (bases[stage + 1] + above, child));
+                wiring.lay(wiring.port(own.0, own.1), tier(stage + 1));
             }
         }
         copies *= up;
@@ -167,16 +200,16 @@ fn grow(down: &[u32], up: u32, hosts: u16, fabric: &str) -> Result<Wiring, Fabri
 /// Switches 1 to 16 with nodes 4k-3 to 4k on switch k, middle 17 to 32, top 33 to 40. Pods of four
 /// leaves and four middles; tops 33 to 36 reach the first two middles of every pod, tops 37 to 40
 /// the other two, a pod by its ports 2k-1 and 2k.
-pub(super) fn folded(hosts: u16) -> Result<Wiring, FabricError> {
+pub(super) fn folded(hosts: u32) -> Result<Wiring, FabricError> {
     if hosts > 64 {
         return Err(FabricError::hosts(hosts, 64, "the folded tree"));
     }
     let switches = (1..=40).map(|number| (number.to_string(), 8)).collect();
-    let up = 0b1111_0000;
+    let up = Choice { first: 4, count: 4 };
     let below = (0..40).map(|switch| match switch {
         0..16 => Below { first: 4 * switch, hosts: 4, per_child: 1, width: 1, up },
         16..32 => Below { first: (switch - 16) / 4 * 16, hosts: 16, per_child: 4, width: 1, up },
-        _ => Below { first: 0, hosts: 64, per_child: 16, width: 2, up: 0 },
+        _ => Below { first: 0, hosts: 64, per_child: 16, width: 2, up: Choice::NONE },
     });
     let mut wiring = Wiring::new(switches, hosts, Ways::Tree(below.collect())).counted_from(1);
     for host in 0..64 {

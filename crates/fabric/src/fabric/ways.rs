@@ -1,9 +1,11 @@
 //! Through which ports of a switch a packet comes nearer to its target.
 
+use std::collections::BTreeMap;
+
 use super::torus::Grid;
 use super::wiring::{Peer, Wiring};
 
-/// The ways through a fabric. The ports of a switch are the bits of a word.
+/// The ways through a fabric.
 #[derive(Clone, Debug)]
 pub(super) enum Ways {
     /// What lies below each switch of a tree.
@@ -12,6 +14,14 @@ pub(super) enum Ways {
     Table(ShortestPaths),
     /// Dimension by dimension.
     Grid(Grid),
+}
+
+/// Ports among which a packet may choose: so many from the first one on, which [`Ways::port`] turns
+/// into their numbers. Regular fabrics have ports that lead the same way side by side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Choice {
+    pub first: u32,
+    pub count: u32,
 }
 
 /// A switch of a tree: the hosts below it are numbered one after another, and every child has
@@ -24,33 +34,48 @@ pub(super) struct Below {
     pub per_child: u32,
     /// How many ports lead to each child.
     pub width: u32,
-    pub up: u64,
+    pub up: Choice,
 }
 
 #[derive(Clone, Debug)]
 pub(super) struct ShortestPaths {
     /// Of each host, the switch it is at and its port there.
-    homes: Vec<(u32, u8)>,
+    homes: Vec<(u32, Choice)>,
     /// Of each pair of switches, from the first to the second.
-    masks: Vec<u64>,
+    choices: Vec<Choice>,
+    /// The numbers of the ports of all choices. Equal choices stand here once.
+    ports: Vec<u32>,
     switches: usize,
+}
+
+impl Choice {
+    /// No port.
+    pub const NONE: Choice = Choice { first: 0, count: 0 };
+
+    /// One port.
+    pub const fn one(port: u32) -> Choice {
+        Choice { first: port, count: 1 }
+    }
 }
 
 impl Ways {
     /// The ports of `switch` through which a packet for `target` may leave; never none in a
     /// wiring that was checked.
-    #[inline]
-    pub fn ports(&self, switch: u32, target: u16) -> u64 {
+    #[inline(always)]
+    pub fn choice(&self, switch: u32, target: u32) -> Choice {
         match self {
-            Ways::Tree(below) => below[switch as usize].ports(u32::from(target)),
-            Ways::Table(paths) => {
-                let (home, port) = paths.homes[usize::from(target)];
-                if home == switch {
-                    return 1 << port;
-                }
-                paths.masks[switch as usize * paths.switches + home as usize]
-            }
-            Ways::Grid(grid) => grid.ports(switch, target),
+            Ways::Tree(below) => below[switch as usize].choice(target),
+            Ways::Table(paths) => paths.choice(switch, target),
+            Ways::Grid(grid) => grid.choice(switch, target),
+        }
+    }
+
+    /// The number of a port of a choice, `first` or one of those behind it.
+    #[inline]
+    pub fn port(&self, place: u32) -> u32 {
+        match self {
+            Ways::Table(paths) => paths.ports[place as usize],
+            Ways::Tree(_) | Ways::Grid(_) => place,
         }
     }
 
@@ -64,63 +89,107 @@ impl Ways {
 
     /// See [`super::Routes::lane`].
     #[inline]
-    pub fn lane(&self, switch: u32, port: u32, target: u16) -> u8 {
+    pub fn lane(&self, switch: u32, port: u32, target: u32) -> u8 {
         match self {
             Ways::Grid(grid) => u8::from(grid.is_past_dateline(switch, port, target)),
             Ways::Tree(_) | Ways::Table(_) => 0,
         }
     }
+
+    /// The numbers of the ports of a choice.
+    #[cfg(test)]
+    pub fn ports(&self, switch: u32, target: u32) -> Vec<u32> {
+        let Choice { first, count } = self.choice(switch, target);
+        (first..first + count).map(|place| self.port(place)).collect()
+    }
 }
 
 impl Below {
     #[inline]
-    fn ports(&self, target: u32) -> u64 {
+    fn choice(&self, target: u32) -> Choice {
         let place = target.wrapping_sub(self.first);
         if place >= self.hosts {
             return self.up;
         }
-        let child = place / self.per_child;
-        (!0 >> (64 - self.width)) << (child * self.width)
+        Choice { first: place / self.per_child * self.width, count: self.width }
     }
 }
 
 impl ShortestPaths {
+    #[inline(never)]
+    fn choice(&self, switch: u32, target: u32) -> Choice {
+        let (home, port) = self.homes[target as usize];
+        if home == switch {
+            return port;
+        }
+        self.choices[switch as usize * self.switches + home as usize]
+    }
+
     /// Searches the cables from each switch outward. What cannot be reached has no port.
     pub fn of(wiring: &Wiring) -> ShortestPaths {
         let switches = wiring.switches() as usize;
-        let mut masks = vec![0; switches * switches];
-        let mut distance = vec![u32::MAX; switches];
-        let mut reached = Vec::with_capacity(switches);
+        let mut list = Listed::default();
+        let mut choices = vec![Choice::NONE; switches * switches];
         for target in 0..wiring.switches() {
-            distance.fill(u32::MAX);
-            distance[target as usize] = 0;
-            reached.clear();
-            reached.push(target);
-            let mut next = 0;
-            while let Some(&switch) = reached.get(next) {
-                next += 1;
+            let distance = distances(wiring, target);
+            for switch in (0..wiring.switches()).filter(|switch| *switch != target) {
                 let own = distance[switch as usize];
-                for port in 0..wiring.ports_of(switch) {
-                    let Peer::Port(peer) = wiring.peer(wiring.port(switch, port)) else {
-                        continue;
-                    };
-                    let other = wiring.switch_of(peer);
-                    if distance[other as usize] == u32::MAX {
-                        distance[other as usize] = own + 1;
-                        reached.push(other);
+                let is_nearer = |number: &u32| match wiring.peer(wiring.port(switch, *number)) {
+                    Peer::Port(peer) => {
+                        let other = distance[wiring.switch_of(peer) as usize];
+                        own != u32::MAX && other + 1 == own
                     }
-                    if distance[other as usize] == own + 1 {
-                        let number = peer - wiring.port(other, 0);
-                        masks[other as usize * switches + target as usize] |= 1 << number;
-                    }
-                }
+                    Peer::Host(_) | Peer::Unused => false,
+                };
+                let ports = (0..wiring.ports_of(switch)).filter(is_nearer).collect();
+                choices[switch as usize * switches + target as usize] = list.choice(ports);
             }
         }
         let homes = (0..wiring.hosts()).map(|host| {
             let port = wiring.host_port(host);
             let home = wiring.switch_of(port);
-            (home, (port - wiring.port(home, 0)) as u8)
+            (home, list.choice(vec![port - wiring.port(home, 0)]))
         });
-        ShortestPaths { homes: homes.collect(), masks, switches }
+        let homes = homes.collect();
+        ShortestPaths { homes, choices, ports: list.ports, switches }
     }
+}
+
+/// The ports of choices, one behind the other.
+#[derive(Default)]
+struct Listed {
+    ports: Vec<u32>,
+    known: BTreeMap<Vec<u32>, Choice>,
+}
+
+impl Listed {
+    fn choice(&mut self, ports: Vec<u32>) -> Choice {
+        if let Some(choice) = self.known.get(&ports) {
+            return *choice;
+        }
+        let choice = Choice { first: self.ports.len() as u32, count: ports.len() as u32 };
+        self.ports.extend(&ports);
+        self.known.insert(ports, choice);
+        choice
+    }
+}
+
+/// How many cables each switch is away from `target`; the largest number if there is no way.
+fn distances(wiring: &Wiring, target: u32) -> Vec<u32> {
+    let mut distance = vec![u32::MAX; wiring.switches() as usize];
+    distance[target as usize] = 0;
+    let mut reached = vec![target];
+    let mut next = 0;
+    while let Some(&switch) = reached.get(next) {
+        next += 1;
+        for number in 0..wiring.ports_of(switch) {
+            let Peer::Port(peer) = wiring.peer(wiring.port(switch, number)) else { continue };
+            let other = wiring.switch_of(peer);
+            if distance[other as usize] == u32::MAX {
+                distance[other as usize] = distance[switch as usize] + 1;
+                reached.push(other);
+            }
+        }
+    }
+    distance
 }

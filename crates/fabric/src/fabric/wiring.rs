@@ -1,6 +1,10 @@
 //! Switches with their ports, and what is plugged into each.
 
+use std::collections::HashMap;
+
+use super::cable::CableSettings;
 use super::ways::Ways;
+use crate::link::LinkSettings;
 
 /// What is at the other end of the cable in a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -8,7 +12,7 @@ pub enum Peer {
     /// There is no cable.
     Unused,
     /// The adapter of a host.
-    Host(u16),
+    Host(u32),
     /// A port of a switch, by its index among the ports of all switches.
     Port(u32),
 }
@@ -26,11 +30,17 @@ pub struct Wiring {
     /// The port that the cable of each host is in.
     hosts: Vec<u32>,
     ways: Ways,
+    /// What cables have otherwise than the link of the channel: first those that have nothing.
+    cables: Vec<CableSettings>,
+    /// The place of each of them in the list.
+    known: HashMap<CableSettings, u32>,
+    /// Which of them is in each port; without any, the first in all.
+    cable_of: Vec<u32>,
 }
 
 impl Wiring {
     /// Switches with so many ports each, without a cable.
-    pub(super) fn new(switches: Vec<(String, u32)>, hosts: u16, ways: Ways) -> Wiring {
+    pub(super) fn new(switches: Vec<(String, u32)>, hosts: u32, ways: Ways) -> Wiring {
         let mut first = vec![0];
         let mut names = Vec::with_capacity(switches.len());
         let mut ports = 0;
@@ -44,7 +54,10 @@ impl Wiring {
             counted_from: 0,
             first,
             peers: vec![Peer::Unused; ports as usize],
-            hosts: vec![u32::MAX; usize::from(hosts)],
+            hosts: vec![u32::MAX; hosts as usize],
+            cables: vec![CableSettings::default()],
+            known: HashMap::new(),
+            cable_of: Vec::new(),
             ways,
         }
     }
@@ -70,8 +83,34 @@ impl Wiring {
         let port = self.port(port.0, port.1);
         if let Some(place) = self.hosts.get_mut(host as usize) {
             *place = port;
-            self.peers[port as usize] = Peer::Host(host as u16);
+            self.peers[port as usize] = Peer::Host(host);
         }
+    }
+
+    /// Gives the cable in a port, at both of its ends, what it has otherwise than others.
+    pub(super) fn lay(&mut self, port: u32, settings: &CableSettings) {
+        if settings.is_default() {
+            return;
+        }
+        let kind = *self.known.entry(settings.clone()).or_insert_with(|| {
+            self.cables.push(settings.clone());
+            (self.cables.len() - 1) as u32
+        });
+        self.cable_of.resize(self.peers.len(), 0);
+        self.cable_of[port as usize] = kind;
+        if let Peer::Port(peer) = self.peers[port as usize] {
+            self.cable_of[peer as usize] = kind;
+        }
+    }
+
+    /// The links of the kinds of cables that there are, the first of them that of the channel.
+    pub fn links(&self, link: &LinkSettings) -> Vec<LinkSettings> {
+        self.cables.iter().map(|own| own.over(link)).collect()
+    }
+
+    /// Which of [`links`](Self::links) is in a port.
+    pub fn link_of(&self, port: u32) -> usize {
+        self.cable_of.get(port as usize).copied().unwrap_or_default() as usize
     }
 
     /// How many switches there are.
@@ -80,8 +119,8 @@ impl Wiring {
     }
 
     /// How many hosts there are.
-    pub fn hosts(&self) -> u16 {
-        self.hosts.len() as u16
+    pub fn hosts(&self) -> u32 {
+        self.hosts.len() as u32
     }
 
     /// How many ports all switches have together.
@@ -110,8 +149,8 @@ impl Wiring {
     }
 
     /// The port that the cable of a host is in.
-    pub fn host_port(&self, host: u16) -> u32 {
-        self.hosts[usize::from(host)]
+    pub fn host_port(&self, host: impl Into<u32>) -> u32 {
+        self.hosts[host.into() as usize]
     }
 
     /// How many ports have no cable to another switch.
@@ -120,8 +159,8 @@ impl Wiring {
     }
 
     /// The first host without a cable.
-    pub(super) fn unattached(&self) -> Option<u16> {
-        self.hosts.iter().position(|port| *port == u32::MAX).map(|host| host as u16)
+    pub(super) fn unattached(&self) -> Option<u32> {
+        self.hosts.iter().position(|port| *port == u32::MAX).map(|host| host as u32)
     }
 
     /// How packets find their way.
@@ -183,8 +222,38 @@ impl Wiring {
     }
 
     /// The number of a host in prose.
-    pub fn host_name(&self, host: u16) -> String {
-        let number = u32::from(host) + self.counted_from;
+    pub fn host_name(&self, host: impl Into<u32>) -> String {
+        let number = host.into() + self.counted_from;
         if self.counted_from == 0 { format!("host {number}") } else { format!("node {number}") }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weft_units::Length;
+
+    use super::*;
+
+    /// More kinds of cables than sixteen bits count.
+    #[test]
+    fn every_cable_may_be_of_its_own_kind() {
+        let count = 70_000;
+        let switches = ["a", "b"].map(|name| (name.to_owned(), count));
+        let mut wiring = Wiring::new(switches.into(), 0, Ways::Tree(Vec::new()));
+        let of = |length: u32| CableSettings {
+            length: Some(Length(length.into())),
+            ..CableSettings::default()
+        };
+        for number in 0..count {
+            wiring.connect((0, number), (1, number));
+            wiring.lay(number, &of(number / 2));
+        }
+        let link: LinkSettings = toml::from_str("rate = '1 Gbit/s'").expect("a link");
+        let links = wiring.links(&link);
+        assert_eq!(links.len(), 1 + count as usize / 2);
+        for port in 0..2 * count {
+            let expected = Length((port % count / 2).into());
+            assert_eq!(links[wiring.link_of(port)].length, expected, "port {port}");
+        }
     }
 }

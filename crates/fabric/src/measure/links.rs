@@ -18,6 +18,11 @@ impl LinkUse {
         LinkUse { until, busy: vec![Span::ZERO; links] }
     }
 
+    /// Links of which it is known how long each was busy.
+    pub fn known(busy: Vec<Span>) -> LinkUse {
+        LinkUse { until: Time::ZERO, busy }
+    }
+
     /// Something is on a link for `span` from `start` on; what of it lies outside the window that
     /// begins at `from` does not count, nor does a link that is not among them.
     #[inline]

@@ -97,9 +97,9 @@ pub struct Observations {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Passage {
     /// The initiator.
-    pub from: u16,
+    pub from: u32,
     /// The target.
-    pub to: u16,
+    pub to: u32,
     /// When it began: the transmission of a packet, a message when it was handed over.
     pub start: Time,
     /// When its last byte was at the target.
@@ -236,6 +236,12 @@ impl Observations {
         Observations { links: LinkUse::among(links, self.until), ..self }
     }
 
+    /// The same with links of which it is known how long each was busy.
+    #[must_use]
+    pub fn with_busy(self, busy: Vec<Span>) -> Observations {
+        Observations { links: LinkUse::known(busy), ..self }
+    }
+
     /// Something is on a link for `span` from `start` on.
     #[inline]
     pub fn occupy(&mut self, link: usize, start: Time, span: Span) {
@@ -271,6 +277,13 @@ impl Observations {
     pub fn abandon(&mut self, now: Time) {
         self.sample(now);
         self.abandoned += 1;
+    }
+
+    /// Counts one packet given up by a stated rule, and whose it was.
+    #[inline]
+    pub fn abandon_from(&mut self, initiator: usize, now: Time) {
+        self.abandon(now);
+        self.standing.give_up(initiator);
     }
 
     /// Records one latency known at `now`, unless `now` lies in the warm-up.

@@ -45,6 +45,14 @@ impl Standing {
         }
     }
 
+    /// A packet of an initiator is given up: it does not arrive, nor is it under way.
+    #[inline]
+    pub fn give_up(&mut self, initiator: usize) {
+        if let Some(own) = self.initiators.get_mut(initiator) {
+            own.packets = own.packets.saturating_sub(1);
+        }
+    }
+
     /// How many packets are under way.
     pub fn under_way(&self) -> u64 {
         self.initiators.iter().map(|own| own.packets).sum()
@@ -87,5 +95,16 @@ mod tests {
         assert!(standing.since(Time(50)).is_empty());
         standing.hand_over(5, Time(90));
         assert_eq!(standing.under_way(), 1);
+    }
+
+    #[test]
+    fn what_is_given_up_neither_arrives_nor_is_under_way() {
+        let mut standing = Standing::among(1);
+        standing.hand_over(0, Time(10));
+        standing.hand_over(0, Time(20));
+        standing.give_up(0);
+        assert_eq!((standing.under_way(), standing.since(Time(11))), (1, vec![0]));
+        standing.give_up(0);
+        assert_eq!((standing.under_way(), standing.since(Time(99))), (0, vec![]));
     }
 }

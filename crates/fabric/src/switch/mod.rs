@@ -8,6 +8,7 @@ mod crossbar;
 mod fifo_bus;
 mod hub;
 mod output_buffered;
+mod output_queued;
 mod ring;
 mod shared_memory;
 mod simultaneous;
@@ -22,6 +23,7 @@ pub use hub::{
     ArbiterSettings, Awaited, Hub, HubRequest, HubSettings, HubSide, Lane, TransferSettings,
 };
 pub use output_buffered::{OutputBuffered, OutputBufferedSettings, Overflow};
+pub use output_queued::OutputQueuedSettings;
 pub use ring::RingSettings;
 pub use shared_memory::{SharedMemorySettings, SharedQueues};
 pub use simultaneous::Simultaneous;

@@ -28,7 +28,7 @@ impl WorkloadError {
 }
 
 /// Refuses a host that is not there.
-pub(super) fn check_host(key: &str, host: u16, hosts: u16) -> Result<(), WorkloadError> {
+pub(super) fn check_host(key: &str, host: u32, hosts: u32) -> Result<(), WorkloadError> {
     if host < hosts {
         return Ok(());
     }

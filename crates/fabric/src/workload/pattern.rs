@@ -28,7 +28,7 @@ pub enum PatternSettings {
     /// them. The popular host itself sends to any other.
     HotSpot {
         /// The popular host.
-        target: u16,
+        target: u32,
         /// The fraction of the packets of each other host that is for it on purpose.
         fraction: Fraction,
     },
@@ -36,7 +36,7 @@ pub enum PatternSettings {
     /// flows by their shares; other hosts send nothing.
     Flows(Vec<Flow>),
     /// Host `h` sends to host `h + n` modulo the number of hosts.
-    Shift(u16),
+    Shift(u32),
     /// Host `h` sends to the host whose number has all bits the other way round. For a number of
     /// hosts that is a power of two.
     BitComplement,
@@ -47,9 +47,9 @@ pub enum PatternSettings {
 #[serde(deny_unknown_fields)]
 pub struct Flow {
     /// The initiator.
-    pub from: u16,
+    pub from: u32,
     /// The target.
-    pub to: u16,
+    pub to: u32,
     /// Its weight among the flows from the same host; only ratios count. Above 0.
     #[serde(default = "whole_share")]
     pub share: f64,
@@ -58,15 +58,15 @@ pub struct Flow {
 /// A list with the target of each host, or nothing: one of the permutations in which no host sends
 /// to itself, all equally likely, by the seed of the run.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct PermutationSettings(pub Option<Vec<u16>>);
+pub struct PermutationSettings(pub Option<Vec<u32>>);
 
 /// The targets of one host.
 #[derive(Clone, Debug)]
 pub(super) enum Targets {
-    Fixed(u16),
+    Fixed(u32),
     Any { hosts: u64 },
-    Others { host: u16, others: u64 },
-    HotSpot { target: u16, fraction: f64, host: u16, others: u64 },
+    Others { host: u32, others: u64 },
+    HotSpot { target: u32, fraction: f64, host: u32, others: u64 },
     Shares(Box<[Share]>),
 }
 
@@ -75,7 +75,7 @@ pub(super) enum Targets {
 pub(super) struct Share {
     /// The sum of the shares up to this one, over the sum of all.
     up_to: f64,
-    target: u16,
+    target: u32,
 }
 
 fn whole_share() -> f64 {
@@ -93,17 +93,17 @@ impl PatternSettings {
     /// draws from `streams`, under a name of this channel.
     pub(super) fn build(
         &self,
-        hosts: u16,
+        hosts: u32,
         streams: &Streams,
         channel: &str,
     ) -> Result<Vec<Option<Targets>>, WorkloadError> {
         let others = u64::from(hosts).saturating_sub(1);
-        let fixed = |target: &dyn Fn(u16) -> u16| {
+        let fixed = |target: &dyn Fn(u32) -> u32| {
             Ok((0..hosts).map(|host| Some(Targets::Fixed(target(host)))).collect())
         };
         match self {
             PatternSettings::Uniform { self_included: true } => {
-                Ok(vec![Some(Targets::Any { hosts: u64::from(hosts) }); usize::from(hosts)])
+                Ok(vec![Some(Targets::Any { hosts: u64::from(hosts) }); hosts as usize])
             }
             PatternSettings::Uniform { self_included: false } if others > 0 => {
                 Ok((0..hosts).map(|host| Some(Targets::Others { host, others })).collect())
@@ -114,7 +114,7 @@ impl PatternSettings {
             PatternSettings::Permutation(PermutationSettings(None)) if others > 0 => {
                 let purpose = format!("{channel}.permutation");
                 let targets = derangement(hosts, &mut streams.stream(&purpose, 0));
-                fixed(&|host| targets[usize::from(host)])
+                fixed(&|host| targets[host as usize])
             }
             PatternSettings::HotSpot { target, fraction } if others > 0 => {
                 check_host("pattern.hot_spot.target", *target, hosts)?;
@@ -127,8 +127,8 @@ impl PatternSettings {
             }
             PatternSettings::Flows(flows) => by_flows(flows, hosts),
             PatternSettings::Shift(by) => {
-                let shifted = |host| (u32::from(host) + u32::from(*by)) % u32::from(hosts);
-                fixed(&|host| shifted(host) as u16)
+                let shifted = |host| (u64::from(host) + u64::from(*by)) % u64::from(hosts);
+                fixed(&|host| shifted(host) as u32)
             }
             PatternSettings::BitComplement if hosts.is_power_of_two() => {
                 fixed(&|host| !host & (hosts - 1))
@@ -145,7 +145,7 @@ impl PatternSettings {
     }
 }
 
-fn permutation(targets: &[u16], hosts: u16) -> Result<Vec<Option<Targets>>, WorkloadError> {
+fn permutation(targets: &[u32], hosts: u32) -> Result<Vec<Option<Targets>>, WorkloadError> {
     let mut sorted = targets.to_vec();
     sorted.sort_unstable();
     if !sorted.iter().copied().eq(0..hosts) {
@@ -157,8 +157,8 @@ fn permutation(targets: &[u16], hosts: u16) -> Result<Vec<Option<Targets>>, Work
 
 /// A permutation that leaves no host in its place. Of all permutations, more than a third are such
 /// (1/e), so that a few tries find one, and trying keeps them equally likely.
-fn derangement(hosts: u16, random: &mut Stream) -> Vec<u16> {
-    let mut targets: Vec<u16> = (0..hosts).collect();
+fn derangement(hosts: u32, random: &mut Stream) -> Vec<u32> {
+    let mut targets: Vec<u32> = (0..hosts).collect();
     loop {
         for last in (1..targets.len()).rev() {
             targets.swap(last, random.below(last as u64 + 1) as usize);
@@ -169,11 +169,11 @@ fn derangement(hosts: u16, random: &mut Stream) -> Vec<u16> {
     }
 }
 
-fn by_flows(flows: &[Flow], hosts: u16) -> Result<Vec<Option<Targets>>, WorkloadError> {
+fn by_flows(flows: &[Flow], hosts: u32) -> Result<Vec<Option<Targets>>, WorkloadError> {
     if flows.is_empty() {
         return Err(WorkloadError::new("pattern.flows", "[]", "at least one flow"));
     }
-    let mut shares = vec![Vec::new(); usize::from(hosts)];
+    let mut shares = vec![Vec::new(); hosts as usize];
     for flow in flows {
         check_host("pattern.flows.from", flow.from, hosts)?;
         check_host("pattern.flows.to", flow.to, hosts)?;
@@ -181,12 +181,12 @@ fn by_flows(flows: &[Flow], hosts: u16) -> Result<Vec<Option<Targets>>, Workload
             let accepted = "a number above 0";
             return Err(WorkloadError::new("pattern.flows.share", flow.share, accepted));
         }
-        shares[usize::from(flow.from)].push((flow.share, flow.to));
+        shares[flow.from as usize].push((flow.share, flow.to));
     }
     Ok(shares.into_iter().map(|shares| of_shares(&shares)).collect())
 }
 
-fn of_shares(shares: &[(f64, u16)]) -> Option<Targets> {
+fn of_shares(shares: &[(f64, u32)]) -> Option<Targets> {
     let whole: f64 = shares.iter().map(|(share, _)| share).sum();
     let mut sum = 0.0;
     match shares {
@@ -207,10 +207,10 @@ fn of_shares(shares: &[(f64, u16)]) -> Option<Targets> {
 impl Targets {
     /// The target of the next packet or burst.
     #[inline]
-    pub fn draw(&self, random: &mut Stream) -> u16 {
+    pub fn draw(&self, random: &mut Stream) -> u32 {
         match self {
             Targets::Fixed(target) => *target,
-            Targets::Any { hosts } => random.below(*hosts) as u16,
+            Targets::Any { hosts } => random.below(*hosts) as u32,
             Targets::Others { host, others } => other(*host, *others, random),
             Targets::HotSpot { target, fraction, host, others } => {
                 if random.chance(*fraction) {
@@ -231,8 +231,8 @@ impl Targets {
 
 /// Any host but this one.
 #[inline]
-fn other(host: u16, others: u64, random: &mut Stream) -> u16 {
-    let other = random.below(others) as u16;
+fn other(host: u32, others: u64, random: &mut Stream) -> u32 {
+    let other = random.below(others) as u32;
     if other >= host { other + 1 } else { other }
 }
 
@@ -287,7 +287,7 @@ impl JsonSchema for PermutationSettings {
     }
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        let target = json_schema!({ "type": "integer", "minimum": 0, "maximum": u16::MAX });
+        let target = json_schema!({ "type": "integer", "minimum": 0, "maximum": u32::MAX });
         json_schema!({ "anyOf": [
             { "type": "object", "additionalProperties": false },
             { "type": "array", "items": target },
@@ -299,22 +299,22 @@ impl JsonSchema for PermutationSettings {
 mod tests {
     use super::*;
 
-    const HOSTS: u16 = 16;
+    const HOSTS: u32 = 16;
     const DRAWS: u64 = 60_000;
 
     fn streams() -> Streams {
         Streams::new(5)
     }
 
-    fn built(pattern: &PatternSettings, hosts: u16) -> Vec<Option<Targets>> {
+    fn built(pattern: &PatternSettings, hosts: u32) -> Vec<Option<Targets>> {
         pattern.build(hosts, &streams(), "bulk").unwrap()
     }
 
-    fn counts(targets: &Targets, host: u16) -> Vec<u64> {
-        let mut random = streams().stream("bulk.targets", host.into());
-        let mut counts = vec![0; usize::from(HOSTS)];
+    fn counts(targets: &Targets, host: u32) -> Vec<u64> {
+        let mut random = streams().stream("bulk.targets", host as usize);
+        let mut counts = vec![0; HOSTS as usize];
         for _ in 0..DRAWS {
-            counts[usize::from(targets.draw(&mut random))] += 1;
+            counts[targets.draw(&mut random) as usize] += 1;
         }
         counts
     }
@@ -337,7 +337,7 @@ mod tests {
     fn targets_have_the_shares_of_their_pattern() {
         let hot = Fraction::new(0.2).unwrap();
         let without_self = |host: usize, each: f64| {
-            let mut shares = vec![each; usize::from(HOSTS)];
+            let mut shares = vec![each; HOSTS as usize];
             shares[host] = 0.0;
             shares
         };
@@ -351,7 +351,7 @@ mod tests {
             ];
             for (pattern, shares) in cases {
                 let targets = built(&pattern, HOSTS)[host].clone().unwrap();
-                let chi_square = chi_square(&counts(&targets, host as u16), &shares);
+                let chi_square = chi_square(&counts(&targets, host as u32), &shares);
                 assert!(chi_square < CHI_SQUARE_BOUND, "{pattern:?}, {host}: {chi_square}");
             }
         }
@@ -374,7 +374,7 @@ mod tests {
         assert_eq!(counts(targets[4].as_ref().unwrap(), 4)[0], DRAWS);
     }
 
-    fn fixed(pattern: &PatternSettings, hosts: u16, seed: u64) -> Vec<u16> {
+    fn fixed(pattern: &PatternSettings, hosts: u32, seed: u64) -> Vec<u32> {
         let targets = pattern.build(hosts, &Streams::new(seed), "bulk").unwrap();
         let mut random = streams().stream("unused", 0);
         targets.iter().map(|targets| targets.as_ref().unwrap().draw(&mut random)).collect()

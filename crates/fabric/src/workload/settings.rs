@@ -77,9 +77,9 @@ pub enum SourceSettings {
 #[serde(deny_unknown_fields)]
 pub struct Pair {
     /// The host that sends first.
-    pub from: u16,
+    pub from: u32,
     /// The host that answers.
-    pub to: u16,
+    pub to: u32,
 }
 
 /// One packet of a list.
@@ -89,9 +89,9 @@ pub struct Listed {
     /// When it is handed over, from the start of the run.
     pub time: Span,
     /// The initiator.
-    pub from: u16,
+    pub from: u32,
     /// The target.
-    pub to: u16,
+    pub to: u32,
 }
 
 /// What a workload must know of the channel on which it is offered.
@@ -100,7 +100,7 @@ pub struct ChannelFacts<'a> {
     /// The name of the channel; also names the random streams of its traffic.
     pub name: &'a str,
     /// How many hosts there are.
-    pub hosts: u16,
+    pub hosts: u32,
     /// The size of a packet on the wire.
     pub packet: Bytes,
     /// How long a packet takes on the host's link.
@@ -280,13 +280,13 @@ fn check_spacing(spacing: Span, mean: f64, slot: Option<Span>) -> Result<(), Wor
     }
 }
 
-fn ping_pong(pairs: &[Pair], turnaround: Span, hosts: u16) -> Result<Vec<Source>, WorkloadError> {
+fn ping_pong(pairs: &[Pair], turnaround: Span, hosts: u32) -> Result<Vec<Source>, WorkloadError> {
     let mut sources: Vec<Source> = (0..hosts).map(|_| Source::silent()).collect();
-    let mut taken = vec![false; usize::from(hosts)];
+    let mut taken = vec![false; hosts as usize];
     for pair in pairs {
         check_host("source.ping_pong.pairs.from", pair.from, hosts)?;
         check_host("source.ping_pong.pairs.to", pair.to, hosts)?;
-        let (from, to) = (usize::from(pair.from), usize::from(pair.to));
+        let (from, to) = (pair.from as usize, pair.to as usize);
         if from == to || taken[from] || taken[to] {
             let value = format!("{{ from = {from}, to = {to} }}");
             let accepted = "two hosts that belong to no other pair";
@@ -299,13 +299,13 @@ fn ping_pong(pairs: &[Pair], turnaround: Span, hosts: u16) -> Result<Vec<Source>
     Ok(sources)
 }
 
-fn by_list(listed: &[Listed], hosts: u16) -> Result<Vec<Source>, WorkloadError> {
-    let mut demands = vec![Vec::new(); usize::from(hosts)];
+fn by_list(listed: &[Listed], hosts: u32) -> Result<Vec<Source>, WorkloadError> {
+    let mut demands = vec![Vec::new(); hosts as usize];
     for packet in listed {
         check_host("source.list.from", packet.from, hosts)?;
         check_host("source.list.to", packet.to, hosts)?;
         let time = Time::ZERO + packet.time;
-        demands[usize::from(packet.from)].push(Demand { time, target: packet.to });
+        demands[packet.from as usize].push(Demand { time, target: packet.to });
     }
     Ok(demands.into_iter().map(Source::list).collect())
 }

@@ -13,7 +13,7 @@ pub struct Demand {
     /// When it is handed over.
     pub time: Time,
     /// The host that it is for.
-    pub target: u16,
+    pub target: u32,
 }
 
 /// What a source must be told for its traffic to go on.
@@ -89,7 +89,7 @@ struct Greedy {
 /// One end of a pair that sends one packet to and fro.
 #[derive(Clone, Copy, Debug)]
 struct PingPong {
-    partner: u16,
+    partner: u32,
     turnaround: Span,
 }
 
@@ -103,7 +103,7 @@ impl Source {
 
     /// Memoryless arrivals with a mean interval, uniform over the other hosts, of which there must
     /// be at least one.
-    pub fn poisson(mean: Span, host: u16, hosts: u16, times: Stream, targets: Stream) -> Source {
+    pub fn poisson(mean: Span, host: u32, hosts: u32, times: Stream, targets: Stream) -> Source {
         Source::open_loop(OpenLoop {
             arrivals: Arrivals::Poisson { mean: mean.0 as f64 },
             targets: Targets::Others { host, others: u64::from(hosts) - 1 },
@@ -134,7 +134,7 @@ impl Source {
 
     /// Answers each packet of `partner` after `turnaround`; `initiates` sends the first at time
     /// zero.
-    pub(super) fn ping_pong(partner: u16, turnaround: Span, initiates: bool) -> Source {
+    pub(super) fn ping_pong(partner: u32, turnaround: Span, initiates: bool) -> Source {
         let next = if initiates { Demand { time: Time::ZERO, target: partner } } else { NOTHING };
         Source { next, kind: Kind::PingPong(PingPong { partner, turnaround }) }
     }
@@ -180,7 +180,7 @@ impl Source {
 
     /// The last byte of a packet from host `from` reached this host at `now`. A ping-pong source
     /// then has the answer; it means nothing to others.
-    pub fn delivered(&mut self, now: Time, from: u16) {
+    pub fn delivered(&mut self, now: Time, from: u32) {
         if let Kind::PingPong(PingPong { partner, turnaround }) = self.kind
             && partner == from
         {

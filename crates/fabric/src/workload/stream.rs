@@ -108,9 +108,9 @@ pub struct RandomFlows {
 #[serde(deny_unknown_fields)]
 pub struct HostRange {
     /// The first one.
-    pub first: u16,
+    pub first: u32,
     /// How many there are.
-    pub count: u16,
+    pub count: u32,
 }
 
 /// One stream.
@@ -119,9 +119,9 @@ pub struct MessageStream {
     /// Its group, a place in [`StreamList::groups`].
     pub group: u16,
     /// The initiator.
-    pub from: u16,
+    pub from: u32,
     /// The target.
-    pub to: u16,
+    pub to: u32,
     /// The size of its messages.
     pub size: Bytes,
     /// What it offers; greedy if absent.
@@ -145,7 +145,7 @@ pub struct StreamList {
 
 pub(super) fn build(
     groups: &BTreeMap<String, StreamGroup>,
-    hosts: u16,
+    hosts: u32,
     channel: &str,
     streams: &Streams,
 ) -> Result<StreamList, WorkloadError> {
@@ -191,13 +191,13 @@ pub(super) fn build(
 impl RandomFlows {
     fn draw(
         &self,
-        hosts: u16,
+        hosts: u32,
         key: &str,
         random: impl FnOnce() -> weft_kernel::Stream,
     ) -> Result<Vec<Pair>, WorkloadError> {
         for (end, range) in [("from", self.from), ("to", self.to)] {
-            let last = u32::from(range.first) + u32::from(range.count);
-            if range.count == 0 || last > u32::from(hosts) {
+            let last = u64::from(range.first) + u64::from(range.count);
+            if range.count == 0 || last > u64::from(hosts) {
                 let value = format!("{{ first = {}, count = {} }}", range.first, range.count);
                 let accepted = format!("one or more hosts below {hosts}");
                 return Err(WorkloadError::new(
@@ -212,7 +212,7 @@ impl RandomFlows {
         let from = rounds(self.from, count, &mut random);
         let to = match self.repeated {
             true => (0..count)
-                .map(|_| self.to.first + random.below(u64::from(self.to.count)) as u16)
+                .map(|_| self.to.first + random.below(u64::from(self.to.count)) as u32)
                 .collect(),
             false => rounds(self.to, count, &mut random),
         };
@@ -221,10 +221,10 @@ impl RandomFlows {
 }
 
 /// So many hosts of a range: all of them in random order, then all again, until there are enough.
-fn rounds(range: HostRange, count: usize, random: &mut weft_kernel::Stream) -> Vec<u16> {
+fn rounds(range: HostRange, count: usize, random: &mut weft_kernel::Stream) -> Vec<u32> {
     let mut hosts = Vec::with_capacity(count);
     while hosts.len() < count {
-        let mut round: Vec<u16> = (range.first..range.first + range.count).collect();
+        let mut round: Vec<u32> = (range.first..range.first + range.count).collect();
         for last in (1..round.len()).rev() {
             round.swap(last, random.below(last as u64 + 1) as usize);
         }
@@ -285,7 +285,7 @@ mod tests {
 
     #[test]
     fn repeated_ends_leave_some_host_out() {
-        let mut ends: Vec<u16> = drawn(true).iter().map(|pair| pair.to).collect();
+        let mut ends: Vec<u32> = drawn(true).iter().map(|pair| pair.to).collect();
         ends.sort_unstable();
         ends.dedup();
         assert!(ends.len() < 32 && ends.iter().all(|host| (32..64).contains(host)));

@@ -17,7 +17,7 @@ macro_rules! on_each {
         match $driver {
             Driver::Slotted($channel) => $call,
             Driver::Event($channel) => $call,
-            Driver::OutputQueuedNetwork($channel) => $call,
+            Driver::Engine($channel) => $call,
             Driver::InputQueuedNetwork($channel) => $call,
             Driver::SharedMemoryNetwork($channel) => $call,
             Driver::Ring($channel) => $call,

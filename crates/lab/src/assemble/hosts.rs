@@ -63,7 +63,7 @@ pub(super) fn hosted(
     let bare = ChannelSettings { host: None, ..settings.clone() };
     let channel = Driver::new(&bare, None, site)?;
     let host = settings.host.clone().unwrap_or_default();
-    let path = HostPath::new(&host, site.hosts, settings.payload, channel);
+    let path = HostPath::new(&host, site.hosts as u16, settings.payload, channel);
     let mut path = path.map_err(|error| Error::Assembly {
         key: format!("channel.{}.{}", site.name, error.key),
         value: error.value,
@@ -83,14 +83,14 @@ pub(super) fn ring(
     refuse_what_a_ring_does_not_read(settings, site.name)?;
     let errors = settings.errors.as_ref().filter(|errors| !errors.is_free_of_errors());
     let of_host = |settings: &ErrorSettings| {
-        (0..site.hosts).map(|host| settings.build(site.streams, site.name, host)).collect()
+        (0..site.hosts as u16).map(|host| settings.build(site.streams, site.name, host)).collect()
     };
     Ok(Driver::Ring(Box::new(Ring::new(RingParts {
         ring: ring.clone(),
         link: settings.link.clone(),
         packet: settings.packet,
         payload: settings.payload,
-        receivers: vec![Receiver::new(settings.receiver.as_ref()); usize::from(site.hosts)],
+        receivers: vec![Receiver::new(settings.receiver.as_ref()); site.hosts as usize],
         errors: errors.map_or(Vec::new(), of_host),
     }))))
 }

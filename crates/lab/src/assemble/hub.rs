@@ -22,7 +22,7 @@ pub(super) fn build(
         let accepted = "a window, which a hub needs".to_owned();
         return Err(Error::Assembly { key, value: ABSENT.to_owned(), accepted });
     };
-    if site.hosts > hub.ports {
+    if site.hosts > u32::from(hub.ports) {
         let key = "system.hosts".to_owned();
         let accepted =
             format!("at most the {} ports of channel.{}.switch.hub", hub.ports, site.name);
@@ -30,7 +30,7 @@ pub(super) fn build(
     }
     let parts = HubParts {
         name: site.name.to_owned(),
-        hosts: site.hosts,
+        hosts: site.hosts as u16,
         payload: settings.payload,
         overhead: settings.overhead(),
         link: settings.link.clone(),

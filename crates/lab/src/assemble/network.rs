@@ -5,6 +5,7 @@ use weft_fabric::adapter::{Feed, Insertion, Release};
 use weft_fabric::fabric::{ConnectionRoutes, FabricError, Routes, RoutesSettings, Wiring};
 use weft_fabric::link::{ErrorSettings, Errors};
 use weft_fabric::message::SegmentationSettings;
+use weft_fabric::scheduler::MAX_PORTS;
 use weft_fabric::switch::SharedMemorySettings;
 use weft_fabric::workload::{Source, SourceSettings, WorkloadSettings};
 use weft_protocol::flow::FlowControlSettings;
@@ -15,27 +16,39 @@ use super::{Driver, Site, refuse};
 use crate::composition::{ChannelSettings, InputQueuedSettings, InputQueues, SwitchSettings};
 use crate::drive::network::{
     FlowControl, InputQueuedNetwork, InputQueuedParts, MOST_CHANNELS, NetworkParts,
-    OutputQueuedNetwork, SharedMemoryNetwork, SharedMemoryParts,
+    SharedMemoryNetwork, SharedMemoryParts,
 };
 use crate::error::{ABSENT, Error};
 
-/// The channel of a fabric that is not a star, or of one output-queued switch.
+/// The channel of a fabric of input-queued switches.
 pub(super) fn build(
     settings: &ChannelSettings,
     sources: Vec<Source>,
     site: Site<'_>,
 ) -> Result<Driver, Error> {
     refuse_what_a_fabric_does_not_read(settings, site.name)?;
-    let latency = latency(&settings.switch, site.name)?;
-    let parts = parts(settings, sources, latency, site)?;
-    match &settings.switch {
-        SwitchSettings::InputQueued(switch) => {
-            let switches = input_queued(settings, switch, &parts.wiring, site)?;
-            let network = InputQueuedNetwork::new(parts, switches);
-            Ok(Driver::InputQueuedNetwork(Box::new(network)))
-        }
-        _ => Ok(Driver::OutputQueuedNetwork(Box::new(OutputQueuedNetwork::new(parts)))),
-    }
+    let SwitchSettings::InputQueued(switch) = &settings.switch else {
+        return Err(Error::Assembly {
+            key: format!("channel.{}.switch", site.name),
+            value: settings.switch.name().to_owned(),
+            accepted: "output_queued or input_queued in a fabric other than star".to_owned(),
+        });
+    };
+    let parts = parts(settings, sources, switch.latency, site)?;
+    let switches = input_queued(settings, switch, &parts.wiring, site)?;
+    Ok(Driver::InputQueuedNetwork(Box::new(InputQueuedNetwork::new(parts, switches))))
+}
+
+/// Which switches and cables there are, and which ways packets take.
+pub(super) fn ways(settings: &ChannelSettings, site: Site<'_>) -> Result<(Wiring, Routes), Error> {
+    let wiring = settings.fabric.wiring(site.hosts).map_err(|error| named(site.name, error))?;
+    let random = site.streams.stream(&format!("{}.routes", site.name), 0);
+    let routes = settings.routes.clone().unwrap_or_else(|| match settings.switch {
+        SwitchSettings::SharedMemory(_) => RoutesSettings::PerConnection(ConnectionRoutes::Hashed),
+        _ => RoutesSettings::default(),
+    });
+    let routes = Routes::new(&routes, &wiring, random).map_err(|error| named(site.name, error))?;
+    Ok((wiring, routes))
 }
 
 /// What every channel of a fabric is made of besides its switches.
@@ -45,13 +58,7 @@ fn parts(
     latency: Span,
     site: Site<'_>,
 ) -> Result<NetworkParts, Error> {
-    let wiring = settings.fabric.wiring(site.hosts).map_err(|error| named(site.name, error))?;
-    let random = site.streams.stream(&format!("{}.routes", site.name), 0);
-    let routes = settings.routes.clone().unwrap_or_else(|| match settings.switch {
-        SwitchSettings::SharedMemory(_) => RoutesSettings::PerConnection(ConnectionRoutes::Hashed),
-        _ => RoutesSettings::default(),
-    });
-    let routes = Routes::new(&routes, &wiring, random).map_err(|error| named(site.name, error))?;
+    let (wiring, routes) = ways(settings, site)?;
     Ok(NetworkParts {
         wiring,
         routes,
@@ -164,7 +171,7 @@ fn refuse_what_needs_endpoints(
 /// What damages the messages of each host; nothing without errors.
 fn errors(settings: &ChannelSettings, site: Site<'_>) -> Vec<Errors> {
     let of_hosts = |own: &ErrorSettings| {
-        (0..site.hosts).map(|host| own.build(site.streams, site.name, host)).collect()
+        (0..site.hosts as u16).map(|host| own.build(site.streams, site.name, host)).collect()
     };
     settings.errors.as_ref().filter(|own| !own.is_free_of_errors()).map_or_else(Vec::new, of_hosts)
 }
@@ -227,6 +234,15 @@ fn input_queued(
     let control = stage_control(settings, (buffer.get(), cells), wiring, site.name)?;
     let scheduler = |number| {
         let ports = wiring.ports_of(number) as usize;
+        if ports > MAX_PORTS {
+            let value = format!("{} with {ports} ports", wiring.switch_name(number));
+            let accepted = format!("switches with at most {MAX_PORTS} ports under a scheduler");
+            return Err(Error::Assembly {
+                key: format!("channel.{}.fabric", site.name),
+                value,
+                accepted,
+            });
+        }
         switch
             .scheduler
             .build(ports)
@@ -302,19 +318,6 @@ fn lanes_fit(channels: PositiveCount, wiring: &Wiring) -> Result<(), String> {
     }
 }
 
-/// The latency of a kind of switch that there is in stages.
-fn latency(switch: &SwitchSettings, channel: &str) -> Result<Span, Error> {
-    match switch {
-        SwitchSettings::OutputQueued(switch) => Ok(switch.latency),
-        SwitchSettings::InputQueued(switch) => Ok(switch.latency),
-        other => Err(Error::Assembly {
-            key: format!("channel.{channel}.switch"),
-            value: other.name().to_owned(),
-            accepted: "output_queued or input_queued in a fabric other than star".to_owned(),
-        }),
-    }
-}
-
 /// The number of hosts is a setting of the system, everything else one of the channel.
 pub(super) fn named(channel: &str, error: FabricError) -> Error {
     let FabricError { key, value, accepted } = error;
@@ -328,17 +331,21 @@ pub(super) fn named(channel: &str, error: FabricError) -> Error {
 /// Where the settings below are not read.
 const NETWORK: &str = "in a fabric other than star, or with output_queued or shared_memory";
 
-fn refuse_what_a_fabric_does_not_read(settings: &ChannelSettings, name: &str) -> Result<(), Error> {
+pub(super) fn refuse_what_a_fabric_does_not_read(
+    settings: &ChannelSettings,
+    name: &str,
+) -> Result<(), Error> {
     let adapter = &settings.adapter;
     let refuse = |key: &str, value: &str, accepted: &str| refuse(name, key, value, accepted);
     if settings.control.as_ref().is_some_and(|own| *own != ControlSettings::Unacknowledged) {
-        let accepted = format!("no control {NETWORK}: nothing is lost there");
+        let accepted = format!("no control {NETWORK}, since nothing acknowledges there");
         return refuse("control", "given", &accepted);
     }
     let buffered =
         matches!(settings.switch, SwitchSettings::InputQueued(_) | SwitchSettings::SharedMemory(_));
     if settings.flow_control.is_some() && !buffered {
-        let accepted = "no flow control where queues are unlimited";
+        let accepted = "no flow control with output_queued, which holds no packet back: input_queued \
+                        and shared_memory do";
         return refuse("flow_control", "given", accepted);
     }
     if adapter.feed != Feed::Fifo {
@@ -366,7 +373,8 @@ fn refuse_what_a_fabric_does_not_read(settings: &ChannelSettings, name: &str) ->
     }
 }
 
-/// A star has one way from a host to another, and queues without a limit.
+/// A star of switches that work in slots has one way from a host to another, and queues without a
+/// limit.
 pub(super) fn refuse_what_a_star_does_not_read(
     settings: &ChannelSettings,
     name: &str,
@@ -377,13 +385,6 @@ pub(super) fn refuse_what_a_star_does_not_read(
         }
         ChannelSettings { flow_control: Some(_), .. } => {
             ("flow_control", "no flow control in a star, whose queues are unlimited")
-        }
-        ChannelSettings { switch: SwitchSettings::OutputQueued(_), adapter, .. }
-            if adapter.send_buffers != Limit::Unlimited =>
-        {
-            let value = adapter.send_buffers.to_string();
-            let accepted = "unlimited, since nothing but the link of a host holds its packets back";
-            return refuse(name, "adapter.send_buffers", &value, accepted);
         }
         ChannelSettings { switch: SwitchSettings::InputQueued(switch), .. } => match switch {
             InputQueuedSettings { buffer: Some(_), .. } => {

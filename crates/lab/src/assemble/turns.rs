@@ -27,7 +27,7 @@ pub(super) fn build(
     sources: Vec<Source>,
     site: Site<'_>,
 ) -> Result<Driver, Error> {
-    refuse_what_turns_do_not_read(settings, site.hosts, site.name)?;
+    refuse_what_turns_do_not_read(settings, site.hosts as u16, site.name)?;
     let Some(transfer) = settings.transfer.clone() else {
         let accepted = "the way between memory and FIFOs, needed where links have turns";
         return refuse_as(site.name, "transfer", ABSENT, accepted);
@@ -99,7 +99,7 @@ fn link(
     let cables = wiring.hosts() as usize + wiring.ports() as usize;
     let errors = settings.errors.as_ref().filter(|errors| !errors.is_free_of_errors());
     let of_station = |errors: &ErrorSettings| {
-        let stations = 0..u32::from(wiring.hosts()) + wiring.ports();
+        let stations = 0..wiring.hosts() + wiring.ports();
         // Listed errors are those of hosts; ports have chance alone.
         let build = |station| errors.build(site.streams, site.name, station as u16);
         stations.map(build).collect()
@@ -158,7 +158,15 @@ fn switching(
         SwitchSettings::Crossbar(crossbar) if crossbar.contention == Contention::BackPressure => {
             Ok(crossbar_of(crossbar.latency))
         }
-        SwitchSettings::OutputQueued(switch) => Ok(crossbar_of(switch.latency)),
+        SwitchSettings::OutputQueued(switch) => {
+            if switch.buffers != Limit::Unlimited {
+                let accepted =
+                    "unlimited where links have turns: a FIFO that is full stops its link";
+                let key = "switch.output_queued.buffers";
+                return refuse_as(name, key, &switch.buffers.to_string(), accepted);
+            }
+            Ok(crossbar_of(switch.latency))
+        }
         other => {
             let accepted = "fifo_bus, output_queued, or a crossbar with contention = \
                             \"back_pressure\" where links have turns";

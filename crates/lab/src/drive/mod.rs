@@ -3,6 +3,7 @@
 pub mod carrier;
 mod channel;
 pub mod cluster;
+pub mod engine;
 pub mod event;
 pub mod host_path;
 pub mod hub;

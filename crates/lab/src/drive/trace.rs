@@ -25,9 +25,9 @@ pub struct TraceEntry {
     /// for or granted otherwise.
     pub sequence: u64,
     /// The host that sends it; `None` for the switch.
-    pub initiator: Option<u16>,
+    pub initiator: Option<u32>,
     /// The host that it is for; `None` for the switch.
-    pub target: Option<u16>,
+    pub target: Option<u32>,
     /// The slot of the pipeline that it belongs to, on a channel with slots.
     pub slot: Option<u64>,
     /// What it says: the targets requested by `cfg`, the target granted by `gnt`, the report of an
@@ -58,7 +58,7 @@ pub(crate) fn of_passages(kind: &'static str, passages: Vec<Passage>) -> Vec<Tra
 struct Stored {
     kind: Cow<'static, str>,
     times: (Time, Time),
-    ends: (Option<u16>, Option<u16>),
+    ends: (Option<u32>, Option<u32>),
     sequence: u64,
     slot: Option<u64>,
     content: String,

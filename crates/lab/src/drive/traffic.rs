@@ -176,7 +176,7 @@ impl<C: Carrier> Traffic<C> {
         }
         let message = Message {
             from: host,
-            to: Destination::Host(demand.target),
+            to: Destination::Host(demand.target as u16),
             size: self.size,
             ticket: Ticket::default(),
         };
@@ -259,10 +259,15 @@ impl<C: Carrier> Traffic<C> {
                     let seen = &mut self.observations;
                     seen.latency(Latency::OneWay, time, time.since(generated));
                     seen.deliver_from(usize::from(from), time, size);
-                    seen.pass(Passage { from, to, start: generated, end: time });
+                    seen.pass(Passage {
+                        from: from.into(),
+                        to: to.into(),
+                        start: generated,
+                        end: time,
+                    });
                 }
                 if ticket.is_none() {
-                    self.wake(time, to, |source| source.delivered(time, from));
+                    self.wake(time, to, |source| source.delivered(time, from.into()));
                 }
             }
             Notice::Lost { .. } if self.observes(&journey) => self.observations.abandon(time),

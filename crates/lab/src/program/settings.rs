@@ -167,6 +167,10 @@ impl Ways<'_> {
             accepted,
         };
         let hosts = spec.system.hosts;
+        let Ok(counted) = u16::try_from(hosts) else {
+            let accepted = "at most 65535 where hosts run a program".to_owned();
+            return Err(refuse("system.hosts", hosts.to_string(), accepted));
+        };
         let on_each = self.ranks_per_host.map_or(1, PositiveCount::get);
         let most = u64::from(hosts) * u64::from(on_each);
         if self.placement.len().is_none() && u64::from(ranks) > most {
@@ -176,7 +180,7 @@ impl Ways<'_> {
             };
             return Err(refuse("program.ranks", ranks.to_string(), format!("1 to {most}, {why}")));
         }
-        let places = self.placement.places(ranks, (hosts, self.ranks_per_host), streams);
+        let places = self.placement.places(ranks, (counted, self.ranks_per_host), streams);
         let places =
             places.map_err(|error| refuse("program.placement", error.value, error.accepted))?;
         match first_shared(&places) {
@@ -199,7 +203,7 @@ impl Ways<'_> {
     /// How many ranks there are if nothing says it: as many as are placed, or as hosts take.
     fn ranks(&self, spec: &Spec) -> u16 {
         let on_each = self.ranks_per_host.map_or(1, PositiveCount::get);
-        let all = usize::from(spec.system.hosts).saturating_mul(on_each as usize);
+        let all = (spec.system.hosts as usize).saturating_mul(on_each as usize);
         self.placement.len().unwrap_or(all).try_into().unwrap_or(u16::MAX)
     }
 }

@@ -73,13 +73,13 @@ impl PointRuns<'_> {
         let tier = |switch: u32| tiers.get(switch as usize).copied().unwrap_or(0);
         let measured = run.measured().as_secs();
         for (link, busy) in busy.iter().enumerate() {
-            let host = link.checked_sub(ports).map(|host| host as u16);
+            let host = link.checked_sub(ports).map(|host| host as u32);
             let port = host.map_or(link as u32, |host| wiring.host_port(host));
             let own = wiring.switch_of(port);
             let (at, switch) = (tier(own), wiring.switch_name(own));
             let (name, from, to, tiers) = match (host, wiring.peer(port)) {
                 _ if is_direct => {
-                    let [own, other] = [link, 1 - link].map(|host| wiring.host_name(host as u16));
+                    let [own, other] = [link, 1 - link].map(|host| wiring.host_name(host as u32));
                     (own.clone(), own, other, (0, 0))
                 }
                 (_, Peer::Unused) => continue,

@@ -199,10 +199,13 @@ fn a_parameter_that_no_part_reads_is_refused() {
                 accepted: no throttle on a channel that works in slots"#]],
     );
     clint(
-        &["channel.bulk.switch.output_queued.latency=0 ns", "channel.bulk.adapter.send_buffers=8"],
+        &[
+            "channel.bulk.switch.output_queued.latency=0 ns",
+            "channel.bulk.adapter.release=acknowledgment",
+        ],
         expect![[r#"
-            --set channel.bulk.adapter.send_buffers=8: channel.bulk.adapter.send_buffers = 8 does not fit
-                accepted: unlimited, since nothing but the link of a host holds its packets back"#]],
+            --set channel.bulk.adapter.release=acknowledgment: channel.bulk.adapter.release = acknowledgment does not fit
+                accepted: transmission, since nothing acknowledges in a fabric other than star, or with output_queued or shared_memory"#]],
     );
     clint(
         &["workload.bulk.source=greedy", "workload.bulk.load=0.5"],
@@ -227,11 +230,11 @@ fn a_scheduler_has_a_largest_number_of_ports() {
         &["system.hosts=1"],
         expect![[r#"
         --set system.hosts=1: system.hosts = 1 does not fit
-            accepted: a whole number in 2..=65535"#]],
+            accepted: a whole number in 2..=1048576"#]],
     );
-    for hosts in ["0", "65536", "-1", "2.5", "many"] {
+    for hosts in ["0", "1048577", "-1", "2.5", "many"] {
         let error = refusal(&Request::new("clint", None, &[format!("system.hosts={hosts}")]));
-        assert_eq!(error.details().accepted.as_deref(), Some("a whole number in 2..=65535"));
+        assert_eq!(error.details().accepted.as_deref(), Some("a whole number in 2..=1048576"));
     }
 }
 

@@ -8,7 +8,7 @@ use weft_lab::{Cell, Options, Request};
 
 use super::{runs, trace};
 
-fn host(host: Option<u16>) -> String {
+fn host(host: Option<u32>) -> String {
     host.map_or_else(|| "s".to_owned(), |host| host.to_string())
 }
 

@@ -95,7 +95,7 @@ fn virtual_networks_do_not_see_each_other() {
         assert!((0.6..0.73).contains(&share), "{share}");
         assert_eq!(counter(run, "unclaimed_messages"), 0.0, "refused before it is sent");
         let requests = run.trace.iter().filter(|entry| entry.kind == kind);
-        let network = |host: Option<u16>| host.unwrap() / 2;
+        let network = |host: Option<u32>| host.unwrap() / 2;
         assert!(requests.clone().count() > 100);
         assert!(requests.clone().all(|r| network(r.initiator) == network(r.target)));
     }

@@ -257,7 +257,7 @@ proptest! {
         for entry in accepted {
             // `back` goes from the target of the transfer to its initiator.
             let (target, initiator) = (entry.initiator.unwrap(), entry.target.unwrap());
-            let expected = &mut expected[usize::from(initiator)][usize::from(target)];
+            let expected = &mut expected[initiator as usize][target as usize];
             if gives_up {
                 *expected = (*expected).max(entry.sequence + 1);
             } else {

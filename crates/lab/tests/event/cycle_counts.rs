@@ -267,7 +267,7 @@ fn greedy_sources_fill_their_links() {
 fn sources(parts: &EventParts, source: SourceSettings) -> Vec<Source> {
     let facts = ChannelFacts {
         name: &parts.name,
-        hosts: parts.ports,
+        hosts: parts.ports.into(),
         packet: parts.packet,
         packet_span: parts.packet_span(),
         slot_span: None,

@@ -192,10 +192,10 @@ proptest! {
         let parts = reconciled(parts);
         let channel = || {
             let streams = Streams::new(7);
-            let ports = parts.ports;
-            let source = |host: u16| {
-                let times = streams.stream("times", host.into());
-                let targets = streams.stream("targets", host.into());
+            let ports = u32::from(parts.ports);
+            let source = |host: u32| {
+                let times = streams.stream("times", host as usize);
+                let targets = streams.stream("targets", host as usize);
                 Source::poisson(parts.packet_span() * 4, host, ports, times, targets)
             };
             let sources = (0..ports).map(source).collect();

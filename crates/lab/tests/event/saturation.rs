@@ -73,7 +73,7 @@ fn observe(parts: EventParts, traffic: &WorkloadSettings, packets: u64) -> (Obse
     let span = parts.packet_span();
     let facts = ChannelFacts {
         name: &parts.name,
-        hosts: HOSTS,
+        hosts: HOSTS.into(),
         packet: parts.packet,
         packet_span: span,
         slot_span: None,

@@ -52,7 +52,7 @@ fn a_load_keeps_the_links_busy_for_as_much() {
         let write = format!("channel.memory.window.write={write}");
         let set = ["workload.memory.load=0.3", &write, "run.length=1 ms", "run.regime=from_empty"];
         let run = run("memory-channel-2", "network", &set);
-        let hosts = usize::from(run.hosts);
+        let hosts = run.hosts as usize;
         let busy: u64 = run.observations.busy()[hosts..].iter().map(|span| span.0).sum();
         let share = busy as f64 / hosts as f64 / run.measured().0 as f64;
         assert!((run.offered_load() / 0.3 - 1.0).abs() < 0.1, "{write}: {}", run.offered_load());

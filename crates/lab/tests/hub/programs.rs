@@ -29,7 +29,7 @@ fn read(
     let site = Site { name: channel, hosts, streams: &streams, from, until, sample: None };
     let driver = Driver::new(parts, None, site).unwrap_or_else(|error| panic!("{error}"));
     let channels = vec![(channel.to_string(), driver)];
-    let mut crew = Crew::new(Machine::new(hosts, channels, Policy::first(), true));
+    let mut crew = Crew::new(Machine::new(hosts as u16, channels, Policy::first(), true));
     let seen = Rc::new(RefCell::new(Vec::new()));
     for me in crew.nodes() {
         let seen = Rc::clone(&seen);

@@ -31,7 +31,7 @@ fn crew(name: &str, preset: &str, overrides: &[&str]) -> Crew<Driver> {
     let site = Site { name: channel, hosts, streams: &streams, from, until, sample: None };
     let driver = Driver::new(parts, None, site).unwrap_or_else(|error| panic!("{error}"));
     let channels = vec![(channel.to_string(), driver)];
-    Crew::new(Machine::new(hosts, channels, Policy::first(), true))
+    Crew::new(Machine::new(hosts as u16, channels, Policy::first(), true))
 }
 
 /// Four hosts of which one dies, with packets damaged now and then.

@@ -9,16 +9,17 @@ use weft_fabric::fabric::{FabricSettings, Routes, RoutesSettings, Wiring};
 use weft_fabric::link::LinkSettings;
 use weft_fabric::measure::{Latency, Observations};
 use weft_fabric::scheduler::SchedulerSettings;
-use weft_fabric::switch::SharedQueues;
+use weft_fabric::switch::{OutputQueuedSettings, SharedQueues};
 use weft_fabric::workload::{ChannelFacts, StreamList, WorkloadSettings};
 use weft_kernel::{Halt, Streams};
 use weft_lab::drive::Channel as _;
+use weft_lab::drive::engine::{Engine, EngineParts};
 use weft_lab::drive::network::{
-    Delivery, FlowControl, InputQueuedNetwork, InputQueuedParts, NetworkParts, OutputQueuedNetwork,
-    SharedMemoryNetwork, SharedMemoryParts,
+    Delivery, FlowControl, InputQueuedNetwork, InputQueuedParts, NetworkParts, SharedMemoryNetwork,
+    SharedMemoryParts,
 };
 use weft_lab::{Options, Request};
-use weft_units::{Bytes, Limit, Span, Time};
+use weft_units::{Bytes, Length, Limit, PositiveCount, Span, SpanPerLength, Time};
 
 use super::{file, run, voq};
 
@@ -32,7 +33,8 @@ struct Parts {
 /// How the switches of a network queue.
 #[derive(Clone, Copy, Debug)]
 enum Queues {
-    Outputs,
+    /// How many packets a queue holds.
+    Outputs(Limit),
     /// Cells of a packet, packets of a buffer, and the flow control.
     Inputs(u64, u32, &'static str),
     /// How cells wait in a shared memory, and under which flow control.
@@ -42,7 +44,7 @@ enum Queues {
 /// Runs a network bare, and returns what it delivered and how many packets are left in it.
 fn deliveries(
     text: &str,
-    hosts: u16,
+    hosts: u32,
     (packet, queues, seed): (Span, Queues, u64),
     until: Time,
 ) -> (Vec<Delivery>, u64, Observations) {
@@ -54,7 +56,7 @@ fn deliveries(
     let routes = Routes::new(&parts.routes, &wiring, streams.stream("c.routes", 0)).expect(text);
     let islip = |switch| SchedulerSettings::Islip(Default::default()).build(ports(&wiring, switch));
     let switches = match queues {
-        Queues::Outputs | Queues::Shared(..) => None,
+        Queues::Outputs(_) | Queues::Shared(..) => None,
         Queues::Inputs(cells, buffer, text) => Some(InputQueuedParts {
             cell: Span(packet.0.div_ceil(cells)),
             cells,
@@ -66,8 +68,35 @@ fn deliveries(
     };
     let shared = match queues {
         Queues::Shared(queues, control) => Some(shared_memory(queues, control, packet, &streams)),
-        Queues::Outputs | Queues::Inputs(..) => None,
+        Queues::Outputs(_) | Queues::Inputs(..) => None,
     };
+    let observations = Observations::over(Time::ZERO, until);
+    let sources = parts.workload.build(&facts, &streams).expect(text);
+    let mut delivered = Vec::new();
+    let mut watch = |delivery| delivered.push(delivery);
+    if let Queues::Outputs(buffers) = queues {
+        let switch = OutputQueuedSettings { latency: Span(90_000), buffers };
+        let switches = vec![switch; wiring.switches() as usize];
+        let mut engine = Engine::new(EngineParts {
+            wiring,
+            routes,
+            link: LinkSettings {
+                length: Length(4_000_000),
+                delay_per_metre: SpanPerLength(5_000_000),
+                ..link(packet)
+            },
+            packet: Bytes(125),
+            payload: Bytes(100),
+            switches,
+            send_buffers: Limit::Unlimited,
+            sources,
+            observations,
+            until,
+        });
+        assert_eq!(engine.run_watched(until, &Halt::new(), &mut watch), None);
+        let left = engine.backlog() + engine.in_flight();
+        return (delivered, left, engine.into_observations());
+    }
     let parts = NetworkParts {
         wiring,
         routes,
@@ -76,11 +105,9 @@ fn deliveries(
         propagation: Span(20_000),
         latency: Span(90_000),
         send_buffers: Limit::Unlimited,
-        sources: parts.workload.build(&facts, &streams).expect(text),
-        observations: Observations::over(Time::ZERO, until),
+        sources,
+        observations,
     };
-    let mut delivered = Vec::new();
-    let mut watch = |delivery| delivered.push(delivery);
     if let Some(shared) = shared {
         let mut network = SharedMemoryNetwork::new(parts, shared);
         assert_eq!(network.run_watched(until, &Halt::new(), &mut watch), None);
@@ -88,21 +115,11 @@ fn deliveries(
         let left = network.backlog() + network.in_flight();
         return (delivered, left, network.into_observations());
     }
-    match switches {
-        None => {
-            let mut network = OutputQueuedNetwork::new(parts);
-            assert_eq!(network.run_watched(until, &Halt::new(), &mut watch), None);
-            let left = network.backlog() + network.in_flight();
-            (delivered, left, network.into_observations())
-        }
-        Some(switches) => {
-            let mut network = InputQueuedNetwork::new(parts, switches);
-            assert_eq!(network.run_watched(until, &Halt::new(), &mut watch), None);
-            assert_eq!(network.overrun(), None, "{text}");
-            let left = network.backlog() + network.in_flight();
-            (delivered, left, network.into_observations())
-        }
-    }
+    let mut network = InputQueuedNetwork::new(parts, switches.expect("queues at the inputs"));
+    assert_eq!(network.run_watched(until, &Halt::new(), &mut watch), None);
+    assert_eq!(network.overrun(), None, "{text}");
+    let left = network.backlog() + network.in_flight();
+    (delivered, left, network.into_observations())
 }
 
 /// A link on which the 125 B of a packet take what the test wants, to a picosecond.
@@ -193,7 +210,8 @@ proptest! {
             "per_connection = 'hashed'",
         ]),
         queues in prop::sample::select(vec![
-            Queues::Outputs, Queues::Inputs(1, 1, CREDITS), Queues::Inputs(1, 7, CREDITS),
+            Queues::Outputs(Limit::Unlimited), Queues::Outputs(Limit::AtMost(PositiveCount::ONE)),
+            Queues::Inputs(1, 1, CREDITS), Queues::Inputs(1, 7, CREDITS),
             Queues::Inputs(5, 3, CREDITS), Queues::Inputs(1, 4, CHANNELS),
             Queues::Inputs(4, 8, CHANNELS), Queues::Inputs(1, 200, STOP),
             Queues::Inputs(3, 200, STOP),
@@ -212,7 +230,7 @@ proptest! {
         let packet = if is_shared { packet.max(20_000) } else { packet };
         let text = format!("{fabric}\nroutes.{rule}\nworkload.load = {load}");
         let until = Time(packet * 200);
-        let (delivered, left, seen) = deliveries(&text, hosts, (Span(packet), queues, seed), until);
+        let (delivered, left, seen) = deliveries(&text, hosts.into(), (Span(packet), queues, seed), until);
         prop_assert_eq!(seen.conserve(left), Ok(()));
         prop_assert_eq!(seen.delivered, delivered.len() as u64);
         let mut targets = BTreeMap::new();

@@ -5,18 +5,22 @@
 mod credits;
 mod cycle_counts;
 mod endpoints;
+mod full;
+mod large;
 mod laws;
 mod links;
+mod parts;
 mod refusals;
 mod shared_memory;
 mod torus;
+mod unlike;
 
 use weft_kernel::Halt;
 use weft_lab::{ChannelRun, Plan, Request, simulate};
 
 /// A channel with packets of 1 us, cables of 20 ns and switches of 90 ns. `channel` holds further
 /// keys of the channel, `workload` those of its traffic.
-fn file(hosts: u16, channel: &str, workload: &str, length: &str) -> String {
+fn file(hosts: u32, channel: &str, workload: &str, length: &str) -> String {
     format!(
         "[system]\ntitle = 'network'\nhosts = {hosts}\n\
          [channel.c]\npacket = '125 B'\npayload = '100 B'\n\
@@ -29,7 +33,7 @@ fn file(hosts: u16, channel: &str, workload: &str, length: &str) -> String {
 }
 
 /// The same with queues at the inputs. A slot is a packet unless `switch` names a cell.
-fn voq(hosts: u16, switch: &str, channel: &str, workload: &str, length: &str) -> String {
+fn voq(hosts: u32, switch: &str, channel: &str, workload: &str, length: &str) -> String {
     let queues =
         format!("switch.input_queued = {{ latency = '90 ns', scheduler = 'islip', {switch} }}");
     file(hosts, channel, workload, length)

@@ -77,7 +77,8 @@ fn a_buffer_that_is_missing_or_too_small_is_the_one_to_blame() {
 
 #[test]
 fn routes_in_a_star_are_refused() {
-    let text = refused("routes.per_packet = 'random'");
+    let routes = "routes.per_packet = 'random'";
+    let text = refusal(&voq(4, "queues = 'voq'", routes, "load = 0.1", "1 ms"));
     assert!(text.contains("channel.c.routes = given does not fit"), "{text}");
     assert!(text.contains("no routes in a star"), "{text}");
 }
@@ -126,7 +127,7 @@ fn buffers_that_cannot_be_are_refused() {
     let star = of("flow_control = 'credits'", "");
     assert!(star.contains("channel.c.flow_control = given does not fit"), "{star}");
     let unlimited = refused(&format!("{TREE}\nflow_control = 'credits'"));
-    assert!(unlimited.contains("no flow control where queues are unlimited"), "{unlimited}");
+    assert!(unlimited.contains("no flow control with output_queued"), "{unlimited}");
 }
 
 /// The ports of a switch without a cable to the other.

@@ -24,7 +24,7 @@ const FLOW_CONTROLS: [&str; 4] =
     [CREDITS, "flow_control.virtual_channel_credits.channels = 2", STOP_GO, QUENCH];
 
 /// A channel of switches with shared memories. `channel` holds further keys of it.
-fn shared(hosts: u16, switch: &str, channel: &str, workload: &str, length: &str) -> String {
+fn shared(hosts: u32, switch: &str, channel: &str, workload: &str, length: &str) -> String {
     let memory = format!("switch.shared_memory = {{ latency = '90 ns', {switch} }}");
     file(hosts, channel, workload, length)
         .replace("switch.output_queued.latency = '90 ns'", &memory)
@@ -221,7 +221,7 @@ fn what_does_not_fit_is_refused() {
         ),
         (
             refusal(&file(4, &format!("{TWO}\n{STOP_GO}"), "load = 0.5", "1 ms")),
-            "no flow control where queues are unlimited",
+            "no flow control with output_queued",
         ),
         (
             refusal(&file(

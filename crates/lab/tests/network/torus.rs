@@ -175,7 +175,7 @@ fn a_torus_with_two_virtual_channels_never_stands_still() {
 
 #[test]
 fn a_torus_that_cannot_be_is_refused() {
-    let refused = |hosts: u16, channel: &str| refusal(&file(hosts, channel, "load = 0.1", "1 ms"));
+    let refused = |hosts: u32, channel: &str| refusal(&file(hosts, channel, "load = 0.1", "1 ms"));
     let cases = [
         (
             refused(4, "fabric.torus.dimensions = [4, 1]"),
@@ -189,8 +189,8 @@ fn a_torus_that_cannot_be_is_refused() {
         (refused(17, "fabric.torus.dimensions = [4, 4]"), "at most 16, the ports for hosts of"),
         (refused(9, "fabric.torus.dimensions = [4, 500, 500]"), "at most 32768 switches"),
         (
-            refused(9, "fabric.torus = { dimensions = [4, 4], hosts_per_switch = 61 }"),
-            "at most 64 ports of a switch, two for each dimension and one a host",
+            refused(9, "fabric.torus = { dimensions = [4, 4], hosts_per_switch = 65536 }"),
+            "at most 65536 ports of a switch, two for each dimension and one a host",
         ),
         (
             refusal(&voq(

@@ -4,10 +4,14 @@ use crate::{number, numbers, word, written};
 
 /// Cells of 1 us without propagation, around one output-queued switch.
 fn star(hosts: u16, channel: &str, rest: &str) -> String {
+    let buffers = match channel.contains("send_buffers") {
+        true => "",
+        false => "adapter.send_buffers = 'unlimited'\n",
+    };
     format!(
         "[system]\ntitle = 'star'\nhosts = {hosts}\n\
          [channel.d]\npacket = '1000 B'\npayload = '1000 B'\nlink.rate = '8 Gbit/s'\n\
-         adapter.send_buffers = 'unlimited'\nswitch.output_queued.latency = '0 ns'\n\
+         {buffers}switch.output_queued.latency = '0 ns'\n\
          {channel}\n{rest}"
     )
 }
@@ -53,13 +57,21 @@ fn one_host_to_four_targets_is_an_m_d_1_queue() {
 
 #[test]
 fn a_star_is_a_table_of_one_switch() {
-    let traffic = "[workload.d]\nload = 0.8\nburst.length.uniform = [1, 5]\n\
-                   [run]\nlength = '5 ms'\nseeds = 2\n";
-    let (one, other) = (written(&star(6, "", traffic)), written(&star(6, &table(6), traffic)));
-    for name in ["points", "replications", "histograms"] {
-        let (one, other) = (one.table(name), other.table(name));
-        assert!(one.rows() > 0, "{name}");
-        assert_eq!(format!("{one:?}"), format!("{other:?}"), "{name}");
+    let cases = [
+        ("", "load = 0.8\nburst.length.uniform = [1, 5]"),
+        ("adapter.send_buffers = 3", "source = 'greedy'"),
+        ("routes.per_packet = 'adaptive'\nswitch.output_queued.buffers = 2", "load = 0.9"),
+        ("routes.per_connection = 'random'", "load = 0.7\narrivals = 'bernoulli'"),
+    ];
+    for (channel, traffic) in cases {
+        let rest = format!("[workload.d]\n{traffic}\n[run]\nlength = '5 ms'\nseeds = 2\n");
+        let of = |fabric: &str| written(&star(6, &format!("{channel}\n{fabric}"), &rest));
+        let (one, other) = (of(""), of(&table(6)));
+        for name in ["points", "replications", "histograms", "budget"] {
+            let (one, other) = (one.table(name), other.table(name));
+            assert!(one.rows() > 0, "{name}");
+            assert_eq!(format!("{one:?}"), format!("{other:?}"), "{name} of {channel}");
+        }
     }
 }
 

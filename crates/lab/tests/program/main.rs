@@ -50,7 +50,14 @@ pub fn crew(hosts: u16, channel: &str) -> Crew<Driver> {
     let settings = &plan.points[0].spec.channel["c"];
     let streams = Streams::new(1);
     let until = Time(1_000_000_000);
-    let site = Site { name: "c", hosts, streams: &streams, from: Time::ZERO, until, sample: None };
+    let site = Site {
+        name: "c",
+        hosts: hosts.into(),
+        streams: &streams,
+        from: Time::ZERO,
+        until,
+        sample: None,
+    };
     let driver = Driver::new(settings, None, site).expect("a legal channel");
     Crew::new(Machine::new(hosts, vec![("c".to_owned(), driver)], Policy::first(), true))
 }

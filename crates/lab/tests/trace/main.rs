@@ -32,7 +32,14 @@ fn machine(hosts: u16) -> Machine<Driver> {
     let plan = Plan::new(&Request::of_text("trace.toml", &text)).expect("a legal text");
     let streams = Streams::new(1);
     let until = Time(1_000_000_000);
-    let site = Site { name: "c", hosts, streams: &streams, from: Time::ZERO, until, sample: None };
+    let site = Site {
+        name: "c",
+        hosts: hosts.into(),
+        streams: &streams,
+        from: Time::ZERO,
+        until,
+        sample: None,
+    };
     let driver = Driver::new(&plan.points[0].spec.channel["c"], None, site).expect("a channel");
     Machine::new(hosts, vec![("c".to_owned(), driver)], Policy::first(), true)
 }

@@ -29,6 +29,32 @@ fn what_links_with_turns_do_not_read_is_refused() {
     }
 }
 
+/// Cables and switches that are not like the others.
+#[test]
+fn what_differs_is_refused_where_links_have_turns() {
+    let ports: Vec<String> =
+        (0..8).map(|host| format!("{{ from = 'host {host}', to = 's.{host}' }}")).collect();
+    let table = format!(
+        "[channel.network.fabric.table]\nswitches = [{{ name = 's', ports = 8 }}]\ncables = [{}]\n",
+        ports.join(", ")
+    );
+    let own = table.replacen("to = 's.3'", "to = 's.3', link.rate = '1 Gbit/s'", 1);
+    let cases = [
+        (own, "fabric = cables with links of their own"),
+        (
+            "[channel.network.switches.s]\noutput_queued.latency = '1 ns'\n".to_owned(),
+            "switches = given",
+        ),
+    ];
+    let accepted = "cables and switches that are all alike, since only output_queued switches over \
+                    links without turns may differ";
+    for (keys, key) in cases {
+        let text = refused(&keys);
+        assert!(text.contains(&format!("channel.network.{key}")), "{text}");
+        assert!(text.contains(accepted), "{text}");
+    }
+}
+
 #[test]
 fn a_fifo_bus_needs_turns() {
     let text = "[system]\ntitle = 'x'\nhosts = 4\n[channel.c]\npacket = '16 B'\npayload = '16 B'\n\

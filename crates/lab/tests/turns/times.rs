@@ -118,7 +118,7 @@ fn a_message_is_held_back_by_both_hosts() {
 fn a_link_is_busy_with_the_frames_that_carry_packets() {
     let run = run(&listed(300, &[(10_000, 0, 1)], ""), 1);
     let busy = run.observations.busy();
-    let hosts = usize::from(run.hosts);
+    let hosts = run.hosts as usize;
     assert_eq!(busy.len(), 2 * hosts, "a port for each host, and the hosts");
     let carried = busy.iter().enumerate().filter(|(_, span)| span.0 > 0);
     let carried: Vec<(usize, u64)> = carried.map(|(link, span)| (link, span.0 / 1_000)).collect();

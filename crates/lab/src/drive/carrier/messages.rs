@@ -17,6 +17,16 @@ impl MessageId {
     /// No message.
     pub const NONE: MessageId = MessageId(u32::MAX);
 
+    /// Its number, as an event carries it.
+    pub fn number(self) -> u32 {
+        self.0
+    }
+
+    /// The message of a number.
+    pub fn of(number: u32) -> MessageId {
+        MessageId(number)
+    }
+
     fn place(self) -> usize {
         self.0 as usize
     }

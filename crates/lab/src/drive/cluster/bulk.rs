@@ -196,7 +196,7 @@ impl BulkChannel {
         while let Some(source) = host.source.as_mut().filter(|source| source.next_time() <= now) {
             let demand = source.take();
             self.observations.generate_from(index.into(), demand.time);
-            if !host.sender.offer(demand.time, demand.target) {
+            if !host.sender.offer(demand.time, demand.target as u16) {
                 self.observations.drop(Drop::Protected, now);
                 self.observations.abandon(now);
             }
@@ -328,8 +328,8 @@ impl BulkChannel {
             until,
             kind: "breq",
             sequence: packet.sequence,
-            initiator: Some(initiator),
-            target: Some(packet.target),
+            initiator: Some(initiator.into()),
+            target: Some(packet.target.into()),
             slot: Some(slot),
             content: String::new(),
         });
@@ -350,8 +350,9 @@ impl BulkChannel {
     ) {
         schedule(until, Event::Arrive(id));
         let Transfer { initiator, start, .. } = self.transfers[id];
-        let is_it =
-            |entry: &&mut TraceEntry| entry.time == start && entry.initiator == Some(initiator);
+        let is_it = |entry: &&mut TraceEntry| {
+            entry.time == start && entry.initiator == Some(initiator.into())
+        };
         if let Some(entry) = self.trace.iter_mut().flatten().rev().find(is_it) {
             entry.until = until;
         }
@@ -382,7 +383,7 @@ impl BulkChannel {
         if let Some(source) = &mut host.source
             && source.feedback() == Feedback::Delivered
         {
-            source.delivered(now, initiator);
+            source.delivered(now, initiator.into());
             Self::schedule_source(packet.target, host, schedule);
         }
     }

@@ -278,11 +278,18 @@ impl Signalling {
             Said::Configuration { host, cycle, packet } => {
                 let asked = (0..16).filter(|target| packet.requests.0 >> target & 1 == 1);
                 let asked: Vec<String> = asked.map(|target: u16| target.to_string()).collect();
-                entry("cfg", cycle + 1, Some(*host), None, *cycle, asked.join(" "))
+                entry("cfg", cycle + 1, Some((*host).into()), None, *cycle, asked.join(" "))
             }
             Said::Grant { host, cycle, packet } => {
                 let granted = packet.target.map(|target| target.index().to_string());
-                entry("gnt", cycle + 1, None, Some(*host), *cycle, granted.unwrap_or_default())
+                entry(
+                    "gnt",
+                    cycle + 1,
+                    None,
+                    Some((*host).into()),
+                    *cycle,
+                    granted.unwrap_or_default(),
+                )
             }
             Said::Acknowledgment { transfer, report } => {
                 let Transfer { initiator, packet, cycle, .. } = bulk.in_transfer(*transfer);
@@ -290,7 +297,7 @@ impl Signalling {
                     TransmissionReport::Accepted => "accepted",
                     TransmissionReport::NoReceiveBuffer => "no receive buffer",
                 };
-                let (from, to) = (Some(packet.target), Some(*initiator));
+                let (from, to) = (Some(packet.target.into()), Some((*initiator).into()));
                 entry("back", packet.sequence, from, to, cycle + 2, content.to_owned())
             }
         });

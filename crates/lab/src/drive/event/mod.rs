@@ -258,7 +258,7 @@ impl EventChannel {
         let Some(source) = &mut state.source else { return };
         let target = source.take().target;
         self.schedule_source(host, schedule);
-        self.offer(now, host, target, schedule);
+        self.offer(now, host, target as u16, schedule);
     }
 
     fn schedule_source(&mut self, host: u16, schedule: &mut impl FnMut(Time, Event)) {

@@ -213,7 +213,7 @@ impl EventChannel {
         self.observations.latency(Latency::OneWay, now, now.since(generated));
         self.observations.deliver_from(usize::from(from), now, self.parts.payload);
         if self.hosts[usize::from(to)].feedback == Feedback::Delivered {
-            self.tell_source(to, schedule, |source| source.delivered(now, from));
+            self.tell_source(to, schedule, |source| source.delivered(now, from.into()));
         }
     }
 

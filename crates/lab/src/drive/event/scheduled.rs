@@ -313,8 +313,8 @@ impl EventChannel {
             until: now + span + self.propagation * 2 + self.parts.latency(),
             kind,
             sequence: sequence.into(),
-            initiator: Some(from),
-            target: Some(to),
+            initiator: Some(from.into()),
+            target: Some(to.into()),
             slot: None,
             content: if refused { "no receive buffer".to_owned() } else { String::new() },
         });

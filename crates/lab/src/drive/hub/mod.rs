@@ -452,7 +452,7 @@ impl HubChannel {
             return;
         }
         let before = source.next_time();
-        source.delivered(now, from);
+        source.delivered(now, from.into());
         let next = Source::next_time(source);
         if next != before {
             self.agenda.generate(next, host);

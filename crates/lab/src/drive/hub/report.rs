@@ -116,7 +116,8 @@ impl HubChannel {
         packet.missing -= 1;
         let (from, last, payload) = (packet.from, packet.last, packet.size);
         let (missing, purpose) = (packet.missing, packet.purpose);
-        let passage = Passage { from, to: target, start: packet.start, end: now };
+        let passage =
+            Passage { from: from.into(), to: target.into(), start: packet.start, end: now };
         self.flying -= 1;
         self.observations.deliver_from(usize::from(from), now, payload);
         self.observations.pass(passage);

@@ -6,12 +6,12 @@ use std::collections::VecDeque;
 use weft_fabric::measure::Observations;
 use weft_units::{Bytes, Time};
 
-use super::ends::Handed;
+use super::supply::Handed;
 use crate::drive::carrier::{Message, MessageId, Messages};
 
 /// The messages of a channel, and those that have packets to hand over.
 #[derive(Debug)]
-pub(super) struct Feed {
+pub(in crate::drive) struct Feed {
     pub messages: Messages,
     hosts: Vec<Waiting>,
 }
@@ -65,7 +65,7 @@ impl Feed {
         if oldest.packets == 0 {
             host.messages.pop_front();
         }
-        Handed { to, generated: offered, message: id, size, next: Time::NEVER }
+        Handed { to: to.into(), generated: offered, message: id, size, next: Time::NEVER }
     }
 
     /// Whether a host that has not been asked yet has a packet; then it is asked.

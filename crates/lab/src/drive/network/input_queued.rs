@@ -324,7 +324,7 @@ impl InputQueuedNetwork {
         let hops = self.ends.packets[id].note.hops;
         let (delivery, answer) = self.ends.deliver(now, id, hops);
         if let Some(time) = answer {
-            self.agenda.push(time, Event::Generate(delivery.to));
+            self.agenda.push(time, Event::Generate(delivery.to as u16));
         }
         delivery
     }

@@ -12,14 +12,14 @@ mod control;
 mod ends;
 mod feed;
 mod input_queued;
-mod output_queued;
 mod shared_memory;
 mod skeleton;
+mod supply;
 
 pub use control::{FlowControl, MOST_CHANNELS};
 pub use ends::{Delivery, NetworkParts};
 pub use input_queued::{InputQueuedNetwork, InputQueuedParts};
-pub use output_queued::OutputQueuedNetwork;
 pub use shared_memory::{
     NetworkReport, PortRow, SampleRow, SharedMemoryNetwork, SharedMemoryParts, StreamRow,
 };
+pub(in crate::drive) use supply::{Handed, Supply};

@@ -309,7 +309,7 @@ impl SharedMemoryNetwork {
             count += width;
             let peer = match wiring.peer(port) {
                 Peer::Port(peer) => peer,
-                Peer::Host(host) => wiring.ports() + u32::from(host),
+                Peer::Host(host) => wiring.ports() + host,
                 Peer::Unused => port,
             };
             Port::new(peer, Some(wiring.switch_of(port)))
@@ -319,8 +319,8 @@ impl SharedMemoryNetwork {
         control.furnish(&mut ports, buffer, &endpoints);
         let mut network = SharedMemoryNetwork {
             agenda: Agenda::new(),
-            hosts: vec![ViHost::new(&endpoints); usize::from(wiring.hosts())],
-            registries: vec![Registry::new(); usize::from(wiring.hosts())],
+            hosts: vec![ViHost::new(&endpoints); wiring.hosts() as usize],
+            registries: vec![Registry::new(); wiring.hosts() as usize],
             faults: Faults(switches.errors),
             answer: endpoints.answer.map_or(packet, |size| switches.link.span(size)),
             random: switches.random,

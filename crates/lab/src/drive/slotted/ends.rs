@@ -76,7 +76,7 @@ impl Ends {
         self.observations.latency(Latency::Queueing, start, queueing);
         self.observations.latency(Latency::OneWay, start, queueing + transit);
         let end = start + transit;
-        self.observations.pass(Passage { from: from as u16, to: to as u16, start, end });
+        self.observations.pass(Passage { from: from as u32, to: to as u32, start, end });
         // The links to all hosts come first, then those from them.
         let hosts = self.observations.busy().len() / 2;
         self.observations.occupy(to, start, timing.packet);
@@ -178,7 +178,7 @@ impl Arrivals {
 
     fn delivered(&mut self, now: Time, from: u16, to: u16) {
         let host = usize::from(to);
-        self.sources[host].delivered(now, from);
+        self.sources[host].delivered(now, from.into());
         self.next[host] = self.sources[host].next_time();
     }
 }
@@ -260,7 +260,7 @@ impl Posted {
                     break;
                 }
                 self.hosts[host].pop_front();
-                (0..packets).for_each(|_| accept(host, Demand { time, target }));
+                (0..packets).for_each(|_| accept(host, Demand { time, target: target.into() }));
                 self.waiting -= u64::from(packets);
                 self.taken += u64::from(packets);
             }

@@ -91,7 +91,7 @@ impl TurnChannel {
         if next < Time::NEVER {
             self.queue.push(next, Event::Generate(number));
         }
-        let (to, size) = (Destination::Host(demand.target), self.rules.payload);
+        let (to, size) = (Destination::Host(demand.target as u16), self.rules.payload);
         let message = Message { from: number, to, size, ticket: Ticket(0) };
         let id = self.create(now, message, Use::Data);
         self.hosts[usize::from(number)].pending.push_back(id);
@@ -339,7 +339,7 @@ impl TurnChannel {
         let source = &mut self.hosts[usize::from(number)].source;
         if source.feedback() == Feedback::Delivered {
             let before = source.next_time();
-            source.delivered(now, from);
+            source.delivered(now, from.into());
             let next = source.next_time();
             if next != before {
                 self.queue.push(next, Event::Generate(number));

@@ -106,7 +106,7 @@ impl TurnChannel {
         let switch = |number| Switch::new(&parts.switching, parts.wiring.ports_of(number));
         let switches = (0..parts.wiring.switches()).map(switch).collect();
         let TurnParts { wiring, routes, link, transfer, switching, observations, .. } = parts;
-        let links = wiring.ports() as usize + usize::from(wiring.hosts());
+        let links = wiring.ports() as usize + wiring.hosts() as usize;
         let observations = observations.of_links(links);
         let (payload, release) = (parts.payload, parts.release);
         let rules = Messages { payload, buffers: parts.send_buffers, release };
@@ -203,7 +203,7 @@ impl TurnChannel {
     /// The last symbol of a frame with packets is at the other end of a cable.
     fn occupy(&mut self, now: Time, number: u32, side: usize) {
         let Cable { first, stations, .. } = self.cables[number as usize];
-        let (station, hosts) = (stations[side] as usize, usize::from(self.wiring.hosts()));
+        let (station, hosts) = (stations[side] as usize, self.wiring.hosts() as usize);
         // The hosts are the first stations, and the last links.
         let link = station.checked_sub(hosts).unwrap_or(self.wiring.ports() as usize + station);
         let span = Span(now.since(first).0.saturating_sub(self.link.timing.propagation.0));

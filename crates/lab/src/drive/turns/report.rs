@@ -110,8 +110,8 @@ impl TurnChannel {
             until,
             kind: if packets == 0 { "null" } else { "frame" },
             sequence: u64::from(number),
-            initiator: host(side),
-            target: host(1 - side),
+            initiator: host(side).map(u32::from),
+            target: host(1 - side).map(u32::from),
             slot: None,
             content: format!("{packets} packets, credits {} and {}", credits[0], credits[1]),
         });
@@ -136,7 +136,7 @@ impl TurnChannel {
                 lines.push(format!("{name} holds {} messages", own.held()));
             }
         }
-        for (number, host) in (0..).zip(&self.hosts) {
+        for (number, host) in (0_u32..).zip(&self.hosts) {
             let Some(id) = host.movers[0].queue.front() else { continue };
             let message = &self.messages[*id];
             if message.purpose == Use::Data {

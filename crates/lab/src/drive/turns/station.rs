@@ -55,7 +55,7 @@ pub(super) struct Cable {
 /// The stations of a fabric, those of the hosts first, and its cables, those of the hosts first.
 pub(super) fn stations(parts: &TurnParts) -> (Vec<Station>, Vec<Cable>) {
     let wiring = &parts.wiring;
-    let hosts = u32::from(wiring.hosts());
+    let hosts = wiring.hosts();
     let cable = |one, other| Cable {
         link: TurnLink::new(parts.link.rules, parts.link.capacity, parts.link.timing),
         stations: [one, other],
@@ -64,9 +64,8 @@ pub(super) fn stations(parts: &TurnParts) -> (Vec<Station>, Vec<Cable>) {
         credits: [0; CHANNELS],
         released: [None; 2],
     };
-    let mut cables: Vec<Cable> = (0..wiring.hosts())
-        .map(|host| cable(u32::from(host), hosts + wiring.host_port(host)))
-        .collect();
+    let mut cables: Vec<Cable> =
+        (0..wiring.hosts()).map(|host| cable(host, hosts + wiring.host_port(host))).collect();
     for port in 0..wiring.ports() {
         if let Peer::Port(peer) = wiring.peer(port)
             && port < peer
@@ -74,7 +73,7 @@ pub(super) fn stations(parts: &TurnParts) -> (Vec<Station>, Vec<Cable>) {
             cables.push(cable(hosts + port, hosts + peer));
         }
     }
-    let at = (0..wiring.hosts()).map(Place::Host).chain(ports(wiring));
+    let at = (0..wiring.hosts()).map(|host| Place::Host(host as u16)).chain(ports(wiring));
     let mut stations: Vec<Station> = at.map(|place| station(parts, place)).collect();
     for (number, cable) in (0..).zip(&cables) {
         for (side, &place) in cable.stations.iter().enumerate() {

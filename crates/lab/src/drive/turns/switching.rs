@@ -113,16 +113,16 @@ impl TurnChannel {
     }
 
     fn switch_at(&self, station: u32) -> u32 {
-        self.wiring.switch_of(station - u32::from(self.wiring.hosts()))
+        self.wiring.switch_of(station - self.wiring.hosts())
     }
 
     fn number_of(&self, station: u32) -> u32 {
-        let port = station - u32::from(self.wiring.hosts());
+        let port = station - self.wiring.hosts();
         port - self.wiring.port(self.wiring.switch_of(port), 0)
     }
 
     fn station_of(&self, switch: u32, number: u32) -> usize {
-        usize::from(self.wiring.hosts()) + self.wiring.port(switch, number) as usize
+        self.wiring.hosts() as usize + self.wiring.port(switch, number) as usize
     }
 
     /// The ports by which a message leaves a switch; none for what the switch keeps. Where its ways
@@ -175,7 +175,7 @@ impl TurnChannel {
 
     /// Lets the controller of a switch begin what can begin, and the bus move what it can.
     pub(super) fn pass(&mut self, now: Time, switch: u32) {
-        let first = self.wiring.port(switch, 0) as usize + usize::from(self.wiring.hosts());
+        let first = self.wiring.port(switch, 0) as usize + self.wiring.hosts() as usize;
         let own = &mut self.switches[switch as usize];
         let (stations, messages) = (&self.stations, &self.messages);
         let needs_room = self.wiring.switches() > 1
@@ -237,7 +237,7 @@ impl TurnChannel {
 
     /// Puts packets on the bus while there is one that can go.
     fn grant(&mut self, now: Time, switch: u32) {
-        let first = self.wiring.port(switch, 0) as usize + usize::from(self.wiring.hosts());
+        let first = self.wiring.port(switch, 0) as usize + self.wiring.hosts() as usize;
         loop {
             let shared = self.switching.shared;
             let own = &mut self.switches[switch as usize];

@@ -4,7 +4,7 @@ use weft_fabric::fabric::Routes;
 use weft_kernel::Id;
 use weft_units::Time;
 
-use super::super::ends::Handed;
+use super::super::supply::Handed;
 use super::sender::Sender;
 use super::{Event, InputQueuedNetwork, Link, MessageId, Note, Packet};
 
@@ -59,6 +59,7 @@ impl InputQueuedNetwork {
     #[inline]
     pub(super) fn generate(&mut self, now: Time, number: u16) {
         let Handed { to, generated, message, next, .. } = self.ends.hand_over(now, number);
+        let to = to as u16;
         if next < Time::NEVER {
             self.agenda.push(next, Event::Generate(number));
         }

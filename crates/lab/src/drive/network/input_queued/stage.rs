@@ -36,7 +36,7 @@ impl From<Peer> for Plug {
     fn from(peer: Peer) -> Plug {
         match peer {
             Peer::Port(port) => Plug::Port(port),
-            Peer::Host(host) => Plug::Host(host),
+            Peer::Host(host) => Plug::Host(host as u16),
             Peer::Unused => Plug::Unused,
         }
     }

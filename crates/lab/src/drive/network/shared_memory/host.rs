@@ -9,7 +9,8 @@ use super::endpoints::Taking;
 use super::quench::Signal;
 use super::{Cell, Event, Note, Packet, SharedMemoryNetwork};
 use crate::drive::carrier::MessageId;
-use crate::drive::network::ends::{Course, Delivery, Handed};
+use crate::drive::network::ends::{Course, Delivery};
+use crate::drive::network::supply::Handed;
 
 /// A stream of messages.
 #[derive(Clone, Debug)]
@@ -40,7 +41,8 @@ impl SharedMemoryNetwork {
     pub(super) fn begin_streams(&mut self, list: StreamList) {
         self.groups = list.groups;
         for (number, stream) in (0..).zip(list.streams) {
-            let connection = self.connect((stream.from, stream.to), Some((number, stream)));
+            let connection =
+                self.connect((stream.from as u16, stream.to as u16), Some((number, stream)));
             let whole = self.link.span(self.segmentation.wire(stream.size));
             let paced = |load: weft_units::Load| Span((whole.0 as f64 / load.get()).round() as u64);
             let interval = stream.load.map(paced);
@@ -69,7 +71,7 @@ impl SharedMemoryNetwork {
         if next < Time::NEVER {
             self.agenda.push(next, Event::Generate(host));
         }
-        let connection = self.between(host, to);
+        let connection = self.between(host, to as u16);
         let note = match message {
             MessageId::NONE => self.one_cell(connection, size),
             _ if self.cuts_messages => self.note(connection, size),
@@ -315,7 +317,7 @@ impl SharedMemoryNetwork {
         self.report.carried += if now >= self.ends.observations.from { whole } else { Span::ZERO };
         let (delivery, answer) = self.ends.complete(now, message, passage);
         if let Some(time) = answer {
-            self.agenda.push(time, Event::Generate(delivery.to));
+            self.agenda.push(time, Event::Generate(delivery.to as u16));
         }
         delivery
     }

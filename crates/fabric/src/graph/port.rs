@@ -1,0 +1,88 @@
+//! The sending side of a directed port: a queue before a link.
+
+use weft_units::{Span, Time};
+
+/// Packets leave in the order in which they come, each as soon as the link is free, so that it is
+/// known when a packet starts as soon as it comes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Port {
+    /// When the last byte of what has come so far is sent.
+    free: Time,
+    busy: Span,
+    /// The place at the far end of the cable.
+    peer: u32,
+    /// The number of its link.
+    link: u32,
+}
+
+/// A packet on its way out of a port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Departure {
+    /// When its first byte leaves.
+    pub start: Time,
+    /// When it arrives: its first byte at a switch, its last at a host.
+    pub arrival: Time,
+    /// Where.
+    pub place: u32,
+}
+
+impl Port {
+    /// The place at the far end where there is no cable.
+    pub const UNUSED: u32 = u32::MAX;
+
+    pub fn new(peer: u32, link: u32) -> Port {
+        Port { free: Time::ZERO, busy: Span::ZERO, peer, link }
+    }
+
+    #[inline]
+    pub fn free(&self) -> Time {
+        self.free
+    }
+
+    #[inline]
+    pub fn peer(&self) -> u32 {
+        self.peer
+    }
+
+    #[inline]
+    pub fn link(&self) -> u32 {
+        self.link
+    }
+
+    /// How long it was busy within its window.
+    pub fn busy(&self) -> Span {
+        self.busy
+    }
+
+    /// How many packets, which take `span` each, are not sent whole when one more may start.
+    #[inline]
+    pub fn held(&self, ready: Time, span: Span) -> u32 {
+        // Without a gap: the one that leaves then and those behind it.
+        self.free.since(ready).0.div_ceil(span.0).try_into().unwrap_or(u32::MAX)
+    }
+
+    /// A packet that takes `span` and may start when it is `ready` comes. Returns when it starts.
+    #[inline]
+    pub fn enqueue(&mut self, ready: Time, span: Span, window: (Time, Time)) -> Time {
+        let start = self.free.max(ready);
+        self.free = start + span;
+        self.busy += self.free.min(window.1).since(start.max(window.0));
+        start
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packets_leave_one_behind_the_other_and_count_within_the_window() {
+        let mut port = Port::new(0, 0);
+        let window = (Time(50), Time(330));
+        let starts = [0, 10, 250, 260].map(|ready| port.enqueue(Time(ready), Span(60), window).0);
+        assert_eq!(starts, [0, 60, 250, 310]);
+        assert_eq!((port.free(), port.busy()), (Time(370), Span(10 + 60 + 60 + 20)));
+        let held = [249, 250, 309, 310, 369, 370].map(|ready| port.held(Time(ready), Span(60)));
+        assert_eq!(held, [3, 2, 2, 1, 1, 0]);
+    }
+}

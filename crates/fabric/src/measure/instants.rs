@@ -1,0 +1,65 @@
+//! The instants of a packet, from which its latencies follow.
+
+use weft_units::{Bytes, Span, Time};
+
+use super::{Latency, Observations, Passage, Stage};
+
+/// What is known of a packet, or of a message of several cells, when its last byte is delivered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Instants {
+    /// The initiator.
+    pub from: u32,
+    /// The target.
+    pub to: u32,
+    /// When it was handed over.
+    pub generated: Time,
+    /// When its first byte left the initiator.
+    pub started: Time,
+    /// When it was delivered.
+    pub delivered: Time,
+    /// How many switches it passed.
+    pub hops: u8,
+    /// What of it a program handed over.
+    pub payload: Bytes,
+    /// What its length took.
+    pub transmission: Span,
+    /// What cables took.
+    pub wire: Span,
+    /// What switches took besides waiting.
+    pub switches: Span,
+    /// What the adapter of the initiator took before anything could be sent.
+    pub initiator: Span,
+    /// What that of the target took after the last byte.
+    pub target: Span,
+}
+
+impl Observations {
+    /// Counts a delivery and records what follows from its instants.
+    #[inline]
+    pub fn complete(&mut self, one: &Instants) {
+        let now = one.delivered;
+        let queueing = one.started.since(one.generated);
+        let transit = Span(now.since(one.started).0 - one.target.0);
+        self.latency(Latency::Queueing, now, queueing);
+        self.latency(Latency::Transit, now, transit);
+        self.latency(Latency::OneWay, now, queueing + transit + one.target);
+        if now >= self.from {
+            let moving = one.transmission + one.wire + one.switches;
+            for (stage, span) in
+                [(Stage::InitiatorHost, one.initiator), (Stage::TargetHost, one.target)]
+            {
+                if span > Span::ZERO {
+                    self.budget.add(stage, span);
+                }
+            }
+            self.budget.add(Stage::SlotWait, Span(queueing.0 - one.initiator.0));
+            self.budget.add(Stage::Transmission, one.transmission);
+            self.budget.add(Stage::Wire, one.wire);
+            self.budget.add(Stage::Switch, one.switches);
+            self.budget.add(Stage::SwitchWait, Span(transit.0 - moving.0));
+            self.hops.count(one.hops);
+        }
+        self.deliver_from(one.from as usize, now, one.payload);
+        self.pass(Passage { from: one.from, to: one.to, start: one.started, end: now });
+    }
+}

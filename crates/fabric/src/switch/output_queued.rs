@@ -1,0 +1,20 @@
+//! A switch with queues at its outputs, which cuts through. Its mechanism is that of the ports: see
+//! [`crate::graph`].
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use weft_units::{Limit, Span};
+
+/// A switch with queues at its outputs: a packet is in the queue of its output as soon as it is
+/// there.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct OutputQueuedSettings {
+    /// From an input to an output of the switch.
+    #[serde(default)]
+    pub latency: Span,
+    /// How many packets the queue of an output holds, the one that leaves included. One that finds
+    /// it full is dropped, and nobody sends it again.
+    #[serde(default)]
+    pub buffers: Limit,
+}

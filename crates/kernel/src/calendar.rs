@@ -1,0 +1,605 @@
+//! A calendar: events of sixteen bytes in the order of time and place.
+//!
+//! [`Queue`](crate::Queue) lets equal times leave in the order of scheduling, which depends on who
+//! happened to schedule first. Here equal times leave in the order of a place that the event
+//! itself names, so that the order follows from the events alone, whoever scheduled them when.
+//!
+//! Time is cut into slots of a fixed width. Events of a slot stand in no order until the slot is
+//! opened, when they are sorted as whole numbers; later slots form a hierarchical timing wheel
+//! (Varghese and Lauck, "Hashed and hierarchical timing wheels", SOSP 1987) above them. Where many
+//! events have one time, as in fabrics that work in step, a bit for each place sorts them.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use weft_units::{Span, Time};
+
+/// Something that happens at a place: `item` says to what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// When.
+    pub time: Time,
+    /// Where; equal times leave in ascending order of it.
+    pub place: u32,
+    /// To what. Among events of one time and place, ascending.
+    pub item: u32,
+}
+
+/// Binary digits of the number of a slot within its block, and of that of a block that each level
+/// above the lowest one tells apart.
+const NEAR_DIGIT: u32 = 13;
+const FAR_DIGIT: u32 = 8;
+const NEAR: usize = 1 << NEAR_DIGIT;
+const FAR: usize = 1 << FAR_DIGIT;
+/// Slots of the lowest level, which has the block of the open slot and the next one: so a whole block
+/// ahead is near, wherever the open slot is in its own.
+const RING: usize = 2 * NEAR;
+const LEVELS: usize = (u64::BITS - NEAR_DIGIT).div_ceil(FAR_DIGIT) as usize;
+
+/// Events that stand one after another in memory; a power of two.
+const CHUNK: usize = 8;
+
+/// Future events in order of time, place and item.
+///
+/// Any time up to [`Time::NEVER`] will do. Memory follows the largest number of events that ever
+/// waited at once; nothing is allocated while that number stands.
+#[derive(Clone, Debug)]
+pub struct Calendar {
+    /// The events of the open slot in the order in which they leave, from `head` on.
+    open: Vec<u128>,
+    head: usize,
+    /// What was scheduled for the open slot after it was opened.
+    late: BinaryHeap<Reverse<u128>>,
+    /// The number of the open slot. All events of the wheel are in later ones.
+    slot: u64,
+    /// The block behind that of the open slot: the last one that is near.
+    reached: u64,
+    /// A slot is two to the power of so many picoseconds wide.
+    shift: u32,
+    near: Ring<RING>,
+    far: Vec<Ring<FAR>>,
+    chunks: Chunks,
+    /// Room for the events of a slot that is spread; empty otherwise.
+    moving: Vec<u128>,
+    places: Places,
+}
+
+/// The slots of one level and which of them have events.
+#[derive(Clone, Debug)]
+struct Ring<const SLOTS: usize> {
+    slots: Box<[Slot; SLOTS]>,
+    occupied: Box<[u64]>,
+}
+
+/// A list of chunks, of which all but the first are full.
+#[derive(Clone, Copy, Debug, Default)]
+struct Slot {
+    first: u32,
+    count: u32,
+}
+
+/// The chunks of all slots. One that is left is the next to be used, while it is in the cache.
+#[derive(Clone, Debug, Default)]
+struct Chunks {
+    events: Vec<[u128; CHUNK]>,
+    /// The chunk behind each in its slot, or in the stack of free ones.
+    next: Vec<u32>,
+    free: u32,
+}
+
+const NONE: u32 = u32::MAX;
+
+#[inline]
+fn pack(event: Event) -> u128 {
+    u128::from(event.time.0) << 64 | u128::from(event.place) << 32 | u128::from(event.item)
+}
+
+#[inline]
+fn unpack(key: u128) -> Event {
+    Event { time: time_of(key), place: (key >> 32) as u32, item: key as u32 }
+}
+
+#[inline]
+fn time_of(key: u128) -> Time {
+    Time((key >> 64) as u64)
+}
+
+impl Calendar {
+    /// A calendar without events. It works best if in `spacing` there is about one event, which
+    /// lies at most so much `ahead` of the one that schedules it: then a few events are sorted at a
+    /// time, and seldom is one moved before.
+    pub fn new(spacing: Span, ahead: Span) -> Calendar {
+        // Sixteen events in a slot: more take longer to sort, and with fewer slots are opened more
+        // often.
+        let width = 1 << spacing.0.saturating_mul(16).max(1).ilog2();
+        let least = ahead.0.div_ceil(NEAR as u64).max(1).checked_next_power_of_two();
+        let width: u64 = least.map_or(u64::MAX, |least| least.max(width));
+        Calendar {
+            open: Vec::new(),
+            head: 0,
+            late: BinaryHeap::new(),
+            slot: 0,
+            reached: 1,
+            shift: width.ilog2().min(u64::BITS - NEAR_DIGIT - 1),
+            near: Ring::new(),
+            far: (0..LEVELS).map(|_| Ring::new()).collect(),
+            chunks: Chunks { free: NONE, ..Chunks::default() },
+            moving: Vec::new(),
+            places: Places::default(),
+        }
+    }
+
+    /// Schedules an event, not before the one that left last.
+    #[inline(always)]
+    pub fn push(&mut self, event: Event) {
+        let number = event.time.0 >> self.shift;
+        if number <= self.slot {
+            self.push_late(event);
+        } else if number >> NEAR_DIGIT <= self.reached {
+            self.near.add(number as usize % RING, pack(event), &mut self.chunks);
+        } else {
+            self.push_far(event, number >> NEAR_DIGIT);
+        }
+    }
+
+    // Neither of these two is inlined, so that the short way through `push` saves no registers.
+
+    #[inline(never)]
+    fn push_late(&mut self, event: Event) {
+        self.late.push(Reverse(pack(event)));
+    }
+
+    #[inline(never)]
+    fn push_far(&mut self, event: Event, block: u64) {
+        let level = (block ^ self.reached).ilog2() / FAR_DIGIT;
+        let digit = (block >> (level * FAR_DIGIT)) as usize % FAR;
+        self.far[level as usize].add(digit, pack(event), &mut self.chunks);
+    }
+
+    /// Removes the earliest event if its time is not after `limit`.
+    #[inline]
+    pub fn pop_until(&mut self, limit: Time) -> Option<Event> {
+        loop {
+            if !self.late.is_empty() {
+                return self.pop_late(limit);
+            }
+            if let Some(&key) = self.open.get(self.head) {
+                if time_of(key) > limit {
+                    return None;
+                }
+                self.head += 1;
+                return Some(unpack(key));
+            }
+            if !self.open_next(limit) {
+                return None;
+            }
+        }
+    }
+
+    /// The earliest event of the open slot, while there are some that came late.
+    #[inline(never)]
+    fn pop_late(&mut self, limit: Time) -> Option<Event> {
+        let Reverse(late) = *self.late.peek()?;
+        let key = self.open.get(self.head).map_or(late, |key| late.min(*key));
+        if time_of(key) > limit {
+            return None;
+        }
+        if key == late {
+            self.late.pop();
+        } else {
+            self.head += 1;
+        }
+        Some(unpack(key))
+    }
+
+    /// Opens the next slot that has events, unless it begins after `limit`: what is scheduled
+    /// before it must still find its place.
+    #[inline(never)]
+    fn open_next(&mut self, limit: Time) -> bool {
+        self.open.clear();
+        self.head = 0;
+        let last = limit.0 >> self.shift;
+        loop {
+            if let Some(number) = self.next_near() {
+                if number > last {
+                    return false;
+                }
+                self.enter(number);
+                let slot = self.near.take(number as usize % RING);
+                self.chunks.drain(slot, |keys| self.open.extend_from_slice(keys));
+                self.places.sort(&mut self.open);
+                return true;
+            }
+            match self.next_far() {
+                Some((block, _)) if block << NEAR_DIGIT <= last => {
+                    self.enter((block << NEAR_DIGIT) - 1);
+                }
+                _ => return false,
+            }
+        }
+    }
+
+    /// Goes on to a slot: there are no events before it. Its block and the next one are near.
+    fn enter(&mut self, number: u64) {
+        self.slot = number;
+        let reached = (number >> NEAR_DIGIT) + 1;
+        if reached == self.reached {
+            return;
+        }
+        while let Some((block, level)) = self.next_far().filter(|next| next.0 <= reached) {
+            // The events there differ from `block` in lower digits only.
+            self.reached = block;
+            let digit = (block >> (level as u32 * FAR_DIGIT)) as usize % FAR;
+            let slot = self.far[level].take(digit);
+            self.spread(slot);
+        }
+        self.reached = reached;
+    }
+
+    /// Moves the events of a slot of a higher level to where they belong now.
+    fn spread(&mut self, slot: Slot) {
+        let mut moving = std::mem::take(&mut self.moving);
+        self.chunks.drain(slot, |keys| moving.extend_from_slice(keys));
+        moving.drain(..).for_each(|key| self.push(unpack(key)));
+        self.moving = moving;
+    }
+
+    /// The number of the next slot of the lowest level that has events.
+    fn next_near(&self) -> Option<u64> {
+        let place = self.slot as usize % RING;
+        let next = self.near.next_after(place)?;
+        Some(self.slot + ((next + RING - place) % RING) as u64)
+    }
+
+    /// The first block of the next slot of a higher level that has events, and the level.
+    fn next_far(&self) -> Option<(u64, usize)> {
+        self.far.iter().enumerate().find_map(|(level, ring)| {
+            let below = level as u32 * FAR_DIGIT;
+            let own = self.reached >> below;
+            let digit = ring.first_after(own as usize % FAR)?;
+            Some(((own & !(FAR as u64 - 1) | digit as u64) << below, level))
+        })
+    }
+
+    /// The time of the earliest event, found by looking at all of its slot.
+    pub fn earliest(&self) -> Option<Time> {
+        let open = self.open.get(self.head).copied();
+        let late = self.late.peek().map(|Reverse(key)| *key);
+        let first = match (open, late) {
+            (Some(open), Some(late)) => Some(open.min(late)),
+            (open, late) => open.or(late),
+        };
+        if let Some(key) = first {
+            return Some(time_of(key));
+        }
+        let slot = match self.next_near() {
+            Some(number) => self.near.slots[number as usize % RING],
+            None => {
+                let (block, level) = self.next_far()?;
+                let digit = block >> (level as u32 * FAR_DIGIT);
+                self.far[level].slots[digit as usize % FAR]
+            }
+        };
+        self.chunks.iter(slot).min().map(time_of)
+    }
+
+    /// How many events wait, counted slot by slot.
+    pub fn len(&self) -> usize {
+        let slots = self.far.iter().flat_map(|ring| &*ring.slots).chain(&*self.near.slots);
+        let later: usize = slots.map(|slot| slot.count as usize).sum();
+        self.open.len() - self.head + self.late.len() + later
+    }
+
+    /// Whether no event waits.
+    pub fn is_empty(&self) -> bool {
+        let is_open = self.head < self.open.len() || !self.late.is_empty();
+        !is_open && self.next_near().is_none() && self.next_far().is_none()
+    }
+}
+
+/// Fewer events are sorted by comparing them.
+const MANY: usize = 24;
+
+/// Events of one time by their places.
+#[derive(Clone, Debug, Default)]
+struct Places {
+    /// No bit is set between two calls.
+    words: Vec<Word>,
+}
+
+/// Sixty-four places one after another.
+#[derive(Clone, Copy, Debug)]
+struct Word {
+    /// Which of them have an event.
+    occupied: u64,
+    /// What its item is.
+    items: [u32; 64],
+}
+
+const EMPTY: Word = Word { occupied: 0, items: [0; 64] };
+
+impl Places {
+    /// Sorts events.
+    fn sort(&mut self, events: &mut [u128]) {
+        if events.len() < MANY || !self.sort_one_time(events) {
+            events.sort_unstable();
+        }
+    }
+
+    /// Sorts events if they are of one time and of different places, which are dense enough to be
+    /// worth a look at each of them; returns whether they are.
+    fn sort_one_time(&mut self, events: &mut [u128]) -> bool {
+        let most = 4 * events.len();
+        if self.words.len() > most {
+            return false;
+        }
+        let Some(&any) = events.first() else { return true };
+        let time = time_of(any);
+        for (index, key) in events.iter().enumerate() {
+            if time_of(*key) != time || !self.note((key >> 32) as u32, *key as u32, most) {
+                self.forget(&events[..index]);
+                return false;
+            }
+        }
+        let mut sorted = events.iter_mut();
+        for (first, word) in (0_u32..).step_by(64).zip(&mut self.words) {
+            let mut left = std::mem::take(&mut word.occupied);
+            while left != 0
+                && let Some(key) = sorted.next()
+            {
+                let within = left.trailing_zeros();
+                let item = word.items[within as usize % 64];
+                *key = pack(Event { time, place: first + within, item });
+                left &= left - 1;
+            }
+        }
+        true
+    }
+
+    /// Notes what happens at a place, unless something does already or it would take room for more
+    /// than so many words; returns whether it did.
+    #[inline(always)]
+    fn note(&mut self, place: u32, item: u32, most: usize) -> bool {
+        let within = place % 64;
+        let Some(word) = self.words.get_mut(place as usize / 64) else {
+            return self.grow(place, item, most);
+        };
+        if word.occupied >> within & 1 != 0 {
+            return false;
+        }
+        word.occupied |= 1 << within;
+        word.items[within as usize] = item;
+        true
+    }
+
+    /// Makes room and notes.
+    #[cold]
+    fn grow(&mut self, place: u32, item: u32, most: usize) -> bool {
+        let word = place as usize / 64;
+        if word >= most {
+            return false;
+        }
+        self.words.resize(word + 1, EMPTY);
+        self.note(place, item, most)
+    }
+
+    /// Clears what was noted of events.
+    #[cold]
+    fn forget(&mut self, events: &[u128]) {
+        for key in events {
+            self.words[(key >> 32) as u32 as usize / 64].occupied = 0;
+        }
+    }
+}
+
+impl<const SLOTS: usize> Ring<SLOTS> {
+    fn new() -> Ring<SLOTS> {
+        let slots = Box::new([Slot::default(); SLOTS]);
+        Ring { slots, occupied: vec![0; SLOTS / 64].into_boxed_slice() }
+    }
+
+    #[inline]
+    fn add(&mut self, place: usize, key: u128, chunks: &mut Chunks) {
+        let slot = &mut self.slots[place];
+        let within = slot.count as usize % CHUNK;
+        if within == 0 {
+            slot.first = chunks.begin(if slot.count == 0 { NONE } else { slot.first });
+            self.occupied[place / 64] |= 1 << (place % 64);
+        }
+        chunks.events[slot.first as usize][within] = key;
+        slot.count += 1;
+    }
+
+    fn take(&mut self, place: usize) -> Slot {
+        self.occupied[place / 64] &= !(1 << (place % 64));
+        std::mem::take(&mut self.slots[place])
+    }
+
+    /// The first slot with events behind `place`, where the first one is behind the last.
+    #[inline]
+    fn next_after(&self, place: usize) -> Option<usize> {
+        let first = place / 64;
+        let bits = self.occupied[first] & (!1 << (place % 64));
+        if bits != 0 {
+            return Some(64 * first + bits.trailing_zeros() as usize);
+        }
+        let words = self.occupied.iter().enumerate();
+        let mut behind = words.clone().skip(first + 1).chain(words.take(first + 1));
+        let (word, bits) = behind.find(|(_, bits)| **bits != 0)?;
+        Some(64 * word + bits.trailing_zeros() as usize)
+    }
+
+    /// The first slot with events behind `place`. There are none before it.
+    #[inline]
+    fn first_after(&self, place: usize) -> Option<usize> {
+        let mut word = place / 64;
+        let mut bits = self.occupied[word] & (!1 << (place % 64));
+        while bits == 0 {
+            word += 1;
+            bits = *self.occupied.get(word)?;
+        }
+        Some(64 * word + bits.trailing_zeros() as usize)
+    }
+}
+
+impl Chunks {
+    /// A chunk in front of another one.
+    #[inline]
+    fn begin(&mut self, behind: u32) -> u32 {
+        let place = self.free;
+        match self.next.get_mut(place as usize) {
+            Some(next) => {
+                self.free = std::mem::replace(next, behind);
+                place
+            }
+            None => self.grow(behind),
+        }
+    }
+
+    #[cold]
+    fn grow(&mut self, behind: u32) -> u32 {
+        self.events.push([0; CHUNK]);
+        self.next.push(behind);
+        (self.next.len() - 1) as u32
+    }
+
+    /// The events of a slot, in no order.
+    fn iter(&self, slot: Slot) -> impl Iterator<Item = u128> {
+        let (mut place, mut left) = (slot.first, slot.count as usize);
+        std::iter::from_fn(move || {
+            if left == 0 {
+                return None;
+            }
+            left -= 1;
+            let key = self.events[place as usize][left % CHUNK];
+            if left.is_multiple_of(CHUNK) {
+                place = self.next[place as usize];
+            }
+            Some(key)
+        })
+    }
+
+    /// Hands out the events of a slot, some at a time, and gives its chunks back.
+    #[inline]
+    fn drain(&mut self, slot: Slot, mut take: impl FnMut(&[u128])) {
+        let (mut place, mut left) = (slot.first, slot.count as usize);
+        while left > 0 {
+            let held = (left - 1) % CHUNK + 1;
+            take(&self.events[place as usize][..held]);
+            left -= held;
+            let behind = std::mem::replace(&mut self.next[place as usize], self.free);
+            self.free = place;
+            place = behind;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn event(time: u64, place: u32, item: u32) -> Event {
+        Event { time: Time(time), place, item }
+    }
+
+    fn all(calendar: &mut Calendar, limit: u64) -> Vec<(u64, u32, u32)> {
+        let left = std::iter::from_fn(|| calendar.pop_until(Time(limit)));
+        left.map(|event| (event.time.0, event.place, event.item)).collect()
+    }
+
+    #[test]
+    fn equal_times_leave_by_place_and_equal_places_by_item() {
+        let mut calendar = Calendar::new(Span(1), Span(1));
+        for (time, place, item) in [(5, 2, 0), (5, 1, 9), (4, 7, 0), (5, 1, 3), (900_000, 0, 0)] {
+            calendar.push(event(time, place, item));
+        }
+        assert_eq!((calendar.earliest(), calendar.len()), (Some(Time(4)), 5));
+        assert_eq!(all(&mut calendar, 5), [(4, 7, 0), (5, 1, 3), (5, 1, 9), (5, 2, 0)]);
+        assert_eq!(calendar.earliest(), Some(Time(900_000)));
+        assert_eq!(all(&mut calendar, u64::MAX), [(900_000, 0, 0)]);
+        assert!(calendar.is_empty() && calendar.earliest().is_none());
+    }
+
+    /// A limit that falls short of the next event moves nothing that an earlier one would miss.
+    #[test]
+    fn an_event_before_all_that_wait_leaves_first() {
+        let mut calendar = Calendar::new(Span(1), Span(1));
+        calendar.push(event(1 << 40, 1, 1));
+        assert_eq!(calendar.pop_until(Time(1_000)), None);
+        calendar.push(event(1_000, 2, 2));
+        assert_eq!(all(&mut calendar, u64::MAX), [(1_000, 2, 2), (1 << 40, 1, 1)]);
+    }
+
+    #[test]
+    fn the_last_instant_has_a_place() {
+        let mut calendar = Calendar::new(Span(u64::MAX), Span(1));
+        calendar.push(event(u64::MAX, 0, 0));
+        calendar.push(event(u64::MAX - 1, 0, 0));
+        assert_eq!(all(&mut calendar, u64::MAX).len(), 2);
+    }
+
+    /// Many events of one time, with and without two at one place, and places too far apart for a bit
+    /// each.
+    #[test]
+    fn events_in_step_leave_by_place() {
+        for (step, doubled) in [(7_u32, 0), (7, 3), (1, 60), (1 << 20, 0), (1 << 20, 9)] {
+            let mut calendar = Calendar::new(Span(1_000), Span(1));
+            let mut expected = Vec::new();
+            for time in [64_000, 128_000, 64_000_000] {
+                for place in (0..200_u32).map(|place| place * 77 % 200) {
+                    calendar.push(event(time, place * step, 1_000 - place));
+                    expected.push((time, place * step, 1_000 - place));
+                    if place < doubled {
+                        calendar.push(event(time, place * step, place));
+                        expected.push((time, place * step, place));
+                    }
+                }
+            }
+            expected.sort_unstable();
+            assert_eq!(calendar.len(), expected.len());
+            assert_eq!(all(&mut calendar, 64_000), expected[..expected.len() / 3]);
+            assert!(!calendar.is_empty());
+            assert_eq!(all(&mut calendar, u64::MAX), expected[expected.len() / 3..]);
+        }
+    }
+
+    proptest! {
+        /// Against a sorted list, with events that are scheduled while others leave.
+        #[test]
+        fn any_sequence_leaves_in_order(
+            spacing in prop_oneof![Just(1_u64), Just(7), Just(1_000), Just(1 << 30)],
+            ahead in prop_oneof![Just(0_u64), Just(1 << 20), Just(u64::MAX)],
+            first in prop::collection::vec((0_u64..1 << 22, 0_u32..4), 0..60),
+            later in prop::collection::vec(
+                (prop_oneof![0_u64..3, 0_u64..5_000, 0_u64..300_000, 0_u64..1 << 34], 0_u32..4), 0..200),
+        ) {
+            let mut calendar = Calendar::new(Span(spacing), Span(ahead));
+            let mut plain = Vec::new();
+            for (item, (time, place)) in (0..).zip(&first) {
+                calendar.push(event(*time, *place, item));
+                plain.push((*time, *place, item));
+            }
+            let mut more = (1_000..).zip(&later);
+            let mut last = 0;
+            loop {
+                plain.sort_unstable();
+                prop_assert_eq!(calendar.len(), plain.len());
+                prop_assert_eq!(calendar.earliest(), plain.first().map(|first| Time(first.0)));
+                let Some(left) = calendar.pop_until(Time(u64::MAX)) else { break };
+                prop_assert_eq!((left.time.0, left.place, left.item), plain.remove(0));
+                last = left.time.0.max(last);
+                for (item, (after, place)) in more.by_ref().take(1 + item_of(left) % 3) {
+                    calendar.push(event(last + after, *place, item));
+                    plain.push((last + after, *place, item));
+                }
+            }
+            prop_assert!(plain.is_empty());
+        }
+    }
+
+    fn item_of(event: Event) -> usize {
+        event.item as usize
+    }
+}

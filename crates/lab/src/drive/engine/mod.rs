@@ -1,0 +1,375 @@
+//! The engine: one channel as a graph of hosts, switches and cables, driven by events.
+//!
+//! Switches cut through: the first byte of a packet leaves a switch the latency of the switch after
+//! it came, if the output is free. Where a packet takes longer to come than to leave, because the
+//! link behind is the faster one, it joins the queue of its output as much later, so that no link
+//! waits for a byte in the middle of a packet. A packet costs an event a switch, however long it
+//! is, and one more where it joins late.
+//!
+//! Events of one instant leave by the place that they happen at: the ports of all switches, one
+//! switch behind the other, then the hosts. A directed port has one sender, which starts one packet
+//! at a time, so that this order is complete; and it does not depend on which event was scheduled
+//! first. Whatever is random belongs to a host. So parts of the graph may run one beside the other
+//! for as long as nothing can come from one to another ([`Engine::cut`]), and nothing changes.
+//!
+//! *Queueing* ends where the adapter of the initiator starts to send; what a packet waits in
+//! switches belongs to its *transit*.
+
+mod carrier;
+mod packets;
+mod parts;
+
+use weft_fabric::fabric::{Routes, Wiring};
+use weft_fabric::graph::{Departure, Graph};
+use weft_fabric::link::LinkSettings;
+use weft_fabric::measure::{Drop, Instants, Observations};
+use weft_fabric::switch::OutputQueuedSettings;
+use weft_fabric::workload::Source;
+use weft_kernel::{Event, Halt, Stopped};
+use weft_units::{Bytes, Limit, Span, Time};
+
+use super::Channel;
+use super::carrier::MessageId;
+use super::network::{Delivery, Handed, Supply};
+use packets::{Packet, Packets, Way};
+use parts::Parts;
+
+/// What a channel is made of.
+#[derive(Debug)]
+pub struct EngineParts {
+    /// Which switches and cables there are.
+    pub wiring: Wiring,
+    /// Which ways packets take.
+    pub routes: Routes,
+    /// The link of every cable that has none of its own.
+    pub link: LinkSettings,
+    /// The size of a packet on the wire. It takes a picosecond or more on every link.
+    pub packet: Bytes,
+    /// What of it a program handed over.
+    pub payload: Bytes,
+    /// Each switch.
+    pub switches: Vec<OutputQueuedSettings>,
+    /// How many packets each adapter holds.
+    pub send_buffers: Limit,
+    /// The source of each host, or none if all packets are those of messages.
+    pub sources: Vec<Source>,
+    /// Where the observations go, over which time.
+    pub observations: Observations,
+    /// The end of the run; links count as busy up to then.
+    pub until: Time,
+}
+
+/// A channel of switches with queues at their outputs.
+#[derive(Debug)]
+pub struct Engine {
+    graph: Graph,
+    routes: Routes,
+    supply: Supply,
+    packets: Packets,
+    observations: Observations,
+    payload: Bytes,
+    places: Places,
+    /// The events to come, and which part of the graph each is in.
+    parts: Parts,
+    /// When the last event happened; at the end of a run, its end.
+    now: Time,
+    steps: u64,
+    /// When something happens next, where messages are carried.
+    next: Time,
+}
+
+/// The first place of each kind. What a port or a host schedules for itself happens at places
+/// behind those at which packets arrive.
+#[derive(Clone, Copy, Debug)]
+struct Places {
+    /// The last byte of a packet is at a host. Before them: the first byte is at a port of a switch.
+    hosts: u32,
+    /// A packet that came by a port of a switch joins the queue of its output late.
+    joins: u32,
+    /// A host hands over a packet.
+    generates: u32,
+    /// The last byte of a message has left its initiator.
+    sends: u32,
+}
+
+impl Places {
+    fn new(ports: u32, hosts: u32) -> Places {
+        let joins = ports + hosts;
+        let generates = joins + ports;
+        Places { hosts: ports, joins, generates, sends: generates + hosts }
+    }
+}
+
+impl Engine {
+    /// A channel at time zero.
+    pub fn new(parts: EngineParts) -> Engine {
+        let EngineParts { wiring, link, packet, payload, switches, observations, .. } = parts;
+        let window = (observations.from, parts.until);
+        let graph = Graph::new(&wiring, &link, packet, &switches, window);
+        let hosts = graph.hosts();
+        let places = Places::new(graph.switch_ports(), hosts);
+        let supply = Supply::new(parts.sources, hosts, payload);
+        let mut engine = Engine {
+            packets: Packets::new(graph.is_mixed()),
+            parts: Parts::one(&graph),
+            graph,
+            routes: parts.routes,
+            observations,
+            payload,
+            places,
+            now: Time::ZERO,
+            steps: 0,
+            next: Time::NEVER,
+            supply,
+        };
+        for (host, time) in engine.supply.begin(parts.send_buffers) {
+            engine.schedule(time, places.generates + host, 0);
+        }
+        engine
+    }
+
+    /// Divides the graph: `part` has the number of the part that each switch is in, together with
+    /// its hosts. Parts then run one after the other for as long as nothing can come from one to
+    /// another, which changes no result. Nothing is divided where nothing keeps parts apart. For a
+    /// channel with sources that has not run.
+    pub fn cut(&mut self, part: &[u32]) {
+        self.parts.cut(&self.graph, self.places, part);
+    }
+
+    /// [`Channel::run`], showing every delivery to `watch`.
+    pub fn run_watched(
+        &mut self,
+        until: Time,
+        halt: &Halt,
+        mut watch: impl FnMut(Delivery),
+    ) -> Option<Stopped> {
+        let stopped = match self.parts.is_one() {
+            true => self.run_whole(until, halt, &mut watch),
+            false => self.run_parts(until, halt, &mut watch),
+        };
+        if stopped.is_none() {
+            self.now = until;
+        }
+        stopped
+    }
+
+    fn run_whole(
+        &mut self,
+        until: Time,
+        halt: &Halt,
+        watch: &mut impl FnMut(Delivery),
+    ) -> Option<Stopped> {
+        while let Some(event) = self.parts.first().pop_until(until) {
+            self.now = event.time;
+            self.steps += 1;
+            self.happen(event, watch);
+            let stopped = halt.check(self.steps);
+            if stopped.is_some() {
+                return stopped;
+            }
+        }
+        None
+    }
+
+    #[inline(never)]
+    fn schedule(&mut self, time: Time, place: u32, item: u32) {
+        self.parts.push(Event { time, place, item });
+    }
+
+    /// What happens most often, a packet that reaches a switch, takes no call; the rest takes one.
+    #[inline(always)]
+    fn happen(&mut self, event: Event, watch: &mut impl FnMut(Delivery)) {
+        let Event { time: now, place, item } = event;
+        let places = self.places;
+        if place < places.hosts {
+            self.reach(now, place, item);
+        } else if place < places.joins {
+            self.deliver(now, place - places.hosts, item, watch);
+        } else if place < places.generates {
+            self.join(now, place - places.joins, item);
+        } else if place < places.sends {
+            self.generate(now, place - places.generates);
+        } else if let Some(feed) = self.supply.messages() {
+            feed.messages.sent(now, MessageId::of(item));
+        }
+    }
+
+    #[inline(never)]
+    fn generate(&mut self, now: Time, host: u32) {
+        let handed = self.supply.hand_over(now, host, self.payload);
+        let Handed { to, generated, message, next, .. } = handed;
+        // Those of messages were counted when they were offered.
+        if message == MessageId::NONE {
+            self.count_handed(now, host);
+        }
+        let departure = self.graph.send(now, host);
+        let start = departure.start;
+        self.observations.attempt(start);
+        // The buffer of a greedy source is free when the transmission starts.
+        let again = if self.supply.has_another(host) { start } else { next };
+        if again < Time::NEVER {
+            self.schedule(again, self.places.generates + host, 0);
+        }
+        if message != MessageId::NONE
+            && let Some(feed) = self.supply.messages()
+            && feed.messages.start(message)
+        {
+            let left = start + self.graph.span(self.graph.host_port(host));
+            self.schedule(left, self.places.sends + host, message.number());
+        }
+        let heading = self.routes.depart(host, to);
+        let way = Way { to, heading, output: 0, hops: 0 };
+        let packet = Packet { generated, start, from: host, message };
+        let id = self.packets.insert(way, packet);
+        if let Some(spent) = self.packets.spent(id) {
+            *spent = self.graph.spent(self.graph.host_port(host), Span::ZERO);
+        }
+        let Departure { arrival: time, place, .. } = departure;
+        self.parts.push(Event { time, place, item: id });
+    }
+
+    #[inline]
+    fn count_handed(&mut self, now: Time, host: u32) {
+        match self.parts.is_one() {
+            true => self.observations.generate_from(host as usize, now),
+            false => self.parts.handed.push((now, host)),
+        }
+    }
+
+    /// The first byte of a packet is at a switch.
+    #[inline(always)]
+    fn reach(&mut self, now: Time, input: u32, id: u32) {
+        let switch = self.graph.switch_of(input);
+        let first = self.graph.first_port(switch);
+        let graph = &self.graph;
+        let way = &mut self.packets.ways[id as usize];
+        let free_at = |port| graph.free(first + port).0;
+        let number = self.routes.port((switch, way.hops), way.to, &mut way.heading, free_at);
+        let output = first + number;
+        way.hops += 1;
+        if graph.is_mixed() {
+            let lag = graph.lag(input, output);
+            if lag > Span::ZERO {
+                way.output = output;
+                return self.schedule(now + lag, self.places.joins + input, id);
+            }
+        }
+        self.pass(now, switch, (input, output), id);
+    }
+
+    /// A packet joins late the queue of the output that it has chosen.
+    #[inline(never)]
+    fn join(&mut self, now: Time, input: u32, id: u32) {
+        let output = self.packets.ways[id as usize].output;
+        let switch = self.graph.switch_of(output);
+        self.pass(now, switch, (input, output), id);
+    }
+
+    /// A packet joins the queue of an output, or is dropped.
+    #[inline(always)]
+    fn pass(&mut self, now: Time, switch: u32, (input, output): (u32, u32), id: u32) {
+        let Some(departure) = self.graph.pass(now, switch, output) else {
+            return self.drop(now, id);
+        };
+        if let Some(spent) = self.packets.spent(id) {
+            *spent = spent.and(self.graph.spent(output, self.graph.lag(input, output)));
+        }
+        let Departure { arrival: time, place, .. } = departure;
+        self.parts.push(Event { time, place, item: id });
+    }
+
+    #[cold]
+    fn drop(&mut self, now: Time, id: u32) {
+        let Packet { from, .. } = self.packets.packets[id as usize];
+        self.packets.remove(id);
+        match self.parts.is_one() {
+            true => give_up(&mut self.observations, (now, from)),
+            false => self.parts.dropped.push((now, from)),
+        }
+    }
+
+    /// The last byte of a packet is at its target.
+    #[inline(never)]
+    fn deliver(&mut self, now: Time, host: u32, id: u32, watch: &mut impl FnMut(Delivery)) {
+        let Way { hops, .. } = self.packets.ways[id as usize];
+        let Packet { generated, start, from, message } = self.packets.packets[id as usize];
+        let spent = match self.packets.spent(id) {
+            Some(spent) => *spent,
+            None => self.graph.spent_alike(hops),
+        };
+        self.packets.remove(id);
+        if let Some(time) = self.supply.arrived(now, (from, host), message) {
+            self.schedule(time, self.places.generates + host, 0);
+        }
+        let instants = Instants {
+            from,
+            to: host,
+            generated,
+            started: start,
+            delivered: now,
+            hops,
+            payload: self.payload,
+            transmission: spent.transmission,
+            wire: spent.wire,
+            switches: spent.switches,
+            initiator: Span::ZERO,
+            target: Span::ZERO,
+        };
+        if self.parts.is_one() {
+            complete(&mut self.observations, &instants, watch);
+        } else {
+            self.parts.delivered.push(instants);
+        }
+    }
+
+    /// Packets whose start is known and has not come. Each link sends one after another, so that
+    /// they follow from when it will be free.
+    fn started_later(&self) -> u64 {
+        let after = |host| {
+            let port = self.graph.host_port(host);
+            let rest = self.graph.free(port).since(self.now).0.saturating_sub(1);
+            rest / self.graph.span(port).0
+        };
+        (0..self.graph.hosts()).map(after).sum()
+    }
+}
+
+/// Observes a delivery, and shows it.
+#[inline]
+fn complete(seen: &mut Observations, one: &Instants, watch: &mut impl FnMut(Delivery)) {
+    seen.complete(one);
+    let Instants { from, to, generated, started: start, delivered: end, hops, .. } = *one;
+    watch(Delivery { from, to, generated, start, end, hops });
+}
+
+/// Observes that a packet found a full queue: when, and whose it was.
+fn give_up(seen: &mut Observations, (now, from): (Time, u32)) {
+    seen.drop(Drop::Overflow, now);
+    seen.abandon_from(from as usize, now);
+}
+
+impl Channel for Engine {
+    fn run(&mut self, until: Time, halt: &Halt) -> Option<Stopped> {
+        self.run_watched(until, halt, |_| {})
+    }
+
+    fn backlog(&self) -> u64 {
+        self.started_later() + self.supply.unfed()
+    }
+
+    fn in_flight(&self) -> u64 {
+        self.packets.len() as u64 - self.started_later()
+    }
+
+    fn observations_mut(&mut self) -> Option<&mut Observations> {
+        Some(&mut self.observations)
+    }
+
+    fn into_observations(self) -> Observations {
+        let waiting = self.started_later();
+        let mut observations = self.observations.with_busy(self.graph.busy());
+        // They were counted when their start was known, which lies beyond the end.
+        observations.attempts = observations.attempts.saturating_sub(waiting);
+        observations
+    }
+}

@@ -1,0 +1,81 @@
+//! The packets of a channel that have been handed over and not delivered.
+
+use weft_fabric::fabric::Heading;
+use weft_fabric::graph::Spent;
+use weft_units::Time;
+
+use crate::drive::carrier::MessageId;
+
+/// What a switch must know of a packet.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Way {
+    pub to: u32,
+    pub heading: Heading,
+    /// The output whose queue it joins late.
+    pub output: u32,
+    /// How many switches have sent it on its way.
+    pub hops: u8,
+}
+
+/// What its delivery must know of it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Packet {
+    pub generated: Time,
+    pub start: Time,
+    pub from: u32,
+    /// The message that it belongs to.
+    pub message: MessageId,
+}
+
+/// Packets by number. Freed numbers are used again, so that memory follows the largest number of
+/// packets at once. What is read at every switch stands apart from what is read at the end.
+#[derive(Debug)]
+pub(super) struct Packets {
+    pub ways: Vec<Way>,
+    pub packets: Vec<Packet>,
+    /// What each has spent so far, where that depends on its way.
+    spent: Option<Vec<Spent>>,
+    free: Vec<u32>,
+}
+
+impl Packets {
+    pub fn new(is_mixed: bool) -> Packets {
+        let (ways, packets, free) = (Vec::new(), Vec::new(), Vec::new());
+        Packets { ways, packets, spent: is_mixed.then(Vec::new), free }
+    }
+
+    #[inline]
+    pub fn insert(&mut self, way: Way, packet: Packet) -> u32 {
+        let Some(id) = self.free.pop() else { return self.grow(way, packet) };
+        self.ways[id as usize] = way;
+        self.packets[id as usize] = packet;
+        id
+    }
+
+    #[cold]
+    fn grow(&mut self, way: Way, packet: Packet) -> u32 {
+        self.ways.push(way);
+        self.packets.push(packet);
+        if let Some(spent) = &mut self.spent {
+            spent.push(Spent::default());
+        }
+        (self.ways.len() - 1) as u32
+    }
+
+    #[inline]
+    pub fn remove(&mut self, id: u32) {
+        debug_assert!(!self.free.contains(&id), "packet {id} is gone already");
+        self.free.push(id);
+    }
+
+    /// What a packet has spent so far, where that depends on its way.
+    #[inline]
+    pub fn spent(&mut self, id: u32) -> Option<&mut Spent> {
+        self.spent.as_mut().map(|spent| &mut spent[id as usize])
+    }
+
+    /// How many packets there are.
+    pub fn len(&self) -> usize {
+        self.ways.len() - self.free.len()
+    }
+}

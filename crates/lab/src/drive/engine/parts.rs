@@ -1,0 +1,161 @@
+//! Parts of the graph, each with the events that happen in it.
+//!
+//! What one part sends to another takes at least the shortest delay between them to get there. For
+//! as long the parts run one after the other, each over a part of memory that stays in the cache.
+//! What is observed is put into the order of time at the end of each such window.
+
+use weft_fabric::graph::Graph;
+use weft_fabric::measure::{Instants, Observations};
+use weft_kernel::{Calendar, Event, Halt, Stopped};
+use weft_units::{Span, Time};
+
+use super::{Engine, Places, complete, give_up};
+use crate::drive::network::Delivery;
+
+/// The events of all parts.
+#[derive(Debug)]
+pub(super) struct Parts {
+    calendars: Vec<Calendar>,
+    /// Which part each place is in; empty while there is one.
+    part_of: Vec<u32>,
+    /// From something that happens in one part to what it causes in another, at least.
+    apart: Span,
+    spacing: Span,
+    /// From an event to those that it causes, if nothing else waits.
+    ahead: Span,
+    /// What was handed over in the present window and what was dropped, when and of which host, and
+    /// what was delivered.
+    pub handed: Vec<(Time, u32)>,
+    pub dropped: Vec<(Time, u32)>,
+    pub delivered: Vec<Instants>,
+}
+
+impl Parts {
+    /// The whole graph as one part.
+    pub fn one(graph: &Graph) -> Parts {
+        // At half of what it carries each directed port has an event for every two packets, and
+        // each host one more, with which it hands a packet over.
+        let ports = u64::from(graph.switch_ports()) + 2 * u64::from(graph.hosts());
+        let span = (0..graph.hosts()).map(|host| graph.span(graph.host_port(host))).min();
+        let spacing = Span(span.map_or(1, |span| 2 * span.0 / ports.max(1)).max(1));
+        // A packet that finds one before it, over a cable like most.
+        let delay = |port| u128::from((graph.least_delay(port) + graph.span(port) * 2).0);
+        let all = graph.switch_ports() + graph.hosts();
+        let sum: u128 = (0..all).map(delay).sum();
+        let ahead = Span((sum / u128::from(all.max(1))) as u64);
+        Parts {
+            calendars: vec![Calendar::new(spacing, ahead)],
+            part_of: Vec::new(),
+            apart: Span::ZERO,
+            spacing,
+            ahead,
+            handed: Vec::new(),
+            dropped: Vec::new(),
+            delivered: Vec::new(),
+        }
+    }
+
+    /// Whether the graph is not divided.
+    #[inline]
+    pub fn is_one(&self) -> bool {
+        self.part_of.is_empty()
+    }
+
+    /// The events of the first part.
+    #[inline]
+    pub fn first(&mut self) -> &mut Calendar {
+        &mut self.calendars[0]
+    }
+
+    #[inline(always)]
+    pub fn push(&mut self, event: Event) {
+        let part = match self.is_one() {
+            true => 0,
+            false => self.part_of[event.place as usize] as usize,
+        };
+        self.calendars[part].push(event);
+    }
+
+    /// Divides the graph by the part of each switch.
+    pub fn cut(&mut self, graph: &Graph, places: Places, part: &[u32]) {
+        let of_port = |port: u32| part[graph.switch_of(port) as usize];
+        let ports = || (0..places.hosts).map(of_port);
+        let home = |host| graph.peer(graph.host_port(host)).map_or(0, of_port);
+        let hosts = || (0..graph.hosts()).map(home);
+        let crossing = (0..places.hosts).filter_map(|port| {
+            let peer = graph.peer(port).filter(|peer| *peer < places.hosts)?;
+            (of_port(peer) != of_port(port)).then(|| graph.least_delay(port))
+        });
+        let Some(apart) = crossing.min().filter(|apart| *apart > Span::ZERO) else { return };
+        self.apart = apart;
+        self.part_of =
+            ports().chain(hosts()).chain(ports()).chain(hosts()).chain(hosts()).collect();
+        let count = part.iter().max().map_or(1, |last| last + 1);
+        let spacing = self.spacing * u64::from(count);
+        let fresh = (0..count).map(|_| Calendar::new(spacing, self.ahead)).collect();
+        let mut before = std::mem::replace(&mut self.calendars, fresh);
+        while let Some(event) = before.iter_mut().find_map(|own| own.pop_until(Time::NEVER)) {
+            self.push(event);
+        }
+    }
+
+    /// When something happens next in any part.
+    fn earliest(&self) -> Option<Time> {
+        self.calendars.iter().filter_map(Calendar::earliest).min()
+    }
+}
+
+impl Engine {
+    /// Runs all parts window by window. A run is stopped between two windows only.
+    pub(super) fn run_parts(
+        &mut self,
+        until: Time,
+        halt: &Halt,
+        watch: &mut impl FnMut(Delivery),
+    ) -> Option<Stopped> {
+        while let Some(begin) = self.parts.earliest().filter(|begin| *begin <= until) {
+            let last = Time(begin.0 + self.parts.apart.0 - 1).min(until);
+            for part in 0..self.parts.calendars.len() {
+                while let Some(event) = self.parts.calendars[part].pop_until(last) {
+                    self.steps += 1;
+                    self.happen(event, watch);
+                }
+            }
+            self.now = last;
+            self.observe_window(watch);
+            let stopped = halt.check(self.steps);
+            if stopped.is_some() {
+                return stopped;
+            }
+        }
+        None
+    }
+
+    /// Observes what happened in a window as one calendar would have had it: by time, and at one
+    /// time first what was dropped, then what was delivered, by place, and then what was handed over.
+    fn observe_window(&mut self, watch: &mut impl FnMut(Delivery)) {
+        let Parts { handed, dropped, delivered, .. } = &mut self.parts;
+        handed.sort_unstable();
+        dropped.sort_unstable();
+        delivered.sort_unstable_by_key(|one| (one.delivered, one.to));
+        let mut drops = dropped.drain(..).peekable();
+        let mut arrivals = delivered.drain(..).peekable();
+        let seen = &mut self.observations;
+        let mut end_until = |seen: &mut Observations, time: Time| {
+            while let Some(one) = arrivals.next_if(|one| one.delivered <= time) {
+                while let Some(drop) = drops.next_if(|drop| drop.0 <= one.delivered) {
+                    give_up(seen, drop);
+                }
+                complete(seen, &one, watch);
+            }
+            while let Some(drop) = drops.next_if(|drop| drop.0 <= time) {
+                give_up(seen, drop);
+            }
+        };
+        for (time, host) in handed.drain(..) {
+            end_until(seen, time);
+            seen.generate_from(host as usize, time);
+        }
+        end_until(seen, Time::NEVER);
+    }
+}

@@ -1,0 +1,125 @@
+//! Where the packets of the hosts come from: their sources, or messages.
+
+use weft_fabric::workload::{Feedback, Source};
+use weft_units::{Bytes, Limit, Time};
+
+use super::feed::Feed;
+use crate::drive::carrier::MessageId;
+
+/// A packet that is handed over, and when the next one comes if it comes by itself.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::drive) struct Handed {
+    pub to: u32,
+    pub generated: Time,
+    pub message: MessageId,
+    /// What a program handed over: of a message, the whole of it.
+    pub size: Bytes,
+    pub next: Time,
+}
+
+/// The sources of the hosts, or messages in their place.
+#[derive(Debug)]
+pub(in crate::drive) enum Supply {
+    Sources(Vec<Source>),
+    Messages(Box<Feed>),
+}
+
+impl Supply {
+    /// The sources of so many hosts, or if there are none messages in packets that carry `payload`.
+    pub fn new(sources: Vec<Source>, hosts: u32, payload: Bytes) -> Supply {
+        if sources.is_empty() {
+            return Supply::Messages(Box::new(Feed::new(hosts as usize, payload)));
+        }
+        Supply::Sources(sources)
+    }
+
+    /// When each source hands over its first packets: host and time, several of a greedy one, which
+    /// fills all `buffers` at once.
+    pub fn begin(&self, buffers: Limit) -> Vec<(u32, Time)> {
+        let first = |(host, source): (u32, &Source)| {
+            let packets = match (source.feedback(), buffers.count()) {
+                (Feedback::Ready, Some(buffers)) => buffers.as_usize(),
+                _ => usize::from(source.next_time() < Time::NEVER),
+            };
+            std::iter::repeat_n((host, source.next_time()), packets)
+        };
+        match self {
+            Supply::Sources(sources) => (0..).zip(sources).flat_map(first).collect(),
+            Supply::Messages(_) => Vec::new(),
+        }
+    }
+
+    /// A host hands over a packet, with a payload of so much if it is that of a source, which whoever
+    /// asks counts; those of messages were counted when they were offered.
+    #[inline]
+    pub fn hand_over(&mut self, now: Time, host: u32, payload: Bytes) -> Handed {
+        match self {
+            Supply::Sources(sources) => {
+                let source = &mut sources[host as usize];
+                source.ready(now);
+                let demand = source.take();
+                let (to, next) = (demand.target, source.next_time());
+                Handed { to, generated: now, message: MessageId::NONE, size: payload, next }
+            }
+            Supply::Messages(feed) => feed.hand_over(now, host as u16),
+        }
+    }
+
+    /// Whether the source of `host` hands over another packet as soon as this one has started. It
+    /// is then to be asked for it.
+    #[inline]
+    pub fn has_another(&mut self, host: u32) -> bool {
+        match self {
+            Supply::Sources(sources) => sources[host as usize].feedback() == Feedback::Ready,
+            Supply::Messages(feed) => feed.ask(host as u16),
+        }
+    }
+
+    /// A packet of `from` is at its target. Returns when the source there is to be looked at because
+    /// of that.
+    #[inline]
+    pub fn arrived(&mut self, now: Time, ends: (u32, u32), message: MessageId) -> Option<Time> {
+        match self {
+            Supply::Sources(sources) => answer(&mut sources[ends.1 as usize], now, ends.0),
+            Supply::Messages(feed) => {
+                feed.messages.arrive(now, message);
+                None
+            }
+        }
+    }
+
+    /// The messages, if packets are theirs.
+    pub fn messages(&mut self) -> Option<&mut Feed> {
+        match self {
+            Supply::Sources(_) => None,
+            Supply::Messages(feed) => Some(feed),
+        }
+    }
+
+    /// Packets of messages that have not been handed over.
+    pub fn unfed(&self) -> u64 {
+        match self {
+            Supply::Sources(_) => 0,
+            Supply::Messages(feed) => feed.waiting(),
+        }
+    }
+
+    /// The time of the oldest notice that has not been taken.
+    pub fn next_notice(&self) -> Option<Time> {
+        match self {
+            Supply::Sources(_) => None,
+            Supply::Messages(feed) => feed.messages.next_notice(),
+        }
+    }
+}
+
+/// When a source is to be looked at because a packet reached its host.
+#[inline]
+fn answer(source: &mut Source, now: Time, from: u32) -> Option<Time> {
+    if source.feedback() != Feedback::Delivered {
+        return None;
+    }
+    let before = source.next_time();
+    source.delivered(now, from);
+    Some(source.next_time()).filter(|next| *next != before)
+}

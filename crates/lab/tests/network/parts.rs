@@ -1,0 +1,146 @@
+//! A run is the same however the graph is divided, and whether or not anybody looks.
+
+use proptest::prelude::*;
+use weft_fabric::fabric::{FabricSettings, Routes, RoutesSettings};
+use weft_fabric::link::LinkSettings;
+use weft_fabric::measure::Observations;
+use weft_fabric::switch::OutputQueuedSettings;
+use weft_fabric::workload::{ChannelFacts, WorkloadSettings};
+use weft_kernel::{Halt, Streams};
+use weft_lab::drive::Channel as _;
+use weft_lab::drive::engine::{Engine, EngineParts};
+use weft_lab::{Options, Request};
+use weft_units::{Bytes, Limit, PositiveCount, Time};
+
+use super::file;
+
+#[derive(serde::Deserialize)]
+struct Parts {
+    fabric: FabricSettings,
+    routes: RoutesSettings,
+    link: LinkSettings,
+    switch: OutputQueuedSettings,
+    workload: WorkloadSettings,
+}
+
+/// Everything that a run shows: deliveries in order, what was observed, what is left and how many
+/// events there were.
+fn shown(text: &str, hosts: u32, seed: u64, part: Option<&[u32]>) -> (String, usize) {
+    let parts: Parts = toml::from_str(text).expect(text);
+    let streams = Streams::new(seed);
+    let packet = Bytes(125);
+    let span = parts.link.span(packet);
+    let facts = ChannelFacts { name: "c", hosts, packet, packet_span: span, slot_span: Some(span) };
+    let wiring = parts.fabric.wiring(hosts).expect(text);
+    let routes = Routes::new(&parts.routes, &wiring, streams.stream("c.routes", 0)).expect(text);
+    let until = Time(span.0 * 300);
+    let switches = wiring.switches() as usize;
+    let mut engine = Engine::new(EngineParts {
+        wiring,
+        routes,
+        link: parts.link,
+        packet,
+        payload: Bytes(100),
+        switches: vec![parts.switch; switches],
+        send_buffers: Limit::AtMost(PositiveCount::ONE),
+        sources: parts.workload.build(&facts, &streams).expect(text),
+        observations: Observations::over(Time(span.0 * 20), until).of_hosts(hosts as usize),
+        until,
+    });
+    if let Some(part) = part {
+        engine.cut(part);
+    }
+    let mut delivered = Vec::new();
+    let stopped = engine.run_watched(until, &Halt::new(), |one| delivered.push(one));
+    assert_eq!(stopped, None);
+    let held = (engine.backlog(), engine.in_flight());
+    let progress = engine.observations_mut().map(|seen| seen.progress(until));
+    let seen = engine.into_observations();
+    assert_eq!(seen.conserve(held.0 + held.1), Ok(()));
+    (format!("{delivered:?}\n{held:?}\n{progress:?}\n{seen:?}"), delivered.len())
+}
+
+/// A random connected wiring: switch `n` has a cable to a random earlier one, some more cables
+/// close cycles, every switch has two hosts, and each cable a rate and a length of its own.
+fn random_table(links: &[(usize, u32, u32)], more: &[(usize, usize)]) -> (String, u32) {
+    let switches = links.len() + 1;
+    let mut used = vec![0; switches];
+    let mut take = |switch: usize| {
+        used[switch] += 1;
+        format!("s{switch}.{}", used[switch] - 1)
+    };
+    let mut cables = Vec::new();
+    for host in 0..2 * switches {
+        cables.push(format!("{{ from = 'host {host}', to = '{}' }}", take(host / 2)));
+    }
+    for (index, (link, rate, length)) in links.iter().enumerate() {
+        let (one, other) = (take(index + 1), take(link % (index + 1)));
+        cables.push(format!(
+            "{{ from = '{one}', to = '{other}', link = {{ rate = '{rate} Gbit/s', \
+             length = '{length} m' }} }}"
+        ));
+    }
+    for (one, other) in more.iter().map(|(one, other)| (one % switches, other % switches)) {
+        if one != other {
+            let (one, other) = (take(one), take(other));
+            cables.push(format!("{{ from = '{one}', to = '{other}' }}"));
+        }
+    }
+    let list = |(name, ports): (usize, &u32)| format!("{{ name = 's{name}', ports = {ports} }}");
+    let listed: Vec<String> = used.iter().enumerate().map(list).collect();
+    let (listed, cables) = (listed.join(", "), cables.join(",\n"));
+    (format!("[fabric.table]\nswitches = [{listed}]\ncables = [{cables}]"), 2 * switches as u32)
+}
+
+const WORKLOADS: [&str; 5] = [
+    "load = 0.6",
+    "load = 0.7\narrivals = 'bernoulli'\npattern.uniform.self_included = true",
+    "load = 1.3\narrivals = 'constant'",
+    "source = 'greedy'",
+    "load = 0.4\nburst.length.uniform = [1, 9]",
+];
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn any_division_shows_the_same_bytes(
+        links in prop::collection::vec((0_usize..100, 1_u32..4, 0_u32..40), 1..9),
+        more in prop::collection::vec((0_usize..100, 0_usize..100), 0..5),
+        rule in prop::sample::select(vec![
+            "per_packet = 'random'", "per_packet = 'adaptive'", "per_connection = 'random'",
+        ]),
+        workload in prop::sample::select(WORKLOADS.to_vec()),
+        part in prop::collection::vec(0_u32..4, 10),
+        buffers in prop::sample::select(vec!["'unlimited'", "3", "1"]),
+        seed in any::<u64>(),
+    ) {
+        let (table, hosts) = random_table(&links, &more);
+        let text = format!(
+            "routes.{rule}\nswitch = {{ latency = '90 ns', buffers = {buffers} }}\nlink = {{ rate = '1 Gbit/s', length = '4 m', \
+             delay_per_metre = '5 ns' }}\n{table}\n[workload]\n{workload}\n"
+        );
+        let (whole, delivered) = shown(&text, hosts, seed, None);
+        prop_assert!(delivered > 50, "{delivered} packets");
+        let (divided, _) = shown(&text, hosts, seed, Some(&part[..links.len() + 1]));
+        prop_assert_eq!(whole, divided, "{}", text);
+    }
+}
+
+#[test]
+fn looking_changes_nothing() {
+    let tree = "fabric.k_ary_tree = { arity = 3, levels = 2 }\nroutes.per_packet = 'adaptive'\n\
+                switch.output_queued.buffers = 2";
+    let of = |run: &str| {
+        let text = format!("{}{run}", file(9, tree, "load = 0.9", "300 us"));
+        let request = Request::of_text("network.toml", &text);
+        let outcome = weft_lab::run(&request, &Options::default(), &mut |_, _| true).expect(&text);
+        ["points", "replications", "histograms", "links", "budget"]
+            .map(|name| format!("{:?}", outcome.table(name)))
+    };
+    let plain = of("");
+    assert!(plain.iter().all(|table| table.len() > 100), "{plain:?}");
+    assert_eq!(of("trace = true\n"), plain);
+    assert_eq!(of("sample = '10 us'\n"), plain);
+    assert_eq!(of("step_limit = 10000000\n"), plain);
+}
