@@ -30,6 +30,7 @@ from weft.trace import trace
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from weft.drawing import Drawer
     from weft.result import Result
 
 # What the system says of a place for which it was opened, but which takes no more.
@@ -303,8 +304,8 @@ def saturation(
 @click.option(
     "--quick",
     is_flag=True,
-    help="A first look: only what is held against the document, with three seeds a point where more "
-    "than five are asked for; figures as SVG alone.",
+    help="A first look: only what is held against the document, with three seeds a point where "
+    "more than five are asked for; figures as SVG alone.",
 )
 @click.option(
     "--full", multiple=True, metavar="NAME", help="Run this one in full, the others by --quick."
@@ -333,11 +334,12 @@ def reproduce(
     """
     from weft.api import reproduce_options  # noqa: PLC0415
     from weft.checks import checks_of  # noqa: PLC0415
+    from weft.drawing import Drawer  # noqa: PLC0415
     from weft.report.index import INDEX, Entry, write_index  # noqa: PLC0415
 
     outside, incomplete = False, False
     entries: list[Entry] = []
-    with _complaints(as_json):
+    with _complaints(as_json), Drawer() as drawer:
         wanted = names or tuple(dict.fromkeys(e["system"] for e in _seam.experiments()))
         if unknown := [name for name in full if name not in wanted]:
             among = ", ".join(wanted)
@@ -369,14 +371,19 @@ def reproduce(
                 if lost:
                     raise lost
                 # A PNG takes twice as long as all else of a figure.
-                picture(result, place, as_json, png=not given["quick"])
-                if place is not None and len(wanted) > 1:
-                    entries.append(Entry.of(place.folder, result))
-                    for remark in write_index(entries, place.folder.parent):
-                        click.echo(remark, err=True)
-                stop(result)
-        if entries and not as_json:
-            click.echo(str(entries[0].folder.parent / INDEX))
+                png = not given["quick"]
+                if len(wanted) == 1:
+                    picture(result, place, as_json, png=png)
+            if place is not None and len(wanted) > 1:
+                drawer.add(place.folder, png=png)
+                entries.append(Entry.of(place.folder, result))
+                for remark in write_index(entries, place.folder.parent):
+                    click.echo(remark, err=True)
+            if result.stopped:
+                break
+        if entries:
+            _finish_drawing(drawer, entries[0].folder.parent / INDEX, as_json)
+        stop(result)
     if incomplete or (strict and outside):
         sys.exit(INCOMPLETE if incomplete else 1)
 
@@ -583,11 +590,22 @@ def _announce(studies: list[tuple[str, str | None, list[str], dict[str, Any]]]) 
 
 
 def _announce_reproduction(name: str, options: dict[str, Any]) -> None:
-    """The same for the experiments of a system, with one pilot of each."""
+    """Say beforehand how long a reproduction will take, by one pilot of each experiment."""
     from weft.pilot import announce, of_study, together  # noqa: PLC0415
 
     chosen = _seam.chosen(name, {key: value for key, value in options.items() if value is not None})
     announce(together([of_study(own, None, more, given, 1) for own, more, given in chosen]))
+
+
+def _finish_drawing(drawer: Drawer, index: Path, as_json: bool) -> None:
+    with Watch(ending=None) as watch:
+        for folder, remarks in drawer.finish(watch.step):
+            for remark in remarks:
+                click.echo(remark, err=True)
+            if not as_json:
+                click.echo(str(folder / "report.html"))
+    if not as_json:
+        click.echo(str(index))
 
 
 def _watched(work: Callable[[_seam.Progress], Result]) -> Result:

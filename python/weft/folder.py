@@ -80,11 +80,15 @@ def draw(
     place.put(fill, adding=True)
 
 
-def redraw(folder: Path, progress: _seam.Progress | None = None) -> tuple[Result, list[str]]:
+def redraw(
+    folder: Path, progress: _seam.Progress | None = None, *, png: bool = True
+) -> tuple[Result, list[str]]:
     """Draw figures and page of a results folder anew; return what was drawn, and remarks."""
     root = _results_at(folder)
     with claim(root, of_results=True) as place:
-        drawn = of_what_is_whole(_reader(root), lambda result: draw(result, place, progress))
+        drawn = of_what_is_whole(
+            _reader(root), lambda result: draw(result, place, progress, png=png)
+        )
     return drawn, place.remarks
 
 
