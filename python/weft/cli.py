@@ -30,7 +30,6 @@ from weft.trace import trace
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from weft.drawing import Drawer
     from weft.result import Result
 
 # What the system says of a place for which it was opened, but which takes no more.
@@ -335,10 +334,11 @@ def reproduce(
     from weft.api import reproduce_options  # noqa: PLC0415
     from weft.checks import checks_of  # noqa: PLC0415
     from weft.drawing import Drawer  # noqa: PLC0415
+    from weft.pilot import announce_reproduction  # noqa: PLC0415
     from weft.report.index import INDEX, Entry, write_index  # noqa: PLC0415
+    from weft.saving import finish_drawing  # noqa: PLC0415
 
-    outside, incomplete = False, False
-    entries: list[Entry] = []
+    outside, incomplete, entries = False, False, list[Entry]()
     with _complaints(as_json), Drawer() as drawer:
         wanted = names or tuple(dict.fromkeys(e["system"] for e in _seam.experiments()))
         if unknown := [name for name in full if name not in wanted]:
@@ -354,7 +354,7 @@ def reproduce(
                 "workers": workers,
             }
             with claimed(f"{out}/{name}" if out else None, name, as_json) as held:
-                _announce_reproduction(name, given)
+                announce_reproduction(name, given)
                 result = _watched(partial(reproduce_options, name, given))
                 place = spare(result, held)
                 lost = keep(result, place)
@@ -370,8 +370,7 @@ def reproduce(
                     print_checks(result.title, checks)
                 if lost:
                     raise lost
-                # A PNG takes twice as long as all else of a figure.
-                png = not given["quick"]
+                png = not given["quick"]  # it takes twice as long as all else of a figure
                 if len(wanted) == 1:
                     picture(result, place, as_json, png=png)
             if place is not None and len(wanted) > 1:
@@ -382,7 +381,7 @@ def reproduce(
             if result.stopped:
                 break
         if entries:
-            _finish_drawing(drawer, entries[0].folder.parent / INDEX, as_json)
+            finish_drawing(drawer, entries[0].folder.parent / INDEX, as_json)
         stop(result)
     if incomplete or (strict and outside):
         sys.exit(INCOMPLETE if incomplete else 1)
@@ -587,25 +586,6 @@ def _announce(studies: list[tuple[str, str | None, list[str], dict[str, Any]]]) 
     from weft.pilot import announce, of_study, together  # noqa: PLC0415
 
     announce(together([of_study(*study) for study in studies]))
-
-
-def _announce_reproduction(name: str, options: dict[str, Any]) -> None:
-    """Say beforehand how long a reproduction will take, by one pilot of each experiment."""
-    from weft.pilot import announce, of_study, together  # noqa: PLC0415
-
-    chosen = _seam.chosen(name, {key: value for key, value in options.items() if value is not None})
-    announce(together([of_study(own, None, more, given, 1) for own, more, given in chosen]))
-
-
-def _finish_drawing(drawer: Drawer, index: Path, as_json: bool) -> None:
-    with Watch(ending=None) as watch:
-        for folder, remarks in drawer.finish(watch.step):
-            for remark in remarks:
-                click.echo(remark, err=True)
-            if not as_json:
-                click.echo(str(folder / "report.html"))
-    if not as_json:
-        click.echo(str(index))
 
 
 def _watched(work: Callable[[_seam.Progress], Result]) -> Result:

@@ -97,6 +97,12 @@ def announce(estimate: Estimate | None) -> None:
         print(sentence, file=sys.stderr, flush=True)
 
 
+def announce_reproduction(name: str, options: dict[str, Any]) -> None:
+    """Say beforehand how long a reproduction will take, by one pilot of each experiment."""
+    chosen = _seam.chosen(name, {key: value for key, value in options.items() if value is not None})
+    announce(together([of_study(own, None, more, given, 1) for own, more, given in chosen]))
+
+
 def cost(job: dict[str, Any], timed: Callable[[dict[str, Any]], float]) -> float | None:
     """Return the seconds that a run takes, by two or more of its beginnings.
 

@@ -17,6 +17,7 @@ from weft.progress import STOPPED, Watch
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from weft.drawing import Drawer
     from weft.place import Place
     from weft.result import Result
 
@@ -105,6 +106,18 @@ def picture(result: Result, place: Place | None, as_json: bool, *, png: bool = T
     _remark(place)
     if not as_json:
         click.echo(f"\n{place.folder / 'report.html'}")
+
+
+def finish_drawing(drawer: Drawer, index: Path, as_json: bool) -> None:
+    """Wait for the pages that are drawn beside the runs, and say where each is."""
+    with Watch(ending=None) as watch:
+        for folder, remarks in drawer.finish(watch.step):
+            for remark in remarks:
+                click.echo(remark, err=True)
+            if not as_json:
+                click.echo(str(folder / "report.html"))
+    if not as_json:
+        click.echo(str(index))
 
 
 def _remark(place: Place) -> None:
