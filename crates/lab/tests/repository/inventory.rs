@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::files::{self, File, Finding, assert_none};
+use crate::repository::files::{self, File, Finding, assert_none};
 
 /// The page of a system, what the ids of its document begin with, how many features the document
 /// has and how many results (`GN-1` to `GN-30`, `GN-R1` to `GN-R23`).
