@@ -7,6 +7,7 @@ import math
 import os
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -100,7 +101,9 @@ def announce(estimate: Estimate | None) -> None:
 def announce_reproduction(name: str, options: dict[str, Any]) -> None:
     """Say beforehand how long a reproduction will take, by one pilot of each experiment."""
     chosen = _seam.chosen(name, {key: value for key, value in options.items() if value is not None})
-    announce(together([of_study(own, None, more, given, 1) for own, more, given in chosen]))
+    with ThreadPoolExecutor(int(options.get("workers") or os.cpu_count() or 1)) as threads:
+        pilots = threads.map(lambda one: of_study(one[0], None, one[1], one[2], 1), chosen)
+        announce(together(list(pilots)))
 
 
 def cost(job: dict[str, Any], timed: Callable[[dict[str, Any]], float]) -> float | None:
