@@ -14,9 +14,9 @@ use weft_messages::channel::Envelope;
 use weft_messages::endpoint::{
     Endpoint, Event, LONGEST_INJECTED, MOST_LONG, Message, Receive, Wanted,
 };
-use weft_messages::meeting::{self, Directory, Name};
 use weft_messages::parts::Parts;
 use weft_messages::peers::{PeerId, Peers};
+use weft_messages::rendezvous::{self, Directory, Name};
 
 /// A directory of this test's own, removed with it.
 struct Place(PathBuf);
@@ -59,7 +59,7 @@ impl End {
     fn progress(&mut self) {
         let events = &mut self.events;
         self.endpoint.progress(&mut self.peers, &mut |event| events.push(event));
-        self.endpoint.look(&mut self.peers, &mut |event| events.push(event));
+        self.endpoint.poll_kernel(&mut self.peers, &mut |event| events.push(event));
     }
 
     fn post(&mut self, to: PeerId, context: usize, tag: u64, bytes: &[u8]) -> Result<(), i32> {
@@ -130,7 +130,7 @@ fn all_lengths(fetches: bool) {
     let place = Place::new(if fetches { "fetched" } else { "pieces" });
     let (mut one, mut other) = (End::new(&place), End::new(&place));
     if !fetches {
-        other.endpoint.fetch_nothing();
+        other.endpoint.disable_fetch();
     }
     let (to, from) = (one.knows(other.endpoint.name()), other.knows(one.endpoint.name()));
     let whole = LONGEST_INJECTED;
@@ -370,8 +370,8 @@ fn noise_costs_the_channel_that_it_comes_by_and_no_other() {
         let mut buffer = [0; 64];
         other.receive(Some(id), 1_000_000 + round, ANY, &mut buffer);
         let (_peer, segment) =
-            meeting::call(&place.directory(), hostile, other.endpoint.name()).unwrap();
-        segment.scribble(|| next() & next() & 0x0000_00ff_0000_ffff | next() << 63);
+            rendezvous::connect(&place.directory(), hostile, other.endpoint.name()).unwrap();
+        segment.corrupt(|| next() & next() & 0x0000_00ff_0000_ffff | next() << 63);
         let (bytes, mut good) = (pattern(3000, round), vec![0; 3000]);
         other.receive(Some(from), round, 1, &mut good);
         one.post(to, 500_000 + round, 1, &bytes).unwrap();

@@ -12,7 +12,7 @@ use super::abi::{
     fid_ep, fid_fabric, fid_mr,
 };
 use super::state::Shared;
-use super::{NOT_OFFERED, av, cntr, cq, ep, give, no_control, no_ops, only_closed};
+use super::{NOT_OFFERED, av, cntr, cq, ep, hand_out, no_control, no_ops, only_closed};
 
 /// A domain as programs hold it.
 #[repr(C)]
@@ -57,15 +57,15 @@ pub unsafe extern "C" fn open(
     // SAFETY: the caller has valid attributes, or none.
     let attr = unsafe { info.as_ref().and_then(|info| info.domain_attr.as_ref()) };
     let is_serial = attr.is_some_and(|attr| attr.threading == FI_THREAD_DOMAIN);
-    // SAFETY: the program has said so.
+    // SAFETY: the program has promised it by the domain's threading model.
     let shared = Arc::new(unsafe { Shared::new(is_serial) });
     let domain = Domain { fid, shared, keys: AtomicU64::new(0) };
-    // SAFETY: the caller's word; the object begins with its identifier.
-    unsafe { give(place, Box::new(domain)) }
+    // SAFETY: the caller's promise; the object begins with its identifier.
+    unsafe { hand_out(place, Box::new(domain)) }
 }
 
 unsafe extern "C" fn close(object: *mut fid) -> c_int {
-    // SAFETY: libfabric hands back what was given out.
+    // SAFETY: the program passes an object of this provider.
     let domain = unsafe { &*object.cast::<Domain>() };
     let state = domain.shared.lock();
     let is_used = !state.endpoints.is_empty()
@@ -81,7 +81,7 @@ unsafe extern "C" fn close(object: *mut fid) -> c_int {
     0
 }
 
-/// An event queue may be bound; it has nothing to be told of.
+/// An event queue may be bound; no event is ever written to it.
 unsafe extern "C" fn bind(_: *mut fid, _: *mut fid, _: u64) -> c_int {
     0
 }
@@ -92,7 +92,7 @@ unsafe extern "C" fn av_open(
     place: *mut *mut fid_av,
     context: *mut c_void,
 ) -> c_int {
-    // SAFETY: libfabric hands back what was given out; the caller has attributes, or none.
+    // SAFETY: the program passes an object of this provider, and attributes or null.
     unsafe { av::open(&*domain.cast(), attr.as_ref(), place, context) }
 }
 
@@ -132,14 +132,14 @@ unsafe fn register(
     place: *mut *mut fid_mr,
     context: *mut c_void,
 ) -> c_int {
-    // SAFETY: libfabric hands back what was given out.
+    // SAFETY: the program passes an object of this provider.
     let domain = unsafe { &*domain.cast::<Domain>() };
     let next = || domain.keys.fetch_add(1, Ordering::Relaxed) + 1;
     let key = if requested == 0 { next() } else { requested };
     let fid = fid { fclass: FI_CLASS_MR, context, ops: &raw const MR };
     let region = Mr { fid: fid_mr { fid, mem_desc: std::ptr::null_mut(), key } };
-    // SAFETY: the caller's word; the object begins with its identifier.
-    unsafe { give(place, Box::new(region)) }
+    // SAFETY: the caller's promise; the object begins with its identifier.
+    unsafe { hand_out(place, Box::new(region)) }
 }
 
 unsafe extern "C" fn reg(
@@ -153,7 +153,7 @@ unsafe extern "C" fn reg(
     place: *mut *mut fid_mr,
     context: *mut c_void,
 ) -> c_int {
-    // SAFETY: the caller's word.
+    // SAFETY: the caller's promise.
     unsafe { register(domain, requested, place, context) }
 }
 
@@ -168,7 +168,7 @@ unsafe extern "C" fn regv(
     place: *mut *mut fid_mr,
     context: *mut c_void,
 ) -> c_int {
-    // SAFETY: the caller's word.
+    // SAFETY: the caller's promise.
     unsafe { register(domain, requested, place, context) }
 }
 
@@ -180,12 +180,12 @@ unsafe extern "C" fn regattr(
 ) -> c_int {
     // SAFETY: the caller has attributes.
     let attr = unsafe { &*attr };
-    // SAFETY: the caller's word.
+    // SAFETY: the caller's promise.
     unsafe { register(domain, attr.requested_key, place, attr.context) }
 }
 
 unsafe extern "C" fn close_mr(object: *mut fid) -> c_int {
-    // SAFETY: libfabric hands back what was given out, for the last time.
+    // SAFETY: the program passes an object of this provider, for the last time.
     drop(unsafe { Box::from_raw(object.cast::<Mr>()) });
     0
 }

@@ -1,4 +1,4 @@
-//! Endpoints: `fi_endpoint(3)`, and what of `fi_cm(3)` an endpoint without connections has.
+//! Reliable datagram endpoints: `fi_endpoint(3)`, and `fi_getname` of `fi_cm(3)`.
 
 use std::sync::Arc;
 
@@ -15,9 +15,9 @@ use super::cq::Cq;
 use super::domain::Domain;
 use super::record::{self, Record};
 use super::state::{Binding, Bound, Shared, State, Waiter};
-use super::{NOT_OFFERED, give, info, message, no_ops, outcome};
+use super::{NOT_OFFERED, hand_out, info, message, no_ops, outcome};
 use crate::endpoint::{Endpoint, MOST_LONG};
-use crate::meeting::Directory;
+use crate::rendezvous::Directory;
 use crate::sys::Errno;
 
 /// An endpoint as programs hold it.
@@ -59,14 +59,14 @@ pub unsafe fn open(
     place: *mut *mut fid_ep,
     context: *mut c_void,
 ) -> c_int {
-    // Why a directory cannot be used is told by `weft mpi`, which looks at it first.
+    // `weft mpi` checks the directory first and explains what is wrong with it.
     let made = Directory::find().map_err(|_| libc::EACCES).and_then(Endpoint::new);
     let mut endpoint = match made {
         Ok(endpoint) => endpoint,
         Err(error) => return -error,
     };
     if std::env::var_os(FETCH).is_some_and(|value| value == "off") {
-        endpoint.fetch_nothing();
+        endpoint.disable_fetch();
     }
     // SAFETY: the caller has valid attributes, or none.
     let (tx, rx) = unsafe {
@@ -98,16 +98,15 @@ pub unsafe fn open(
         collective: std::ptr::null(),
     };
     let endpoint = Ep { fid, shared: Arc::clone(&domain.shared), number };
-    // SAFETY: the caller's word; the object begins with its identifier.
-    unsafe { give(place, Box::new(endpoint)) }
+    // SAFETY: the caller's promise; the object begins with its identifier.
+    unsafe { hand_out(place, Box::new(endpoint)) }
 }
 
-/// The variable that says `off` where long messages go through the ring, though the kernel would let them be
-/// read from their sender's memory.
+/// The variable that disables direct copies of long messages from their sender's memory, if it is `off`.
 const FETCH: &str = "WEFT_MESSAGES_FETCH";
 
 unsafe extern "C" fn close(object: *mut fid) -> c_int {
-    // SAFETY: libfabric hands back what was given out, for the last time.
+    // SAFETY: the program passes an object of this provider, for the last time.
     let endpoint = unsafe { Box::from_raw(object.cast::<Ep>()) };
     let mut state = endpoint.shared.lock();
     if let Some(mut record) = state.record.take() {
@@ -118,10 +117,10 @@ unsafe extern "C" fn close(object: *mut fid) -> c_int {
 }
 
 unsafe extern "C" fn bind(object: *mut fid, other: *mut fid, flags: u64) -> c_int {
-    // SAFETY: libfabric hands back what was given out.
+    // SAFETY: the program passes an object of this provider.
     let endpoint = unsafe { &*object.cast::<Ep>() };
     let mut state = endpoint.shared.lock();
-    // SAFETY: an object of this provider, of the class that it says.
+    // SAFETY: an object of this provider, whose class identifies its type.
     outcome(match unsafe { (*other).fclass } {
         FI_CLASS_EQ => Ok(()),
         FI_CLASS_AV => {
@@ -176,7 +175,7 @@ fn bind_to(
     Ok(())
 }
 
-/// Lets whoever waits for a queue or a counter be woken by an endpoint.
+/// Adds an endpoint to the wait object of a queue or a counter.
 fn watch(
     state: &mut State,
     endpoint: usize,
@@ -185,14 +184,14 @@ fn watch(
     let watch = Arc::clone(&waiter(state)?.watch);
     let bound = state.endpoints.get(endpoint)?;
     match watch.add(bound.endpoint.watch().fd(), 1) {
-        // It is bound for the other direction, too.
+        // It is bound for the other direction already.
         Err(libc::EEXIST) => Ok(()),
         added => added,
     }
 }
 
 unsafe extern "C" fn control(object: *mut fid, command: c_int, argument: *mut c_void) -> c_int {
-    // SAFETY: libfabric hands back what was given out.
+    // SAFETY: the program passes an object of this provider.
     let endpoint = unsafe { &*object.cast::<Ep>() };
     let mut state = endpoint.shared.lock();
     let Ok(bound) = state.endpoints.get(endpoint.number) else { return -libc::EINVAL };
@@ -231,13 +230,13 @@ unsafe extern "C" fn control(object: *mut fid, command: c_int, argument: *mut c_
 }
 
 unsafe extern "C" fn cancel(object: *mut fid, context: *mut c_void) -> ssize_t {
-    // SAFETY: libfabric hands back what was given out.
+    // SAFETY: the program passes an object of this provider.
     let endpoint = unsafe { &*object.cast::<Ep>() };
     let mut state = endpoint.shared.lock();
-    let Ok((bound, _, _, mut told)) = state.parts(endpoint.number) else {
+    let Ok((bound, _, _, mut reporter)) = state.parts(endpoint.number) else {
         return -(libc::EINVAL as ssize_t);
     };
-    let is_cancelled = bound.endpoint.cancel(context.expose_provenance(), &mut told);
+    let is_cancelled = bound.endpoint.cancel(context.expose_provenance(), &mut reporter);
     if is_cancelled { 0 } else { -(libc::ENOENT as ssize_t) }
 }
 
@@ -264,10 +263,10 @@ unsafe extern "C" fn setname(_: *mut fid, _: *mut c_void, _: size_t) -> c_int {
 }
 
 unsafe extern "C" fn getname(object: *mut fid, place: *mut c_void, length: *mut size_t) -> c_int {
-    // SAFETY: libfabric hands back what was given out.
+    // SAFETY: the program passes an object of this provider.
     let endpoint = unsafe { &*object.cast::<Ep>() };
     let mut state = endpoint.shared.lock();
     let name = state.endpoints.get(endpoint.number).map(|it| it.endpoint.name());
-    // SAFETY: the caller has room for the bytes that it says.
+    // SAFETY: the caller has room for `length` bytes.
     outcome(name.and_then(|name| unsafe { put_name(name, place, length) }))
 }

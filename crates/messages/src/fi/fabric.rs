@@ -1,5 +1,5 @@
-//! Fabrics and event queues: `fi_fabric(3)`, `fi_eq(3)`. An endpoint without connections has no events,
-//! but programs open a queue for them.
+//! Fabrics and event queues: `fi_fabric(3)`, `fi_eq(3)`. Connectionless endpoints produce no events, but programs
+//! open a queue for them.
 
 use std::ffi::CStr;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use super::abi::{
     fi_ops, fi_ops_eq, fi_ops_fabric, fid, fid_eq, fid_fabric,
 };
 use super::state::limit;
-use super::{NAME, NOT_OFFERED, cq, domain, give, only_closed};
+use super::{NAME, NOT_OFFERED, cq, domain, hand_out, only_closed};
 
 #[repr(C)]
 struct Fabric {
@@ -59,12 +59,12 @@ pub unsafe extern "C" fn open(
     let api_version = attr.map_or(super::abi::FI_API, |attr| attr.api_version);
     let fid = fid { fclass: FI_CLASS_FABRIC, context, ops: &raw const FABRIC };
     let fid = fid_fabric { fid, ops: &raw const FABRIC_OPS, api_version };
-    // SAFETY: the caller's word; the object begins with its identifier.
-    unsafe { give(place, Box::new(Fabric { fid })) }
+    // SAFETY: the caller's promise; the object begins with its identifier.
+    unsafe { hand_out(place, Box::new(Fabric { fid })) }
 }
 
 unsafe extern "C" fn close_fabric(object: *mut fid) -> c_int {
-    // SAFETY: libfabric hands back what was given out, for the last time.
+    // SAFETY: the program passes an object of this provider, for the last time.
     drop(unsafe { Box::from_raw(object.cast::<Fabric>()) });
     0
 }
@@ -78,7 +78,7 @@ unsafe extern "C" fn trywait(_: *mut fid_fabric, objects: *mut *mut fid, count: 
             FI_CLASS_EQ => {}
             FI_CLASS_CQ => {
                 // SAFETY: an object of this class of this provider.
-                if let Err(error) = cq::may_sleep(unsafe { &*object.cast() }) {
+                if let Err(error) = cq::try_wait(unsafe { &*object.cast() }) {
                     return -error;
                 }
             }
@@ -95,12 +95,12 @@ unsafe extern "C" fn eq_open(
     context: *mut c_void,
 ) -> c_int {
     let fid = fid { fclass: FI_CLASS_EQ, context, ops: &raw const EQ };
-    // SAFETY: the caller's word; the object begins with its identifier.
-    unsafe { give(place, Box::new(Eq { fid: fid_eq { fid, ops: &raw const EQ_OPS } })) }
+    // SAFETY: the caller's promise; the object begins with its identifier.
+    unsafe { hand_out(place, Box::new(Eq { fid: fid_eq { fid, ops: &raw const EQ_OPS } })) }
 }
 
 unsafe extern "C" fn close_eq(object: *mut fid) -> c_int {
-    // SAFETY: libfabric hands back what was given out, for the last time.
+    // SAFETY: the program passes an object of this provider, for the last time.
     drop(unsafe { Box::from_raw(object.cast::<Eq>()) });
     0
 }
@@ -148,6 +148,6 @@ unsafe extern "C" fn eq_strerror(
     buffer: *mut c_char,
     length: size_t,
 ) -> *const c_char {
-    // SAFETY: the caller's word.
+    // SAFETY: the caller's promise.
     unsafe { cq::say(error, buffer, length) }
 }

@@ -15,8 +15,8 @@ use super::abi::{
     fi_ep_attr, fi_fabric_attr, fi_info, fi_rx_attr, fi_tx_attr,
 };
 use crate::endpoint::{LONGEST_INJECTED, MOST_LONG};
-use crate::meeting::Name;
 use crate::parts;
+use crate::rendezvous::Name;
 
 /// The provider's own version.
 pub const VERSION: u32 = 1;
@@ -27,8 +27,8 @@ const PROTOCOL: u32 = FI_PROV_SPECIFIC | 0x7765_6674;
 
 const PRIMARY: u64 = FI_MSG | FI_TAGGED;
 const DIRECTIONS: u64 = FI_SEND | FI_RECV;
-/// What a program has without asking, since it costs nothing. To receive from one source alone changes
-/// what a receive means, so who wants that asks.
+/// Secondary capabilities that are granted without being requested, since they cost nothing. `FI_DIRECTED_RECV`
+/// changes what a receive means, so it must be requested.
 const ALWAYS: u64 = FI_LOCAL_COMM | FI_SOURCE;
 /// The flags that a send may have.
 pub const SEND_FLAGS: u64 = FI_COMPLETION
@@ -48,7 +48,7 @@ const RECEIVES: usize = 1 << 16;
 const OBJECTS: usize = 1 << 16;
 const TAGS: u64 = 0xaaaa_aaaa_aaaa_aaaa;
 
-/// What a program gets who asks for this, or `None` if it asks for what there is not.
+/// The capabilities granted for a request; `None` if it asks for one that is not available.
 fn granted(wanted: u64, available: u64) -> Option<u64> {
     if wanted & !available != 0 {
         return None;
@@ -65,23 +65,23 @@ fn is_named(name: *const c_char, own: &CStr) -> bool {
     name.is_null() || unsafe { CStr::from_ptr(name) } == own
 }
 
-/// Whether a number that a program asks for is at most what there is.
+/// Whether each requested number is within its limit.
 fn fits(asked: &[(usize, usize)]) -> bool {
     asked.iter().all(|(asked, most)| asked <= most)
 }
 
-/// The kinds of endpoints, each with what it can.
+/// The endpoint types with their capabilities.
 const KINDS: [(u32, u64); 2] = [
     (FI_EP_RDM, PRIMARY | DIRECTIONS | ALWAYS | FI_DIRECTED_RECV),
-    // Datagrams that all arrive are datagrams, too.
+    // Reliable datagrams satisfy the contract of unreliable ones.
     (FI_EP_DGRAM, FI_MSG | DIRECTIONS | ALWAYS | FI_DIRECTED_RECV),
 ];
 
-/// The variable that says `on` where all processes of a program are on this host.
+/// The variable that is `on` if all processes of a program are on this host.
 const ONE_HOST: &str = "WEFT_MESSAGES_ONE_HOST";
 
-/// What can be reached: processes of other hosts cannot. Where a program has none there, all that there are
-/// can, and Open MPI insists on hearing so.
+/// The communication scope. Other hosts cannot be reached; if the program has no processes there, `FI_REMOTE_COMM`
+/// is satisfied, which Open MPI insists on.
 fn reached() -> u64 {
     let number = |name| std::env::var(name).ok().and_then(|value| value.parse::<u32>().ok());
     let (all, here) = (number("OMPI_COMM_WORLD_SIZE"), number("OMPI_COMM_WORLD_LOCAL_SIZE"));
@@ -90,11 +90,11 @@ fn reached() -> u64 {
     if is_alone { FI_LOCAL_COMM | FI_REMOTE_COMM } else { FI_LOCAL_COMM }
 }
 
-/// Why a program that asks for this gets nothing: the part of the hints that is not offered.
+/// The part of the hints that cannot be satisfied, if any.
 fn refused(hints: &Hints<'_>, kind: u32, caps: u64) -> Option<&'static str> {
     let info = hints.info?;
-    // `ofi_rxd` makes reliable datagrams of others. These are, and libfabric would offer what is built on them
-    // before what they are built on. It asks by these modes alone; programs allow more, or fewer.
+    // `ofi_rxd` builds reliable datagrams on unreliable ones, and libfabric would prefer it to this provider. Its
+    // request is recognised by exactly these modes.
     let is_layer = kind == FI_EP_DGRAM && info.mode == FI_LOCAL_MR | FI_CONTEXT | FI_MSG_PREFIX;
     let is_offered: [(&str, bool); 8] = [
         ("mode", !is_layer),
@@ -106,7 +106,7 @@ fn refused(hints: &Hints<'_>, kind: u32, caps: u64) -> Option<&'static str> {
         ("ep_attr", hints.ep.is_none_or(|it| endpoint_is_offered(it, kind))),
         ("domain_attr", hints.domain.is_none_or(|it| domain_is_offered(it, caps))),
     ];
-    // Which providers are asked is libfabric's affair; their names may be those of several layers.
+    // libfabric itself filters by provider name, which may name several layers.
     let names = hints.fabric.is_none_or(|it| is_named(it.name, NAME));
     let missing = is_offered.iter().find(|(_, offered)| !offered).map(|(what, _)| *what);
     missing.or((!names).then_some("fabric_attr"))
@@ -190,7 +190,7 @@ impl<'a> Hints<'a> {
     /// Pointers must be those of valid attributes, or null.
     unsafe fn of(info: Option<&'a fi_info>) -> Self {
         let Some(it) = info else { return Self::default() };
-        // SAFETY: the caller's word.
+        // SAFETY: the caller's promise.
         unsafe {
             Self {
                 info,
@@ -203,18 +203,18 @@ impl<'a> Hints<'a> {
         }
     }
 
-    /// Nobody chooses his own name, and another's must be of this host.
+    /// A source address cannot be chosen, and a destination must be on this host.
     fn addresses_are_offered(&self) -> bool {
         let Some(info) = self.info else { return true };
         let (own, other) = (info.src_addr.is_null(), info.dest_addr.is_null());
         own && info.handle.is_null() && (other || self.other().is_some_and(|name| name.is_here()))
     }
 
-    /// The name of the endpoint that the program wants to reach.
+    /// The destination address of the hints.
     fn other(&self) -> Option<Name> {
         let info = self.info?;
         let is_name = !info.dest_addr.is_null() && info.dest_addrlen == Name::LENGTH;
-        // SAFETY: the caller has so many bytes there.
+        // SAFETY: the caller has `dest_addrlen` bytes there.
         let bytes = is_name
             .then(|| unsafe { info.dest_addr.cast::<[u8; Name::LENGTH]>().read_unaligned() });
         bytes.and_then(|bytes| Name::from_bytes(&bytes))
@@ -234,7 +234,7 @@ pub unsafe extern "C" fn getinfo(
     hints: *const fi_info,
     place: *mut *mut fi_info,
 ) -> c_int {
-    // Endpoints are found by the names that programs exchange, not by hosts and ports.
+    // Addresses are names that programs exchange, not hosts and ports.
     if !node.is_null() || !service.is_null() {
         return -FI_ENODATA;
     }
@@ -246,7 +246,7 @@ pub unsafe extern "C" fn getinfo(
     let mut list: *mut fi_info = std::ptr::null_mut();
     let mut end: *mut *mut fi_info = &raw mut list;
     for (kind, caps) in offered {
-        // SAFETY: what is made is libfabric's to free, by its own `fi_freeinfo`.
+        // SAFETY: the entries are allocated as `fi_freeinfo` frees them.
         unsafe {
             let info = make(version, &hints, kind, caps);
             if info.is_null() {
@@ -259,13 +259,13 @@ pub unsafe extern "C" fn getinfo(
     if list.is_null() {
         return -FI_ENODATA;
     }
-    // SAFETY: the caller's word.
+    // SAFETY: the caller's promise.
     unsafe { place.write(list) };
     0
 }
 
-/// Memory for a structure as `free` takes it, all zeroes. Later versions of the headers have longer
-/// structures, of which libfabric copies what they have.
+/// Zeroed memory for a structure, to be released by `free`. Later versions of the headers have longer structures,
+/// which libfabric copies in full, hence the extra room.
 unsafe fn new<T>() -> *mut T {
     const LATER: usize = 256;
     // SAFETY: no memory is passed.
@@ -329,7 +329,7 @@ unsafe fn make(version: u32, hints: &Hints<'_>, kind: u32, available: u64) -> *m
 fn fill_domain(domain: &mut fi_domain_attr, hints: &Hints<'_>) {
     // SAFETY: the name is a C string; the copy is libfabric's to free.
     domain.name = unsafe { libc::strdup(NAME.as_ptr()) };
-    // Who says that one thread at a time is here pays for no lock.
+    // A program that serialises access itself does not pay for a lock.
     let is_serial = hints.domain.is_some_and(|it| it.threading == FI_THREAD_DOMAIN);
     domain.threading = if is_serial { FI_THREAD_DOMAIN } else { FI_THREAD_SAFE };
     domain.control_progress = FI_PROGRESS_MANUAL;
@@ -337,7 +337,7 @@ fn fill_domain(domain: &mut fi_domain_attr, hints: &Hints<'_>) {
     domain.resource_mgmt = FI_RM_ENABLED;
     let av_type = hints.domain.map_or(FI_AV_UNSPEC, |it| it.av_type);
     domain.av_type = if av_type == FI_AV_UNSPEC { FI_AV_TABLE } else { av_type };
-    // Nothing need be registered; programs for older headers want their own word back.
+    // Local buffers need no registration; programs for older headers expect their own mode back.
     let mode = hints.domain.map_or(0, |it| it.mr_mode);
     domain.mr_mode = if [FI_MR_BASIC, FI_MR_SCALABLE].contains(&mode) { mode } else { 0 };
     domain.mr_key_size = 8;
@@ -349,8 +349,8 @@ fn fill_domain(domain: &mut fi_domain_attr, hints: &Hints<'_>) {
     domain.mr_cnt = OBJECTS as size_t;
 }
 
-/// The address of nobody, by which a receive takes from anybody.
-pub const ANYBODY: u64 = FI_ADDR_NOTAVAIL;
+/// The unspecified address, with which a receive matches any source.
+pub const ANY_SOURCE: u64 = FI_ADDR_NOTAVAIL;
 
 #[cfg(test)]
 mod tests {
@@ -359,19 +359,19 @@ mod tests {
     const RDM: u64 = KINDS[0].1;
 
     #[test]
-    fn who_asks_for_nothing_gets_everything() {
+    fn an_empty_request_is_granted_everything() {
         assert_eq!(granted(0, RDM), Some(RDM));
         assert_eq!(granted(FI_LOCAL_COMM, RDM), Some(RDM));
     }
 
     #[test]
-    fn who_asks_for_one_kind_gets_it_both_ways_unless_he_says_which() {
+    fn both_directions_are_granted_unless_one_is_requested() {
         assert_eq!(granted(FI_TAGGED, RDM), Some(FI_TAGGED | DIRECTIONS | ALWAYS));
         assert_eq!(granted(FI_MSG | FI_RECV, RDM), Some(FI_MSG | FI_RECV | ALWAYS));
     }
 
     #[test]
-    fn who_asks_for_what_there_is_not_gets_nothing() {
+    fn a_request_for_a_missing_capability_is_refused() {
         let remote_comm = 1 << 52;
         for missing in [super::super::abi::FI_RMA, super::super::abi::FI_ATOMIC, remote_comm] {
             assert_eq!(granted(FI_TAGGED | missing, RDM), None);
