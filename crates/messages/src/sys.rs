@@ -379,6 +379,24 @@ pub unsafe fn read_memory(
     usize::try_from(got).map_err(|_| last())
 }
 
+/// Copies into the memory of another process; returns the number of bytes, which may be fewer than asked for.
+///
+/// # Safety
+///
+/// The buffers in `from` must be readable.
+pub unsafe fn write_memory(
+    pid: libc::pid_t,
+    from: &[libc::iovec],
+    to: &[libc::iovec],
+) -> Result<usize, Errno> {
+    // SAFETY: the kernel checks the other process's addresses; the caller guarantees this one's.
+    let put = unsafe {
+        let (here, there) = (from.len() as libc::c_ulong, to.len() as libc::c_ulong);
+        libc::process_vm_writev(pid, from.as_ptr(), here, to.as_ptr(), there, 0)
+    };
+    usize::try_from(put).map_err(|_| last())
+}
+
 /// Waits for an advisory lock on an open file, which ends when the file is closed.
 pub fn lock(file: &std::fs::File) -> Result<(), Errno> {
     loop {

@@ -6,10 +6,15 @@
 //! are sent through the ring in pieces.
 
 mod receiving;
+mod remote;
 mod sending;
 
 pub use receiving::{Arrival, Body, Receiving, Remote};
-pub use sending::{Held, MOST_HELD, Sending, WHOLE};
+pub use remote::{
+    AtomicCode, LONGEST_OPERANDS, MOST_RANGES, Operation, Range, Ranges, Request, Requested,
+    Returns,
+};
+pub use sending::{Held, MOST_HELD, Purpose, Sending, WHOLE};
 
 use weft_protocol::record_ring::BrokenRing;
 
@@ -41,13 +46,17 @@ mod kind {
     pub const PLACES: NonZeroU32 = WHOLE.saturating_add(1);
     /// The next bytes of a message that the receiver pulls: number, 0, bytes.
     pub const PIECE: NonZeroU32 = PLACES.saturating_add(1);
+    /// A request for remote memory access: number, data, and what `remote` lays out.
+    pub const REQUEST: NonZeroU32 = PIECE.saturating_add(1);
+    /// Bytes that a request of the receiver returns: number, offset, bytes.
+    pub const REPLY: NonZeroU32 = REQUEST.saturating_add(1);
 }
 
-/// Kinds of records that a receiver writes: number, length.
+/// Kinds of records that a receiver writes: number, and a length or an error number.
 mod answer {
     use std::num::NonZeroU32;
 
-    /// The message has been fetched, or is not wanted.
+    /// The message has been fetched, or is not wanted; the request was carried out, or failed with this error.
     pub const DONE: NonZeroU32 = NonZeroU32::MIN;
     /// The given number of bytes is to be sent through the ring.
     pub const PULL: NonZeroU32 = DONE.saturating_add(1);

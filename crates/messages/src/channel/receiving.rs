@@ -7,12 +7,13 @@ use libc::{c_void, iovec};
 use weft_protocol::interrupt_flag::Sleep;
 use weft_protocol::record_ring::{Reader, Record, Writer};
 
+use super::remote::{self, Requested};
 use super::sending::{LONGEST, wake};
 use super::{Broken, Envelope, HAS_DATA, HEADER, IS_TAGGED, KIND, answer, kind};
 use crate::parts::{MOST, Parts};
 use crate::rendezvous::Peer;
 use crate::segment::{Segment, Side};
-use crate::sys;
+use crate::sys::{self, Errno};
 
 /// A long message that is still in its sender's memory.
 #[derive(Debug)]
@@ -23,6 +24,13 @@ pub struct Remote {
     pub length: usize,
     /// Its buffers, as addresses of the sender.
     parts: Parts,
+}
+
+impl Remote {
+    /// A message of the sender's with this number, in these buffers of the sender's.
+    pub(super) fn new(number: u32, parts: Parts) -> Self {
+        Self { number, length: parts.length(), parts }
+    }
 }
 
 /// Where the bytes of an arrived message are.
@@ -43,6 +51,10 @@ pub enum Arrival {
     Complete(u32),
     /// Another piece of a pulled message.
     Piece,
+    /// A request for remote memory access.
+    Request(Box<Requested>),
+    /// Bytes that a request of this side returns: its number, their offset, and where they are.
+    Reply(u32, u64, *const u8, usize),
 }
 
 /// A message that is pulled through the ring.
@@ -117,6 +129,14 @@ impl Receiving {
                 Ok(Some(Arrival::Message(envelope, Body::There(remote))))
             }
             Some(kind::PIECE) => self.put(tag, bytes, length).map(Some),
+            Some(kind::REQUEST) => {
+                let requested = remote::decode(tag as u32, envelope.data, bytes, length);
+                Ok(Some(Arrival::Request(Box::new(requested.ok_or(Broken::Protocol)?))))
+            }
+            Some(kind::REPLY) => {
+                let number = u32::try_from(tag).map_err(|_| Broken::Protocol)?;
+                Ok(Some(Arrival::Reply(number, data, bytes, length)))
+            }
             _ => Err(Broken::Protocol),
         }
     }
@@ -152,7 +172,6 @@ impl Receiving {
             return Ok(Arrival::Piece);
         }
         self.pulled.remove(&number);
-        self.answer(answer::DONE, number, 0)?;
         Ok(Arrival::Complete(number))
     }
 
@@ -168,6 +187,26 @@ impl Receiving {
     /// The buffers must be writable; of a pulled message, until it is complete.
     pub unsafe fn fetch(&mut self, remote: &Remote, to: &Parts) -> Result<Option<u32>, Broken> {
         let wanted = remote.length.min(to.length());
+        // SAFETY: the caller's promise.
+        if unsafe { self.copy_from_sender(remote, to)? } {
+            self.answer(answer::DONE, remote.number, 0)?;
+            return Ok(None);
+        }
+        // SAFETY: the caller's promise.
+        unsafe { self.pull(remote, to.clone(), wanted) }
+    }
+
+    /// Copies a message from the sender's memory, if the kernel permits it; whether it did.
+    ///
+    /// # Errors
+    ///
+    /// If the peer closed, or violated the protocol.
+    ///
+    /// # Safety
+    ///
+    /// The buffers must be writable.
+    pub unsafe fn copy_from_sender(&mut self, remote: &Remote, to: &Parts) -> Result<bool, Broken> {
+        let wanted = remote.length.min(to.length());
         let mut got = 0;
         while self.fetches && got < wanted {
             let (from, to) = (remote.parts.after(got, wanted), to.after(got, wanted - got));
@@ -180,16 +219,66 @@ impl Receiving {
                 Err(_) => self.fetches = false,
             }
         }
-        if got == wanted {
-            self.answer(answer::DONE, remote.number, 0)?;
-            return Ok(None);
+        Ok(got == wanted)
+    }
+
+    /// Copies bytes into the sender's buffers, if the kernel permits it; whether it did.
+    ///
+    /// # Errors
+    ///
+    /// If the peer closed, or violated the protocol.
+    ///
+    /// # Safety
+    ///
+    /// The bytes must be readable.
+    pub unsafe fn copy_to_sender(&mut self, from: &Parts, remote: &Remote) -> Result<bool, Broken> {
+        let wanted = remote.length.min(from.length());
+        let mut put = 0;
+        while self.fetches && put < wanted {
+            let (from, to) = (from.after(put, wanted - put), remote.parts.after(put, wanted));
+            // SAFETY: the caller's promise.
+            match unsafe { sys::write_memory(self.peer.pid, from.as_slice(), to.as_slice()) } {
+                Ok(0) | Err(libc::EFAULT) => return Err(Broken::Protocol),
+                Ok(more) => put += more,
+                Err(libc::ESRCH) => return Err(Broken::Closed),
+                // The kernel forbids it, as for reading.
+                Err(_) => self.fetches = false,
+            }
         }
-        let pulled = Pulled { to: to.clone(), wanted, got: 0 };
+        Ok(put == wanted)
+    }
+
+    /// Asks for the bytes of a message through the ring; returns its number, which [`Arrival::Complete`] reports at
+    /// the end.
+    ///
+    /// # Errors
+    ///
+    /// If the peer closed, or violated the protocol.
+    ///
+    /// # Safety
+    ///
+    /// The buffers must be writable until then.
+    pub unsafe fn pull(
+        &mut self,
+        remote: &Remote,
+        to: Parts,
+        wanted: usize,
+    ) -> Result<Option<u32>, Broken> {
+        let pulled = Pulled { to, wanted, got: 0 };
         if self.pulled.insert(remote.number, pulled).is_some() {
             return Err(Broken::Protocol);
         }
         self.answer(answer::PULL, remote.number, wanted as u64)?;
         Ok(Some(remote.number))
+    }
+
+    /// Tells the sender that a pulled message is complete, or what became of a request: zero, or an error number.
+    ///
+    /// # Errors
+    ///
+    /// If the peer violated the protocol.
+    pub fn finish(&mut self, number: u32, error: Errno) -> Result<(), Broken> {
+        self.answer(answer::DONE, number, error as u64)
     }
 
     /// Tells the sender that a message is not wanted.
@@ -246,13 +335,19 @@ fn read_places(bytes: *const u8, length: usize) -> Option<Remote> {
     if count > MOST || length != 16 + 16 * count {
         return None;
     }
+    let parts = parts_of(&places[..2 * count])?;
+    let remote = Remote::new(number, parts);
+    (remote.length as u64 == total).then_some(remote)
+}
+
+/// Buffers of the sender's: an address and a length each, at most [`MOST`] of them.
+pub(super) fn parts_of(words: &[u64]) -> Option<Parts> {
     let mut parts = [iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; MOST];
-    for (part, [base, length]) in parts.iter_mut().zip(places.as_chunks().0) {
+    let count = words.len() / 2;
+    for (part, [base, length]) in parts.iter_mut().zip(words.as_chunks().0) {
         // Never dereferenced here: it is an address of the sender, which the kernel resolves.
         part.iov_base = std::ptr::without_provenance_mut::<c_void>(usize::try_from(*base).ok()?);
         part.iov_len = usize::try_from(*length).ok()?;
     }
-    let parts = Parts::new(&parts[..count])?;
-    let length = parts.length();
-    (length as u64 == total).then_some(Remote { number, length, parts })
+    Parts::new(parts.get(..count)?)
 }

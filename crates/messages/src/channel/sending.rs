@@ -6,11 +6,12 @@ use std::num::NonZeroU32;
 use weft_protocol::interrupt_flag::{InterruptFlag, Sleep};
 use weft_protocol::record_ring::{HEAD, Reader, SLOT, Writer};
 
+use super::remote::{self, Operation, Request};
 use super::{Broken, Envelope, HAS_DATA, HEADER, IS_TAGGED, KIND, answer, kind};
 use crate::parts::Parts;
 use crate::rendezvous::Peer;
 use crate::segment::{ANSWERS, Segment, Side};
-use crate::sys;
+use crate::sys::{self, Errno};
 
 /// The longest eager message, in bytes: beyond it one copy by the kernel costs less than two through the ring.
 pub const WHOLE: usize = 8192;
@@ -21,7 +22,26 @@ pub const MOST_HELD: usize = (ANSWERS / SLOT / 2 - 2) as usize;
 /// The longest valid record.
 pub const LONGEST: u64 = HEADER + PIECE as u64;
 
-/// A long message, which stays in its buffers until the receiver has fetched it.
+/// What a held message or request is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// A message.
+    Message {
+        /// Whether it is a tagged message.
+        is_tagged: bool,
+    },
+    /// A request for remote memory access.
+    Request(Operation),
+}
+
+impl Purpose {
+    /// Whether the peer may ask for its bytes.
+    const fn may_be_pulled(self) -> bool {
+        matches!(self, Self::Message { .. } | Self::Request(Operation::Write))
+    }
+}
+
+/// A long message, which stays in its buffers until the receiver has fetched it, or a request.
 #[derive(Debug)]
 pub struct Held {
     /// The program's context of the operation.
@@ -30,14 +50,17 @@ pub struct Held {
     pub parts: Parts,
     /// Whether the program wants a completion.
     pub is_reported: bool,
-    /// Whether it is a tagged message.
-    pub is_tagged: bool,
+    /// What it is.
+    pub purpose: Purpose,
 }
+
+/// The highest error number that a receiver may answer.
+const HIGHEST_ERROR: u64 = 4095;
 
 #[derive(Debug)]
 struct Holding {
     held: Held,
-    /// How many bytes the receiver pulls, and how many of them were sent.
+    /// How many bytes the receiver pulls, and how many of them were sent; of a request, how many were returned.
     asked: Option<usize>,
     sent: usize,
 }
@@ -131,8 +154,7 @@ impl Sending {
             self.was_full = true;
             return Ok(false);
         }
-        let free = self.held.iter().position(Option::is_none);
-        let number = free.unwrap_or(self.held.len());
+        let number = self.free_number();
         let count = held.parts.count() as u64;
         let length = HEADER + 16 + 16 * count;
         let words = [envelope.tag, envelope.data.unwrap_or(0)];
@@ -147,14 +169,128 @@ impl Sending {
         })?;
         self.was_full |= !sent;
         if sent {
-            let holding = Holding { held, asked: None, sent: 0 };
-            match free {
-                Some(free) => self.held[free] = Some(holding),
-                None => self.held.push(Some(holding)),
-            }
-            self.count += 1;
+            self.keep(number, held);
         }
         Ok(sent)
+    }
+
+    fn free_number(&self) -> usize {
+        self.held.iter().position(Option::is_none).unwrap_or(self.held.len())
+    }
+
+    fn keep(&mut self, number: usize, held: Held) {
+        if number == self.held.len() {
+            self.held.push(None);
+        }
+        self.held[number] = Some(Holding { held, asked: None, sent: 0 });
+        self.count += 1;
+    }
+
+    /// Sends a request for remote memory access with the bytes in `payload`, or with the addresses of the held
+    /// buffers if there are none; false if there is no room.
+    ///
+    /// # Errors
+    ///
+    /// If the peer closed, or violated the protocol.
+    ///
+    /// # Safety
+    ///
+    /// The payload must be readable; the held buffers as the operation needs them, until it is done.
+    pub unsafe fn request(
+        &mut self,
+        request: &Request,
+        payload: Option<&Parts>,
+        held: Held,
+    ) -> Result<bool, Broken> {
+        if self.count == MOST_HELD {
+            self.was_full = true;
+            return Ok(false);
+        }
+        let number = self.free_number();
+        let places: Vec<_> = held.parts.places().copied().collect();
+        let words = remote::encode(request, if payload.is_some() { &[] } else { &places });
+        let length = size_of_val(words.as_slice()) + payload.map_or(0, Parts::length);
+        let data = if request.data.is_some() { HAS_DATA } else { 0 };
+        let header = [number as u64, request.data.unwrap_or(0)];
+        let ring = self.segment.ring(Side::Sender);
+        let (what, length) = (kind::REQUEST | data, HEADER + length as u64);
+        let sent = ring.write(&mut self.writer, what, length, |at| {
+            let at = put_header(at, header);
+            let words = words.as_slice();
+            // SAFETY: the record has room for header, words and payload; the caller guarantees the payload.
+            unsafe {
+                std::ptr::copy_nonoverlapping(words.as_ptr().cast(), at, size_of_val(words));
+                if let Some(payload) = payload {
+                    payload.copy_to(at.add(size_of_val(words)));
+                }
+            }
+        })?;
+        self.was_full |= !sent;
+        if sent {
+            self.keep(number, held);
+        }
+        Ok(sent)
+    }
+
+    /// Returns bytes of a request of the receiver's; how many, zero if there is no room.
+    ///
+    /// # Errors
+    ///
+    /// If the peer violated the protocol.
+    ///
+    /// # Safety
+    ///
+    /// The buffers must be readable.
+    pub unsafe fn reply(
+        &mut self,
+        number: u32,
+        skip: usize,
+        from: &Parts,
+    ) -> Result<usize, Broken> {
+        let piece = from.after(skip, PIECE);
+        let length = piece.length();
+        let ring = self.segment.ring(Side::Sender);
+        let header = [u64::from(number), skip as u64];
+        let sent = ring.write(&mut self.writer, kind::REPLY, HEADER + length as u64, |at| {
+            // SAFETY: the record has room; the caller guarantees the buffers.
+            unsafe { piece.copy_to(put_header(at, header)) };
+        })?;
+        self.was_full |= !sent;
+        Ok(if sent { length } else { 0 })
+    }
+
+    /// Takes bytes that the peer returns for a request; the request if it is complete.
+    ///
+    /// # Errors
+    ///
+    /// If the peer violated the protocol.
+    ///
+    /// # Safety
+    ///
+    /// The bytes must be readable.
+    pub unsafe fn replied(
+        &mut self,
+        number: u32,
+        offset: u64,
+        (bytes, length): (*const u8, usize),
+    ) -> Result<Option<Held>, Broken> {
+        let place = self.held.get_mut(number as usize).ok_or(Broken::Protocol)?;
+        let holding = place.as_mut().ok_or(Broken::Protocol)?;
+        let Purpose::Request(operation) = holding.held.purpose else {
+            return Err(Broken::Protocol);
+        };
+        let left = holding.held.parts.length() - holding.sent;
+        if !operation.returns_bytes() || offset != holding.sent as u64 || length > left {
+            return Err(Broken::Protocol);
+        }
+        // SAFETY: the program keeps the buffers of a request writable until it is done.
+        unsafe { holding.held.parts.after(holding.sent, length).copy_from(bytes, length) };
+        holding.sent += length;
+        if length < left {
+            return if length == 0 { Err(Broken::Protocol) } else { Ok(None) };
+        }
+        self.count -= 1;
+        Ok(place.take().map(|it| it.held))
     }
 
     /// Wakes the receiver if it sleeps; returns whether it did.
@@ -175,13 +311,13 @@ impl Sending {
         !self.pulled.is_empty() || self.segment.ring(Side::Receiver).has_next(&self.answers)
     }
 
-    /// Handles the receiver's answers and sends the pieces that it pulls. Calls `fetched` for each message that is
-    /// done; returns whether anything was done.
+    /// Handles the receiver's answers and sends the pieces that it pulls. Calls `done` for each message or
+    /// request that is done, with zero or an error number; returns whether there was anything to do.
     ///
     /// # Errors
     ///
     /// If the peer closed, or violated the protocol.
-    pub fn progress(&mut self, mut fetched: impl FnMut(Held)) -> Result<bool, Broken> {
+    pub fn progress(&mut self, mut done: impl FnMut(Held, Errno)) -> Result<bool, Broken> {
         let mut has_heard = false;
         let ring = self.segment.ring(Side::Receiver);
         while let Some(record) = ring.next(&mut self.answers)? {
@@ -196,13 +332,18 @@ impl Sending {
             let holding = self.held.get_mut(index).and_then(Option::as_mut);
             let holding = holding.ok_or(Broken::Protocol)?;
             match NonZeroU32::new(record.what & KIND) {
-                Some(answer::DONE) if holding.asked.is_none_or(|asked| asked == holding.sent) => {
+                Some(answer::DONE)
+                    if holding.asked.is_none_or(|asked| asked == holding.sent)
+                        && length <= HIGHEST_ERROR =>
+                {
                     self.count -= 1;
                     if let Some(holding) = self.held[index].take() {
-                        fetched(holding.held);
+                        done(holding.held, length as Errno);
                     }
                 }
-                Some(answer::PULL) if holding.asked.is_none() => {
+                Some(answer::PULL)
+                    if holding.asked.is_none() && holding.held.purpose.may_be_pulled() =>
+                {
                     let length = usize::try_from(length).map_err(|_| Broken::Protocol)?;
                     if length > holding.held.parts.length() {
                         return Err(Broken::Protocol);

@@ -3,17 +3,21 @@
 //!
 //! Progress is made only inside calls: nothing here owns a thread. Results are reported through [`Events`].
 
+mod atomic;
 mod progress;
 mod queue;
+mod remote;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::os::fd::OwnedFd;
 use std::time::Instant;
 
+pub use atomic::{is_offered as is_atomic_offered, size_of_datatype};
 use queue::{Queue, Stored, Unexpected};
 pub use queue::{Receive, Wanted};
+pub use remote::{Access, Touch};
 
-use crate::channel::{Broken, Envelope, Held, Receiving, Sending};
+use crate::channel::{Broken, Envelope, Held, Operation, Purpose, Range, Receiving, Sending};
 use crate::figures::Figures;
 use crate::parts::Parts;
 use crate::peers::{PeerId, Peers};
@@ -55,6 +59,26 @@ pub enum Event {
         /// The error.
         error: Errno,
     },
+    /// A remote memory access of this endpoint is done.
+    Accessed {
+        /// The program's context of the operation.
+        context: usize,
+        /// What it was.
+        operation: Operation,
+        /// Zero, or the error.
+        error: Errno,
+        /// Whether the program wants a completion.
+        is_reported: bool,
+    },
+    /// A peer has written into registered memory, with completion data for this program.
+    Written {
+        /// The peer.
+        source: PeerId,
+        /// The data.
+        data: u64,
+        /// The number of bytes written.
+        length: usize,
+    },
 }
 
 /// A message that was received.
@@ -80,6 +104,16 @@ pub struct Received {
 pub trait Events {
     /// Called for each event.
     fn on_event(&mut self, event: Event);
+
+    /// The address of a range of registered memory, which must be readable, and writable if it is written, until
+    /// the next call of the endpoint.
+    ///
+    /// # Errors
+    ///
+    /// Why a peer may not access it.
+    fn resolve(&mut self, _range: &Range, _touch: Touch) -> Result<*mut u8, Errno> {
+        Err(libc::EACCES)
+    }
 }
 
 impl<T: FnMut(Event)> Events for T {
@@ -120,10 +154,13 @@ struct Incoming {
     is_busy: bool,
 }
 
-/// A receive whose message is pulled through the ring.
-#[derive(Clone, Copy, Debug)]
-struct Pulling {
-    received: Received,
+/// What becomes of a message that is pulled through the ring.
+#[derive(Debug)]
+enum Pulling {
+    /// It belongs to a receive.
+    Receive(Received),
+    /// It is written into registered memory.
+    Write(remote::Write),
 }
 
 /// An endpoint.
@@ -142,6 +179,8 @@ pub struct Endpoint {
     tagged: Queue,
     untagged: Queue,
     pulling: HashMap<(u32, u32), Pulling>,
+    /// What requests of peers return, and has not been sent yet; by peer.
+    replies: BTreeMap<usize, remote::Replies>,
     /// The number of messages that wait for their receivers to fetch them.
     held: usize,
     figures: Figures,
@@ -175,6 +214,7 @@ impl Endpoint {
             tagged: Queue::default(),
             untagged: Queue::default(),
             pulling: HashMap::new(),
+            replies: BTreeMap::new(),
             held: 0,
             figures: Figures::new()?,
             calls: 0,
@@ -240,7 +280,8 @@ impl Endpoint {
             unsafe { way.send(&envelope, parts) }
         } else {
             let parts = parts.clone();
-            way.hold(&envelope, Held { context, parts, is_reported, is_tagged })
+            let purpose = Purpose::Message { is_tagged };
+            way.hold(&envelope, Held { context, parts, is_reported, purpose })
         };
         match sent {
             Ok(true) => {

@@ -4,12 +4,12 @@ use std::time::{Duration, Instant};
 
 use super::queue::{Receive, Stored, Unexpected};
 use super::{Endpoint, Event, Events, Incoming, Outgoing, Pulling, failed, received};
-use crate::channel::{Arrival, Body, Broken, Envelope, Receiving, Remote};
+use crate::channel::{Arrival, Body, Broken, Envelope, Held, Purpose, Receiving, Remote};
 use crate::endpoint::Received;
 use crate::parts::Parts;
 use crate::peers::{PeerId, Peers};
 use crate::rendezvous::{self, Handshake};
-use crate::sys;
+use crate::sys::{self, Errno};
 
 /// The most records of one sender that are received before the other senders' turn.
 const TURN: u32 = 64;
@@ -61,6 +61,9 @@ impl Endpoint {
         if self.held > 0 {
             any |= self.handle_all_answers(events);
         }
+        if !self.replies.is_empty() {
+            any |= self.send_replies(peers, events);
+        }
         self.figures.counts().empty_polls.add(u64::from(!any));
         self.calls += 1;
         if self.calls >= CALLS {
@@ -75,7 +78,7 @@ impl Endpoint {
     /// Whether nothing has arrived and the kernel need not be polled yet; a cheap check.
     #[inline(always)]
     pub fn is_idle(&mut self) -> bool {
-        let mut has_news = self.held > 0 && self.has_answers();
+        let mut has_news = self.held > 0 && self.has_answers() || !self.replies.is_empty();
         for from in &mut self.incoming {
             let Some(from) = from else { continue };
             let has_next = from.receiving.has_next();
@@ -130,11 +133,14 @@ impl Endpoint {
                 }
             }
             Arrival::Complete(number) => {
-                if let Some(pulling) = self.pulling.remove(&(channel, number)) {
-                    self.complete(pulling.received, events);
-                }
+                self.finish_pulled(channel, number, source, events);
             }
             Arrival::Piece => {}
+            Arrival::Request(requested) => self.serve(channel, source, *requested, events),
+            Arrival::Reply(number, offset, bytes, length) => {
+                // SAFETY: the record stays in the ring until it is consumed.
+                unsafe { self.take_reply(source, number, offset, (bytes, length), events) };
+            }
         }
     }
 
@@ -203,7 +209,7 @@ impl Endpoint {
                 self.complete(received, events);
             }
             Ok(Some(number)) => {
-                self.pulling.insert((channel, number), Pulling { received });
+                self.pulling.insert((channel, number), Pulling::Receive(received));
             }
             Err(why) => {
                 let error = why.errno();
@@ -232,10 +238,9 @@ impl Endpoint {
     fn handle_answers(&mut self, peer: PeerId, events: &mut impl Events) -> bool {
         let Some(Outgoing::Open(way)) = self.outgoing.get_mut(peer.index()) else { return false };
         let count = &mut self.held;
-        let heard = way.progress(|held| {
+        let heard = way.progress(|held, error| {
             *count -= 1;
-            let (context, is_tagged) = (held.context, held.is_tagged);
-            events.on_event(Event::Sent { context, is_tagged, is_reported: held.is_reported });
+            events.on_event(ended(&held, error));
         });
         heard.unwrap_or_else(|why| {
             self.drop_peer(peer, why, events);
@@ -335,11 +340,11 @@ impl Endpoint {
             return;
         }
         self.figures.counts().lost.add(1);
+        self.replies.remove(&peer.index());
         if let Outgoing::Open(mut way) = way {
             for held in way.abandon() {
                 self.held -= 1;
-                let (context, is_tagged) = (held.context, held.is_tagged);
-                events.on_event(Event::SendFailed { context, is_tagged, error });
+                events.on_event(ended(&held, error));
             }
             self.watch.remove(&way.peer);
         }
@@ -347,8 +352,8 @@ impl Endpoint {
             let its = self.incoming[channel].take_if(|from| from.peer == peer);
             let Some(mut from) = its else { continue };
             for number in from.receiving.abandon() {
-                if let Some(pulling) = self.pulling.remove(&(channel as u32, number)) {
-                    let received = pulling.received;
+                let pulling = self.pulling.remove(&(channel as u32, number));
+                if let Some(Pulling::Receive(received)) = pulling {
                     events.on_event(Event::ReceiveFailed { received, error });
                 }
             }
@@ -413,6 +418,18 @@ impl Endpoint {
             }
         }
         any
+    }
+}
+
+/// The event of a held message or request that was fetched or carried out, or has failed.
+pub(super) const fn ended(held: &Held, error: Errno) -> Event {
+    let Held { context, is_reported, .. } = *held;
+    match held.purpose {
+        Purpose::Message { is_tagged } if error == 0 => {
+            Event::Sent { context, is_tagged, is_reported }
+        }
+        Purpose::Message { is_tagged } => Event::SendFailed { context, is_tagged, error },
+        Purpose::Request(operation) => Event::Accessed { context, operation, error, is_reported },
     }
 }
 

@@ -13,8 +13,12 @@ pub const FI_TAGGED: u64 = 1 << 3;
 pub const FI_ATOMIC: u64 = 1 << 4;
 pub const FI_MULTICAST: u64 = 1 << 5;
 pub const FI_COLLECTIVE: u64 = 1 << 6;
+pub const FI_READ: u64 = 1 << 8;
+pub const FI_WRITE: u64 = 1 << 9;
 pub const FI_RECV: u64 = 1 << 10;
 pub const FI_SEND: u64 = 1 << 11;
+pub const FI_REMOTE_READ: u64 = 1 << 12;
+pub const FI_REMOTE_WRITE: u64 = 1 << 13;
 pub const FI_REMOTE_CQ_DATA: u64 = 1 << 17;
 pub const FI_MORE: u64 = 1 << 18;
 pub const FI_PEEK: u64 = 1 << 19;
@@ -32,6 +36,9 @@ pub const FI_DIRECTED_RECV: u64 = 1 << 59;
 pub const FI_CLAIM: u64 = 1 << 59;
 pub const FI_SELECTIVE_COMPLETION: u64 = 1 << 59;
 
+pub const FI_FETCH_ATOMIC: u64 = 1 << 58;
+pub const FI_COMPARE_ATOMIC: u64 = 1 << 59;
+
 pub const FI_LOCAL_MR: u64 = 1 << 55;
 pub const FI_CONTEXT: u64 = 1 << 59;
 pub const FI_MSG_PREFIX: u64 = 1 << 58;
@@ -48,6 +55,8 @@ pub const FI_AV_TABLE: u32 = 2;
 
 pub const FI_MR_BASIC: c_int = 1;
 pub const FI_MR_SCALABLE: c_int = 2;
+pub const FI_MR_VIRT_ADDR: c_int = 1 << 4;
+pub const FI_MR_PROV_KEY: c_int = 1 << 6;
 
 pub const FI_PROGRESS_UNSPEC: u32 = 0;
 pub const FI_PROGRESS_MANUAL: u32 = 2;
@@ -95,6 +104,7 @@ pub const FI_ENOCQ: c_int = 263;
 pub const FI_ENOAV: c_int = 267;
 pub const FI_EOPBADSTATE: c_int = 258;
 pub const FI_ETRUNC: c_int = 265;
+pub const FI_ENOKEY: c_int = 266;
 
 /// A structure of the headers.
 macro_rules! layout {
@@ -286,7 +296,7 @@ layout! {
         poll_open: Call,
         stx_ctx: Call,
         srx_ctx: Call,
-        query_atomic: Call,
+        query_atomic: unsafe extern "C" fn(*mut fid_domain, u32, u32, *mut fi_atomic_attr, u64) -> c_int,
         query_collective: Call,
     }
     struct fi_ops_mr {
@@ -435,6 +445,74 @@ layout! {
         senddata: unsafe extern "C" fn(*mut fid_ep, *const c_void, size_t, *mut c_void, u64, u64, u64, *mut c_void) -> ssize_t,
         injectdata: unsafe extern "C" fn(*mut fid_ep, *const c_void, size_t, u64, u64, u64) -> ssize_t,
     }
+    struct fi_rma_iov {
+        addr: u64,
+        len: size_t,
+        key: u64,
+    }
+    struct fi_rma_ioc {
+        addr: u64,
+        count: size_t,
+        key: u64,
+    }
+    struct fi_ioc {
+        addr: *mut c_void,
+        count: size_t,
+    }
+    struct fi_msg_rma {
+        msg_iov: *const iovec,
+        desc: *mut *mut c_void,
+        iov_count: size_t,
+        addr: u64,
+        rma_iov: *const fi_rma_iov,
+        rma_iov_count: size_t,
+        context: *mut c_void,
+        data: u64,
+    }
+    struct fi_ops_rma {
+        size: size_t,
+        read: unsafe extern "C" fn(*mut fid_ep, *mut c_void, size_t, *mut c_void, u64, u64, u64, *mut c_void) -> ssize_t,
+        readv: unsafe extern "C" fn(*mut fid_ep, *const iovec, *mut *mut c_void, size_t, u64, u64, u64, *mut c_void) -> ssize_t,
+        readmsg: unsafe extern "C" fn(*mut fid_ep, *const fi_msg_rma, u64) -> ssize_t,
+        write: unsafe extern "C" fn(*mut fid_ep, *const c_void, size_t, *mut c_void, u64, u64, u64, *mut c_void) -> ssize_t,
+        writev: unsafe extern "C" fn(*mut fid_ep, *const iovec, *mut *mut c_void, size_t, u64, u64, u64, *mut c_void) -> ssize_t,
+        writemsg: unsafe extern "C" fn(*mut fid_ep, *const fi_msg_rma, u64) -> ssize_t,
+        inject: unsafe extern "C" fn(*mut fid_ep, *const c_void, size_t, u64, u64, u64) -> ssize_t,
+        writedata: unsafe extern "C" fn(*mut fid_ep, *const c_void, size_t, *mut c_void, u64, u64, u64, u64, *mut c_void) -> ssize_t,
+        injectdata: unsafe extern "C" fn(*mut fid_ep, *const c_void, size_t, u64, u64, u64, u64) -> ssize_t,
+    }
+    struct fi_atomic_attr {
+        count: size_t,
+        size: size_t,
+    }
+    struct fi_msg_atomic {
+        msg_iov: *const fi_ioc,
+        desc: *mut *mut c_void,
+        iov_count: size_t,
+        addr: u64,
+        rma_iov: *const fi_rma_ioc,
+        rma_iov_count: size_t,
+        datatype: u32,
+        op: u32,
+        context: *mut c_void,
+        data: u64,
+    }
+    struct fi_ops_atomic {
+        size: size_t,
+        write: unsafe extern "C" fn(*mut fid_ep, *const c_void, size_t, *mut c_void, u64, u64, u64, u32, u32, *mut c_void) -> ssize_t,
+        writev: unsafe extern "C" fn(*mut fid_ep, *const fi_ioc, *mut *mut c_void, size_t, u64, u64, u64, u32, u32, *mut c_void) -> ssize_t,
+        writemsg: unsafe extern "C" fn(*mut fid_ep, *const fi_msg_atomic, u64) -> ssize_t,
+        inject: unsafe extern "C" fn(*mut fid_ep, *const c_void, size_t, u64, u64, u64, u32, u32) -> ssize_t,
+        readwrite: unsafe extern "C" fn(*mut fid_ep, *const c_void, size_t, *mut c_void, *mut c_void, *mut c_void, u64, u64, u64, u32, u32, *mut c_void) -> ssize_t,
+        readwritev: unsafe extern "C" fn(*mut fid_ep, *const fi_ioc, *mut *mut c_void, size_t, *mut fi_ioc, *mut *mut c_void, size_t, u64, u64, u64, u32, u32, *mut c_void) -> ssize_t,
+        readwritemsg: unsafe extern "C" fn(*mut fid_ep, *const fi_msg_atomic, *mut fi_ioc, *mut *mut c_void, size_t, u64) -> ssize_t,
+        compwrite: unsafe extern "C" fn(*mut fid_ep, *const c_void, size_t, *mut c_void, *const c_void, *mut c_void, *mut c_void, *mut c_void, u64, u64, u64, u32, u32, *mut c_void) -> ssize_t,
+        compwritev: unsafe extern "C" fn(*mut fid_ep, *const fi_ioc, *mut *mut c_void, size_t, *const fi_ioc, *mut *mut c_void, size_t, *mut fi_ioc, *mut *mut c_void, size_t, u64, u64, u64, u32, u32, *mut c_void) -> ssize_t,
+        compwritemsg: unsafe extern "C" fn(*mut fid_ep, *const fi_msg_atomic, *const fi_ioc, *mut *mut c_void, size_t, *mut fi_ioc, *mut *mut c_void, size_t, u64) -> ssize_t,
+        writevalid: unsafe extern "C" fn(*mut fid_ep, u32, u32, *mut size_t) -> c_int,
+        readwritevalid: unsafe extern "C" fn(*mut fid_ep, u32, u32, *mut size_t) -> c_int,
+        compwritevalid: unsafe extern "C" fn(*mut fid_ep, u32, u32, *mut size_t) -> c_int,
+    }
     struct fi_ops_cm {
         size: size_t,
         setname: unsafe extern "C" fn(*mut fid, *mut c_void, size_t) -> c_int,
@@ -452,9 +530,9 @@ layout! {
         ops: *const fi_ops_ep,
         cm: *const fi_ops_cm,
         msg: *const fi_ops_msg,
-        rma: *const c_void,
+        rma: *const fi_ops_rma,
         tagged: *const fi_ops_tagged,
-        atomic: *const c_void,
+        atomic: *const fi_ops_atomic,
         collective: *const c_void,
     }
     struct fi_context {

@@ -6,8 +6,8 @@ use libc::{c_int, c_void, size_t, ssize_t};
 
 use super::abi::{
     FI_CLASS_AV, FI_CLASS_CNTR, FI_CLASS_CQ, FI_CLASS_EP, FI_CLASS_EQ, FI_DIRECTED_RECV, FI_ENABLE,
-    FI_ENOAV, FI_ENOCQ, FI_ENOSYS, FI_GETOPSFLAG, FI_RECV, FI_SELECTIVE_COMPLETION, FI_SEND,
-    FI_SETOPSFLAG, fi_info, fi_ops, fi_ops_cm, fi_ops_ep, fid, fid_ep,
+    FI_ENOAV, FI_ENOCQ, FI_ENOSYS, FI_GETOPSFLAG, FI_READ, FI_RECV, FI_SELECTIVE_COMPLETION,
+    FI_SEND, FI_SETOPSFLAG, FI_WRITE, fi_info, fi_ops, fi_ops_cm, fi_ops_ep, fid, fid_ep,
 };
 use super::av::{Av, put_name};
 use super::cntr::Cntr;
@@ -15,7 +15,7 @@ use super::cq::Cq;
 use super::domain::Domain;
 use super::record::{self, Record};
 use super::state::{Binding, Bound, Shared, State, Waiter};
-use super::{NOT_OFFERED, hand_out, info, message, no_ops, outcome};
+use super::{NOT_OFFERED, atomic, hand_out, info, message, no_ops, outcome, rma};
 use crate::endpoint::{Endpoint, MOST_LONG};
 use crate::rendezvous::Directory;
 use crate::sys::Errno;
@@ -77,7 +77,18 @@ pub unsafe fn open(
     let receives = Binding { flags: rx.map_or(0, |it| it.op_flags), ..Binding::default() };
     let is_directed = info.is_some_and(|info| info.caps & FI_DIRECTED_RECV != 0);
     let (vector, is_enabled, is_armed) = (None, false, false);
-    let bound = Bound { endpoint, sends, receives, vector, is_directed, is_enabled, is_armed };
+    let (reads, writes) = (None, None);
+    let bound = Bound {
+        endpoint,
+        sends,
+        receives,
+        reads,
+        writes,
+        vector,
+        is_directed,
+        is_enabled,
+        is_armed,
+    };
     let mut state = domain.shared.lock();
     if let Some(folder) = std::env::var_os(record::DIRECTORY).filter(|_| state.record.is_none()) {
         match Record::new(folder.as_ref(), bound.endpoint.name()) {
@@ -92,9 +103,9 @@ pub unsafe fn open(
         ops: &raw const OPS,
         cm: &raw const CM,
         msg: &raw const message::MSG,
-        rma: std::ptr::null(),
+        rma: &raw const rma::OPS,
         tagged: &raw const message::TAGGED,
-        atomic: std::ptr::null(),
+        atomic: &raw const atomic::OPS,
         collective: std::ptr::null(),
     };
     let endpoint = Ep { fid, shared: Arc::clone(&domain.shared), number };
@@ -145,12 +156,11 @@ unsafe extern "C" fn bind(object: *mut fid, other: *mut fid, flags: u64) -> c_in
         FI_CLASS_CNTR => {
             // SAFETY: as above.
             let number = unsafe { &*other.cast::<Cntr>() }.number;
-            bind_to(&mut state, endpoint.number, flags, |binding| binding.counter = Some(number))
-                .and_then(|()| {
-                    watch(&mut state, endpoint.number, |state| {
-                        state.counters.get(number).map(|it| &it.waiter)
-                    })
+            bind_counter(&mut state, endpoint.number, flags, number).and_then(|()| {
+                watch(&mut state, endpoint.number, |state| {
+                    state.counters.get(number).map(|it| &it.waiter)
                 })
+            })
         }
         _ => Err(libc::EINVAL),
     })
@@ -171,6 +181,31 @@ fn bind_to(
     }
     if flags & FI_RECV != 0 {
         bind(&mut bound.receives);
+    }
+    Ok(())
+}
+
+/// Binds a counter of sends, receives, reads or writes. What peers do to registered memory is not counted.
+fn bind_counter(
+    state: &mut State,
+    endpoint: usize,
+    flags: u64,
+    number: usize,
+) -> Result<(), Errno> {
+    let bound = state.endpoints.get(endpoint)?;
+    if flags == 0 || flags & !(FI_SEND | FI_RECV | FI_READ | FI_WRITE) != 0 {
+        return Err(libc::EINVAL);
+    }
+    let counters = [
+        (FI_SEND, &mut bound.sends.counter),
+        (FI_RECV, &mut bound.receives.counter),
+        (FI_READ, &mut bound.reads),
+        (FI_WRITE, &mut bound.writes),
+    ];
+    for (flag, counter) in counters {
+        if flags & flag != 0 {
+            *counter = Some(number);
+        }
     }
     Ok(())
 }
@@ -199,7 +234,8 @@ unsafe extern "C" fn control(object: *mut fid, command: c_int, argument: *mut c_
     match command {
         FI_ENABLE if bound.vector.is_none() => -FI_ENOAV,
         FI_ENABLE
-            if [bound.sends, bound.receives].iter().all(|it| it.queue.or(it.counter).is_none()) =>
+            if [bound.sends, bound.receives].iter().all(|it| it.queue.or(it.counter).is_none())
+                && bound.reads.or(bound.writes).is_none() =>
         {
             -FI_ENOCQ
         }

@@ -6,14 +6,16 @@ use libc::{c_char, c_int, c_void, size_t};
 
 use super::NAME;
 use super::abi::{
-    FI_ADDR_NOTAVAIL, FI_API, FI_AV_MAP, FI_AV_TABLE, FI_AV_UNSPEC, FI_COMPLETION, FI_CONTEXT,
-    FI_DELIVERY_COMPLETE, FI_DIRECTED_RECV, FI_ENODATA, FI_EP_DGRAM, FI_EP_RDM, FI_EP_UNSPEC,
-    FI_FORMAT_UNSPEC, FI_INJECT, FI_INJECT_COMPLETE, FI_LOCAL_COMM, FI_LOCAL_MR, FI_MATCH_COMPLETE,
-    FI_MORE, FI_MR_BASIC, FI_MR_SCALABLE, FI_MSG, FI_MSG_PREFIX, FI_ORDER_SAS, FI_PROGRESS_MANUAL,
-    FI_PROGRESS_UNSPEC, FI_PROV_SPECIFIC, FI_RECV, FI_REMOTE_COMM, FI_RM_ENABLED, FI_SEND,
-    FI_SOURCE, FI_TAGGED, FI_THREAD_DOMAIN, FI_THREAD_SAFE, FI_TRANSMIT_COMPLETE, fi_domain_attr,
-    fi_ep_attr, fi_fabric_attr, fi_info, fi_rx_attr, fi_tx_attr,
+    FI_ADDR_NOTAVAIL, FI_API, FI_ATOMIC, FI_AV_MAP, FI_AV_TABLE, FI_AV_UNSPEC, FI_COMPLETION,
+    FI_CONTEXT, FI_DELIVERY_COMPLETE, FI_DIRECTED_RECV, FI_ENODATA, FI_EP_DGRAM, FI_EP_RDM,
+    FI_EP_UNSPEC, FI_FORMAT_UNSPEC, FI_INJECT, FI_INJECT_COMPLETE, FI_LOCAL_COMM, FI_LOCAL_MR,
+    FI_MATCH_COMPLETE, FI_MORE, FI_MR_BASIC, FI_MR_SCALABLE, FI_MSG, FI_MSG_PREFIX, FI_ORDER_SAS,
+    FI_PROGRESS_MANUAL, FI_PROGRESS_UNSPEC, FI_PROV_SPECIFIC, FI_READ, FI_RECV, FI_REMOTE_COMM,
+    FI_REMOTE_READ, FI_REMOTE_WRITE, FI_RM_ENABLED, FI_RMA, FI_SEND, FI_SOURCE, FI_TAGGED,
+    FI_THREAD_DOMAIN, FI_THREAD_SAFE, FI_TRANSMIT_COMPLETE, FI_WRITE, fi_domain_attr, fi_ep_attr,
+    fi_fabric_attr, fi_info, fi_rx_attr, fi_tx_attr,
 };
+use crate::channel::MOST_RANGES;
 use crate::endpoint::{LONGEST_INJECTED, MOST_LONG};
 use crate::parts;
 use crate::rendezvous::Name;
@@ -25,8 +27,13 @@ pub const VERSION: u32 = 1;
 pub const ADDRESS_FORMAT: u32 = FI_PROV_SPECIFIC | 0x7765_6674;
 const PROTOCOL: u32 = FI_PROV_SPECIFIC | 0x7765_6674;
 
-const PRIMARY: u64 = FI_MSG | FI_TAGGED;
+const MESSAGES: u64 = FI_MSG | FI_TAGGED;
+const ACCESSES: u64 = FI_RMA | FI_ATOMIC;
+const PRIMARY: u64 = MESSAGES | ACCESSES;
 const DIRECTIONS: u64 = FI_SEND | FI_RECV;
+/// What an endpoint does to the memory of others, and what others do to its own.
+const OWN_ACCESSES: u64 = FI_READ | FI_WRITE;
+const PEER_ACCESSES: u64 = FI_REMOTE_READ | FI_REMOTE_WRITE;
 /// Secondary capabilities that are granted without being requested, since they cost nothing. `FI_DIRECTED_RECV`
 /// changes what a receive means, so it must be requested.
 const ALWAYS: u64 = FI_LOCAL_COMM | FI_SOURCE;
@@ -56,8 +63,13 @@ fn granted(wanted: u64, available: u64) -> Option<u64> {
     if wanted & PRIMARY == 0 {
         return Some(available);
     }
-    let directions = if wanted & DIRECTIONS == 0 { DIRECTIONS } else { 0 };
-    Some(wanted | directions | ALWAYS & available)
+    // All modifiers of a primary capability, unless the request names some.
+    let all = |primary, modifiers| {
+        let is_open = wanted & primary != 0 && wanted & modifiers == 0;
+        if is_open { modifiers & available } else { 0 }
+    };
+    let modifiers = all(MESSAGES, DIRECTIONS) | all(ACCESSES, OWN_ACCESSES | PEER_ACCESSES);
+    Some(wanted | modifiers | ALWAYS & available)
 }
 
 fn is_named(name: *const c_char, own: &CStr) -> bool {
@@ -72,7 +84,7 @@ fn fits(asked: &[(usize, usize)]) -> bool {
 
 /// The endpoint types with their capabilities.
 const KINDS: [(u32, u64); 2] = [
-    (FI_EP_RDM, PRIMARY | DIRECTIONS | ALWAYS | FI_DIRECTED_RECV),
+    (FI_EP_RDM, PRIMARY | DIRECTIONS | OWN_ACCESSES | PEER_ACCESSES | ALWAYS | FI_DIRECTED_RECV),
     // Reliable datagrams satisfy the contract of unreliable ones.
     (FI_EP_DGRAM, FI_MSG | DIRECTIONS | ALWAYS | FI_DIRECTED_RECV),
 ];
@@ -121,8 +133,13 @@ fn sends_are_offered(asked: &fi_tx_attr, caps: u64) -> bool {
             (asked.inject_size, LONGEST_INJECTED),
             (asked.size, MOST_LONG),
             (asked.iov_limit, parts::MOST),
-            (asked.rma_iov_limit, 0),
+            (asked.rma_iov_limit, rma_ranges(caps)),
         ])
+}
+
+/// How many ranges a remote access may name.
+const fn rma_ranges(caps: u64) -> usize {
+    if caps & ACCESSES == 0 { 0 } else { MOST_RANGES }
 }
 
 fn receives_are_offered(asked: &fi_rx_attr, caps: u64) -> bool {
@@ -167,7 +184,7 @@ fn domain_is_offered(asked: &fi_domain_attr, caps: u64) -> bool {
             (asked.max_ep_rx_ctx, 1),
             (asked.max_ep_stx_ctx, 0),
             (asked.max_ep_srx_ctx, 0),
-            (asked.mr_iov_limit, parts::MOST),
+            (asked.mr_iov_limit, 1),
             (asked.auth_key_size, 0),
             (asked.max_err_data, 0),
         ])
@@ -284,13 +301,14 @@ unsafe fn make(version: u32, hints: &Hints<'_>, kind: u32, available: u64) -> *m
         if made.iter().any(|it: &*mut c_void| it.is_null()) {
             return std::ptr::null_mut();
         }
-        (*tx).caps = caps & (PRIMARY | FI_SEND | FI_LOCAL_COMM);
+        (*tx).caps = caps & (PRIMARY | FI_SEND | OWN_ACCESSES | FI_LOCAL_COMM);
         (*tx).op_flags = hints.tx.map_or(0, |it| it.op_flags);
         (*tx).msg_order = FI_ORDER_SAS;
         (*tx).inject_size = LONGEST_INJECTED;
         (*tx).size = MOST_LONG;
         (*tx).iov_limit = parts::MOST;
-        (*rx).caps = caps & (PRIMARY | FI_RECV | ALWAYS | FI_DIRECTED_RECV);
+        (*tx).rma_iov_limit = rma_ranges(caps);
+        (*rx).caps = caps & (PRIMARY | FI_RECV | PEER_ACCESSES | ALWAYS | FI_DIRECTED_RECV);
         (*rx).op_flags = hints.rx.map_or(0, |it| it.op_flags);
         (*rx).msg_order = FI_ORDER_SAS;
         (*rx).size = RECEIVES;
@@ -337,7 +355,8 @@ fn fill_domain(domain: &mut fi_domain_attr, hints: &Hints<'_>) {
     domain.resource_mgmt = FI_RM_ENABLED;
     let av_type = hints.domain.map_or(FI_AV_UNSPEC, |it| it.av_type);
     domain.av_type = if av_type == FI_AV_UNSPEC { FI_AV_TABLE } else { av_type };
-    // Local buffers need no registration; programs for older headers expect their own mode back.
+    // Nothing is required of a registration: the program chooses its key, and peers name offsets. Programs for older
+    // headers expect their own mode back.
     let mode = hints.domain.map_or(0, |it| it.mr_mode);
     domain.mr_mode = if [FI_MR_BASIC, FI_MR_SCALABLE].contains(&mode) { mode } else { 0 };
     domain.mr_key_size = 8;
@@ -345,7 +364,7 @@ fn fill_domain(domain: &mut fi_domain_attr, hints: &Hints<'_>) {
     (domain.cq_cnt, domain.ep_cnt, domain.cntr_cnt) = (OBJECTS, OBJECTS, OBJECTS);
     (domain.tx_ctx_cnt, domain.rx_ctx_cnt) = (OBJECTS, OBJECTS);
     (domain.max_ep_tx_ctx, domain.max_ep_rx_ctx) = (1, 1);
-    domain.mr_iov_limit = parts::MOST;
+    domain.mr_iov_limit = 1;
     domain.mr_cnt = OBJECTS as size_t;
 }
 
@@ -368,15 +387,20 @@ mod tests {
     fn both_directions_are_granted_unless_one_is_requested() {
         assert_eq!(granted(FI_TAGGED, RDM), Some(FI_TAGGED | DIRECTIONS | ALWAYS));
         assert_eq!(granted(FI_MSG | FI_RECV, RDM), Some(FI_MSG | FI_RECV | ALWAYS));
+        let both = OWN_ACCESSES | PEER_ACCESSES;
+        assert_eq!(granted(FI_RMA, RDM), Some(FI_RMA | both | ALWAYS));
+        assert_eq!(granted(FI_ATOMIC | FI_WRITE, RDM), Some(FI_ATOMIC | FI_WRITE | ALWAYS));
     }
 
     #[test]
     fn a_request_for_a_missing_capability_is_refused() {
-        let remote_comm = 1 << 52;
-        for missing in [super::super::abi::FI_RMA, super::super::abi::FI_ATOMIC, remote_comm] {
+        let (multi_recv, rma_event, remote_comm) = (1 << 16, 1 << 56, 1 << 52);
+        for missing in [multi_recv, rma_event, remote_comm] {
             assert_eq!(granted(FI_TAGGED | missing, RDM), None);
         }
-        assert_eq!(granted(FI_TAGGED, KINDS[1].1), None, "datagrams have no tags");
+        for missing in [FI_TAGGED, FI_RMA, FI_ATOMIC] {
+            assert_eq!(granted(missing, KINDS[1].1), None, "datagrams have messages alone");
+        }
     }
 
     /// The modes by which Debian's programs ask, and `ofi_rxd`: the last alone is refused.
@@ -424,13 +448,15 @@ mod tests {
     #[test]
     fn each_attribute_that_is_not_offered_is_refused() {
         assert_eq!(Asked::new().refused(), None);
-        let cases: [(&str, Ask); 12] = [
-            ("caps", |it| it.info.caps = super::super::abi::FI_RMA),
+        let cases: [(&str, Ask); 14] = [
+            ("caps", |it| it.info.caps = super::super::abi::FI_MULTICAST),
             ("addr_format", |it| it.info.addr_format = 1),
             ("addresses", |it| it.info.src_addr = std::ptr::dangling_mut()),
             ("tx_attr", |it| it.tx.inject_size = LONGEST_INJECTED + 1),
             ("tx_attr", |it| it.tx.msg_order = 1),
             ("tx_attr", |it| it.tx.op_flags = 1 << 30),
+            ("tx_attr", |it| it.tx.rma_iov_limit = MOST_RANGES + 1),
+            ("domain_attr", |it| it.domain.mr_iov_limit = 2),
             ("rx_attr", |it| it.rx.comp_order = 1),
             ("ep_attr", |it| it.ep.r#type = 1),
             ("ep_attr", |it| it.ep.tx_ctx_cnt = usize::MAX),

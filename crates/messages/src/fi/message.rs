@@ -43,7 +43,7 @@ pub static TAGGED: fi_ops_tagged = fi_ops_tagged {
 
 /// The flags of an operation.
 #[derive(Clone, Copy)]
-enum Flags {
+pub enum Flags {
     /// The defaults of its endpoint.
     Default,
     /// Given with the operation.
@@ -53,7 +53,7 @@ enum Flags {
 }
 
 impl Flags {
-    fn of(self, binding: &Binding) -> u64 {
+    pub fn of(self, binding: &Binding) -> u64 {
         match self {
             Self::Default => binding.flags,
             Self::Only(flags) => flags,
@@ -62,7 +62,7 @@ impl Flags {
     }
 
     /// Whether an operation with these flags is reported to the completion queue.
-    fn is_reported(self, binding: &Binding) -> bool {
+    pub fn is_reported(self, binding: &Binding) -> bool {
         let asks = self.of(binding) & FI_COMPLETION != 0;
         !matches!(self, Self::Injected) && (asks || !binding.is_selective)
     }
@@ -211,7 +211,7 @@ unsafe fn post_receive(
 }
 
 /// The buffers of an I/O vector; `None` if there are too many.
-unsafe fn places(vector: *const iovec, count: size_t) -> Option<Parts> {
+pub unsafe fn places(vector: *const iovec, count: size_t) -> Option<Parts> {
     if count == 0 {
         return Parts::new(&[]);
     }
@@ -219,11 +219,11 @@ unsafe fn places(vector: *const iovec, count: size_t) -> Option<Parts> {
     Parts::new(unsafe { std::slice::from_raw_parts(vector, count) })
 }
 
-const fn one(buffer: *const c_void, length: size_t) -> Option<Parts> {
+pub const fn one(buffer: *const c_void, length: size_t) -> Option<Parts> {
     Some(Parts::one(buffer.cast_mut().cast(), length))
 }
 
-fn no_more_than(flags: u64, offered: u64) -> Result<Flags, Errno> {
+pub fn no_more_than(flags: u64, offered: u64) -> Result<Flags, Errno> {
     if flags & !offered == 0 { Ok(Flags::Only(flags)) } else { Err(FI_EBADFLAGS) }
 }
 

@@ -4,6 +4,7 @@
 //! implemented.
 
 pub mod abi;
+mod atomic;
 mod av;
 mod cntr;
 mod cq;
@@ -12,7 +13,9 @@ mod ep;
 mod fabric;
 pub mod info;
 mod message;
+mod mr;
 mod record;
+mod rma;
 mod state;
 
 use std::cell::UnsafeCell;

@@ -7,12 +7,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::abi::{
-    FI_ADDR_NOTAVAIL, FI_ETRUNC, FI_MSG, FI_RECV, FI_REMOTE_CQ_DATA, FI_SEND, FI_TAGGED,
-    fi_cq_tagged_entry,
+    FI_ADDR_NOTAVAIL, FI_ATOMIC, FI_ETRUNC, FI_MSG, FI_READ, FI_RECV, FI_REMOTE_CQ_DATA,
+    FI_REMOTE_WRITE, FI_RMA, FI_SEND, FI_TAGGED, FI_WRITE, fi_cq_tagged_entry,
 };
+use super::mr::Regions;
 use super::record::Record;
-use crate::channel::Envelope;
-use crate::endpoint::{Endpoint, Event, Events, Received};
+use crate::channel::{Envelope, Operation, Range};
+use crate::endpoint::{Endpoint, Event, Events, Received, Touch};
 use crate::peers::{PeerId, Peers};
 use crate::sys::{self, Errno, Watch};
 
@@ -137,6 +138,10 @@ pub struct Bound {
     pub sends: Binding,
     /// For what it receives.
     pub receives: Binding,
+    /// The counters of its reads and of its writes of remote memory.
+    pub reads: Option<usize>,
+    /// See `reads`.
+    pub writes: Option<usize>,
     /// Its address vector.
     pub vector: Option<usize>,
     /// Whether receives may name a source (`FI_DIRECTED_RECV`).
@@ -264,6 +269,7 @@ pub struct State {
     pub queues: Table<Queue>,
     pub counters: Table<Counter>,
     pub vectors: Table<Vector>,
+    pub regions: Regions,
     /// The record of the program's calls, if one is made.
     pub record: Option<Box<Record>>,
 }
@@ -272,11 +278,29 @@ pub struct State {
 pub struct Reporter<'a> {
     queues: &'a mut Table<Queue>,
     counters: &'a mut Table<Counter>,
+    regions: &'a Regions,
     vector: Option<&'a Vector>,
     /// `None` while an operation must not be recorded.
     pub record: Option<&'a mut Record>,
     sends: Binding,
     receives: Binding,
+    reads: Option<usize>,
+    writes: Option<usize>,
+}
+
+impl<'a> Reporter<'a> {
+    #[inline(always)]
+    fn of(
+        bound: &Bound,
+        queues: &'a mut Table<Queue>,
+        counters: &'a mut Table<Counter>,
+        regions: &'a Regions,
+        vector: Option<&'a Vector>,
+        record: Option<&'a mut Record>,
+    ) -> Self {
+        let Bound { sends, receives, reads, writes, .. } = *bound;
+        Self { queues, counters, regions, vector, record, sends, receives, reads, writes }
+    }
 }
 
 impl Reporter<'_> {
@@ -328,7 +352,20 @@ fn sent(context: usize, is_tagged: bool, error: Option<(Errno, usize)>) -> Compl
     Completion { context, flags, length, buffer, data, tag, source, error }
 }
 
+/// The completion of a remote memory access.
+fn accessed(context: usize, operation: Operation, error: Errno) -> Completion {
+    let direction = if operation.returns_bytes() { FI_READ } else { FI_WRITE };
+    let kind = if matches!(operation, Operation::Atomic(_)) { FI_ATOMIC } else { FI_RMA };
+    let error = (error != 0).then_some((error, 0));
+    let (length, buffer, data, tag, source) = (0, 0, 0, 0, FI_ADDR_NOTAVAIL);
+    Completion { context, flags: direction | kind, length, buffer, data, tag, source, error }
+}
+
 impl Events for Reporter<'_> {
+    fn resolve(&mut self, range: &Range, touch: Touch) -> Result<*mut u8, Errno> {
+        self.regions.resolve(range, touch)
+    }
+
     #[inline(always)]
     fn on_event(&mut self, event: Event) {
         if let Some(record) = &mut self.record {
@@ -348,6 +385,25 @@ impl Events for Reporter<'_> {
             Event::ReceiveFailed { received, error } => {
                 let completion = self.received(&received, Some(error));
                 self.tell(self.receives, completion, true);
+            }
+            Event::Accessed { context, operation, error, is_reported } => {
+                let counter = if operation.returns_bytes() { self.reads } else { self.writes };
+                let binding = Binding { counter, ..self.sends };
+                self.tell(binding, accessed(context, operation, error), is_reported);
+            }
+            Event::Written { source, data, length } => {
+                let known = self.vector.map(|vector| vector.address(source));
+                let completion = Completion {
+                    context: 0,
+                    flags: FI_RMA | FI_REMOTE_WRITE | FI_REMOTE_CQ_DATA,
+                    length,
+                    buffer: 0,
+                    data,
+                    tag: 0,
+                    source: known.unwrap_or(FI_ADDR_NOTAVAIL),
+                    error: None,
+                };
+                self.tell(Binding { counter: None, ..self.receives }, completion, true);
             }
         }
     }
@@ -369,7 +425,7 @@ impl Waitable {
         match self {
             Self::Queue(number) => sends.queue == Some(number) || receives.queue == Some(number),
             Self::Counter(number) => {
-                sends.counter == Some(number) || receives.counter == Some(number)
+                [sends.counter, receives.counter, bound.reads, bound.writes].contains(&Some(number))
             }
         }
     }
@@ -387,10 +443,9 @@ impl State {
             Some(number) => Some(&*self.vectors.get(number)?),
             None => None,
         };
-        let (sends, receives) = (bound.sends, bound.receives);
-        let (queues, counters) = (&mut self.queues, &mut self.counters);
         let record = self.record.as_deref_mut();
-        let reporter = Reporter { queues, counters, vector, record, sends, receives };
+        let (queues, counters) = (&mut self.queues, &mut self.counters);
+        let reporter = Reporter::of(bound, queues, counters, &self.regions, vector, record);
         Ok((bound, &mut self.peers, vector, reporter))
     }
 
@@ -471,10 +526,9 @@ impl State {
             }
             let vector =
                 bound.vector.and_then(|number| self.vectors.get(number).ok().map(|it| &*it));
-            let (sends, receives) = (bound.sends, bound.receives);
-            let (queues, counters) = (&mut self.queues, &mut self.counters);
             let record = self.record.as_deref_mut();
-            let mut reporter = Reporter { queues, counters, vector, record, sends, receives };
+            let (queues, counters) = (&mut self.queues, &mut self.counters);
+            let mut reporter = Reporter::of(bound, queues, counters, &self.regions, vector, record);
             any |= work(bound, &mut self.peers, &mut reporter);
         }
         any
