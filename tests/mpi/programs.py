@@ -139,8 +139,11 @@ def lines(text: str) -> list[str]:
 
 def offered(stage: Stage) -> str:
     said = stage.run("fi_info", "-p", "weft")
-    if "provider: weft" not in said or "FI_EP_RDM" not in said:
+    kinds = ("FI_EP_RDM", "FI_EP_DGRAM", "FI_EP_MSG")
+    if "provider: weft" not in said or any(kind not in said for kind in kinds):
         raise FailedError(said)
+    if ";ofi_" in said:
+        raise FailedError(f"a layer on the provider is offered before it: {said}")
     for capabilities in ("FI_RMA", "FI_ATOMIC|FI_RMA"):
         if "provider: weft" not in stage.run("fi_info", "-p", "weft", "-c", capabilities):
             raise FailedError(f"{capabilities} is not offered")
@@ -162,6 +165,10 @@ def remote(stage: Stage) -> str:
     return said
 
 
+def connected(stage: Stage) -> str:
+    return stage.run(stage.compile("connected", "gcc", "-lfabric")).strip()
+
+
 def windows(stage: Stage) -> str:
     program = stage.folder / "windows"
     include = SOURCES.parents[1] / "python" / "weft" / "include"
@@ -176,7 +183,7 @@ def windows(stage: Stage) -> str:
 
 
 def fi_pingpong(stage: Stage) -> str:
-    for kind in ([], ["-e", "rdm", "-c"]):
+    for kind in ([], ["-e", "rdm", "-c"], ["-e", "msg", "-c"]):
         port = str(random.SystemRandom().randrange(20_000, 30_000))
         server = subprocess.Popen(
             ["fi_pingpong", "-p", "weft", "-B", port, *kind],
@@ -192,7 +199,7 @@ def fi_pingpong(stage: Stage) -> str:
             server.kill()
         if server.returncode or "1m" not in said:
             raise FailedError(f"exit {server.returncode}: {said}")
-    return "datagrams, and reliable ones checked"
+    return "datagrams, reliable ones and connections"
 
 
 def listening(server: subprocess.Popen[bytes], port: int) -> None:
@@ -382,6 +389,7 @@ CASES = [
     Case("what libfabric is offered", ["fi_info"], offered),
     Case("the calls of libfabric", ["gcc", HEADER], manual),
     Case("remote memory access", ["gcc", HEADER], remote),
+    Case("connections", ["gcc", HEADER], connected),
     Case("windows in C", ["gcc"], windows),
     Case("fi_pingpong", ["fi_pingpong"], fi_pingpong),
     Case("exchange, 2 ranks", ["mpirun", "mpicc"], exchange(2)),

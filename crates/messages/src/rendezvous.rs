@@ -286,16 +286,25 @@ impl Hello {
     }
 }
 
+/// Connects to the socket of a name.
+///
+/// # Errors
+///
+/// `EAGAIN` if its backlog is full; `ECONNREFUSED` if nobody listens there any more.
+pub fn dial(directory: &Directory, to: Name) -> Result<Peer, Errno> {
+    let socket = sys::unix_socket()?;
+    let connected = sys::connect(&socket, &directory.socket(to));
+    connected.map_err(|error| if error == libc::ENOENT { libc::ECONNREFUSED } else { error })?;
+    Peer::of(socket)
+}
+
 /// Connects to an endpoint and passes it a new segment through which `from` will send.
 ///
 /// # Errors
 ///
 /// `EAGAIN` if its backlog is full; `ECONNREFUSED` if the endpoint no longer exists.
 pub fn connect(directory: &Directory, from: Name, to: Name) -> Result<(Peer, Segment), Errno> {
-    let socket = sys::unix_socket()?;
-    let connected = sys::connect(&socket, &directory.socket(to));
-    connected.map_err(|error| if error == libc::ENOENT { libc::ECONNREFUSED } else { error })?;
-    let peer = Peer::of(socket)?;
+    let peer = dial(directory, to)?;
     let (segment, file) = Segment::create()?;
     sys::send_with(peer.socket.as_raw_fd(), &Hello { from, to }.to_bytes(), &file)?;
     Ok((peer, segment))

@@ -137,6 +137,24 @@ pub fn send_with(socket: RawFd, bytes: &[u8], file: &OwnedFd) -> Result<(), Errn
     }
 }
 
+/// Sends bytes over a Unix socket, in one message.
+pub fn send(socket: &OwnedFd, bytes: &[u8]) -> Result<(), Errno> {
+    let (flags, start) = (libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL, bytes.as_ptr().cast());
+    // SAFETY: the bytes are there.
+    let sent = unsafe { libc::send(socket.as_raw_fd(), start, bytes.len(), flags) };
+    match usize::try_from(sent) {
+        Ok(sent) if sent == bytes.len() => Ok(()),
+        Ok(_) => Err(libc::EMSGSIZE),
+        Err(_) => Err(last()),
+    }
+}
+
+/// Ends a connection for all processes that have its socket open.
+pub fn shutdown(socket: &OwnedFd) {
+    // SAFETY: no memory is passed.
+    unsafe { libc::shutdown(socket.as_raw_fd(), libc::SHUT_RDWR) };
+}
+
 /// Receives bytes and at most one descriptor; returns the number of bytes and the descriptor.
 pub fn receive_with(socket: RawFd, bytes: &mut [u8]) -> Result<(usize, Option<OwnedFd>), Errno> {
     let mut part = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };

@@ -137,6 +137,17 @@ pub struct Message {
     pub must_arrive: bool,
 }
 
+/// Whose channels an endpoint accepts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Admits {
+    /// Those of all.
+    All,
+    /// None yet: it has no connection. They wait.
+    NoneYet,
+    /// Those of the other end of its connection.
+    One(PeerId),
+}
+
 /// The channel to another endpoint.
 #[derive(Debug)]
 enum Outgoing {
@@ -176,6 +187,7 @@ pub struct Endpoint {
     incoming: Vec<Option<Incoming>>,
     /// Accepted sockets whose hello has not arrived yet.
     pending: Vec<OwnedFd>,
+    admits: Admits,
     tagged: Queue,
     untagged: Queue,
     pulling: HashMap<(u32, u32), Pulling>,
@@ -211,6 +223,7 @@ impl Endpoint {
             outgoing: Vec::new(),
             incoming: Vec::new(),
             pending: Vec::new(),
+            admits: Admits::All,
             tagged: Queue::default(),
             untagged: Queue::default(),
             pulling: HashMap::new(),
@@ -237,6 +250,21 @@ impl Endpoint {
     /// Its counters.
     pub const fn figures(&self) -> &Figures {
         &self.figures
+    }
+
+    /// Accepts no channels until it has a connection.
+    pub const fn admit_nobody(&mut self) {
+        self.admits = Admits::NoneYet;
+    }
+
+    /// Accepts the channels of one peer alone: it is the other end of its connection.
+    pub const fn admit(&mut self, peer: PeerId) {
+        self.admits = Admits::One(peer);
+    }
+
+    /// Ends the connection: whatever is under way with the peer fails.
+    pub fn disconnect(&mut self, peer: PeerId, events: &mut impl Events) {
+        self.drop_peer(peer, Broken::Closed, events);
     }
 
     /// Pulls long messages through the ring from now on, as where the kernel forbids reading another process's

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::queue::{Receive, Stored, Unexpected};
-use super::{Endpoint, Event, Events, Incoming, Outgoing, Pulling, failed, received};
+use super::{Admits, Endpoint, Event, Events, Incoming, Outgoing, Pulling, failed, received};
 use crate::channel::{Arrival, Body, Broken, Envelope, Held, Purpose, Receiving, Remote};
 use crate::endpoint::Received;
 use crate::parts::Parts;
@@ -282,6 +282,9 @@ impl Endpoint {
 
     /// Accepts waiting connections and reads their hellos.
     fn accept_all(&mut self, peers: &mut Peers) {
+        if self.admits == Admits::NoneYet {
+            return;
+        }
         while let Some(come) = self.listener.accept() {
             // A socket that cannot be watched is read with the next event of another.
             let _ = self.watch.add(&come, Token::Pending.number());
@@ -293,6 +296,9 @@ impl Endpoint {
                 Handshake::Rejected => {}
                 Handshake::Connected(peer, segment, name) => {
                     let number = peers.number(name);
+                    if matches!(self.admits, Admits::One(peer) if peer != number) {
+                        continue;
+                    }
                     // A peer that was dropped is not accepted again.
                     if matches!(self.outgoing.get(number.index()), Some(Outgoing::Lost(_))) {
                         continue;
@@ -360,7 +366,8 @@ impl Endpoint {
             self.watch.remove(&from.receiving.peer);
         }
         for is_tagged in [true, false] {
-            for receive in self.queue(is_tagged).abandon(peer) {
+            let is_only = self.admits == Admits::One(peer);
+            for receive in self.queue(is_tagged).abandon(peer, is_only) {
                 events.on_event(failed(&receive, is_tagged, error));
             }
         }
@@ -370,6 +377,9 @@ impl Endpoint {
     fn probe_missing(&mut self, peers: &Peers, events: &mut impl Events) {
         let sources = self.tagged.sources().chain(self.untagged.sources());
         let mut missing: Vec<PeerId> = sources.collect();
+        if let Admits::One(peer) = self.admits {
+            missing.push(peer);
+        }
         missing.sort_unstable_by_key(|peer| peer.index());
         missing.dedup();
         missing.retain(|peer| {

@@ -41,6 +41,7 @@ pub const FI_COMPARE_ATOMIC: u64 = 1 << 59;
 
 pub const FI_LOCAL_MR: u64 = 1 << 55;
 pub const FI_CONTEXT: u64 = 1 << 59;
+pub const FI_RX_CQ_DATA: u64 = 1 << 56;
 pub const FI_MSG_PREFIX: u64 = 1 << 58;
 
 pub const FI_ORDER_SAS: u64 = 1 << 8;
@@ -65,17 +66,27 @@ pub const FI_THREAD_DOMAIN: u32 = 3;
 pub const FI_RM_ENABLED: u32 = 2;
 
 pub const FI_EP_UNSPEC: u32 = 0;
+pub const FI_EP_MSG: u32 = 1;
 pub const FI_EP_DGRAM: u32 = 2;
 pub const FI_EP_RDM: u32 = 3;
 
 pub const FI_CLASS_FABRIC: usize = 1;
 pub const FI_CLASS_DOMAIN: usize = 2;
 pub const FI_CLASS_EP: usize = 3;
+pub const FI_CLASS_PEP: usize = 9;
 pub const FI_CLASS_AV: usize = 11;
 pub const FI_CLASS_MR: usize = 12;
 pub const FI_CLASS_EQ: usize = 13;
 pub const FI_CLASS_CQ: usize = 14;
 pub const FI_CLASS_CNTR: usize = 15;
+pub const FI_CLASS_CONNREQ: usize = 18;
+
+pub const FI_CONNREQ: u32 = 1;
+pub const FI_CONNECTED: u32 = 2;
+pub const FI_SHUTDOWN: u32 = 3;
+
+pub const FI_OPT_ENDPOINT: c_int = 0;
+pub const FI_OPT_CM_DATA_SIZE: c_int = 1;
 
 pub const FI_GETWAIT: c_int = 5;
 pub const FI_ENABLE: c_int = 6;
@@ -241,7 +252,7 @@ layout! {
     struct fi_ops_fabric {
         size: size_t,
         domain: unsafe extern "C" fn(*mut fid_fabric, *mut fi_info, *mut *mut fid_domain, *mut c_void) -> c_int,
-        passive_ep: Call,
+        passive_ep: unsafe extern "C" fn(*mut fid_fabric, *mut fi_info, *mut *mut fid_pep, *mut c_void) -> c_int,
         eq_open: unsafe extern "C" fn(*mut fid_fabric, *mut fi_eq_attr, *mut *mut fid_eq, *mut c_void) -> c_int,
         wait_open: Call,
         trywait: unsafe extern "C" fn(*mut fid_fabric, *mut *mut fid, c_int) -> c_int,
@@ -320,10 +331,23 @@ layout! {
     struct fi_ops_eq {
         size: size_t,
         read: unsafe extern "C" fn(*mut fid_eq, *mut u32, *mut c_void, size_t, u64) -> ssize_t,
-        readerr: unsafe extern "C" fn(*mut fid_eq, *mut c_void, u64) -> ssize_t,
+        readerr: unsafe extern "C" fn(*mut fid_eq, *mut fi_eq_err_entry, u64) -> ssize_t,
         write: unsafe extern "C" fn(*mut fid_eq, u32, *const c_void, size_t, u64) -> ssize_t,
         sread: unsafe extern "C" fn(*mut fid_eq, *mut u32, *mut c_void, size_t, c_int, u64) -> ssize_t,
         strerror: unsafe extern "C" fn(*mut fid_eq, c_int, *const c_void, *mut c_char, size_t) -> *const c_char,
+    }
+    struct fi_eq_err_entry {
+        fid: *mut fid,
+        context: *mut c_void,
+        data: u64,
+        err: c_int,
+        prov_errno: c_int,
+        err_data: *mut c_void,
+        err_data_size: size_t,
+    }
+    struct fi_eq_cm_entry {
+        fid: *mut fid,
+        info: *mut fi_info,
     }
     struct fid_eq {
         fid: fid,
@@ -517,12 +541,12 @@ layout! {
         size: size_t,
         setname: unsafe extern "C" fn(*mut fid, *mut c_void, size_t) -> c_int,
         getname: unsafe extern "C" fn(*mut fid, *mut c_void, *mut size_t) -> c_int,
-        getpeer: Call,
-        connect: Call,
-        listen: Call,
-        accept: Call,
-        reject: Call,
-        shutdown: Call,
+        getpeer: unsafe extern "C" fn(*mut fid_ep, *mut c_void, *mut size_t) -> c_int,
+        connect: unsafe extern "C" fn(*mut fid_ep, *const c_void, *const c_void, size_t) -> c_int,
+        listen: unsafe extern "C" fn(*mut fid_pep) -> c_int,
+        accept: unsafe extern "C" fn(*mut fid_ep, *const c_void, size_t) -> c_int,
+        reject: unsafe extern "C" fn(*mut fid_pep, *mut fid, *const c_void, size_t) -> c_int,
+        shutdown: unsafe extern "C" fn(*mut fid_ep, u64) -> c_int,
         join: Call,
     }
     struct fid_ep {
@@ -534,6 +558,11 @@ layout! {
         tagged: *const fi_ops_tagged,
         atomic: *const fi_ops_atomic,
         collective: *const c_void,
+    }
+    struct fid_pep {
+        fid: fid,
+        ops: *const fi_ops_ep,
+        cm: *const fi_ops_cm,
     }
     struct fi_context {
         internal: [*mut c_void; 4],

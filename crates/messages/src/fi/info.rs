@@ -7,13 +7,13 @@ use libc::{c_char, c_int, c_void, size_t};
 use super::NAME;
 use super::abi::{
     FI_ADDR_NOTAVAIL, FI_API, FI_ATOMIC, FI_AV_MAP, FI_AV_TABLE, FI_AV_UNSPEC, FI_COMPLETION,
-    FI_CONTEXT, FI_DELIVERY_COMPLETE, FI_DIRECTED_RECV, FI_ENODATA, FI_EP_DGRAM, FI_EP_RDM,
-    FI_EP_UNSPEC, FI_FORMAT_UNSPEC, FI_INJECT, FI_INJECT_COMPLETE, FI_LOCAL_COMM, FI_LOCAL_MR,
-    FI_MATCH_COMPLETE, FI_MORE, FI_MR_BASIC, FI_MR_SCALABLE, FI_MSG, FI_MSG_PREFIX, FI_ORDER_SAS,
-    FI_PROGRESS_MANUAL, FI_PROGRESS_UNSPEC, FI_PROV_SPECIFIC, FI_READ, FI_RECV, FI_REMOTE_COMM,
-    FI_REMOTE_READ, FI_REMOTE_WRITE, FI_RM_ENABLED, FI_RMA, FI_SEND, FI_SOURCE, FI_TAGGED,
-    FI_THREAD_DOMAIN, FI_THREAD_SAFE, FI_TRANSMIT_COMPLETE, FI_WRITE, fi_domain_attr, fi_ep_attr,
-    fi_fabric_attr, fi_info, fi_rx_attr, fi_tx_attr,
+    FI_CONTEXT, FI_DELIVERY_COMPLETE, FI_DIRECTED_RECV, FI_ENODATA, FI_EP_DGRAM, FI_EP_MSG,
+    FI_EP_RDM, FI_EP_UNSPEC, FI_FORMAT_UNSPEC, FI_INJECT, FI_INJECT_COMPLETE, FI_LOCAL_COMM,
+    FI_LOCAL_MR, FI_MATCH_COMPLETE, FI_MORE, FI_MR_BASIC, FI_MR_SCALABLE, FI_MSG, FI_MSG_PREFIX,
+    FI_ORDER_SAS, FI_PROGRESS_MANUAL, FI_PROGRESS_UNSPEC, FI_PROV_SPECIFIC, FI_READ, FI_RECV,
+    FI_REMOTE_COMM, FI_REMOTE_READ, FI_REMOTE_WRITE, FI_RM_ENABLED, FI_RMA, FI_RX_CQ_DATA, FI_SEND,
+    FI_SOURCE, FI_TAGGED, FI_THREAD_DOMAIN, FI_THREAD_SAFE, FI_TRANSMIT_COMPLETE, FI_WRITE,
+    fi_domain_attr, fi_ep_attr, fi_fabric_attr, fi_info, fi_rx_attr, fi_tx_attr,
 };
 use crate::channel::MOST_RANGES;
 use crate::endpoint::{LONGEST_INJECTED, MOST_LONG};
@@ -83,11 +83,16 @@ fn fits(asked: &[(usize, usize)]) -> bool {
 }
 
 /// The endpoint types with their capabilities.
-const KINDS: [(u32, u64); 2] = [
+const KINDS: [(u32, u64); 3] = [
     (FI_EP_RDM, PRIMARY | DIRECTIONS | OWN_ACCESSES | PEER_ACCESSES | ALWAYS | FI_DIRECTED_RECV),
     // Reliable datagrams satisfy the contract of unreliable ones.
     (FI_EP_DGRAM, FI_MSG | DIRECTIONS | ALWAYS | FI_DIRECTED_RECV),
+    (FI_EP_MSG, CONNECTED),
 ];
+
+/// What an endpoint with a connection can.
+const CONNECTED: u64 =
+    FI_MSG | ACCESSES | DIRECTIONS | OWN_ACCESSES | PEER_ACCESSES | FI_LOCAL_COMM;
 
 /// The variable that is `on` if all processes of a program are on this host.
 const ONE_HOST: &str = "WEFT_MESSAGES_ONE_HOST";
@@ -105,9 +110,14 @@ fn reached() -> u64 {
 /// The part of the hints that cannot be satisfied, if any.
 fn refused(hints: &Hints<'_>, kind: u32, caps: u64) -> Option<&'static str> {
     let info = hints.info?;
-    // `ofi_rxd` builds reliable datagrams on unreliable ones, and libfabric would prefer it to this provider. Its
-    // request is recognised by exactly these modes.
-    let is_layer = kind == FI_EP_DGRAM && info.mode == FI_LOCAL_MR | FI_CONTEXT | FI_MSG_PREFIX;
+    // `ofi_rxd` and `ofi_rxm` build reliable datagrams with tags on other endpoints, and libfabric would prefer them to
+    // this provider's own. Their requests are recognised by exactly these modes.
+    let is_layer = match kind {
+        FI_EP_DGRAM => info.mode == FI_LOCAL_MR | FI_CONTEXT | FI_MSG_PREFIX,
+        // The bit of local registrations is that of programs for older headers.
+        FI_EP_MSG => info.mode & !FI_LOCAL_MR == FI_RX_CQ_DATA | FI_CONTEXT,
+        _ => false,
+    };
     let is_offered: [(&str, bool); 8] = [
         ("mode", !is_layer),
         ("caps", granted(info.caps, caps).is_some()),
@@ -224,17 +234,37 @@ impl<'a> Hints<'a> {
     fn addresses_are_offered(&self) -> bool {
         let Some(info) = self.info else { return true };
         let (own, other) = (info.src_addr.is_null(), info.dest_addr.is_null());
-        own && info.handle.is_null() && (other || self.other().is_some_and(|name| name.is_here()))
+        own && (other || self.other().is_some_and(|name| name.is_here()))
     }
 
     /// The destination address of the hints.
     fn other(&self) -> Option<Name> {
-        let info = self.info?;
-        let is_name = !info.dest_addr.is_null() && info.dest_addrlen == Name::LENGTH;
-        // SAFETY: the caller has `dest_addrlen` bytes there.
-        let bytes = is_name
-            .then(|| unsafe { info.dest_addr.cast::<[u8; Name::LENGTH]>().read_unaligned() });
-        bytes.and_then(|bytes| Name::from_bytes(&bytes))
+        self.info.and_then(destination)
+    }
+}
+
+/// The destination address of an `fi_info`.
+pub fn destination(info: &fi_info) -> Option<Name> {
+    let is_name = !info.dest_addr.is_null() && info.dest_addrlen == Name::LENGTH;
+    // SAFETY: the caller has `dest_addrlen` bytes there.
+    let bytes =
+        is_name.then(|| unsafe { info.dest_addr.cast::<[u8; Name::LENGTH]>().read_unaligned() });
+    bytes.and_then(|bytes| Name::from_bytes(&bytes))
+}
+
+/// What an endpoint gets that accepts a request. The caller owns it, as `fi_freeinfo` frees it; null if there is no
+/// memory.
+pub fn of_connection(version: u32, caps: u64, mr_mode: c_int) -> *mut fi_info {
+    // SAFETY: what is made is complete, and its strings are copies.
+    unsafe {
+        let info = make(version, &Hints::default(), FI_EP_MSG, CONNECTED | reached());
+        if !info.is_null() {
+            (*info).caps = caps;
+            (*(*info).domain_attr).mr_mode = mr_mode;
+            // libfabric names the provider only where it asked itself.
+            (*(*info).fabric_attr).prov_name = libc::strdup(NAME.as_ptr());
+        }
+        info
     }
 }
 
@@ -403,19 +433,21 @@ mod tests {
         }
     }
 
-    /// The modes by which Debian's programs ask, and `ofi_rxd`: the last alone is refused.
+    /// The modes by which Debian's programs ask, and `ofi_rxd` and `ofi_rxm`: the last alone are refused.
     #[test]
-    fn datagrams_are_for_programs_and_not_for_the_layer_that_makes_them_reliable() {
+    fn datagrams_and_connections_are_for_programs_and_not_for_layers_on_them() {
         const FI_CONTEXT2: u64 = 1 << 52;
-        let layer = FI_LOCAL_MR | FI_CONTEXT | FI_MSG_PREFIX;
         let program = FI_CONTEXT | FI_CONTEXT2 | FI_MSG_PREFIX;
-        let refused = [0, u64::MAX, program, layer].map(|mode| {
-            let mut asked = Asked::new();
-            asked.info.mode = mode;
-            // SAFETY: no attributes are pointed to.
-            refused(&unsafe { Hints::of(Some(&asked.info)) }, FI_EP_DGRAM, KINDS[1].1)
-        });
-        assert_eq!(refused, [None, None, None, Some("mode")]);
+        let layers = [FI_LOCAL_MR | FI_CONTEXT | FI_MSG_PREFIX, FI_RX_CQ_DATA | FI_CONTEXT];
+        for ((kind, caps), layer) in KINDS[1..].iter().zip(layers) {
+            let refused = [0, u64::MAX, program, layer].map(|mode| {
+                let mut asked = Asked::new();
+                asked.info.mode = mode;
+                // SAFETY: no attributes are pointed to.
+                refused(&unsafe { Hints::of(Some(&asked.info)) }, *kind, *caps)
+            });
+            assert_eq!(refused, [None, None, None, Some("mode")]);
+        }
     }
 
     type Ask = fn(&mut Asked);
@@ -458,7 +490,7 @@ mod tests {
             ("tx_attr", |it| it.tx.rma_iov_limit = MOST_RANGES + 1),
             ("domain_attr", |it| it.domain.mr_iov_limit = 2),
             ("rx_attr", |it| it.rx.comp_order = 1),
-            ("ep_attr", |it| it.ep.r#type = 1),
+            ("ep_attr", |it| it.ep.r#type = FI_EP_MSG),
             ("ep_attr", |it| it.ep.tx_ctx_cnt = usize::MAX),
             ("domain_attr", |it| it.domain.data_progress = 1),
             ("domain_attr", |it| it.domain.cq_data_size = 9),

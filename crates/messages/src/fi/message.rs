@@ -97,7 +97,7 @@ unsafe fn post_send(
     if asked & FI_INJECT != 0 && parts.length() > LONGEST_INJECTED {
         return Err(libc::EMSGSIZE);
     }
-    let to = vector.ok_or(libc::EINVAL)?.peer(to)?;
+    let to = bound.destination(vector, to)?;
     let envelope = Envelope { is_tagged: tag.is_some(), tag: tag.unwrap_or(0), data };
     let message = Message {
         context: context.expose_provenance(),

@@ -6,14 +6,17 @@
 pub mod abi;
 mod atomic;
 mod av;
+mod cm;
 mod cntr;
 mod cq;
 mod domain;
 mod ep;
+mod eq;
 mod fabric;
 pub mod info;
 mod message;
 mod mr;
+mod pep;
 mod record;
 mod rma;
 mod state;

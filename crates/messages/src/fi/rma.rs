@@ -65,7 +65,7 @@ unsafe fn try_post(endpoint: *mut fid_ep, asked: Asked) -> Result<(), Errno> {
     if is_injected && source.length() > LONGEST_INJECTED {
         return Err(libc::EMSGSIZE);
     }
-    let to = vector.ok_or(libc::EINVAL)?.peer(asked.to)?;
+    let to = bound.destination(vector, asked.to)?;
     let access = Access {
         context: asked.context.expose_provenance(),
         request: asked.request.ok_or(libc::EMSGSIZE)?,

@@ -144,12 +144,27 @@ pub struct Bound {
     pub writes: Option<usize>,
     /// Its address vector.
     pub vector: Option<usize>,
+    /// Whether it is one end of a connection, rather than connectionless.
+    pub is_connected_type: bool,
+    /// The other end of its connection.
+    pub peer: Option<PeerId>,
     /// Whether receives may name a source (`FI_DIRECTED_RECV`).
     pub is_directed: bool,
     /// Whether `fi_enable` was called.
     pub is_enabled: bool,
     /// Whether its peers were asked for wake-ups.
     pub is_armed: bool,
+}
+
+impl Bound {
+    /// The peer of an address; of an endpoint with connections, its other end, whatever the address.
+    #[inline(always)]
+    pub fn destination(&self, vector: Option<&Vector>, address: u64) -> Result<PeerId, Errno> {
+        if self.is_connected_type {
+            return self.peer.ok_or(libc::ENOTCONN);
+        }
+        vector.ok_or(libc::EINVAL)?.peer(address)
+    }
 }
 
 /// Addresses that programs use for endpoints.
