@@ -7,9 +7,9 @@
         window.wait()                                # until the copy changes
         print(window.memory[:8])                     # a numpy view of this member's copy
 
-Programs of the same user on this host find a window by its name. Each member has a copy; a write goes
-to the copies of its targets. Writes of one sender arrive in order, writes of several senders in the same
-order everywhere. The state machines are those of `weft_protocol`; `crates/messages` applies them to memory.
+Programs of the same user on this host find a window by its name. Each member has a copy; a write
+goes to the copies of its targets. Writes of one sender arrive in order, writes of several senders
+in the same order everywhere. The state machines are those of `weft_protocol`.
 """
 
 from __future__ import annotations
@@ -136,7 +136,9 @@ class Window:
         """
         count = size if isinstance(size, int) else _core.size(size)
         if not 0 <= count < 1 << 63:
-            raise WindowError(f"size {size}: accepted is a number of bytes, or a text such as '4 KiB'")
+            raise WindowError(
+                f"size {size}: accepted is a number of bytes, or a text such as '4 KiB'"
+            )
         return cls(_Handle("create", directory, name, count))
 
     @classmethod
@@ -194,7 +196,7 @@ class Window:
 
     @property
     def memory(self) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
-        """This member's copy as a read-only numpy view, in which writes appear."""
+        """The copy of this member as a read-only numpy view, in which writes appear."""
         size = self._call("bytes")
         memory = (ctypes.c_uint8 * size).from_address(self._call("memory"))
         # The view keeps this array alive, which keeps the handle.
@@ -283,7 +285,7 @@ class Window:
             self._call("unlock", index)
 
     def barrier(self, members: int, timeout: float | None = None) -> None:
-        """Wait until `members` members have arrived, and the earlier writes of each are in all copies.
+        """Wait until so many members have arrived and the earlier writes of each are in all copies.
 
         Raises:
             WindowError: If not all arrive within `timeout` seconds, or there are more members.

@@ -434,6 +434,14 @@ pub fn start_time(pid: u32) -> Option<u64> {
     fields.split_ascii_whitespace().nth(19)?.parse().ok()
 }
 
+/// The clock that all processes of the host share, in nanoseconds.
+pub fn monotonic_ns() -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the place is there.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
 /// Waits on a futex in shared memory, at most `limit`, unless its value differs from `expected`.
 pub fn sleep_on(word: &AtomicU32, expected: u32, limit: Duration) {
     let limit = libc::timespec {

@@ -2,7 +2,8 @@
 //! makes a trace of the files of all ranks (`python/weft/mpi_record.py`).
 //!
 //! A line is an event: `p` names a peer, `c` nanoseconds of computing, `s` a message sent, `d` one whose buffers
-//! are free again, `q` a receive posted, `r` a message received. A program computes while it is not in a call,
+//! are free again, `q` a receive posted, `r` a message received, `t` the monotonic
+//! clock at the first of these and at the last, in nanoseconds. A program computes while it is not in a call,
 //! except between two polls that find nothing.
 
 use std::fs::File;
@@ -33,6 +34,9 @@ pub struct Record {
     computed: Duration,
     /// Peers whose names were written.
     known: Vec<bool>,
+    /// When the first line was written, and when the call was left that wrote the last.
+    first: Option<Instant>,
+    last: Option<Instant>,
     /// Whether a send is in progress, whose own event is not recorded.
     is_sending: bool,
 }
@@ -56,6 +60,8 @@ impl Record {
             has_happened: true,
             computed: Duration::ZERO,
             known: Vec::new(),
+            first: None,
+            last: None,
             is_sending: false,
         })
     }
@@ -72,11 +78,15 @@ impl Record {
     /// The call ends.
     pub fn leave(&mut self) {
         self.left = Instant::now();
+        if self.has_happened {
+            self.last = Some(self.left);
+        }
     }
 
     /// Writes a line, preceded by the computing before it. If the disk is full the end of the record is lost, which
     /// is detected when the trace is made.
     fn say(&mut self, line: std::fmt::Arguments<'_>) {
+        self.first.get_or_insert_with(Instant::now);
         let computed = std::mem::take(&mut self.computed).as_nanos();
         if computed > 0 {
             let _ = writeln!(self.out, "c {computed}");
@@ -138,6 +148,11 @@ impl Record {
     pub fn end(&mut self, peers: &Peers) {
         let all = (0_u32..).map(PeerId::of_index).take_while(|peer| peers.name(*peer).is_some());
         all.for_each(|peer| self.name(peers, peer));
+        if let (Some(first), Some(last)) = (self.first, self.last) {
+            let now = sys::monotonic_ns();
+            let at = |then: Instant| now.saturating_sub(then.elapsed().as_nanos() as u64);
+            let _ = writeln!(self.out, "t {} {}", at(first), at(last));
+        }
         let _ = writeln!(self.out, "e");
         let _ = self.out.flush();
     }
