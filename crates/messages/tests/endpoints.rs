@@ -14,9 +14,9 @@ use weft_messages::channel::Envelope;
 use weft_messages::endpoint::{
     Endpoint, Event, LONGEST_INJECTED, MOST_LONG, Message, Receive, Wanted,
 };
-use weft_messages::meeting::{self, Directory, Name};
 use weft_messages::parts::Parts;
 use weft_messages::peers::{PeerId, Peers};
+use weft_messages::rendezvous::{self, Directory, Name};
 
 /// A directory of this test's own, removed with it.
 struct Place(PathBuf);
@@ -59,7 +59,7 @@ impl End {
     fn progress(&mut self) {
         let events = &mut self.events;
         self.endpoint.progress(&mut self.peers, &mut |event| events.push(event));
-        self.endpoint.look(&mut self.peers, &mut |event| events.push(event));
+        self.endpoint.poll_kernel(&mut self.peers, &mut |event| events.push(event));
     }
 
     fn post(&mut self, to: PeerId, context: usize, tag: u64, bytes: &[u8]) -> Result<(), i32> {
@@ -130,7 +130,7 @@ fn all_lengths(fetches: bool) {
     let place = Place::new(if fetches { "fetched" } else { "pieces" });
     let (mut one, mut other) = (End::new(&place), End::new(&place));
     if !fetches {
-        other.endpoint.fetch_nothing();
+        other.endpoint.disable_fetch();
     }
     let (to, from) = (one.knows(other.endpoint.name()), other.knows(one.endpoint.name()));
     let whole = LONGEST_INJECTED;
@@ -351,6 +351,31 @@ fn a_receive_from_one_that_never_came_and_has_gone_fails() {
     assert_eq!(other.outcome(1), Some(Err(libc::ECONNRESET)));
 }
 
+/// The end of a connection takes messages of its other end alone; until it has one, they wait.
+#[test]
+fn an_endpoint_with_a_connection_admits_its_peer_alone() {
+    let place = Place::new("admits");
+    let (mut one, mut stranger, mut other) = (End::new(&place), End::new(&place), End::new(&place));
+    other.endpoint.admit_nobody();
+    let (to, from) = (one.knows(other.endpoint.name()), other.knows(one.endpoint.name()));
+    let stranger_to = stranger.knows(other.endpoint.name());
+    one.post(to, 1, 1, b"peer").unwrap();
+    stranger.post(stranger_to, 1, 1, b"else").unwrap();
+    let (mut first, mut second) = ([0; 4], [0; 4]);
+    other.receive(None, 1, ANY, &mut first);
+    other.receive(None, 2, ANY, &mut second);
+    let looks = |other: &mut End| (0..100).for_each(|_| other.progress());
+    looks(&mut other);
+    assert!(other.events.is_empty(), "it has no connection yet");
+    other.endpoint.admit(from);
+    until(&mut [&mut other], |ends| ends[0].outcome(1).is_some());
+    looks(&mut other);
+    assert_eq!((other.outcome(1), &first, other.outcome(2)), (Some(Ok(4)), b"peer", None));
+    drop(one);
+    until(&mut [&mut other], |ends| ends[0].outcome(2).is_some());
+    assert_eq!(other.outcome(2), Some(Err(libc::ECONNRESET)), "no other message can come");
+}
+
 /// A hostile process writes noise over its channel: it loses the channel, and nobody else anything.
 #[test]
 fn noise_costs_the_channel_that_it_comes_by_and_no_other() {
@@ -370,8 +395,8 @@ fn noise_costs_the_channel_that_it_comes_by_and_no_other() {
         let mut buffer = [0; 64];
         other.receive(Some(id), 1_000_000 + round, ANY, &mut buffer);
         let (_peer, segment) =
-            meeting::call(&place.directory(), hostile, other.endpoint.name()).unwrap();
-        segment.scribble(|| next() & next() & 0x0000_00ff_0000_ffff | next() << 63);
+            rendezvous::connect(&place.directory(), hostile, other.endpoint.name()).unwrap();
+        segment.corrupt(|| next() & next() & 0x0000_00ff_0000_ffff | next() << 63);
         let (bytes, mut good) = (pattern(3000, round), vec![0; 3000]);
         other.receive(Some(from), round, 1, &mut good);
         one.post(to, 500_000 + round, 1, &bytes).unwrap();

@@ -172,7 +172,7 @@ fn messages_to_a_killed_process_fail_and_others_go_on() {
     let (mut one, mut two) = (member(&place, 0, 3), member(&place, 1, 3));
     let seen = noting(&mut two, 1, FIRST);
     let gone = one.send(message(0, 2, FIRST, 0), None).unwrap_err().to_string();
-    assert!(gone.starts_with("node 2 is not there"), "{gone}");
+    assert!(gone.starts_with("node 2 does not exist"), "{gone}");
     let mut run = Command::new(std::env::current_exe().unwrap());
     run.args(["--exact", name_of_test]).env(CHILD, &place.0);
     let mut child = run.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
@@ -188,6 +188,6 @@ fn messages_to_a_killed_process_fail_and_others_go_on() {
     assert!(one.wait(LONG, |node| node.counts().failed == 31));
     one.send(message(0, 1, FIRST, 5), None).unwrap();
     both(&mut [&mut one, &mut two], || *seen.lock().unwrap() == [(5, 0)]);
-    // What the killed left at its door, its next process removes.
+    // What the killed left at its acceptor, its next process removes.
     drop(place.node(2));
 }

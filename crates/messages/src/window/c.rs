@@ -1,4 +1,4 @@
-//! Windows for C, and so for whatever calls C: the header is `python/weft/include/weft_messages.h`.
+//! The C interface of windows; the header is `python/weft/include/weft_messages.h`.
 //!
 //! Every call returns zero or more, or a negative number of `errno.h`; [`weft_window_why`] then says why. A
 //! handle may be used by several threads, one at a time.
@@ -13,27 +13,27 @@ use libc::{c_char, c_int, c_longlong, c_void, size_t};
 use weft_protocol::window::{Node, Outcome};
 
 use super::{Access, Targets, Window, WindowError};
-use crate::meeting::Directory;
+use crate::rendezvous::Directory;
 
-/// A member's window, as C has it.
+/// A window as C programs hold it.
 pub struct Handle {
     window: Window,
     why: CString,
 }
 
-/// What C holds.
+/// What the C handle points to.
 type Shared = Mutex<Handle>;
 
 impl WindowError {
-    /// The number of `errno.h` that comes nearest.
+    /// The closest number of `errno.h`.
     const fn number(&self) -> c_int {
         match self {
             Self::Directory(_) | Self::NotOutgoing => libc::EACCES,
             Self::Name(_) | Self::Size(_) | Self::TooLong(_) | Self::NoLock(_) => libc::EINVAL,
-            Self::Crowd { .. } => libc::EINVAL,
+            Self::TooManyMembers { .. } => libc::EINVAL,
             Self::Exists(_) => libc::EEXIST,
             Self::Missing { .. } => libc::ENOENT,
-            Self::Crowded(_) => libc::EUSERS,
+            Self::Full(_) => libc::EUSERS,
             Self::Outside { .. } => libc::ERANGE,
             Self::NotIncoming(..) => libc::EHOSTUNREACH,
             Self::NotHeld(_) => libc::EPERM,
@@ -47,7 +47,7 @@ impl WindowError {
 }
 
 fn text(error: &WindowError) -> CString {
-    // What an error names has no zero in it: names are checked, paths come from C.
+    // The text has no NUL: names are checked, paths come from C strings.
     CString::new(error.to_string()).unwrap_or_default()
 }
 
@@ -55,12 +55,12 @@ unsafe fn directory(path: *const c_char) -> Result<Directory, WindowError> {
     if path.is_null() {
         return Ok(Directory::find()?);
     }
-    // SAFETY: the caller's word.
+    // SAFETY: the caller's promise.
     let path = unsafe { CStr::from_ptr(path) };
     Ok(Directory::at(PathBuf::from(OsStr::from_bytes(path.to_bytes())))?)
 }
 
-/// Hands a window over, or says why there is none.
+/// Returns a new handle, or stores the error.
 ///
 /// # Safety
 /// `why` has room for `room` bytes, if it is not null.
@@ -79,7 +79,7 @@ unsafe fn give(
     };
     let said = text(&error);
     let length = said.as_bytes().len().min(room.saturating_sub(1));
-    // SAFETY: the caller's word.
+    // SAFETY: the caller's promise.
     unsafe {
         if !number.is_null() {
             number.write(error.number());
@@ -104,7 +104,7 @@ pub unsafe extern "C" fn weft_window_create(
     why: *mut c_char,
     room: size_t,
 ) -> *mut Shared {
-    // SAFETY: the caller's word.
+    // SAFETY: the caller's promise.
     unsafe {
         let name = CStr::from_ptr(name).to_string_lossy();
         let made = directory(path).and_then(|it| Window::create(it, &name, bytes));
@@ -124,7 +124,7 @@ pub unsafe extern "C" fn weft_window_attach(
     room: size_t,
 ) -> *mut Shared {
     let access = Access { takes: access & 1 != 0, writes: access & 2 != 0 };
-    // SAFETY: the caller's word.
+    // SAFETY: the caller's promise.
     unsafe {
         let name = CStr::from_ptr(name).to_string_lossy();
         let made = directory(path).and_then(|it| Window::attach(it, &name, access));
@@ -137,7 +137,7 @@ pub unsafe extern "C" fn weft_window_attach(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn weft_window_close(handle: *mut Shared) {
     if !handle.is_null() {
-        // SAFETY: the caller's word.
+        // SAFETY: the caller's promise.
         drop(unsafe { Box::from_raw(handle) });
     }
 }
@@ -148,14 +148,14 @@ pub unsafe extern "C" fn weft_window_close(handle: *mut Shared) {
 /// The handle is open.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn weft_window_leave(handle: *mut Shared) {
-    // SAFETY: the caller's word.
+    // SAFETY: the caller's promise.
     unsafe { locked(handle).window.leave() }
 }
 
 /// # Safety
 /// The handle is open.
 unsafe fn locked<'a>(handle: *const Shared) -> MutexGuard<'a, Handle> {
-    // SAFETY: the caller's word. A thread that panicked left the window as it is between two calls.
+    // SAFETY: the caller's promise. After a panic the window is in the state between two calls.
     unsafe { (*handle).lock().unwrap_or_else(PoisonError::into_inner) }
 }
 
@@ -165,7 +165,7 @@ unsafe fn call(
     handle: *const Shared,
     what: impl FnOnce(&mut Window) -> Result<c_longlong, WindowError>,
 ) -> c_longlong {
-    // SAFETY: the caller's word.
+    // SAFETY: the caller's promise.
     let mut handle = unsafe { locked(handle) };
     match what(&mut handle.window) {
         Ok(value) => value,
@@ -180,7 +180,7 @@ fn limit(seconds: f64) -> Duration {
     Duration::try_from_secs_f64(seconds.max(0.0)).unwrap_or(Duration::from_secs(u32::MAX.into()))
 }
 
-/// Those whom a write is for: zero is all, the highest bit all others, else a set.
+/// The targets of a write: zero is all, the highest bit is all others, anything else is a set.
 const fn targets(set: u64) -> Targets {
     const OTHERS: u64 = 1 << 63;
     match set {
@@ -196,7 +196,7 @@ const fn targets(set: u64) -> Targets {
 /// The handle is open.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn weft_window_why(handle: *const Shared) -> *const c_char {
-    // SAFETY: the caller's word.
+    // SAFETY: the caller's promise.
     unsafe { locked(handle).why.as_ptr() }
 }
 
@@ -204,7 +204,7 @@ pub unsafe extern "C" fn weft_window_why(handle: *const Shared) -> *const c_char
 /// The handle is open.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn weft_window_memory(handle: *const Shared) -> *const c_void {
-    // SAFETY: the caller's word.
+    // SAFETY: the caller's promise.
     unsafe { locked(handle).window.memory().cast() }
 }
 
@@ -212,7 +212,7 @@ pub unsafe extern "C" fn weft_window_memory(handle: *const Shared) -> *const c_v
 /// The handle is open.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn weft_window_bytes(handle: *const Shared) -> u64 {
-    // SAFETY: the caller's word.
+    // SAFETY: the caller's promise.
     unsafe { locked(handle).window.bytes() }
 }
 
@@ -220,7 +220,7 @@ pub unsafe extern "C" fn weft_window_bytes(handle: *const Shared) -> u64 {
 /// The handle is open.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn weft_window_node(handle: *const Shared) -> c_int {
-    // SAFETY: the caller's word.
+    // SAFETY: the caller's promise.
     unsafe { locked(handle).window.node().0.into() }
 }
 
@@ -228,7 +228,7 @@ pub unsafe extern "C" fn weft_window_node(handle: *const Shared) -> c_int {
 /// The handle is open.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn weft_window_members(handle: *const Shared) -> u64 {
-    // SAFETY: the caller's word.
+    // SAFETY: the caller's promise.
     unsafe { locked(handle).window.members() }
 }
 
@@ -242,7 +242,7 @@ pub unsafe extern "C" fn weft_window_write(
     bytes: *const c_void,
     length: size_t,
 ) -> c_longlong {
-    // SAFETY: the caller's word.
+    // SAFETY: the caller's promise.
     unsafe {
         let bytes = slice(bytes, length);
         call(handle, |it| it.write(targets(set), offset, bytes).map(|()| 0))
@@ -253,7 +253,7 @@ unsafe fn slice<'a>(bytes: *const c_void, length: size_t) -> &'a [u8] {
     if length == 0 {
         return &[];
     }
-    // SAFETY: the caller's word.
+    // SAFETY: the caller's promise.
     unsafe { std::slice::from_raw_parts(bytes.cast(), length) }
 }
 
@@ -261,7 +261,7 @@ unsafe fn place<'a>(bytes: *mut c_void, length: size_t) -> &'a mut [u8] {
     if length == 0 {
         return &mut [];
     }
-    // SAFETY: the caller's word.
+    // SAFETY: the caller's promise.
     unsafe { std::slice::from_raw_parts_mut(bytes.cast(), length) }
 }
 
@@ -274,7 +274,7 @@ pub unsafe extern "C" fn weft_window_read(
     bytes: *mut c_void,
     length: size_t,
 ) -> c_longlong {
-    // SAFETY: the caller's word.
+    // SAFETY: the caller's promise.
     unsafe {
         let bytes = place(bytes, length);
         call(handle, |it| it.read(offset, bytes).map(|()| 0))
@@ -291,14 +291,14 @@ pub unsafe extern "C" fn weft_window_read_remote(
     bytes: *mut c_void,
     length: size_t,
 ) -> c_longlong {
-    // SAFETY: the caller's word.
+    // SAFETY: the caller's promise.
     unsafe {
         let bytes = place(bytes, length);
         call(handle, |it| it.read_remote(Node(node as u8), offset, bytes).map(|()| 0))
     }
 }
 
-/// One if it was taken, zero if not.
+/// One if it was applied, zero if not.
 ///
 /// # Safety
 /// As [`weft_window_write`].
@@ -311,7 +311,7 @@ pub unsafe extern "C" fn weft_window_write_conditional(
     length: size_t,
     errors: u64,
 ) -> c_longlong {
-    // SAFETY: the caller's word.
+    // SAFETY: the caller's promise.
     unsafe {
         let bytes = slice(bytes, length);
         call(handle, |it| {
@@ -321,7 +321,7 @@ pub unsafe extern "C" fn weft_window_write_conditional(
     }
 }
 
-/// How often the message was sent.
+/// The number of attempts.
 ///
 /// # Safety
 /// As [`weft_window_write`].
@@ -333,7 +333,7 @@ pub unsafe extern "C" fn weft_window_deliver(
     bytes: *const c_void,
     length: size_t,
 ) -> c_longlong {
-    // SAFETY: the caller's word.
+    // SAFETY: the caller's promise.
     unsafe {
         let bytes = slice(bytes, length);
         call(handle, |it| it.deliver(Node(node as u8), offset, bytes).map(c_longlong::from))
@@ -344,17 +344,17 @@ pub unsafe extern "C" fn weft_window_deliver(
 /// The handle is open.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn weft_window_sweep(handle: *const Shared, set: u64) -> c_longlong {
-    // SAFETY: the caller's word.
+    // SAFETY: the caller's promise.
     unsafe { call(handle, |it| it.sweep(targets(set)).map(|()| 0)) }
 }
 
-/// One if anything has come, zero if the time went by.
+/// One if the copy has changed, zero on timeout.
 ///
 /// # Safety
 /// The handle is open.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn weft_window_wait(handle: *const Shared, seconds: f64) -> c_longlong {
-    // SAFETY: the caller's word.
+    // SAFETY: the caller's promise.
     unsafe { call(handle, |it| Ok(it.wait(limit(seconds)).into())) }
 }
 
@@ -362,7 +362,7 @@ pub unsafe extern "C" fn weft_window_wait(handle: *const Shared, seconds: f64) -
 /// The handle is open.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn weft_window_errors(handle: *const Shared, node: c_int) -> c_longlong {
-    // SAFETY: the caller's word.
+    // SAFETY: the caller's promise.
     unsafe {
         call(handle, |it| {
             let node = if node < 0 { it.node() } else { Node(node as u8) };
@@ -379,7 +379,7 @@ pub unsafe extern "C" fn weft_window_lock(
     index: c_int,
     seconds: f64,
 ) -> c_longlong {
-    // SAFETY: the caller's word.
+    // SAFETY: the caller's promise.
     unsafe { call(handle, |it| it.lock(index as usize, limit(seconds)).map(|()| 0)) }
 }
 
@@ -387,7 +387,7 @@ pub unsafe extern "C" fn weft_window_lock(
 /// The handle is open.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn weft_window_unlock(handle: *const Shared, index: c_int) -> c_longlong {
-    // SAFETY: the caller's word.
+    // SAFETY: the caller's promise.
     unsafe { call(handle, |it| it.unlock(index as usize).map(|()| 0)) }
 }
 
@@ -399,6 +399,6 @@ pub unsafe extern "C" fn weft_window_barrier(
     members: c_int,
     seconds: f64,
 ) -> c_longlong {
-    // SAFETY: the caller's word.
+    // SAFETY: the caller's promise.
     unsafe { call(handle, |it| it.barrier(members as u32, limit(seconds)).map(|()| 0)) }
 }

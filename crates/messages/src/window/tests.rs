@@ -129,9 +129,9 @@ fn what_is_no_window_is_refused_with_what_would_be_accepted() {
     let one = place.create(64);
     let why = |result: Result<Window, WindowError>| result.unwrap_err().to_string();
     let again = Window::create(place.directory(), "w", 64);
-    assert!(why(again).starts_with("window w is there already: attach to it"));
+    assert!(why(again).starts_with("window w exists already: attach to it"));
     let missing = Window::attach(place.directory(), "v", Access::FULL);
-    assert!(why(missing).contains("a process must have created it and live"));
+    assert!(why(missing).contains("or another member, must be running"));
     let slash = Window::create(place.directory(), "a/b", 64);
     assert!(why(slash).contains("letters of a to z"));
     let empty = Window::create(place.directory(), "v", 0);
@@ -242,7 +242,7 @@ fn one_member_at_a_time_has_a_lock() {
     let twice = windows[0].lock(0, LONG).unwrap_err().to_string();
     assert_eq!(twice, "lock 0 is held by this member already: unlock it first");
     let taken = windows[1].lock(0, Duration::from_millis(5)).unwrap_err();
-    assert_eq!(taken.to_string(), "lock 0 was not given back within 5ms");
+    assert_eq!(taken.to_string(), "lock 0 was not released within 5ms");
     assert_eq!(windows[1].unlock(0).unwrap_err().to_string(), "lock 0 is not held by this member");
     assert_eq!(
         windows[1].lock(16, LONG).unwrap_err().to_string(),
@@ -257,7 +257,7 @@ fn nobody_passes_a_barrier_before_all_have_come() {
     let place = Place::new("barrier");
     let mut one = place.create(64);
     let early = one.barrier(3, Duration::from_millis(5)).unwrap_err().to_string();
-    assert_eq!(early, "1 of 3 members came to the barrier within 5ms");
+    assert_eq!(early, "1 of 3 members reached the barrier within 5ms");
     let mut windows = vec![one, place.attach(), place.attach()];
     std::thread::scope(|scope| {
         for window in &mut windows {
@@ -276,7 +276,7 @@ fn nobody_passes_a_barrier_before_all_have_come() {
     });
     let mut fourth = place.attach();
     let refused = fourth.barrier(2, LONG).unwrap_err().to_string();
-    assert_eq!(refused, "a barrier of 2 members: the window has 4 that map it incoming");
+    assert_eq!(refused, "a barrier of 2 members, but 4 members map the window incoming");
 }
 
 /// A process that is killed with a packet half written: all others miss it, count it, and go on.
