@@ -475,6 +475,7 @@ def main() -> int:
     parser.add_argument("--turns", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=200, help="begin no case after so long")
     parser.add_argument("--short", action="store_true", help="leave the long cases out")
+    parser.add_argument("--kills", type=int, help="how often something is killed [8, short 3]")
     parser.add_argument("--only", default="", help="run the cases with this in their names")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="weft-mpi-tests-") as folder:
@@ -485,6 +486,7 @@ def main() -> int:
             return bench(stage, options.turns)
         if options.short:
             stage.kills = 3
+        stage.kills = options.kills or stage.kills
         cases = [
             it for it in CASES if options.only in it.name and not (options.short and it.is_long)
         ]

@@ -22,5 +22,7 @@ pub mod peers;
 pub mod rendezvous;
 pub mod segment;
 mod sys;
+#[cfg(test)]
+mod testing;
 pub mod vi;
 pub mod window;
