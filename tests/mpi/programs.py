@@ -169,17 +169,23 @@ def connected(stage: Stage) -> str:
     return stage.run(stage.compile("connected", "gcc", "-lfabric")).strip()
 
 
-def windows(stage: Stage) -> str:
-    program = stage.folder / "windows"
-    include = SOURCES.parents[1] / "python" / "weft" / "include"
-    stage.run(
-        *("gcc", "-O2", "-Wall", "-Werror", f"-I{include}", str(SOURCES / "windows.c")),
-        *("-o", str(program), str(stage.provider), f"-Wl,-rpath,{stage.provider.parent}"),
-    )
-    said = stage.run(str(program)).strip()
-    if left := list(stage.directory.iterdir()):
-        raise FailedError(f"left in {stage.directory}: {left}")
-    return said
+def in_c(name: str) -> Callable[[Stage], str]:
+    """Run a program of the C interface, which leaves nothing behind."""
+
+    def run(stage: Stage) -> str:
+        program = stage.folder / name
+        include = SOURCES.parents[1] / "python" / "weft" / "include"
+        stage.run(
+            *("gcc", "-D_GNU_SOURCE", "-O2", "-Wall", "-Werror", f"-I{include}"),
+            *(str(SOURCES / f"{name}.c"), "-o", str(program)),
+            *(str(stage.provider), f"-Wl,-rpath,{stage.provider.parent}"),
+        )
+        said = stage.run(str(program)).strip()
+        if left := list(stage.directory.iterdir()):
+            raise FailedError(f"left in {stage.directory}: {left}")
+        return said
+
+    return run
 
 
 def fi_pingpong(stage: Stage) -> str:
@@ -390,7 +396,8 @@ CASES = [
     Case("the calls of libfabric", ["gcc", HEADER], manual),
     Case("remote memory access", ["gcc", HEADER], remote),
     Case("connections", ["gcc", HEADER], connected),
-    Case("windows in C", ["gcc"], windows),
+    Case("windows in C", ["gcc"], in_c("windows")),
+    Case("virtual interfaces in C", ["gcc"], in_c("interfaces")),
     Case("fi_pingpong", ["fi_pingpong"], fi_pingpong),
     Case("exchange, 2 ranks", ["mpirun", "mpicc"], exchange(2)),
     Case("exchange, 5 ranks", ["mpirun", "mpicc"], exchange(5), is_long=True),

@@ -12,6 +12,7 @@
 #![cfg(target_os = "linux")]
 
 pub mod active;
+mod c;
 pub mod channel;
 pub mod endpoint;
 pub mod fi;

@@ -108,6 +108,7 @@ fn no_more_is_on_the_way_than_the_target_has_buffers_for() {
         one.send(message(0, 1, FIRST, number), None).unwrap();
     }
     assert_eq!(one.outstanding(), usize::from(BUFFERS));
+    assert_eq!(one.unfinished(), u64::from(SEND_BUFFERS), "those that wait for credits, too");
     assert!(matches!(one.send(message(0, 1, FIRST, 0), None), Err(ActiveError::Busy)));
     both(&mut [&mut one, &mut two], || seen.lock().unwrap().len() == usize::from(SEND_BUFFERS));
 }
@@ -133,6 +134,48 @@ fn a_handler_answers_and_both_may_begin_at_once() {
     both(&mut [&mut one, &mut two], || seen.iter().all(answered));
     let expected: Vec<_> = (1000..1010).map(|number| (number, 0)).collect();
     assert_eq!([&*seen[0].lock().unwrap(), &*seen[1].lock().unwrap()], [&expected, &expected]);
+}
+
+/// Answers that wait for a send buffer are not forgotten: whoever waits for its unfinished messages sends them all.
+#[test]
+fn answers_that_wait_for_a_buffer_are_unfinished() {
+    let place = Place::new("unfinished");
+    let (mut one, mut two) = (member(&place, 0, 2), member(&place, 1, 2));
+    let seen = noting(&mut one, 0, SECOND);
+    let echo = |it: Delivery<'_>| {
+        let Message { arguments, .. } = *it.message;
+        Some(Answer { handler: SECOND, arguments, payload: None })
+    };
+    two.set_handler(name(1), FIRST, Box::new(echo)).unwrap();
+    let many = 4 * u32::from(SEND_BUFFERS);
+    for number in 0..many {
+        while one.send(message(0, 1, FIRST, number), None).is_err() {
+            // The initiator takes no answers meanwhile, so that their buffers run out.
+            two.progress();
+            one.handle_acknowledgments(1);
+        }
+    }
+    until_handled(&mut two, &mut one, u64::from(many));
+    let waiting = two.answers.len();
+    assert!(waiting > 0, "all answers have buffers");
+    assert!(two.unfinished() >= waiting as u64);
+    while two.unfinished() > 0 {
+        one.progress();
+        two.progress();
+    }
+    one.progress();
+    assert_eq!(seen.lock().unwrap().len(), many as usize);
+}
+
+/// Lets a node handle so many messages of another, which hears of acknowledgments alone.
+fn until_handled(node: &mut Node, initiator: &mut Node, handled: u64) {
+    let began = Instant::now();
+    while node.counts().handled < handled {
+        assert!(began.elapsed() < LONG);
+        node.progress();
+        initiator.handle_acknowledgments(1);
+        initiator.pump();
+    }
 }
 
 #[test]
