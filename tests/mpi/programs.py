@@ -166,7 +166,10 @@ def remote(stage: Stage) -> str:
 
 
 def connected(stage: Stage) -> str:
-    return stage.run(stage.compile("connected", "gcc", "-lfabric")).strip()
+    said = stage.run(stage.compile("connected", "gcc", "-lfabric")).strip()
+    if left := list(stage.directory.iterdir()):
+        raise FailedError(f"left in {stage.directory}: {left}")
+    return said
 
 
 def in_c(name: str) -> Callable[[Stage], str]:
