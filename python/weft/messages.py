@@ -18,17 +18,17 @@ import ctypes
 import sys
 from contextlib import contextmanager
 from ctypes import c_char_p, c_double, c_int, c_longlong, c_size_t, c_uint64, c_void_p
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Self
 
 import numpy as np
 
 from weft import _core
-from weft.mpi import MpiError, provider
+from weft.mpi import provider
+from weft.native import MADE, Calls, Handle, Library, seconds
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator
     from os import PathLike
 
 # What `crates/messages/src/window/c.rs` takes.
@@ -44,24 +44,11 @@ class WindowError(OSError):
     """An error of a window, with its text and `errno`."""
 
 
-@cache
-def _library() -> ctypes.CDLL:
-    try:
-        library = ctypes.CDLL(str(provider()))
-    except MpiError as why:
-        raise WindowError(str(why)) from None
-    for name, (arguments, result) in _CALLS.items():
-        function = getattr(library, f"weft_window_{name}")
-        function.argtypes, function.restype = arguments, result
-    return library
-
-
-_MADE = (ctypes.POINTER(c_int), c_char_p, c_size_t)
 _PLACE = (c_uint64, c_void_p, c_size_t)
 # The calls of `include/weft_messages.h`: arguments and result.
-_CALLS: Mapping[str, tuple[Sequence[type], type | None]] = {
-    "create": ((c_char_p, c_char_p, c_uint64, *_MADE), c_void_p),
-    "attach": ((c_char_p, c_char_p, c_int, *_MADE), c_void_p),
+_CALLS: Calls = {
+    "create": ((c_char_p, c_char_p, c_uint64, *MADE), c_void_p),
+    "attach": ((c_char_p, c_char_p, c_int, *MADE), c_void_p),
     "leave": ((c_void_p,), None),
     "close": ((c_void_p,), None),
     "why": ((c_void_p,), c_char_p),
@@ -83,26 +70,7 @@ _CALLS: Mapping[str, tuple[Sequence[type], type | None]] = {
 }
 
 
-class _Handle:
-    """A C handle, closed when the last view of its memory is gone."""
-
-    def __init__(
-        self, call: str, directory: str | PathLike[str] | None, name: str, what: int
-    ) -> None:
-        number, why = c_int(), ctypes.create_string_buffer(512)
-        path = None if directory is None else str(directory).encode()
-        function = getattr(_library(), f"weft_window_{call}")
-        self.pointer = function(path, name.encode(), what, ctypes.byref(number), why, len(why))
-        if not self.pointer:
-            raise WindowError(number.value, why.value.decode(errors="replace"))
-
-    def __del__(self) -> None:
-        if getattr(self, "pointer", None):
-            _library().weft_window_close(self.pointer)
-
-
-def _seconds(timeout: float | None) -> float:
-    return float("inf") if timeout is None else timeout
+_LIBRARY = Library("weft_window", _CALLS, WindowError)
 
 
 def _bytes(data: Data) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
@@ -115,7 +83,7 @@ def _bytes(data: Data) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
 class Window:
     """A member's view of a window."""
 
-    def __init__(self, handle: _Handle) -> None:
+    def __init__(self, handle: Handle) -> None:
         """Wrap a handle; programs call `Window.create` or `Window.attach`."""
         self._handle = handle
 
@@ -139,7 +107,7 @@ class Window:
             raise WindowError(
                 f"size {size}: accepted is a number of bytes, or a text such as '4 KiB'"
             )
-        return cls(_Handle("create", directory, name, count))
+        return cls(Handle(_LIBRARY, "create", directory, name.encode(), count))
 
     @classmethod
     def attach(
@@ -163,7 +131,7 @@ class Window:
 
         """
         access = (_TAKES if takes else 0) | (_WRITES if writes else 0)
-        return cls(_Handle("attach", directory, name, access))
+        return cls(Handle(_LIBRARY, "attach", directory, name.encode(), access))
 
     def __enter__(self) -> Self:
         return self
@@ -173,15 +141,10 @@ class Window:
 
     def close(self) -> None:
         """Leave the window. Views of its memory stay readable, but no longer change."""
-        _library().weft_window_leave(self._handle.pointer)
+        _LIBRARY.function("leave")(self._handle.pointer)
 
     def _call(self, name: str, *arguments: object) -> int:
-        function = getattr(_library(), f"weft_window_{name}")
-        result: int = function(self._handle.pointer, *arguments)
-        if result < 0:
-            why: bytes = _library().weft_window_why(self._handle.pointer)
-            raise WindowError(-result, why.decode(errors="replace"))
-        return result
+        return self._handle.call(name, *arguments)
 
     @property
     def node(self) -> int:
@@ -264,7 +227,7 @@ class Window:
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait until the copy has changed since the last call; return whether it has."""
-        return bool(self._call("wait", _seconds(timeout)))
+        return bool(self._call("wait", seconds(timeout)))
 
     def errors(self, node: int | None = None) -> int:
         """Return how many packets a member (this one by default) has missed."""
@@ -278,7 +241,7 @@ class Window:
             WindowError: If it is not released within `timeout` seconds.
 
         """
-        self._call("lock", index, _seconds(timeout))
+        self._call("lock", index, seconds(timeout))
         try:
             yield
         finally:
@@ -291,7 +254,7 @@ class Window:
             WindowError: If not all arrive within `timeout` seconds, or there are more members.
 
         """
-        self._call("barrier", members, _seconds(timeout))
+        self._call("barrier", members, seconds(timeout))
 
 
 def _main() -> int:

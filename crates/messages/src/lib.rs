@@ -12,6 +12,7 @@
 #![cfg(target_os = "linux")]
 
 pub mod active;
+mod c;
 pub mod channel;
 pub mod endpoint;
 pub mod fi;
@@ -22,5 +23,7 @@ pub mod peers;
 pub mod rendezvous;
 pub mod segment;
 mod sys;
+#[cfg(test)]
+mod testing;
 pub mod vi;
 pub mod window;

@@ -6,6 +6,8 @@
 //! Messages to one node are handled in order and exactly once; messages to a node that has ended fail. Nothing here
 //! owns a thread: [`Node::progress`] calls the handlers.
 
+mod c;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::num::NonZeroU32;
 use std::time::{Duration, Instant};
@@ -129,6 +131,8 @@ pub struct Node {
     /// Replies of handlers that wait for a free send buffer.
     answers: VecDeque<Held>,
     counts: Counts,
+    /// Messages that this node has begun to send, answers among them.
+    begun: u64,
     looked: Instant,
 }
 
@@ -169,6 +173,7 @@ impl Node {
             sending,
             answers: VecDeque::new(),
             counts: Counts::default(),
+            begun: 0,
             directory,
             looked: Instant::now(),
         })
@@ -209,6 +214,12 @@ impl Node {
         self.outs.values().map(|out| out.sent.len()).sum()
     }
 
+    /// The number of messages of this node that are neither delivered nor failed: those that wait for a buffer or for
+    /// a credit, too.
+    pub const fn unfinished(&self) -> u64 {
+        self.begun - self.counts.delivered - self.counts.failed
+    }
+
     /// Sends a message; with a payload it is a bulk message.
     ///
     /// # Errors
@@ -220,6 +231,7 @@ impl Node {
             self.progress();
             return Err(ActiveError::Busy);
         }
+        self.begun += 1;
         self.pump();
         Ok(())
     }
@@ -476,7 +488,7 @@ impl Node {
 
     /// Calls the handlers of the messages in the receive queue, and returns the buffers.
     fn deliver(&mut self, node: u16) {
-        let Self { ins, endpoints, networks, answers, counts, .. } = self;
+        let Self { ins, endpoints, networks, answers, counts, begun, .. } = self;
         let Some(way) = ins.get_mut(&node) else { return };
         let mut done = 0;
         while let Some((buffer, held)) = way.receiving.poll() {
@@ -485,6 +497,7 @@ impl Node {
                 Ok(handler) => {
                     counts.handled += 1;
                     let answer = handler(Delivery { message, payload: payload.as_ref() });
+                    *begun += u64::from(answer.is_some());
                     answers.extend(answer.map(|answer| Held {
                         message: Message {
                             initiator: message.target,

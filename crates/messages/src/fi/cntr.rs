@@ -9,7 +9,8 @@ use super::abi::{
 };
 use super::cq::{control_waiter, wait_object};
 use super::domain::Domain;
-use super::state::{Counter, Shared, Waitable, Waiter, limit, wait};
+use super::state::{Counter, Shared, Waitable, Waiter};
+use super::waiting::{limit, wait};
 use super::{hand_out, no_bind, no_ops, outcome};
 use crate::sys;
 

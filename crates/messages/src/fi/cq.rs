@@ -12,7 +12,8 @@ use super::abi::{
     fi_cq_tagged_entry, fi_ops, fi_ops_cq, fid, fid_cq,
 };
 use super::domain::Domain;
-use super::state::{Queue, Shared, State, Waitable, Waiter, limit, wait};
+use super::state::{Queue, Shared, State, Waitable, Waiter};
+use super::waiting::{limit, wait};
 use super::{hand_out, no_bind, no_ops, outcome, result};
 use crate::sys::{self, Errno};
 

@@ -12,7 +12,7 @@ use super::abi::{
 };
 use super::cm::{Event, Events, Queue};
 use super::cq::{self, wait_object};
-use super::state::limit;
+use super::waiting::limit;
 use super::{hand_out, no_bind, no_ops, pep, result};
 use crate::sys::Errno;
 

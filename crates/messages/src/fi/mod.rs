@@ -20,6 +20,7 @@ mod pep;
 mod record;
 mod rma;
 mod state;
+mod waiting;
 
 use std::cell::UnsafeCell;
 

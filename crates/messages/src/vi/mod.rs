@@ -5,6 +5,7 @@
 //! through acceptors in the rendezvous directory, takes descriptors, and completes each exactly once through one
 //! completion queue. It owns no thread: work is done inside [`Adapter::progress`] and [`Adapter::wait`].
 
+mod c;
 mod connection;
 
 use std::time::{Duration, Instant};

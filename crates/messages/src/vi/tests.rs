@@ -6,6 +6,7 @@ use std::process::{Command, Stdio};
 use weft_protocol::vi::WorkQueueKind;
 
 use super::*;
+use crate::testing::{Random, rounds};
 
 const CHILD: &str = "WEFT_VI_TEST_CHILD";
 const LONG: Duration = Duration::from_secs(30);
@@ -267,17 +268,15 @@ fn all_descriptors_come_back_when_the_other_process_is_killed() {
 #[test]
 fn a_hostile_end_breaks_only_its_own_connection() {
     let place = Directories::new("hostile");
-    let mut random = 88_172_645_463_325_252_u64;
-    for round in 0..300 {
+    let mut random = Random::default();
+    for round in 0..rounds(300) {
         let [mut one, mut two] = pair(&place, Reliability::ReliableDelivery, 512);
         let guard = vec![3_u8; 4096].into_boxed_slice();
         (0..16).for_each(|it| one.receive(it, it as usize * 64, 64).unwrap());
         (0..4).for_each(|it| two.send(it, 0, 64).unwrap());
         two.adapter.vis[0].as_ref().unwrap().corrupt(|| {
-            random ^= random << 13;
-            random ^= random >> 7;
-            random ^= random << 17;
-            if round % 2 == 0 { random } else { random & 0x0000_0040_0000_0001 }
+            let word = random.next();
+            if round % 2 == 0 { word } else { word & 0x0000_0040_0000_0001 }
         });
         for _ in 0..50 {
             one.adapter.progress();

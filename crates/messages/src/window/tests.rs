@@ -5,6 +5,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::AtomicU64;
 
 use super::*;
+use crate::testing::{Random, rounds};
 
 /// The directory of a test's process that acts as another member.
 const CHILD: &str = "WEFT_WINDOW_TEST_CHILD";
@@ -338,6 +339,7 @@ fn a_conditional_write_is_not_taken_behind_an_error_and_a_message_is_sent_again(
 #[test]
 fn those_who_are_left_go_on_when_members_are_killed_at_any_moment() {
     const KILLS: u64 = 60;
+    let kills = rounds(KILLS);
     if let Some(mut window) = as_child() {
         for number in 1_u64.. {
             window.write(Targets::All, 64 + number % 8 * 256, &[number as u8; 256]).unwrap();
@@ -352,7 +354,7 @@ fn those_who_are_left_go_on_when_members_are_killed_at_any_moment() {
     let (mut one, mut two) = (place.create(8192), place.attach());
     let name = "those_who_are_left_go_on_when_members_are_killed_at_any_moment";
     let mut children = [place.child(name), place.child(name)];
-    for kill in 0..KILLS {
+    for kill in 0..kills {
         until(|| one.members().count_ones() >= 4);
         let began = word(&mut one, 0);
         until(|| word(&mut one, 0) > began + kill % 5);
@@ -389,14 +391,12 @@ fn a_hostile_member_crashes_nobody() {
     let (mut one, two) = (place.create(512), place.attach());
     one.patience = Duration::from_micros(100);
     let words = memory::COPIES_AT / 8;
-    let mut random = 88_172_645_463_325_252_u64;
-    for round in 0..2_000 {
+    let mut random = Random::default();
+    for round in 0..rounds(2_000) {
         for _ in 0..8 {
-            random ^= random << 13;
-            random ^= random >> 7;
-            random ^= random << 17;
-            let index = random as usize % words;
-            let value = if round % 3 == 0 { random >> 40 } else { random };
+            let word = random.next();
+            let index = word as usize % words;
+            let value = if round % 3 == 0 { word >> 40 } else { word };
             // SAFETY: the word lies inside the mapping; all who look at it do so by atomics.
             unsafe {
                 let at = two.shared.copy(Node(0)).sub(memory::COPIES_AT).cast::<AtomicU64>();
