@@ -5,7 +5,9 @@ from __future__ import annotations
 import errno
 import subprocess
 import sys
+import tempfile
 import textwrap
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,9 +17,16 @@ from weft.active_messages import ActiveError, Answer, Message, Node
 from weft.virtual_interfaces import Adapter, Done, ViError
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Iterator
 
 LONG = 30.0
+
+
+@pytest.fixture
+def meeting() -> Iterator[Path]:
+    """Give a directory whose path leaves room for the name of a socket, of 108 bytes with it."""
+    with tempfile.TemporaryDirectory() as folder:
+        yield Path(folder)
 
 
 def other(directory: Path, text: str) -> subprocess.Popen[bytes]:
@@ -30,8 +39,8 @@ def bytes_of(size: int) -> np.ndarray:
     return np.zeros(size, dtype=np.uint8)
 
 
-def test_two_programs_exchange_through_virtual_interfaces(tmp_path: Path) -> None:
-    directory = tmp_path / "meet"
+def test_two_programs_exchange_through_virtual_interfaces(meeting: Path) -> None:
+    directory = meeting / "meet"
     with Adapter(directory=directory) as adapter:
         region = adapter.register(bytes_of(4096), tag=3, writable=True)
         listener = adapter.listen("pair")
@@ -75,8 +84,8 @@ def test_two_programs_exchange_through_virtual_interfaces(tmp_path: Path) -> Non
         assert (ended.cookie, ended.error) == (13, errno.ECONNRESET)
 
 
-def test_what_a_virtual_interface_refuses_names_what_is_accepted(tmp_path: Path) -> None:
-    with Adapter(directory=tmp_path / "meet") as adapter:
+def test_what_a_virtual_interface_refuses_names_what_is_accepted(meeting: Path) -> None:
+    with Adapter(directory=meeting / "meet") as adapter:
         with pytest.raises(ViError, match='nobody listens at "none"') as refused:
             adapter.connect("none")
         assert refused.value.errno == errno.ECONNREFUSED
@@ -109,8 +118,8 @@ def sent(node: Node, arguments: tuple[int, ...], payload: bytes | None) -> bool:
     return True
 
 
-def test_messages_call_handlers_which_may_answer(tmp_path: Path) -> None:
-    directory = tmp_path / "meet"
+def test_messages_call_handlers_which_may_answer(meeting: Path) -> None:
+    directory = meeting / "meet"
     child = other(
         directory,
         """
@@ -149,8 +158,8 @@ def test_messages_call_handlers_which_may_answer(tmp_path: Path) -> None:
     assert (seen[4].payload, seen[4].initiator) == (None, (1, 4))
 
 
-def test_what_a_handler_raises_is_raised_where_progress_is_made(tmp_path: Path) -> None:
-    directory = tmp_path / "meet"
+def test_what_a_handler_raises_is_raised_where_progress_is_made(meeting: Path) -> None:
+    directory = meeting / "meet"
 
     def fails(message: Message) -> Answer:
         raise RuntimeError(f"no {message.arguments[0]}")
