@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 class Drawer:
     """Draws results folders one after the other, in the order in which they are given.
 
-    Used as a context. What is not drawn yet when it is left by an exception is not drawn.
+    Used as a context. What was given is drawn before it is left, also by an error in a later
+    run; only Ctrl-C ends it at once.
     """
 
     def __init__(self) -> None:
@@ -33,11 +34,12 @@ class Drawer:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if self._pool is None:
             return
-        if kind is not None:
-            # Who stops does not wait for a page; what was begun of it is cleared away by the next.
+        is_stopped = kind is not None and issubclass(kind, KeyboardInterrupt)
+        if is_stopped:
+            # The draft that is left is removed by whoever uses the folder next.
             for child in multiprocessing.active_children():
                 child.terminate()
-        self._pool.shutdown(cancel_futures=True)
+        self._pool.shutdown(cancel_futures=is_stopped)
 
     def add(self, folder: Path, *, png: bool) -> None:
         """Draw the figures and the page of a folder whose tables are written."""

@@ -351,13 +351,13 @@ def lines(measured: Measurement) -> list[str]:
     said = [
         f"fitted by {' and '.join(CALIBRATING)}: latency {host.latency_ns:.0f} ns, "
         f"rate {1 / host.ns_per_byte:.2f} GB/s",
-        f"{'program':>20}{'messages':>10}{'measured, ms':>14}{'predicted, ms':>15}{'error':>9}"
+        f"{'program':>20}{'messages':>10}{'measured, ms':>14}{'predicted, ms':>15}{'error':>12}"
         "   of the turns",
     ]
     for it in measured.verdicts:
-        mark = "put in" if it.is_calibrating else f"{100 * it.error:+.1f} %"
+        mark = "calibrated" if it.is_calibrating else f"{100 * it.error:+.1f} %"
         said.append(
-            f"{it.name:>20}{it.messages:>10}{it.measured_ms:>14.4g}{it.predicted_ms:>15.4g}{mark:>9}"
+            f"{it.name:>20}{it.messages:>10}{it.measured_ms:>14.4g}{it.predicted_ms:>15.4g}{mark:>12}"
             f"   {100 * it.errors[0]:+.1f} to {100 * it.errors[2]:+.1f} %"
         )
     return said
@@ -432,7 +432,7 @@ def _sections(measured: Measurement) -> list[tuple[str, str]]:
     rows = [
         [
             *(escape(it.name), str(it.messages), f"{it.measured_ms:.4g}", f"{it.predicted_ms:.4g}"),
-            "put in" if it.is_calibrating else f"{100 * it.error:+.1f} %",
+            "calibrated" if it.is_calibrating else f"{100 * it.error:+.1f} %",
             f"{100 * it.errors[0]:+.1f} to {100 * it.errors[2]:+.1f} %",
         ]
         for it in measured.verdicts

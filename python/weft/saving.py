@@ -110,12 +110,18 @@ def picture(result: Result, place: Place | None, as_json: bool, *, png: bool = T
 
 def finish_drawing(drawer: Drawer, index: Path, as_json: bool) -> None:
     """Wait for the pages that are drawn beside the runs, and say where each is."""
-    with Watch(ending=None) as watch:
-        for folder, remarks in drawer.finish(watch.step):
-            for remark in remarks:
-                click.echo(remark, err=True)
-            if not as_json:
-                click.echo(str(folder / "report.html"))
+    try:
+        with Watch(ending=None) as watch:
+            for folder, remarks in drawer.finish(watch.step):
+                for remark in remarks:
+                    click.echo(remark, err=True)
+                if not as_json:
+                    click.echo(str(folder / "report.html"))
+    except KeyboardInterrupt:
+        click.echo(
+            "the tables are kept, and `weft report DIR` draws a page that is missing", err=True
+        )
+        raise
     if not as_json:
         click.echo(str(index))
 

@@ -73,3 +73,16 @@ def test_who_stops_waits_for_no_page(quick: weft.Result, tmp_path: Path) -> None
         stopped()
     assert not multiprocessing.active_children()
     assert not (folder / "report.html").exists()
+
+
+def test_an_error_in_a_later_run_costs_no_page(quick: weft.Result, tmp_path: Path) -> None:
+    folder = written(quick, tmp_path / "one")
+
+    def failed() -> None:
+        with Drawer() as drawer:
+            drawer.add(folder, png=False)
+            raise FolderError("the next folder is full")
+
+    with pytest.raises(FolderError, match="full"):
+        failed()
+    assert (folder / "report.html").exists()
