@@ -347,7 +347,7 @@ def test_what_was_measured_becomes_a_folder(tmp_path: Path) -> None:
     assert table[2] == "stencil,600,50,40,-0.3000,-0.2000,0.1000,no"
     page = (tmp_path / "out" / "report.html").read_text().replace("\N{NO-BREAK SPACE}", " ")
     assert "-20.0 %" in page
-    assert "put in" in page
+    assert ">calibrated<" in page
     assert "2.00 GB/s" in page
     said = mpi_measure.lines(measured)
     assert said[0].endswith("latency 500 ns, rate 2.00 GB/s")
