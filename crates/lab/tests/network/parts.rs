@@ -2,14 +2,16 @@
 
 use proptest::prelude::*;
 use weft_fabric::fabric::{FabricSettings, Routes, RoutesSettings};
-use weft_fabric::link::LinkSettings;
+use weft_fabric::graph::{ClockedParts, SwitchParts};
+use weft_fabric::link::{FlowControl, LinkSettings};
 use weft_fabric::measure::Observations;
-use weft_fabric::switch::OutputQueuedSettings;
+use weft_fabric::switch::{InputQueuedSettings, OutputQueuedSettings};
 use weft_fabric::workload::{ChannelFacts, WorkloadSettings};
 use weft_kernel::{Halt, Streams};
 use weft_lab::drive::Channel as _;
 use weft_lab::drive::engine::{Engine, EngineParts};
 use weft_lab::{Options, Request};
+use weft_protocol::flow::FlowControlSettings;
 use weft_units::{Bytes, Limit, PositiveCount, Time};
 
 use super::file;
@@ -20,6 +22,10 @@ struct Parts {
     routes: RoutesSettings,
     link: LinkSettings,
     switch: OutputQueuedSettings,
+    /// Every switch whose number has a bit in `clocked`.
+    other: InputQueuedSettings,
+    clocked: u32,
+    flow_control: FlowControlSettings,
     workload: WorkloadSettings,
 }
 
@@ -34,14 +40,29 @@ fn shown(text: &str, hosts: u32, seed: u64, part: Option<&[u32]>) -> (String, us
     let wiring = parts.fabric.wiring(hosts).expect(text);
     let routes = Routes::new(&parts.routes, &wiring, streams.stream("c.routes", 0)).expect(text);
     let until = Time(span.0 * 300);
-    let switches = wiring.switches() as usize;
+    let flow = FlowControl::new(&parts.flow_control, &parts.link, 8).expect(text);
+    let switches = (0..wiring.switches()).map(|number| {
+        if parts.clocked >> number & 1 == 0 {
+            return SwitchParts::OutputQueued(parts.switch.clone());
+        }
+        let InputQueuedSettings { latency, cell, buffer, scheduler, .. } = &parts.other;
+        SwitchParts::InputQueued(ClockedParts {
+            latency: *latency,
+            cell: cell.unwrap_or(packet),
+            buffer: buffer.expect(text).get(),
+            scheduler: scheduler.build(wiring.ports_of(number) as usize).expect(text),
+            random: streams.stream("c.scheduler", number as usize),
+        })
+    });
+    let switches = switches.collect();
     let mut engine = Engine::new(EngineParts {
         wiring,
         routes,
         link: parts.link,
         packet,
         payload: Bytes(100),
-        switches: vec![parts.switch; switches],
+        switches,
+        flow,
         send_buffers: Limit::AtMost(PositiveCount::ONE),
         sources: parts.workload.build(&facts, &streams).expect(text),
         observations: Observations::over(Time(span.0 * 20), until).of_hosts(hosts as usize),
@@ -113,11 +134,21 @@ proptest! {
         workload in prop::sample::select(WORKLOADS.to_vec()),
         part in prop::collection::vec(0_u32..4, 10),
         buffers in prop::sample::select(vec!["'unlimited'", "3", "1"]),
+        other in prop::sample::select(vec![
+            "buffer = 40, scheduler.islip = {}", "buffer = 10, cell = '25 B', scheduler.pim = {}",
+            "buffer = 8, latency = '90 ns', scheduler.wavefront = {}",
+        ]),
+        flow in prop::sample::select(vec![
+            "'credits'", "{ virtual_channel_credits.channels = 2 }",
+            "{ stop_go = { stop = 3, go = 1, reaction = '70 ns' } }",
+        ]),
+        clocked in prop::sample::select(vec![0_u32, 0b101_1010, 0x3ff, 1]),
         seed in any::<u64>(),
     ) {
         let (table, hosts) = random_table(&links, &more);
         let text = format!(
-            "routes.{rule}\nswitch = {{ latency = '90 ns', buffers = {buffers} }}\nlink = {{ rate = '1 Gbit/s', length = '4 m', \
+            "routes.{rule}\nswitch = {{ latency = '90 ns', buffers = {buffers} }}\n\
+             other = {{ {other} }}\nclocked = {clocked}\nflow_control = {flow}\nlink = {{ rate = '1 Gbit/s', length = '4 m', \
              delay_per_metre = '5 ns' }}\n{table}\n[workload]\n{workload}\n"
         );
         let (whole, delivered) = shown(&text, hosts, seed, None);
