@@ -472,6 +472,11 @@ impl InputQueued {
         *held < self.inputs.spare[usize::from(input)]
     }
 
+    /// From now on [`release`](Self::release) takes nothing for certain.
+    pub fn doubt(&mut self) {
+        self.inputs.spare.fill(0);
+    }
+
     /// From the beginning of a packet at an output to the end of its last slot.
     #[inline]
     pub fn occupation(&self, output: u8) -> Span {

@@ -35,6 +35,8 @@ enum Queues {
     Outputs(Limit),
     /// Cells of a packet, packets of a buffer, and the flow control.
     Inputs(u64, u32, &'static str),
+    /// Every other switch has queues at its inputs, the rest at outputs that hold so many packets.
+    Mixed(u64, u32, &'static str, Limit),
     /// How cells wait in a shared memory, and under which flow control.
     Shared(SharedQueues, &'static str),
 }
@@ -58,14 +60,19 @@ fn deliveries(
     let mut watch = |delivery| delivered.push(delivery);
     if !matches!(queues, Queues::Shared(..)) {
         let control = match queues {
-            Queues::Inputs(cells, buffer, text) => flow(text, packet, buffer * cells as u32),
+            Queues::Inputs(cells, buffer, text) | Queues::Mixed(cells, buffer, text, _) => {
+                flow(text, packet, buffer * cells as u32)
+            }
             _ => flow(CREDITS, packet, 1),
         };
         let switches = (0..wiring.switches()).map(|switch| match queues {
             Queues::Inputs(cells, buffer, _) => {
                 inputs(cells, buffer, wiring.ports_of(switch), &streams)
             }
-            Queues::Outputs(buffers) => {
+            Queues::Mixed(cells, buffer, ..) if switch % 2 == 0 => {
+                inputs(cells, buffer, wiring.ports_of(switch), &streams)
+            }
+            Queues::Outputs(buffers) | Queues::Mixed(.., buffers) => {
                 SwitchParts::OutputQueued(OutputQueuedSettings { latency: Span(90_000), buffers })
             }
             Queues::Shared(..) => unreachable!(),
@@ -212,7 +219,9 @@ proptest! {
             Queues::Inputs(1, 1, CREDITS), Queues::Inputs(1, 7, CREDITS),
             Queues::Inputs(5, 3, CREDITS), Queues::Inputs(1, 4, CHANNELS),
             Queues::Inputs(4, 8, CHANNELS), Queues::Inputs(1, 200, STOP),
-            Queues::Inputs(3, 200, STOP),
+            Queues::Inputs(3, 200, STOP), Queues::Mixed(1, 1, CREDITS, Limit::Unlimited),
+            Queues::Mixed(5, 3, CREDITS, Limit::AtMost(PositiveCount::ONE)),
+            Queues::Mixed(1, 200, STOP, Limit::Unlimited),
             Queues::Shared(SharedQueues::PerConnection, STOP),
             Queues::Shared(SharedQueues::PerConnection, QUENCH),
             Queues::Shared(SharedQueues::PerInput, CHANNELS),
@@ -222,7 +231,10 @@ proptest! {
         seed in any::<u64>(),
     ) {
         let (fabric, hosts) = FABRICS[place];
-        let is_shared = matches!(queues, Queues::Shared(..) | Queues::Inputs(_, _, STOP));
+        let is_shared = matches!(
+            queues,
+            Queues::Shared(..) | Queues::Inputs(_, _, STOP) | Queues::Mixed(_, _, STOP, _)
+        );
         // Connections are set up once, and a stop must be heard within the buffers.
         let rule = if is_shared { "per_connection = 'random'" } else { rule };
         let packet = if is_shared { packet.max(20_000) } else { packet };
@@ -253,9 +265,11 @@ fn a_seed_gives_the_same_run_and_another_seed_another() {
     {
         for rule in ["per_packet = 'adaptive'", "per_connection = 'random'"] {
             let channel = format!("fabric.{fabric}\nroutes.{rule}");
+            let one = "switches.'1.0'.output_queued.latency = '90 ns'";
             let files = [
                 file(64, &channel, "load = 0.4", "300 us"),
                 voq(64, "buffer = 8", &channel, "load = 0.4", "300 us"),
+                voq(64, "buffer = 8", &format!("{channel}\n{one}"), "load = 0.4", "300 us"),
             ];
             for text in files {
                 let sum = |seed| run(&text, seed).observations.recorder(Latency::OneWay).sum_ps();
@@ -266,7 +280,7 @@ fn a_seed_gives_the_same_run_and_another_seed_another() {
     }
 }
 
-/// Every driver of a fabric, two loads and two seeds each: all tables are the same text however many
+/// Every driver of a fabric, and two kinds of switch in one; two loads and two seeds each: all tables are the same text however many
 /// threads there were.
 #[test]
 fn the_number_of_threads_changes_no_byte() {
@@ -278,11 +292,13 @@ fn the_number_of_threads_changes_no_byte() {
         "switch.output_queued.latency = '90 ns'",
         "switch.shared_memory = { latency = '90 ns', buffer = 8 }",
     );
+    let spine = "switches.'1.1'.output_queued = { latency = '90 ns', buffers = 2 }";
     let stop = format!("{tree}\nflow_control.stop_go = {{ stop = 8, go = 4 }}");
     let texts = [
         file(9, tree, workload, "400 us"),
         voq(9, "buffer = 8", torus, workload, "400 us"),
         voq(9, "buffer = 32", &stop, workload, "400 us"),
+        voq(9, "buffer = 32", &format!("{stop}\n{spine}"), workload, "400 us"),
         shared,
     ];
     for text in texts {
