@@ -66,7 +66,13 @@ impl Surroundings<'_> {
         // What reaches a switch at the instant at which it was sent is decided on at a later edge.
         let is_instant = ports().any(|port| link(port).propagation() == Span::ZERO);
         let latency = latency.max(Span(u64::from(is_instant)));
+        let mut spans: Vec<Span> = ports().map(|port| link(port).span(self.packet)).collect();
+        if spans.iter().all(|span| *span == spans[0]) {
+            spans.clear();
+        }
         InputQueued::new(InputQueuedParts {
+            first: self.wiring.port(number, 0),
+            spans,
             latency,
             slot,
             spare: ports().map(spare).collect(),
@@ -94,13 +100,14 @@ fn slot(wholes: &[Span], cells: u64) -> Span {
     Span(longer.max().unwrap_or(slot).max(slot))
 }
 
-/// How many packets and credits of one cable are under way, or may come to be, from an instant to
-/// that at which a credit is back that is given then: packets that were sent and have not come,
-/// those that are sent meanwhile, and credits on their way. With a delay of the cable more, by which
-/// parts of a graph may be apart.
+/// How many packets and credits of one cable may be under way besides those that an input holds or
+/// expects, from an instant to that at which a credit is back that is given then: packets that are
+/// sent meanwhile, and credits on their way. With a delay of the cable more, by which parts of a graph
+/// may be apart. While an input holds fewer than its room is larger than that, whoever sends to it has
+/// a credit at every instant until then: that the credit counts at once shows nowhere.
 fn underway(span: Span, slot: Span, delay: Span, hold: Span) -> u32 {
     let back = hold + delay * 2;
-    let sent = delay.0 / span.0.max(1) + 1 + back.0.div_ceil(span.0.max(1)) + 1;
+    let sent = back.0.div_ceil(span.0.max(1)) + 1;
     let credits = back.0.div_ceil(slot.0) + 1;
     u32::try_from(sent + credits).unwrap_or(u32::MAX)
 }
@@ -121,28 +128,28 @@ impl Graph {
         }
     }
 
-    /// The first byte of a packet is at an input of a clocked switch, for an output. `channels` are
-    /// those that it came by and is to leave by. Returns the edge at which the switch takes part, if
-    /// it is to be told then.
+    /// A packet is on its way out of a port, by a virtual channel. If it goes to a clocked switch, this
+    /// one expects it from now on: returns what there is to do. Otherwise it arrives by itself.
     #[inline]
-    pub fn arrive(
-        &mut self,
-        now: Time,
-        packet: u32,
-        (input, output): (u32, u32),
-        channels: (u8, u8),
-    ) -> Option<Time> {
-        let switch = self.switch_of(input);
-        let first = self.first_port(switch);
-        let (from, to) = ((input - first, channels.0), (output - first, channels.1));
-        self.clocked(switch)?.arrive(now, packet, from, to)
+    pub fn expect(&mut self, departure: &Departure, packet: u32, channel: u8) -> Option<Wakes> {
+        let Departure { arrival, place, .. } = *departure;
+        let switch = *self.owners.get(place as usize)?;
+        let own = self.clocked(switch)?;
+        let edge = own.expect(arrival, packet, (place - own.first(), channel));
+        Some(edge.map_or(Wakes::Nobody, |edge| Wakes::Switch(switch, edge)))
     }
 
-    /// An edge of a clocked switch.
+    /// An edge of a clocked switch; `choose` is that of [`InputQueued::edge`].
     #[inline]
-    pub fn edge(&mut self, now: Time, switch: u32, behind: &mut [u32], outbox: &mut Outbox) {
+    pub fn edge(
+        &mut self,
+        now: Time,
+        switch: u32,
+        (behind, outbox): (&mut [u32], &mut Outbox),
+        choose: impl FnMut(u32, &[u32]) -> (u32, u8),
+    ) {
         if let Some(own) = self.clocked(switch) {
-            own.edge(now, behind, outbox);
+            own.edge(now, behind, outbox, choose);
         }
     }
 
@@ -155,25 +162,26 @@ impl Graph {
     /// A packet leaves a clocked switch, to which it came by a virtual channel.
     #[inline]
     pub fn leave(&mut self, now: Time, switch: u32, grant: &Grant, came_by: u8) -> Option<Leave> {
-        let first = self.first_port(switch);
-        let (input, output) = (first + u32::from(grant.input), first + u32::from(grant.output));
-        let departure = self.start(now, output);
-        let has_credits = self.flow.has_credits();
-        let is_last = self.flow.is_limited(output) && self.flow.spend(output, grant.channel);
-        let sender = self.ports[input as usize].peer();
-        let propagation = self.link(input).propagation;
-        let own = self.clocked(switch)?;
-        if is_last {
-            own.starve(grant.output.into(), grant.channel);
-        }
+        let Kind::Clocked(index) = self.kinds[switch as usize] else { return None };
+        let own = &mut self.clocked[index as usize];
+        let (input, output) = (own.first() + u32::from(grant.input), u32::from(grant.output));
+        let output = own.first() + output;
+        let port = &mut self.ports[output as usize];
+        let link = &self.links[port.link() as usize];
+        port.start(now, link.span, self.window);
+        let departure = Departure { start: now, arrival: now + link.arrival, place: port.peer() };
         let is_certain = own.release(grant.input, came_by);
-        let back = now + own.occupation(grant.output) + propagation;
         let mut credit = None;
-        if has_credits {
+        if self.flow.has_credits() {
+            if self.flow.spend(output, grant.channel) {
+                own.starve(grant.output.into(), grant.channel);
+            }
+            let port = &self.ports[input as usize];
             if is_certain {
-                self.flow.restore(sender, came_by);
+                self.flow.restore(port.peer(), came_by);
             } else {
-                credit = Some((back, sender));
+                let propagation = self.links[port.link() as usize].propagation;
+                credit = Some((now + own.occupation(grant.output) + propagation, port.peer()));
             }
         }
         Some(Leave { departure, credit })
@@ -183,15 +191,6 @@ impl Graph {
     /// hold results to it.
     pub fn say_every_credit(&mut self) {
         self.clocked.iter_mut().for_each(InputQueued::doubt);
-    }
-
-    /// A packet starts at an edge, which is when the output is free.
-    #[inline]
-    fn start(&mut self, now: Time, port: u32) -> Departure {
-        let own = &mut self.ports[port as usize];
-        let link = self.links[own.link() as usize];
-        own.start(now, link.span, self.window);
-        Departure { start: now, arrival: now + link.arrival, place: own.peer() }
     }
 
     /// A credit is back at a port. Returns what there is to do.

@@ -55,6 +55,12 @@ impl Graph {
         self.flow.is_limited(port) && !self.is_clocked(port)
     }
 
+    /// Whether packets wait at a gated port.
+    #[inline]
+    pub fn has_waiting(&self, port: u32) -> bool {
+        self.gates[port as usize].waiting > 0
+    }
+
     /// A packet joins the queue of a gated port. Returns whether it is the only one there.
     #[inline]
     pub fn enqueue(&mut self, port: u32, packet: u32, behind: &mut [u32]) -> bool {

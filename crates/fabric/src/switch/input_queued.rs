@@ -58,8 +58,12 @@ pub struct InputQueuedParts {
     pub latency: Span,
     /// From one edge of the clock to the next.
     pub slot: Span,
+    /// The number of its first port.
+    pub first: u32,
     /// How many slots a packet takes at each port.
     pub holds: Vec<u64>,
+    /// How long a packet takes on the link of each port; nothing where all take the same.
+    pub spans: Vec<Span>,
     /// How many packets of each virtual channel an input holds, where it gives credits.
     pub room: u32,
     /// How many of these each input holds at the most while it is certain that whoever sends to it
@@ -91,6 +95,7 @@ pub struct StopSettings {
 pub struct InputQueued {
     ports: u32,
     channels: u32,
+    first: u32,
     latency: Span,
     slot: Span,
     /// The edge at which it takes part next, as far as anybody was told.
@@ -116,13 +121,20 @@ pub struct InputQueued {
     broke: Box<[u64]>,
     /// By input, output and virtual channel.
     queues: Box<[Chain]>,
-    /// Packets on their way from an input to the scheduler, by the edge.
-    coming: VecDeque<Coming>,
-    /// Packets that wait for each output or are on their way to the scheduler.
+    /// Packets on their way to each input or from it to the scheduler, and when each can be decided
+    /// on. An input has one cable, so that they come in the order in which they were sent.
+    coming: Box<[VecDeque<(Time, u32)>]>,
+    /// The inputs that have any, and when the first of all can be decided on.
+    expecting: u64,
+    soonest: Time,
+    /// Packets that have chosen their output and come more slowly than they leave, by the edge.
+    late: VecDeque<Late>,
+    /// Packets that have chosen each output and have not left.
     waiting: Box<[u32]>,
     /// The virtual channel by which a packet left each output last.
     turns: Box<[u8]>,
     holds: Box<[u64]>,
+    spans: Box<[Span]>,
     /// The input of the packet that leaves by each output, and until when.
     leaving: Box<[(u32, Time)]>,
     inputs: Inputs,
@@ -137,19 +149,16 @@ pub struct InputQueued {
 struct Inputs {
     room: u32,
     spare: Box<[u32]>,
-    /// Packets in each input, by virtual channel.
+    /// Packets in each input and on their way to it, by virtual channel.
     held: Box<[u32]>,
     stops: Option<(StopSettings, Box<[Hysteresis]>)>,
 }
 
 /// A packet that can be decided on from `edge` on.
 #[derive(Clone, Copy, Debug)]
-struct Coming {
+struct Late {
     edge: Time,
-    packet: u32,
-    input: u8,
-    output: u8,
-    channel: u8,
+    place: Grant,
 }
 
 /// A packet that leaves by an output.
@@ -179,12 +188,13 @@ pub struct Outbox {
 impl InputQueued {
     /// A switch without packets.
     pub fn new(parts: InputQueuedParts) -> InputQueued {
-        let InputQueuedParts { latency, slot, holds, room, spare, channels, stops, .. } = parts;
+        let InputQueuedParts { first, latency, slot, holds, room, spare, channels, .. } = parts;
         let (ports, lots) = (holds.len(), holds.len() * usize::from(channels));
         let levels = |own| (own, vec![Hysteresis::default(); ports].into());
         InputQueued {
             ports: ports as u32,
             channels: channels.into(),
+            first,
             latency,
             slot,
             due: Time::NEVER,
@@ -198,16 +208,20 @@ impl InputQueued {
             wanted_by: vec![0; if channels == 1 { 0 } else { lots }].into(),
             broke: vec![0; channels.into()].into(),
             queues: vec![Chain::EMPTY; ports * lots].into(),
-            coming: VecDeque::new(),
+            coming: vec![VecDeque::new(); ports].into(),
+            expecting: 0,
+            soonest: Time::NEVER,
+            late: VecDeque::new(),
             waiting: vec![0; ports].into(),
             turns: vec![0; ports].into(),
             leaving: vec![(0, Time::ZERO); ports].into(),
             holds: holds.into(),
+            spans: parts.spans.into(),
             inputs: Inputs {
                 room,
                 spare: spare.into(),
                 held: vec![0; lots].into(),
-                stops: stops.map(levels),
+                stops: parts.stops.map(levels),
             },
             scheduler: parts.scheduler,
             random: parts.random,
@@ -236,28 +250,43 @@ impl InputQueued {
         is_sooner.then_some(edge)
     }
 
-    /// The first byte of a packet is at an input, for an output and a virtual channel there; it came
-    /// by the virtual channel `came_by`. Returns at which edge the switch takes part, if that is
-    /// sooner than was known.
+    /// The number of its first port.
     #[inline]
-    pub fn arrive(
+    pub fn first(&self) -> u32 {
+        self.first
+    }
+
+    /// A packet is sent to an input, by the virtual channel `came_by`; its first byte will be there
+    /// at `arrival`. Returns at which edge the switch takes part, if that is sooner than was known.
+    #[inline]
+    pub fn expect(
         &mut self,
-        now: Time,
+        arrival: Time,
         packet: u32,
         (input, came_by): (u32, u8),
-        (output, channel): (u32, u8),
     ) -> Option<Time> {
-        let edge = self.edge_from(now + self.latency);
+        let ready = arrival + self.latency;
         self.inputs.held[(input * self.channels) as usize + usize::from(came_by)] += 1;
-        self.waiting[output as usize] += 1;
-        let (input, output) = (input as u8, output as u8);
-        self.coming.push_back(Coming { edge, packet, input, output, channel });
-        self.attend(edge)
+        self.coming[input as usize].push_back((ready, packet));
+        self.expecting |= only(input as usize);
+        if ready >= self.soonest {
+            return None;
+        }
+        self.soonest = ready;
+        self.attend(self.edge_from(ready))
     }
 
     /// An edge of the clock, unless it was another one that was announced last: what leaves goes into
-    /// the outbox, which must be empty.
-    pub fn edge(&mut self, now: Time, behind: &mut [u32], outbox: &mut Outbox) {
+    /// the outbox, which must be empty. `choose` tells the output of a packet that can be decided on
+    /// from now on and the virtual channel there, given how many packets wait for each output.
+    #[inline]
+    pub fn edge(
+        &mut self,
+        now: Time,
+        behind: &mut [u32],
+        outbox: &mut Outbox,
+        choose: impl FnMut(u32, &[u32]) -> (u32, u8),
+    ) {
         if now != self.due {
             return;
         }
@@ -265,10 +294,11 @@ impl InputQueued {
         if self.held.1 != 0 {
             self.end_transmissions(now);
         }
-        while let Some(first) = self.coming.front().filter(|first| first.edge <= now) {
-            let first = *first;
-            self.coming.pop_front();
-            self.admit(&first, behind, outbox);
+        while let Some(late) = self.late.pop_front_if(|late| late.edge <= now) {
+            self.admit(&late.place, behind, outbox);
+        }
+        if self.soonest <= now {
+            self.admit_all(now, behind, outbox, choose);
         }
         if self.queued == 0 {
             return;
@@ -278,6 +308,57 @@ impl InputQueued {
         } else {
             self.choose_open(now, behind, outbox);
         }
+    }
+
+    /// Packets that can be decided on from now on choose their outputs.
+    #[inline]
+    fn admit_all(
+        &mut self,
+        now: Time,
+        behind: &mut [u32],
+        outbox: &mut Outbox,
+        mut choose: impl FnMut(u32, &[u32]) -> (u32, u8),
+    ) {
+        let mut soonest = Time::NEVER;
+        for input in Members(self.expecting) {
+            while let Some(&(ready, packet)) = self.coming[input].front() {
+                if ready > now {
+                    soonest = soonest.min(ready);
+                    break;
+                }
+                self.coming[input].pop_front();
+                let (output, channel) = choose(packet, &self.waiting);
+                self.waiting[output as usize] += 1;
+                let place = Grant { packet, input: input as u8, output: output as u8, channel };
+                let ready = ready + self.lag(input, output as usize);
+                if ready > now {
+                    self.delay(ready, place);
+                } else {
+                    self.admit(&place, behind, outbox);
+                }
+            }
+            if self.coming[input].is_empty() {
+                self.expecting &= !only(input);
+            }
+        }
+        self.soonest = soonest;
+    }
+
+    /// What a packet takes longer to come by an input than to leave by an output.
+    #[inline]
+    fn lag(&self, input: usize, output: usize) -> Span {
+        match self.spans.is_empty() {
+            true => Span::ZERO,
+            false => Span(self.spans[input].0.saturating_sub(self.spans[output].0)),
+        }
+    }
+
+    /// A packet can be decided on later.
+    #[cold]
+    fn delay(&mut self, ready: Time, place: Grant) {
+        let edge = self.edge_from(ready);
+        let behind = self.late.partition_point(|late| late.edge <= edge);
+        self.late.insert(behind, Late { edge, place });
     }
 
     /// Whether every packet that waits may leave.
@@ -299,8 +380,8 @@ impl InputQueued {
 
     /// A packet joins the queue of its output.
     #[inline]
-    fn admit(&mut self, coming: &Coming, behind: &mut [u32], outbox: &mut Outbox) {
-        let Coming { packet, input, output, channel, .. } = *coming;
+    fn admit(&mut self, place: &Grant, behind: &mut [u32], outbox: &mut Outbox) {
+        let Grant { packet, input, output, channel } = *place;
         let queue = self.queue(input.into(), output.into(), channel.into());
         if self.queues[queue].push(packet, behind) {
             let (input, output) = (usize::from(input), usize::from(output));
@@ -449,14 +530,17 @@ impl InputQueued {
     /// packet can be decided on, may leave, or another one has left.
     #[inline]
     pub fn next_edge(&mut self, now: Time) -> Option<Time> {
-        let mut next = self.coming.front().map_or(Time::NEVER, |first| first.edge);
+        let mut next = self.late.front().map_or(Time::NEVER, |late| late.edge);
+        if self.soonest < next {
+            next = next.min(self.edge_from(self.soonest));
+        }
         if self.queued > 0 {
             let ready = self.busy & !self.held.0;
             if self.is_open() || Members(ready).any(|input| self.row(input) != 0) {
                 next = now + self.slot;
             } else {
                 let ends = Members(self.held.1).map(|output| self.leaving[output].1);
-                next = ends.min().unwrap_or(Time::NEVER).min(next);
+                next = ends.fold(next, Time::min);
             }
         }
         self.attend(next)
@@ -489,7 +573,7 @@ impl InputQueued {
         self.starved += 1;
     }
 
-    /// The first credit behind an output is back. Returns an edge as [`arrive`](Self::arrive) does.
+    /// The first credit behind an output is back. Returns an edge as [`expect`](Self::expect) does.
     pub fn feed(&mut self, now: Time, output: u32, channel: u8) -> Option<Time> {
         self.broke[usize::from(channel)] &= !only(output as usize);
         self.starved -= 1;
@@ -497,7 +581,7 @@ impl InputQueued {
     }
 
     /// The far end of an output stops it, or lets it go on. Returns an edge as
-    /// [`arrive`](Self::arrive) does.
+    /// [`expect`](Self::expect) does.
     pub fn stop(&mut self, now: Time, output: u32, stops: bool) -> Option<Time> {
         if stops {
             self.stopped |= only(output as usize);

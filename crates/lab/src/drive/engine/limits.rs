@@ -1,10 +1,12 @@
 //! What happens where buffers have limits: at the edges of switches with a clock, and at ports that
 //! wait for their far ends.
 
+use weft_fabric::fabric::Routes;
 use weft_fabric::graph::{Departure, Leave, Passage, Wakes};
 use weft_kernel::Event;
 use weft_units::Time;
 
+use super::packets::Way;
 use super::{Engine, Handed};
 use crate::drive::carrier::MessageId;
 
@@ -14,38 +16,18 @@ const STOP: u32 = 256;
 const GO: u32 = 257;
 
 impl Engine {
-    /// A packet joins a queue of a switch that is not a plain one, or is dropped.
+    /// A packet joins a queue of an output that may be full or have to wait, or is dropped.
     #[inline(never)]
     pub(super) fn hold(&mut self, now: Time, switch: u32, (input, output): (u32, u32), id: u32) {
-        if self.graph.has_clock(switch) {
-            let ends = (input, output);
-            let came_by = self.packets.ways[id as usize].channel;
-            let channel = self.channel_behind(switch, output, id);
-            self.spend(ends, id);
-            if let Some(edge) = self.graph.arrive(now, id, ends, (came_by, channel)) {
-                self.schedule(edge, self.places.edges + switch, 0);
-            }
-        } else if self.graph.is_gated(output) {
+        if self.graph.is_gated(output) {
             self.packets.ways[id as usize].output = output;
             self.schedule(now + self.graph.latency(switch), self.places.enters + input, id);
         } else if let Some(departure) = self.graph.pass_limited(now, switch, output) {
             self.spend((input, output), id);
-            self.travel(departure, id);
+            let Departure { arrival: time, place, .. } = departure;
+            self.parts.push(Event { time, place, item: id });
         } else {
             self.drop(now, id);
-        }
-    }
-
-    /// The virtual channel by which a packet leaves a port of a switch.
-    #[inline]
-    fn channel_behind(&self, switch: u32, output: u32, id: u32) -> u8 {
-        let way = &self.packets.ways[id as usize];
-        match self.graph.channels().1 {
-            1 => way.channel,
-            lanes => {
-                let number = output - self.graph.first_port(switch);
-                way.channel - way.channel % lanes + self.routes.lane(switch, number, way.to)
-            }
         }
     }
 
@@ -56,8 +38,10 @@ impl Engine {
         if self.graph.is_gate_full(now, output) {
             return self.drop(now, id);
         }
-        let channel = self.channel_behind(self.graph.switch_of(output), output, id);
-        self.packets.ways[id as usize].channel = channel;
+        let switch = self.graph.switch_of(output);
+        let number = output - self.graph.first_port(switch);
+        let way = &mut self.packets.ways[id as usize];
+        way.channel = channel_behind(&self.routes, self.graph.channels().1, (switch, number), way);
         self.spend((input, output), id);
         if self.graph.enqueue(output, id, &mut self.packets.behind) {
             self.try_gate(now, output);
@@ -85,9 +69,11 @@ impl Engine {
                 if port >= self.graph.switch_ports() {
                     self.start(now, port - self.graph.switch_ports(), id);
                 }
-                self.travel(departure, id);
+                self.travel(&departure, id);
                 // The next one waits for this one, or for somebody else.
-                self.try_gate(now, port);
+                if self.graph.has_waiting(port) {
+                    self.try_gate(now, port);
+                }
             }
             Passage::Later(time) => self.schedule(time, self.places.wakes + port, 0),
             Passage::Waits => {}
@@ -111,9 +97,18 @@ impl Engine {
 
     /// A packet is on a cable.
     #[inline]
-    fn travel(&mut self, departure: Departure, id: u32) {
-        let Departure { arrival: time, place, .. } = departure;
-        self.parts.push(Event { time, place, item: id });
+    fn travel(&mut self, departure: &Departure, id: u32) {
+        let channel = self.packets.ways[id as usize].channel;
+        match self.graph.expect(departure, id, channel) {
+            Some(Wakes::Switch(switch, edge)) => {
+                self.schedule(edge, self.places.edges + switch, 0);
+            }
+            Some(_) => {}
+            None => {
+                let Departure { arrival: time, place, .. } = *departure;
+                self.schedule(time, place, id);
+            }
+        }
     }
 
     /// A packet spends what it takes from an input of a switch to the far end of an output.
@@ -128,7 +123,15 @@ impl Engine {
     #[inline(never)]
     pub(super) fn edge(&mut self, now: Time, switch: u32) {
         let mut outbox = std::mem::take(&mut self.outbox);
-        self.graph.edge(now, switch, &mut self.packets.behind, &mut outbox);
+        let (ways, routes, lanes) = (&mut self.packets.ways, &self.routes, self.graph.channels().1);
+        let choose = |id: u32, waiting: &[u32]| {
+            let way = &mut ways[id as usize];
+            let occupied = |port: u32| u64::from(waiting[port as usize]);
+            let output = routes.port((switch, way.hops), way.to, &mut way.heading, occupied);
+            way.hops += 1;
+            (output, channel_behind(routes, lanes, (switch, output), way))
+        };
+        self.graph.edge(now, switch, (&mut self.packets.behind, &mut outbox), choose);
         for (input, stops) in outbox.signals.drain(..) {
             let (time, port) = self.graph.heard(now, switch, input);
             let said = if stops { STOP } else { GO };
@@ -145,7 +148,12 @@ impl Engine {
             if let Some((time, port)) = credit {
                 self.schedule(time, self.places.signals + port, came_by.into());
             }
-            self.travel(departure, grant.packet);
+            if self.graph.is_mixed() {
+                let first = self.graph.first_port(switch);
+                let ends = (first + u32::from(grant.input), first + u32::from(grant.output));
+                self.spend(ends, grant.packet);
+            }
+            self.travel(&departure, grant.packet);
         }
         self.outbox = outbox;
         if let Some(edge) = self.graph.next_edge(now, switch) {
@@ -178,5 +186,14 @@ impl Engine {
             now.since(Time::ZERO),
             wiring.port_name(port),
         ));
+    }
+}
+
+/// The virtual channel by which a packet leaves a port of a switch.
+#[inline]
+fn channel_behind(routes: &Routes, lanes: u8, (switch, port): (u32, u32), way: &Way) -> u8 {
+    match lanes {
+        1 => way.channel,
+        _ => way.channel - way.channel % lanes + routes.lane(switch, port, way.to),
     }
 }
