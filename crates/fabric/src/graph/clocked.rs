@@ -230,20 +230,11 @@ impl Graph {
         (now + delay.max(Span(1)), self.ports[input as usize].peer())
     }
 
-    /// How occupied a port of a switch is, for who chooses among several: the packets that wait for
-    /// it, or when it will be free.
+    /// How occupied an output of a switch without a clock is, for who chooses among several: when it
+    /// will be free of what has come so far.
     pub fn occupied(&self, port: u32) -> u64 {
-        let switch = self.switch_of(port);
-        match self.kinds[switch as usize] {
-            Kind::Clocked(index) => {
-                self.clocked[index as usize].waiting(port - self.first_port(switch)).into()
-            }
-            Kind::Plain => self.free(port).0,
-            Kind::Queued { .. } => {
-                let waiting = self.gates.get(port as usize).map_or(0, |gate| gate.waiting());
-                self.free(port).0 + self.span(port).0 * u64::from(waiting)
-            }
-        }
+        let waiting = self.gates.get(port as usize).map_or(0, |gate| gate.waiting());
+        self.free(port).0 + self.span(port).0 * u64::from(waiting)
     }
 }
 

@@ -280,12 +280,6 @@ impl Graph {
         self.switches[switch as usize].is_plain
     }
 
-    /// Whether a switch takes part at the edges of a clock.
-    #[inline]
-    pub fn has_clock(&self, switch: u32) -> bool {
-        matches!(self.kinds[switch as usize], Kind::Clocked(_))
-    }
-
     /// Whether there are buffers of limited size, so that packets may have to wait for them.
     pub fn has_limits(&self) -> bool {
         !self.clocked.is_empty()

@@ -235,11 +235,6 @@ impl InputQueued {
         Time(time.0.div_ceil(self.slot.0) * self.slot.0)
     }
 
-    /// From one edge of the clock to the next.
-    pub fn slot(&self) -> Span {
-        self.slot
-    }
-
     /// It is to take part at an edge. Returns whether whoever keeps the time must be told.
     #[inline]
     fn attend(&mut self, edge: Time) -> Option<Time> {
@@ -321,12 +316,17 @@ impl InputQueued {
     ) {
         let mut soonest = Time::NEVER;
         for input in Members(self.expecting) {
-            while let Some(&(ready, packet)) = self.coming[input].front() {
+            loop {
+                let own = &mut self.coming[input];
+                let Some(&(ready, packet)) = own.front() else {
+                    self.expecting &= !only(input);
+                    break;
+                };
                 if ready > now {
                     soonest = soonest.min(ready);
                     break;
                 }
-                self.coming[input].pop_front();
+                own.pop_front();
                 let (output, channel) = choose(packet, &self.waiting);
                 self.waiting[output as usize] += 1;
                 let place = Grant { packet, input: input as u8, output: output as u8, channel };
@@ -336,9 +336,6 @@ impl InputQueued {
                 } else {
                     self.admit(&place, behind, outbox);
                 }
-            }
-            if self.coming[input].is_empty() {
-                self.expecting &= !only(input);
             }
         }
         self.soonest = soonest;

@@ -5,7 +5,8 @@
 //! inputs at the next edge of its clock, which a slot of 1 us divides.
 
 use weft_fabric::measure::{Drop, Latency, Stage};
-use weft_lab::ChannelRun;
+use weft_kernel::Halt;
+use weft_lab::{ChannelRun, Plan, Request, simulate};
 use weft_units::Span;
 
 use super::{file, refusal, run, voq};
@@ -178,6 +179,22 @@ fn a_spine_stops_a_leaf() {
     let stop = "flow_control.stop_go = { stop = 1, go = 0, reaction = '1 us' }";
     let stopped = spine_in_slots("", 4, stop, &packets);
     assert_eq!(one_way(&stopped), (1_350, 3_180, 3));
+}
+
+/// The second packet of c is at the spine for the edge at 6000 ns, at which the first still waits for
+/// its turn: the stop, heard at 6020, came too late for a buffer of one.
+#[test]
+fn a_leaf_that_is_stopped_too_late_overruns_its_spine() {
+    let packets = [(4_780, 0, 2), (4_780, 4, 3), (4_780, 5, 3)];
+    let spine = "switches.s.input_queued = { latency = '90 ns', scheduler = 'islip', buffer = 1 }";
+    let stop = "flow_control.stop_go = { stop = 1, go = 0, reaction = '1 us' }";
+    let channel = format!("{}\n{spine}\n{stop}", leaves_and_spine(""));
+    let text = file(6, &channel, &listed(&packets), "100 us");
+    let plan = Plan::new(&Request::of_text("overrun.toml", &text)).expect("a plan");
+    let failed = simulate(&plan.points[0].spec, 1, &Halt::new()).map(drop);
+    let message = failed.map_err(|error| error.to_string()).expect_err("an overrun");
+    let full = "at 6 us a cell came to port 2 of switch s, whose buffer of 1 cells was full";
+    assert!(message.contains(full), "{message}");
 }
 
 /// A switch with queues at its inputs has room for the packets of each of its own, and for no

@@ -2,7 +2,8 @@
 //! wait for their far ends.
 
 use weft_fabric::fabric::Routes;
-use weft_fabric::graph::{Departure, Leave, Passage, Wakes};
+use weft_fabric::graph::{Departure, Passage, Wakes};
+use weft_fabric::switch::Grant;
 use weft_kernel::Event;
 use weft_units::Time;
 
@@ -122,7 +123,6 @@ impl Engine {
     /// An edge of the clock of a switch.
     #[inline(never)]
     pub(super) fn edge(&mut self, now: Time, switch: u32) {
-        let mut outbox = std::mem::take(&mut self.outbox);
         let (ways, routes, lanes) = (&mut self.packets.ways, &self.routes, self.graph.channels().1);
         let choose = |id: u32, waiting: &[u32]| {
             let way = &mut ways[id as usize];
@@ -131,34 +131,49 @@ impl Engine {
             way.hops += 1;
             (output, channel_behind(routes, lanes, (switch, output), way))
         };
-        self.graph.edge(now, switch, (&mut self.packets.behind, &mut outbox), choose);
-        for (input, stops) in outbox.signals.drain(..) {
+        self.graph.edge(now, switch, (&mut self.packets.behind, &mut self.outbox), choose);
+        if !self.outbox.signals.is_empty() {
+            self.signal(now, switch);
+        }
+        if let Some(input) = self.outbox.overrun.take() {
+            self.note_overrun(now, switch, input);
+        }
+        for granted in 0..self.outbox.grants.len() {
+            let grant = self.outbox.grants[granted];
+            self.leave(now, switch, &grant);
+        }
+        self.outbox.grants.clear();
+        if let Some(edge) = self.graph.next_edge(now, switch) {
+            self.schedule(edge, self.places.edges + switch, 0);
+        }
+    }
+
+    /// Inputs of a switch stop their cables, or let them go on.
+    fn signal(&mut self, now: Time, switch: u32) {
+        let mut signals = std::mem::take(&mut self.outbox.signals);
+        for (input, stops) in signals.drain(..) {
             let (time, port) = self.graph.heard(now, switch, input);
             let said = if stops { STOP } else { GO };
             self.schedule(time, self.places.signals + port, said);
         }
-        if let Some(input) = outbox.overrun.take() {
-            self.note_overrun(now, switch, input);
+        self.outbox.signals = signals;
+    }
+
+    /// A packet leaves a switch with a clock.
+    #[inline]
+    fn leave(&mut self, now: Time, switch: u32, grant: &Grant) {
+        let way = &mut self.packets.ways[grant.packet as usize];
+        let came_by = std::mem::replace(&mut way.channel, grant.channel);
+        let Some(left) = self.graph.leave(now, switch, grant, came_by) else { return };
+        if let Some((time, port)) = left.credit {
+            self.schedule(time, self.places.signals + port, came_by.into());
         }
-        for grant in outbox.grants.drain(..) {
-            let way = &mut self.packets.ways[grant.packet as usize];
-            let came_by = std::mem::replace(&mut way.channel, grant.channel);
-            let left = self.graph.leave(now, switch, &grant, came_by);
-            let Some(Leave { departure, credit }) = left else { continue };
-            if let Some((time, port)) = credit {
-                self.schedule(time, self.places.signals + port, came_by.into());
-            }
-            if self.graph.is_mixed() {
-                let first = self.graph.first_port(switch);
-                let ends = (first + u32::from(grant.input), first + u32::from(grant.output));
-                self.spend(ends, grant.packet);
-            }
-            self.travel(&departure, grant.packet);
+        if self.graph.is_mixed() {
+            let first = self.graph.first_port(switch);
+            let ends = (first + u32::from(grant.input), first + u32::from(grant.output));
+            self.spend(ends, grant.packet);
         }
-        self.outbox = outbox;
-        if let Some(edge) = self.graph.next_edge(now, switch) {
-            self.schedule(edge, self.places.edges + switch, 0);
-        }
+        self.travel(&left.departure, grant.packet);
     }
 
     /// A port hears what the far end of its cable says.
