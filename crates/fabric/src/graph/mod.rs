@@ -54,7 +54,7 @@ pub enum SwitchParts {
     /// With queues at its outputs.
     OutputQueued(OutputQueuedSettings),
     /// With queues at its inputs.
-    InputQueued(ClockedParts),
+    InputQueued(Box<ClockedParts>),
 }
 
 /// Nodes, ports and links, ready to pass packets of one size on. Memory: 28 bytes a directed port
@@ -178,7 +178,7 @@ impl Graph {
             },
             SwitchParts::InputQueued(own) => {
                 let latency = own.latency;
-                self.clocked.push(around.switch(number, own));
+                self.clocked.push(around.switch(number, *own));
                 (Kind::Clocked(self.clocked.len() as u32 - 1), latency)
             }
         };

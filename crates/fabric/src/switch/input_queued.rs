@@ -289,8 +289,10 @@ impl InputQueued {
         if self.held.1 != 0 {
             self.end_transmissions(now);
         }
-        while let Some(late) = self.late.pop_front_if(|late| late.edge <= now) {
-            self.admit(&late.place, behind, outbox);
+        while let Some(late) = self.late.front().filter(|late| late.edge <= now) {
+            let place = late.place;
+            self.late.pop_front();
+            self.admit(&place, behind, outbox);
         }
         if self.soonest <= now {
             self.admit_all(now, behind, outbox, choose);

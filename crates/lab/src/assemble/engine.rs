@@ -169,13 +169,13 @@ fn switch(
     let scheduler = own.scheduler.build(ports);
     let scheduler =
         scheduler.map_err(|error| Error::Scheduler { channel: site.name.to_owned(), error })?;
-    Ok(SwitchParts::InputQueued(ClockedParts {
+    Ok(SwitchParts::InputQueued(Box::new(ClockedParts {
         latency: own.latency,
         cell,
         buffer,
         scheduler,
         random: site.streams.stream(&format!("{}.scheduler", site.name), number as usize),
-    }))
+    })))
 }
 
 /// The flow control of buffers of limited size, which fits each of them.

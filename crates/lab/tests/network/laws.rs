@@ -122,13 +122,13 @@ fn deliveries(
 /// A switch with queues at its inputs, of so many packets of so many cells.
 fn inputs(cells: u64, buffer: u32, ports: u32, streams: &Streams) -> SwitchParts {
     let scheduler = SchedulerSettings::Islip(Default::default()).build(ports as usize);
-    SwitchParts::InputQueued(ClockedParts {
+    SwitchParts::InputQueued(Box::new(ClockedParts {
         latency: Span(90_000),
         cell: Bytes(125_u64.div_ceil(cells)),
         buffer: buffer * cells as u32,
         scheduler: scheduler.expect("ports"),
         random: streams.stream("c.scheduler", 0),
-    })
+    }))
 }
 
 /// A link on which the 125 B of a packet take what the test wants, to a picosecond.

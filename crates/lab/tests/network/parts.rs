@@ -48,13 +48,13 @@ fn shown(text: &str, hosts: u32, seed: u64, change: impl Fn(&mut Engine)) -> (St
             return SwitchParts::OutputQueued(parts.switch.clone());
         }
         let InputQueuedSettings { latency, cell, buffer, scheduler, .. } = &parts.other;
-        SwitchParts::InputQueued(ClockedParts {
+        SwitchParts::InputQueued(Box::new(ClockedParts {
             latency: *latency,
             cell: cell.unwrap_or(packet),
             buffer: buffer.expect(text).get(),
             scheduler: scheduler.build(wiring.ports_of(number) as usize).expect(text),
             random: streams.stream("c.scheduler", number as usize),
-        })
+        }))
     });
     let switches = switches.collect();
     let mut engine = Engine::new(EngineParts {
