@@ -6,17 +6,21 @@
 //! scheduler chooses which inputs send to which outputs. A packet of several cells keeps both to its
 //! end, so that it costs one decision however long it is.
 
+mod inputs;
+mod standing;
+
 use std::collections::VecDeque;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use weft_kernel::Stream;
-use weft_protocol::flow::{Crossing, Hysteresis, Marks};
 use weft_units::{Bytes, PositiveCount, Span, Time};
 
 use super::Chain;
 use crate::scheduler::bits::{Members, only};
 use crate::scheduler::{AnyScheduler, Matching, Requests, Scheduler, SchedulerSettings};
+use inputs::Inputs;
+pub use inputs::StopSettings;
 
 /// A cell switch with queues at its inputs.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
@@ -79,17 +83,6 @@ pub struct InputQueuedParts {
     pub random: Stream,
 }
 
-/// Where an input stops its cable.
-#[derive(Clone, Copy, Debug)]
-pub struct StopSettings {
-    /// The cells that it holds then, and those at which the cable may go on.
-    pub marks: Marks,
-    /// Cells of a packet.
-    pub cells: u64,
-    /// Cells for which there is space.
-    pub space: u32,
-}
-
 /// A switch with queues at its inputs.
 #[derive(Debug)]
 pub struct InputQueued {
@@ -144,16 +137,6 @@ pub struct InputQueued {
     open: Box<Requests>,
 }
 
-/// The buffers of all inputs.
-#[derive(Debug)]
-struct Inputs {
-    room: u32,
-    spare: Box<[u32]>,
-    /// Packets in each input and on their way to it, by virtual channel.
-    held: Box<[u32]>,
-    stops: Option<(StopSettings, Box<[Hysteresis]>)>,
-}
-
 /// A packet that can be decided on from `edge` on.
 #[derive(Clone, Copy, Debug)]
 struct Late {
@@ -190,7 +173,6 @@ impl InputQueued {
     pub fn new(parts: InputQueuedParts) -> InputQueued {
         let InputQueuedParts { first, latency, slot, holds, room, spare, channels, .. } = parts;
         let (ports, lots) = (holds.len(), holds.len() * usize::from(channels));
-        let levels = |own| (own, vec![Hysteresis::default(); ports].into());
         InputQueued {
             ports: ports as u32,
             channels: channels.into(),
@@ -217,12 +199,7 @@ impl InputQueued {
             leaving: vec![(0, Time::ZERO); ports].into(),
             holds: holds.into(),
             spans: parts.spans.into(),
-            inputs: Inputs {
-                room,
-                spare: spare.into(),
-                held: vec![0; lots].into(),
-                stops: parts.stops.map(levels),
-            },
+            inputs: Inputs::new((ports, lots), room, spare, parts.stops),
             scheduler: parts.scheduler,
             random: parts.random,
             open: Box::new(Requests::new(ports)),
@@ -261,7 +238,7 @@ impl InputQueued {
         (input, came_by): (u32, u8),
     ) -> Option<Time> {
         let ready = arrival + self.latency;
-        self.inputs.held[(input * self.channels) as usize + usize::from(came_by)] += 1;
+        self.inputs.expect((input * self.channels) as usize + usize::from(came_by));
         self.coming[input as usize].push_back((ready, packet));
         self.expecting |= only(input as usize);
         if ready >= self.soonest {
@@ -392,7 +369,7 @@ impl InputQueued {
             }
         }
         self.queued += 1;
-        if self.inputs.stops.is_some() {
+        if self.inputs.may_stop() {
             self.inputs.count_in(input, outbox);
         }
     }
@@ -488,7 +465,7 @@ impl InputQueued {
             self.leaving[output] = (input as u32, now + self.slot * hold);
         }
         let (input, output) = (input as u8, output as u8);
-        if self.inputs.stops.is_some() {
+        if self.inputs.may_stop() {
             self.inputs.count_out(input, outbox);
         }
         outbox.grants.push(Grant { packet, input, output, channel });
@@ -549,15 +526,13 @@ impl InputQueued {
     /// that whoever sends to the input has another credit until the one for this packet is back.
     #[inline]
     pub fn release(&mut self, input: u8, came_by: u8) -> bool {
-        let held = &mut self.inputs.held
-            [usize::from(input) * self.channels as usize + usize::from(came_by)];
-        *held -= 1;
-        *held < self.inputs.spare[usize::from(input)]
+        let lot = usize::from(input) * self.channels as usize + usize::from(came_by);
+        self.inputs.release(input, lot)
     }
 
     /// From now on [`release`](Self::release) takes nothing for certain.
     pub fn doubt(&mut self) {
-        self.inputs.spare.fill(0);
+        self.inputs.doubt();
     }
 
     /// From the beginning of a packet at an output to the end of its last slot.
@@ -596,70 +571,6 @@ impl InputQueued {
             return None;
         }
         self.attend(self.edge_from(now))
-    }
-
-    /// Packets that wait for an output.
-    pub fn waiting(&self, output: u32) -> u32 {
-        self.waiting[output as usize]
-    }
-
-    /// Whether the far end has stopped an output.
-    pub fn is_stopped(&self, output: u32) -> bool {
-        self.stopped & only(output as usize) != 0
-    }
-
-    /// Whether packets of a virtual channel wait for an output.
-    pub fn is_wanted(&self, output: u32, channel: u8) -> bool {
-        let any = |input| !self.queues[self.queue(input, output, channel.into())].is_empty();
-        (0..self.ports).any(any)
-    }
-
-    /// The outputs that packets in an input wait for.
-    pub fn wanted_of(&self, input: u32) -> impl Iterator<Item = u32> {
-        Members(self.wanted.row(input as usize)).map(|output| output as u32)
-    }
-
-    /// How many packets of each virtual channel an input holds, where it gives credits.
-    pub fn room(&self) -> u32 {
-        self.inputs.room
-    }
-
-    /// How many cells an input has space for, where it stops its cable.
-    pub fn space(&self) -> u32 {
-        self.inputs.stops.as_ref().map_or(0, |(own, _)| own.space)
-    }
-
-    /// Whether an input has no room for another packet of a virtual channel.
-    pub fn is_full(&self, input: u32, channel: u8) -> bool {
-        let held = self.inputs.held[(input * self.channels) as usize + usize::from(channel)];
-        held >= self.inputs.room
-    }
-}
-
-impl Inputs {
-    /// An input that stops its cable holds another packet.
-    fn count_in(&mut self, input: u8, outbox: &mut Outbox) {
-        let Some((StopSettings { marks, cells, space }, levels)) = &mut self.stops else { return };
-        let level = &mut levels[usize::from(input)];
-        for _ in 0..*cells {
-            let crossing = level.raise(*marks);
-            if level.held() > *space {
-                outbox.overrun = Some(input);
-            }
-            if crossing == Some(Crossing::High) {
-                outbox.signals.push((input, true));
-            }
-        }
-    }
-
-    /// A packet begins to leave: it cuts through, and is held no longer.
-    fn count_out(&mut self, input: u8, outbox: &mut Outbox) {
-        let Some((StopSettings { marks, cells, .. }, levels)) = &mut self.stops else { return };
-        for _ in 0..*cells {
-            if levels[usize::from(input)].lower(*marks) == Some(Crossing::Low) {
-                outbox.signals.push((input, false));
-            }
-        }
     }
 }
 
