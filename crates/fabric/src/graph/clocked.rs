@@ -103,8 +103,10 @@ fn slot(wholes: &[Span], cells: u64) -> Span {
 /// How many packets and credits of one cable may be under way besides those that an input holds or
 /// expects, from an instant to that at which a credit is back that is given then: packets that are
 /// sent meanwhile, and credits on their way. With a delay of the cable more, by which parts of a graph
-/// may be apart. While an input holds fewer than its room is larger than that, whoever sends to it has
-/// a credit at every instant until then: that the credit counts at once shows nowhere.
+/// may be apart.
+///
+/// If the input holds and expects fewer packets than its room less this number, whoever sends to it
+/// has a credit at every instant until then, with this one or without it. So it may count at once.
 fn underway(span: Span, slot: Span, delay: Span, hold: Span) -> u32 {
     let back = hold + delay * 2;
     let sent = back.0.div_ceil(span.0.max(1)) + 1;

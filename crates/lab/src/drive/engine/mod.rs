@@ -3,10 +3,10 @@
 //! Switches cut through: the first byte of a packet leaves a switch the latency of the switch after
 //! it came, if the output is free. Where a packet takes longer to come than to leave, because the
 //! link behind is the faster one, it joins the queue of its output as much later, so that no link
-//! waits for a byte in the middle of a packet. A packet costs an event a switch, however long it
-//! is, and one more where it joins late. Switches with queues at their inputs decide at the edges of
-//! a clock, which are events of theirs; a port whose cable leads to a buffer of limited size waits
-//! until there is room.
+//! waits for a byte in the middle of a packet. At a switch with queues at its outputs a packet costs an
+//! event, however long it is, and one more where it joins late. Switches with queues at their inputs
+//! decide at the edges of a clock, which are events of theirs: they are told of a packet when it is
+//! sent to them. A port whose cable leads to a buffer of limited size waits until there is room.
 //!
 //! Events of one instant leave by the place that they happen at: the ports of all switches, one
 //! switch behind the other, then the hosts; what far ends say comes before the edges of switches, so
