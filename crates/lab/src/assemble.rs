@@ -12,18 +12,19 @@ pub use hosts::HostedChannel;
 use weft_fabric::adapter::{Insertion, Release, SendBuffers};
 use weft_fabric::measure::Observations;
 use weft_fabric::scheduler::SchedulerSettings;
+use weft_fabric::switch::InputQueues;
 use weft_fabric::workload::{ChannelFacts, Source, WorkloadSettings};
 use weft_kernel::Streams;
 use weft_protocol::retransmit::ControlSettings;
 use weft_units::{Bytes, Limit, PositiveCount, Span, Time};
 
-use crate::composition::{ChannelSettings, InputQueues, SwitchSettings};
+use crate::composition::{ChannelSettings, SwitchSettings};
 use crate::couple::check_disabled;
 use crate::drive::Channel;
 use crate::drive::engine::Engine;
 use crate::drive::event::{EventChannel, EventParts, EventSwitch};
 use crate::drive::hub::HubChannel;
-use crate::drive::network::{InputQueuedNetwork, SharedMemoryNetwork};
+use crate::drive::network::SharedMemoryNetwork;
 use crate::drive::ring::Ring;
 use crate::drive::slotted::{SlotTiming, SlottedChannel};
 use crate::drive::turns::TurnChannel;
@@ -36,10 +37,8 @@ pub enum Driver {
     Slotted(Box<SlottedChannel>),
     /// Event by event.
     Event(Box<EventChannel>),
-    /// Event by event, through one or several switches with queues at their outputs.
+    /// Event by event, over a graph of switches with queues at their outputs or at their inputs.
     Engine(Box<Engine>),
-    /// Event by event, through several switches with queues at their inputs.
-    InputQueuedNetwork(Box<InputQueuedNetwork>),
     /// Event by event, through switches with a shared memory each.
     SharedMemoryNetwork(Box<SharedMemoryNetwork>),
     /// A ring of adapters, for messages.
@@ -167,12 +166,10 @@ impl Driver {
             return network::shared_memory(settings, switch, (workload, sources), site);
         }
         network::refuse_what_needs_a_shared_memory(settings, workload, site.name)?;
-        if let SwitchSettings::OutputQueued(switch) = &settings.switch {
-            return engine::build(settings, switch, sources, site);
+        if engine::runs(settings) {
+            return engine::build(settings, sources, site);
         }
-        if !settings.fabric.is_star() {
-            return network::build(settings, sources, site);
-        }
+        network::refuse_a_fabric_of_others(settings, site.name)?;
         network::refuse_what_a_star_does_not_read(settings, site.name)?;
         match &settings.switch {
             SwitchSettings::Scheduled(switch) => {

@@ -16,8 +16,8 @@ use weft_fabric::link::{ErrorSettings, LineCode, LinkBudgetSettings, LinkSetting
 use weft_fabric::message::SegmentationSettings;
 use weft_fabric::scheduler::SchedulerSettings;
 use weft_fabric::switch::{
-    CrossbarSettings, FifoBusSettings, HubSettings, OutputBufferedSettings, OutputQueuedSettings,
-    RingSettings, SharedMemorySettings,
+    CrossbarSettings, FifoBusSettings, HubSettings, InputQueuedSettings, OutputBufferedSettings,
+    OutputQueuedSettings, RingSettings, SharedMemorySettings,
 };
 use weft_fabric::workload::WorkloadSettings;
 use weft_protocol::flow::FlowControlSettings;
@@ -168,8 +168,8 @@ pub struct ChannelSettings {
     pub endpoints: Option<EndpointSettings>,
     /// The one switch of a star, or each switch of another fabric.
     pub switch: SwitchSettings,
-    /// Switches of the fabric, by name, that are not like `switch`. For output-queued ones, which may
-    /// differ in latency.
+    /// Switches of the fabric, by name, that are not like `switch`. Those with queues at their outputs
+    /// and those with queues at their inputs may stand side by side.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub switches: BTreeMap<String, SwitchSettings>,
     /// How an initiator learns what became of its packets. Without it none is ever lost.
@@ -252,39 +252,6 @@ pub struct ScheduledSettings {
     /// announces and does not describe (Clint 4.2).
     #[serde(default)]
     pub speculation: Speculation,
-}
-
-/// A cell switch with queues at its inputs.
-#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct InputQueuedSettings {
-    /// From an input to an output of the switch.
-    #[serde(default)]
-    pub latency: Span,
-    /// How the cells of one input wait.
-    #[serde(default)]
-    pub queues: InputQueues,
-    /// Who decides.
-    pub scheduler: SchedulerSettings,
-    /// How many cells the queues of one input hold together. For fabrics other than `star`, which
-    /// need it; in a star queues are unlimited.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub buffer: Option<PositiveCount>,
-    /// Size of a cell on the wire, in fabrics other than `star`. A packet takes whole cells; without
-    /// a value it is one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cell: Option<Bytes>,
-}
-
-/// How the cells of one input wait.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum InputQueues {
-    /// One queue per output, so that no cell waits behind one for another output.
-    #[default]
-    Voq,
-    /// One queue; only its head is requested from the scheduler.
-    Fifo,
 }
 
 impl SwitchSettings {

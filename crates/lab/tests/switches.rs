@@ -76,14 +76,22 @@ const SWITCHES: &[(&str, &str)] = &[
 /// links with turns (`turns`).
 const ELSEWHERE: [&str; 2] = ["ring", "fifo_bus"];
 
-/// Several switches of one kind, and packets that are put in order again at their target.
+/// Several switches of one kind or two, and packets that are put in order again at their target.
 const FURTHER: &[&str] = &[
     "switch.output_queued = { latency = '90 ns' }\nfabric.k_ary_tree = { arity = 2, levels = 3 }",
+    "switch.input_queued = { latency = '90 ns', scheduler = 'islip', buffer = 4 }",
     "switch.input_queued = { latency = '90 ns', scheduler = 'islip', buffer = 4 }\n\
      fabric.k_ary_tree = { arity = 2, levels = 3 }",
     "switch.input_queued = \
      { latency = '90 ns', scheduler = 'islip', buffer = 20, cell = '25 B' }\n\
      fabric.fat_tree = { radix = 4, tiers = 2 }",
+    "switch.output_queued = { latency = '90 ns' }\nflow_control = 'credits'\n\
+     fabric.fat_tree = { radix = 4, tiers = 2 }\n\
+     switches.'1.0'.input_queued = { latency = '90 ns', scheduler = 'islip', buffer = 4 }",
+    "switch.input_queued = { latency = '90 ns', scheduler = 'islip', buffer = 4 }\n\
+     fabric.k_ary_tree = { arity = 2, levels = 3 }\n\
+     switches.'0.1'.output_queued = { latency = '90 ns' }\n\
+     switches.'2.0'.output_queued = { latency = '90 ns' }",
     "switch.crossbar = { latency = '90 ns', contention = 'drop' }\n\
      control.request_acknowledge = { timeout = '2 us', outstanding = 4, \
      acknowledgment = '8 B', order = 'resequenced' }",

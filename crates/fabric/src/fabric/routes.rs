@@ -153,10 +153,10 @@ impl Routes {
 
     /// The class of a connection, below `classes`.
     #[inline]
-    pub fn class(from: u16, to: u16, classes: u8) -> u8 {
+    pub fn class(from: impl Into<u32>, to: impl Into<u32>, classes: u8) -> u8 {
         match classes {
             1 => 0,
-            _ => (mix(u64::from(from) << 16 | u64::from(to)) % u64::from(classes)) as u8,
+            _ => (mix(connection(from.into(), to.into())) % u64::from(classes)) as u8,
         }
     }
 
@@ -164,9 +164,7 @@ impl Routes {
     #[inline]
     pub fn depart(&mut self, from: impl Into<u32>, to: impl Into<u32>) -> Heading {
         let (from, to) = (from.into(), to.into());
-        // The upper half of a large target stands where that of a small one has zeros.
-        let low = u64::from(from) << 16 | u64::from(to & 0xffff);
-        let connection = low ^ u64::from(to >> 16) << 48;
+        let connection = connection(from, to);
         match self.rule {
             Rule::Packet | Rule::Adaptive => {
                 Heading((draw(&mut self.random[from as usize]) >> 32) as u32)
@@ -215,6 +213,14 @@ impl Routes {
         // The first of equal ones, as `min_by_key` promises.
         ports.min_by_key(|port| occupied(*port)).unwrap_or_default()
     }
+}
+
+/// A number for each pair of hosts.
+#[inline]
+fn connection(from: u32, to: u32) -> u64 {
+    // The upper half of a large target stands where that of a small one has zeros.
+    let low = u64::from(from) << 16 | u64::from(to & 0xffff);
+    low ^ u64::from(to >> 16) << 48
 }
 
 /// The next number of a host (Steele, Lea and Flood, "Fast splittable pseudorandom number

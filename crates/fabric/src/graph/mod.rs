@@ -4,26 +4,72 @@
 //! Directed ports are numbered through the whole graph: those of all switches, one switch behind
 //! the other, and then those of the hosts. A place is where a packet arrives: the port of a switch,
 //! or behind them the adapter of a host, under the number that its own port has.
+//!
+//! Whether a port can tell at once when a packet leaves, as it can where nothing holds it back,
+//! depends on the far end of its cable: one that is a buffer of limited size gives credits, or stops
+//! the cable. Ports of hosts and of switches with queues at their outputs are [gates](gate) there.
 
+mod clocked;
+mod flow;
+mod gate;
 mod port;
+mod standing;
 
 use weft_units::{Bytes, Span, Time};
 
 use crate::fabric::{Peer, Wiring};
-use crate::link::LinkSettings;
-use crate::switch::OutputQueuedSettings;
+use crate::link::{FlowControl, LinkSettings};
+use crate::switch::{InputQueued, OutputQueuedSettings};
 
+use clocked::Surroundings;
+pub use clocked::{ClockedParts, Leave, Wakes};
+use flow::Flow;
+use gate::Gate;
+pub use gate::Passage;
 pub use port::Departure;
 use port::Port;
 
+/// What a graph is made of.
+#[derive(Debug)]
+pub struct GraphParts<'a> {
+    /// Nodes and cables.
+    pub wiring: &'a Wiring,
+    /// The link of every cable that has none of its own.
+    pub link: &'a LinkSettings,
+    /// The size of a packet on the wire.
+    pub packet: Bytes,
+    /// Each switch.
+    pub switches: Vec<SwitchParts>,
+    /// What keeps buffers of limited size from being written while they are full.
+    pub flow: FlowControl,
+    /// How many virtual channels a packet needs on its way.
+    pub lanes: u8,
+    /// In which time links count as busy.
+    pub window: (Time, Time),
+}
+
+/// What a switch is made of.
+#[derive(Debug)]
+pub enum SwitchParts {
+    /// With queues at its outputs.
+    OutputQueued(OutputQueuedSettings),
+    /// With queues at its inputs.
+    InputQueued(Box<ClockedParts>),
+}
+
 /// Nodes, ports and links, ready to pass packets of one size on. Memory: 28 bytes a directed port
-/// and 16 a switch.
-#[derive(Clone, Debug)]
+/// and 24 a switch; where buffers have limits, some 30 a port and what the switches need.
+#[derive(Debug)]
 pub struct Graph {
     ports: Vec<Port>,
     /// The switch of each port of a switch.
     owners: Vec<u32>,
     switches: Vec<Switch>,
+    kinds: Vec<Kind>,
+    clocked: Vec<InputQueued>,
+    flow: Flow,
+    /// By port; none where no buffer has a limit.
+    gates: Vec<Gate>,
     links: Vec<Link>,
     /// Whether links or switches differ.
     is_mixed: bool,
@@ -31,16 +77,27 @@ pub struct Graph {
     window: (Time, Time),
 }
 
-/// A switch with queues at its outputs.
+/// What all switches have.
 #[derive(Clone, Copy, Debug)]
 struct Switch {
     /// Its first port.
     first: u32,
-    /// How many packets the queue of an output holds, the one that leaves included; the largest
-    /// number if that is unlimited.
-    most: u32,
+    /// Whether it has queues without a limit at its outputs, before cables that never wait.
+    is_plain: bool,
     /// From a byte at an input to the same byte at a free output.
     latency: Span,
+}
+
+/// How a switch queues.
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    /// Without a limit at its outputs, before cables that never wait.
+    Plain,
+    /// At its outputs, which hold so many packets, those that leave included; the largest number if
+    /// that is unlimited.
+    Queued { most: u32 },
+    /// At its inputs: its place among the switches with a clock.
+    Clocked(u32),
 }
 
 /// What a link does to a packet.
@@ -66,15 +123,9 @@ pub struct Spent {
 }
 
 impl Graph {
-    /// The graph of a wiring whose cables are like `link` where they have nothing of their own, for
-    /// packets of a size, with the settings of each switch. Links count as busy in the `window` only.
-    pub fn new(
-        wiring: &Wiring,
-        link: &LinkSettings,
-        packet: Bytes,
-        switches: &[OutputQueuedSettings],
-        window: (Time, Time),
-    ) -> Graph {
+    /// The graph at time zero.
+    pub fn new(parts: GraphParts<'_>) -> Graph {
+        let GraphParts { wiring, link, packet, switches, flow, lanes, window } = parts;
         let kinds = wiring.links(link);
         let to = |link: &LinkSettings, is_host: bool| {
             let (span, propagation) = (link.span(packet), link.propagation());
@@ -95,22 +146,62 @@ impl Graph {
             let port = wiring.host_port(host);
             Port::new(port, 2 * wiring.link_of(port) as u32)
         };
-        let switch = |(number, own): (u32, &OutputQueuedSettings)| Switch {
-            first: wiring.port(number, 0),
-            most: own.buffers.count().map_or(u32::MAX, |count| count.get()),
-            latency: own.latency,
-        };
-        let switches: Vec<Switch> = (0..).zip(switches).map(switch).collect();
         let owners = (0..wiring.switches())
             .flat_map(|switch| (0..wiring.ports_of(switch)).map(move |_| switch));
-        Graph {
+        let mut graph = Graph {
             ports: (0..ports).map(of_switch).chain((0..hosts).map(of_host)).collect(),
             owners: owners.collect(),
-            is_mixed: kinds.iter().any(|kind| *kind != kinds[0])
-                || switches.iter().any(|switch| switch.latency != switches[0].latency),
-            switches,
+            is_mixed: kinds.iter().any(|kind| *kind != kinds[0]),
+            switches: Vec::with_capacity(switches.len()),
+            kinds: Vec::with_capacity(switches.len()),
+            clocked: Vec::new(),
+            flow: Flow::none(),
+            gates: Vec::new(),
             links,
             window,
+        };
+        let around = Surroundings { wiring, links: &kinds, packet, flow: &flow };
+        for (number, own) in (0..).zip(switches) {
+            graph.add_switch(number, own, &around);
+        }
+        if !graph.clocked.is_empty() {
+            graph.limit(Flow::new(&flow, lanes, ports + hosts));
+        }
+        graph
+    }
+
+    fn add_switch(&mut self, number: u32, parts: SwitchParts, around: &Surroundings<'_>) {
+        let (kind, latency) = match parts {
+            SwitchParts::OutputQueued(own) => match own.buffers.count() {
+                Some(most) => (Kind::Queued { most: most.get() }, own.latency),
+                None => (Kind::Plain, own.latency),
+            },
+            SwitchParts::InputQueued(own) => {
+                let latency = own.latency;
+                self.clocked.push(around.switch(number, *own));
+                (Kind::Clocked(self.clocked.len() as u32 - 1), latency)
+            }
+        };
+        let (first, is_plain) = (around.wiring.port(number, 0), matches!(kind, Kind::Plain));
+        self.is_mixed |= self.switches.first().is_some_and(|other| other.latency != latency);
+        self.switches.push(Switch { first, is_plain, latency });
+        self.kinds.push(kind);
+    }
+
+    /// Tells each port whether its cable leads to a buffer of limited size.
+    fn limit(&mut self, flow: Flow) {
+        self.flow = flow;
+        self.gates = vec![Gate::EMPTY; self.ports.len()];
+        for port in 0..self.ports.len() as u32 {
+            let far = self.peer(port).and_then(|peer| self.input_queued(peer));
+            let Some(room) = far.map(|(far, _)| far.room()) else { continue };
+            self.flow.limit(port, room);
+            if let Some(&switch) = self.owners.get(port as usize)
+                && matches!(self.kinds[switch as usize], Kind::Plain)
+            {
+                self.kinds[switch as usize] = Kind::Queued { most: u32::MAX };
+                self.switches[switch as usize].is_plain = false;
+            }
         }
     }
 
@@ -123,6 +214,11 @@ impl Graph {
     /// How many hosts there are.
     pub fn hosts(&self) -> u32 {
         (self.ports.len() - self.owners.len()) as u32
+    }
+
+    /// How many switches there are.
+    pub fn switches(&self) -> u32 {
+        self.switches.len() as u32
     }
 
     /// The switch that has a port.
@@ -178,27 +274,55 @@ impl Graph {
         Span(self.span(input).0.saturating_sub(self.span(output).0))
     }
 
-    /// A host hands a packet to its port.
+    /// Whether a switch has queues without a limit at its outputs, before cables that never wait.
+    #[inline]
+    pub fn is_plain(&self, switch: u32) -> bool {
+        self.switches[switch as usize].is_plain
+    }
+
+    /// Whether there are buffers of limited size, so that packets may have to wait for them.
+    pub fn has_limits(&self) -> bool {
+        !self.clocked.is_empty()
+    }
+
+    /// From a byte at an input of a switch to the same byte at a free output.
+    #[inline]
+    pub fn latency(&self, switch: u32) -> Span {
+        self.switches[switch as usize].latency
+    }
+
+    /// Virtual channels of each cable, and how many of them a packet needs on its way.
+    #[inline]
+    pub fn channels(&self) -> (u8, u8) {
+        (self.flow.channels(), self.flow.lanes())
+    }
+
+    /// A host hands a packet to its port, which is no gate.
     #[inline]
     pub fn send(&mut self, now: Time, host: u32) -> Departure {
         self.depart(now, self.host_port(host))
     }
 
-    /// A packet at an input of a switch joins the queue of an output of it; `None` if that is full.
+    /// A packet at an input of a plain switch joins the queue of an output of it.
     #[inline(always)]
-    pub fn pass(&mut self, now: Time, switch: u32, output: u32) -> Option<Departure> {
-        let Switch { latency, most, .. } = self.switches[switch as usize];
-        let ready = now + latency;
-        if most < u32::MAX && self.is_full(ready, output, most) {
-            return None;
-        }
-        Some(self.depart(ready, output))
+    pub fn pass(&mut self, now: Time, switch: u32, output: u32) -> Departure {
+        self.depart(now + self.latency(switch), output)
     }
 
-    /// Whether the queue of a port holds `most` packets when one more may start.
-    #[inline(never)]
-    fn is_full(&self, ready: Time, port: u32, most: u32) -> bool {
-        self.ports[port as usize].held(ready, self.span(port)) >= most
+    /// The same at a switch whose outputs may be full, by one that is no gate; `None` if it is.
+    pub fn pass_limited(&mut self, now: Time, switch: u32, output: u32) -> Option<Departure> {
+        let (ready, most) = (now + self.latency(switch), self.most(switch));
+        let held = || self.ports[output as usize].held(ready, self.span(output));
+        (most == u32::MAX || held() < most).then(|| self.depart(ready, output))
+    }
+
+    /// How many packets each output of a switch holds.
+    #[inline]
+    fn most(&self, switch: u32) -> u32 {
+        match self.kinds[switch as usize] {
+            Kind::Queued { most } => most,
+            Kind::Plain | Kind::Clocked(_) => u32::MAX,
+        }
     }
 
     #[inline(always)]
@@ -233,10 +357,13 @@ impl Graph {
         }
     }
 
-    /// The soonest that something sent by a port is at the far end, from when it came to its node.
+    /// The soonest that what happens at the node of a port has an effect at the far end of its cable
+    /// or comes from there.
     pub fn least_delay(&self, port: u32) -> Span {
+        let peer = self.peer(port);
+        let may_wait = |port| self.flow.is_limited(port) || self.is_clocked(port);
         let Spent { wire, switches, .. } = self.spent(port, Span::ZERO);
-        wire + switches
+        if may_wait(port) || peer.is_some_and(may_wait) { wire } else { wire + switches }
     }
 
     /// How long each directed port was busy within the window.

@@ -65,9 +65,15 @@ impl Port {
     #[inline]
     pub fn enqueue(&mut self, ready: Time, span: Span, window: (Time, Time)) -> Time {
         let start = self.free.max(ready);
+        self.start(start, span, window);
+        start
+    }
+
+    /// A packet that takes `span` starts, where it is known that it may.
+    #[inline]
+    pub fn start(&mut self, start: Time, span: Span, window: (Time, Time)) {
         self.free = start + span;
         self.busy += self.free.min(window.1).since(start.max(window.0));
-        start
     }
 }
 

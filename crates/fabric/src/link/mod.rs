@@ -4,6 +4,7 @@
 mod budget;
 mod coding;
 mod errors;
+mod flow_control;
 mod serial;
 mod shared;
 mod turns;
@@ -11,6 +12,7 @@ mod turns;
 pub use budget::{DecibelPerInch, LinkBudget, LinkBudgetSettings, trace_attenuation};
 pub use coding::LineCode;
 pub use errors::{DamagedPacket, DamagedSlot, ErrorSettings, Errors};
+pub use flow_control::{FlowControl, MOST_CHANNELS, Misfit, Quench, StopGo};
 pub use serial::LinkSettings;
 pub use shared::{SharedLinkSettings, SharedLinkTiming, SharedLinks};
 pub use turns::{

@@ -4,7 +4,7 @@ use weft_kernel::Stream;
 
 /// The members of a set in ascending order.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Members(pub(super) u64);
+pub(crate) struct Members(pub(crate) u64);
 
 impl Iterator for Members {
     type Item = usize;
@@ -22,7 +22,7 @@ impl Iterator for Members {
 
 /// The set `{port}`.
 #[inline]
-pub(super) const fn only(port: usize) -> u64 {
+pub(crate) const fn only(port: usize) -> u64 {
     1 << (port & 63)
 }
 

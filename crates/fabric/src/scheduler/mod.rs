@@ -4,7 +4,7 @@
 //! and a line in the list at the foot of this file; with it the scheduler stands in the schema and
 //! in the conformance suite (`tests/scheduler_conformance.rs`).
 
-mod bits;
+pub(crate) mod bits;
 mod diagonal;
 mod islip;
 mod iterations;

@@ -4,9 +4,11 @@
 //! of one picosecond at an output. Times at the outputs count from the inputs; the latency of the
 //! switch is added where a packet leaves it.
 
+mod chain;
 mod crossbar;
 mod fifo_bus;
 mod hub;
+mod input_queued;
 mod output_buffered;
 mod output_queued;
 mod ring;
@@ -15,12 +17,16 @@ mod simultaneous;
 
 use weft_units::{Span, Time};
 
+pub use chain::Chain;
 pub use crossbar::{AcknowledgmentRule, Contention, Crossbar, CrossbarSettings};
 pub use fifo_bus::{
     BarrierCounter, BusController, FifoBusSettings, HeaderQueues, MulticastStart, Transfer,
 };
 pub use hub::{
     ArbiterSettings, Awaited, Hub, HubRequest, HubSettings, HubSide, Lane, TransferSettings,
+};
+pub use input_queued::{
+    Grant, InputQueued, InputQueuedParts, InputQueuedSettings, InputQueues, Outbox, StopSettings,
 };
 pub use output_buffered::{OutputBuffered, OutputBufferedSettings, Overflow};
 pub use output_queued::OutputQueuedSettings;

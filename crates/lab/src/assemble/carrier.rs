@@ -18,7 +18,6 @@ macro_rules! on_each {
             Driver::Slotted($channel) => $call,
             Driver::Event($channel) => $call,
             Driver::Engine($channel) => $call,
-            Driver::InputQueuedNetwork($channel) => $call,
             Driver::SharedMemoryNetwork($channel) => $call,
             Driver::Ring($channel) => $call,
             Driver::Hosted($channel) => $call,

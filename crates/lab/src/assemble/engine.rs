@@ -1,20 +1,47 @@
-//! A channel that the engine runs: switches with queues at their outputs, each with its settings, and
-//! cables, each with its link.
+//! A channel that the engine runs: switches, each with its settings, and cables, each with its link.
 
 use weft_fabric::fabric::Wiring;
+use weft_fabric::graph::{ClockedParts, SwitchParts};
+use weft_fabric::link::FlowControl;
+use weft_fabric::scheduler::MAX_PORTS;
+use weft_fabric::switch::{InputQueuedSettings, InputQueues, OutputQueuedSettings};
 use weft_fabric::workload::{Source, WorkloadSettings};
-use weft_units::{Limit, Span};
+use weft_protocol::flow::FlowControlSettings;
+use weft_units::{Bytes, Limit, Span};
 
 use super::{Driver, Site, network};
 use crate::composition::{ChannelSettings, SwitchSettings};
 use crate::drive::engine::{Engine, EngineParts};
-use crate::error::Error;
-use weft_fabric::switch::OutputQueuedSettings;
+use crate::error::{ABSENT, Error};
 
-/// The channel of `switch` and those that the file names apart from it.
+/// A switch that the file describes, in a form that runs.
+#[derive(Clone, Copy, Debug)]
+enum Kind<'a> {
+    Output(&'a OutputQueuedSettings),
+    /// With the size of a cell and how many an input holds.
+    Input(&'a InputQueuedSettings, Bytes, u32),
+}
+
+/// Where one thing stands in the file: the channel and the key below it.
+#[derive(Clone, Copy, Debug)]
+struct Place<'a> {
+    channel: &'a str,
+    key: &'a str,
+}
+
+impl Place<'_> {
+    fn refuse<T>(self, key: &str, value: &str, accepted: &str) -> Result<T, Error> {
+        Err(Error::Assembly {
+            key: format!("channel.{}.{}.{key}", self.channel, self.key),
+            value: value.to_owned(),
+            accepted: accepted.to_owned(),
+        })
+    }
+}
+
+/// The channel of the switches that are all alike, and of those that the file names apart.
 pub(super) fn build(
     settings: &ChannelSettings,
-    switch: &OutputQueuedSettings,
     sources: Vec<Source>,
     site: Site<'_>,
 ) -> Result<Driver, Error> {
@@ -24,22 +51,29 @@ pub(super) fn build(
         let accepted = "a size that takes a picosecond or more on every link";
         super::refuse(site.name, "packet", &settings.packet.to_string(), accepted)?;
     }
-    let switches = switches(settings, switch, &wiring, site.name)?;
-    let drops = |own: &&OutputQueuedSettings| own.buffers != Limit::Unlimited;
-    if sources.is_empty()
-        && let Some(own) = switches.iter().find(drops)
-    {
-        let accepted = "unlimited where packets are those of messages: of what a switch drops \
-                        nobody sends anything again";
-        super::refuse(
-            site.name,
-            "switch.output_queued.buffers",
-            &own.buffers.to_string(),
-            accepted,
-        )?;
+    let carries_messages = sources.is_empty();
+    let kind = |key: &str, switch| {
+        let place = Place { channel: site.name, key };
+        kind(settings, switch, &wiring, carries_messages, place)
+    };
+    let all_alike = kind("switch", &settings.switch)?;
+    let mut kinds = vec![all_alike; wiring.switches() as usize];
+    for (name, own) in &settings.switches {
+        let key = format!("switches.{name}");
+        let Some(number) = wiring.switch_named(name) else {
+            let accepted = format!("a switch of the fabric, such as {}", wiring.bare_name(0));
+            return Err(Error::Assembly {
+                key: format!("channel.{}.{key}", site.name),
+                value: "given".to_owned(),
+                accepted,
+            });
+        };
+        kinds[number as usize] = kind(&key, own)?;
     }
+    let switches = (0..).zip(&kinds).map(|(number, kind)| switch(number, *kind, &wiring, site));
     Ok(Driver::Engine(Box::new(Engine::new(EngineParts {
-        switches,
+        switches: switches.collect::<Result<_, _>>()?,
+        flow: flow(settings, &kinds, site.name)?,
         wiring,
         routes,
         link: settings.link.clone(),
@@ -52,34 +86,120 @@ pub(super) fn build(
     }))))
 }
 
-/// The settings of each switch.
-fn switches(
+/// What the file describes, if the engine runs it.
+fn kind<'a>(
     settings: &ChannelSettings,
-    switch: &OutputQueuedSettings,
+    switch: &'a SwitchSettings,
     wiring: &Wiring,
-    channel: &str,
-) -> Result<Vec<OutputQueuedSettings>, Error> {
-    let mut switches = vec![switch.clone(); wiring.switches() as usize];
-    for (name, own) in &settings.switches {
-        let fault = |value: &str, accepted: String| Error::Assembly {
-            key: format!("channel.{channel}.switches.{name}"),
-            value: value.to_owned(),
-            accepted,
-        };
-        let Some(number) = wiring.switch_named(name) else {
-            let first = wiring.bare_name(0);
-            return Err(fault("given", format!("a switch of the fabric, such as {first}")));
-        };
-        let SwitchSettings::OutputQueued(own) = own else {
-            let accepted = "output_queued beside switches that are output_queued".to_owned();
-            return Err(fault(own.name(), accepted));
-        };
-        switches[number as usize] = own.clone();
+    carries_messages: bool,
+    place: Place<'_>,
+) -> Result<Kind<'a>, Error> {
+    match switch {
+        SwitchSettings::OutputQueued(own) => {
+            if carries_messages && own.buffers != Limit::Unlimited {
+                let accepted = "unlimited where packets are those of messages: of what a switch \
+                                drops nobody sends anything again";
+                place.refuse("output_queued.buffers", &own.buffers.to_string(), accepted)?;
+            }
+            Ok(Kind::Output(own))
+        }
+        SwitchSettings::InputQueued(own) => input_queued(settings, own, wiring, place),
+        other => Err(Error::Assembly {
+            key: format!("channel.{}.{}", place.channel, place.key),
+            value: other.name().to_owned(),
+            accepted: "output_queued or input_queued beside switches that are so".to_owned(),
+        }),
     }
-    Ok(switches)
 }
 
-/// Only switches with queues at their outputs may differ, and the cables between them.
+/// A switch with queues at its inputs.
+fn input_queued<'a>(
+    settings: &ChannelSettings,
+    switch: &'a InputQueuedSettings,
+    wiring: &Wiring,
+    place: Place<'_>,
+) -> Result<Kind<'a>, Error> {
+    if switch.queues == InputQueues::Fifo {
+        let accepted =
+            "voq in a fabric other than star, or switch.shared_memory with queues = fifo";
+        place.refuse("input_queued.queues", "fifo", accepted)?;
+    }
+    let cell = switch.cell.unwrap_or(settings.packet);
+    if wiring.links(&settings.link).iter().any(|link| link.span(cell) == Span::ZERO) {
+        let accepted = "a size that takes a picosecond or more on every link";
+        place.refuse("input_queued.cell", &cell.to_string(), accepted)?;
+    }
+    let cells = settings.packet.0.div_ceil(cell.0);
+    let needed = format!(
+        "the cells that an input holds, at least {cells}, those of a packet, in each of its virtual \
+         channels"
+    );
+    let Some(buffer) = switch.buffer.map(|buffer| buffer.get()) else {
+        return place.refuse("input_queued.buffer", ABSENT, &needed);
+    };
+    if u64::from(buffer) < cells {
+        place.refuse("input_queued.buffer", &buffer.to_string(), &needed)?;
+    }
+    if let Some(FlowControlSettings::VirtualChannelCredits(own)) = &settings.flow_control {
+        let key = format!("{}.input_queued.buffer", place.key);
+        network::channels_fit(own.channels, wiring, (&key, buffer, cells), place.channel)?;
+    }
+    Ok(Kind::Input(switch, cell, buffer))
+}
+
+/// What a switch is made of.
+fn switch(
+    number: u32,
+    kind: Kind<'_>,
+    wiring: &Wiring,
+    site: Site<'_>,
+) -> Result<SwitchParts, Error> {
+    let (own, cell, buffer) = match kind {
+        Kind::Output(own) => return Ok(SwitchParts::OutputQueued(own.clone())),
+        Kind::Input(own, cell, buffer) => (own, cell, buffer),
+    };
+    let ports = wiring.ports_of(number) as usize;
+    if ports > MAX_PORTS {
+        return Err(Error::Assembly {
+            key: format!("channel.{}.fabric", site.name),
+            value: format!("{} with {ports} ports", wiring.switch_name(number)),
+            accepted: format!("switches with at most {MAX_PORTS} ports under a scheduler"),
+        });
+    }
+    let scheduler = own.scheduler.build(ports);
+    let scheduler =
+        scheduler.map_err(|error| Error::Scheduler { channel: site.name.to_owned(), error })?;
+    Ok(SwitchParts::InputQueued(Box::new(ClockedParts {
+        latency: own.latency,
+        cell,
+        buffer,
+        scheduler,
+        random: site.streams.stream(&format!("{}.scheduler", site.name), number as usize),
+    })))
+}
+
+/// The flow control of buffers of limited size, which fits each of them.
+fn flow(settings: &ChannelSettings, kinds: &[Kind<'_>], name: &str) -> Result<FlowControl, Error> {
+    let own = settings.flow_control.clone().unwrap_or_default();
+    if let FlowControlSettings::SourceQuench(_) = own {
+        let accepted = format!(
+            "credits, virtual_channel_credits or stop_go where queues belong to outputs: a switch \
+             quenches the source of a connection by how many of its cells wait, which only one with \
+             queues per connection knows (channel.{name}.switch.shared_memory)"
+        );
+        super::refuse(name, "flow_control", "source_quench", &accepted)?;
+    }
+    let buffers = kinds.iter().filter_map(|kind| match kind {
+        Kind::Input(_, _, buffer) => Some(*buffer),
+        Kind::Output(_) => None,
+    });
+    let smallest = buffers.min().unwrap_or(u32::MAX);
+    FlowControl::new(&own, &settings.link, smallest).map_err(|(key, value, accepted)| {
+        Error::Assembly { key: format!("channel.{name}.flow_control.{key}"), value, accepted }
+    })
+}
+
+/// Only switches that the engine runs may differ, and the cables between them.
 pub(crate) fn refuse_what_differs(settings: &ChannelSettings, name: &str) -> Result<(), Error> {
     let given = match settings {
         _ if runs(settings) => None,
@@ -89,8 +209,8 @@ pub(crate) fn refuse_what_differs(settings: &ChannelSettings, name: &str) -> Res
         ChannelSettings { switches, .. } if !switches.is_empty() => Some(("switches", "given")),
         _ => None,
     };
-    let accepted = "cables and switches that are all alike, since only output_queued switches over \
-                    links without turns may differ";
+    let accepted = "cables and switches that are all alike, since only output_queued and \
+                    input_queued switches over links without turns may differ";
     given.map_or(Ok(()), |(key, value)| super::refuse(name, key, value, accepted))
 }
 
@@ -107,14 +227,19 @@ pub(super) fn refuse_more_hosts_than_others_count(
     Err(Error::Assembly {
         key: "system.hosts".to_owned(),
         value: site.hosts.to_string(),
-        accepted:
-            "at most 65535, or on channels with output_queued switches that carry packets of \
-                   a workload and no messages at most 1048576"
-                .to_owned(),
+        accepted: "at most 65535, or on channels with output_queued or input_queued switches that \
+                   carry packets of a workload and no messages at most 1048576"
+            .to_owned(),
     })
 }
 
-/// Whether the engine runs a channel.
-fn runs(settings: &ChannelSettings) -> bool {
-    matches!(settings.switch, SwitchSettings::OutputQueued(_)) && settings.turns.is_none()
+/// Whether the engine runs a channel. A star of switches with unlimited queues at their inputs works
+/// slot by slot.
+pub(super) fn runs(settings: &ChannelSettings) -> bool {
+    let is_known = match &settings.switch {
+        SwitchSettings::OutputQueued(_) => true,
+        SwitchSettings::InputQueued(own) => !settings.fabric.is_star() || own.buffer.is_some(),
+        _ => false,
+    };
+    is_known && settings.turns.is_none()
 }

@@ -3,40 +3,29 @@
 
 use weft_fabric::adapter::{Feed, Insertion, Release};
 use weft_fabric::fabric::{ConnectionRoutes, FabricError, Routes, RoutesSettings, Wiring};
-use weft_fabric::link::{ErrorSettings, Errors};
+use weft_fabric::link::{ErrorSettings, Errors, FlowControl, MOST_CHANNELS};
 use weft_fabric::message::SegmentationSettings;
-use weft_fabric::scheduler::MAX_PORTS;
-use weft_fabric::switch::SharedMemorySettings;
+use weft_fabric::switch::{InputQueuedSettings, SharedMemorySettings};
 use weft_fabric::workload::{Source, SourceSettings, WorkloadSettings};
 use weft_protocol::flow::FlowControlSettings;
 use weft_protocol::retransmit::ControlSettings;
 use weft_units::{Limit, PositiveCount, Span};
 
 use super::{Driver, Site, refuse};
-use crate::composition::{ChannelSettings, InputQueuedSettings, InputQueues, SwitchSettings};
-use crate::drive::network::{
-    FlowControl, InputQueuedNetwork, InputQueuedParts, MOST_CHANNELS, NetworkParts,
-    SharedMemoryNetwork, SharedMemoryParts,
-};
-use crate::error::{ABSENT, Error};
+use crate::composition::{ChannelSettings, SwitchSettings};
+use crate::drive::network::{NetworkParts, SharedMemoryNetwork, SharedMemoryParts};
+use crate::error::Error;
 
-/// The channel of a fabric of input-queued switches.
-pub(super) fn build(
+/// Only switches that the engine or the driver of shared memories runs stand in a fabric.
+pub(super) fn refuse_a_fabric_of_others(
     settings: &ChannelSettings,
-    sources: Vec<Source>,
-    site: Site<'_>,
-) -> Result<Driver, Error> {
-    refuse_what_a_fabric_does_not_read(settings, site.name)?;
-    let SwitchSettings::InputQueued(switch) = &settings.switch else {
-        return Err(Error::Assembly {
-            key: format!("channel.{}.switch", site.name),
-            value: settings.switch.name().to_owned(),
-            accepted: "output_queued or input_queued in a fabric other than star".to_owned(),
-        });
-    };
-    let parts = parts(settings, sources, switch.latency, site)?;
-    let switches = input_queued(settings, switch, &parts.wiring, site)?;
-    Ok(Driver::InputQueuedNetwork(Box::new(InputQueuedNetwork::new(parts, switches))))
+    name: &str,
+) -> Result<(), Error> {
+    if settings.fabric.is_star() {
+        return Ok(());
+    }
+    let accepted = "output_queued or input_queued in a fabric other than star";
+    refuse(name, "switch", settings.switch.name(), accepted)
 }
 
 /// Which switches and cables there are, and which ways packets take.
@@ -197,99 +186,9 @@ pub(super) fn refuse_what_needs_a_shared_memory(
     Ok(())
 }
 
-/// The switches of a fabric with queues at their inputs.
-fn input_queued(
-    settings: &ChannelSettings,
-    switch: &InputQueuedSettings,
-    wiring: &Wiring,
-    site: Site<'_>,
-) -> Result<InputQueuedParts, Error> {
-    let fault = |key: &str, value: String, accepted: String| Error::Assembly {
-        key: format!("channel.{}.switch.input_queued.{key}", site.name),
-        value,
-        accepted,
-    };
-    if switch.queues == InputQueues::Fifo {
-        let accepted =
-            "voq in a fabric other than star, or switch.shared_memory with queues = fifo";
-        return Err(fault("queues", "fifo".into(), accepted.into()));
-    }
-    let size = switch.cell.unwrap_or(settings.packet);
-    let cell = settings.link.span(size);
-    if cell == Span::ZERO {
-        let accepted = "a size that takes a picosecond or more";
-        return Err(fault("cell", size.to_string(), accepted.into()));
-    }
-    let cells = settings.packet.0.div_ceil(size.0);
-    let needed = format!(
-        "the cells that an input holds, at least {cells}, those of a packet, in each of its virtual \
-         channels"
-    );
-    let Some(buffer) = switch.buffer else {
-        return Err(fault("buffer", ABSENT.into(), needed));
-    };
-    if u64::from(buffer.get()) < cells {
-        return Err(fault("buffer", buffer.get().to_string(), needed));
-    }
-    let control = stage_control(settings, (buffer.get(), cells), wiring, site.name)?;
-    let scheduler = |number| {
-        let ports = wiring.ports_of(number) as usize;
-        if ports > MAX_PORTS {
-            let value = format!("{} with {ports} ports", wiring.switch_name(number));
-            let accepted = format!("switches with at most {MAX_PORTS} ports under a scheduler");
-            return Err(Error::Assembly {
-                key: format!("channel.{}.fabric", site.name),
-                value,
-                accepted,
-            });
-        }
-        switch
-            .scheduler
-            .build(ports)
-            .map_err(|error| Error::Scheduler { channel: site.name.to_owned(), error })
-    };
-    Ok(InputQueuedParts {
-        cell,
-        cells,
-        buffer: buffer.get(),
-        control,
-        schedulers: (0..wiring.switches()).map(scheduler).collect::<Result<_, _>>()?,
-        random: site.streams.stream(&format!("{}.scheduler", site.name), 0),
-    })
-}
-
-/// The flow control of switches with queues at their inputs.
-fn stage_control(
-    settings: &ChannelSettings,
-    (buffer, cells): (u32, u64),
-    wiring: &Wiring,
-    name: &str,
-) -> Result<FlowControl, Error> {
-    let own = settings.flow_control.clone().unwrap_or_default();
-    if let FlowControlSettings::SourceQuench(_) = own {
-        let accepted = format!(
-            "credits, virtual_channel_credits or stop_go where queues belong to outputs: a switch \
-             quenches the source of a connection by how many of its cells wait, which only one with \
-             queues per connection knows (channel.{name}.switch.shared_memory)"
-        );
-        refuse(name, "flow_control", "source_quench", &accepted)?;
-    }
-    let fault = |key: &str, value: String, accepted: String| Error::Assembly {
-        key: format!("channel.{name}.flow_control.{key}"),
-        value,
-        accepted,
-    };
-    if let FlowControlSettings::VirtualChannelCredits(own) = &own {
-        let key = "switch.input_queued.buffer";
-        channels_fit(own.channels, wiring, (key, buffer, cells), name)?;
-    }
-    FlowControl::new(&own, &settings.link, buffer)
-        .map_err(|(key, value, accepted)| fault(key, value, accepted))
-}
-
 /// As many virtual channels as the wiring needs, and a buffer in which each of them has the cells of
 /// a packet.
-fn channels_fit(
+pub(super) fn channels_fit(
     channels: PositiveCount,
     wiring: &Wiring,
     (key, buffer, cells): (&str, u32, u64),
@@ -341,9 +240,11 @@ pub(super) fn refuse_what_a_fabric_does_not_read(
         let accepted = format!("no control {NETWORK}, since nothing acknowledges there");
         return refuse("control", "given", &accepted);
     }
-    let buffered =
-        matches!(settings.switch, SwitchSettings::InputQueued(_) | SwitchSettings::SharedMemory(_));
-    if settings.flow_control.is_some() && !buffered {
+    let is_buffered = |own: &SwitchSettings| {
+        matches!(own, SwitchSettings::InputQueued(_) | SwitchSettings::SharedMemory(_))
+    };
+    let mut all = settings.switches.values().chain([&settings.switch]);
+    if settings.flow_control.is_some() && !all.any(is_buffered) {
         let accepted = "no flow control with output_queued, which holds no packet back: input_queued \
                         and shared_memory do";
         return refuse("flow_control", "given", accepted);
@@ -384,17 +285,15 @@ pub(super) fn refuse_what_a_star_does_not_read(
             ("routes", "no routes in a star, where every host is one switch from every other")
         }
         ChannelSettings { flow_control: Some(_), .. } => {
-            ("flow_control", "no flow control in a star, whose queues are unlimited")
+            ("flow_control", "no flow control in a star whose queues are unlimited")
         }
-        ChannelSettings { switch: SwitchSettings::InputQueued(switch), .. } => match switch {
-            InputQueuedSettings { buffer: Some(_), .. } => {
-                ("switch.input_queued.buffer", "no buffer in a star, whose queues are unlimited")
-            }
-            InputQueuedSettings { cell: Some(_), .. } => {
-                ("switch.input_queued.cell", "no cell in a star, where every packet is one")
-            }
-            _ => return Ok(()),
-        },
+        ChannelSettings {
+            switch: SwitchSettings::InputQueued(InputQueuedSettings { cell: Some(_), .. }),
+            ..
+        } => {
+            let accepted = "no cell in a star without `buffer`, where every packet is one";
+            ("switch.input_queued.cell", accepted)
+        }
         _ => return Ok(()),
     };
     refuse(name, key, "given", accepted)

@@ -46,6 +46,27 @@ fn two_hosts_and_one_switch() {
     assert_eq!(one_way("buffer = 8", &[(4_890, 0, 1), (4_890, 1, 0)]), (1_130, 1_130, 2));
 }
 
+/// A star whose queues have a limit is one switch of a table.
+#[test]
+fn a_star_may_have_buffers() {
+    let table = "fabric.table = { switches = [{ name = 's', ports = 3 }], cables = [\
+                 { from = 'host 0', to = 's.0' }, { from = 'host 1', to = 's.1' }, \
+                 { from = 'host 2', to = 's.2' }] }";
+    for (switch, flow) in [
+        ("buffer = 1", "flow_control = 'credits'"),
+        ("buffer = 20, cell = '25 B'", "flow_control.virtual_channel_credits.channels = 2"),
+        ("buffer = 8", "flow_control.stop_go = { stop = 2, go = 1 }"),
+    ] {
+        let of = |fabric: &str| {
+            let channel = format!("{fabric}\n{flow}");
+            let run = run(&voq(3, switch, &channel, "load = 0.7", "1 ms"), 1);
+            assert!(run.observations.delivered > 500, "{switch}");
+            format!("{:?}", run.observations)
+        };
+        assert_eq!(of(""), of(table), "{switch}");
+    }
+}
+
 #[test]
 fn two_hosts_and_two_switches() {
     // Slots at 5000 and 6000 ns.

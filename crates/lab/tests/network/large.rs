@@ -19,6 +19,18 @@ fn hosts_beyond_sixteen_bits_reach_each_other() {
     assert_eq!(busy.count(), 6);
 }
 
+/// From the last host of a torus to one at the switch beside it, through queues at the inputs: the
+/// packet is at the first switch when a slot begins, and at the second one in time for the next.
+#[test]
+fn hosts_beyond_sixteen_bits_wait_for_slots() {
+    let torus = "fabric.torus = { dimensions = [128, 128], hosts_per_switch = 5 }";
+    let list = "source.list = [{ time = '1.89 us', from = 81919, to = 81910 }]";
+    let run = run(&voq(81_920, "buffer = 8", torus, list, "10 us"), 1);
+    let seen = run.observations.recorder(Latency::OneWay);
+    let expected = 110_000 + 1_000_000 + 1_020_000;
+    assert_eq!((run.observations.delivered, seen.max()), (1, Some(Span(expected))));
+}
+
 #[test]
 fn one_switch_has_at_most_65_536_ports() {
     let found = refusal(&file(65_537, "", "load = 0.1", "1 us"));
@@ -42,11 +54,14 @@ fn a_whole_fat_tree_of_65_536_hosts_runs_in_slots() {
 #[test]
 fn what_counts_hosts_with_sixteen_bits_is_refused() {
     let tree = "fabric.fat_tree = { radix = 64, tiers = 3 }";
-    let accepted = "at most 65535, or on channels with output_queued switches";
+    let accepted = "at most 65535, or on channels with output_queued or input_queued switches";
     let program =
         file(65_536, tree, "", "1 us").replace("[workload.c]", "[program]\nrun.barrier.rounds = 2");
     let cases = [
-        voq(65_536, "buffer = 8", tree, "load = 0.1", "1 us"),
+        file(65_536, tree, "load = 0.1", "1 us").replace(
+            "switch.output_queued.latency = '90 ns'",
+            "switch.shared_memory = { latency = '90 ns', buffer = 8 }",
+        ),
         file(65_536, tree, "load = 0.1\nmessage = '1 kB'", "1 us"),
     ];
     for text in cases {

@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 
 use proptest::prelude::*;
-use weft_fabric::fabric::{FabricSettings, Routes, RoutesSettings, Wiring};
-use weft_fabric::link::LinkSettings;
+use weft_fabric::fabric::{FabricSettings, Routes, RoutesSettings};
+use weft_fabric::graph::{ClockedParts, SwitchParts};
+use weft_fabric::link::{FlowControl, LinkSettings};
 use weft_fabric::measure::{Latency, Observations};
 use weft_fabric::scheduler::SchedulerSettings;
 use weft_fabric::switch::{OutputQueuedSettings, SharedQueues};
@@ -14,10 +15,7 @@ use weft_fabric::workload::{ChannelFacts, StreamList, WorkloadSettings};
 use weft_kernel::{Halt, Streams};
 use weft_lab::drive::Channel as _;
 use weft_lab::drive::engine::{Engine, EngineParts};
-use weft_lab::drive::network::{
-    Delivery, FlowControl, InputQueuedNetwork, InputQueuedParts, NetworkParts, SharedMemoryNetwork,
-    SharedMemoryParts,
-};
+use weft_lab::drive::network::{Delivery, NetworkParts, SharedMemoryNetwork, SharedMemoryParts};
 use weft_lab::{Options, Request};
 use weft_units::{Bytes, Length, Limit, PositiveCount, Span, SpanPerLength, Time};
 
@@ -37,6 +35,8 @@ enum Queues {
     Outputs(Limit),
     /// Cells of a packet, packets of a buffer, and the flow control.
     Inputs(u64, u32, &'static str),
+    /// Every other switch has queues at its inputs, the rest at outputs that hold so many packets.
+    Mixed(u64, u32, &'static str, Limit),
     /// How cells wait in a shared memory, and under which flow control.
     Shared(SharedQueues, &'static str),
 }
@@ -54,30 +54,32 @@ fn deliveries(
         ChannelFacts { name: "c", hosts, packet: Bytes(125), packet_span: packet, slot_span: None };
     let wiring = parts.fabric.wiring(hosts).expect(text);
     let routes = Routes::new(&parts.routes, &wiring, streams.stream("c.routes", 0)).expect(text);
-    let islip = |switch| SchedulerSettings::Islip(Default::default()).build(ports(&wiring, switch));
-    let switches = match queues {
-        Queues::Outputs(_) | Queues::Shared(..) => None,
-        Queues::Inputs(cells, buffer, text) => Some(InputQueuedParts {
-            cell: Span(packet.0.div_ceil(cells)),
-            cells,
-            buffer: buffer * cells as u32,
-            control: flow(text, packet, buffer * cells as u32),
-            schedulers: (0..wiring.switches()).map(islip).collect::<Result<_, _>>().expect(text),
-            random: streams.stream("c.scheduler", 0),
-        }),
-    };
-    let shared = match queues {
-        Queues::Shared(queues, control) => Some(shared_memory(queues, control, packet, &streams)),
-        Queues::Outputs(_) | Queues::Inputs(..) => None,
-    };
     let observations = Observations::over(Time::ZERO, until);
     let sources = parts.workload.build(&facts, &streams).expect(text);
     let mut delivered = Vec::new();
     let mut watch = |delivery| delivered.push(delivery);
-    if let Queues::Outputs(buffers) = queues {
-        let switch = OutputQueuedSettings { latency: Span(90_000), buffers };
-        let switches = vec![switch; wiring.switches() as usize];
+    if !matches!(queues, Queues::Shared(..)) {
+        let control = match queues {
+            Queues::Inputs(cells, buffer, text) | Queues::Mixed(cells, buffer, text, _) => {
+                flow(text, packet, buffer * cells as u32)
+            }
+            _ => flow(CREDITS, packet, 1),
+        };
+        let switches = (0..wiring.switches()).map(|switch| match queues {
+            Queues::Inputs(cells, buffer, _) => {
+                inputs(cells, buffer, wiring.ports_of(switch), &streams)
+            }
+            Queues::Mixed(cells, buffer, ..) if switch % 2 == 0 => {
+                inputs(cells, buffer, wiring.ports_of(switch), &streams)
+            }
+            Queues::Outputs(buffers) | Queues::Mixed(.., buffers) => {
+                SwitchParts::OutputQueued(OutputQueuedSettings { latency: Span(90_000), buffers })
+            }
+            Queues::Shared(..) => unreachable!(),
+        });
         let mut engine = Engine::new(EngineParts {
+            switches: switches.collect(),
+            flow: control,
             wiring,
             routes,
             link: LinkSettings {
@@ -87,13 +89,13 @@ fn deliveries(
             },
             packet: Bytes(125),
             payload: Bytes(100),
-            switches,
             send_buffers: Limit::Unlimited,
             sources,
             observations,
             until,
         });
         assert_eq!(engine.run_watched(until, &Halt::new(), &mut watch), None);
+        assert_eq!(engine.overrun(), None, "{text}");
         let left = engine.backlog() + engine.in_flight();
         return (delivered, left, engine.into_observations());
     }
@@ -108,18 +110,25 @@ fn deliveries(
         sources,
         observations,
     };
-    if let Some(shared) = shared {
-        let mut network = SharedMemoryNetwork::new(parts, shared);
-        assert_eq!(network.run_watched(until, &Halt::new(), &mut watch), None);
-        assert_eq!(network.overrun(), None, "{text}");
-        let left = network.backlog() + network.in_flight();
-        return (delivered, left, network.into_observations());
-    }
-    let mut network = InputQueuedNetwork::new(parts, switches.expect("queues at the inputs"));
+    let Queues::Shared(queues, control) = queues else { unreachable!() };
+    let shared = shared_memory(queues, control, packet, &streams);
+    let mut network = SharedMemoryNetwork::new(parts, shared);
     assert_eq!(network.run_watched(until, &Halt::new(), &mut watch), None);
     assert_eq!(network.overrun(), None, "{text}");
     let left = network.backlog() + network.in_flight();
     (delivered, left, network.into_observations())
+}
+
+/// A switch with queues at its inputs, of so many packets of so many cells.
+fn inputs(cells: u64, buffer: u32, ports: u32, streams: &Streams) -> SwitchParts {
+    let scheduler = SchedulerSettings::Islip(Default::default()).build(ports as usize);
+    SwitchParts::InputQueued(Box::new(ClockedParts {
+        latency: Span(90_000),
+        cell: Bytes(125_u64.div_ceil(cells)),
+        buffer: buffer * cells as u32,
+        scheduler: scheduler.expect("ports"),
+        random: streams.stream("c.scheduler", 0),
+    }))
 }
 
 /// A link on which the 125 B of a packet take what the test wants, to a picosecond.
@@ -160,10 +169,6 @@ fn shared_memory(
         random: streams.stream("c.streams", 0),
         sample: None,
     }
-}
-
-fn ports(wiring: &Wiring, switch: u32) -> usize {
-    wiring.ports_of(switch) as usize
 }
 
 /// A stop is heard after 110 ns and the cells on their way to a switch, two of a nanosecond at the
@@ -214,7 +219,9 @@ proptest! {
             Queues::Inputs(1, 1, CREDITS), Queues::Inputs(1, 7, CREDITS),
             Queues::Inputs(5, 3, CREDITS), Queues::Inputs(1, 4, CHANNELS),
             Queues::Inputs(4, 8, CHANNELS), Queues::Inputs(1, 200, STOP),
-            Queues::Inputs(3, 200, STOP),
+            Queues::Inputs(3, 200, STOP), Queues::Mixed(1, 1, CREDITS, Limit::Unlimited),
+            Queues::Mixed(5, 3, CREDITS, Limit::AtMost(PositiveCount::ONE)),
+            Queues::Mixed(1, 200, STOP, Limit::Unlimited),
             Queues::Shared(SharedQueues::PerConnection, STOP),
             Queues::Shared(SharedQueues::PerConnection, QUENCH),
             Queues::Shared(SharedQueues::PerInput, CHANNELS),
@@ -224,7 +231,10 @@ proptest! {
         seed in any::<u64>(),
     ) {
         let (fabric, hosts) = FABRICS[place];
-        let is_shared = matches!(queues, Queues::Shared(..) | Queues::Inputs(_, _, STOP));
+        let is_shared = matches!(
+            queues,
+            Queues::Shared(..) | Queues::Inputs(_, _, STOP) | Queues::Mixed(_, _, STOP, _)
+        );
         // Connections are set up once, and a stop must be heard within the buffers.
         let rule = if is_shared { "per_connection = 'random'" } else { rule };
         let packet = if is_shared { packet.max(20_000) } else { packet };
@@ -255,9 +265,11 @@ fn a_seed_gives_the_same_run_and_another_seed_another() {
     {
         for rule in ["per_packet = 'adaptive'", "per_connection = 'random'"] {
             let channel = format!("fabric.{fabric}\nroutes.{rule}");
+            let one = "switches.'1.0'.output_queued.latency = '90 ns'";
             let files = [
                 file(64, &channel, "load = 0.4", "300 us"),
                 voq(64, "buffer = 8", &channel, "load = 0.4", "300 us"),
+                voq(64, "buffer = 8", &format!("{channel}\n{one}"), "load = 0.4", "300 us"),
             ];
             for text in files {
                 let sum = |seed| run(&text, seed).observations.recorder(Latency::OneWay).sum_ps();
@@ -268,7 +280,7 @@ fn a_seed_gives_the_same_run_and_another_seed_another() {
     }
 }
 
-/// Every driver of a fabric, two loads and two seeds each: all tables are the same text however many
+/// Every driver of a fabric, and two kinds of switch in one; two loads and two seeds each: all tables are the same text however many
 /// threads there were.
 #[test]
 fn the_number_of_threads_changes_no_byte() {
@@ -280,11 +292,13 @@ fn the_number_of_threads_changes_no_byte() {
         "switch.output_queued.latency = '90 ns'",
         "switch.shared_memory = { latency = '90 ns', buffer = 8 }",
     );
+    let spine = "switches.'1.1'.output_queued = { latency = '90 ns', buffers = 2 }";
     let stop = format!("{tree}\nflow_control.stop_go = {{ stop = 8, go = 4 }}");
     let texts = [
         file(9, tree, workload, "400 us"),
         voq(9, "buffer = 8", torus, workload, "400 us"),
         voq(9, "buffer = 32", &stop, workload, "400 us"),
+        voq(9, "buffer = 32", &format!("{stop}\n{spine}"), workload, "400 us"),
         shared,
     ];
     for text in texts {

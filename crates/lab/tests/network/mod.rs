@@ -9,6 +9,7 @@ mod full;
 mod large;
 mod laws;
 mod links;
+mod mixed;
 mod parts;
 mod refusals;
 mod shared_memory;

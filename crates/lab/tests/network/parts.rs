@@ -1,18 +1,22 @@
-//! A run is the same however the graph is divided, and whether or not anybody looks.
+//! A run is the same however the graph is divided, whether or not credits are counted as soon as they
+//! are given, and whether or not anybody looks.
 
 use proptest::prelude::*;
 use weft_fabric::fabric::{FabricSettings, Routes, RoutesSettings};
-use weft_fabric::link::LinkSettings;
+use weft_fabric::graph::{ClockedParts, SwitchParts};
+use weft_fabric::link::{FlowControl, LinkSettings};
 use weft_fabric::measure::Observations;
-use weft_fabric::switch::OutputQueuedSettings;
+use weft_fabric::switch::{InputQueuedSettings, OutputQueuedSettings};
 use weft_fabric::workload::{ChannelFacts, WorkloadSettings};
 use weft_kernel::{Halt, Streams};
 use weft_lab::drive::Channel as _;
+use weft_lab::drive::carrier::Carrier as _;
 use weft_lab::drive::engine::{Engine, EngineParts};
 use weft_lab::{Options, Request};
+use weft_protocol::flow::FlowControlSettings;
 use weft_units::{Bytes, Limit, PositiveCount, Time};
 
-use super::file;
+use super::{file, voq};
 
 #[derive(serde::Deserialize)]
 struct Parts {
@@ -20,12 +24,16 @@ struct Parts {
     routes: RoutesSettings,
     link: LinkSettings,
     switch: OutputQueuedSettings,
+    /// Every switch whose number has a bit in `clocked`.
+    other: InputQueuedSettings,
+    clocked: u32,
+    flow_control: FlowControlSettings,
     workload: WorkloadSettings,
 }
 
-/// Everything that a run shows: deliveries in order, what was observed, what is left and how many
-/// events there were.
-fn shown(text: &str, hosts: u32, seed: u64, part: Option<&[u32]>) -> (String, usize) {
+/// Everything that a run shows: deliveries in order, what was observed and what is left; and how many
+/// packets were delivered and how many events there were.
+fn shown(text: &str, hosts: u32, seed: u64, change: impl Fn(&mut Engine)) -> (String, usize, u64) {
     let parts: Parts = toml::from_str(text).expect(text);
     let streams = Streams::new(seed);
     let packet = Bytes(125);
@@ -34,30 +42,44 @@ fn shown(text: &str, hosts: u32, seed: u64, part: Option<&[u32]>) -> (String, us
     let wiring = parts.fabric.wiring(hosts).expect(text);
     let routes = Routes::new(&parts.routes, &wiring, streams.stream("c.routes", 0)).expect(text);
     let until = Time(span.0 * 300);
-    let switches = wiring.switches() as usize;
+    let flow = FlowControl::new(&parts.flow_control, &parts.link, 8).expect(text);
+    let switches = (0..wiring.switches()).map(|number| {
+        if parts.clocked >> number & 1 == 0 {
+            return SwitchParts::OutputQueued(parts.switch.clone());
+        }
+        let InputQueuedSettings { latency, cell, buffer, scheduler, .. } = &parts.other;
+        SwitchParts::InputQueued(Box::new(ClockedParts {
+            latency: *latency,
+            cell: cell.unwrap_or(packet),
+            buffer: buffer.expect(text).get(),
+            scheduler: scheduler.build(wiring.ports_of(number) as usize).expect(text),
+            random: streams.stream("c.scheduler", number as usize),
+        }))
+    });
+    let switches = switches.collect();
     let mut engine = Engine::new(EngineParts {
         wiring,
         routes,
         link: parts.link,
         packet,
         payload: Bytes(100),
-        switches: vec![parts.switch; switches],
+        switches,
+        flow,
         send_buffers: Limit::AtMost(PositiveCount::ONE),
         sources: parts.workload.build(&facts, &streams).expect(text),
         observations: Observations::over(Time(span.0 * 20), until).of_hosts(hosts as usize),
         until,
     });
-    if let Some(part) = part {
-        engine.cut(part);
-    }
+    change(&mut engine);
     let mut delivered = Vec::new();
     let stopped = engine.run_watched(until, &Halt::new(), |one| delivered.push(one));
     assert_eq!(stopped, None);
     let held = (engine.backlog(), engine.in_flight());
+    let steps = engine.steps();
     let progress = engine.observations_mut().map(|seen| seen.progress(until));
     let seen = engine.into_observations();
     assert_eq!(seen.conserve(held.0 + held.1), Ok(()));
-    (format!("{delivered:?}\n{held:?}\n{progress:?}\n{seen:?}"), delivered.len())
+    (format!("{delivered:?}\n{held:?}\n{progress:?}\n{seen:?}"), delivered.len(), steps)
 }
 
 /// A random connected wiring: switch `n` has a cable to a random earlier one, some more cables
@@ -100,47 +122,117 @@ const WORKLOADS: [&str; 5] = [
     "load = 0.4\nburst.length.uniform = [1, 9]",
 ];
 
+/// A composition of switches of both kinds, and how many hosts and switches it has.
+fn compositions() -> impl Strategy<Value = (String, u32, usize)> {
+    let length = prop_oneof![0_u32..40, 0_u32..900];
+    let wiring = (
+        prop::collection::vec((0_usize..100, 1_u32..4, length), 1..9),
+        prop::collection::vec((0_usize..100, 0_usize..100), 0..5),
+    );
+    let rule = prop::sample::select(vec![
+        "per_packet = 'random'",
+        "per_packet = 'adaptive'",
+        "per_connection = 'random'",
+    ]);
+    let workload = prop::sample::select(WORKLOADS.to_vec());
+    let buffers = prop::sample::select(vec!["'unlimited'", "3", "1"]);
+    let other = prop::sample::select(vec![
+        "scheduler.islip = {}",
+        "cell = '25 B', scheduler.pim = {}",
+        "latency = '90 ns', scheduler.wavefront = {}",
+    ]);
+    let flow = prop::sample::select(vec![
+        "'credits'",
+        "{ virtual_channel_credits.channels = 2 }",
+        "{ stop_go = { stop = 3, go = 1, reaction = '70 ns' } }",
+    ]);
+    let clocked = prop::sample::select(vec![0_u32, 0b101_1010, 0x3ff, 1]);
+    let queues = (buffers, other, 10_u32..60, flow, clocked);
+    (wiring, rule, workload, queues).prop_map(|((links, more), rule, workload, queues)| {
+        let (buffers, other, buffer, flow, clocked) = queues;
+        let (table, hosts) = random_table(&links, &more);
+        let text = format!(
+            "routes.{rule}\nswitch = {{ latency = '90 ns', buffers = {buffers} }}\n\
+             other = {{ buffer = {buffer}, {other} }}\nclocked = {clocked}\n\
+             flow_control = {flow}\n\
+             link = {{ rate = '1 Gbit/s', length = '4 m', delay_per_metre = '5 ns' }}\n\
+             {table}\n[workload]\n{workload}\n"
+        );
+        (text, hosts, links.len() + 1)
+    })
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
     #[test]
     fn any_division_shows_the_same_bytes(
-        links in prop::collection::vec((0_usize..100, 1_u32..4, 0_u32..40), 1..9),
-        more in prop::collection::vec((0_usize..100, 0_usize..100), 0..5),
-        rule in prop::sample::select(vec![
-            "per_packet = 'random'", "per_packet = 'adaptive'", "per_connection = 'random'",
-        ]),
-        workload in prop::sample::select(WORKLOADS.to_vec()),
+        (text, hosts, switches) in compositions(),
         part in prop::collection::vec(0_u32..4, 10),
-        buffers in prop::sample::select(vec!["'unlimited'", "3", "1"]),
         seed in any::<u64>(),
     ) {
-        let (table, hosts) = random_table(&links, &more);
-        let text = format!(
-            "routes.{rule}\nswitch = {{ latency = '90 ns', buffers = {buffers} }}\nlink = {{ rate = '1 Gbit/s', length = '4 m', \
-             delay_per_metre = '5 ns' }}\n{table}\n[workload]\n{workload}\n"
-        );
-        let (whole, delivered) = shown(&text, hosts, seed, None);
+        let (whole, delivered, _) = shown(&text, hosts, seed, |_| {});
         prop_assert!(delivered > 50, "{delivered} packets");
-        let (divided, _) = shown(&text, hosts, seed, Some(&part[..links.len() + 1]));
+        let (divided, ..) = shown(&text, hosts, seed, |engine| engine.cut(&part[..switches]));
         prop_assert_eq!(whole, divided, "{}", text);
     }
+
+    /// A credit that nobody can wait for before it is back counts from when it is given. So does no
+    /// other one, whichever cables and buffers there are.
+    #[test]
+    fn credits_that_are_counted_at_once_change_nothing(
+        (text, hosts, _) in compositions(),
+        seed in any::<u64>(),
+    ) {
+        let (usual, ..) = shown(&text, hosts, seed, |_| {});
+        let (said, ..) = shown(&text, hosts, seed, Engine::say_every_credit);
+        prop_assert_eq!(usual, said, "{}", text);
+    }
+}
+
+/// The same where most credits are counted at once, so that there is something to compare.
+#[test]
+fn most_credits_are_counted_at_once_where_buffers_are_large() {
+    let (table, hosts) = random_table(&[(0, 1, 4), (1, 2, 4), (2, 1, 40)], &[]);
+    let text = format!(
+        "routes.per_packet = 'random'\nswitch = {{ latency = '90 ns', buffers = 'unlimited' }}\n\
+         other = {{ buffer = 60, scheduler.islip = {{}} }}\nclocked = 15\n\
+         flow_control = 'credits'\n\
+         link = {{ rate = '1 Gbit/s', length = '4 m', delay_per_metre = '5 ns' }}\n\
+         {table}\n[workload]\nload = 0.6\n"
+    );
+    let (usual, delivered, few) = shown(&text, hosts, 1, |_| {});
+    let (said, _, many) = shown(&text, hosts, 1, Engine::say_every_credit);
+    assert_eq!(usual, said);
+    assert!(many > few + 2 * delivered as u64, "{few} events, {many} with those of credits");
 }
 
 #[test]
 fn looking_changes_nothing() {
-    let tree = "fabric.k_ary_tree = { arity = 3, levels = 2 }\nroutes.per_packet = 'adaptive'\n\
-                switch.output_queued.buffers = 2";
-    let of = |run: &str| {
-        let text = format!("{}{run}", file(9, tree, "load = 0.9", "300 us"));
-        let request = Request::of_text("network.toml", &text);
-        let outcome = weft_lab::run(&request, &Options::default(), &mut |_, _| true).expect(&text);
-        ["points", "replications", "histograms", "links", "budget"]
-            .map(|name| format!("{:?}", outcome.table(name)))
-    };
-    let plain = of("");
-    assert!(plain.iter().all(|table| table.len() > 100), "{plain:?}");
-    assert_eq!(of("trace = true\n"), plain);
-    assert_eq!(of("sample = '10 us'\n"), plain);
-    assert_eq!(of("step_limit = 10000000\n"), plain);
+    let tree = "fabric.k_ary_tree = { arity = 3, levels = 2 }\nroutes.per_packet = 'adaptive'";
+    let spine = "switches.'1.0'.input_queued = { scheduler = 'islip', buffer = 3 }";
+    let leaves = "switches.'0.0'.output_queued = { latency = '90 ns', buffers = 2 }";
+    let stop = "flow_control.stop_go = { stop = 4, go = 2 }";
+    let load = "load = 0.9";
+    for text in [
+        file(9, &format!("{tree}\nswitch.output_queued.buffers = 2"), load, "300 us"),
+        voq(9, "buffer = 2", tree, load, "300 us"),
+        voq(9, "buffer = 40, cell = '25 B'", &format!("{tree}\n{stop}"), load, "300 us"),
+        file(9, &format!("{tree}\n{spine}"), load, "300 us"),
+        voq(9, "buffer = 3", &format!("{tree}\n{leaves}"), load, "300 us"),
+    ] {
+        let of = |run: &str| {
+            let text = format!("{text}{run}");
+            let request = Request::of_text("network.toml", &text);
+            let outcome =
+                weft_lab::run(&request, &Options::default(), &mut |_, _| true).expect(&text);
+            ["points", "replications", "histograms", "links", "budget"]
+                .map(|name| format!("{:?}", outcome.table(name)))
+        };
+        let plain = of("");
+        assert!(plain.iter().all(|table| table.len() > 100), "{plain:?}");
+        for looks in ["trace = true\n", "sample = '10 us'\n", "step_limit = 10000000\n"] {
+            assert_eq!(of(looks), plain, "{text}{looks}");
+        }
+    }
 }

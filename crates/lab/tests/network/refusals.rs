@@ -115,8 +115,8 @@ fn buffers_that_cannot_be_are_refused() {
     let cases = [
         (of(TREE, "cell = '25 B', buffer = 4"), "buffer = 4", "at least 5, those of a packet"),
         (of(TREE, "queues = 'fifo', buffer = 4"), "queues = fifo", "voq in a fabric other"),
-        (of("", "buffer = 4"), "buffer = given", "no buffer in a star"),
-        (of("", "cell = '25 B'"), "cell = given", "no cell in a star"),
+        (of("", "queues = 'fifo', buffer = 4"), "queues = fifo", "voq in a fabric other"),
+        (of("", "cell = '25 B'"), "cell = given", "no cell in a star without `buffer`"),
     ];
     for (text, value, accepted) in cases {
         assert!(text.contains(&format!("channel.c.switch.input_queued.{value}")), "{text}");

@@ -178,31 +178,37 @@ fn stages_add_up_on_any_mixture() {
 #[test]
 fn what_cannot_differ_is_refused() {
     let own = pair(", link.rate = '2 Gbit/s'");
-    let alike = "cables and switches that are all alike, since only output_queued switches over \
-                 links without turns may differ";
+    let alike = "cables and switches that are all alike, since only output_queued and input_queued \
+                 switches over links without turns may differ";
     let latency = "switches.b.output_queued.latency = '300 ns'";
-    let input_queued = "switches.b.input_queued.scheduler = 'islip'";
+    let shared = "switches.b.shared_memory = { latency = '90 ns', buffer = 8 }";
     let three = "fabric.fat_tree = { radix = 4, tiers = 2, links = [{}, {}, {}] }";
+    let memory = |channel: &str| {
+        let own = "switch.shared_memory = { latency = '90 ns', buffer = 8 }";
+        file(4, channel, ONE, "1 ms").replace("switch.output_queued.latency = '90 ns'", own)
+    };
     let cases = [
-        (
-            voq(4, "buffer = 8", &own, ONE, "1 ms"),
-            "channel.c.fabric = cables with links of their own",
-            alike,
-        ),
-        (
-            voq(4, "buffer = 8", &format!("{}\n{latency}", pair("")), ONE, "1 ms"),
-            "channel.c.switches = given",
-            alike,
-        ),
+        (memory(&own), "channel.c.fabric = cables with links of their own", alike),
+        (memory(&format!("{}\n{latency}", pair(""))), "channel.c.switches = given", alike),
         (
             file(4, &format!("{}\n{}", pair(""), latency.replace(".b.", ".x.")), ONE, "1 ms"),
             "channel.c.switches.x = given",
             "a switch of the fabric, such as a",
         ),
         (
-            file(4, &format!("{}\n{input_queued}", pair("")), ONE, "1 ms"),
-            "channel.c.switches.b = input_queued",
-            "output_queued beside switches that are output_queued",
+            file(4, &format!("{}\n{shared}", pair("")), ONE, "1 ms"),
+            "channel.c.switches.b = shared_memory",
+            "output_queued or input_queued beside switches that are so",
+        ),
+        (
+            file(
+                4,
+                &format!("{}\nswitches.b.input_queued.scheduler = 'islip'", pair("")),
+                ONE,
+                "1 ms",
+            ),
+            "missing key `buffer` in channel.c.switches.b.input_queued",
+            "the cells that an input holds, at least 1",
         ),
         (
             file(4, three, ONE, "1 ms"),

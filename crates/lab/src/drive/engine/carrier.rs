@@ -36,6 +36,6 @@ impl Carrier for Engine {
     }
 
     fn waiting(&self) -> Vec<String> {
-        Vec::new()
+        self.who_waits()
     }
 }

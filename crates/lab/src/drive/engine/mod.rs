@@ -3,11 +3,14 @@
 //! Switches cut through: the first byte of a packet leaves a switch the latency of the switch after
 //! it came, if the output is free. Where a packet takes longer to come than to leave, because the
 //! link behind is the faster one, it joins the queue of its output as much later, so that no link
-//! waits for a byte in the middle of a packet. A packet costs an event a switch, however long it
-//! is, and one more where it joins late.
+//! waits for a byte in the middle of a packet. At a switch with queues at its outputs a packet costs an
+//! event, however long it is, and one more where it joins late. Switches with queues at their inputs
+//! decide at the edges of a clock, which are events of theirs: they are told of a packet when it is
+//! sent to them. A port whose cable leads to a buffer of limited size waits until there is room.
 //!
 //! Events of one instant leave by the place that they happen at: the ports of all switches, one
-//! switch behind the other, then the hosts. A directed port has one sender, which starts one packet
+//! switch behind the other, then the hosts; what far ends say comes before the edges of switches, so
+//! that an edge sees all that is known. A directed port has one sender, which starts one packet
 //! at a time, so that this order is complete; and it does not depend on which event was scheduled
 //! first. Whatever is random belongs to a host. So parts of the graph may run one beside the other
 //! for as long as nothing can come from one to another ([`Engine::cut`]), and nothing changes.
@@ -16,14 +19,16 @@
 //! switches belongs to its *transit*.
 
 mod carrier;
+mod limits;
 mod packets;
 mod parts;
+mod waiting;
 
 use weft_fabric::fabric::{Routes, Wiring};
-use weft_fabric::graph::{Departure, Graph};
-use weft_fabric::link::LinkSettings;
+use weft_fabric::graph::{Departure, Graph, GraphParts, SwitchParts};
+use weft_fabric::link::{FlowControl, LinkSettings};
 use weft_fabric::measure::{Drop, Instants, Observations};
-use weft_fabric::switch::OutputQueuedSettings;
+use weft_fabric::switch::Outbox;
 use weft_fabric::workload::Source;
 use weft_kernel::{Event, Halt, Stopped};
 use weft_units::{Bytes, Limit, Span, Time};
@@ -48,7 +53,9 @@ pub struct EngineParts {
     /// What of it a program handed over.
     pub payload: Bytes,
     /// Each switch.
-    pub switches: Vec<OutputQueuedSettings>,
+    pub switches: Vec<SwitchParts>,
+    /// What keeps buffers of limited size from being written while they are full.
+    pub flow: FlowControl,
     /// How many packets each adapter holds.
     pub send_buffers: Limit,
     /// The source of each host, or none if all packets are those of messages.
@@ -59,7 +66,7 @@ pub struct EngineParts {
     pub until: Time,
 }
 
-/// A channel of switches with queues at their outputs.
+/// A channel that runs.
 #[derive(Debug)]
 pub struct Engine {
     graph: Graph,
@@ -76,6 +83,12 @@ pub struct Engine {
     steps: u64,
     /// When something happens next, where messages are carried.
     next: Time,
+    /// What an edge brings about; empty between two events.
+    outbox: Outbox,
+    /// Ports in prose, where packets may wait for each other.
+    names: Option<Box<Wiring>>,
+    /// The first buffer that was written while it was full.
+    overrun: Option<String>,
 }
 
 /// The first place of each kind. What a port or a host schedules for itself happens at places
@@ -86,17 +99,36 @@ struct Places {
     hosts: u32,
     /// A packet that came by a port of a switch joins the queue of its output late.
     joins: u32,
+    /// A packet that came by a port of a switch is in the queue of its output, which is a gate.
+    enters: u32,
+    /// A port of a switch or a host hears what the far end of its cable says.
+    signals: u32,
+    /// A switch takes part at an edge of its clock.
+    edges: u32,
     /// A host hands over a packet.
     generates: u32,
+    /// A gate of a switch or a host may let a packet leave.
+    wakes: u32,
     /// The last byte of a message has left its initiator.
     sends: u32,
 }
 
 impl Places {
-    fn new(ports: u32, hosts: u32) -> Places {
+    fn new(graph: &Graph) -> Places {
+        let (ports, hosts) = (graph.switch_ports(), graph.hosts());
+        // Without buffers of limited size there is nothing to hear and nothing to wait for.
+        let (own, all, switches) = match graph.has_limits() {
+            true => (ports, ports + hosts, graph.switches()),
+            false => (0, 0, 0),
+        };
         let joins = ports + hosts;
-        let generates = joins + ports;
-        Places { hosts: ports, joins, generates, sends: generates + hosts }
+        let enters = joins + ports;
+        let signals = enters + own;
+        let edges = signals + all;
+        let generates = edges + switches;
+        let wakes = generates + hosts;
+        let sends = wakes + all;
+        Places { hosts: ports, joins, enters, signals, edges, generates, wakes, sends }
     }
 }
 
@@ -104,14 +136,21 @@ impl Engine {
     /// A channel at time zero.
     pub fn new(parts: EngineParts) -> Engine {
         let EngineParts { wiring, link, packet, payload, switches, observations, .. } = parts;
-        let window = (observations.from, parts.until);
-        let graph = Graph::new(&wiring, &link, packet, &switches, window);
-        let hosts = graph.hosts();
-        let places = Places::new(graph.switch_ports(), hosts);
-        let supply = Supply::new(parts.sources, hosts, payload);
+        let graph = Graph::new(GraphParts {
+            wiring: &wiring,
+            link: &link,
+            packet,
+            switches,
+            flow: parts.flow,
+            lanes: parts.routes.lanes(),
+            window: (observations.from, parts.until),
+        });
+        let places = Places::new(&graph);
+        let supply = Supply::new(parts.sources, graph.hosts(), payload);
         let mut engine = Engine {
-            packets: Packets::new(graph.is_mixed()),
+            packets: Packets::new(graph.is_mixed(), graph.has_limits()),
             parts: Parts::one(&graph),
+            names: graph.has_limits().then(|| Box::new(wiring)),
             graph,
             routes: parts.routes,
             observations,
@@ -120,6 +159,8 @@ impl Engine {
             now: Time::ZERO,
             steps: 0,
             next: Time::NEVER,
+            outbox: Outbox::default(),
+            overrun: None,
             supply,
         };
         for (host, time) in engine.supply.begin(parts.send_buffers) {
@@ -134,6 +175,12 @@ impl Engine {
     /// channel with sources that has not run.
     pub fn cut(&mut self, part: &[u32]) {
         self.parts.cut(&self.graph, self.places, part);
+    }
+
+    /// Has every credit arrive as an event, also those that are counted at once because nobody can
+    /// wait for them before they arrive. Changes no result, which a test shows.
+    pub fn say_every_credit(&mut self) {
+        self.graph.say_every_credit();
     }
 
     /// [`Channel::run`], showing every delivery to `watch`.
@@ -185,22 +232,44 @@ impl Engine {
             self.reach(now, place, item);
         } else if place < places.joins {
             self.deliver(now, place - places.hosts, item, watch);
-        } else if place < places.generates {
+        } else if place < places.enters {
             self.join(now, place - places.joins, item);
-        } else if place < places.sends {
+        } else if place < places.generates {
+            self.happen_at_limit(event);
+        } else if place < places.wakes {
             self.generate(now, place - places.generates);
+        } else if place < places.sends {
+            self.try_gate(now, place - places.wakes);
         } else if let Some(feed) = self.supply.messages() {
             feed.messages.sent(now, MessageId::of(item));
+        }
+    }
+
+    /// What happens only where buffers have limits.
+    #[inline]
+    fn happen_at_limit(&mut self, Event { time: now, place, item }: Event) {
+        let places = self.places;
+        if place >= places.edges {
+            self.edge(now, place - places.edges);
+        } else if place >= places.signals {
+            self.hear(now, place - places.signals, item);
+        } else {
+            self.enter(now, place - places.enters, item);
         }
     }
 
     #[inline(never)]
     fn generate(&mut self, now: Time, host: u32) {
         let handed = self.supply.hand_over(now, host, self.payload);
-        let Handed { to, generated, message, next, .. } = handed;
+        let Handed { message, next, .. } = handed;
         // Those of messages were counted when they were offered.
         if message == MessageId::NONE {
             self.count_handed(now, host);
+        }
+        let is_gated = self.graph.has_limits() && self.graph.is_gated(self.graph.host_port(host));
+        if is_gated {
+            let id = self.insert(host, now, &handed);
+            return self.queue(now, host, id, &handed);
         }
         let departure = self.graph.send(now, host);
         let start = departure.start;
@@ -210,22 +279,39 @@ impl Engine {
         if again < Time::NEVER {
             self.schedule(again, self.places.generates + host, 0);
         }
-        if message != MessageId::NONE
-            && let Some(feed) = self.supply.messages()
-            && feed.messages.start(message)
-        {
-            let left = start + self.graph.span(self.graph.host_port(host));
-            self.schedule(left, self.places.sends + host, message.number());
+        if message != MessageId::NONE {
+            self.begin_message(start, host, message);
         }
+        let id = self.insert(host, start, &handed);
+        let Departure { arrival: time, place, .. } = departure;
+        self.parts.push(Event { time, place, item: id });
+    }
+
+    /// A packet is in the adapter of a host, from which it starts at `start`.
+    #[inline]
+    fn insert(&mut self, host: u32, start: Time, handed: &Handed) -> u32 {
+        let Handed { to, generated, message, .. } = *handed;
         let heading = self.routes.depart(host, to);
-        let way = Way { to, heading, output: 0, hops: 0 };
+        let (channels, lanes) = self.graph.channels();
+        let channel = Routes::class(host, to, channels / lanes) * lanes;
+        let way = Way { to, heading, output: 0, hops: 0, channel };
         let packet = Packet { generated, start, from: host, message };
         let id = self.packets.insert(way, packet);
         if let Some(spent) = self.packets.spent(id) {
             *spent = self.graph.spent(self.graph.host_port(host), Span::ZERO);
         }
-        let Departure { arrival: time, place, .. } = departure;
-        self.parts.push(Event { time, place, item: id });
+        id
+    }
+
+    /// A packet of a message starts: if it is the last one, the message will have left.
+    #[inline]
+    fn begin_message(&mut self, start: Time, host: u32, message: MessageId) {
+        if let Some(feed) = self.supply.messages()
+            && feed.messages.start(message)
+        {
+            let left = start + self.graph.span(self.graph.host_port(host));
+            self.schedule(left, self.places.sends + host, message.number());
+        }
     }
 
     #[inline]
@@ -242,9 +328,13 @@ impl Engine {
         let switch = self.graph.switch_of(input);
         let first = self.graph.first_port(switch);
         let graph = &self.graph;
+        let is_plain = graph.is_plain(switch);
         let way = &mut self.packets.ways[id as usize];
-        let free_at = |port| graph.free(first + port).0;
-        let number = self.routes.port((switch, way.hops), way.to, &mut way.heading, free_at);
+        let occupied = |port| match is_plain {
+            true => graph.free(first + port).0,
+            false => graph.occupied(first + port),
+        };
+        let number = self.routes.port((switch, way.hops), way.to, &mut way.heading, occupied);
         let output = first + number;
         way.hops += 1;
         if graph.is_mixed() {
@@ -254,7 +344,10 @@ impl Engine {
                 return self.schedule(now + lag, self.places.joins + input, id);
             }
         }
-        self.pass(now, switch, (input, output), id);
+        match is_plain {
+            true => self.pass(now, switch, (input, output), id),
+            false => self.hold(now, switch, (input, output), id),
+        }
     }
 
     /// A packet joins late the queue of the output that it has chosen.
@@ -262,15 +355,16 @@ impl Engine {
     fn join(&mut self, now: Time, input: u32, id: u32) {
         let output = self.packets.ways[id as usize].output;
         let switch = self.graph.switch_of(output);
-        self.pass(now, switch, (input, output), id);
+        match self.graph.is_plain(switch) {
+            true => self.pass(now, switch, (input, output), id),
+            false => self.hold(now, switch, (input, output), id),
+        }
     }
 
-    /// A packet joins the queue of an output, or is dropped.
+    /// A packet joins the queue of an output that is never full.
     #[inline(always)]
     fn pass(&mut self, now: Time, switch: u32, (input, output): (u32, u32), id: u32) {
-        let Some(departure) = self.graph.pass(now, switch, output) else {
-            return self.drop(now, id);
-        };
+        let departure = self.graph.pass(now, switch, output);
         if let Some(spent) = self.packets.spent(id) {
             *spent = spent.and(self.graph.spent(output, self.graph.lag(input, output)));
         }
@@ -322,6 +416,11 @@ impl Engine {
         }
     }
 
+    /// Packets that have not left their hosts.
+    fn waiting_in_hosts(&self) -> u64 {
+        self.graph.waiting_in_hosts() + self.started_later()
+    }
+
     /// Packets whose start is known and has not come. Each link sends one after another, so that
     /// they follow from when it will be free.
     fn started_later(&self) -> u64 {
@@ -354,15 +453,19 @@ impl Channel for Engine {
     }
 
     fn backlog(&self) -> u64 {
-        self.started_later() + self.supply.unfed()
+        self.waiting_in_hosts() + self.supply.unfed()
     }
 
     fn in_flight(&self) -> u64 {
-        self.packets.len() as u64 - self.started_later()
+        self.packets.len() as u64 - self.waiting_in_hosts()
     }
 
     fn observations_mut(&mut self) -> Option<&mut Observations> {
         Some(&mut self.observations)
+    }
+
+    fn overrun(&self) -> Option<&str> {
+        self.overrun.as_deref()
     }
 
     fn into_observations(self) -> Observations {

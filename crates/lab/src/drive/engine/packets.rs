@@ -15,6 +15,8 @@ pub(super) struct Way {
     pub output: u32,
     /// How many switches have sent it on its way.
     pub hops: u8,
+    /// The virtual channel that it came by, or that it is to leave its host by.
+    pub channel: u8,
 }
 
 /// What its delivery must know of it.
@@ -35,13 +37,19 @@ pub(super) struct Packets {
     pub packets: Vec<Packet>,
     /// What each has spent so far, where that depends on its way.
     spent: Option<Vec<Spent>>,
+    /// The packet behind each in its queue, where packets may wait for room.
+    pub behind: Vec<u32>,
+    has_queues: bool,
     free: Vec<u32>,
 }
 
 impl Packets {
-    pub fn new(is_mixed: bool) -> Packets {
-        let (ways, packets, free) = (Vec::new(), Vec::new(), Vec::new());
-        Packets { ways, packets, spent: is_mixed.then(Vec::new), free }
+    /// None yet. `is_mixed` tells whether what a packet spends depends on its way, `has_queues`
+    /// whether packets may wait for room.
+    pub fn new(is_mixed: bool, has_queues: bool) -> Packets {
+        let spent = is_mixed.then(Vec::new);
+        let (ways, packets, behind, free) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        Packets { ways, packets, spent, behind, has_queues, free }
     }
 
     #[inline]
@@ -58,6 +66,9 @@ impl Packets {
         self.packets.push(packet);
         if let Some(spent) = &mut self.spent {
             spent.push(Spent::default());
+        }
+        if self.has_queues {
+            self.behind.push(0);
         }
         (self.ways.len() - 1) as u32
     }

@@ -88,8 +88,16 @@ impl Parts {
         });
         let Some(apart) = crossing.min().filter(|apart| *apart > Span::ZERO) else { return };
         self.apart = apart;
-        self.part_of =
-            ports().chain(hosts()).chain(ports()).chain(hosts()).chain(hosts()).collect();
+        let all = || ports().chain(hosts());
+        // In the order of the places.
+        let before = all().chain(ports());
+        self.part_of = match graph.has_limits() {
+            false => before.chain(hosts()).chain(hosts()).collect(),
+            true => {
+                let limits = ports().chain(all()).chain(part.iter().copied());
+                before.chain(limits).chain(hosts()).chain(all()).chain(hosts()).collect()
+            }
+        };
         let count = part.iter().max().map_or(1, |last| last + 1);
         let spacing = self.spacing * u64::from(count);
         let fresh = (0..count).map(|_| Calendar::new(spacing, self.ahead)).collect();

@@ -83,8 +83,7 @@ pub(super) struct Ends<X> {
     pub observations: Observations,
     supply: Supply,
     send_buffers: Limit,
-    /// What every packet spends on the whole: on its link, and for each switch and cable.
-    packet: Span,
+    /// What every packet spends for each cable and switch.
     propagation: Span,
     latency: Span,
     payload: Bytes,
@@ -136,17 +135,8 @@ impl<X: Copy> Ends<X> {
         self.supply.next_notice()
     }
 
-    /// The last byte of a packet that passed `hops` switches is at its target. Returns it, and when
-    /// the source of the target is to be looked at because of that.
-    #[inline]
-    pub fn deliver(&mut self, now: Time, id: Id<Packet<X>>, hops: u8) -> (Delivery, Option<Time>) {
-        let (transmission, payload) = (self.packet, self.payload);
-        let host = Span::ZERO;
-        let passage = Course { hops, transmission, payload, initiator: host, target: host };
-        self.complete(now, id, passage)
-    }
-
-    /// The same of a packet or message whose way took what `passage` says.
+    /// The last byte of a packet or message is at its target; its way took what `passage` says.
+    /// Returns it, and when the source of the target is to be looked at because of that.
     #[inline]
     pub fn complete(
         &mut self,
@@ -178,12 +168,6 @@ impl<X: Copy> Ends<X> {
 }
 
 impl<X> Ends<X> {
-    /// Notes how long cables are busy: by the ports of all switches, then by hosts.
-    pub fn watch_links(&mut self, wiring: &Wiring) {
-        let links = wiring.ports() as usize + wiring.hosts() as usize;
-        self.observations = std::mem::take(&mut self.observations).of_links(links);
-    }
-
     /// The hosts of a channel at time zero.
     pub fn new(parts: NetworkParts) -> (Ends<X>, Wiring, Routes) {
         let ends = Ends {
@@ -191,7 +175,6 @@ impl<X> Ends<X> {
             observations: parts.observations,
             supply: Supply::new(parts.sources, parts.wiring.hosts(), parts.payload),
             send_buffers: parts.send_buffers,
-            packet: parts.packet,
             propagation: parts.propagation,
             latency: parts.latency,
             payload: parts.payload,

@@ -8,17 +8,13 @@
 //! *Queueing* ends where the adapter of the initiator starts to send; what a packet waits in
 //! switches belongs to its *transit*.
 
-mod control;
 mod ends;
 mod feed;
-mod input_queued;
 mod shared_memory;
 mod skeleton;
 mod supply;
 
-pub use control::{FlowControl, MOST_CHANNELS};
 pub use ends::{Delivery, NetworkParts};
-pub use input_queued::{InputQueuedNetwork, InputQueuedParts};
 pub use shared_memory::{
     NetworkReport, PortRow, SampleRow, SharedMemoryNetwork, SharedMemoryParts, StreamRow,
 };

@@ -20,7 +20,7 @@ use std::collections::HashMap;
 
 use weft_fabric::fabric::{PathHop, Peer, Routes, Wiring};
 use weft_fabric::interface::{EndpointSettings, ViHost};
-use weft_fabric::link::{Errors, LinkSettings};
+use weft_fabric::link::{Errors, FlowControl, LinkSettings};
 use weft_fabric::measure::Observations;
 use weft_fabric::message::Segmentation;
 use weft_fabric::switch::SharedQueues;
@@ -30,7 +30,6 @@ use weft_protocol::flow::QuenchMonitor;
 use weft_protocol::vi::Registry;
 use weft_units::{Bytes, Span, Time};
 
-use super::control::FlowControl;
 use super::ends::{Delivery, Ends, NetworkParts};
 use super::skeleton::{Agenda, Network};
 use crate::drive::Channel;
@@ -316,7 +315,7 @@ impl SharedMemoryNetwork {
         });
         let mut ports: Vec<Port> = ports.collect();
         ports.extend((0..wiring.hosts()).map(|host| Port::new(wiring.host_port(host), None)));
-        control.furnish(&mut ports, buffer, &endpoints);
+        port::furnish(&control, &mut ports, buffer, &endpoints);
         let mut network = SharedMemoryNetwork {
             agenda: Agenda::new(),
             hosts: vec![ViHost::new(&endpoints); wiring.hosts() as usize],

@@ -158,24 +158,27 @@ impl Port {
     }
 }
 
-impl FlowControl {
-    /// Gives every port its credits, the space behind it and the marks of that. Inputs of switches
-    /// hold `buffer` cells, those of adapters what `endpoints` say.
-    pub(super) fn furnish(&self, ports: &mut [Port], buffer: u32, endpoints: &EndpointSettings) {
-        let channels = u32::from(self.channels);
-        let space = |port: &Port| match port.switch {
-            Some(_) => (buffer / channels).max(1),
-            None => (endpoints.receive_buffer.get() / channels).max(1),
-        };
-        let spaces: Vec<u32> = ports.iter().map(space).collect();
-        for (port, own) in ports.iter_mut().zip(&spaces) {
-            let credits = Credits::new(spaces[port.peer as usize]);
-            let marks = self.stop_go.map(|stop_go| match port.switch {
-                Some(_) => stop_go.marks,
-                None => Marks { high: endpoints.receive_stop.get(), low: endpoints.receive_go },
-            });
-            port.furnish(self.channels, (*own, marks), self.has_credits.then_some(credits));
-        }
+/// Gives every port its credits, the space behind it and the marks of that, as `control` says.
+/// Inputs of switches hold `buffer` cells, those of adapters what `endpoints` say.
+pub(super) fn furnish(
+    control: &FlowControl,
+    ports: &mut [Port],
+    buffer: u32,
+    endpoints: &EndpointSettings,
+) {
+    let channels = u32::from(control.channels);
+    let space = |port: &Port| match port.switch {
+        Some(_) => (buffer / channels).max(1),
+        None => (endpoints.receive_buffer.get() / channels).max(1),
+    };
+    let spaces: Vec<u32> = ports.iter().map(space).collect();
+    for (port, own) in ports.iter_mut().zip(&spaces) {
+        let credits = Credits::new(spaces[port.peer as usize]);
+        let marks = control.stop_go.map(|stop_go| match port.switch {
+            Some(_) => stop_go.marks,
+            None => Marks { high: endpoints.receive_stop.get(), low: endpoints.receive_go },
+        });
+        port.furnish(control.channels, (*own, marks), control.has_credits.then_some(credits));
     }
 }
 

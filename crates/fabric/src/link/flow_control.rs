@@ -1,32 +1,40 @@
 //! Which flow control there is, ready to be asked.
 
-use weft_fabric::link::LinkSettings;
 use weft_protocol::flow::{FlowControlSettings, Marks, QuenchSettings, StopGoSettings};
 use weft_units::{PositiveCount, Span};
+
+use super::LinkSettings;
 
 /// The flow control of all ports of a channel.
 #[derive(Clone, Debug)]
 pub struct FlowControl {
     /// Virtual channels of each cable.
-    pub(super) channels: u8,
-    pub(super) has_credits: bool,
-    pub(super) stop_go: Option<StopGo>,
-    pub(super) quench: Option<Quench>,
+    pub channels: u8,
+    /// Whether whoever sends to a buffer needs a credit.
+    pub has_credits: bool,
+    /// When an input stops its cable, if it does.
+    pub stop_go: Option<StopGo>,
+    /// When a switch quenches a source, if it does.
+    pub quench: Option<Quench>,
 }
 
 /// When an input stops its cable.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct StopGo {
+pub struct StopGo {
+    /// The cells that it holds then, and those at which the cable may go on.
     pub marks: Marks,
+    /// How long it takes besides the cable until a stop is heard.
     pub reaction: Span,
 }
 
 /// When a switch quenches a source.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Quench {
+pub struct Quench {
+    /// The cells of a connection at which it does, and those at which it does no longer.
     pub marks: Marks,
-    /// Cells for one port, and in one switch, from which on they are crowded.
+    /// Cells for one port from which on it is crowded.
     pub port: u32,
+    /// The same in one switch.
     pub memory: u32,
     /// How long an indication takes on a link.
     pub span: Span,

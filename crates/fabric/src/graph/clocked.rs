@@ -1,0 +1,252 @@
+//! Switches that take part at the edges of a clock: those with queues at their inputs.
+
+use weft_kernel::Stream;
+use weft_units::{Bytes, Span, Time};
+
+use super::{Departure, Graph, Kind};
+use crate::fabric::{Peer, Wiring};
+use crate::link::{FlowControl, LinkSettings};
+use crate::scheduler::AnyScheduler;
+use crate::switch::{Grant, InputQueued, InputQueuedParts, Outbox, StopSettings};
+
+/// What a switch with queues at its inputs is built from.
+#[derive(Debug)]
+pub struct ClockedParts {
+    /// From an input to an output.
+    pub latency: Span,
+    /// The size of a cell on the wire. It takes a picosecond or more on every link.
+    pub cell: Bytes,
+    /// How many cells an input holds; at least a packet for each virtual channel.
+    pub buffer: u32,
+    /// Who decides; of as many ports as the switch has.
+    pub scheduler: AnyScheduler,
+    /// What it draws from.
+    pub random: Stream,
+}
+
+/// What a packet brings about that leaves a switch with queues at its inputs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Leave {
+    /// Its way out.
+    pub departure: Departure,
+    /// The port that has another credit, and when it knows, if that must be said.
+    pub credit: Option<(Time, u32)>,
+}
+
+/// The links and packets around a switch.
+pub(super) struct Surroundings<'a> {
+    pub wiring: &'a Wiring,
+    /// By kind, as the wiring numbers them.
+    pub links: &'a [LinkSettings],
+    pub packet: Bytes,
+    pub flow: &'a FlowControl,
+}
+
+impl Surroundings<'_> {
+    /// A switch of the graph. Its clock has the cells of its fastest cable.
+    pub fn switch(&self, number: u32, parts: ClockedParts) -> InputQueued {
+        let ClockedParts { latency, cell, buffer, scheduler, random } = parts;
+        let ports = || (0..self.wiring.ports_of(number)).map(|own| self.wiring.port(number, own));
+        let link = |port| &self.links[self.wiring.link_of(port)];
+        let used = ports().filter(|port| self.wiring.peer(*port) != Peer::Unused);
+        let cells = self.packet.0.div_ceil(cell.0);
+        let whole = |port| link(port).span(cell * cells);
+        let wholes: Vec<Span> = used.map(whole).collect();
+        let slot = slot(&wholes, cells);
+        let hold = |port| whole(port).0.div_ceil(slot.0).max(cells);
+        let holds: Vec<u64> = ports().map(hold).collect();
+        let longest = slot * holds.iter().copied().max().unwrap_or(1);
+        let room = (u64::from(buffer / u32::from(self.flow.channels)) / cells) as u32;
+        let spare = |port| {
+            let (span, delay) = (link(port).span(self.packet), link(port).propagation());
+            room.saturating_sub(underway(span, slot, delay, longest))
+        };
+        let stops =
+            self.flow.stop_go.map(|own| StopSettings { marks: own.marks, cells, space: buffer });
+        // What reaches a switch at the instant at which it was sent is decided on at a later edge.
+        let is_instant = ports().any(|port| link(port).propagation() == Span::ZERO);
+        let latency = latency.max(Span(u64::from(is_instant)));
+        let mut spans: Vec<Span> = ports().map(|port| link(port).span(self.packet)).collect();
+        if spans.iter().all(|span| *span == spans[0]) {
+            spans.clear();
+        }
+        InputQueued::new(InputQueuedParts {
+            first: self.wiring.port(number, 0),
+            spans,
+            latency,
+            slot,
+            spare: ports().map(spare).collect(),
+            holds,
+            room,
+            channels: self.flow.channels,
+            stops,
+            scheduler,
+            random,
+        })
+    }
+}
+
+/// The slots of a switch: the cells of its fastest cable, of which a packet takes so many, where
+/// packets take the spans given. Those are rounded to a picosecond: a slot is as much longer, so that
+/// a packet fits whole cells, and on a slower cable a whole number of times as many slots.
+fn slot(wholes: &[Span], cells: u64) -> Span {
+    let shortest = wholes.iter().min().copied().unwrap_or_default();
+    let slot = shortest.0.div_ceil(cells).max(1);
+    let longer = wholes.iter().map(|whole| {
+        let slots = (whole.0 + slot * cells / 2) / (slot * cells) * cells;
+        let needed = whole.0.div_ceil(slots.max(1));
+        if needed <= slot + 1 { needed } else { slot }
+    });
+    Span(longer.max().unwrap_or(slot).max(slot))
+}
+
+/// How many packets and credits of one cable may be under way besides those that an input holds or
+/// expects, from an instant to that at which a credit is back that is given then: packets that are
+/// sent meanwhile, and credits on their way. With a delay of the cable more, by which parts of a graph
+/// may be apart.
+///
+/// If the input holds and expects fewer packets than its room less this number, whoever sends to it
+/// has a credit at every instant until then, with this one or without it. So it may count at once.
+fn underway(span: Span, slot: Span, delay: Span, hold: Span) -> u32 {
+    let back = hold + delay * 2;
+    let sent = back.0.div_ceil(span.0.max(1)) + 1;
+    let credits = back.0.div_ceil(slot.0) + 1;
+    u32::try_from(sent + credits).unwrap_or(u32::MAX)
+}
+
+impl Graph {
+    /// Whether a port is that of a switch which takes part at the edges of a clock.
+    #[inline]
+    pub(super) fn is_clocked(&self, port: u32) -> bool {
+        let owner = self.owners.get(port as usize);
+        owner.is_some_and(|owner| matches!(self.kinds[*owner as usize], Kind::Clocked(_)))
+    }
+
+    #[inline]
+    fn clocked(&mut self, switch: u32) -> Option<&mut InputQueued> {
+        match self.kinds[switch as usize] {
+            Kind::Clocked(index) => Some(&mut self.clocked[index as usize]),
+            Kind::Plain | Kind::Queued { .. } => None,
+        }
+    }
+
+    /// A packet is on its way out of a port, by a virtual channel. If it goes to a clocked switch, this
+    /// one expects it from now on: returns what there is to do. Otherwise it arrives by itself.
+    #[inline]
+    pub fn expect(&mut self, departure: &Departure, packet: u32, channel: u8) -> Option<Wakes> {
+        let Departure { arrival, place, .. } = *departure;
+        let switch = *self.owners.get(place as usize)?;
+        let own = self.clocked(switch)?;
+        let edge = own.expect(arrival, packet, (place - own.first(), channel));
+        Some(edge.map_or(Wakes::Nobody, |edge| Wakes::Switch(switch, edge)))
+    }
+
+    /// An edge of a clocked switch; `choose` is that of [`InputQueued::edge`].
+    #[inline]
+    pub fn edge(
+        &mut self,
+        now: Time,
+        switch: u32,
+        (behind, outbox): (&mut [u32], &mut Outbox),
+        choose: impl FnMut(u32, &[u32]) -> (u32, u8),
+    ) {
+        if let Some(own) = self.clocked(switch) {
+            own.edge(now, behind, outbox, choose);
+        }
+    }
+
+    /// The next edge at which a clocked switch takes part, if it is to be told then.
+    #[inline]
+    pub fn next_edge(&mut self, now: Time, switch: u32) -> Option<Time> {
+        self.clocked(switch)?.next_edge(now)
+    }
+
+    /// A packet leaves a clocked switch, to which it came by a virtual channel.
+    #[inline]
+    pub fn leave(&mut self, now: Time, switch: u32, grant: &Grant, came_by: u8) -> Option<Leave> {
+        let Kind::Clocked(index) = self.kinds[switch as usize] else { return None };
+        let own = &mut self.clocked[index as usize];
+        let (input, output) = (own.first() + u32::from(grant.input), u32::from(grant.output));
+        let output = own.first() + output;
+        let port = &mut self.ports[output as usize];
+        let link = &self.links[port.link() as usize];
+        port.start(now, link.span, self.window);
+        let departure = Departure { start: now, arrival: now + link.arrival, place: port.peer() };
+        let is_certain = own.release(grant.input, came_by);
+        let mut credit = None;
+        if self.flow.has_credits() {
+            if self.flow.spend(output, grant.channel) {
+                own.starve(grant.output.into(), grant.channel);
+            }
+            let port = &self.ports[input as usize];
+            if is_certain {
+                self.flow.restore(port.peer(), came_by);
+            } else {
+                let propagation = self.links[port.link() as usize].propagation;
+                credit = Some((now + own.occupation(grant.output) + propagation, port.peer()));
+            }
+        }
+        Some(Leave { departure, credit })
+    }
+
+    /// From now on every credit is said, also where that is of no consequence, so that a test can
+    /// hold results to it.
+    pub fn say_every_credit(&mut self) {
+        self.clocked.iter_mut().for_each(InputQueued::doubt);
+    }
+
+    /// A credit is back at a port. Returns what there is to do.
+    pub fn credit(&mut self, now: Time, port: u32, channel: u8) -> Wakes {
+        if !self.flow.restore(port, channel) {
+            return Wakes::Nobody;
+        }
+        self.with_clocked(port, |own, output| own.feed(now, output, channel))
+    }
+
+    /// The far end stops a port, or lets it go on. Returns what there is to do.
+    pub fn stop(&mut self, now: Time, port: u32, stops: bool) -> Wakes {
+        if !self.is_clocked(port) {
+            self.stop_gate(port, stops);
+        }
+        self.with_clocked(port, |own, output| own.stop(now, output, stops))
+    }
+
+    fn with_clocked(
+        &mut self,
+        port: u32,
+        say: impl FnOnce(&mut InputQueued, u32) -> Option<Time>,
+    ) -> Wakes {
+        if !self.is_clocked(port) {
+            return Wakes::Gate;
+        }
+        let switch = self.switch_of(port);
+        let output = port - self.first_port(switch);
+        let edge = self.clocked(switch).and_then(|own| say(own, output));
+        edge.map_or(Wakes::Nobody, |edge| Wakes::Switch(switch, edge))
+    }
+
+    /// When a port hears what an input tells the cable in it now, and which port that is.
+    pub fn heard(&self, now: Time, switch: u32, input: u8) -> (Time, u32) {
+        let input = self.first_port(switch) + u32::from(input);
+        let delay = self.link(input).propagation + self.flow.reaction();
+        (now + delay.max(Span(1)), self.ports[input as usize].peer())
+    }
+
+    /// How occupied an output of a switch without a clock is, for who chooses among several: when it
+    /// will be free of what has come so far.
+    pub fn occupied(&self, port: u32) -> u64 {
+        let waiting = self.gates.get(port as usize).map_or(0, |gate| gate.waiting());
+        self.free(port).0 + self.span(port).0 * u64::from(waiting)
+    }
+}
+
+/// Who is to be looked at because of what the far end of a cable said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wakes {
+    /// Nobody.
+    Nobody,
+    /// The gate of the port.
+    Gate,
+    /// A clocked switch, at an edge.
+    Switch(u32, Time),
+}

@@ -1,0 +1,79 @@
+//! Packets that wait one behind the other.
+
+/// A queue of packets by number: the oldest and the youngest. Which packet is behind which stands
+/// in one array of all packets, since each is in one queue at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Chain {
+    oldest: u32,
+    youngest: u32,
+}
+
+/// Where there is no packet.
+const NOBODY: u32 = u32::MAX;
+
+impl Chain {
+    /// Nobody waits.
+    pub const EMPTY: Chain = Chain { oldest: NOBODY, youngest: NOBODY };
+
+    /// Whether nobody waits.
+    #[inline]
+    pub fn is_empty(self) -> bool {
+        self.oldest == NOBODY
+    }
+
+    /// The packet that leaves next.
+    #[inline]
+    pub fn oldest(self) -> Option<u32> {
+        (!self.is_empty()).then_some(self.oldest)
+    }
+
+    /// A packet waits behind all others. Returns whether there were none.
+    #[inline]
+    pub fn push(&mut self, packet: u32, behind: &mut [u32]) -> bool {
+        let is_first = self.is_empty();
+        if is_first {
+            self.oldest = packet;
+        } else {
+            behind[self.youngest as usize] = packet;
+        }
+        self.youngest = packet;
+        is_first
+    }
+
+    /// The oldest packet leaves.
+    #[inline]
+    pub fn pop(&mut self, behind: &[u32]) -> Option<u32> {
+        let oldest = self.oldest()?;
+        if oldest == self.youngest {
+            *self = Chain::EMPTY;
+        } else {
+            self.oldest = behind[oldest as usize];
+        }
+        Some(oldest)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packets_of_two_queues_leave_in_the_order_in_which_they_came() {
+        let mut behind = [0; 6];
+        let (mut one, mut other) = (Chain::EMPTY, Chain::EMPTY);
+        assert_eq!((one.pop(&behind), one.push(4, &mut behind)), (None, true));
+        assert!(other.push(0, &mut behind) && !one.push(2, &mut behind));
+        assert!(!other.push(5, &mut behind) && !one.push(3, &mut behind));
+        assert_eq!([one.pop(&behind), one.pop(&behind)], [Some(4), Some(2)]);
+        assert!(!one.push(4, &mut behind));
+        assert_eq!(
+            [one.pop(&behind), one.pop(&behind), one.pop(&behind)],
+            [Some(3), Some(4), None]
+        );
+        assert_eq!(
+            [other.pop(&behind), other.oldest(), other.pop(&behind)],
+            [Some(0), Some(5), Some(5)]
+        );
+        assert!(one.is_empty() && other.is_empty());
+    }
+}

@@ -1,0 +1,214 @@
+//! What happens where buffers have limits: at the edges of switches with a clock, and at ports that
+//! wait for their far ends.
+
+use weft_fabric::fabric::Routes;
+use weft_fabric::graph::{Departure, Passage, Wakes};
+use weft_fabric::switch::Grant;
+use weft_kernel::Event;
+use weft_units::Time;
+
+use super::packets::Way;
+use super::{Engine, Handed};
+use crate::drive::carrier::MessageId;
+
+/// What the far end of a cable says: the numbers below are those of a virtual channel that has a
+/// credit more. Of two at one instant a stop comes first, as it was brought about first.
+const STOP: u32 = 256;
+const GO: u32 = 257;
+
+impl Engine {
+    /// A packet joins a queue of an output that may be full or have to wait, or is dropped.
+    #[inline(never)]
+    pub(super) fn hold(&mut self, now: Time, switch: u32, (input, output): (u32, u32), id: u32) {
+        if self.graph.is_gated(output) {
+            self.packets.ways[id as usize].output = output;
+            self.schedule(now + self.graph.latency(switch), self.places.enters + input, id);
+        } else if let Some(departure) = self.graph.pass_limited(now, switch, output) {
+            self.spend((input, output), id);
+            let Departure { arrival: time, place, .. } = departure;
+            self.parts.push(Event { time, place, item: id });
+        } else {
+            self.drop(now, id);
+        }
+    }
+
+    /// A packet joins the queue of a gated output, or is dropped.
+    #[inline(never)]
+    pub(super) fn enter(&mut self, now: Time, input: u32, id: u32) {
+        let output = self.packets.ways[id as usize].output;
+        if self.graph.is_gate_full(now, output) {
+            return self.drop(now, id);
+        }
+        let switch = self.graph.switch_of(output);
+        let number = output - self.graph.first_port(switch);
+        let way = &mut self.packets.ways[id as usize];
+        way.channel = channel_behind(&self.routes, self.graph.channels().1, (switch, number), way);
+        self.spend((input, output), id);
+        if self.graph.enqueue(output, id, &mut self.packets.behind) {
+            self.try_gate(now, output);
+        }
+    }
+
+    /// A host hands over a packet that may have to wait for the switch.
+    pub(super) fn queue(&mut self, now: Time, host: u32, id: u32, handed: &Handed) {
+        if handed.next < Time::NEVER {
+            self.schedule(handed.next, self.places.generates + host, 0);
+        }
+        let port = self.graph.host_port(host);
+        if self.graph.enqueue(port, id, &mut self.packets.behind) {
+            self.try_gate(now, port);
+        }
+    }
+
+    /// Lets packets of a gated port leave as far as they may.
+    #[inline(never)]
+    pub(super) fn try_gate(&mut self, now: Time, port: u32) {
+        let ways = &self.packets.ways;
+        let channel_of = |id: u32| ways[id as usize].channel;
+        match self.graph.try_gate(now, port, &self.packets.behind, channel_of) {
+            Passage::Leaves(id, departure) => {
+                if port >= self.graph.switch_ports() {
+                    self.start(now, port - self.graph.switch_ports(), id);
+                }
+                self.travel(&departure, id);
+                // The next one waits for this one, or for somebody else.
+                if self.graph.has_waiting(port) {
+                    self.try_gate(now, port);
+                }
+            }
+            Passage::Later(time) => self.schedule(time, self.places.wakes + port, 0),
+            Passage::Waits => {}
+        }
+    }
+
+    /// A packet that waited for the switch leaves its host.
+    fn start(&mut self, now: Time, host: u32, id: u32) {
+        let packet = &mut self.packets.packets[id as usize];
+        packet.start = now;
+        let message = packet.message;
+        self.observations.attempt(now);
+        if message != MessageId::NONE {
+            self.begin_message(now, host, message);
+        }
+        // The buffer of a greedy source is free when the transmission starts.
+        if self.supply.has_another(host) {
+            self.schedule(now, self.places.generates + host, 0);
+        }
+    }
+
+    /// A packet is on a cable.
+    #[inline]
+    fn travel(&mut self, departure: &Departure, id: u32) {
+        let channel = self.packets.ways[id as usize].channel;
+        match self.graph.expect(departure, id, channel) {
+            Some(Wakes::Switch(switch, edge)) => {
+                self.schedule(edge, self.places.edges + switch, 0);
+            }
+            Some(_) => {}
+            None => {
+                let Departure { arrival: time, place, .. } = *departure;
+                self.schedule(time, place, id);
+            }
+        }
+    }
+
+    /// A packet spends what it takes from an input of a switch to the far end of an output.
+    #[inline]
+    fn spend(&mut self, (input, output): (u32, u32), id: u32) {
+        if let Some(spent) = self.packets.spent(id) {
+            *spent = spent.and(self.graph.spent(output, self.graph.lag(input, output)));
+        }
+    }
+
+    /// An edge of the clock of a switch.
+    #[inline(never)]
+    pub(super) fn edge(&mut self, now: Time, switch: u32) {
+        let (ways, routes, lanes) = (&mut self.packets.ways, &self.routes, self.graph.channels().1);
+        let choose = |id: u32, waiting: &[u32]| {
+            let way = &mut ways[id as usize];
+            let occupied = |port: u32| u64::from(waiting[port as usize]);
+            let output = routes.port((switch, way.hops), way.to, &mut way.heading, occupied);
+            way.hops += 1;
+            (output, channel_behind(routes, lanes, (switch, output), way))
+        };
+        self.graph.edge(now, switch, (&mut self.packets.behind, &mut self.outbox), choose);
+        if !self.outbox.signals.is_empty() {
+            self.signal(now, switch);
+        }
+        if let Some(input) = self.outbox.overrun.take() {
+            self.note_overrun(now, switch, input);
+        }
+        for granted in 0..self.outbox.grants.len() {
+            let grant = self.outbox.grants[granted];
+            self.leave(now, switch, &grant);
+        }
+        self.outbox.grants.clear();
+        if let Some(edge) = self.graph.next_edge(now, switch) {
+            self.schedule(edge, self.places.edges + switch, 0);
+        }
+    }
+
+    /// Inputs of a switch stop their cables, or let them go on.
+    fn signal(&mut self, now: Time, switch: u32) {
+        let mut signals = std::mem::take(&mut self.outbox.signals);
+        for (input, stops) in signals.drain(..) {
+            let (time, port) = self.graph.heard(now, switch, input);
+            let said = if stops { STOP } else { GO };
+            self.schedule(time, self.places.signals + port, said);
+        }
+        self.outbox.signals = signals;
+    }
+
+    /// A packet leaves a switch with a clock.
+    #[inline]
+    fn leave(&mut self, now: Time, switch: u32, grant: &Grant) {
+        let way = &mut self.packets.ways[grant.packet as usize];
+        let came_by = std::mem::replace(&mut way.channel, grant.channel);
+        let Some(left) = self.graph.leave(now, switch, grant, came_by) else { return };
+        if let Some((time, port)) = left.credit {
+            self.schedule(time, self.places.signals + port, came_by.into());
+        }
+        if self.graph.is_mixed() {
+            let first = self.graph.first_port(switch);
+            let ends = (first + u32::from(grant.input), first + u32::from(grant.output));
+            self.spend(ends, grant.packet);
+        }
+        self.travel(&left.departure, grant.packet);
+    }
+
+    /// A port hears what the far end of its cable says.
+    #[inline(never)]
+    pub(super) fn hear(&mut self, now: Time, port: u32, said: u32) {
+        let wakes = match said {
+            STOP | GO => self.graph.stop(now, port, said == STOP),
+            channel => self.graph.credit(now, port, channel as u8),
+        };
+        match wakes {
+            Wakes::Nobody => {}
+            Wakes::Gate => self.try_gate(now, port),
+            Wakes::Switch(switch, edge) => self.schedule(edge, self.places.edges + switch, 0),
+        }
+    }
+
+    #[cold]
+    fn note_overrun(&mut self, now: Time, switch: u32, input: u8) {
+        let port = self.graph.first_port(switch) + u32::from(input);
+        let (Some(wiring), None) = (&self.names, &self.overrun) else { return };
+        let space = self.graph.space(port);
+        self.overrun = Some(format!(
+            "at {} a cell came to {}, whose buffer of {space} cells was full; a lossless channel \
+             needs a larger buffer, or has to stop earlier",
+            now.since(Time::ZERO),
+            wiring.port_name(port),
+        ));
+    }
+}
+
+/// The virtual channel by which a packet leaves a port of a switch.
+#[inline]
+fn channel_behind(routes: &Routes, lanes: u8, (switch, port): (u32, u32), way: &Way) -> u8 {
+    match lanes {
+        1 => way.channel,
+        _ => way.channel - way.channel % lanes + routes.lane(switch, port, way.to),
+    }
+}

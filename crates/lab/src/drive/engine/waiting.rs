@@ -1,0 +1,103 @@
+//! Who waits for whom when nothing moves any more: outputs that wait for buffers, and the circle in
+//! which they wait for each other.
+
+use weft_fabric::fabric::Wiring;
+
+use super::Engine;
+
+/// Switches of a circle that are named one by one.
+const MOST_NAMED: usize = 16;
+
+impl Engine {
+    /// Which outputs and hosts wait for buffers that nobody empties, one sentence a line. If outputs
+    /// wait for each other in a circle, the first line names its switches.
+    pub(super) fn who_waits(&self) -> Vec<String> {
+        let Some(wiring) = &self.names else { return Vec::new() };
+        let mut lines = Vec::new();
+        let ports = self.graph.switch_ports();
+        let blocked = (0..ports).map(|port| {
+            let before = lines.len();
+            lines.extend(self.port_waits(wiring, port, &wiring.port_name(port)));
+            lines.len() > before
+        });
+        let is_blocked: Vec<bool> = blocked.collect();
+        for host in 0..self.graph.hosts() {
+            let port = self.graph.host_port(host);
+            lines.extend(self.port_waits(wiring, port, &wiring.host_name(host)));
+        }
+        if let Some(circle) = self.circle(&is_blocked) {
+            lines.insert(0, self.describe_circle(wiring, &circle));
+        }
+        lines
+    }
+
+    /// What packets wait for at a port.
+    fn port_waits(&self, wiring: &Wiring, port: u32, name: &str) -> Vec<String> {
+        let far = self.graph.peer(port).filter(|peer| *peer < self.graph.switch_ports());
+        let Some(peer) = far.map(|peer| wiring.port_name(peer)) else { return Vec::new() };
+        let (waiting, is_stopped) = self.graph.held_at(port);
+        if waiting == 0 {
+            return Vec::new();
+        }
+        let mut lines = Vec::new();
+        if is_stopped {
+            lines.push(format!("{waiting} packets wait at {name} until {peer} lets it go on"));
+        }
+        let channels = self.graph.channels().0;
+        let channel_of = |packet: u32| self.packets.ways[packet as usize].channel;
+        for channel in 0..channels {
+            if self.graph.is_wanted(port, channel, channel_of)
+                && self.graph.is_without_credit(port, channel)
+            {
+                let buffer = match channels {
+                    1 => format!("the buffer of {peer}"),
+                    _ => format!("the buffer of virtual channel {channel} of {peer}"),
+                };
+                lines.push(format!("{waiting} packets wait at {name} for space in {buffer}"));
+            }
+        }
+        lines
+    }
+
+    /// Outputs of which each waits for a buffer whose packets wait for the next one, the last for
+    /// the first; none if they wait for something else.
+    fn circle(&self, is_blocked: &[bool]) -> Option<Vec<u32>> {
+        let mut is_done = vec![false; is_blocked.len()];
+        for start in 0..is_blocked.len() as u32 {
+            // The outputs from the start to the one looked at, each with what is left to be tried.
+            let mut path: Vec<(u32, Vec<u32>)> = Vec::new();
+            let mut next = Some(start);
+            loop {
+                if let Some(port) = next.take().filter(|port| is_blocked[*port as usize]) {
+                    if let Some(first) = path.iter().position(|(own, _)| *own == port) {
+                        return Some(path[first..].iter().map(|(own, _)| *own).collect());
+                    }
+                    if !std::mem::replace(&mut is_done[port as usize], true) {
+                        path.push((port, self.graph.wanted_behind(port)));
+                    }
+                }
+                let Some((_, rest)) = path.last_mut() else { break };
+                next = rest.pop();
+                if next.is_none() {
+                    path.pop();
+                }
+            }
+        }
+        None
+    }
+
+    fn describe_circle(&self, wiring: &Wiring, circle: &[u32]) -> String {
+        let named = circle.iter().take(MOST_NAMED);
+        let mut names: Vec<String> =
+            named.map(|port| wiring.switch_name(self.graph.switch_of(*port))).collect();
+        let more = circle.len() - names.len();
+        if more > 0 {
+            names.push(format!("{more} more"));
+        }
+        names.extend(names.first().cloned());
+        format!(
+            "the buffers of a circle of switches are full and each waits for the next: {}",
+            names.join(", then ")
+        )
+    }
+}
