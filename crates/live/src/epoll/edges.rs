@@ -59,7 +59,7 @@ pub fn news(registration: &Registration, guard: &Guard, segment: &Segment) -> Op
 /// Whether something that the program asked for has happened since the last report: bytes arrived,
 /// the end came, a full ring has room again, or, of whatever it asked for, the program has shut the
 /// connection down or has nearly left it. What is then reported is what there is by now.
-fn is_edge(before: &Reported, now: &Reported, asked: u32) -> bool {
+pub fn is_edge(before: &Reported, now: &Reported, asked: u32) -> bool {
     let asks = |bits: c_int| asked & bits as u32 != 0;
     let room = now.mask & libc::EPOLLOUT as u32 != 0;
     let ended = (libc::EPOLLRDHUP | libc::EPOLLHUP | libc::EPOLLERR) as u32 | PEER_DONE;
