@@ -12,7 +12,7 @@ SOURCES := $(shell find crates systems experiments python -type f \
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo manual images test test-rust test-random test-python lint format bench bench-run \
-	test-live bench-live live-programs test-mpi bench-mpi mpi-programs browser test-loom lock clean
+	test-live bench-live live-programs test-mpi bench-mpi mpi-programs test-hostile browser test-loom lock clean
 
 help: ## list these verbs
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -145,7 +145,12 @@ $(PROVIDER):
 	@cp target/release/libweft_messages.so $@
 
 test-mpi: $(PROVIDER) ## MPI programs over the provider; those that are not installed are skipped
-	timeout 300 $(PYTHON) tests/mpi/programs.py --provider $(PROVIDER) $(if $(SHORT),--short)
+	timeout $(if $(KILLS),7200,300) $(PYTHON) tests/mpi/programs.py --provider $(PROVIDER) $(if $(SHORT),--short) $(if $(KILLS),--kills $(KILLS))
+
+# A round is a hostile process, or a kill: `TIMES=100` makes each count a hundred times as many.
+test-hostile: ## hostile and killed processes in windows, virtual interfaces, active messages, endpoints
+	WEFT_TEST_TIMES=$(or $(TIMES),10) cargo test --release --locked --package weft-messages -- \
+		hostile kill noise wrong_fields --nocapture
 
 mpi-programs: ## install the programs that test-mpi runs, from Debian's packages
 	apt-get update --quiet=2

@@ -126,6 +126,12 @@ def reproduce(
     return _drive(call, progress)
 
 
+def chosen(name: str, options: Mapping[str, object]) -> list[tuple[str, list[str], dict[str, Any]]]:
+    """Return name, overrides and options of the experiments that `reproduce` runs."""
+    found = core().chosen(name, json.dumps(options))
+    return [(own, overrides, json.loads(given)) for own, overrides, given in found]
+
+
 def trace_run(
     system: tuple[str, str | None, list[str]],
     trace: str,

@@ -301,7 +301,10 @@ def saturation(
 )
 @click.argument("names", nargs=-1, metavar="[NAME]...")
 @click.option(
-    "--quick", is_flag=True, help="At most three seeds a point, and shorter runs: a first look."
+    "--quick",
+    is_flag=True,
+    help="A first look: only what is held against the document, with three seeds a point where "
+    "more than five are asked for; figures as SVG alone.",
 )
 @click.option(
     "--full", multiple=True, metavar="NAME", help="Run this one in full, the others by --quick."
@@ -330,11 +333,13 @@ def reproduce(
     """
     from weft.api import reproduce_options  # noqa: PLC0415
     from weft.checks import checks_of  # noqa: PLC0415
+    from weft.drawing import Drawer  # noqa: PLC0415
+    from weft.pilot import announce_reproduction  # noqa: PLC0415
     from weft.report.index import INDEX, Entry, write_index  # noqa: PLC0415
+    from weft.saving import finish_drawing  # noqa: PLC0415
 
-    outside, incomplete = False, False
-    entries: list[Entry] = []
-    with _complaints(as_json):
+    outside, incomplete, entries = False, False, list[Entry]()
+    with _complaints(as_json), Drawer() as drawer:
         wanted = names or tuple(dict.fromkeys(e["system"] for e in _seam.experiments()))
         if unknown := [name for name in full if name not in wanted]:
             among = ", ".join(wanted)
@@ -349,8 +354,7 @@ def reproduce(
                 "workers": workers,
             }
             with claimed(f"{out}/{name}" if out else None, name, as_json) as held:
-                own = [e["name"] for e in _seam.experiments() if e["system"] == name]
-                _announce([(experiment, None, [], given) for experiment in own])
+                announce_reproduction(name, given)
                 result = _watched(partial(reproduce_options, name, given))
                 place = spare(result, held)
                 lost = keep(result, place)
@@ -366,14 +370,19 @@ def reproduce(
                     print_checks(result.title, checks)
                 if lost:
                     raise lost
-                picture(result, place, as_json)
-                if place is not None and len(wanted) > 1:
-                    entries.append(Entry.of(place.folder, result))
-                    for remark in write_index(entries, place.folder.parent):
-                        click.echo(remark, err=True)
-                stop(result)
-        if entries and not as_json:
-            click.echo(str(entries[0].folder.parent / INDEX))
+                png = not given["quick"]  # it takes twice as long as all else of a figure
+                if len(wanted) == 1:
+                    picture(result, place, as_json, png=png)
+            if place is not None and len(wanted) > 1:
+                drawer.add(place.folder, png=png)
+                entries.append(Entry.of(place.folder, result))
+                for remark in write_index(entries, place.folder.parent):
+                    click.echo(remark, err=True)
+            if result.stopped:
+                break
+        if entries:
+            finish_drawing(drawer, entries[0].folder.parent / INDEX, as_json)
+        stop(result)
     if incomplete or (strict and outside):
         sys.exit(INCOMPLETE if incomplete else 1)
 

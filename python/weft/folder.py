@@ -65,24 +65,30 @@ def write(result: Result, place: Place, command: str) -> None:
         place.put(lambda draft: _fill(result, draft, command))
 
 
-def draw(result: Result, place: Place, progress: _seam.Progress | None = None) -> None:
-    """Add the figures, and the page that shows them."""
+def draw(
+    result: Result, place: Place, progress: _seam.Progress | None = None, *, png: bool = True
+) -> None:
+    """Add the figures, as SVG and unless told otherwise as PNG, and the page that shows them."""
     from weft.report import page  # noqa: PLC0415 (it imports all that draws)
 
     count = Count(result.pictures, "figures drawn", progress)
 
     def fill(draft: Path) -> None:
-        _draw(result, draft, count)
+        _draw(result, draft, count, ("svg", "png") if png else ("svg",))
         (draft / "report.html").write_text(page(result), encoding="utf-8")
 
     place.put(fill, adding=True)
 
 
-def redraw(folder: Path, progress: _seam.Progress | None = None) -> tuple[Result, list[str]]:
+def redraw(
+    folder: Path, progress: _seam.Progress | None = None, *, png: bool = True
+) -> tuple[Result, list[str]]:
     """Draw figures and page of a results folder anew; return what was drawn, and remarks."""
     root = _results_at(folder)
     with claim(root, of_results=True) as place:
-        drawn = of_what_is_whole(_reader(root), lambda result: draw(result, place, progress))
+        drawn = of_what_is_whole(
+            _reader(root), lambda result: draw(result, place, progress, png=png)
+        )
     return drawn, place.remarks
 
 
@@ -198,17 +204,17 @@ def _fill(result: Result, root: Path, command: str) -> None:
         _fill(run, root / "runs" / name, command)
 
 
-def _draw(result: Result, root: Path, count: Count) -> None:
+def _draw(result: Result, root: Path, count: Count, endings: tuple[str, ...]) -> None:
     (root / "figures").mkdir(parents=True)
     for figure in result.figures:
-        for ending in ("svg", "png"):
+        for ending in endings:
             figure.save(root / "figures" / f"{figure.name}.{ending}")
         count.one()
     if isinstance(result.system, System) and result.system.composition:
         picture = root / "figures" / "composition.svg"
         picture.write_text(result.system.picture(), encoding="utf-8")
     for name, run in result.runs.items():
-        _draw(run, root / "runs" / name, count)
+        _draw(run, root / "runs" / name, count, endings)
 
 
 def _contents(result: Result) -> dict[str, Any]:

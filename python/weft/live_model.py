@@ -150,7 +150,7 @@ def _experiment(quantity: str, measured: Measurement, sizes: tuple[int, ...]) ->
             quantity=_QUANTITY[quantity],
             size=spelled(size),
             value=f"{measured.at(LIVE, quantity, size) * _SCALE[quantity]:.6g}",
-            note="put in" if size in calibrating(sizes)[quantity] else "predicted",
+            note="calibrated" if size in calibrating(sizes)[quantity] else "predicted",
         )
         for size in sizes
     )

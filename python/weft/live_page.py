@@ -217,7 +217,7 @@ def _sections(measured: Measurement, predicted: tuple[Prediction, ...]) -> list[
             row = [live_model.spelled(size)]
             row += [f"{measured.at(medium, quantity, size):.3g}" for medium in media]
             if said:
-                mark = "put in" if said[size].calibrated else f"{100 * said[size].error:+.0f} %"
+                mark = "calibrated" if said[size].calibrated else f"{100 * said[size].error:+.0f} %"
                 row += [f"{said[size].predicted:.3g}", mark]
             rows.append(row)
         name = f"{_TITLES[quantity]}, {_AXES[quantity]}"

@@ -29,7 +29,7 @@ NOT_FOUND = 127
 
 # The provider's file: libfabric takes every file of a directory that ends so.
 PROVIDER = "libweft-fi.so"
-# The directory in which the processes meet, as crates/messages/src/meeting.rs reads it.
+# The directory in which the processes meet, as crates/messages/src/rendezvous.rs reads it.
 DIRECTORY = "WEFT_MESSAGES_DIRECTORY"
 _LONGEST_DIRECTORY = 71
 # The directory in which each rank writes down what it does (crates/messages/src/fi/record.rs).
@@ -243,9 +243,9 @@ class _Programs(click.Group):
 
 @click.group(
     cls=_Programs,
-    subcommand_metavar="-- mpirun [ARGS]... PROGRAM | status",
+    subcommand_metavar="-- mpirun [ARGS]... PROGRAM | status | measure",
     epilog="\b\nExamples:\n  weft mpi -- mpirun -n 4 ./program\n  weft mpi status\n"
-    "  weft mpi --record run.goal -- mpirun -n 2 ./program",
+    "  weft mpi --record run.goal -- mpirun -n 2 ./program\n  weft mpi measure",
 )
 @click.option(
     "--record",
@@ -292,3 +292,55 @@ def status(as_json: bool) -> None:
         return
     for line in mpi_figures.lines(found):
         click.echo(line)
+
+
+@mpi.command(
+    epilog="\b\nExamples:\n  weft mpi measure\n  weft mpi measure --turns 1 --program stencil"
+)
+@click.option(
+    "--turns",
+    type=click.IntRange(min=1),
+    default=3,
+    show_default=True,
+    help="How often each program is run.",
+)
+@click.option(
+    "--program",
+    "wanted",
+    multiple=True,
+    metavar="NAME",
+    help="Predict this one: stencil, LAMMPS or hpcc [stencil, and those that are installed].",
+)
+@click.option(
+    "--out",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path("out/mpi"),
+    show_default=True,
+    help="Folder for table, figure, page, composition and traces.",
+)
+def measure(turns: int, wanted: tuple[str, ...], out: Path) -> None:
+    """Fit this host's messages by ping-pong, and hold its predictions against programs.
+
+    Runs ping-pong, a stencil, and LAMMPS and hpcc if they are installed, on two ranks; records
+    what they do; and predicts their times by a composition that two sizes of ping-pong alone fit.
+    """
+    from weft import mpi_measure  # noqa: PLC0415 (it loads the figures)
+    from weft.place import FolderError, claim  # noqa: PLC0415
+    from weft.progress import STOPPED, Watch  # noqa: PLC0415
+
+    try:
+        with claim(out) as place, tempfile.TemporaryDirectory(prefix="weft-mpi-measure-") as it:
+            names = wanted or [
+                name for name in mpi_measure.programs() if not name.startswith("ping-pong")
+            ]
+            with Watch() as watch:
+                measured = mpi_measure.measure(Path(it), names, turns, watch.step)
+            mpi_measure.write(place, measured, Path(it))
+        for remark in place.remarks:
+            click.echo(remark, err=True)
+    except (mpi_measure.MeasureError, FolderError) as why:
+        click.echo(f"weft mpi measure: {why}", err=True)
+        raise SystemExit(STOPPED if isinstance(why, mpi_measure.StoppedError) else 2) from None
+    for line in mpi_measure.lines(measured):
+        click.echo(line)
+    click.echo(f"\n{out}/report.html")

@@ -39,6 +39,8 @@ class _Rank:
     rank: int
     peers: dict[int, str] = field(default_factory=dict)
     is_whole: bool = False
+    # The clock at its first message and at its last, in nanoseconds.
+    span: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,8 @@ class Trace:
     computing_ns: int
     # Messages that nobody had received when the program ended, which a trace cannot have.
     dropped: int
+    # From the last rank's first message to the last message of all, by the clock of the host.
+    measured_ns: int | None = None
 
 
 def _open(path: Path) -> _Rank:
@@ -65,6 +69,8 @@ def _open(path: Path) -> _Rank:
         words = line.split()
         if words[0] == "p":
             rank.peers[int(words[1])] = words[2]
+        elif words[0] == "t":
+            rank.span = (int(words[1]), int(words[2]))
     rank.is_whole = lines[-1] == "e"
     return rank
 
@@ -208,4 +214,8 @@ def make(directory: Path, out: Path) -> Trace:
             messages += writer.messages
             size += writer.size
             computing += writer.computing_ns
-    return Trace(len(ranks), messages, size, computing, matching.dropped)
+    spans = [rank.span for rank in ranks if rank.span is not None]
+    measured = None
+    if len(spans) == len(ranks):
+        measured = max(end for _, end in spans) - max(begin for begin, _ in spans)
+    return Trace(len(ranks), messages, size, computing, matching.dropped, measured)

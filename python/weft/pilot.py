@@ -7,6 +7,7 @@ import math
 import os
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 # What is over sooner needs no announcement.
 _SHORT_S = 2.0
 
-# Runs that are tried of a study: the first, the last and those between differ in load and size.
+# Runs that are tried of a study, which differ in load and size: one between, the first, the last.
 _TRIED = 3
 
 # Parts of a run's length that are tried, until one of them takes long enough to be measured. Two
@@ -59,15 +60,19 @@ class Estimate:
 
 
 def of_study(
-    name: str, preset: str | None, overrides: list[str], options: Mapping[str, Any]
+    name: str,
+    preset: str | None,
+    overrides: list[str],
+    options: Mapping[str, Any],
+    pilots: int = _TRIED,
 ) -> Estimate | None:
-    """Estimate what is left to do of a study; None where its runs have no length to be cut."""
+    """Estimate what is left to do of a study by so many pilots; None where none can be made."""
     given = {key: value for key, value in options.items() if value is not None}
     campaign = _seam.campaign(name, preset, overrides, given)
     pending, _, _ = campaign.pending()
     if not pending:
         return None
-    tried = sorted({0, pending // 2, pending - 1})[:_TRIED]
+    tried = dict.fromkeys([pending // 2, 0, pending - 1][:pilots])
     costs = [cost(json.loads(campaign.jobs(task, task + 1))[0], _timed) for task in tried]
     known = [seconds for seconds in costs if seconds is not None]
     if not known:
@@ -91,6 +96,14 @@ def announce(estimate: Estimate | None) -> None:
     sentence = estimate and estimate.sentence()
     if sentence:
         print(sentence, file=sys.stderr, flush=True)
+
+
+def announce_reproduction(name: str, options: dict[str, Any]) -> None:
+    """Say beforehand how long a reproduction will take, by one pilot of each experiment."""
+    chosen = _seam.chosen(name, {key: value for key, value in options.items() if value is not None})
+    with ThreadPoolExecutor(int(options.get("workers") or os.cpu_count() or 1)) as threads:
+        pilots = threads.map(lambda one: of_study(one[0], None, one[1], one[2], 1), chosen)
+        announce(together(list(pilots)))
 
 
 def cost(job: dict[str, Any], timed: Callable[[dict[str, Any]], float]) -> float | None:

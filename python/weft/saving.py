@@ -17,6 +17,7 @@ from weft.progress import STOPPED, Watch
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from weft.drawing import Drawer
     from weft.place import Place
     from weft.result import Result
 
@@ -89,7 +90,7 @@ def keep(result: Result, place: Place | None) -> FolderError | None:
     return None
 
 
-def picture(result: Result, place: Place | None, as_json: bool) -> None:
+def picture(result: Result, place: Place | None, as_json: bool, *, png: bool = True) -> None:
     """Draw figures and page, and say where the page is."""
     from weft.folder import draw  # noqa: PLC0415
 
@@ -97,7 +98,7 @@ def picture(result: Result, place: Place | None, as_json: bool) -> None:
         return
     try:
         with Watch(ending=None) as watch:
-            draw(result, place, watch.step)
+            draw(result, place, watch.step, png=png)
     except KeyboardInterrupt:
         where = place.folder
         click.echo(f"stopped; the tables are kept, and `weft report {where}` draws them", err=True)
@@ -105,6 +106,24 @@ def picture(result: Result, place: Place | None, as_json: bool) -> None:
     _remark(place)
     if not as_json:
         click.echo(f"\n{place.folder / 'report.html'}")
+
+
+def finish_drawing(drawer: Drawer, index: Path, as_json: bool) -> None:
+    """Wait for the pages that are drawn beside the runs, and say where each is."""
+    try:
+        with Watch(ending=None) as watch:
+            for folder, remarks in drawer.finish(watch.step):
+                for remark in remarks:
+                    click.echo(remark, err=True)
+                if not as_json:
+                    click.echo(str(folder / "report.html"))
+    except KeyboardInterrupt:
+        click.echo(
+            "the tables are kept, and `weft report DIR` draws a page that is missing", err=True
+        )
+        raise
+    if not as_json:
+        click.echo(str(index))
 
 
 def _remark(place: Place) -> None:

@@ -139,33 +139,60 @@ def lines(text: str) -> list[str]:
 
 def offered(stage: Stage) -> str:
     said = stage.run("fi_info", "-p", "weft")
-    if "provider: weft" not in said or "FI_EP_RDM" not in said:
+    kinds = ("FI_EP_RDM", "FI_EP_DGRAM", "FI_EP_MSG")
+    if "provider: weft" not in said or any(kind not in said for kind in kinds):
         raise FailedError(said)
-    refused = stage.run("fi_info", "-p", "weft", "-c", "FI_RMA", may_fail=True)
+    if ";ofi_" in said:
+        raise FailedError(f"a layer on the provider is offered before it: {said}")
+    for capabilities in ("FI_RMA", "FI_ATOMIC|FI_RMA"):
+        if "provider: weft" not in stage.run("fi_info", "-p", "weft", "-c", capabilities):
+            raise FailedError(f"{capabilities} is not offered")
+    refused = stage.run("fi_info", "-p", "weft", "-c", "FI_MULTICAST", may_fail=True)
     if "provider: weft" in refused:
         raise FailedError("it offers what it does not carry")
-    return "offered, and RMA not"
+    return "remote memory access is, and multicast is not"
 
 
 def manual(stage: Stage) -> str:
     return stage.run(stage.compile("provider", "gcc", "-lfabric")).strip()
 
 
-def windows(stage: Stage) -> str:
-    program = stage.folder / "windows"
-    include = SOURCES.parents[1] / "python" / "weft" / "include"
-    stage.run(
-        *("gcc", "-O2", "-Wall", "-Werror", f"-I{include}", str(SOURCES / "windows.c")),
-        *("-o", str(program), str(stage.provider), f"-Wl,-rpath,{stage.provider.parent}"),
-    )
-    said = stage.run(str(program)).strip()
+def remote(stage: Stage) -> str:
+    """Remote memory access, directly and where no process may access another's memory."""
+    program = stage.compile("remote", "gcc", "-lfabric")
+    said = stage.run(program).strip()
+    without_direct_copies(stage, lambda stage: stage.run(program))
+    return said
+
+
+def connected(stage: Stage) -> str:
+    said = stage.run(stage.compile("connected", "gcc", "-lfabric")).strip()
     if left := list(stage.directory.iterdir()):
         raise FailedError(f"left in {stage.directory}: {left}")
     return said
 
 
+def in_c(name: str) -> Callable[[Stage], str]:
+    """Run a program of the C interface, which leaves nothing behind."""
+
+    def run(stage: Stage) -> str:
+        program = stage.folder / name
+        include = SOURCES.parents[1] / "python" / "weft" / "include"
+        stage.run(
+            *("gcc", "-D_GNU_SOURCE", "-O2", "-Wall", "-Werror", f"-I{include}"),
+            *(str(SOURCES / f"{name}.c"), "-o", str(program)),
+            *(str(stage.provider), f"-Wl,-rpath,{stage.provider.parent}"),
+        )
+        said = stage.run(str(program)).strip()
+        if left := list(stage.directory.iterdir()):
+            raise FailedError(f"left in {stage.directory}: {left}")
+        return said
+
+    return run
+
+
 def fi_pingpong(stage: Stage) -> str:
-    for kind in ([], ["-e", "rdm", "-c"]):
+    for kind in ([], ["-e", "rdm", "-c"], ["-e", "msg", "-c"]):
         port = str(random.SystemRandom().randrange(20_000, 30_000))
         server = subprocess.Popen(
             ["fi_pingpong", "-p", "weft", "-B", port, *kind],
@@ -181,7 +208,7 @@ def fi_pingpong(stage: Stage) -> str:
             server.kill()
         if server.returncode or "1m" not in said:
             raise FailedError(f"exit {server.returncode}: {said}")
-    return "datagrams, and reliable ones checked"
+    return "datagrams, reliable ones and connections"
 
 
 def listening(server: subprocess.Popen[bytes], port: int) -> None:
@@ -199,13 +226,17 @@ def exchange(ranks: int) -> Callable[[Stage], str]:
     return lambda stage: same(stage, ranks, [stage.compile("exchange")], lines)
 
 
-def in_pieces(stage: Stage) -> str:
+def without_direct_copies(stage: Stage, run: Callable[[Stage], str]) -> str:
     """Where no process may read the memory of another, as under Yama or in some containers."""
     stage.environment["WEFT_MESSAGES_FETCH"] = "off"
     try:
-        return exchange(3)(stage)
+        return run(stage)
     finally:
         del stage.environment["WEFT_MESSAGES_FETCH"]
+
+
+def in_pieces(stage: Stage) -> str:
+    return without_direct_copies(stage, exchange(3))
 
 
 def recorded(stage: Stage) -> str:
@@ -366,7 +397,10 @@ class Case:
 CASES = [
     Case("what libfabric is offered", ["fi_info"], offered),
     Case("the calls of libfabric", ["gcc", HEADER], manual),
-    Case("windows in C", ["gcc"], windows),
+    Case("remote memory access", ["gcc", HEADER], remote),
+    Case("connections", ["gcc", HEADER], connected),
+    Case("windows in C", ["gcc"], in_c("windows")),
+    Case("virtual interfaces in C", ["gcc"], in_c("interfaces")),
     Case("fi_pingpong", ["fi_pingpong"], fi_pingpong),
     Case("exchange, 2 ranks", ["mpirun", "mpicc"], exchange(2)),
     Case("exchange, 5 ranks", ["mpirun", "mpicc"], exchange(5), is_long=True),
@@ -451,6 +485,7 @@ def main() -> int:
     parser.add_argument("--turns", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=200, help="begin no case after so long")
     parser.add_argument("--short", action="store_true", help="leave the long cases out")
+    parser.add_argument("--kills", type=int, help="how often something is killed [8, short 3]")
     parser.add_argument("--only", default="", help="run the cases with this in their names")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="weft-mpi-tests-") as folder:
@@ -461,6 +496,7 @@ def main() -> int:
             return bench(stage, options.turns)
         if options.short:
             stage.kills = 3
+        stage.kills = options.kills or stage.kills
         cases = [
             it for it in CASES if options.only in it.name and not (options.short and it.is_long)
         ]

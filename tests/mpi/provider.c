@@ -255,7 +255,7 @@ int main(void) {
   hints->ep_attr->type = FI_EP_RDM;
   hints->fabric_attr->prov_name = strdup("weft");
   CHECK(fi_getinfo(FI_VERSION(1, 9), NULL, NULL, 0, hints, &info));
-  REQUIRE(info->caps & FI_SOURCE && !(info->caps & FI_RMA) && info->mode == 0);
+  REQUIRE(info->caps & FI_SOURCE && !(info->caps & FI_RMA) && info->mode == 0 && info->tx_attr->rma_iov_limit == 0);
   CHECK(fi_fabric(info->fabric_attr, &fabric, NULL));
   CHECK(fi_domain(fabric, info, &domain, NULL));
   struct fid_mr *region;

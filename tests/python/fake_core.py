@@ -163,6 +163,12 @@ def run(
     return bulk(chosen, progress, preset, overrides)
 
 
+def chosen(name: str, options: str) -> list[tuple[str, list[str], str]]:
+    if name != "clint":
+        raise _unknown(name)
+    return [(own, [], options) for own in ("clint-table-2-bulk", "clint-quick")]
+
+
 def reproduce(name: str, options: str, progress: Callable[[int, int, str], bool]) -> dict[str, Any]:
     if name != "clint":
         raise _unknown(name)

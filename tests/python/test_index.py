@@ -45,6 +45,16 @@ def test_a_reduced_size_is_said_on_its_page(reproduction: weft.Result, tmp_path:
     )
 
 
+def test_what_a_first_look_leaves_out_is_named(reproduction: weft.Result) -> None:
+    reproduction.meta["left_out"] = ["clint-programs", "clint-figure-5"]
+    without = (
+        "Not run, since they are not held against the document: clint-programs, clint-figure-5."
+    )
+    assert reduced_in_words(reproduction) == f"Reduced size. {without}"
+    reduce(reproduction)
+    assert reduced_in_words(reproduction).endswith(f"decides it. {without}")
+
+
 def test_what_a_size_cannot_decide_has_no_verdict(
     reproduction: weft.Result, tmp_path: Path
 ) -> None:
@@ -83,6 +93,7 @@ def test_several_systems_leave_an_index_and_one_of_them_may_be_full(
         return inner("clint", options, progress)
 
     monkeypatch.setattr(fake_core, "reproduce", remembered)
+    monkeypatch.setattr(fake_core, "chosen", lambda *_: [])
     out = tmp_path / "demo"
     names = ["clint", "maestro"]
     done = CliRunner().invoke(
@@ -95,6 +106,8 @@ def test_several_systems_leave_an_index_and_one_of_them_may_be_full(
     for name in names:
         assert f'href="{name}/report.html"' in text
         assert (out / name / "report.html").exists()
+        assert list((out / name).rglob("figure-*.svg"))
+        assert bool(list((out / name).rglob("figure-*.png"))) == (name == "clint")
 
 
 def test_what_is_not_reproduced_cannot_be_full() -> None:

@@ -85,7 +85,7 @@ def test_locks_conditional_writes_and_errors() -> None:
     with Window.create("w", 1024) as one, Window.attach("w") as two:
         with (
             one.lock(3),
-            pytest.raises(WindowError, match="lock 3 was not given back within"),
+            pytest.raises(WindowError, match="lock 3 was not released within"),
             two.lock(3, timeout=0.01),
         ):
             pass

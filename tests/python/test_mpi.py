@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from weft import mpi, mpi_figures, mpi_record
+from weft import mpi, mpi_figures, mpi_measure, mpi_record
 from weft.cli import main
+from weft.place import claim
 from weft.program import run_trace
 
 OPEN_MPI = 'echo "mpirun (Open MPI) 4.1.4"'
@@ -283,3 +284,79 @@ def test_no_trace_is_made_of_a_program_that_fails(
     assert mpi.run(("mpirun",), tmp_path / "run.goal") == 7
     assert "no trace: the program ended with 7" in capfd.readouterr().err
     assert not (tmp_path / "run.goal").exists()
+
+
+def test_a_trace_says_how_long_the_run_took_by_the_clock(tmp_path: Path) -> None:
+    spans = {"a": "t 1000 9000\ne\n", "b": "t 1500 8000\ne\n"}
+    records = {name: text.removesuffix("e\n") + spans[name] for name, text in RECORDS.items()}
+    made = mpi_record.make(recorded(tmp_path / "records", records), tmp_path / "run.goal")
+    assert made.measured_ns == 7500, "from the first message of the last rank to the last of all"
+    assert (tmp_path / "run.goal").read_text() == GOAL
+
+
+def ping_pong(path: Path, size: int, rounds: int) -> Path:
+    """Write the trace of a ping-pong whose ranks compute 100 ns before each message."""
+    out = ["num_ranks 2"]
+    for rank in range(2):
+        out.append(f"rank {rank} {{")
+        label = 0
+        for _ in range(rounds):
+            for what in ("send", "recv") if rank == 0 else ("recv", "send"):
+                to = f"{'to' if what == 'send' else 'from'} {1 - rank}"
+                for operation in ("calc 100", f"{what} {size}b {to} tag 0"):
+                    label += 1
+                    out.append(f"l{label}: {operation}")
+                    if label > 1:
+                        out.append(f"l{label} requires l{label - 1}")
+        out.append("}")
+    path.write_text("\n".join(out) + "\n")
+    return path
+
+
+def test_ping_pong_fits_latency_and_rate_and_predicts_what_was_not_put_in(tmp_path: Path) -> None:
+    truth = tmp_path / "truth.toml"
+    truth.write_text(mpi_measure.composition(mpi_measure.Host(740.0, 0.25)))
+
+    def run(size: int) -> mpi_measure.Run:
+        trace = ping_pong(tmp_path / f"{size}.goal", size, 50)
+        return mpi_measure.Run(trace, 100, round(mpi_measure.predict(trace, truth)))
+
+    small, large = mpi_measure.PING_PONG[0][0], mpi_measure.PING_PONG[-1][0]
+    system = tmp_path / "host.toml"
+    host = mpi_measure.fit(system, [[run(small)], [run(large)]])
+    assert host.latency_ns == pytest.approx(740, rel=0.01)
+    assert host.ns_per_byte == pytest.approx(0.25, rel=0.01)
+    other = run(20_000)
+    said = mpi_measure.predict(other.trace, system)
+    assert said == pytest.approx(other.measured_ns, rel=0.01)
+    assert said > 100 * (740 + 0.25 * 20_000), "with what the ranks compute"
+
+
+def test_what_was_measured_becomes_a_folder(tmp_path: Path) -> None:
+    verdicts = (
+        mpi_measure.Verdict("ping-pong 8 B", 8, 1.0, 1.0, (0.0, 0.0, 0.0), True),
+        mpi_measure.Verdict("stencil", 600, 50.0, 40.0, (-0.3, -0.2, 0.1), False),
+    )
+    measured = mpi_measure.Measurement(mpi_measure.Host(500, 0.5), verdicts, 3)
+    drafts = tmp_path / "drafts"
+    drafts.mkdir()
+    (drafts / "host.toml").write_text(mpi_measure.composition(measured.host))
+    with claim(tmp_path / "out") as place:
+        mpi_measure.write(place, measured, drafts)
+    table = (tmp_path / "out" / "measured.csv").read_text().splitlines()
+    assert table[2] == "stencil,600,50,40,-0.3000,-0.2000,0.1000,no"
+    page = (tmp_path / "out" / "report.html").read_text().replace("\N{NO-BREAK SPACE}", " ")
+    assert "-20.0 %" in page
+    assert ">calibrated<" in page
+    assert "2.00 GB/s" in page
+    said = mpi_measure.lines(measured)
+    assert said[0].endswith("latency 500 ns, rate 2.00 GB/s")
+    assert "-30.0 to +10.0 %" in said[-1]
+
+
+def test_a_program_that_is_not_there_is_named_with_those_that_are(tmp_path: Path) -> None:
+    words = ["mpi", "measure", "--program", "solver", "--out", str(tmp_path / "out")]
+    said = CliRunner().invoke(main, words)
+    assert said.exit_code == 2
+    assert "solver: not there; there are ping-pong 8 B" in said.output
+    assert "stencil" in said.output

@@ -18,7 +18,7 @@ base = "clint"
 load = 0.5
 
 [run]
-length = "2 ms"
+length = "200 ms"
 """
 
 

@@ -220,7 +220,7 @@ impl Site<'_> {
     }
 
     /// The same with the links of one switch: from it to each host, and from each host to it.
-    fn observations_of_star(&self) -> Observations {
+    pub(crate) fn observations_of_star(&self) -> Observations {
         self.observations().of_links(2 * self.hosts as usize)
     }
 }

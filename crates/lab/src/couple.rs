@@ -159,7 +159,7 @@ pub(crate) fn cluster(
     };
     let bulk = of(site.name, settings)?;
     refuse_endless(settings, &bulk, site)?;
-    let bulk = BulkChannel::new(parts, bulk, site.streams, site.observations());
+    let bulk = BulkChannel::new(parts, bulk, site.streams, site.observations_of_star());
     let (Some((carried, quick)), Some(of_carried)) = (carrier, timing.carried) else {
         return Ok(Cluster::new(bulk, None));
     };

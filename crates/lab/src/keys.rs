@@ -8,7 +8,12 @@ use crate::spec::{Kind, Node, SpecError, Tree, schema as schema_of, split};
 /// Reads a composition. A refusal is completed by what the schema knows: the keys of a table that
 /// lacks one, and the table to which a misplaced key belongs.
 pub fn read(tree: &Tree) -> Result<Spec, SpecError> {
-    tree.read().map_err(|error| complete(tree, error))
+    resolve(tree).map(|(spec, _)| spec)
+}
+
+/// The same, with the tree of what was read.
+pub fn resolve(tree: &Tree) -> Result<(Spec, Tree), SpecError> {
+    tree.resolve().map_err(|error| complete(tree, error))
 }
 
 /// The documentation of the field at a dotted path.

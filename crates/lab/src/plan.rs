@@ -1,5 +1,6 @@
 //! From one tree to the points of a study: every combination of sweeps and variants.
 
+use std::ops::Range;
 use std::path::Path;
 
 use sha2::{Digest, Sha256};
@@ -368,11 +369,13 @@ fn point(
     let mut at = Vec::new();
     let mut rest = index;
     let mut chosen = Vec::new();
+    let mut labels = Vec::new();
     for axis in axes.iter().rev() {
         chosen.push((axis, &axis.steps[rest % axis.steps.len()]));
         rest /= axis.steps.len();
     }
     for (axis, step) in chosen.into_iter().rev() {
+        let first = tree.layers();
         match &step.change {
             Change::Set(values) => {
                 for (key, value) in axis.names.iter().zip(values) {
@@ -385,6 +388,7 @@ fn point(
             }
         }
         at.extend(axis.names.iter().cloned().zip(step.shown.iter().cloned()));
+        labels.push((first..tree.layers(), axis, step));
     }
     for (key, value) in settings {
         tree.set(key, value)?;
@@ -392,7 +396,41 @@ fn point(
     // What an override names is looked for from the current folder.
     anchor(&mut tree, Path::new(""));
     let tree = tree.without_presets();
-    let spec = keys::read(&tree)?;
+    let (spec, resolved) = keys::resolve(&tree)?;
+    refuse_other_parts(&tree, &resolved, &labels)?;
     fit::check(&tree, &spec)?;
     Ok((tree, Point { at, spec }))
+}
+
+/// Refuses a point whose label names a part that does not run: something laid over its step chose
+/// another in its place.
+fn refuse_other_parts(
+    tree: &Tree,
+    resolved: &Tree,
+    labels: &[(Range<u32>, &Axis, &Step)],
+) -> Result<(), SpecError> {
+    for replaced in tree.replaced(resolved) {
+        let Some((_, axis, step)) = labels.iter().find(|label| label.0.contains(&replaced.layer))
+        else {
+            continue;
+        };
+        let (part, by) = (&replaced.part.0, &replaced.by.0);
+        let label =
+            axis.names.iter().zip(&step.shown).map(|(name, cell)| format!("{name} = {cell}"));
+        let label = label.collect::<Vec<_>>().join(", ");
+        let message = format!(
+            "`{by}` here takes the place of `{part}`, which {label} chose at {}: its rows would be \
+             those of another part",
+            replaced.part.1
+        );
+        let narrowed = axis.names.first().map_or("", String::as_str);
+        return Err(tree
+            .refuse(&replaced.path, message)
+            .value(by.clone())
+            .accepts(format!(
+                "settings of `{part}`, or this with `{narrowed}` narrowed to where `{by}` runs"
+            ))
+            .at(&replaced.by.1));
+    }
+    Ok(())
 }

@@ -2,15 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
 use serde_json::{Value, json};
-use weft_units::Span;
 
 use crate::beside::{Rows, titles};
 use crate::catalogue;
 use crate::counted;
 use crate::error::Error;
-use crate::experiment::{Band, Kind, Published, Regime, RunSettings, Setting};
+use crate::experiment::{Band, Kind, Published, Setting};
+use crate::first_look::{self, Chosen};
 use crate::plan::Plan;
 use crate::shipped;
 use crate::source::Request;
@@ -73,6 +72,19 @@ fn common_title(titles: &[&str]) -> String {
     if words.is_empty() { titles.join(", ") } else { words.join(" ") }
 }
 
+/// Returns the experiments of a system, or of a family of systems, as [`reproduce`] runs them.
+///
+/// # Errors
+///
+/// There is no such system, or an option cannot be used.
+pub fn chosen(system: &str, options: &Options) -> Result<Vec<Chosen>, Error> {
+    let systems = family(system);
+    if systems.is_empty() {
+        return Err(Error::unknown_system(system));
+    }
+    Ok(first_look::chosen(&systems, options)?.0)
+}
+
 /// Runs every experiment of a system, or of a family of systems. `observe` is called with (runs
 /// done, runs in all, name of the experiment); when it returns `false` the reproduction ends with
 /// what was finished.
@@ -83,25 +95,17 @@ pub fn reproduce(
 ) -> Result<Reproduction, Error> {
     let systems = family(system);
     let Some(&first) = systems.first() else { return Err(Error::unknown_system(system)) };
-    let all = catalogue::experiments()?;
-    let of_family = |name: &str| systems.contains(&name);
-    let own: Vec<_> = all.into_iter().filter(|one| of_family(&one.system)).collect();
+    let (own, left_out) = first_look::chosen(&systems, options)?;
     let mut checks = Table::new();
     let mut rows = Rows::new(&systems);
     let mut runs = Vec::new();
     let (mut stopped, mut failed) = (false, 0);
-    let mut plans = Vec::new();
-    for experiment in own {
-        let request = Request::new(&experiment.name, None, &[]);
-        let (plan, reduced) = planned(&request, options)?;
-        plans.push((experiment.name, experiment.system, plan, reduced));
-    }
-    let all: usize = plans.iter().map(|(_, _, plan, _)| study::size(plan, options)).sum();
+    let all: usize = own.iter().map(|one| study::size(&one.plan, &one.options)).sum();
     let mut before = 0;
-    for (name, of, plan, reduced) in plans {
-        let own = study::size(&plan, options);
+    for Chosen { name, system: of, plan, options, reduced, .. } in own {
+        let own = study::size(&plan, &options);
         let mut outcome =
-            study::carry_out(plan, options, &mut |done, _| observe(before + done, all, &name))?;
+            study::carry_out(plan, &options, &mut |done, _| observe(before + done, all, &name))?;
         before += own;
         outcome.meta["reduced_from"] = json!(reduced);
         check(&of, &name, &outcome, reduced.is_some(), &mut checks);
@@ -127,6 +131,7 @@ pub fn reproduce(
         "spec_hash": plan.hash(),
         "version": env!("CARGO_PKG_VERSION"),
         "titles": titles,
+        "left_out": left_out,
         "experiments": runs.iter().map(|(name, _)| name).collect::<Vec<_>>(),
         "stopped": stopped,
         "failed": failed,
@@ -139,46 +144,6 @@ pub fn reproduce(
     }
     let summary = Outcome { tables, meta, stopped, failed, plan };
     Ok(Reproduction { summary, runs })
-}
-
-/// What the file of an experiment asks for, where less is run.
-#[derive(Clone, Debug, Serialize)]
-struct Reduced {
-    /// Runs of each point.
-    seeds: u32,
-    /// Simulated time of a run.
-    length: String,
-}
-
-/// The plan of an experiment, and what its file asks for if less is to be run.
-fn planned(request: &Request, options: &Options) -> Result<(Plan, Option<Reduced>), Error> {
-    let asked = Plan::new(request)?;
-    let Some(run) = asked.points.first().map(|point| point.spec.run.clone()) else {
-        return Ok((asked, None));
-    };
-    let reduced = Reduced { seeds: Options::default().runs(&run), length: run.length.to_string() };
-    let mut applied = options.apply(request);
-    let shorter = options.quick.then(|| shorter(&asked, &run)).flatten();
-    if let Some(length) = shorter {
-        applied.overrides.push(format!("run.length=\"{length}\""));
-    }
-    let plan = if applied.overrides.is_empty() { asked } else { Plan::new(&applied)? };
-    let made = plan.points.first().map_or(0, |point| options.runs(&point.spec.run));
-    let is_less = made < reduced.seeds || shorter.is_some();
-    let is_cut_short = options.quick && run.precision.is_some();
-    Ok((plan, (is_less || is_cut_short).then_some(reduced)))
-}
-
-/// How much shorter the measured part of a first look is.
-const QUICK_SHARE: u64 = 4;
-
-/// The length of a first look, where it does not matter to the mean: behind a span that is left out
-/// the mean of a run is that of a longer one, with a wider interval.
-fn shorter(plan: &Plan, run: &RunSettings) -> Option<Span> {
-    let Regime::Skip(skip) = run.regime else { return None };
-    let is_swept = plan.axes.iter().any(|axis| axis == "run.length");
-    let measured = run.length.0.checked_sub(skip.0)?;
-    (!is_swept).then(|| Span(skip.0 + measured / QUICK_SHARE))
 }
 
 /// One number that was measured where another was published.
@@ -501,10 +466,10 @@ mod tests {
 
     fn checks_with(study: &str, options: &Options) -> Table {
         let request = Request::of_text("study.toml", study);
-        let (plan, reduced) = planned(&request, options).unwrap();
-        let outcome = study::carry_out(plan, options, &mut |_, _| true).unwrap();
+        let one = first_look::choose("study", "maestro", &request, options).unwrap();
+        let outcome = study::carry_out(one.plan, &one.options, &mut |_, _| true).unwrap();
         let mut checks = Table::new();
-        check("maestro", "study", &outcome, reduced.is_some(), &mut checks);
+        check("maestro", "study", &outcome, one.reduced.is_some(), &mut checks);
         checks
     }
 
@@ -569,7 +534,7 @@ mod tests {
     }
 
     /// Clint's bulk channel at half load, with as many seeds as a file may ask for.
-    const SCATTERED: &str = "base = 'clint'\n[run]\nlength = '400 us'\nseeds = 4\n\
+    const SCATTERED: &str = "base = 'clint'\n[run]\nlength = '400 us'\nseeds = 6\n\
         regime = 'from_empty'\n[workload.bulk]\nload = 0.5\n\
         [[published]]\nquantity = 'queueing_mean_us'\nat = { channel = 'bulk' }\n\
         band = BAND\nsection = 'none'\n";
@@ -595,24 +560,9 @@ mod tests {
         let three = Options { seeds: Some(3), ..Options::default() };
         assert_eq!(verdict(value - near, value + near, &three), "undecided");
         let enough = SCATTERED
-            .replace("seeds = 4", "seeds = 3")
+            .replace("seeds = 6", "seeds = 3")
             .replace("BAND", &format!("{{ between = [{:?}, {:?}] }}", value - near, value + near));
         let checks = checks_with(&enough, &quick);
         assert_eq!(checks.get(0, "verdict"), Some(Cell::from("within")));
-    }
-
-    #[test]
-    fn a_first_look_measures_a_quarter_of_what_follows_the_start() {
-        let quick = Options { quick: true, ..Options::default() };
-        let length = |study: &str| {
-            let request = Request::of_text("study.toml", study);
-            let (plan, reduced) = planned(&request, &quick).unwrap();
-            (plan.points[0].spec.run.length, reduced.map(|reduced| reduced.length))
-        };
-        let skips = STUDY.replace("regime = 'from_empty'", "regime = { skip = '200 us' }");
-        assert_eq!(length(&skips), (Span::from_ns(400_000), Some("1 ms".to_owned())));
-        assert_eq!(length(STUDY), (Span::from_ns(1_000_000), None));
-        let swept = format!("{skips}[sweep]\n'run.length' = ['1 ms', '2 ms']\n");
-        assert_eq!(length(&swept), (Span::from_ns(1_000_000), None));
     }
 }

@@ -78,7 +78,8 @@ fn looking_at_a_system_changes_nothing() {
     let quick = "[workload.quick]\nload = 0.2\n";
     let both = format!("[workload.bulk]\nload = 0.2\n{quick}");
     let cases = [
-        // The events by which the bulk channel is traced do not note how busy its links are.
+        // The events by which the bulk channel is traced spend the budget on what has arrived, slots on
+        // what was sent.
         ("clint", both.as_str(), false),
         ("clint", quick, true),
         ("maestro", "[workload.network]\nload = 0.2\n", true),

@@ -1,5 +1,5 @@
-//! What an endpoint has carried, for `weft mpi status`: in a file without a name that `/proc` shows
-//! while the process lives, and that leaves nothing behind. `python/weft/mpi_figures.py` knows the layout.
+//! Counters of what an endpoint has carried, for `weft mpi status`. They live in a memfd, which `/proc` exposes
+//! while the process runs and which disappears with it. `python/weft/mpi_figures.py` knows the layout.
 
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,7 +9,7 @@ use crate::sys::{Errno, Mapping};
 /// The layout of [`Counts`].
 const LAYOUT: u64 = 1;
 
-/// A count that one thread at a time adds to and anybody reads.
+/// A counter with one writing thread at a time and any number of readers.
 #[derive(Debug, Default)]
 #[repr(transparent)]
 pub struct Count(AtomicU64);
@@ -18,7 +18,7 @@ impl Count {
     /// Adds to it.
     #[inline(always)]
     pub fn add(&self, more: u64) {
-        // No other thread adds at the same time, so this need not be one step.
+        // There is one writer at a time, so no atomic read-modify-write is needed.
         self.0.store(self.0.load(Ordering::Relaxed) + more, Ordering::Relaxed);
     }
 }
@@ -36,21 +36,21 @@ pub struct Counts {
     pub received: Count,
     /// Their bytes.
     pub bytes_received: Count,
-    /// Those of them that were copied once, from the sender's memory.
+    /// Those of them that were copied directly from the sender's memory.
     pub bytes_fetched: Count,
     /// Messages that came before their receive was posted.
     pub unexpected: Count,
     /// Times that a message found the ring full.
     pub full: Count,
-    /// Times that the program asked for what has come and there was nothing.
+    /// Polls by the program that found nothing.
     pub empty_polls: Count,
-    /// Times that the program slept until something came.
+    /// Times that the program blocked until something arrived.
     pub sleeps: Count,
     /// Times that a sleeping receiver was woken.
     pub wakes: Count,
-    /// Endpoints from which messages can come.
+    /// Endpoints that have connected to this one.
     pub peers: Count,
-    /// Endpoints that were lost: they ended, or wrote nonsense.
+    /// Endpoints whose connection was lost: they ended, or violated the protocol.
     pub lost: Count,
 }
 
@@ -58,7 +58,7 @@ pub struct Counts {
 #[derive(Debug)]
 pub struct Figures {
     mapping: Mapping,
-    /// By which `/proc` shows them.
+    /// Kept open so that `/proc` lists it.
     _file: OwnedFd,
 }
 

@@ -1,8 +1,8 @@
-//! A connection between two processes: a segment with a ring each way, by which whole records go. Virtual
-//! interfaces and active messages stand on it.
+//! A connection between two processes: a shared segment with a ring in each direction that carries whole records.
+//! Virtual interfaces and active messages are built on it.
 //!
-//! One side waits at a door, a socket with a name in the meeting directory; the other knocks with a segment and
-//! says what it wants.
+//! One side listens on an [`Acceptor`], a Unix socket in the rendezvous directory; the other connects, passes the
+//! segment's descriptor and a fixed-size hello.
 
 use std::num::NonZeroU32;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -11,65 +11,65 @@ use std::path::PathBuf;
 use weft_protocol::interrupt_flag::Sleep;
 use weft_protocol::record_ring::{Reader, Writer};
 
-use crate::meeting::{Directory, Peer};
+use crate::rendezvous::{Directory, Peer};
 use crate::segment::{Segment, Side};
 use crate::sys::{self, Errno};
 
 /// The most bytes of a record.
 pub const LONGEST: usize = 16 * 1024 + 128;
-/// The bytes of what a process says when it knocks.
+/// The bytes of the hello that a connecting process sends.
 pub const HELLO: usize = 64;
 const MAGIC: [u8; 8] = *b"weftlink";
 
-/// Where others knock.
+/// A listening socket with a name in the rendezvous directory.
 #[derive(Debug)]
-pub struct Door {
+pub struct Acceptor {
     socket: OwnedFd,
     path: PathBuf,
-    /// Those who have come and said nothing yet.
-    strangers: Vec<OwnedFd>,
+    /// Accepted sockets whose hello has not arrived yet.
+    pending: Vec<OwnedFd>,
 }
 
-impl Door {
-    /// Opens a door under a name.
+impl Acceptor {
+    /// Listens under a name.
     ///
     /// # Errors
-    /// What the kernel says; `EADDRINUSE` if a process that lives has such a door.
-    pub fn open(directory: &Directory, name: &str) -> Result<Door, Errno> {
+    /// The kernel's error; `EADDRINUSE` if a live process listens under this name.
+    pub fn bind(directory: &Directory, name: &str) -> Result<Acceptor, Errno> {
         let path = path(directory, name)?;
         let socket = sys::unix_socket()?;
         let mut bound = sys::listen(&socket, &path);
         if bound == Err(libc::EADDRINUSE) {
             let other = sys::unix_socket()?;
             if sys::connect(&other, &path) == Err(libc::ECONNREFUSED) {
-                // Whoever had it was killed.
+                // The process that listened here was killed and left its socket.
                 let _ = std::fs::remove_file(&path);
                 bound = sys::listen(&socket, &path);
             }
         }
         bound?;
-        Ok(Door { socket, path, strangers: Vec::new() })
+        Ok(Acceptor { socket, path, pending: Vec::new() })
     }
 
-    /// To be watched: readable when somebody knocks.
+    /// For polling: readable when a connection request is waiting.
     pub const fn socket(&self) -> &OwnedFd {
         &self.socket
     }
 
-    /// The next who has knocked, with what was said. Who says nothing that is understood is sent away.
-    pub fn answer(&mut self) -> Option<(Link, [u8; HELLO])> {
+    /// The next connection request with its hello. A request that cannot be parsed is closed.
+    pub fn accept(&mut self) -> Option<(Link, [u8; HELLO])> {
         while let Ok(come) = sys::accept(&self.socket) {
-            self.strangers.push(come);
+            self.pending.push(come);
         }
         let mut index = 0;
-        while index < self.strangers.len() {
+        while index < self.pending.len() {
             let mut bytes = [0; MAGIC.len() + HELLO];
-            let said = sys::receive_with(self.strangers[index].as_raw_fd(), &mut bytes);
+            let said = sys::receive_with(self.pending[index].as_raw_fd(), &mut bytes);
             if matches!(said, Err(libc::EAGAIN | libc::EINTR)) {
                 index += 1;
                 continue;
             }
-            let socket = self.strangers.swap_remove(index);
+            let socket = self.pending.swap_remove(index);
             let Ok((length, Some(file))) = said else { continue };
             let understood = length == bytes.len() && bytes[..MAGIC.len()] == MAGIC;
             let hello = bytes[MAGIC.len()..].try_into();
@@ -83,7 +83,7 @@ impl Door {
     }
 }
 
-impl Drop for Door {
+impl Drop for Acceptor {
     fn drop(&mut self) {
         let _ = std::fs::remove_file(&self.path);
     }
@@ -94,7 +94,7 @@ fn path(directory: &Directory, name: &str) -> Result<PathBuf, Errno> {
     if name.is_empty() || name.len() > 24 || !name.chars().all(is_plain) {
         return Err(libc::EINVAL);
     }
-    Ok(directory.path().join(format!("door.{name}")))
+    Ok(directory.path().join(format!("acceptor.{name}")))
 }
 
 /// One side of a connection.
@@ -113,11 +113,11 @@ impl Link {
         Link { peer, segment, side, writer, reader }
     }
 
-    /// Knocks at a door.
+    /// Connects to an acceptor.
     ///
     /// # Errors
-    /// `ECONNREFUSED` if there is none; what the kernel says.
-    pub fn knock(directory: &Directory, name: &str, hello: &[u8; HELLO]) -> Result<Link, Errno> {
+    /// `ECONNREFUSED` if nobody listens under this name; otherwise the kernel's error.
+    pub fn connect(directory: &Directory, name: &str, hello: &[u8; HELLO]) -> Result<Link, Errno> {
         let socket = sys::unix_socket()?;
         let connected = sys::connect(&socket, &path(directory, name)?);
         connected
@@ -129,15 +129,15 @@ impl Link {
         Ok(Link::new(peer, segment, Side::Sender))
     }
 
-    /// Readable when the other side rings, or has gone; and when its process has ended.
+    /// For polling: readable when the peer sends a wake-up or closes, and when its process ends.
     pub fn watched(&self) -> impl Iterator<Item = &OwnedFd> {
-        std::iter::once(&self.peer.socket).chain(&self.peer.life)
+        std::iter::once(&self.peer.socket).chain(&self.peer.pidfd)
     }
 
     /// Writes a record of a head and a body, if there is room.
     ///
     /// # Errors
-    /// `EMSGSIZE` if it is too long, `EPROTO` if the other side has broken the ring.
+    /// `EMSGSIZE` if it is too long, `EPROTO` if the peer has corrupted the ring.
     ///
     /// # Safety
     /// The body is readable for its length.
@@ -150,7 +150,7 @@ impl Link {
         let all = head.len().checked_add(length).filter(|all| *all <= LONGEST);
         let all = all.ok_or(libc::EMSGSIZE)?;
         let ring = self.segment.ring(self.side);
-        // SAFETY: the ring has room for the record; the body is the caller's word.
+        // SAFETY: the ring has reserved room for the record; the caller guarantees the body.
         let written = ring.write(&mut self.writer, what, all as u64, |to| unsafe {
             std::ptr::copy_nonoverlapping(head.as_ptr(), to, head.len());
             std::ptr::copy_nonoverlapping(body, to.add(head.len()), length);
@@ -158,10 +158,10 @@ impl Link {
         written.map_err(|_| libc::EPROTO)
     }
 
-    /// Takes the next record: what it is, and its bytes, which the other side may still change.
+    /// Consumes the next record: its kind and its bytes, which the peer may still change while `take` reads them.
     ///
     /// # Errors
-    /// `EPROTO` if the other side has broken the ring.
+    /// `EPROTO` if the peer has corrupted the ring.
     pub fn read<T>(
         &mut self,
         take: impl FnOnce(u32, *const u8, usize) -> T,
@@ -178,7 +178,7 @@ impl Link {
         Ok(Some(taken))
     }
 
-    /// Whether there is a record to take.
+    /// Whether a record is waiting.
     pub fn has_next(&self) -> bool {
         self.segment.ring(other(self.side)).has_next(&self.reader)
     }
@@ -189,33 +189,33 @@ impl Link {
         }
     }
 
-    /// To be called after records were written: wakes the other side if it sleeps.
+    /// Wakes the peer if it sleeps; to be called after writing records.
     pub fn wake(&self) {
         if self.segment.flag(other(self.side)).stimulate().includes(Sleep::InKernel) {
-            sys::ring(&self.peer.socket);
+            sys::notify(&self.peer.socket);
         }
     }
 
-    /// Says that this side sleeps from now on, unless it sees a record after this.
+    /// Asks the peer for wake-ups. The caller checks for records once more before it sleeps.
     pub fn arm(&mut self) {
         self.release();
         self.segment.flag(self.side).arm(Sleep::InKernel);
     }
 
-    /// Says that it is awake.
+    /// Asks for no more wake-ups.
     pub fn disarm(&self) {
         self.segment.flag(self.side).disarm(Sleep::InKernel);
     }
 
-    /// Whether the other side has closed or ended; asks the kernel. What it had sent may still be there.
+    /// Whether the peer has closed or ended, as the kernel knows. Records that it sent before may still be unread.
     pub fn is_gone(&self) -> bool {
-        sys::is_closed_after_rings(&self.peer.socket)
-            || self.peer.life.as_ref().is_some_and(sys::is_readable)
+        sys::drain_notifications(&self.peer.socket)
+            || self.peer.pidfd.as_ref().is_some_and(sys::is_readable)
     }
 
-    /// Writes over the memory of the link, as a hostile process may: for tests of who has to bear it.
-    pub fn scribble(&self, word: impl FnMut() -> u64) {
-        self.segment.scribble(word);
+    /// Overwrites the shared memory, as a hostile process may. For tests.
+    pub fn corrupt(&self, word: impl FnMut() -> u64) {
+        self.segment.corrupt(word);
     }
 }
 

@@ -1,32 +1,32 @@
-//! The places in a program's memory that make up one message.
+//! The buffers of a program that make up one message (an I/O vector).
 
 use libc::iovec;
 
-/// The most places that a message may have.
+/// The most buffers that a message may have.
 pub const MOST: usize = 4;
 
-/// Up to [`MOST`] places, in the order of the message. Most messages have one, so that one is small.
+/// Up to [`MOST`] buffers, in message order. Most messages have one, which is stored inline.
 #[derive(Clone, Debug)]
 pub struct Parts {
     first: iovec,
     rest: Option<Box<[iovec]>>,
 }
 
-// SAFETY: places are numbers to this library; who gave them answers for their use, see `Parts::new`.
+// SAFETY: the addresses are only dereferenced under the promises that the unsafe functions below ask for.
 unsafe impl Send for Parts {}
 
 const NONE: iovec = iovec { iov_base: std::ptr::null_mut(), iov_len: 0 };
 
 impl Parts {
-    /// One place.
+    /// One buffer.
     #[inline(always)]
     pub const fn one(base: *mut u8, length: usize) -> Self {
         Self { first: iovec { iov_base: base.cast(), iov_len: length }, rest: None }
     }
 
-    /// Several places, if they are not too many.
+    /// Several buffers; `None` if there are more than [`MOST`], or their lengths overflow.
     pub fn new(places: &[iovec]) -> Option<Self> {
-        // So long a message does not fit the address space.
+        // Such a message would not fit into the address space.
         places.iter().try_fold(0_usize, |sum, it| sum.checked_add(it.iov_len))?;
         match places {
             [] => Some(Self { first: NONE, rest: None }),
@@ -43,29 +43,29 @@ impl Parts {
         self.rest.as_deref().unwrap_or_default()
     }
 
-    /// How many places there are.
+    /// The number of buffers.
     pub fn count(&self) -> usize {
         1 + self.rest().len()
     }
 
-    /// The places.
+    /// The buffers.
     pub fn places(&self) -> impl Iterator<Item = &iovec> {
         std::iter::once(&self.first).chain(self.rest())
     }
 
-    /// Where the message begins.
+    /// The address of the first buffer.
     #[inline(always)]
     pub const fn base(&self) -> *mut u8 {
         self.first.iov_base.cast()
     }
 
-    /// How many bytes there are.
+    /// The length of the message in bytes.
     #[inline(always)]
     pub fn length(&self) -> usize {
         self.first.iov_len + self.rest().iter().map(|it| it.iov_len).sum::<usize>()
     }
 
-    /// The bytes from `skip` on, at most `length` of them.
+    /// At most `length` bytes from offset `skip` on.
     pub fn after(&self, mut skip: usize, mut length: usize) -> Places {
         let mut rest = Places { count: 0, places: [NONE; MOST] };
         for place in self.places() {
@@ -82,15 +82,15 @@ impl Parts {
         rest
     }
 
-    /// Copies all bytes out.
+    /// Gathers all bytes into `to`.
     ///
     /// # Safety
     ///
-    /// The places must be readable, and `to` writable for [`Parts::length`] bytes.
+    /// The buffers must be readable, and `to` writable for [`Parts::length`] bytes.
     #[inline(always)]
     pub unsafe fn copy_to(&self, to: *mut u8) {
         let first = &self.first;
-        // SAFETY: the caller's word.
+        // SAFETY: the caller's promise.
         unsafe {
             copy(first.iov_base.cast(), to, first.iov_len);
             if let Some(rest) = &self.rest {
@@ -99,15 +99,15 @@ impl Parts {
         }
     }
 
-    /// Copies bytes in from the beginning on; as many as there are places for.
+    /// Scatters bytes into the buffers, as many as they have room for.
     ///
     /// # Safety
     ///
-    /// The places must be writable, and `from` readable for `length` bytes.
+    /// The buffers must be writable, and `from` readable for `length` bytes.
     #[inline(always)]
     pub unsafe fn copy_from(&self, from: *const u8, length: usize) {
         let part = self.first.iov_len.min(length);
-        // SAFETY: the caller's word.
+        // SAFETY: the caller's promise.
         unsafe {
             copy(from, self.first.iov_base.cast(), part);
             if let Some(rest) = &self.rest {
@@ -117,14 +117,14 @@ impl Parts {
     }
 }
 
-/// Copies memory. Of the shortest messages the call of a function would be the longest part.
+/// Copies memory. For the shortest messages a call of `memcpy` would dominate the cost.
 ///
 /// # Safety
 ///
 /// As [`std::ptr::copy_nonoverlapping`].
 #[inline(always)]
 unsafe fn copy(from: *const u8, to: *mut u8, length: usize) {
-    // SAFETY: the caller's word; two words of 8 bytes that may overlap cover up to 16.
+    // SAFETY: the caller's promise; two words of 8 bytes that may overlap cover up to 16.
     unsafe {
         if (8..=16).contains(&length) {
             let [first, last] =
@@ -137,7 +137,7 @@ unsafe fn copy(from: *const u8, to: *mut u8, length: usize) {
     }
 }
 
-/// Some of the places of a message.
+/// A part of the buffers of a message.
 #[derive(Clone, Copy, Debug)]
 pub struct Places {
     count: usize,
@@ -145,12 +145,12 @@ pub struct Places {
 }
 
 impl Places {
-    /// As the kernel takes them.
+    /// As an `iovec` array for the kernel.
     pub fn as_slice(&self) -> &[iovec] {
         &self.places[..self.count]
     }
 
-    /// How many bytes there are.
+    /// The length of the message in bytes.
     pub fn length(&self) -> usize {
         self.as_slice().iter().map(|it| it.iov_len).sum()
     }
@@ -161,7 +161,7 @@ impl Places {
     ///
     /// The same.
     pub unsafe fn copy_to(&self, to: *mut u8) {
-        // SAFETY: the caller's word.
+        // SAFETY: the caller's promise.
         unsafe { gather(self.as_slice(), to) };
     }
 
@@ -171,7 +171,7 @@ impl Places {
     ///
     /// The same.
     pub unsafe fn copy_from(&self, from: *const u8, length: usize) {
-        // SAFETY: the caller's word.
+        // SAFETY: the caller's promise.
         unsafe { scatter(self.as_slice(), from, length) };
     }
 }

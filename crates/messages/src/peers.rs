@@ -1,10 +1,10 @@
-//! The endpoints that are known, each by a small number.
+//! Numbers for endpoint names, so that tables can be indexed by peer.
 
 use std::collections::HashMap;
 
-use crate::meeting::Name;
+use crate::rendezvous::Name;
 
-/// The number of an endpoint.
+/// The number of a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PeerId(u32);
 
@@ -20,7 +20,7 @@ impl PeerId {
     }
 }
 
-/// Names and numbers, given once and for good.
+/// A table of names and their numbers, which never change.
 #[derive(Debug, Default)]
 pub struct Peers {
     names: Vec<Name>,
@@ -28,7 +28,7 @@ pub struct Peers {
 }
 
 impl Peers {
-    /// The number of a name, a new one if need be.
+    /// The number of a name; a new one if the name is unknown.
     pub fn number(&mut self, name: Name) -> PeerId {
         *self.numbers.entry(name).or_insert_with(|| {
             self.names.push(name);
@@ -36,7 +36,7 @@ impl Peers {
         })
     }
 
-    /// The name behind a number that this table gave.
+    /// The name of a peer.
     pub fn name(&self, peer: PeerId) -> Option<Name> {
         self.names.get(peer.index()).copied()
     }

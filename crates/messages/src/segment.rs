@@ -1,9 +1,9 @@
-//! The memory of a channel: a page of words, the ring in which messages come, and a small ring in
-//! which the receiver answers.
+//! The shared memory of a channel: a page of control words, a ring of messages, and a smaller ring for the
+//! receiver's answers.
 //!
-//! Each process makes the segments through which it sends. A segment has no name and is gone with
-//! its last mapping. Everything in it is in the other side's reach: words are touched as atomics
-//! and believed within bounds, the bytes of a ring are only copied.
+//! Each process creates the segments through which it sends. A segment is a memfd and disappears with its last
+//! mapping. The peer may write anywhere in it at any time: control words are accessed as atomics and range-checked,
+//! and the bytes of a ring are only copied.
 
 use std::num::NonZeroU32;
 use std::ops::Range;
@@ -15,23 +15,23 @@ use weft_protocol::record_ring::{BrokenRing, Heads, Reader, Record, SLOT, Slots,
 
 use crate::sys::{Errno, Mapping};
 
-/// What both sides must agree on. A library with another layout uses another number.
+/// The version of the layout, which both sides must share.
 pub const VERSION: u32 = 1;
 const MAGIC: u64 = u64::from_le_bytes(*b"weftmsgs");
 const PAGE: usize = 4096;
 
-/// The bytes of a ring of messages. Smaller rings stay in the processor's nearer caches, larger
-/// ones let a sender run further ahead.
+/// The bytes of a message ring. A smaller ring stays in nearer caches, a larger one lets a sender run further
+/// ahead.
 pub const RING: u64 = 128 << 10;
-/// The bytes of a ring of answers.
+/// The bytes of an answer ring.
 pub const ANSWERS: u64 = 64 << 10;
 
-/// Which side of a channel.
+/// One of the two sides of a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
-    /// It made the segment and sends messages.
+    /// Creates the segment and sends messages.
     Sender = 0,
-    /// It receives them and answers.
+    /// Receives them and answers.
     Receiver = 1,
 }
 
@@ -47,9 +47,9 @@ struct Words {
     magic: AtomicU64,
     version: AtomicU32,
     ring: AtomicU32,
-    /// By the side that sleeps.
+    /// Indexed by the side that sleeps.
     flags: [InterruptFlag; 2],
-    /// How far the reader of each ring has come, by the side that writes the ring.
+    /// The read position of each ring, indexed by the side that writes the ring.
     read: [Line; 2],
 }
 
@@ -62,13 +62,13 @@ pub struct Segment {
     slots: Slots,
 }
 
-/// Why a constant of this file is a ring: both are powers of two of many slots.
+/// The slots of a ring; both constants of this file are valid ring sizes.
 fn slots(bytes: u64) -> Option<Slots> {
     Slots::of_bytes(bytes).ok()
 }
 
 impl Segment {
-    /// Makes a segment; returns it and the file to hand over.
+    /// Creates a segment; returns it and the descriptor to pass to the peer.
     pub fn create() -> Result<(Self, OwnedFd), Errno> {
         let slots = slots(RING).ok_or(libc::EINVAL)?;
         let (mapping, file) = Mapping::create(c"weft-channel", length(slots))?;
@@ -80,7 +80,7 @@ impl Segment {
         Ok((segment, file))
     }
 
-    /// Maps a segment that the other side handed over, if it is what it should be.
+    /// Maps and validates a segment that the peer passed.
     pub fn join(file: &OwnedFd) -> Result<Self, Errno> {
         let mapping = Mapping::join(file, PAGE, PAGE + (1 << 30) + ANSWERS as usize)?;
         let ring = (mapping.length() - PAGE).checked_sub(ANSWERS as usize).ok_or(libc::EPROTO)?;
@@ -93,12 +93,11 @@ impl Segment {
         if understood { Ok(segment) } else { Err(libc::EPROTO) }
     }
 
-    /// Writes over the rings and the words behind the first line, as a hostile process may: for tests of who
-    /// has to bear it.
-    pub fn scribble(&self, mut word: impl FnMut() -> u64) {
+    /// Overwrites everything behind the first two words, as a hostile process may. For tests.
+    pub fn corrupt(&self, mut word: impl FnMut() -> u64) {
         let words = self.mapping.length() / size_of::<u64>();
         for index in (0..words).filter(|index| *index >= 2) {
-            // SAFETY: the word lies inside the mapping, and whoever looks does so by atomics or copies.
+            // SAFETY: the word lies inside the mapping, whose readers use atomics or copies.
             let place = unsafe { &*self.mapping.memory().cast::<AtomicU64>().add(index) };
             place.store(word(), Ordering::Relaxed);
         }
@@ -106,16 +105,16 @@ impl Segment {
 
     fn words(&self) -> &Words {
         // SAFETY: the mapping begins with these words, is aligned to a page, and holds only atomics
-        // there, so that the other side's writes are no data race.
+        // there, so that the peer's writes are no data race.
         unsafe { &*self.mapping.memory().cast::<Words>() }
     }
 
-    /// By what a side says that it sleeps.
+    /// The flag with which a side asks for wake-ups.
     pub fn flag(&self, side: Side) -> &InterruptFlag {
         &self.words().flags[side as usize]
     }
 
-    /// The ring that a side writes.
+    /// The ring that `writer` writes.
     pub fn ring(&self, writer: Side) -> Ring<'_> {
         let (offset, slots) = match writer {
             Side::Sender => (PAGE, self.slots.bytes()),
@@ -127,12 +126,12 @@ impl Segment {
         Ring { memory, bytes: slots as usize, read }
     }
 
-    /// The writer's state for the ring that `side` writes, at the beginning.
+    /// The initial state of the writer of the ring that `side` writes.
     pub fn writer(&self, side: Side) -> Writer {
         Writer::new(self.slots_of(side))
     }
 
-    /// The reader's state for the ring that `side` writes, at the beginning.
+    /// The initial state of the reader of the ring that `side` writes.
     pub fn reader(&self, side: Side) -> Reader {
         Reader::new(self.slots_of(side))
     }
@@ -150,7 +149,7 @@ const fn length(slots: Slots) -> usize {
     PAGE + (slots.bytes() + ANSWERS) as usize
 }
 
-/// Has a line of memory fetched, to be written soon. Any address will do.
+/// Prefetches a cache line for writing. Any address is allowed.
 #[inline(always)]
 fn expect_writing(at: *const u8) {
     // SAFETY: a prefetch is a hint, which does not fault.
@@ -187,7 +186,7 @@ impl Heads for Ring<'_> {
 }
 
 impl<'a> Ring<'a> {
-    /// Where the bytes of a record begin, which the ring's writer or reader has given out.
+    /// The address of a record's bytes, whose range came from the ring's writer or reader.
     #[inline(always)]
     pub fn at(&self, place: &Range<usize>) -> *mut u8 {
         debug_assert!(place.end <= self.bytes);
@@ -195,7 +194,7 @@ impl<'a> Ring<'a> {
         unsafe { self.memory.add(place.start) }
     }
 
-    /// Writes one record by `fill`, if there is room.
+    /// Writes one record, filled by `fill`; false if the ring is full.
     #[inline(always)]
     pub fn write(
         &self,
@@ -217,19 +216,19 @@ impl<'a> Ring<'a> {
         reader.next(self)
     }
 
-    /// Whether there is a next record, or what claims to be one.
+    /// Whether the next slot holds a record; it is not validated yet.
     #[inline(always)]
     pub fn has_next(&self, reader: &Reader) -> bool {
         reader.has_next(self)
     }
 
-    /// Gives back what was read; whether that was anything.
+    /// Returns the slots that were read to the writer; whether there were any.
     #[inline(always)]
     pub fn release(&self, reader: &mut Reader) -> bool {
         reader.release(self.read)
     }
 
-    /// The reader's pointer.
+    /// The read position.
     pub const fn read(&self) -> &'a AtomicU64 {
         self.read
     }

@@ -1,4 +1,4 @@
-//! The kernel's calls that the standard library lacks, with errors by value.
+//! System calls that the standard library lacks, with errors as values.
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -27,19 +27,19 @@ fn checked(result: c_int) -> Result<c_int, Errno> {
 }
 
 fn owned(result: c_int) -> Result<OwnedFd, Errno> {
-    // SAFETY: a call that gives a descriptor has just given this one to nobody else.
+    // SAFETY: the system call has just created this descriptor, which nothing else owns.
     checked(result).map(|fd| unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// Shared memory, unmapped with its last use. It has no name, and its file is sealed, so that
-/// nobody shortens it under another.
+/// A shared mapping of a memfd, unmapped when dropped. The file is sealed, so that no peer can truncate it while
+/// another accesses it.
 #[derive(Debug)]
 pub struct Mapping {
     memory: NonNull<u8>,
     length: usize,
 }
 
-// SAFETY: a mapping is memory like any other; who shares it touches it through atomics and copies.
+// SAFETY: a mapping belongs to no thread; its users access it through atomics and copies.
 unsafe impl Send for Mapping {}
 // SAFETY: as above.
 unsafe impl Sync for Mapping {}
@@ -47,7 +47,7 @@ unsafe impl Sync for Mapping {}
 const SEALS: c_int = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
 
 impl Mapping {
-    /// Makes shared memory, all zeroes; returns it with the file to hand over.
+    /// Creates zeroed shared memory; returns it with the descriptor to pass on.
     pub fn create(name: &std::ffi::CStr, length: usize) -> Result<(Self, OwnedFd), Errno> {
         let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
         // SAFETY: the name is a C string.
@@ -60,7 +60,7 @@ impl Mapping {
         Ok((Self::map(&file, length)?, file))
     }
 
-    /// Maps memory that somebody handed over, if it is sealed and between `least` and `most` bytes long.
+    /// Maps memory that a peer passed, if it is sealed and has `least` to `most` bytes.
     pub fn join(file: &OwnedFd, least: usize, most: usize) -> Result<Self, Errno> {
         // SAFETY: the descriptor is open.
         let seals = checked(unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GET_SEALS, 0) })?;
@@ -87,17 +87,17 @@ impl Mapping {
         if memory == libc::MAP_FAILED {
             return Err(last());
         }
-        // SAFETY: the mapping was just made. A child has no use for it, and must not hold its memory.
+        // SAFETY: the mapping was just made. A forked child does not use it and must not keep it alive.
         unsafe { libc::madvise(memory, length, libc::MADV_DONTFORK) };
         NonNull::new(memory.cast()).map(|memory| Self { memory, length }).ok_or(libc::ENOMEM)
     }
 
-    /// Where it begins: at a page.
+    /// Its address, aligned to a page.
     pub const fn memory(&self) -> *mut u8 {
         self.memory.as_ptr()
     }
 
-    /// How many bytes it has.
+    /// Its length in bytes.
     pub const fn length(&self) -> usize {
         self.length
     }
@@ -105,12 +105,12 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: it was mapped with this length, and nobody uses it any more.
+        // SAFETY: it was mapped with this length and is not used after this.
         unsafe { libc::munmap(self.memory.as_ptr().cast(), self.length) };
     }
 }
 
-/// Sends bytes with a descriptor over a Unix socket; all of them or none.
+/// Sends bytes and a descriptor over a Unix socket, in one message.
 pub fn send_with(socket: RawFd, bytes: &[u8], file: &OwnedFd) -> Result<(), Errno> {
     let mut part = libc::iovec { iov_base: bytes.as_ptr() as *mut c_void, iov_len: bytes.len() };
     let mut control = Control::default();
@@ -137,7 +137,25 @@ pub fn send_with(socket: RawFd, bytes: &[u8], file: &OwnedFd) -> Result<(), Errn
     }
 }
 
-/// Receives bytes and at most one descriptor: how many bytes, and the descriptor.
+/// Sends bytes over a Unix socket, in one message.
+pub fn send(socket: &OwnedFd, bytes: &[u8]) -> Result<(), Errno> {
+    let (flags, start) = (libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL, bytes.as_ptr().cast());
+    // SAFETY: the bytes are there.
+    let sent = unsafe { libc::send(socket.as_raw_fd(), start, bytes.len(), flags) };
+    match usize::try_from(sent) {
+        Ok(sent) if sent == bytes.len() => Ok(()),
+        Ok(_) => Err(libc::EMSGSIZE),
+        Err(_) => Err(last()),
+    }
+}
+
+/// Ends a connection for all processes that have its socket open.
+pub fn shutdown(socket: &OwnedFd) {
+    // SAFETY: no memory is passed.
+    unsafe { libc::shutdown(socket.as_raw_fd(), libc::SHUT_RDWR) };
+}
+
+/// Receives bytes and at most one descriptor; returns the number of bytes and the descriptor.
 pub fn receive_with(socket: RawFd, bytes: &mut [u8]) -> Result<(usize, Option<OwnedFd>), Errno> {
     let mut part = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
     let mut control = Control::default();
@@ -215,7 +233,7 @@ pub fn connect(socket: &OwnedFd, path: &Path) -> Result<(), Errno> {
     checked(unsafe { libc::connect(fd, (&raw const address).cast(), length) }).map(drop)
 }
 
-/// Takes the next connection of a listening socket.
+/// Accepts the next connection of a listening socket.
 pub fn accept(socket: &OwnedFd) -> Result<OwnedFd, Errno> {
     let flags = libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
     let null = std::ptr::null_mut();
@@ -223,7 +241,7 @@ pub fn accept(socket: &OwnedFd) -> Result<OwnedFd, Errno> {
     owned(unsafe { libc::accept4(socket.as_raw_fd(), null, null.cast(), flags) })
 }
 
-/// Who is at the other end of a Unix socket, by the kernel's word.
+/// The credentials of a Unix socket's peer.
 pub fn peer(socket: &OwnedFd) -> Result<libc::ucred, Errno> {
     let mut peer = libc::ucred { pid: 0, uid: u32::MAX, gid: u32::MAX };
     let mut length = size_of::<libc::ucred>() as libc::socklen_t;
@@ -234,21 +252,22 @@ pub fn peer(socket: &OwnedFd) -> Result<libc::ucred, Errno> {
     Ok(peer)
 }
 
-/// The user as whom this process acts.
+/// The effective user of this process.
 pub fn user() -> u32 {
     // SAFETY: no memory is passed.
     unsafe { libc::geteuid() }
 }
 
-/// Wakes whoever waits for a socket's other end. One byte is enough, however often.
-pub fn ring(socket: &OwnedFd) {
+/// Wakes a process that polls the other end of a socket. A byte that is already waiting is enough, so a full
+/// socket buffer is no error.
+pub fn notify(socket: &OwnedFd) {
     let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
     // SAFETY: the byte is there.
     unsafe { libc::send(socket.as_raw_fd(), [0_u8].as_ptr().cast(), 1, flags) };
 }
 
-/// Reads the bytes of [`ring`] away; whether the other end has closed.
-pub fn is_closed_after_rings(socket: &OwnedFd) -> bool {
+/// Discards the bytes of [`notify`]; returns whether the peer has closed.
+pub fn drain_notifications(socket: &OwnedFd) -> bool {
     let mut bytes = [0_u8; 64];
     loop {
         let (place, length) = (bytes.as_mut_ptr().cast(), bytes.len());
@@ -265,7 +284,7 @@ pub fn is_closed_after_rings(socket: &OwnedFd) -> bool {
 }
 
 /// A descriptor that becomes readable when a process ends.
-pub fn process(pid: libc::pid_t) -> Result<OwnedFd, Errno> {
+pub fn pidfd(pid: libc::pid_t) -> Result<OwnedFd, Errno> {
     // SAFETY: no memory is passed.
     owned(unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) } as c_int)
 }
@@ -277,32 +296,32 @@ pub fn is_readable(fd: &OwnedFd) -> bool {
     unsafe { libc::poll(&raw mut asked, 1, 0) > 0 }
 }
 
-/// Whether there is a process of this number.
-pub fn is_there(pid: libc::pid_t) -> bool {
+/// Whether a process with this number exists.
+pub fn process_exists(pid: libc::pid_t) -> bool {
     // SAFETY: no signal is sent.
     unsafe { libc::kill(pid, 0) == 0 || last() == libc::EPERM }
 }
 
-/// A word that any thread of this process may raise, and that epoll reports.
+/// An eventfd, which any thread may set and epoll reports.
 pub fn event() -> Result<OwnedFd, Errno> {
     // SAFETY: no memory is passed.
     owned(unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) })
 }
 
-/// Raises a word of [`event`].
-pub fn raise(event: &OwnedFd) {
+/// Sets an [`event`].
+pub fn set_event(event: &OwnedFd) {
     // SAFETY: the eight bytes are there.
     unsafe { libc::write(event.as_raw_fd(), 1_u64.to_ne_bytes().as_ptr().cast(), 8) };
 }
 
-/// Lowers a word of [`event`]; whether it was raised.
-pub fn lower(event: &OwnedFd) -> bool {
+/// Clears an [`event`]; returns whether it was set.
+pub fn clear_event(event: &OwnedFd) -> bool {
     let mut value = [0_u8; 8];
     // SAFETY: the place has eight bytes.
     unsafe { libc::read(event.as_raw_fd(), value.as_mut_ptr().cast(), 8) == 8 }
 }
 
-/// A set of descriptors that are watched together.
+/// An epoll set.
 #[derive(Debug)]
 pub struct Watch(OwnedFd);
 
@@ -313,12 +332,12 @@ impl Watch {
         owned(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) }).map(Self)
     }
 
-    /// Its own descriptor, readable while any in it is.
+    /// Its descriptor, readable while any member is.
     pub const fn fd(&self) -> &OwnedFd {
         &self.0
     }
 
-    /// Watches a descriptor until it is closed: `token` is said when it is readable.
+    /// Adds a descriptor; [`Watch::wait`] returns `token` when it is readable.
     pub fn add(&self, watched: &OwnedFd, token: u64) -> Result<(), Errno> {
         let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: token };
         let (set, fd) = (self.0.as_raw_fd(), watched.as_raw_fd());
@@ -326,7 +345,7 @@ impl Watch {
         checked(unsafe { libc::epoll_ctl(set, libc::EPOLL_CTL_ADD, fd, &raw mut event) }).map(drop)
     }
 
-    /// Says another token of a descriptor from now on.
+    /// Changes the token of a descriptor.
     pub fn change(&self, watched: &OwnedFd, token: u64) -> Result<(), Errno> {
         let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: token };
         let (set, fd) = (self.0.as_raw_fd(), watched.as_raw_fd());
@@ -334,16 +353,16 @@ impl Watch {
         checked(unsafe { libc::epoll_ctl(set, libc::EPOLL_CTL_MOD, fd, &raw mut event) }).map(drop)
     }
 
-    /// Watches a peer no more. To be closed is not enough where a child has the descriptors too.
-    pub fn remove(&self, peer: &crate::meeting::Peer) {
-        for fd in [Some(&peer.socket), peer.life.as_ref()].into_iter().flatten() {
+    /// Removes a peer. Closing is not enough where a forked child has copies of the descriptors.
+    pub fn remove(&self, peer: &crate::rendezvous::Peer) {
+        for fd in [Some(&peer.socket), peer.pidfd.as_ref()].into_iter().flatten() {
             let (set, fd) = (self.0.as_raw_fd(), fd.as_raw_fd());
             // SAFETY: no event is asked for.
             unsafe { libc::epoll_ctl(set, libc::EPOLL_CTL_DEL, fd, std::ptr::null_mut()) };
         }
     }
 
-    /// Waits at most so long, or for ever; the tokens of what is readable.
+    /// Waits until a member is readable, at most `limit`; returns up to 32 tokens and their number.
     pub fn wait(&self, limit: Option<Duration>) -> ([u64; 32], usize) {
         let none = libc::epoll_event { events: 0, u64: 0 };
         let (mut events, mut tokens) = ([none; 32], [0; 32]);
@@ -360,22 +379,40 @@ impl Watch {
     }
 }
 
-/// Copies from the memory of another process; how many bytes were copied, which may be fewer.
+/// Copies from the memory of another process; returns the number of bytes, which may be fewer than asked for.
 ///
 /// # Safety
 ///
-/// The places in `to` must be writable.
+/// The buffers in `to` must be writable.
 pub unsafe fn read_memory(
     pid: libc::pid_t,
     to: &[libc::iovec],
     from: &[libc::iovec],
 ) -> Result<usize, Errno> {
-    // SAFETY: the kernel checks the other process's places; this one's are the caller's word.
+    // SAFETY: the kernel checks the other process's addresses; the caller guarantees this one's.
     let got = unsafe {
         let (there, here) = (from.len() as libc::c_ulong, to.len() as libc::c_ulong);
         libc::process_vm_readv(pid, to.as_ptr(), here, from.as_ptr(), there, 0)
     };
     usize::try_from(got).map_err(|_| last())
+}
+
+/// Copies into the memory of another process; returns the number of bytes, which may be fewer than asked for.
+///
+/// # Safety
+///
+/// The buffers in `from` must be readable.
+pub unsafe fn write_memory(
+    pid: libc::pid_t,
+    from: &[libc::iovec],
+    to: &[libc::iovec],
+) -> Result<usize, Errno> {
+    // SAFETY: the kernel checks the other process's addresses; the caller guarantees this one's.
+    let put = unsafe {
+        let (here, there) = (from.len() as libc::c_ulong, to.len() as libc::c_ulong);
+        libc::process_vm_writev(pid, from.as_ptr(), here, to.as_ptr(), there, 0)
+    };
+    usize::try_from(put).map_err(|_| last())
 }
 
 /// Waits for an advisory lock on an open file, which ends when the file is closed.
@@ -389,15 +426,23 @@ pub fn lock(file: &std::fs::File) -> Result<(), Errno> {
     }
 }
 
-/// When a process began, in the kernel's ticks since the start.
-pub fn began(pid: u32) -> Option<u64> {
+/// When a process was started, in clock ticks since boot.
+pub fn start_time(pid: u32) -> Option<u64> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name, in brackets, may hold anything.
+    // The command name, in parentheses, may contain anything.
     let (_, fields) = stat.rsplit_once(')')?;
     fields.split_ascii_whitespace().nth(19)?.parse().ok()
 }
 
-/// Sleeps until a word of shared memory is woken, at most so long, unless it has another value than expected.
+/// The clock that all processes of the host share, in nanoseconds.
+pub fn monotonic_ns() -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the place is there.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+/// Waits on a futex in shared memory, at most `limit`, unless its value differs from `expected`.
 pub fn sleep_on(word: &AtomicU32, expected: u32, limit: Duration) {
     let limit = libc::timespec {
         tv_sec: limit.as_secs() as libc::time_t,
@@ -409,7 +454,7 @@ pub fn sleep_on(word: &AtomicU32, expected: u32, limit: Duration) {
     }
 }
 
-/// Wakes all that sleep on a word.
+/// Wakes all waiters of a futex.
 pub fn wake(word: &AtomicU32) {
     // SAFETY: the word is there.
     unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAKE, i32::MAX) };

@@ -12,13 +12,15 @@ use std::process::{Command, Output};
 
 use weft_messages::fi::abi::layouts;
 
-const HEADERS: [&str; 8] = [
+const HEADERS: [&str; 10] = [
     "fabric.h",
     "fi_domain.h",
     "fi_endpoint.h",
     "fi_eq.h",
     "fi_cm.h",
     "fi_tagged.h",
+    "fi_rma.h",
+    "fi_atomic.h",
     "fi_errno.h",
     "providers/fi_prov.h",
 ];

@@ -89,6 +89,21 @@ fn reproduce<'py>(
     outcome::reproduction(py, &outcome.map_err(error::raise)?)
 }
 
+/// Returns the experiments that `reproduce` runs: name, overrides and options of each.
+#[pyfunction]
+fn chosen(
+    py: Python<'_>,
+    name: &str,
+    options: &str,
+) -> PyResult<Vec<(String, Vec<String>, String)>> {
+    let options = parse_options(options)?;
+    let chosen = py.detach(|| weft_lab::chosen(name, &options)).map_err(error::raise)?;
+    chosen
+        .into_iter()
+        .map(|one| Ok((one.name, one.request.overrides, error::json(&one.options)?)))
+        .collect()
+}
+
 fn parse_options(text: &str) -> PyResult<Options> {
     serde_json::from_str(text)
         .map_err(|error| pyo3::exceptions::PyValueError::new_err(format!("options: {error}")))
@@ -107,6 +122,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(ratio, module)?)?;
     module.add_function(wrap_pyfunction!(run, module)?)?;
     module.add_function(wrap_pyfunction!(reproduce, module)?)?;
+    module.add_function(wrap_pyfunction!(chosen, module)?)?;
     module.add_function(wrap_pyfunction!(campaign::simulate, module)?)?;
     module.add_class::<campaign::PyCampaign>()?;
     module.add_class::<program::Machine>()?;

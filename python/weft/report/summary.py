@@ -87,16 +87,20 @@ def reduced_in_words(result: Result) -> str:
     """Say that fewer runs were made than the experiments ask for; "" if as many were."""
     runs = list(result.runs.values()) or [result]
     reduced = [run.meta for run in runs if run.meta.get("reduced_from")]
+    left_out = result.meta.get("left_out") or []
+    they = "they are" if len(left_out) > 1 else "it is"
+    names = ", ".join(left_out)
+    without = f"Not run, since {they} not held against the document: {names}." if names else ""
     if not reduced:
-        return ""
+        return f"Reduced size. {without}" if without else ""
     which = f"{len(reduced)} of {len(runs)} experiments ran" if len(runs) > 1 else "it ran"
     made = max(int(meta["seeds"]) for meta in reduced)
     asked = max(int(meta["reduced_from"]["seeds"]) for meta in reduced)
     seeds = f", with {made} seeds a point where up to {asked} are asked for" * (made < asked)
     return (
         f"Reduced size: {which} shorter or less often than the file asks for{seeds}. Intervals are "
-        "wider, and a band is judged only where the 95\u00a0% interval decides it."
-    )
+        "wider, and a band is judged only where the 95\u00a0% interval decides it. " + without
+    ).rstrip()
 
 
 def provenance(result: Result) -> str:

@@ -92,6 +92,7 @@ pub(super) fn ring(
         payload: settings.payload,
         receivers: vec![Receiver::new(settings.receiver.as_ref()); site.hosts as usize],
         errors: errors.map_or(Vec::new(), of_host),
+        observations: site.observations().of_links(site.hosts as usize),
     }))))
 }
 

@@ -31,6 +31,8 @@ pub struct RingParts {
     /// What happens to the requests that each adapter sends; empty on links free of errors. An
     /// acknowledgment is short, and taken to arrive whole.
     pub errors: Vec<Errors>,
+    /// Where it is noted how long each link is busy: that of a node to the next has its number.
+    pub observations: Observations,
 }
 
 /// What adapters on a ring did.
@@ -59,6 +61,7 @@ pub struct Ring {
     errors: Vec<Errors>,
     queue: Queue<Event>,
     counters: RingCounters,
+    observations: Observations,
     steps: u64,
 }
 
@@ -122,6 +125,7 @@ impl Ring {
             errors: parts.errors,
             queue: Queue::new(),
             counters: RingCounters::default(),
+            observations: parts.observations,
             steps: 0,
         }
     }
@@ -188,6 +192,7 @@ impl Ring {
         let span = self.span(packet);
         let state = &mut self.nodes[usize::from(node)];
         state.busy = now + span;
+        self.observations.occupy(node.into(), now, span);
         let next = if usize::from(node) + 1 == self.nodes.len() { 0 } else { node + 1 };
         self.queue.push(now + self.propagation, Event::Head(packet, next));
         self.queue.push(now + span, Event::Free(node));
@@ -240,7 +245,7 @@ impl Packet {
     }
 }
 
-/// A ring has no traffic of its own, and keeps no account of its packets.
+/// A ring has no traffic of its own, and keeps no account of its packets but of its links.
 impl Channel for Ring {
     fn run(&mut self, _: Time, _: &Halt) -> Option<Stopped> {
         None
@@ -259,7 +264,7 @@ impl Channel for Ring {
     }
 
     fn into_observations(self) -> Observations {
-        Observations::default()
+        self.observations
     }
 
     fn counters(&self, _: Time) -> Vec<(&'static str, f64)> {

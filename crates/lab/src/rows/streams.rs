@@ -68,19 +68,24 @@ impl PointRuns<'_> {
             return;
         }
         let Ok(wiring) = settings.fabric.wiring(run.hosts) else { return };
-        let is_direct = matches!(&settings.switch, SwitchSettings::Hub(hub) if hub.is_direct());
+        let leads_on = match &settings.switch {
+            SwitchSettings::Hub(hub) => hub.is_direct(),
+            switch => matches!(switch, SwitchSettings::Ring(_)),
+        };
         let (ports, tiers) = (wiring.ports() as usize, wiring.tiers());
         let tier = |switch: u32| tiers.get(switch as usize).copied().unwrap_or(0);
         let measured = run.measured().as_secs();
+        let links = busy.len();
         for (link, busy) in busy.iter().enumerate() {
             let host = link.checked_sub(ports).map(|host| host as u32);
             let port = host.map_or(link as u32, |host| wiring.host_port(host));
             let own = wiring.switch_of(port);
             let (at, switch) = (tier(own), wiring.switch_name(own));
             let (name, from, to, tiers) = match (host, wiring.peer(port)) {
-                _ if is_direct => {
-                    let [own, other] = [link, 1 - link].map(|host| wiring.host_name(host as u32));
-                    (own.clone(), own, other, (0, 0))
+                _ if leads_on => {
+                    let ends = [link, (link + 1) % links];
+                    let [own, next] = ends.map(|host| wiring.host_name(host as u32));
+                    (own.clone(), own, next, (0, 0))
                 }
                 (_, Peer::Unused) => continue,
                 (Some(host), _) => {

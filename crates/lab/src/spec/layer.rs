@@ -2,7 +2,7 @@
 
 use super::SpecError;
 use super::parse::option_value;
-use super::path::split;
+use super::path::{join, split};
 use super::place::{Place, Source};
 use super::tree::{Content, Entry, Node, Tree};
 
@@ -95,6 +95,53 @@ impl Tree {
                     .accepts("KEY=VALUE, such as channel.bulk.hosts=16")
                     .at(&Place::new(&source, 0..0)))
             }
+        }
+    }
+}
+
+/// A part that was chosen in one layer and replaced by another part in a higher one.
+#[derive(Clone, Debug)]
+pub struct Replaced {
+    /// The dotted key of the choice.
+    pub path: String,
+    /// The part that was replaced, and where it was chosen.
+    pub part: (String, Place),
+    /// The layer that chose it.
+    pub layer: u32,
+    /// The part that is read, and where it was chosen.
+    pub by: (String, Place),
+}
+
+impl Tree {
+    /// How many layers were merged; the next gets this number.
+    pub fn layers(&self) -> u32 {
+        self.layers
+    }
+
+    /// Every part that a higher layer replaced, where `resolved` is what [`Tree::resolve`] made of
+    /// this tree.
+    pub fn replaced(&self, resolved: &Tree) -> Vec<Replaced> {
+        let mut found = Vec::new();
+        replaced(&self.root, &resolved.root, &self.prefix, &mut found);
+        found
+    }
+}
+
+fn replaced(all: &Node, read: &Node, path: &str, found: &mut Vec<Replaced>) {
+    let (Content::Table(all), Content::Table(kept)) = (&all.content, &read.content) else { return };
+    if let (true, [winner]) = (read.choice, &kept[..]) {
+        let of = |entry: &Entry| (entry.name.clone(), entry.node.key.clone());
+        let losers = all.iter().filter(|entry| entry.name != winner.name);
+        found.extend(losers.map(|loser| Replaced {
+            path: path.to_owned(),
+            part: of(loser),
+            layer: loser.node.layer,
+            by: of(winner),
+        }));
+    }
+    for entry in all {
+        if let Some(below) = kept.iter().find(|below| below.name == entry.name) {
+            replaced(&entry.node, &below.node, &join(path, &entry.name), found);
         }
     }
 }

@@ -7,7 +7,7 @@ use std::path::Path;
 use expect_test::expect;
 use weft_lab::{Options, Request, run};
 
-use crate::{clint, file, refusal};
+use crate::bad_input::{clint, file, refusal};
 
 #[test]
 fn a_name_is_not_answered_with_all_names() {

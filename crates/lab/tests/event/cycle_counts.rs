@@ -18,7 +18,7 @@ use weft_lab::drive::event::{EventChannel, EventParts, EventSwitch, Faults};
 use weft_protocol::retransmit::{ControlSettings, KnownAfter};
 use weft_units::{Bytes, Fraction, Limit, PositiveCount, Rate, Span, Time};
 
-use crate::parts;
+use crate::event::parts;
 
 pub fn clint_link(bits_per_second: u64) -> LinkSettings {
     LinkSettings {

@@ -21,7 +21,7 @@ use weft_protocol::retransmit::{
 };
 use weft_units::{Bytes, Limit, PositiveCount, Span, Time};
 
-use crate::parts;
+use crate::event::parts;
 
 fn any_limit(largest: u32) -> impl Strategy<Value = Limit> + Clone {
     prop_oneof![(1..=largest).prop_map(parts::limit), Just(Limit::Unlimited)]

@@ -7,8 +7,8 @@ use weft_fabric::switch::{AcknowledgmentRule, Contention};
 use weft_lab::drive::event::{EventParts, Faults};
 use weft_units::{Bytes, Span, Time};
 
-use crate::byte_tick::{self, Log, Offer, Setting};
-use crate::parts::{self, BYTE};
+use crate::event::byte_tick::{self, Log, Offer, Setting};
+use crate::event::parts::{self, BYTE};
 
 const TICKS: u64 = 3_000;
 

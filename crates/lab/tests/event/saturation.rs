@@ -14,8 +14,8 @@ use weft_lab::drive::event::{EventChannel, EventParts, EventSwitch, Faults};
 use weft_protocol::retransmit::{ControlSettings, KnownAfter};
 use weft_units::{Bytes, Fraction, Limit, Load, PositiveCount, Span, Time};
 
-use crate::cycle_counts::clint_link;
-use crate::parts;
+use crate::event::cycle_counts::clint_link;
+use crate::event::parts;
 
 const HOSTS: u16 = 16;
 

@@ -7,7 +7,7 @@ use weft_kernel::{Queue, Streams};
 use weft_lab::drive::event::{Event, EventChannel, Route, ScheduledPacket};
 use weft_units::{Bytes, Span, Time};
 
-use crate::cycle_counts::quick;
+use crate::event::cycle_counts::quick;
 
 /// A channel that sends packets of the schedule and requests when it is told to.
 struct Bench {

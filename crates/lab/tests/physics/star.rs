@@ -1,6 +1,6 @@
 //! One switch with queues at its outputs: hosts send over a cable of a finite rate like anybody.
 
-use crate::{number, numbers, word, written};
+use crate::physics::{number, numbers, word, written};
 
 /// Cells of 1 us without propagation, around one output-queued switch.
 fn star(hosts: u16, channel: &str, rest: &str) -> String {

@@ -1,6 +1,6 @@
 //! Streams of messages over cells: what a header takes of a cable no message gets.
 
-use crate::{number, numbers, written};
+use crate::physics::{number, numbers, written};
 
 /// A greedy stream over a cable of 125 MB/s: payload and packet of the channel, size of a message,
 /// and what arrives, `message / (cells x packet)` of the cable.

@@ -6,7 +6,7 @@ use weft_kernel::Halt;
 use weft_lab::statistics::Verdict;
 use weft_lab::{Options, Plan, Request, run, simulate};
 
-use crate::{word, written};
+use crate::physics::{word, written};
 
 /// A ring of four switches under credits that deadlocks, and a pair of hosts beside it that does not.
 const RING_AND_PAIR: &str = "

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use toml::{Table, Value};
 
-use crate::files::{self, File, Finding, assert_none};
+use crate::repository::files::{self, File, Finding, assert_none};
 
 const DRAWING: &str = "## Which way dependencies point";
 

@@ -5,7 +5,7 @@ use std::path::{Component, Path, PathBuf};
 use serde_json::Value;
 use weft_fabric::measure::Latency;
 
-use crate::files::{self, File, Finding, assert_none};
+use crate::repository::files::{self, File, Finding, assert_none};
 
 /// The links of a Markdown file that lead into the repository, with their lines. Code is skipped.
 fn links(file: &File) -> Vec<(usize, String)> {

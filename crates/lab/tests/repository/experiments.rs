@@ -8,7 +8,7 @@ use weft_lab::experiment::Published;
 use weft_lab::spec::Tree;
 use weft_lab::{Options, Outcome, Plan, Request, Table};
 
-use crate::files::{self, File, Finding, assert_none};
+use crate::repository::files::{self, File, Finding, assert_none};
 
 /// Long enough for every kind of packet and collision to be seen.
 const LENGTH: &str = "1 ms";

@@ -2,7 +2,7 @@
 
 use weft_lab::spec::{OriginKind, SpecError, Tree};
 
-use crate::files::{self, File, Finding, assert_none};
+use crate::repository::files::{self, File, Finding, assert_none};
 
 /// What names a file or a document and is no parameter.
 const NAMES: &[&str] = &["base", "preset", "system.title", "system.document"];

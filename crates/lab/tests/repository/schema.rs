@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::files::{self, File, Finding, assert_none};
+use crate::repository::files::{self, File, Finding, assert_none};
 
 /// Numbers that are multiples or weights of something else, so that no unit would be true.
 const PURE: &[(&str, &str)] = &[

@@ -1,6 +1,6 @@
 //! Files of code keep to a length, and no file holds what belongs to one machine or to later.
 
-use crate::files::{self, File, Finding, assert_none};
+use crate::repository::files::{self, File, Finding, assert_none};
 
 /// The longest file of code, in lines, without its tests.
 const LONGEST: usize = 600;

@@ -2,8 +2,10 @@
 
 use proptest::prelude::*;
 use weft_fabric::link::{DamagedPacket, ErrorSettings, LinkSettings};
+use weft_fabric::measure::Observations;
 use weft_fabric::switch::RingSettings;
 use weft_kernel::Streams;
+use weft_lab::drive::Channel;
 use weft_lab::drive::carrier::{Carrier, Destination, Message, Notice, Ticket};
 use weft_lab::drive::receiver::{Receiver, ReceiverSettings};
 use weft_lab::drive::ring::{Ring, RingParts};
@@ -28,6 +30,7 @@ fn ring(hosts: u16, change: impl FnOnce(&mut RingParts)) -> Ring {
         payload: Bytes(64),
         receivers: vec![Receiver::new(None); usize::from(hosts)],
         errors: Vec::new(),
+        observations: Observations::over(Time::ZERO, Time(10_000_000)).of_links(hosts.into()),
     };
     change(&mut parts);
     Ring::new(parts)
@@ -60,6 +63,9 @@ fn one_request_by_hand() {
     let notices = run(&mut ring);
     assert_eq!(notices[0], Notice::Sent { time: Time(400_000), ticket: Ticket(7) });
     assert_eq!(deliveries(&notices), [(7, 400 + 10 + 100 + 10)]);
+    // The request is on the links from 0 and from 1, the acknowledgment on those from 2 and from 3.
+    let observations = ring.into_observations();
+    assert_eq!(observations.busy(), [400, 400, 40, 40].map(Span::from_ns));
 }
 
 /// Host 1 wants to send while a packet of host 0 passes: what passes goes first. The packet comes

@@ -4,7 +4,7 @@ use expect_test::expect;
 use weft_lab::spec::{OriginKind, Tree, schema};
 use weft_units::{PositiveCount, Span};
 
-use crate::settings::{BASE, Scheduler, Switch, System, base, over};
+use crate::spec::settings::{BASE, Scheduler, Switch, System, base, over};
 
 fn switch(tree: &Tree) -> Switch {
     tree.read::<System>().unwrap().channel.remove("bulk").unwrap().switch

@@ -3,7 +3,7 @@
 use expect_test::{Expect, expect};
 use weft_lab::spec::{SpecError, Tree};
 
-use crate::settings::{BASE, System, base, over};
+use crate::spec::settings::{BASE, System, base, over};
 
 fn refused(result: Result<System, SpecError>, message: Expect) {
     message.assert_eq(&result.unwrap_err().to_string());

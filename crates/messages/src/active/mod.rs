@@ -1,10 +1,12 @@
 //! Active messages between processes (Clint 3.1): endpoints with names and handlers, virtual networks that protect
-//! them, and Clint's rings and buffer pools, whose machines are [`weft_protocol::adapter`]'s.
+//! them, and Clint's rings and buffer pools, whose state machines are those of [`weft_protocol::adapter`].
 //!
 //! A [`Node`] is one process, a port of Clint's switch. It sends packets as the paper lays them out, over a
-//! [`Link`] to each node that it talks to. A node sends no more than the target has buffers for: credits come back
-//! with acknowledgments. Messages to one node are handled in order and exactly once; one to a node that has ended
-//! is told as an error. Nothing here owns a thread: handlers are called by [`Node::progress`].
+//! [`Link`] to each target. A node sends no more than the target has buffers for: acknowledgments return credits.
+//! Messages to one node are handled in order and exactly once; messages to a node that has ended fail. Nothing here
+//! owns a thread: [`Node::progress`] calls the handlers.
+
+mod c;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::num::NonZeroU32;
@@ -20,18 +22,18 @@ use weft_protocol::packet::{
 };
 use weft_protocol::ring::{BufferId, SendRequest};
 
-use crate::link::{Door, HELLO, Link};
-use crate::meeting::Directory;
+use crate::link::{Acceptor, HELLO, Link};
+use crate::rendezvous::Directory;
 use crate::sys::{Errno, Watch};
 
-/// The nodes that there may be.
+/// The most nodes.
 pub const NODES: u16 = Port::COUNT as u16;
-/// Receive buffers for each node, and so its credits.
+/// Receive buffers per sending node, which are its credits.
 pub const BUFFERS: u16 = 16;
 /// Send buffers of a node.
 pub const SEND_BUFFERS: u16 = 64;
 
-/// What a handler may answer: a message to the initiator's endpoint.
+/// A handler's reply, which is sent to the initiator's endpoint.
 #[derive(Clone, Debug)]
 pub struct Answer {
     /// The handler there.
@@ -42,29 +44,29 @@ pub struct Answer {
     pub payload: Option<Payload>,
 }
 
-/// What is called with a message.
+/// A message handler.
 pub type Handler = Box<dyn FnMut(Delivery<'_>) -> Option<Answer> + Send>;
 
 /// Why something cannot be done with active messages.
 #[derive(Debug, thiserror::Error)]
 pub enum ActiveError {
-    /// There are no more nodes.
+    /// The node number is out of range.
     #[error("node {0}: accepted are 0 to {last}", last = NODES - 1)]
     Number(u16),
-    /// Another process is this node.
-    #[error("node {0} is another process already")]
+    /// Another process uses this node number.
+    #[error("node {0} is in use by another process")]
     Taken(u16),
-    /// Protection, or no such endpoint or handler.
+    /// Protection denies it, or the endpoint or handler does not exist.
     #[error(transparent)]
     Refused(#[from] Refusal),
-    /// All send buffers are in use: progress frees some.
+    /// All send buffers are in use; progress frees some.
     #[error("all {SEND_BUFFERS} send buffers are in use: call progress")]
     Busy,
-    /// The target's process is not there, or has ended.
-    #[error("node {0} is not there: a process of this user must be that node and live")]
+    /// The target's process has not started, or has ended.
+    #[error("node {0} does not exist: a running process of this user must have opened it")]
     Gone(u16),
-    /// What the kernel says.
-    #[error("the kernel says: {}", std::io::Error::from_raw_os_error(*.0))]
+    /// A system call failed.
+    #[error("system error: {}", std::io::Error::from_raw_os_error(*.0))]
     Kernel(Errno),
 }
 
@@ -78,78 +80,81 @@ struct Held {
     payload: Option<Payload>,
 }
 
-/// The way to another node, which this one has opened.
+/// A link to another node, which this node opened.
 #[derive(Debug)]
 struct Out {
     link: Link,
     credits: Credits,
-    /// Buffers that were sent and are not acknowledged, in order.
+    /// Unacknowledged buffers, in the order of sending.
     sent: VecDeque<BufferId>,
-    /// Packets so far.
+    /// Packets sent or received so far.
     count: u64,
 }
 
-/// The way from another node, which that one has opened.
+/// A link from another node, which that node opened.
 #[derive(Debug)]
 struct In {
     link: Link,
     receiving: ReceiveSide<Held>,
-    /// Packets so far.
+    /// Packets sent or received so far.
     count: u64,
-    /// Acknowledgments for which the ring had no room.
+    /// Acknowledgments that are still to be sent.
     owed: u16,
 }
 
-/// What has become of messages.
+/// Message counters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Messages that a handler of their targets was given, or that were refused there.
+    /// Messages that the target acknowledged.
     pub delivered: u64,
-    /// Messages that were not: their target has ended.
+    /// Messages that failed, since their target has ended.
     pub failed: u64,
     /// Messages for which a handler was called here.
     pub handled: u64,
-    /// Messages that came and were refused here: protection, or no such endpoint or handler.
+    /// Received messages that were refused: protection, or no such endpoint or handler.
     pub refused: u64,
-    /// Packets that were damaged, whose links were closed.
+    /// Malformed packets; their links were closed.
     pub damaged: u64,
 }
 
-/// One process.
+/// A node.
 pub struct Node {
     number: u16,
     directory: Directory,
-    door: Door,
+    acceptor: Acceptor,
     watch: Watch,
     networks: VirtualNetworks,
     endpoints: Endpoints<Handler>,
     outs: BTreeMap<u16, Out>,
     ins: BTreeMap<u16, In>,
     sending: SendSide<Held>,
-    /// What handlers answered and no buffer was free for.
+    /// Replies of handlers that wait for a free send buffer.
     answers: VecDeque<Held>,
     counts: Counts,
+    /// Messages that this node has begun to send, answers among them.
+    begun: u64,
     looked: Instant,
 }
 
-/// So often the kernel is asked whether others have ended.
+/// The interval between checks for peers that have ended.
 const LOOK: Duration = Duration::from_millis(10);
 
 impl Node {
-    /// Becomes a node.
+    /// Opens a node.
     ///
     /// # Errors
-    /// [`ActiveError::Number`], [`ActiveError::Taken`], or what the kernel says.
+    /// [`ActiveError::Number`], [`ActiveError::Taken`], or the kernel's error.
     pub fn new(directory: Directory, number: u16) -> Result<Node, ActiveError> {
         if number >= NODES {
             return Err(ActiveError::Number(number));
         }
-        let door = Door::open(&directory, &door_of(number)).map_err(|error| match error {
-            libc::EADDRINUSE => ActiveError::Taken(number),
-            error => ActiveError::Kernel(error),
-        })?;
+        let acceptor =
+            Acceptor::bind(&directory, &address_of(number)).map_err(|error| match error {
+                libc::EADDRINUSE => ActiveError::Taken(number),
+                error => ActiveError::Kernel(error),
+            })?;
         let watch = Watch::new().map_err(ActiveError::Kernel)?;
-        watch.add(door.socket(), 0).map_err(ActiveError::Kernel)?;
+        watch.add(acceptor.socket(), 0).map_err(ActiveError::Kernel)?;
         let sending = SendSide::new(SendSettings {
             buffers: SEND_BUFFERS,
             adapter_buffers: SEND_BUFFERS,
@@ -159,7 +164,7 @@ impl Node {
         });
         Ok(Node {
             number,
-            door,
+            acceptor,
             watch,
             networks: VirtualNetworks::new(),
             endpoints: Endpoints::new(number),
@@ -168,6 +173,7 @@ impl Node {
             sending,
             answers: VecDeque::new(),
             counts: Counts::default(),
+            begun: 0,
             directory,
             looked: Instant::now(),
         })
@@ -178,8 +184,8 @@ impl Node {
         self.endpoints.open(endpoint)
     }
 
-    /// Makes an endpoint, of this node or another, a member of a virtual network, as this node sees it. Both nodes
-    /// check: each must have been told of both members.
+    /// Makes an endpoint, of this node or another, a member of a virtual network. Both nodes check membership, so each
+    /// must have joined both endpoints.
     pub fn join(&mut self, name: EndpointName, network: NetworkNumber) {
         self.networks.join(name, network);
     }
@@ -198,33 +204,40 @@ impl Node {
         Ok(())
     }
 
-    /// What has become of messages so far.
+    /// The message counters.
     pub const fn counts(&self) -> Counts {
         self.counts
     }
 
-    /// Messages on their way.
+    /// The number of unacknowledged messages.
     pub fn outstanding(&self) -> usize {
         self.outs.values().map(|out| out.sent.len()).sum()
+    }
+
+    /// The number of messages of this node that are neither delivered nor failed: those that wait for a buffer or for
+    /// a credit, too.
+    pub const fn unfinished(&self) -> u64 {
+        self.begun - self.counts.delivered - self.counts.failed
     }
 
     /// Sends a message; with a payload it is a bulk message.
     ///
     /// # Errors
-    /// [`ActiveError`]: not sent then.
+    /// [`ActiveError`]: the message was not sent.
     pub fn send(&mut self, message: Message, payload: Option<Payload>) -> Result<(), ActiveError> {
         let message = self.endpoints.compose(&self.networks, message)?;
-        self.reach(message.target.node)?;
+        self.connect_to(message.target.node)?;
         if !self.post(Held { message, payload }) {
             self.progress();
             return Err(ActiveError::Busy);
         }
+        self.begun += 1;
         self.pump();
         Ok(())
     }
 
-    /// Has a link to a node.
-    fn reach(&mut self, target: u16) -> Result<(), ActiveError> {
+    /// Opens a link to a node, if there is none.
+    fn connect_to(&mut self, target: u16) -> Result<(), ActiveError> {
         if target >= NODES {
             return Err(ActiveError::Number(target));
         }
@@ -234,7 +247,7 @@ impl Node {
         let mut hello = [0; HELLO];
         hello[..2].copy_from_slice(b"am");
         hello[2..4].copy_from_slice(&self.number.to_ne_bytes());
-        let link = Link::knock(&self.directory, &door_of(target), &hello);
+        let link = Link::connect(&self.directory, &address_of(target), &hello);
         let link = link.map_err(|error| match error {
             libc::ECONNREFUSED => ActiveError::Gone(target),
             error => ActiveError::Kernel(error),
@@ -249,7 +262,7 @@ impl Node {
         link.watched().try_for_each(|it| self.watch.add(it, 1)).map_err(ActiveError::Kernel)
     }
 
-    /// Puts a message into a buffer and rings the doorbell; false if none is free.
+    /// Writes a message into a send buffer and rings the doorbell; false if no buffer is free.
     fn post(&mut self, held: Held) -> bool {
         let target = held.message.target.node;
         let Some(buffer) = self.sending.take_buffer() else { return false };
@@ -258,7 +271,7 @@ impl Node {
         written.and_then(|()| self.sending.post(SendRequest { buffer, target })).is_ok()
     }
 
-    /// The adapter's work on what is to be sent.
+    /// The adapter's send side: fetches posted buffers and transmits them.
     fn pump(&mut self) {
         while let Some(request) = self.sending.begin_fetch() {
             if self.sending.end_fetch(request.buffer).is_err() {
@@ -274,7 +287,7 @@ impl Node {
     fn pump_to(&mut self, target: u16) {
         while self.sending.ready_for(target) > 0 {
             let Some(out) = self.outs.get_mut(&target) else {
-                self.fail(target);
+                self.fail_ready(target);
                 return;
             };
             if !out.credits.spend() {
@@ -282,28 +295,28 @@ impl Node {
             }
             let Some((buffer, held)) = self.sending.send(target) else { return };
             let Some(bytes) = encode(held, out.count) else { return };
-            // SAFETY: the bytes are there. So many packets as there are credits always find room.
+            // SAFETY: the slice is readable. The ring has room for as many packets as there are credits.
             let written = unsafe { out.link.write(PACKET, &[], (bytes.as_ptr(), bytes.len())) };
             out.sent.push_back(buffer);
             out.count += 1;
             out.link.wake();
             if written != Ok(true) {
-                self.lose(target);
+                self.drop_link(target);
                 return;
             }
         }
     }
 
-    /// Does all there is to do: takes in who has come, receives, calls handlers, sends. Whether anything was.
+    /// Makes progress: accepts links, receives, calls handlers, sends. Returns whether anything was done.
     pub fn progress(&mut self) -> bool {
         let mut any = false;
         if self.looked.elapsed() >= LOOK {
             self.looked = Instant::now();
-            self.welcome();
-            self.look();
+            self.accept_all();
+            self.check_links();
         }
         while let Some(answer) = self.answers.pop_front() {
-            if self.reach(answer.message.target.node).is_err() {
+            if self.connect_to(answer.message.target.node).is_err() {
                 self.counts.failed += 1;
             } else if !self.post(answer.clone()) {
                 self.answers.push_front(answer);
@@ -312,14 +325,13 @@ impl Node {
             any = true;
         }
         for node in 0..NODES {
-            any |= self.hear(node) | self.receive(node);
+            any |= self.handle_acknowledgments(node) | self.receive(node);
         }
         self.pump();
         any
     }
 
-    /// Makes progress until there is nothing to do for so long, or `until` holds; whether it holds. Sleeps while
-    /// nothing comes.
+    /// Makes progress until `until` holds, at most for `limit`; returns whether it holds. Sleeps while idle.
     pub fn wait(&mut self, limit: Duration, mut until: impl FnMut(&Node) -> bool) -> bool {
         let deadline = Instant::now().checked_add(limit);
         loop {
@@ -347,9 +359,9 @@ impl Node {
         self.outs.values_mut().map(|out| &mut out.link).chain(ins)
     }
 
-    /// Takes in who has come. Who comes again is another process, or has given its first way up.
-    fn welcome(&mut self) {
-        while let Some((link, hello)) = self.door.answer() {
+    /// Accepts new links. A second link from a node replaces the first.
+    fn accept_all(&mut self) {
+        while let Some((link, hello)) = self.acceptor.accept() {
             let node = u16::from_ne_bytes([hello[2], hello[3]]);
             if hello[..2] != *b"am" || node >= NODES || self.watch(&link).is_err() {
                 continue;
@@ -361,12 +373,12 @@ impl Node {
         }
     }
 
-    /// Asks the kernel whether others have ended.
-    fn look(&mut self) {
+    /// Drops the links of peers that have ended.
+    fn check_links(&mut self) {
         for node in 0..NODES {
             if self.outs.get(&node).is_some_and(|out| out.link.is_gone()) {
-                self.hear(node);
-                self.lose(node);
+                self.handle_acknowledgments(node);
+                self.drop_link(node);
             }
             if self.ins.get(&node).is_some_and(|it| it.link.is_gone()) {
                 self.receive(node);
@@ -375,8 +387,8 @@ impl Node {
         }
     }
 
-    /// A node has ended, or broken its link: what is on the way to it fails.
-    fn lose(&mut self, node: u16) {
+    /// Drops the link to a node: its unacknowledged messages fail.
+    fn drop_link(&mut self, node: u16) {
         let Some(out) = self.outs.remove(&node) else { return };
         for buffer in out.sent {
             let failed = Err(TransmissionError::NoAcknowledgment);
@@ -384,28 +396,28 @@ impl Node {
                 self.counts.failed += 1;
             }
         }
-        self.free();
-        self.fail(node);
+        self.reclaim_buffers();
+        self.fail_ready(node);
     }
 
-    /// What is ready for a node that is not there fails.
-    fn fail(&mut self, node: u16) {
+    /// Fails the messages that are ready for a node without a link.
+    fn fail_ready(&mut self, node: u16) {
         while let Some((buffer, _)) = self.sending.send(node) {
             let failed = Err(TransmissionError::NoAcknowledgment);
             if self.sending.complete(buffer, failed).is_ok() {
                 self.counts.failed += 1;
             }
         }
-        self.free();
+        self.reclaim_buffers();
     }
 
-    /// The host reads completions, which frees their buffers.
-    fn free(&mut self) {
+    /// Reads completions, which frees their buffers.
+    fn reclaim_buffers(&mut self) {
         while self.sending.poll().is_some() {}
     }
 
-    /// Takes the acknowledgments of a node; whether there were any.
-    fn hear(&mut self, node: u16) -> bool {
+    /// Handles the acknowledgments of a node; returns whether there were any.
+    fn handle_acknowledgments(&mut self, node: u16) -> bool {
         let mut any = false;
         while let Some(out) = self.outs.get_mut(&node) {
             match out.link.read(|what, _, _| what) {
@@ -413,7 +425,7 @@ impl Node {
                 Ok(Some(what)) if what == ACKNOWLEDGMENT.get() && self.acknowledged(node) => {}
                 Ok(Some(_)) | Err(_) => {
                     self.counts.damaged += 1;
-                    self.lose(node);
+                    self.drop_link(node);
                 }
             }
             any = true;
@@ -421,7 +433,7 @@ impl Node {
         any
     }
 
-    /// Takes what a node has sent; whether anything.
+    /// Receives the packets of a node; returns whether there were any.
     fn receive(&mut self, node: u16) -> bool {
         let mut any = false;
         while let Some(way) = self.ins.get_mut(&node) {
@@ -446,7 +458,7 @@ impl Node {
         any
     }
 
-    /// A packet is here; false if it is damaged, or one that no buffer was there for.
+    /// Handles a packet; false if it is malformed or exceeds the credits.
     fn arrive(&mut self, node: u16, bytes: &[u8]) -> bool {
         let own = self.number;
         let Some(way) = self.ins.get_mut(&node) else { return false };
@@ -467,16 +479,16 @@ impl Node {
         }
         way.count += 1;
         if let Some(placement) = way.receiving.begin_store() {
-            // The copy was just begun.
+            // `begin_store` has just returned this buffer.
             let _ = way.receiving.end_store(placement.buffer);
         }
         self.deliver(node);
         true
     }
 
-    /// Calls the handlers of what is in the receive queue, and gives the buffers back.
+    /// Calls the handlers of the messages in the receive queue, and returns the buffers.
     fn deliver(&mut self, node: u16) {
-        let Self { ins, endpoints, networks, answers, counts, .. } = self;
+        let Self { ins, endpoints, networks, answers, counts, begun, .. } = self;
         let Some(way) = ins.get_mut(&node) else { return };
         let mut done = 0;
         while let Some((buffer, held)) = way.receiving.poll() {
@@ -485,6 +497,7 @@ impl Node {
                 Ok(handler) => {
                     counts.handled += 1;
                     let answer = handler(Delivery { message, payload: payload.as_ref() });
+                    *begun += u64::from(answer.is_some());
                     answers.extend(answer.map(|answer| Held {
                         message: Message {
                             initiator: message.target,
@@ -497,7 +510,7 @@ impl Node {
                 }
                 Err(_) => counts.refused += 1,
             }
-            // It was just polled.
+            // `poll` has just returned this buffer.
             let _ = way.receiving.give_back(buffer);
             way.receiving.reclaim();
             done += 1;
@@ -505,7 +518,7 @@ impl Node {
         self.acknowledge(node, done);
     }
 
-    /// Acknowledges so many messages more, as far as there is room.
+    /// Sends the owed acknowledgments and `more`, as far as the ring has room.
     fn acknowledge(&mut self, node: u16, more: u16) {
         let Some(way) = self.ins.get_mut(&node) else { return };
         way.owed += more;
@@ -524,13 +537,13 @@ impl Node {
         }
     }
 
-    /// The oldest message to a node is acknowledged; false if none was sent.
+    /// Completes the oldest unacknowledged message to a node; false if there is none.
     fn acknowledged(&mut self, node: u16) -> bool {
         let Some(out) = self.outs.get_mut(&node) else { return false };
         let Some(buffer) = out.sent.pop_front() else { return false };
         let taken = out.credits.restore() && self.sending.complete(buffer, Ok(())).is_ok();
         self.counts.delivered += u64::from(taken);
-        self.free();
+        self.reclaim_buffers();
         taken
     }
 }
@@ -541,11 +554,11 @@ impl std::fmt::Debug for Node {
     }
 }
 
-fn door_of(node: u16) -> String {
+fn address_of(node: u16) -> String {
     format!("node-{node}")
 }
 
-/// A message as it goes out; `None` for a target that no port has.
+/// Encodes a message as a packet; `None` if the target is not a valid port.
 fn encode(held: &Held, count: u64) -> Option<Vec<u8>> {
     let target = Port::new(held.message.target.node.into()).ok()?;
     let (sequence, message) = (Sequence::of(count), held.message);

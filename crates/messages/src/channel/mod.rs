@@ -1,28 +1,33 @@
-//! One direction between two endpoints: messages one way, answers the other.
+//! One direction between two endpoints: messages in one ring, the receiver's answers in another.
 //!
-//! A short message lies in its record. Of a long one the record says where it is; the receiver
-//! fetches it from there, past the ring, once it knows where it belongs, so that it is copied once;
-//! then it answers that it is done. Where the kernel does not let it, it asks for the bytes and they
-//! come through the ring.
+//! A short message is sent eagerly, inside its record. For a long one the record holds the addresses of its
+//! buffers (rendezvous): once the receiver has a matching receive it copies the message directly from the sender's
+//! memory and answers that it is done. Where the kernel forbids that, the receiver asks for the bytes and they
+//! are sent through the ring in pieces.
 
 mod receiving;
+mod remote;
 mod sending;
 
 pub use receiving::{Arrival, Body, Receiving, Remote};
-pub use sending::{Held, MOST_HELD, Sending, WHOLE};
+pub use remote::{
+    AtomicCode, LONGEST_OPERANDS, MOST_RANGES, Operation, Range, Ranges, Request, Requested,
+    Returns,
+};
+pub use sending::{Held, MOST_HELD, Purpose, Sending, WHOLE};
 
 use weft_protocol::record_ring::BrokenRing;
 
 use crate::sys::Errno;
 
-/// What a message says of itself beside its bytes.
+/// The metadata of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Envelope {
     /// Whether it is a tagged message.
     pub is_tagged: bool,
     /// Its tag; zero if it has none.
     pub tag: u64,
-    /// What its sender gives the receiver's completion along with it.
+    /// The remote completion data that the sender attached.
     pub data: Option<u64>,
 }
 
@@ -37,48 +42,52 @@ mod kind {
 
     /// A whole message: tag, data, bytes.
     pub const WHOLE: NonZeroU32 = NonZeroU32::MIN;
-    /// Where a message is: tag, data, number and count of places, length, places.
+    /// A rendezvous request: tag, data, message number and count of buffers, length, buffers.
     pub const PLACES: NonZeroU32 = WHOLE.saturating_add(1);
-    /// The next bytes of a message that was asked for: number, 0, bytes.
+    /// The next bytes of a message that the receiver pulls: number, 0, bytes.
     pub const PIECE: NonZeroU32 = PLACES.saturating_add(1);
+    /// A request for remote memory access: number, data, and what `remote` lays out.
+    pub const REQUEST: NonZeroU32 = PIECE.saturating_add(1);
+    /// Bytes that a request of the receiver returns: number, offset, bytes.
+    pub const REPLY: NonZeroU32 = REQUEST.saturating_add(1);
 }
 
-/// Kinds of records that a receiver writes: number, length.
+/// Kinds of records that a receiver writes: number, and a length or an error number.
 mod answer {
     use std::num::NonZeroU32;
 
-    /// The message has been fetched.
+    /// The message has been fetched, or is not wanted; the request was carried out, or failed with this error.
     pub const DONE: NonZeroU32 = NonZeroU32::MIN;
-    /// So many bytes of the message are to be sent.
+    /// The given number of bytes is to be sent through the ring.
     pub const PULL: NonZeroU32 = DONE.saturating_add(1);
 }
 
 /// The bytes before those of a message: tag and data.
 const HEADER: u64 = 16;
 
-/// Why a channel is of no more use.
+/// Why a channel cannot be used any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Broken {
-    /// The other process has ended, or closed its endpoint.
-    #[error("the other side has gone")]
-    Gone,
-    /// The other side wrote what no correct side writes.
-    #[error("the other side wrote nonsense")]
-    Nonsense,
+    /// The peer process has ended, or closed its endpoint.
+    #[error("the peer has closed its endpoint or ended")]
+    Closed,
+    /// The peer violated the protocol of the shared memory.
+    #[error("the peer violated the protocol of the shared memory")]
+    Protocol,
 }
 
 impl From<BrokenRing> for Broken {
     fn from(_: BrokenRing) -> Self {
-        Self::Nonsense
+        Self::Protocol
     }
 }
 
 impl Broken {
-    /// The error that a program is told.
+    /// The error that is reported to the program.
     pub const fn errno(self) -> Errno {
         match self {
-            Self::Gone => libc::ECONNRESET,
-            Self::Nonsense => libc::EPROTO,
+            Self::Closed => libc::ECONNRESET,
+            Self::Protocol => libc::EPROTO,
         }
     }
 }

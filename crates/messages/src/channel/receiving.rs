@@ -1,4 +1,4 @@
-//! The side that receives.
+//! The receiving end of a channel.
 
 use std::collections::HashMap;
 use std::num::NonZeroU32;
@@ -7,45 +7,57 @@ use libc::{c_void, iovec};
 use weft_protocol::interrupt_flag::Sleep;
 use weft_protocol::record_ring::{Reader, Record, Writer};
 
+use super::remote::{self, Requested};
 use super::sending::{LONGEST, wake};
 use super::{Broken, Envelope, HAS_DATA, HEADER, IS_TAGGED, KIND, answer, kind};
-use crate::meeting::Peer;
 use crate::parts::{MOST, Parts};
+use crate::rendezvous::Peer;
 use crate::segment::{Segment, Side};
-use crate::sys;
+use crate::sys::{self, Errno};
 
-/// A message that is still with its sender.
+/// A long message that is still in its sender's memory.
 #[derive(Debug)]
 pub struct Remote {
-    /// By which the sender knows it.
+    /// The sender's number for it.
     number: u32,
-    /// How many bytes it has.
+    /// Its length in bytes.
     pub length: usize,
-    /// Where they are, in the sender's memory.
+    /// Its buffers, as addresses of the sender.
     parts: Parts,
 }
 
-/// Where the bytes of a message are that has arrived.
+impl Remote {
+    /// A message of the sender's with this number, in these buffers of the sender's.
+    pub(super) fn new(number: u32, parts: Parts) -> Self {
+        Self { number, length: parts.length(), parts }
+    }
+}
+
+/// Where the bytes of an arrived message are.
 #[derive(Debug)]
 pub enum Body {
     /// In the ring, until [`Receiving::take`].
     Here(*const u8, usize),
-    /// With the sender.
+    /// In the sender's memory.
     There(Remote),
 }
 
-/// What the next record is.
+/// The next record.
 #[derive(Debug)]
 pub enum Arrival {
     /// A message.
     Message(Envelope, Body),
-    /// A piece of a message that was asked for, which has thereby arrived as a whole.
+    /// The last piece of a pulled message, which is now complete.
     Complete(u32),
-    /// Any other piece.
+    /// Another piece of a pulled message.
     Piece,
+    /// A request for remote memory access.
+    Request(Box<Requested>),
+    /// Bytes that a request of this side returns: its number, their offset, and where they are.
+    Reply(u32, u64, *const u8, usize),
 }
 
-/// A message that comes in pieces.
+/// A message that is pulled through the ring.
 #[derive(Debug)]
 struct Pulled {
     to: Parts,
@@ -57,48 +69,48 @@ struct Pulled {
 #[derive(Debug)]
 pub struct Receiving {
     segment: Segment,
-    /// Who sends.
+    /// The sender.
     pub peer: Peer,
     reader: Reader,
     answers: Writer,
     pulled: HashMap<u32, Pulled>,
-    /// Whether the kernel lets this process read the sender's memory, as far as is known.
+    /// Whether to read the sender's memory directly; false once the kernel has refused.
     fetches: bool,
     next: Option<Record>,
 }
 
 impl Receiving {
-    /// The receiving end of a segment that was handed over.
+    /// The receiving end of a segment that the sender passed.
     pub fn new(peer: Peer, segment: Segment) -> Self {
         let (reader, answers) = (segment.reader(Side::Sender), segment.writer(Side::Receiver));
         let fetches = peer.pid > 0;
         Self { segment, peer, reader, answers, pulled: HashMap::new(), fetches, next: None }
     }
 
-    /// Fetches nothing from the sender's memory from now on, as if the kernel forbade it.
-    pub const fn fetch_nothing(&mut self) {
+    /// Pulls long messages through the ring from now on, as where the kernel forbids reading the sender's memory.
+    pub const fn disable_fetch(&mut self) {
         self.fetches = false;
     }
 
-    /// Whether anything has arrived, by a glance.
+    /// Whether a record is waiting; a cheap check without validation.
     #[inline(always)]
     pub fn has_next(&self) -> bool {
         self.segment.ring(Side::Sender).has_next(&self.reader)
     }
 
-    /// What has arrived next. A piece of a message is put where it belongs; a message must be dealt
-    /// with before [`Receiving::take`] goes on.
+    /// The next record, without consuming it. Pieces are stored at once; a message must be handled before
+    /// [`Receiving::take`] releases its record.
     ///
     /// # Errors
     ///
-    /// If the sender is of no more use.
+    /// If the peer closed, or violated the protocol.
     #[inline(always)]
     pub fn next_arrival(&mut self) -> Result<Option<Arrival>, Broken> {
         let ring = self.segment.ring(Side::Sender);
         let Some(record) = ring.next(&mut self.reader)? else { return Ok(None) };
         let length = record.place.len() as u64;
         if !(HEADER..=LONGEST).contains(&length) {
-            return Err(Broken::Nonsense);
+            return Err(Broken::Protocol);
         }
         let at = ring.at(&record.place);
         // SAFETY: the record has at least two words, and begins 8 bytes into a slot.
@@ -113,15 +125,23 @@ impl Receiving {
         match kind {
             Some(kind::WHOLE) => Ok(Some(Arrival::Message(envelope, Body::Here(bytes, length)))),
             Some(kind::PLACES) => {
-                let remote = read_places(bytes, length).ok_or(Broken::Nonsense)?;
+                let remote = read_places(bytes, length).ok_or(Broken::Protocol)?;
                 Ok(Some(Arrival::Message(envelope, Body::There(remote))))
             }
             Some(kind::PIECE) => self.put(tag, bytes, length).map(Some),
-            _ => Err(Broken::Nonsense),
+            Some(kind::REQUEST) => {
+                let requested = remote::decode(tag as u32, envelope.data, bytes, length);
+                Ok(Some(Arrival::Request(Box::new(requested.ok_or(Broken::Protocol)?))))
+            }
+            Some(kind::REPLY) => {
+                let number = u32::try_from(tag).map_err(|_| Broken::Protocol)?;
+                Ok(Some(Arrival::Reply(number, data, bytes, length)))
+            }
+            _ => Err(Broken::Protocol),
         }
     }
 
-    /// Goes on behind what [`Receiving::next_arrival`] said last.
+    /// Consumes the record that [`Receiving::next_arrival`] returned last.
     #[inline(always)]
     pub fn take(&mut self) {
         if let Some(record) = self.next.take() {
@@ -139,10 +159,10 @@ impl Receiving {
     }
 
     fn put(&mut self, number: u64, bytes: *const u8, length: usize) -> Result<Arrival, Broken> {
-        let number = u32::try_from(number).map_err(|_| Broken::Nonsense)?;
-        let pulled = self.pulled.get_mut(&number).ok_or(Broken::Nonsense)?;
+        let number = u32::try_from(number).map_err(|_| Broken::Protocol)?;
+        let pulled = self.pulled.get_mut(&number).ok_or(Broken::Protocol)?;
         if length == 0 || length > pulled.wanted - pulled.got {
-            return Err(Broken::Nonsense);
+            return Err(Broken::Protocol);
         }
         let to = pulled.to.after(pulled.got, length);
         // SAFETY: the bytes lie in the ring, the places were given for this message.
@@ -152,51 +172,120 @@ impl Receiving {
             return Ok(Arrival::Piece);
         }
         self.pulled.remove(&number);
-        self.answer(answer::DONE, number, 0)?;
         Ok(Arrival::Complete(number))
     }
 
-    /// Fetches a message to where it belongs. Returns its number if it comes in pieces, whose
-    /// last will complete it; `None` if it is there.
+    /// Copies a message into the receive buffers. Returns `None` if it is complete, or its number if it has to be
+    /// pulled through the ring; [`Arrival::Complete`] then reports its end.
     ///
     /// # Errors
     ///
-    /// If the sender is of no more use.
+    /// If the peer closed, or violated the protocol.
     ///
     /// # Safety
     ///
-    /// The places must be writable; if the message comes in pieces, until it is complete.
+    /// The buffers must be writable; of a pulled message, until it is complete.
     pub unsafe fn fetch(&mut self, remote: &Remote, to: &Parts) -> Result<Option<u32>, Broken> {
+        let wanted = remote.length.min(to.length());
+        // SAFETY: the caller's promise.
+        if unsafe { self.copy_from_sender(remote, to)? } {
+            self.answer(answer::DONE, remote.number, 0)?;
+            return Ok(None);
+        }
+        // SAFETY: the caller's promise.
+        unsafe { self.pull(remote, to.clone(), wanted) }
+    }
+
+    /// Copies a message from the sender's memory, if the kernel permits it; whether it did.
+    ///
+    /// # Errors
+    ///
+    /// If the peer closed, or violated the protocol.
+    ///
+    /// # Safety
+    ///
+    /// The buffers must be writable.
+    pub unsafe fn copy_from_sender(&mut self, remote: &Remote, to: &Parts) -> Result<bool, Broken> {
         let wanted = remote.length.min(to.length());
         let mut got = 0;
         while self.fetches && got < wanted {
             let (from, to) = (remote.parts.after(got, wanted), to.after(got, wanted - got));
-            // SAFETY: the caller's word.
+            // SAFETY: the caller's promise.
             match unsafe { sys::read_memory(self.peer.pid, to.as_slice(), from.as_slice()) } {
-                Ok(0) | Err(libc::EFAULT) => return Err(Broken::Nonsense),
+                Ok(0) | Err(libc::EFAULT) => return Err(Broken::Protocol),
                 Ok(more) => got += more,
-                Err(libc::ESRCH) => return Err(Broken::Gone),
-                // Forbidden here, whatever the reason.
+                Err(libc::ESRCH) => return Err(Broken::Closed),
+                // The kernel forbids it (ptrace scope, seccomp, namespaces): pull instead.
                 Err(_) => self.fetches = false,
             }
         }
-        if got == wanted {
-            self.answer(answer::DONE, remote.number, 0)?;
-            return Ok(None);
+        Ok(got == wanted)
+    }
+
+    /// Copies bytes into the sender's buffers, if the kernel permits it; whether it did.
+    ///
+    /// # Errors
+    ///
+    /// If the peer closed, or violated the protocol.
+    ///
+    /// # Safety
+    ///
+    /// The bytes must be readable.
+    pub unsafe fn copy_to_sender(&mut self, from: &Parts, remote: &Remote) -> Result<bool, Broken> {
+        let wanted = remote.length.min(from.length());
+        let mut put = 0;
+        while self.fetches && put < wanted {
+            let (from, to) = (from.after(put, wanted - put), remote.parts.after(put, wanted));
+            // SAFETY: the caller's promise.
+            match unsafe { sys::write_memory(self.peer.pid, from.as_slice(), to.as_slice()) } {
+                Ok(0) | Err(libc::EFAULT) => return Err(Broken::Protocol),
+                Ok(more) => put += more,
+                Err(libc::ESRCH) => return Err(Broken::Closed),
+                // The kernel forbids it, as for reading.
+                Err(_) => self.fetches = false,
+            }
         }
-        let pulled = Pulled { to: to.clone(), wanted, got: 0 };
+        Ok(put == wanted)
+    }
+
+    /// Asks for the bytes of a message through the ring; returns its number, which [`Arrival::Complete`] reports at
+    /// the end.
+    ///
+    /// # Errors
+    ///
+    /// If the peer closed, or violated the protocol.
+    ///
+    /// # Safety
+    ///
+    /// The buffers must be writable until then.
+    pub unsafe fn pull(
+        &mut self,
+        remote: &Remote,
+        to: Parts,
+        wanted: usize,
+    ) -> Result<Option<u32>, Broken> {
+        let pulled = Pulled { to, wanted, got: 0 };
         if self.pulled.insert(remote.number, pulled).is_some() {
-            return Err(Broken::Nonsense);
+            return Err(Broken::Protocol);
         }
         self.answer(answer::PULL, remote.number, wanted as u64)?;
         Ok(Some(remote.number))
     }
 
-    /// Answers that a message is not wanted.
+    /// Tells the sender that a pulled message is complete, or what became of a request: zero, or an error number.
     ///
     /// # Errors
     ///
-    /// If the sender is of no more use.
+    /// If the peer violated the protocol.
+    pub fn finish(&mut self, number: u32, error: Errno) -> Result<(), Broken> {
+        self.answer(answer::DONE, number, error as u64)
+    }
+
+    /// Tells the sender that a message is not wanted.
+    ///
+    /// # Errors
+    ///
+    /// If the peer closed, or violated the protocol.
     pub fn discard(&mut self, remote: &Remote) -> Result<(), Broken> {
         self.answer(answer::DONE, remote.number, 0)
     }
@@ -207,52 +296,58 @@ impl Receiving {
             // SAFETY: the record has two words.
             unsafe { at.cast::<[u64; 2]>().write([u64::from(number), length]) };
         })?;
-        // A correct sender has no more messages held than there is room for answers.
+        // The sender limits its held messages so that their answers always fit.
         if !wrote {
-            return Err(Broken::Nonsense);
+            return Err(Broken::Protocol);
         }
         wake(self.segment.flag(Side::Sender), &self.peer);
         Ok(())
     }
 
-    /// Says that this side sleeps from now on, unless a look after this finds something.
+    /// Asks the sender for wake-ups. The caller checks for records once more before it sleeps.
     pub fn arm(&mut self) {
-        // The sender may wait for what was read and not yet given back.
+        // The sender may be waiting for slots that were read but not released.
         self.release();
         self.segment.flag(Side::Receiver).arm(Sleep::InKernel);
     }
 
-    /// Says that it is awake.
+    /// Asks for no more wake-ups.
     pub fn disarm(&self) {
         self.segment.flag(Side::Receiver).disarm(Sleep::InKernel);
     }
 
-    /// Gives up the messages that come in pieces; their numbers.
-    pub fn give_up(&mut self) -> impl Iterator<Item = u32> {
+    /// Abandons the pulled messages; returns their numbers.
+    pub fn abandon(&mut self) -> impl Iterator<Item = u32> {
         std::mem::take(&mut self.pulled).into_keys()
     }
 }
 
-/// Reads where a message is: number and count, length, places.
+/// Parses a rendezvous request: number and count, length, buffers.
 fn read_places(bytes: *const u8, length: usize) -> Option<Remote> {
     let mut words = [0_u64; 2 + 2 * MOST];
     if length > size_of_val(&words) {
         return None;
     }
-    // SAFETY: the bytes lie in the ring; they are copied once, and only the copy is believed.
+    // SAFETY: the bytes lie in the ring; they are copied once, and only the copy is validated and used.
     unsafe { std::ptr::copy_nonoverlapping(bytes, words.as_mut_ptr().cast(), length) };
     let [counts, total, places @ ..] = words;
     let (number, count) = (counts as u32, (counts >> 32) as usize);
     if count > MOST || length != 16 + 16 * count {
         return None;
     }
+    let parts = parts_of(&places[..2 * count])?;
+    let remote = Remote::new(number, parts);
+    (remote.length as u64 == total).then_some(remote)
+}
+
+/// Buffers of the sender's: an address and a length each, at most [`MOST`] of them.
+pub(super) fn parts_of(words: &[u64]) -> Option<Parts> {
     let mut parts = [iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; MOST];
-    for (part, [base, length]) in parts.iter_mut().zip(places.as_chunks().0) {
-        // Never used as a pointer here: the kernel looks it up in the sender's memory.
+    let count = words.len() / 2;
+    for (part, [base, length]) in parts.iter_mut().zip(words.as_chunks().0) {
+        // Never dereferenced here: it is an address of the sender, which the kernel resolves.
         part.iov_base = std::ptr::without_provenance_mut::<c_void>(usize::try_from(*base).ok()?);
         part.iov_len = usize::try_from(*length).ok()?;
     }
-    let parts = Parts::new(&parts[..count])?;
-    let length = parts.length();
-    (length as u64 == total).then_some(Remote { number, length, parts })
+    Parts::new(parts.get(..count)?)
 }

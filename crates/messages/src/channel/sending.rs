@@ -1,4 +1,4 @@
-//! The side that sends.
+//! The sending end of a channel.
 
 use std::collections::VecDeque;
 use std::num::NonZeroU32;
@@ -6,39 +6,61 @@ use std::num::NonZeroU32;
 use weft_protocol::interrupt_flag::{InterruptFlag, Sleep};
 use weft_protocol::record_ring::{HEAD, Reader, SLOT, Writer};
 
+use super::remote::{self, Operation, Request};
 use super::{Broken, Envelope, HAS_DATA, HEADER, IS_TAGGED, KIND, answer, kind};
-use crate::meeting::Peer;
 use crate::parts::Parts;
+use crate::rendezvous::Peer;
 use crate::segment::{ANSWERS, Segment, Side};
-use crate::sys;
+use crate::sys::{self, Errno};
 
-/// The longest message that is sent whole, in bytes: beyond it one copy by the kernel costs less than
-/// two through the ring.
+/// The longest eager message, in bytes: beyond it one copy by the kernel costs less than two through the ring.
 pub const WHOLE: usize = 8192;
-/// The longest piece of a longer one.
+/// The longest piece of a pulled message.
 const PIECE: usize = 16384;
-/// The most messages that a receiver has yet to fetch: each may be answered twice.
+/// The most held messages: each may be answered twice, and all answers must fit.
 pub const MOST_HELD: usize = (ANSWERS / SLOT / 2 - 2) as usize;
-/// The longest record, by which a receiver knows nonsense.
+/// The longest valid record.
 pub const LONGEST: u64 = HEADER + PIECE as u64;
 
-/// A message that stays where it is until the receiver has fetched it.
+/// What a held message or request is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// A message.
+    Message {
+        /// Whether it is a tagged message.
+        is_tagged: bool,
+    },
+    /// A request for remote memory access.
+    Request(Operation),
+}
+
+impl Purpose {
+    /// Whether the peer may ask for its bytes.
+    const fn may_be_pulled(self) -> bool {
+        matches!(self, Self::Message { .. } | Self::Request(Operation::Write))
+    }
+}
+
+/// A long message, which stays in its buffers until the receiver has fetched it, or a request.
 #[derive(Debug)]
 pub struct Held {
-    /// The program's own number for it.
+    /// The program's context of the operation.
     pub context: usize,
     /// Its bytes.
     pub parts: Parts,
-    /// Whether the program wants to be told that it was sent.
+    /// Whether the program wants a completion.
     pub is_reported: bool,
-    /// Whether it is a tagged message.
-    pub is_tagged: bool,
+    /// What it is.
+    pub purpose: Purpose,
 }
+
+/// The highest error number that a receiver may answer.
+const HIGHEST_ERROR: u64 = 4095;
 
 #[derive(Debug)]
 struct Holding {
     held: Held,
-    /// How many bytes were asked for and how many sent.
+    /// How many bytes the receiver pulls, and how many of them were sent; of a request, how many were returned.
     asked: Option<usize>,
     sent: usize,
 }
@@ -47,29 +69,29 @@ struct Holding {
 #[derive(Debug)]
 pub struct Sending {
     segment: Segment,
-    /// Who receives.
+    /// The receiver.
     pub peer: Peer,
     writer: Writer,
     answers: Reader,
-    /// Messages not yet fetched, by the number that the receiver knows them by.
+    /// Messages not yet fetched, indexed by their number in the protocol.
     held: Vec<Option<Holding>>,
     count: usize,
-    /// Those whose bytes go through the ring, in the order in which they were asked for.
+    /// Numbers of the messages that are pulled through the ring, in order.
     pulled: VecDeque<u32>,
-    /// Whether a message found no room since the receiver was last heard of.
+    /// Whether a message found the ring full since the last check for room.
     was_full: bool,
 }
 
-/// Wakes a side that sleeps; whether it did.
+/// Wakes a side that sleeps; returns whether it did.
 pub(super) fn wake(flag: &InterruptFlag, peer: &Peer) -> bool {
     let asleep = flag.stimulate().includes(Sleep::InKernel);
     if asleep {
-        sys::ring(&peer.socket);
+        sys::notify(&peer.socket);
     }
     asleep
 }
 
-/// Writes the two words before a record's other bytes, and says where those begin.
+/// Writes the two header words of a record; returns the address behind them.
 #[inline(always)]
 fn put_header(at: *mut u8, words: [u64; 2]) -> *mut u8 {
     // SAFETY: a record of these kinds has room for two words; records begin 8 bytes into a slot.
@@ -93,20 +115,20 @@ impl Sending {
         Self { segment, peer, writer, answers, held, count: 0, pulled, was_full: false }
     }
 
-    /// Whether so long a message is sent whole.
+    /// Whether a message of this length is sent eagerly.
     pub const fn is_short(length: usize) -> bool {
         length <= WHOLE
     }
 
-    /// Sends a short message, which is the receiver's from then on; whether there was room.
+    /// Sends a short message; false if the ring is full. The buffers may be reused at once.
     ///
     /// # Errors
     ///
-    /// If the receiver is of no more use.
+    /// If the peer closed, or violated the protocol.
     ///
     /// # Safety
     ///
-    /// The places must be readable.
+    /// The buffers must be readable.
     #[inline(always)]
     pub unsafe fn send(&mut self, envelope: &Envelope, parts: &Parts) -> Result<bool, Broken> {
         let length = parts.length();
@@ -115,26 +137,24 @@ impl Sending {
         let what = what(kind::WHOLE, envelope);
         let words = [envelope.tag, envelope.data.unwrap_or(0)];
         let sent = ring.write(&mut self.writer, what, HEADER + length as u64, |at| {
-            // SAFETY: the record has room for header and bytes; the rest is the caller's word.
+            // SAFETY: the record has room for header and bytes; the caller guarantees the buffers.
             unsafe { parts.copy_to(put_header(at, words)) };
         })?;
         self.was_full |= !sent;
         Ok(sent)
     }
 
-    /// Tells the receiver of a message, which must stay where it is until it is fetched; whether
-    /// there was room.
+    /// Announces a long message, whose buffers must stay valid until it is fetched; false if there is no room.
     ///
     /// # Errors
     ///
-    /// If the receiver is of no more use.
+    /// If the peer closed, or violated the protocol.
     pub fn hold(&mut self, envelope: &Envelope, held: Held) -> Result<bool, Broken> {
         if self.count == MOST_HELD {
             self.was_full = true;
             return Ok(false);
         }
-        let free = self.held.iter().position(Option::is_none);
-        let number = free.unwrap_or(self.held.len());
+        let number = self.free_number();
         let count = held.parts.count() as u64;
         let length = HEADER + 16 + 16 * count;
         let words = [envelope.tag, envelope.data.unwrap_or(0)];
@@ -149,70 +169,189 @@ impl Sending {
         })?;
         self.was_full |= !sent;
         if sent {
-            let holding = Holding { held, asked: None, sent: 0 };
-            match free {
-                Some(free) => self.held[free] = Some(holding),
-                None => self.held.push(Some(holding)),
-            }
-            self.count += 1;
+            self.keep(number, held);
         }
         Ok(sent)
     }
 
-    /// Wakes the receiver, if it sleeps; whether it did.
+    fn free_number(&self) -> usize {
+        self.held.iter().position(Option::is_none).unwrap_or(self.held.len())
+    }
+
+    fn keep(&mut self, number: usize, held: Held) {
+        if number == self.held.len() {
+            self.held.push(None);
+        }
+        self.held[number] = Some(Holding { held, asked: None, sent: 0 });
+        self.count += 1;
+    }
+
+    /// Sends a request for remote memory access with the bytes in `payload`, or with the addresses of the held
+    /// buffers if there are none; false if there is no room.
+    ///
+    /// # Errors
+    ///
+    /// If the peer closed, or violated the protocol.
+    ///
+    /// # Safety
+    ///
+    /// The payload must be readable; the held buffers as the operation needs them, until it is done.
+    pub unsafe fn request(
+        &mut self,
+        request: &Request,
+        payload: Option<&Parts>,
+        held: Held,
+    ) -> Result<bool, Broken> {
+        if self.count == MOST_HELD {
+            self.was_full = true;
+            return Ok(false);
+        }
+        let number = self.free_number();
+        let places: Vec<_> = held.parts.places().copied().collect();
+        let words = remote::encode(request, if payload.is_some() { &[] } else { &places });
+        let length = size_of_val(words.as_slice()) + payload.map_or(0, Parts::length);
+        let data = if request.data.is_some() { HAS_DATA } else { 0 };
+        let header = [number as u64, request.data.unwrap_or(0)];
+        let ring = self.segment.ring(Side::Sender);
+        let (what, length) = (kind::REQUEST | data, HEADER + length as u64);
+        let sent = ring.write(&mut self.writer, what, length, |at| {
+            let at = put_header(at, header);
+            let words = words.as_slice();
+            // SAFETY: the record has room for header, words and payload; the caller guarantees the payload.
+            unsafe {
+                std::ptr::copy_nonoverlapping(words.as_ptr().cast(), at, size_of_val(words));
+                if let Some(payload) = payload {
+                    payload.copy_to(at.add(size_of_val(words)));
+                }
+            }
+        })?;
+        self.was_full |= !sent;
+        if sent {
+            self.keep(number, held);
+        }
+        Ok(sent)
+    }
+
+    /// Returns bytes of a request of the receiver's; how many, zero if there is no room.
+    ///
+    /// # Errors
+    ///
+    /// If the peer violated the protocol.
+    ///
+    /// # Safety
+    ///
+    /// The buffers must be readable.
+    pub unsafe fn reply(
+        &mut self,
+        number: u32,
+        skip: usize,
+        from: &Parts,
+    ) -> Result<usize, Broken> {
+        let piece = from.after(skip, PIECE);
+        let length = piece.length();
+        let ring = self.segment.ring(Side::Sender);
+        let header = [u64::from(number), skip as u64];
+        let sent = ring.write(&mut self.writer, kind::REPLY, HEADER + length as u64, |at| {
+            // SAFETY: the record has room; the caller guarantees the buffers.
+            unsafe { piece.copy_to(put_header(at, header)) };
+        })?;
+        self.was_full |= !sent;
+        Ok(if sent { length } else { 0 })
+    }
+
+    /// Takes bytes that the peer returns for a request; the request if it is complete.
+    ///
+    /// # Errors
+    ///
+    /// If the peer violated the protocol.
+    ///
+    /// # Safety
+    ///
+    /// The bytes must be readable.
+    pub unsafe fn replied(
+        &mut self,
+        number: u32,
+        offset: u64,
+        (bytes, length): (*const u8, usize),
+    ) -> Result<Option<Held>, Broken> {
+        let place = self.held.get_mut(number as usize).ok_or(Broken::Protocol)?;
+        let holding = place.as_mut().ok_or(Broken::Protocol)?;
+        let Purpose::Request(operation) = holding.held.purpose else {
+            return Err(Broken::Protocol);
+        };
+        let left = holding.held.parts.length() - holding.sent;
+        if !operation.returns_bytes() || offset != holding.sent as u64 || length > left {
+            return Err(Broken::Protocol);
+        }
+        // SAFETY: the program keeps the buffers of a request writable until it is done.
+        unsafe { holding.held.parts.after(holding.sent, length).copy_from(bytes, length) };
+        holding.sent += length;
+        if length < left {
+            return if length == 0 { Err(Broken::Protocol) } else { Ok(None) };
+        }
+        self.count -= 1;
+        Ok(place.take().map(|it| it.held))
+    }
+
+    /// Wakes the receiver if it sleeps; returns whether it did.
     #[inline(always)]
     pub fn wake(&self) -> bool {
         wake(self.segment.flag(Side::Receiver), &self.peer)
     }
 
-    /// Whether there is anything to be heard from the receiver.
+    /// Whether messages are held, so that answers are expected.
     #[inline(always)]
-    pub const fn is_waiting(&self) -> bool {
+    pub const fn has_held(&self) -> bool {
         self.count > 0
     }
 
-    /// Whether the receiver has answered, by a glance, or has pieces of a message to come.
+    /// Whether an answer is waiting, or pieces are still to be sent; a cheap check.
     #[inline(always)]
-    pub fn is_heard_from(&self) -> bool {
+    pub fn has_answers(&self) -> bool {
         !self.pulled.is_empty() || self.segment.ring(Side::Receiver).has_next(&self.answers)
     }
 
-    /// Takes the receiver's answers, and sends what it has asked for. Says what has been fetched.
-    /// Returns whether anything was done.
+    /// Handles the receiver's answers and sends the pieces that it pulls. Calls `done` for each message or
+    /// request that is done, with zero or an error number; returns whether there was anything to do.
     ///
     /// # Errors
     ///
-    /// If the receiver is of no more use.
-    pub fn progress(&mut self, mut fetched: impl FnMut(Held)) -> Result<bool, Broken> {
+    /// If the peer closed, or violated the protocol.
+    pub fn progress(&mut self, mut done: impl FnMut(Held, Errno)) -> Result<bool, Broken> {
         let mut has_heard = false;
         let ring = self.segment.ring(Side::Receiver);
         while let Some(record) = ring.next(&mut self.answers)? {
             has_heard = true;
             if record.place.len() != HEADER as usize {
-                return Err(Broken::Nonsense);
+                return Err(Broken::Protocol);
             }
             // SAFETY: the record has two words.
             let [number, length] = unsafe { ring.at(&record.place).cast::<[u64; 2]>().read() };
             self.answers.take(&record);
-            let index = usize::try_from(number).map_err(|_| Broken::Nonsense)?;
+            let index = usize::try_from(number).map_err(|_| Broken::Protocol)?;
             let holding = self.held.get_mut(index).and_then(Option::as_mut);
-            let holding = holding.ok_or(Broken::Nonsense)?;
+            let holding = holding.ok_or(Broken::Protocol)?;
             match NonZeroU32::new(record.what & KIND) {
-                Some(answer::DONE) if holding.asked.is_none_or(|asked| asked == holding.sent) => {
+                Some(answer::DONE)
+                    if holding.asked.is_none_or(|asked| asked == holding.sent)
+                        && length <= HIGHEST_ERROR =>
+                {
                     self.count -= 1;
                     if let Some(holding) = self.held[index].take() {
-                        fetched(holding.held);
+                        done(holding.held, length as Errno);
                     }
                 }
-                Some(answer::PULL) if holding.asked.is_none() => {
-                    let length = usize::try_from(length).map_err(|_| Broken::Nonsense)?;
+                Some(answer::PULL)
+                    if holding.asked.is_none() && holding.held.purpose.may_be_pulled() =>
+                {
+                    let length = usize::try_from(length).map_err(|_| Broken::Protocol)?;
                     if length > holding.held.parts.length() {
-                        return Err(Broken::Nonsense);
+                        return Err(Broken::Protocol);
                     }
                     holding.asked = Some(length);
                     self.pulled.push_back(number as u32);
                 }
-                _ => return Err(Broken::Nonsense),
+                _ => return Err(Broken::Protocol),
             }
         }
         if has_heard {
@@ -222,13 +361,13 @@ impl Sending {
         Ok(has_heard || has_sent)
     }
 
-    /// Sends pieces of what was asked for, as many as there is room for.
+    /// Sends pieces of pulled messages, as many as the ring has room for.
     fn send_pieces(&mut self) -> Result<bool, Broken> {
         let ring = self.segment.ring(Side::Sender);
         let mut has_sent = false;
         while let Some(number) = self.pulled.front().copied() {
             let Some(holding) = self.held.get_mut(number as usize).and_then(Option::as_mut) else {
-                return Err(Broken::Nonsense);
+                return Err(Broken::Protocol);
             };
             let left = holding.asked.unwrap_or(0).saturating_sub(holding.sent);
             if left == 0 {
@@ -239,7 +378,7 @@ impl Sending {
             let length = piece.length();
             let wrote =
                 ring.write(&mut self.writer, kind::PIECE, HEADER + length as u64, |at| {
-                    // SAFETY: the record has room; whoever holds the message keeps it readable.
+                    // SAFETY: the record has room; the program keeps a held message readable.
                     unsafe { piece.copy_to(put_header(at, [u64::from(number), 0])) };
                 })?;
             if !wrote {
@@ -254,17 +393,17 @@ impl Sending {
         Ok(has_sent)
     }
 
-    /// Says that this side sleeps from now on, unless a look after this finds something.
+    /// Asks the receiver for wake-ups. The caller checks for answers once more before it sleeps.
     pub fn arm(&self) {
         self.segment.flag(Side::Sender).arm(Sleep::InKernel);
     }
 
-    /// Says that it is awake.
+    /// Asks for no more wake-ups.
     pub fn disarm(&self) {
         self.segment.flag(Side::Sender).disarm(Sleep::InKernel);
     }
 
-    /// Whether a message found no room, and there may be some now.
+    /// Whether a message found the ring full, and there may be room now.
     pub fn has_room_again(&mut self) -> Result<bool, Broken> {
         let ring = self.segment.ring(Side::Sender);
         let length = LONGEST + HEAD;
@@ -275,8 +414,8 @@ impl Sending {
         Ok(again)
     }
 
-    /// Gives up all messages that were not fetched.
-    pub fn give_up(&mut self) -> impl Iterator<Item = Held> {
+    /// Abandons all messages that were not fetched.
+    pub fn abandon(&mut self) -> impl Iterator<Item = Held> {
         self.count = 0;
         self.pulled.clear();
         std::mem::take(&mut self.held).into_iter().flatten().map(|it| it.held)

@@ -1,90 +1,123 @@
 //! An endpoint: sends messages to endpoints of other processes of this host and receives theirs, in
 //! the order of each sender, matched by source and tag.
 //!
-//! It works only while it is called: nothing here owns a thread. What has happened is told to an
-//! [`Events`].
+//! Progress is made only inside calls: nothing here owns a thread. Results are reported through [`Events`].
 
+mod atomic;
 mod progress;
 mod queue;
+mod remote;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::os::fd::OwnedFd;
 use std::time::Instant;
 
+pub use atomic::{is_offered as is_atomic_offered, size_of_datatype};
 use queue::{Queue, Stored, Unexpected};
 pub use queue::{Receive, Wanted};
+pub use remote::{Access, Touch};
 
-use crate::channel::{Broken, Envelope, Held, Receiving, Sending};
+use crate::channel::{Broken, Envelope, Held, Operation, Purpose, Range, Receiving, Sending};
 use crate::figures::Figures;
-use crate::meeting::{self, Directory, Listener, Name};
 use crate::parts::Parts;
 use crate::peers::{PeerId, Peers};
+use crate::rendezvous::{self, Directory, Listener, Name};
 use crate::sys::{Errno, Watch};
 
-/// The longest message that is sent whole, in bytes: it may be overwritten once it is sent.
+/// The longest eager message, in bytes: its buffers may be reused as soon as it is sent.
 pub const LONGEST_INJECTED: usize = crate::channel::WHOLE;
-/// So many longer messages can be on their way to one endpoint.
+/// The most longer messages that can be in flight to one endpoint.
 pub const MOST_LONG: usize = crate::channel::MOST_HELD;
 
-/// What has happened to a message that the program has given a number.
+/// What has happened to a message of the program.
 #[derive(Clone, Copy, Debug)]
 pub enum Event {
-    /// It was sent: its memory may be used again.
+    /// It was sent: its buffers may be reused.
     Sent {
-        /// The program's number.
+        /// The program's context of the operation.
         context: usize,
         /// Whether it is a tagged message.
         is_tagged: bool,
-        /// Whether the program wants to be told.
+        /// Whether the program wants a completion.
         is_reported: bool,
     },
     /// It was received.
     Received(Received),
     /// It was not sent.
     SendFailed {
-        /// The program's number.
+        /// The program's context of the operation.
         context: usize,
         /// Whether it is a tagged message.
         is_tagged: bool,
-        /// Why.
+        /// The error.
         error: Errno,
     },
-    /// No message will come, or not the whole message has come.
+    /// No message will come, or only a part of it has arrived.
     ReceiveFailed {
-        /// What is known of it.
+        /// What is known about it.
         received: Received,
-        /// Why.
+        /// The error.
         error: Errno,
+    },
+    /// A remote memory access of this endpoint is done.
+    Accessed {
+        /// The program's context of the operation.
+        context: usize,
+        /// What it was.
+        operation: Operation,
+        /// Zero, or the error.
+        error: Errno,
+        /// Whether the program wants a completion.
+        is_reported: bool,
+    },
+    /// A peer has written into registered memory, with completion data for this program.
+    Written {
+        /// The peer.
+        source: PeerId,
+        /// The data.
+        data: u64,
+        /// The number of bytes written.
+        length: usize,
     },
 }
 
 /// A message that was received.
 #[derive(Clone, Copy, Debug)]
 pub struct Received {
-    /// The program's number of the receive.
+    /// The program's context of the receive.
     pub context: usize,
-    /// From whom; `None` if no message came.
+    /// The sender; `None` if no message came.
     pub source: Option<PeerId>,
-    /// What the message says of itself.
+    /// The metadata of the message.
     pub envelope: Envelope,
-    /// Where it was put.
+    /// The first receive buffer.
     pub base: *mut u8,
-    /// How many bytes it has, also if there was no place for all.
+    /// The length of the message, even if it was truncated.
     pub length: usize,
-    /// How many bytes there was no place for.
+    /// The number of truncated bytes.
     pub cut: usize,
-    /// Whether the program wants to be told.
+    /// Whether the program wants a completion.
     pub is_reported: bool,
 }
 
-/// Who is told what has happened.
+/// Receives events.
 pub trait Events {
-    /// Is told.
-    fn happened(&mut self, event: Event);
+    /// Called for each event.
+    fn on_event(&mut self, event: Event);
+
+    /// The address of a range of registered memory, which must be readable, and writable if it is written, until
+    /// the next call of the endpoint.
+    ///
+    /// # Errors
+    ///
+    /// Why a peer may not access it.
+    fn resolve(&mut self, _range: &Range, _touch: Touch) -> Result<*mut u8, Errno> {
+        Err(libc::EACCES)
+    }
 }
 
 impl<T: FnMut(Event)> Events for T {
-    fn happened(&mut self, event: Event) {
+    fn on_event(&mut self, event: Event) {
         self(event);
     }
 }
@@ -92,39 +125,53 @@ impl<T: FnMut(Event)> Events for T {
 /// A message to be sent.
 #[derive(Clone, Debug)]
 pub struct Message {
-    /// The program's number for it.
+    /// The program's context of the operation.
     pub context: usize,
-    /// What it says of itself.
+    /// Its metadata.
     pub envelope: Envelope,
-    /// Its bytes.
+    /// Its buffers.
     pub parts: Parts,
-    /// Whether the program wants to be told that it was sent.
+    /// Whether the program wants a completion.
     pub is_reported: bool,
-    /// Whether it counts as sent only once it is in the receiver's own memory.
+    /// Whether it completes only once it is in the receiver's buffers (delivery complete).
     pub must_arrive: bool,
 }
 
-/// The way to another endpoint.
+/// Whose channels an endpoint accepts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Admits {
+    /// Those of all.
+    All,
+    /// None yet: it has no connection. They wait.
+    NoneYet,
+    /// Those of the other end of its connection.
+    One(PeerId),
+}
+
+/// The channel to another endpoint.
 #[derive(Debug)]
-enum Way {
+enum Outgoing {
     None,
     Open(Box<Sending>),
     Lost(Broken),
 }
 
-/// The way from another endpoint.
+/// The channel from another endpoint.
 #[derive(Debug)]
-struct From {
+struct Incoming {
     peer: PeerId,
     receiving: Receiving,
-    /// Whether a record was there at the last look.
+    /// Whether the last poll found a record.
     is_busy: bool,
 }
 
-/// A receive whose message comes in pieces.
-#[derive(Clone, Copy, Debug)]
-struct Coming {
-    received: Received,
+/// What becomes of a message that is pulled through the ring.
+#[derive(Debug)]
+enum Pulling {
+    /// It belongs to a receive.
+    Receive(Received),
+    /// It is written into registered memory.
+    Write(remote::Write),
 }
 
 /// An endpoint.
@@ -134,31 +181,34 @@ pub struct Endpoint {
     directory: Directory,
     listener: Listener,
     watch: Watch,
-    /// By peer.
-    ways: Vec<Way>,
-    /// In the order in which they came. A place is used once.
-    from: Vec<Option<From>>,
-    /// Who has come and said nothing yet.
-    strangers: Vec<OwnedFd>,
+    /// Indexed by peer.
+    outgoing: Vec<Outgoing>,
+    /// In the order of connection; indices are not reused.
+    incoming: Vec<Option<Incoming>>,
+    /// Accepted sockets whose hello has not arrived yet.
+    pending: Vec<OwnedFd>,
+    admits: Admits,
     tagged: Queue,
     untagged: Queue,
-    coming: HashMap<(u32, u32), Coming>,
-    /// So many messages wait for their receivers to fetch them.
+    pulling: HashMap<(u32, u32), Pulling>,
+    /// What requests of peers return, and has not been sent yet; by peer.
+    replies: BTreeMap<usize, remote::Replies>,
+    /// The number of messages that wait for their receivers to fetch them.
     held: usize,
     figures: Figures,
-    /// Calls since the kernel was last asked for news, and when that was.
+    /// Calls since the clock was last read, and when the kernel was last polled.
     calls: u32,
-    looked: Instant,
-    searched: Instant,
+    polled: Instant,
+    probed: Instant,
     fetches: bool,
 }
 
 impl Endpoint {
-    /// An endpoint that others find in a directory.
+    /// An endpoint that peers find in a directory.
     ///
     /// # Errors
     ///
-    /// What the kernel says.
+    /// The kernel's error.
     pub fn new(directory: Directory) -> Result<Self, Errno> {
         let name = Name::new();
         let listener = Listener::new(&directory, name)?;
@@ -170,42 +220,59 @@ impl Endpoint {
             directory,
             listener,
             watch,
-            ways: Vec::new(),
-            from: Vec::new(),
-            strangers: Vec::new(),
+            outgoing: Vec::new(),
+            incoming: Vec::new(),
+            pending: Vec::new(),
+            admits: Admits::All,
             tagged: Queue::default(),
             untagged: Queue::default(),
-            coming: HashMap::new(),
+            pulling: HashMap::new(),
+            replies: BTreeMap::new(),
             held: 0,
             figures: Figures::new()?,
             calls: 0,
-            looked: now,
-            searched: now,
+            polled: now,
+            probed: now,
             fetches: true,
         })
     }
 
-    /// By which others find it.
+    /// Its name, by which peers reach it.
     pub const fn name(&self) -> Name {
         self.name
     }
 
-    /// Readable when something has come while the endpoint is armed.
+    /// Readable when something has arrived while the endpoint is armed.
     pub const fn watch(&self) -> &Watch {
         &self.watch
     }
 
-    /// What it has carried.
+    /// Its counters.
     pub const fn figures(&self) -> &Figures {
         &self.figures
     }
 
-    /// Takes long messages through the ring from now on, as if the kernel let nobody read the memory
-    /// of another process.
-    pub fn fetch_nothing(&mut self) {
+    /// Accepts no channels until it has a connection.
+    pub const fn admit_nobody(&mut self) {
+        self.admits = Admits::NoneYet;
+    }
+
+    /// Accepts the channels of one peer alone: it is the other end of its connection.
+    pub const fn admit(&mut self, peer: PeerId) {
+        self.admits = Admits::One(peer);
+    }
+
+    /// Ends the connection: whatever is under way with the peer fails.
+    pub fn disconnect(&mut self, peer: PeerId, events: &mut impl Events) {
+        self.drop_peer(peer, Broken::Closed, events);
+    }
+
+    /// Pulls long messages through the ring from now on, as where the kernel forbids reading another process's
+    /// memory.
+    pub fn disable_fetch(&mut self) {
         self.fetches = false;
-        for from in self.from.iter_mut().flatten() {
-            from.receiving.fetch_nothing();
+        for from in self.incoming.iter_mut().flatten() {
+            from.receiving.disable_fetch();
         }
     }
 
@@ -217,12 +284,12 @@ impl Endpoint {
     ///
     /// # Errors
     ///
-    /// `EAGAIN` if there is no room for it now: progress makes some. Otherwise why it cannot be sent.
+    /// `EAGAIN` if there is no room now: progress makes some. Otherwise the reason why the peer cannot be reached.
     ///
     /// # Safety
     ///
-    /// The message's places must be readable; those of one that is longer than [`LONGEST_INJECTED`],
-    /// or must arrive, until an event says that it was sent, or not.
+    /// The buffers must be readable; those of a message that is longer than [`LONGEST_INJECTED`] or must arrive,
+    /// until its event.
     #[inline]
     pub unsafe fn send(
         &mut self,
@@ -233,15 +300,16 @@ impl Endpoint {
     ) -> Result<(), Errno> {
         let length = message.parts.length();
         let is_short = Sending::is_short(length) && !message.must_arrive;
-        let way = self.way(peers, to)?;
+        let way = self.outgoing_channel(peers, to)?;
         let Message { context, envelope, ref parts, is_reported, .. } = *message;
         let is_tagged = envelope.is_tagged;
         let sent = if is_short {
-            // SAFETY: the caller's word.
+            // SAFETY: the caller's promise.
             unsafe { way.send(&envelope, parts) }
         } else {
             let parts = parts.clone();
-            way.hold(&envelope, Held { context, parts, is_reported, is_tagged })
+            let purpose = Purpose::Message { is_tagged };
+            way.hold(&envelope, Held { context, parts, is_reported, purpose })
         };
         match sent {
             Ok(true) => {
@@ -251,7 +319,7 @@ impl Endpoint {
                 counts.bytes_sent.add(length as u64);
                 counts.wakes.add(u64::from(wakes));
                 if is_short {
-                    events.happened(Event::Sent { context, is_tagged, is_reported });
+                    events.on_event(Event::Sent { context, is_tagged, is_reported });
                 } else {
                     self.held += 1;
                 }
@@ -262,47 +330,47 @@ impl Endpoint {
                 Err(libc::EAGAIN)
             }
             Err(why) => {
-                self.lose(to, why, events);
+                self.drop_peer(to, why, events);
                 Err(why.errno())
             }
         }
     }
 
     #[inline(always)]
-    fn way(&mut self, peers: &Peers, to: PeerId) -> Result<&mut Sending, Errno> {
-        if !matches!(self.ways.get(to.index()), Some(Way::Open(_))) {
+    fn outgoing_channel(&mut self, peers: &Peers, to: PeerId) -> Result<&mut Sending, Errno> {
+        if !matches!(self.outgoing.get(to.index()), Some(Outgoing::Open(_))) {
             self.open(peers, to)?;
         }
-        match &mut self.ways[to.index()] {
-            Way::Open(way) => Ok(way),
+        match &mut self.outgoing[to.index()] {
+            Outgoing::Open(way) => Ok(way),
             _ => Err(libc::EHOSTUNREACH),
         }
     }
 
     #[cold]
     fn open(&mut self, peers: &Peers, to: PeerId) -> Result<(), Errno> {
-        if self.ways.len() <= to.index() {
-            self.ways.resize_with(to.index() + 1, || Way::None);
+        if self.outgoing.len() <= to.index() {
+            self.outgoing.resize_with(to.index() + 1, || Outgoing::None);
         }
-        if let Way::Lost(why) = self.ways[to.index()] {
+        if let Outgoing::Lost(why) = self.outgoing[to.index()] {
             return Err(why.errno());
         }
         let name = peers.name(to).ok_or(libc::EINVAL)?;
-        let (peer, segment) = meeting::call(&self.directory, self.name, name)?;
-        let token = progress::Token::Way(to).number();
+        let (peer, segment) = rendezvous::connect(&self.directory, self.name, name)?;
+        let token = progress::Token::Outgoing(to).number();
         self.watch.add(&peer.socket, token)?;
-        if let Some(life) = &peer.life {
-            self.watch.add(life, token)?;
+        if let Some(pidfd) = &peer.pidfd {
+            self.watch.add(pidfd, token)?;
         }
-        self.ways[to.index()] = Way::Open(Box::new(Sending::new(peer, segment)));
+        self.outgoing[to.index()] = Outgoing::Open(Box::new(Sending::new(peer, segment)));
         Ok(())
     }
 
-    /// Posts a receive. If its message has come already, the event happens now.
+    /// Posts a receive. If its message has arrived already, the event happens now.
     ///
     /// # Safety
     ///
-    /// The receive's places must be writable until an event says what has become of it.
+    /// The buffers must be writable until the receive's event.
     #[inline]
     pub unsafe fn receive(
         &mut self,
@@ -315,22 +383,22 @@ impl Endpoint {
             self.deliver(message, &receive, events);
             return;
         }
-        let lost = wanted.source.and_then(|source| match self.ways.get(source.index()) {
-            Some(Way::Lost(why)) => Some(why.errno()),
+        let lost = wanted.source.and_then(|source| match self.outgoing.get(source.index()) {
+            Some(Outgoing::Lost(why)) => Some(why.errno()),
             _ => None,
         });
         match lost {
-            Some(error) => events.happened(failed(&receive, is_tagged, error)),
+            Some(error) => events.on_event(failed(&receive, is_tagged, error)),
             None => self.queue(is_tagged).post(wanted, receive),
         }
     }
 
-    /// Gives a message that has waited to a receive.
+    /// Delivers an unexpected message to a receive.
     fn deliver(&mut self, message: Unexpected, receive: &Receive, events: &mut impl Events) {
         let received = received(receive, message.source, message.envelope, message.length());
         match message.stored {
             Stored::Bytes(bytes) => {
-                // SAFETY: whoever posted the receive keeps its places writable.
+                // SAFETY: the caller of `receive` keeps the buffers writable.
                 unsafe { receive.to.copy_from(bytes.as_ptr(), bytes.len()) };
                 self.complete(received, events);
             }
@@ -340,13 +408,13 @@ impl Endpoint {
         }
     }
 
-    /// Looks for a message without receiving it: whose it is, what it says of itself, its length.
+    /// Looks for a message without receiving it: its source, metadata and length.
     pub fn peek(&self, is_tagged: bool, wanted: &Wanted) -> Option<(PeerId, Envelope, usize)> {
         let queue = if is_tagged { &self.tagged } else { &self.untagged };
         queue.peek(wanted).map(|it| (it.source, it.envelope, it.length()))
     }
 
-    /// The same, and keeps the message for [`Endpoint::receive_claimed`] by this number.
+    /// The same, and reserves the message for [`Endpoint::receive_claimed`] under this number.
     pub fn claim(
         &mut self,
         is_tagged: bool,
@@ -357,7 +425,7 @@ impl Endpoint {
         message.map(|it| (it.source, it.envelope, it.length()))
     }
 
-    /// Receives a message that was claimed by the receive's number; whether there is one.
+    /// Receives the message that was claimed under the receive's context; false if there is none.
     ///
     /// # Safety
     ///
@@ -372,8 +440,8 @@ impl Endpoint {
         message.map(|message| self.deliver(message, receive, events)).is_some()
     }
 
-    /// Discards a message: the one that was claimed by this number, or else the one wanted. Says
-    /// what was discarded.
+    /// Discards the message that matches `wanted`, or the one that was claimed under `number`. Returns what was
+    /// discarded.
     pub fn discard(
         &mut self,
         is_tagged: bool,
@@ -388,36 +456,36 @@ impl Endpoint {
         }?;
         let said = (message.source, message.envelope, message.length());
         if let Stored::Remote(channel, remote) = message.stored
-            && let Some(from) = self.incoming(channel)
+            && let Some(from) = self.incoming_channel(channel)
             && let Err(why) = from.receiving.discard(&remote)
         {
-            self.lose(said.0, why, events);
+            self.drop_peer(said.0, why, events);
         }
         Some(said)
     }
 
-    /// Takes a receive back, by the program's number. Its event says that it was cancelled.
+    /// Cancels a receive by its context; its event reports the cancellation.
     pub fn cancel(&mut self, context: usize, events: &mut impl Events) -> bool {
         for is_tagged in [true, false] {
             if let Some(receive) = self.queue(is_tagged).cancel(context) {
-                events.happened(failed(&receive, is_tagged, libc::ECANCELED));
+                events.on_event(failed(&receive, is_tagged, libc::ECANCELED));
                 return true;
             }
         }
         false
     }
 
-    fn incoming(&mut self, channel: u32) -> Option<&mut From> {
-        self.from.get_mut(channel as usize).and_then(Option::as_mut)
+    fn incoming_channel(&mut self, channel: u32) -> Option<&mut Incoming> {
+        self.incoming.get_mut(channel as usize).and_then(Option::as_mut)
     }
 
-    /// Tells of a message that has arrived as a whole.
+    /// Reports a message that has arrived completely.
     #[inline(always)]
     fn complete(&mut self, received: Received, events: &mut impl Events) {
         let counts = self.figures.counts();
         counts.received.add(1);
         counts.bytes_received.add((received.length - received.cut) as u64);
-        events.happened(match received.cut {
+        events.on_event(match received.cut {
             0 => Event::Received(received),
             _ => Event::ReceiveFailed { received, error: libc::EMSGSIZE },
         });
@@ -430,7 +498,7 @@ fn received(receive: &Receive, from: PeerId, envelope: Envelope, length: usize) 
     Received { context, source: Some(from), envelope, base, length, cut, is_reported }
 }
 
-/// What happens to a receive for which no message will come.
+/// The event of a receive for which no message will come.
 fn failed(receive: &Receive, is_tagged: bool, error: Errno) -> Event {
     let envelope = Envelope { is_tagged, tag: 0, data: None };
     let Receive { context, ref to, is_reported } = *receive;

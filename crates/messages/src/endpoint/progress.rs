@@ -1,105 +1,108 @@
-//! What an endpoint does when it is called: takes what has come, and notices who came and who went.
+//! The progress of an endpoint: receives messages, accepts new peers, and detects peers that have ended.
 
 use std::time::{Duration, Instant};
 
 use super::queue::{Receive, Stored, Unexpected};
-use super::{Coming, Endpoint, Event, Events, From, Way, failed, received};
-use crate::channel::{Arrival, Body, Broken, Envelope, Receiving, Remote};
+use super::{Admits, Endpoint, Event, Events, Incoming, Outgoing, Pulling, failed, received};
+use crate::channel::{Arrival, Body, Broken, Envelope, Held, Purpose, Receiving, Remote};
 use crate::endpoint::Received;
-use crate::meeting::{self, Answered};
 use crate::parts::Parts;
 use crate::peers::{PeerId, Peers};
-use crate::sys;
+use crate::rendezvous::{self, Handshake};
+use crate::sys::{self, Errno};
 
-/// So many records of one sender are taken before the others' turn.
+/// The most records of one sender that are received before the other senders' turn.
 const TURN: u32 = 64;
-/// So many calls pass before the clock is looked at.
+/// Calls between two readings of the clock.
 const CALLS: u32 = 64;
-/// So often at most the kernel is asked who came and who went.
-const LOOK: Duration = Duration::from_micros(50);
-/// So often it is asked after those from whom a message is waited for and who never came.
-const SEARCH: Duration = Duration::from_millis(100);
+/// The shortest interval between two polls of the kernel for new and closed connections.
+const KERNEL_POLL: Duration = Duration::from_micros(50);
+/// The interval between probes of peers that a receive waits for and that have never connected.
+const PROBE: Duration = Duration::from_millis(100);
 
-/// What the kernel reports.
+/// What an epoll event refers to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Token {
     Listener,
-    Stranger,
-    From(u32),
-    Way(PeerId),
+    Pending,
+    Incoming(u32),
+    Outgoing(PeerId),
 }
 
 impl Token {
     pub fn number(self) -> u64 {
         match self {
             Self::Listener => 0,
-            Self::Stranger => 1 << 32,
-            Self::From(channel) => 2 << 32 | u64::from(channel),
-            Self::Way(peer) => 3 << 32 | peer.index() as u64,
+            Self::Pending => 1 << 32,
+            Self::Incoming(channel) => 2 << 32 | u64::from(channel),
+            Self::Outgoing(peer) => 3 << 32 | peer.index() as u64,
         }
     }
 
     fn of(number: u64) -> Option<Self> {
         match number >> 32 {
             0 => Some(Self::Listener),
-            1 => Some(Self::Stranger),
-            2 => Some(Self::From(number as u32)),
-            3 => Some(Self::Way(PeerId::of_index(number as u32))),
+            1 => Some(Self::Pending),
+            2 => Some(Self::Incoming(number as u32)),
+            3 => Some(Self::Outgoing(PeerId::of_index(number as u32))),
             _ => None,
         }
     }
 }
 
 impl Endpoint {
-    /// Takes what has come; whether that was anything.
+    /// Receives what has arrived; returns whether there was anything.
     #[inline]
     pub fn progress(&mut self, peers: &mut Peers, events: &mut impl Events) -> bool {
         let mut any = false;
-        for channel in 0..self.from.len() {
-            any |= self.take_from(channel as u32, events);
+        for channel in 0..self.incoming.len() {
+            any |= self.receive_from(channel as u32, events);
         }
         if self.held > 0 {
-            any |= self.hear_all(events);
+            any |= self.handle_all_answers(events);
+        }
+        if !self.replies.is_empty() {
+            any |= self.send_replies(peers, events);
         }
         self.figures.counts().empty_polls.add(u64::from(!any));
         self.calls += 1;
         if self.calls >= CALLS {
             self.calls = 0;
-            if self.looked.elapsed() >= LOOK {
-                any |= self.look(peers, events);
+            if self.polled.elapsed() >= KERNEL_POLL {
+                any |= self.poll_kernel(peers, events);
             }
         }
         any
     }
 
-    /// Whether nothing has come, by a glance, and it is not yet time to ask the kernel.
+    /// Whether nothing has arrived and the kernel need not be polled yet; a cheap check.
     #[inline(always)]
-    pub fn rests(&mut self) -> bool {
-        let mut has_news = self.held > 0 && self.is_heard_from();
-        for from in &mut self.from {
+    pub fn is_idle(&mut self) -> bool {
+        let mut has_news = self.held > 0 && self.has_answers() || !self.replies.is_empty();
+        for from in &mut self.incoming {
             let Some(from) = from else { continue };
             let has_next = from.receiving.has_next();
             from.is_busy &= has_next;
             has_news |= has_next;
         }
-        let rests = !has_news && self.calls < CALLS;
-        self.calls += u32::from(rests);
-        self.figures.counts().empty_polls.add(u64::from(rests));
-        rests
+        let is_idle = !has_news && self.calls < CALLS;
+        self.calls += u32::from(is_idle);
+        self.figures.counts().empty_polls.add(u64::from(is_idle));
+        is_idle
     }
 
     #[inline(never)]
-    fn is_heard_from(&self) -> bool {
-        self.ways.iter().any(|way| matches!(way, Way::Open(way) if way.is_heard_from()))
+    fn has_answers(&self) -> bool {
+        self.outgoing.iter().any(|way| matches!(way, Outgoing::Open(way) if way.has_answers()))
     }
 
-    /// Takes records from a channel: up to a turn while they come faster than they are asked for, otherwise one.
-    /// A look at the place of the next takes that line from the sender's processor, who is about to write it, and
-    /// the answer to the first waits for the look.
+    /// Receives records from a channel: up to [`TURN`] while they arrive faster than they are polled, otherwise one.
+    /// Checking the next slot takes its cache line away from the sender, which is about to write it, and delays the
+    /// answer to the first record.
     #[inline(always)]
-    fn take_from(&mut self, channel: u32, events: &mut impl Events) -> bool {
+    fn receive_from(&mut self, channel: u32, events: &mut impl Events) -> bool {
         let mut taken = 0;
-        while let Some(from) = &mut self.from[channel as usize] {
+        while let Some(from) = &mut self.incoming[channel as usize] {
             let peer = from.peer;
             match from.receiving.next_arrival() {
                 Ok(None) => {
@@ -107,10 +110,10 @@ impl Endpoint {
                     break;
                 }
                 Ok(Some(arrival)) => self.arrive(channel, peer, arrival, events),
-                Err(why) => self.lose(peer, why, events),
+                Err(why) => self.drop_peer(peer, why, events),
             }
             taken += 1;
-            let Some(from) = self.incoming(channel) else { break };
+            let Some(from) = self.incoming_channel(channel) else { break };
             from.receiving.take();
             let is_busy = std::mem::replace(&mut from.is_busy, true);
             if !is_busy || taken == TURN {
@@ -130,15 +133,18 @@ impl Endpoint {
                 }
             }
             Arrival::Complete(number) => {
-                if let Some(coming) = self.coming.remove(&(channel, number)) {
-                    self.complete(coming.received, events);
-                }
+                self.finish_pulled(channel, number, source, events);
             }
             Arrival::Piece => {}
+            Arrival::Request(requested) => self.serve(channel, source, *requested, events),
+            Arrival::Reply(number, offset, bytes, length) => {
+                // SAFETY: the record stays in the ring until it is consumed.
+                unsafe { self.take_reply(source, number, offset, (bytes, length), events) };
+            }
         }
     }
 
-    /// Puts a message where its receive wants it.
+    /// Delivers a message into the buffers of its receive.
     #[inline(always)]
     fn put(
         &mut self,
@@ -152,8 +158,8 @@ impl Endpoint {
         match body {
             Body::Here(bytes, length) => {
                 let received = received(receive, source, envelope, length);
-                // SAFETY: the bytes lie in the ring until they are taken; whoever posted the receive
-                // keeps its places writable.
+                // SAFETY: the record stays in the ring until it is consumed; the caller of `receive` keeps the buffers
+                // writable.
                 unsafe { receive.to.copy_from(bytes, length) };
                 self.complete(received, events);
             }
@@ -164,12 +170,12 @@ impl Endpoint {
         }
     }
 
-    /// Keeps a message for which there is no receive yet.
+    /// Stores an unexpected message.
     fn keep(&mut self, channel: u32, source: PeerId, envelope: Envelope, body: Body) {
         let stored = match body {
             Body::Here(bytes, length) => {
                 let mut copy = Box::<[u8]>::new_uninit_slice(length);
-                // SAFETY: the bytes lie in the ring until they are taken; all of the copy is written.
+                // SAFETY: the record stays in the ring until it is consumed; all of the copy is written.
                 let copy = unsafe {
                     std::ptr::copy_nonoverlapping(bytes, copy.as_mut_ptr().cast(), length);
                     copy.assume_init()
@@ -182,7 +188,7 @@ impl Endpoint {
         self.queue(envelope.is_tagged).keep(Unexpected { source, envelope, stored });
     }
 
-    /// Fetches a message that is still with its sender.
+    /// Fetches a message that is still in its sender's memory.
     pub(super) fn fetch(
         &mut self,
         channel: u32,
@@ -191,10 +197,10 @@ impl Endpoint {
         received: Received,
         events: &mut impl Events,
     ) {
-        let fetched = match self.incoming(channel) {
-            // SAFETY: whoever posted the receive keeps its places writable until its event.
+        let fetched = match self.incoming_channel(channel) {
+            // SAFETY: the caller of `receive` keeps the buffers writable until its event.
             Some(from) => unsafe { from.receiving.fetch(remote, to) },
-            None => Err(Broken::Gone),
+            None => Err(Broken::Closed),
         };
         match fetched {
             Ok(None) => {
@@ -203,220 +209,241 @@ impl Endpoint {
                 self.complete(received, events);
             }
             Ok(Some(number)) => {
-                self.coming.insert((channel, number), Coming { received });
+                self.pulling.insert((channel, number), Pulling::Receive(received));
             }
             Err(why) => {
                 let error = why.errno();
-                events.happened(Event::ReceiveFailed { received, error });
+                events.on_event(Event::ReceiveFailed { received, error });
                 if let Some(source) = received.source {
-                    self.lose(source, why, events);
+                    self.drop_peer(source, why, events);
                 }
             }
         }
     }
 
-    /// Takes the answers of all receivers that have something to fetch.
-    fn hear_all(&mut self, events: &mut impl Events) -> bool {
+    /// Handles the answers of all receivers that have messages to fetch.
+    fn handle_all_answers(&mut self, events: &mut impl Events) -> bool {
         let mut any = false;
-        for peer in 0..self.ways.len() {
-            if let Way::Open(way) = &self.ways[peer]
-                && way.is_waiting()
+        for peer in 0..self.outgoing.len() {
+            if let Outgoing::Open(way) = &self.outgoing[peer]
+                && way.has_held()
             {
-                any |= self.hear(PeerId::of_index(peer as u32), events);
+                any |= self.handle_answers(PeerId::of_index(peer as u32), events);
             }
         }
         any
     }
 
-    /// Takes the answers of a receiver.
-    fn hear(&mut self, peer: PeerId, events: &mut impl Events) -> bool {
-        let Some(Way::Open(way)) = self.ways.get_mut(peer.index()) else { return false };
+    /// Handles the answers of one receiver.
+    fn handle_answers(&mut self, peer: PeerId, events: &mut impl Events) -> bool {
+        let Some(Outgoing::Open(way)) = self.outgoing.get_mut(peer.index()) else { return false };
         let count = &mut self.held;
-        let heard = way.progress(|held| {
+        let heard = way.progress(|held, error| {
             *count -= 1;
-            let (context, is_tagged) = (held.context, held.is_tagged);
-            events.happened(Event::Sent { context, is_tagged, is_reported: held.is_reported });
+            events.on_event(ended(&held, error));
         });
         heard.unwrap_or_else(|why| {
-            self.lose(peer, why, events);
+            self.drop_peer(peer, why, events);
             true
         })
     }
 
-    /// Asks the kernel who came and who went; whether anybody did.
+    /// Polls the kernel for new and closed connections; returns whether there were any.
     #[cold]
-    pub fn look(&mut self, peers: &mut Peers, events: &mut impl Events) -> bool {
-        self.looked = Instant::now();
+    pub fn poll_kernel(&mut self, peers: &mut Peers, events: &mut impl Events) -> bool {
+        self.polled = Instant::now();
         let (tokens, count) = self.watch.wait(Some(Duration::ZERO));
         for token in &tokens[..count] {
             match Token::of(*token) {
-                Some(Token::Listener | Token::Stranger) => self.welcome(peers),
-                Some(Token::From(channel)) => {
-                    let from = self.incoming(channel);
+                Some(Token::Listener | Token::Pending) => self.accept_all(peers),
+                Some(Token::Incoming(channel)) => {
+                    let from = self.incoming_channel(channel);
                     let gone = from.filter(|from| is_gone(&from.receiving.peer));
                     if let Some(peer) = gone.map(|from| from.peer) {
-                        self.part(peers, peer, events);
+                        self.drain_and_drop(peers, peer, events);
                     }
                 }
-                Some(Token::Way(peer)) => {
-                    if let Some(Way::Open(way)) = self.ways.get(peer.index())
+                Some(Token::Outgoing(peer)) => {
+                    if let Some(Outgoing::Open(way)) = self.outgoing.get(peer.index())
                         && is_gone(&way.peer)
                     {
-                        self.part(peers, peer, events);
+                        self.drain_and_drop(peers, peer, events);
                     }
                 }
                 None => {}
             }
         }
-        if self.looked - self.searched >= SEARCH {
-            self.searched = self.looked;
-            self.search(peers, events);
+        if self.polled - self.probed >= PROBE {
+            self.probed = self.polled;
+            self.probe_missing(peers, events);
         }
         count > 0
     }
 
-    /// Takes in who has come.
-    fn welcome(&mut self, peers: &mut Peers) {
-        while let Some(come) = self.listener.accept() {
-            // Who cannot be watched is heard at the next look that another brings about.
-            let _ = self.watch.add(&come, Token::Stranger.number());
-            self.strangers.push(come);
+    /// Accepts waiting connections and reads their hellos.
+    fn accept_all(&mut self, peers: &mut Peers) {
+        if self.admits == Admits::NoneYet {
+            return;
         }
-        for stranger in std::mem::take(&mut self.strangers) {
-            match meeting::answer(stranger, self.name) {
-                Answered::NotYet(stranger) => self.strangers.push(stranger),
-                Answered::Refused => {}
-                Answered::Called(peer, segment, name) => {
+        while let Some(come) = self.listener.accept() {
+            // A socket that cannot be watched is read with the next event of another.
+            let _ = self.watch.add(&come, Token::Pending.number());
+            self.pending.push(come);
+        }
+        for socket in std::mem::take(&mut self.pending) {
+            match rendezvous::accept_hello(socket, self.name) {
+                Handshake::Pending(socket) => self.pending.push(socket),
+                Handshake::Rejected => {}
+                Handshake::Connected(peer, segment, name) => {
                     let number = peers.number(name);
-                    // Whoever wrote nonsense once is not listened to again.
-                    if matches!(self.ways.get(number.index()), Some(Way::Lost(_))) {
+                    if matches!(self.admits, Admits::One(peer) if peer != number) {
                         continue;
                     }
-                    let channel = self.from.len() as u32;
-                    let token = Token::From(channel).number();
+                    // A peer that was dropped is not accepted again.
+                    if matches!(self.outgoing.get(number.index()), Some(Outgoing::Lost(_))) {
+                        continue;
+                    }
+                    let channel = self.incoming.len() as u32;
+                    let token = Token::Incoming(channel).number();
                     let changed = self.watch.change(&peer.socket, token);
-                    let watched = peer.life.as_ref().map(|life| self.watch.add(life, token));
+                    let watched = peer.pidfd.as_ref().map(|pidfd| self.watch.add(pidfd, token));
                     if changed.is_err() || watched.is_some_and(|watched| watched.is_err()) {
                         continue;
                     }
                     let mut receiving = Receiving::new(peer, segment);
                     if !self.fetches {
-                        receiving.fetch_nothing();
+                        receiving.disable_fetch();
                     }
-                    self.from.push(Some(From { peer: number, receiving, is_busy: false }));
+                    self.incoming.push(Some(Incoming { peer: number, receiving, is_busy: false }));
                     self.figures.counts().peers.add(1);
                 }
             }
         }
     }
 
-    /// A peer has closed its endpoint, or ended: takes what it had sent before.
-    fn part(&mut self, peers: &mut Peers, peer: PeerId, events: &mut impl Events) {
-        // It may have come and gone.
-        self.welcome(peers);
-        for channel in 0..self.from.len() {
-            let is_its = |from: &Option<From>| from.as_ref().is_some_and(|it| it.peer == peer);
-            while is_its(&self.from[channel]) && self.take_from(channel as u32, events) {}
+    /// A peer has closed its endpoint or ended: receives what it had sent before, then drops it.
+    fn drain_and_drop(&mut self, peers: &mut Peers, peer: PeerId, events: &mut impl Events) {
+        // Its connection may still be waiting to be accepted.
+        self.accept_all(peers);
+        for channel in 0..self.incoming.len() {
+            let is_its = |from: &Option<Incoming>| from.as_ref().is_some_and(|it| it.peer == peer);
+            while is_its(&self.incoming[channel]) && self.receive_from(channel as u32, events) {}
         }
-        self.hear(peer, events);
-        self.lose(peer, Broken::Gone, events);
+        self.handle_answers(peer, events);
+        self.drop_peer(peer, Broken::Closed, events);
     }
 
-    /// Fails whatever depends on a peer that is of no more use. Others are not concerned.
+    /// Drops a peer: everything that depends on it fails. Other peers are not affected.
     #[cold]
-    pub(super) fn lose(&mut self, peer: PeerId, why: Broken, events: &mut impl Events) {
+    pub(super) fn drop_peer(&mut self, peer: PeerId, why: Broken, events: &mut impl Events) {
         let error = why.errno();
-        if self.ways.len() <= peer.index() {
-            self.ways.resize_with(peer.index() + 1, || Way::None);
+        if self.outgoing.len() <= peer.index() {
+            self.outgoing.resize_with(peer.index() + 1, || Outgoing::None);
         }
-        let way = std::mem::replace(&mut self.ways[peer.index()], Way::Lost(why));
-        if matches!(way, Way::Lost(_)) {
-            self.ways[peer.index()] = way;
+        let way = std::mem::replace(&mut self.outgoing[peer.index()], Outgoing::Lost(why));
+        if matches!(way, Outgoing::Lost(_)) {
+            self.outgoing[peer.index()] = way;
             return;
         }
         self.figures.counts().lost.add(1);
-        if let Way::Open(mut way) = way {
-            for held in way.give_up() {
+        self.replies.remove(&peer.index());
+        if let Outgoing::Open(mut way) = way {
+            for held in way.abandon() {
                 self.held -= 1;
-                let (context, is_tagged) = (held.context, held.is_tagged);
-                events.happened(Event::SendFailed { context, is_tagged, error });
+                events.on_event(ended(&held, error));
             }
             self.watch.remove(&way.peer);
         }
-        for channel in 0..self.from.len() {
-            let its = self.from[channel].take_if(|from| from.peer == peer);
+        for channel in 0..self.incoming.len() {
+            let its = self.incoming[channel].take_if(|from| from.peer == peer);
             let Some(mut from) = its else { continue };
-            for number in from.receiving.give_up() {
-                if let Some(coming) = self.coming.remove(&(channel as u32, number)) {
-                    let received = coming.received;
-                    events.happened(Event::ReceiveFailed { received, error });
+            for number in from.receiving.abandon() {
+                let pulling = self.pulling.remove(&(channel as u32, number));
+                if let Some(Pulling::Receive(received)) = pulling {
+                    events.on_event(Event::ReceiveFailed { received, error });
                 }
             }
             self.watch.remove(&from.receiving.peer);
         }
         for is_tagged in [true, false] {
-            for receive in self.queue(is_tagged).give_up(peer) {
-                events.happened(failed(&receive, is_tagged, error));
+            let is_only = self.admits == Admits::One(peer);
+            for receive in self.queue(is_tagged).abandon(peer, is_only) {
+                events.on_event(failed(&receive, is_tagged, error));
             }
         }
     }
 
-    /// Looks for those from whom a message is waited for and who never came: they may have ended.
-    fn search(&mut self, peers: &Peers, events: &mut impl Events) {
+    /// Probes peers that receives wait for and that have never connected: they may have ended.
+    fn probe_missing(&mut self, peers: &Peers, events: &mut impl Events) {
         let sources = self.tagged.sources().chain(self.untagged.sources());
         let mut missing: Vec<PeerId> = sources.collect();
+        if let Admits::One(peer) = self.admits {
+            missing.push(peer);
+        }
         missing.sort_unstable_by_key(|peer| peer.index());
         missing.dedup();
         missing.retain(|peer| {
-            let is_here = self.from.iter().flatten().any(|from| from.peer == *peer);
-            !is_here && !matches!(self.ways.get(peer.index()), Some(Way::Open(_)))
+            let is_here = self.incoming.iter().flatten().any(|from| from.peer == *peer);
+            !is_here && !matches!(self.outgoing.get(peer.index()), Some(Outgoing::Open(_)))
         });
         for peer in missing {
             if self.open(peers, peer) == Err(libc::ECONNREFUSED) {
-                self.lose(peer, Broken::Gone, events);
+                self.drop_peer(peer, Broken::Closed, events);
             }
         }
     }
 
-    /// Says that this endpoint sleeps from now on, unless a look after this finds something.
+    /// Asks all peers for wake-ups. The caller makes progress once more before it sleeps.
     pub fn arm(&mut self) {
-        for from in self.from.iter_mut().flatten() {
+        for from in self.incoming.iter_mut().flatten() {
             from.receiving.arm();
         }
-        for way in &self.ways {
-            if let Way::Open(way) = way {
+        for way in &self.outgoing {
+            if let Outgoing::Open(way) = way {
                 way.arm();
             }
         }
     }
 
-    /// Says that it is awake.
+    /// Asks for no more wake-ups.
     pub fn disarm(&mut self) {
-        for from in self.from.iter().flatten() {
+        for from in self.incoming.iter().flatten() {
             from.receiving.disarm();
         }
-        for way in &self.ways {
-            if let Way::Open(way) = way {
+        for way in &self.outgoing {
+            if let Outgoing::Open(way) = way {
                 way.disarm();
             }
         }
     }
 
-    /// Whether a message that found no room may be sent again.
+    /// Whether a message that found a ring full may be tried again.
     pub fn has_room_again(&mut self, events: &mut impl Events) -> bool {
         let mut any = false;
-        for peer in 0..self.ways.len() {
-            let Way::Open(way) = &mut self.ways[peer] else { continue };
+        for peer in 0..self.outgoing.len() {
+            let Outgoing::Open(way) = &mut self.outgoing[peer] else { continue };
             match way.has_room_again() {
                 Ok(again) => any |= again,
-                Err(why) => self.lose(PeerId::of_index(peer as u32), why, events),
+                Err(why) => self.drop_peer(PeerId::of_index(peer as u32), why, events),
             }
         }
         any
     }
 }
 
-/// Whether the process at the other end has ended, or closed its endpoint.
-fn is_gone(peer: &meeting::Peer) -> bool {
-    sys::is_closed_after_rings(&peer.socket) || peer.life.as_ref().is_some_and(sys::is_readable)
+/// The event of a held message or request that was fetched or carried out, or has failed.
+pub(super) const fn ended(held: &Held, error: Errno) -> Event {
+    let Held { context, is_reported, .. } = *held;
+    match held.purpose {
+        Purpose::Message { is_tagged } if error == 0 => {
+            Event::Sent { context, is_tagged, is_reported }
+        }
+        Purpose::Message { is_tagged } => Event::SendFailed { context, is_tagged, error },
+        Purpose::Request(operation) => Event::Accessed { context, operation, error, is_reported },
+    }
+}
+
+/// Whether the peer's process has ended, or closed its endpoint.
+fn is_gone(peer: &rendezvous::Peer) -> bool {
+    sys::drain_notifications(&peer.socket) || peer.pidfd.as_ref().is_some_and(sys::is_readable)
 }

@@ -1,4 +1,4 @@
-//! Which message goes to which receive: the first that was posted takes the first that has come.
+//! Matching: the oldest posted receive that matches takes the oldest message that has arrived.
 
 use std::collections::VecDeque;
 
@@ -6,14 +6,14 @@ use crate::channel::{Envelope, Remote};
 use crate::parts::Parts;
 use crate::peers::PeerId;
 
-/// What a receive takes.
+/// What a receive matches.
 #[derive(Clone, Copy, Debug)]
 pub struct Wanted {
-    /// From whom; `None` from anybody.
+    /// The source; `None` for any.
     pub source: Option<PeerId>,
-    /// Which tag.
+    /// The tag.
     pub tag: u64,
-    /// Which bits of the tag do not matter.
+    /// The bits of the tag that are ignored.
     pub ignore: u64,
 }
 
@@ -23,39 +23,39 @@ impl Wanted {
     }
 }
 
-/// A receive that was posted.
+/// A posted receive.
 #[derive(Clone, Debug)]
 pub struct Receive {
-    /// The program's own number for it.
+    /// The program's context of the operation.
     pub context: usize,
-    /// Where the message goes.
+    /// Its buffers.
     pub to: Parts,
-    /// Whether the program wants to be told.
+    /// Whether the program wants a completion.
     pub is_reported: bool,
 }
 
-/// The bytes of a message for which no receive was posted when it came.
+/// The bytes of an unexpected message.
 #[derive(Debug)]
 pub enum Stored {
-    /// A short one, copied.
+    /// An eager message, copied.
     Bytes(Box<[u8]>),
-    /// Still with the sender, at the other end of this channel.
+    /// A long message in the memory of the sender at the other end of this channel.
     Remote(u32, Remote),
 }
 
-/// A message for which no receive was posted when it came.
+/// A message that arrived before its receive was posted.
 #[derive(Debug)]
 pub struct Unexpected {
-    /// Whose.
+    /// Its source.
     pub source: PeerId,
-    /// What it says of itself.
+    /// Its metadata.
     pub envelope: Envelope,
     /// Its bytes.
     pub stored: Stored,
 }
 
 impl Unexpected {
-    /// How many bytes it has.
+    /// Its length in bytes.
     pub fn length(&self) -> usize {
         match &self.stored {
             Stored::Bytes(bytes) => bytes.len(),
@@ -64,21 +64,21 @@ impl Unexpected {
     }
 }
 
-/// Receives without messages and messages without receives, of one kind of message.
+/// Posted receives and unexpected messages of one kind (tagged or untagged).
 #[derive(Debug, Default)]
 pub struct Queue {
     posted: VecDeque<(Wanted, Receive)>,
     unexpected: VecDeque<Unexpected>,
-    /// Messages that are kept for who has claimed them, by his number.
+    /// Claimed messages, by the context under which they were claimed.
     claimed: Vec<(usize, Unexpected)>,
 }
 
 impl Queue {
-    /// The receive that takes a message which has just come.
+    /// Removes the receive that matches a message which has just arrived.
     #[inline(always)]
     pub fn receive_for(&mut self, source: PeerId, tag: u64) -> Option<Receive> {
         let first = self.posted.front()?;
-        // Most often it is the one that was posted first, which is simple to remove.
+        // Most often it is the oldest, which is cheap to remove.
         if first.0.takes(source, tag) {
             return self.posted.pop_front().map(|(_, receive)| receive);
         }
@@ -86,7 +86,7 @@ impl Queue {
         self.posted.remove(index).map(|(_, receive)| receive)
     }
 
-    /// Keeps a message for which there was no receive.
+    /// Stores an unexpected message.
     pub fn keep(&mut self, message: Unexpected) {
         self.unexpected.push_back(message);
     }
@@ -96,7 +96,7 @@ impl Queue {
         self.unexpected.iter().position(takes)
     }
 
-    /// The message that a new receive takes.
+    /// Removes the message that a new receive matches.
     #[inline(always)]
     pub fn message_for(&mut self, wanted: &Wanted) -> Option<Unexpected> {
         if self.unexpected.is_empty() {
@@ -105,45 +105,45 @@ impl Queue {
         self.find(wanted).and_then(|index| self.unexpected.remove(index))
     }
 
-    /// The message that a new receive would take.
+    /// The message that a new receive would match.
     pub fn peek(&self, wanted: &Wanted) -> Option<&Unexpected> {
         self.find(wanted).map(|index| &self.unexpected[index])
     }
 
-    /// Keeps the message that a new receive would take for whoever claims it by this number.
+    /// Reserves the message that a new receive would match under a number.
     pub fn claim(&mut self, wanted: &Wanted, number: usize) -> Option<&Unexpected> {
         let message = self.message_for(wanted)?;
         self.claimed.push((number, message));
         self.claimed.last().map(|(_, message)| message)
     }
 
-    /// The message that was claimed by this number.
+    /// Removes the message that was claimed under this number.
     pub fn claimed(&mut self, number: usize) -> Option<Unexpected> {
         let index = self.claimed.iter().position(|(by, _)| *by == number)?;
         Some(self.claimed.swap_remove(index).1)
     }
 
-    /// Posts a receive for which there was no message.
+    /// Posts a receive that matched no message.
     pub fn post(&mut self, wanted: Wanted, receive: Receive) {
         self.posted.push_back((wanted, receive));
     }
 
-    /// Takes a receive back, by the program's number; `None` if it has its message, or never was.
+    /// Removes a receive by its context; `None` if it has matched already, or does not exist.
     pub fn cancel(&mut self, context: usize) -> Option<Receive> {
         let index = self.posted.iter().position(|(_, receive)| receive.context == context)?;
         self.posted.remove(index).map(|(_, receive)| receive)
     }
 
-    /// Takes the receives back that can have no message, since they are for this source alone.
-    pub fn give_up(&mut self, source: PeerId) -> Vec<Receive> {
-        let is_lost = |wanted: &Wanted| wanted.source == Some(source);
+    /// Removes the receives that match this source only, since it is lost; all if there is no other.
+    pub fn abandon(&mut self, source: PeerId, is_only: bool) -> Vec<Receive> {
+        let is_lost = |wanted: &Wanted| is_only || wanted.source == Some(source);
         let lost = self.posted.iter().filter(|(wanted, _)| is_lost(wanted)).map(|it| it.1.clone());
         let lost = lost.collect();
         self.posted.retain(|(wanted, _)| !is_lost(wanted));
         lost
     }
 
-    /// Those from whom alone a message is waited for.
+    /// The sources of directed receives.
     pub fn sources(&self) -> impl Iterator<Item = PeerId> {
         self.posted.iter().filter_map(|(wanted, _)| wanted.source)
     }
@@ -199,7 +199,7 @@ mod tests {
         for (context, source) in [Some(A), None, Some(B), Some(A)].into_iter().enumerate() {
             queue.post(Wanted { source, tag: 0, ignore: 0 }, receive(context));
         }
-        let lost = queue.give_up(A).iter().map(|it| it.context).collect::<Vec<_>>();
+        let lost = queue.abandon(A, false).iter().map(|it| it.context).collect::<Vec<_>>();
         assert_eq!(lost, [0, 3]);
         assert_eq!(queue.sources().collect::<Vec<_>>(), [B]);
         assert!(queue.cancel(2).is_some() && queue.cancel(2).is_none());

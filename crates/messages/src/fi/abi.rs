@@ -13,8 +13,12 @@ pub const FI_TAGGED: u64 = 1 << 3;
 pub const FI_ATOMIC: u64 = 1 << 4;
 pub const FI_MULTICAST: u64 = 1 << 5;
 pub const FI_COLLECTIVE: u64 = 1 << 6;
+pub const FI_READ: u64 = 1 << 8;
+pub const FI_WRITE: u64 = 1 << 9;
 pub const FI_RECV: u64 = 1 << 10;
 pub const FI_SEND: u64 = 1 << 11;
+pub const FI_REMOTE_READ: u64 = 1 << 12;
+pub const FI_REMOTE_WRITE: u64 = 1 << 13;
 pub const FI_REMOTE_CQ_DATA: u64 = 1 << 17;
 pub const FI_MORE: u64 = 1 << 18;
 pub const FI_PEEK: u64 = 1 << 19;
@@ -32,8 +36,12 @@ pub const FI_DIRECTED_RECV: u64 = 1 << 59;
 pub const FI_CLAIM: u64 = 1 << 59;
 pub const FI_SELECTIVE_COMPLETION: u64 = 1 << 59;
 
+pub const FI_FETCH_ATOMIC: u64 = 1 << 58;
+pub const FI_COMPARE_ATOMIC: u64 = 1 << 59;
+
 pub const FI_LOCAL_MR: u64 = 1 << 55;
 pub const FI_CONTEXT: u64 = 1 << 59;
+pub const FI_RX_CQ_DATA: u64 = 1 << 56;
 pub const FI_MSG_PREFIX: u64 = 1 << 58;
 
 pub const FI_ORDER_SAS: u64 = 1 << 8;
@@ -48,6 +56,8 @@ pub const FI_AV_TABLE: u32 = 2;
 
 pub const FI_MR_BASIC: c_int = 1;
 pub const FI_MR_SCALABLE: c_int = 2;
+pub const FI_MR_VIRT_ADDR: c_int = 1 << 4;
+pub const FI_MR_PROV_KEY: c_int = 1 << 6;
 
 pub const FI_PROGRESS_UNSPEC: u32 = 0;
 pub const FI_PROGRESS_MANUAL: u32 = 2;
@@ -56,17 +66,27 @@ pub const FI_THREAD_DOMAIN: u32 = 3;
 pub const FI_RM_ENABLED: u32 = 2;
 
 pub const FI_EP_UNSPEC: u32 = 0;
+pub const FI_EP_MSG: u32 = 1;
 pub const FI_EP_DGRAM: u32 = 2;
 pub const FI_EP_RDM: u32 = 3;
 
 pub const FI_CLASS_FABRIC: usize = 1;
 pub const FI_CLASS_DOMAIN: usize = 2;
 pub const FI_CLASS_EP: usize = 3;
+pub const FI_CLASS_PEP: usize = 9;
 pub const FI_CLASS_AV: usize = 11;
 pub const FI_CLASS_MR: usize = 12;
 pub const FI_CLASS_EQ: usize = 13;
 pub const FI_CLASS_CQ: usize = 14;
 pub const FI_CLASS_CNTR: usize = 15;
+pub const FI_CLASS_CONNREQ: usize = 18;
+
+pub const FI_CONNREQ: u32 = 1;
+pub const FI_CONNECTED: u32 = 2;
+pub const FI_SHUTDOWN: u32 = 3;
+
+pub const FI_OPT_ENDPOINT: c_int = 0;
+pub const FI_OPT_CM_DATA_SIZE: c_int = 1;
 
 pub const FI_GETWAIT: c_int = 5;
 pub const FI_ENABLE: c_int = 6;
@@ -95,6 +115,7 @@ pub const FI_ENOCQ: c_int = 263;
 pub const FI_ENOAV: c_int = 267;
 pub const FI_EOPBADSTATE: c_int = 258;
 pub const FI_ETRUNC: c_int = 265;
+pub const FI_ENOKEY: c_int = 266;
 
 /// A structure of the headers.
 macro_rules! layout {
@@ -231,7 +252,7 @@ layout! {
     struct fi_ops_fabric {
         size: size_t,
         domain: unsafe extern "C" fn(*mut fid_fabric, *mut fi_info, *mut *mut fid_domain, *mut c_void) -> c_int,
-        passive_ep: Call,
+        passive_ep: unsafe extern "C" fn(*mut fid_fabric, *mut fi_info, *mut *mut fid_pep, *mut c_void) -> c_int,
         eq_open: unsafe extern "C" fn(*mut fid_fabric, *mut fi_eq_attr, *mut *mut fid_eq, *mut c_void) -> c_int,
         wait_open: Call,
         trywait: unsafe extern "C" fn(*mut fid_fabric, *mut *mut fid, c_int) -> c_int,
@@ -286,7 +307,7 @@ layout! {
         poll_open: Call,
         stx_ctx: Call,
         srx_ctx: Call,
-        query_atomic: Call,
+        query_atomic: unsafe extern "C" fn(*mut fid_domain, u32, u32, *mut fi_atomic_attr, u64) -> c_int,
         query_collective: Call,
     }
     struct fi_ops_mr {
@@ -310,10 +331,23 @@ layout! {
     struct fi_ops_eq {
         size: size_t,
         read: unsafe extern "C" fn(*mut fid_eq, *mut u32, *mut c_void, size_t, u64) -> ssize_t,
-        readerr: unsafe extern "C" fn(*mut fid_eq, *mut c_void, u64) -> ssize_t,
+        readerr: unsafe extern "C" fn(*mut fid_eq, *mut fi_eq_err_entry, u64) -> ssize_t,
         write: unsafe extern "C" fn(*mut fid_eq, u32, *const c_void, size_t, u64) -> ssize_t,
         sread: unsafe extern "C" fn(*mut fid_eq, *mut u32, *mut c_void, size_t, c_int, u64) -> ssize_t,
         strerror: unsafe extern "C" fn(*mut fid_eq, c_int, *const c_void, *mut c_char, size_t) -> *const c_char,
+    }
+    struct fi_eq_err_entry {
+        fid: *mut fid,
+        context: *mut c_void,
+        data: u64,
+        err: c_int,
+        prov_errno: c_int,
+        err_data: *mut c_void,
+        err_data_size: size_t,
+    }
+    struct fi_eq_cm_entry {
+        fid: *mut fid,
+        info: *mut fi_info,
     }
     struct fid_eq {
         fid: fid,
@@ -435,16 +469,84 @@ layout! {
         senddata: unsafe extern "C" fn(*mut fid_ep, *const c_void, size_t, *mut c_void, u64, u64, u64, *mut c_void) -> ssize_t,
         injectdata: unsafe extern "C" fn(*mut fid_ep, *const c_void, size_t, u64, u64, u64) -> ssize_t,
     }
+    struct fi_rma_iov {
+        addr: u64,
+        len: size_t,
+        key: u64,
+    }
+    struct fi_rma_ioc {
+        addr: u64,
+        count: size_t,
+        key: u64,
+    }
+    struct fi_ioc {
+        addr: *mut c_void,
+        count: size_t,
+    }
+    struct fi_msg_rma {
+        msg_iov: *const iovec,
+        desc: *mut *mut c_void,
+        iov_count: size_t,
+        addr: u64,
+        rma_iov: *const fi_rma_iov,
+        rma_iov_count: size_t,
+        context: *mut c_void,
+        data: u64,
+    }
+    struct fi_ops_rma {
+        size: size_t,
+        read: unsafe extern "C" fn(*mut fid_ep, *mut c_void, size_t, *mut c_void, u64, u64, u64, *mut c_void) -> ssize_t,
+        readv: unsafe extern "C" fn(*mut fid_ep, *const iovec, *mut *mut c_void, size_t, u64, u64, u64, *mut c_void) -> ssize_t,
+        readmsg: unsafe extern "C" fn(*mut fid_ep, *const fi_msg_rma, u64) -> ssize_t,
+        write: unsafe extern "C" fn(*mut fid_ep, *const c_void, size_t, *mut c_void, u64, u64, u64, *mut c_void) -> ssize_t,
+        writev: unsafe extern "C" fn(*mut fid_ep, *const iovec, *mut *mut c_void, size_t, u64, u64, u64, *mut c_void) -> ssize_t,
+        writemsg: unsafe extern "C" fn(*mut fid_ep, *const fi_msg_rma, u64) -> ssize_t,
+        inject: unsafe extern "C" fn(*mut fid_ep, *const c_void, size_t, u64, u64, u64) -> ssize_t,
+        writedata: unsafe extern "C" fn(*mut fid_ep, *const c_void, size_t, *mut c_void, u64, u64, u64, u64, *mut c_void) -> ssize_t,
+        injectdata: unsafe extern "C" fn(*mut fid_ep, *const c_void, size_t, u64, u64, u64, u64) -> ssize_t,
+    }
+    struct fi_atomic_attr {
+        count: size_t,
+        size: size_t,
+    }
+    struct fi_msg_atomic {
+        msg_iov: *const fi_ioc,
+        desc: *mut *mut c_void,
+        iov_count: size_t,
+        addr: u64,
+        rma_iov: *const fi_rma_ioc,
+        rma_iov_count: size_t,
+        datatype: u32,
+        op: u32,
+        context: *mut c_void,
+        data: u64,
+    }
+    struct fi_ops_atomic {
+        size: size_t,
+        write: unsafe extern "C" fn(*mut fid_ep, *const c_void, size_t, *mut c_void, u64, u64, u64, u32, u32, *mut c_void) -> ssize_t,
+        writev: unsafe extern "C" fn(*mut fid_ep, *const fi_ioc, *mut *mut c_void, size_t, u64, u64, u64, u32, u32, *mut c_void) -> ssize_t,
+        writemsg: unsafe extern "C" fn(*mut fid_ep, *const fi_msg_atomic, u64) -> ssize_t,
+        inject: unsafe extern "C" fn(*mut fid_ep, *const c_void, size_t, u64, u64, u64, u32, u32) -> ssize_t,
+        readwrite: unsafe extern "C" fn(*mut fid_ep, *const c_void, size_t, *mut c_void, *mut c_void, *mut c_void, u64, u64, u64, u32, u32, *mut c_void) -> ssize_t,
+        readwritev: unsafe extern "C" fn(*mut fid_ep, *const fi_ioc, *mut *mut c_void, size_t, *mut fi_ioc, *mut *mut c_void, size_t, u64, u64, u64, u32, u32, *mut c_void) -> ssize_t,
+        readwritemsg: unsafe extern "C" fn(*mut fid_ep, *const fi_msg_atomic, *mut fi_ioc, *mut *mut c_void, size_t, u64) -> ssize_t,
+        compwrite: unsafe extern "C" fn(*mut fid_ep, *const c_void, size_t, *mut c_void, *const c_void, *mut c_void, *mut c_void, *mut c_void, u64, u64, u64, u32, u32, *mut c_void) -> ssize_t,
+        compwritev: unsafe extern "C" fn(*mut fid_ep, *const fi_ioc, *mut *mut c_void, size_t, *const fi_ioc, *mut *mut c_void, size_t, *mut fi_ioc, *mut *mut c_void, size_t, u64, u64, u64, u32, u32, *mut c_void) -> ssize_t,
+        compwritemsg: unsafe extern "C" fn(*mut fid_ep, *const fi_msg_atomic, *const fi_ioc, *mut *mut c_void, size_t, *mut fi_ioc, *mut *mut c_void, size_t, u64) -> ssize_t,
+        writevalid: unsafe extern "C" fn(*mut fid_ep, u32, u32, *mut size_t) -> c_int,
+        readwritevalid: unsafe extern "C" fn(*mut fid_ep, u32, u32, *mut size_t) -> c_int,
+        compwritevalid: unsafe extern "C" fn(*mut fid_ep, u32, u32, *mut size_t) -> c_int,
+    }
     struct fi_ops_cm {
         size: size_t,
         setname: unsafe extern "C" fn(*mut fid, *mut c_void, size_t) -> c_int,
         getname: unsafe extern "C" fn(*mut fid, *mut c_void, *mut size_t) -> c_int,
-        getpeer: Call,
-        connect: Call,
-        listen: Call,
-        accept: Call,
-        reject: Call,
-        shutdown: Call,
+        getpeer: unsafe extern "C" fn(*mut fid_ep, *mut c_void, *mut size_t) -> c_int,
+        connect: unsafe extern "C" fn(*mut fid_ep, *const c_void, *const c_void, size_t) -> c_int,
+        listen: unsafe extern "C" fn(*mut fid_pep) -> c_int,
+        accept: unsafe extern "C" fn(*mut fid_ep, *const c_void, size_t) -> c_int,
+        reject: unsafe extern "C" fn(*mut fid_pep, *mut fid, *const c_void, size_t) -> c_int,
+        shutdown: unsafe extern "C" fn(*mut fid_ep, u64) -> c_int,
         join: Call,
     }
     struct fid_ep {
@@ -452,10 +554,15 @@ layout! {
         ops: *const fi_ops_ep,
         cm: *const fi_ops_cm,
         msg: *const fi_ops_msg,
-        rma: *const c_void,
+        rma: *const fi_ops_rma,
         tagged: *const fi_ops_tagged,
-        atomic: *const c_void,
+        atomic: *const fi_ops_atomic,
         collective: *const c_void,
+    }
+    struct fid_pep {
+        fid: fid,
+        ops: *const fi_ops_ep,
+        cm: *const fi_ops_cm,
     }
     struct fi_context {
         internal: [*mut c_void; 4],

@@ -11,8 +11,8 @@ use super::abi::{
 };
 use super::domain::Domain;
 use super::state::{Shared, Vector};
-use super::{NOT_OFFERED, give, no_control, no_ops, outcome};
-use crate::meeting::Name;
+use super::{NOT_OFFERED, hand_out, no_control, no_ops, outcome};
+use crate::rendezvous::Name;
 
 /// An address vector as programs hold it.
 #[repr(C)]
@@ -54,12 +54,12 @@ pub unsafe fn open(
     let ops = &raw const FID;
     let fid = fid_av { fid: fid { fclass: FI_CLASS_AV, context, ops }, ops: &raw const OPS };
     let vector = Av { fid, shared: Arc::clone(&domain.shared), number };
-    // SAFETY: the caller's word; the object begins with its identifier.
-    unsafe { give(place, Box::new(vector)) }
+    // SAFETY: the caller's promise; the object begins with its identifier.
+    unsafe { hand_out(place, Box::new(vector)) }
 }
 
 unsafe extern "C" fn close(object: *mut fid) -> c_int {
-    // SAFETY: libfabric hands back what was given out, for the last time.
+    // SAFETY: the program passes an object of this provider, for the last time.
     let vector = unsafe { Box::from_raw(object.cast::<Av>()) };
     let mut state = vector.shared.lock();
     if state.endpoints.iter_mut().any(|bound| bound.vector == Some(vector.number)) {
@@ -71,7 +71,7 @@ unsafe extern "C" fn close(object: *mut fid) -> c_int {
     0
 }
 
-/// An event queue may be bound; what it would be told of happens at once.
+/// An event queue may be bound; insertion is synchronous, so no event is ever written to it.
 unsafe extern "C" fn bind(_: *mut fid, _: *mut fid, _: u64) -> c_int {
     0
 }
@@ -84,14 +84,14 @@ unsafe extern "C" fn insert(
     _flags: u64,
     _context: *mut c_void,
 ) -> c_int {
-    // SAFETY: libfabric hands back what was given out.
+    // SAFETY: the program passes an object of this provider.
     let vector = unsafe { &*vector.cast::<Av>() };
     let mut state = vector.shared.lock();
     let mut inserted = 0;
     for index in 0..count {
         // SAFETY: the caller has so many names of this provider's format.
         let bytes = unsafe { names.cast::<[u8; Name::LENGTH]>().add(index).read_unaligned() };
-        // Processes of other hosts cannot be reached.
+        // Endpoints of other hosts cannot be reached.
         let name = Name::from_bytes(&bytes).filter(Name::is_here);
         let address = name.map_or(FI_ADDR_NOTAVAIL, |name| {
             let peer = state.peers.number(name);
@@ -112,7 +112,7 @@ unsafe extern "C" fn remove(
     count: size_t,
     _flags: u64,
 ) -> c_int {
-    // SAFETY: libfabric hands back what was given out.
+    // SAFETY: the program passes an object of this provider.
     let vector = unsafe { &*vector.cast::<Av>() };
     let mut state = vector.shared.lock();
     outcome(state.vectors.get(vector.number).and_then(|it| {
@@ -130,19 +130,19 @@ unsafe extern "C" fn lookup(
     place: *mut c_void,
     length: *mut size_t,
 ) -> c_int {
-    // SAFETY: libfabric hands back what was given out.
+    // SAFETY: the program passes an object of this provider.
     let vector = unsafe { &*vector.cast::<Av>() };
     let mut state = vector.shared.lock();
     let peer = state.vectors.get(vector.number).and_then(|it| it.peer(address));
     let name = peer.and_then(|peer| state.peers.name(peer).ok_or(libc::EINVAL));
-    // SAFETY: the caller has room for the bytes that it says.
+    // SAFETY: the caller has room for `length` bytes.
     outcome(name.map(|name| unsafe { put_name(name, place, length) }.unwrap_or(())))
 }
 
-/// Puts a name where a program has room for `length` bytes, as much as fits, and says how long it is.
+/// Copies as much of a name as fits into the program's buffer, and stores its full length.
 pub unsafe fn put_name(name: Name, place: *mut c_void, length: *mut size_t) -> Result<(), c_int> {
     let bytes = name.to_bytes();
-    // SAFETY: the caller's word.
+    // SAFETY: the caller's promise.
     unsafe {
         let room = length.read();
         std::ptr::copy_nonoverlapping(bytes.as_ptr(), place.cast(), room.min(bytes.len()));
@@ -165,7 +165,7 @@ unsafe extern "C" fn straddr(
     );
     let text = CString::new(text).unwrap_or_default();
     let bytes = text.as_bytes_with_nul();
-    // SAFETY: the caller has room for the bytes that it says.
+    // SAFETY: the caller has room for `length` bytes.
     unsafe {
         let room = length.read();
         length.write(bytes.len());

@@ -12,8 +12,9 @@ use super::abi::{
     fi_cq_tagged_entry, fi_ops, fi_ops_cq, fid, fid_cq,
 };
 use super::domain::Domain;
-use super::state::{Of, Queue, Shared, State, Waiter, limit, wait};
-use super::{give, no_bind, no_ops, outcome, result};
+use super::state::{Queue, Shared, State, Waitable, Waiter};
+use super::waiting::{limit, wait};
+use super::{hand_out, no_bind, no_ops, outcome, result};
 use crate::sys::{self, Errno};
 
 /// A completion queue as programs hold it.
@@ -39,7 +40,7 @@ static OPS: fi_ops_cq = fi_ops_cq {
     strerror,
 };
 
-/// The kind of object to wait with, if it is one that there is.
+/// Validates the requested kind of wait object.
 pub fn wait_object(asked: u32) -> Result<u32, Errno> {
     match asked {
         FI_WAIT_NONE | FI_WAIT_FD | FI_WAIT_YIELD => Ok(asked),
@@ -79,16 +80,16 @@ pub unsafe fn open(
         ops: &raw const OPS,
     };
     let queue = Cq { fid, shared: Arc::clone(&domain.shared), number, entry_size, event };
-    // SAFETY: the caller's word; the object begins with its identifier.
-    unsafe { give(place, Box::new(queue)) }
+    // SAFETY: the caller's promise; the object begins with its identifier.
+    unsafe { hand_out(place, Box::new(queue)) }
 }
 
 unsafe extern "C" fn close(object: *mut fid) -> c_int {
     let queue = object.cast::<Cq>();
-    // SAFETY: libfabric hands back what was given out, for the last time.
+    // SAFETY: the program passes an object of this provider, for the last time.
     let queue = unsafe { Box::from_raw(queue) };
     let mut state = queue.shared.lock();
-    if state.is_used(Of::Queue(queue.number)) {
+    if state.is_used(Waitable::Queue(queue.number)) {
         drop(state);
         let _ = Box::into_raw(queue);
         return -libc::EBUSY;
@@ -98,7 +99,7 @@ unsafe extern "C" fn close(object: *mut fid) -> c_int {
 }
 
 unsafe extern "C" fn control(object: *mut fid, command: c_int, place: *mut c_void) -> c_int {
-    // SAFETY: libfabric hands back what was given out.
+    // SAFETY: the program passes an object of this provider.
     let queue = unsafe { &*object.cast::<Cq>() };
     let mut state = queue.shared.lock();
     let waiter = state.queues.get(queue.number).map(|it| &it.waiter);
@@ -106,7 +107,7 @@ unsafe extern "C" fn control(object: *mut fid, command: c_int, place: *mut c_voi
     outcome(waiter.and_then(|waiter| unsafe { control_waiter(waiter, command, place) }))
 }
 
-/// What a queue or a counter answers about how it waits.
+/// `fi_control` of a wait object.
 pub unsafe fn control_waiter(
     waiter: &Waiter,
     command: c_int,
@@ -115,7 +116,7 @@ pub unsafe fn control_waiter(
     use std::os::fd::AsRawFd;
     match command {
         FI_GETWAIT if waiter.object == FI_WAIT_FD => {
-            // SAFETY: the caller's word.
+            // SAFETY: the caller's promise.
             unsafe { place.cast::<c_int>().write(waiter.watch.fd().as_raw_fd()) };
             Ok(())
         }
@@ -132,7 +133,7 @@ pub unsafe fn control_waiter(
 ///
 /// # Safety
 ///
-/// There must be room for them.
+/// The buffers must have room for them.
 #[inline(always)]
 unsafe fn take(
     state: &mut State,
@@ -164,14 +165,14 @@ unsafe fn take(
     match entries.front() {
         _ if taken > 0 => Ok(taken),
         Some(it) if it.error.is_some() => Err(FI_EAVAIL),
-        // Entries are there, and none was asked for.
+        // Entries are waiting, but `count` is zero.
         Some(_) => Ok(0),
         None => Err(libc::EAGAIN),
     }
 }
 
 unsafe extern "C" fn read(queue: *mut fid_cq, buffer: *mut c_void, count: size_t) -> ssize_t {
-    // SAFETY: the caller's word.
+    // SAFETY: the caller's promise.
     unsafe { read_any(queue, buffer, count, std::ptr::null_mut()) }
 }
 
@@ -181,7 +182,7 @@ unsafe extern "C" fn readfrom(
     count: size_t,
     sources: *mut u64,
 ) -> ssize_t {
-    // SAFETY: the caller's word.
+    // SAFETY: the caller's promise.
     unsafe { read_any(queue, buffer, count, sources) }
 }
 
@@ -195,12 +196,12 @@ unsafe fn read_any(
     count: size_t,
     sources: *mut u64,
 ) -> ssize_t {
-    // SAFETY: libfabric hands back what was given out.
+    // SAFETY: the program passes an object of this provider.
     let queue = unsafe { &*queue.cast::<Cq>() };
     let mut state = queue.shared.lock();
     state.enter();
-    state.progress(Of::Queue(queue.number));
-    // SAFETY: the caller's word.
+    state.progress(Waitable::Queue(queue.number));
+    // SAFETY: the caller's promise.
     let taken = unsafe { take(&mut state, queue, buffer, count, sources) };
     state.leave();
     result(taken)
@@ -211,7 +212,7 @@ unsafe extern "C" fn readerr(
     place: *mut fi_cq_err_entry,
     _flags: u64,
 ) -> ssize_t {
-    // SAFETY: libfabric hands back what was given out.
+    // SAFETY: the program passes an object of this provider.
     let queue = unsafe { &*queue.cast::<Cq>() };
     let mut state = queue.shared.lock();
     let Ok(entries) = state.queues.get(queue.number).map(|it| &mut it.entries) else {
@@ -231,11 +232,11 @@ unsafe extern "C" fn readerr(
         olen,
         err,
         prov_errno: err,
-        // Programs may have given room for more, which stays unused; none is theirs to read.
+        // This provider has no error data.
         err_data: std::ptr::null_mut(),
         err_data_size: 0,
     };
-    // SAFETY: the caller's word.
+    // SAFETY: the caller's promise.
     unsafe { place.write(error) };
     1
 }
@@ -247,7 +248,7 @@ unsafe extern "C" fn sread(
     condition: *const c_void,
     timeout: c_int,
 ) -> ssize_t {
-    // SAFETY: the caller's word.
+    // SAFETY: the caller's promise.
     unsafe { sreadfrom(queue, buffer, count, std::ptr::null_mut(), condition, timeout) }
 }
 
@@ -259,14 +260,14 @@ unsafe extern "C" fn sreadfrom(
     _condition: *const c_void,
     timeout: c_int,
 ) -> ssize_t {
-    // SAFETY: libfabric hands back what was given out.
+    // SAFETY: the program passes an object of this provider.
     let queue = unsafe { &*queue.cast::<Cq>() };
-    let found = wait(&queue.shared, Of::Queue(queue.number), limit(timeout), |state| {
-        // SAFETY: the caller's word.
+    let found = wait(&queue.shared, Waitable::Queue(queue.number), limit(timeout), |state| {
+        // SAFETY: the caller's promise.
         match unsafe { take(state, queue, buffer, count, sources) } {
             Err(libc::EAGAIN) => {
                 let waiter = state.queues.get(queue.number).map(|it| &it.waiter);
-                let is_signalled = waiter.is_ok_and(|waiter| sys::lower(&waiter.event));
+                let is_signalled = waiter.is_ok_and(|waiter| sys::clear_event(&waiter.event));
                 is_signalled.then_some(Err(libc::EAGAIN))
             }
             taken => Some(taken),
@@ -276,10 +277,10 @@ unsafe extern "C" fn sreadfrom(
 }
 
 unsafe extern "C" fn signal(queue: *mut fid_cq) -> c_int {
-    // SAFETY: libfabric hands back what was given out.
+    // SAFETY: the program passes an object of this provider.
     let queue = unsafe { &*queue.cast::<Cq>() };
-    // Without the lock: whoever sleeps may be in the middle of a call.
-    sys::raise(&queue.event);
+    // Without the lock: the sleeping thread may hold it.
+    sys::set_event(&queue.event);
     0
 }
 
@@ -290,19 +291,19 @@ unsafe extern "C" fn strerror(
     buffer: *mut c_char,
     length: size_t,
 ) -> *const c_char {
-    // SAFETY: the caller's word.
+    // SAFETY: the caller's promise.
     unsafe { say(error, buffer, length) }
 }
 
-/// What an error number of this provider means.
+/// The text of an error number of this provider.
 pub unsafe fn say(error: c_int, buffer: *mut c_char, length: size_t) -> *const c_char {
     let text = match error {
-        libc::ECONNRESET => c"the other process has ended, or closed its endpoint",
-        libc::EPROTO => c"the other process wrote nonsense into the shared memory",
+        libc::ECONNRESET => c"the peer process has ended, or closed its endpoint",
+        libc::EPROTO => c"the peer process violated the protocol of the shared memory",
         libc::ECANCELED => c"the operation was cancelled",
         super::abi::FI_ETRUNC => c"the message is longer than the receive",
         libc::ENOMSG => c"there is no such message",
-        _ => c"an error of the kernel",
+        _ => c"a system error",
     };
     if !buffer.is_null() && length > 0 {
         let bytes = text.to_bytes();
@@ -316,14 +317,14 @@ pub unsafe fn say(error: c_int, buffer: *mut c_char, length: size_t) -> *const c
     text.as_ptr()
 }
 
-/// `fi_trywait` of one queue: whether the program may sleep on its descriptor now.
-pub fn may_sleep(queue: &Cq) -> Result<(), Errno> {
-    let of = Of::Queue(queue.number);
+/// `fi_trywait` of one queue: whether the program may block on its descriptor now.
+pub fn try_wait(queue: &Cq) -> Result<(), Errno> {
+    let of = Waitable::Queue(queue.number);
     let mut state = queue.shared.lock();
     state.progress(of);
     let is_empty =
         |state: &mut State| state.queues.get(queue.number).map(|it| it.entries.is_empty());
-    if is_empty(&mut state)? && state.falls_asleep(of) && is_empty(&mut state)? {
+    if is_empty(&mut state)? && state.arm_for_sleep(of) && is_empty(&mut state)? {
         state.count(of, |counts| &counts.sleeps);
         return Ok(());
     }

@@ -1,30 +1,21 @@
-//! Domains and memory registrations: `fi_domain(3)`, `fi_mr(3)`. Any memory of a process may be sent
-//! from and received into, so a registration only gives a key.
+//! Domains: `fi_domain(3)`.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
-use libc::{c_int, c_void, iovec, size_t};
+use libc::{c_int, c_void};
 
 use super::abi::{
-    FI_CLASS_DOMAIN, FI_CLASS_MR, FI_THREAD_DOMAIN, fi_av_attr, fi_cntr_attr, fi_cq_attr, fi_info,
-    fi_mr_attr, fi_ops, fi_ops_domain, fi_ops_mr, fid, fid_av, fid_cntr, fid_cq, fid_domain,
-    fid_ep, fid_fabric, fid_mr,
+    FI_CLASS_DOMAIN, FI_THREAD_DOMAIN, fi_av_attr, fi_cntr_attr, fi_cq_attr, fi_info, fi_ops,
+    fi_ops_domain, fid, fid_av, fid_cntr, fid_cq, fid_domain, fid_ep, fid_fabric,
 };
 use super::state::Shared;
-use super::{NOT_OFFERED, av, cntr, cq, ep, give, no_control, no_ops, only_closed};
+use super::{NOT_OFFERED, atomic, av, cntr, cq, ep, hand_out, mr, no_control, no_ops};
 
 /// A domain as programs hold it.
 #[repr(C)]
 pub struct Domain {
     fid: fid_domain,
     pub shared: Arc<Shared>,
-    keys: AtomicU64,
-}
-
-#[repr(C)]
-struct Mr {
-    fid: fid_mr,
 }
 
 static FID: fi_ops =
@@ -39,11 +30,9 @@ static OPS: fi_ops_domain = fi_ops_domain {
     poll_open: NOT_OFFERED,
     stx_ctx: NOT_OFFERED,
     srx_ctx: NOT_OFFERED,
-    query_atomic: NOT_OFFERED,
+    query_atomic: atomic::query,
     query_collective: NOT_OFFERED,
 };
-static MR: fi_ops = only_closed(close_mr);
-static MR_OPS: fi_ops_mr = fi_ops_mr { size: size_of::<fi_ops_mr>(), reg, regv, regattr };
 
 /// `fi_domain`.
 pub unsafe extern "C" fn open(
@@ -53,25 +42,27 @@ pub unsafe extern "C" fn open(
     context: *mut c_void,
 ) -> c_int {
     let fid = fid { fclass: FI_CLASS_DOMAIN, context, ops: &raw const FID };
-    let fid = fid_domain { fid, ops: &raw const OPS, mr: &raw const MR_OPS };
+    let fid = fid_domain { fid, ops: &raw const OPS, mr: &raw const mr::OPS };
     // SAFETY: the caller has valid attributes, or none.
     let attr = unsafe { info.as_ref().and_then(|info| info.domain_attr.as_ref()) };
     let is_serial = attr.is_some_and(|attr| attr.threading == FI_THREAD_DOMAIN);
-    // SAFETY: the program has said so.
+    // SAFETY: the program has promised it by the domain's threading model.
     let shared = Arc::new(unsafe { Shared::new(is_serial) });
-    let domain = Domain { fid, shared, keys: AtomicU64::new(0) };
-    // SAFETY: the caller's word; the object begins with its identifier.
-    unsafe { give(place, Box::new(domain)) }
+    shared.lock().regions = mr::Regions::of_mode(attr.map_or(0, |attr| attr.mr_mode));
+    let domain = Domain { fid, shared };
+    // SAFETY: the caller's promise; the object begins with its identifier.
+    unsafe { hand_out(place, Box::new(domain)) }
 }
 
 unsafe extern "C" fn close(object: *mut fid) -> c_int {
-    // SAFETY: libfabric hands back what was given out.
+    // SAFETY: the program passes an object of this provider.
     let domain = unsafe { &*object.cast::<Domain>() };
     let state = domain.shared.lock();
     let is_used = !state.endpoints.is_empty()
         || !state.queues.is_empty()
         || !state.counters.is_empty()
-        || !state.vectors.is_empty();
+        || !state.vectors.is_empty()
+        || !state.regions.is_empty();
     drop(state);
     if is_used {
         return -libc::EBUSY;
@@ -81,7 +72,7 @@ unsafe extern "C" fn close(object: *mut fid) -> c_int {
     0
 }
 
-/// An event queue may be bound; it has nothing to be told of.
+/// An event queue may be bound; no event is ever written to it.
 unsafe extern "C" fn bind(_: *mut fid, _: *mut fid, _: u64) -> c_int {
     0
 }
@@ -92,7 +83,7 @@ unsafe extern "C" fn av_open(
     place: *mut *mut fid_av,
     context: *mut c_void,
 ) -> c_int {
-    // SAFETY: libfabric hands back what was given out; the caller has attributes, or none.
+    // SAFETY: the program passes an object of this provider, and attributes or null.
     unsafe { av::open(&*domain.cast(), attr.as_ref(), place, context) }
 }
 
@@ -124,68 +115,4 @@ unsafe extern "C" fn endpoint(
 ) -> c_int {
     // SAFETY: as above.
     unsafe { ep::open(&*domain.cast(), info.as_ref(), place, context) }
-}
-
-unsafe fn register(
-    domain: *mut fid,
-    requested: u64,
-    place: *mut *mut fid_mr,
-    context: *mut c_void,
-) -> c_int {
-    // SAFETY: libfabric hands back what was given out.
-    let domain = unsafe { &*domain.cast::<Domain>() };
-    let next = || domain.keys.fetch_add(1, Ordering::Relaxed) + 1;
-    let key = if requested == 0 { next() } else { requested };
-    let fid = fid { fclass: FI_CLASS_MR, context, ops: &raw const MR };
-    let region = Mr { fid: fid_mr { fid, mem_desc: std::ptr::null_mut(), key } };
-    // SAFETY: the caller's word; the object begins with its identifier.
-    unsafe { give(place, Box::new(region)) }
-}
-
-unsafe extern "C" fn reg(
-    domain: *mut fid,
-    _: *const c_void,
-    _: size_t,
-    _: u64,
-    _: u64,
-    requested: u64,
-    _: u64,
-    place: *mut *mut fid_mr,
-    context: *mut c_void,
-) -> c_int {
-    // SAFETY: the caller's word.
-    unsafe { register(domain, requested, place, context) }
-}
-
-unsafe extern "C" fn regv(
-    domain: *mut fid,
-    _: *const iovec,
-    _: size_t,
-    _: u64,
-    _: u64,
-    requested: u64,
-    _: u64,
-    place: *mut *mut fid_mr,
-    context: *mut c_void,
-) -> c_int {
-    // SAFETY: the caller's word.
-    unsafe { register(domain, requested, place, context) }
-}
-
-unsafe extern "C" fn regattr(
-    domain: *mut fid,
-    attr: *const fi_mr_attr,
-    _: u64,
-    place: *mut *mut fid_mr,
-) -> c_int {
-    // SAFETY: the caller has attributes.
-    let attr = unsafe { &*attr };
-    // SAFETY: the caller's word.
-    unsafe { register(domain, attr.requested_key, place, attr.context) }
-}
-
-unsafe extern "C" fn close_mr(object: *mut fid) -> c_int {
-    // SAFETY: libfabric hands back what was given out, for the last time.
-    drop(unsafe { Box::from_raw(object.cast::<Mr>()) });
-    0
 }

@@ -1,23 +1,27 @@
-//! Endpoints: `fi_endpoint(3)`, and what of `fi_cm(3)` an endpoint without connections has.
+//! Active endpoints: `fi_endpoint(3)`.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use libc::{c_int, c_void, size_t, ssize_t};
 
 use super::abi::{
     FI_CLASS_AV, FI_CLASS_CNTR, FI_CLASS_CQ, FI_CLASS_EP, FI_CLASS_EQ, FI_DIRECTED_RECV, FI_ENABLE,
-    FI_ENOAV, FI_ENOCQ, FI_ENOSYS, FI_GETOPSFLAG, FI_RECV, FI_SELECTIVE_COMPLETION, FI_SEND,
-    FI_SETOPSFLAG, fi_info, fi_ops, fi_ops_cm, fi_ops_ep, fid, fid_ep,
+    FI_ENOAV, FI_ENOCQ, FI_ENOSYS, FI_EP_MSG, FI_GETOPSFLAG, FI_READ, FI_RECV,
+    FI_SELECTIVE_COMPLETION, FI_SEND, FI_SETOPSFLAG, FI_WRITE, fi_info, fi_ops, fi_ops_ep, fid,
+    fid_ep,
 };
 use super::av::{Av, put_name};
+use super::cm::Events;
 use super::cntr::Cntr;
 use super::cq::Cq;
 use super::domain::Domain;
+use super::eq::Eq;
+use super::pep::{self, Request};
 use super::record::{self, Record};
 use super::state::{Binding, Bound, Shared, State, Waiter};
-use super::{NOT_OFFERED, give, info, message, no_ops, outcome};
+use super::{NOT_OFFERED, atomic, hand_out, info, message, no_ops, outcome, rma};
 use crate::endpoint::{Endpoint, MOST_LONG};
-use crate::meeting::Directory;
+use crate::rendezvous::{Directory, Name};
 use crate::sys::Errno;
 
 /// An endpoint as programs hold it.
@@ -26,30 +30,24 @@ pub struct Ep {
     fid: fid_ep,
     pub shared: Arc<Shared>,
     pub number: usize,
+    /// The event queue that it is bound to.
+    pub events: Mutex<Option<Arc<Events>>>,
+    /// The request that it is to accept, and the event queue that knows it.
+    pub request: Mutex<Option<(usize, Arc<Events>)>>,
+    /// Whom it is to connect to, if the program names nobody else.
+    pub destination: Option<Name>,
 }
 
 static FID: fi_ops = fi_ops { size: size_of::<fi_ops>(), close, bind, control, ops_open: no_ops };
 static OPS: fi_ops_ep = fi_ops_ep {
     size: size_of::<fi_ops_ep>(),
     cancel,
-    getopt,
+    getopt: pep::getopt,
     setopt,
     tx_ctx: NOT_OFFERED,
     rx_ctx: NOT_OFFERED,
     rx_size_left: size_left,
     tx_size_left: size_left,
-};
-static CM: fi_ops_cm = fi_ops_cm {
-    size: size_of::<fi_ops_cm>(),
-    setname,
-    getname,
-    getpeer: NOT_OFFERED,
-    connect: NOT_OFFERED,
-    listen: NOT_OFFERED,
-    accept: NOT_OFFERED,
-    reject: NOT_OFFERED,
-    shutdown: NOT_OFFERED,
-    join: NOT_OFFERED,
 };
 
 /// `fi_endpoint`.
@@ -59,14 +57,14 @@ pub unsafe fn open(
     place: *mut *mut fid_ep,
     context: *mut c_void,
 ) -> c_int {
-    // Why a directory cannot be used is told by `weft mpi`, which looks at it first.
+    // `weft mpi` checks the directory first and explains what is wrong with it.
     let made = Directory::find().map_err(|_| libc::EACCES).and_then(Endpoint::new);
     let mut endpoint = match made {
         Ok(endpoint) => endpoint,
         Err(error) => return -error,
     };
     if std::env::var_os(FETCH).is_some_and(|value| value == "off") {
-        endpoint.fetch_nothing();
+        endpoint.disable_fetch();
     }
     // SAFETY: the caller has valid attributes, or none.
     let (tx, rx) = unsafe {
@@ -76,8 +74,28 @@ pub unsafe fn open(
     let sends = Binding { flags: tx.map_or(0, |it| it.op_flags), ..Binding::default() };
     let receives = Binding { flags: rx.map_or(0, |it| it.op_flags), ..Binding::default() };
     let is_directed = info.is_some_and(|info| info.caps & FI_DIRECTED_RECV != 0);
-    let (vector, is_enabled, is_armed) = (None, false, false);
-    let bound = Bound { endpoint, sends, receives, vector, is_directed, is_enabled, is_armed };
+    let (vector, is_enabled, is_armed, peer) = (None, false, false, None);
+    // SAFETY: as above.
+    let is_connected_type = info
+        .and_then(|info| unsafe { info.ep_attr.as_ref() })
+        .is_some_and(|it| it.r#type == FI_EP_MSG);
+    if is_connected_type {
+        endpoint.admit_nobody();
+    }
+    let (reads, writes) = (None, None);
+    let bound = Bound {
+        is_connected_type,
+        peer,
+        endpoint,
+        sends,
+        receives,
+        reads,
+        writes,
+        vector,
+        is_directed,
+        is_enabled,
+        is_armed,
+    };
     let mut state = domain.shared.lock();
     if let Some(folder) = std::env::var_os(record::DIRECTORY).filter(|_| state.record.is_none()) {
         match Record::new(folder.as_ref(), bound.endpoint.name()) {
@@ -90,25 +108,35 @@ pub unsafe fn open(
     let fid = fid_ep {
         fid: fid { fclass: FI_CLASS_EP, context, ops: &raw const FID },
         ops: &raw const OPS,
-        cm: &raw const CM,
+        cm: if is_connected_type { &raw const pep::ACTIVE } else { &raw const pep::CONNECTIONLESS },
         msg: &raw const message::MSG,
-        rma: std::ptr::null(),
+        rma: &raw const rma::OPS,
         tagged: &raw const message::TAGGED,
-        atomic: std::ptr::null(),
+        atomic: &raw const atomic::OPS,
         collective: std::ptr::null(),
     };
-    let endpoint = Ep { fid, shared: Arc::clone(&domain.shared), number };
-    // SAFETY: the caller's word; the object begins with its identifier.
-    unsafe { give(place, Box::new(endpoint)) }
+    let handle = info.map_or(std::ptr::null_mut(), |info| info.handle);
+    // SAFETY: a handle in `fi_info` is a request of this provider, which becomes the endpoint's.
+    let request = (is_connected_type && !handle.is_null())
+        .then(|| unsafe { Box::from_raw(handle.cast::<Request>()) });
+    let request = Mutex::new(request.map(|it| (it.number, it.events)));
+    let destination = info.and_then(info::destination);
+    let (shared, events) = (Arc::clone(&domain.shared), Mutex::new(None));
+    let endpoint = Ep { fid, shared, number, events, request, destination };
+    // SAFETY: the caller's promise; the object begins with its identifier.
+    unsafe { hand_out(place, Box::new(endpoint)) }
 }
 
-/// The variable that says `off` where long messages go through the ring, though the kernel would let them be
-/// read from their sender's memory.
+/// The variable that disables direct copies of long messages from their sender's memory, if it is `off`.
 const FETCH: &str = "WEFT_MESSAGES_FETCH";
 
 unsafe extern "C" fn close(object: *mut fid) -> c_int {
-    // SAFETY: libfabric hands back what was given out, for the last time.
+    // SAFETY: the program passes an object of this provider, for the last time.
     let endpoint = unsafe { Box::from_raw(object.cast::<Ep>()) };
+    let events = endpoint.events.lock().unwrap_or_else(PoisonError::into_inner).take();
+    if let Some(events) = events {
+        events.lock().end(object.expose_provenance());
+    }
     let mut state = endpoint.shared.lock();
     if let Some(mut record) = state.record.take() {
         record.end(&state.peers);
@@ -118,12 +146,17 @@ unsafe extern "C" fn close(object: *mut fid) -> c_int {
 }
 
 unsafe extern "C" fn bind(object: *mut fid, other: *mut fid, flags: u64) -> c_int {
-    // SAFETY: libfabric hands back what was given out.
+    // SAFETY: the program passes an object of this provider.
     let endpoint = unsafe { &*object.cast::<Ep>() };
     let mut state = endpoint.shared.lock();
-    // SAFETY: an object of this provider, of the class that it says.
+    // SAFETY: an object of this provider, whose class identifies its type.
     outcome(match unsafe { (*other).fclass } {
-        FI_CLASS_EQ => Ok(()),
+        FI_CLASS_EQ => {
+            // SAFETY: as above.
+            let events = Arc::clone(unsafe { &(*other.cast::<Eq>()).events });
+            *endpoint.events.lock().unwrap_or_else(PoisonError::into_inner) = Some(events);
+            Ok(())
+        }
         FI_CLASS_AV => {
             // SAFETY: as above.
             let vector = unsafe { &*other.cast::<Av>() };
@@ -146,12 +179,11 @@ unsafe extern "C" fn bind(object: *mut fid, other: *mut fid, flags: u64) -> c_in
         FI_CLASS_CNTR => {
             // SAFETY: as above.
             let number = unsafe { &*other.cast::<Cntr>() }.number;
-            bind_to(&mut state, endpoint.number, flags, |binding| binding.counter = Some(number))
-                .and_then(|()| {
-                    watch(&mut state, endpoint.number, |state| {
-                        state.counters.get(number).map(|it| &it.waiter)
-                    })
+            bind_counter(&mut state, endpoint.number, flags, number).and_then(|()| {
+                watch(&mut state, endpoint.number, |state| {
+                    state.counters.get(number).map(|it| &it.waiter)
                 })
+            })
         }
         _ => Err(libc::EINVAL),
     })
@@ -176,7 +208,32 @@ fn bind_to(
     Ok(())
 }
 
-/// Lets whoever waits for a queue or a counter be woken by an endpoint.
+/// Binds a counter of sends, receives, reads or writes. What peers do to registered memory is not counted.
+fn bind_counter(
+    state: &mut State,
+    endpoint: usize,
+    flags: u64,
+    number: usize,
+) -> Result<(), Errno> {
+    let bound = state.endpoints.get(endpoint)?;
+    if flags == 0 || flags & !(FI_SEND | FI_RECV | FI_READ | FI_WRITE) != 0 {
+        return Err(libc::EINVAL);
+    }
+    let counters = [
+        (FI_SEND, &mut bound.sends.counter),
+        (FI_RECV, &mut bound.receives.counter),
+        (FI_READ, &mut bound.reads),
+        (FI_WRITE, &mut bound.writes),
+    ];
+    for (flag, counter) in counters {
+        if flags & flag != 0 {
+            *counter = Some(number);
+        }
+    }
+    Ok(())
+}
+
+/// Adds an endpoint to the wait object of a queue or a counter.
 fn watch(
     state: &mut State,
     endpoint: usize,
@@ -185,22 +242,23 @@ fn watch(
     let watch = Arc::clone(&waiter(state)?.watch);
     let bound = state.endpoints.get(endpoint)?;
     match watch.add(bound.endpoint.watch().fd(), 1) {
-        // It is bound for the other direction, too.
+        // It is bound for the other direction already.
         Err(libc::EEXIST) => Ok(()),
         added => added,
     }
 }
 
 unsafe extern "C" fn control(object: *mut fid, command: c_int, argument: *mut c_void) -> c_int {
-    // SAFETY: libfabric hands back what was given out.
+    // SAFETY: the program passes an object of this provider.
     let endpoint = unsafe { &*object.cast::<Ep>() };
     let mut state = endpoint.shared.lock();
     let Ok(bound) = state.endpoints.get(endpoint.number) else { return -libc::EINVAL };
     let flags = argument.cast::<u64>();
     match command {
-        FI_ENABLE if bound.vector.is_none() => -FI_ENOAV,
+        FI_ENABLE if bound.vector.is_none() && !bound.is_connected_type => -FI_ENOAV,
         FI_ENABLE
-            if [bound.sends, bound.receives].iter().all(|it| it.queue.or(it.counter).is_none()) =>
+            if [bound.sends, bound.receives].iter().all(|it| it.queue.or(it.counter).is_none())
+                && bound.reads.or(bound.writes).is_none() =>
         {
             -FI_ENOCQ
         }
@@ -231,43 +289,48 @@ unsafe extern "C" fn control(object: *mut fid, command: c_int, argument: *mut c_
 }
 
 unsafe extern "C" fn cancel(object: *mut fid, context: *mut c_void) -> ssize_t {
-    // SAFETY: libfabric hands back what was given out.
+    // SAFETY: the program passes an object of this provider.
     let endpoint = unsafe { &*object.cast::<Ep>() };
     let mut state = endpoint.shared.lock();
-    let Ok((bound, _, _, mut told)) = state.parts(endpoint.number) else {
+    let Ok((bound, _, _, mut reporter)) = state.parts(endpoint.number) else {
         return -(libc::EINVAL as ssize_t);
     };
-    let is_cancelled = bound.endpoint.cancel(context.expose_provenance(), &mut told);
+    let is_cancelled = bound.endpoint.cancel(context.expose_provenance(), &mut reporter);
     if is_cancelled { 0 } else { -(libc::ENOENT as ssize_t) }
 }
 
-unsafe extern "C" fn getopt(
+/// A passive endpoint has nothing to cancel.
+pub unsafe extern "C" fn no_cancel(_: *mut fid, _: *mut c_void) -> ssize_t {
+    -(FI_ENOSYS as ssize_t)
+}
+
+pub unsafe extern "C" fn setopt(
     _: *mut fid,
     _: c_int,
     _: c_int,
-    _: *mut c_void,
-    _: *mut size_t,
+    _: *const c_void,
+    _: size_t,
 ) -> c_int {
     -libc::ENOPROTOOPT
 }
 
-unsafe extern "C" fn setopt(_: *mut fid, _: c_int, _: c_int, _: *const c_void, _: size_t) -> c_int {
-    -libc::ENOPROTOOPT
-}
-
-unsafe extern "C" fn size_left(_: *mut fid_ep) -> ssize_t {
+pub unsafe extern "C" fn size_left(_: *mut fid_ep) -> ssize_t {
     MOST_LONG as ssize_t
 }
 
-unsafe extern "C" fn setname(_: *mut fid, _: *mut c_void, _: size_t) -> c_int {
+pub unsafe extern "C" fn setname(_: *mut fid, _: *mut c_void, _: size_t) -> c_int {
     -FI_ENOSYS
 }
 
-unsafe extern "C" fn getname(object: *mut fid, place: *mut c_void, length: *mut size_t) -> c_int {
-    // SAFETY: libfabric hands back what was given out.
+pub unsafe extern "C" fn getname(
+    object: *mut fid,
+    place: *mut c_void,
+    length: *mut size_t,
+) -> c_int {
+    // SAFETY: the program passes an object of this provider.
     let endpoint = unsafe { &*object.cast::<Ep>() };
     let mut state = endpoint.shared.lock();
     let name = state.endpoints.get(endpoint.number).map(|it| it.endpoint.name());
-    // SAFETY: the caller has room for the bytes that it says.
+    // SAFETY: the caller has room for `length` bytes.
     outcome(name.and_then(|name| unsafe { put_name(name, place, length) }))
 }

@@ -8,7 +8,7 @@ use super::abi::{
     fi_ops_tagged, fid_ep,
 };
 use super::ep::Ep;
-use super::info::{ANYBODY, LONGEST, RECEIVE_FLAGS, SEND_FLAGS};
+use super::info::{ANY_SOURCE, LONGEST, RECEIVE_FLAGS, SEND_FLAGS};
 use super::result;
 use super::state::Binding;
 use crate::channel::Envelope;
@@ -41,19 +41,19 @@ pub static TAGGED: fi_ops_tagged = fi_ops_tagged {
     injectdata: tinjectdata,
 };
 
-/// How an operation says which flags it has.
+/// The flags of an operation.
 #[derive(Clone, Copy)]
-enum Flags {
-    /// Those of its endpoint.
+pub enum Flags {
+    /// The defaults of its endpoint.
     Default,
-    /// These and no others.
+    /// Given with the operation.
     Only(u64),
-    /// None, and its completion is nobody's business.
+    /// An injected message, which has no completion.
     Injected,
 }
 
 impl Flags {
-    fn of(self, binding: &Binding) -> u64 {
+    pub fn of(self, binding: &Binding) -> u64 {
         match self {
             Self::Default => binding.flags,
             Self::Only(flags) => flags,
@@ -61,19 +61,19 @@ impl Flags {
         }
     }
 
-    /// Whether a completion is wanted of an operation with these flags.
-    fn is_reported(self, binding: &Binding) -> bool {
+    /// Whether an operation with these flags is reported to the completion queue.
+    pub fn is_reported(self, binding: &Binding) -> bool {
         let asks = self.of(binding) & FI_COMPLETION != 0;
         !matches!(self, Self::Injected) && (asks || !binding.is_selective)
     }
 }
 
-/// The tag of a message, or of those wanted; `None` for messages without tags.
+/// The tag and the ignored bits of a receive; `None` for untagged messages.
 type Tag = Option<(u64, u64)>;
 
 /// # Safety
 ///
-/// As the manual pages say of their pointers.
+/// The pointers must be valid as the manual pages require.
 #[inline(always)]
 unsafe fn post_send(
     endpoint: *mut fid_ep,
@@ -84,11 +84,11 @@ unsafe fn post_send(
     context: *mut c_void,
     flags: Flags,
 ) -> Result<(), Errno> {
-    // SAFETY: libfabric hands back what was given out.
+    // SAFETY: the program passes an object of this provider.
     let endpoint = unsafe { &*endpoint.cast::<Ep>() };
     let mut state = endpoint.shared.lock();
     state.enter();
-    let (bound, peers, vector, mut told) = state.parts(endpoint.number)?;
+    let (bound, peers, vector, mut reporter) = state.parts(endpoint.number)?;
     if !bound.is_enabled {
         return Err(FI_EOPBADSTATE);
     }
@@ -97,23 +97,23 @@ unsafe fn post_send(
     if asked & FI_INJECT != 0 && parts.length() > LONGEST_INJECTED {
         return Err(libc::EMSGSIZE);
     }
-    let to = vector.ok_or(libc::EINVAL)?.peer(to)?;
+    let to = bound.destination(vector, to)?;
     let envelope = Envelope { is_tagged: tag.is_some(), tag: tag.unwrap_or(0), data };
     let message = Message {
         context: context.expose_provenance(),
         envelope,
         parts,
         is_reported: flags.is_reported(&bound.sends),
-        // What is injected may be overwritten at once, so that its arrival cannot be waited for.
+        // The buffers of an injected message may be reused at once, so its delivery cannot be awaited.
         must_arrive: asked & (FI_DELIVERY_COMPLETE | FI_MATCH_COMPLETE) != 0
             && asked & FI_INJECT == 0,
     };
-    if let Some(record) = &mut told.record {
+    if let Some(record) = &mut reporter.record {
         record.begin_send();
     }
     // SAFETY: the caller keeps the places readable until the completion.
-    let sent = unsafe { bound.endpoint.send(peers, to, &message, &mut told) };
-    if let Some(record) = &mut told.record {
+    let sent = unsafe { bound.endpoint.send(peers, to, &message, &mut reporter) };
+    if let Some(record) = &mut reporter.record {
         let length = message.parts.length();
         let is_held = message.must_arrive || length > LONGEST_INJECTED;
         let said = (&message.envelope, length, message.context, is_held);
@@ -125,7 +125,7 @@ unsafe fn post_send(
 
 /// # Safety
 ///
-/// As the manual pages say of their pointers.
+/// The pointers must be valid as the manual pages require.
 #[inline(always)]
 unsafe fn post_receive(
     endpoint: *mut fid_ep,
@@ -135,11 +135,11 @@ unsafe fn post_receive(
     context: *mut c_void,
     flags: Flags,
 ) -> Result<(), Errno> {
-    // SAFETY: libfabric hands back what was given out.
+    // SAFETY: the program passes an object of this provider.
     let endpoint = unsafe { &*endpoint.cast::<Ep>() };
     let mut state = endpoint.shared.lock();
     state.enter();
-    let (bound, peers, vector, mut told) = state.parts(endpoint.number)?;
+    let (bound, peers, vector, mut reporter) = state.parts(endpoint.number)?;
     if !bound.is_enabled {
         return Err(FI_EOPBADSTATE);
     }
@@ -147,7 +147,7 @@ unsafe fn post_receive(
     let (tag, ignore) = tag.unwrap_or((0, u64::MAX));
     let source = match from {
         _ if !bound.is_directed => None,
-        ANYBODY => None,
+        ANY_SOURCE => None,
         from => Some(vector.ok_or(libc::EINVAL)?.peer(from)?),
     };
     let wanted = Wanted { source, tag, ignore };
@@ -156,12 +156,12 @@ unsafe fn post_receive(
     let receive = Receive { context: context.expose_provenance(), to, is_reported };
     let asked = flags.of(&bound.receives);
     if asked & (FI_PEEK | FI_CLAIM | FI_DISCARD) == 0 {
-        if let Some(record) = &mut told.record {
+        if let Some(record) = &mut reporter.record {
             record.post(receive.context);
         }
         // SAFETY: the caller keeps the places writable until the completion.
-        unsafe { bound.endpoint.receive(is_tagged, wanted, receive, &mut told) };
-        if let Some(record) = &mut told.record {
+        unsafe { bound.endpoint.receive(is_tagged, wanted, receive, &mut reporter) };
+        if let Some(record) = &mut reporter.record {
             record.leave();
         }
         return Ok(());
@@ -169,29 +169,29 @@ unsafe fn post_receive(
     let (endpoint, number) = (&mut bound.endpoint, receive.context);
     let is_peek = asked & FI_PEEK != 0;
     if is_peek {
-        endpoint.progress(peers, &mut told);
+        endpoint.progress(peers, &mut reporter);
     }
-    let record = told.record.take();
+    let record = reporter.record.take();
     let found = match (is_peek, asked & FI_CLAIM != 0, asked & FI_DISCARD != 0) {
-        (true, _, true) => endpoint.discard(is_tagged, Some(&wanted), number, &mut told),
+        (true, _, true) => endpoint.discard(is_tagged, Some(&wanted), number, &mut reporter),
         (true, true, false) => endpoint.claim(is_tagged, &wanted, number),
         (true, false, false) => endpoint.peek(is_tagged, &wanted),
-        (false, _, true) => endpoint.discard(is_tagged, None, number, &mut told),
+        (false, _, true) => endpoint.discard(is_tagged, None, number, &mut reporter),
         (false, _, false) => {
-            told.record = record;
-            if let Some(record) = &mut told.record {
+            reporter.record = record;
+            if let Some(record) = &mut reporter.record {
                 record.post(receive.context);
             }
             // SAFETY: the caller keeps the places writable until the completion.
-            let is_there = unsafe { endpoint.receive_claimed(is_tagged, &receive, &mut told) };
-            if let Some(record) = &mut told.record {
+            let is_there = unsafe { endpoint.receive_claimed(is_tagged, &receive, &mut reporter) };
+            if let Some(record) = &mut reporter.record {
                 record.leave();
             }
             return if is_there { Ok(()) } else { Err(libc::EINVAL) };
         }
     };
     let (context, base, cut) = (number, std::ptr::null_mut(), 0);
-    told.happened(match found {
+    reporter.on_event(match found {
         Some((source, envelope, length)) => {
             let source = Some(source);
             let is_reported = true;
@@ -210,8 +210,8 @@ unsafe fn post_receive(
     Ok(())
 }
 
-/// The places of a vector; `None` if they are too many.
-unsafe fn places(vector: *const iovec, count: size_t) -> Option<Parts> {
+/// The buffers of an I/O vector; `None` if there are too many.
+pub unsafe fn places(vector: *const iovec, count: size_t) -> Option<Parts> {
     if count == 0 {
         return Parts::new(&[]);
     }
@@ -219,11 +219,11 @@ unsafe fn places(vector: *const iovec, count: size_t) -> Option<Parts> {
     Parts::new(unsafe { std::slice::from_raw_parts(vector, count) })
 }
 
-const fn one(buffer: *const c_void, length: size_t) -> Option<Parts> {
+pub const fn one(buffer: *const c_void, length: size_t) -> Option<Parts> {
     Some(Parts::one(buffer.cast_mut().cast(), length))
 }
 
-fn no_more_than(flags: u64, offered: u64) -> Result<Flags, Errno> {
+pub fn no_more_than(flags: u64, offered: u64) -> Result<Flags, Errno> {
     if flags & !offered == 0 { Ok(Flags::Only(flags)) } else { Err(FI_EBADFLAGS) }
 }
 
@@ -239,7 +239,7 @@ unsafe extern "C" fn recv(
     from: u64,
     context: *mut c_void,
 ) -> ssize_t {
-    // SAFETY: the caller's word, here and in the functions below.
+    // SAFETY: the caller's promise, here and in the functions below.
     empty(unsafe {
         post_receive(endpoint, one(buffer, length), from, None, context, Flags::Default)
     })

@@ -1,19 +1,26 @@
-//! The libfabric provider `weft`: reliable datagrams with tags, between the processes of a host.
+//! The libfabric provider `weft`, for the processes of one host.
 //!
-//! libfabric loads it from a directory of `FI_PROVIDER_PATH`, as `libweft-fi.so`. What is not carried is
-//! not offered: [`info`] compares what a program asks for with what there is.
+//! libfabric loads it from a directory of `FI_PROVIDER_PATH`, as `libweft-fi.so`. [`info`] offers only what is
+//! implemented.
 
 pub mod abi;
+mod atomic;
 mod av;
+mod cm;
 mod cntr;
 mod cq;
 mod domain;
 mod ep;
+mod eq;
 mod fabric;
 pub mod info;
 mod message;
+mod mr;
+mod pep;
 mod record;
+mod rma;
 mod state;
+mod waiting;
 
 use std::cell::UnsafeCell;
 
@@ -41,14 +48,14 @@ static PROVIDER: Provider = Provider(UnsafeCell::new(fi_provider {
 
 unsafe extern "C" fn cleanup() {}
 
-/// Where libfabric begins.
+/// The entry point that libfabric calls.
 // SAFETY: no other library of a program has a reason to define this name.
 #[unsafe(no_mangle)]
 pub extern "C" fn fi_prov_ini() -> *mut fi_provider {
     PROVIDER.0.get()
 }
 
-/// The answer of what is not offered.
+/// The implementation of calls that are not offered.
 unsafe extern "C" fn not_offered() -> ssize_t {
     -(FI_ENOSYS as ssize_t)
 }
@@ -84,13 +91,13 @@ const fn only_closed(close: unsafe extern "C" fn(*mut fid) -> c_int) -> fi_ops {
     }
 }
 
-/// Hands a new object to the program.
+/// Returns a new object to the program through `place`.
 ///
 /// # Safety
 ///
-/// `place` must be writable, and the object begin with what it is taken for.
-unsafe fn give<T, U>(place: *mut *mut U, object: Box<T>) -> c_int {
-    // SAFETY: the caller's word.
+/// `place` must be writable, and the object must begin with a `U`.
+unsafe fn hand_out<T, U>(place: *mut *mut U, object: Box<T>) -> c_int {
+    // SAFETY: the caller's promise.
     unsafe { place.write(Box::into_raw(object).cast()) };
     0
 }

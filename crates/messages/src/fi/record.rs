@@ -1,9 +1,10 @@
-//! What a program sends and receives, and how long it computes in between, written down as it happens: by
-//! `weft mpi --record`, which makes a trace of the files of all ranks (`python/weft/mpi_record.py`).
+//! Records what a program sends and receives and how long it computes in between, for `weft mpi --record`, which
+//! makes a trace of the files of all ranks (`python/weft/mpi_record.py`).
 //!
-//! A line is an event: `p` names a peer, `c` nanoseconds of computing, `s` a message sent, `d` one whose memory is
-//! free again, `q` a receive posted, `r` a message received. A program computes while it is not in a call, except
-//! for the moments between two vain questions.
+//! A line is an event: `p` names a peer, `c` nanoseconds of computing, `s` a message sent, `d` one whose buffers
+//! are free again, `q` a receive posted, `r` a message received, `t` the monotonic
+//! clock at the first of these and at the last, in nanoseconds. A program computes while it is not in a call,
+//! except between two polls that find nothing.
 
 use std::fs::File;
 use std::io::{BufWriter, Write as _};
@@ -12,28 +13,31 @@ use std::time::{Duration, Instant};
 
 use crate::channel::Envelope;
 use crate::endpoint::{Event, Received};
-use crate::meeting::Name;
 use crate::peers::{PeerId, Peers};
+use crate::rendezvous::Name;
 use crate::sys::{self, Errno};
 
 /// The directory for the files of the ranks; none is written without it.
 pub const DIRECTORY: &str = "WEFT_MESSAGES_RECORD";
 /// The variables by which launchers tell a process its rank.
 const RANKS: [&str; 2] = ["OMPI_COMM_WORLD_RANK", "PMIX_RANK"];
-/// Who asks in vain and asks again so soon has not computed.
+/// A pause this short between two polls that find nothing is not computing.
 const ASKING: Duration = Duration::from_micros(1);
 
 /// The file of one process.
 #[derive(Debug)]
 pub struct Record {
     out: BufWriter<File>,
-    /// When the last call was left, and whether anything happened in it.
+    /// When the last call returned, and whether it recorded anything.
     left: Instant,
     has_happened: bool,
     computed: Duration,
-    /// Peers that were named.
+    /// Peers whose names were written.
     known: Vec<bool>,
-    /// Whether a send is under way, which tells of itself.
+    /// When the first line was written, and when the call was left that wrote the last.
+    first: Option<Instant>,
+    last: Option<Instant>,
+    /// Whether a send is in progress, whose own event is not recorded.
     is_sending: bool,
 }
 
@@ -42,7 +46,7 @@ fn hexadecimal(name: Name) -> String {
 }
 
 impl Record {
-    /// Begins the file of an endpoint's process.
+    /// Creates the file of an endpoint's process.
     pub fn new(directory: &Path, own: Name) -> Result<Self, Errno> {
         let path = directory.join(format!("{}-{:08x}", own.pid, own.serial));
         let file = File::create_new(path).map_err(|error| sys::number(&error))?;
@@ -56,11 +60,13 @@ impl Record {
             has_happened: true,
             computed: Duration::ZERO,
             known: Vec::new(),
+            first: None,
+            last: None,
             is_sending: false,
         })
     }
 
-    /// The program calls.
+    /// A call begins.
     pub fn enter(&mut self) {
         let since = self.left.elapsed();
         if self.has_happened || since > ASKING {
@@ -72,11 +78,15 @@ impl Record {
     /// The call ends.
     pub fn leave(&mut self) {
         self.left = Instant::now();
+        if self.has_happened {
+            self.last = Some(self.left);
+        }
     }
 
-    /// Writes a line, behind the computing before it. A disk that is full loses the end of the record, which the
-    /// making of the trace finds out.
+    /// Writes a line, preceded by the computing before it. If the disk is full the end of the record is lost, which
+    /// is detected when the trace is made.
     fn say(&mut self, line: std::fmt::Arguments<'_>) {
+        self.first.get_or_insert_with(Instant::now);
         let computed = std::mem::take(&mut self.computed).as_nanos();
         if computed > 0 {
             let _ = writeln!(self.out, "c {computed}");
@@ -100,7 +110,7 @@ impl Record {
         self.is_sending = true;
     }
 
-    /// A send has ended; of one that was done, the message, and whether its memory is in use still.
+    /// A send has returned; `sent` is the message, if it was accepted, and whether its buffers are still in use.
     pub fn end_send(
         &mut self,
         peers: &Peers,
@@ -119,8 +129,8 @@ impl Record {
         self.say(format_args!("q {context:x}\n"));
     }
 
-    /// Something has happened.
-    pub fn happened(&mut self, event: &Event) {
+    /// Records an event.
+    pub fn on_event(&mut self, event: &Event) {
         match event {
             Event::Sent { context, .. } if !self.is_sending => {
                 self.say(format_args!("d {context:x}\n"));
@@ -134,10 +144,15 @@ impl Record {
         }
     }
 
-    /// Names those from whom messages came, and writes all that was said.
+    /// Writes the names of the remaining peers and flushes the file.
     pub fn end(&mut self, peers: &Peers) {
         let all = (0_u32..).map(PeerId::of_index).take_while(|peer| peers.name(*peer).is_some());
         all.for_each(|peer| self.name(peers, peer));
+        if let (Some(first), Some(last)) = (self.first, self.last) {
+            let now = sys::monotonic_ns();
+            let at = |then: Instant| now.saturating_sub(then.elapsed().as_nanos() as u64);
+            let _ = writeln!(self.out, "t {} {}", at(first), at(last));
+        }
         let _ = writeln!(self.out, "e");
         let _ = self.out.flush();
     }

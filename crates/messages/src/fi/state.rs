@@ -1,35 +1,35 @@
-//! What a domain consists of, under one lock: endpoints, completion queues, counters, address vectors.
+//! The state of a domain, under one lock: endpoints, completion queues, counters, address vectors.
 
 use std::cell::UnsafeCell;
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
 
 use super::abi::{
-    FI_ADDR_NOTAVAIL, FI_ETRUNC, FI_MSG, FI_RECV, FI_REMOTE_CQ_DATA, FI_SEND, FI_TAGGED,
-    fi_cq_tagged_entry,
+    FI_ADDR_NOTAVAIL, FI_ATOMIC, FI_ETRUNC, FI_MSG, FI_READ, FI_RECV, FI_REMOTE_CQ_DATA,
+    FI_REMOTE_WRITE, FI_RMA, FI_SEND, FI_TAGGED, FI_WRITE, fi_cq_tagged_entry,
 };
+use super::mr::Regions;
 use super::record::Record;
-use crate::channel::Envelope;
-use crate::endpoint::{Endpoint, Event, Events, Received};
+use crate::channel::{Envelope, Operation, Range};
+use crate::endpoint::{Endpoint, Event, Events, Received, Touch};
 use crate::peers::{PeerId, Peers};
 use crate::sys::{self, Errno, Watch};
 
-/// Whatever the objects of a domain share.
+/// What the objects of a domain share.
 #[derive(Debug)]
 pub struct Shared {
     state: UnsafeCell<State>,
     lock: Option<Mutex<()>>,
 }
 
-// SAFETY: the state is used by one thread at a time, see `Shared::lock`. The places in it are those of programs,
-// which answer for them in all threads.
+// SAFETY: one thread at a time accesses the state, see `Shared::lock`. Its pointers are those of programs, which
+// keep them valid for all threads.
 unsafe impl Send for Shared {}
 // SAFETY: as above.
 unsafe impl Sync for Shared {}
 
-/// The state, for this thread alone.
+/// Exclusive access to the state.
 pub struct Locked<'a> {
     state: &'a mut State,
     _lock: Option<MutexGuard<'a, ()>>,
@@ -50,28 +50,27 @@ impl std::ops::DerefMut for Locked<'_> {
 }
 
 impl Shared {
-    /// What a new domain's objects share.
+    /// The state of a new domain.
     ///
     /// # Safety
     ///
-    /// Of a domain that `is_serial`, the program uses one object at a time: what libfabric calls
-    /// `FI_THREAD_DOMAIN`.
+    /// If `is_serial`, the program must serialise all access to the domain (`FI_THREAD_DOMAIN`).
     pub unsafe fn new(is_serial: bool) -> Self {
         Self { state: UnsafeCell::default(), lock: (!is_serial).then(Mutex::default) }
     }
 
-    /// The state, for this thread alone. No function of this module locks it while it is locked.
+    /// Exclusive access to the state. No function of this module locks it twice.
     #[inline(always)]
     pub fn lock(&self) -> Locked<'_> {
-        // A panic ends the process at the border to the program, so nobody sees what it left.
+        // A panic aborts at the C boundary, so a poisoned state is never seen.
         let lock = self.lock.as_ref();
         let _lock = lock.map(|lock| lock.lock().unwrap_or_else(PoisonError::into_inner));
-        // SAFETY: this thread has the lock, or the program has promised that no other is here.
+        // SAFETY: this thread holds the lock, or the program has promised to serialise access.
         Locked { state: unsafe { &mut *self.state.get() }, _lock }
     }
 }
 
-/// Objects by number. Numbers are not used again.
+/// Objects by number. Numbers are not reused.
 #[derive(Debug)]
 pub struct Table<T>(Vec<Option<T>>);
 
@@ -104,7 +103,7 @@ impl<T> Table<T> {
         self.0.iter_mut().flatten()
     }
 
-    /// The places of all objects, for loops that run for every message.
+    /// All slots, for loops on the fast path.
     #[inline(always)]
     pub fn slots(&mut self) -> &mut [Option<T>] {
         &mut self.0
@@ -116,16 +115,16 @@ impl<T> Table<T> {
     }
 }
 
-/// What becomes of the messages of one direction of an endpoint.
+/// Where the completions of one direction of an endpoint go.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Binding {
-    /// The completion queue that is told.
+    /// The completion queue.
     pub queue: Option<usize>,
-    /// Whether it is told only of what asks for it.
+    /// Whether only operations with `FI_COMPLETION` are reported.
     pub is_selective: bool,
     /// The counter that counts them.
     pub counter: Option<usize>,
-    /// The flags of operations that name none.
+    /// The default flags of operations.
     pub flags: u64,
 }
 
@@ -134,18 +133,37 @@ pub struct Binding {
 pub struct Bound {
     /// The endpoint.
     pub endpoint: Endpoint,
-    /// Of what it sends.
+    /// For what it sends.
     pub sends: Binding,
-    /// Of what it receives.
+    /// For what it receives.
     pub receives: Binding,
+    /// The counters of its reads and of its writes of remote memory.
+    pub reads: Option<usize>,
+    /// See `reads`.
+    pub writes: Option<usize>,
     /// Its address vector.
     pub vector: Option<usize>,
-    /// Whether a receive may name whose message it takes.
+    /// Whether it is one end of a connection, rather than connectionless.
+    pub is_connected_type: bool,
+    /// The other end of its connection.
+    pub peer: Option<PeerId>,
+    /// Whether receives may name a source (`FI_DIRECTED_RECV`).
     pub is_directed: bool,
-    /// Whether messages may be sent and received.
+    /// Whether `fi_enable` was called.
     pub is_enabled: bool,
-    /// Whether somebody sleeps on it.
+    /// Whether its peers were asked for wake-ups.
     pub is_armed: bool,
+}
+
+impl Bound {
+    /// The peer of an address; of an endpoint with connections, its other end, whatever the address.
+    #[inline(always)]
+    pub fn destination(&self, vector: Option<&Vector>, address: u64) -> Result<PeerId, Errno> {
+        if self.is_connected_type {
+            return self.peer.ok_or(libc::ENOTCONN);
+        }
+        vector.ok_or(libc::EINVAL)?.peer(address)
+    }
 }
 
 /// Addresses that programs use for endpoints.
@@ -170,7 +188,7 @@ impl Vector {
         address
     }
 
-    /// Takes an address back; whether there was one.
+    /// Removes an address; returns whether it existed.
     pub fn remove(&mut self, address: u64) -> bool {
         let index = usize::try_from(address).unwrap_or(usize::MAX);
         let Some(peer) = self.peers.get_mut(index).and_then(Option::take) else { return false };
@@ -207,7 +225,7 @@ pub struct Completion {
 }
 
 impl Completion {
-    /// As a queue of the longest format has it; shorter formats are its beginning.
+    /// In the longest format; the shorter formats are prefixes of it.
     pub fn entry(&self) -> fi_cq_tagged_entry {
         fi_cq_tagged_entry {
             op_context: std::ptr::with_exposed_provenance_mut(self.context),
@@ -223,9 +241,9 @@ impl Completion {
 /// A completion queue.
 #[derive(Debug)]
 pub struct Queue {
-    /// What has happened and was not read.
+    /// Unread completions.
     pub entries: VecDeque<Completion>,
-    /// How it waits.
+    /// Its wait object.
     pub waiter: Waiter,
 }
 
@@ -237,19 +255,19 @@ pub struct Counter {
     pub waiter: Waiter,
 }
 
-/// What wakes those who wait for a queue or a counter.
+/// The wait object of a queue or a counter.
 #[derive(Debug)]
 pub struct Waiter {
-    /// All endpoints that are bound to it, and the event.
+    /// Polls all bound endpoints and the event.
     pub watch: Arc<Watch>,
-    /// Raised by who wants to wake.
+    /// Set to wake a waiting thread.
     pub event: Arc<OwnedFd>,
-    /// The kind of object that the program has chosen to wait with.
+    /// The kind of wait object that the program chose (`fi_wait_obj`).
     pub object: u32,
 }
 
 impl Waiter {
-    /// Nothing to be woken by yet but its own event.
+    /// A wait object that polls only its own event.
     pub fn new(object: u32) -> Result<Self, Errno> {
         let (watch, event) = (Watch::new()?, sys::event()?);
         watch.add(&event, 0)?;
@@ -265,22 +283,41 @@ pub struct State {
     pub queues: Table<Queue>,
     pub counters: Table<Counter>,
     pub vectors: Table<Vector>,
-    /// What the program does, if it is to be written down.
+    pub regions: Regions,
+    /// The record of the program's calls, if one is made.
     pub record: Option<Box<Record>>,
 }
 
-/// Puts what happens to the messages of an endpoint where its program looks for it.
-pub struct Told<'a> {
+/// Turns the events of an endpoint into completions and counts.
+pub struct Reporter<'a> {
     queues: &'a mut Table<Queue>,
     counters: &'a mut Table<Counter>,
+    regions: &'a Regions,
     vector: Option<&'a Vector>,
-    /// Of who only looks for a message, none.
+    /// `None` while an operation must not be recorded.
     pub record: Option<&'a mut Record>,
     sends: Binding,
     receives: Binding,
+    reads: Option<usize>,
+    writes: Option<usize>,
 }
 
-impl Told<'_> {
+impl<'a> Reporter<'a> {
+    #[inline(always)]
+    fn of(
+        bound: &Bound,
+        queues: &'a mut Table<Queue>,
+        counters: &'a mut Table<Counter>,
+        regions: &'a Regions,
+        vector: Option<&'a Vector>,
+        record: Option<&'a mut Record>,
+    ) -> Self {
+        let Bound { sends, receives, reads, writes, .. } = *bound;
+        Self { queues, counters, regions, vector, record, sends, receives, reads, writes }
+    }
+}
+
+impl Reporter<'_> {
     #[inline(always)]
     fn tell(&mut self, binding: Binding, completion: Completion, is_reported: bool) {
         let is_error = completion.error.is_some();
@@ -329,11 +366,24 @@ fn sent(context: usize, is_tagged: bool, error: Option<(Errno, usize)>) -> Compl
     Completion { context, flags, length, buffer, data, tag, source, error }
 }
 
-impl Events for Told<'_> {
+/// The completion of a remote memory access.
+fn accessed(context: usize, operation: Operation, error: Errno) -> Completion {
+    let direction = if operation.returns_bytes() { FI_READ } else { FI_WRITE };
+    let kind = if matches!(operation, Operation::Atomic(_)) { FI_ATOMIC } else { FI_RMA };
+    let error = (error != 0).then_some((error, 0));
+    let (length, buffer, data, tag, source) = (0, 0, 0, 0, FI_ADDR_NOTAVAIL);
+    Completion { context, flags: direction | kind, length, buffer, data, tag, source, error }
+}
+
+impl Events for Reporter<'_> {
+    fn resolve(&mut self, range: &Range, touch: Touch) -> Result<*mut u8, Errno> {
+        self.regions.resolve(range, touch)
+    }
+
     #[inline(always)]
-    fn happened(&mut self, event: Event) {
+    fn on_event(&mut self, event: Event) {
         if let Some(record) = &mut self.record {
-            record.happened(&event);
+            record.on_event(&event);
         }
         match event {
             Event::Sent { context, is_tagged, is_reported } => {
@@ -350,52 +400,70 @@ impl Events for Told<'_> {
                 let completion = self.received(&received, Some(error));
                 self.tell(self.receives, completion, true);
             }
+            Event::Accessed { context, operation, error, is_reported } => {
+                let counter = if operation.returns_bytes() { self.reads } else { self.writes };
+                let binding = Binding { counter, ..self.sends };
+                self.tell(binding, accessed(context, operation, error), is_reported);
+            }
+            Event::Written { source, data, length } => {
+                let known = self.vector.map(|vector| vector.address(source));
+                let completion = Completion {
+                    context: 0,
+                    flags: FI_RMA | FI_REMOTE_WRITE | FI_REMOTE_CQ_DATA,
+                    length,
+                    buffer: 0,
+                    data,
+                    tag: 0,
+                    source: known.unwrap_or(FI_ADDR_NOTAVAIL),
+                    error: None,
+                };
+                self.tell(Binding { counter: None, ..self.receives }, completion, true);
+            }
         }
     }
 }
 
-/// Which object waits.
+/// An object that a program can wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Of {
+pub enum Waitable {
     /// A completion queue.
     Queue(usize),
     /// A counter.
     Counter(usize),
 }
 
-impl Of {
+impl Waitable {
     #[inline(always)]
     fn concerns(self, bound: &Bound) -> bool {
         let [sends, receives] = [&bound.sends, &bound.receives];
         match self {
             Self::Queue(number) => sends.queue == Some(number) || receives.queue == Some(number),
             Self::Counter(number) => {
-                sends.counter == Some(number) || receives.counter == Some(number)
+                [sends.counter, receives.counter, bound.reads, bound.writes].contains(&Some(number))
             }
         }
     }
 }
 
 impl State {
-    /// An endpoint with the numbers of peers, its vector and where its events go.
+    /// An endpoint with the peer table, its address vector and the reporter of its events.
     #[inline(always)]
     pub fn parts(
         &mut self,
         endpoint: usize,
-    ) -> Result<(&mut Bound, &mut Peers, Option<&Vector>, Told<'_>), Errno> {
+    ) -> Result<(&mut Bound, &mut Peers, Option<&Vector>, Reporter<'_>), Errno> {
         let bound = self.endpoints.get(endpoint)?;
         let vector = match bound.vector {
             Some(number) => Some(&*self.vectors.get(number)?),
             None => None,
         };
-        let (sends, receives) = (bound.sends, bound.receives);
-        let (queues, counters) = (&mut self.queues, &mut self.counters);
         let record = self.record.as_deref_mut();
-        let told = Told { queues, counters, vector, record, sends, receives };
-        Ok((bound, &mut self.peers, vector, told))
+        let (queues, counters) = (&mut self.queues, &mut self.counters);
+        let reporter = Reporter::of(bound, queues, counters, &self.regions, vector, record);
+        Ok((bound, &mut self.peers, vector, reporter))
     }
 
-    /// The program calls: what follows until [`State::leave`] is no computing.
+    /// A call begins: time until [`State::leave`] is not computing.
     #[inline(always)]
     pub fn enter(&mut self) {
         if let Some(record) = &mut self.record {
@@ -411,13 +479,13 @@ impl State {
         }
     }
 
-    /// Lets the endpoints work that an object waits for; whether anything has come.
+    /// Makes progress on the endpoints bound to an object; returns whether anything arrived.
     #[inline(always)]
-    pub fn progress(&mut self, of: Of) -> bool {
-        // Programs ask far more often than anything comes.
+    pub fn progress(&mut self, of: Waitable) -> bool {
+        // Most polls find nothing, so check cheaply first.
         for bound in self.endpoints.slots() {
             let Some(bound) = bound else { continue };
-            if of.concerns(bound) && (bound.is_armed || !bound.endpoint.rests()) {
+            if of.concerns(bound) && (bound.is_armed || !bound.endpoint.is_idle()) {
                 return self.work(of);
             }
         }
@@ -425,30 +493,34 @@ impl State {
     }
 
     #[inline(never)]
-    fn work(&mut self, of: Of) -> bool {
-        self.each(of, |bound, peers, told| {
-            // Whoever slept is here again; what woke him is still to be read.
+    fn work(&mut self, of: Waitable) -> bool {
+        self.each(of, |bound, peers, reporter| {
+            // The thread was asleep: the wake-up is still to be read from the socket.
             let looked = std::mem::take(&mut bound.is_armed) && {
                 bound.endpoint.disarm();
-                bound.endpoint.look(peers, told)
+                bound.endpoint.poll_kernel(peers, reporter)
             };
-            bound.endpoint.progress(peers, told) || looked
+            bound.endpoint.progress(peers, reporter) || looked
         })
     }
 
-    /// Says that an object's endpoints sleep from now on, unless something has come meanwhile: then
-    /// they do not, and it returns false.
-    pub fn falls_asleep(&mut self, of: Of) -> bool {
-        let awake = self.each(of, |bound, peers, told| {
+    /// Asks the peers of an object's endpoints for wake-ups; false if something arrived meanwhile, so that the caller
+    /// must not sleep.
+    pub fn arm_for_sleep(&mut self, of: Waitable) -> bool {
+        let awake = self.each(of, |bound, peers, reporter| {
             bound.endpoint.arm();
             bound.is_armed = true;
-            bound.endpoint.progress(peers, told) || bound.endpoint.has_room_again(told)
+            bound.endpoint.progress(peers, reporter) || bound.endpoint.has_room_again(reporter)
         });
         !awake
     }
 
-    /// Counts an attempt to read that found nothing, or a sleep.
-    pub fn count(&mut self, of: Of, which: fn(&crate::figures::Counts) -> &crate::figures::Count) {
+    /// Adds one to a counter of all endpoints bound to an object.
+    pub fn count(
+        &mut self,
+        of: Waitable,
+        which: fn(&crate::figures::Counts) -> &crate::figures::Count,
+    ) {
         for bound in self.endpoints.iter_mut().filter(|bound| of.concerns(bound)) {
             which(bound.endpoint.figures().counts()).add(1);
         }
@@ -457,8 +529,8 @@ impl State {
     #[inline(always)]
     fn each(
         &mut self,
-        of: Of,
-        mut work: impl FnMut(&mut Bound, &mut Peers, &mut Told<'_>) -> bool,
+        of: Waitable,
+        mut work: impl FnMut(&mut Bound, &mut Peers, &mut Reporter<'_>) -> bool,
     ) -> bool {
         let mut any = false;
         for bound in self.endpoints.slots() {
@@ -468,69 +540,16 @@ impl State {
             }
             let vector =
                 bound.vector.and_then(|number| self.vectors.get(number).ok().map(|it| &*it));
-            let (sends, receives) = (bound.sends, bound.receives);
-            let (queues, counters) = (&mut self.queues, &mut self.counters);
             let record = self.record.as_deref_mut();
-            let mut told = Told { queues, counters, vector, record, sends, receives };
-            any |= work(bound, &mut self.peers, &mut told);
+            let (queues, counters) = (&mut self.queues, &mut self.counters);
+            let mut reporter = Reporter::of(bound, queues, counters, &self.regions, vector, record);
+            any |= work(bound, &mut self.peers, &mut reporter);
         }
         any
     }
 
     /// Whether an endpoint is bound to an object.
-    pub fn is_used(&mut self, of: Of) -> bool {
+    pub fn is_used(&mut self, of: Waitable) -> bool {
         self.endpoints.iter_mut().any(|bound| of.concerns(bound))
     }
-}
-
-/// So long a wait polls before it sleeps: what a wake-up across processors costs.
-const SPIN: Duration = Duration::from_micros(20);
-/// So long a sleep lasts at most, so that those are looked for from whom something is waited for and who
-/// never came.
-const NAP: Duration = Duration::from_millis(100);
-
-/// Works until `ready` has something to say, at most so long, or for ever; sleeps in between.
-pub fn wait<T>(
-    shared: &Shared,
-    of: Of,
-    limit: Option<Duration>,
-    mut ready: impl FnMut(&mut State) -> Option<T>,
-) -> Option<T> {
-    let begin = Instant::now();
-    loop {
-        let spent = begin.elapsed();
-        let mut state = shared.lock();
-        state.progress(of);
-        if let Some(found) = ready(&mut state) {
-            return Some(found);
-        }
-        if limit.is_some_and(|limit| spent >= limit) {
-            return None;
-        }
-        if spent < SPIN {
-            drop(state);
-            std::hint::spin_loop();
-            continue;
-        }
-        if !state.falls_asleep(of) {
-            continue;
-        }
-        if let Some(found) = ready(&mut state) {
-            return Some(found);
-        }
-        state.count(of, |counts| &counts.sleeps);
-        let waiter = match of {
-            Of::Queue(number) => state.queues.get(number).map(|it| it.waiter.watch.clone()),
-            Of::Counter(number) => state.counters.get(number).map(|it| it.waiter.watch.clone()),
-        };
-        drop(state);
-        let left = limit.map_or(NAP, |limit| NAP.min(limit.saturating_sub(spent)));
-        let Ok(watch) = waiter else { return None };
-        watch.wait(Some(left));
-    }
-}
-
-/// A wait's limit as the headers write it: milliseconds, or for ever if negative.
-pub fn limit(milliseconds: libc::c_int) -> Option<Duration> {
-    u64::try_from(milliseconds).ok().map(Duration::from_millis)
 }

@@ -1,4 +1,4 @@
-//! One virtual interface: its machine, its link, and where its descriptors' bytes are.
+//! One virtual interface: its state machine, its link, and the buffers of its descriptors.
 
 use std::collections::VecDeque;
 use std::num::NonZeroU32;
@@ -15,16 +15,16 @@ use crate::link::{HELLO, Link};
 /// The most bytes of a transfer.
 pub const LONGEST_TRANSFER: u64 = 16 * 1024;
 
-/// Registered bytes of this process.
+/// A buffer in registered memory of this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// Where they begin.
+    /// Its handle and first byte.
     pub at: RemoteAddress,
-    /// How many.
+    /// Its length in bytes.
     pub length: u64,
 }
 
-/// Who is told of completions, with the bytes that came; false if there is no room for more.
+/// Receives completions with the number of bytes received; returns false if the completion queue is full.
 pub type Tell<'a> = &'a mut dyn FnMut(Completion<u64>, u64) -> bool;
 
 const DATA: NonZeroU32 = NonZeroU32::MIN;
@@ -33,7 +33,7 @@ const BREAK: NonZeroU32 = DATA.saturating_add(2);
 const WELCOME: NonZeroU32 = DATA.saturating_add(3);
 const REFUSED: NonZeroU32 = DATA.saturating_add(4);
 
-/// What a connecting end says.
+/// The hello of a connection request.
 pub struct Hello {
     pub reliability: Reliability,
 }
@@ -59,7 +59,7 @@ impl Hello {
     }
 }
 
-/// What is written before a transfer's bytes.
+/// The header of a transfer.
 const HEAD: usize = 32;
 
 fn head(transfer: &Transfer) -> [u8; HEAD] {
@@ -79,7 +79,7 @@ fn head(transfer: &Transfer) -> [u8; HEAD] {
     bytes
 }
 
-/// Reads what [`head`] wrote; `None` if it is no transfer of so many bytes.
+/// Parses a header; `None` if it is invalid or names another length.
 fn transfer(bytes: &[u8; HEAD], length: u64) -> Option<Transfer> {
     let word = |at: usize| {
         let mut word = [0; 8];
@@ -102,12 +102,12 @@ pub struct Connection {
     endpoint: Endpoint<u64>,
     tag: ProtectionTag,
     link: Link,
-    /// Where the descriptors at hand have their bytes, in the order of each queue.
+    /// The buffers of the posted descriptors, in the order of each queue.
     sends: VecDeque<Place>,
     receives: VecDeque<Place>,
-    /// A message for which the ring had no room.
+    /// A transfer for which the ring had no room.
     held: Option<(Transfer, Place)>,
-    /// What the other end has to hear.
+    /// Replies that are still to be sent.
     owed: VecDeque<Reply>,
 }
 
@@ -126,12 +126,12 @@ impl Connection {
         }
     }
 
-    /// Whose memory its descriptors may name.
+    /// The protection tag of the memory that its descriptors may name.
     pub const fn tag(&self) -> ProtectionTag {
         self.tag
     }
 
-    /// Both ends have agreed.
+    /// Enters the connected state.
     pub fn connected(&mut self, peer: u32) {
         // It is new, so that it has no connection.
         let _ = self.endpoint.connect(peer);
@@ -143,17 +143,17 @@ impl Connection {
         self.link.wake();
     }
 
-    /// Tells the other end that it is connected.
+    /// Accepts the connection request.
     pub fn accept(&mut self) {
         self.say(WELCOME);
     }
 
-    /// Tells the other end that it is not.
+    /// Rejects the connection request.
     pub fn refuse(&mut self) {
         self.say(REFUSED);
     }
 
-    /// Whether the other end has accepted; `None` if it has said nothing yet.
+    /// Whether the peer accepted the connection request; `None` if it has not answered yet.
     pub fn answer(&mut self) -> Option<bool> {
         match self.link.read(|what, _, _| what) {
             Ok(None) if self.link.is_gone() && !self.link.has_next() => Some(false),
@@ -163,7 +163,7 @@ impl Connection {
         }
     }
 
-    /// What to watch for news.
+    /// Descriptors to poll.
     pub fn watched(&self) -> impl Iterator<Item = &OwnedFd> {
         self.link.watched()
     }
@@ -195,7 +195,7 @@ impl Connection {
         }
     }
 
-    /// Sends and receives; whether there was anything.
+    /// Sends and receives; returns whether anything was done.
     pub fn work(&mut self, memory: &Registry, tell: Tell<'_>) -> bool {
         let received = self.receive_all(memory, tell);
         let answered = self.answer_all(tell);
@@ -207,7 +207,7 @@ impl Connection {
     }
 
     fn tell_all(&mut self, completions: Vec<Completion<u64>>, tell: Tell<'_>) {
-        // All descriptors have come back.
+        // All descriptors have completed.
         self.sends.clear();
         self.receives.clear();
         self.held = None;
@@ -223,7 +223,7 @@ impl Connection {
         }
     }
 
-    /// Tells of one completion. The queue's last entry is the program's fault, and breaks the connection.
+    /// Reports a completion. If the completion queue is full, the connection breaks.
     fn tell(&mut self, completion: Completion<u64>, length: u64, tell: Tell<'_>) {
         if !tell(completion, length) {
             self.owed.push_back(Reply::Break(Fault::CompletionQueueFull));
@@ -296,7 +296,7 @@ impl Connection {
 
     fn receive_all(&mut self, memory: &Registry, tell: Tell<'_>) -> bool {
         let mut any = false;
-        // What comes is copied out before it is believed: at most one transfer.
+        // Each record is copied out of shared memory before it is validated.
         let mut bytes = Vec::new();
         loop {
             let read = self.link.read(|what, from, length| {
@@ -333,13 +333,13 @@ impl Connection {
         }
     }
 
-    /// A message is here.
+    /// Handles an arrived transfer.
     fn arrive(&mut self, bytes: &[u8], memory: &Registry, tell: Tell<'_>) {
         let damaged = Transfer { sequence: 0, operation: Operation::Send, length: 0 };
         let read = bytes.split_first_chunk::<HEAD>();
         let read = read.and_then(|(head, body)| Some((transfer(head, body.len() as u64)?, body)));
         let (transfer, body) = read.unwrap_or((damaged, &[]));
-        // The place was registered when it was posted, and may not be any more.
+        // The buffer was registered when it was posted, and may have been deregistered since.
         let place = self.receives.front().copied();
         let takes = transfer.operation.takes_descriptor();
         if let Some(place) = place.filter(|_| takes)
@@ -356,7 +356,7 @@ impl Connection {
             Operation::Send => place.map(|place| place.at.address),
             Operation::RdmaWrite { to, .. } => Some(to.address),
         };
-        // SAFETY: the machine has found the bytes within a region that is registered, and open or posted.
+        // SAFETY: the state machine has checked that the bytes fit a registered region that is writable or posted.
         let copy = |to: Option<u64>| unsafe {
             if let Some(to) = to {
                 std::ptr::copy_nonoverlapping(body.as_ptr(), to as *mut u8, body.len());
@@ -374,38 +374,38 @@ impl Connection {
         }
     }
 
-    /// Asks the kernel whether the other end has gone; what it had sent was received before.
-    pub fn look(&mut self, tell: Tell<'_>) {
+    /// Breaks the connection if the peer has closed or ended and everything that it sent was received.
+    pub fn check_peers(&mut self, tell: Tell<'_>) {
         let is_connected = matches!(self.endpoint.state(), EndpointState::Connected(_));
         if is_connected && self.link.is_gone() && !self.link.has_next() {
             self.break_off(Fault::Disconnected, tell);
         }
     }
 
-    /// Whether something has come, by a glance.
+    /// Whether a record is waiting.
     pub fn has_news(&self) -> bool {
         self.link.has_next()
     }
 
-    /// Says that this end sleeps from now on, unless it sees something after this.
+    /// Asks the peer for wake-ups. The caller checks for records once more before it sleeps.
     pub fn arm(&mut self) {
         self.link.arm();
     }
 
-    /// Says that it is awake.
+    /// Asks for no more wake-ups.
     pub fn disarm(&self) {
         self.link.disarm();
     }
 
-    /// Ends the connection; all descriptors come back.
+    /// Ends the connection; all descriptors complete.
     pub fn end(mut self) -> Vec<Completion<u64>> {
         self.endpoint.disconnect()
     }
 
-    /// For tests of who has to bear a hostile end.
+    /// Overwrites the shared memory, as a hostile peer may.
     #[cfg(test)]
-    pub fn scribble(&self, word: impl FnMut() -> u64) {
-        self.link.scribble(word);
+    pub fn corrupt(&self, word: impl FnMut() -> u64) {
+        self.link.corrupt(word);
     }
 }
 

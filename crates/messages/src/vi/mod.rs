@@ -1,11 +1,11 @@
 //! Virtual interfaces between processes (the VI Architecture, 1.0; cLAN C): connected pairs of work queues that
-//! move bytes between registered memory of two programs, by the machine of [`weft_protocol::vi`].
+//! move bytes between registered memory of two programs, by the state machine of [`weft_protocol::vi`].
 //!
 //! An [`Adapter`] is one process's interface. It registers memory under protection tags, connects endpoints
-//! through doors of the meeting directory, takes descriptors, and hands each back once through one completion
-//! queue. It owns no thread: [`Adapter::progress`] is the adapter's work, which a program calls, or
-//! [`Adapter::wait`] for it.
+//! through acceptors in the rendezvous directory, takes descriptors, and completes each exactly once through one
+//! completion queue. It owns no thread: work is done inside [`Adapter::progress`] and [`Adapter::wait`].
 
+mod c;
 mod connection;
 
 use std::time::{Duration, Instant};
@@ -17,31 +17,31 @@ use weft_protocol::vi::{
     Registry, Reliability, RemoteAddress,
 };
 
-use crate::link::{Door, Link};
-use crate::meeting::Directory;
+use crate::link::{Acceptor, Link};
+use crate::rendezvous::Directory;
 use crate::sys::{Errno, Watch};
 
 /// A virtual interface of an adapter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ViId(u32);
 
-/// A completion, with the interface that it is of.
+/// A completion and its interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Done {
     /// Which interface.
     pub vi: ViId,
-    /// Of which descriptor, and how it ended.
+    /// The descriptor's completion.
     pub completion: Completion<u64>,
-    /// How many bytes came, of a receive.
+    /// The number of bytes received.
     pub length: u64,
 }
 
-/// What both ends of a connection agree on, and what this one has.
+/// The attributes of an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attributes {
-    /// What the connection promises.
+    /// The reliability level, which both ends must share.
     pub reliability: Reliability,
-    /// Whose memory its descriptors may name.
+    /// The protection tag of the memory that its descriptors may name.
     pub tag: ProtectionTag,
     /// Descriptors of the send queue and of the receive queue.
     pub depths: (u16, u16),
@@ -53,29 +53,29 @@ pub enum ViError {
     /// There is no such interface.
     #[error("there is no virtual interface {0} at this adapter")]
     NoVi(u32),
-    /// The descriptor is not taken.
+    /// The descriptor was not accepted.
     #[error(transparent)]
     Post(#[from] PostError),
-    /// It names memory that it may not.
+    /// The descriptor names memory that it may not use.
     #[error(transparent)]
     Memory(#[from] Fault),
-    /// More than one transfer carries.
+    /// The descriptor is longer than a transfer.
     #[error("a descriptor of {0} bytes: a transfer has at most {LONGEST_TRANSFER}")]
     TooLong(u64),
-    /// The other end wants another reliability.
-    #[error("the other end does not connect with {0:?}: both ends must say the same")]
+    /// The two ends ask for different reliability levels.
+    #[error("the peer does not connect with {0:?}: both ends must use the same reliability level")]
     Reliability(Reliability),
-    /// Nobody has such a door.
+    /// No process listens under this name.
     #[error(
         "nobody listens at {0:?}: a process of this user must listen there; a name has 1 to 24 \
          letters, digits, - and _"
     )]
-    NoDoor(String),
-    /// The other end said nothing.
-    #[error("the other end did not accept within {0:?}")]
+    NoListener(String),
+    /// The peer did not answer the connection request.
+    #[error("the peer did not accept within {0:?}")]
     NoAnswer(Duration),
-    /// What the kernel says.
-    #[error("the kernel says: {}", std::io::Error::from_raw_os_error(*.0))]
+    /// A system call failed.
+    #[error("system error: {}", std::io::Error::from_raw_os_error(*.0))]
     Kernel(Errno),
 }
 
@@ -86,16 +86,16 @@ pub struct Adapter {
     memory: Registry,
     vis: Vec<Option<Connection>>,
     queue: CompletionQueue<Done>,
-    /// Completions for which the queue had no entry.
+    /// Completions that found the queue full.
     lost: u64,
     watch: Watch,
 }
 
 impl Adapter {
-    /// An adapter whose completion queue has so many entries.
+    /// An adapter whose completion queue has `completions` entries.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The kernel's error.
     pub fn new(directory: Directory, completions: usize) -> Result<Adapter, ViError> {
         Ok(Adapter {
             directory,
@@ -107,11 +107,11 @@ impl Adapter {
         })
     }
 
-    /// Registers memory of this process under a tag; `is_writable` opens it to RDMA writes.
+    /// Registers memory of this process under a tag; `is_writable` allows RDMA writes to it.
     ///
     /// # Safety
-    /// The bytes must stay readable and writable until they are deregistered, and are changed by others when
-    /// they are open or posted for a receive.
+    /// The bytes must stay readable and writable until they are deregistered. They change while they are writable or
+    /// posted for a receive.
     pub unsafe fn register(
         &mut self,
         tag: ProtectionTag,
@@ -122,25 +122,25 @@ impl Adapter {
         self.memory.register(Region { tag, address, length: memory.len() as u64, is_writable })
     }
 
-    /// Ends a registration. What was posted with it and comes later breaks its connection.
+    /// Ends a registration. A descriptor that still uses it breaks its connection.
     pub fn deregister(&mut self, handle: MemoryHandle) {
         self.memory.deregister(handle);
     }
 
-    /// Opens a door at which others connect.
+    /// Listens for connection requests under a name.
     ///
     /// # Errors
-    /// What the kernel says.
-    pub fn listen(&self, name: &str) -> Result<Door, ViError> {
-        let door = Door::open(&self.directory, name).map_err(ViError::Kernel)?;
-        self.watch.add(door.socket(), 0).map_err(ViError::Kernel)?;
-        Ok(door)
+    /// The kernel's error.
+    pub fn listen(&self, name: &str) -> Result<Acceptor, ViError> {
+        let acceptor = Acceptor::bind(&self.directory, name).map_err(ViError::Kernel)?;
+        self.watch.add(acceptor.socket(), 0).map_err(ViError::Kernel)?;
+        Ok(acceptor)
     }
 
-    /// Connects to a door, and waits until the other end accepts.
+    /// Sends a connection request and waits until the peer accepts it.
     ///
     /// # Errors
-    /// [`ViError::NoDoor`], [`ViError::Reliability`], [`ViError::NoAnswer`].
+    /// [`ViError::NoListener`], [`ViError::Reliability`], [`ViError::NoAnswer`].
     pub fn connect(
         &mut self,
         name: &str,
@@ -148,9 +148,9 @@ impl Adapter {
         limit: Duration,
     ) -> Result<ViId, ViError> {
         let hello = Hello { reliability: attributes.reliability };
-        let link = Link::knock(&self.directory, name, &hello.to_bytes());
+        let link = Link::connect(&self.directory, name, &hello.to_bytes());
         let link = link.map_err(|error| match error {
-            libc::ECONNREFUSED | libc::EINVAL => ViError::NoDoor(name.to_owned()),
+            libc::ECONNREFUSED | libc::EINVAL => ViError::NoListener(name.to_owned()),
             error => ViError::Kernel(error),
         })?;
         let mut connection = Connection::new(link, attributes);
@@ -165,16 +165,16 @@ impl Adapter {
         }
     }
 
-    /// Accepts the next who has come to a door, if there is one with the same reliability.
+    /// Accepts the next connection request, if one with the same reliability level is waiting.
     ///
     /// # Errors
-    /// [`ViError::Reliability`] if it wanted another, which it is told.
+    /// [`ViError::Reliability`] if it asked for another level; the request is rejected.
     pub fn accept(
         &mut self,
-        door: &mut Door,
+        acceptor: &mut Acceptor,
         attributes: Attributes,
     ) -> Result<Option<ViId>, ViError> {
-        let Some((link, hello)) = door.answer() else { return Ok(None) };
+        let Some((link, hello)) = acceptor.accept() else { return Ok(None) };
         let mut connection = Connection::new(link, attributes);
         let wanted = Hello::from_bytes(&hello).map(|it| it.reliability);
         if wanted != Some(attributes.reliability) {
@@ -211,7 +211,7 @@ impl Adapter {
     /// Posts a descriptor to the send queue and rings its doorbell.
     ///
     /// # Errors
-    /// [`ViError`]: not taken then.
+    /// [`ViError`]: the descriptor was not accepted.
     pub fn post_send(
         &mut self,
         vi: ViId,
@@ -225,16 +225,16 @@ impl Adapter {
         Ok(())
     }
 
-    /// Posts room for a message.
+    /// Posts a receive descriptor.
     ///
     /// # Errors
-    /// [`ViError`]: not taken then.
+    /// [`ViError`]: the descriptor was not accepted.
     pub fn post_receive(&mut self, vi: ViId, cookie: u64, place: Place) -> Result<(), ViError> {
         self.check(vi, place)?;
         Ok(self.vi(vi)?.post_receive(cookie, place)?)
     }
 
-    /// Does the adapter's work: sends what was posted, receives what has come. Whether there was any.
+    /// Sends what was posted and receives what has arrived; returns whether there was anything.
     pub fn progress(&mut self) -> bool {
         let mut any = false;
         for index in 0..self.vis.len() {
@@ -257,7 +257,7 @@ impl Adapter {
         any || (queue.len(), *lost) != before
     }
 
-    /// The oldest completion that the program has not taken.
+    /// The oldest unread completion.
     pub fn poll(&mut self) -> Option<Done> {
         if self.queue.is_empty() {
             self.progress();
@@ -265,7 +265,7 @@ impl Adapter {
         self.queue.poll()
     }
 
-    /// The oldest completion; sleeps until there is one, at most so long.
+    /// The oldest unread completion; waits for one, at most `limit`.
     pub fn wait(&mut self, limit: Duration) -> Option<Done> {
         let deadline = Instant::now().checked_add(limit);
         loop {
@@ -282,18 +282,18 @@ impl Adapter {
                 self.watch.wait(Some(left.min(most)));
             }
             self.vis.iter().flatten().for_each(Connection::disarm);
-            self.look();
+            self.check_peers();
         }
     }
 
-    /// Asks the kernel whether other ends have gone.
-    pub fn look(&mut self) {
+    /// Breaks the connections of peers that have closed or ended.
+    pub fn check_peers(&mut self) {
         for index in 0..self.vis.len() {
             self.work(index);
             let Self { vis, queue, lost, .. } = self;
             let Some(connection) = vis[index].as_mut() else { continue };
             let vi = ViId(index as u32);
-            connection.look(&mut |completion, length| {
+            connection.check_peers(&mut |completion, length| {
                 let told = queue.push(Done { vi, completion, length });
                 *lost += u64::from(told.is_err());
                 told.is_ok()
@@ -309,12 +309,12 @@ impl Adapter {
         self.vi(vi).map(|it| it.fault())
     }
 
-    /// Completions for which the queue had no entry: their connections are broken.
+    /// Completions that found the queue full: their connections are broken.
     pub const fn lost(&self) -> u64 {
         self.lost
     }
 
-    /// Ends a connection: all its descriptors come back, and the other end is told.
+    /// Ends a connection: all its descriptors complete, and the peer is disconnected.
     ///
     /// # Errors
     /// [`ViError::NoVi`].
@@ -324,7 +324,7 @@ impl Adapter {
     }
 }
 
-/// Where an RDMA write goes, as the program there has said.
+/// The target of an RDMA write, as the peer program published it.
 pub const fn remote(handle: MemoryHandle, address: u64) -> RemoteAddress {
     RemoteAddress { handle, address }
 }

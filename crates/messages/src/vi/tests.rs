@@ -6,6 +6,7 @@ use std::process::{Command, Stdio};
 use weft_protocol::vi::WorkQueueKind;
 
 use super::*;
+use crate::testing::{Random, rounds};
 
 const CHILD: &str = "WEFT_VI_TEST_CHILD";
 const LONG: Duration = Duration::from_secs(30);
@@ -72,13 +73,13 @@ fn adapter(place: &Directories, completions: usize) -> (Adapter, Box<[u8]>, Memo
 /// Two connected ends.
 fn pair(place: &Directories, reliability: Reliability, completions: usize) -> [End; 2] {
     let (mut one, memory, handle) = adapter(place, completions);
-    let mut door = one.listen("pair").unwrap();
+    let mut acceptor = one.listen("pair").unwrap();
     let own = attributes(reliability);
     let (mut other, theirs, their_handle) = adapter(place, completions);
     let (here, there) = std::thread::scope(|scope| {
         let connecting = scope.spawn(|| other.connect("pair", own, LONG).unwrap());
         let here = loop {
-            if let Some(vi) = one.accept(&mut door, own).unwrap() {
+            if let Some(vi) = one.accept(&mut acceptor, own).unwrap() {
                 break vi;
             }
             std::thread::yield_now();
@@ -207,13 +208,13 @@ fn a_full_completion_queue_breaks_the_connection_that_overran_it() {
 fn ends_that_do_not_agree_are_not_connected() {
     let place = Directories::new("agree");
     let (mut one, _memory, _) = adapter(&place, 4);
-    let mut door = one.listen("d").unwrap();
+    let mut acceptor = one.listen("d").unwrap();
     let (mut other, _theirs, _) = adapter(&place, 4);
     let own = attributes(Reliability::ReliableReception);
     let refused = std::thread::scope(|scope| {
         let connecting = scope.spawn(|| other.connect("d", own, LONG));
         let until = Instant::now() + LONG;
-        while one.accept(&mut door, attributes(Reliability::ReliableDelivery)).is_ok() {
+        while one.accept(&mut acceptor, attributes(Reliability::ReliableDelivery)).is_ok() {
             assert!(Instant::now() < until);
         }
         connecting.join().unwrap()
@@ -237,14 +238,14 @@ fn all_descriptors_come_back_when_the_other_process_is_killed() {
     }
     let place = Directories::new("killed");
     let (mut one, memory, handle) = adapter(&place, 16);
-    let mut door = one.listen("k").unwrap();
+    let mut acceptor = one.listen("k").unwrap();
     let name = "vi::tests::all_descriptors_come_back_when_the_other_process_is_killed";
     let mut run = Command::new(std::env::current_exe().unwrap());
     run.args(["--exact", name]).env(CHILD, &place.0);
     let mut child = run.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     let own = attributes(Reliability::ReliableReception);
     let vi = loop {
-        if let Some(vi) = one.accept(&mut door, own).unwrap() {
+        if let Some(vi) = one.accept(&mut acceptor, own).unwrap() {
             break vi;
         }
         std::thread::yield_now();
@@ -267,17 +268,15 @@ fn all_descriptors_come_back_when_the_other_process_is_killed() {
 #[test]
 fn a_hostile_end_breaks_only_its_own_connection() {
     let place = Directories::new("hostile");
-    let mut random = 88_172_645_463_325_252_u64;
-    for round in 0..300 {
+    let mut random = Random::default();
+    for round in 0..rounds(300) {
         let [mut one, mut two] = pair(&place, Reliability::ReliableDelivery, 512);
         let guard = vec![3_u8; 4096].into_boxed_slice();
         (0..16).for_each(|it| one.receive(it, it as usize * 64, 64).unwrap());
         (0..4).for_each(|it| two.send(it, 0, 64).unwrap());
-        two.adapter.vis[0].as_ref().unwrap().scribble(|| {
-            random ^= random << 13;
-            random ^= random >> 7;
-            random ^= random << 17;
-            if round % 2 == 0 { random } else { random & 0x0000_0040_0000_0001 }
+        two.adapter.vis[0].as_ref().unwrap().corrupt(|| {
+            let word = random.next();
+            if round % 2 == 0 { word } else { word & 0x0000_0040_0000_0001 }
         });
         for _ in 0..50 {
             one.adapter.progress();

@@ -1,39 +1,28 @@
-//! Windows for C, and so for whatever calls C: the header is `python/weft/include/weft_messages.h`.
+//! The C interface of windows; the header is `python/weft/include/weft_messages.h`.
 //!
 //! Every call returns zero or more, or a negative number of `errno.h`; [`weft_window_why`] then says why. A
 //! handle may be used by several threads, one at a time.
 
-use std::ffi::{CStr, CString, OsStr};
-use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::ffi::CStr;
 
 use libc::{c_char, c_int, c_longlong, c_void, size_t};
 use weft_protocol::window::{Node, Outcome};
 
 use super::{Access, Targets, Window, WindowError};
-use crate::meeting::Directory;
+use crate::c::{Numbered, call, close, directory, give, limit, locked, slice, why};
 
-/// A member's window, as C has it.
-pub struct Handle {
-    window: Window,
-    why: CString,
-}
+/// What the C handle points to.
+type Shared = crate::c::Shared<Window>;
 
-/// What C holds.
-type Shared = Mutex<Handle>;
-
-impl WindowError {
-    /// The number of `errno.h` that comes nearest.
-    const fn number(&self) -> c_int {
+impl Numbered for WindowError {
+    fn number(&self) -> c_int {
         match self {
             Self::Directory(_) | Self::NotOutgoing => libc::EACCES,
             Self::Name(_) | Self::Size(_) | Self::TooLong(_) | Self::NoLock(_) => libc::EINVAL,
-            Self::Crowd { .. } => libc::EINVAL,
+            Self::TooManyMembers { .. } => libc::EINVAL,
             Self::Exists(_) => libc::EEXIST,
             Self::Missing { .. } => libc::ENOENT,
-            Self::Crowded(_) => libc::EUSERS,
+            Self::Full(_) => libc::EUSERS,
             Self::Outside { .. } => libc::ERANGE,
             Self::NotIncoming(..) => libc::EHOSTUNREACH,
             Self::NotHeld(_) => libc::EPERM,
@@ -46,54 +35,8 @@ impl WindowError {
     }
 }
 
-fn text(error: &WindowError) -> CString {
-    // What an error names has no zero in it: names are checked, paths come from C.
-    CString::new(error.to_string()).unwrap_or_default()
-}
-
-unsafe fn directory(path: *const c_char) -> Result<Directory, WindowError> {
-    if path.is_null() {
-        return Ok(Directory::find()?);
-    }
-    // SAFETY: the caller's word.
-    let path = unsafe { CStr::from_ptr(path) };
-    Ok(Directory::at(PathBuf::from(OsStr::from_bytes(path.to_bytes())))?)
-}
-
-/// Hands a window over, or says why there is none.
-///
 /// # Safety
-/// `why` has room for `room` bytes, if it is not null.
-unsafe fn give(
-    made: Result<Window, WindowError>,
-    number: *mut c_int,
-    why: *mut c_char,
-    room: size_t,
-) -> *mut Shared {
-    let error = match made {
-        Ok(window) => {
-            let handle = Handle { window, why: CString::default() };
-            return Box::into_raw(Box::new(Mutex::new(handle)));
-        }
-        Err(error) => error,
-    };
-    let said = text(&error);
-    let length = said.as_bytes().len().min(room.saturating_sub(1));
-    // SAFETY: the caller's word.
-    unsafe {
-        if !number.is_null() {
-            number.write(error.number());
-        }
-        if !why.is_null() && room > 0 {
-            std::ptr::copy_nonoverlapping(said.as_ptr(), why, length);
-            why.add(length).write(0);
-        }
-    }
-    std::ptr::null_mut()
-}
-
-/// # Safety
-/// Strings are C strings; `path` may be null; `number` is writable or null; `why` has room for `room` bytes or is
+/// Strings are C strings; `path` may be null; `number` is writable or null; `text` has room for `room` bytes or is
 /// null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn weft_window_create(
@@ -101,14 +44,15 @@ pub unsafe extern "C" fn weft_window_create(
     name: *const c_char,
     bytes: u64,
     number: *mut c_int,
-    why: *mut c_char,
+    text: *mut c_char,
     room: size_t,
 ) -> *mut Shared {
-    // SAFETY: the caller's word.
+    // SAFETY: the caller's promise.
     unsafe {
         let name = CStr::from_ptr(name).to_string_lossy();
-        let made = directory(path).and_then(|it| Window::create(it, &name, bytes));
-        give(made, number, why, room)
+        let made = directory(path).map_err(WindowError::from);
+        let made = made.and_then(|it| Window::create(it, &name, bytes));
+        give(made, number, text, room)
     }
 }
 
@@ -120,15 +64,16 @@ pub unsafe extern "C" fn weft_window_attach(
     name: *const c_char,
     access: c_int,
     number: *mut c_int,
-    why: *mut c_char,
+    text: *mut c_char,
     room: size_t,
 ) -> *mut Shared {
     let access = Access { takes: access & 1 != 0, writes: access & 2 != 0 };
-    // SAFETY: the caller's word.
+    // SAFETY: the caller's promise.
     unsafe {
         let name = CStr::from_ptr(name).to_string_lossy();
-        let made = directory(path).and_then(|it| Window::attach(it, &name, access));
-        give(made, number, why, room)
+        let made = directory(path).map_err(WindowError::from);
+        let made = made.and_then(|it| Window::attach(it, &name, access));
+        give(made, number, text, room)
     }
 }
 
@@ -136,10 +81,8 @@ pub unsafe extern "C" fn weft_window_attach(
 /// The handle came from one of the two calls above, and is not used any more.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn weft_window_close(handle: *mut Shared) {
-    if !handle.is_null() {
-        // SAFETY: the caller's word.
-        drop(unsafe { Box::from_raw(handle) });
-    }
+    // SAFETY: the caller's promise.
+    unsafe { close(handle) }
 }
 
 /// Leaves the window; its memory stays readable until the handle is closed.
@@ -148,39 +91,11 @@ pub unsafe extern "C" fn weft_window_close(handle: *mut Shared) {
 /// The handle is open.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn weft_window_leave(handle: *mut Shared) {
-    // SAFETY: the caller's word.
-    unsafe { locked(handle).window.leave() }
+    // SAFETY: the caller's promise.
+    unsafe { locked(handle).object.leave() }
 }
 
-/// # Safety
-/// The handle is open.
-unsafe fn locked<'a>(handle: *const Shared) -> MutexGuard<'a, Handle> {
-    // SAFETY: the caller's word. A thread that panicked left the window as it is between two calls.
-    unsafe { (*handle).lock().unwrap_or_else(PoisonError::into_inner) }
-}
-
-/// # Safety
-/// The handle is open.
-unsafe fn call(
-    handle: *const Shared,
-    what: impl FnOnce(&mut Window) -> Result<c_longlong, WindowError>,
-) -> c_longlong {
-    // SAFETY: the caller's word.
-    let mut handle = unsafe { locked(handle) };
-    match what(&mut handle.window) {
-        Ok(value) => value,
-        Err(error) => {
-            handle.why = text(&error);
-            -c_longlong::from(error.number())
-        }
-    }
-}
-
-fn limit(seconds: f64) -> Duration {
-    Duration::try_from_secs_f64(seconds.max(0.0)).unwrap_or(Duration::from_secs(u32::MAX.into()))
-}
-
-/// Those whom a write is for: zero is all, the highest bit all others, else a set.
+/// The targets of a write: zero is all, the highest bit is all others, anything else is a set.
 const fn targets(set: u64) -> Targets {
     const OTHERS: u64 = 1 << 63;
     match set {
@@ -196,40 +111,40 @@ const fn targets(set: u64) -> Targets {
 /// The handle is open.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn weft_window_why(handle: *const Shared) -> *const c_char {
-    // SAFETY: the caller's word.
-    unsafe { locked(handle).why.as_ptr() }
+    // SAFETY: the caller's promise.
+    unsafe { why(handle) }
 }
 
 /// # Safety
 /// The handle is open.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn weft_window_memory(handle: *const Shared) -> *const c_void {
-    // SAFETY: the caller's word.
-    unsafe { locked(handle).window.memory().cast() }
+    // SAFETY: the caller's promise.
+    unsafe { locked(handle).object.memory().cast() }
 }
 
 /// # Safety
 /// The handle is open.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn weft_window_bytes(handle: *const Shared) -> u64 {
-    // SAFETY: the caller's word.
-    unsafe { locked(handle).window.bytes() }
+    // SAFETY: the caller's promise.
+    unsafe { locked(handle).object.bytes() }
 }
 
 /// # Safety
 /// The handle is open.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn weft_window_node(handle: *const Shared) -> c_int {
-    // SAFETY: the caller's word.
-    unsafe { locked(handle).window.node().0.into() }
+    // SAFETY: the caller's promise.
+    unsafe { locked(handle).object.node().0.into() }
 }
 
 /// # Safety
 /// The handle is open.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn weft_window_members(handle: *const Shared) -> u64 {
-    // SAFETY: the caller's word.
-    unsafe { locked(handle).window.members() }
+    // SAFETY: the caller's promise.
+    unsafe { locked(handle).object.members() }
 }
 
 /// # Safety
@@ -242,26 +157,18 @@ pub unsafe extern "C" fn weft_window_write(
     bytes: *const c_void,
     length: size_t,
 ) -> c_longlong {
-    // SAFETY: the caller's word.
+    // SAFETY: the caller's promise.
     unsafe {
         let bytes = slice(bytes, length);
         call(handle, |it| it.write(targets(set), offset, bytes).map(|()| 0))
     }
 }
 
-unsafe fn slice<'a>(bytes: *const c_void, length: size_t) -> &'a [u8] {
-    if length == 0 {
-        return &[];
-    }
-    // SAFETY: the caller's word.
-    unsafe { std::slice::from_raw_parts(bytes.cast(), length) }
-}
-
 unsafe fn place<'a>(bytes: *mut c_void, length: size_t) -> &'a mut [u8] {
     if length == 0 {
         return &mut [];
     }
-    // SAFETY: the caller's word.
+    // SAFETY: the caller's promise.
     unsafe { std::slice::from_raw_parts_mut(bytes.cast(), length) }
 }
 
@@ -274,7 +181,7 @@ pub unsafe extern "C" fn weft_window_read(
     bytes: *mut c_void,
     length: size_t,
 ) -> c_longlong {
-    // SAFETY: the caller's word.
+    // SAFETY: the caller's promise.
     unsafe {
         let bytes = place(bytes, length);
         call(handle, |it| it.read(offset, bytes).map(|()| 0))
@@ -291,14 +198,14 @@ pub unsafe extern "C" fn weft_window_read_remote(
     bytes: *mut c_void,
     length: size_t,
 ) -> c_longlong {
-    // SAFETY: the caller's word.
+    // SAFETY: the caller's promise.
     unsafe {
         let bytes = place(bytes, length);
         call(handle, |it| it.read_remote(Node(node as u8), offset, bytes).map(|()| 0))
     }
 }
 
-/// One if it was taken, zero if not.
+/// One if it was applied, zero if not.
 ///
 /// # Safety
 /// As [`weft_window_write`].
@@ -311,17 +218,17 @@ pub unsafe extern "C" fn weft_window_write_conditional(
     length: size_t,
     errors: u64,
 ) -> c_longlong {
-    // SAFETY: the caller's word.
+    // SAFETY: the caller's promise.
     unsafe {
         let bytes = slice(bytes, length);
         call(handle, |it| {
             let outcome = it.write_conditional(Node(node as u8), offset, bytes, errors)?;
-            Ok((outcome == Outcome::Arrived).into())
+            Ok::<_, WindowError>((outcome == Outcome::Arrived).into())
         })
     }
 }
 
-/// How often the message was sent.
+/// The number of attempts.
 ///
 /// # Safety
 /// As [`weft_window_write`].
@@ -333,7 +240,7 @@ pub unsafe extern "C" fn weft_window_deliver(
     bytes: *const c_void,
     length: size_t,
 ) -> c_longlong {
-    // SAFETY: the caller's word.
+    // SAFETY: the caller's promise.
     unsafe {
         let bytes = slice(bytes, length);
         call(handle, |it| it.deliver(Node(node as u8), offset, bytes).map(c_longlong::from))
@@ -344,25 +251,25 @@ pub unsafe extern "C" fn weft_window_deliver(
 /// The handle is open.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn weft_window_sweep(handle: *const Shared, set: u64) -> c_longlong {
-    // SAFETY: the caller's word.
+    // SAFETY: the caller's promise.
     unsafe { call(handle, |it| it.sweep(targets(set)).map(|()| 0)) }
 }
 
-/// One if anything has come, zero if the time went by.
+/// One if the copy has changed, zero on timeout.
 ///
 /// # Safety
 /// The handle is open.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn weft_window_wait(handle: *const Shared, seconds: f64) -> c_longlong {
-    // SAFETY: the caller's word.
-    unsafe { call(handle, |it| Ok(it.wait(limit(seconds)).into())) }
+    // SAFETY: the caller's promise.
+    unsafe { call::<_, WindowError>(handle, |it| Ok(it.wait(limit(seconds)).into())) }
 }
 
 /// # Safety
 /// The handle is open.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn weft_window_errors(handle: *const Shared, node: c_int) -> c_longlong {
-    // SAFETY: the caller's word.
+    // SAFETY: the caller's promise.
     unsafe {
         call(handle, |it| {
             let node = if node < 0 { it.node() } else { Node(node as u8) };
@@ -379,7 +286,7 @@ pub unsafe extern "C" fn weft_window_lock(
     index: c_int,
     seconds: f64,
 ) -> c_longlong {
-    // SAFETY: the caller's word.
+    // SAFETY: the caller's promise.
     unsafe { call(handle, |it| it.lock(index as usize, limit(seconds)).map(|()| 0)) }
 }
 
@@ -387,7 +294,7 @@ pub unsafe extern "C" fn weft_window_lock(
 /// The handle is open.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn weft_window_unlock(handle: *const Shared, index: c_int) -> c_longlong {
-    // SAFETY: the caller's word.
+    // SAFETY: the caller's promise.
     unsafe { call(handle, |it| it.unlock(index as usize).map(|()| 0)) }
 }
 
@@ -399,6 +306,6 @@ pub unsafe extern "C" fn weft_window_barrier(
     members: c_int,
     seconds: f64,
 ) -> c_longlong {
-    // SAFETY: the caller's word.
+    // SAFETY: the caller's promise.
     unsafe { call(handle, |it| it.barrier(members as u32, limit(seconds)).map(|()| 0)) }
 }

@@ -1,4 +1,4 @@
-//! Why something cannot be done with a window, and what would be accepted.
+//! Errors of windows, with what would be accepted.
 
 use std::time::Duration;
 
@@ -6,37 +6,39 @@ use weft_protocol::window::MAX_PAYLOAD;
 use weft_protocol::write_log::BrokenLog;
 
 use super::{LOCKS, LONGEST_NAME, MOST_BYTES, NODES};
-use crate::meeting::BadDirectory;
+use crate::rendezvous::BadDirectory;
 use crate::sys::Errno;
 
-/// Why something cannot be done with a window.
+/// An error of a window operation.
 #[derive(Debug, thiserror::Error)]
 pub enum WindowError {
-    /// Processes cannot meet.
+    /// The rendezvous directory cannot be used.
     #[error(transparent)]
     Directory(#[from] BadDirectory),
-    /// No window is called so.
+    /// The name is not valid.
     #[error(
         "{0:?}: a window's name has 1 to {LONGEST_NAME} letters of a to z, A to Z, digits, - and _"
     )]
     Name(String),
-    /// A window has another size.
+    /// The size is out of range.
     #[error("{0} bytes: a window has 1 to {MOST_BYTES}")]
     Size(u64),
     /// The name is taken.
-    #[error("window {0} is there already: attach to it, or choose another name")]
+    #[error("window {0} exists already: attach to it, or choose another name")]
     Exists(String),
-    /// Nobody has such a window.
-    #[error("there is no window {name} in {directory}: a process must have created it and live")]
+    /// There is no such window.
+    #[error(
+        "there is no window {name} in {directory}: the process that created it, or another member, must be running"
+    )]
     Missing {
         /// Its name.
         name: String,
-        /// Where it was looked for.
+        /// The directory that was searched.
         directory: String,
     },
-    /// All numbers are in use.
-    #[error("window {0} has {NODES} members, which is the most")]
-    Crowded(String),
+    /// All member numbers are in use.
+    #[error("window {0} has {NODES} members, which is the maximum")]
+    Full(String),
     /// Bytes outside of the window.
     #[error("{length} bytes at {offset} lie outside of the window, which has {bytes}")]
     Outside {
@@ -47,10 +49,10 @@ pub enum WindowError {
         /// How many the window has.
         bytes: u64,
     },
-    /// The member did not map the window outgoing.
+    /// This member did not map the window outgoing.
     #[error("this member has not mapped the window outgoing: attach with writing")]
     NotOutgoing,
-    /// The other side does not consent.
+    /// The target did not map the window incoming.
     #[error("node {0} has not mapped the window incoming, or is no member: accepted are {1}")]
     NotIncoming(u8, String),
     /// A conditional write is one packet.
@@ -67,11 +69,11 @@ pub enum WindowError {
     /// The lock is this member's already.
     #[error("lock {0} is held by this member already: unlock it first")]
     Held(usize),
-    /// Nobody gave the lock back in time.
-    #[error("lock {0} was not given back within {1:?}")]
+    /// The lock was not released in time.
+    #[error("lock {0} was not released within {1:?}")]
     LockTaken(usize, Duration),
-    /// Not all came in time.
-    #[error("{there} of {wanted} members came to the barrier within {limit:?}")]
+    /// Not all members reached the barrier in time.
+    #[error("{there} of {wanted} members reached the barrier within {limit:?}")]
     Barrier {
         /// How many came.
         there: u32,
@@ -80,24 +82,24 @@ pub enum WindowError {
         /// How long.
         limit: Duration,
     },
-    /// A barrier of fewer than there are.
-    #[error("a barrier of {wanted} members: the window has {there} that map it incoming")]
-    Crowd {
+    /// A barrier of fewer members than the window has.
+    #[error("a barrier of {wanted} members, but {there} members map the window incoming")]
+    TooManyMembers {
         /// How many there are.
         there: u32,
         /// How many were wanted.
         wanted: u32,
     },
-    /// A message was damaged again and again.
-    #[error("a message to node {0} did not arrive whole: errors came between in {1} tries")]
+    /// A message could not be delivered intact.
+    #[error("a message to node {0} was not delivered intact in {1} attempts")]
     Lost(u8, u32),
-    /// A member is stopped, and all wait for it.
-    #[error("node {0} has not gone on for {1:?}: is its process stopped?")]
+    /// A member is stopped, and the others wait for it.
+    #[error("node {0} has made no progress for {1:?}: is its process stopped?")]
     Stalled(u8, Duration),
-    /// Somebody wrote what nobody may.
+    /// The shared log of writes is corrupt: a member violated its protocol.
     #[error(transparent)]
     Broken(#[from] BrokenLog),
-    /// What the kernel says.
-    #[error("the kernel says: {}", std::io::Error::from_raw_os_error(*.0))]
+    /// A system call failed.
+    #[error("system error: {}", std::io::Error::from_raw_os_error(*.0))]
     Kernel(Errno),
 }

@@ -1,8 +1,8 @@
-//! Who is a member of a window, by what name it is found, and whether a member still lives.
+//! The members of a window: how a window is found by name, and which members are alive.
 //!
-//! A window is memory without a name. Each member leaves a link in the meeting directory through which the
-//! others reach that memory by way of `/proc`, and which leads nowhere once the member has ended. Who joins,
-//! leaves or is removed holds the directory's lock meanwhile, which the kernel takes back from the dead.
+//! A window is a memfd. Each member keeps a symbolic link in the rendezvous directory to its descriptor in `/proc`,
+//! which dangles once the member has ended. Members join, leave and are removed under the directory's advisory
+//! lock, which the kernel releases when its holder dies.
 
 use std::fs::{self, File};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -14,18 +14,18 @@ use weft_protocol::window::Node;
 
 use super::WindowError;
 use super::memory::{NODES, Shared, TAKES, WRITES};
-use crate::meeting::Directory;
+use crate::rendezvous::Directory;
 use crate::sys;
 
 /// The longest name of a window.
 pub const LONGEST_NAME: usize = 64;
 
-/// What a member maps.
+/// How a member maps the window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Access {
-    /// Incoming: it has a copy, which others write.
+    /// Incoming: it has a copy, which other members write.
     pub takes: bool,
-    /// Outgoing: it writes.
+    /// Outgoing: it may write.
     pub writes: bool,
 }
 
@@ -38,7 +38,7 @@ impl Access {
     }
 }
 
-/// A directory in which windows are found.
+/// The links of one window in the rendezvous directory.
 #[derive(Debug)]
 pub struct Names {
     directory: Directory,
@@ -50,7 +50,7 @@ pub struct Names {
 pub struct Locked(#[allow(dead_code, reason = "closed when it is dropped")] File);
 
 impl Names {
-    /// The links of one window.
+    /// The links of the window with this name.
     pub fn new(directory: Directory, name: &str) -> Result<Self, WindowError> {
         let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "-_".contains(letter);
         if name.is_empty() || name.len() > LONGEST_NAME || !name.chars().all(is_plain) {
@@ -76,7 +76,7 @@ impl Names {
         self.directory.path().join(format!("window.{}.{node}", self.name))
     }
 
-    /// Finds the memory of the window by any member that lives. Links that lead nowhere are removed.
+    /// Finds the memory of the window through any live member. Dangling links are removed.
     pub fn find(&self) -> Option<(Shared, OwnedFd)> {
         for node in (0..NODES as u8).map(Node) {
             let link = self.link(node);
@@ -93,7 +93,7 @@ impl Names {
         None
     }
 
-    /// Leaves the link of a member whose process holds the window's file.
+    /// Creates the link of a member whose process holds the window's descriptor.
     pub fn publish(&self, node: Node, file: &OwnedFd) -> Result<(), WindowError> {
         let link = self.link(node);
         let _ = fs::remove_file(&link);
@@ -107,37 +107,37 @@ impl Names {
     }
 }
 
-/// Takes a free number; the caller holds the directory's lock.
-pub fn enrol(shared: &Shared, access: Access) -> Option<Node> {
+/// Assigns a free member number; the caller holds the directory's lock.
+pub fn register(shared: &Shared, access: Access) -> Option<Node> {
     let mut nodes = (0..NODES as u8).map(Node);
     let node = nodes.find(|node| shared.member(*node).incarnation.load(Ordering::Acquire) == 0)?;
     let member = shared.member(node);
     let pid = std::process::id();
     member.pid.store(pid, Ordering::Relaxed);
     member.access.store(access.bits(), Ordering::Relaxed);
-    member.began.store(sys::began(pid).unwrap_or(0), Ordering::Relaxed);
+    member.began.store(sys::start_time(pid).unwrap_or(0), Ordering::Relaxed);
     member.incarnation.store(shared.next_incarnation(), Ordering::Release);
     Some(node)
 }
 
-/// What is known of a member's life.
+/// The process of a member.
 #[derive(Debug)]
-struct Life {
+struct Process {
     incarnation: u64,
     process: OwnedFd,
 }
 
-/// Knows of members whether they live.
+/// Cached process descriptors, to tell which members are alive.
 #[derive(Debug)]
-pub struct Lives([Option<Life>; NODES]);
+pub struct Liveness([Option<Process>; NODES]);
 
-impl Lives {
-    /// Knows nothing yet.
+impl Liveness {
+    /// An empty cache.
     pub fn new() -> Self {
         Self(std::array::from_fn(|_| None))
     }
 
-    /// Whether a member's process has ended, that has not been removed yet.
+    /// Whether the process of a registered member has ended.
     pub fn is_dead(&mut self, shared: &Shared, node: Node) -> bool {
         let member = shared.member(node);
         let incarnation = member.incarnation.load(Ordering::Acquire);
@@ -145,34 +145,34 @@ impl Lives {
             return false;
         }
         let known = &mut self.0[usize::from(node.0) % NODES];
-        if known.as_ref().is_none_or(|life| life.incarnation != incarnation) {
+        if known.as_ref().is_none_or(|pidfd| pidfd.incarnation != incarnation) {
             let pid = member.pid.load(Ordering::Relaxed);
-            let Ok(process) = sys::process(pid as libc::pid_t) else { return true };
-            // The number may be another process's by now.
-            if sys::began(pid) != Some(member.began.load(Ordering::Relaxed)) {
+            let Ok(process) = sys::pidfd(pid as libc::pid_t) else { return true };
+            // The number may have been reused by another process.
+            if sys::start_time(pid) != Some(member.began.load(Ordering::Relaxed)) {
                 return true;
             }
-            *known = Some(Life { incarnation, process });
+            *known = Some(Process { incarnation, process });
         }
-        known.as_ref().is_some_and(|life| sys::is_readable(&life.process))
+        known.as_ref().is_some_and(|pidfd| sys::is_readable(&pidfd.process))
     }
 }
 
 fn is_alive(shared: &Shared, node: Node) -> bool {
     let incarnation = shared.member(node).incarnation.load(Ordering::Acquire);
-    incarnation != 0 && !Lives::new().is_dead(shared, node)
+    incarnation != 0 && !Liveness::new().is_dead(shared, node)
 }
 
-/// Removes a member which has ended, or which is the caller itself: what it had begun is ended, and nobody waits
-/// for it any more. The caller holds the directory's lock and acts as `who`.
-pub fn remove(shared: &Shared, lives: &mut Lives, names: &Names, gone: Node, who: Node) {
-    shared.give_up(gone);
+/// Removes a member that has ended, or the caller itself: its unfinished writes become void, and nobody waits for it
+/// any more. The caller holds the directory's lock and acts as `who`.
+pub fn remove(shared: &Shared, liveness: &mut Liveness, names: &Names, gone: Node, who: Node) {
+    shared.abandon(gone);
     while shared.is_on_line(gone) {
-        if shared.alone(gone, who, |shared| shared.leave_line(gone)).is_some() {
+        if shared.exclusively(gone, who, |shared| shared.leave_line(gone)).is_some() {
             break;
         }
         for worker in (0..NODES as u8).map(Node) {
-            if worker != who && lives.is_dead(shared, worker) {
+            if worker != who && liveness.is_dead(shared, worker) {
                 shared.take_over(gone, worker, who);
             }
         }
@@ -182,15 +182,15 @@ pub fn remove(shared: &Shared, lives: &mut Lives, names: &Names, gone: Node, who
     shared.member(gone).incarnation.store(0, Ordering::Release);
 }
 
-/// Removes all who have ended; those are returned as a set. The caller holds the directory's lock.
-pub fn remove_dead(shared: &Shared, lives: &mut Lives, names: &Names, who: Node) -> u64 {
+/// Removes all members that have ended and returns them as a set. The caller holds the directory's lock.
+pub fn remove_dead(shared: &Shared, liveness: &mut Liveness, names: &Names, who: Node) -> u64 {
     let all = (0..NODES as u8).map(Node).filter(|node| *node != who);
-    let dead: Vec<Node> = all.filter(|node| lives.is_dead(shared, *node)).collect();
-    // Those who are dead may have worked for each other, so nobody is waited for.
+    let dead: Vec<Node> = all.filter(|node| liveness.is_dead(shared, *node)).collect();
+    // Dead members may have been working for each other, so take over everything before removing any.
     for gone in &dead {
-        shared.give_up(*gone);
+        shared.abandon(*gone);
         (0..NODES as u8).for_each(|node| shared.take_over(Node(node), *gone, who));
     }
-    dead.iter().for_each(|gone| remove(shared, lives, names, *gone, who));
+    dead.iter().for_each(|gone| remove(shared, liveness, names, *gone, who));
     dead.iter().map(|gone| gone.bit()).sum()
 }

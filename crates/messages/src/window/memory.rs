@@ -1,7 +1,7 @@
-//! The memory of a window: words, the log of writes, and a copy of the window's bytes for each node.
+//! The shared memory of a window: control words, the log of writes, and a copy of the window's bytes for each node.
 //!
-//! Everything in it is in the reach of all members. Words are touched as atomics, what they say is checked, and
-//! bytes are only copied.
+//! All members may write anywhere in it. Control words are accessed as atomics and validated, and bytes are only
+//! copied.
 
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
@@ -12,7 +12,7 @@ use weft_protocol::write_log::{Log, OFF_LINE, Places, State, Ticket, Work};
 
 use crate::sys::{self, Errno, Mapping};
 
-/// The most members that a window has at a time.
+/// The most members of a window at a time.
 pub const NODES: usize = Node::MOST as usize;
 /// The locks of a window.
 pub const LOCKS: usize = 16;
@@ -25,17 +25,17 @@ const PAGE: usize = 4096;
 const PLACES: usize = 1024;
 const LOG: Log = Log::new(PLACES as u64, NODES);
 
-/// Who is a member under a number; all zero is nobody.
+/// The registration of a member number; all zero if it is free.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub struct Member {
-    /// Tells it from all earlier members; zero is nobody.
+    /// Distinguishes it from earlier members with this number; zero if the number is free.
     pub incarnation: AtomicU64,
     /// Its process.
     pub pid: AtomicU32,
     /// [`TAKES`] and [`WRITES`].
     pub access: AtomicU32,
-    /// When its process began, as the kernel counts.
+    /// When its process was started, in clock ticks since boot.
     pub began: AtomicU64,
 }
 
@@ -44,7 +44,7 @@ pub const TAKES: u32 = 1;
 /// Whether a member has mapped the window outgoing.
 pub const WRITES: u32 = 2;
 
-/// What moves writes into a node's copy.
+/// The state of moving writes into a node's copy.
 #[derive(Debug, Default)]
 #[repr(C, align(128))]
 struct Adapter {
@@ -60,7 +60,7 @@ struct Words {
     version: AtomicU64,
     bytes: AtomicU64,
     incarnations: AtomicU64,
-    /// Those whose positions are on line, as a set.
+    /// The nodes that receive writes, as a set.
     on_line: AtomicU64,
     members: [Member; NODES],
     tail: Adapter,
@@ -70,7 +70,7 @@ struct Words {
     refused: [[AtomicU64; NODES]; NODES],
 }
 
-/// One write.
+/// A slot of the log.
 #[derive(Debug)]
 #[repr(C, align(64))]
 struct Place {
@@ -79,7 +79,7 @@ struct Place {
     offset: AtomicU64,
     /// The length, and [`CONDITIONAL`].
     length: AtomicU64,
-    /// Of a conditional write: the target's errors, as far as the sender knows.
+    /// The error count that a conditional write expects.
     errors: AtomicU64,
     payload: [AtomicU64; MAX_PAYLOAD as usize / 8],
 }
@@ -89,13 +89,13 @@ const CONDITIONAL: u64 = 1 << 32;
 /// A write of at most [`MAX_PAYLOAD`] bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Write<'a> {
-    /// To whom, as a set.
+    /// The targets, as a set.
     pub targets: u64,
-    /// Where, in the copy of each.
+    /// The offset in each copy.
     pub offset: u64,
-    /// What.
+    /// The payload.
     pub bytes: &'a [u8],
-    /// Taken only if the target counts so many errors.
+    /// If set, the write is applied only if the target's error count has this value.
     pub errors: Option<u64>,
 }
 
@@ -121,7 +121,7 @@ const fn stride(bytes: u64) -> usize {
 }
 
 impl Shared {
-    /// Makes the memory of a new window; also returns its file.
+    /// Creates the memory of a new window; also returns its descriptor.
     pub fn create(bytes: u64) -> Result<(Self, OwnedFd), Errno> {
         let length = COPIES_AT + NODES * stride(bytes);
         let (mapping, file) = Mapping::create(c"weft-window", length)?;
@@ -134,7 +134,7 @@ impl Shared {
         Ok((shared, file))
     }
 
-    /// Maps a window that another process has made, if it is one.
+    /// Maps and validates a window that another process created.
     pub fn join(file: &OwnedFd) -> Result<Self, Errno> {
         let most = COPIES_AT + NODES * stride(MOST_BYTES);
         let mapping = Mapping::join(file, COPIES_AT + NODES * stride(1), most)?;
@@ -174,7 +174,7 @@ impl Shared {
         unsafe { self.mapping.memory().add(at) }
     }
 
-    /// The offset of a node's word of a lock, or of the barrier if there is no such lock.
+    /// The offset of a node's word of a lock; of the barrier if `lock` is [`LOCKS`] or more.
     pub const fn word_of(&self, lock: usize, node: Node) -> u64 {
         let lock = if lock < LOCKS { lock } else { LOCKS };
         let index = lock * NODES + node.0 as usize;
@@ -188,27 +188,27 @@ impl Shared {
         u32::from_ne_bytes(bytes)
     }
 
-    /// The entry of a member.
+    /// The registration of a member.
     pub fn member(&self, node: Node) -> &Member {
         &self.words().members[usize::from(node.0) % NODES]
     }
 
-    /// A number that no member had before.
+    /// A new incarnation number.
     pub fn next_incarnation(&self) -> u64 {
         self.words().incarnations.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// Damaged and missing packets that the node's end has seen.
+    /// The number of damaged and missing packets at a node.
     pub fn errors(&self, node: Node) -> u64 {
         self.words().adapters[usize::from(node.0) % NODES].errors.load(Ordering::Acquire)
     }
 
-    /// By what a node says that it sleeps.
+    /// The flag with which a node asks for wake-ups.
     pub fn flag(&self, node: Node) -> &InterruptFlag {
         &self.words().flags[usize::from(node.0) % NODES]
     }
 
-    /// Whether the last conditional write of a sender that a target did not take is this one.
+    /// Whether the target refused this conditional write of the sender.
     pub fn was_refused(&self, target: Node, sender: Node, ticket: Ticket) -> bool {
         let word = &self.words().refused[usize::from(target.0)][usize::from(sender.0)];
         word.load(Ordering::Acquire) == ticket + 1
@@ -219,22 +219,22 @@ impl Shared {
         LOG
     }
 
-    /// How far a node's copy has come.
-    pub fn come(&self, node: Node) -> Ticket {
+    /// The log position up to which a node's copy is current.
+    pub fn position_of(&self, node: Node) -> Ticket {
         self.position(node.0.into()).load(Ordering::Acquire)
     }
 
-    /// Whether a node takes writes.
+    /// Whether a node receives writes.
     pub fn is_on_line(&self, node: Node) -> bool {
-        self.come(node) != OFF_LINE
+        self.position_of(node) != OFF_LINE
     }
 
-    /// Those who take writes, as a set.
+    /// The nodes that receive writes, as a set.
     pub fn on_line(&self) -> u64 {
         self.words().on_line.load(Ordering::Acquire) & (u64::MAX >> (64 - NODES))
     }
 
-    /// Fills a record that was claimed.
+    /// Fills a claimed slot.
     pub fn fill(&self, ticket: Ticket, write: &Write<'_>) {
         let place = self.record(ticket);
         let conditional = write.errors.map_or(0, |_| CONDITIONAL);
@@ -253,7 +253,7 @@ impl Shared {
         }
     }
 
-    /// Takes one record of the log into the copy of a node.
+    /// Applies one slot of the log to the copy of a node.
     fn take(&self, node: Node, ticket: Ticket, state: State) {
         let words = self.words();
         let errors = &words.adapters[usize::from(node.0)].errors;
@@ -299,18 +299,18 @@ impl Shared {
         self.store(node, offset, &bytes[..length as usize]);
     }
 
-    /// Brings what is there into the copy of a node, and wakes it if it sleeps.
+    /// Applies the log to the copy of a node, and wakes the node if it sleeps.
     pub fn push(&self, node: Node, who: Node) -> Work {
-        let before = self.come(node);
+        let before = self.position_of(node);
         let take = |ticket, state| self.take(node, ticket, state);
         let work = LOG.work(self, node.0.into(), who.0, take);
-        if self.come(node) != before {
+        if self.position_of(node) != before {
             self.wake(node);
         }
         work
     }
 
-    /// Goes on with work for a node that one has left who has ended.
+    /// Continues the work on a node's copy that a dead member had begun.
     pub fn take_over(&self, node: Node, dead: Node, who: Node) {
         let index = usize::from(node.0);
         if LOG.enter(self, index, Log::mark(dead.0), who.0).is_ok() {
@@ -329,8 +329,13 @@ impl Shared {
         }
     }
 
-    /// Does something while nobody brings anything into the copy of a node; `None` if another is at it.
-    pub fn alone<T>(&self, node: Node, who: Node, then: impl FnOnce(&Self) -> T) -> Option<T> {
+    /// Runs `then` while nobody applies writes to the copy of a node; `None` if another member is doing so.
+    pub fn exclusively<T>(
+        &self,
+        node: Node,
+        who: Node,
+        then: impl FnOnce(&Self) -> T,
+    ) -> Option<T> {
         let index = usize::from(node.0);
         LOG.enter(self, index, 0, who.0).ok()?;
         LOG.catch_up(self, index, |ticket, state| self.take(node, ticket, state));
@@ -340,16 +345,16 @@ impl Shared {
         Some(result)
     }
 
-    /// Puts a node on line at the place of another, with the same bytes; whether it could be done now. To be
-    /// called alone on the other's copy.
+    /// Brings a node on line with the bytes and the log position of another; false if it has to be tried again. To be
+    /// called exclusively on the other's copy.
     pub fn join_at(&self, node: Node, other: Node) -> bool {
         let length = stride(self.bytes);
         // SAFETY: both copies lie inside the mapping and do not overlap; nobody writes either.
         unsafe { std::ptr::copy_nonoverlapping(self.copy(other), self.copy(node), length) };
-        let at = self.come(other);
+        let at = self.position_of(other);
         self.position(node.0.into()).store(at, Ordering::Release);
-        // Who claims after this sees the position. One who has looked before may still claim a place, but none
-        // behind this.
+        // Later claims see the new position; a writer that has read the positions before may still claim a slot, but
+        // none that would overtake it.
         let tail = Places::tail(self).fetch_add(0, Ordering::AcqRel);
         if tail - at.min(tail) < PLACES as u64 / 2 {
             self.words().on_line.fetch_or(node.bit(), Ordering::AcqRel);
@@ -359,33 +364,34 @@ impl Shared {
         false
     }
 
-    /// Puts the first node on line, with zeroes.
+    /// Brings the first node on line, with zeroed bytes.
     pub fn join_first(&self, node: Node) {
         let tail = Places::tail(self).load(Ordering::Acquire);
         self.position(node.0.into()).store(tail, Ordering::Release);
         self.words().on_line.fetch_or(node.bit(), Ordering::AcqRel);
     }
 
-    /// A node takes no writes any more. To be called alone on its copy.
+    /// Takes a node off line. To be called exclusively on its copy.
     pub fn leave_line(&self, node: Node) {
         self.words().on_line.fetch_and(!node.bit(), Ordering::AcqRel);
         self.position(node.0.into()).store(OFF_LINE, Ordering::Release);
     }
 
-    /// The records that a member claimed which has ended are void.
-    pub fn give_up(&self, dead: Node) -> u64 {
-        let come = (0..NODES as u8).map(|node| self.come(Node(node))).min().unwrap_or(OFF_LINE);
+    /// Voids the slots that a dead member had claimed.
+    pub fn abandon(&self, dead: Node) -> u64 {
+        let come =
+            (0..NODES as u8).map(|node| self.position_of(Node(node))).min().unwrap_or(OFF_LINE);
         let first = come.min(Places::tail(self).load(Ordering::Acquire));
         LOG.give_up(self, first, dead.0)
     }
 
-    /// Copies bytes into the copy of a node, each word of it at once and in order.
+    /// Stores bytes into the copy of a node, in order, each aligned word atomically.
     fn store(&self, node: Node, offset: u64, mut bytes: &[u8]) {
         let mut to = self.copy(node).wrapping_add(offset as usize);
         while !bytes.is_empty() {
             let size = piece(to as usize, bytes.len());
             let (now, rest) = bytes.split_at(size);
-            // SAFETY: whoever calls has checked that the bytes lie inside the copy, and the place is aligned.
+            // SAFETY: the caller has checked that the bytes lie inside the copy; the address is aligned.
             unsafe {
                 match *now {
                     [a, b, c, d, e, f, g, h] => {
@@ -404,7 +410,7 @@ impl Shared {
         }
     }
 
-    /// Copies bytes from the copy of a node, which lie inside it, each word of it at once and in order.
+    /// Loads bytes from the copy of a node, in order, each aligned word atomically. They must lie inside it.
     pub fn load(&self, node: Node, offset: u64, mut bytes: &mut [u8]) {
         let mut from = self.copy(node).wrapping_add(offset as usize);
         while !bytes.is_empty() {
@@ -430,7 +436,7 @@ impl Shared {
     }
 }
 
-/// The largest aligned word that begins at an address.
+/// The size of the largest aligned word at an address.
 const fn piece(address: usize, left: usize) -> usize {
     if address.is_multiple_of(8) && left >= 8 {
         8

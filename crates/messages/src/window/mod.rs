@@ -1,21 +1,21 @@
-//! Mapped windows between processes (Memory Channel 2, by its paper): a write to the window is reflected into the
-//! copies of all members who are its targets, and a read is a look at one's own copy.
+//! Mapped windows between processes (Memory Channel 2): a write to the window is reflected into the copies of all
+//! target members, and a member reads its own copy.
 //!
-//! * **Order.** All writes pass one log ([`weft_protocol::write_log`]), the point of global ordering: the writes
-//!   of one sender arrive in order, those of several in the same order everywhere (rules 1 and 2).
-//! * **Errors.** A record whose sender was killed while writing it is missed by all targets and counted by each
-//!   ([`Window::errors`]); what follows it is taken only once that is decided (rule 3).
+//! * **Order.** All writes pass one log ([`weft_protocol::write_log`]), the point of global ordering: writes of one
+//!   sender arrive in order, and writes of several senders in the same order everywhere (rules 1 and 2).
+//! * **Errors.** A packet whose sender was killed while writing it is missed and counted by all targets
+//!   ([`Window::errors`]); later packets are applied only once that is decided (rule 3).
 //! * **Consent.** A member has a copy only if it has mapped the window incoming, and writes only if it has mapped
 //!   it outgoing ([`Access`]).
 //!
-//! Nothing here owns a thread. Whoever writes brings its writes to all members, so a member's program may just
-//! look at its memory.
+//! Nothing here owns a thread. A writer applies its writes to the copies of all targets, so a reader need only look
+//! at its memory.
 
 mod c;
+mod collective;
 mod error;
 mod members;
 mod memory;
-mod together;
 
 use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering;
@@ -28,29 +28,29 @@ use weft_protocol::window::{
 use weft_protocol::write_log::{Claim, Ticket, Work};
 use weft_units::Bytes;
 
-use crate::meeting::Directory;
+use crate::rendezvous::Directory;
 use crate::sys;
 pub use error::WindowError;
 pub use members::{Access, LONGEST_NAME};
-use members::{Lives, Names};
+use members::{Liveness, Names};
 pub use memory::{LOCKS, MOST_BYTES, NODES};
 use memory::{Shared, TAKES, Write};
 
-/// The usual patience.
+/// How long a member that makes no progress is waited for.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// So long somebody sleeps at most before looking whether others have ended.
+/// The longest sleep between checks for dead members.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Whom a write is for.
+/// The targets of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Targets {
-    /// All who have mapped the window incoming; the writer's own copy too, in the same order.
+    /// All members that mapped the window incoming, the writer included.
     All,
-    /// The same without the writer.
+    /// All except the writer.
     Others,
-    /// One.
+    /// One member.
     One(Node),
-    /// Some, as a set of bits.
+    /// Several members, as a bit set.
     Some(u64),
 }
 
@@ -61,28 +61,28 @@ pub struct Window {
     names: Names,
     own: Node,
     access: Access,
-    lives: Lives,
-    /// Behind the last record that this member has written.
+    liveness: Liveness,
+    /// The log position behind the last write of this member.
     written: Ticket,
-    /// No member's copy is further back, as far as this one has looked.
+    /// A lower bound of all members' positions, as last read.
     least: Ticket,
-    /// Where its own copy was at the last [`Window::wait`].
+    /// The position of its own copy at the last [`Window::wait`].
     seen: Ticket,
     locks: [Lock; LOCKS],
     barrier: Option<Barrier>,
-    /// So long a member that does not end and does not go on is waited for.
+    /// How long a live member that makes no progress is waited for.
     patience: Duration,
     pid: u32,
     has_left: bool,
-    /// By which the others find the memory.
+    /// Kept open: others find the memory through it.
     _file: OwnedFd,
 }
 
 impl Window {
-    /// Makes a window and joins it.
+    /// Creates a window and joins it.
     ///
     /// # Errors
-    /// [`WindowError`]; a window of this name that somebody has is not replaced.
+    /// [`WindowError`]; an existing window of this name is not replaced.
     pub fn create(directory: Directory, name: &str, bytes: u64) -> Result<Window, WindowError> {
         if !(1..=MOST_BYTES).contains(&bytes) {
             return Err(WindowError::Size(bytes));
@@ -98,7 +98,7 @@ impl Window {
         window
     }
 
-    /// Joins a window that another process has made. Its copy has the bytes that the others' have.
+    /// Joins a window that another process created. The new copy starts with the bytes of the others.
     ///
     /// # Errors
     /// [`WindowError`].
@@ -114,18 +114,18 @@ impl Window {
         window
     }
 
-    /// The rest of both; the caller holds the directory's lock.
+    /// The common part of `create` and `attach`; the caller holds the directory's lock.
     fn enter(
         shared: Shared,
         file: OwnedFd,
         names: Names,
         access: Access,
     ) -> Result<Window, WindowError> {
-        let mut own = members::enrol(&shared, access);
+        let mut own = members::register(&shared, access);
         if own.is_none() {
-            own = Self::free_a_number(&shared, &names, access);
+            own = Self::reuse_number(&shared, &names, access);
         }
-        let own = own.ok_or_else(|| WindowError::Crowded(names.name().to_owned()))?;
+        let own = own.ok_or_else(|| WindowError::Full(names.name().to_owned()))?;
         let pid = std::process::id();
         let mut window = Window {
             written: 0,
@@ -134,7 +134,7 @@ impl Window {
             locks: [Lock::new(own); LOCKS],
             barrier: None,
             patience: PATIENCE,
-            lives: Lives::new(),
+            liveness: Liveness::new(),
             _file: file,
             shared,
             names,
@@ -143,27 +143,27 @@ impl Window {
             pid,
             has_left: false,
         };
-        members::remove_dead(&window.shared, &mut window.lives, &window.names, own);
+        members::remove_dead(&window.shared, &mut window.liveness, &window.names, own);
         if access.takes {
-            window.come_on_line()?;
+            window.go_on_line()?;
         }
         window.clear_words(Some(own));
         window.names.publish(own, &window._file)?;
-        window.seen = window.shared.come(own);
+        window.seen = window.shared.position_of(own);
         Ok(window)
     }
 
-    /// Where all numbers are taken, that of one who has ended may be had.
-    fn free_a_number(shared: &Shared, names: &Names, access: Access) -> Option<Node> {
-        let mut lives = Lives::new();
+    /// If all numbers are in use, frees that of a dead member.
+    fn reuse_number(shared: &Shared, names: &Names, access: Access) -> Option<Node> {
+        let mut liveness = Liveness::new();
         let mut all = (0..NODES as u8).map(Node);
-        let dead = all.find(|node| lives.is_dead(shared, *node))?;
-        // It acts as the one who has ended, of whom nothing else can come.
-        members::remove(shared, &mut lives, names, dead, dead);
-        members::enrol(shared, access)
+        let dead = all.find(|node| liveness.is_dead(shared, *node))?;
+        // It acts as the dead member, which cannot interfere.
+        members::remove(shared, &mut liveness, names, dead, dead);
+        members::register(shared, access)
     }
 
-    fn come_on_line(&mut self) -> Result<(), WindowError> {
+    fn go_on_line(&mut self) -> Result<(), WindowError> {
         let mut waiting = Waiting::new(self.patience);
         loop {
             let all = (0..NODES as u8).map(Node);
@@ -172,7 +172,7 @@ impl Window {
                 return Ok(());
             };
             let own = self.own;
-            let joined = self.shared.alone(other, own, |shared| shared.join_at(own, other));
+            let joined = self.shared.exclusively(other, own, |shared| shared.join_at(own, other));
             if joined == Some(true) {
                 self.shared.push(own, own);
                 return Ok(());
@@ -192,23 +192,23 @@ impl Window {
         self.shared.bytes()
     }
 
-    /// This member's own copy, [`Window::bytes`] long: others' writes appear in it. It must not be written.
+    /// This member's own copy of [`Window::bytes`] bytes, in which writes appear. It must not be written directly.
     pub fn memory(&self) -> *const u8 {
         self.shared.copy(self.own)
     }
 
-    /// Those who have mapped the window incoming, as a set.
+    /// The members that mapped the window incoming, as a set.
     pub fn members(&self) -> u64 {
         self.shared.on_line()
     }
 
-    /// Packets that this member has missed, or could not take: their sender was killed while writing them, or
-    /// they named no place. To be read before and after a message that must be whole.
+    /// The number of packets that this member has missed: their sender was killed while writing them, or their offset
+    /// was invalid. Compare it before and after a message that must be intact.
     pub fn errors(&self) -> u64 {
         self.shared.errors(self.own)
     }
 
-    /// The same of another member.
+    /// The error count of another member.
     ///
     /// # Errors
     /// [`WindowError::NotIncoming`].
@@ -245,11 +245,11 @@ impl Window {
         Err(WindowError::NotIncoming(node, accepted))
     }
 
-    /// Writes bytes to all targets. When it returns they are there, except where another member brings them this
-    /// very moment; see [`Window::sweep`].
+    /// Writes bytes to all targets. On return they are in all copies, except where another member is applying them at
+    /// this moment; see [`Window::sweep`].
     ///
     /// # Errors
-    /// [`WindowError`]: outside of the window, not mapped by both sides, or a member is stopped.
+    /// [`WindowError`]: outside of the window, not mapped by both sides, or a member makes no progress.
     pub fn write(
         &mut self,
         targets: Targets,
@@ -261,7 +261,7 @@ impl Window {
         self.put(targets, offset, bytes)
     }
 
-    /// Writes anywhere in the copies, also behind the window's bytes.
+    /// Writes anywhere in the copies, including the control words behind the window's bytes.
     fn put(&mut self, targets: u64, offset: u64, bytes: &[u8]) -> Result<(), WindowError> {
         let whole = HostWrites { write: Bytes(MAX_PAYLOAD), payload: Bytes(MAX_PAYLOAD) };
         for (at, size) in whole.pieces(offset, Bytes(bytes.len() as u64)) {
@@ -269,11 +269,11 @@ impl Window {
             let bytes = &bytes[begin..begin + size.0 as usize];
             self.post(&Write { targets, offset: at, bytes, errors: None })?;
         }
-        self.bring();
+        self.apply_all();
         Ok(())
     }
 
-    /// Puts one packet into the log.
+    /// Appends one packet to the log.
     fn post(&mut self, write: &Write<'_>) -> Result<Ticket, WindowError> {
         if !self.access.writes {
             return Err(WindowError::NotOutgoing);
@@ -297,34 +297,34 @@ impl Window {
         }
     }
 
-    /// Brings what is in the log to all.
-    fn bring(&mut self) {
+    /// Applies the log to the copies of all members.
+    fn apply_all(&mut self) {
         self.shared.log().announce();
         let mut nodes = self.shared.on_line();
         while nodes != 0 {
             let node = Node(nodes.trailing_zeros() as u8);
             nodes &= nodes - 1;
             if let Work::Waits(other) = self.shared.push(node, self.own)
-                && self.lives.is_dead(&self.shared, Node(other))
+                && self.liveness.is_dead(&self.shared, Node(other))
             {
                 self.help(node);
             }
         }
     }
 
-    /// Brings what is there to a node, also in place of those who have ended.
+    /// Applies the log to a node's copy, taking over from dead members.
     fn help(&mut self, node: Node) {
         let own = self.own;
         match self.shared.push(node, own) {
             Work::Done => {}
             Work::Busy(other) => {
-                if self.lives.is_dead(&self.shared, Node(other)) {
+                if self.liveness.is_dead(&self.shared, Node(other)) {
                     self.shared.take_over(node, Node(other), own);
                 }
             }
             Work::Waits(other) => {
-                let come = self.shared.come(node);
-                if self.lives.is_dead(&self.shared, Node(other)) {
+                let come = self.shared.position_of(node);
+                if self.liveness.is_dead(&self.shared, Node(other)) {
                     self.shared.log().void(&self.shared, come, other);
                     for node in (0..NODES as u8).map(Node) {
                         self.shared.push(node, own);
@@ -334,13 +334,13 @@ impl Window {
         }
     }
 
-    /// Waits until a node has all that was written before a place of the log; at once if it is off line.
+    /// Waits until a node's copy includes everything before a log position; returns at once if it is off line.
     fn reach(&mut self, node: Node, ticket: Ticket) -> Result<(), WindowError> {
         let mut waiting = Waiting::new(self.patience);
-        // Off line, a position is behind all.
-        while self.shared.come(node) < ticket {
+        // The position of a node that is off line is greater than all others.
+        while self.shared.position_of(node) < ticket {
             self.help(node);
-            if self.shared.come(node) >= ticket {
+            if self.shared.position_of(node) >= ticket {
                 break;
             }
             waiting.pause(node)?;
@@ -348,7 +348,7 @@ impl Window {
         Ok(())
     }
 
-    /// Reads bytes of this member's own copy, each word of them at once and in order.
+    /// Reads this member's own copy, in order, each aligned word atomically.
     ///
     /// # Errors
     /// [`WindowError::Outside`], and [`WindowError::NotIncoming`] if it has none.
@@ -360,10 +360,10 @@ impl Window {
         Ok(())
     }
 
-    /// Reads bytes of another member's copy as they are behind all that this member has written before.
+    /// Reads another member's copy, after all earlier writes of this member have reached it.
     ///
     /// # Errors
-    /// [`WindowError`]: outside of the window, no copy, or a member is stopped.
+    /// [`WindowError`]: outside of the window, no copy, or a member makes no progress.
     pub fn read_remote(
         &mut self,
         node: Node,
@@ -375,17 +375,17 @@ impl Window {
         self.reach(node, self.written)?;
         let mut waiting = Waiting::new(self.patience);
         let own = self.own;
-        while self.shared.alone(node, own, |it| it.load(node, offset, bytes)).is_none() {
+        while self.shared.exclusively(node, own, |it| it.load(node, offset, bytes)).is_none() {
             self.help(node);
             waiting.pause(node)?;
         }
         Ok(())
     }
 
-    /// Writes one packet that its target takes only if it counts `errors` errors still, and says whether it did.
+    /// Writes one packet that its target applies only if its error count is still `errors`; returns whether it did.
     ///
     /// # Errors
-    /// [`WindowError`]; [`WindowError::TooLong`] if it would be several packets.
+    /// [`WindowError`]; [`WindowError::TooLong`] if it does not fit one packet.
     pub fn write_conditional(
         &mut self,
         node: Node,
@@ -400,17 +400,17 @@ impl Window {
             return Err(WindowError::TooLong(length));
         }
         let ticket = self.post(&Write { targets, offset, bytes, errors: Some(errors) })?;
-        self.bring();
+        self.apply_all();
         self.reach(node, ticket + 1)?;
         let refused = self.shared.was_refused(node, self.own, ticket);
         Ok(if refused { Outcome::Lost } else { Outcome::Arrived })
     }
 
-    /// Delivers a message of any length that the target uses only when it is whole: its last packet is a
-    /// conditional write, and the message is sent again if an error came between. Returns how often it was sent.
+    /// Delivers a message of any length intact: its last packet is a conditional write, and the message is sent again if
+    /// an error occurred in between. Returns the number of attempts.
     ///
     /// # Errors
-    /// [`WindowError`]; [`WindowError::Lost`] after ten times.
+    /// [`WindowError`]; [`WindowError::Lost`] after ten attempts.
     pub fn deliver(&mut self, node: Node, offset: u64, bytes: &[u8]) -> Result<u32, WindowError> {
         const TIMES: u32 = 10;
         let length = bytes.len() as u64;
@@ -432,8 +432,7 @@ impl Window {
         Err(WindowError::Lost(node.0, TIMES))
     }
 
-    /// Sleeps until something may have come into this member's own copy since the last call, at most so long;
-    /// whether anything has.
+    /// Waits until this member's copy has changed since the last call, at most for `limit`; returns whether it has.
     pub fn wait(&mut self, limit: Duration) -> bool {
         let deadline = Instant::now().checked_add(limit);
         loop {
@@ -441,7 +440,7 @@ impl Window {
                 return false;
             }
             self.help(self.own);
-            let come = self.shared.come(self.own);
+            let come = self.shared.position_of(self.own);
             if come != self.seen {
                 self.seen = come;
                 return true;
@@ -452,38 +451,38 @@ impl Window {
             }
             let flag = self.shared.flag(self.own);
             let value = flag.arm(Sleep::OnWord);
-            if self.shared.come(self.own) == self.seen {
+            if self.shared.position_of(self.own) == self.seen {
                 sys::sleep_on(flag.word(), value, left.min(LOOK));
             }
             flag.disarm(Sleep::OnWord);
         }
     }
 
-    /// Removes members that have ended; returns them as a set.
+    /// Removes dead members; returns them as a set.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The kernel's error.
     pub fn remove_dead(&mut self) -> Result<u64, WindowError> {
         let locked = self.names.lock()?;
-        let dead = members::remove_dead(&self.shared, &mut self.lives, &self.names, self.own);
+        let dead = members::remove_dead(&self.shared, &mut self.liveness, &self.names, self.own);
         self.clear_words(None);
         drop(locked);
         Ok(dead)
     }
 
     /// Whether a member has ended, or left.
-    fn is_gone(&mut self, node: Node) -> bool {
+    fn has_ended(&mut self, node: Node) -> bool {
         let member = self.shared.member(node);
         member.incarnation.load(Ordering::Acquire) == 0
             || member.access.load(Ordering::Relaxed) & TAKES == 0
-            || self.lives.is_dead(&self.shared, node)
+            || self.liveness.is_dead(&self.shared, node)
     }
 }
 
 impl Window {
-    /// Leaves: writes come no more, and none can be made. The copy stays as it is until the value is dropped.
+    /// Leaves the window: no more writes arrive or can be made. The copy stays readable until the value is dropped.
     pub fn leave(&mut self) {
-        // A child has a copy of this value, and is no member.
+        // A forked child has a copy of this value, but is not a member.
         if std::process::id() != self.pid || self.has_left {
             return;
         }
@@ -491,9 +490,9 @@ impl Window {
         self.release_all();
         self.access = Access { takes: false, writes: false };
         let Ok(_locked) = self.names.lock() else { return };
-        members::remove_dead(&self.shared, &mut self.lives, &self.names, self.own);
-        members::remove(&self.shared, &mut self.lives, &self.names, self.own, self.own);
-        // Who waits for this member looks again.
+        members::remove_dead(&self.shared, &mut self.liveness, &self.names, self.own);
+        members::remove(&self.shared, &mut self.liveness, &self.names, self.own, self.own);
+        // Members that wait for this one check again.
         (0..NODES as u8).for_each(|node| self.shared.wake(Node(node)));
     }
 }
@@ -504,7 +503,7 @@ impl Drop for Window {
     }
 }
 
-/// How one waits for another who is at work: first by looking, then by letting others run.
+/// Waiting for another member: first spins, then yields, then sleeps.
 #[derive(Debug)]
 struct Waiting {
     looks: u32,

@@ -5,6 +5,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::AtomicU64;
 
 use super::*;
+use crate::testing::{Random, rounds};
 
 /// The directory of a test's process that acts as another member.
 const CHILD: &str = "WEFT_WINDOW_TEST_CHILD";
@@ -129,9 +130,9 @@ fn what_is_no_window_is_refused_with_what_would_be_accepted() {
     let one = place.create(64);
     let why = |result: Result<Window, WindowError>| result.unwrap_err().to_string();
     let again = Window::create(place.directory(), "w", 64);
-    assert!(why(again).starts_with("window w is there already: attach to it"));
+    assert!(why(again).starts_with("window w exists already: attach to it"));
     let missing = Window::attach(place.directory(), "v", Access::FULL);
-    assert!(why(missing).contains("a process must have created it and live"));
+    assert!(why(missing).contains("or another member, must be running"));
     let slash = Window::create(place.directory(), "a/b", 64);
     assert!(why(slash).contains("letters of a to z"));
     let empty = Window::create(place.directory(), "v", 0);
@@ -242,7 +243,7 @@ fn one_member_at_a_time_has_a_lock() {
     let twice = windows[0].lock(0, LONG).unwrap_err().to_string();
     assert_eq!(twice, "lock 0 is held by this member already: unlock it first");
     let taken = windows[1].lock(0, Duration::from_millis(5)).unwrap_err();
-    assert_eq!(taken.to_string(), "lock 0 was not given back within 5ms");
+    assert_eq!(taken.to_string(), "lock 0 was not released within 5ms");
     assert_eq!(windows[1].unlock(0).unwrap_err().to_string(), "lock 0 is not held by this member");
     assert_eq!(
         windows[1].lock(16, LONG).unwrap_err().to_string(),
@@ -257,7 +258,7 @@ fn nobody_passes_a_barrier_before_all_have_come() {
     let place = Place::new("barrier");
     let mut one = place.create(64);
     let early = one.barrier(3, Duration::from_millis(5)).unwrap_err().to_string();
-    assert_eq!(early, "1 of 3 members came to the barrier within 5ms");
+    assert_eq!(early, "1 of 3 members reached the barrier within 5ms");
     let mut windows = vec![one, place.attach(), place.attach()];
     std::thread::scope(|scope| {
         for window in &mut windows {
@@ -276,7 +277,7 @@ fn nobody_passes_a_barrier_before_all_have_come() {
     });
     let mut fourth = place.attach();
     let refused = fourth.barrier(2, LONG).unwrap_err().to_string();
-    assert_eq!(refused, "a barrier of 2 members: the window has 4 that map it incoming");
+    assert_eq!(refused, "a barrier of 2 members, but 4 members map the window incoming");
 }
 
 /// A process that is killed with a packet half written: all others miss it, count it, and go on.
@@ -338,6 +339,7 @@ fn a_conditional_write_is_not_taken_behind_an_error_and_a_message_is_sent_again(
 #[test]
 fn those_who_are_left_go_on_when_members_are_killed_at_any_moment() {
     const KILLS: u64 = 60;
+    let kills = rounds(KILLS);
     if let Some(mut window) = as_child() {
         for number in 1_u64.. {
             window.write(Targets::All, 64 + number % 8 * 256, &[number as u8; 256]).unwrap();
@@ -352,7 +354,7 @@ fn those_who_are_left_go_on_when_members_are_killed_at_any_moment() {
     let (mut one, mut two) = (place.create(8192), place.attach());
     let name = "those_who_are_left_go_on_when_members_are_killed_at_any_moment";
     let mut children = [place.child(name), place.child(name)];
-    for kill in 0..KILLS {
+    for kill in 0..kills {
         until(|| one.members().count_ones() >= 4);
         let began = word(&mut one, 0);
         until(|| word(&mut one, 0) > began + kill % 5);
@@ -389,14 +391,12 @@ fn a_hostile_member_crashes_nobody() {
     let (mut one, two) = (place.create(512), place.attach());
     one.patience = Duration::from_micros(100);
     let words = memory::COPIES_AT / 8;
-    let mut random = 88_172_645_463_325_252_u64;
-    for round in 0..2_000 {
+    let mut random = Random::default();
+    for round in 0..rounds(2_000) {
         for _ in 0..8 {
-            random ^= random << 13;
-            random ^= random >> 7;
-            random ^= random << 17;
-            let index = random as usize % words;
-            let value = if round % 3 == 0 { random >> 40 } else { random };
+            let word = random.next();
+            let index = word as usize % words;
+            let value = if round % 3 == 0 { word >> 40 } else { word };
             // SAFETY: the word lies inside the mapping; all who look at it do so by atomics.
             unsafe {
                 let at = two.shared.copy(Node(0)).sub(memory::COPIES_AT).cast::<AtomicU64>();

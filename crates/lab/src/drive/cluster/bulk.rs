@@ -306,6 +306,9 @@ impl BulkChannel {
         let base = unsettled.map(|other| other.sequence).min().unwrap_or(packet.sequence);
         let base = base.min(packet.sequence);
         self.observations.attempt(now);
+        let (hosts, span) = (self.hosts.len(), self.parts.timing.packet);
+        self.observations.occupy(packet.target.into(), now, span);
+        self.observations.occupy(hosts + usize::from(initiator), now, span);
         if packet.first == Some(now) {
             self.observations.latency(Latency::FirstAttempt, now, now.since(packet.generated));
         }

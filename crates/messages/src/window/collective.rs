@@ -1,5 +1,5 @@
-//! What members do together: sweeps, locks and barriers, by the machines of `weft_protocol::window` over the
-//! words behind each copy.
+//! Sweeps, locks and barriers, by the state machines of `weft_protocol::window` over the control words behind each
+//! copy.
 
 use std::time::{Duration, Instant};
 
@@ -13,10 +13,10 @@ fn set(nodes: u64) -> impl Iterator<Item = Node> {
 }
 
 impl Window {
-    /// Waits until all that this member has written before is in the copies of the targets.
+    /// Waits until all earlier writes of this member are in the copies of the targets.
     ///
     /// # Errors
-    /// [`WindowError`]: not mapped, or a member is stopped.
+    /// [`WindowError`]: not mapped, or a member makes no progress.
     pub fn sweep(&mut self, targets: Targets) -> Result<(), WindowError> {
         let targets = self.mask(targets)?;
         let mut sweep = Sweep::of(targets);
@@ -27,22 +27,22 @@ impl Window {
         Ok(())
     }
 
-    /// Writes this member's word of a lock, or of the barrier, to all, and waits until it is in its own copy.
-    fn say(&mut self, lock: usize, value: u32) -> Result<(), WindowError> {
+    /// Writes this member's word of a lock or of the barrier to all, and waits until it is in its own copy.
+    fn announce(&mut self, lock: usize, value: u32) -> Result<(), WindowError> {
         let all = self.mask(Targets::All)?;
         let offset = self.shared.word_of(lock, self.own);
         self.put(all, offset, &value.to_ne_bytes())?;
         self.reach(self.own, self.written)
     }
 
-    fn word_said(&self, lock: usize, node: Node) -> u32 {
+    fn announced_word(&self, lock: usize, node: Node) -> u32 {
         self.shared.word(self.own, self.shared.word_of(lock, node))
     }
 
-    /// Acquires a lock; waits at most so long for others to give it back.
+    /// Acquires a lock; waits at most `limit` for its holder to release it.
     ///
     /// # Errors
-    /// [`WindowError::LockTaken`], [`WindowError::Held`] if this member has it, and as [`Window::write`].
+    /// [`WindowError::LockTaken`], [`WindowError::Held`] if this member holds it, and as [`Window::write`].
     pub fn lock(&mut self, index: usize, limit: Duration) -> Result<(), WindowError> {
         let lock = self.locks.get(index).ok_or(WindowError::NoLock(index))?;
         if lock.is_held() {
@@ -50,7 +50,7 @@ impl Window {
         }
         let locked = self.acquire(index, limit);
         if locked.is_err() {
-            // Whatever it had begun to say, the next bid says anew.
+            // The next bid starts afresh.
             self.locks[index] = Lock::new(self.own);
         }
         locked
@@ -75,24 +75,24 @@ impl Window {
                     self.back_off(index, tries)?;
                     self.locks[index].retry()
                 }
-                // What a bid that is not answered by one of these has become of, nobody knows.
+                // The machine answers a bid by one of the actions above.
                 Some(LockAction::Released) | None => return Err(WindowError::NotHeld(index)),
             };
         }
     }
 
-    /// Writes a bid, and shows the machine what this member's copy says when the bid has arrived there.
+    /// Writes a bid, waits for it to arrive in this member's copy, and feeds all words of the lock to the state
+    /// machine.
     fn bid(&mut self, index: usize, bid: Bid) -> Result<Option<LockAction>, WindowError> {
-        self.say(index, bid.set.into())?;
+        self.announce(index, bid.set.into())?;
         for node in (0..NODES as u8).map(Node).filter(|node| *node != self.own) {
-            let set = self.word_said(index, node) != 0;
+            let set = self.announced_word(index, node) != 0;
             self.locks[index].arrive(Bid { node, set });
         }
         Ok(self.locks[index].arrive(bid))
     }
 
-    /// Waits a while that is longer with each try and differs among members, and for as long as another holds
-    /// the lock.
+    /// Backs off: longer with each try, and differently for each member. Removes a dead holder.
     fn back_off(&mut self, index: usize, tries: u32) -> Result<(), WindowError> {
         let spread = u64::from(self.own.0) * 7 + u64::from(tries) * 13;
         let rounds = (16_u64 << tries.min(6)) + spread % 61;
@@ -104,7 +104,8 @@ impl Window {
             std::thread::sleep(Duration::from_micros(20 * (spread % 17)));
             let own = self.own;
             let mut others = (0..NODES as u8).map(Node).filter(|node| *node != own);
-            let dead = others.find(|node| self.word_said(index, *node) != 0 && self.is_gone(*node));
+            let dead =
+                others.find(|node| self.announced_word(index, *node) != 0 && self.has_ended(*node));
             if dead.is_some() {
                 self.remove_dead()?;
             }
@@ -112,7 +113,7 @@ impl Window {
         Ok(())
     }
 
-    /// Gives a lock back.
+    /// Releases a lock.
     ///
     /// # Errors
     /// [`WindowError::NotHeld`], and as [`Window::write`].
@@ -127,14 +128,14 @@ impl Window {
     pub(super) fn release_all(&mut self) {
         for index in 0..LOCKS {
             if self.locks[index].is_held() {
-                // What cannot be said any more, others find out by this member's absence.
+                // If the release cannot be written, the others notice that this member has left.
                 let _ = self.unlock(index);
             }
         }
     }
 
-    /// The cluster manager's part: words that those have left set who are no members any more are cleared, and
-    /// those of `new`, who has not written any. The caller holds the directory's lock, so that nobody joins.
+    /// Clears the control words of former members and of `new`, which has not written any. The caller holds the
+    /// directory's lock, so that nobody joins meanwhile.
     pub(super) fn clear_words(&mut self, new: Option<Node>) {
         if !self.access.takes || !self.access.writes {
             return;
@@ -144,36 +145,41 @@ impl Window {
                 continue;
             }
             for lock in 0..=LOCKS {
-                if self.word_said(lock, node) != 0 {
+                if self.announced_word(lock, node) != 0 {
                     let offset = self.shared.word_of(lock, node);
-                    // What cannot be written now is found again by the next.
+                    // If the write fails, the next caller clears the word.
                     let _ = self.put(self.shared.on_line(), offset, &0_u32.to_ne_bytes());
                 }
             }
         }
     }
 
-    /// Waits until `members` members, this one among them, are here, and all that each had written before is in
-    /// the copies of all. Those who end meanwhile are not waited for.
+    /// Waits until `members` members, this one included, have reached the barrier, and the earlier writes of each are in
+    /// all copies. Members that end meanwhile are not waited for.
     ///
     /// # Errors
-    /// [`WindowError::Barrier`] if not all come in time, [`WindowError::Crowd`] if there are more.
+    /// [`WindowError::Barrier`] if not all arrive in time, [`WindowError::TooManyMembers`] if there are more.
     pub fn barrier(&mut self, members: u32, limit: Duration) -> Result<(), WindowError> {
         let began = Instant::now();
         self.mask(Targets::One(self.own))?;
         if self.barrier.is_none() {
-            let all = self.gather(members, began, limit)?;
+            let all = self.wait_for_members(members, began, limit)?;
             self.barrier = Some(Barrier::new(self.own, all));
         }
-        // Taken out, since it is shown what this member sees.
+        // Taken out, since `pass` borrows all of this window.
         let Some(mut barrier) = self.barrier.take() else { return Ok(()) };
         let result = self.pass(&mut barrier, members, began, limit);
         self.barrier = Some(barrier);
         result
     }
 
-    /// Waits until so many members are there; their set.
-    fn gather(&mut self, wanted: u32, began: Instant, limit: Duration) -> Result<u64, WindowError> {
+    /// Waits until `wanted` members are on line; returns their set.
+    fn wait_for_members(
+        &mut self,
+        wanted: u32,
+        began: Instant,
+        limit: Duration,
+    ) -> Result<u64, WindowError> {
         let mut waiting = Waiting::new(self.patience);
         loop {
             let all = self.shared.on_line();
@@ -182,12 +188,12 @@ impl Window {
                 return Ok(all);
             }
             if there > wanted && self.remove_dead()? == 0 {
-                return Err(WindowError::Crowd { there, wanted });
+                return Err(WindowError::TooManyMembers { there, wanted });
             }
             if began.elapsed() > limit {
                 return Err(WindowError::Barrier { there, wanted, limit });
             }
-            self.linger(&mut waiting);
+            self.pause_or_wait(&mut waiting);
         }
     }
 
@@ -213,18 +219,18 @@ impl Window {
                     next
                 }
                 Some(BarrierAction::Announce(number)) => {
-                    self.say(LOCKS, number)?;
+                    self.announce(LOCKS, number)?;
                     barrier.arrive(self.own, number)
                 }
                 None => {
                     let mut next = None;
                     for node in set(barrier.on_line() & !self.own.bit()) {
-                        let number = self.word_said(LOCKS, node);
+                        let number = self.announced_word(LOCKS, node);
                         let index = usize::from(node.0);
                         if number != seen[index] {
                             seen[index] = number;
                             next = next.or(barrier.arrive(node, number));
-                        } else if waiting.looks % 64 == 63 && self.is_gone(node) {
+                        } else if waiting.looks % 64 == 63 && self.has_ended(node) {
                             next = next.or(barrier.remove(node));
                         }
                     }
@@ -233,7 +239,7 @@ impl Window {
                         return Err(WindowError::Barrier { there, wanted, limit });
                     }
                     if next.is_none() {
-                        self.linger(&mut waiting);
+                        self.pause_or_wait(&mut waiting);
                     }
                     next
                 }
@@ -241,8 +247,8 @@ impl Window {
         }
     }
 
-    /// Lets a little time go by, sleeping if it is long.
-    fn linger(&mut self, waiting: &mut Waiting) {
+    /// Spins briefly, and sleeps after many rounds.
+    fn pause_or_wait(&mut self, waiting: &mut Waiting) {
         waiting.looks += 1;
         if waiting.looks < 128 {
             self.help(self.own);

@@ -10,7 +10,7 @@ use std::fs;
 use std::path::Path;
 
 use expect_test::{Expect, expect};
-use weft_lab::{Error, Options, Request, run};
+use weft_lab::{Error, Options, Plan, Request, run};
 
 /// Carries out a request that must be refused.
 fn refusal(request: &Request) -> Error {
@@ -303,6 +303,33 @@ fn an_axis_is_narrowed_to_values_that_it_has() {
     let error = refusal(&Request::new("clint-table-2-bulk", None, &["traffic=burst".to_owned()]));
     expect!["traffic = `burst` is not one of its values; accepted: single, bursty"]
         .assert_eq(&error.to_string());
+}
+
+/// What a label names is what runs: nothing laid over a variant, a preset or a swept part may put
+/// another part in its place.
+#[test]
+fn a_labelled_part_is_not_replaced_by_another() {
+    let study = "base = 'clan'\n[run]\nlength = '100 us'\n[workload.fabric]\nload = 0.1\n\
+        [variant.flow.link_level]\nchannel.fabric.flow_control.stop_go = { stop = 8, go = 4, reaction = '2 us' }\n\
+        [variant.flow.source_quench]\n";
+    let asked = |more: &str, overrides: &[&str]| {
+        let mut request = Request::of_text("study.toml", &format!("{study}{more}"));
+        request.overrides = overrides.iter().map(|text| (*text).to_owned()).collect();
+        request
+    };
+    let quench = "channel.fabric.flow_control.source_quench.quench";
+    expect![[r#"
+        --set channel.fabric.flow_control.source_quench.quench=9: `source_quench` here takes the place of `stop_go`, which flow = link_level chose at study.toml:7:29: its rows would be those of another part
+            accepted: settings of `stop_go`, or this with `flow` narrowed to where `source_quench` runs"#]].assert_eq(&refusal(&asked("", &[&format!("{quench}=9")])).to_string());
+    let swept = format!("[sweep]\n'{quench}' = [5, 9]\n");
+    expect![[r#"
+        study.toml:10:55: `source_quench` here takes the place of `stop_go`, which flow = link_level chose at study.toml:7:29: its rows would be those of another part
+            10 | 'channel.fabric.flow_control.source_quench.quench' = [5, 9]
+               |                                                       ^
+            accepted: settings of `stop_go`, or this with `flow` narrowed to where `source_quench` runs"#]].assert_eq(&refusal(&asked(&swept, &[])).to_string());
+    // Where the variants are narrowed to those that run the part, it can be set.
+    let narrowed = asked(&swept, &["flow=source_quench"]);
+    assert_eq!(Plan::new(&narrowed).expect("one variant").points.len(), 2);
 }
 
 #[test]

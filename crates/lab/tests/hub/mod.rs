@@ -8,7 +8,6 @@ mod hosts;
 mod laws;
 mod operations;
 mod programs;
-mod published;
 mod refusals;
 mod services;
 mod times;

@@ -1,8 +1,8 @@
-//! How processes find each other: names, a directory of sockets, and the handing over of a segment.
+//! How processes find each other: endpoint names, a directory of sockets, and the transfer of a segment.
 //!
-//! Each endpoint listens at a Unix socket in a directory that only its user can enter. Who wants to
-//! send there connects and passes the segment through which it will send. Each side asks the kernel
-//! whose process the other is, and goes on only with its own user's.
+//! Each endpoint listens on a Unix socket in a directory that only its user can enter. A sender connects and
+//! passes the descriptor of the segment through which it will send. Each side asks the kernel for the peer's
+//! credentials and accepts only processes of its own user.
 
 use std::fs::{self, DirBuilder};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -13,24 +13,24 @@ use std::path::{Path, PathBuf};
 use crate::segment::{Segment, VERSION};
 use crate::sys::{self, Errno};
 
-/// The directory in which processes meet, if not the usual one.
+/// The environment variable that names the rendezvous directory, if not the default one.
 pub const DIRECTORY: &str = "WEFT_MESSAGES_DIRECTORY";
-/// The longest path of a directory, in bytes: a name must fit behind it.
+/// The longest path of a directory, in bytes: a socket's name must fit behind it.
 pub const LONGEST_DIRECTORY: usize = sys::LONGEST_PATH - NAME_LENGTH - 2;
 const NAME_LENGTH: usize = 8 + 1 + 8 + 1 + 16;
 
 const MAGIC: [u8; 8] = *b"weft-msg";
 
-/// Names an endpoint among all that there ever were.
+/// A name that no other endpoint has or had.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Name {
-    /// The host, and its start.
+    /// Identifies the host and its boot.
     pub host: u64,
-    /// The process, as it calls itself.
+    /// The process, by its own getpid.
     pub pid: u32,
     /// Which endpoint of the process.
     pub serial: u32,
-    /// Tells it from earlier ones with the same numbers.
+    /// Random; distinguishes reused numbers.
     pub nonce: u64,
 }
 
@@ -40,7 +40,7 @@ impl Name {
 
     /// A name that no other endpoint has.
     pub fn new() -> Self {
-        // A new hasher's keys are random, and no two in a process are the same.
+        // A new hasher's keys are random and unique within a process.
         let random = |salt: u64| {
             use std::hash::{BuildHasher, RandomState};
             RandomState::new().hash_one(salt)
@@ -49,7 +49,7 @@ impl Name {
         Self { host: host(), pid: std::process::id(), serial, nonce: random(2) }
     }
 
-    /// As programs exchange it.
+    /// The bytes that programs exchange.
     pub fn to_bytes(self) -> [u8; Self::LENGTH] {
         let mut bytes = [0; Self::LENGTH];
         bytes[..8].copy_from_slice(&MAGIC);
@@ -69,7 +69,7 @@ impl Name {
         Some(Self { host, pid: four(16).ok()?, serial: four(20).ok()?, nonce })
     }
 
-    /// Whether it is of this host, since its start.
+    /// Whether it belongs to this host and this boot.
     pub fn is_here(&self) -> bool {
         self.host == host()
     }
@@ -91,7 +91,7 @@ impl Default for Name {
     }
 }
 
-/// Tells this host since its start from others: processes on two hosts share no memory.
+/// Identifies this host and boot: processes on different hosts share no memory.
 fn host() -> u64 {
     let id = fs::read("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     // FNV-1a: the same in every process, which a hasher of the standard library is not.
@@ -100,21 +100,21 @@ fn host() -> u64 {
     })
 }
 
-/// Why processes cannot meet in a directory.
+/// Why a directory cannot serve for rendezvous.
 #[derive(Debug, thiserror::Error)]
 pub enum BadDirectory {
-    /// Its path leaves no room for a name.
-    #[error("{}: the path may have {LONGEST_DIRECTORY} bytes", .0.display())]
+    /// Its path leaves no room for a socket's name.
+    #[error("{}: the path may have at most {LONGEST_DIRECTORY} bytes", .0.display())]
     Long(PathBuf),
-    /// It cannot be made or looked at.
+    /// It cannot be created or examined.
     #[error("{}: {error}", path.display())]
     Unusable {
         /// The directory.
         path: PathBuf,
-        /// What the kernel says.
+        /// The kernel's error.
         error: std::io::Error,
     },
-    /// Others may change what is in it.
+    /// Other users can enter it.
     #[error("{}: it must be a directory that only user {user} can enter (mode 0700)", path.display())]
     Shared {
         /// The directory.
@@ -124,23 +124,23 @@ pub enum BadDirectory {
     },
 }
 
-/// The directory in which the endpoints of a user meet.
+/// The directory that holds the sockets of a user's endpoints.
 #[derive(Clone, Debug)]
 pub struct Directory(PathBuf);
 
 impl Directory {
-    /// The directory that the environment names, or the user's.
+    /// The directory that the environment names, or the user's default one.
     ///
     /// # Errors
     ///
-    /// If it cannot be made, or is not this user's alone.
+    /// If it cannot be created, or other users can enter it.
     pub fn find() -> Result<Self, BadDirectory> {
         let usual = || std::env::temp_dir().join(format!("weft-messages-{}", sys::user()));
         let named = std::env::var_os(DIRECTORY).filter(|path| !path.is_empty());
         Self::at(named.map_or_else(usual, PathBuf::from))
     }
 
-    /// A directory, which is made if it is not there.
+    /// A directory, created if it does not exist.
     ///
     /// # Errors
     ///
@@ -171,28 +171,28 @@ impl Directory {
         self.0.join(name.file())
     }
 
-    /// Removes what processes left that were killed.
+    /// Removes the sockets of killed processes.
     fn clean(&self) {
         let entries = fs::read_dir(&self.0).into_iter().flatten().flatten();
         for entry in entries {
             let file = entry.file_name();
             let Some(file) = file.to_str() else { continue };
             let pid = Name::pid_of(file.strip_prefix('.').unwrap_or(file));
-            if pid.is_some_and(|pid| !sys::is_there(pid)) && is_deaf(&entry.path()) {
+            if pid.is_some_and(|pid| !sys::process_exists(pid)) && has_no_listener(&entry.path()) {
                 let _ = fs::remove_file(entry.path());
             }
         }
     }
 }
 
-/// Whether nobody listens at a path: its process may be of another namespace, so its number alone
-/// says nothing.
-fn is_deaf(path: &Path) -> bool {
+/// Whether nobody listens at a path. The process may be in another PID namespace, so its number alone proves
+/// nothing.
+fn has_no_listener(path: &Path) -> bool {
     let socket = sys::unix_socket();
     socket.is_ok_and(|socket| sys::connect(&socket, path) == Err(libc::ECONNREFUSED))
 }
 
-/// The socket at which an endpoint is found.
+/// The listening socket of an endpoint.
 #[derive(Debug)]
 pub struct Listener {
     socket: OwnedFd,
@@ -204,24 +204,24 @@ impl Listener {
     ///
     /// # Errors
     ///
-    /// What the kernel says.
+    /// The kernel's error.
     pub fn new(directory: &Directory, name: Name) -> Result<Self, Errno> {
         directory.clean();
         let socket = sys::unix_socket()?;
         let path = directory.socket(name);
-        // Nobody finds the socket before it listens, who would take it for a dead one.
+        // Bound under a hidden name first: a socket that does not listen yet would be taken for a stale one.
         let hidden = directory.0.join(format!(".{}", name.file()));
         sys::listen(&socket, &hidden)?;
         fs::rename(&hidden, &path).map_err(|error| sys::number(&error))?;
         Ok(Self { socket, path })
     }
 
-    /// To be watched: readable when somebody has come.
+    /// For polling: readable when a connection is waiting.
     pub const fn socket(&self) -> &OwnedFd {
         &self.socket
     }
 
-    /// The next who has come.
+    /// The next waiting connection.
     pub fn accept(&self) -> Option<OwnedFd> {
         sys::accept(&self.socket).ok()
     }
@@ -233,32 +233,32 @@ impl Drop for Listener {
     }
 }
 
-/// The other side of a connection.
+/// The process at the other end of a connection.
 #[derive(Debug)]
 pub struct Peer {
-    /// Readable when it rings, closed when it goes.
+    /// Readable when the peer sends a wake-up, closed when it leaves.
     pub socket: OwnedFd,
-    /// The process, by the kernel's word; zero if it is of a namespace that cannot be seen.
+    /// The process, as the kernel reports it; zero if its namespace is not visible.
     pub pid: libc::pid_t,
-    /// Readable when the process has ended; the socket alone may outlive it in a child.
-    pub life: Option<OwnedFd>,
+    /// Readable when the process has ended. The socket may outlive it in a forked child.
+    pub pidfd: Option<OwnedFd>,
 }
 
 impl Peer {
-    /// Whoever is at the other end of a socket, if it is a process of this user.
+    /// The peer of a socket, if it is a process of this user.
     pub fn of(socket: OwnedFd) -> Result<Self, Errno> {
         let peer = sys::peer(&socket)?;
         if peer.uid != sys::user() {
             return Err(libc::EACCES);
         }
-        // Of a process that has already gone there is nothing to wait for; its socket tells.
-        let life = (peer.pid > 0).then(|| sys::process(peer.pid)).transpose();
-        let life = life.or_else(|error| if error == libc::ESRCH { Err(error) } else { Ok(None) });
-        Ok(Self { socket, pid: peer.pid, life: life.map_err(|_| libc::ECONNREFUSED)? })
+        // A process that has already ended has no pidfd; the closed socket reports it.
+        let pidfd = (peer.pid > 0).then(|| sys::pidfd(peer.pid)).transpose();
+        let pidfd = pidfd.or_else(|error| if error == libc::ESRCH { Err(error) } else { Ok(None) });
+        Ok(Self { socket, pid: peer.pid, pidfd: pidfd.map_err(|_| libc::ECONNREFUSED)? })
     }
 }
 
-/// What is sent with a segment.
+/// What a connecting endpoint sends with its segment.
 struct Hello {
     from: Name,
     to: Name,
@@ -286,45 +286,54 @@ impl Hello {
     }
 }
 
-/// Connects to an endpoint, and hands it a new segment through which `from` will send.
+/// Connects to the socket of a name.
 ///
 /// # Errors
 ///
-/// `EAGAIN` if too many wait there at the moment; `ECONNREFUSED` if nobody is there any more.
-pub fn call(directory: &Directory, from: Name, to: Name) -> Result<(Peer, Segment), Errno> {
+/// `EAGAIN` if its backlog is full; `ECONNREFUSED` if nobody listens there any more.
+pub fn dial(directory: &Directory, to: Name) -> Result<Peer, Errno> {
     let socket = sys::unix_socket()?;
     let connected = sys::connect(&socket, &directory.socket(to));
     connected.map_err(|error| if error == libc::ENOENT { libc::ECONNREFUSED } else { error })?;
-    let peer = Peer::of(socket)?;
+    Peer::of(socket)
+}
+
+/// Connects to an endpoint and passes it a new segment through which `from` will send.
+///
+/// # Errors
+///
+/// `EAGAIN` if its backlog is full; `ECONNREFUSED` if the endpoint no longer exists.
+pub fn connect(directory: &Directory, from: Name, to: Name) -> Result<(Peer, Segment), Errno> {
+    let peer = dial(directory, to)?;
     let (segment, file) = Segment::create()?;
     sys::send_with(peer.socket.as_raw_fd(), &Hello { from, to }.to_bytes(), &file)?;
     Ok((peer, segment))
 }
 
-/// What somebody who has come brought along.
-pub enum Answered {
-    /// Nothing yet.
-    NotYet(OwnedFd),
-    /// A segment through which an endpoint will send.
-    Called(Peer, Segment, Name),
-    /// Nothing that is understood here, or nothing for this endpoint.
-    Refused,
+/// The state of an accepted connection.
+pub enum Handshake {
+    /// The hello has not arrived yet.
+    Pending(OwnedFd),
+    /// The peer, and the segment through which the named endpoint will send.
+    Connected(Peer, Segment, Name),
+    /// The hello is malformed, or meant for another endpoint.
+    Rejected,
 }
 
-/// Takes what somebody brought along who came to `own`.
-pub fn answer(socket: OwnedFd, own: Name) -> Answered {
+/// Reads the hello of a connection that was accepted by `own`.
+pub fn accept_hello(socket: OwnedFd, own: Name) -> Handshake {
     let mut bytes = [0; Hello::LENGTH];
     let (length, file) = match sys::receive_with(socket.as_raw_fd(), &mut bytes) {
-        Err(libc::EAGAIN | libc::EINTR) => return Answered::NotYet(socket),
+        Err(libc::EAGAIN | libc::EINTR) => return Handshake::Pending(socket),
         Ok((length, Some(file))) => (length, file),
-        _ => return Answered::Refused,
+        _ => return Handshake::Rejected,
     };
     let hello = Hello::from_bytes(&bytes).filter(|it| it.to == own && length == bytes.len());
     let (Some(hello), Ok(segment), Ok(peer)) = (hello, Segment::join(&file), Peer::of(socket))
     else {
-        return Answered::Refused;
+        return Handshake::Rejected;
     };
-    Answered::Called(peer, segment, hello.from)
+    Handshake::Connected(peer, segment, hello.from)
 }
 
 #[cfg(test)]
@@ -364,17 +373,17 @@ mod tests {
         let directory = directory("handed");
         let (own, other) = (Name::new(), Name::new());
         let listener = Listener::new(&directory, own).unwrap();
-        let (peer, _segment) = call(&directory, other, own).unwrap();
+        let (peer, _segment) = connect(&directory, other, own).unwrap();
         assert_eq!(peer.pid as u32, std::process::id());
         let come = listener.accept().unwrap();
-        let Answered::Called(_, _, from) = answer(come, own) else { panic!("refused") };
+        let Handshake::Connected(_, _, from) = accept_hello(come, own) else { panic!("refused") };
         assert_eq!(from, other);
         // The same, to somebody else's socket.
-        let (_peer, _segment) = call(&directory, other, own).unwrap();
+        let (_peer, _segment) = connect(&directory, other, own).unwrap();
         let come = listener.accept().unwrap();
-        assert!(matches!(answer(come, other), Answered::Refused));
+        assert!(matches!(accept_hello(come, other), Handshake::Rejected));
         drop(listener);
-        assert_eq!(call(&directory, other, own).unwrap_err(), libc::ECONNREFUSED);
+        assert_eq!(connect(&directory, other, own).unwrap_err(), libc::ECONNREFUSED);
         fs::remove_dir(directory.path()).unwrap();
     }
 
@@ -386,11 +395,13 @@ mod tests {
         let socket = sys::unix_socket().unwrap();
         sys::connect(&socket, &directory.socket(own)).unwrap();
         let come = listener.accept().unwrap();
-        let Answered::NotYet(come) = answer(come, own) else { panic!("nothing was said yet") };
+        let Handshake::Pending(come) = accept_hello(come, own) else {
+            panic!("nothing was said yet")
+        };
         let (_unsealed, file) = (0, fs::File::open("/dev/zero").unwrap());
         let hello = Hello { from: Name::new(), to: own }.to_bytes();
         sys::send_with(socket.as_raw_fd(), &hello, &OwnedFd::from(file)).unwrap();
-        assert!(matches!(answer(come, own), Answered::Refused));
+        assert!(matches!(accept_hello(come, own), Handshake::Rejected));
         drop(listener);
         fs::remove_dir(directory.path()).unwrap();
     }
