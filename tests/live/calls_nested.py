@@ -8,6 +8,7 @@ import socket
 import threading
 import time
 from contextlib import ExitStack
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from calls_stage import PATIENCE_S, pair, say, scene, settled
@@ -21,11 +22,39 @@ ONCE = select.EPOLLIN | select.EPOLLONESHOT
 HOWS = {"level": IN, "edge": EDGE, "once": ONCE, "edge once": EDGE | ONCE}
 
 
-class Nested:
-    """A carried connection in instances in one another, the innermost first."""
+class Carriage:
+    """Whether connections that are carried by now are carried still, as the library's log says."""
 
-    def __init__(self, *hows: int, ends: int = 1) -> None:
+    def __init__(self, pairs: list[tuple[socket.socket, socket.socket]]) -> None:
+        ends = [end for both in pairs for end in both]
+        self.names = [
+            "{}:{} to {}:{}: ".format(*end.getsockname(), *end.getpeername()) for end in ends
+        ]
+        self.begun = len(self.said())
+        """What comes after this is not of an earlier connection of the same ports."""
+        said = self.said()
+        carried = [f"{name}carried over shared memory" in said for name in self.names]
+        assert all(carried) or "WEFT_LIVE_LOG" not in os.environ, "they are not carried at first"
+
+    @staticmethod
+    def said() -> str:
+        """Read the log; nothing where there is no library."""
+        log = Path(os.environ.get("WEFT_LIVE_LOG", os.devnull))
+        return log.read_text() if log.exists() else ""
+
+    def lasts(self) -> bool:
+        """Say whether none of them has gone back to the kernel. Without the library none can."""
+        since = self.said()[self.begun :]
+        return not any(f"{name}back to the kernel" in since for name in self.names)
+
+
+class Nested:
+    """Carried connections in instances in one another, the innermost first."""
+
+    def __init__(self, *hows: int, ends: int = 1, stays: bool = True) -> None:
         self.pairs = [pair() for _ in range(ends)]
+        self.carriage = Carriage(self.pairs)
+        self.stays = stays
         self.instances = [select.epoll() for _ in hows]
         self.inner, self.outer = self.instances[0], self.instances[-1]
         for (_, end), how in zip(self.pairs, [hows[0]] * ends, strict=True):
@@ -37,6 +66,8 @@ class Nested:
         return self
 
     def __exit__(self, *_: object) -> None:
+        if self.stays:
+            say("carried throughout", self.carriage.lasts)
         for it in (*self.instances, *(end for both in self.pairs for end in both)):
             it.close()
 
@@ -158,7 +189,16 @@ def two_deep_and_in_two_at_once() -> None:
 
 @scene
 def deeper_than_the_kernel_allows() -> None:
-    with Nested(IN, IN, IN, IN, IN) as nested, ExitStack() as more:
+    with Nested(IN, EDGE, IN, EDGE) as nested:
+        nested.send()
+        nested.ask("four")
+        nested.send()
+        nested.ask("four, one more")
+        wait = waits(nested)["epoll"]
+        nested.recv()
+        say("four, woken", lambda: asleep(wait, nested.send))
+        nested.ask("four, again")
+    with Nested(IN, IN, IN, IN, IN, stays=False) as nested, ExitStack() as more:
         nested.send()
         nested.ask("five")
         for count in range(6, 8):
@@ -204,6 +244,85 @@ def who_sleeps_in_the_outer_is_woken() -> None:
                     say(f"{said} again", lambda w=wait, n=nested: asleep(w, n.send))
 
 
+def all_asleep(instances: list[select.epoll], then: Callable[[], object]) -> object:
+    """Do something while a thread sleeps in each; what the waits say."""
+    said: list[object] = [None] * len(instances)
+
+    def wait(at: int) -> None:
+        said[at] = [event for _, event in instances[at].poll(0.5)]
+
+    threads = [threading.Thread(target=wait, args=(at,)) for at in range(len(instances))]
+    for thread in threads:
+        thread.start()
+    settled(0.1)
+    then()
+    for thread in threads:
+        thread.join()
+    return said
+
+
+@scene
+def threads_sleep_in_several_at_once() -> None:
+    for middle in (IN, EDGE):
+        for outside in (IN, EDGE):
+            with Nested(IN, middle) as nested, select.epoll() as other:
+                other.register(nested.inner, outside)
+                name = f"{middle:x} {outside:x}"
+                every = {
+                    "inner and outer": [nested.inner, nested.outer],
+                    "both outer": [nested.outer, other],
+                    "all": [nested.inner, nested.outer, other],
+                }
+                for what, some in every.items():
+                    say(f"{name}, {what}", lambda n=nested, s=some: all_asleep(s, n.send))
+                    nested.ask(f"{name}, {what}, then")
+                    say("other", lambda o=other: [event for _, event in o.poll(0)])
+                    nested.recv()
+                    nested.ask(f"{name}, {what}, read")
+                    say("other", lambda o=other: [event for _, event in o.poll(0)])
+
+
+@scene
+def two_threads_in_an_outer_are_told_of_an_edge_once() -> None:
+    for how in (EDGE, ONCE):
+        with Nested(IN, how) as nested:
+            outer = nested.outer
+            for round_ in range(3):
+                told = all_asleep([outer, outer], nested.send)
+                say(f"{how:x}, {round_}", lambda told=told: sorted(told, key=str))
+                nested.ask(f"{how:x}, {round_}, then")
+                nested.recv()
+                outer.modify(nested.inner, how)
+
+
+@scene
+def what_is_there_already_is_told_of_what_is_put_in() -> None:
+    for how in HOWS.values():
+        for inside in HOWS.values():
+            a, b = pair()
+            carriage = Carriage([(a, b)])
+            with a, b, select.epoll() as inner, select.epoll() as outer:
+                a.sendall(b"x")
+                settled()
+                name = f"{inside:x} in {how:x}"
+                outer.register(inner, how)
+                say(f"{name}, empty", lambda o=outer: [event for _, event in o.poll(0)])
+                inner.register(b, inside)
+                for again in range(2):
+                    say(f"{name}, {again}", lambda o=outer: [event for _, event in o.poll(0)])
+                inner.unregister(b)
+                say(f"{name}, taken out", lambda o=outer: [event for _, event in o.poll(0)])
+                inner.register(b, inside)
+                say(f"{name}, put in", lambda o=outer: [event for _, event in o.poll(0)])
+                outer.unregister(inner)
+                outer.register(inner, how)
+                for again in range(2):
+                    say(f"{name}, anew {again}", lambda o=outer: [event for _, event in o.poll(0)])
+                say("inner", lambda i=inner: [event for _, event in i.poll(0)])
+                say(f"{name}, told", lambda o=outer: [event for _, event in o.poll(0)])
+                say("carried throughout", carriage.lasts)
+
+
 @scene
 def who_sleeps_in_the_outer_hears_of_ends() -> None:
     for ends in ("shutdown", "close", "reset"):
@@ -228,7 +347,7 @@ def who_sleeps_in_the_outer_hears_of_ends() -> None:
 @scene
 def a_full_connection_has_room_again() -> None:
     for how in (IN, EDGE):
-        with Nested(select.EPOLLOUT | select.EPOLLET, how) as nested:
+        with Nested(select.EPOLLOUT | select.EPOLLET, how, stays=False) as nested:
             sender, receiver = nested.pairs[0][1], nested.pairs[0][0]
             nested.ask("room")
             sender.setblocking(False)
@@ -239,6 +358,7 @@ def a_full_connection_has_room_again() -> None:
                 except BlockingIOError:
                     break
             nested.ask("full")
+            say("carried so far", nested.carriage.lasts)
 
             def drain(receiver: socket.socket = receiver, count: int = count) -> None:
                 while count:
@@ -388,7 +508,7 @@ def a_connection_joins_in_an_inner_instance() -> None:
 @scene
 def the_inner_is_shared_by_a_fork() -> None:
     for who in ("parent", "child"):
-        with Nested(IN, IN) as nested:
+        with Nested(IN, IN, stays=who == "parent") as nested:
             nested.send()
             nested.outermost("before")
             ready, done = os.pipe(), os.pipe()
