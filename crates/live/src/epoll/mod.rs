@@ -14,6 +14,7 @@ mod nesting;
 mod once;
 mod order;
 mod others;
+mod parked;
 mod passing;
 mod waiting;
 
@@ -23,6 +24,7 @@ pub use others::{
     TakenOutAll, expose, has_others_registrations, is_registered_by_number, is_watched,
     mark_watched, may_be_shared, put_in_again, release, take_out,
 };
+pub use parked::leave;
 pub use passing::{forget_number, is_kernels, let_pass};
 pub use waiting::{holds_events, wait, wait_alone, wait_in_kernel};
 
@@ -33,6 +35,7 @@ use libc::{c_int, epoll_event};
 use instance::{Instance, instance};
 use links::Inner;
 use others::{control_other, count_other, discount_other};
+use parked::{is_parked, make_room, put_back, unpark};
 
 use crate::joining::attach;
 use crate::leaving::departure;
@@ -340,6 +343,8 @@ pub fn control(
             return control(epoll, operation, fd, event, kernel);
         }
     }
+    // What came before is an edge of what was asked for before.
+    nesting::show(instance, false);
     // One that is not joined may have to stay with the kernel.
     let joined = guard.connection.phase() == phase::JOINED;
     let attaching = (!joined).then(|| attach::ATTACHING.lock());
@@ -426,70 +431,6 @@ fn add(
         waiting::look_aside_next(instance);
     }
     0
-}
-
-/// Whether the program has taken a registration out.
-fn is_parked(registration: *mut Registration) -> bool {
-    // SAFETY: the instance's lock is held, or the control lock, without which none is parked.
-    unsafe { (*registration).parked }
-}
-
-/// Puts a parked registration to use again: the kernel's instance still has it.
-fn put_back(
-    guard: &Guard,
-    instance: &Instance,
-    which: usize,
-    registration: *mut Registration,
-    event: epoll_event,
-) {
-    // SAFETY: the instance's lock is held.
-    let (registration, inner) = unsafe { (&mut *registration, &mut *instance.inner.get()) };
-    (registration.events, registration.data) = (event.events, event.u64);
-    registration.disabled = false;
-    link(inner, registration, guard, which);
-    rouse(instance, registration, guard.place, which);
-}
-
-/// Tells the kernel's instance that a parked registration was taken out. Does nothing to another.
-fn unpark(guard: &Guard, instance: &Instance, which: usize) {
-    let Some(registration) = registrations(guard.place).nth(which) else { return };
-    // SAFETY: the instance's lock is held.
-    let registration = unsafe { &mut *registration };
-    if !registration.parked {
-        return;
-    }
-    let _errno = sys::KeepErrno::new();
-    let epoll = instance.bells();
-    let mut event = tagged(guard.place, which);
-    let _ = sys::epoll_ctl(epoll, libc::EPOLL_CTL_DEL, registration.fd, &mut event);
-    let index = std::mem::take(registration).instance;
-    // SAFETY: as above.
-    unwatch_event(instance, unsafe { &*instance.inner.get() }, index, guard, true);
-}
-
-/// Frees the parked registrations of a connection, if no other place is free. The control lock is
-/// held, and perhaps one instance's.
-fn make_room(guard: &Guard) {
-    // SAFETY: the control lock is held, which guards what is free.
-    if registrations(guard.place).all(|it| unsafe { (*it).instance } != 0) {
-        unpark_all(guard);
-    }
-}
-
-fn unpark_all(guard: &Guard) {
-    for (which, _, instance) in registered(guard) {
-        // Without it, this thread has it already.
-        let _held = instance.lock.lock();
-        unpark(guard, instance, which);
-    }
-}
-
-/// Takes what the program has taken out of the kernel's instances too: the connection goes where
-/// the library does not see it, or this number is closed.
-pub fn leave(guard: &Guard) {
-    if let Some(_control) = CONTROL.lock() {
-        unpark_all(guard);
-    }
 }
 
 /// The registration of this descriptor in this instance.

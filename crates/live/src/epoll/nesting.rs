@@ -13,7 +13,7 @@ use libc::{c_int, epoll_event};
 use weft_protocol::interrupt_flag::Sleep;
 
 use super::asking::take_from_bell;
-use super::edges::is_edge;
+use super::edges::{is_edge, state};
 use super::instance::{Instance, instance};
 use super::looking::{examine, hand_back, resolve};
 use super::others::{control_other, expose};
@@ -209,7 +209,7 @@ pub fn show(it: &Instance, is_armed: bool) {
     for _ in 0..TIMES {
         let look = look(it, is_armed);
         let rings = sys::poll_now(it.bell.descriptor(), libc::POLLIN) != 0;
-        if look.is_anew || look.any && !rings {
+        if look.any && (look.is_anew || !rings) {
             sys::signal_event(it.shown.descriptor());
         }
         if look.any || !rings {
@@ -239,13 +239,19 @@ fn look(it: &Instance, is_armed: bool) -> Look {
         let listens = listens(registration, &guard, &segment);
         let is_announced = registration.listens;
         let news = examine(registration, &guard, &segment, &mut inner.watches[at], &mut back);
-        if let Some(news) = news {
+        if news.is_some() {
             found.any = true;
             segment.expect_emptying(guard.connection.role().peer());
-            let before = std::mem::replace(&mut registration.shown, news.now);
-            let is_own = registration.anew || before.changes != news.now.changes;
-            if registration.anew || is_edge(&before, &news.now, registration.events) {
+        }
+        let now = news.map(|news| news.now);
+        if let Some(now) = now.or_else(|| Some(state(registration, &guard, &segment)?.1)) {
+            let before = std::mem::replace(&mut registration.shown, now);
+            let is_anew = registration.anew && news.is_some();
+            // What came and was read since is an edge as well: something else may be there to be told.
+            let has_changed = before.valid && is_edge(&before, &now, registration.events);
+            if is_anew || has_changed && !registration.disabled {
                 it.edges.fetch_add(1, Ordering::SeqCst);
+                let is_own = is_anew || before.changes != now.changes;
                 found.is_anew |= is_own || !is_announced;
             }
         }
