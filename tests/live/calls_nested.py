@@ -168,6 +168,35 @@ def of_several_each_is_an_edge() -> None:
 
 
 @scene
+def what_was_read_is_an_edge_where_something_else_is_there() -> None:
+    for name, how in HOWS.items():
+        for asked in (False, True):
+            with Nested(IN, EDGE, ends=2) as nested:
+                first = nested.pairs[0][1]
+                nested.inner.modify(first, how)
+                nested.send(which=1)
+                nested.outermost(f"{name}, the second")
+                nested.outermost("again")
+                nested.send()
+                if asked:
+                    say("inner", lambda n=nested: [event for _, event in n.inner.poll(0)])
+                say("read", nested.recv)
+                for again in range(2):
+                    nested.outermost(f"{name} {asked}, the first read, {again}")
+                nested.send()
+                say("read", nested.recv)
+                nested.inner.modify(first, how)
+                for again in range(2):
+                    nested.outermost(f"{name} {asked}, modified, {again}")
+                nested.inner.modify(first, 0)
+                nested.send()
+                say("read", nested.recv)
+                nested.inner.modify(first, how)
+                for again in range(2):
+                    nested.outermost(f"{name} {asked}, read before it was asked for, {again}")
+
+
+@scene
 def two_deep_and_in_two_at_once() -> None:
     for middle in (IN, EDGE):
         for outside in (IN, EDGE):

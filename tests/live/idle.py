@@ -1,9 +1,9 @@
 """Idle carried connections give the memory of their rings back, however the program waits for them.
 
-Two processes with the live library have connections over which each sends the other much, and so has gone
-through both rings of each. Then both wait, for bytes that never come, in `poll`, in an `epoll` instance, or each
-connection in the `recv` of a thread of its own. What the rings take is the resident memory of their
-mappings, which the kernel says in `/proc/PID/smaps`.
+Over connections of two processes with the live library each has sent the other much, and so gone
+through both rings of each. Then both wait, for bytes that never come, in `poll`, in an `epoll`
+instance, in one inside another, or for each connection in the `recv` of a thread of its own. What
+the rings take is the resident memory of their mappings, as `/proc/PID/smaps` says.
 """
 
 from __future__ import annotations

@@ -117,14 +117,15 @@ pub fn examine(
 
 /// Tells news: what the program is told, it is not told again.
 pub fn tell(registration: &mut Registration, news: &News) -> epoll_event {
-    if registration.events & libc::EPOLLET as u32 != 0 {
+    let is_once = registration.events & libc::EPOLLONESHOT as u32 != 0;
+    if is_once || registration.events & libc::EPOLLET as u32 != 0 {
         registration.reported = news.now;
         if news.events & libc::EPOLLOUT as u32 == 0 {
             // Room that is not there now is an edge when it comes, whenever the ring was filled.
             registration.reported.filled = news.now.filled.wrapping_sub(1);
         }
     }
-    registration.disabled = registration.events & libc::EPOLLONESHOT as u32 != 0;
+    registration.disabled = is_once;
     epoll_event { events: news.events, u64: registration.data }
 }
 

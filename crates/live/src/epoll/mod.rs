@@ -372,6 +372,8 @@ pub fn control(
     if !joined && fd == guard.connection.first_fd.load(Ordering::Relaxed) {
         passing::note_again(&guard);
     }
+    drop((held, controlling, attaching));
+    nesting::show(instance, false);
     result
 }
 

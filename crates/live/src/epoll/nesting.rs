@@ -23,7 +23,7 @@ use crate::segment::Segment;
 use crate::sys;
 use crate::table::numbers::claim;
 use crate::table::own_number::OwnNumber;
-use crate::table::{self, Entry, Guard, Registration};
+use crate::table::{self, Entry, Guard, Registration, Reported};
 use crate::waiting::spin::Where;
 
 /// The datum under which a watched instance has its bell, and that of the event in the bell. No
@@ -243,17 +243,10 @@ fn look(it: &Instance, is_armed: bool) -> Look {
             found.any = true;
             segment.expect_emptying(guard.connection.role().peer());
         }
+        let is_begun = registration.anew && news.is_some();
         let now = news.map(|news| news.now);
         if let Some(now) = now.or_else(|| Some(state(registration, &guard, &segment)?.1)) {
-            let before = std::mem::replace(&mut registration.shown, now);
-            let is_anew = registration.anew && news.is_some();
-            // What came and was read since is an edge as well: something else may be there to be told.
-            let has_changed = before.valid && is_edge(&before, &now, registration.events);
-            if is_anew || has_changed && !registration.disabled {
-                it.edges.fetch_add(1, Ordering::SeqCst);
-                let is_own = is_anew || before.changes != now.changes;
-                found.is_anew |= is_own || !is_announced;
-            }
+            found.is_anew |= is_shown_anew(it, registration, now, [is_begun, is_announced]);
         }
         registration.anew = false;
         // Once it was woken for, nobody announces the next.
@@ -263,6 +256,28 @@ fn look(it: &Instance, is_armed: bool) -> Look {
         hand_back(it, inner);
     }
     found
+}
+
+/// Takes down what a connection has to show by now. Whether there is a change in it of which no wake-up has told;
+/// what came and was read since is one as well, as something else may be there to be told.
+fn is_shown_anew(
+    it: &Instance,
+    registration: &mut Registration,
+    now: Reported,
+    [is_begun, is_announced]: [bool; 2],
+) -> bool {
+    // Of one that has fired nothing counts that came after it was told of.
+    let until = match registration.disabled {
+        true => std::mem::replace(&mut registration.reported, now),
+        false => now,
+    };
+    let before = std::mem::replace(&mut registration.shown, now);
+    let is_both = before.valid && until.valid;
+    let has_changed = is_both && is_edge(&before, &until, registration.events);
+    if is_begun || has_changed {
+        it.edges.fetch_add(1, Ordering::SeqCst);
+    }
+    is_begun || has_changed && (before.changes != until.changes || !is_announced)
 }
 
 /// Whether the flags of a connection are armed, so that what comes next is announced.
