@@ -120,8 +120,13 @@ class Game:
         which, arrives = self.random.randrange(4), self.random.randrange(3)
         again = self.random.random() < 0.5
         number = [*(end.fileno() for _, end in self.pairs), self.pipe[0]][arrives]
-        if self.ways(which, number) > 1:
-            # Each way wakes, and who sleeps may be told of the first alone.
+        if select.select([self.instances[which]], [], [], 0)[0]:
+            say(f"would not sleep in {which}", lambda: self.told(which))
+            return
+        unasked = any(fd == number and not how for (_, fd), how in self.put_in.items())
+        if unasked or self.ways(which, number) > 1:
+            # Each way wakes, and who sleeps may be told of the first alone. What nobody has asked for
+            # wakes as well, and may be taken for an edge of something else.
             self.arrive(arrives, 1)
             return
         said: list[object] = []

@@ -307,6 +307,26 @@ impl Below {
         below
     }
 
+    /// One, and those in it.
+    fn from(index: usize) -> Self {
+        let mut below = Self::none();
+        below.add(index);
+        below
+    }
+
+    /// How many changes they have shown.
+    fn edges(&self) -> u32 {
+        let edges = self.instances().map(|it| it.edges.load(Ordering::SeqCst));
+        edges.fold(0, u32::wrapping_add)
+    }
+
+    /// Whether the kernel alone reports anything of them but one another.
+    fn has_others(&self) -> bool {
+        let order = Ordering::SeqCst;
+        let others = |it: &Instance| it.others.load(order) > it.nests.load(order);
+        self.instances().any(|it| others(it) || it.uncarried.load(order) > 0)
+    }
+
     /// Adds one, and those in it. One that there is no room for, or that a fork has left to several
     /// processes, is the kernel's from now on.
     pub fn add(&mut self, index: usize) {
@@ -423,8 +443,11 @@ pub fn control(
     if operation != libc::EPOLL_CTL_DEL && outer.is_some() && watch(index) {
         below.add(index);
     }
-    // The kernel looks whether there is something to tell.
+    // The kernel looks whether there is something to tell, and tells those around.
     below.show();
+    if let Some(outer) = outer.filter(|_| operation != libc::EPOLL_CTL_DEL) {
+        outer.edges.fetch_add(1, Ordering::SeqCst);
+    }
     let mut result = control_other(epoll, operation, kernel);
     if result != 0 && operation == libc::EPOLL_CTL_ADD && sys::errno() == libc::ELOOP {
         // The bell of the innermost makes one more than the kernel allows, perhaps.
@@ -460,6 +483,8 @@ fn take_bell(it: &Instance) {
 
 /// Remembers how an instance is registered in another, `None` if no more. False if there is no room.
 fn note(outer: &Instance, fd: c_int, index: usize, event: Option<epoll_event>) -> bool {
+    // The kernel tells anew of what was changed.
+    let told = Below::from(index).edges().wrapping_sub(1);
     let Some(_held) = outer.lock.lock() else { return false };
     // SAFETY: the lock is held.
     let inner = unsafe { &mut *outer.inner.get() };
@@ -479,8 +504,6 @@ fn note(outer: &Instance, fd: c_int, index: usize, event: Option<epoll_event>) -
         outer.nests.fetch_add(1, Ordering::SeqCst);
     }
     let event = Registered { events: event.events, data: event.u64 };
-    // The kernel tells anew of what was changed.
-    let told = instance(index).map_or(0, |it| it.edges.load(Ordering::SeqCst).wrapping_sub(1));
     inner.nests[at] = Nest { instance: own, fd, event, told };
     true
 }
@@ -509,9 +532,7 @@ pub fn forget(index: usize) {
 
 /// Whether an instance has something to tell, inside it too.
 pub fn is_readable(index: usize, fd: c_int) -> bool {
-    let mut below = Below::none();
-    below.add(index);
-    below.show();
+    Below::from(index).show();
     sys::poll_now(fd, libc::POLLIN) != 0
 }
 
@@ -550,11 +571,12 @@ fn tells(outer: &Instance, nest: &Nest) -> bool {
     if !is_readable(index, nest.fd) {
         return false;
     }
-    let Some(it) = instance(index) else { return true };
-    let edges = it.edges.load(Ordering::SeqCst);
+    let below = Below::from(index);
+    let edges = below.edges();
     let by_edges = nest.event.events & libc::EPOLLET as u32 != 0;
-    if by_edges && nest.told == edges && !it.has_others() {
-        // One change has woken twice: an end is announced by its end, and then by the kernel.
+    if by_edges && nest.told == edges && !below.has_others() {
+        // It was woken for no change that anybody asked for, or twice for one: an end is announced by its end,
+        // and then by the kernel.
         return false;
     }
     let Some(_held) = outer.lock.lock() else { return true };
