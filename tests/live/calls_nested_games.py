@@ -125,8 +125,8 @@ class Game:
             return
         unasked = any(fd == number and not how for (_, fd), how in self.put_in.items())
         if unasked or self.ways(which, number) > 1:
-            # Each way wakes, and who sleeps may be told of the first alone. What nobody has asked for
-            # wakes as well, and may be taken for an edge of something else.
+            # Each way wakes, and who sleeps may be told of the first alone. What nobody has asked
+            # for wakes as well, and may be taken for an edge of something else.
             self.arrive(arrives, 1)
             return
         said: list[object] = []
