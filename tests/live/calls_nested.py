@@ -197,6 +197,25 @@ def what_was_read_is_an_edge_where_something_else_is_there() -> None:
 
 
 @scene
+def what_was_read_is_an_edge_where_something_else_is_around() -> None:
+    for how in (IN, EDGE):
+        with Nested(how, IN, EDGE) as nested:
+            readable, writable = os.pipe()
+            os.write(writable, b"!")
+            nested.instances[1].register(readable, IN)
+            nested.outermost("the pipe")
+            nested.outermost("again")
+            for round_ in range(2):
+                nested.send()
+                say("read", nested.recv)
+                nested.looks(f"{how:x}, {round_}")
+                nested.ask(f"{how:x}, {round_}")
+                nested.ask(f"{how:x}, {round_}, again")
+            os.close(readable)
+            os.close(writable)
+
+
+@scene
 def two_deep_and_in_two_at_once() -> None:
     for middle in (IN, EDGE):
         for outside in (IN, EDGE):

@@ -17,6 +17,7 @@ MOST = 3
 """Instances in a chain: with a fourth, the kernel refuses some of what is put in."""
 PAUSE_S = 0.003
 ASIDE_S = 0.005
+SLEEP_S = 0.5
 
 
 class Game:
@@ -130,7 +131,7 @@ class Game:
             self.arrive(arrives, 1)
             return
         said: list[object] = []
-        thread = threading.Thread(target=lambda: said.append(self.told(which, 0.15)))
+        thread = threading.Thread(target=lambda: said.append(self.told(which, SLEEP_S)))
         thread.start()
         settled(0.05)
         self.arrive(arrives, 1)

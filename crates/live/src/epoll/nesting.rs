@@ -209,10 +209,11 @@ pub fn show(it: &Instance, is_armed: bool) {
     for _ in 0..TIMES {
         let look = look(it, is_armed);
         let rings = sys::poll_now(it.bell.descriptor(), libc::POLLIN) != 0;
-        if look.any && (look.is_anew || !rings) {
+        // What is gone already is an edge for those around all the same, which may have something else to tell.
+        if look.is_anew || look.any && !rings {
             sys::signal_event(it.shown.descriptor());
         }
-        if look.any || !rings {
+        if look.any || !rings && !look.is_anew {
             return;
         }
         sys::empty_event(it.shown.descriptor());
