@@ -99,12 +99,12 @@ class Nested:
         say(f"{what}, select", lambda: len(select.select(everyone, everyone, [], 0)[0]))
 
 
-def asleep(call: Callable[[], object], then: Callable[[], object]) -> object:
+def asleep(call: Callable[[], object], then: Callable[[], object], after_s: float = 0.1) -> object:
     """Do something while a thread sleeps in a call; what the call says, and whether it waited."""
     said: list[object] = []
     thread = threading.Thread(target=lambda: said.append(call()))
     thread.start()
-    settled(0.1)
+    settled(after_s)
     waited = not said
     then()
     thread.join(PATIENCE_S)
@@ -412,7 +412,8 @@ def a_full_connection_has_room_again() -> None:
                 while count:
                     count -= len(receiver.recv(1 << 20))
 
-            say("woken", lambda n=nested, d=drain: asleep(waits(n)["epoll"], d))
+            # Before it has been full for so long that it goes back to the kernel.
+            say("woken", lambda n=nested, d=drain: asleep(waits(n)["epoll"], d, 0.03))
             nested.inner.poll(0.2)
             nested.ask("after")
 

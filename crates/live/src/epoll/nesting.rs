@@ -272,7 +272,10 @@ fn is_shown_anew(
         true => std::mem::replace(&mut registration.reported, now),
         false => now,
     };
-    let before = std::mem::replace(&mut registration.shown, now);
+    // Room that is not there now is an edge when it comes, whenever the ring was filled.
+    let is_full = now.mask & libc::EPOLLOUT as u32 == 0;
+    let filled = now.filled.wrapping_sub(u32::from(is_full));
+    let before = std::mem::replace(&mut registration.shown, Reported { filled, ..now });
     let is_both = before.valid && until.valid;
     let has_changed = is_both && is_edge(&before, &until, registration.events);
     if is_begun || has_changed {
