@@ -16,8 +16,12 @@ if TYPE_CHECKING:
 
 VERDICTS = ("within", "outside", "missed", "undecided", "report")
 
-# What the document gives: a number, a statement in words, or nothing.
+# What the document gives: a number, a statement in words, or nothing. A number that parameters give
+# without a run, and one by which a parameter was calibrated, say less than one that a run predicts.
 NUMBER, STATEMENT, UNPRINTED = "number", "statement", "unprinted"
+CLOSED_FORM, CALIBRATED = "closed form", "calibrated"
+KINDS = (NUMBER, CLOSED_FORM, CALIBRATED, STATEMENT, UNPRINTED)
+PRINTED = (NUMBER, CLOSED_FORM, CALIBRATED)
 
 # A statement is not within anything.
 _OF_STATEMENTS = {"within": "holds", "outside": "does not hold"}
@@ -34,11 +38,12 @@ _NUMBERS = ("published", "measured", "half_width", "error", "band_low", "band_hi
 class Check:
     """One published value beside the measured one; a missing number is None, a missing text "".
 
-    `kind` is "number", "statement" (words, which hold if what is measured lies in the band) or
-    "unprinted". `band` says in words what counts as reproduced; `band_low` and `band_high` are its
-    ends in the unit of the quantity, both included. What is printed once and held against a run at
-    several places has `counted` at one of them, the one that came out worst; `also` names the other
-    experiments.
+    `kind` is "number", "closed form" (a number that follows without a run), "calibrated" (a number
+    by which a parameter was calibrated), "statement" (words, which hold if what is measured lies in
+    the band) or "unprinted". `band` says in words what counts as reproduced; `band_low` and
+    `band_high` are its ends in the unit of the quantity, both included. What is printed once and
+    held against a run at several places has `counted` at one of them, the one that came out worst;
+    `also` names the other experiments.
     """
 
     system: str
@@ -81,8 +86,9 @@ class Check:
     @property
     def entry(self) -> tuple[str, str, object]:
         """What tells one printed number or statement from another: rows that share it are one."""
-        given = self.published if self.kind == NUMBER else self.statement or self.label
-        return self.kind, f"{self.system} {self.section}", given
+        given = self.published if self.kind in PRINTED else self.statement or self.label
+        kind = NUMBER if self.kind in PRINTED else self.kind
+        return kind, f"{self.system} {self.section}", given
 
     @property
     def place(self) -> str:
@@ -156,7 +162,7 @@ def counts(checks: list[Check]) -> dict[str, dict[str, int]]:
 
     Every verdict is named, even where there is none of it.
     """
-    found = {kind: dict.fromkeys(VERDICTS, 0) for kind in (NUMBER, STATEMENT, UNPRINTED)}
+    found = {kind: dict.fromkeys(VERDICTS, 0) for kind in KINDS}
     for check in checks:
         if check.counted:
             found[check.kind][check.verdict] += 1
@@ -164,42 +170,65 @@ def counts(checks: list[Check]) -> dict[str, dict[str, int]]:
 
 
 def counted_in_words(checks: list[Check]) -> str:
-    """Say how many printed numbers and statements came out, in one or two sentences."""
+    """Say how many printed numbers and statements came out, in one or two sentences.
+
+    What is known to be missed was judged like the rest; it only comes as no surprise.
+    """
     found = counts(checks)
-    numbers, statements = found[NUMBER], found[STATEMENT]
-    parts = []
-    if judged := _judged(numbers):
-        noun = "number is within its band" if judged == 1 else "numbers are within their bands"
-        parts.append(f"{numbers['within']} of {judged} printed {noun}")
-    if judged := _judged(statements):
-        noun = "statement holds" if judged == 1 else "statements hold"
-        parts.append(f"{statements['within']} of {judged} {noun}")
-    sentences = [", ".join(parts) or "No band is claimed for any of these"]
+    parts = [
+        _came_out(
+            found[NUMBER],
+            "printed number is within its band",
+            "printed numbers are within their bands",
+        ),
+        _came_out(found[STATEMENT], "statement holds", "statements hold"),
+    ]
+    sentences = [", ".join(part for part in parts if part) or "No band is claimed for any of these"]
     rest = [
-        words
+        _came_out(
+            found[CLOSED_FORM],
+            "number that follows without a run agrees",
+            "numbers that follow without a run agree",
+        ),
+        _came_out(
+            found[CALIBRATED],
+            "number that calibrated a parameter agrees",
+            "numbers that calibrated parameters agree",
+        ),
+    ]
+    numbers = {verdict: sum(found[kind][verdict] for kind in PRINTED) for verdict in VERDICTS}
+    rest += [
+        _of_verdict(numbers[verdict], found[STATEMENT][verdict], words)
         for verdict, words in (
-            ("missed", "known to be missed"),
             ("undecided", "that this size cannot decide"),
             ("report", "shown without a verdict"),
         )
-        for words in _of_verdict(numbers[verdict], statements[verdict], words)
     ]
-    if rest:
-        sentences.append("besides, " + ", ".join(rest))
+    if said := [words for words in rest if words]:
+        sentences.append("besides, " + ", ".join(said))
     return "; ".join(sentences) + "."
 
 
-def _judged(of_kind: Mapping[str, int]) -> int:
-    return of_kind["within"] + of_kind["outside"]
+def judged(found: Mapping[str, int]) -> int:
+    """Count what is within or outside of its band, whether or not a miss was known before."""
+    return found["within"] + found["outside"] + found["missed"]
 
 
-def _of_verdict(numbers: int, statements: int, words: str) -> list[str]:
+def _came_out(found: Mapping[str, int], one: str, several: str) -> str:
+    """Say "3 of 4 statements hold (1 known to be missed)"; "" if none was judged."""
+    if not (of := judged(found)):
+        return ""
+    known = f" ({found['missed']} known to be missed)" if found["missed"] else ""
+    return f"{found['within']} of {of} {one if of == 1 else several}{known}"
+
+
+def _of_verdict(numbers: int, statements: int, words: str) -> str:
     parts = [
         f"{count} {noun}{'' if count == 1 else 's'}"
         for count, noun in ((numbers, NUMBER), (statements, STATEMENT))
         if count
     ]
-    return [f"{' and '.join(parts)} {words}"] if parts else []
+    return f"{' and '.join(parts)} {words}" if parts else ""
 
 
 def once_each(checks: list[Check]) -> list[Check]:

@@ -9,7 +9,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from weft.checks import NUMBER, STATEMENT, counted_in_words, readings
+from weft.checks import PRINTED, STATEMENT, counted_in_words, readings
 from weft.standing import (
     FAILED,
     PARTLY_STUCK,
@@ -180,8 +180,8 @@ def print_checks(title: str, checks: Sequence[Check]) -> None:
         own = [check for check in checks if check.experiment == experiment]
         preset, _ = readings(own)
         head = f"{experiment} ({preset})" if preset else experiment
-        numbers = [check for check in own if check.kind == NUMBER]
-        others = [check for check in own if check.kind != NUMBER]
+        numbers = [check for check in own if check.kind in PRINTED]
+        others = [check for check in own if check.kind not in PRINTED]
         if numbers:
             console.print(_checks_table(head, numbers))
         if others:
@@ -204,7 +204,7 @@ def _checks_table(head: str, checks: list[Check]) -> Table:
             printed(check.published),
             _measured(check),
             percent(check.error),
-            check.band if check.is_claimed else "not judged",
+            _band(check),
             _verdict(check),
         )
     return table
@@ -223,10 +223,16 @@ def _statements_table(head: str, checks: list[Check]) -> Table:
         table.add_row(
             _plain(named),
             _measured(check),
-            check.band if check.is_claimed else "not judged",
+            _band(check),
             _verdict(check),
         )
     return table
+
+
+def _band(check: Check) -> str:
+    if check.is_claimed:
+        return check.band
+    return "known miss" if check.verdict == "missed" else "not judged"
 
 
 def _measured(check: Check) -> str:

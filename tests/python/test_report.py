@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from weft.checks import CALIBRATED, CLOSED_FORM, checks_of, counted_in_words
 from weft.report.markup import together
 from weft.system import System
 from weft.words import rate, short_keys
@@ -92,7 +93,7 @@ def test_the_contents_lead_somewhere_and_names_are_unique(text: str) -> None:
 
 def test_the_summary_comes_first_and_names_what_falls_outside(text: str) -> None:
     summary = text[text.index('id="summary"') : text.index('id="checks"')]
-    assert "7 of 8 printed numbers are within their bands, 1 of 1 statement holds; " in summary
+    assert "7 of 8 printed numbers are within their bands, 1 of 2 statements hold" in summary
     listed = summary[summary.index("What falls outside") :]
     assert "Mean queueing latency: bulk, bursty, load 0.7 (fitted)" in listed
     assert "published 103.7\u00a0µs" in listed
@@ -107,8 +108,21 @@ def test_numbers_and_statements_are_counted_apart(text: str) -> None:
     assert '<li class="report"><b>2</b> shown, not judged</li>' in numbers
     assert '<li class="within"><b>1</b> hold</li>' in statements
     assert '<li class="missed"><b>1</b> known not to hold</li>' in statements
-    assert "besides, 1 statement known to be missed, 2 numbers shown without a verdict." in summary
+    assert "hold (1 known to be missed); besides, 2 numbers shown without a verdict." in summary
     assert "1 number that is not in the document" in summary
+
+
+def test_what_says_less_than_a_prediction_is_counted_apart(reproduction: weft.Result) -> None:
+    number = next(c for c in checks_of(reproduction) if c.counted and c.verdict == "within")
+    closed = replace(number, kind=CLOSED_FORM)
+    calibrated = replace(number, kind=CALIBRATED)
+    missed = replace(calibrated, verdict="missed")
+    assert counted_in_words([number, closed, closed, calibrated, missed]) == (
+        "1 of 1 printed number is within its band; besides, 2 of 2 numbers that follow without a "
+        "run agree, 1 of 2 numbers that calibrated parameters agree (1 known to be missed)."
+    )
+    # They are the same number in print all the same.
+    assert len({check.entry for check in (number, closed, calibrated)}) == 1
 
 
 def test_no_fault_is_not_shown_in_the_colour_of_a_fault(text: str) -> None:

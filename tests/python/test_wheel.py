@@ -15,7 +15,7 @@ import pytest
 import weft
 from browser import BOXES, Browser
 from interrupted import interrupted
-from weft.checks import checks_of
+from weft.checks import PRINTED, checks_of
 
 STUDY = """\
 base = "clint"
@@ -243,7 +243,7 @@ def test_reproduce_prints_one_object_a_line(reproduced: tuple[weft.Result, Path]
             *("section", "note"),
         ]
         assert line["verdict"] in {"within", "outside", "missed", "undecided", "report"}
-        assert (line["kind"] == "number") == (line["published"] is not None)
+        assert (line["kind"] in PRINTED) == (line["published"] is not None)
         assert (line["kind"] == "statement") == (line["statement"] != "")
         if line["interval"] is not None:
             low, high = line["interval"]
@@ -270,9 +270,8 @@ def test_a_number_of_table_2_that_figure_8_shows_counts_once(
     (counted,) = [check for check in rows if check.counted]
     assert (counted.experiment, counted.also) == ("clint-table-2-bulk", ("clint-figure-8",))
     found = reproduced[0].counts
-    assert sum(found["number"].values()) == len(
-        {check.entry for check in checks_of(reproduced[0]) if check.kind == "number"}
-    )
+    printed = {check.entry for check in checks_of(reproduced[0]) if check.kind in PRINTED}
+    assert sum(sum(found[kind].values()) for kind in PRINTED) == len(printed)
     assert found["statement"]["missed"] == 1
 
 

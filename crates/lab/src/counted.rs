@@ -20,7 +20,10 @@ pub fn mark(checks: &mut Table) {
     let mut counted = vec![0.0; checks.rows()];
     let mut also = vec![String::new(); checks.rows()];
     for rows in printed.values() {
-        let worst = rows.iter().rev().max_by_key(|row| badness(checks, **row));
+        let worst = rows.iter().rev().max_by_key(|row| {
+            // What was run says more than the arithmetic on the same number.
+            (badness(checks, **row), is_of_kind(checks, **row, Kind::Number))
+        });
         if let Some(worst) = worst {
             counted[*worst] = 1.0;
         }
@@ -35,12 +38,20 @@ pub fn mark(checks: &mut Table) {
 /// What makes two rows one: the same number, or the same words, of the same section of a document.
 /// What is not printed is itself wherever it stands.
 fn identity(checks: &Table, row: usize) -> String {
-    let columns: &[&str] = match text(checks, row, "kind") {
-        kind if kind == Kind::Number.to_string() => &["kind", "system", "section", "published"],
-        kind if kind == Kind::Statement.to_string() => &["kind", "system", "section", "statement"],
-        _ => &["kind", "experiment", "quantity", "at"],
+    let is = |kind| is_of_kind(checks, row, kind);
+    let columns: &[&str] = if [Kind::Number, Kind::Calibrated, Kind::ClosedForm].into_iter().any(is)
+    {
+        &["system", "section", "published"]
+    } else if is(Kind::Statement) {
+        &["kind", "system", "section", "statement"]
+    } else {
+        &["kind", "experiment", "quantity", "at"]
     };
     columns.iter().map(|column| text(checks, row, column)).collect::<Vec<_>>().join("\n")
+}
+
+fn is_of_kind(checks: &Table, row: usize, kind: Kind) -> bool {
+    text(checks, row, "kind") == kind.to_string()
 }
 
 fn badness(checks: &Table, row: usize) -> Option<usize> {
@@ -105,6 +116,16 @@ mod tests {
         ]);
         let expected = [(0.0, "table-2"), (1.0, "figure-8"), (1.0, "")];
         assert_eq!(all, expected.map(|(counted, also)| (Some(counted), also.to_owned())));
+    }
+
+    #[test]
+    fn arithmetic_on_a_number_that_was_run_too_does_not_count() {
+        let all = [
+            ("x", "closed form", "4.2", Some(21.8), "", "within"),
+            ("y", "number", "4.2", Some(21.8), "", "within"),
+            ("x", "closed form", "4.3", Some(67.0), "", "within"),
+        ];
+        assert_eq!(counted(&all), [false, true, true]);
     }
 
     #[test]

@@ -7,6 +7,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use weft_units::{Fraction, PositiveCount, Span};
 
+/// How the name of a quantity begins that follows without a run.
+pub(crate) const DERIVED: &str = "derived.";
+
 /// What an experiment sets out to show.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -136,6 +139,9 @@ pub struct Published {
     /// measured lies within the band.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub statement: Option<String>,
+    /// A parameter was calibrated by this number, so that it says nothing when it comes out.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub calibrates: bool,
     /// What counts as reproduced.
     pub band: Band,
     /// Where it was printed, so closely that no other number there is the same.
@@ -150,10 +156,19 @@ pub struct Published {
 pub enum Kind {
     /// A number in print, which a measured one is held against.
     Number,
+    /// A number in print by which a parameter was calibrated.
+    Calibrated,
+    /// A number in print that follows from parameters without a run.
+    ClosedForm,
     /// Words that a measured number bears out or not.
     Statement,
     /// Nothing: a number of ours that stands beside those of the document.
     Unprinted,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a function of a reference")]
+fn is_false(flag: &bool) -> bool {
+    !flag
 }
 
 impl Published {
@@ -161,10 +176,17 @@ impl Published {
     /// statement.
     pub fn kind(&self) -> Kind {
         match (self.value, &self.statement, self.band) {
+            (Some(_), _, _) if self.calibrates => Kind::Calibrated,
+            (Some(_), _, _) if self.follows_without_a_run() => Kind::ClosedForm,
             (Some(_), _, _) => Kind::Number,
             (None, None, Band::ReportOnly) => Kind::Unprinted,
             (None, _, _) => Kind::Statement,
         }
+    }
+
+    /// Whether the quantity is computed from the parameters alone.
+    pub fn follows_without_a_run(&self) -> bool {
+        self.quantity.starts_with(DERIVED)
     }
 
     /// The words of a statement: its own, or else what the note says.
@@ -177,6 +199,8 @@ impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
             Kind::Number => "number",
+            Kind::Calibrated => "calibrated",
+            Kind::ClosedForm => "closed form",
             Kind::Statement => "statement",
             Kind::Unprinted => "unprinted",
         })
@@ -215,12 +239,40 @@ pub struct Beside {
 pub enum Band {
     /// Within this fraction of the published value.
     Relative(Fraction),
+    /// Within this much of the published value, in its unit: half a unit of the last digit printed.
+    Rounding(HalfUnit),
+    /// The published value is that of one run as long as these: within the 95 % prediction interval
+    /// of one more run, and this much, half a unit of the last digit printed, to either side.
+    OneRun(HalfUnit),
     /// Between two numbers, both included.
     Between([f64; 2]),
     /// The document's number does not come out, as was known before the run; the note says why.
     Missed,
     /// Shown without a verdict, because the number does not allow one; the note says why.
     ReportOnly,
+}
+
+/// Half a unit of the last digit of a number in print, in the unit of that number, 0 or more.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(try_from = "f64")]
+pub struct HalfUnit(f64);
+
+impl HalfUnit {
+    /// The number.
+    pub fn get(self) -> f64 {
+        self.0
+    }
+}
+
+impl TryFrom<f64> for HalfUnit {
+    type Error = String;
+
+    fn try_from(value: f64) -> Result<HalfUnit, String> {
+        if value.is_finite() && value >= 0.0 {
+            return Ok(HalfUnit(value));
+        }
+        Err(format!("{value} is not half a unit of a printed digit: 0 or more, such as 0.05"))
+    }
 }
 
 /// A value in a sweep, as it stands in the file.
@@ -324,6 +376,8 @@ impl fmt::Display for Band {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Band::Relative(share) => write!(f, "within {} %", share.get() * 100.0),
+            Band::Rounding(half) => write!(f, "rounded, ±{}", half.get()),
+            Band::OneRun(_) => f.pad("one run"),
             Band::Between([low, high]) => write!(f, "{low} to {high}"),
             Band::Missed => f.pad("missed"),
             Band::ReportOnly => f.pad("shown, not judged"),

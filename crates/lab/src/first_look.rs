@@ -5,7 +5,7 @@ use weft_units::Span;
 
 use crate::catalogue;
 use crate::error::Error;
-use crate::experiment::{Regime, RunSettings};
+use crate::experiment::{Band, Regime, RunSettings};
 use crate::plan::Plan;
 use crate::source::Request;
 use crate::study::Options;
@@ -44,7 +44,7 @@ const SMALL_SEEDS: u32 = 5;
 const SHARE: u64 = 4;
 
 /// Returns the experiments of some systems in the order in which they are run, and the names of
-/// those that a first look leaves out: nothing in them is held against the document.
+/// those that a first look leaves out: nothing in them is judged by the document.
 ///
 /// # Errors
 ///
@@ -57,7 +57,10 @@ pub fn chosen(systems: &[&str], options: &Options) -> Result<(Vec<Chosen>, Vec<S
         }
         let request = Request::new(&experiment.name, None, &[]);
         let one = choose(&experiment.name, &experiment.system, &request, options)?;
-        let holds = one.plan.points.iter().any(|point| !point.spec.published.is_empty());
+        let holds =
+            one.plan.points.iter().any(|point| {
+                point.spec.published.iter().any(|entry| entry.band != Band::ReportOnly)
+            });
         if options.quick && !holds {
             left_out.push(one.name);
         } else {

@@ -8,7 +8,7 @@ use crate::beside::{Rows, titles};
 use crate::catalogue;
 use crate::counted;
 use crate::error::Error;
-use crate::experiment::{Band, Kind, Published, Setting};
+use crate::experiment::{Band, DERIVED, Kind, Published, Setting};
 use crate::first_look::{self, Chosen};
 use crate::plan::Plan;
 use crate::shipped;
@@ -29,9 +29,6 @@ pub struct Reproduction {
 /// The preset that takes a document at its word. Its numbers are shown beside the others and not
 /// judged: that they differ is why there is another preset.
 const LITERAL: &str = "literal";
-
-/// How the name of a quantity begins that follows without a run.
-const DERIVED: &str = "derived.";
 
 /// How much accepted throughput may fall short of the offered load by noise alone.
 const CARRIED: f64 = 0.02;
@@ -153,6 +150,8 @@ struct Measured {
     value: Option<f64>,
     half_width: Option<f64>,
     verdict: String,
+    /// How many runs its interval is made of.
+    runs: Option<f64>,
     /// It comes from fewer runs than the experiment asks for.
     reduced: bool,
 }
@@ -162,7 +161,7 @@ pub fn check(system: &str, experiment: &str, outcome: &Outcome, reduced: bool, c
     let published = outcome.plan.points.first().map(|point| point.spec.published.as_slice());
     for published in published.unwrap_or_default() {
         for mut measured in measure(outcome, published) {
-            measured.reduced = reduced && !published.quantity.starts_with(DERIVED);
+            measured.reduced = reduced && !published.follows_without_a_run();
             // What is taken over a whole sweep cannot be told from a part of it.
             let whole = published.quantity != "saturation_load" && measured.value.is_some();
             if outcome.stopped && !whole {
@@ -188,6 +187,7 @@ fn push(
     let words = if kind == Kind::Statement { published.words() } else { "" };
     // The note that serves as a statement's words is not said twice.
     let note = if published.note == words { "" } else { &published.note };
+    let limits = limits_of(published, measured);
     let error = measured.value.zip(published.value).map(|(value, printed)| value / printed - 1.0);
     checks.push([
         ("system", Cell::from(system)),
@@ -202,8 +202,8 @@ fn push(
         ("half_width", measured.half_width.into()),
         ("error", error.into()),
         ("band", published.band.to_string().into()),
-        ("band_low", limits_of(published).map(|(low, _)| low).into()),
-        ("band_high", limits_of(published).map(|(_, high)| high).into()),
+        ("band_low", limits.map(|(low, _)| low).into()),
+        ("band_high", limits.map(|(_, high)| high).into()),
         ("verdict", verdict(published, measured, &preset).into()),
         ("settled", measured.verdict.as_str().into()),
         ("preset", preset.into()),
@@ -250,15 +250,15 @@ fn in_words(axis: &str, value: &Setting) -> String {
 }
 
 /// The ends of the band, in the unit of the quantity; both belong to it.
-fn limits_of(published: &Published) -> Option<(f64, f64)> {
-    match (published.band, published.value) {
-        (Band::Between([low, high]), _) => Some((low, high)),
-        (Band::Relative(share), Some(printed)) => {
-            let reach = share.get() * printed.abs();
-            Some((printed - reach, printed + reach))
-        }
-        (Band::Relative(_), None) | (Band::Missed | Band::ReportOnly, _) => None,
-    }
+fn limits_of(published: &Published, measured: &Measured) -> Option<(f64, f64)> {
+    let reach = match (published.band, published.value) {
+        (Band::Between([low, high]), _) => return Some((low, high)),
+        (Band::Missed | Band::ReportOnly, _) | (_, None) => return None,
+        (Band::Relative(share), Some(printed)) => share.get() * printed.abs(),
+        (Band::Rounding(half), _) => half.get(),
+        (Band::OneRun(half), _) => half.get() + measured.spread_of_one_run()?,
+    };
+    published.value.map(|printed| (printed - reach, printed + reach))
 }
 
 /// Within the band, outside of it, known not to come out, or shown without a verdict. From fewer
@@ -271,7 +271,12 @@ fn verdict(published: &Published, measured: &Measured, preset: &str) -> &'static
     if published.band == Band::Missed {
         return "missed";
     }
-    let Some(((low, high), value)) = limits_of(published).zip(measured.value) else {
+    // A shorter run scatters more than the one in print, and of a single one nothing is known.
+    let is_of_one_run = matches!(published.band, Band::OneRun(_));
+    if is_of_one_run && (measured.reduced || measured.spread_of_one_run().is_none()) {
+        return "undecided";
+    }
+    let Some(((low, high), value)) = limits_of(published, measured).zip(measured.value) else {
         return "outside";
     };
     let reach = match (measured.reduced, measured.half_width) {
@@ -354,6 +359,7 @@ fn collect(outcome: &Outcome, quantity: &str, at: &BTreeMap<String, Setting>) ->
         value: table.number(row, quantity),
         half_width: table.number(row, &half_width_of(quantity)),
         verdict: table.get(row, "verdict").map_or_else(String::new, |cell| cell.to_string()),
+        runs: table.number(row, "replications"),
         ..Measured::default()
     });
     measured.collect()
@@ -368,6 +374,12 @@ impl Measured {
             "too short" => false,
             _ => !published.quantity.ends_with("_us"),
         }
+    }
+
+    /// How far one more run of the same length lies from this mean, with 95 % probability: the half
+    /// width of a mean of n runs is t s / sqrt(n), that of a prediction t s sqrt(1 + 1 / n).
+    fn spread_of_one_run(&self) -> Option<f64> {
+        self.half_width.zip(self.runs).map(|(half_width, runs)| half_width * (runs + 1.0).sqrt())
     }
 
     /// A difference; its half width is that of two independent numbers.
@@ -538,6 +550,42 @@ mod tests {
         regime = 'from_empty'\n[workload.bulk]\nload = 0.5\n\
         [[published]]\nquantity = 'queueing_mean_us'\nat = { channel = 'bulk' }\n\
         band = BAND\nsection = 'none'\n";
+
+    /// The published value is as far from the mean of the runs as one more of them may lie, or a
+    /// little further.
+    #[test]
+    fn a_number_of_one_run_may_lie_as_far_off_as_another_run_would() {
+        let whole = Options::default();
+        let of = |value: f64, options: &Options| {
+            let entry = format!("value = {value:?}\nband = {{ one_run = 0.0 }}");
+            checks_with(&SCATTERED.replace("band = BAND", &entry), options)
+        };
+        let all = of(1.0, &whole);
+        let (mean, half_width) =
+            all.number(0, "measured").zip(all.number(0, "half_width")).unwrap();
+        let spread = half_width * 7f64.sqrt();
+        let verdict = |value: f64, options: &Options| {
+            of(value, options).get(0, "verdict").unwrap().to_string()
+        };
+        assert_eq!(verdict(mean + 0.99 * spread, &whole), "within");
+        assert_eq!(verdict(mean - 1.01 * spread, &whole), "outside");
+        assert_eq!(verdict(mean, &Options { quick: true, ..whole.clone() }), "undecided");
+        assert_eq!(verdict(mean, &Options { seeds: Some(1), ..whole }), "undecided");
+    }
+
+    #[test]
+    fn half_a_unit_of_the_last_digit_is_added_to_either_side() {
+        let verdict = |band: &str| {
+            let study = STUDY.replace("value = 0.64", "value = 0.6");
+            let checks = checks_of(&study.replace("{ relative = 0.01 }", band));
+            checks.get(0, "verdict").unwrap().to_string()
+        };
+        assert_eq!(verdict("{ rounding = 0.05 }"), "within");
+        assert_eq!(verdict("{ rounding = 0.03 }"), "outside");
+        let study = STUDY.replace("{ relative = 0.01 }", "{ rounding = -1.0 }");
+        let said = Plan::new(&Request::of_text("study.toml", &study)).unwrap_err().to_string();
+        assert!(said.contains("0 or more, such as 0.05"), "{said}");
+    }
 
     #[test]
     fn fewer_runs_than_asked_for_decide_only_what_their_interval_decides() {

@@ -7,7 +7,7 @@ from html import escape
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from weft.checks import NUMBER, STATEMENT, checks_of, counts
+from weft.checks import NUMBER, STATEMENT, checks_of, counts, judged
 from weft.place import claim
 from weft.report import plain_page
 from weft.report.markup import system_of
@@ -98,8 +98,8 @@ def _card(entry: Entry) -> str:
 
 
 def _row(title: str, found: dict[str, int], words: str) -> str:
-    judged = found["within"] + found["outside"]
-    parts = [f"<b>{found['within']} of {judged}</b> {words}"] if judged else []
+    of = judged(found)
+    parts = [f"<b>{found['within']} of {of}</b> {words}"] if of else []
     parts += [
         f"<b>{found[verdict]}</b> {said}"
         for verdict, said in (

@@ -6,7 +6,7 @@ from collections import Counter
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from weft.checks import NUMBER, STATEMENT, Check, checks_of, readings
+from weft.checks import CALIBRATED, CLOSED_FORM, PRINTED, STATEMENT, Check, checks_of, readings
 from weft.composition import caption, draw
 from weft.report.markup import (
     Section,
@@ -310,8 +310,8 @@ def again(result: Result) -> Section:
 
 def _checks_of(titles: dict[str, str], name: str, checks: list[Check]) -> str:
     """Write the numbers of an experiment in one table, what is said in words in another."""
-    numbers = [check for check in checks if check.kind == NUMBER]
-    others = [check for check in checks if check.kind != NUMBER]
+    numbers = [check for check in checks if check.kind in PRINTED]
+    others = [check for check in checks if check.kind not in PRINTED]
     named = (part for check in checks for part in check.section.split(", ") if part)
     sections = ", ".join(dict.fromkeys(named))
     preset, _ = readings(checks)
@@ -382,12 +382,20 @@ def _derived_table(run: Result) -> str:
     return table(heads, rows, numeric={1})
 
 
+# Why a number says less than one that a run predicts.
+_LESS = {
+    CLOSED_FORM: "Follows from parameters, without a run.",
+    CALIBRATED: "A parameter was calibrated by it.",
+}
+
+
 def _note(check: Check, titles: dict[str, str]) -> str:
-    notes = [marked(check.note)] if check.note else []
+    notes = [_LESS[check.kind]] if check.kind in _LESS else []
+    notes += [marked(check.note)] if check.note else []
     where = ", ".join(_short(titles[name]) for name in check.also if name in titles)
     if check.counted and where:
         notes.append(f"Also in {escape(where)}.")
-    elif not check.counted and check.kind == NUMBER:
+    elif not check.counted and check.kind in PRINTED:
         notes.append(f"Counts once, with {escape(where or 'the other row of this number')}.")
     elif not check.counted and check.kind == STATEMENT:
         notes.append("Counts once, with the other rows of this statement.")

@@ -59,6 +59,7 @@ impl Seen {
     fn published(&self, entry: &Value) -> Vec<String> {
         let quantity = entry["quantity"].as_str().unwrap_or_default();
         let mut wrong = unsaid(entry);
+        wrong.extend(unreasoned(entry));
         if let Some(name) = quantity.strip_prefix("derived.") {
             let known = texts(&self.outcome.table("derived"), "quantity");
             if !known.iter().any(|known| known == name) {
@@ -172,6 +173,15 @@ fn unsaid(entry: &Value) -> Vec<String> {
         }
         _ => Vec::new(),
     }
+}
+
+/// A band that is wider than the print of a number has a note that says why.
+fn unreasoned(entry: &Value) -> Option<String> {
+    let band = &entry["band"];
+    let is_wide = band["between"].is_array() || band["relative"].as_f64() > Some(0.005);
+    let judged = is_wide && entry["value"].is_number() && entry["calibrates"] != true;
+    let has_note = entry["note"].as_str().is_some_and(|note| !note.is_empty());
+    (judged && !has_note).then(|| "has no `note` that says why the band is as wide".to_owned())
 }
 
 /// A printed number of a system, with the experiment that it stands in.
@@ -317,6 +327,11 @@ series = "traffic"
         let cases = [
             ("queueing_mean_us", "queing_mean_us", "x.toml:12: `queing_mean_us` is not a column"),
             (
+                "band = \"report_only\"",
+                "band = { relative = 0.12 }",
+                "x.toml:12: has no `note` that says why the band is as wide",
+            ),
+            (
                 "traffic = \"single\"",
                 "trafic = \"single\"",
                 "x.toml:12: `trafic` is neither an axis nor a column",
@@ -344,7 +359,7 @@ series = "traffic"
             ),
             (
                 "\"report_only\"",
-                "{ between = [1.0, 2.0] }",
+                "{ between = [1.0, 2.0] }\nnote = \"x\"",
                 "x.toml:12: the band leaves out what is printed",
             ),
             ("\ny = \"queueing", "\ny = \"queing", "x.toml:19: `queing_mean_us` is not a column"),
