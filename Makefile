@@ -116,6 +116,7 @@ test-live: ## real programs over the live library; those that are not installed 
 	$(PYTHON) tests/live/namespaces.py --library target/release/libweft_live.so
 	$(PYTHON) tests/live/users.py --library target/release/libweft_live.so
 	$(PYTHON) tests/live/instructions.py --library target/release/libweft_live.so --hold
+	$(PYTHON) tests/live/idle.py --library target/release/libweft_live.so
 	$(PYTHON) tests/live/refused.py --library target/release/libweft_live.so
 	timeout 300 $(PYTHON) tests/live/programs.py --library target/release/libweft_live.so
 	timeout 200 $(PYTHON) tests/live/others.py --library target/release/libweft_live.so

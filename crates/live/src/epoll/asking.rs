@@ -7,6 +7,7 @@ use libc::{c_int, epoll_event, sigset_t};
 
 use super::instance::Instance;
 use super::looking::{hand_back, resolve};
+use super::nesting::{self, BELL};
 use super::{EVENT, is_tagged, link_of, link_place, once, order};
 use crate::segment::Segment;
 use crate::signals::cancel;
@@ -56,14 +57,13 @@ pub fn sift(
         let event = events[at];
         let link = event.u64 as u32 & !(EVENT as u32);
         let (place, _) = link_place(link);
+        if event.u64 == BELL && instance.has_bell() {
+            nesting::show(instance, false);
         // A program's own datum may begin like the library's.
-        if is_tagged(&event)
+        } else if is_tagged(&event)
             && let Some(word) = told.get_mut(place / 64)
         {
-            warm(instance, link);
-            if event.u64 & EVENT == 0 {
-                answer(instance, link, event.events);
-            }
+            hear(instance, &event);
             let bit = 1 << (place % 64);
             if carried == Carried::InOrder
                 && *word & bit == 0
@@ -74,7 +74,7 @@ pub fn sift(
                 events[kept] = own;
                 kept += 1;
             }
-        } else {
+        } else if nesting::is_true(instance, &event) {
             if instance.taken_over() != taken_over {
                 once::silence(instance, &event);
             }
@@ -83,6 +83,27 @@ pub fn sift(
         }
     }
     kept
+}
+
+/// Takes what has woken for an instance out of its bell.
+pub fn take_from_bell(instance: &Instance, bell: c_int) {
+    let mut events = [epoll_event { events: 0, u64: 0 }; 32];
+    while let Ok(count) = sys::epoll_now(bell, &mut events, std::ptr::null()) {
+        let woken = events[..count].iter().filter(|event| is_tagged(event));
+        woken.for_each(|event| hear(instance, event));
+        if count < events.len() {
+            return;
+        }
+    }
+}
+
+/// Looks at a carried connection again that the kernel has reported, and answers its doorbell if it was one.
+fn hear(instance: &Instance, event: &epoll_event) {
+    let link = event.u64 as u32 & !(EVENT as u32);
+    warm(instance, link);
+    if event.u64 & EVENT == 0 {
+        answer(instance, link, event.events);
+    }
 }
 
 /// Looks at a connection again that the kernel has reported, under all its registrations here.

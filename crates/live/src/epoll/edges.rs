@@ -29,9 +29,21 @@ pub struct News {
 /// What a followed connection has to tell the program, if anything. Once it is the kernel's again, the
 /// kernel tells.
 pub fn news(registration: &Registration, guard: &Guard, segment: &Segment) -> Option<News> {
-    if registration.disabled {
-        return None;
-    }
+    let (events, now) = (!registration.disabled).then(|| state(registration, guard, segment))??;
+    let before = &registration.reported;
+    let by_edges = registration.events & libc::EPOLLET as u32 != 0;
+    let from = if by_edges && before.valid { before.written } else { 0 };
+    let is_news = events != 0 && (!by_edges || is_edge(before, &now, registration.events));
+    is_news.then_some(News { events, from, now })
+}
+
+/// What there is now of what the program asked for, and what the next edge is an edge against. `None` if the
+/// kernel tells.
+pub fn state(
+    registration: &Registration,
+    guard: &Guard,
+    segment: &Segment,
+) -> Option<(u32, Reported)> {
     // Counted before the look: what comes in between is an edge of its own at the next look. The
     // other way round it would count as reported, and this event need not be the one it brings.
     let written = segment.way(guard.connection.role().peer()).pointers.arrivals();
@@ -48,18 +60,13 @@ pub fn news(registration: &Registration, guard: &Guard, segment: &Segment) -> Op
     let done = segment.way(peer).detour.is_finished()
         || segment.side(peer).closed.load(Ordering::Acquire) != closed::OPEN;
     let mask = mask | if done { PEER_DONE } else { 0 };
-    let now = Reported { valid: true, written, filled, changes, mask };
-    let before = &registration.reported;
-    let by_edges = registration.events & libc::EPOLLET as u32 != 0;
-    let from = if by_edges && before.valid { before.written } else { 0 };
-    let is_news = events != 0 && (!by_edges || is_edge(before, &now, registration.events));
-    is_news.then_some(News { events, from, now })
+    Some((events, Reported { valid: true, written, filled, changes, mask }))
 }
 
 /// Whether something that the program asked for has happened since the last report: bytes arrived,
 /// the end came, a full ring has room again, or, of whatever it asked for, the program has shut the
 /// connection down or has nearly left it. What is then reported is what there is by now.
-fn is_edge(before: &Reported, now: &Reported, asked: u32) -> bool {
+pub fn is_edge(before: &Reported, now: &Reported, asked: u32) -> bool {
     let asks = |bits: c_int| asked & bits as u32 != 0;
     let room = now.mask & libc::EPOLLOUT as u32 != 0;
     let ended = (libc::EPOLLRDHUP | libc::EPOLLHUP | libc::EPOLLERR) as u32 | PEER_DONE;

@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 use libc::c_int;
 
 use super::links::Inner;
-use super::{CONTROL, passing, registrations};
+use super::nesting::{self, NESTS, Nest};
+use super::{CONTROL, others, passing, registrations};
 use crate::memory::means;
 use crate::signals::inside::Inside;
 use crate::signals::process_lock::ProcessLock;
@@ -33,8 +34,17 @@ pub struct Instance {
     pub inherited: AtomicBool,
     /// Whether another process may have it, too, and put into it what it likes.
     pub shared: AtomicBool,
-    /// Whether it is itself watched by another, which sees only what the kernel sees.
-    pub nested: AtomicU32,
+    /// Whether it follows nothing, so that others see all that it has in the kernel.
+    pub is_exposed: AtomicBool,
+    /// Its bell, and the event in that, once something watches it.
+    pub bell: OwnNumber,
+    pub shown: OwnNumber,
+    /// Threads that sleep in the kernel in what watches it, or are about to.
+    pub watchers: AtomicU32,
+    /// How many changes of its connections it has shown to those that watch it.
+    pub edges: AtomicU32,
+    /// How many others are in it, through which it follows.
+    pub nests: AtomicU32,
     /// How many descriptors the kernel alone reports that are no connections, perhaps too many: one that was
     /// closed without a word has gone unseen.
     pub others: AtomicU32,
@@ -105,6 +115,11 @@ pub struct Stay {
 }
 
 impl Stay {
+    /// Leaves the instance to the kernel.
+    pub fn expose(&self) {
+        others::expose(self.index);
+    }
+
     /// `None` if the number stands for no instance.
     pub fn begin(epoll: c_int) -> Option<Self> {
         let Entry::Epoll(index) = table::entry(epoll) else { return None };
@@ -142,6 +157,9 @@ pub fn instance(index: usize) -> Option<&'static Instance> {
 /// Remembers another number of the library's own by which those in a wait go on, in the place of one; whether
 /// it is that.
 pub fn move_instance(number: c_int, other: c_int) -> bool {
+    if nesting::move_bell(number, other) {
+        return true;
+    }
     let mut kept = all().filter(|it| it.kept.replace(number, other));
     kept.next().is_some_and(|instance| {
         instance.fd.store(other as u32 + 1, Ordering::SeqCst);
@@ -179,6 +197,7 @@ pub fn start_in_child() {
             instance.lock.reset();
             instance.inherited.store(true, Ordering::Relaxed);
             instance.waiters.store(0, Ordering::Relaxed);
+            instance.watchers.store(0, Ordering::Relaxed);
             instance.inside.store(0, Ordering::Relaxed);
             // Those that were in a wait are the parent's.
             instance.end_kept(index);
@@ -198,7 +217,9 @@ pub fn track(fd: c_int) {
             instance.descriptors.store(1, order);
             instance.inherited.store(false, order);
             instance.shared.store(false, order);
-            instance.nested.store(0, order);
+            instance.is_exposed.store(false, order);
+            instance.watchers.store(0, order);
+            instance.nests.store(0, order);
             instance.others.store(0, order);
             instance.uncarried.store(0, order);
             // SAFETY: the place was free, so nobody else uses it.
@@ -206,6 +227,7 @@ pub fn track(fd: c_int) {
             (inner.count, inner.warm, inner.left) = (0, 0, 0..0);
             inner.tagged.store(0, order);
             inner.had_place = false;
+            inner.nests = [Nest::default(); NESTS];
             inner.spin = SpinPolicy::new();
             (inner.turn, inner.looked_aside, inner.listened) = (0, 0, 0);
             (inner.swept, inner.has_pages) = (0, false);
@@ -260,6 +282,8 @@ fn end(instance: &Instance, index: usize) {
             }
         }
     }
+    nesting::forget(index);
+    instance.end_bell();
     instance.fd.store(0, Ordering::SeqCst);
 }
 

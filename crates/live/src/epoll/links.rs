@@ -4,6 +4,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use super::FOLLOWED;
+use super::nesting::{NESTS, Nest};
 use super::order::Found;
 use crate::sys;
 use crate::table::{CONNECTIONS, REGISTRATIONS};
@@ -13,7 +14,7 @@ use crate::waiting::spin::SpinPolicy;
 pub struct Inner {
     pub count: usize,
     /// How many registrations the kernel's instance has under a datum of the library's, those included that
-    /// the program has taken out. Known also to who does not have the lock.
+    /// the program has taken out, and the instances in it. Known also to who does not have the lock.
     pub tagged: AtomicU32,
     /// How many of the links, from the first on, are warm: each wait looks at these. The flags of
     /// the others stay armed, so that whoever stimulates one makes the kernel report it, and it is
@@ -29,6 +30,8 @@ pub struct Inner {
     pub left: Range<usize>,
     /// Where the link of each registration stands, if it is here.
     pub positions: [u32; CONNECTIONS * REGISTRATIONS],
+    /// The instances that are in this one.
+    pub nests: [Nest; NESTS],
     /// Whether the only place of the last wait was the kernel's.
     pub had_place: bool,
     /// Looks so far.

@@ -59,7 +59,7 @@ pub fn look(instance: &Instance, events: &mut [epoll_event], whole: bool) -> (us
     if told < events.len() {
         let found = find(inner, whole, before, &mut back);
         told += order::tell(inner, found, &mut events[told..]);
-        if inner.warm > ALWAYS_WARM {
+        if inner.warm > ALWAYS_WARM && !instance.has_bell() {
             cool(inner);
         }
     }
@@ -117,14 +117,15 @@ pub fn examine(
 
 /// Tells news: what the program is told, it is not told again.
 pub fn tell(registration: &mut Registration, news: &News) -> epoll_event {
-    if registration.events & libc::EPOLLET as u32 != 0 {
+    let is_once = registration.events & libc::EPOLLONESHOT as u32 != 0;
+    if is_once || registration.events & libc::EPOLLET as u32 != 0 {
         registration.reported = news.now;
         if news.events & libc::EPOLLOUT as u32 == 0 {
             // Room that is not there now is an edge when it comes, whenever the ring was filled.
             registration.reported.filled = news.now.filled.wrapping_sub(1);
         }
     }
-    registration.disabled = registration.events & libc::EPOLLONESHOT as u32 != 0;
+    registration.disabled = is_once;
     epoll_event { events: news.events, u64: registration.data }
 }
 
@@ -193,7 +194,6 @@ pub fn any_ready(inner: &Inner, whole: bool) -> Option<u32> {
 /// made them. What is there by now is then reported as a new edge.
 pub fn hand_back(instance: &Instance, inner: &mut Inner) {
     let _errno = sys::KeepErrno::new();
-    let epoll = instance.descriptor();
     let mut at = 0;
     while at < inner.count {
         match resolve(inner.links[at]) {
@@ -201,9 +201,9 @@ pub fn hand_back(instance: &Instance, inner: &mut Inner) {
                 if turn::is_told_by_kernel(guard.connection) && !registration.disabled =>
             {
                 let mut event = epoll_event { events: registration.events, u64: registration.data };
-                let _ = sys::epoll_ctl(epoll, libc::EPOLL_CTL_MOD, registration.fd, &mut event);
+                instance.give_to_kernel(registration.fd, event);
                 let own = guard.local().own_event.descriptor();
-                let _ = sys::epoll_ctl(epoll, libc::EPOLL_CTL_DEL, own, &mut event);
+                let _ = sys::epoll_ctl(instance.bells(), libc::EPOLL_CTL_DEL, own, &mut event);
                 (registration.linked, registration.cold) = (false, false);
                 inner.tagged.fetch_sub(1, Ordering::SeqCst);
                 super::count_other(instance, registration);

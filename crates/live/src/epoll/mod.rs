@@ -10,17 +10,21 @@ mod edges;
 mod instance;
 mod links;
 mod looking;
+mod nesting;
 mod once;
 mod order;
 mod others;
+mod parked;
 mod passing;
 mod waiting;
 
 pub use instance::{duplicated, forget, forget_all, move_instance, start_in_child, track};
+pub use nesting::{Below, is_readable, watch};
 pub use others::{
     TakenOutAll, expose, has_others_registrations, is_registered_by_number, is_watched,
     mark_watched, may_be_shared, put_in_again, release, take_out,
 };
+pub use parked::leave;
 pub use passing::{forget_number, is_kernels, let_pass};
 pub use waiting::{holds_events, wait, wait_alone, wait_in_kernel};
 
@@ -31,6 +35,7 @@ use libc::{c_int, epoll_event};
 use instance::{Instance, instance};
 use links::Inner;
 use others::{control_other, count_other, discount_other};
+use parked::{is_parked, make_room, put_back, unpark};
 
 use crate::joining::attach;
 use crate::leaving::departure;
@@ -88,7 +93,7 @@ pub fn can_follow(guard: &Guard) -> bool {
             ((*it.inner.get()).count, known.is_some(), (*registration).events)
         };
         let exclusive = events & libc::EPOLLEXCLUSIVE as u32 != 0;
-        it.nested.load(Ordering::Relaxed) == 0 && count < FULL && known && !exclusive
+        it.may_follow() && count < FULL && known && !exclusive
     })
 }
 
@@ -132,10 +137,9 @@ pub fn follow(guard: &Guard) {
         if registration.linked || inner.count == FOLLOWED {
             continue;
         }
-        let mut event = tagged(guard.place, which);
-        let epoll = instance.descriptor();
-        let fired = once::has_fired(epoll, registration);
-        if sys::epoll_ctl(epoll, libc::EPOLL_CTL_MOD, registration.fd, &mut event).is_ok() {
+        let event = tagged(guard.place, which);
+        let fired = once::has_fired(instance.descriptor(), registration);
+        if instance.take_from_kernel(registration.fd, event).is_ok() {
             registration.disabled = fired == Some(true);
             instance.taken_over.fetch_add(1, Ordering::SeqCst);
             link(inner, registration, guard, which);
@@ -154,7 +158,7 @@ pub fn follow(guard: &Guard) {
 fn watch_event(instance: &Instance, registration: &mut Registration, guard: &Guard, which: usize) {
     let mut event = tagged(guard.place, which);
     event.u64 |= EVENT;
-    let epoll = instance.descriptor();
+    let epoll = instance.bells();
     let own = guard.local().own_event.descriptor();
     let added = sys::epoll_ctl(epoll, libc::EPOLL_CTL_ADD, own, &mut event);
     registration.by_event = matches!(added, Ok(()) | Err(libc::EEXIST));
@@ -171,7 +175,7 @@ fn unwatch_event(instance: &Instance, inner: &Inner, index: u32, guard: &Guard, 
     let needed = connection.holders.load(Ordering::SeqCst) > 1 && !turn::is_back(connection);
     let own = guard.local().own_event.number().filter(|_| !more && !needed);
     if let Some(own) = own {
-        let epoll = instance.descriptor();
+        let epoll = instance.bells();
         let _ = sys::epoll_ctl(epoll, libc::EPOLL_CTL_DEL, own, &mut tagged(guard.place, 0));
     }
     if had_tag && (more || own.is_some()) {
@@ -197,7 +201,7 @@ pub fn move_event(place: usize, number: c_int, other: c_int) -> bool {
         if registration.by_event {
             if !others::is_anothers(&guard, instance) {
                 let mut event = tagged(place, which);
-                let epoll = instance.descriptor();
+                let epoll = instance.bells();
                 let _ = sys::epoll_ctl(epoll, libc::EPOLL_CTL_DEL, number, &mut event);
             }
             if registration.linked || registration.parked {
@@ -218,8 +222,10 @@ fn link(inner: &mut Inner, registration: &mut Registration, guard: &Guard, which
         inner.tagged.fetch_add(1, Ordering::SeqCst);
     }
     (registration.linked, registration.parked, registration.cold) = (true, false, false);
-    registration.asks_room = false;
+    (registration.asks_room, registration.listens, registration.anew) = (false, false, true);
     registration.reported = Reported::default();
+    let changes = guard.connection.changes.load(Ordering::Acquire);
+    registration.shown = Reported { changes, ..Reported::default() };
 }
 
 fn unlink(inner: &mut Inner, place: usize, which: usize) {
@@ -260,9 +266,7 @@ fn cannot_follow(guard: &Guard, instance: &Instance, event: *const epoll_event) 
     let events = unsafe { event.as_ref() }.map_or(0, |event| event.events);
     // SAFETY: as above.
     let count = unsafe { (*instance.inner.get()).count };
-    full || events & libc::EPOLLEXCLUSIVE as u32 != 0
-        || instance.nested.load(Ordering::SeqCst) != 0
-        || count >= FULL
+    full || events & libc::EPOLLEXCLUSIVE as u32 != 0 || !instance.may_follow() || count >= FULL
 }
 
 /// Forgets all registrations of a connection that has lost its last descriptor.
@@ -306,9 +310,8 @@ pub fn control(
     }
     let index = match (table::entry(epoll), table::entry(fd)) {
         (Entry::Epoll(index), Entry::Connection(_) | Entry::Unplaced) => index,
-        (_, Entry::Epoll(inner)) => {
-            expose(inner);
-            return control_other(epoll, operation, kernel);
+        (outer, Entry::Epoll(inner)) => {
+            return nesting::control((epoll, outer), operation, (fd, inner), event, kernel);
         }
         // In an instance that the library does not know it may stay.
         (_, Entry::Connection(_) | Entry::Unplaced) if table::is_plain(fd) => return kernel(),
@@ -340,6 +343,8 @@ pub fn control(
             return control(epoll, operation, fd, event, kernel);
         }
     }
+    // What came before is an edge of what was asked for before.
+    nesting::show(instance, false);
     // One that is not joined may have to stay with the kernel.
     let joined = guard.connection.phase() == phase::JOINED;
     let attaching = (!joined).then(|| attach::ATTACHING.lock());
@@ -367,6 +372,8 @@ pub fn control(
     if !joined && fd == guard.connection.first_fd.load(Ordering::Relaxed) {
         passing::note_again(&guard);
     }
+    drop((held, controlling, attaching));
+    nesting::show(instance, false);
     result
 }
 
@@ -395,7 +402,7 @@ fn add(
         return control_other(instance.descriptor(), libc::EPOLL_CTL_ADD, kernel);
     };
     let result = if joined {
-        let epoll = instance.descriptor();
+        let epoll = instance.bells();
         let mut event = tagged(guard.place, which);
         match sys::epoll_ctl(epoll, libc::EPOLL_CTL_ADD, guard.fd, &mut event) {
             Ok(()) => 0,
@@ -426,70 +433,6 @@ fn add(
         waiting::look_aside_next(instance);
     }
     0
-}
-
-/// Whether the program has taken a registration out.
-fn is_parked(registration: *mut Registration) -> bool {
-    // SAFETY: the instance's lock is held, or the control lock, without which none is parked.
-    unsafe { (*registration).parked }
-}
-
-/// Puts a parked registration to use again: the kernel's instance still has it.
-fn put_back(
-    guard: &Guard,
-    instance: &Instance,
-    which: usize,
-    registration: *mut Registration,
-    event: epoll_event,
-) {
-    // SAFETY: the instance's lock is held.
-    let (registration, inner) = unsafe { (&mut *registration, &mut *instance.inner.get()) };
-    (registration.events, registration.data) = (event.events, event.u64);
-    registration.disabled = false;
-    link(inner, registration, guard, which);
-    rouse(instance, registration, guard.place, which);
-}
-
-/// Tells the kernel's instance that a parked registration was taken out. Does nothing to another.
-fn unpark(guard: &Guard, instance: &Instance, which: usize) {
-    let Some(registration) = registrations(guard.place).nth(which) else { return };
-    // SAFETY: the instance's lock is held.
-    let registration = unsafe { &mut *registration };
-    if !registration.parked {
-        return;
-    }
-    let _errno = sys::KeepErrno::new();
-    let epoll = instance.descriptor();
-    let mut event = tagged(guard.place, which);
-    let _ = sys::epoll_ctl(epoll, libc::EPOLL_CTL_DEL, registration.fd, &mut event);
-    let index = std::mem::take(registration).instance;
-    // SAFETY: as above.
-    unwatch_event(instance, unsafe { &*instance.inner.get() }, index, guard, true);
-}
-
-/// Frees the parked registrations of a connection, if no other place is free. The control lock is
-/// held, and perhaps one instance's.
-fn make_room(guard: &Guard) {
-    // SAFETY: the control lock is held, which guards what is free.
-    if registrations(guard.place).all(|it| unsafe { (*it).instance } != 0) {
-        unpark_all(guard);
-    }
-}
-
-fn unpark_all(guard: &Guard) {
-    for (which, _, instance) in registered(guard) {
-        // Without it, this thread has it already.
-        let _held = instance.lock.lock();
-        unpark(guard, instance, which);
-    }
-}
-
-/// Takes what the program has taken out of the kernel's instances too: the connection goes where
-/// the library does not see it, or this number is closed.
-pub fn leave(guard: &Guard) {
-    if let Some(_control) = CONTROL.lock() {
-        unpark_all(guard);
-    }
 }
 
 /// The registration of this descriptor in this instance.
@@ -527,6 +470,7 @@ fn modify(
     registration.data = event.u64;
     registration.disabled = false;
     registration.reported = Reported::default();
+    registration.anew |= had_none.is_some();
     if registration.linked {
         // SAFETY: the instance's lock is held.
         let inner = unsafe { &mut *instance.inner.get() };
@@ -558,7 +502,7 @@ fn remove(guard: &Guard, instance: &Instance, index: usize, kernel: impl Fn() ->
         (registration.linked, registration.cold, registration.parked) = (false, false, true);
         return 0;
     }
-    let result = kernel();
+    let result = if registration.linked { take_bell_out(instance, guard) } else { kernel() };
     if result == 0 {
         unlink(inner, guard.place, which);
         discount_other(instance, registration, guard);
@@ -568,14 +512,23 @@ fn remove(guard: &Guard, instance: &Instance, index: usize, kernel: impl Fn() ->
     result
 }
 
-/// Lets a thread that sleeps in the instance look again. The kernel reports a socket that can be
+/// Takes the registration of a connection out that it has under a datum of the library's.
+fn take_bell_out(instance: &Instance, guard: &Guard) -> c_int {
+    let mut none = epoll_event { events: 0, u64: 0 };
+    match sys::epoll_ctl(instance.bells(), libc::EPOLL_CTL_DEL, guard.fd, &mut none) {
+        Ok(()) => 0,
+        Err(why) => crate::stream::fail(why) as c_int,
+    }
+}
+
+/// Lets a thread that sleeps in the instance, or in one around it, look again. The kernel reports a socket that can be
 /// written at once when it is asked whether it can, and a followed one always can.
 fn rouse(instance: &Instance, registration: &Registration, place: usize, which: usize) {
-    if instance.waiters.load(Ordering::SeqCst) > 0 {
+    if instance.is_slept_in() {
         let _errno = sys::KeepErrno::new();
         let mut event = tagged(place, which);
         event.events |= libc::EPOLLOUT as u32;
-        let epoll = instance.descriptor();
+        let epoll = instance.bells();
         let _ = sys::epoll_ctl(epoll, libc::EPOLL_CTL_MOD, registration.fd, &mut event);
     }
 }
@@ -591,8 +544,7 @@ fn rouse_all(guard: &Guard, is_meant: impl Fn(&Registration) -> bool) {
     let sleeps = registered(guard).any(|(_, registration, instance)| {
         // SAFETY: numbers are read that another thread may change; a signal too many does no harm.
         let registration = unsafe { *registration };
-        let order = Ordering::SeqCst;
-        registration.linked && is_meant(&registration) && instance.waiters.load(order) > 0
+        registration.linked && is_meant(&registration) && instance.is_slept_in()
     });
     if sleeps {
         waking::signal(&guard.local().own_event);

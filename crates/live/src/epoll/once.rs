@@ -21,17 +21,30 @@ pub fn has_fired(epoll: c_int, registration: &Registration) -> Option<bool> {
     if registration.events & libc::EPOLLONESHOT as u32 == 0 {
         return Some(false);
     }
+    let is_it = |fd, data| (fd, data) == (registration.fd, registration.data);
+    Some(registered_events(epoll, is_it)? & !HOW == 0)
+}
+
+/// Whether something has a datum in the kernel's instance that is none of these descriptors; true if the kernel
+/// does not say.
+pub fn is_of_another(epoll: c_int, datum: u64, is_one: impl Fn(c_int) -> bool) -> bool {
+    registered_events(epoll, |fd, data| data == datum && is_one(fd)).is_none()
+        || registered_events(epoll, |fd, data| data == datum && !is_one(fd)).is_some()
+}
+
+/// The events of the first registration of a kind that the kernel's instance has.
+fn registered_events(epoll: c_int, is_it: impl Fn(c_int, u64) -> bool) -> Option<u32> {
     let _errno = sys::KeepErrno::new();
     let mut path = Line::new();
     write!(path, "/proc/thread-self/fdinfo/{epoll}\0").ok()?;
     let file = sys::open_for_reading(path.as_bytes().as_ptr()).ok()?;
-    let events = look_up(file, registration);
+    let events = look_up(file, is_it);
     sys::close(file);
-    Some(events? & !HOW == 0)
+    events
 }
 
-/// The events of a registration in the kernel's list of those of an instance.
-fn look_up(file: c_int, registration: &Registration) -> Option<u32> {
+/// The same in the kernel's list of those of an instance.
+fn look_up(file: c_int, is_it: impl Fn(c_int, u64) -> bool) -> Option<u32> {
     let (mut line, mut length, mut place) = ([0u8; 128], 0, 0);
     let mut bytes = [0u8; 4096];
     loop {
@@ -48,7 +61,7 @@ fn look_up(file: c_int, registration: &Registration) -> Option<u32> {
                 continue;
             }
             if let Some((fd, events, data)) = parse(&line[..length])
-                && (fd, data) == (registration.fd, registration.data)
+                && is_it(fd, data)
             {
                 return Some(events);
             }

@@ -62,10 +62,11 @@ pub fn control_other(epoll: c_int, operation: c_int, kernel: impl Fn() -> c_int)
     result
 }
 
-/// Makes the kernel see all that an instance follows: the instance itself is to be watched.
+/// Makes the kernel see all that an instance follows, and from now on will have: something watches it that the
+/// library does not see, or others have it too.
 pub fn expose(index: usize) {
     let Some(instance) = instance(index) else { return };
-    if instance.nested.swap(1, Ordering::SeqCst) != 0 {
+    if instance.is_exposed.swap(true, Ordering::SeqCst) {
         return;
     }
     let _errno = sys::KeepErrno::new();
@@ -85,10 +86,9 @@ pub fn expose(index: usize) {
 /// Gives all registrations of a connection to the kernel, which reports for its descriptors from now
 /// on, whatever they are connected with.
 pub fn release(guard: &Guard) {
-    for_each_given_up(guard, |instance, registration, mut event| {
+    for_each_given_up(guard, |instance, registration, event| {
         if registration.linked {
-            let epoll = instance.descriptor();
-            let _ = sys::epoll_ctl(epoll, libc::EPOLL_CTL_MOD, registration.fd, &mut event);
+            instance.give_to_kernel(registration.fd, event);
         }
     });
 }
@@ -134,7 +134,8 @@ pub fn take_out(guard: &Guard) -> TakenOutAll {
     for_each_given_up(guard, |instance, registration, mut event| {
         let (epoll, fd) = (instance.descriptor(), registration.fd);
         if !is_anothers(guard, instance) {
-            let _ = sys::epoll_ctl(epoll, libc::EPOLL_CTL_DEL, fd, &mut event);
+            let from = if registration.linked { instance.bells() } else { epoll };
+            let _ = sys::epoll_ctl(from, libc::EPOLL_CTL_DEL, fd, &mut event);
         }
         if let Some(place) = places.next() {
             *place = Some(TakenOut { epoll, fd, event });

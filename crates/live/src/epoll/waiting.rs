@@ -9,6 +9,7 @@ use weft_protocol::interrupt_flag::Sleep;
 use super::asking::{self, Carried, from_kernel};
 use super::instance::{Instance, Stay, instance};
 use super::looking::{WHOLE_LOOK, any_ready, hand_back, look, resolve, wanted};
+use super::nesting::{self, Below};
 use super::{CONTROL, link_place};
 use crate::memory::idle;
 use crate::ready;
@@ -38,6 +39,9 @@ pub fn wait(
         return None;
     }
     let stay = Stay::begin(epoll)?;
+    if stay.instance.has_bell() && !stay.instance.may_follow() {
+        stay.expose();
+    }
     let _others = Others(stay.instance);
     // Who waits anew may have sent something.
     // SAFETY: a flag is written that another thread may change; a look too many or one late does no harm.
@@ -153,14 +157,20 @@ fn wait_in(
     timeout: Option<u64>,
     mask: *const sigset_t,
 ) -> Result<usize, Errno> {
+    let below = Below::of(instance);
+    if !below.is_empty() && timeout == Some(0) {
+        return look_below(instance, &below, events, mask);
+    }
     let deadline = timeout.map(|span| sys::now().saturating_add(span));
     let mut polled = timeout == Some(0);
     let mut asked = false;
     loop {
+        below.show();
         // A look may fill all there is room for: every so often other descriptors come first. So do
         // connections that are not carried yet, by which something may have been sent before.
         let behind = comes_behind_the_kernel(instance);
-        let aside = behind || !asked && is_time_to_look_aside(instance, EVERY_TURN);
+        let aside =
+            behind || !below.is_empty() || !asked && is_time_to_look_aside(instance, EVERY_TURN);
         let shared = aside && (behind || has_any(instance, &mut 0));
         let room = if shared { places_of_kernel(instance, events.len()) } else { events.len() };
         let first = if aside && room > 0 {
@@ -174,9 +184,10 @@ fn wait_in(
         if first + found > 0 {
             return Ok(first + found);
         }
-        if followed && !polled {
+        if (followed || !below.is_empty()) && !polled {
             polled = true;
-            let place = place_of_peers(instance);
+            let places = [place_of_peers(instance), below.place()].map(|place| ((), place));
+            let place = ready::nearest(places.into_iter()).map_or(Where::Unknown, |it| it.1);
             if !asked && is_time_to_look_aside(instance, 1) {
                 asked = true;
                 let known = from_kernel(instance, events, Some(0), mask, Carried::InOrder)?;
@@ -184,12 +195,12 @@ fn wait_in(
                     return Ok(known);
                 }
             }
-            if spin(instance, place) {
+            if spin(instance, &below, place) {
                 continue;
             }
         }
         let left = deadline.map(|deadline| deadline.saturating_sub(sys::now()));
-        let slept = sleep(instance, events, left, mask)?;
+        let slept = sleep(instance, &below, events, left, mask)?;
         if slept > 0 {
             return Ok(slept);
         }
@@ -199,22 +210,42 @@ fn wait_in(
     }
 }
 
+/// A look at an instance with others in it, without a wait.
+fn look_below(
+    instance: &Instance,
+    below: &Below,
+    events: &mut [epoll_event],
+    mask: *const sigset_t,
+) -> Result<usize, Errno> {
+    below.show();
+    let shared = has_any(instance, &mut 0);
+    let room = if shared { places_of_kernel(instance, events.len()) } else { events.len() };
+    let first = match room {
+        0 => 0,
+        _ => from_kernel(instance, &mut events[..room], Some(0), mask, Carried::Later)?,
+    };
+    Ok(first + look(instance, &mut events[first..], true).0)
+}
+
 /// Arms the flags, looks once more, and waits in the kernel.
 fn sleep(
     instance: &Instance,
+    below: &Below,
     events: &mut [epoll_event],
     left: Option<u64>,
     mask: *const sigset_t,
 ) -> Result<usize, Errno> {
     let _waiter = Waiter::begin(instance);
     let looks_again = arm(instance);
+    nesting::show(instance, true);
     let (found, ..) = look(instance, events, true);
     if found > 0 {
         return Ok(found);
     }
+    let watching = below.fall_asleep();
     stats::count(|stats| &stats.sleeps, 1);
     let patience = looks_again.then_some(wait::STALLED);
-    let left = [left, patience, sweep(instance)].into_iter().flatten().min();
+    let left = [left, patience, watching.patience, sweep(instance)].into_iter().flatten().min();
     let known = from_kernel(instance, events, left, mask, Carried::InOrder);
     // Who has slept has time for a look aside in the next wait: much may have become ready at once.
     // SAFETY: as in `is_time_to_look_aside`.
@@ -224,7 +255,7 @@ fn sleep(
 
 /// Lets the connections that have been idle give their pages back, as often as one may have become so. How long
 /// it is until then, if any has pages.
-fn sweep(instance: &Instance) -> Option<u64> {
+pub fn sweep(instance: &Instance) -> Option<u64> {
     let _held = instance.lock.lock()?;
     // SAFETY: the lock is held.
     let inner = unsafe { &mut *instance.inner.get() };
@@ -269,6 +300,10 @@ impl Drop for Others<'_> {
     fn drop(&mut self) {
         if self.0.waiters.load(Ordering::SeqCst) > 0 {
             leave_to_others(self.0);
+        }
+        if self.0.watchers.load(Ordering::SeqCst) > 0 {
+            arm(self.0);
+            nesting::show(self.0, true);
         }
     }
 }
@@ -354,7 +389,7 @@ fn has_ticked(instance: &Instance) -> bool {
 
 /// Arms the flags of all that is looked at. True if something may happen of which nobody tells a sleeper: a full
 /// ring stalls, or a change comes by the event of a connection that the kernel's instance did not take.
-fn arm(instance: &Instance) -> bool {
+pub fn arm(instance: &Instance) -> bool {
     let Some(_held) = instance.lock.lock() else { return false };
     // SAFETY: the lock is held.
     let inner = unsafe { &*instance.inner.get() };
@@ -396,11 +431,11 @@ fn waits_for_kernels_room(guard: &Guard, segment: &Segment) -> bool {
 
 /// Takes the flags back that this thread has armed: while it is awake, none of the other ends need
 /// enter the kernel for it. Not while anybody else may sleep by the same flag.
-fn disarm(instance: &Instance) {
+pub fn disarm(instance: &Instance) {
     // With the control lock held nobody registers a connection elsewhere meanwhile.
     let Some(_control) = CONTROL.try_lock() else { return };
     let Some(_held) = instance.lock.lock() else { return };
-    if instance.waiters.load(Ordering::SeqCst) != 0 {
+    if instance.is_slept_in() {
         return;
     }
     // SAFETY: the lock is held.
@@ -412,14 +447,16 @@ fn disarm(instance: &Instance) {
             && super::is_followed_once(guard.place);
         if alone {
             let role = guard.connection.role();
-            segment.way(role.peer()).arrived.disarm(Sleep::OnEvent);
+            let arrived = &segment.way(role.peer()).arrived;
+            registration.listens &= !arrived.is_armed(Sleep::OnEvent);
+            arrived.disarm(Sleep::OnEvent);
             segment.way(role).freed.disarm(Sleep::OnEvent);
         }
     }
 }
 
 /// Where the other ends run that are worth polling for.
-fn place_of_peers(instance: &Instance) -> Where {
+pub fn place_of_peers(instance: &Instance) -> Where {
     let Some(_held) = instance.lock.lock() else { return Where::Unknown };
     // SAFETY: the lock is held.
     let inner = unsafe { &*instance.inner.get() };
@@ -430,12 +467,14 @@ fn place_of_peers(instance: &Instance) -> Where {
     ready::nearest(places).map_or(Where::Unknown, |(_, place)| place)
 }
 
-fn spin(instance: &Instance, place: Where) -> bool {
+pub fn spin(instance: &Instance, below: &Below, place: Where) -> bool {
     // SAFETY: a policy is plain numbers; two threads that wait in one instance at once may spoil
     // each other's lesson and nothing else.
     let inner = unsafe { &mut *instance.inner.get() };
     let mut times = 0;
-    wait::poll(&mut inner.spin, place, inner.warm as u32, || has_any(instance, &mut times))
+    wait::poll(&mut inner.spin, place, inner.warm.max(1) as u32, || {
+        has_any(instance, &mut times) || below.has_any(times.is_multiple_of(WHOLE_LOOK))
+    })
 }
 
 /// Whether any followed connection has an event, without taking it. `times` counts the looks.
@@ -445,7 +484,7 @@ fn has_any(instance: &Instance, times: &mut u32) -> bool {
 }
 
 /// The same, of all or of those only that had something lately.
-fn holds_any(instance: &Instance, whole: bool) -> bool {
+pub fn holds_any(instance: &Instance, whole: bool) -> bool {
     let Some(_held) = instance.lock.lock() else { return true };
     // SAFETY: the lock is held.
     any_ready(unsafe { &*instance.inner.get() }, whole).is_some()
@@ -503,7 +542,7 @@ mod tests {
         assert!(arm(instance));
         let begun = sys::now();
         let mut events = [none];
-        let forever = sleep(instance, &mut events, None, std::ptr::null());
+        let forever = sleep(instance, &Below::none(), &mut events, None, std::ptr::null());
         assert!(forever == Ok(0) && sys::now() - begun >= wait::STALLED);
     }
 

@@ -105,7 +105,12 @@ unsafe fn depart_selected(count: c_int, named: [usize; 3]) {
     let sets = sets(read, write, except);
     if (0..=1 << 16).contains(&count) && sets.are_there(count) {
         // SAFETY: by the contract of this function.
-        unsafe { sets.name_joined(count, |fd| depart(fd, Reason::Call)) };
+        unsafe {
+            sets.name_joined(count, |fd| {
+                depart(fd, Reason::Call);
+                false
+            })
+        };
     }
 }
 

@@ -52,11 +52,16 @@ fn milliseconds(timeout: c_int) -> Option<u64> {
     u64::try_from(timeout).ok().map(|timeout| timeout * 1_000_000)
 }
 
-/// An epoll instance that is itself waited for follows nothing: the kernel must see all.
+/// An epoll instance that is waited for past the library follows nothing: the kernel must see all.
 pub fn expose(fd: c_int) {
     if let Entry::Epoll(index) = table::entry(fd) {
         epoll::expose(index);
     }
+}
+
+/// Whether a descriptor is an epoll instance that follows connections, now that it is itself waited for.
+fn watch(fd: c_int) -> bool {
+    matches!(table::entry(fd), Entry::Epoll(index) if epoll::watch(index))
 }
 
 /// Keeps a connection from joining under a wait for its end alone, which sleeps in the kernel: no doorbell
@@ -86,13 +91,14 @@ unsafe fn entries<'a>(first: *mut pollfd, count: nfds_t, waits: bool) -> Option<
     if entries.iter().all(|entry| table::is_awaited_in_kernel(entry.fd) && !only_end(entry)) {
         return None;
     }
+    let mut is_any_watched = false;
     for entry in &*entries {
-        expose(entry.fd);
+        is_any_watched |= watch(entry.fd);
         if waits && only_end(entry) {
             leave_to_kernel(entry.fd);
         }
     }
-    entries.iter().any(|entry| ready::is_joined(entry.fd)).then_some(entries)
+    (is_any_watched || entries.iter().any(|entry| ready::is_joined(entry.fd))).then_some(entries)
 }
 
 interpose! {
@@ -186,7 +192,7 @@ unsafe fn names_joined(count: c_int, sets: Sets) -> bool {
     // SAFETY: by the contract of this function.
     (0..=1 << 16).contains(&count)
         && sets.are_there(count)
-        && unsafe { sets.name_joined(count, expose) }
+        && unsafe { sets.name_joined(count, watch) }
 }
 
 interpose! {

@@ -11,6 +11,7 @@ use weft_protocol::interrupt_flag::Sleep;
 use super::{
     IN, OUT, arm, begins_in_ring, events_for, has_switched_in, has_switched_out, is_joined, nearest,
 };
+use crate::epoll::{self, Below};
 use crate::leaving::turn;
 use crate::memory::idle;
 use crate::memory::scratch::{List, Scratch};
@@ -18,7 +19,7 @@ use crate::report::stats::{self, Reason};
 use crate::segment::Segment;
 use crate::signals::cancel;
 use crate::sys;
-use crate::table::{self, Guard, end};
+use crate::table::{self, Entry, Guard, end};
 use crate::waiting::death;
 use crate::waiting::spin::SpinPolicy;
 use crate::waiting::wait;
@@ -122,6 +123,7 @@ pub fn poll(
     if entries.len() > WIDEST {
         joined.iter().for_each(|it| turn::back(&it.guard, Reason::Limit));
     }
+    let below = below(entries);
     let begin = sys::now();
     let deadline = timeout.map(|span| begin.saturating_add(span));
     let (mut polled, mut slept) = (timeout == Some(0), false);
@@ -139,13 +141,13 @@ pub fn poll(
             if !slept {
                 look_for_deaths(&joined, entries);
             }
+            below.show();
             return others(&joined, entries, &mut kernel, Some(0), mask);
         }
         if !polled {
             polled = true;
-            if spin(&joined, entries) {
-                look_for_deaths(&joined, entries);
-                return others(&joined, entries, &mut kernel, Some(0), mask);
+            if spin(&joined, entries, &below) {
+                continue;
             }
         }
         for it in joined.iter().filter(|it| entries[it.index].events & OUT != 0) {
@@ -158,6 +160,7 @@ pub fn poll(
             let events = entries[it.index].events;
             arm(it.guard.connection, &it.segment, events, Sleep::InKernel);
         }
+        let watching = below.fall_asleep();
         if evaluate(&joined, entries) {
             continue;
         }
@@ -169,13 +172,14 @@ pub fn poll(
             continue;
         }
         let idle = joined.iter().any(has_pages).then_some(idle::IDLE);
-        let span = [left, slice, idle].into_iter().flatten().min();
+        let span = [left, slice, idle, watching.patience].into_iter().flatten().min();
         stats::count(|stats| &stats.sleeps, 1);
         if !slept && !joined.iter().all(|it| it.guard.is_current()) {
             // It might as well begin only now: see `waiting::call`.
             continue;
         }
-        let woken = sleep(&mut kernel, span, mask)?;
+        let woken = sleep(&mut kernel, span, mask)? - silence(&mut kernel);
+        drop(watching);
         slept = true;
         for it in &*joined {
             let asked = kernel[it.index];
@@ -200,6 +204,31 @@ pub fn poll(
             }
         }
     }
+}
+
+/// The instances of `epoll` among the entries, and those in them.
+fn below(entries: &[pollfd]) -> Below {
+    let mut below = Below::none();
+    for entry in entries {
+        if let Entry::Epoll(index) = table::entry(entry.fd) {
+            below.add(index);
+        }
+    }
+    below
+}
+
+/// Takes back what the kernel has told of instances which have nothing to tell any more. Of how many.
+fn silence(kernel: &mut [pollfd]) -> c_int {
+    let mut silent = 0;
+    for entry in kernel.iter_mut().filter(|entry| entry.revents & IN != 0) {
+        if let Entry::Epoll(index) = table::entry(entry.fd)
+            && !epoll::is_readable(index, entry.fd)
+        {
+            entry.revents = 0;
+            silent += 1;
+        }
+    }
+    silent
 }
 
 fn has_pages(it: &Polled) -> bool {
@@ -325,17 +354,17 @@ fn restrict(joined: &[Polled], entries: &[pollfd], kernel: &mut List<pollfd>) ->
     slice
 }
 
-fn spin(joined: &[Polled], entries: &mut [pollfd]) -> bool {
+fn spin(joined: &[Polled], entries: &mut [pollfd], below: &Below) -> bool {
     let places = joined.iter().map(|it| {
         let place = wait::place_of_peer(it.guard.connection, &it.segment);
         (it, place)
     });
-    let Some((first, place)) = nearest(places) else { return false };
+    let Some((first, place)) = nearest(places) else { return below.spin() };
     let policy: *mut SpinPolicy = first.guard.connection.spin.get();
     let mut looks = 0u32;
     let come = || {
         looks += 1;
-        look(joined, entries, looks)
+        look(joined, entries, looks) || below.has_any(looks.is_multiple_of(WHOLE_LOOK))
     };
     // SAFETY: a policy is plain numbers; see `wait::polled`.
     wait::poll(unsafe { &mut *policy }, place, joined.len() as u32, come)

@@ -27,19 +27,18 @@ impl Sets {
         self.all().into_iter().all(|set| set.is_null() || pointers::are_there(set, words))
     }
 
-    /// Whether any set names a joined connection; `look` is called with every number that any names and that
-    /// is not awaited in the kernel alone.
+    /// Whether any set names a joined connection, or something else that `look` finds: it is called with every
+    /// number that any names and that is not awaited in the kernel alone.
     ///
     /// # Safety
     ///
     /// Each set is null or has `count` bits.
-    pub unsafe fn name_joined(self, count: c_int, mut look: impl FnMut(c_int)) -> bool {
+    pub unsafe fn name_joined(self, count: c_int, mut look: impl FnMut(c_int) -> bool) -> bool {
         let mut any = false;
         // SAFETY: by the contract of this function.
         for fd in unsafe { self.named(0, count) } {
             if !table::is_awaited_in_kernel(fd) {
-                look(fd);
-                any |= is_joined(fd);
+                any |= look(fd) || is_joined(fd);
             }
         }
         any

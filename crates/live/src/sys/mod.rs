@@ -21,7 +21,9 @@ pub use clock::{coarse_now, find_clock, now, timespec};
 pub use counts::{TcpCounts, bytes_read, bytes_read_by_now, tcp_counts};
 pub use own::own;
 pub use pair::connection_pair;
-pub use polling::{epoll_ctl, epoll_now, is_refusal, poll, poll_all, poll_now, poll_or_fail};
+pub use polling::{
+    epoll_create, epoll_ctl, epoll_now, is_refusal, poll, poll_all, poll_now, poll_or_fail,
+};
 pub use process::{
     Forked, Process, can_fork_away, exit, fork_away, has_numbers, is_asleep, is_there, process,
     start_session,
@@ -346,6 +348,12 @@ pub fn event() -> Result<c_int, Errno> {
 pub fn signal_event(fd: c_int) {
     let one = 1u64;
     let _ = call!(libc::SYS_write, fd, &raw const one, 8);
+}
+
+/// Lets nobody who waits for an event find it signalled any more.
+pub fn empty_event(fd: c_int) {
+    let mut count = 0u64;
+    let _ = call!(libc::SYS_read, fd, &raw mut count, 8);
 }
 
 /// What kind of file a number stands for, as `st_mode` says; `None` if for nothing.

@@ -412,6 +412,12 @@ pub struct Registration {
     pub data: u64,
     /// What was there at the last report, for edges.
     pub reported: Reported,
+    /// What instances around its own were last shown, against which the next is an edge for them.
+    pub shown: Reported,
+    /// Whether the program has put it in or changed it since, and it had nothing to tell before.
+    pub anew: bool,
+    /// Whether its flags have been armed since, so that a wake-up announces what comes.
+    pub listens: bool,
     /// A one-shot registration that has fired.
     pub disabled: bool,
     /// Whether its instance waits for the connection's event.

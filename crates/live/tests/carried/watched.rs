@@ -493,13 +493,20 @@ fn an_offer_that_cannot_be_taken_leaves_both_ends_to_the_kernel() {
     let name = "watched::an_offer_that_cannot_be_taken_leaves_both_ends_to_the_kernel";
     preloaded(name, || {
         let pair = used(1);
-        let (inner, outer) = (instance(), instance());
-        assert_eq!(epoll_control(inner, libc::EPOLL_CTL_ADD, pair.b, IN), 0);
-        assert_eq!(epoll_control(outer, libc::EPOLL_CTL_ADD, inner, IN), 0);
+        // The outer instance follows through sixteen at most.
+        let outer = instance();
+        let all: Vec<_> = (0..17).map(|_| instance()).collect();
+        let last = all[16];
+        assert_eq!(epoll_control(last, libc::EPOLL_CTL_ADD, pair.b, IN), 0);
+        for inner in &all {
+            assert_eq!(epoll_control(outer, libc::EPOLL_CTL_ADD, *inner, IN), 0);
+        }
         use_by_turns(pair, 100);
         assert_eq!((joined(), stayed(EPOLL), stayed(WITHDRAWN)), (0, 1, 1));
-        for fd in [inner, outer, pair.a, pair.b] {
-            close(fd);
+        send(pair.a, b"x", 0).unwrap();
+        assert_eq!(epoll_events(outer), [(IN, 7)]);
+        for fd in [outer, pair.a, pair.b].iter().chain(&all) {
+            close(*fd);
         }
     });
 }
