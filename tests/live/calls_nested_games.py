@@ -9,8 +9,8 @@ import socket
 import threading
 from contextlib import suppress
 
-from calls_nested import EDGE, IN, ONCE, Carriage
-from calls_stage import pair, say, scene, settled
+from calls_nested import EDGE, IN, ONCE
+from calls_stage import Carriage, pair, say, scene, settled
 
 HOWS = (IN, IN, EDGE, EDGE, ONCE, EDGE | ONCE, IN | select.EPOLLRDHUP | select.EPOLLET)
 MOST = 3

@@ -25,6 +25,32 @@ PATIENCE_S = 30
 SCENES: list[Callable[[], None]] = []
 
 
+class Carriage:
+    """Whether connections that are carried by now are carried still, as the library's log says."""
+
+    def __init__(self, pairs: list[tuple[socket.socket, socket.socket]]) -> None:
+        ends = [end for both in pairs for end in both]
+        self.names = [
+            "{}:{} to {}:{}: ".format(*end.getsockname(), *end.getpeername()) for end in ends
+        ]
+        self.begun = len(self.said())
+        """What comes after this is not of an earlier connection of the same ports."""
+        said = self.said()
+        carried = [f"{name}carried over shared memory" in said for name in self.names]
+        assert all(carried) or "WEFT_LIVE_LOG" not in os.environ, "they are not carried at first"
+
+    @staticmethod
+    def said() -> str:
+        """Read the log; nothing where there is no library."""
+        log = Path(os.environ.get("WEFT_LIVE_LOG", os.devnull))
+        return log.read_text() if log.exists() else ""
+
+    def lasts(self) -> bool:
+        """Say whether none of them has gone back to the kernel. Without the library none can."""
+        since = self.said()[self.begun :]
+        return not any(f"{name}back to the kernel" in since for name in self.names)
+
+
 class Part(ctypes.Structure):
     """A part of a message: `iovec`."""
 

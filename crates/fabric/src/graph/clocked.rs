@@ -122,6 +122,14 @@ impl Graph {
         owner.is_some_and(|owner| matches!(self.kinds[*owner as usize], Kind::Clocked(_)))
     }
 
+    /// From one edge of the clock of a switch to the next, if it has one.
+    pub fn slot(&self, switch: u32) -> Option<Span> {
+        match self.kinds[switch as usize] {
+            Kind::Clocked(index) => Some(self.clocked[index as usize].slot()),
+            Kind::Plain | Kind::Queued { .. } => None,
+        }
+    }
+
     #[inline]
     fn clocked(&mut self, switch: u32) -> Option<&mut InputQueued> {
         match self.kinds[switch as usize] {

@@ -222,6 +222,11 @@ impl InputQueued {
         is_sooner.then_some(edge)
     }
 
+    /// From one edge of its clock to the next.
+    pub fn slot(&self) -> Span {
+        self.slot
+    }
+
     /// The number of its first port.
     #[inline]
     pub fn first(&self) -> u32 {

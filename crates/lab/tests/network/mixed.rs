@@ -86,6 +86,21 @@ fn a_spine_with_a_clock_between_leaves_without() {
     assert_eq!(spent(&late), [1_000, 80, 270, 999]);
 }
 
+/// Cables of 16 km take 80 us: further than a clock looks ahead.
+#[test]
+fn a_switch_with_a_clock_expects_what_comes_after_many_slots() {
+    let tree = leaves_and_spine(", link = { length = '16 km' }");
+    let spine =
+        "switches.s.input_queued = { latency = '90 ns', scheduler = 'islip', buffer = 200 }";
+    // It leaves a at 4890 and may leave s from 84980 on, which is at 85000; from b it goes at
+    // 165090, and its last byte is at its host at 166110 ns. The second one comes a slot later, as it
+    // was sent; the third one a nanosecond too late for 85000.
+    let packets = [(4_780, 0, 2), (5_780, 1, 2), (4_801, 4, 1)];
+    let channel = format!("{tree}\n{spine}");
+    let seen = run(&file(6, &channel, &listed(&packets), "400 us"), 1);
+    assert_eq!(one_way(&seen), (161_330, 162_309, 3));
+}
+
 /// The second packet leaves a at 5890 ns, behind the first, and may leave s at 6000.
 #[test]
 fn a_leaf_waits_for_room_in_its_spine() {

@@ -10,6 +10,7 @@ use libc::{c_int, c_long, c_uint, c_void};
 
 mod clock;
 mod counts;
+mod events;
 pub mod limits;
 mod own;
 mod pair;
@@ -19,6 +20,7 @@ mod processor;
 
 pub use clock::{coarse_now, find_clock, now, timespec};
 pub use counts::{TcpCounts, bytes_read, bytes_read_by_now, tcp_counts};
+pub use events::{empty_event, event, signal_event};
 pub use own::own;
 pub use pair::connection_pair;
 pub use polling::{
@@ -336,24 +338,6 @@ pub fn send(fd: c_int, from: *const u8, length: usize, flags: c_int) -> Result<u
 pub fn send_parts(fd: c_int, parts: &[libc::iovec], flags: c_int) -> Result<usize, Errno> {
     let message = message_of(parts);
     call!(libc::SYS_sendmsg, fd, &raw const message, flags).map(|count| count as usize)
-}
-
-/// Makes an event, which counts and never blocks.
-pub fn event() -> Result<c_int, Errno> {
-    let flags = libc::EFD_CLOEXEC | libc::EFD_NONBLOCK;
-    move_high(call!(libc::SYS_eventfd2, 0, flags)? as c_int)
-}
-
-/// Lets whoever waits for an event look.
-pub fn signal_event(fd: c_int) {
-    let one = 1u64;
-    let _ = call!(libc::SYS_write, fd, &raw const one, 8);
-}
-
-/// Lets nobody who waits for an event find it signalled any more.
-pub fn empty_event(fd: c_int) {
-    let mut count = 0u64;
-    let _ = call!(libc::SYS_read, fd, &raw mut count, 8);
 }
 
 /// What kind of file a number stands for, as `st_mode` says; `None` if for nothing.

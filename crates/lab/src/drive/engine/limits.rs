@@ -7,6 +7,7 @@ use weft_fabric::switch::Grant;
 use weft_kernel::Event;
 use weft_units::Time;
 
+use super::clocks::Needs;
 use super::packets::Way;
 use super::{Engine, Handed};
 use crate::drive::carrier::MessageId;
@@ -15,6 +16,10 @@ use crate::drive::carrier::MessageId;
 /// credit more. Of two at one instant a stop comes first, as it was brought about first.
 const STOP: u32 = 256;
 const GO: u32 = 257;
+
+/// Who takes part at an edge: all that share the clock, or the switch alone.
+const ALL: u32 = 0;
+const ALONE: u32 = 1;
 
 impl Engine {
     /// A packet joins a queue of an output that may be full or have to wait, or is dropped.
@@ -70,7 +75,7 @@ impl Engine {
                 if port >= self.graph.switch_ports() {
                     self.start(now, port - self.graph.switch_ports(), id);
                 }
-                self.travel(&departure, id);
+                self.travel(now, &departure, id);
                 // The next one waits for this one, or for somebody else.
                 if self.graph.has_waiting(port) {
                     self.try_gate(now, port);
@@ -98,12 +103,10 @@ impl Engine {
 
     /// A packet is on a cable.
     #[inline]
-    fn travel(&mut self, departure: &Departure, id: u32) {
+    fn travel(&mut self, now: Time, departure: &Departure, id: u32) {
         let channel = self.packets.ways[id as usize].channel;
         match self.graph.expect(departure, id, channel) {
-            Some(Wakes::Switch(switch, edge)) => {
-                self.schedule(edge, self.places.edges + switch, 0);
-            }
+            Some(Wakes::Switch(switch, edge)) => self.attend(now, switch, edge),
             Some(_) => {}
             None => {
                 let Departure { arrival: time, place, .. } = *departure;
@@ -120,9 +123,35 @@ impl Engine {
         }
     }
 
-    /// An edge of the clock of a switch.
+    /// A switch is to take part at an edge.
+    #[inline]
+    fn attend(&mut self, now: Time, switch: u32, edge: Time) {
+        match self.clocks.attend(now, switch, edge) {
+            Needs::Nothing => {}
+            Needs::Clock(place) => self.schedule(edge, self.places.edges + place, ALL),
+            Needs::Own => self.schedule(edge, self.places.edges + switch, ALONE),
+        }
+    }
+
+    /// An edge of a clock. What its switches bring about at one edge concerns none of the others
+    /// before the next, so that their order is of no consequence.
     #[inline(never)]
-    pub(super) fn edge(&mut self, now: Time, switch: u32) {
+    pub(super) fn tick(&mut self, now: Time, place: u32, item: u32) {
+        if item == ALONE {
+            return self.edge(now, place);
+        }
+        for word in 0..self.clocks.begin(now, place) {
+            let mut switches = self.clocks.take(now, place, word);
+            while switches != 0 {
+                let number = word * 64 + switches.trailing_zeros() as usize;
+                switches &= switches - 1;
+                self.edge(now, self.clocks.switch(place, number));
+            }
+        }
+    }
+
+    /// An edge at which a switch takes part.
+    fn edge(&mut self, now: Time, switch: u32) {
         let (ways, routes, lanes) = (&mut self.packets.ways, &self.routes, self.graph.channels().1);
         let choose = |id: u32, waiting: &[u32]| {
             let way = &mut ways[id as usize];
@@ -144,7 +173,7 @@ impl Engine {
         }
         self.outbox.grants.clear();
         if let Some(edge) = self.graph.next_edge(now, switch) {
-            self.schedule(edge, self.places.edges + switch, 0);
+            self.attend(now, switch, edge);
         }
     }
 
@@ -173,7 +202,7 @@ impl Engine {
             let ends = (first + u32::from(grant.input), first + u32::from(grant.output));
             self.spend(ends, grant.packet);
         }
-        self.travel(&left.departure, grant.packet);
+        self.travel(now, &left.departure, grant.packet);
     }
 
     /// A port hears what the far end of its cable says.
@@ -186,7 +215,7 @@ impl Engine {
         match wakes {
             Wakes::Nobody => {}
             Wakes::Gate => self.try_gate(now, port),
-            Wakes::Switch(switch, edge) => self.schedule(edge, self.places.edges + switch, 0),
+            Wakes::Switch(switch, edge) => self.attend(now, switch, edge),
         }
     }
 

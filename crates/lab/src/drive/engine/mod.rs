@@ -19,6 +19,7 @@
 //! switches belongs to its *transit*.
 
 mod carrier;
+mod clocks;
 mod limits;
 mod packets;
 mod parts;
@@ -36,6 +37,7 @@ use weft_units::{Bytes, Limit, Span, Time};
 use super::Channel;
 use super::carrier::MessageId;
 use super::network::{Delivery, Handed, Supply};
+use clocks::Clocks;
 use packets::{Packet, Packets, Way};
 use parts::Parts;
 
@@ -76,6 +78,7 @@ pub struct Engine {
     observations: Observations,
     payload: Bytes,
     places: Places,
+    clocks: Clocks,
     /// The events to come, and which part of the graph each is in.
     parts: Parts,
     /// When the last event happened; at the end of a run, its end.
@@ -103,7 +106,7 @@ struct Places {
     enters: u32,
     /// A port of a switch or a host hears what the far end of its cable says.
     signals: u32,
-    /// A switch takes part at an edge of its clock.
+    /// An edge of the clock of a switch, at which it takes part alone or all do that share it.
     edges: u32,
     /// A host hands over a packet.
     generates: u32,
@@ -150,6 +153,7 @@ impl Engine {
         let mut engine = Engine {
             packets: Packets::new(graph.is_mixed(), graph.has_limits()),
             parts: Parts::one(&graph),
+            clocks: Clocks::new(&graph, None),
             names: graph.has_limits().then(|| Box::new(wiring)),
             graph,
             routes: parts.routes,
@@ -175,6 +179,9 @@ impl Engine {
     /// channel with sources that has not run.
     pub fn cut(&mut self, part: &[u32]) {
         self.parts.cut(&self.graph, self.places, part);
+        if !self.parts.is_one() {
+            self.clocks = Clocks::new(&self.graph, Some(part));
+        }
     }
 
     /// Has every credit arrive as an event, also those that are counted at once because nobody can
@@ -250,7 +257,7 @@ impl Engine {
     fn happen_at_limit(&mut self, Event { time: now, place, item }: Event) {
         let places = self.places;
         if place >= places.edges {
-            self.edge(now, place - places.edges);
+            self.tick(now, place - places.edges, item);
         } else if place >= places.signals {
             self.hear(now, place - places.signals, item);
         } else {

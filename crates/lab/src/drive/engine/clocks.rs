@@ -1,0 +1,118 @@
+//! Clocks that switches share: switches of one part of the graph whose slots are equally long take
+//! part at the same edges, so that one event of the clock serves all of them.
+
+use weft_fabric::graph::Graph;
+use weft_units::{Span, Time};
+
+/// The edges that a clock looks ahead, a bit each. A switch that takes part later has an event of
+/// its own.
+const AHEAD: u64 = 64;
+
+/// Which switches take part at which edges.
+#[derive(Debug, Default)]
+pub(super) struct Clocks {
+    /// The clock of each switch, and its number there; nothing where no switch has a clock.
+    own: Vec<(u32, u32)>,
+    clocks: Vec<Clock>,
+}
+
+#[derive(Debug)]
+struct Clock {
+    slot: Span,
+    /// In ascending order; the clock has its events at the place of the first one.
+    switches: Vec<u32>,
+    /// The edges at which any takes part, by their number modulo [`AHEAD`].
+    occupied: u64,
+    /// By edge, a bit for each switch.
+    due: Box<[u64]>,
+}
+
+/// What an edge needs in the calendar at which a switch takes part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Needs {
+    /// Nothing: the clock has an event then.
+    Nothing,
+    /// An event at the place of a switch, for all of its clock.
+    Clock(u32),
+    /// An event of the switch alone.
+    Own,
+}
+
+impl Clocks {
+    /// The clocks of a graph whose switches are in the parts given, or all in one.
+    pub fn new(graph: &Graph, part: Option<&[u32]>) -> Clocks {
+        if !graph.has_limits() {
+            return Clocks::default();
+        }
+        let part_of = |switch: u32| part.map_or(0, |part| part[switch as usize]);
+        let mut clocks: Vec<(u32, Clock)> = Vec::new();
+        let mut own = vec![(u32::MAX, 0); graph.switches() as usize];
+        for switch in 0..graph.switches() {
+            let Some(slot) = graph.slot(switch) else { continue };
+            let is_same =
+                |(part, clock): &(u32, Clock)| *part == part_of(switch) && clock.slot == slot;
+            let number = clocks.iter().position(is_same).unwrap_or_else(|| {
+                let clock = Clock { slot, switches: Vec::new(), occupied: 0, due: Box::default() };
+                clocks.push((part_of(switch), clock));
+                clocks.len() - 1
+            });
+            let switches = &mut clocks[number].1.switches;
+            own[switch as usize] = (number as u32, switches.len() as u32);
+            switches.push(switch);
+        }
+        let mut clocks: Vec<Clock> = clocks.into_iter().map(|(_, clock)| clock).collect();
+        for clock in &mut clocks {
+            clock.due = vec![0; clock.words() * AHEAD as usize].into();
+        }
+        Clocks { own, clocks }
+    }
+
+    /// A switch takes part at an edge.
+    #[inline]
+    pub fn attend(&mut self, now: Time, switch: u32, edge: Time) -> Needs {
+        let (clock, number) = self.own[switch as usize];
+        let clock = &mut self.clocks[clock as usize];
+        let at = edge.0 / clock.slot.0;
+        if at - now.0 / clock.slot.0 >= AHEAD {
+            return Needs::Own;
+        }
+        let (at, words) = ((at % AHEAD) as usize, clock.words());
+        clock.due[at * words + number as usize / 64] |= 1 << (number % 64);
+        let bit = 1 << at;
+        if clock.occupied & bit != 0 {
+            return Needs::Nothing;
+        }
+        clock.occupied |= bit;
+        Needs::Clock(clock.switches[0])
+    }
+
+    /// An edge of the clock that has its events at the place of a switch: how many words of switches
+    /// it has, which [`take`](Self::take) gives.
+    #[inline]
+    pub fn begin(&mut self, now: Time, place: u32) -> usize {
+        let clock = &mut self.clocks[self.own[place as usize].0 as usize];
+        clock.occupied &= !(1 << (now.0 / clock.slot.0 % AHEAD));
+        clock.words()
+    }
+
+    /// The switches of a word that take part at an edge, a bit each. They do so no more.
+    #[inline]
+    pub fn take(&mut self, now: Time, place: u32, word: usize) -> u64 {
+        let clock = &mut self.clocks[self.own[place as usize].0 as usize];
+        let at = (now.0 / clock.slot.0 % AHEAD) as usize;
+        std::mem::take(&mut clock.due[at * clock.words() + word])
+    }
+
+    /// The switch of a bit of a word.
+    #[inline]
+    pub fn switch(&self, place: u32, number: usize) -> u32 {
+        self.clocks[self.own[place as usize].0 as usize].switches[number]
+    }
+}
+
+impl Clock {
+    #[inline]
+    fn words(&self) -> usize {
+        self.switches.len().div_ceil(64)
+    }
+}
