@@ -382,15 +382,15 @@ def _derived_table(run: Result) -> str:
     return table(heads, rows, numeric={1})
 
 
-# Why a number says less than one that a run predicts.
-_LESS = {
+# What a reader should know of a number that no run predicts.
+_CAVEATS = {
     CLOSED_FORM: "Follows from parameters, without a run.",
     CALIBRATED: "A parameter was calibrated by it.",
 }
 
 
 def _note(check: Check, titles: dict[str, str]) -> str:
-    notes = [_LESS[check.kind]] if check.kind in _LESS else []
+    notes = [_CAVEATS[check.kind]] if check.kind in _CAVEATS else []
     notes += [marked(check.note)] if check.note else []
     where = ", ".join(_short(titles[name]) for name in check.also if name in titles)
     if check.counted and where:

@@ -184,7 +184,7 @@ impl Graph {
         let mut credit = None;
         if self.flow.has_credits() {
             if self.flow.spend(output, grant.channel) {
-                own.starve(grant.output.into(), grant.channel);
+                own.lose_credit(grant.output.into(), grant.channel);
             }
             let port = &self.ports[input as usize];
             if is_certain {
@@ -197,10 +197,10 @@ impl Graph {
         Some(Leave { departure, credit })
     }
 
-    /// From now on every credit is said, also where that is of no consequence, so that a test can
-    /// hold results to it.
-    pub fn say_every_credit(&mut self) {
-        self.clocked.iter_mut().for_each(InputQueued::doubt);
+    /// From now on every credit travels as an event, also where counting it early changes nothing, so that a
+    /// test can compare the results.
+    pub fn report_every_credit(&mut self) {
+        self.clocked.iter_mut().for_each(InputQueued::report_every_credit);
     }
 
     /// A credit is back at a port. Returns what there is to do.
@@ -208,7 +208,7 @@ impl Graph {
         if !self.flow.restore(port, channel) {
             return Wakes::Nobody;
         }
-        self.with_clocked(port, |own, output| own.feed(now, output, channel))
+        self.with_clocked(port, |own, output| own.regain_credit(now, output, channel))
     }
 
     /// The far end stops a port, or lets it go on. Returns what there is to do.

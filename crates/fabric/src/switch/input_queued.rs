@@ -102,8 +102,8 @@ pub struct InputQueued {
     stopped: u64,
     /// Packets that can be decided on.
     queued: u32,
-    /// How many bits of `broke` are set.
-    starved: u32,
+    /// How many bits of `without_credit` are set.
+    credits_missing: u32,
     /// Who has packets for whom, of whatever virtual channel.
     wanted: Requests,
     matching: Matching,
@@ -111,7 +111,7 @@ pub struct InputQueued {
     /// is one, which `wanted` tells.
     wanted_by: Box<[u64]>,
     /// The outputs without credit, by virtual channel.
-    broke: Box<[u64]>,
+    without_credit: Box<[u64]>,
     /// By input, output and virtual channel.
     queues: Box<[Chain]>,
     /// Packets on their way to each input or from it to the scheduler, and when each can be decided
@@ -184,11 +184,11 @@ impl InputQueued {
             held: (0, 0),
             stopped: 0,
             queued: 0,
-            starved: 0,
+            credits_missing: 0,
             wanted: Requests::new(ports),
             matching: Matching::new(ports),
             wanted_by: vec![0; if channels == 1 { 0 } else { lots }].into(),
-            broke: vec![0; channels.into()].into(),
+            without_credit: vec![0; channels.into()].into(),
             queues: vec![Chain::EMPTY; ports * lots].into(),
             coming: vec![VecDeque::new(); ports].into(),
             expecting: 0,
@@ -345,7 +345,7 @@ impl InputQueued {
     /// Whether every packet that waits may leave.
     #[inline]
     fn is_open(&self) -> bool {
-        self.held.1 | self.stopped | u64::from(self.starved) == 0
+        self.held.1 | self.stopped | u64::from(self.credits_missing) == 0
     }
 
     /// Outputs whose packet is over, and the inputs that it came from.
@@ -389,11 +389,11 @@ impl InputQueued {
     fn row(&self, input: usize) -> u64 {
         let shut = self.held.1 | self.stopped;
         if self.channels == 1 {
-            return self.wanted.row(input) & !(shut | self.broke[0]);
+            return self.wanted.row(input) & !(shut | self.without_credit[0]);
         }
         let own = input * self.channels as usize;
-        let lots = self.wanted_by[own..].iter().zip(&self.broke);
-        lots.fold(0, |row, (wanted, broke)| row | wanted & !broke) & !shut
+        let lots = self.wanted_by[own..].iter().zip(&self.without_credit);
+        lots.fold(0, |row, (wanted, without_credit)| row | wanted & !without_credit) & !shut
     }
 
     /// The scheduler chooses among all packets that wait.
@@ -499,7 +499,7 @@ impl InputQueued {
         let (last, channels) = (u32::from(self.turns[output]), self.channels);
         let may_leave = |channel: &u32| {
             let wanted = self.wanted_by[input * channels as usize + *channel as usize];
-            wanted & !self.broke[*channel as usize] & only(output) != 0
+            wanted & !self.without_credit[*channel as usize] & only(output) != 0
         };
         let mut after = (1..=channels).map(|step| (last + step) % channels);
         let next = after.find(may_leave).unwrap_or_default();
@@ -535,9 +535,9 @@ impl InputQueued {
         self.inputs.release(input, lot)
     }
 
-    /// From now on [`release`](Self::release) takes nothing for certain.
-    pub fn doubt(&mut self) {
-        self.inputs.doubt();
+    /// From now on no credit counts before it is back: [`release`](Self::release) returns false.
+    pub fn report_every_credit(&mut self) {
+        self.inputs.report_every_credit();
     }
 
     /// From the beginning of a packet at an output to the end of its last slot.
@@ -547,15 +547,15 @@ impl InputQueued {
     }
 
     /// The last credit behind an output was spent.
-    pub fn starve(&mut self, output: u32, channel: u8) {
-        self.broke[usize::from(channel)] |= only(output as usize);
-        self.starved += 1;
+    pub fn lose_credit(&mut self, output: u32, channel: u8) {
+        self.without_credit[usize::from(channel)] |= only(output as usize);
+        self.credits_missing += 1;
     }
 
     /// The first credit behind an output is back. Returns an edge as [`expect`](Self::expect) does.
-    pub fn feed(&mut self, now: Time, output: u32, channel: u8) -> Option<Time> {
-        self.broke[usize::from(channel)] &= !only(output as usize);
-        self.starved -= 1;
+    pub fn regain_credit(&mut self, now: Time, output: u32, channel: u8) -> Option<Time> {
+        self.without_credit[usize::from(channel)] &= !only(output as usize);
+        self.credits_missing -= 1;
         self.look(now)
     }
 

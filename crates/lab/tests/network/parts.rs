@@ -185,7 +185,7 @@ proptest! {
         seed in any::<u64>(),
     ) {
         let (usual, ..) = shown(&text, hosts, seed, |_| {});
-        let (said, ..) = shown(&text, hosts, seed, Engine::say_every_credit);
+        let (said, ..) = shown(&text, hosts, seed, Engine::report_every_credit);
         prop_assert_eq!(usual, said, "{}", text);
     }
 }
@@ -202,7 +202,7 @@ fn most_credits_are_counted_at_once_where_buffers_are_large() {
          {table}\n[workload]\nload = 0.6\n"
     );
     let (usual, delivered, few) = shown(&text, hosts, 1, |_| {});
-    let (said, _, many) = shown(&text, hosts, 1, Engine::say_every_credit);
+    let (said, _, many) = shown(&text, hosts, 1, Engine::report_every_credit);
     assert_eq!(usual, said);
     assert!(many > few + 2 * delivered as u64, "{few} events, {many} with those of credits");
 }

@@ -7,7 +7,7 @@ use libc::{c_int, epoll_event, sigset_t};
 
 use super::instance::Instance;
 use super::looking::{hand_back, resolve};
-use super::nesting::{self, BELL};
+use super::nesting::{self, RELAY};
 use super::{EVENT, is_tagged, link_of, link_place, once, order};
 use crate::segment::Segment;
 use crate::signals::cancel;
@@ -57,7 +57,7 @@ pub fn sift(
         let event = events[at];
         let link = event.u64 as u32 & !(EVENT as u32);
         let (place, _) = link_place(link);
-        if event.u64 == BELL && instance.has_bell() {
+        if event.u64 == RELAY && instance.has_relay() {
             nesting::show(instance, false);
         // A program's own datum may begin like the library's.
         } else if is_tagged(&event)
@@ -85,10 +85,10 @@ pub fn sift(
     kept
 }
 
-/// Takes what has woken for an instance out of its bell.
-pub fn take_from_bell(instance: &Instance, bell: c_int) {
+/// Takes all events out of the relay of an instance, and looks at their connections.
+pub fn drain_relay(instance: &Instance, relay: c_int) {
     let mut events = [epoll_event { events: 0, u64: 0 }; 32];
-    while let Ok(count) = sys::epoll_now(bell, &mut events, std::ptr::null()) {
+    while let Ok(count) = sys::epoll_now(relay, &mut events, std::ptr::null()) {
         let woken = events[..count].iter().filter(|event| is_tagged(event));
         woken.for_each(|event| hear(instance, event));
         if count < events.len() {

@@ -34,16 +34,16 @@ pub struct Instance {
     pub inherited: AtomicBool,
     /// Whether another process may have it, too, and put into it what it likes.
     pub shared: AtomicBool,
-    /// Whether it follows nothing, so that others see all that it has in the kernel.
+    /// Whether it follows no connection, so that the kernel alone reports all that is in it.
     pub is_exposed: AtomicBool,
-    /// Its bell, and the event in that, once something watches it.
-    pub bell: OwnNumber,
+    /// Its relay and the `eventfd` in that, once something watches it: see [`nesting`].
+    pub relay: OwnNumber,
     pub shown: OwnNumber,
-    /// Threads that sleep in the kernel in what watches it, or are about to.
+    /// Threads that sleep in the kernel in something that watches it, or are about to.
     pub watchers: AtomicU32,
     /// How many changes of its connections it has shown to those that watch it.
     pub edges: AtomicU32,
-    /// How many others are in it, through which it follows.
+    /// How many inner instances it follows connections through.
     pub nests: AtomicU32,
     /// How many descriptors the kernel alone reports that are no connections, perhaps too many: one that was
     /// closed without a word has gone unseen.
@@ -157,7 +157,7 @@ pub fn instance(index: usize) -> Option<&'static Instance> {
 /// Remembers another number of the library's own by which those in a wait go on, in the place of one; whether
 /// it is that.
 pub fn move_instance(number: c_int, other: c_int) -> bool {
-    if nesting::move_bell(number, other) {
+    if nesting::renumber_relay(number, other) {
         return true;
     }
     let mut kept = all().filter(|it| it.kept.replace(number, other));
@@ -283,7 +283,7 @@ fn end(instance: &Instance, index: usize) {
         }
     }
     nesting::forget(index);
-    instance.end_bell();
+    instance.end_relay();
     instance.fd.store(0, Ordering::SeqCst);
 }
 

@@ -59,7 +59,7 @@ pub fn look(instance: &Instance, events: &mut [epoll_event], whole: bool) -> (us
     if told < events.len() {
         let found = find(inner, whole, before, &mut back);
         told += order::tell(inner, found, &mut events[told..]);
-        if inner.warm > ALWAYS_WARM && !instance.has_bell() {
+        if inner.warm > ALWAYS_WARM && !instance.has_relay() {
             cool(inner);
         }
     }
@@ -203,7 +203,7 @@ pub fn hand_back(instance: &Instance, inner: &mut Inner) {
                 let mut event = epoll_event { events: registration.events, u64: registration.data };
                 instance.give_to_kernel(registration.fd, event);
                 let own = guard.local().own_event.descriptor();
-                let _ = sys::epoll_ctl(instance.bells(), libc::EPOLL_CTL_DEL, own, &mut event);
+                let _ = sys::epoll_ctl(instance.registry(), libc::EPOLL_CTL_DEL, own, &mut event);
                 (registration.linked, registration.cold) = (false, false);
                 inner.tagged.fetch_sub(1, Ordering::SeqCst);
                 super::count_other(instance, registration);

@@ -158,7 +158,7 @@ pub fn follow(guard: &Guard) {
 fn watch_event(instance: &Instance, registration: &mut Registration, guard: &Guard, which: usize) {
     let mut event = tagged(guard.place, which);
     event.u64 |= EVENT;
-    let epoll = instance.bells();
+    let epoll = instance.registry();
     let own = guard.local().own_event.descriptor();
     let added = sys::epoll_ctl(epoll, libc::EPOLL_CTL_ADD, own, &mut event);
     registration.by_event = matches!(added, Ok(()) | Err(libc::EEXIST));
@@ -175,7 +175,7 @@ fn unwatch_event(instance: &Instance, inner: &Inner, index: u32, guard: &Guard, 
     let needed = connection.holders.load(Ordering::SeqCst) > 1 && !turn::is_back(connection);
     let own = guard.local().own_event.number().filter(|_| !more && !needed);
     if let Some(own) = own {
-        let epoll = instance.bells();
+        let epoll = instance.registry();
         let _ = sys::epoll_ctl(epoll, libc::EPOLL_CTL_DEL, own, &mut tagged(guard.place, 0));
     }
     if had_tag && (more || own.is_some()) {
@@ -201,7 +201,7 @@ pub fn move_event(place: usize, number: c_int, other: c_int) -> bool {
         if registration.by_event {
             if !others::is_anothers(&guard, instance) {
                 let mut event = tagged(place, which);
-                let epoll = instance.bells();
+                let epoll = instance.registry();
                 let _ = sys::epoll_ctl(epoll, libc::EPOLL_CTL_DEL, number, &mut event);
             }
             if registration.linked || registration.parked {
@@ -343,7 +343,7 @@ pub fn control(
             return control(epoll, operation, fd, event, kernel);
         }
     }
-    // What came before is an edge of what was asked for before.
+    // What came before this call is an edge under the old event mask.
     nesting::show(instance, false);
     // One that is not joined may have to stay with the kernel.
     let joined = guard.connection.phase() == phase::JOINED;
@@ -402,7 +402,7 @@ fn add(
         return control_other(instance.descriptor(), libc::EPOLL_CTL_ADD, kernel);
     };
     let result = if joined {
-        let epoll = instance.bells();
+        let epoll = instance.registry();
         let mut event = tagged(guard.place, which);
         match sys::epoll_ctl(epoll, libc::EPOLL_CTL_ADD, guard.fd, &mut event) {
             Ok(()) => 0,
@@ -502,7 +502,7 @@ fn remove(guard: &Guard, instance: &Instance, index: usize, kernel: impl Fn() ->
         (registration.linked, registration.cold, registration.parked) = (false, false, true);
         return 0;
     }
-    let result = if registration.linked { take_bell_out(instance, guard) } else { kernel() };
+    let result = if registration.linked { delete_from_relay(instance, guard) } else { kernel() };
     if result == 0 {
         unlink(inner, guard.place, which);
         discount_other(instance, registration, guard);
@@ -512,10 +512,10 @@ fn remove(guard: &Guard, instance: &Instance, index: usize, kernel: impl Fn() ->
     result
 }
 
-/// Takes the registration of a connection out that it has under a datum of the library's.
-fn take_bell_out(instance: &Instance, guard: &Guard) -> c_int {
+/// Deletes the registration of a carried connection from the kernel instance that has it.
+fn delete_from_relay(instance: &Instance, guard: &Guard) -> c_int {
     let mut none = epoll_event { events: 0, u64: 0 };
-    match sys::epoll_ctl(instance.bells(), libc::EPOLL_CTL_DEL, guard.fd, &mut none) {
+    match sys::epoll_ctl(instance.registry(), libc::EPOLL_CTL_DEL, guard.fd, &mut none) {
         Ok(()) => 0,
         Err(why) => crate::stream::fail(why) as c_int,
     }
@@ -528,7 +528,7 @@ fn rouse(instance: &Instance, registration: &Registration, place: usize, which: 
         let _errno = sys::KeepErrno::new();
         let mut event = tagged(place, which);
         event.events |= libc::EPOLLOUT as u32;
-        let epoll = instance.bells();
+        let epoll = instance.registry();
         let _ = sys::epoll_ctl(epoll, libc::EPOLL_CTL_MOD, registration.fd, &mut event);
     }
 }

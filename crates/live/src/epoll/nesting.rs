@@ -1,18 +1,19 @@
-//! Instances that others watch, or `poll`: the kernel reports them as it would without the library.
+//! `epoll` instances that another instance watches, or `poll` and `select`: the kernel reports them as it would
+//! without the library.
 //!
-//! What a watched instance follows is registered in a second kernel instance of the library's, its bell,
-//! which stands in the program's instance as one descriptor. So what wakes for a connection wakes who sleeps in
-//! any instance around it, and what lies in the bell can be thrown away without a question for the program's
-//! own events. Who asks the kernel about an instance around makes the bell agree first: it is readable
-//! while a connection has something to tell, and each change that no wake-up has announced is announced
-//! by an event in it ([`show`]). How the program is told (by level, by edges, once) is the kernel's part.
+//! Such an instance gets a *relay*: a second kernel instance, owned by the library and registered in the
+//! program's, that holds the registrations of the carried connections. An event in the relay wakes whoever sleeps in
+//! any instance around, and draining the relay leaves the program's own events alone. Before the library
+//! asks the kernel about an outer instance it brings the relay up to date ([`show`]): the relay is readable
+//! while a carried connection has an event to report, and a change that no wake-up has announced is
+//! announced by an `eventfd` in it. Level, edge and one-shot reporting to the program is left to the kernel.
 
 use std::sync::atomic::Ordering;
 
 use libc::{c_int, epoll_event};
 use weft_protocol::interrupt_flag::Sleep;
 
-use super::asking::take_from_bell;
+use super::asking::drain_relay;
 use super::edges::{is_edge, state};
 use super::instance::{Instance, instance};
 use super::looking::{examine, hand_back, resolve};
@@ -26,16 +27,16 @@ use crate::table::own_number::OwnNumber;
 use crate::table::{self, Entry, Guard, Registration, Reported};
 use crate::waiting::spin::Where;
 
-/// The datum under which a watched instance has its bell, and that of the event in the bell. No
-/// registration has such a number.
-pub const BELL: u64 = TAG | 0x7fff_ffff;
+/// The `epoll_event` data of a relay in its instance, and of the `eventfd` in the relay. No registration
+/// has such a number.
+pub const RELAY: u64 = TAG | 0x7fff_ffff;
 const SHOWN: u64 = TAG | 0x7fff_fffe;
 
-/// An instance follows through so many that are in it.
+/// The most inner instances through which an outer one follows connections.
 pub const NESTS: usize = 16;
-/// As many instances are looked at in one wait, those inside others included.
+/// The most instances that one wait looks at, nested ones included.
 const BELOW: usize = 32;
-/// How often a bell is emptied in a row, as wake-ups come meanwhile.
+/// How often a relay is drained in a row while wake-ups keep arriving.
 const TIMES: usize = 4;
 
 /// A registration of one instance in another, which is the kernel's.
@@ -45,11 +46,11 @@ pub struct Nest {
     instance: u32,
     fd: c_int,
     event: Registered,
-    /// How many changes the inner had shown when the outer was last told of it.
+    /// The count of changes shown by the inner instance when the outer one last reported it.
     told: u32,
 }
 
-/// What the program registered it with.
+/// The `epoll_event` that the program registered it with.
 #[derive(Clone, Copy, Debug, Default)]
 struct Registered {
     events: u32,
@@ -57,35 +58,35 @@ struct Registered {
 }
 
 impl Instance {
-    /// Whether it has a bell.
-    pub fn has_bell(&self) -> bool {
-        self.bell.number().is_some()
+    /// Whether it has a relay.
+    pub fn has_relay(&self) -> bool {
+        self.relay.number().is_some()
     }
 
-    /// Whether it may follow connections, as far as it is watched. A bell is its maker's alone.
+    /// Whether it may follow connections although it is watched. A relay belongs to the process that made it.
     pub fn may_follow(&self) -> bool {
         let order = Ordering::SeqCst;
-        !(self.is_exposed.load(order) || self.has_bell() && self.inherited.load(order))
+        !(self.is_exposed.load(order) || self.has_relay() && self.inherited.load(order))
     }
 
-    /// Where what has a datum of the library's is registered.
-    pub fn bells(&self) -> c_int {
-        self.bell.number().unwrap_or_else(|| self.descriptor())
+    /// The kernel instance in which carried connections are registered.
+    pub fn registry(&self) -> c_int {
+        self.relay.number().unwrap_or_else(|| self.descriptor())
     }
 
-    /// Registers a connection of the kernel's under a datum of the library's.
+    /// Registers with the library's data a connection that was the kernel's.
     pub fn take_from_kernel(&self, fd: c_int, mut event: epoll_event) -> Result<(), sys::Errno> {
-        if !self.has_bell() {
+        if !self.has_relay() {
             return sys::epoll_ctl(self.descriptor(), libc::EPOLL_CTL_MOD, fd, &mut event);
         }
         sys::epoll_ctl(self.descriptor(), libc::EPOLL_CTL_DEL, fd, &mut event)?;
-        sys::epoll_ctl(self.bells(), libc::EPOLL_CTL_ADD, fd, &mut event)
+        sys::epoll_ctl(self.registry(), libc::EPOLL_CTL_ADD, fd, &mut event)
     }
 
-    /// Registers a connection under the program's datum that had one of the library's.
+    /// Registers with the program's data a connection that had the library's.
     pub fn give_to_kernel(&self, fd: c_int, mut event: epoll_event) {
-        let operation = if self.has_bell() {
-            let _ = sys::epoll_ctl(self.bells(), libc::EPOLL_CTL_DEL, fd, &mut event);
+        let operation = if self.has_relay() {
+            let _ = sys::epoll_ctl(self.registry(), libc::EPOLL_CTL_DEL, fd, &mut event);
             libc::EPOLL_CTL_ADD
         } else {
             libc::EPOLL_CTL_MOD
@@ -93,20 +94,20 @@ impl Instance {
         let _ = sys::epoll_ctl(self.descriptor(), operation, fd, &mut event);
     }
 
-    /// Whether others are in it.
+    /// Whether other instances are registered in it.
     pub fn has_nests(&self) -> bool {
         self.nests.load(Ordering::SeqCst) > 0
     }
 
-    /// Whether a thread sleeps in it or in one around it, or is about to.
+    /// Whether a thread sleeps in it or in an instance around it, or is about to.
     pub fn is_slept_in(&self) -> bool {
         let order = Ordering::SeqCst;
         self.waiters.load(order) + self.watchers.load(order) > 0
     }
 
-    /// The end of its bell.
-    pub fn end_bell(&self) {
-        for own in [&self.bell, &self.shown] {
+    /// Closes its relay.
+    pub fn end_relay(&self) {
+        for own in [&self.relay, &self.shown] {
             if let Some(number) = own.take() {
                 table::close_own(number);
             }
@@ -114,30 +115,30 @@ impl Instance {
     }
 }
 
-/// Makes the kernel see what an instance has to tell, from now on: something watches it. False if it is
-/// unknown or left to the kernel.
+/// Gives an instance a relay, since something watches it from now on. False if the instance is unknown or left
+/// to the kernel.
 pub fn watch(index: usize) -> bool {
     let Some(it) = instance(index) else { return false };
-    if it.has_bell() && it.may_follow() {
+    if it.has_relay() && it.may_follow() {
         return true;
     }
     let _errno = sys::KeepErrno::new();
-    if it.may_follow() && !it.inherited.load(Ordering::SeqCst) && give_bell(it, index) {
+    if it.may_follow() && !it.inherited.load(Ordering::SeqCst) && add_relay(it, index) {
         return true;
     }
     expose(index);
     false
 }
 
-fn give_bell(it: &Instance, index: usize) -> bool {
+fn add_relay(it: &Instance, index: usize) -> bool {
     if !table::is_owner() || !table::remembers() {
         return false;
     }
     let (Some(_control), Some(_held)) = (CONTROL.lock(), it.lock.lock()) else { return false };
-    if it.has_bell() {
+    if it.has_relay() {
         return true;
     }
-    let Some((bell, shown)) = make_bell(it.descriptor()) else { return false };
+    let Some((relay, shown)) = make_relay(it.descriptor()) else { return false };
     // SAFETY: the lock is held.
     let inner = unsafe { &mut *it.inner.get() };
     inner.tagged.fetch_add(1, Ordering::SeqCst);
@@ -147,7 +148,7 @@ fn give_bell(it: &Instance, index: usize) -> bool {
             let registration = unsafe { &mut *registration };
             let is_here = registration.instance == index as u32 + 1;
             if is_here && (registration.linked || registration.parked) {
-                move_to_bell([it.descriptor(), bell], registration, place, which);
+                move_to_relay([it.descriptor(), relay], registration, place, which);
             }
         }
     }
@@ -155,32 +156,32 @@ fn give_bell(it: &Instance, index: usize) -> bool {
         inner.make_warm(inner.warm);
     }
     it.shown.set(shown);
-    it.bell.set(bell);
+    it.relay.set(relay);
     true
 }
 
-/// A bell in an instance, and the event in it.
-fn make_bell(epoll: c_int) -> Option<(c_int, c_int)> {
-    let bell = sys::epoll_create().ok()?;
+/// Registers a relay in an instance; returns it and the `eventfd` in it.
+fn make_relay(epoll: c_int) -> Option<(c_int, c_int)> {
+    let relay = sys::epoll_create().ok()?;
     let Ok(shown) = sys::event() else {
-        sys::close(bell);
+        sys::close(relay);
         return None;
     };
     let level = |data| epoll_event { events: libc::EPOLLIN as u32, u64: data };
     let add = libc::EPOLL_CTL_ADD;
-    let put_in = sys::epoll_ctl(bell, add, shown, &mut level(SHOWN))
-        .and_then(|()| sys::epoll_ctl(epoll, add, bell, &mut level(BELL)));
+    let put_in = sys::epoll_ctl(relay, add, shown, &mut level(SHOWN))
+        .and_then(|()| sys::epoll_ctl(epoll, add, relay, &mut level(RELAY)));
     if put_in.is_err() {
-        sys::close(bell);
+        sys::close(relay);
         sys::close(shown);
         return None;
     }
-    claim(bell);
+    claim(relay);
     claim(shown);
-    Some((bell, shown))
+    Some((relay, shown))
 }
 
-fn move_to_bell(
+fn move_to_relay(
     [from, to]: [c_int; 2],
     registration: &mut Registration,
     place: usize,
@@ -199,31 +200,32 @@ fn move_to_bell(
     }
 }
 
-/// Lets the kernel see what an instance has to tell by now. `is_armed` says that the flags have just been armed:
-/// from now on wake-ups announce what comes.
+/// Brings the relay of an instance up to date. `is_armed` says that the interrupt flags have just been armed, so
+/// that wake-ups announce whatever comes later.
 pub fn show(it: &Instance, is_armed: bool) {
-    if !it.has_bell() {
+    if !it.has_relay() {
         return;
     }
     let _errno = sys::KeepErrno::new();
     for _ in 0..TIMES {
         let look = look(it, is_armed);
-        let rings = sys::poll_now(it.bell.descriptor(), libc::POLLIN) != 0;
-        // What is gone already is an edge for those around all the same, which may have something else to tell.
-        if look.is_anew || look.any && !rings {
+        let is_readable = sys::poll_now(it.relay.descriptor(), libc::POLLIN) != 0;
+        // Data that came and was read in the meantime is an edge for outer instances all the same: they may have
+        // another event to report.
+        if look.is_anew || look.any && !is_readable {
             sys::signal_event(it.shown.descriptor());
         }
-        if look.any || !rings && !look.is_anew {
+        if look.any || !is_readable && !look.is_anew {
             return;
         }
         sys::empty_event(it.shown.descriptor());
-        take_from_bell(it, it.bell.descriptor());
+        drain_relay(it, it.relay.descriptor());
     }
-    // A wake-up too many shows nothing: see [`is_true`].
+    // A spurious wake-up reports nothing to the program: see [`is_true`].
     sys::signal_event(it.shown.descriptor());
 }
 
-/// What an instance has to tell, and whether there is something anew of which no wake-up has told.
+/// Whether an instance has an event to report, and whether there is a change that no wake-up has announced.
 struct Look {
     any: bool,
     is_anew: bool,
@@ -250,7 +252,7 @@ fn look(it: &Instance, is_armed: bool) -> Look {
             found.is_anew |= is_shown_anew(it, registration, now, [is_begun, is_announced]);
         }
         registration.anew = false;
-        // Once it was woken for, nobody announces the next.
+        // A wake-up disarms the flag, so that nobody announces the next change.
         registration.listens = listens && (is_armed || is_announced);
     }
     if back {
@@ -259,20 +261,20 @@ fn look(it: &Instance, is_armed: bool) -> Look {
     found
 }
 
-/// Takes down what a connection has to show by now. Whether there is a change in it of which no wake-up has told;
-/// what came and was read since is one as well, as something else may be there to be told.
+/// Records the state of a connection as shown. Returns whether it has changed without an announcement; data that
+/// came and was read since counts as a change, because another event may be pending.
 fn is_shown_anew(
     it: &Instance,
     registration: &mut Registration,
     now: Reported,
     [is_begun, is_announced]: [bool; 2],
 ) -> bool {
-    // Of one that has fired nothing counts that came after it was told of.
+    // Of a one-shot registration that has fired, nothing counts that came after it was reported.
     let until = match registration.disabled {
         true => std::mem::replace(&mut registration.reported, now),
         false => now,
     };
-    // Room that is not there now is an edge when it comes, whenever the ring was filled.
+    // When the ring is full now, the next room is an edge, whenever the ring was filled.
     let is_full = now.mask & libc::EPOLLOUT as u32 == 0;
     let filled = now.filled.wrapping_sub(u32::from(is_full));
     let before = std::mem::replace(&mut registration.shown, Reported { filled, ..now });
@@ -284,14 +286,14 @@ fn is_shown_anew(
     is_begun || has_changed && (before.changes != until.changes || !is_announced)
 }
 
-/// Whether the flags of a connection are armed, so that what comes next is announced.
+/// Whether the interrupt flag of a connection is armed, so that what comes next is announced.
 fn listens(registration: &Registration, guard: &Guard, segment: &Segment) -> bool {
     let role = guard.connection.role();
     let sleep = if registration.by_event { Sleep::OnEvent } else { Sleep::InKernel };
     segment.way(role.peer()).arrived.is_armed(sleep)
 }
 
-/// The instances that a wait for others depends on, those inside them included.
+/// The inner instances on which a wait depends, at every depth.
 pub struct Below {
     all: [u16; BELOW],
     count: usize,
@@ -318,27 +320,27 @@ impl Below {
         below
     }
 
-    /// How many changes they have shown.
+    /// How many changes they have shown in total.
     fn edges(&self) -> u32 {
         let edges = self.instances().map(|it| it.edges.load(Ordering::SeqCst));
         edges.fold(0, u32::wrapping_add)
     }
 
-    /// Whether the kernel alone reports anything of them but one another.
+    /// Whether they hold descriptors that only the kernel reports, other than one another.
     fn has_others(&self) -> bool {
         let order = Ordering::SeqCst;
         let others = |it: &Instance| it.others.load(order) > it.nests.load(order);
         self.instances().any(|it| others(it) || it.uncarried.load(order) > 0)
     }
 
-    /// Adds one, and those in it. One that there is no room for, or that a fork has left to several
-    /// processes, is the kernel's from now on.
+    /// Adds an instance and those in it. One beyond the limit, or that several processes share after `fork`, is
+    /// left to the kernel from now on.
     pub fn add(&mut self, index: usize) {
         if self.all[..self.count].contains(&(index as u16)) {
             return;
         }
         let Some(it) = instance(index) else { return };
-        if self.count == BELOW || it.has_bell() && !it.may_follow() {
+        if self.count == BELOW || it.has_relay() && !it.may_follow() {
             return expose(index);
         }
         self.all[self.count] = index as u16;
@@ -362,7 +364,7 @@ impl Below {
         self.all[..self.count].iter().filter_map(|index| instance(usize::from(*index)))
     }
 
-    /// Lets the kernel see what they have to tell by now.
+    /// Brings their relays up to date.
     pub fn show(&self) {
         self.instances().for_each(|it| show(it, false));
     }
@@ -384,7 +386,7 @@ impl Below {
         first.is_some_and(|first| waiting::spin(first, self, self.place()))
     }
 
-    /// Arms the flags of all that they follow, and lets the kernel see what they have to tell by now.
+    /// Arms the interrupt flags of all connections that they follow, and brings their relays up to date.
     pub fn fall_asleep(&self) -> Watching<'_> {
         let mut watching = Watching { below: self, patience: None };
         for it in self.instances() {
@@ -398,7 +400,7 @@ impl Below {
     }
 }
 
-/// A thread that sleeps in the kernel in what is around these instances, until dropped.
+/// While it exists, a thread sleeps in the kernel in an instance around these.
 pub struct Watching<'a> {
     below: &'a Below,
     /// How long it may sleep at once.
@@ -413,7 +415,7 @@ impl Drop for Watching<'_> {
             if !it.is_slept_in() {
                 waiting::disarm(it);
             } else if it.has_tagged() {
-                // A wake-up has taken out those that sleep on as well.
+                // A wake-up has disarmed the flags for the threads that go on sleeping, too.
                 waiting::arm(it);
                 show(it, true);
             }
@@ -447,17 +449,17 @@ pub fn control(
     if operation != libc::EPOLL_CTL_DEL && outer.is_some() && watch(index) {
         below.add(index);
     }
-    // The kernel looks whether there is something to tell, and tells those around.
+    // The kernel looks whether the inner instance is readable, and wakes those around.
     below.show();
     if let Some(outer) = outer.filter(|_| operation != libc::EPOLL_CTL_DEL) {
         outer.edges.fetch_add(1, Ordering::SeqCst);
     }
     let mut result = control_other(epoll, operation, kernel);
     if result != 0 && operation == libc::EPOLL_CTL_ADD && sys::errno() == libc::ELOOP {
-        // The bell of the innermost makes one more than the kernel allows, perhaps.
+        // The relay adds a level: perhaps the chain is deeper with it than the kernel allows.
         for index in &below.all[..below.count] {
             expose(usize::from(*index));
-            instance(usize::from(*index)).inspect(|it| take_bell(it));
+            instance(usize::from(*index)).inspect(|it| remove_relay(it));
         }
         result = control_other(epoll, operation, kernel);
     }
@@ -471,23 +473,23 @@ pub fn control(
     result
 }
 
-/// Takes the bell out of an instance that follows nothing any more.
-fn take_bell(it: &Instance) {
+/// Removes the relay of an instance that follows nothing any more.
+fn remove_relay(it: &Instance) {
     let Some(_held) = it.lock.lock() else { return };
     let mut none = epoll_event { events: 0, u64: 0 };
-    let bell = it.bell.number();
+    let relay = it.relay.number();
     let taken =
-        bell.map(|bell| sys::epoll_ctl(it.descriptor(), libc::EPOLL_CTL_DEL, bell, &mut none));
+        relay.map(|relay| sys::epoll_ctl(it.descriptor(), libc::EPOLL_CTL_DEL, relay, &mut none));
     if taken == Some(Ok(())) {
-        it.end_bell();
+        it.end_relay();
         // SAFETY: the lock is held.
         unsafe { &*it.inner.get() }.tagged.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
-/// Remembers how an instance is registered in another, `None` if no more. False if there is no room.
+/// Records how an instance is registered in another; `None` if it no longer is. False if there is no room.
 fn note(outer: &Instance, fd: c_int, index: usize, event: Option<epoll_event>) -> bool {
-    // The kernel tells anew of what was changed.
+    // The kernel reports a registration anew that was changed.
     let told = Below::from(index).edges().wrapping_sub(1);
     let Some(_held) = outer.lock.lock() else { return false };
     // SAFETY: the lock is held.
@@ -521,7 +523,7 @@ fn forget_nest(outer: &Instance, at: usize) {
     outer.nests.fetch_sub(1, Ordering::SeqCst);
 }
 
-/// Forgets an instance in all others, since nobody can reach it any more.
+/// Removes an instance from the records of all others, since its last descriptor was closed.
 pub fn forget(index: usize) {
     for outer in super::instance::all().filter(|it| it.has_nests()) {
         let Some(_held) = outer.lock.lock() else { continue };
@@ -534,13 +536,13 @@ pub fn forget(index: usize) {
     }
 }
 
-/// Whether an instance has something to tell, inside it too.
+/// Whether an instance has an event to report, its inner ones included.
 pub fn is_readable(index: usize, fd: c_int) -> bool {
     Below::from(index).show();
     sys::poll_now(fd, libc::POLLIN) != 0
 }
 
-/// Whether an event of an outer instance is to be told. What woke for an inner one may have gone since.
+/// Whether an event of an outer instance is still true. What woke an inner one may have been read since.
 pub fn is_true(outer: &Instance, event: &epoll_event) -> bool {
     if !outer.has_nests() {
         return true;
@@ -569,7 +571,7 @@ pub fn is_true(outer: &Instance, event: &epoll_event) -> bool {
     false
 }
 
-/// Whether an inner instance has something to tell through an outer one, which is then told of it.
+/// Whether an inner instance has an event to report through an outer one; records that it is reported.
 fn tells(outer: &Instance, nest: &Nest) -> bool {
     let index = nest.instance as usize - 1;
     if !is_readable(index, nest.fd) {
@@ -579,8 +581,8 @@ fn tells(outer: &Instance, nest: &Nest) -> bool {
     let edges = below.edges();
     let by_edges = nest.event.events & libc::EPOLLET as u32 != 0;
     if by_edges && nest.told == edges && !below.has_others() {
-        // It was woken for no change that anybody asked for, or twice for one: an end is announced by its end,
-        // and then by the kernel.
+        // The wake-up was for a change that nobody asked for, or the second one for the same change: the end of a
+        // connection is announced by the other end, and then by the kernel.
         return false;
     }
     let Some(_held) = outer.lock.lock() else { return true };
@@ -591,8 +593,8 @@ fn tells(outer: &Instance, nest: &Nest) -> bool {
     true
 }
 
-/// Remembers another number of a bell's in the place of one; whether it is that.
-pub fn move_bell(number: c_int, other: c_int) -> bool {
-    let mut all = super::instance::all().flat_map(|it| [&it.bell, &it.shown]);
+/// Records that a descriptor of a relay has another number now. Returns whether `number` was one of a relay.
+pub fn renumber_relay(number: c_int, other: c_int) -> bool {
+    let mut all = super::instance::all().flat_map(|it| [&it.relay, &it.shown]);
     all.any(|own: &OwnNumber| own.replace(number, other))
 }

@@ -25,8 +25,8 @@ pub fn has_fired(epoll: c_int, registration: &Registration) -> Option<bool> {
     Some(registered_events(epoll, is_it)? & !HOW == 0)
 }
 
-/// Whether something has a datum in the kernel's instance that is none of these descriptors; true if the kernel
-/// does not say.
+/// Whether a descriptor other than these is registered in the kernel's instance with the same data; true if the
+/// kernel does not say.
 pub fn is_of_another(epoll: c_int, datum: u64, is_one: impl Fn(c_int) -> bool) -> bool {
     registered_events(epoll, |fd, data| data == datum && is_one(fd)).is_none()
         || registered_events(epoll, |fd, data| data == datum && !is_one(fd)).is_some()

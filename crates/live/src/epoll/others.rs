@@ -62,8 +62,8 @@ pub fn control_other(epoll: c_int, operation: c_int, kernel: impl Fn() -> c_int)
     result
 }
 
-/// Makes the kernel see all that an instance follows, and from now on will have: something watches it that the
-/// library does not see, or others have it too.
+/// Leaves an instance to the kernel for good: something watches it that the library does not see, or other
+/// processes have it too.
 pub fn expose(index: usize) {
     let Some(instance) = instance(index) else { return };
     if instance.is_exposed.swap(true, Ordering::SeqCst) {
@@ -134,7 +134,7 @@ pub fn take_out(guard: &Guard) -> TakenOutAll {
     for_each_given_up(guard, |instance, registration, mut event| {
         let (epoll, fd) = (instance.descriptor(), registration.fd);
         if !is_anothers(guard, instance) {
-            let from = if registration.linked { instance.bells() } else { epoll };
+            let from = if registration.linked { instance.registry() } else { epoll };
             let _ = sys::epoll_ctl(from, libc::EPOLL_CTL_DEL, fd, &mut event);
         }
         if let Some(place) = places.next() {

@@ -39,7 +39,7 @@ pub fn unpark(guard: &Guard, instance: &Instance, which: usize) {
         return;
     }
     let _errno = sys::KeepErrno::new();
-    let epoll = instance.bells();
+    let epoll = instance.registry();
     let mut event = tagged(guard.place, which);
     let _ = sys::epoll_ctl(epoll, libc::EPOLL_CTL_DEL, registration.fd, &mut event);
     let index = std::mem::take(registration).instance;

@@ -39,7 +39,7 @@ pub fn wait(
         return None;
     }
     let stay = Stay::begin(epoll)?;
-    if stay.instance.has_bell() && !stay.instance.may_follow() {
+    if stay.instance.has_relay() && !stay.instance.may_follow() {
         stay.expose();
     }
     let _others = Others(stay.instance);

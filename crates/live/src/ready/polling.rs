@@ -217,7 +217,7 @@ fn below(entries: &[pollfd]) -> Below {
     below
 }
 
-/// Takes back what the kernel has told of instances which have nothing to tell any more. Of how many.
+/// Clears `revents` of instances whose events are gone, and returns how many were cleared.
 fn silence(kernel: &mut [pollfd]) -> c_int {
     let mut silent = 0;
     for entry in kernel.iter_mut().filter(|entry| entry.revents & IN != 0) {

@@ -53,8 +53,8 @@ impl Inputs {
         self.held[lot] < self.spare[usize::from(input)]
     }
 
-    /// From now on nothing is certain.
-    pub fn doubt(&mut self) {
+    /// From now on [`release`](Self::release) returns false.
+    pub fn report_every_credit(&mut self) {
         self.spare.fill(0);
     }
 

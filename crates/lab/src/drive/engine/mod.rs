@@ -186,8 +186,8 @@ impl Engine {
 
     /// Has every credit arrive as an event, also those that are counted at once because nobody can
     /// wait for them before they arrive. Changes no result, which a test shows.
-    pub fn say_every_credit(&mut self) {
-        self.graph.say_every_credit();
+    pub fn report_every_credit(&mut self) {
+        self.graph.report_every_credit();
     }
 
     /// [`Channel::run`], showing every delivery to `watch`.
