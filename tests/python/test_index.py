@@ -47,9 +47,7 @@ def test_a_reduced_size_is_said_on_its_page(reproduction: weft.Result, tmp_path:
 
 def test_what_a_first_look_leaves_out_is_named(reproduction: weft.Result) -> None:
     reproduction.meta["left_out"] = ["clint-programs", "clint-figure-5"]
-    without = (
-        "Not run, since they are not held against the document: clint-programs, clint-figure-5."
-    )
+    without = "Not run, since nothing in them is judged: clint-programs, clint-figure-5."
     assert reduced_in_words(reproduction) == f"Reduced size. {without}"
     reduce(reproduction)
     assert reduced_in_words(reproduction).endswith(f"decides it. {without}")

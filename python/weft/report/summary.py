@@ -88,9 +88,9 @@ def reduced_in_words(result: Result) -> str:
     runs = list(result.runs.values()) or [result]
     reduced = [run.meta for run in runs if run.meta.get("reduced_from")]
     left_out = result.meta.get("left_out") or []
-    they = "they are" if len(left_out) > 1 else "it is"
+    them = "them" if len(left_out) > 1 else "it"
     names = ", ".join(left_out)
-    without = f"Not run, since {they} not held against the document: {names}." if names else ""
+    without = f"Not run, since nothing in {them} is judged: {names}." if names else ""
     if not reduced:
         return f"Reduced size. {without}" if without else ""
     which = f"{len(reduced)} of {len(runs)} experiments ran" if len(runs) > 1 else "it ran"
