@@ -25,6 +25,8 @@ from weft.live_figures import size
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from weft.mpi_as import System
+
 NOT_FOUND = 127
 
 # The provider's file: libfabric takes every file of a directory that ends so.
@@ -34,6 +36,8 @@ DIRECTORY = "WEFT_MESSAGES_DIRECTORY"
 _LONGEST_DIRECTORY = 71
 # The directory in which each rank writes down what it does (crates/messages/src/fi/record.rs).
 RECORD = "WEFT_MESSAGES_RECORD"
+# The table of what messages cost on another interconnect (crates/protocol/src/emulation.rs).
+AS = "WEFT_MESSAGES_AS"
 # What starts the processes of a program.
 LAUNCHERS = ("mpirun", "mpiexec", "orterun", "mpirun.openmpi", "mpiexec.openmpi")
 _PACKAGES = "Debian's packages are openmpi-bin and libfabric1"
@@ -74,6 +78,7 @@ SETTINGS: Mapping[str, tuple[Callable[[str], bool], str]] = {
     "WEFT_MESSAGES_ONE_HOST": (("on", "off").__contains__, "on or off"),
     "WEFT_MESSAGES_PROVIDER": (lambda _: True, "the provider's path"),
     RECORD: (_is_absolute, "a directory's absolute path"),
+    AS: (_is_absolute, "the absolute path of a table of costs"),
 }
 
 
@@ -148,23 +153,47 @@ def environment(path: Path, directory: Path, is_launched: bool) -> dict[str, str
     return variables
 
 
-def run(command: tuple[str, ...], record: Path | None = None) -> int:
+def run(command: tuple[str, ...], record: Path | None = None, system: System | None = None) -> int:
     """Run a launcher, or a program alone, with its messages carried; its exit status.
 
     Args:
         command: What to run.
         record: Where to write a GOAL trace of what the program did.
+        system: Messages take as long as they would on this interconnect.
 
     Raises:
-        MpiError: If nothing would be carried, or no trace can be made.
+        MpiError: If nothing would be carried, no trace can be made, or no such system simulated.
 
     """
+    if system is None:
+        return _recorded(command, record, {})
+    _look(command)
+    with tempfile.TemporaryDirectory(prefix="weft-mpi-as-") as folder:
+        path = Path(folder) / "costs"
+        path.write_text(_costs(system))
+        return _recorded(command, record, {AS: str(path)})
+
+
+def _costs(system: System) -> str:
+    from weft import _seam, mpi_as  # noqa: PLC0415 (they load the core)
+    from weft.progress import Watch  # noqa: PLC0415
+
+    try:
+        with Watch(ending=None) as watch:
+            costs = mpi_as.costs(system, watch.step)
+    except _seam.error_type() as why:
+        raise MpiError(str(why)) from None
+    click.echo(f"weft mpi: {mpi_as.told(system, costs)}", err=True)
+    return mpi_as.table(costs)
+
+
+def _recorded(command: tuple[str, ...], record: Path | None, more: Mapping[str, str]) -> int:
     if record is None:
-        return _run(command, {})
+        return _run(command, more)
     if not record.parent.is_dir():
         raise MpiError(f"{record}: there is no folder {record.parent}")
     with tempfile.TemporaryDirectory(prefix="weft-mpi-record-") as folder:
-        status = _run(command, {RECORD: folder})
+        status = _run(command, {RECORD: folder, **more})
         if status != 0:
             click.echo(f"weft mpi: no trace: the program ended with {status}", err=True)
             return status
@@ -188,11 +217,16 @@ def _next(record: Path) -> str:
     return f"weft trace run {shlex.quote(str(record))} --system clan"
 
 
-def _run(command: tuple[str, ...], more: Mapping[str, str]) -> int:
+def _look(command: tuple[str, ...]) -> tuple[Path, bool, OpenMpi]:
+    """Look for what a run needs: the provider, whether there is a launcher, the MPI."""
     path = provider()
     check_settings()
     is_launched = Path(command[0]).name in LAUNCHERS
-    mpi = open_mpi(command[0] if is_launched else "mpirun")
+    return path, is_launched, open_mpi(command[0] if is_launched else "mpirun")
+
+
+def _run(command: tuple[str, ...], more: Mapping[str, str]) -> int:
+    path, is_launched, mpi = _look(command)
     said = f"weft mpi: Open MPI {mpi.version} sends over shared memory of this host, by {path}"
     click.echo(said, err=True)
     if DIRECTORY in os.environ:
@@ -245,7 +279,10 @@ class _Programs(click.Group):
     cls=_Programs,
     subcommand_metavar="-- mpirun [ARGS]... PROGRAM | status | measure",
     epilog="\b\nExamples:\n  weft mpi -- mpirun -n 4 ./program\n  weft mpi status\n"
-    "  weft mpi --record run.goal -- mpirun -n 2 ./program\n  weft mpi measure",
+    "  weft mpi --record run.goal -- mpirun -n 2 ./program\n"
+    "  weft mpi --as clan -- mpirun -n 2 NPopenmpi\n"
+    "  weft mpi --as clint --route 'up_to=64 B:quick' --route bulk -- mpirun -n 4 ./program\n"
+    "  weft mpi measure",
 )
 @click.option(
     "--record",
@@ -253,27 +290,67 @@ class _Programs(click.Group):
     metavar="FILE",
     help="Write the program's messages, and its computing between them, as a GOAL trace.",
 )
+@click.option(
+    "--as",
+    "system",
+    metavar="NAME|FILE",
+    help="Let messages take as long as they would on this interconnect.",
+)
+@click.option("--channel", metavar="NAME", help="With --as: the channel of all messages.")
+@click.option(
+    "--route",
+    multiple=True,
+    metavar="[CONDITION,...:]CHANNEL",
+    help="With --as: a rule in its place, as `weft trace run` has them.",
+)
+@click.option("--preset", metavar="NAME", help="With --as: a named preset of the system.")
+@click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="With --as: replace a value of the system.",
+)
 @click.pass_context
-def mpi(ctx: click.Context, record: Path | None) -> None:
+def mpi(
+    ctx: click.Context,
+    record: Path | None,
+    system: str | None,
+    channel: str | None,
+    route: tuple[str, ...],
+    preset: str | None,
+    settings: tuple[str, ...],
+) -> None:
     """Run an MPI program with its messages over shared memory.
 
     The processes of the program must all be on this host, and the MPI must be Open MPI. What it
-    did can be recorded; `weft trace run` says what another interconnect would make of that.
+    did can be recorded; `weft trace run` says what another interconnect would make of that. With
+    --as, the program itself runs as if on the other interconnect, one host a rank.
     """
-    if record is not None and ctx.invoked_subcommand != "exec":
-        raise click.UsageError(
-            "--record FILE needs a program: weft mpi --record FILE -- mpirun ..."
-        )
-    ctx.obj = record
+    is_run = ctx.invoked_subcommand == "exec"
+    for option, value, given in (("record", "FILE", record), ("as", "SYSTEM", system)):
+        if given is not None and not is_run:
+            raise click.UsageError(
+                f"--{option} {value} needs a program: weft mpi --{option} {value} -- mpirun ..."
+            )
+    if system is None:
+        if channel or route or preset or settings:
+            raise click.UsageError("--channel, --route, --preset and --set need --as SYSTEM.")
+        ctx.obj = (record, None)
+        return
+    from weft.mpi_as import System  # noqa: PLC0415
+    from weft.trace import rules  # noqa: PLC0415
+
+    ctx.obj = (record, System(system, preset, settings, channel, rules(route)))
 
 
 @mpi.command("exec", hidden=True, context_settings={"ignore_unknown_options": True})
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 @click.pass_obj
-def run_program(record: Path | None, command: tuple[str, ...]) -> NoReturn:
+def run_program(wanted: tuple[Path | None, System | None], command: tuple[str, ...]) -> NoReturn:
     """Run the launcher, which starts the program."""
     try:
-        status = run(command, record)
+        status = run(command, *wanted)
     except MpiError as why:
         raise click.ClickException(str(why)) from None
     raise SystemExit(status)

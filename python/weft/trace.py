@@ -132,7 +132,7 @@ def run(  # noqa: PLR0913, PLR0917 (one argument an option)
                 (file, speed),
                 (system, preset, list(settings), seed),
                 channel,
-                (_rules(route), _places(placement), ranks_per_host),
+                (rules(route), _places(placement), ranks_per_host),
                 watch.step,
             )
         except _seam.error_type() as error:
@@ -160,7 +160,7 @@ def run(  # noqa: PLR0913, PLR0917 (one argument an option)
     click.echo(result.ranks.to_string(index=False, float_format=lambda value: f"{value:.4g}"))
 
 
-def _rules(route: tuple[str, ...]) -> list[dict[str, object]]:
+def rules(route: tuple[str, ...]) -> list[dict[str, object]]:
     """Read rules as the option has them."""
     rules = []
     for text in route:

@@ -263,6 +263,36 @@ def recorded(stage: Stage) -> str:
     return f"{made.messages} messages of {made.size} bytes"
 
 
+# As if on an interconnect with 10 us of latency and 100 MB/s, in nanoseconds.
+COSTS = {"latency": 10_000, "per_byte": 10}
+
+
+def as_if(stage: Stage) -> str:
+    """As if on another interconnect a program says the same, and no message comes too early."""
+    latency, per_byte = COSTS["latency"], COSTS["per_byte"]
+    rows = [
+        f"{length} 1000 {2000 + per_byte * length} {latency + per_byte * length}"
+        for length in (0, 1000)
+    ]
+    table = stage.folder / "costs"
+    table.write_text("\n".join(rows))
+    program = stage.compile("exchange")
+    plain = lines(stage.mpirun(3, WEFT, program))
+    stage.environment["WEFT_MESSAGES_AS"] = str(table)
+    try:
+        if lines(stage.mpirun(3, WEFT, program)) != plain:
+            raise FailedError("the program says something else")
+        least = figures(stage.mpirun(2, WEFT, stage.compile("pingpong"), "3"))
+    finally:
+        del stage.environment["WEFT_MESSAGES_AS"]
+    ratios = {
+        length: time_us * 1000 / (latency + per_byte * length) for length, time_us in least.items()
+    }
+    if len(ratios) != 4 or min(ratios.values()) < 0.999:
+        raise FailedError(f"one-way times, by that of the other interconnect: {ratios}")
+    return ", ".join(f"{length} B {ratio:.3f} times" for length, ratio in ratios.items())
+
+
 def netpipe(stage: Stage) -> str:
     out = stage.folder / "netpipe"
     words = ["NPopenmpi", "-i", "-u", "100000", "-n", "5", "-o", str(out)]
@@ -405,6 +435,7 @@ CASES = [
     Case("exchange, 2 ranks", ["mpirun", "mpicc"], exchange(2)),
     Case("exchange, 5 ranks", ["mpirun", "mpicc"], exchange(5), is_long=True),
     Case("what ranks write down", ["mpirun", "mpicc"], recorded),
+    Case("as if on another interconnect", ["mpirun", "mpicc"], as_if),
     Case("exchange in pieces", ["mpirun", "mpicc"], in_pieces),
     Case("one of some processes is killed", ["gcc", HEADER], told),
     Case("a rank is killed", ["mpirun", "mpicc"], killed),

@@ -8,14 +8,18 @@ import struct
 import sys
 import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from click.testing import CliRunner
 
-from weft import mpi, mpi_figures, mpi_measure, mpi_record
+from weft import mpi, mpi_as, mpi_figures, mpi_measure, mpi_record
 from weft.cli import main
 from weft.place import claim
-from weft.program import run_trace
+from weft.program import Node, Program, run_program, run_trace
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 OPEN_MPI = 'echo "mpirun (Open MPI) 4.1.4"'
 
@@ -360,3 +364,76 @@ def test_a_program_that_is_not_there_is_named_with_those_that_are(tmp_path: Path
     assert said.exit_code == 2
     assert "solver: not there; there are ping-pong 8 B" in said.output
     assert "stencil" in said.output
+
+
+def four_turns(length: int) -> dict[int, Callable[[Node], Program]]:
+    def first(me: Node) -> Program:
+        for _ in range(4):
+            yield me.send(1, length)
+            yield me.receive(1)
+
+    def second(me: Node) -> Program:
+        for _ in range(4):
+            yield me.receive(0)
+            yield me.send(0, length)
+
+    return {0: first, 1: second}
+
+
+@pytest.mark.parametrize("system", ["clan", "maestro", "memory-channel-2"])
+def test_messages_cost_what_the_simulator_says(
+    system: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mpi_as, "LENGTHS", (0, 8, 1500))
+    costs = {it.length: it for it in mpi_as.costs(mpi_as.System(system))}
+    for length in (8, 1500):
+        time_us = run_program(system, four_turns(length), ranks=2).time_us
+        assert costs[length].latency_ns == pytest.approx(time_us * 1000 / 8, abs=1)
+    # Messages follow each other no faster than the adapter takes them, nor slower than they arrive.
+    assert 0 < costs[1500].gap_ns <= costs[1500].latency_ns
+    assert costs[1500].busy_ns > 0
+    rows = mpi_as.table(list(costs.values())).splitlines()
+    assert [int(row.split()[0]) for row in rows[1:]] == [0, 8, 1500]
+
+
+def test_a_program_is_run_with_the_costs_of_the_system(
+    launcher: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(mpi_as, "LENGTHS", (0, 8, 2**20))
+    script(
+        launcher,
+        f'[ "$1" = --version ] && {OPEN_MPI} && exit\n'
+        'while read -r it; do echo "$it"; done < $WEFT_MESSAGES_AS',
+    )
+    system = mpi_as.System("clint", channel="quick")
+    assert mpi.run(("mpirun", "./program"), None, system) == 0
+    said = capfd.readouterr()
+    costs = mpi_as.costs(system)
+    assert said.out == mpi_as.table(costs)
+    short = next(it for it in costs if it.length == 8)
+    assert f"as if on clint: 8 B take {short.latency_ns / 1000:.4g} µs one way" in said.err
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        (["--as", "clent"], "clent"),
+        (["--as", "clint"], "channel"),
+        (["--as", "clan", "--channel", "quick"], "quick"),
+        (["--channel", "quick"], "--channel, --route, --preset and --set need --as"),
+    ],
+)
+def test_another_interconnect_that_cannot_be_is_refused(
+    launcher: Path, options: list[str], why: str
+) -> None:
+    del launcher
+    said = CliRunner().invoke(main, ["mpi", *options, "--", "mpirun", "x"])
+    assert said.exit_code in {1, 2}
+    assert why in said.output
+    assert "Traceback" not in said.output
+
+
+def test_as_needs_a_program() -> None:
+    said = CliRunner().invoke(main, ["mpi", "--as", "clan", "status"])
+    assert said.exit_code == 2
+    assert "--as SYSTEM needs a program" in said.output

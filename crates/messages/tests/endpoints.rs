@@ -19,6 +19,7 @@ use weft_messages::parts::Parts;
 use weft_messages::peers::{PeerId, Peers};
 use weft_messages::rendezvous::{self, Directory, Name};
 use weft_messages::segment::Side;
+use weft_protocol::emulation::Costs;
 
 /// A directory of this test's own, removed with it.
 struct Place(PathBuf);
@@ -128,12 +129,11 @@ fn pattern(length: usize, salt: usize) -> Vec<u8> {
 }
 
 /// Every length from nothing to what takes several rings, received before and after it comes.
-fn all_lengths(fetches: bool) {
-    let place = Place::new(if fetches { "fetched" } else { "pieces" });
+fn all_lengths(name: &str, set: impl Fn(&mut Endpoint)) {
+    let place = Place::new(name);
     let (mut one, mut other) = (End::new(&place), End::new(&place));
-    if !fetches {
-        other.endpoint.disable_fetch();
-    }
+    set(&mut one.endpoint);
+    set(&mut other.endpoint);
     let (to, from) = (one.knows(other.endpoint.name()), other.knows(one.endpoint.name()));
     let whole = LONGEST_INJECTED;
     let lengths = [0, 1, 40, 41, 4096, whole, whole + 1, 100_000, 1_000_000];
@@ -169,12 +169,104 @@ fn all_lengths(fetches: bool) {
 
 #[test]
 fn messages_of_every_length_arrive() {
-    all_lengths(true);
+    all_lengths("fetched", |_| {});
 }
 
 #[test]
 fn they_do_so_in_pieces_where_nobody_may_read_the_senders_memory() {
-    all_lengths(false);
+    all_lengths("pieces", Endpoint::disable_fetch);
+}
+
+/// The same for every length.
+fn costs(busy_us: u64, gap_us: u64, latency_us: u64) -> Costs {
+    let row = format!("{}000 {}000 {}000", busy_us, gap_us, latency_us);
+    format!("0 {row}\n1 {row}").parse().unwrap()
+}
+
+#[test]
+fn they_arrive_as_if_on_another_interconnect() {
+    all_lengths("as-if", |end| end.emulate(costs(3, 5, 20), 0));
+    all_lengths("as-if-pieces", |end| {
+        end.disable_fetch();
+        end.emulate(costs(3, 5, 20), 0);
+    });
+}
+
+/// Two short messages and a long one are sent at once, 4 ms apart by the sender's adapter; each takes 30 ms. So do those
+/// of another sender, which share the receiver's adapter.
+#[test]
+fn no_message_arrives_before_it_would_on_the_other_interconnect() {
+    let place = Place::new("due");
+    let mut ends: Vec<_> = (0..3).map(|_| End::new(&place)).collect();
+    ends.iter_mut().for_each(|end| end.endpoint.emulate(costs(0, 4000, 30_000), 0));
+    let [one, two, other] = ends.as_mut_slice() else { unreachable!() };
+    let messages = [8, 16, 100_000].map(|length| pattern(length, length));
+    let mut places = vec![[0; 100_000]; 6];
+    let begin = Instant::now();
+    for (number, place) in places.iter_mut().enumerate() {
+        let (sender, context) = (if number < 3 { &mut *one } else { &mut *two }, number % 3);
+        let (to, from) = (sender.knows(other.endpoint.name()), other.knows(sender.endpoint.name()));
+        other.receive(Some(from), number, context as u64, place);
+        sender.post(to, context, context as u64, &messages[context]).unwrap();
+    }
+    let mut arrived = Vec::new();
+    until(&mut [one, two, other], |ends| {
+        let count = (0..6).filter(|number| ends[2].outcome(*number).is_some()).count();
+        arrived.resize(count, begin.elapsed());
+        count == 6
+    });
+    for (number, at) in arrived.into_iter().enumerate() {
+        // The last of the two senders' three waits for five others.
+        let least = Duration::from_millis(30 + 4 * number as u64);
+        assert!(at >= least, "message {number} arrived after {at:?}, before {least:?}");
+    }
+    for (number, place) in places.iter().enumerate() {
+        let sent = &messages[number % 3];
+        assert_eq!(place[..sent.len()], *sent);
+    }
+}
+
+/// What its sender has sent before it ended comes at once, though it is due in an hour.
+#[test]
+fn what_is_due_later_is_received_when_its_sender_ends() {
+    let place = Place::new("hurried");
+    let (mut one, mut other) = (End::new(&place), End::new(&place));
+    one.endpoint.emulate(costs(0, 0, 3_600_000_000), 0);
+    other.endpoint.emulate(costs(0, 0, 3_600_000_000), 0);
+    let (to, from) = (one.knows(other.endpoint.name()), other.knows(one.endpoint.name()));
+    let mut sent = 0;
+    while one.post(to, sent, 1, &pattern(1000, sent)).is_ok() {
+        sent += 1;
+    }
+    assert!(sent > 10);
+    let mut places = vec![[0; 1000]; sent];
+    for (number, place) in places.iter_mut().enumerate() {
+        other.receive(Some(from), number, 1, place);
+    }
+    for _ in 0..100 {
+        other.progress();
+    }
+    assert!(other.endpoint.awaits_arrival());
+    assert!((0..sent).all(|number| other.outcome(number).is_none()));
+    drop(one);
+    until(&mut [&mut other], |ends| ends[0].outcome(sent - 1).is_some());
+    for (number, place) in places.iter().enumerate() {
+        assert_eq!(other.outcome(number), Some(Ok(1000)));
+        assert_eq!(place[..], pattern(1000, number));
+    }
+}
+
+#[test]
+fn a_message_to_an_endpoint_that_is_not_on_the_other_interconnect_costs_its_channel() {
+    let place = Place::new("unlike");
+    let (mut one, mut other) = (End::new(&place), End::new(&place));
+    one.endpoint.emulate(costs(0, 0, 1), 0);
+    let (to, from) = (one.knows(other.endpoint.name()), other.knows(one.endpoint.name()));
+    let mut buffer = [0; 8];
+    other.receive(Some(from), 1, 1, &mut buffer);
+    one.post(to, 1, 1, b"8 bytes.").unwrap();
+    until(&mut [&mut other], |ends| ends[0].outcome(1).is_some());
+    assert_eq!(other.outcome(1), Some(Err(libc::EPROTO)));
 }
 
 #[test]
@@ -405,11 +497,11 @@ impl Events for Registered {
 }
 
 /// A hostile process sends records whose fields are wrong, one by one: requests for memory, pieces and replies that
-/// nobody asked for, long messages. It loses its channel; memory that is not registered stays as it is.
-#[test]
-fn records_with_wrong_fields_reach_nothing_that_is_not_registered() {
-    let place = Place::new("fields");
+/// nobody asked for, long messages, announcements. It loses its channel; memory that is not registered stays as it is.
+fn wrong_fields(name: &str, set: impl Fn(&mut Endpoint)) {
+    let place = Place::new(name);
     let mut victim = End::new(&place);
+    set(&mut victim.endpoint);
     // The hostile process is this one, whose memory the kernel would let be written.
     victim.endpoint.disable_fetch();
     let mut program = Registered { memory: vec![0xab; 12_288] };
@@ -427,7 +519,7 @@ fn records_with_wrong_fields_reach_nothing_that_is_not_registered() {
         victim.endpoint.poll_kernel(&mut victim.peers, &mut program);
         let (ring, mut writer) = (segment.ring(Side::Sender), segment.writer(Side::Sender));
         for _ in 0..20 {
-            let kind = if next() % 2 == 0 { 4 } else { 1 + next() as u32 % 6 };
+            let kind = if next() % 2 == 0 { 4 } else { 1 + next() as u32 % 7 };
             let what = NonZeroU32::new(kind | (next() as u32 & 0x300)).unwrap();
             let ranges = next() % 5;
             let mut words = vec![next() % 4, next()];
@@ -458,6 +550,16 @@ fn records_with_wrong_fields_reach_nothing_that_is_not_registered() {
         assert!(outside.copied().all(|byte| byte == 0xab), "written outside of what is registered");
     }
     assert!(program.memory[REGION].iter().any(|byte| *byte != 0xab), "nothing was ever written");
+}
+
+#[test]
+fn records_with_wrong_fields_reach_nothing_that_is_not_registered() {
+    wrong_fields("fields", |_| {});
+}
+
+#[test]
+fn nor_do_they_as_if_on_another_interconnect() {
+    wrong_fields("fields-as-if", |victim| victim.emulate(costs(0, 0, 0), 0));
 }
 
 /// A hostile process writes noise over its channel: it loses the channel, and nobody else anything.

@@ -5,6 +5,7 @@ pub mod adapter;
 pub mod break_even;
 pub mod byte_ring;
 pub mod detour;
+pub mod emulation;
 pub mod endpoint;
 pub mod flow;
 pub mod interrupt_flag;

@@ -280,8 +280,8 @@ fn a_seed_gives_the_same_run_and_another_seed_another() {
     }
 }
 
-/// Every driver of a fabric, and two kinds of switch in one; two loads and two seeds each: all tables are the same text however many
-/// threads there were.
+/// Every driver of a fabric, and two kinds of switch in one; two loads and two seeds each: all tables
+/// are the same text however many threads there were.
 #[test]
 fn the_number_of_threads_changes_no_byte() {
     let workload = "load = 0.4\n[sweep]\n'workload.c.load' = [0.2, 0.5]";

@@ -50,6 +50,8 @@ mod kind {
     pub const REQUEST: NonZeroU32 = PIECE.saturating_add(1);
     /// Bytes that a request of the receiver returns: number, offset, bytes.
     pub const REPLY: NonZeroU32 = REQUEST.saturating_add(1);
+    /// When the next record arrives, as if on another interconnect: nanoseconds of the clock, bytes.
+    pub const DUE: NonZeroU32 = REPLY.saturating_add(1);
 }
 
 /// Kinds of records that a receiver writes: number, and a length or an error number.

@@ -55,6 +55,8 @@ pub enum Arrival {
     Request(Box<Requested>),
     /// Bytes that a request of this side returns: its number, their offset, and where they are.
     Reply(u32, u64, *const u8, usize),
+    /// When the record behind it arrives, as if on another interconnect: nanoseconds of the clock, and its bytes.
+    Due(u64, u64),
 }
 
 /// A message that is pulled through the ring.
@@ -137,6 +139,7 @@ impl Receiving {
                 let number = u32::try_from(tag).map_err(|_| Broken::Protocol)?;
                 Ok(Some(Arrival::Reply(number, data, bytes, length)))
             }
+            Some(kind::DUE) => Ok(Some(Arrival::Due(tag, data))),
             _ => Err(Broken::Protocol),
         }
     }

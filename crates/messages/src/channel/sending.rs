@@ -232,6 +232,21 @@ impl Sending {
         Ok(sent)
     }
 
+    /// Tells when the next record arrives, as if on another interconnect, and how many bytes it is about; false if the
+    /// ring is full.
+    ///
+    /// # Errors
+    ///
+    /// If the peer violated the protocol.
+    pub fn announce(&mut self, due_ns: u64, bytes: u64) -> Result<bool, Broken> {
+        let ring = self.segment.ring(Side::Sender);
+        let sent = ring.write(&mut self.writer, kind::DUE, HEADER, |at| {
+            put_header(at, [due_ns, bytes]);
+        })?;
+        self.was_full |= !sent;
+        Ok(sent)
+    }
+
     /// Returns bytes of a request of the receiver's; how many, zero if there is no room.
     ///
     /// # Errors

@@ -4,6 +4,7 @@
 //! Progress is made only inside calls: nothing here owns a thread. Results are reported through [`Events`].
 
 mod atomic;
+mod emulated;
 mod progress;
 mod queue;
 mod remote;
@@ -13,6 +14,7 @@ use std::os::fd::OwnedFd;
 use std::time::Instant;
 
 pub use atomic::{is_offered as is_atomic_offered, size_of_datatype};
+use emulated::Emulation;
 use queue::{Queue, Stored, Unexpected};
 pub use queue::{Receive, Wanted};
 pub use remote::{Access, Touch};
@@ -163,6 +165,16 @@ struct Incoming {
     receiving: Receiving,
     /// Whether the last poll found a record.
     is_busy: bool,
+    /// When the next record has arrived, once that is known; only as if on another interconnect.
+    arrives_ns: Option<u64>,
+    /// Whether it has not arrived yet.
+    is_awaited: bool,
+}
+
+impl Incoming {
+    const fn new(peer: PeerId, receiving: Receiving) -> Self {
+        Self { peer, receiving, is_busy: false, arrives_ns: None, is_awaited: false }
+    }
 }
 
 /// What becomes of a message that is pulled through the ring.
@@ -201,6 +213,8 @@ pub struct Endpoint {
     polled: Instant,
     probed: Instant,
     fetches: bool,
+    /// As if on another interconnect.
+    emulation: Option<Box<Emulation>>,
 }
 
 impl Endpoint {
@@ -234,6 +248,7 @@ impl Endpoint {
             polled: now,
             probed: now,
             fetches: true,
+            emulation: None,
         })
     }
 
@@ -300,6 +315,9 @@ impl Endpoint {
     ) -> Result<(), Errno> {
         let length = message.parts.length();
         let is_short = Sending::is_short(length) && !message.must_arrive;
+        if self.emulation.is_some() {
+            self.announce(peers, to, length as u64, events)?;
+        }
         let way = self.outgoing_channel(peers, to)?;
         let Message { context, envelope, ref parts, is_reported, .. } = *message;
         let is_tagged = envelope.is_tagged;
@@ -318,6 +336,9 @@ impl Endpoint {
                 counts.sent.add(1);
                 counts.bytes_sent.add(length as u64);
                 counts.wakes.add(u64::from(wakes));
+                if self.emulation.is_some() {
+                    self.finish_announced(to, is_short);
+                }
                 if is_short {
                     events.on_event(Event::Sent { context, is_tagged, is_reported });
                 } else {

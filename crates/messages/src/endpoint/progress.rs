@@ -109,6 +109,23 @@ impl Endpoint {
                     from.is_busy = false;
                     break;
                 }
+                Ok(Some(Arrival::Due(due_ns, bytes))) => {
+                    match self.has_arrived(channel, due_ns, bytes) {
+                        Ok(true) => {
+                            if let Some(from) = self.incoming_channel(channel) {
+                                from.receiving.take();
+                            }
+                            taken += 1;
+                            // The record that it is about follows.
+                            if taken < TURN {
+                                continue;
+                            }
+                            break;
+                        }
+                        Ok(false) => break,
+                        Err(why) => self.drop_peer(peer, why, events),
+                    }
+                }
                 Ok(Some(arrival)) => self.arrive(channel, peer, arrival, events),
                 Err(why) => self.drop_peer(peer, why, events),
             }
@@ -135,7 +152,8 @@ impl Endpoint {
             Arrival::Complete(number) => {
                 self.finish_pulled(channel, number, source, events);
             }
-            Arrival::Piece => {}
+            // `receive_from` waits for what is due.
+            Arrival::Piece | Arrival::Due(..) => {}
             Arrival::Request(requested) => self.serve(channel, source, *requested, events),
             Arrival::Reply(number, offset, bytes, length) => {
                 // SAFETY: the record stays in the ring until it is consumed.
@@ -314,7 +332,7 @@ impl Endpoint {
                     if !self.fetches {
                         receiving.disable_fetch();
                     }
-                    self.incoming.push(Some(Incoming { peer: number, receiving, is_busy: false }));
+                    self.incoming.push(Some(Incoming::new(number, receiving)));
                     self.figures.counts().peers.add(1);
                 }
             }
@@ -325,10 +343,12 @@ impl Endpoint {
     fn drain_and_drop(&mut self, peers: &mut Peers, peer: PeerId, events: &mut impl Events) {
         // Its connection may still be waiting to be accepted.
         self.accept_all(peers);
+        self.await_nothing(true);
         for channel in 0..self.incoming.len() {
             let is_its = |from: &Option<Incoming>| from.as_ref().is_some_and(|it| it.peer == peer);
             while is_its(&self.incoming[channel]) && self.receive_from(channel as u32, events) {}
         }
+        self.await_nothing(false);
         self.handle_answers(peer, events);
         self.drop_peer(peer, Broken::Closed, events);
     }

@@ -130,6 +130,9 @@ impl Endpoint {
             Operation::Write => Parts::one(std::ptr::null_mut(), 0),
             Operation::Read | Operation::Atomic(_) => result,
         };
+        if self.emulation.is_some() {
+            self.announce(peers, to, source.length() as u64, events)?;
+        }
         let purpose = Purpose::Request(request.operation);
         let held = Held { context, parts, is_reported, purpose };
         let way = self.outgoing_channel(peers, to)?;
@@ -138,6 +141,9 @@ impl Endpoint {
             Ok(true) => {
                 let wakes = way.wake();
                 self.held += 1;
+                if self.emulation.is_some() {
+                    self.finish_announced(to, false);
+                }
                 let counts = self.figures.counts();
                 counts.sent.add(1);
                 counts.bytes_sent.add(length);
@@ -203,7 +209,8 @@ impl Endpoint {
                 self.take_long_write(channel, peer, (number, request), (&remote, &memory), events)
             }
             (Operation::Read, Body::There(remote)) if remote.length == memory.length() => {
-                let is_long = !Sending::is_short(remote.length);
+                // As if on another interconnect, the bytes take their time through the ring.
+                let is_long = !Sending::is_short(remote.length) && self.emulation.is_none();
                 if let Some(from) = self.incoming_channel(channel).filter(|_| is_long)
                     // SAFETY: the memory was just resolved.
                     && unsafe { from.receiving.copy_to_sender(&memory, &remote)? }
@@ -353,6 +360,13 @@ impl Endpoint {
                 }
                 continue;
             };
+            if self.emulation.is_some() && reply.sent == 0 {
+                match self.announce(peers, peer, from.length() as u64, events) {
+                    Ok(()) => {}
+                    Err(libc::EAGAIN) => return Ok(any),
+                    Err(_) => return Err(Broken::Closed),
+                }
+            }
             let way = match self.outgoing_channel(peers, peer) {
                 Ok(way) => way,
                 Err(libc::EAGAIN) => return Ok(any),
@@ -364,6 +378,9 @@ impl Endpoint {
                 return Ok(any);
             }
             way.wake();
+            if self.emulation.is_some() {
+                self.finish_announced(peer, false);
+            }
             any = true;
             reply.sent += sent;
             if reply.sent == from.length() {

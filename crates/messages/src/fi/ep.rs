@@ -66,6 +66,16 @@ pub unsafe fn open(
     if std::env::var_os(FETCH).is_some_and(|value| value == "off") {
         endpoint.disable_fetch();
     }
+    if let Some(path) = std::env::var_os(AS).filter(|path| !path.is_empty()) {
+        // `weft mpi --as` writes the table.
+        let costs = std::fs::read_to_string(path).ok().and_then(|text| text.parse().ok());
+        let own_ns = Directory::find().map_err(|_| libc::EACCES).and_then(Endpoint::own_ns);
+        match (costs, own_ns) {
+            (Some(costs), Ok(own_ns)) => endpoint.emulate(costs, own_ns),
+            (None, _) => return -libc::EINVAL,
+            (_, Err(error)) => return -error,
+        }
+    }
     // SAFETY: the caller has valid attributes, or none.
     let (tx, rx) = unsafe {
         let tx = info.and_then(|info| info.tx_attr.as_ref());
@@ -129,6 +139,8 @@ pub unsafe fn open(
 
 /// The variable that disables direct copies of long messages from their sender's memory, if it is `off`.
 const FETCH: &str = "WEFT_MESSAGES_FETCH";
+/// The variable that names a table of costs (`weft_protocol::emulation`): messages take as long as it says.
+const AS: &str = "WEFT_MESSAGES_AS";
 
 unsafe extern "C" fn close(object: *mut fid) -> c_int {
     // SAFETY: the program passes an object of this provider, for the last time.

@@ -510,7 +510,9 @@ impl State {
         let awake = self.each(of, |bound, peers, reporter| {
             bound.endpoint.arm();
             bound.is_armed = true;
-            bound.endpoint.progress(peers, reporter) || bound.endpoint.has_room_again(reporter)
+            bound.endpoint.progress(peers, reporter)
+                || bound.endpoint.has_room_again(reporter)
+                || bound.endpoint.awaits_arrival()
         });
         !awake
     }
