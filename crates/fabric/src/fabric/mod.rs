@@ -6,6 +6,7 @@
 //! table is searched for shortest paths.
 
 mod cable;
+mod deadlock;
 mod error;
 mod path;
 mod routes;
@@ -19,6 +20,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use cable::CableSettings;
+pub use deadlock::{CircleBuffer, DeadlockSettings};
 pub use error::FabricError;
 pub use path::PathHop;
 pub use routes::{ConnectionRoutes, GivenRoute, Heading, PacketRoutes, Routes, RoutesSettings};
@@ -90,12 +92,6 @@ impl FabricSettings {
                 Some(settings.room())
             }
         }
-    }
-
-    /// Whether the buffers of a ring can wait for each other unless virtual channels keep them
-    /// apart. Of a table nothing is known.
-    pub fn closes_rings(&self) -> bool {
-        matches!(self, FabricSettings::Torus(settings) if settings.closes_rings())
     }
 
     /// The wiring for so many hosts.

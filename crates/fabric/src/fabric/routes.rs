@@ -134,6 +134,23 @@ impl Routes {
         Ok(Routes { ways: wiring.ways().clone(), rule, random, given, ports })
     }
 
+    pub(super) fn ways(&self) -> &Ways {
+        &self.ways
+    }
+
+    /// The routes that are listed: initiator, target, and the ports along the way, behind which those
+    /// of other routes may follow.
+    pub(super) fn given(&self) -> impl Iterator<Item = (u32, u32, &[u32])> {
+        let route =
+            |((from, to), place): &((u32, u32), u32)| (*from, *to, &self.ports[*place as usize..]);
+        self.given.iter().map(route)
+    }
+
+    /// Whether the route of a connection is listed.
+    pub(super) fn is_given(&self, from: u32, to: u32) -> bool {
+        self.given.binary_search_by_key(&(from, to), |route| route.0).is_ok()
+    }
+
     /// Whether all packets from one host to another take one way.
     pub fn is_per_connection(&self) -> bool {
         matches!(self.rule, Rule::Connection { .. } | Rule::Given)

@@ -52,7 +52,9 @@ fn one_packet_is_on_the_cables_of_its_way_and_no_others() {
     for (fabric, switches) in fabrics {
         let queues = file(4, fabric, ONE, "100 us");
         let shared = queues.replace("switch.output_queued.latency = '90 ns'", memory);
-        for file in [&queues, &shared, &voq(4, "buffer = 8", fabric, ONE, "100 us")] {
+        let inputs = format!("{fabric}\ndeadlock = 'allowed'");
+        let shared = shared.replace(fabric, &inputs);
+        for file in [&queues, &shared, &voq(4, "buffer = 8", &inputs, ONE, "100 us")] {
             let table = links(file);
             let found = busy(&table);
             assert_eq!(found.len(), switches + 1, "{fabric}: {found:?}");

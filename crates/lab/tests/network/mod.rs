@@ -4,6 +4,7 @@
 
 mod credits;
 mod cycle_counts;
+mod deadlock;
 mod endpoints;
 mod full;
 mod large;

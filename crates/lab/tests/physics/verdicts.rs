@@ -19,6 +19,7 @@ payload = '48 B'
 link = { rate = '1 Gbit/s', length = '2 m', delay_per_metre = '5 ns/m' }
 adapter.send_buffers = 'unlimited'
 flow_control = 'credits'
+deadlock = 'allowed'
 routes.per_connection = 'hashed'
 switch.input_queued = { latency = '100 ns', buffer = 2, cell = '64 B', scheduler.wavefront = {} }
 [channel.data.fabric.table]
