@@ -54,6 +54,8 @@ fn empty_ports(channel: &ChannelSettings, hosts: u32) -> Option<String> {
         FabricSettings::Star => "star",
         FabricSettings::KAryTree(_) => "k_ary_tree",
         FabricSettings::FatTree(_) => "fat_tree",
+        FabricSettings::LeafSpine(_) => "leaf_spine",
+        FabricSettings::Dragonfly(_) => "dragonfly",
         FabricSettings::FoldedTree => "folded_tree",
         FabricSettings::Torus(_) => "torus",
         FabricSettings::Mesh(_) => "mesh",

@@ -68,7 +68,7 @@ impl Routes {
             // In the order of the dimensions, and along each in that of its row, which two virtual
             // channels cut where it is a ring.
             Ways::Grid(grid) => !grid.wraps() || lanes > 1,
-            Ways::Table(_) => false,
+            Ways::Dragonfly(_) | Ways::Table(_) => false,
         };
         if is_ordered && self.given().next().is_none() {
             return None;
@@ -489,6 +489,10 @@ mod tests {
         ("fabric.k_ary_tree = { arity = 2, levels = 3 }", 8),
         ("fabric.fat_tree = { radix = 4, tiers = 3 }", 16),
         ("fabric = 'folded_tree'", 64),
+        ("fabric.leaf_spine = { hosts_per_leaf = 2, leaves = 3, spines = 2 }", 6),
+        ("fabric.dragonfly.hosts_per_router = 1", 6),
+        ("fabric.dragonfly.hosts_per_router = 2", 72),
+        ("fabric.dragonfly = { hosts_per_router = 2, groups = 4 }", 32),
         ("fabric.torus.dimensions = [2]", 2),
         ("fabric.torus.dimensions = [3]", 3),
         ("fabric.torus.dimensions = [4]", 4),
@@ -501,8 +505,8 @@ mod tests {
         ("fabric.mesh = { dimensions = [3, 4], hosts_per_switch = 2 }", 24),
     ];
 
-    /// With and without what is known of regular fabrics, and over a torus with and without its two
-    /// virtual channels.
+    /// With and without what is known of regular fabrics, and over tori and dragonflies with and
+    /// without their two virtual channels.
     #[test]
     fn the_search_finds_what_the_definition_says() {
         let mut found = 0;
@@ -516,8 +520,8 @@ mod tests {
                 found += u32::from(expected);
             }
         }
-        // The rings of four switches and more, if hosts are all around.
-        assert_eq!(found, 4);
+        // The rings of four switches and more, if hosts are all around, and the dragonflies.
+        assert_eq!(found, 7);
     }
 
     /// Eight switches in a ring: the circle is one way round, each buffer behind the one before it.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::dragonfly::Groups;
 use super::torus::Grid;
 use super::wiring::{Peer, Wiring};
 
@@ -14,6 +15,8 @@ pub(super) enum Ways {
     Table(ShortestPaths),
     /// Dimension by dimension.
     Grid(Grid),
+    /// Over at most one cable between groups.
+    Dragonfly(Groups),
 }
 
 /// Ports among which a packet may choose: so many from the first one on, which [`Ways::port`] turns
@@ -67,6 +70,7 @@ impl Ways {
             Ways::Tree(below) => below[switch as usize].choice(target),
             Ways::Table(paths) => paths.choice(switch, target),
             Ways::Grid(grid) => grid.choice(switch, target),
+            Ways::Dragonfly(groups) => groups.choice(switch, target),
         }
     }
 
@@ -75,6 +79,7 @@ impl Ways {
     pub fn port(&self, place: u32) -> u32 {
         match self {
             Ways::Table(paths) => paths.ports[place as usize],
+            Ways::Dragonfly(groups) => groups.port(place),
             Ways::Tree(_) | Ways::Grid(_) => place,
         }
     }
@@ -83,6 +88,7 @@ impl Ways {
     pub fn lanes(&self) -> u8 {
         match self {
             Ways::Grid(grid) if grid.wraps() => 2,
+            Ways::Dragonfly(_) => 2,
             Ways::Grid(_) | Ways::Tree(_) | Ways::Table(_) => 1,
         }
     }
@@ -92,6 +98,7 @@ impl Ways {
     pub fn lane(&self, switch: u32, port: u32, target: u32) -> u8 {
         match self {
             Ways::Grid(grid) => u8::from(grid.is_past_dateline(switch, port, target)),
+            Ways::Dragonfly(groups) => u8::from(groups.is_in_last_group(switch, port, target)),
             Ways::Tree(_) | Ways::Table(_) => 0,
         }
     }
