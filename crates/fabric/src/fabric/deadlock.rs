@@ -14,8 +14,9 @@ use std::collections::{HashMap, HashSet};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::routes::Routes;
-use super::ways::Ways;
+use super::detour::Detour;
+use super::routes::{Heading, Routes};
+use super::ways::{Choice, Ways};
 use super::wiring::{Peer, Wiring};
 
 /// What becomes of a channel whose buffers can wait for each other in a circle.
@@ -113,10 +114,19 @@ struct Walk {
     junctions: Vec<Option<u32>>,
     /// From which buffers they come, as bits.
     incoming: Vec<u64>,
+    /// The switches at which packets come to the group in between of a detour, and from which buffers.
+    is_relay: Vec<bool>,
+    relayed: Vec<u64>,
 }
 
-/// Switch and buffers of a junction that is looked for.
-type Key = Vec<u32>;
+/// Where packets go.
+#[derive(Clone, Copy)]
+enum Goal {
+    /// To a host, directly or after a detour.
+    Host(u32, Detour),
+    /// To a group, through which they take a detour.
+    Group(u32),
+}
 
 impl<'a> Search<'a> {
     fn new(
@@ -160,18 +170,20 @@ impl<'a> Search<'a> {
         let homes = self.homes();
         let everywhere: Vec<u32> = homes.iter().map(|home| home.0).collect();
         let mut walk = self.walk();
+        self.visit_groups(&mut walk, &everywhere);
         let mut walked = 0_u32;
         for (_, hosts) in &homes {
             let mut is_walked = false;
             for &host in hosts {
                 if listed.contains(&host) {
                     let starts = self.unlisted(host);
-                    self.visit(&mut walk, host, &starts);
+                    self.visit(&mut walk, Goal::Host(host, Detour::NONE), &starts);
                 } else if std::mem::replace(&mut is_walked, true) {
                     // Hosts at one switch are alike to all other switches.
                     continue;
                 } else {
-                    self.visit(&mut walk, host, &everywhere);
+                    self.visit(&mut walk, Goal::Host(host, Detour::NONE), &everywhere);
+                    self.visit_from_groups(&mut walk, host);
                 }
                 walked += 1;
                 if walked.is_power_of_two()
@@ -207,39 +219,82 @@ impl<'a> Search<'a> {
             is_reached: vec![false; switches],
             junctions: vec![None; switches],
             incoming: vec![0; words],
+            is_relay: vec![false; switches],
+            relayed: vec![0; words],
         }
     }
 
-    /// The buffer behind a port of a switch for packets to `to`, the switch there, and which of its
+    /// Notes what packets do on their way to the group in between of a detour.
+    fn visit_groups(&mut self, walk: &mut Walk, everywhere: &[u32]) {
+        let routes = self.routes;
+        let Ways::Dragonfly(groups) = routes.ways() else { return };
+        for group in (0..groups.count()).filter(|_| routes.takes_detours()) {
+            let from = everywhere.iter().copied().filter(|switch| groups.group(*switch) != group);
+            self.visit(walk, Goal::Group(group), &from.collect::<Vec<_>>());
+        }
+    }
+
+    /// Notes what packets to `target` do behind the group in between.
+    fn visit_from_groups(&mut self, walk: &mut Walk, target: u32) {
+        let routes = self.routes;
+        let Ways::Dragonfly(groups) = routes.ways() else { return };
+        let mut starts = Vec::new();
+        for switch in 0..self.wiring.switches() {
+            let words =
+                self.words[switch as usize] as usize..self.words[switch as usize + 1] as usize;
+            let is_between = groups.group(switch) != groups.group_of_host(target);
+            if is_between && walk.is_relay[switch as usize] {
+                starts.push(switch);
+                walk.incoming[words.clone()].copy_from_slice(&walk.relayed[words]);
+            }
+        }
+        self.visit(walk, Goal::Host(target, Detour::PAST), &starts);
+    }
+
+    /// The ports by which packets may leave a switch.
+    fn choice(&self, switch: u32, goal: Goal) -> Choice {
+        match (goal, self.routes.ways()) {
+            (Goal::Host(to, _), ways) => ways.choice(switch, to),
+            (Goal::Group(to), Ways::Dragonfly(groups)) if groups.group(switch) != to => {
+                groups.towards_group(switch, to)
+            }
+            (Goal::Group(_), _) => Choice::NONE,
+        }
+    }
+
+    /// The buffer behind a port of a switch for packets to a goal, the switch there, and which of its
     /// bits is that of the buffer.
-    fn behind(&self, switch: u32, number: u32, to: u32) -> Option<(u32, u32, u32)> {
+    fn behind(&self, switch: u32, number: u32, goal: Goal) -> Option<(u32, u32, u32)> {
         let output = self.wiring.port(switch, number);
         let Peer::Port(input) = self.wiring.peer(output) else { return None };
-        let lane = match self.lanes {
-            1 => 0,
-            _ => u32::from(self.routes.lane(switch, number, to)),
+        let lane = match goal {
+            Goal::Host(to, detour) if self.lanes > 1 => {
+                u32::from(self.routes.lane((switch, number), to, Heading::after(detour)))
+            }
+            Goal::Host(..) | Goal::Group(_) => 0,
         };
         let next = self.owners[input as usize];
         let bit = (input - self.wiring.port(next, 0)) * self.lanes + lane;
         Some((output * self.lanes + lane, next, bit))
     }
 
-    /// Notes what packets to `target` may do that come from hosts at some switches.
-    fn visit(&mut self, walk: &mut Walk, target: u32, starts: &[u32]) {
+    /// Notes what packets to a goal may do that come from some switches.
+    fn visit(&mut self, walk: &mut Walk, goal: Goal, starts: &[u32]) {
         walk.reached.clear();
         for &switch in starts {
             if !std::mem::replace(&mut walk.is_reached[switch as usize], true) {
                 walk.reached.push(switch);
             }
         }
-        let mut key: Key = Vec::new();
+        let mut key = Vec::new();
         let mut next = 0;
         while let Some(&switch) = walk.reached.get(next) {
             next += 1;
             key.clear();
             key.push(switch);
-            for number in self.routes.ways().each(switch, target) {
-                let Some((buffer, far, bit)) = self.behind(switch, number, target) else {
+            let Choice { first, count } = self.choice(switch, goal);
+            for number in (first..first + count).map(|place| self.routes.ways().port(place)) {
+                let Some((buffer, far, bit)) = self.behind(switch, number, goal) else {
                     continue;
                 };
                 if !std::mem::replace(&mut walk.is_reached[far as usize], true) {
@@ -255,7 +310,13 @@ impl<'a> Search<'a> {
         }
         for &switch in &walk.reached {
             let words = self.words[switch as usize]..self.words[switch as usize + 1];
-            let incoming = &mut walk.incoming[words.start as usize..words.end as usize];
+            let words = words.start as usize..words.end as usize;
+            if let (Goal::Group(_), Choice::NONE) = (goal, self.choice(switch, goal)) {
+                walk.is_relay[switch as usize] = true;
+                let (relayed, incoming) = (&mut walk.relayed, &walk.incoming);
+                words.clone().for_each(|word| relayed[word] |= incoming[word]);
+            }
+            let incoming = &mut walk.incoming[words];
             if let Some(junction) = walk.junctions[switch as usize] {
                 let first = self.junctions[junction as usize].ins as usize;
                 for (all, own) in self.ins[first..].iter_mut().zip(incoming.iter()) {
@@ -292,8 +353,9 @@ impl<'a> Search<'a> {
     fn follow(&mut self, from: u32, to: u32, ports: &[u32]) {
         let mut switch = self.owners[self.wiring.host_port(from) as usize];
         let mut came_by = None;
+        let goal = Goal::Host(to, Detour::NONE);
         for &number in ports {
-            let Some((buffer, far, bit)) = self.behind(switch, number, to) else { return };
+            let Some((buffer, far, bit)) = self.behind(switch, number, goal) else { return };
             if self.holds[far as usize]
                 && let Some(own) = came_by
                 && let Some(junction) = self.junction(&[switch, buffer])
@@ -465,7 +527,11 @@ mod tests {
                 for number in routes.ways().each(switch, to) {
                     let output = wiring.port(switch, number);
                     let Peer::Port(next) = wiring.peer(output) else { continue };
-                    let lane = if lanes { routes.lane(switch, number, to) } else { 0 };
+                    let lane = if lanes {
+                        routes.lane((switch, number), to, Heading::after(Detour::NONE))
+                    } else {
+                        0
+                    };
                     edges.entry((output, lane)).or_default();
                     if let Some(held) = held {
                         edges.entry(held).or_default().insert((output, lane));
@@ -585,5 +651,28 @@ mod tests {
             { from = 3, to = 1, switches = ['d', 'c', 'b'] }]";
         let (wiring, routes) = built(&format!("{ring}\n{given}"), 4);
         assert_eq!(routes.circle(&wiring, 1, |_| true), None);
+    }
+
+    /// By a group in between, a packet needs three channels: with fewer, which are then used as one, the
+    /// buffers of cables between groups wait for each other.
+    #[test]
+    fn three_channels_break_the_circles_of_detours() {
+        for rule in ["valiant", "ugal"] {
+            for (fabric, hosts) in [
+                ("hosts_per_router = 1", 6),
+                ("hosts_per_router = 2", 72),
+                ("{ hosts_per_router = 2, groups = 4 }", 32),
+            ] {
+                let fabric = fabric.strip_prefix('{').map_or_else(
+                    || format!("fabric.dragonfly.{fabric}"),
+                    |own| format!("fabric.dragonfly = {{{own}"),
+                );
+                let text = format!("{fabric}\nroutes.per_packet = '{rule}'");
+                let (wiring, routes) = built(&text, hosts);
+                assert_eq!(routes.lanes(), 3, "{text}");
+                assert_eq!(routes.circle(&wiring, 3, |_| true), None, "{text}");
+                assert!(routes.circle(&wiring, 1, |_| true).is_some(), "{text}");
+            }
+        }
     }
 }

@@ -141,7 +141,7 @@ impl Groups {
     }
 
     /// The cables of a group to the one that is so far behind it, by their numbers in the group.
-    fn cables(&self, behind: u32) -> impl Iterator<Item = u32> {
+    fn between(&self, behind: u32) -> impl Iterator<Item = u32> {
         let others = self.groups - 1;
         (0..self.copies()).map(move |copy| copy * others + behind - 1)
     }
@@ -150,7 +150,7 @@ impl Groups {
     /// cables, or those to routers with some.
     fn towards(&self, router: u32, behind: u32) -> Vec<u32> {
         let (own, others): (Vec<u32>, Vec<u32>) =
-            self.cables(behind).partition(|cable| cable / self.globals == router);
+            self.between(behind).partition(|cable| cable / self.globals == router);
         if own.is_empty() {
             let to = |cable: &u32| self.local(router, cable / self.globals);
             let mut ports: Vec<u32> = others.iter().map(to).collect();
@@ -195,7 +195,7 @@ impl Groups {
             }
             for behind in 1..groups - group {
                 // Seen from there this group is as far behind as is left of the round.
-                let ends = self.cables(behind).zip(self.cables(groups - behind));
+                let ends = self.between(behind).zip(self.between(groups - behind));
                 for (near, far) in ends {
                     let at =
                         |group: u32, cable| (group * routers + cable / globals, self.global(cable));
@@ -218,6 +218,60 @@ impl Groups {
             0 => Choice::one(self.local(router, home % self.routers)),
             behind => self.choices[(router * (self.groups - 1) + behind - 1) as usize],
         }
+    }
+
+    /// The ports through which a packet may leave on a minimal way to a group, which is another one.
+    pub fn towards_group(&self, switch: u32, group: u32) -> Choice {
+        let (own, router) = (switch / self.routers, switch % self.routers);
+        self.choices[(router * (self.groups - 1) + self.behind(own, group) - 1) as usize]
+    }
+
+    /// How many groups there are.
+    pub fn count(&self) -> u32 {
+        self.groups
+    }
+
+    /// The group of a router.
+    #[inline]
+    pub fn group(&self, switch: u32) -> u32 {
+        switch / self.routers
+    }
+
+    /// The group of a host.
+    pub fn group_of_host(&self, host: u32) -> u32 {
+        host / self.hosts / self.routers
+    }
+
+    /// Cables on the minimal way from a router to another group, the first of those that there are, and
+    /// the router to which it comes.
+    fn leg(&self, switch: u32, group: u32) -> (u32, u32) {
+        let (own, router) = (switch / self.routers, switch % self.routers);
+        let behind = self.behind(own, group);
+        let is_own = |cable: &u32| cable / self.globals == router;
+        let direct = self.between(behind).find(is_own);
+        let cable = direct.or_else(|| self.between(behind).next()).unwrap_or_default();
+        let others = self.groups - 1;
+        let far = cable / others * others + self.groups - behind - 1;
+        (1 + u32::from(direct.is_none()), group * self.routers + far / self.globals)
+    }
+
+    /// Cables between routers on the minimal way to a host.
+    pub fn cables(&self, switch: u32, to: u32) -> u32 {
+        let home = to / self.hosts;
+        match self.group(home) {
+            _ if home == switch => 0,
+            group if group == self.group(switch) => 1,
+            group => {
+                let (cables, router) = self.leg(switch, group);
+                cables + u32::from(router != home)
+            }
+        }
+    }
+
+    /// The same by another group.
+    pub fn cables_by(&self, switch: u32, group: u32, to: u32) -> u32 {
+        let (cables, router) = self.leg(switch, group);
+        cables + self.cables(router, to)
     }
 
     /// How far a group is behind another one.

@@ -7,6 +7,7 @@
 
 mod cable;
 mod deadlock;
+mod detour;
 mod dragonfly;
 mod error;
 mod path;

@@ -104,6 +104,7 @@ impl Ways {
     }
 
     /// The numbers of the ports of a choice.
+    #[cfg(test)]
     pub fn each(&self, switch: u32, target: u32) -> impl Iterator<Item = u32> {
         let Choice { first, count } = self.choice(switch, target);
         (first..first + count).map(|place| self.port(place))

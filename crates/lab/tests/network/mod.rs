@@ -5,6 +5,7 @@
 mod credits;
 mod cycle_counts;
 mod deadlock;
+mod dragonfly;
 mod endpoints;
 mod full;
 mod large;
