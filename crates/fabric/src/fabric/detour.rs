@@ -60,7 +60,7 @@ impl Detour {
         let Some(others) = groups.count().checked_sub(2).filter(|_| from != to) else {
             return Detour::NONE;
         };
-        let place = ((drawn >> 32) * u64::from(others) >> 32) as u32;
+        let place = (((drawn >> 32) * u64::from(others)) >> 32) as u32;
         let (low, high) = (from.min(to), from.max(to));
         let skipped = place + u32::from(place >= low);
         let group = skipped + u32::from(skipped >= high);
