@@ -69,7 +69,9 @@ impl Routes {
             // In the order of the dimensions, and along each in that of its row, which two virtual
             // channels cut where it is a ring.
             Ways::Grid(grid) => !grid.wraps() || lanes > 1,
-            Ways::Dragonfly(_) | Ways::Table(_) => false,
+            // In the order of the virtual channels, and of each first those within a group.
+            Ways::Dragonfly(_) => lanes >= self.lanes(),
+            Ways::Table(_) => false,
         };
         if is_ordered && self.given().next().is_none() {
             return None;
@@ -670,6 +672,7 @@ mod tests {
                 let text = format!("{fabric}\nroutes.per_packet = '{rule}'");
                 let (wiring, routes) = built(&text, hosts);
                 assert_eq!(routes.lanes(), 3, "{text}");
+                assert_eq!(Search::new(&routes, &wiring, 3, |_| true).run(), None, "{text}");
                 assert_eq!(routes.circle(&wiring, 3, |_| true), None, "{text}");
                 assert!(routes.circle(&wiring, 1, |_| true).is_some(), "{text}");
             }

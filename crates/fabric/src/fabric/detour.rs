@@ -17,38 +17,54 @@ use super::ways::Choice;
 
 /// How far a packet is with its detour.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Detour(u32);
+pub(super) struct Detour(u16);
 
-const UNDECIDED: u32 = 1 << 31;
-const TOWARDS: u32 = 1 << 30;
+const UNDECIDED: u16 = 1 << 15;
+const TOWARDS: u16 = 1 << 14;
+const PAST: u16 = 1;
+
+// The number of a group fits below both: each group has a port to every other one.
+const _: () = assert!((TOWARDS as u64 - 1).pow(2) > super::MOST_PORTS);
 
 impl Detour {
     /// It takes none.
     pub const NONE: Detour = Detour(0);
 
     /// It has been in the group in between.
-    pub const PAST: Detour = Detour(1 << 29);
+    pub const PAST: Detour = Detour(PAST);
 
     /// It is on its way to a group.
     fn towards(group: u32) -> Detour {
-        Detour(TOWARDS | group)
+        Detour(TOWARDS | group as u16)
     }
 
     /// The first router decides whether it goes by a group.
     fn undecided(group: u32) -> Detour {
-        Detour(UNDECIDED | group)
+        Detour(UNDECIDED | group as u16)
     }
 
     /// The group that it goes to first.
     #[inline]
     fn group(self) -> Option<u32> {
-        (self.0 & TOWARDS != 0).then_some(self.0 & !TOWARDS)
+        self.is_towards().then_some(u32::from(self.0 & !TOWARDS))
     }
 
     /// Whether it is on its way to the group in between.
     #[inline]
     pub fn is_towards(self) -> bool {
         self.0 & TOWARDS != 0
+    }
+
+    /// One if it has been in the group in between, and none else.
+    #[inline]
+    pub fn is_past(self) -> u8 {
+        u8::from(self.0 == PAST)
+    }
+
+    /// The group by which it may go, while that is undecided.
+    #[inline]
+    fn proposed(self) -> Option<u32> {
+        (self.0 & UNDECIDED != 0).then_some(u32::from(self.0 & !UNDECIDED))
     }
 }
 
@@ -78,11 +94,12 @@ impl Routes {
         heading: &mut Heading,
         occupied: impl Fn(u32) -> u64,
     ) -> u32 {
-        if heading.detour.0 & UNDECIDED != 0 {
-            let group = heading.detour.0 & !UNDECIDED;
+        let detour = heading.detour;
+        if let Some(group) = detour.proposed() {
             heading.detour = decide(groups, (switch, to), group, *heading, occupied);
         }
-        match heading.detour.group() {
+        let detour = heading.detour;
+        match detour.group() {
             Some(group) if group == groups.group(switch) => heading.detour = Detour::PAST,
             Some(group) => return take(groups, groups.towards_group(switch, group), heading),
             None => {}

@@ -207,7 +207,7 @@ impl Groups {
     }
 
     /// The ports through which a packet for `target` may leave on a minimal way.
-    #[inline(never)]
+    #[inline]
     pub fn choice(&self, switch: u32, target: u32) -> Choice {
         let home = target / self.hosts;
         if home == switch {

@@ -79,8 +79,10 @@ impl Default for RoutesSettings {
     }
 }
 
-/// What a packet carries of its route.
+/// What a packet carries of its route, in six bytes: with what else a switch must know of a packet it fits
+/// sixteen.
 #[derive(Clone, Copy, Debug)]
+#[repr(Rust, packed(2))]
 pub struct Heading {
     /// What is left of its choices among ports, as a fraction of 2^32. Where routes are given the first
     /// bit tells whether its own is; the others are then its place in the list of ports.
@@ -208,10 +210,11 @@ impl Routes {
     /// Which of them it uses behind the port of a switch that it has chosen.
     #[inline]
     pub fn lane(&self, (switch, port): (u32, u32), to: impl Into<u32>, heading: Heading) -> u8 {
-        match heading.detour {
-            detour if detour.is_towards() => 0,
-            detour => u8::from(detour == Detour::PAST) + self.ways.lane(switch, port, to.into()),
+        let detour = heading.detour;
+        if detour.is_towards() {
+            return 0;
         }
+        detour.is_past() + self.ways.lane(switch, port, to.into())
     }
 
     /// Whether packets may go by a group in between.
@@ -239,13 +242,21 @@ impl Routes {
     /// The heading of a packet that departs.
     #[inline]
     pub fn depart(&mut self, from: impl Into<u32>, to: impl Into<u32>) -> Heading {
-        let (from, to) = (from.into(), to.into());
-        let connection = connection(from, to);
+        let from = from.into();
         match self.rule {
             Rule::Packet | Rule::Adaptive => {
                 Heading::new((draw(&mut self.random[from as usize]) >> 32) as u32)
             }
-            Rule::Valiant | Rule::Ugal => self.set_out(from, to),
+            _ => self.set_out(from, to.into()),
+        }
+    }
+
+    /// The same where more decides than a number that is drawn.
+    #[inline(never)]
+    fn set_out(&mut self, from: u32, to: u32) -> Heading {
+        let connection = connection(from, to);
+        match self.rule {
+            Rule::Packet | Rule::Adaptive | Rule::Valiant | Rule::Ugal => self.detour(from, to),
             Rule::Connection { key } => Heading::new(mix(key ^ mix(connection)) as u32),
             Rule::Given => match self.given.binary_search_by_key(&(from, to), |route| route.0) {
                 Ok(place) => Heading::new(OWN | self.given[place].1),
@@ -255,7 +266,7 @@ impl Routes {
     }
 
     /// The heading of a packet that may take a detour.
-    fn set_out(&mut self, from: u32, to: u32) -> Heading {
+    fn detour(&mut self, from: u32, to: u32) -> Heading {
         let random = &mut self.random[from as usize];
         let (left, drawn) = ((draw(random) >> 32) as u32, draw(random));
         let detour = match &self.ways {
@@ -276,31 +287,52 @@ impl Routes {
         heading: &mut Heading,
         occupied: impl Fn(u32) -> u64,
     ) -> u32 {
-        if self.rule == Rule::Given && heading.left & OWN != 0 {
-            return self.ports[(heading.left ^ OWN) as usize + usize::from(hop)];
+        let to = to.into();
+        if !matches!(self.rule, Rule::Packet | Rule::Connection { .. }) {
+            return self.weighed((switch, hop), to, heading, occupied);
+        }
+        let choice = self.ways.choice(switch, to);
+        match choice.count {
+            1 => self.ways.port(choice.first),
+            count => self.ways.port(choice.first + heading.rank(count)),
+        }
+    }
+
+    /// The same where more decides than what the packet has drawn.
+    #[inline(never)]
+    fn weighed(
+        &self,
+        (switch, hop): (u32, u8),
+        to: u32,
+        heading: &mut Heading,
+        occupied: impl Fn(u32) -> u64,
+    ) -> u32 {
+        let left = heading.left;
+        if self.rule == Rule::Given && left & OWN != 0 {
+            return self.ports[(left ^ OWN) as usize + usize::from(hop)];
         }
         if self.takes_detours()
             && let Ways::Dragonfly(groups) = &self.ways
         {
-            return self.detoured(groups, (switch, to.into()), heading, occupied);
+            return self.detoured(groups, (switch, to), heading, occupied);
         }
-        let choice = self.ways.choice(switch, to.into());
+        let choice = self.ways.choice(switch, to);
         if choice.count == 1 {
             return self.ways.port(choice.first);
         }
-        let unused_bits = u32::from(self.rule == Rule::Given);
-        heading.left <<= unused_bits;
-        let rank = heading.rank(choice.count);
-        heading.left >>= unused_bits;
         if self.rule == Rule::Adaptive {
+            let rank = heading.rank(choice.count);
             return self.least(choice, rank, occupied);
         }
+        // The first bit says that the route is not listed.
+        heading.left = left << 1;
+        let rank = heading.rank(choice.count);
+        heading.left >>= 1;
         self.ways.port(choice.first + rank)
     }
 
     /// The port that is least occupied; of those equally occupied the one of `rank` or the next
     /// behind it, where the first is behind the last.
-    #[inline(never)]
     fn least(&self, choice: Choice, rank: u32, occupied: impl Fn(u32) -> u64) -> u32 {
         let ranks = (rank..choice.count).chain(0..rank);
         let ports = ranks.map(|rank| self.ways.port(choice.first + rank));

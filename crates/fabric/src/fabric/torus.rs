@@ -163,7 +163,7 @@ impl Grid {
     }
 
     /// The ports through which a packet for `target` may leave.
-    #[inline(never)]
+    #[inline]
     pub fn choice(&self, switch: u32, target: u32) -> Choice {
         let home = target / self.hosts;
         let places = self.places(switch).iter().zip(self.places(home)).zip(&self.sizes);

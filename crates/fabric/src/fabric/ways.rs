@@ -6,8 +6,9 @@ use super::dragonfly::Groups;
 use super::torus::Grid;
 use super::wiring::{Peer, Wiring};
 
-/// The ways through a fabric.
+/// The ways through a fabric. The tag is a byte of its own, since every hop looks at it.
 #[derive(Clone, Debug)]
+#[repr(u8)]
 pub(super) enum Ways {
     /// What lies below each switch of a tree.
     Tree(Vec<Below>),
@@ -68,6 +69,15 @@ impl Ways {
     pub fn choice(&self, switch: u32, target: u32) -> Choice {
         match self {
             Ways::Tree(below) => below[switch as usize].choice(target),
+            _ => self.choice_elsewhere(switch, target),
+        }
+    }
+
+    /// The same outside trees.
+    #[inline(never)]
+    fn choice_elsewhere(&self, switch: u32, target: u32) -> Choice {
+        match self {
+            Ways::Tree(_) => Choice::NONE,
             Ways::Table(paths) => paths.choice(switch, target),
             Ways::Grid(grid) => grid.choice(switch, target),
             Ways::Dragonfly(groups) => groups.choice(switch, target),
@@ -78,9 +88,9 @@ impl Ways {
     #[inline]
     pub fn port(&self, place: u32) -> u32 {
         match self {
+            Ways::Tree(_) | Ways::Grid(_) => place,
             Ways::Table(paths) => paths.ports[place as usize],
             Ways::Dragonfly(groups) => groups.port(place),
-            Ways::Tree(_) | Ways::Grid(_) => place,
         }
     }
 
@@ -123,7 +133,7 @@ impl Below {
 }
 
 impl ShortestPaths {
-    #[inline(never)]
+    #[inline]
     fn choice(&self, switch: u32, target: u32) -> Choice {
         let (home, port) = self.homes[target as usize];
         if home == switch {
