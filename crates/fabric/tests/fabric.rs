@@ -11,6 +11,7 @@
 use proptest::prelude::*;
 use serde::Deserialize;
 use weft_fabric::fabric::{FabricSettings, Heading, Peer, Routes, RoutesSettings, Wiring};
+use weft_fabric::link::LinkSettings;
 use weft_kernel::Streams;
 
 #[derive(Deserialize)]
@@ -84,7 +85,7 @@ fn check_cables(wiring: &Wiring) {
 }
 
 /// Topologies with hosts, switches and the most switches on a way.
-const TREES: &[(&str, u16, u32, usize)] = &[
+const FABRICS: &[(&str, u16, u32, usize)] = &[
     ("fabric = 'star'", 16, 1, 1),
     ("fabric.k_ary_tree = { arity = 4, levels = 1 }", 4, 1, 1),
     ("fabric.k_ary_tree = { arity = 4, levels = 3 }", 64, 48, 5),
@@ -94,11 +95,24 @@ const TREES: &[(&str, u16, u32, usize)] = &[
     ("fabric.fat_tree = { radix = 6, tiers = 3 }", 54, 45, 5),
     ("fabric.fat_tree = { radix = 2, tiers = 3 }", 2, 5, 5),
     ("fabric = 'folded_tree'", 64, 40, 5),
+    ("fabric.leaf_spine = { hosts_per_leaf = 6, leaves = 4, spines = 3 }", 24, 7, 3),
+    ("fabric.leaf_spine = { hosts_per_leaf = 5, leaves = 3, spines = 1 }", 12, 4, 3),
+    ("fabric.dragonfly.hosts_per_router = 1", 6, 6, 4),
+    ("fabric.dragonfly.hosts_per_router = 2", 72, 36, 4),
+    ("fabric.dragonfly = { hosts_per_router = 2, groups = 3 }", 24, 12, 3),
+    ("fabric.dragonfly = { hosts_per_router = 2, groups = 4 }", 30, 16, 4),
+    (
+        "fabric.dragonfly = { hosts_per_router = 3, routers_per_group = 1, \
+         global_links_per_router = 2 }",
+        9,
+        3,
+        2,
+    ),
 ];
 
 #[test]
-fn every_way_through_a_tree_arrives_and_visits_no_switch_twice() {
-    for &(text, hosts, switches, longest) in TREES {
+fn every_way_arrives_and_visits_no_switch_twice() {
+    for &(text, hosts, switches, longest) in FABRICS {
         let wiring = wiring(text, hosts);
         assert_eq!(wiring.switches(), switches, "{text}");
         check_cables(&wiring);
@@ -111,10 +125,118 @@ fn every_way_through_a_tree_arrives_and_visits_no_switch_twice() {
     }
 }
 
+/// What is plugged into each port of a switch.
+fn ends(wiring: &Wiring, switch: &str) -> Vec<String> {
+    let switch = wiring.switch_named(switch).expect(switch);
+    let end = |number| match wiring.peer(wiring.port(switch, number)) {
+        Peer::Port(peer) => wiring.port_name(peer),
+        Peer::Host(host) => wiring.host_name(host),
+        Peer::Unused => "nothing".to_owned(),
+    };
+    (0..wiring.ports_of(switch)).map(end).collect()
+}
+
+#[test]
+fn every_leaf_has_a_cable_to_every_spine() {
+    let wiring = wiring("fabric.leaf_spine = { hosts_per_leaf = 2, leaves = 3, spines = 2 }", 6);
+    let leaf = ["host 2", "host 3", "port 1 of switch 1.0", "port 1 of switch 1.1"];
+    assert_eq!(ends(&wiring, "0.1"), leaf);
+    let spine = [0, 1, 2].map(|leaf| format!("port 3 of switch 0.{leaf}"));
+    assert_eq!(ends(&wiring, "1.1"), spine);
+    assert_eq!(wiring.tiers(), [1, 1, 1, 2, 2]);
+}
+
+/// The example of Kim et al. 2008, Figure 5: p = h = 2 and a = 4 give 9 groups, 36 routers and 72
+/// hosts. Cable 7 of group 0 is the second one of its router 3, and leads 8 groups further.
+#[test]
+fn the_canonical_dragonfly_has_nine_groups() {
+    let wiring = wiring("fabric.dragonfly.hosts_per_router = 2", 72);
+    assert_eq!((wiring.switches(), wiring.ports()), (36, 36 * 7));
+    let first = [
+        "host 0",
+        "host 1",
+        "port 2 of switch 0.1",
+        "port 2 of switch 0.2",
+        "port 2 of switch 0.3",
+        "port 6 of switch 1.3",
+        "port 5 of switch 2.3",
+    ];
+    assert_eq!(ends(&wiring, "0.0"), first);
+    let last = [
+        "host 6",
+        "host 7",
+        "port 4 of switch 0.0",
+        "port 4 of switch 0.1",
+        "port 4 of switch 0.2",
+        "port 6 of switch 7.0",
+        "port 5 of switch 8.0",
+    ];
+    assert_eq!(ends(&wiring, "0.3"), last);
+    let mut joined = vec![0; 81];
+    for port in 0..wiring.ports() {
+        let Peer::Port(peer) = wiring.peer(port) else { continue };
+        let (one, other) = (wiring.switch_of(port), wiring.switch_of(peer));
+        assert_ne!(one, other);
+        joined[(one / 4 * 9 + other / 4) as usize] += 1;
+    }
+    for (one, other) in (0..9).flat_map(|one| (0..9).map(move |other| (one, other))) {
+        // In a group every router has a cable to the other three.
+        assert_eq!(joined[9 * one + other], if one == other { 12 } else { 1 }, "{one}, {other}");
+    }
+}
+
+/// Four groups of 8 cables: two to each of the other three, and two without an end.
+#[test]
+fn fewer_groups_share_the_cables_of_a_dragonfly() {
+    let wiring = wiring("fabric.dragonfly = { hosts_per_router = 2, groups = 4 }", 32);
+    let ends = |router: u32| ends(&wiring, &format!("0.{router}")).split_off(5);
+    assert_eq!(ends(0), ["port 5 of switch 1.1", "port 6 of switch 2.0"]);
+    assert_eq!(ends(1), ["port 5 of switch 3.0", "port 6 of switch 1.2"]);
+    assert_eq!(ends(2), ["port 5 of switch 2.2", "port 6 of switch 3.1"]);
+    assert_eq!(ends(3), ["nothing", "nothing"]);
+}
+
+/// Hosts over a first kind of cable, and each tier behind it over one of its own.
+#[test]
+fn tiers_have_links_of_their_own() {
+    let links = "links = [{ rate = '1 Gbit/s' }, { rate = '2 Gbit/s' }, { rate = '4 Gbit/s' }]";
+    let two = links.replace(", { rate = '4 Gbit/s' }", "");
+    let link: LinkSettings = toml::from_str("rate = '8 Gbit/s'").unwrap();
+    let leaf_spine = "fabric.leaf_spine = { hosts_per_leaf = 2, leaves = 3, spines = 2";
+    let dragonfly = "fabric.dragonfly = { hosts_per_router = 2";
+    for (text, hosts, tiers) in [
+        (format!("{leaf_spine}, {two} }}"), 6, [1, 2, 2]),
+        (format!("{dragonfly}, {links} }}"), 72, [1, 2, 4]),
+    ] {
+        assert!(channel(&text).fabric.has_own_cables());
+        let wiring = wiring(&text, hosts);
+        let kinds = wiring.links(&link);
+        for port in 0..wiring.ports() {
+            let group =
+                |switch: u32| wiring.bare_name(switch).split_once('.').map(|own| own.0.to_owned());
+            let tier = match wiring.peer(port) {
+                Peer::Host(_) => 0,
+                Peer::Port(peer) => {
+                    let ends = [port, peer].map(|port| group(wiring.switch_of(port)));
+                    if ends[0] == ends[1] { 1 } else { 2 }
+                }
+                Peer::Unused => panic!("{text}: port {port}"),
+            };
+            let rate = kinds[wiring.link_of(port)].rate.to_string();
+            assert_eq!(
+                rate,
+                format!("{} Gbit/s", tiers[tier]),
+                "{text}: {}",
+                wiring.port_name(port)
+            );
+        }
+    }
+}
+
 /// Leaf up-port p leads to middle 4*pod+p, middle i's up-port p to top 4*i+p.
 #[test]
 fn the_4_ary_3_tree_is_wired_as_its_definition_says() {
-    let wiring = wiring(TREES[2].0, 64);
+    let wiring = wiring(FABRICS[2].0, 64);
     let leads_to = |switch: &str, port: u32| {
         let switch = wiring.switch_named(switch).expect(switch);
         let Peer::Port(peer) = wiring.peer(wiring.port(switch, port)) else { panic!("{switch}") };
@@ -163,7 +285,7 @@ fn the_folded_tree_has_the_papers_numbers() {
 
 #[test]
 fn a_connection_keeps_its_way_and_packets_take_all_of_them() {
-    let text = TREES[2].0;
+    let text = FABRICS[2].0;
     let wiring = wiring(text, 64);
     let ways = |rule: &str, seed| {
         let mut routes = routes(&format!("{text}\nroutes.{rule}"), &wiring, seed);
@@ -185,7 +307,7 @@ fn a_connection_keeps_its_way_and_packets_take_all_of_them() {
 /// at 37.7, for packets and for hashed connections.
 #[test]
 fn ways_are_equally_likely() {
-    let text = TREES[2].0;
+    let text = FABRICS[2].0;
     let wiring = wiring(text, 64);
     for rule in ["per_packet = 'random'", "per_connection = 'hashed'"] {
         let mut routes = routes(&format!("{text}\nroutes.{rule}"), &wiring, 1);
@@ -203,7 +325,7 @@ fn ways_are_equally_likely() {
 
 #[test]
 fn an_adaptive_packet_takes_the_least_occupied_port() {
-    let text = format!("{}\nroutes.per_packet = 'adaptive'", TREES[2].0);
+    let text = format!("{}\nroutes.per_packet = 'adaptive'", FABRICS[2].0);
     let wiring = wiring(&text, 64);
     let mut routes = routes(&text, &wiring, 1);
     for least in 4..8 {
@@ -296,6 +418,45 @@ fn wirings_that_cannot_be_are_refused_by_name() {
             refusal("fabric.fat_tree = { radix = 5, tiers = 2 }", 4),
             "fabric.fat_tree.radix = 5: accepted is an even number with which all switches have at \
              most 4194304 ports",
+        ),
+        (
+            refusal("fabric.leaf_spine = { hosts_per_leaf = 2, leaves = 3, spines = 2 }", 7),
+            "hosts = 7: accepted is at most 6, the ports for hosts of 3 leaves with 2 hosts each",
+        ),
+        (
+            refusal("fabric.leaf_spine = { hosts_per_leaf = 65535, leaves = 3, spines = 2 }", 7),
+            "fabric.leaf_spine.hosts_per_leaf = 65535: accepted is a number with which a leaf has at \
+             most 65536 ports, spines included",
+        ),
+        (
+            refusal(
+                "fabric.leaf_spine = { hosts_per_leaf = 2, leaves = 3, spines = 2, \
+                 links = [{}, {}, {}] }",
+                6,
+            ),
+            "fabric.leaf_spine.links = 3 entries: accepted is at most 2, one for each tier from that \
+             of the hosts on",
+        ),
+        (
+            refusal("fabric.dragonfly.hosts_per_router = 2", 73),
+            "hosts = 73: accepted is at most 72, the ports for hosts of a dragonfly of 9 groups of 4 \
+             routers",
+        ),
+        (
+            refusal("fabric.dragonfly = { hosts_per_router = 2, groups = 10 }", 4),
+            "fabric.dragonfly.groups = 10: accepted is 2 to 9, one more than a group has cables to \
+             others",
+        ),
+        (
+            refusal("fabric.dragonfly.hosts_per_router = 30000", 4),
+            "fabric.dragonfly.hosts_per_router = 30000: accepted is a number with which a router has \
+             at most 65536 ports, one for each host, other router of its group and cable to other \
+             groups",
+        ),
+        (
+            refusal("fabric.dragonfly.hosts_per_router = 40", 4),
+            "fabric.dragonfly.groups = 3201: accepted is so many that all routers have at most \
+             4194304 ports",
         ),
         (
             refusal("fabric.k_ary_tree = { arity = 1, levels = 2 }", 4),

@@ -157,6 +157,7 @@ impl Driver {
             return hosts::hosted(settings, workload, sources, site);
         }
         engine::refuse_what_differs(settings, site.name)?;
+        network::refuse_deadlock_without_buffers(settings, site.name)?;
         hub::refuse_a_window_without(settings, site.name)?;
         if let Some(turns) = &settings.turns {
             return turns::build(settings, turns, sources, site);

@@ -9,7 +9,7 @@ use serde::de::{Unexpected, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use weft_fabric::adapter::AdapterSettings;
 use weft_fabric::control::Speculation;
-use weft_fabric::fabric::{FabricSettings, RoutesSettings};
+use weft_fabric::fabric::{DeadlockSettings, FabricSettings, RoutesSettings};
 use weft_fabric::host::{HostSettings, MemorySettings};
 use weft_fabric::interface::{EndpointSettings, TransferSettings, WindowSettings};
 use weft_fabric::link::{ErrorSettings, LineCode, LinkBudgetSettings, LinkSettings, TurnSettings};
@@ -160,6 +160,10 @@ pub struct ChannelSettings {
     /// `input_queued` has.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub flow_control: Option<FlowControlSettings>,
+    /// What becomes of the channel if the buffers of its switches can wait for each other in a circle
+    /// under its routes. For fabrics whose switches have buffers of limited size.
+    #[serde(default, skip_serializing_if = "DeadlockSettings::is_refused")]
+    pub deadlock: DeadlockSettings,
     /// How messages become packets, which are then its cells. For switches with a shared memory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub segmentation: Option<SegmentationSettings>,

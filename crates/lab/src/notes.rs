@@ -2,9 +2,8 @@
 //! meant.
 
 use weft_fabric::fabric::FabricSettings;
-use weft_protocol::flow::FlowControlSettings;
 
-use crate::composition::{ChannelSettings, SwitchSettings};
+use crate::composition::ChannelSettings;
 use crate::plan::Plan;
 use crate::program::background::offers;
 
@@ -13,7 +12,7 @@ pub fn notes(plan: &Plan) -> Vec<String> {
     let mut notes: Vec<String> = inherited(plan).into_iter().collect();
     for point in &plan.points {
         for (name, channel) in &point.spec.channel {
-            let own = [empty_ports(channel, point.spec.system.hosts), rings(channel)];
+            let own = [empty_ports(channel, point.spec.system.hosts), circles(channel)];
             for note in own.into_iter().flatten() {
                 let note = format!("channel {name}: {note}");
                 if !notes.contains(&note) {
@@ -55,6 +54,8 @@ fn empty_ports(channel: &ChannelSettings, hosts: u32) -> Option<String> {
         FabricSettings::Star => "star",
         FabricSettings::KAryTree(_) => "k_ary_tree",
         FabricSettings::FatTree(_) => "fat_tree",
+        FabricSettings::LeafSpine(_) => "leaf_spine",
+        FabricSettings::Dragonfly(_) => "dragonfly",
         FabricSettings::FoldedTree => "folded_tree",
         FabricSettings::Torus(_) => "torus",
         FabricSettings::Mesh(_) => "mesh",
@@ -67,25 +68,14 @@ fn empty_ports(channel: &ChannelSettings, hosts: u32) -> Option<String> {
     ))
 }
 
-/// Rings of buffers that nothing keeps apart.
-fn rings(channel: &ChannelSettings) -> Option<String> {
-    let is_limited =
-        matches!(channel.switch, SwitchSettings::InputQueued(_) | SwitchSettings::SharedMemory(_));
-    let own = channel.flow_control.clone().unwrap_or_default();
-    let is_apart = matches!(own, FlowControlSettings::VirtualChannelCredits(_));
-    if !is_limited || is_apart || !channel.fabric.closes_rings() {
-        return None;
-    }
-    let given = match channel.flow_control {
-        Some(_) => "",
-        None => ", which is what it has unless flow_control is given",
-    };
-    Some(format!(
-        "with flow_control = {}{given}, packets in the buffers around a ring of this torus can \
-         wait for each other for good (verdict `stuck`); \
-         flow_control.virtual_channel_credits.channels = 2 prevents that",
-        own.name()
-    ))
+/// Buffers that may wait for each other.
+fn circles(channel: &ChannelSettings) -> Option<String> {
+    let is_allowed = !channel.deadlock.is_refused();
+    is_allowed.then(|| {
+        "with deadlock = allowed nobody looked for circles of buffers; packets that wait for each \
+         other for good end a run as `stuck` or `partly stuck`, without a mean"
+            .to_owned()
+    })
 }
 
 #[cfg(test)]
@@ -122,17 +112,11 @@ mod tests {
     }
 
     #[test]
-    fn rings_that_can_stand_still_are_named() {
-        let [note] = &of(16, "torus.dimensions = [4, 4]", "")[..] else { panic!("one note") };
-        let start = "channel c: with flow_control = credits, which is what it has unless \
-                     flow_control is given, packets in the buffers around a ring";
-        assert!(note.starts_with(start), "{note}");
-        let own = "flow_control.stop_go = { stop = 6, go = 2 }";
-        let [note] = &of(16, "torus.dimensions = [4, 4]", own)[..] else { panic!("one note") };
-        assert!(note.contains("with flow_control = stop_go, packets"), "{note}");
-        let none = Vec::<String>::new();
-        assert_eq!(of(16, "torus.dimensions = [4, 4]", APART), none);
-        assert_eq!(of(9, "torus.dimensions = [3, 3]", ""), none);
-        assert_eq!(of(16, "mesh.dimensions = [4, 4]", ""), none);
+    fn buffers_that_nobody_looked_at_are_told() {
+        let [note] = &of(16, "torus.dimensions = [4, 4]", "deadlock = 'allowed'")[..] else {
+            panic!("one note")
+        };
+        assert!(note.starts_with("channel c: with deadlock = allowed nobody looked"), "{note}");
+        assert_eq!(of(16, "torus.dimensions = [4, 4]", APART), Vec::<String>::new());
     }
 }

@@ -6,6 +6,9 @@
 //! table is searched for shortest paths.
 
 mod cable;
+mod deadlock;
+mod detour;
+mod dragonfly;
 mod error;
 mod path;
 mod routes;
@@ -19,15 +22,20 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use cable::CableSettings;
+pub use deadlock::{CircleBuffer, DeadlockSettings};
+pub use dragonfly::DragonflySettings;
 pub use error::FabricError;
 pub use path::PathHop;
 pub use routes::{ConnectionRoutes, GivenRoute, Heading, PacketRoutes, Routes, RoutesSettings};
 pub use table::{Cable, End, TableSettings, TableSwitch};
 pub use torus::{Extent, TorusSettings};
-pub use tree::{FatTreeSettings, KAryTreeSettings, Tiers};
+pub use tree::{FatTreeSettings, KAryTreeSettings, LeafSpineSettings, Tiers};
 
 /// Ports of one switch beyond which a number in a file is taken for a mistake.
 const MOST_PORTS_OF_A_SWITCH: u32 = 1 << 16;
+
+/// Ports of all switches together beyond which a number in a file is taken for a mistake.
+const MOST_PORTS: u64 = 1 << 22;
 
 pub use wiring::{Peer, Wiring};
 
@@ -44,6 +52,8 @@ pub enum FabricSettings {
     /// A tree of switches with equally many ports, all of which the highest tier has down
     /// (Al-Fares, Loukissas and Vahdat, SIGCOMM 2008).
     FatTree(FatTreeSettings),
+    /// Leaves with hosts, each with a cable to every spine.
+    LeafSpine(LeafSpineSettings),
     /// 40 eight-port switches in stages of 16, 16 and 8 for 64 hosts, with the numbers of the
     /// switches in the AC3 Velocity cluster (Vogels, Follett, Hsieh, Lifka and Stern,
     /// "Tree-Saturation Control in the AC3 Velocity Cluster Interconnect", Figures 1 and 9).
@@ -53,6 +63,9 @@ pub enum FabricSettings {
     Torus(TorusSettings),
     /// The same with rows whose ends are open.
     Mesh(TorusSettings),
+    /// Groups of routers, every router with a cable to every other of its group and every group with
+    /// cables to every other (Kim, Dally, Scott and Abts, ISCA 2008).
+    Dragonfly(DragonflySettings),
     /// Switches and cables one by one.
     Table(TableSettings),
 }
@@ -63,6 +76,8 @@ impl FabricSettings {
         match self {
             FabricSettings::KAryTree(settings) => !settings.links.is_empty(),
             FabricSettings::FatTree(settings) => !settings.links.is_empty(),
+            FabricSettings::LeafSpine(settings) => !settings.links.is_empty(),
+            FabricSettings::Dragonfly(settings) => !settings.links.is_empty(),
             FabricSettings::Table(settings) => {
                 settings.cables.iter().any(|cable| cable.link.is_some())
             }
@@ -85,17 +100,13 @@ impl FabricSettings {
             FabricSettings::Star | FabricSettings::Table(_) => None,
             FabricSettings::KAryTree(settings) => Some(settings.room()),
             FabricSettings::FatTree(settings) => Some(settings.room()),
+            FabricSettings::LeafSpine(settings) => Some(settings.room()),
+            FabricSettings::Dragonfly(settings) => Some(settings.room()),
             FabricSettings::FoldedTree => Some(64),
             FabricSettings::Torus(settings) | FabricSettings::Mesh(settings) => {
                 Some(settings.room())
             }
         }
-    }
-
-    /// Whether the buffers of a ring can wait for each other unless virtual channels keep them
-    /// apart. Of a table nothing is known.
-    pub fn closes_rings(&self) -> bool {
-        matches!(self, FabricSettings::Torus(settings) if settings.closes_rings())
     }
 
     /// The wiring for so many hosts.
@@ -105,6 +116,8 @@ impl FabricSettings {
             FabricSettings::Star => tree::star(hosts),
             FabricSettings::KAryTree(settings) => settings.wiring(hosts),
             FabricSettings::FatTree(settings) => settings.wiring(hosts),
+            FabricSettings::LeafSpine(settings) => settings.wiring(hosts),
+            FabricSettings::Dragonfly(settings) => settings.wiring(hosts),
             FabricSettings::FoldedTree => tree::folded(hosts),
             FabricSettings::Torus(settings) => settings.wiring(hosts, true),
             FabricSettings::Mesh(settings) => settings.wiring(hosts, false),

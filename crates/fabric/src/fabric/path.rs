@@ -38,7 +38,7 @@ impl Routes {
             let number = self.port((switch, hops.len() as u8), to, &mut heading, |_| 0);
             let output = wiring.port(switch, number);
             let came_by = hops.last().map_or(0, |hop: &PathHop| hop.lanes.1);
-            let lanes = (came_by, self.lane(switch, number, to));
+            let lanes = (came_by, self.lane((switch, number), to, heading));
             hops.push(PathHop { switch, input, output, lanes });
             match wiring.peer(output) {
                 Peer::Port(next) => input = next,

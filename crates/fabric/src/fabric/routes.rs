@@ -3,7 +3,9 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use weft_kernel::Stream;
+use weft_units::Time;
 
+use super::detour::Detour;
 use super::error::FabricError;
 use super::ways::{Choice, Ways};
 use super::wiring::{Peer, Wiring};
@@ -40,6 +42,23 @@ pub enum PacketRoutes {
     /// The port that is least occupied: that is free first where switches have output queues, with
     /// the fewest packets waiting for it elsewhere. Of those equally occupied a random one.
     Adaptive,
+    /// In a dragonfly: by a group in between, each equally likely, so that no traffic is worse than
+    /// another (Valiant and Brebner, STOC 1981).
+    Valiant,
+    /// In a dragonfly: that way or the minimal one, whichever has less waiting at the first switch, each
+    /// weighed with the length of the way (UGAL-L; Kim, Dally, Scott and Abts, ISCA 2008).
+    Ugal,
+}
+
+impl PacketRoutes {
+    fn name(self) -> &'static str {
+        match self {
+            PacketRoutes::Random => "random",
+            PacketRoutes::Adaptive => "adaptive",
+            PacketRoutes::Valiant => "valiant",
+            PacketRoutes::Ugal => "ugal",
+        }
+    }
 }
 
 /// The way of one connection.
@@ -60,11 +79,35 @@ impl Default for RoutesSettings {
     }
 }
 
-/// What a packet carries of its route: what is left of its choices among ports, as a fraction of
-/// 2^32. Where routes are given the first bit tells whether its own is; the others are then its
-/// place in the list of ports.
+/// What a packet carries of its route, in six bytes: with what else a switch must know of a packet it fits
+/// sixteen.
 #[derive(Clone, Copy, Debug)]
-pub struct Heading(u32);
+#[repr(Rust, packed(2))]
+pub struct Heading {
+    /// What is left of its choices among ports, as a fraction of 2^32. Where routes are given the first
+    /// bit tells whether its own is; the others are then its place in the list of ports.
+    left: u32,
+    pub(super) detour: Detour,
+}
+
+impl Heading {
+    fn new(left: u32) -> Heading {
+        Heading { left, detour: Detour::NONE }
+    }
+
+    /// That of a packet that has no choices left.
+    pub(super) fn after(detour: Detour) -> Heading {
+        Heading { left: 0, detour }
+    }
+
+    /// Chooses a number below `count`, each equally likely.
+    #[inline]
+    pub(super) fn rank(&mut self, count: u32) -> u32 {
+        let wide = u64::from(self.left) * u64::from(count);
+        self.left = wide as u32;
+        (wide >> 32) as u32
+    }
+}
 
 /// The first bit of a heading whose route is given.
 const OWN: u32 = 1 << 31;
@@ -91,6 +134,8 @@ enum Rule {
     Given,
     Packet,
     Adaptive,
+    Valiant,
+    Ugal,
 }
 
 const GIVEN: &str = "routes.per_connection.given";
@@ -105,8 +150,7 @@ impl Routes {
         let mut given = Vec::new();
         let mut ports = Vec::new();
         let rule = match settings {
-            RoutesSettings::PerPacket(PacketRoutes::Random) => Rule::Packet,
-            RoutesSettings::PerPacket(PacketRoutes::Adaptive) => Rule::Adaptive,
+            RoutesSettings::PerPacket(own) => own.rule(wiring)?,
             RoutesSettings::PerConnection(ConnectionRoutes::Random) => {
                 Rule::Connection { key: random.bits() }
             }
@@ -128,10 +172,27 @@ impl Routes {
         }
         // A host draws by itself, so that its choices do not depend on when others send.
         let random = match rule {
-            Rule::Packet | Rule::Adaptive => (0..wiring.hosts()).map(|_| random.bits()).collect(),
             Rule::Connection { .. } | Rule::Given => Vec::new(),
+            _ => (0..wiring.hosts()).map(|_| random.bits()).collect(),
         };
         Ok(Routes { ways: wiring.ways().clone(), rule, random, given, ports })
+    }
+
+    pub(super) fn ways(&self) -> &Ways {
+        &self.ways
+    }
+
+    /// The routes that are listed: initiator, target, and the ports along the way, behind which those
+    /// of other routes may follow.
+    pub(super) fn given(&self) -> impl Iterator<Item = (u32, u32, &[u32])> {
+        let route =
+            |((from, to), place): &((u32, u32), u32)| (*from, *to, &self.ports[*place as usize..]);
+        self.given.iter().map(route)
+    }
+
+    /// Whether the route of a connection is listed.
+    pub(super) fn is_given(&self, from: u32, to: u32) -> bool {
+        self.given.binary_search_by_key(&(from, to), |route| route.0).is_ok()
     }
 
     /// Whether all packets from one host to another take one way.
@@ -140,15 +201,33 @@ impl Routes {
     }
 
     /// How many virtual channels a packet needs, one after another on its way, so that buffers that
-    /// wait for each other never form a circle: two where dimensions are rings.
+    /// wait for each other never form a circle: two where dimensions are rings or groups are left, and
+    /// one more where packets take detours.
     pub fn lanes(&self) -> u8 {
-        self.ways.lanes()
+        self.ways.lanes() + u8::from(self.takes_detours())
     }
 
-    /// Which of them it uses behind a port of a switch.
+    /// Which of them it uses behind the port of a switch that it has chosen.
     #[inline]
-    pub fn lane(&self, switch: u32, port: u32, to: impl Into<u32>) -> u8 {
-        self.ways.lane(switch, port, to.into())
+    pub fn lane(&self, (switch, port): (u32, u32), to: impl Into<u32>, heading: Heading) -> u8 {
+        let detour = heading.detour;
+        if detour.is_towards() {
+            return 0;
+        }
+        detour.is_past() + self.ways.lane(switch, port, to.into())
+    }
+
+    /// Whether packets may go by a group in between.
+    #[inline]
+    pub(super) fn takes_detours(&self) -> bool {
+        matches!(self.rule, Rule::Valiant | Rule::Ugal)
+    }
+
+    /// What a port counts as occupied where nothing waits, if occupation is an instant at which the port
+    /// will be free and it is `now`. Only who weighs occupations counts them from zero.
+    #[inline]
+    pub fn idle(&self, now: Time) -> u64 {
+        if self.rule == Rule::Ugal { now.0 } else { 0 }
     }
 
     /// The class of a connection, below `classes`.
@@ -163,22 +242,43 @@ impl Routes {
     /// The heading of a packet that departs.
     #[inline]
     pub fn depart(&mut self, from: impl Into<u32>, to: impl Into<u32>) -> Heading {
-        let (from, to) = (from.into(), to.into());
-        let connection = connection(from, to);
+        let from = from.into();
         match self.rule {
             Rule::Packet | Rule::Adaptive => {
-                Heading((draw(&mut self.random[from as usize]) >> 32) as u32)
+                Heading::new((draw(&mut self.random[from as usize]) >> 32) as u32)
             }
-            Rule::Connection { key } => Heading(mix(key ^ mix(connection)) as u32),
+            _ => self.set_out(from, to.into()),
+        }
+    }
+
+    /// The same where more decides than a number that is drawn.
+    #[inline(never)]
+    fn set_out(&mut self, from: u32, to: u32) -> Heading {
+        let connection = connection(from, to);
+        match self.rule {
+            Rule::Packet | Rule::Adaptive | Rule::Valiant | Rule::Ugal => self.detour(from, to),
+            Rule::Connection { key } => Heading::new(mix(key ^ mix(connection)) as u32),
             Rule::Given => match self.given.binary_search_by_key(&(from, to), |route| route.0) {
-                Ok(place) => Heading(OWN | self.given[place].1),
-                Err(_) => Heading(mix(mix(connection)) as u32 >> 1),
+                Ok(place) => Heading::new(OWN | self.given[place].1),
+                Err(_) => Heading::new(mix(mix(connection)) as u32 >> 1),
             },
         }
     }
 
+    /// The heading of a packet that may take a detour.
+    fn detour(&mut self, from: u32, to: u32) -> Heading {
+        let random = &mut self.random[from as usize];
+        let (left, drawn) = ((draw(random) >> 32) as u32, draw(random));
+        let detour = match &self.ways {
+            Ways::Dragonfly(groups) => Detour::of(groups, from, to, drawn, self.rule == Rule::Ugal),
+            _ => Detour::NONE,
+        };
+        Heading { left, detour }
+    }
+
     /// The port by which a packet for `to` leaves `switch`, the `hop`th on its way from 0 on.
-    /// `occupied` tells how occupied a port is: adaptive packets take the port with the least.
+    /// `occupied` tells how occupied a port is, from [`idle`](Self::idle) on: adaptive packets take the
+    /// port with the least.
     #[inline(always)]
     pub fn port(
         &self,
@@ -187,31 +287,73 @@ impl Routes {
         heading: &mut Heading,
         occupied: impl Fn(u32) -> u64,
     ) -> u32 {
-        if self.rule == Rule::Given && heading.0 & OWN != 0 {
-            return self.ports[(heading.0 ^ OWN) as usize + usize::from(hop)];
+        let to = to.into();
+        if !matches!(self.rule, Rule::Packet | Rule::Connection { .. }) {
+            return self.weighed((switch, hop), to, heading, occupied);
         }
-        let choice = self.ways.choice(switch, to.into());
+        let choice = self.ways.choice(switch, to);
+        match choice.count {
+            1 => self.ways.port(choice.first),
+            count => self.ways.port(choice.first + heading.rank(count)),
+        }
+    }
+
+    /// The same where more decides than what the packet has drawn.
+    #[inline(never)]
+    fn weighed(
+        &self,
+        (switch, hop): (u32, u8),
+        to: u32,
+        heading: &mut Heading,
+        occupied: impl Fn(u32) -> u64,
+    ) -> u32 {
+        let left = heading.left;
+        if self.rule == Rule::Given && left & OWN != 0 {
+            return self.ports[(left ^ OWN) as usize + usize::from(hop)];
+        }
+        if self.takes_detours()
+            && let Ways::Dragonfly(groups) = &self.ways
+        {
+            return self.detoured(groups, (switch, to), heading, occupied);
+        }
+        let choice = self.ways.choice(switch, to);
         if choice.count == 1 {
             return self.ways.port(choice.first);
         }
-        let unused_bits = u32::from(self.rule == Rule::Given);
-        let wide = u64::from(heading.0 << unused_bits) * u64::from(choice.count);
-        heading.0 = wide as u32 >> unused_bits;
-        let rank = (wide >> 32) as u32;
         if self.rule == Rule::Adaptive {
+            let rank = heading.rank(choice.count);
             return self.least(choice, rank, occupied);
         }
+        // The first bit says that the route is not listed.
+        heading.left = left << 1;
+        let rank = heading.rank(choice.count);
+        heading.left >>= 1;
         self.ways.port(choice.first + rank)
     }
 
     /// The port that is least occupied; of those equally occupied the one of `rank` or the next
     /// behind it, where the first is behind the last.
-    #[inline(never)]
     fn least(&self, choice: Choice, rank: u32, occupied: impl Fn(u32) -> u64) -> u32 {
         let ranks = (rank..choice.count).chain(0..rank);
         let ports = ranks.map(|rank| self.ways.port(choice.first + rank));
         // The first of equal ones, as `min_by_key` promises.
         ports.min_by_key(|port| occupied(*port)).unwrap_or_default()
+    }
+}
+
+impl PacketRoutes {
+    fn rule(self, wiring: &Wiring) -> Result<Rule, FabricError> {
+        let has_detours = matches!(wiring.ways(), Ways::Dragonfly(groups) if groups.count() > 2);
+        match self {
+            PacketRoutes::Random => Ok(Rule::Packet),
+            PacketRoutes::Adaptive => Ok(Rule::Adaptive),
+            PacketRoutes::Valiant if has_detours => Ok(Rule::Valiant),
+            PacketRoutes::Ugal if has_detours => Ok(Rule::Ugal),
+            PacketRoutes::Valiant | PacketRoutes::Ugal => {
+                let accepted = "random or adaptive, or a dragonfly of three groups or more";
+                Err(FabricError::new("routes.per_packet", self.name(), accepted))
+            }
+        }
     }
 }
 

@@ -4,14 +4,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use weft_units::PositiveCount;
 
-use super::MOST_PORTS_OF_A_SWITCH;
 use super::cable::CableSettings;
 use super::error::FabricError;
 use super::ways::{Below, Choice, Ways};
 use super::wiring::Wiring;
-
-/// Ports of all switches together beyond which a number in a file is taken for a mistake.
-const MOST_PORTS: u64 = 1 << 22;
+use super::{MOST_PORTS, MOST_PORTS_OF_A_SWITCH};
 
 /// Settings of a k-ary n-tree: `levels` stages of `arity^(levels-1)` switches, `arity^levels` ports
 /// for hosts. In stage `l`, switch `P * arity^l + c` is copy `c` over the subtree `P`; its port up
@@ -41,6 +38,25 @@ pub struct FatTreeSettings {
     pub tiers: Tiers,
     /// What the cables of each tier have otherwise than the `link` of the channel: first those of
     /// the hosts, then those between the first stage and the second.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub links: Vec<CableSettings>,
+}
+
+/// Settings of leaves and spines, with any oversubscription: that of a leaf is its hosts over the
+/// spines, where all cables are alike. Switches are named as in a k-ary tree: `0.3` is the fourth leaf
+/// and `1.0` the first spine. The first ports of a leaf are those of its hosts, then comes one for each
+/// spine; a spine has one for each leaf.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LeafSpineSettings {
+    /// Hosts at every leaf.
+    pub hosts_per_leaf: PositiveCount,
+    /// How many leaves there are.
+    pub leaves: PositiveCount,
+    /// How many spines there are.
+    pub spines: PositiveCount,
+    /// What the cables of each tier have otherwise than the `link` of the channel: first those of
+    /// the hosts, then those between leaves and spines.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub links: Vec<CableSettings>,
 }
@@ -126,8 +142,39 @@ impl FatTreeSettings {
     }
 }
 
+impl LeafSpineSettings {
+    /// How many ports for hosts there are.
+    pub(super) fn room(&self) -> u64 {
+        u64::from(self.hosts_per_leaf.get()) * u64::from(self.leaves.get())
+    }
+
+    pub(super) fn wiring(&self, hosts: u32) -> Result<Wiring, FabricError> {
+        let numbers = [self.hosts_per_leaf, self.leaves, self.spines].map(PositiveCount::get);
+        let [each, leaves, spines] = numbers;
+        let most = MOST_PORTS_OF_A_SWITCH;
+        if u64::from(each) + u64::from(spines) > most.into() {
+            let accepted =
+                format!("a number with which a leaf has at most {most} ports, spines included");
+            return Err(FabricError::new("fabric.leaf_spine.hosts_per_leaf", each, accepted));
+        }
+        let ports = u64::from(leaves) * (u64::from(each) + 2 * u64::from(spines));
+        if leaves > most || ports > MOST_PORTS {
+            let accepted =
+                format!("at most {most}, with which all switches have at most {MOST_PORTS} ports");
+            return Err(FabricError::new("fabric.leaf_spine.leaves", leaves, accepted));
+        }
+        check_tiers(&self.links, 2, "fabric.leaf_spine.links")?;
+        let fabric = format!("{leaves} leaves with {each} hosts each");
+        grow(&[each, leaves], spines, (hosts, &fabric), &self.links)
+    }
+}
+
 /// No more entries than there are tiers.
-fn check_tiers(links: &[CableSettings], tiers: u32, key: &str) -> Result<(), FabricError> {
+pub(super) fn check_tiers(
+    links: &[CableSettings],
+    tiers: u32,
+    key: &str,
+) -> Result<(), FabricError> {
     if links.len() <= tiers as usize {
         return Ok(());
     }

@@ -2,11 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use super::dragonfly::Groups;
 use super::torus::Grid;
 use super::wiring::{Peer, Wiring};
 
-/// The ways through a fabric.
+/// The ways through a fabric. The tag is a byte of its own, since every hop looks at it.
 #[derive(Clone, Debug)]
+#[repr(u8)]
 pub(super) enum Ways {
     /// What lies below each switch of a tree.
     Tree(Vec<Below>),
@@ -14,6 +16,8 @@ pub(super) enum Ways {
     Table(ShortestPaths),
     /// Dimension by dimension.
     Grid(Grid),
+    /// Over at most one cable between groups.
+    Dragonfly(Groups),
 }
 
 /// Ports among which a packet may choose: so many from the first one on, which [`Ways::port`] turns
@@ -65,8 +69,18 @@ impl Ways {
     pub fn choice(&self, switch: u32, target: u32) -> Choice {
         match self {
             Ways::Tree(below) => below[switch as usize].choice(target),
+            _ => self.choice_elsewhere(switch, target),
+        }
+    }
+
+    /// The same outside trees.
+    #[inline(never)]
+    fn choice_elsewhere(&self, switch: u32, target: u32) -> Choice {
+        match self {
+            Ways::Tree(_) => Choice::NONE,
             Ways::Table(paths) => paths.choice(switch, target),
             Ways::Grid(grid) => grid.choice(switch, target),
+            Ways::Dragonfly(groups) => groups.choice(switch, target),
         }
     }
 
@@ -74,8 +88,9 @@ impl Ways {
     #[inline]
     pub fn port(&self, place: u32) -> u32 {
         match self {
-            Ways::Table(paths) => paths.ports[place as usize],
             Ways::Tree(_) | Ways::Grid(_) => place,
+            Ways::Table(paths) => paths.ports[place as usize],
+            Ways::Dragonfly(groups) => groups.port(place),
         }
     }
 
@@ -83,6 +98,7 @@ impl Ways {
     pub fn lanes(&self) -> u8 {
         match self {
             Ways::Grid(grid) if grid.wraps() => 2,
+            Ways::Dragonfly(_) => 2,
             Ways::Grid(_) | Ways::Tree(_) | Ways::Table(_) => 1,
         }
     }
@@ -92,15 +108,16 @@ impl Ways {
     pub fn lane(&self, switch: u32, port: u32, target: u32) -> u8 {
         match self {
             Ways::Grid(grid) => u8::from(grid.is_past_dateline(switch, port, target)),
+            Ways::Dragonfly(groups) => u8::from(groups.is_in_last_group(switch, port, target)),
             Ways::Tree(_) | Ways::Table(_) => 0,
         }
     }
 
     /// The numbers of the ports of a choice.
     #[cfg(test)]
-    pub fn ports(&self, switch: u32, target: u32) -> Vec<u32> {
+    pub fn each(&self, switch: u32, target: u32) -> impl Iterator<Item = u32> {
         let Choice { first, count } = self.choice(switch, target);
-        (first..first + count).map(|place| self.port(place)).collect()
+        (first..first + count).map(|place| self.port(place))
     }
 }
 
@@ -116,7 +133,7 @@ impl Below {
 }
 
 impl ShortestPaths {
-    #[inline(never)]
+    #[inline]
     fn choice(&self, switch: u32, target: u32) -> Choice {
         let (home, port) = self.homes[target as usize];
         if home == switch {

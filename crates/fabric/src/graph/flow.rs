@@ -29,7 +29,7 @@ impl Flow {
         let channels = control.channels;
         Flow {
             channels: channels.into(),
-            lanes: if channels.is_multiple_of(lanes) { lanes } else { 1 },
+            lanes: control.lanes(lanes),
             credits: vec![FREE; ports as usize * usize::from(channels)],
             limited: vec![false; ports as usize],
             reaction: control.stop_go.map_or(Span::ZERO, |own| own.reaction),

@@ -47,6 +47,12 @@ pub type Misfit = (&'static str, String, String);
 pub const MOST_CHANNELS: u32 = 16;
 
 impl FlowControl {
+    /// How many virtual channels a packet uses one after another whose routes need `needed`: that many
+    /// if they can all be divided so, and else one.
+    pub fn lanes(&self, needed: u8) -> u8 {
+        if self.channels.is_multiple_of(needed) { needed } else { 1 }
+    }
+
     /// The flow control that `settings` describe, over cables like `link` and with inputs of `buffer`
     /// cells. An error names the key below `flow_control`, its value and what is accepted.
     pub fn new(

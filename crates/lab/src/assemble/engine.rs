@@ -70,10 +70,13 @@ pub(super) fn build(
         };
         kinds[number as usize] = kind(&key, own)?;
     }
+    let flow = flow(settings, &kinds, site.name)?;
+    let holds = |switch: u32| matches!(kinds[switch as usize], Kind::Input(..));
+    network::refuse_a_circle(settings, (&wiring, &routes), &flow, holds, site.name)?;
     let switches = (0..).zip(&kinds).map(|(number, kind)| switch(number, *kind, &wiring, site));
     Ok(Driver::Engine(Box::new(Engine::new(EngineParts {
         switches: switches.collect::<Result<_, _>>()?,
-        flow: flow(settings, &kinds, site.name)?,
+        flow,
         wiring,
         routes,
         link: settings.link.clone(),
@@ -142,7 +145,7 @@ fn input_queued<'a>(
     }
     if let Some(FlowControlSettings::VirtualChannelCredits(own)) = &settings.flow_control {
         let key = format!("{}.input_queued.buffer", place.key);
-        network::channels_fit(own.channels, wiring, (&key, buffer, cells), place.channel)?;
+        network::channels_fit(own.channels, (&key, buffer, cells), place.channel)?;
     }
     Ok(Kind::Input(switch, cell, buffer))
 }

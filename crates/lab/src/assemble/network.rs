@@ -2,7 +2,9 @@
 //! and what it is made of.
 
 use weft_fabric::adapter::{Feed, Insertion, Release};
-use weft_fabric::fabric::{ConnectionRoutes, FabricError, Routes, RoutesSettings, Wiring};
+use weft_fabric::fabric::{
+    CircleBuffer, ConnectionRoutes, FabricError, Routes, RoutesSettings, Wiring,
+};
 use weft_fabric::link::{ErrorSettings, Errors, FlowControl, MOST_CHANNELS};
 use weft_fabric::message::SegmentationSettings;
 use weft_fabric::switch::{InputQueuedSettings, SharedMemorySettings};
@@ -109,10 +111,11 @@ pub(super) fn shared_memory(
     let control = settings.flow_control.clone().unwrap_or_default();
     if let FlowControlSettings::VirtualChannelCredits(own) = &control {
         let key = "switch.shared_memory.buffer";
-        channels_fit(own.channels, &parts.wiring, (key, buffer, 1), site.name)?;
+        channels_fit(own.channels, (key, buffer, 1), site.name)?;
     }
     let control = FlowControl::new(&control, &settings.link, buffer)
         .map_err(|(key, value, accepted)| fault(&format!("flow_control.{key}"), value, accepted))?;
+    refuse_a_circle(settings, (&parts.wiring, &parts.routes), &control, |_| true, site.name)?;
     let switches = SharedMemoryParts {
         queues: switch.queues,
         buffer,
@@ -186,18 +189,12 @@ pub(super) fn refuse_what_needs_a_shared_memory(
     Ok(())
 }
 
-/// As many virtual channels as the wiring needs, and a buffer in which each of them has the cells of
-/// a packet.
+/// A buffer in which each virtual channel has the cells of a packet.
 pub(super) fn channels_fit(
     channels: PositiveCount,
-    wiring: &Wiring,
     (key, buffer, cells): (&str, u32, u64),
     name: &str,
 ) -> Result<(), Error> {
-    lanes_fit(channels, wiring).or_else(|accepted| {
-        let key = "flow_control.virtual_channel_credits.channels";
-        refuse(name, key, &channels.to_string(), &accepted)
-    })?;
     let least = u64::from(channels.get()) * cells;
     if channels.get() > MOST_CHANNELS || u64::from(buffer) >= least {
         return Ok(());
@@ -209,12 +206,71 @@ pub(super) fn channels_fit(
     refuse(name, key, &buffer.to_string(), &accepted)
 }
 
-/// A torus needs two virtual channels for each that its connections are divided among.
-fn lanes_fit(channels: PositiveCount, wiring: &Wiring) -> Result<(), String> {
-    match wiring.lanes() {
-        lanes if channels.get().is_multiple_of(lanes.into()) => Ok(()),
-        lanes => Err(format!("a multiple of {lanes}, so that no ring of buffers is closed")),
+/// Buffers of a circle that are named one by one.
+const MOST_NAMED: usize = 12;
+
+/// No buffers of the switches that `holds` names can wait for each other in a circle, unless the file
+/// accepts that.
+pub(super) fn refuse_a_circle(
+    settings: &ChannelSettings,
+    (wiring, routes): (&Wiring, &Routes),
+    flow: &FlowControl,
+    holds: impl Fn(u32) -> bool,
+    name: &str,
+) -> Result<(), Error> {
+    if !settings.deadlock.is_refused() {
+        return Ok(());
     }
+    let lanes = flow.lanes(routes.lanes());
+    let Some(circle) = routes.circle(wiring, lanes, &holds) else { return Ok(()) };
+    let buffer = |own: &CircleBuffer| match lanes {
+        1 => wiring.port_name(own.port),
+        _ => format!("{} (virtual channel {})", wiring.port_name(own.port), own.lane),
+    };
+    let mut named: Vec<String> = circle.iter().take(MOST_NAMED).map(buffer).collect();
+    if circle.len() > MOST_NAMED {
+        named.push(format!("{} more", circle.len() - MOST_NAMED));
+    }
+    let value = format!(
+        "refused (a circle of buffers, each of which can be full of packets that wait for space in the \
+         next: those behind {})",
+        named.join(", ")
+    );
+    let channels = match routes.lanes() {
+        needed if needed > lanes => format!(
+            "a multiple of {needed} virtual channels \
+             (flow_control.virtual_channel_credits.channels), "
+        ),
+        _ => String::new(),
+    };
+    let accepted = format!(
+        "{channels}other routes (such as routes.per_connection.given), switches without buffers of \
+         limited size (output_queued), or deadlock = \"allowed\" for a run that may end as `stuck`"
+    );
+    refuse(name, "deadlock", &value, &accepted)
+}
+
+/// Whether switches may wait for each other is asked only where buffers of limited size stand.
+pub(super) fn refuse_deadlock_without_buffers(
+    settings: &ChannelSettings,
+    name: &str,
+) -> Result<(), Error> {
+    if settings.deadlock.is_refused() || holds_back(settings) {
+        return Ok(());
+    }
+    let accepted = "it only where switches hold packets back for buffers of limited size: \
+                    input_queued with a `buffer`, or shared_memory";
+    refuse(name, "deadlock", "allowed", accepted)
+}
+
+/// Whether any switch holds packets back.
+fn holds_back(settings: &ChannelSettings) -> bool {
+    let is_buffered = |own: &SwitchSettings| match own {
+        SwitchSettings::InputQueued(own) => own.buffer.is_some(),
+        SwitchSettings::SharedMemory(_) => true,
+        _ => false,
+    };
+    settings.switches.values().chain([&settings.switch]).any(is_buffered)
 }
 
 /// The number of hosts is a setting of the system, everything else one of the channel.

@@ -152,7 +152,8 @@ fn a_ring_that_is_stuck_tells_who_waits_for_whom() {
         { from = 'b.1', to = 'c.2' }, { from = 'c.1', to = 'a.2' }] }\n\
         routes.per_connection.given = [{ from = 0, to = 2, switches = ['a', 'b', 'c'] }, \
         { from = 1, to = 0, switches = ['b', 'c', 'a'] }, \
-        { from = 2, to = 1, switches = ['c', 'a', 'b'] }]";
+        { from = 2, to = 1, switches = ['c', 'a', 'b'] }]\n\
+        deadlock = 'allowed'";
     let flows = "load = 0.9\npattern.flows = [{ from = 0, to = 2 }, { from = 1, to = 0 }, \
                  { from = 2, to = 1 }]";
     let run = run(&voq(3, "buffer = 1", ring, flows, "20 ms"), 1);

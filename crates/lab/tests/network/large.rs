@@ -23,7 +23,8 @@ fn hosts_beyond_sixteen_bits_reach_each_other() {
 /// packet is at the first switch when a slot begins, and at the second one in time for the next.
 #[test]
 fn hosts_beyond_sixteen_bits_wait_for_slots() {
-    let torus = "fabric.torus = { dimensions = [128, 128], hosts_per_switch = 5 }";
+    let torus = "fabric.torus = { dimensions = [128, 128], hosts_per_switch = 5 }\n\
+                 deadlock = 'allowed'";
     let list = "source.list = [{ time = '1.89 us', from = 81919, to = 81910 }]";
     let run = run(&voq(81_920, "buffer = 8", torus, list, "10 us"), 1);
     let seen = run.observations.recorder(Latency::OneWay);

@@ -185,6 +185,9 @@ const FABRICS: &[(&str, u16)] = &[
     ("fabric.fat_tree = { radix = 4, tiers = 3 }", 16),
     ("fabric.fat_tree = { radix = 6, tiers = 2 }", 17),
     ("fabric = 'folded_tree'", 64),
+    ("fabric.leaf_spine = { hosts_per_leaf = 4, leaves = 3, spines = 2 }", 11),
+    ("fabric.dragonfly.hosts_per_router = 1", 6),
+    ("fabric.dragonfly = { hosts_per_router = 2, groups = 4 }", 31),
     ("fabric.torus.dimensions = [5]", 5),
     ("fabric.torus = { dimensions = [2, 4, 3], hosts_per_switch = 2 }", 47),
     ("fabric.mesh = { dimensions = [3, 4] }", 12),
@@ -212,7 +215,7 @@ proptest! {
         load in 0.05_f64..1.2,
         rule in prop::sample::select(vec![
             "per_packet = 'random'", "per_packet = 'adaptive'", "per_connection = 'random'",
-            "per_connection = 'hashed'",
+            "per_connection = 'hashed'", "per_packet = 'valiant'", "per_packet = 'ugal'",
         ]),
         queues in prop::sample::select(vec![
             Queues::Outputs(Limit::Unlimited), Queues::Outputs(Limit::AtMost(PositiveCount::ONE)),
@@ -235,6 +238,11 @@ proptest! {
             queues,
             Queues::Shared(..) | Queues::Inputs(_, _, STOP) | Queues::Mixed(_, _, STOP, _)
         );
+        let takes_detours = rule.contains("valiant") || rule.contains("ugal");
+        let rule = match takes_detours && !fabric.contains("dragonfly") {
+            true => "per_packet = 'adaptive'",
+            false => rule,
+        };
         // Connections are set up once, and a stop must be heard within the buffers.
         let rule = if is_shared { "per_connection = 'random'" } else { rule };
         let packet = if is_shared { packet.max(20_000) } else { packet };

@@ -40,6 +40,8 @@ fn one_packet_is_on_the_cables_of_its_way_and_no_others() {
         ("fabric.mesh.dimensions = [2, 2]", 2),
         ("fabric.k_ary_tree = { arity = 2, levels = 2 }", 3),
         ("fabric.fat_tree = { radix = 4, tiers = 2 }", 3),
+        ("fabric.leaf_spine = { hosts_per_leaf = 2, leaves = 2, spines = 3 }", 3),
+        ("fabric.dragonfly = { hosts_per_router = 1, groups = 2 }", 2),
         (
             "fabric.table = { switches = [{ name = 'a', ports = 3 }, { name = 'b', ports = 3 }], \
           cables = [{ from = 'host 0', to = 'a.0' }, { from = 'host 1', to = 'a.1' }, \
@@ -52,7 +54,9 @@ fn one_packet_is_on_the_cables_of_its_way_and_no_others() {
     for (fabric, switches) in fabrics {
         let queues = file(4, fabric, ONE, "100 us");
         let shared = queues.replace("switch.output_queued.latency = '90 ns'", memory);
-        for file in [&queues, &shared, &voq(4, "buffer = 8", fabric, ONE, "100 us")] {
+        let inputs = format!("{fabric}\ndeadlock = 'allowed'");
+        let shared = shared.replace(fabric, &inputs);
+        for file in [&queues, &shared, &voq(4, "buffer = 8", &inputs, ONE, "100 us")] {
             let table = links(file);
             let found = busy(&table);
             assert_eq!(found.len(), switches + 1, "{fabric}: {found:?}");

@@ -4,6 +4,8 @@
 
 mod credits;
 mod cycle_counts;
+mod deadlock;
+mod dragonfly;
 mod endpoints;
 mod full;
 mod large;

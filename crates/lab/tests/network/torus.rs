@@ -47,7 +47,8 @@ fn packets_go_the_shorter_way_round() {
         assert_eq!(one_way(&queues), 1_020 + switches * 110, "{channel}: {from} to {to}");
         // At the first crossbar at 5000 ns, the very beginning of a slot, and a slot further each.
         let list = list.replace("5000 ns", "4890 ns");
-        let slots = run(&voq(16, "buffer = 4", channel, &list, "100 us"), 1);
+        let channel = format!("{channel}\ndeadlock = 'allowed'");
+        let slots = run(&voq(16, "buffer = 4", &channel, &list, "100 us"), 1);
         let expected = 110 + (switches - 1) * 1_000 + 1_020;
         assert_eq!(one_way(&slots), expected, "{channel}: {from} to {to}");
     }
@@ -110,7 +111,7 @@ fn a_ring_needs_two_virtual_channels() {
             true => memory(file(8, channel, workload, "20 ms")),
             false => voq(8, "buffer = 8", channel, workload, "20 ms"),
         };
-        let (verdict, stuck) = one(&text(ring));
+        let (verdict, stuck) = one(&text(&format!("{ring}\ndeadlock = 'allowed'")));
         assert_eq!(verdict, Verdict::Stuck, "{is_memory}");
         let lines = stuck.waiting.join("\n");
         if !is_memory {
@@ -136,7 +137,7 @@ fn a_ring_needs_two_virtual_channels() {
 /// What came through before says nothing about a latency: the point has none, the run keeps its own.
 #[test]
 fn a_point_that_is_stuck_has_no_latency() {
-    let ring = "fabric.torus.dimensions = [8]";
+    let ring = "fabric.torus.dimensions = [8]\ndeadlock = 'allowed'";
     let text = voq(8, "buffer = 8", ring, "load = 0.9\npattern.shift = 3", "20 ms");
     let request = Request::of_text("stuck.toml", &text);
     let outcome = weft_lab::run(&request, &Options::default(), &mut |_, _| true).expect(&text);
@@ -201,7 +202,7 @@ fn a_torus_that_cannot_be_is_refused() {
                 "load = 0.1",
                 "1 ms",
             )),
-            "a multiple of 2, so that no ring of buffers is closed",
+            "a multiple of 2 virtual channels (flow_control.virtual_channel_credits.channels), other",
         ),
     ];
     for (message, expected) in cases {

@@ -19,6 +19,7 @@ payload = '48 B'
 link = { rate = '1 Gbit/s', length = '2 m', delay_per_metre = '5 ns/m' }
 adapter.send_buffers = 'unlimited'
 flow_control = 'credits'
+deadlock = 'allowed'
 routes.per_connection = 'hashed'
 switch.input_queued = { latency = '100 ns', buffer = 2, cell = '64 B', scheduler.wavefront = {} }
 [channel.data.fabric.table]
@@ -56,6 +57,12 @@ fn a_part_that_stands_still_is_not_hidden_by_what_moves() {
     let waiting = all.table("replications").get(0, "waiting_for").expect("a sentence").to_string();
     assert!(waiting.starts_with("no packet of hosts 0, 1, 2, 3, 4, 5, 6, 7 arrived"), "{waiting}");
     assert!(waiting.contains("a circle of switches"), "{waiting}");
+    // Unless that is said to be meant, the file is refused with the circle of the ring.
+    let refused = text.replace("deadlock = 'allowed'\n", "");
+    let refused = Plan::new(&Request::of_text("ring.toml", &refused)).expect_err("a circle");
+    for switch in ["north", "east", "south", "west"] {
+        assert!(refused.to_string().contains(&format!("of switch {switch}")), "{refused}");
+    }
     // Without the ring's traffic the pair alone is as it should be.
     let pair = format!("{RING_AND_PAIR}[workload.data.pattern]\nflows = [{}]\n", flow(8, 9));
     assert_eq!(word(&written(&pair), "verdict"), "settled");

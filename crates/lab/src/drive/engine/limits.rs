@@ -238,6 +238,6 @@ impl Engine {
 fn channel_behind(routes: &Routes, lanes: u8, (switch, port): (u32, u32), way: &Way) -> u8 {
     match lanes {
         1 => way.channel,
-        _ => way.channel - way.channel % lanes + routes.lane(switch, port, way.to),
+        _ => way.channel - way.channel % lanes + routes.lane((switch, port), way.to, way.heading),
     }
 }

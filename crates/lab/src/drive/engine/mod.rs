@@ -337,9 +337,14 @@ impl Engine {
         let graph = &self.graph;
         let is_plain = graph.is_plain(switch);
         let way = &mut self.packets.ways[id as usize];
-        let occupied = |port| match is_plain {
-            true => graph.free(first + port).0,
-            false => graph.occupied(first + port),
+        let routes = &self.routes;
+        // What it needs is copied only where a packet weighs ports.
+        let occupied = move |port| {
+            let until = match is_plain {
+                true => graph.free(first + port).0,
+                false => graph.occupied(first + port),
+            };
+            until.saturating_sub(routes.idle(now))
         };
         let number = self.routes.port((switch, way.hops), way.to, &mut way.heading, occupied);
         let output = first + number;

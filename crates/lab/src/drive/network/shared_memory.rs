@@ -327,7 +327,7 @@ impl SharedMemoryNetwork {
             queues: vec![CellQueue::default(); count as usize],
             ends,
             wiring,
-            lanes: if control.channels.is_multiple_of(routes.lanes()) { routes.lanes() } else { 1 },
+            lanes: control.lanes(routes.lanes()),
             routes,
             control,
             queues_kind: queues,

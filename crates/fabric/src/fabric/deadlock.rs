@@ -1,0 +1,681 @@
+//! Whether packets can wait for each other's buffers in a circle: routes are free of deadlock if no
+//! buffers depend on each other so (Dally and Seitz, "Deadlock-free message routing in multiprocessor
+//! interconnection networks", IEEE Trans. Comput. C-36(5) 1987, theorem 1).
+//!
+//! A buffer stands behind a cable, and each virtual channel of the cable has its own. One depends on
+//! another if a packet in it may have to wait for space in the other. All that packets for one target
+//! may do at a switch is noted once, as a *junction*: the buffers that they come from and those that
+//! they may go on to. Targets for which a switch offers the same buffers share the junction. So the
+//! search costs time in proportion to targets and cables, and memory in proportion to junctions, not
+//! to the number of paths.
+
+use std::collections::{HashMap, HashSet};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::detour::Detour;
+use super::routes::{Heading, Routes};
+use super::ways::{Choice, Ways};
+use super::wiring::{Peer, Wiring};
+
+/// What becomes of a channel whose buffers can wait for each other in a circle.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum DeadlockSettings {
+    /// It is refused before it runs, and the circle is named.
+    #[default]
+    Refused,
+    /// It runs; if the packets of a circle do wait for each other, the run ends as `stuck` or `partly
+    /// stuck`.
+    Allowed,
+}
+
+impl DeadlockSettings {
+    /// Whether circles are refused.
+    pub fn is_refused(&self) -> bool {
+        *self == DeadlockSettings::Refused
+    }
+}
+
+/// A buffer of limited size, or one virtual channel of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CircleBuffer {
+    /// The port of a switch whose cable leads to it.
+    pub port: u32,
+    /// The virtual channel among those that a packet uses one after another.
+    pub lane: u8,
+}
+
+impl Routes {
+    /// Buffers that can all be full of packets of which each waits for space in the next buffer, those
+    /// of the last for the first; the shortest circle of those that begin at one place. `None` if
+    /// there is no circle, whatever is sent.
+    ///
+    /// `lanes` is how many virtual channels a packet has one after another; `holds` tells whether a
+    /// switch has buffers of limited size at its inputs, for which whoever sends to it waits.
+    ///
+    /// Every way that the routes may choose counts. Routes by hash, of which each connection has one,
+    /// count as if they took any.
+    pub fn circle(
+        &self,
+        wiring: &Wiring,
+        lanes: u8,
+        holds: impl Fn(u32) -> bool,
+    ) -> Option<Vec<CircleBuffer>> {
+        let is_ordered = match self.ways() {
+            // Up, and down, and never up again: buffers come in the order of the tiers.
+            Ways::Tree(_) => true,
+            // In the order of the dimensions, and along each in that of its row, which two virtual
+            // channels cut where it is a ring.
+            Ways::Grid(grid) => !grid.wraps() || lanes > 1,
+            // In the order of the virtual channels, and of each first those within a group.
+            Ways::Dragonfly(_) => lanes >= self.lanes(),
+            Ways::Table(_) => false,
+        };
+        if is_ordered && self.given().next().is_none() {
+            return None;
+        }
+        Search::new(self, wiring, lanes, holds).run()
+    }
+}
+
+/// What packets may do at a switch.
+#[derive(Debug)]
+struct Junction {
+    /// The buffers that they may go on to: from one place in the list to another.
+    outs: (u32, u32),
+    /// Where the bits begin of the buffers that they may come from.
+    ins: u32,
+}
+
+struct Search<'a> {
+    routes: &'a Routes,
+    wiring: &'a Wiring,
+    lanes: u32,
+    holds: Vec<bool>,
+    /// The switch of each port.
+    owners: Vec<u32>,
+    /// Where the bits of the buffers of each switch begin, and behind them the number of all words.
+    words: Vec<u32>,
+    junctions: Vec<Junction>,
+    /// The junctions of each switch.
+    at: Vec<Vec<u32>>,
+    /// Each junction by its switch and the buffers behind it.
+    known: HashMap<Box<[u32]>, u32>,
+    outs: Vec<u32>,
+    ins: Vec<u64>,
+}
+
+/// What is known of one target.
+struct Walk {
+    /// The switches that packets for it pass.
+    reached: Vec<u32>,
+    is_reached: Vec<bool>,
+    /// The junction at each of them, if packets may wait there.
+    junctions: Vec<Option<u32>>,
+    /// From which buffers they come, as bits.
+    incoming: Vec<u64>,
+    /// The switches at which packets come to the group in between of a detour, and from which buffers.
+    is_relay: Vec<bool>,
+    relayed: Vec<u64>,
+}
+
+/// Where packets go.
+#[derive(Clone, Copy)]
+enum Goal {
+    /// To a host, directly or after a detour.
+    Host(u32, Detour),
+    /// To a group, through which they take a detour.
+    Group(u32),
+}
+
+impl<'a> Search<'a> {
+    fn new(
+        routes: &'a Routes,
+        wiring: &'a Wiring,
+        lanes: u8,
+        holds: impl Fn(u32) -> bool,
+    ) -> Search<'a> {
+        let switches = wiring.switches();
+        let lanes = u32::from(lanes);
+        let mut words = vec![0];
+        let mut count = 0;
+        for switch in 0..switches {
+            count += (wiring.ports_of(switch) * lanes).div_ceil(64);
+            words.push(count);
+        }
+        let owner = |switch| (0..wiring.ports_of(switch)).map(move |_| switch);
+        Search {
+            routes,
+            wiring,
+            lanes,
+            holds: (0..switches).map(holds).collect(),
+            owners: (0..switches).flat_map(owner).collect(),
+            words,
+            junctions: Vec::new(),
+            at: vec![Vec::new(); switches as usize],
+            known: HashMap::new(),
+            outs: Vec::new(),
+            ins: Vec::new(),
+        }
+    }
+
+    /// Target by target, the circles looked for whenever their number has doubled: a fabric that has
+    /// one mostly shows it soon.
+    fn run(mut self) -> Option<Vec<CircleBuffer>> {
+        let mut listed = HashSet::new();
+        for (from, to, ports) in self.routes.given() {
+            self.follow(from, to, ports);
+            listed.insert(to);
+        }
+        let homes = self.homes();
+        let everywhere: Vec<u32> = homes.iter().map(|home| home.0).collect();
+        let mut walk = self.walk();
+        self.visit_groups(&mut walk, &everywhere);
+        let mut walked = 0_u32;
+        for (_, hosts) in &homes {
+            let mut is_walked = false;
+            for &host in hosts {
+                if listed.contains(&host) {
+                    let starts = self.unlisted(host);
+                    self.visit(&mut walk, Goal::Host(host, Detour::NONE), &starts);
+                } else if std::mem::replace(&mut is_walked, true) {
+                    // Hosts at one switch are alike to all other switches.
+                    continue;
+                } else {
+                    self.visit(&mut walk, Goal::Host(host, Detour::NONE), &everywhere);
+                    self.visit_from_groups(&mut walk, host);
+                }
+                walked += 1;
+                if walked.is_power_of_two()
+                    && let Some(circle) = self.find()
+                {
+                    return Some(circle);
+                }
+            }
+        }
+        self.find()
+    }
+
+    /// The switches with hosts, and which.
+    fn homes(&self) -> Vec<(u32, Vec<u32>)> {
+        let mut hosts = vec![Vec::new(); self.at.len()];
+        for host in 0..self.wiring.hosts() {
+            hosts[self.owners[self.wiring.host_port(host) as usize] as usize].push(host);
+        }
+        (0..).zip(hosts).filter(|(_, hosts)| !hosts.is_empty()).collect()
+    }
+
+    /// The switches with hosts whose packets to `target` take no route that is listed.
+    fn unlisted(&self, target: u32) -> Vec<u32> {
+        let free = (0..self.wiring.hosts()).filter(|from| !self.routes.is_given(*from, target));
+        free.map(|from| self.owners[self.wiring.host_port(from) as usize]).collect()
+    }
+
+    fn walk(&self) -> Walk {
+        let switches = self.at.len();
+        let words = self.words.last().copied().unwrap_or_default() as usize;
+        Walk {
+            reached: Vec::with_capacity(switches),
+            is_reached: vec![false; switches],
+            junctions: vec![None; switches],
+            incoming: vec![0; words],
+            is_relay: vec![false; switches],
+            relayed: vec![0; words],
+        }
+    }
+
+    /// Notes what packets do on their way to the group in between of a detour.
+    fn visit_groups(&mut self, walk: &mut Walk, everywhere: &[u32]) {
+        let routes = self.routes;
+        let Ways::Dragonfly(groups) = routes.ways() else { return };
+        for group in (0..groups.count()).filter(|_| routes.takes_detours()) {
+            let from = everywhere.iter().copied().filter(|switch| groups.group(*switch) != group);
+            self.visit(walk, Goal::Group(group), &from.collect::<Vec<_>>());
+        }
+    }
+
+    /// Notes what packets to `target` do behind the group in between.
+    fn visit_from_groups(&mut self, walk: &mut Walk, target: u32) {
+        let routes = self.routes;
+        let Ways::Dragonfly(groups) = routes.ways() else { return };
+        let mut starts = Vec::new();
+        for switch in 0..self.wiring.switches() {
+            let words =
+                self.words[switch as usize] as usize..self.words[switch as usize + 1] as usize;
+            let is_between = groups.group(switch) != groups.group_of_host(target);
+            if is_between && walk.is_relay[switch as usize] {
+                starts.push(switch);
+                walk.incoming[words.clone()].copy_from_slice(&walk.relayed[words]);
+            }
+        }
+        self.visit(walk, Goal::Host(target, Detour::PAST), &starts);
+    }
+
+    /// The ports by which packets may leave a switch.
+    fn choice(&self, switch: u32, goal: Goal) -> Choice {
+        match (goal, self.routes.ways()) {
+            (Goal::Host(to, _), ways) => ways.choice(switch, to),
+            (Goal::Group(to), Ways::Dragonfly(groups)) if groups.group(switch) != to => {
+                groups.towards_group(switch, to)
+            }
+            (Goal::Group(_), _) => Choice::NONE,
+        }
+    }
+
+    /// The buffer behind a port of a switch for packets to a goal, the switch there, and which of its
+    /// bits is that of the buffer.
+    fn behind(&self, switch: u32, number: u32, goal: Goal) -> Option<(u32, u32, u32)> {
+        let output = self.wiring.port(switch, number);
+        let Peer::Port(input) = self.wiring.peer(output) else { return None };
+        let lane = match goal {
+            Goal::Host(to, detour) if self.lanes > 1 => {
+                u32::from(self.routes.lane((switch, number), to, Heading::after(detour)))
+            }
+            Goal::Host(..) | Goal::Group(_) => 0,
+        };
+        let next = self.owners[input as usize];
+        let bit = (input - self.wiring.port(next, 0)) * self.lanes + lane;
+        Some((output * self.lanes + lane, next, bit))
+    }
+
+    /// Notes what packets to a goal may do that come from some switches.
+    fn visit(&mut self, walk: &mut Walk, goal: Goal, starts: &[u32]) {
+        walk.reached.clear();
+        for &switch in starts {
+            if !std::mem::replace(&mut walk.is_reached[switch as usize], true) {
+                walk.reached.push(switch);
+            }
+        }
+        let mut key = Vec::new();
+        let mut next = 0;
+        while let Some(&switch) = walk.reached.get(next) {
+            next += 1;
+            key.clear();
+            key.push(switch);
+            let Choice { first, count } = self.choice(switch, goal);
+            for number in (first..first + count).map(|place| self.routes.ways().port(place)) {
+                let Some((buffer, far, bit)) = self.behind(switch, number, goal) else {
+                    continue;
+                };
+                if !std::mem::replace(&mut walk.is_reached[far as usize], true) {
+                    walk.reached.push(far);
+                }
+                if self.holds[far as usize] {
+                    key.push(buffer);
+                    let word = self.words[far as usize] + bit / 64;
+                    walk.incoming[word as usize] |= 1_u64 << (bit % 64);
+                }
+            }
+            walk.junctions[switch as usize] = self.junction(&key);
+        }
+        for &switch in &walk.reached {
+            let words = self.words[switch as usize]..self.words[switch as usize + 1];
+            let words = words.start as usize..words.end as usize;
+            if let (Goal::Group(_), Choice::NONE) = (goal, self.choice(switch, goal)) {
+                walk.is_relay[switch as usize] = true;
+                let (relayed, incoming) = (&mut walk.relayed, &walk.incoming);
+                words.clone().for_each(|word| relayed[word] |= incoming[word]);
+            }
+            let incoming = &mut walk.incoming[words];
+            if let Some(junction) = walk.junctions[switch as usize] {
+                let first = self.junctions[junction as usize].ins as usize;
+                for (all, own) in self.ins[first..].iter_mut().zip(incoming.iter()) {
+                    *all |= own;
+                }
+            }
+            incoming.fill(0);
+            walk.is_reached[switch as usize] = false;
+        }
+    }
+
+    /// The junction of a switch and the buffers behind it; none if packets wait for nothing there.
+    fn junction(&mut self, key: &[u32]) -> Option<u32> {
+        let (switch, buffers) = key.split_first()?;
+        if buffers.is_empty() || !self.holds[*switch as usize] {
+            return None;
+        }
+        if let Some(known) = self.known.get(key) {
+            return Some(*known);
+        }
+        let number = self.junctions.len() as u32;
+        let outs = self.outs.len() as u32;
+        self.outs.extend(buffers);
+        let ins = self.ins.len();
+        let words = self.words[*switch as usize + 1] - self.words[*switch as usize];
+        self.ins.resize(ins + words as usize, 0);
+        self.junctions.push(Junction { outs: (outs, self.outs.len() as u32), ins: ins as u32 });
+        self.at[*switch as usize].push(number);
+        self.known.insert(key.into(), number);
+        Some(number)
+    }
+
+    /// Notes what packets do that take a given route.
+    fn follow(&mut self, from: u32, to: u32, ports: &[u32]) {
+        let mut switch = self.owners[self.wiring.host_port(from) as usize];
+        let mut came_by = None;
+        let goal = Goal::Host(to, Detour::NONE);
+        for &number in ports {
+            let Some((buffer, far, bit)) = self.behind(switch, number, goal) else { return };
+            if self.holds[far as usize]
+                && let Some(own) = came_by
+                && let Some(junction) = self.junction(&[switch, buffer])
+            {
+                let first = self.junctions[junction as usize].ins;
+                self.ins[(first + own / 64) as usize] |= 1_u64 << (own % 64);
+            }
+            came_by = self.holds[far as usize].then_some(bit);
+            switch = far;
+        }
+    }
+
+    /// A circle among what was noted.
+    fn find(&self) -> Option<Vec<CircleBuffer>> {
+        let mut marks = Marks::new(self);
+        (0..self.outs.len()).find_map(|place| {
+            let buffer = self.outs[place];
+            let is_closed = marks.closes(self, buffer)?;
+            Some(self.shortest(is_closed))
+        })
+    }
+
+    /// The junctions through which packets in a buffer may go on.
+    fn through(&self, buffer: u32) -> impl Iterator<Item = u32> {
+        let (output, lane) = (buffer / self.lanes, buffer % self.lanes);
+        let input = match self.wiring.peer(output) {
+            Peer::Port(input) => Some(input),
+            Peer::Host(_) | Peer::Unused => None,
+        };
+        input.into_iter().flat_map(move |input| {
+            let switch = self.owners[input as usize];
+            let bit = (input - self.wiring.port(switch, 0)) * self.lanes + lane;
+            let is_through = move |junction: &&u32| {
+                let first = self.junctions[**junction as usize].ins;
+                self.ins[(first + bit / 64) as usize] >> (bit % 64) & 1 != 0
+            };
+            self.at[switch as usize].iter().filter(is_through).copied()
+        })
+    }
+
+    /// The buffers behind a junction.
+    fn beyond(&self, junction: u32) -> &[u32] {
+        let (first, end) = self.junctions[junction as usize].outs;
+        &self.outs[first as usize..end as usize]
+    }
+
+    /// The shortest circle through a buffer that is in one.
+    fn shortest(&self, first: u32) -> Vec<CircleBuffer> {
+        let mut before: HashMap<u32, u32> = HashMap::new();
+        let mut is_passed = vec![false; self.junctions.len()];
+        let mut reached = vec![first];
+        let mut next = 0;
+        while let Some(&buffer) = reached.get(next).filter(|_| !before.contains_key(&first)) {
+            next += 1;
+            for junction in self.through(buffer) {
+                if std::mem::replace(&mut is_passed[junction as usize], true) {
+                    continue;
+                }
+                for &beyond in self.beyond(junction) {
+                    before.entry(beyond).or_insert_with(|| {
+                        reached.push(beyond);
+                        buffer
+                    });
+                }
+            }
+        }
+        let mut circle = vec![first];
+        let mut own = before.get(&first).copied();
+        while let Some(buffer) = own.filter(|own| *own != first) {
+            circle.push(buffer);
+            own = before.get(&buffer).copied();
+        }
+        circle[1..].reverse();
+        let named =
+            |buffer| CircleBuffer { port: buffer / self.lanes, lane: (buffer % self.lanes) as u8 };
+        circle.into_iter().map(named).collect()
+    }
+}
+
+/// How far a search in depth is: buffers and behind them junctions.
+struct Marks {
+    marks: Vec<Mark>,
+    buffers: u32,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Mark {
+    New,
+    /// On the way that is looked at.
+    Open,
+    /// No circle passes it.
+    Done,
+}
+
+impl Marks {
+    fn new(search: &Search<'_>) -> Marks {
+        let buffers = search.wiring.ports() * search.lanes;
+        Marks { marks: vec![Mark::New; buffers as usize + search.junctions.len()], buffers }
+    }
+
+    /// A buffer of a circle that can be reached from a buffer, if there is one.
+    fn closes(&mut self, search: &Search<'_>, buffer: u32) -> Option<u32> {
+        // Each node of the way with those behind it that are left.
+        let mut way: Vec<(u32, Vec<u32>)> = Vec::new();
+        let mut next = Some(buffer);
+        loop {
+            if let Some(node) = next.take() {
+                match self.marks[node as usize] {
+                    Mark::Done => {}
+                    Mark::Open if node < self.buffers => return Some(node),
+                    // The next node on the way is a buffer of the same circle.
+                    Mark::Open => {
+                        let place = way.iter().position(|(own, _)| *own == node)?;
+                        return way.get(place + 1).map(|(own, _)| *own);
+                    }
+                    Mark::New => {
+                        self.marks[node as usize] = Mark::Open;
+                        let behind = match node.checked_sub(self.buffers) {
+                            Some(junction) => search.beyond(junction).to_vec(),
+                            None => search.through(node).map(|own| self.buffers + own).collect(),
+                        };
+                        way.push((node, behind));
+                    }
+                }
+            }
+            let (node, rest) = way.last_mut()?;
+            next = rest.pop();
+            if next.is_none() {
+                self.marks[*node as usize] = Mark::Done;
+                way.pop();
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{BTreeMap, BTreeSet};
+
+    use weft_kernel::Streams;
+
+    use super::super::{FabricSettings, RoutesSettings};
+    use super::*;
+
+    #[derive(Deserialize)]
+    struct Channel {
+        fabric: FabricSettings,
+        #[serde(default)]
+        routes: RoutesSettings,
+    }
+
+    fn built(text: &str, hosts: u32) -> (Wiring, Routes) {
+        let channel: Channel = toml::from_str(text).expect(text);
+        let wiring = channel.fabric.wiring(hosts).expect(text);
+        let random = Streams::new(1).stream("routes", 0);
+        let routes = Routes::new(&channel.routes, &wiring, random).expect(text);
+        (wiring, routes)
+    }
+
+    /// What the definition says: each packet is followed along every way, from every host to every
+    /// other, and what depends on nothing is taken away until nothing is left.
+    fn has_circle(wiring: &Wiring, routes: &Routes, lanes: bool) -> bool {
+        let mut edges: BTreeMap<(u32, u8), BTreeSet<(u32, u8)>> = BTreeMap::new();
+        let hosts = || 0..wiring.hosts();
+        for (from, to) in hosts().flat_map(|from| hosts().map(move |to| (from, to))) {
+            let mut ends = vec![(None, wiring.host_port(from))];
+            while let Some((held, input)) = ends.pop() {
+                let switch = wiring.switch_of(input);
+                for number in routes.ways().each(switch, to) {
+                    let output = wiring.port(switch, number);
+                    let Peer::Port(next) = wiring.peer(output) else { continue };
+                    let lane = if lanes {
+                        routes.lane((switch, number), to, Heading::after(Detour::NONE))
+                    } else {
+                        0
+                    };
+                    edges.entry((output, lane)).or_default();
+                    if let Some(held) = held {
+                        edges.entry(held).or_default().insert((output, lane));
+                    }
+                    ends.push((Some((output, lane)), next));
+                }
+            }
+        }
+        loop {
+            let before = edges.len();
+            let left: BTreeSet<_> = edges.keys().copied().collect();
+            edges.values_mut().for_each(|next| next.retain(|own| left.contains(own)));
+            edges.retain(|_, next| !next.is_empty());
+            if edges.len() == before {
+                return !edges.is_empty();
+            }
+        }
+    }
+
+    const FABRICS: &[(&str, u32)] = &[
+        ("fabric.k_ary_tree = { arity = 2, levels = 3 }", 8),
+        ("fabric.fat_tree = { radix = 4, tiers = 3 }", 16),
+        ("fabric = 'folded_tree'", 64),
+        ("fabric.leaf_spine = { hosts_per_leaf = 2, leaves = 3, spines = 2 }", 6),
+        ("fabric.dragonfly.hosts_per_router = 1", 6),
+        ("fabric.dragonfly.hosts_per_router = 2", 72),
+        ("fabric.dragonfly = { hosts_per_router = 2, groups = 4 }", 32),
+        ("fabric.torus.dimensions = [2]", 2),
+        ("fabric.torus.dimensions = [3]", 3),
+        ("fabric.torus.dimensions = [4]", 4),
+        ("fabric.torus.dimensions = [5]", 5),
+        ("fabric.torus.dimensions = [4]", 2),
+        ("fabric.torus.dimensions = [3, 3]", 9),
+        ("fabric.torus.dimensions = [2, 4]", 8),
+        ("fabric.torus = { dimensions = [3, 2, 5], hosts_per_switch = 2 }", 60),
+        ("fabric.mesh.dimensions = [5]", 5),
+        ("fabric.mesh = { dimensions = [3, 4], hosts_per_switch = 2 }", 24),
+    ];
+
+    /// With and without what is known of regular fabrics, and over tori and dragonflies with and
+    /// without their two virtual channels.
+    #[test]
+    fn the_search_finds_what_the_definition_says() {
+        let mut found = 0;
+        for &(text, hosts) in FABRICS {
+            let (wiring, routes) = built(text, hosts);
+            for lanes in 1..=routes.lanes() {
+                let expected = has_circle(&wiring, &routes, lanes > 1);
+                let searched = Search::new(&routes, &wiring, lanes, |_| true).run();
+                assert_eq!(searched.is_some(), expected, "{text}, {lanes} channels");
+                assert_eq!(routes.circle(&wiring, lanes, |_| true), searched, "{text}");
+                found += u32::from(expected);
+            }
+        }
+        // The rings of four switches and more, if hosts are all around, and the dragonflies.
+        assert_eq!(found, 7);
+    }
+
+    /// Eight switches in a ring: the circle is one way round, each buffer behind the one before it.
+    /// A switch that holds nothing back, or routes that leave a cable out, open it.
+    #[test]
+    fn a_circle_is_named_from_buffer_to_buffer() {
+        let (wiring, routes) = built("fabric.torus.dimensions = [8]", 8);
+        let circle = routes.circle(&wiring, 1, |_| true).expect("a circle");
+        assert_eq!(circle.len(), 8);
+        for (place, own) in circle.iter().enumerate() {
+            let next = &circle[(place + 1) % circle.len()];
+            let Peer::Port(far) = wiring.peer(own.port) else { panic!("{own:?}") };
+            assert_eq!(wiring.switch_of(far), wiring.switch_of(next.port), "{circle:?}");
+            assert_eq!(own.lane, 0);
+        }
+        for open in 0..8 {
+            assert_eq!(routes.circle(&wiring, 1, |switch| switch != open), None, "{open}");
+        }
+    }
+
+    /// Three switches in a ring: shortest paths take one cable. Routes the long way round close it if
+    /// there is one from every switch, and connections that are not listed do not count as if they
+    /// took those.
+    #[test]
+    fn given_routes_count_as_they_are() {
+        let ring = "fabric.table = { switches = [{ name = 'a', ports = 3 }, \
+            { name = 'b', ports = 3 }, { name = 'c', ports = 3 }], cables = [\
+            { from = 'host 0', to = 'a.0' }, { from = 'host 1', to = 'b.0' }, \
+            { from = 'host 2', to = 'c.0' }, { from = 'a.1', to = 'b.2' }, \
+            { from = 'b.1', to = 'c.2' }, { from = 'c.1', to = 'a.2' }] }";
+        let long = [
+            "{ from = 0, to = 2, switches = ['a', 'b', 'c'] }",
+            "{ from = 1, to = 0, switches = ['b', 'c', 'a'] }",
+            "{ from = 2, to = 1, switches = ['c', 'a', 'b'] }",
+        ];
+        for count in 0..=3 {
+            let given = long[..count].join(", ");
+            let text = format!("{ring}\nroutes.per_connection.given = [{given}]");
+            let (wiring, routes) = built(&text, 3);
+            let circle = routes.circle(&wiring, 1, |_| true).map(|circle| circle.len());
+            assert_eq!(circle, (count == 3).then_some(3), "{count}");
+        }
+    }
+
+    /// Four switches in a ring, with two ways from each to the one across: that closes it. Routes
+    /// along the row a, b, c, d for all that go across leave it open.
+    #[test]
+    fn routes_that_leave_a_corner_out_open_a_circle() {
+        let ring = "fabric.table = { switches = [{ name = 'a', ports = 3 }, \
+            { name = 'b', ports = 3 }, { name = 'c', ports = 3 }, { name = 'd', ports = 3 }], \
+            cables = [{ from = 'host 0', to = 'a.0' }, { from = 'host 1', to = 'b.0' }, \
+            { from = 'host 2', to = 'c.0' }, { from = 'host 3', to = 'd.0' }, \
+            { from = 'a.1', to = 'b.2' }, { from = 'b.1', to = 'c.2' }, \
+            { from = 'c.1', to = 'd.2' }, { from = 'd.1', to = 'a.2' }] }";
+        let (wiring, routes) = built(ring, 4);
+        assert_eq!(routes.circle(&wiring, 1, |_| true).map(|circle| circle.len()), Some(4));
+        let given = "routes.per_connection.given = [\
+            { from = 0, to = 2, switches = ['a', 'b', 'c'] }, \
+            { from = 2, to = 0, switches = ['c', 'b', 'a'] }, \
+            { from = 1, to = 3, switches = ['b', 'c', 'd'] }, \
+            { from = 3, to = 1, switches = ['d', 'c', 'b'] }]";
+        let (wiring, routes) = built(&format!("{ring}\n{given}"), 4);
+        assert_eq!(routes.circle(&wiring, 1, |_| true), None);
+    }
+
+    /// By a group in between, a packet needs three channels: with fewer, which are then used as one, the
+    /// buffers of cables between groups wait for each other.
+    #[test]
+    fn three_channels_break_the_circles_of_detours() {
+        for rule in ["valiant", "ugal"] {
+            for (fabric, hosts) in [
+                ("hosts_per_router = 1", 6),
+                ("hosts_per_router = 2", 72),
+                ("{ hosts_per_router = 2, groups = 4 }", 32),
+            ] {
+                let fabric = fabric.strip_prefix('{').map_or_else(
+                    || format!("fabric.dragonfly.{fabric}"),
+                    |own| format!("fabric.dragonfly = {{{own}"),
+                );
+                let text = format!("{fabric}\nroutes.per_packet = '{rule}'");
+                let (wiring, routes) = built(&text, hosts);
+                assert_eq!(routes.lanes(), 3, "{text}");
+                assert_eq!(Search::new(&routes, &wiring, 3, |_| true).run(), None, "{text}");
+                assert_eq!(routes.circle(&wiring, 3, |_| true), None, "{text}");
+                assert!(routes.circle(&wiring, 1, |_| true).is_some(), "{text}");
+            }
+        }
+    }
+}
