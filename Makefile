@@ -63,7 +63,7 @@ images: demo ## draw docs/images anew from the demo (needs Debian's chromium)
 		--screenshot=docs/images/clint-report.png file://$(CURDIR)/demo/clint/report.html
 	@rm -rf $(VENV)/chromium
 
-# The wheel is built from what the Rust tests leave of the processors: many of them wait for each other.
+# The wheel is built at low priority beside the Rust tests, many of which mostly wait.
 test: ## run every test, Rust and Python
 	@nice -n 19 $(MAKE) --no-print-directory setup & wheel=$$!; \
 		$(MAKE) --no-print-directory test-rust; tests=$$?; \

@@ -1,8 +1,8 @@
-"""As if on another interconnect: what messages cost there, as the provider reads it.
+"""Emulation of another interconnect: what messages cost there, as the provider reads it.
 
-The simulator says it: for each length, a trace of a ping-pong and of a stream between two hosts of
-the system. Latency is half a round trip; the gap is the interval between messages of the stream
-that arrive; busy is how long the rank that sends does nothing else.
+For each length the simulator runs a trace of a ping-pong and a stream between two hosts of the
+system. Latency is half a round trip, the gap is the interval between arrivals of the stream, and
+busy is how long the sending rank's processor is occupied.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def _cost(system: System, length: int, file: Path) -> Cost:
     )
     arrived = sorted(ran.messages["delivered_us"])
     turned, streamed = arrived[: 2 * turns], arrived[2 * turns :]
-    # The first half of the stream may find room that the second does not.
+    # Empty buffers take the first messages of a stream faster than the link does.
     settled = streamed[stream // 2 - 1 :]
     return Cost(
         length,

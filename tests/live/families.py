@@ -100,7 +100,7 @@ class Round:
             more = {"LD_PRELOAD": self.library, "WEFT_LIVE_LOG": str(self.log)} if world else {}
             if not os.fork():
                 os.dup2(far.fileno(), ORDERS)
-                # The acts that are kept name numbers, which what else is open here would move.
+                # Recorded games name descriptor numbers, which inherited descriptors would shift.
                 os.closerange(3, ORDERS)
                 os.execve(sys.executable, agent_command(), {**os.environ, **more})
             far.close()

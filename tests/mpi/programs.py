@@ -268,7 +268,7 @@ COSTS = {"latency": 10_000, "per_byte": 10}
 
 
 def as_if(stage: Stage) -> str:
-    """As if on another interconnect a program says the same, and no message comes too early."""
+    """Under emulation all calls and programs do the same, and no message comes too early."""
     latency, per_byte = COSTS["latency"], COSTS["per_byte"]
     rows = [
         f"{length} 1000 {2000 + per_byte * length} {latency + per_byte * length}"
@@ -282,6 +282,8 @@ def as_if(stage: Stage) -> str:
     try:
         if lines(stage.mpirun(3, WEFT, program)) != plain:
             raise FailedError("the program says something else")
+        for calls in (manual, remote, connected):
+            calls(stage)
         least = figures(stage.mpirun(2, WEFT, stage.compile("pingpong"), "3"))
     finally:
         del stage.environment["WEFT_MESSAGES_AS"]

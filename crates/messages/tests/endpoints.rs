@@ -177,14 +177,14 @@ fn they_do_so_in_pieces_where_nobody_may_read_the_senders_memory() {
     all_lengths("pieces", Endpoint::disable_fetch);
 }
 
-/// The same for every length.
+/// Costs that are the same for every length.
 fn costs(busy_us: u64, gap_us: u64, latency_us: u64) -> Costs {
     let row = format!("{}000 {}000 {}000", busy_us, gap_us, latency_us);
     format!("0 {row}\n1 {row}").parse().unwrap()
 }
 
 #[test]
-fn they_arrive_as_if_on_another_interconnect() {
+fn they_arrive_over_an_emulated_interconnect() {
     all_lengths("as-if", |end| end.emulate(costs(3, 5, 20), 0));
     all_lengths("as-if-pieces", |end| {
         end.disable_fetch();
@@ -192,10 +192,10 @@ fn they_arrive_as_if_on_another_interconnect() {
     });
 }
 
-/// Two short messages and a long one are sent at once, 4 ms apart by the sender's adapter; each takes 30 ms. So do those
-/// of another sender, which share the receiver's adapter.
+/// Two senders send two short messages and a long one each at once to the same receiver. Each message has a latency of
+/// 30 ms and occupies both adapters for 4 ms, so that the receiver gets the six at least 4 ms apart.
 #[test]
-fn no_message_arrives_before_it_would_on_the_other_interconnect() {
+fn no_message_arrives_before_it_is_due() {
     let place = Place::new("due");
     let mut ends: Vec<_> = (0..3).map(|_| End::new(&place)).collect();
     ends.iter_mut().for_each(|end| end.endpoint.emulate(costs(0, 4000, 30_000), 0));
@@ -216,7 +216,6 @@ fn no_message_arrives_before_it_would_on_the_other_interconnect() {
         count == 6
     });
     for (number, at) in arrived.into_iter().enumerate() {
-        // The last of the two senders' three waits for five others.
         let least = Duration::from_millis(30 + 4 * number as u64);
         assert!(at >= least, "message {number} arrived after {at:?}, before {least:?}");
     }
@@ -226,9 +225,9 @@ fn no_message_arrives_before_it_would_on_the_other_interconnect() {
     }
 }
 
-/// What its sender has sent before it ended comes at once, though it is due in an hour.
+/// Messages that are due in an hour are delivered as soon as their sender has ended.
 #[test]
-fn what_is_due_later_is_received_when_its_sender_ends() {
+fn messages_of_a_sender_that_ended_are_delivered_before_they_are_due() {
     let place = Place::new("hurried");
     let (mut one, mut other) = (End::new(&place), End::new(&place));
     one.endpoint.emulate(costs(0, 0, 3_600_000_000), 0);
@@ -246,7 +245,7 @@ fn what_is_due_later_is_received_when_its_sender_ends() {
     for _ in 0..100 {
         other.progress();
     }
-    assert!(other.endpoint.awaits_arrival());
+    assert!(other.endpoint.holds_back());
     assert!((0..sent).all(|number| other.outcome(number).is_none()));
     drop(one);
     until(&mut [&mut other], |ends| ends[0].outcome(sent - 1).is_some());
@@ -257,7 +256,7 @@ fn what_is_due_later_is_received_when_its_sender_ends() {
 }
 
 #[test]
-fn a_message_to_an_endpoint_that_is_not_on_the_other_interconnect_costs_its_channel() {
+fn a_due_time_sent_to_an_endpoint_without_emulation_breaks_the_channel() {
     let place = Place::new("unlike");
     let (mut one, mut other) = (End::new(&place), End::new(&place));
     one.endpoint.emulate(costs(0, 0, 1), 0);
@@ -558,7 +557,7 @@ fn records_with_wrong_fields_reach_nothing_that_is_not_registered() {
 }
 
 #[test]
-fn nor_do_they_as_if_on_another_interconnect() {
+fn records_with_wrong_fields_reach_nothing_under_emulation_either() {
     wrong_fields("fields-as-if", |victim| victim.emulate(costs(0, 0, 0), 0));
 }
 

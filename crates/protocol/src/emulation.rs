@@ -1,4 +1,4 @@
-//! As if on another interconnect: what a message costs there, and when it arrives.
+//! Emulation of another interconnect: what a message costs there, and when it arrives.
 //!
 //! Costs depend on the length of a message, as the parameters of LogGP do (Alexandrov, Ionescu, Schauser and Scheiman,
 //! "LogGP", 1997): how long the sender's processor is busy, how long an adapter and its link are occupied, and how long

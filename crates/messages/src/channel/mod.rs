@@ -50,7 +50,7 @@ mod kind {
     pub const REQUEST: NonZeroU32 = PIECE.saturating_add(1);
     /// Bytes that a request of the receiver returns: number, offset, bytes.
     pub const REPLY: NonZeroU32 = REQUEST.saturating_add(1);
-    /// When the next record arrives, as if on another interconnect: nanoseconds of the clock, bytes.
+    /// The due time of the next record under emulation: nanoseconds of the monotonic clock, bytes of the message.
     pub const DUE: NonZeroU32 = REPLY.saturating_add(1);
 }
 

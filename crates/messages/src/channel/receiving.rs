@@ -55,7 +55,7 @@ pub enum Arrival {
     Request(Box<Requested>),
     /// Bytes that a request of this side returns: its number, their offset, and where they are.
     Reply(u32, u64, *const u8, usize),
-    /// When the record behind it arrives, as if on another interconnect: nanoseconds of the clock, and its bytes.
+    /// The due time of the next record under emulation, in nanoseconds of the monotonic clock, and the bytes of the message.
     Due(u64, u64),
 }
 

@@ -232,8 +232,7 @@ impl Sending {
         Ok(sent)
     }
 
-    /// Tells when the next record arrives, as if on another interconnect, and how many bytes it is about; false if the
-    /// ring is full.
+    /// Writes the due time of the next record and the bytes of its message, for emulation; false if the ring is full.
     ///
     /// # Errors
     ///

@@ -1,8 +1,8 @@
-//! As if on another interconnect: messages arrive when they would arrive there.
+//! Emulation of another interconnect: messages are delivered when they would arrive there.
 //!
-//! The sender computes when a message is due, from what its own adapter has still to send, and writes that into the ring
-//! before the message. The receiver leaves both in the ring until then; if messages of several senders are due together, its
-//! adapter takes them one after the other.
+//! The sender computes when a message is due from its length and from how long its own adapter is still busy, and writes
+//! the due time into the ring before the message. The receiver leaves both in the ring until that time. If messages of
+//! several senders are due at once, the receiving adapter takes them one after another.
 
 use weft_protocol::emulation::{Adapter, Costs};
 
@@ -13,40 +13,50 @@ use crate::peers::{PeerId, Peers};
 use crate::rendezvous::Directory;
 use crate::sys::{self, Errno};
 
-/// How many messages tell what one takes by itself.
+/// How many messages an endpoint sends itself to measure its own overhead.
 const SAMPLES: usize = 101;
 
-/// The interconnect and this endpoint's adapter to it.
+/// The emulated interconnect, and this endpoint's adapter to it.
 #[derive(Debug)]
 pub(super) struct Emulation {
     costs: Costs,
     adapter: Adapter,
-    /// What a message takes here by itself, which is part of its latency there.
+    /// The overhead of this endpoint's own software, which counts as part of the emulated latency.
     own_ns: u64,
-    /// Announced messages whose records found no room yet, and when their processors are free again.
+    /// Peers whose ring has a due time without its message yet, and until when the sender's processor is busy with it.
     announced: Vec<(PeerId, u64)>,
-    /// Whether what has come is received at once, since its sender has ended.
-    is_hurried: bool,
+    /// Whether messages are delivered before they are due, because their sender has ended.
+    delivers_early: bool,
+}
+
+/// Whether a receive has ended with this event, and how.
+const fn outcome_of(event: &Event) -> Option<Result<(), Errno>> {
+    match event {
+        Event::Received(_) => Some(Ok(())),
+        Event::ReceiveFailed { error, .. } => Some(Err(*error)),
+        _ => None,
+    }
 }
 
 impl Endpoint {
-    /// Lets messages take as long as on another interconnect, of which `own_ns` pass here anyway. All endpoints of a
-    /// program must do so, with the same costs.
+    /// Delivers messages when they would arrive on an interconnect with these costs. Due times are earlier by `own_ns`,
+    /// the overhead of the endpoint itself. All endpoints of a program must emulate the same costs.
     pub fn emulate(&mut self, costs: Costs, own_ns: u64) {
         self.emulation = Some(Box::new(Emulation {
             costs,
             adapter: Adapter::default(),
             own_ns,
             announced: Vec::new(),
-            is_hurried: false,
+            delivers_early: false,
         }));
     }
 
-    /// What a short message takes by itself, in nanoseconds: the median of some that an endpoint sends to itself.
+    /// The overhead of a short message without emulation, in nanoseconds: the median of some that an endpoint sends to
+    /// itself.
     ///
     /// # Errors
     ///
-    /// The kernel's error.
+    /// The kernel's error, or that of the message that did not arrive.
     pub fn own_ns(directory: Directory) -> Result<u64, Errno> {
         let mut endpoint = Self::new(directory)?;
         let mut peers = Peers::default();
@@ -63,28 +73,29 @@ impl Endpoint {
         };
         let mut taken_ns = [0; SAMPLES];
         for taken_ns in &mut taken_ns {
-            let mut received = false;
-            let mut note = |event: Event| received |= matches!(event, Event::Received(_));
+            let mut outcome = None;
+            let mut note = |event: Event| outcome = outcome.or(outcome_of(&event));
             let receive = Receive { context: 0, to: parts.clone(), is_reported: true };
-            let wanted = Wanted { source: None, tag: 0, ignore: 0 };
+            let wanted = Wanted { source: Some(this), tag: 0, ignore: 0 };
             let begin_ns = sys::monotonic_ns();
-            // SAFETY: the bytes outlive the loop, and the endpoint with all that it has to do.
+            // SAFETY: the bytes outlive the endpoint's use of them.
             unsafe {
                 endpoint.receive(true, wanted, receive, &mut note);
                 endpoint.send(&peers, this, &message, &mut note)?;
             }
-            while !received {
+            while outcome.is_none() {
                 endpoint.progress(&mut peers, &mut |event: Event| {
-                    received |= matches!(event, Event::Received(_));
+                    outcome = outcome.or(outcome_of(&event));
                 });
             }
+            outcome.transpose()?;
             *taken_ns = sys::monotonic_ns() - begin_ns;
         }
         taken_ns.sort_unstable();
         Ok(taken_ns[SAMPLES / 2])
     }
 
-    /// Tells the receiver when the next record arrives. Messages to this endpoint itself cross no interconnect.
+    /// Writes the due time of the next record. Messages to this endpoint itself have none, as they cross no interconnect.
     #[cold]
     pub(super) fn announce(
         &mut self,
@@ -109,19 +120,12 @@ impl Endpoint {
                 }
                 Ok(())
             }
-            Ok(false) => {
-                self.figures.counts().full.add(1);
-                Err(libc::EAGAIN)
-            }
-            Err(why) => {
-                self.drop_peer(to, why, events);
-                Err(why.errno())
-            }
+            unsent => Err(self.not_written(to, unsent.err(), events)),
         }
     }
 
-    /// The record that was announced is in the ring. The processor of the sender is busy with a short message as long as
-    /// it would be there.
+    /// The record behind the due time is in the ring. With `is_busy` the call lasts as long as the emulated interconnect
+    /// keeps the sender's processor busy.
     #[cold]
     pub(super) fn finish_announced(&mut self, to: PeerId, is_busy: bool) {
         let Some(emulation) = &mut self.emulation else { return };
@@ -134,11 +138,11 @@ impl Endpoint {
         }
     }
 
-    /// Whether the record behind an announcement has arrived.
+    /// Whether the record behind a due time may be delivered.
     ///
     /// # Errors
     ///
-    /// If this endpoint is not as if on another interconnect.
+    /// `Broken::Protocol` if this endpoint emulates nothing, so that no peer may send due times.
     #[cold]
     pub(super) fn has_arrived(
         &mut self,
@@ -150,28 +154,30 @@ impl Endpoint {
         let from = self.incoming.get_mut(channel as usize).and_then(Option::as_mut);
         let from = from.ok_or(Broken::Closed)?;
         let now_ns = sys::monotonic_ns();
-        // Who is due later does not keep the adapter from whoever is due now.
+        // The adapter is reserved only once a record is due, so that a later one does not block an earlier one.
         if from.arrives_ns.is_none() && now_ns >= due_ns {
             from.arrives_ns = Some(emulation.adapter.receive(due_ns, emulation.costs.of(bytes)));
         }
         let has_arrived = from.arrives_ns.is_some_and(|arrives_ns| now_ns >= arrives_ns);
-        from.is_awaited = !has_arrived && !emulation.is_hurried;
-        if from.is_awaited {
+        from.is_held_back = !has_arrived && !emulation.delivers_early;
+        if from.is_held_back {
             return Ok(false);
         }
         from.arrives_ns = None;
+        // The record that is due follows at once, so that the same poll takes it too.
+        from.is_busy = true;
         Ok(true)
     }
 
-    /// Whether a record waits for its time, so that nobody may sleep until something else happens.
-    pub fn awaits_arrival(&self) -> bool {
-        self.emulation.is_some() && self.incoming.iter().flatten().any(|from| from.is_awaited)
+    /// Whether a record is held back until it is due: nothing wakes a sleeping thread then, so it must go on polling.
+    pub fn holds_back(&self) -> bool {
+        self.emulation.is_some() && self.incoming.iter().flatten().any(|from| from.is_held_back)
     }
 
-    /// Receives at once what has come, or waits again until it is due.
-    pub(super) fn await_nothing(&mut self, is_hurried: bool) {
+    /// Delivers records before they are due, or no longer.
+    pub(super) fn deliver_early(&mut self, delivers_early: bool) {
         if let Some(emulation) = &mut self.emulation {
-            emulation.is_hurried = is_hurried;
+            emulation.delivers_early = delivers_early;
         }
     }
 }
@@ -183,7 +189,7 @@ mod tests {
 
     use super::*;
 
-    /// A message of a second each is sent again and again while the ring is full.
+    /// Messages that occupy the adapter for a second each are retried while the ring is full.
     #[test]
     fn a_message_that_finds_the_ring_full_occupies_the_adapter_once() {
         let path = std::env::temp_dir().join(format!("weft-emulated-{}", std::process::id()));

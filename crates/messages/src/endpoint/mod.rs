@@ -165,15 +165,15 @@ struct Incoming {
     receiving: Receiving,
     /// Whether the last poll found a record.
     is_busy: bool,
-    /// When the next record has arrived, once that is known; only as if on another interconnect.
+    /// When the receiving adapter is done with the next record, if that is known; only under emulation.
     arrives_ns: Option<u64>,
-    /// Whether it has not arrived yet.
-    is_awaited: bool,
+    /// Whether the next record is held back until it is due.
+    is_held_back: bool,
 }
 
 impl Incoming {
     const fn new(peer: PeerId, receiving: Receiving) -> Self {
-        Self { peer, receiving, is_busy: false, arrives_ns: None, is_awaited: false }
+        Self { peer, receiving, is_busy: false, arrives_ns: None, is_held_back: false }
     }
 }
 
@@ -213,7 +213,7 @@ pub struct Endpoint {
     polled: Instant,
     probed: Instant,
     fetches: bool,
-    /// As if on another interconnect.
+    /// The interconnect that is emulated, if one is.
     emulation: Option<Box<Emulation>>,
 }
 
@@ -329,32 +329,40 @@ impl Endpoint {
             let purpose = Purpose::Message { is_tagged };
             way.hold(&envelope, Held { context, parts, is_reported, purpose })
         };
-        match sent {
-            Ok(true) => {
-                let wakes = way.wake();
-                let counts = self.figures.counts();
-                counts.sent.add(1);
-                counts.bytes_sent.add(length as u64);
-                counts.wakes.add(u64::from(wakes));
-                if self.emulation.is_some() {
-                    self.finish_announced(to, is_short);
-                }
-                if is_short {
-                    events.on_event(Event::Sent { context, is_tagged, is_reported });
-                } else {
-                    self.held += 1;
-                }
-                Ok(())
-            }
-            Ok(false) => {
-                self.figures.counts().full.add(1);
-                Err(libc::EAGAIN)
-            }
-            Err(why) => {
-                self.drop_peer(to, why, events);
-                Err(why.errno())
-            }
+        if sent != Ok(true) {
+            return Err(self.not_written(to, sent.err(), events));
         }
+        let wakes = way.wake();
+        let counts = self.figures.counts();
+        counts.sent.add(1);
+        counts.bytes_sent.add(length as u64);
+        counts.wakes.add(u64::from(wakes));
+        if self.emulation.is_some() {
+            self.finish_announced(to, is_short);
+        }
+        if is_short {
+            events.on_event(Event::Sent { context, is_tagged, is_reported });
+        } else {
+            self.held += 1;
+        }
+        Ok(())
+    }
+
+    /// The error for a record that was not written: `EAGAIN` if the ring was full, otherwise that of the broken channel,
+    /// whose peer is dropped.
+    #[cold]
+    fn not_written(
+        &mut self,
+        to: PeerId,
+        broken: Option<Broken>,
+        events: &mut impl Events,
+    ) -> Errno {
+        let Some(why) = broken else {
+            self.figures.counts().full.add(1);
+            return libc::EAGAIN;
+        };
+        self.drop_peer(to, why, events);
+        why.errno()
     }
 
     #[inline(always)]

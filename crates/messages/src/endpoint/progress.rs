@@ -111,17 +111,7 @@ impl Endpoint {
                 }
                 Ok(Some(Arrival::Due(due_ns, bytes))) => {
                     match self.has_arrived(channel, due_ns, bytes) {
-                        Ok(true) => {
-                            if let Some(from) = self.incoming_channel(channel) {
-                                from.receiving.take();
-                            }
-                            taken += 1;
-                            // The record that it is about follows.
-                            if taken < TURN {
-                                continue;
-                            }
-                            break;
-                        }
+                        Ok(true) => {}
                         Ok(false) => break,
                         Err(why) => self.drop_peer(peer, why, events),
                     }
@@ -152,7 +142,7 @@ impl Endpoint {
             Arrival::Complete(number) => {
                 self.finish_pulled(channel, number, source, events);
             }
-            // `receive_from` waits for what is due.
+            // `receive_from` has compared a due time with the clock.
             Arrival::Piece | Arrival::Due(..) => {}
             Arrival::Request(requested) => self.serve(channel, source, *requested, events),
             Arrival::Reply(number, offset, bytes, length) => {
@@ -343,12 +333,12 @@ impl Endpoint {
     fn drain_and_drop(&mut self, peers: &mut Peers, peer: PeerId, events: &mut impl Events) {
         // Its connection may still be waiting to be accepted.
         self.accept_all(peers);
-        self.await_nothing(true);
+        self.deliver_early(true);
         for channel in 0..self.incoming.len() {
             let is_its = |from: &Option<Incoming>| from.as_ref().is_some_and(|it| it.peer == peer);
             while is_its(&self.incoming[channel]) && self.receive_from(channel as u32, events) {}
         }
-        self.await_nothing(false);
+        self.deliver_early(false);
         self.handle_answers(peer, events);
         self.drop_peer(peer, Broken::Closed, events);
     }

@@ -137,28 +137,20 @@ impl Endpoint {
         let held = Held { context, parts, is_reported, purpose };
         let way = self.outgoing_channel(peers, to)?;
         // SAFETY: the caller's promise.
-        match unsafe { way.request(&request, payload, held) } {
-            Ok(true) => {
-                let wakes = way.wake();
-                self.held += 1;
-                if self.emulation.is_some() {
-                    self.finish_announced(to, false);
-                }
-                let counts = self.figures.counts();
-                counts.sent.add(1);
-                counts.bytes_sent.add(length);
-                counts.wakes.add(u64::from(wakes));
-                Ok(())
-            }
-            Ok(false) => {
-                self.figures.counts().full.add(1);
-                Err(libc::EAGAIN)
-            }
-            Err(why) => {
-                self.drop_peer(to, why, events);
-                Err(why.errno())
-            }
+        let sent = unsafe { way.request(&request, payload, held) };
+        if sent != Ok(true) {
+            return Err(self.not_written(to, sent.err(), events));
         }
+        let wakes = way.wake();
+        self.held += 1;
+        if self.emulation.is_some() {
+            self.finish_announced(to, false);
+        }
+        let counts = self.figures.counts();
+        counts.sent.add(1);
+        counts.bytes_sent.add(length);
+        counts.wakes.add(u64::from(wakes));
+        Ok(())
     }
 
     /// Carries a peer's request out.
@@ -209,7 +201,7 @@ impl Endpoint {
                 self.take_long_write(channel, peer, (number, request), (&remote, &memory), events)
             }
             (Operation::Read, Body::There(remote)) if remote.length == memory.length() => {
-                // As if on another interconnect, the bytes take their time through the ring.
+                // Under emulation the bytes go through the ring, which holds them back until they are due.
                 let is_long = !Sending::is_short(remote.length) && self.emulation.is_none();
                 if let Some(from) = self.incoming_channel(channel).filter(|_| is_long)
                     // SAFETY: the memory was just resolved.

@@ -512,7 +512,7 @@ impl State {
             bound.is_armed = true;
             bound.endpoint.progress(peers, reporter)
                 || bound.endpoint.has_room_again(reporter)
-                || bound.endpoint.awaits_arrival()
+                || bound.endpoint.holds_back()
         });
         !awake
     }
