@@ -1,6 +1,6 @@
-//! Whether packets can wait for each other's buffers in a circle: routes are free of deadlock if no
-//! buffers depend on each other so (Dally and Seitz, "Deadlock-free message routing in multiprocessor
-//! interconnection networks", IEEE Trans. Comput. C-36(5) 1987, theorem 1).
+//! Search for cyclic buffer dependencies: routes are free of deadlock if there are none (Dally and
+//! Seitz, "Deadlock-free message routing in multiprocessor interconnection networks", IEEE Trans.
+//! Comput. C-36(5) 1987, theorem 1).
 //!
 //! A buffer stands behind a cable, and each virtual channel of the cable has its own. One depends on
 //! another if a packet in it may have to wait for space in the other. All that packets for one target
@@ -48,9 +48,9 @@ pub struct CircleBuffer {
 }
 
 impl Routes {
-    /// Buffers that can all be full of packets of which each waits for space in the next buffer, those
-    /// of the last for the first; the shortest circle of those that begin at one place. `None` if
-    /// there is no circle, whatever is sent.
+    /// A cyclic dependency: buffers that can all be full of packets waiting for space in the next one,
+    /// and those of the last for space in the first. It is the shortest through one of its buffers, not
+    /// of all that there are. `None` if no traffic can close a circle.
     ///
     /// `lanes` is how many virtual channels a packet has one after another; `holds` tells whether a
     /// switch has buffers of limited size at its inputs, for which whoever sends to it waits.
@@ -161,8 +161,8 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Target by target, the circles looked for whenever their number has doubled: a fabric that has
-    /// one mostly shows it soon.
+    /// Walks target by target and looks for a circle each time the number of targets has doubled, since
+    /// most fabrics with a circle show it after a few targets.
     fn run(mut self) -> Option<Vec<CircleBuffer>> {
         let mut listed = HashSet::new();
         for (from, to, ports) in self.routes.given() {
@@ -437,7 +437,7 @@ impl<'a> Search<'a> {
     }
 }
 
-/// How far a search in depth is: buffers and behind them junctions.
+/// State of a depth-first search, one mark for each buffer and then one for each junction.
 struct Marks {
     marks: Vec<Mark>,
     buffers: u32,
@@ -446,7 +446,7 @@ struct Marks {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Mark {
     New,
-    /// On the way that is looked at.
+    /// On the path that is being explored.
     Open,
     /// No circle passes it.
     Done,
@@ -458,7 +458,7 @@ impl Marks {
         Marks { marks: vec![Mark::New; buffers as usize + search.junctions.len()], buffers }
     }
 
-    /// A buffer of a circle that can be reached from a buffer, if there is one.
+    /// A buffer on a circle that can be reached from the given one, if there is such a circle.
     fn closes(&mut self, search: &Search<'_>, buffer: u32) -> Option<u32> {
         // Each node of the way with those behind it that are left.
         let mut way: Vec<(u32, Vec<u32>)> = Vec::new();

@@ -15,7 +15,7 @@ use super::dragonfly::Groups;
 use super::routes::{Heading, Routes};
 use super::ways::Choice;
 
-/// How far a packet is with its detour.
+/// State of a packet's detour: none, undecided or towards a group, or past that group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Detour(u16);
 
@@ -55,7 +55,7 @@ impl Detour {
         self.0 & TOWARDS != 0
     }
 
-    /// One if it has been in the group in between, and none else.
+    /// One if it has been in the group in between, otherwise zero.
     #[inline]
     pub fn is_past(self) -> u8 {
         u8::from(self.0 == PAST)

@@ -223,8 +223,8 @@ impl Routes {
         matches!(self.rule, Rule::Valiant | Rule::Ugal)
     }
 
-    /// What a port counts as occupied where nothing waits, if occupation is an instant at which the port
-    /// will be free and it is `now`. Only who weighs occupations counts them from zero.
+    /// What to subtract from a port's occupation, which is the instant at which it will be free: UGAL
+    /// multiplies occupations, so that an idle port must count as zero. Other rules only compare them.
     #[inline]
     pub fn idle(&self, now: Time) -> u64 {
         if self.rule == Rule::Ugal { now.0 } else { 0 }
@@ -251,7 +251,7 @@ impl Routes {
         }
     }
 
-    /// The same where more decides than a number that is drawn.
+    /// The same for rules that need more than one random number.
     #[inline(never)]
     fn set_out(&mut self, from: u32, to: u32) -> Heading {
         let connection = connection(from, to);
@@ -298,7 +298,7 @@ impl Routes {
         }
     }
 
-    /// The same where more decides than what the packet has drawn.
+    /// The same for rules that look at listed routes or at the occupation of ports.
     #[inline(never)]
     fn weighed(
         &self,
