@@ -24,7 +24,18 @@ from weft.live import live
 from weft.mpi import mpi
 from weft.place import whole
 from weft.progress import STOPPED, Watch
-from weft.saving import INCOMPLETE, INPUT_ERROR, claimed, dump, keep, picture, put_out, spare, stop
+from weft.saving import (
+    INCOMPLETE,
+    INPUT_ERROR,
+    claimed,
+    dump,
+    keep,
+    noting,
+    picture,
+    put_out,
+    spare,
+    stop,
+)
 from weft.trace import trace
 
 if TYPE_CHECKING:
@@ -54,6 +65,11 @@ _pictures_option = click.option(
     "--no-pictures",
     is_flag=True,
     help="Draw no figures and no page, which take longest of a short run; `weft report DIR` does.",
+)
+_timeline_option = click.option(
+    "--timeline",
+    type=click.Path(dir_okay=False),
+    help="Note what happens along time, and write it for Perfetto or chrome://tracing: .json.",
 )
 _store_option = click.option(
     "--store",
@@ -138,6 +154,7 @@ def show(
         "weft run clint-table-2-bulk",
         "weft run my.toml --set channel.bulk.link.rate='4 Gbit/s' --out out/faster",
         "weft run my.toml --set 'workload.bulk.load=[0.1, 0.5]' --seeds 5 --json",
+        "weft run maestro-figure-7 --timeline frames.json",
     )
 )
 @click.argument("experiment", metavar="FILE|NAME")
@@ -148,6 +165,7 @@ def show(
 @click.option("--length", metavar="TIME", help="Simulated time of a replication: '40 ms'.")
 @_workers_option
 @click.option("--out", type=click.Path(), help="Results folder [out/NAME].")
+@_timeline_option
 @_pictures_option
 @_json_option
 def run(  # noqa: PLR0913, PLR0917 (one argument an option)
@@ -159,6 +177,7 @@ def run(  # noqa: PLR0913, PLR0917 (one argument an option)
     length: str | None,
     workers: int | None,
     out: str | None,
+    timeline: str | None,
     no_pictures: bool,
     as_json: bool,
 ) -> None:
@@ -170,10 +189,10 @@ def run(  # noqa: PLR0913, PLR0917 (one argument an option)
 
     options = {"seeds": seeds, "seed": seed, "length": length, "workers": workers}
     with _complaints(as_json), claimed(out, Path(experiment).stem, as_json) as place:
-        overrides = _checked(settings)
+        overrides = [*_checked(settings), *noting(timeline)]
         _announce([(experiment, preset, overrides, options)])
         result = _watched(partial(run_overrides, experiment, preset, overrides, options))
-        put_out(result, place, "points", as_json, pictures=not no_pictures)
+        put_out(result, place, "points", as_json, pictures=not no_pictures, timeline=timeline)
 
 
 def _study_options(command: Callable[..., None]) -> Callable[..., None]:

@@ -32,6 +32,7 @@ from weft import _seam
 
 if TYPE_CHECKING:
     from os import PathLike
+    from pathlib import Path
 
     import pandas as pd
 
@@ -226,6 +227,26 @@ class ProgramResult:
         from weft.plots.rank_times import draw_rank_times  # noqa: PLC0415
 
         return draw_rank_times(self.intervals, self.messages, self.ranks, title)
+
+    def timeline(self, path: str | PathLike[str], title: str = "What each rank did") -> Path:
+        """Write a timeline for Perfetto or chrome://tracing: ranks, messages, arrows between them.
+
+        Args:
+            path: the file, which ends with .json.
+            title: what was run.
+
+        Raises:
+            FolderError: the file cannot be written.
+
+        """
+        from weft.timeline import save_timeline  # noqa: PLC0415
+
+        tables = {
+            "ranks": self.ranks,
+            "intervals": self.intervals,
+            "messages": self.messages,
+        }
+        return save_timeline(tables, path, title)
 
 
 def run_program(  # noqa: PLR0913 (each is a setting of its own, by keyword)

@@ -213,6 +213,24 @@ class Result:
         whole(target, page(self, count))
         return target
 
+    def timeline(self, path: str | os.PathLike[str]) -> Path:
+        """Write a timeline for Perfetto or chrome://tracing, of the first point and seed.
+
+        It shows what was noted along time: with `run.trace = true` ranks, their messages and the
+        transmissions of channels, with `run.sample` throughput and queues.
+
+        Args:
+            path: the file, which ends with .json.
+
+        Raises:
+            ValueError: nothing was noted along time, or the file has another ending.
+            FolderError: the file cannot be written.
+
+        """
+        from weft.timeline import save_timeline  # noqa: PLC0415
+
+        return save_timeline(self.tables, path, self.title)
+
     @property
     def pictures(self) -> int:
         """How many figures there are, those of `runs` among them."""

@@ -13,6 +13,7 @@ import click
 
 from weft.place import FolderError
 from weft.progress import STOPPED, Watch
+from weft.timeline import check_timeline
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,8 +38,33 @@ def claimed(out: str | None, name: str, as_json: bool) -> Iterator[Place | None]
         yield place
 
 
+def noting(timeline: str | None) -> list[str]:
+    """Return the overrides that have a run note what its timeline shows."""
+    if timeline is None:
+        return []
+    try:
+        check_timeline(timeline)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--timeline") from error
+    return ["run.trace=true"]
+
+
+def _save_timeline(result: Result, timeline: str) -> None:
+    try:
+        result.timeline(timeline)
+    except ValueError as error:
+        click.echo(f"{timeline} is not written: {error}", err=True)
+        sys.exit(INPUT_ERROR)
+
+
 def put_out(
-    result: Result, place: Place | None, table: str, as_json: bool, *, pictures: bool = True
+    result: Result,
+    place: Place | None,
+    table: str,
+    as_json: bool,
+    *,
+    pictures: bool = True,
+    timeline: str | None = None,
 ) -> None:
     """Save a result, print the table that was asked for, and say if something of it is missing.
 
@@ -60,6 +86,8 @@ def put_out(
         picture(result, place, as_json)
     elif place is not None and not as_json:
         click.echo(f"\n{place.folder}")
+    if timeline is not None and not result.is_empty:
+        _save_timeline(result, timeline)
     stop(result)
     if result.failed:
         noun = "point" if result.failed == 1 else "points"

@@ -70,7 +70,7 @@ def generate(
 
 @trace.command(
     epilog="\b\nExamples:\n"
-    "  weft trace run barrier.goal --system clint --channel quick\n"
+    "  weft trace run barrier.goal --system clint --channel quick --timeline barrier.json\n"
     "  weft trace run app.trace --speed 1e9 --system my.toml --placement 3,1,2 --json\n"
     "  weft trace run app.goal --system my.toml --ranks-per-host 4 --placement cyclic",
 )
@@ -103,6 +103,11 @@ def generate(
 )
 @click.option("--seed", type=click.IntRange(min=0), default=1, help="For what channels draw.")
 @click.option("--picture", type=click.Path(dir_okay=False), help="Space-time: .svg, .png, .json.")
+@click.option(
+    "--timeline",
+    type=click.Path(dir_okay=False),
+    help="What each rank did and its messages, for Perfetto or chrome://tracing: .json.",
+)
 @click.option("--out", type=click.Path(file_okay=False), help="A folder for the tables as CSV.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
 def run(  # noqa: PLR0913, PLR0917 (one argument an option)
@@ -117,16 +122,21 @@ def run(  # noqa: PLR0913, PLR0917 (one argument an option)
     speed: float | None,
     seed: int,
     picture: str | None,
+    timeline: str | None,
     out: str | None,
     as_json: bool,
 ) -> None:
     """Run a GOAL trace, or with --speed one of SimGrid, and say where each rank's time went."""
     from weft.figure import check_ending  # noqa: PLC0415
     from weft.program import trace_of_overrides  # noqa: PLC0415
+    from weft.timeline import check_timeline  # noqa: PLC0415
 
+    title = f"{Path(file).name} on {Path(system).stem}"
     with _complaints(), Watch("the run, of which nothing is kept") as watch:
         if picture is not None:
             check_ending(picture)
+        if timeline is not None:
+            check_timeline(timeline)
         try:
             result = trace_of_overrides(
                 (file, speed),
@@ -141,7 +151,10 @@ def run(  # noqa: PLR0913, PLR0917 (one argument an option)
             click.echo(str(error), err=True)
             sys.exit(STOPPED)
     if picture is not None:
-        result.figure(f"{Path(file).name} on {Path(system).stem}").save(picture)
+        result.figure(title).save(picture)
+    if timeline is not None:
+        with _complaints():
+            result.timeline(timeline, title)
     if out is not None:
         _write(Path(out), {
             "ranks": result.ranks, "waits": result.waits,
