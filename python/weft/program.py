@@ -26,7 +26,8 @@ from collections import deque
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
-from typing import TYPE_CHECKING, Any, TypeAlias
+from math import ceil
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from weft import _seam
 
@@ -45,6 +46,9 @@ Size: TypeAlias = int | str
 
 Placement: TypeAlias = str | Sequence[int]
 """Which host each rank runs on: "block", "cyclic", "random", or the hosts in order of the ranks."""
+
+TraceFormat: TypeAlias = Literal["goal", "simgrid", "htsim", "hpcc"]
+"""What a file of a recorded program or of flows is: whose simulator reads it."""
 
 RESERVED_TAGS = 0xF0000000
 """Tags from here on are those of barriers and locks."""
@@ -221,6 +225,24 @@ class ProgramResult:
     several ranks it names their hosts too, as `waits` and `intervals` do."""
     shorter_messages: int = 0
     """Messages of a trace that are shorter than what their receive asks for, which MPI takes."""
+
+    @property
+    def completion(self) -> dict[str, float]:
+        """How long messages took from being handed over to their last byte's arrival, in µs.
+
+        `mean_us`, `p50_us`, `p99_us` and `longest_us`; a quantile is the shortest time that so many
+        of the messages do not exceed. Of a list of flows these are the flow completion times.
+        """
+        times = self.messages["delivered_us"] - self.messages["offered_us"]
+        ordered = sorted(times)
+        if not ordered:
+            return {}
+        return {
+            "mean_us": float(times.mean()),
+            "p50_us": float(ordered[ceil(0.5 * len(ordered)) - 1]),
+            "p99_us": float(ordered[ceil(0.99 * len(ordered)) - 1]),
+            "longest_us": float(ordered[-1]),
+        }
 
     def figure(self, title: str = "What each rank did") -> Figure:
         """Draw the space-time picture: a bar a rank, a line a message."""
@@ -424,7 +446,9 @@ def run_trace(  # noqa: PLR0913 (as for run_program)
     file: str | PathLike[str],
     system: str | PathLike[str],
     *,
+    format: TraceFormat | None = None,
     speed: float | None = None,
+    topology: str | PathLike[str] | None = None,
     channel: str | None = None,
     route: Sequence[Mapping[str, object]] = (),
     placement: Placement = "block",
@@ -434,12 +458,17 @@ def run_trace(  # noqa: PLR0913 (as for run_program)
     seed: int = 1,
     progress: Progress | None = None,
 ) -> ProgramResult:
-    """Run a recorded program on a system.
+    """Run a recorded program, or a list of flows, on a system.
 
     Args:
-        file: a GOAL text, or with `speed` a time-independent trace of SimGrid.
+        file: a GOAL text, a time-independent trace of SimGrid, a connection matrix of htsim, or a
+            `flow.txt` of HPCC's simulator.
         system: a shipped system, or a composition file.
-        speed: instructions that a processor carries out a second.
+        format: what the file is: "goal", "simgrid", "htsim" or "hpcc". If not given, "simgrid"
+            where there is a `speed`, "htsim" if the file ends with .cm, otherwise "goal".
+        speed: instructions that a processor carries out a second, for "simgrid".
+        topology: for "hpcc" the `topology.txt` that says which nodes are switches; without it every
+            node is a host.
         channel: as for `run_program`, like the rest.
         route: see there.
         placement: see there.
@@ -455,13 +484,42 @@ def run_trace(  # noqa: PLR0913 (as for run_program)
 
     spelled = spell_overrides(set or {})
     ways = (route, placement, ranks_per_host)
-    return trace_of_overrides(
-        (str(file), speed), (str(system), preset, spelled, seed), channel, ways, progress
-    )
+    kind = trace_kind(file, format, speed, topology)
+    return trace_of_overrides(kind, (str(system), preset, spelled, seed), channel, ways, progress)
+
+
+def trace_kind(
+    file: str | PathLike[str],
+    format: TraceFormat | None = None,
+    speed: float | None = None,
+    topology: str | PathLike[str] | None = None,
+) -> dict[str, dict[str, object]]:
+    """Return the table `trace` of a file that would say the same as the arguments of `run_trace`.
+
+    Raises:
+        ValueError: a speed or a topology is given to a format that has none, or "simgrid" has none.
+
+    """
+    name = str(file)
+    if format is None:
+        by_ending: TraceFormat = "htsim" if name.endswith(".cm") else "goal"
+        format = "simgrid" if speed is not None else by_ending
+    if (speed is not None) != (format == "simgrid"):
+        raise ValueError(
+            f"a speed is given for the format simgrid, and only there; this is {format}"
+        )
+    if topology is not None and format != "hpcc":
+        raise ValueError(f"a topology is given for the format hpcc only; this is {format}")
+    if format == "simgrid":
+        return {"time_independent": {"file": name, "speed": speed}}
+    if format == "hpcc":
+        given = {} if topology is None else {"topology": str(topology)}
+        return {"flows": {"file": name, **given}}
+    return {"connection_matrix" if format == "htsim" else "goal": {"file": name}}
 
 
 def trace_of_overrides(
-    source: tuple[str, float | None],
+    kind: Mapping[str, Mapping[str, object]],
     system: tuple[str, str | None, list[str], int],
     channel: str | None,
     ways: tuple[Sequence[Mapping[str, object]], Placement, int | None],
@@ -469,13 +527,9 @@ def trace_of_overrides(
 ) -> ProgramResult:
     """Do what `run_trace` does, with overrides as `key=value`, as the command line has them.
 
-    `source` is the file and the speed, `system` its name, preset, overrides and seed, `ways` are
+    `kind` is that of `trace_kind`, `system` its name, preset, overrides and seed, `ways` are
     the rules, the placement and how many ranks a host has at most.
     """
-    file, speed = source
-    kind: dict[str, object] = {"goal": {"file": file}}
-    if speed is not None:
-        kind = {"time_independent": {"file": file, "speed": speed}}
     name, preset, overrides, seed = system
     route, placement, ranks_per_host = ways
     rules, places = _spelled(route, placement)

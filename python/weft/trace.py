@@ -6,13 +6,13 @@ import json
 import sys
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 import click
 
 from weft import _seam
 from weft.place import whole
-from weft.program import COLLECTIVES
+from weft.program import COLLECTIVES, TraceFormat
 from weft.progress import STOPPED, Watch
 
 if TYPE_CHECKING:
@@ -72,6 +72,8 @@ def generate(
     epilog="\b\nExamples:\n"
     "  weft trace run barrier.goal --system clint --channel quick --timeline barrier.json\n"
     "  weft trace run app.trace --speed 1e9 --system my.toml --placement 3,1,2 --json\n"
+    "  weft trace run permutation.cm --system my.toml\n"
+    "  weft trace run flow.txt --format hpcc --topology topology.txt --system my.toml\n"
     "  weft trace run app.goal --system my.toml --ranks-per-host 4 --placement cyclic",
 )
 @click.argument("file", type=click.Path(dir_okay=False))
@@ -97,9 +99,20 @@ def generate(
 @click.option("--preset", metavar="NAME", help="A named preset of the system.")
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Replace a value.")
 @click.option(
+    "--format",
+    "kind",
+    type=click.Choice(get_args(TraceFormat)),
+    help="What FILE is; if absent htsim if it ends with .cm, simgrid with --speed, else goal.",
+)
+@click.option(
     "--speed",
     type=click.FloatRange(min=0, min_open=True),
     help="Instructions a second: FILE is a time-independent trace of SimGrid.",
+)
+@click.option(
+    "--topology",
+    type=click.Path(dir_okay=False),
+    help="For hpcc: the topology.txt that says which nodes are switches; all are hosts if absent.",
 )
 @click.option("--seed", type=click.IntRange(min=0), default=1, help="For what channels draw.")
 @click.option("--picture", type=click.Path(dir_okay=False), help="Space-time: .svg, .png, .json.")
@@ -119,16 +132,22 @@ def run(  # noqa: PLR0913, PLR0917 (one argument an option)
     ranks_per_host: int | None,
     preset: str | None,
     settings: tuple[str, ...],
+    kind: TraceFormat | None,
     speed: float | None,
+    topology: str | None,
     seed: int,
     picture: str | None,
     timeline: str | None,
     out: str | None,
     as_json: bool,
 ) -> None:
-    """Run a GOAL trace, or with --speed one of SimGrid, and say where each rank's time went."""
+    """Run a recorded program or a list of flows, and say where each rank's time went.
+
+    FILE is a GOAL trace, a time-independent trace of SimGrid, a connection matrix of htsim, or a
+    list of flows of HPCC's simulator.
+    """
     from weft.figure import check_ending  # noqa: PLC0415
-    from weft.program import trace_of_overrides  # noqa: PLC0415
+    from weft.program import trace_kind, trace_of_overrides  # noqa: PLC0415
     from weft.timeline import check_timeline  # noqa: PLC0415
 
     title = f"{Path(file).name} on {Path(system).stem}"
@@ -139,7 +158,7 @@ def run(  # noqa: PLR0913, PLR0917 (one argument an option)
             check_timeline(timeline)
         try:
             result = trace_of_overrides(
-                (file, speed),
+                trace_kind(file, kind, speed, topology),
                 (system, preset, list(settings), seed),
                 channel,
                 (rules(route), _places(placement), ranks_per_host),
@@ -162,12 +181,15 @@ def run(  # noqa: PLR0913, PLR0917 (one argument an option)
         })  # fmt: skip
     if as_json:
         ranks = result.ranks.to_dict("records")
-        shown = {"time_us": result.time_us, "ranks": ranks}
+        shown = {"time_us": result.time_us, "completion": result.completion, "ranks": ranks}
         if result.shorter_messages:
             shown["shorter_messages"] = result.shorter_messages
         click.echo(json.dumps(shown, indent=2))
         return
     click.echo(f"application time {result.time_us:.6g} µs, {len(result.messages)} messages")
+    if completion := result.completion:
+        told = [f"{name.removesuffix('_us')} {value:.6g} µs" for name, value in completion.items()]
+        click.echo("completion of messages: " + ", ".join(told))
     if result.shorter_messages:
         click.echo(f"{result.shorter_messages} are shorter than their receives ask for")
     click.echo(result.ranks.to_string(index=False, float_format=lambda value: f"{value:.4g}"))

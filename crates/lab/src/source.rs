@@ -127,7 +127,13 @@ fn lay(name: &str, text: &str, folder: Option<&Path>, depth: usize) -> Result<So
 }
 
 /// Where the name of a file stands in a specification.
-const FILES: [&str; 2] = [".trace.goal.file", ".trace.time_independent.file"];
+const FILES: [&str; 5] = [
+    ".trace.goal.file",
+    ".trace.time_independent.file",
+    ".trace.connection_matrix.file",
+    ".trace.flows.file",
+    ".trace.flows.topology",
+];
 
 /// Makes the names of files whole, so that they mean the same from another folder: those of results
 /// are read from there again.

@@ -83,6 +83,8 @@ pub(super) enum State {
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Doing {
     Compute,
+    /// That its time comes.
+    Sleep,
     Send {
         to: Destination,
         tag: u32,
@@ -111,7 +113,9 @@ impl Op {
             Doing::Compute => Activity::Compute,
             Doing::Send { to, .. } => Activity::Send(to.hosts().next().unwrap_or(self.rank)),
             Doing::Receive(wanted) => Activity::Wait(wanted.from),
-            Doing::Until { .. } | Doing::Barrier | Doing::Departure => Activity::Wait(None),
+            Doing::Sleep | Doing::Until { .. } | Doing::Barrier | Doing::Departure => {
+                Activity::Wait(None)
+            }
             Doing::Read { target } | Doing::Confirm { target } => Activity::Wait(Some(target)),
         }
     }
@@ -121,6 +125,7 @@ impl Op {
         let rank = self.rank;
         match self.doing {
             Doing::Compute => format!("rank {rank} computes"),
+            Doing::Sleep => format!("rank {rank} waits for a time"),
             Doing::Send { to, tag } => {
                 let targets: Vec<String> = to.hosts().map(|target| target.to_string()).collect();
                 format!("rank {rank} sends to rank {} with tag {tag}", targets.join(", "))

@@ -95,6 +95,28 @@ pub enum TraceError {
         /// The first rank that does not.
         rank: u16,
     },
+    /// A list that is not as long as it says.
+    #[error("line {line}: {stated} {what} are announced, and {found} follow")]
+    Miscounted {
+        /// The line that says how many there are, from 1.
+        line: u32,
+        /// What is counted.
+        what: &'static str,
+        /// How many it says.
+        stated: u64,
+        /// How many there are.
+        found: u64,
+    },
+    /// A trigger that nothing here can fire.
+    #[error("line {line}: trigger {id} {why}")]
+    Trigger {
+        /// The line of the flow that waits for it, or of the trigger, from 1.
+        line: u32,
+        /// Its number.
+        id: u32,
+        /// What is wrong with it, and what is accepted.
+        why: String,
+    },
     /// A trace without what it must begin or end with.
     #[error("line {line}: the trace ends where {accepted} is accepted")]
     Ends {

@@ -228,7 +228,9 @@ impl Reader {
                 (b"tag", Action::Send { .. } | Action::Receive { .. }) => {
                     (2, u32::MAX, "`tag N`, a number from 0 to 4294967295")
                 }
-                (_, Action::Compute(_)) => return Err(self.syntax(word, "`cpu N`")),
+                (_, Action::Compute(_) | Action::Sleep(_)) => {
+                    return Err(self.syntax(word, "`cpu N`"));
+                }
                 _ => return Err(self.syntax(word, "`tag N`, `cpu N` or `nic N`")),
             };
             if std::mem::replace(&mut given[place], true) {
@@ -244,7 +246,7 @@ impl Reader {
                 (1, _) => operation.nic = value as u16,
                 (_, Action::Send { tag, .. } | Action::Receive { tag, .. }) => *tag = value,
                 // Refused above.
-                (_, Action::Compute(_)) => {}
+                (_, Action::Compute(_) | Action::Sleep(_)) => {}
             }
         }
         Ok(())
@@ -353,7 +355,10 @@ fn write_script(out: &mut String, script: &Script) {
         let Operation { action, cpu, nic, .. } = operation;
         let _ = write!(out, "l{number}: ");
         let _ = match action {
-            Action::Compute(span) => write!(out, "calc {}", span.0.div_ceil(1_000)),
+            // GOAL has no operation that only lets time pass.
+            Action::Compute(span) | Action::Sleep(span) => {
+                write!(out, "calc {}", span.0.div_ceil(1_000))
+            }
             Action::Send { to, tag, size } => write!(out, "send {}b to {to} tag {tag}", size.0),
             Action::Receive { from, tag, size } => {
                 write!(out, "recv {}b from {from} tag {tag}", size.0)

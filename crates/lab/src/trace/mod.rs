@@ -1,9 +1,10 @@
 //! Recorded and generated programs: what each rank sends, receives and computes, and what waits for
-//! what. [`goal`] and [`independent`] read them, [`collectives`] makes them, [`play`] runs them on
-//! the channels of any system.
+//! what. [`goal`], [`independent`] and [`flows`] read them, [`collectives`] makes them, [`play`] runs
+//! them on the channels of any system.
 
 pub mod collectives;
 mod error;
+pub mod flows;
 pub mod goal;
 pub mod independent;
 mod play;

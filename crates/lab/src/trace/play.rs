@@ -159,8 +159,8 @@ impl<C: Carrier> Player<'_, C> {
         while let Some((rank, number)) = self.ready.pop_front() {
             let operation = self.operation(rank, number);
             let cpu = &mut self.ranks[usize::from(rank)].cpus[usize::from(operation.cpu)];
-            let receives = matches!(operation.action, Action::Receive { .. });
-            if cpu.busy && !receives {
+            let needs_cpu = matches!(operation.action, Action::Compute(_) | Action::Send { .. });
+            if cpu.busy && needs_cpu {
                 cpu.queue.push_back(number);
             } else {
                 self.start(rank, number, operation);
@@ -187,6 +187,7 @@ impl<C: Carrier> Player<'_, C> {
                 }
                 op
             }
+            Action::Sleep(span) => self.machine.sleep(rank, span),
             Action::Send { to, tag, size } => {
                 own.sends.push_back(number);
                 self.machine.send(Outgoing {
@@ -306,7 +307,7 @@ impl<C: Carrier> Player<'_, C> {
             match oldest(&mut own.sends).or_else(|| oldest(&mut own.receives)) {
                 Some(Action::Send { to, .. }) => Some(Activity::Send(to)),
                 Some(Action::Receive { from, .. }) => Some(Activity::Wait(Some(from))),
-                Some(Action::Compute(_)) | None => None,
+                Some(Action::Compute(_) | Action::Sleep(_)) | None => None,
             }
         };
         let now = self.machine.now();
@@ -335,7 +336,7 @@ impl<C: Carrier> Player<'_, C> {
                     Action::Receive { from, tag, .. } => lines.push(format!(
                         "rank {rank} waits for a message of rank {from} with tag {tag}{place}"
                     )),
-                    Action::Compute(_) => {}
+                    Action::Compute(_) | Action::Sleep(_) => {}
                 }
             }
         }

@@ -19,6 +19,8 @@ pub const LONGEST: Span = Span(CLOCK_END.0);
 pub enum Action {
     /// The rank computes.
     Compute(Span),
+    /// So long passes, which needs no processor.
+    Sleep(Span),
     /// The rank sends to another one.
     Send {
         /// The other.
@@ -90,7 +92,7 @@ impl Operation {
         match self.action {
             Action::Send { to, tag, .. } => Some((key(rank, to, tag), 1)),
             Action::Receive { from, tag, .. } => Some((key(from, rank, tag), -1)),
-            Action::Compute(_) => None,
+            Action::Compute(_) | Action::Sleep(_) => None,
         }
     }
 }

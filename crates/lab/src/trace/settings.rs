@@ -11,6 +11,8 @@ use weft_units::{Bytes, PositiveCount};
 
 use super::collectives::{Collective, Payload};
 use super::error::TraceError;
+use super::flows::hpcc::Nodes;
+use super::flows::{connection_matrix, hpcc};
 use super::schedule::{LARGEST, Schedule};
 use super::{goal, independent};
 
@@ -31,6 +33,20 @@ pub enum TraceSettings {
         /// Instructions that a processor carries out a second.
         #[schemars(extend("x-unit" = "1/s"))]
         speed: f64,
+    },
+    /// Flows of a connection matrix of htsim (`.cm`), which start at a time or by triggers.
+    ConnectionMatrix {
+        /// The file, as of a GOAL text.
+        file: String,
+    },
+    /// Flows of a list as HPCC's simulator has it (`flow.txt`), which start at a time.
+    Flows {
+        /// The file, as of a GOAL text.
+        file: String,
+        /// The `topology.txt` beside it, which says which nodes are switches. Without it every node
+        /// is a host.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        topology: Option<String>,
     },
     /// A collective operation of all ranks.
     Collective {
@@ -64,22 +80,43 @@ impl TraceSettings {
         Ok(schedule)
     }
 
-    /// What a run depends on besides the settings: the SHA-256 of the file, if there is one.
+    /// What a run depends on besides the settings: the SHA-256 of the files, if there are any.
     pub fn digest(&self) -> Result<Option<String>, TraceError> {
-        let (TraceSettings::Goal { file } | TraceSettings::TimeIndependent { file, .. }) = self
-        else {
+        let files = self.files();
+        if files.is_empty() {
             return Ok(None);
-        };
+        }
         let mut digest = Sha256::new();
-        let copied = std::io::copy(&mut open(file)?, &mut digest);
-        copied.map_err(|error| TraceError::Unreadable(format!("{file}: {error}")))?;
+        for file in files {
+            let copied = std::io::copy(&mut open(file)?, &mut digest);
+            copied.map_err(|error| TraceError::Unreadable(format!("{file}: {error}")))?;
+        }
         Ok(Some(digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect()))
     }
 
-    /// The settings whatever the file is called.
+    fn files(&self) -> Vec<&String> {
+        match self {
+            TraceSettings::Goal { file }
+            | TraceSettings::TimeIndependent { file, .. }
+            | TraceSettings::ConnectionMatrix { file } => vec![file],
+            TraceSettings::Flows { file, topology } => {
+                std::iter::once(file).chain(topology).collect()
+            }
+            TraceSettings::Collective { .. } => Vec::new(),
+        }
+    }
+
+    /// The settings whatever the files are called.
     pub(crate) fn forget_file(&mut self) {
-        if let TraceSettings::Goal { file } | TraceSettings::TimeIndependent { file, .. } = self {
-            file.clear();
+        match self {
+            TraceSettings::Goal { file }
+            | TraceSettings::TimeIndependent { file, .. }
+            | TraceSettings::ConnectionMatrix { file } => file.clear(),
+            TraceSettings::Flows { file, topology } => {
+                file.clear();
+                topology.iter_mut().for_each(String::clear);
+            }
+            TraceSettings::Collective { .. } => {}
         }
     }
 
@@ -100,6 +137,18 @@ impl TraceSettings {
                     independent::read(open(file)?, count as u16, *speed)
                 };
                 read().map_err(|error| inside(file, error))
+            }
+            TraceSettings::ConnectionMatrix { file } => {
+                connection_matrix::read(open(file)?).map_err(|error| inside(file, error))
+            }
+            TraceSettings::Flows { file, topology } => {
+                let nodes = match topology {
+                    None => Nodes::hosts(ranks),
+                    Some(topology) => {
+                        Nodes::read(open(topology)?).map_err(|error| inside(topology, error))?
+                    }
+                };
+                hpcc::read(open(file)?, &nodes).map_err(|error| inside(file, error))
             }
             TraceSettings::Collective { operation, size, sizes, root, rounds } => {
                 check_payload(*operation, ranks, sizes, *root)?;

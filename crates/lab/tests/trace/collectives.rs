@@ -78,7 +78,7 @@ fn what_is_sent_has_the_size_that_is_received() {
                     Action::Receive { from, tag, size } => {
                         messages[1].push((from, rank, tag, size.0));
                     }
-                    Action::Compute(_) => {}
+                    Action::Compute(_) | Action::Sleep(_) => {}
                 }
             }
         }

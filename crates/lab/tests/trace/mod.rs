@@ -3,6 +3,7 @@
 #![allow(clippy::expect_used, clippy::panic, reason = "a test that cannot go on fails")]
 
 mod collectives;
+mod flows;
 mod independent_words;
 mod limits;
 mod mutations;

@@ -9,7 +9,7 @@ use super::{CLOCK_END, Machine, Parcel};
 use crate::drive::carrier::{Carrier, Notice, Ticket};
 use crate::program::account::{Activity, Interval, Passage};
 use crate::program::error::ProgramError;
-use crate::program::operation::{Doing, OpId, Received};
+use crate::program::operation::{Doing, Op, OpId, Received};
 
 /// Memory and processors of all hosts.
 #[derive(Debug, Default)]
@@ -103,6 +103,17 @@ impl<C: Carrier> Machine<C> {
         op
     }
 
+    /// A rank waits for a span, which takes no processor.
+    pub fn sleep(&mut self, rank: u16, span: Span) -> OpId {
+        let op = self.begin(rank, Doing::Sleep);
+        if self.outlasts_clock(span) {
+            self.fail(ProgramError::TooLong { rank, line: 0, time: self.now, span });
+            return op;
+        }
+        self.timers.push(self.now + span, op);
+        op
+    }
+
     /// Whether a computation waits for a processor.
     pub fn is_queued(&self, op: OpId) -> bool {
         let Some((_, processors)) = &self.hosts.processors else { return false };
@@ -114,17 +125,20 @@ impl<C: Carrier> Machine<C> {
         &self.hosts.begun
     }
 
-    /// Ends the computations that are due, and begins those that waited for them. Returns whether
-    /// there were any.
+    /// Ends the computations and waits that are due, and begins the computations that waited for
+    /// a processor. Returns whether there were any.
     pub(super) fn end_computations(&mut self) -> bool {
         self.hosts.begun.clear();
         let mut any = false;
         while let Some((_, op)) = self.timers.pop_until(self.now) {
             any = true;
-            let rank = self.ops[op.index()].rank;
+            let Op { rank, doing, .. } = self.ops[op.index()];
             self.complete(op, Received::default());
             let host = self.host(rank);
             let Some((_, processors)) = &mut self.hosts.processors else { continue };
+            if matches!(doing, Doing::Sleep) {
+                continue;
+            }
             if let Some((next, span)) = processors.end(host) {
                 self.timers.push(self.now + span, next);
                 self.leave_queue(next);

@@ -216,7 +216,7 @@ impl Reader {
                     Action::Send { to, tag, .. } => (rank, to, tag),
                     Action::Receive { from, tag, .. } => (from, rank, tag),
                     // No line says this.
-                    Action::Compute(_) => return Ok(()),
+                    Action::Compute(_) | Action::Sleep(_) => return Ok(()),
                 };
                 requests.add(number, name);
             }
