@@ -29,13 +29,14 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from weft import _seam
+from weft.given import Given, asked_for
 
 if TYPE_CHECKING:
     from os import PathLike
 
     import pandas as pd
 
-    from weft._core import Machine
+    from weft._core import Asked, Machine
     from weft._seam import Progress
     from weft.figure import Figure
 
@@ -229,7 +230,7 @@ class ProgramResult:
 
 
 def run_program(  # noqa: PLR0913 (each is a setting of its own, by keyword)
-    system: str | PathLike[str],
+    system: Given,
     program: Callable[[Node], Program] | Mapping[int, Callable[[Node], Program]],
     *,
     ranks: int | None = None,
@@ -244,7 +245,7 @@ def run_program(  # noqa: PLR0913 (each is a setting of its own, by keyword)
     """Run a program on the hosts of a system.
 
     Args:
-        system: a shipped system, or a composition file.
+        system: a shipped system, a composition file, or a dict with the tables and keys of one.
         program: one generator function for all ranks, or one for each rank that does something.
         ranks: how many ranks there are; as many as are placed, or as hosts take, if not given.
         channel: the channel that all messages take; not needed where there is one.
@@ -401,7 +402,7 @@ def _lock_keeper(me: Node, queues: dict[int, deque[int]]) -> Program:
 
 def run_trace(  # noqa: PLR0913 (as for run_program)
     file: str | PathLike[str],
-    system: str | PathLike[str],
+    system: Given,
     *,
     speed: float | None = None,
     channel: str | None = None,
@@ -417,7 +418,7 @@ def run_trace(  # noqa: PLR0913 (as for run_program)
 
     Args:
         file: a GOAL text, or with `speed` a time-independent trace of SimGrid.
-        system: a shipped system, or a composition file.
+        system: a shipped system, a composition file, or a dict with the tables and keys of one.
         speed: instructions that a processor carries out a second.
         channel: as for `run_program`, like the rest.
         route: see there.
@@ -435,21 +436,21 @@ def run_trace(  # noqa: PLR0913 (as for run_program)
     spelled = spell_overrides(set or {})
     ways = (route, placement, ranks_per_host)
     return trace_of_overrides(
-        (str(file), speed), (str(system), preset, spelled, seed), channel, ways, progress
+        (str(file), speed), (asked_for(system), preset, spelled, seed), channel, ways, progress
     )
 
 
 def trace_of_overrides(
     source: tuple[str, float | None],
-    system: tuple[str, str | None, list[str], int],
+    system: tuple[Asked, str | None, list[str], int],
     channel: str | None,
     ways: tuple[Sequence[Mapping[str, object]], Placement, int | None],
     progress: Progress | None = None,
 ) -> ProgramResult:
     """Do what `run_trace` does, with overrides as `key=value`, as the command line has them.
 
-    `source` is the file and the speed, `system` its name, preset, overrides and seed, `ways` are
-    the rules, the placement and how many ranks a host has at most.
+    `source` is the file and the speed, `system` what is asked for, its preset, overrides and seed,
+    `ways` are the rules, the placement and how many ranks a host has at most.
     """
     file, speed = source
     kind: dict[str, object] = {"goal": {"file": file}}
@@ -524,7 +525,7 @@ def generate_trace(
 
 
 def _machine(
-    system: tuple[str | PathLike[str], str | None, Mapping[str, object] | None, int],
+    system: tuple[Given, str | None, Mapping[str, object] | None, int],
     ranks: int | None,
     channel: str | None,
     route: Sequence[Mapping[str, object]],
@@ -532,12 +533,12 @@ def _machine(
 ) -> Machine:
     from weft.api import spell_overrides  # noqa: PLC0415
 
-    name, preset, settings, seed = system
+    given, preset, settings, seed = system
     placement, ranks_per_host = placed
     rules, places = _spelled(route, placement)
     overrides = spell_overrides(settings or {})
     machine: Machine = _seam.core().Machine(
-        str(name), preset, overrides, ranks, channel, rules, places, ranks_per_host, seed
+        asked_for(given), preset, overrides, ranks, channel, rules, places, ranks_per_host, seed
     )
     return machine
 

@@ -14,7 +14,7 @@ from browser import CHROMIUM, Browser
 # What these test is the extension module itself.
 REAL = {
     *("test_compare", "test_program", "test_wheel", "test_sweep", "test_manual", "test_examples"),
-    *("test_live_measure", "test_pilot", "test_messages", "test_mpi"),
+    *("test_live_measure", "test_pilot", "test_messages", "test_mpi", "test_given"),
 }
 
 if TYPE_CHECKING:
