@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from weft._core import WeftError
     from weft.across import compare
     from weft.across.workloads import ComparisonError
+    from weft.cabling import GraphError, cables
     from weft.figure import Figure
     from weft.program import (
         Message,
@@ -41,6 +42,7 @@ __all__ = [
     "Figure",
     "FolderError",
     "FolderWarning",
+    "GraphError",
     "Message",
     "Node",
     "Operation",
@@ -51,6 +53,7 @@ __all__ = [
     "System",
     "WeftError",
     "__version__",
+    "cables",
     "compare",
     "experiments",
     "generate_trace",
@@ -73,6 +76,7 @@ _ELSEWHERE = {
     **dict.fromkeys(("WeftError", "__version__"), "weft._core"),
     "ComparisonError": "weft.across.workloads",
     "Figure": "weft.figure",
+    **dict.fromkeys(("GraphError", "cables"), "weft.cabling"),
     **dict.fromkeys(("Message", "Node", "Operation", "ProgramResult", "generate_trace",
                      "run_program", "run_trace"), "weft.program"),
     "SweepError": "weft.spread",

@@ -11,6 +11,8 @@ CODE: str
 
 Column: TypeAlias = npt.NDArray[np.float64] | npt.NDArray[np.int64] | list[str]
 Progress: TypeAlias = Callable[[int, int, str], bool]
+Asked: TypeAlias = str | tuple[str, str]
+"""A file or a shipped name; or what messages call a composition, and the composition as JSON."""
 
 class WeftError(ValueError):
     """A file or a setting that cannot be used, with its place and what would be accepted."""
@@ -32,7 +34,7 @@ class Campaign:
     """A study of which the runs are handed out and taken back."""
 
     def __new__(
-        cls, name: str, preset: str | None, overrides: list[str], options: str
+        cls, asked: Asked, preset: str | None, overrides: list[str], options: str
     ) -> Campaign: ...
     def pending(self) -> tuple[int, int, int]: ...
     def jobs(self, first: int, last: int) -> str: ...
@@ -43,10 +45,10 @@ class RawReproduction(RawResult):
     runs: dict[str, RawResult]
 
 def systems() -> str: ...
-def show(name_or_path: str, preset: str | None, overrides: list[str]) -> str: ...
+def show(asked: Asked, preset: str | None, overrides: list[str]) -> str: ...
 def experiments() -> str: ...
 def run(
-    path_or_name: str,
+    asked: Asked,
     preset: str | None,
     overrides: list[str],
     options: str,
@@ -63,7 +65,7 @@ class Machine:
 
     def __init__(
         self,
-        name: str,
+        asked: Asked,
         preset: str | None,
         overrides: list[str],
         ranks: int | None,
@@ -103,7 +105,7 @@ def size(text: str) -> int: ...
 def span(text: str) -> int: ...
 def trace_generate(collective: str, ranks: int) -> str: ...
 def trace_run(
-    name: str,
+    asked: Asked,
     preset: str | None,
     overrides: list[str],
     trace: str,

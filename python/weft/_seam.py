@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from types import ModuleType
 
-    from weft._core import Campaign, RawReproduction, RawResult
+    from weft._core import Asked, Campaign, RawReproduction, RawResult
 
 Progress = Callable[[int, int, str], bool | None]
 """Called with (steps done, steps in all, what is running); returning False ends the run."""
@@ -57,9 +57,9 @@ def experiments() -> list[dict[str, Any]]:
     return found
 
 
-def show(name: str, preset: str | None, overrides: list[str]) -> dict[str, Any]:
+def show(asked: Asked, preset: str | None, overrides: list[str]) -> dict[str, Any]:
     """Return a system's parameters, with their origins, and its composition."""
-    found: dict[str, Any] = json.loads(core().show(name, preset, overrides))
+    found: dict[str, Any] = json.loads(core().show(asked, preset, overrides))
     return found
 
 
@@ -79,7 +79,7 @@ def ratio(pairs: list[tuple[float, float]]) -> tuple[float, float] | None:
 
 
 def run(
-    name: str,
+    asked: Asked,
     preset: str | None,
     overrides: list[str],
     options: Mapping[str, object],
@@ -89,17 +89,17 @@ def run(
     text = json.dumps(options)
 
     def call(callback: _Callback) -> RawResult:
-        raw: RawResult = core().run(name, preset, overrides, text, callback)
+        raw: RawResult = core().run(asked, preset, overrides, text, callback)
         return raw
 
     return _drive(call, progress)
 
 
 def campaign(
-    name: str, preset: str | None, overrides: list[str], options: Mapping[str, object]
+    asked: Asked, preset: str | None, overrides: list[str], options: Mapping[str, object]
 ) -> Campaign:
     """Plan a study that other processes carry out."""
-    made: Campaign = core().Campaign(name, preset, overrides, json.dumps(options))
+    made: Campaign = core().Campaign(asked, preset, overrides, json.dumps(options))
     return made
 
 
@@ -133,7 +133,7 @@ def chosen(name: str, options: Mapping[str, object]) -> list[tuple[str, list[str
 
 
 def trace_run(
-    system: tuple[str, str | None, list[str]],
+    system: tuple[Asked, str | None, list[str]],
     trace: str,
     ways: tuple[str | None, str, str, int | None],
     seed: int,

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from weft import _seam
+from weft.given import Given, asked_for, name_of
 from weft.result import Result
 from weft.system import System
 
@@ -17,12 +18,12 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from weft._core import RawResult
+    from weft._core import Asked, RawResult
     from weft._seam import Progress
 
 
 def run(
-    path: str | PathLike[str],
+    path: Given,
     set: Mapping[str, object] | None = None,
     preset: str | None = None,
     seeds: int | None = None,
@@ -35,7 +36,9 @@ def run(
     """Run one experiment and return its tables.
 
     Args:
-        path: an experiment file, or the name of a shipped experiment.
+        path: an experiment file, the name of a shipped experiment, or a dict with the tables and
+            keys that such a file would have; files that it names are looked for from the current
+            folder.
         set: dotted keys and values that replace those of the file, for example
             `{"channel.bulk.link.rate": "4 Gbit/s", "workload.bulk.load": [0.1, 0.5]}`; a list
             where the file has one value is a sweep.
@@ -52,31 +55,33 @@ def run(
 
     """
     options = {"seeds": seeds, "seed": seed, "length": length, "workers": workers}
-    return run_overrides(str(path), preset, spell_overrides(set or {}), options, progress)
+    return run_overrides(asked_for(path), preset, spell_overrides(set or {}), options, progress)
 
 
 def run_overrides(
-    name: str,
+    asked: Asked,
     preset: str | None,
     overrides: list[str],
     options: Mapping[str, object],
     progress: Progress | None,
 ) -> Result:
     """Do what `run` does, with overrides as `key=value`, the way the command line has them."""
-    raw = _seam.run(name, preset, overrides, _given(options), progress)
-    return result_of(raw, name, preset, overrides, options)
+    raw = _seam.run(asked, preset, overrides, _given(options), progress)
+    return result_of(raw, asked, preset, overrides, options)
 
 
 def result_of(
     raw: RawResult,
-    name: str,
+    asked: Asked,
     preset: str | None,
     overrides: list[str],
     options: Mapping[str, object],
 ) -> Result:
     """Make a result of what the core returned for a request."""
     described = [*overrides, *_as_overrides(options)]
-    return Result.from_core(raw, name, lambda name, axes: _describe(name, preset, described, axes))
+    return Result.from_core(
+        raw, name_of(asked), lambda _, axes: _describe(asked, preset, described, axes)
+    )
 
 
 def reproduce(
@@ -138,13 +143,21 @@ def experiments() -> pd.DataFrame:
 
 
 def show(
-    name: str | PathLike[str],
+    name: Given,
     preset: str | None = None,
     set: Mapping[str, object] | None = None,
 ) -> System:
-    """Return a system's every parameter with its origin, and its composition."""
-    data = _seam.show(str(name), preset, spell_overrides(set or {}))
-    return System.from_json(str(name), data)
+    """Return a system's every parameter with its origin, and its composition.
+
+    Args:
+        name: a shipped system or experiment, a file, or a dict with the tables and keys of one.
+        preset: a named preset of the system.
+        set: dotted keys and values that replace those of the system.
+
+    """
+    asked = asked_for(name)
+    data = _seam.show(asked, preset, spell_overrides(set or {}))
+    return System.from_json(name_of(asked), data)
 
 
 def schema() -> dict[str, Any]:
@@ -236,20 +249,20 @@ def _as_overrides(options: Mapping[str, object]) -> list[str]:
 
 
 def _describe(
-    name: str, preset: str | None, overrides: list[str], axes: Mapping[str, list[str]]
+    asked: Asked, preset: str | None, overrides: list[str], axes: Mapping[str, list[str]]
 ) -> tuple[System | str, dict[str, System]]:
     """Describe the system that a run used, and each variant of it; or say why it cannot be done.
 
     A finished run is worth more than its picture, so a failure here becomes a sentence in the
     report instead of an exception after the work is done.
     """
-    stem = Path(name).stem
+    stem = Path(name_of(asked)).stem
     try:
-        system = System.from_json(stem, _seam.show(name, preset, overrides))
+        system = System.from_json(stem, _seam.show(asked, preset, overrides))
         variants = {
             f"{axis} {value}": System.from_json(
                 stem,
-                _seam.show(name, preset, [*overrides, *spell_overrides({axis: value})]),
+                _seam.show(asked, preset, [*overrides, *spell_overrides({axis: value})]),
             )
             for axis, values in axes.items()
             for value in values

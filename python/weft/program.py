@@ -30,6 +30,7 @@ from math import ceil
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from weft import _seam
+from weft.given import Given, asked_for
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from weft._core import Machine
+    from weft._core import Asked, Machine
     from weft._seam import Progress
     from weft.figure import Figure
 
@@ -272,7 +273,7 @@ class ProgramResult:
 
 
 def run_program(  # noqa: PLR0913 (each is a setting of its own, by keyword)
-    system: str | PathLike[str],
+    system: Given,
     program: Callable[[Node], Program] | Mapping[int, Callable[[Node], Program]],
     *,
     ranks: int | None = None,
@@ -287,7 +288,7 @@ def run_program(  # noqa: PLR0913 (each is a setting of its own, by keyword)
     """Run a program on the hosts of a system.
 
     Args:
-        system: a shipped system, or a composition file.
+        system: a shipped system, a composition file, or a dict with the tables and keys of one.
         program: one generator function for all ranks, or one for each rank that does something.
         ranks: how many ranks there are; as many as are placed, or as hosts take, if not given.
         channel: the channel that all messages take; not needed where there is one.
@@ -444,7 +445,7 @@ def _lock_keeper(me: Node, queues: dict[int, deque[int]]) -> Program:
 
 def run_trace(  # noqa: PLR0913 (as for run_program)
     file: str | PathLike[str],
-    system: str | PathLike[str],
+    system: Given,
     *,
     format: TraceFormat | None = None,
     speed: float | None = None,
@@ -463,7 +464,7 @@ def run_trace(  # noqa: PLR0913 (as for run_program)
     Args:
         file: a GOAL text, a time-independent trace of SimGrid, a connection matrix of htsim, or a
             `flow.txt` of HPCC's simulator.
-        system: a shipped system, or a composition file.
+        system: a shipped system, a composition file, or a dict with the tables and keys of one.
         format: what the file is: "goal", "simgrid", "htsim" or "hpcc". If not given, "simgrid"
             where there is a `speed`, "htsim" if the file ends with .cm, otherwise "goal".
         speed: instructions that a processor carries out a second, for "simgrid".
@@ -485,7 +486,8 @@ def run_trace(  # noqa: PLR0913 (as for run_program)
     spelled = spell_overrides(set or {})
     ways = (route, placement, ranks_per_host)
     kind = trace_kind(file, format, speed, topology)
-    return trace_of_overrides(kind, (str(system), preset, spelled, seed), channel, ways, progress)
+    asked = asked_for(system)
+    return trace_of_overrides(kind, (asked, preset, spelled, seed), channel, ways, progress)
 
 
 def trace_kind(
@@ -520,15 +522,15 @@ def trace_kind(
 
 def trace_of_overrides(
     kind: Mapping[str, Mapping[str, object]],
-    system: tuple[str, str | None, list[str], int],
+    system: tuple[Asked, str | None, list[str], int],
     channel: str | None,
     ways: tuple[Sequence[Mapping[str, object]], Placement, int | None],
     progress: Progress | None = None,
 ) -> ProgramResult:
     """Do what `run_trace` does, with overrides as `key=value`, as the command line has them.
 
-    `kind` is that of `trace_kind`, `system` its name, preset, overrides and seed, `ways` are
-    the rules, the placement and how many ranks a host has at most.
+    `kind` is that of `trace_kind`, `system` what is asked for, its preset, overrides and seed,
+    `ways` are the rules, the placement and how many ranks a host has at most.
     """
     name, preset, overrides, seed = system
     route, placement, ranks_per_host = ways
@@ -599,7 +601,7 @@ def generate_trace(
 
 
 def _machine(
-    system: tuple[str | PathLike[str], str | None, Mapping[str, object] | None, int],
+    system: tuple[Given, str | None, Mapping[str, object] | None, int],
     ranks: int | None,
     channel: str | None,
     route: Sequence[Mapping[str, object]],
@@ -607,12 +609,12 @@ def _machine(
 ) -> Machine:
     from weft.api import spell_overrides  # noqa: PLC0415
 
-    name, preset, settings, seed = system
+    given, preset, settings, seed = system
     placement, ranks_per_host = placed
     rules, places = _spelled(route, placement)
     overrides = spell_overrides(settings or {})
     machine: Machine = _seam.core().Machine(
-        str(name), preset, overrides, ranks, channel, rules, places, ranks_per_host, seed
+        asked_for(given), preset, overrides, ranks, channel, rules, places, ranks_per_host, seed
     )
     return machine
 

@@ -9,12 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from weft import _seam, api
+from weft.given import Given, asked_for, name_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from concurrent.futures import Executor
     from os import PathLike
 
+    from weft._core import Asked
     from weft._seam import Progress
     from weft.result import Result
 
@@ -23,9 +25,9 @@ STORE = "out/store"
 
 @dataclass(frozen=True)
 class Study:
-    """What is run: a file or a name, and everything that differs from it."""
+    """What is run: a file, a name or a composition, and everything that differs from it."""
 
-    name: str
+    asked: Asked
     preset: str | None
     overrides: list[str]
     options: dict[str, object]
@@ -41,7 +43,7 @@ class Where:
 
 
 def sweep(  # noqa: PLR0913 (each is an own choice of the caller)
-    path: str | PathLike[str],
+    path: Given,
     over: Mapping[str, Sequence[object]] | None = None,
     *,
     paired: Mapping[str, Sequence[object]] | Sequence[Mapping[str, Sequence[object]]] = (),
@@ -64,7 +66,8 @@ def sweep(  # noqa: PLR0913 (each is an own choice of the caller)
     was when it is called again; more values and more seeds add runs to those that are there.
 
     Args:
-        path: an experiment file, or the name of a shipped experiment.
+        path: an experiment file, the name of a shipped experiment, or a dict with the tables and
+            keys that such a file would have.
         over: lists of values by dotted key; every combination is a point. They join the sweeps of
             the file, or take the place of one over the same key.
         paired: lists of equal length by dotted key that advance together, as one axis; several
@@ -101,12 +104,12 @@ def sweep(  # noqa: PLR0913 (each is an own choice of the caller)
         "length": length,
         "store": _text(store),
     }
-    study = Study(str(path), preset, overrides, options)
+    study = Study(asked_for(path), preset, overrides, options)
     return carry_out(study, Where(workers, executor, chunk), progress)
 
 
 def saturation(  # noqa: PLR0913 (each is an own choice of the caller)
-    path: str | PathLike[str],
+    path: Given,
     channel: str | None = None,
     *,
     between: tuple[float, float] = (0.05, 1.0),
@@ -130,7 +133,8 @@ def saturation(  # noqa: PLR0913 (each is an own choice of the caller)
     accepted beyond. `replications` holds every run of the search.
 
     Args:
-        path: an experiment file, or the name of a shipped experiment.
+        path: an experiment file, the name of a shipped experiment, or a dict with the tables and
+            keys that such a file would have.
         channel: whose load is varied; the only channel with a load if not given.
         between: the smallest and the largest load that are tried.
         width: how far apart the two loads of a bisection may be at its end.
@@ -157,7 +161,7 @@ def saturation(  # noqa: PLR0913 (each is an own choice of the caller)
         "store": _text(store),
         "saturation": asked,
     }
-    study = Study(str(path), preset, overrides, options)
+    study = Study(asked_for(path), preset, overrides, options)
     return carry_out(study, Where(workers, executor), progress)
 
 
@@ -167,20 +171,20 @@ def carry_out(study: Study, where: Where, progress: Progress | None) -> Result:
     if where.executor is None:
         if where.workers is not None:
             options["workers"] = where.workers
-        return api.run_overrides(study.name, study.preset, study.overrides, options, progress)
+        return api.run_overrides(study.asked, study.preset, study.overrides, options, progress)
     from weft.spread import carry_out as spread  # noqa: PLC0415
     from weft.spread import pool_of  # noqa: PLC0415
 
-    label = Path(study.name).stem
+    label = Path(name_of(study.asked)).stem
 
     def report(done: int, total: int) -> bool:
         return progress is None or progress(done, total, label) is not False
 
-    campaign = _seam.campaign(study.name, study.preset, study.overrides, options)
+    campaign = _seam.campaign(study.asked, study.preset, study.overrides, options)
     with pool_of(where.executor, where.workers) as pool:
         whole = spread(campaign, pool, where.chunk, report)
     raw = campaign.outcome(not whole)
-    return api.result_of(raw, study.name, study.preset, study.overrides, options)
+    return api.result_of(raw, study.asked, study.preset, study.overrides, options)
 
 
 def spell_axes(

@@ -41,6 +41,17 @@ def blocks(page: str, language: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL)
 
 
+def test_the_graph_of_the_page_on_interconnects_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    found: dict[str, Any] = {}
+    exec(blocks("howto/interconnect.md", "python")[0], found)
+    assert list(found["result"].points.verdict) == ["settled", "settled"]
+    # Six hosts and three cables between switches, each in both directions.
+    assert len(found["result"].tables["links"]) == 2 * (6 + 3) * 2
+
+
 def described(node: Any) -> Iterator[tuple[str, str]]:
     """Every key of the schema that has a meaning of its own."""
     if isinstance(node, dict):

@@ -54,7 +54,7 @@ pub use plan::{Plan, Point};
 pub use reproduce::{Reproduction, chosen, reproduce};
 pub use saturation::SaturationOptions;
 pub use simulate::{ChannelRun, simulate};
-pub use source::Request;
+pub use source::{Given, Request};
 pub use store::{Store, decode, encode};
 pub use study::{Options, Outcome, run};
 pub use table::{Cell, Column, Data, Table};

@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use serde_json::Value;
+
 use crate::error::Error;
 use crate::shipped;
 use crate::spec::{Node, Tree};
@@ -11,12 +13,25 @@ use crate::spec::{Node, Tree};
 pub struct Request {
     /// A shipped experiment or system, or the path of a file.
     pub name: String,
-    /// The text itself, where it stands in no file; `name` is then what messages call it.
-    pub text: Option<String>,
+    /// What stands in no file; `name` is then what messages call it.
+    pub given: Given,
     /// Presets, merged in this order over those that the file names.
     pub presets: Vec<String>,
     /// Overrides, each `key.path=value`.
     pub overrides: Vec<String>,
+}
+
+/// What a person asked for, where it is not read from a file. Files that it names are looked for
+/// from the current folder.
+#[derive(Clone, Debug, Default)]
+pub enum Given {
+    /// Nothing: there is a file, or something shipped.
+    #[default]
+    Elsewhere,
+    /// A text as it would stand in a file.
+    Text(String),
+    /// The values of a program: tables, lists, texts, numbers and flags.
+    Values(Value),
 }
 
 /// The merged tree of a request.
@@ -41,23 +56,34 @@ impl Request {
     pub fn new(name: &str, preset: Option<&str>, overrides: &[String]) -> Request {
         Request {
             name: name.to_owned(),
-            text: None,
+            given: Given::Elsewhere,
             presets: preset.into_iter().flat_map(split_presets).collect(),
             overrides: overrides.to_vec(),
         }
     }
 
-    /// A request for a text that stands in no file. Files that it names are looked for from the
-    /// current folder.
+    /// A request for a text that stands in no file.
     pub fn of_text(name: &str, text: &str) -> Request {
-        Request { name: name.to_owned(), text: Some(text.to_owned()), ..Request::default() }
+        let given = Given::Text(text.to_owned());
+        Request { name: name.to_owned(), given, ..Request::default() }
+    }
+
+    /// The same request for values that a program hands over.
+    #[must_use]
+    pub fn of_values(mut self, values: Value) -> Request {
+        self.given = Given::Values(values);
+        self
     }
 
     /// Reads and merges every layer and the presets, without the overrides.
     pub fn read(&self) -> Result<Source, Error> {
-        let mut source = match &self.text {
-            Some(text) => lay(&self.name, text, None, 0)?,
-            None => layers(&self.name, None, 0)?,
+        let mut source = match &self.given {
+            Given::Elsewhere => layers(&self.name, None, 0)?,
+            Given::Text(text) => lay(Tree::parse(&self.name, text)?, &self.name, None, 0)?,
+            Given::Values(values) => {
+                let tree = Tree::from_json(&self.name, values)?;
+                lay(tree, &self.name, Some(Path::new("")), 0)?
+            }
         };
         source.presets.extend(self.presets.iter().cloned());
         source.tree = lay_presets(source.tree, &source.presets)?;
@@ -98,12 +124,11 @@ fn layers(name: &str, beside: Option<&Path>, depth: usize) -> Result<Source, Err
         return Err(Error::BaseLoop { name: name.to_owned() });
     }
     let (shown, text, folder) = text_of(name, beside)?;
-    lay(&shown, &text, folder.as_deref(), depth)
+    lay(Tree::parse(&shown, &text)?, &shown, folder.as_deref(), depth)
 }
 
-/// The tree of a text over everything beneath it. `folder` is what names in it are relative to.
-fn lay(name: &str, text: &str, folder: Option<&Path>, depth: usize) -> Result<Source, Error> {
-    let mut tree = Tree::parse(name, text)?;
+/// A tree over everything beneath it. `folder` is what names in it are relative to.
+fn lay(mut tree: Tree, name: &str, folder: Option<&Path>, depth: usize) -> Result<Source, Error> {
     if let Some(folder) = folder {
         anchor(&mut tree, folder);
     }
@@ -203,4 +228,43 @@ fn folder(path: &Path) -> Option<Error> {
 fn could_be_run(text: &str) -> bool {
     let says = |tree: &Tree| ["base", "channel"].iter().any(|key| tree.get(key).is_some());
     Tree::parse("", text).is_ok_and(|tree| says(&tree))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn values(text: &str) -> Request {
+        let values = serde_json::from_str(text).expect(text);
+        Request::new("values", Some("slow"), &[]).of_values(values)
+    }
+
+    #[test]
+    fn values_are_what_a_text_would_be() {
+        let json =
+            r#"{ "base": "clint", "preset": { "slow": { "a": { "b": 2 } } }, "a": { "b": 1 } }"#;
+        let text = "base = 'clint'\npreset.slow.a.b = 2\na.b = 1";
+        let mut other = Request::of_text("text", text);
+        other.presets = vec!["slow".to_owned()];
+        let (one, other) = (values(json).read().unwrap(), other.read().unwrap());
+        assert_eq!(one.tree, other.tree);
+        assert_eq!((&*one.system, &one.presets), ("clint", &other.presets));
+    }
+
+    #[test]
+    fn files_that_values_name_are_looked_for_from_the_current_folder() {
+        let json = r#"{ "preset": { "slow": {} },
+            "program": { "trace": { "goal": { "file": "a.goal" } } } }"#;
+        let tree = values(json).read().unwrap().tree;
+        let file = tree.get("program.trace.goal.file").map(|file| file.text());
+        let whole = std::env::current_dir().unwrap().join("a.goal");
+        assert_eq!(file, Some(whole.display().to_string()));
+    }
+
+    #[test]
+    fn values_that_fit_nowhere_are_refused_by_key() {
+        let error = values(r#"{ "preset": { "slow": {} }, "a": { "b": [1, null] } }"#).read();
+        let said = error.unwrap_err().to_string();
+        assert!(said.starts_with("values: a.b[1] has no value"), "{said}");
+    }
 }

@@ -7,8 +7,9 @@ use std::thread;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyString};
-use weft_lab::{Campaign, Failure, Job, Key, Request, Task};
+use weft_lab::{Campaign, Failure, Job, Key, Task};
 
+use crate::asked::Asked;
 use crate::{error, outcome, parse_options};
 
 /// A study of which the runs are handed out and taken back.
@@ -35,12 +36,12 @@ impl PyCampaign {
     #[new]
     fn new(
         py: Python<'_>,
-        name: &str,
+        asked: Asked,
         preset: Option<&str>,
         overrides: Vec<String>,
         options: &str,
     ) -> PyResult<PyCampaign> {
-        let request = Request::new(name, preset, &overrides);
+        let request = asked.request(preset, &overrides)?;
         let options = parse_options(options)?;
         let campaign = py.detach(|| Campaign::new(&request, &options)).map_err(error::raise)?;
         Ok(PyCampaign(Mutex::new(Some(State { campaign, tasks: Vec::new() }))))

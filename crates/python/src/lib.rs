@@ -3,6 +3,7 @@
 //! Text crosses as JSON, columns cross as NumPy arrays (numbers) or lists (texts). The interpreter
 //! lock is released while a run computes.
 
+mod asked;
 mod campaign;
 mod error;
 mod outcome;
@@ -10,7 +11,9 @@ mod program;
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use weft_lab::{Options, Request};
+use weft_lab::Options;
+
+use asked::Asked;
 
 /// The shipped interconnects, as a JSON list.
 #[pyfunction]
@@ -26,9 +29,9 @@ fn experiments() -> PyResult<String> {
 
 /// A composition with every parameter and its origin, as a JSON object.
 #[pyfunction]
-#[pyo3(signature = (name, preset=None, overrides=Vec::new()))]
-fn show(name: &str, preset: Option<&str>, overrides: Vec<String>) -> PyResult<String> {
-    let request = Request::new(name, preset, &overrides);
+#[pyo3(signature = (asked, preset=None, overrides=Vec::new()))]
+fn show(asked: Asked, preset: Option<&str>, overrides: Vec<String>) -> PyResult<String> {
+    let request = asked.request(preset, &overrides)?;
     error::json(&weft_lab::show(&request).map_err(error::raise)?)
 }
 
@@ -52,18 +55,18 @@ fn ratio(pairs: Vec<(f64, f64)>) -> Option<(f64, Option<f64>)> {
 #[pyfunction]
 fn run<'py>(
     py: Python<'py>,
-    name: &str,
+    asked: Asked,
     preset: Option<&str>,
     overrides: Vec<String>,
     options: &str,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<Bound<'py, PyDict>> {
-    let request = Request::new(name, preset, &overrides);
+    let request = asked.request(preset, &overrides)?;
     let options = parse_options(options)?;
     let mut raised = None;
     let outcome = py.detach(|| {
         weft_lab::run(&request, &options, &mut |done, total| {
-            outcome::observe(progress.as_ref(), &mut raised, done, total, name)
+            outcome::observe(progress.as_ref(), &mut raised, done, total, &request.name)
         })
     });
     raised.map_or(Ok(()), Err)?;

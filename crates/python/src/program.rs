@@ -3,7 +3,6 @@
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use weft_lab::Request;
 use weft_lab::drive::carrier::Destination;
 use weft_lab::program::settings::{Ways, open};
 use weft_lab::program::{
@@ -13,6 +12,7 @@ use weft_lab::trace::settings::TraceSettings;
 use weft_lab::trace::{goal, play};
 use weft_lab::{Bytes, PositiveCount, Span, Time};
 
+use crate::asked::Asked;
 use crate::{error, outcome};
 
 /// What an operation brought: picosecond, rank, tag, bytes, value.
@@ -75,10 +75,10 @@ fn placed(placement: &str, on_each: Option<u32>) -> PyResult<(Placement, Option<
 #[pymethods]
 impl Machine {
     #[new]
-    #[pyo3(signature = (name, preset, overrides, ranks, channel, route, placement, ranks_per_host, seed))]
+    #[pyo3(signature = (asked, preset, overrides, ranks, channel, route, placement, ranks_per_host, seed))]
     #[allow(clippy::too_many_arguments, reason = "the seam to Python has no records")]
     fn new(
-        name: &str,
+        asked: Asked,
         preset: Option<&str>,
         overrides: Vec<String>,
         ranks: Option<u16>,
@@ -88,7 +88,7 @@ impl Machine {
         ranks_per_host: Option<u32>,
         seed: u64,
     ) -> PyResult<Machine> {
-        let request = Request::new(name, preset, &overrides);
+        let request = asked.request(preset, &overrides)?;
         let route = rules(route)?;
         let (placement, ranks_per_host) = placed(placement, ranks_per_host)?;
         let ways = Ways { channel, route: &route, placement: &placement, ranks_per_host };
@@ -244,11 +244,11 @@ pub fn trace_generate(collective: &str, ranks: u16) -> PyResult<String> {
 /// were shorter than what received them asks for. `progress` is called
 /// with (operations done, operations in all, label) and ends the run by returning `False`.
 #[pyfunction]
-#[pyo3(signature = (name, preset, overrides, trace, channel, route, placement, ranks_per_host, seed, progress=None))]
+#[pyo3(signature = (asked, preset, overrides, trace, channel, route, placement, ranks_per_host, seed, progress=None))]
 #[allow(clippy::too_many_arguments, reason = "the seam to Python has no records")]
 pub fn trace_run<'py>(
     py: Python<'py>,
-    name: &str,
+    asked: Asked,
     preset: Option<&str>,
     overrides: Vec<String>,
     trace: &str,
@@ -259,7 +259,7 @@ pub fn trace_run<'py>(
     seed: u64,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<(Bound<'py, PyDict>, u64)> {
-    let request = Request::new(name, preset, &overrides);
+    let request = asked.request(preset, &overrides)?;
     let route = rules(route)?;
     let (placement, ranks_per_host) = placed(placement, ranks_per_host)?;
     let trace: TraceSettings = serde_json::from_str(trace)
