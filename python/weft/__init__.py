@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         run_trace,
     )
     from weft.spread import SweepError
+    from weft.topology import TopologyError, read_topology
 
 __all__ = [
     "ComparisonError",
@@ -51,6 +52,7 @@ __all__ = [
     "Result",
     "SweepError",
     "System",
+    "TopologyError",
     "WeftError",
     "__version__",
     "cables",
@@ -59,6 +61,7 @@ __all__ = [
     "generate_trace",
     "load",
     "read",
+    "read_topology",
     "reproduce",
     "run",
     "run_program",
@@ -77,6 +80,7 @@ _ELSEWHERE = {
     "ComparisonError": "weft.across.workloads",
     "Figure": "weft.figure",
     **dict.fromkeys(("GraphError", "cables"), "weft.cabling"),
+    **dict.fromkeys(("TopologyError", "read_topology"), "weft.topology"),
     **dict.fromkeys(("Message", "Node", "Operation", "ProgramResult", "generate_trace",
                      "run_program", "run_trace"), "weft.program"),
     "SweepError": "weft.spread",

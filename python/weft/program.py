@@ -468,8 +468,9 @@ def run_trace(  # noqa: PLR0913 (as for run_program)
         format: what the file is: "goal", "simgrid", "htsim" or "hpcc". If not given, "simgrid"
             where there is a `speed`, "htsim" if the file ends with .cm, otherwise "goal".
         speed: instructions that a processor carries out a second, for "simgrid".
-        topology: for "hpcc" the `topology.txt` that says which nodes are switches; without it every
-            node is a host.
+        topology: a file of htsim (.topo) or HPCC (`topology.txt`) whose fabric takes the place of
+            the channel's, and its hosts that of the system's. Of a list of "hpcc" it says which
+            nodes are switches; without it every node is a host.
         channel: as for `run_program`, like the rest.
         route: see there.
         placement: see there.
@@ -487,6 +488,10 @@ def run_trace(  # noqa: PLR0913 (as for run_program)
     ways = (route, placement, ranks_per_host)
     kind = trace_kind(file, format, speed, topology)
     asked = asked_for(system)
+    if topology is not None:
+        from weft.topology import fabric_settings  # noqa: PLC0415
+
+        spelled = [*spelled, *fabric_settings(topology, asked, preset, channel)]
     return trace_of_overrides(kind, (asked, preset, spelled, seed), channel, ways, progress)
 
 
@@ -499,7 +504,7 @@ def trace_kind(
     """Return the table `trace` of a file that would say the same as the arguments of `run_trace`.
 
     Raises:
-        ValueError: a speed or a topology is given to a format that has none, or "simgrid" has none.
+        ValueError: a speed is given to a format that has none, or "simgrid" has none.
 
     """
     name = str(file)
@@ -510,12 +515,12 @@ def trace_kind(
         raise ValueError(
             f"a speed is given for the format simgrid, and only there; this is {format}"
         )
-    if topology is not None and format != "hpcc":
-        raise ValueError(f"a topology is given for the format hpcc only; this is {format}")
     if format == "simgrid":
         return {"time_independent": {"file": name, "speed": speed}}
     if format == "hpcc":
-        given = {} if topology is None else {"topology": str(topology)}
+        # Trees of htsim number hosts alone.
+        numbers_switches = topology is not None and not str(topology).endswith(".topo")
+        given = {"topology": str(topology)} if numbers_switches else {}
         return {"flows": {"file": name, **given}}
     return {"connection_matrix" if format == "htsim" else "goal": {"file": name}}
 

@@ -112,7 +112,7 @@ def generate(
 @click.option(
     "--topology",
     type=click.Path(dir_okay=False),
-    help="For hpcc: the topology.txt that says which nodes are switches; all are hosts if absent.",
+    help="Fabric and hosts in place of the channel's: htsim's .topo, or HPCC's topology.txt.",
 )
 @click.option("--seed", type=click.IntRange(min=0), default=1, help="For what channels draw.")
 @click.option("--picture", type=click.Path(dir_okay=False), help="Space-time: .svg, .png, .json.")
@@ -149,6 +149,7 @@ def run(  # noqa: PLR0913, PLR0917 (one argument an option)
     from weft.figure import check_ending  # noqa: PLC0415
     from weft.program import trace_kind, trace_of_overrides  # noqa: PLC0415
     from weft.timeline import check_timeline  # noqa: PLC0415
+    from weft.topology import fabric_settings  # noqa: PLC0415
 
     title = f"{Path(file).name} on {Path(system).stem}"
     with _complaints(), Watch("the run, of which nothing is kept") as watch:
@@ -156,10 +157,11 @@ def run(  # noqa: PLR0913, PLR0917 (one argument an option)
             check_ending(picture)
         if timeline is not None:
             check_timeline(timeline)
+        fabric = [] if topology is None else fabric_settings(topology, system, preset, channel)
         try:
             result = trace_of_overrides(
                 trace_kind(file, kind, speed, topology),
-                (system, preset, list(settings), seed),
+                (system, preset, [*settings, *fabric], seed),
                 channel,
                 (rules(route), _places(placement), ranks_per_host),
                 watch.step,

@@ -15,7 +15,7 @@ from browser import CHROMIUM, Browser
 REAL = {
     *("test_compare", "test_program", "test_wheel", "test_sweep", "test_manual", "test_examples"),
     *("test_live_measure", "test_pilot", "test_messages", "test_mpi", "test_timeline"),
-    "test_given",
+    *("test_given", "test_topology"),
 }
 
 if TYPE_CHECKING:

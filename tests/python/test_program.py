@@ -437,14 +437,13 @@ def test_lists_of_flows_run_as_their_simulators_have_them(star: str, tmp_path: P
         dict.fromkeys(("mean_us", "p50_us", "p99_us", "longest_us"), WAY)
     )
     assert list(result.messages["offered_us"]) == [0, 5]
-    flows, topology = tmp_path / "flow.txt", tmp_path / "topology.txt"
-    flows.write_text("1\n1 4 3 100 64 0.000002\n")
-    topology.write_text("5 1 4\n0\n")
+    flows = tmp_path / "flow.txt"
+    flows.write_text("1\n1 3 3 100 64 0.000002\n")
     arguments = ["trace", "run", str(flows), "--system", star, "--format", "hpcc", "--json"]
-    ran = CliRunner().invoke(main, [*arguments, "--topology", str(topology)])
-    shown = json.loads(ran.output)
+    shown = json.loads(CliRunner().invoke(main, arguments).output)
     assert shown["completion"]["longest_us"] == pytest.approx(WAY)
     assert shown["ranks"][3]["end_us"] == pytest.approx(2 + WAY)
+    flows.write_text("1\n1 4 3 100 64 0.000002\n")
     told = CliRunner().invoke(main, arguments)
     assert "line 2: rank 4 where 0 to 3 are accepted" in told.output
 
@@ -454,5 +453,3 @@ def test_a_format_takes_only_what_it_has(tmp_path: Path) -> None:
         weft.run_trace(tmp_path / "a.goal", "clint", format="goal", speed=1e9)
     with pytest.raises(ValueError, match="this is simgrid"):
         weft.run_trace(tmp_path / "a.trace", "clint", format="simgrid")
-    with pytest.raises(ValueError, match="a topology is given for the format hpcc only"):
-        weft.run_trace(tmp_path / "a.cm", "clint", topology="topology.txt")
