@@ -8,25 +8,22 @@ folder is damaged (all else is there), 130 stopped by Ctrl-C (what was finished 
 
 from __future__ import annotations
 
-import errno
 import json
 import sys
-from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from weft import _seam
-from weft.folder import FolderError
+from weft.complaints import complaints
 from weft.live import live
 from weft.mpi import mpi
 from weft.place import whole
-from weft.progress import STOPPED, Watch
+from weft.progress import Watch
 from weft.saving import (
     INCOMPLETE,
-    INPUT_ERROR,
     claimed,
     dump,
     keep,
@@ -36,15 +33,13 @@ from weft.saving import (
     spare,
     stop,
 )
+from weft.topology import fabric_settings, traffic_settings
 from weft.trace import trace
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from weft.result import Result
-
-# What the system says of a place for which it was opened, but which takes no more.
-_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
 
 _json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
 _set_option = click.option(
@@ -106,7 +101,7 @@ def systems(context: click.Context, as_json: bool) -> None:
     """List what is shipped: systems and their experiments."""
     if context.invoked_subcommand is not None:
         return
-    with _complaints(as_json):
+    with complaints(as_json):
         found, tried = _seam.systems(), _seam.experiments()
         if as_json:
             click.echo(dump({"systems": found, "experiments": tried}))
@@ -137,7 +132,7 @@ def show(
     """
     from weft.system import System  # noqa: PLC0415
 
-    with _complaints(as_json):
+    with complaints(as_json):
         system = System.from_json(name, _seam.show(name, preset, _checked(settings)))
         if svg:
             whole(Path(svg), system.picture())
@@ -155,6 +150,7 @@ def show(
         "weft run my.toml --set channel.bulk.link.rate='4 Gbit/s' --out out/faster",
         "weft run my.toml --set 'workload.bulk.load=[0.1, 0.5]' --seeds 5 --json",
         "weft run maestro-figure-7 --timeline frames.json",
+        "weft run my.toml --topology fat_tree_1024.topo --traffic permutation.cm",
     )
 )
 @click.argument("experiment", metavar="FILE|NAME")
@@ -166,6 +162,16 @@ def show(
 @_workers_option
 @click.option("--out", type=click.Path(), help="Results folder [out/NAME].")
 @_timeline_option
+@click.option(
+    "--topology",
+    type=click.Path(dir_okay=False),
+    help="Fabric and hosts in place of the channel's: htsim's .topo, or HPCC's topology.txt.",
+)
+@click.option(
+    "--traffic",
+    type=click.Path(dir_okay=False),
+    help="Flows, or a trace, as the program: htsim's .cm, a .goal, or HPCC's flow.txt.",
+)
 @_pictures_option
 @_json_option
 def run(  # noqa: PLR0913, PLR0917 (one argument an option)
@@ -178,6 +184,8 @@ def run(  # noqa: PLR0913, PLR0917 (one argument an option)
     workers: int | None,
     out: str | None,
     timeline: str | None,
+    topology: str | None,
+    traffic: str | None,
     no_pictures: bool,
     as_json: bool,
 ) -> None:
@@ -188,8 +196,12 @@ def run(  # noqa: PLR0913, PLR0917 (one argument an option)
     from weft.api import run_overrides  # noqa: PLC0415
 
     options = {"seeds": seeds, "seed": seed, "length": length, "workers": workers}
-    with _complaints(as_json), claimed(out, Path(experiment).stem, as_json) as place:
+    with complaints(as_json), claimed(out, Path(experiment).stem, as_json) as place:
         overrides = [*_checked(settings), *noting(timeline)]
+        if topology is not None:
+            overrides += fabric_settings(topology, experiment, preset, None)
+        if traffic is not None:
+            overrides += traffic_settings(traffic, topology)
         _announce([(experiment, preset, overrides, options)])
         result = _watched(partial(run_overrides, experiment, preset, overrides, options))
         put_out(result, place, "points", as_json, pictures=not no_pictures, timeline=timeline)
@@ -358,7 +370,7 @@ def reproduce(
     from weft.saving import finish_drawing  # noqa: PLC0415
 
     outside, incomplete, entries = False, False, list[Entry]()
-    with _complaints(as_json), Drawer() as drawer:
+    with complaints(as_json), Drawer() as drawer:
         wanted = names or tuple(dict.fromkeys(e["system"] for e in _seam.experiments()))
         if unknown := [name for name in full if name not in wanted]:
             among = ", ".join(wanted)
@@ -445,7 +457,7 @@ def compare(systems: tuple[str, ...], out: str | None, as_json: bool, **options:
     from weft.across.study import Asked, carry_out  # noqa: PLC0415
     from weft.sweep import STORE  # noqa: PLC0415
 
-    with _complaints(as_json), claimed(out, "compare", as_json) as place:
+    with complaints(as_json), claimed(out, "compare", as_json) as place:
         kept = options.pop("store") or (str(place.folder.parent / "store") if place else STORE)
         result = _watched(partial(carry_out, Asked(systems, store=kept, **options)))
         put_out(result, place, "comparison", as_json)
@@ -473,7 +485,7 @@ def report(folders: tuple[str, ...], out: str | None, as_json: bool) -> None:
     """
     from weft.folder import of_what_is_whole, read, redraw  # noqa: PLC0415
 
-    with _complaints(as_json):
+    with complaints(as_json):
         with Watch(ending=None) as watch:
             if len(folders) == 1 and out is None:
                 result, remarks = redraw(Path(folders[0]), watch.step)
@@ -502,7 +514,7 @@ def report(folders: tuple[str, ...], out: str | None, as_json: bool) -> None:
 @click.option("--markdown", is_flag=True, help="Print the reference of every key, for people.")
 def schema(markdown: bool) -> None:
     """Print the JSON schema of composition and experiment files, for editors that complete keys."""
-    with _complaints(as_json=True):
+    with complaints(as_json=True):
         if markdown:
             from weft.reference import keys_page  # noqa: PLC0415
 
@@ -514,47 +526,6 @@ def schema(markdown: bool) -> None:
 main.add_command(live)
 main.add_command(mpi)
 main.add_command(trace)
-
-
-@contextmanager
-def _complaints(as_json: bool) -> Iterator[None]:
-    """Say what is wrong with the input as the core says it, and exit with 2."""
-    try:
-        yield
-    except BrokenPipeError:  # the reader of our output has left; click ends quietly
-        raise
-    except FolderError as error:
-        _complain(str(error), {"message": str(error)}, as_json)
-    except OSError as error:
-        # What is written to files says to which.
-        printing = error.filename is None and error.errno in _FULL
-        told = f"standard output cannot be written: {error.strerror}" if printing else str(error)
-        _complain(told, {"message": told}, as_json)
-    except Exception as error:
-        from weft.across.workloads import ComparisonError  # noqa: PLC0415 (a run does without)
-        from weft.spread import SweepError  # noqa: PLC0415
-
-        if isinstance(error, _seam.error_type()):
-            _complain(str(error), _error_object(error), as_json)
-        if isinstance(error, (ComparisonError, SweepError)):
-            _complain(str(error), {"message": str(error)}, as_json)
-        raise
-    except KeyboardInterrupt:
-        click.echo("stopped", err=True)
-        sys.exit(STOPPED)
-
-
-def _complain(text: str, described: dict[str, Any], as_json: bool) -> NoReturn:
-    if as_json:
-        click.echo(json.dumps({"error": described}, ensure_ascii=False))
-    else:
-        click.echo(text, err=True)
-    sys.exit(INPUT_ERROR)
-
-
-def _error_object(error: BaseException) -> dict[str, Any]:
-    names = ("file", "line", "column", "key", "value", "accepted", "message")
-    return {name: getattr(error, name, None) for name in names}
 
 
 def _carry_out(
@@ -570,7 +541,7 @@ def _carry_out(
 
     as_json = given["as_json"]
     name = "-".join(part for part in (Path(experiment).stem, kind) if part)
-    with _complaints(as_json), claimed(given["out"], name, as_json) as place:
+    with complaints(as_json), claimed(given["out"], name, as_json) as place:
         store = given["store"] or (str(place.folder.parent / "store") if place else STORE)
         options = {"seeds": given["seeds"], "length": given["length"], "store": store, **more}
         study = Study(experiment, preset, overrides, options)

@@ -59,7 +59,6 @@ def read_topology(path: str | os.PathLike[str]) -> Graph:
 
     Raises:
         TopologyError: the file cannot be used; names it, the line and what is accepted.
-        OSError: it cannot be opened.
 
     """
     lines = _Lines(Path(path))
@@ -88,6 +87,16 @@ def fabric_settings(
     })  # fmt: skip
 
 
+def traffic_settings(traffic: str, topology: str | None) -> list[str]:
+    """Return the override that has a program carry the flows, or the trace, of a file."""
+    from weft.api import spell_overrides  # noqa: PLC0415
+    from weft.program import TraceFormat, trace_kind  # noqa: PLC0415
+
+    kinds: dict[str, TraceFormat] = {".cm": "htsim", ".goal": "goal"}
+    kind = trace_kind(traffic, kinds.get(Path(traffic).suffix, "hpcc"), None, topology)
+    return spell_overrides({"program.trace": kind})
+
+
 def _only_channel(path: str | os.PathLike[str], shown: Mapping[str, Any]) -> str:
     names = [str(channel["name"]) for channel in shown["composition"]["channels"]]
     if len(names) != 1:
@@ -106,7 +115,10 @@ class _Lines:
     rows: list[tuple[int, list[str]]] = field(init=False)
 
     def __post_init__(self) -> None:
-        text = self.path.read_text(encoding="utf-8", errors="replace")
+        try:
+            text = self.path.read_text(encoding="utf-8", errors="replace")
+        except OSError as error:
+            raise TopologyError(f"{self.path} cannot be read: {error.strerror}") from error
         split = [(number, line.split()) for number, line in enumerate(text.splitlines(), 1)]
         self.rows = [(number, words) for number, words in split if words]
 

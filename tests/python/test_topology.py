@@ -41,6 +41,19 @@ Downlink_Latency_ns 2.5
 Bundle 2
 """
 
+NET = """
+[system]
+title = "A star"
+hosts = 2
+
+[channel.net]
+packet = "1000 B"
+payload = "1000 B"
+link = { rate = "1 Gbit/s", length = "1 m", delay_per_metre = "5 ns" }
+adapter.send_buffers = "unlimited"
+switch.output_queued = { latency = "0 ns" }
+"""
+
 LIST = (
     "5 1 4\n0\n0 1 100Gbps 1us 0\n0 2 100Gbps 1us 0.000\n3 0 100Gbps 1us 0\n0 4 25Gbps 1000ns 0\n"
 )
@@ -99,13 +112,7 @@ def test_nodes_of_hpcc_are_hosts_in_order_without_the_switches(tmp_path: Path) -
 
 def test_a_topology_takes_the_place_of_a_fabric(tmp_path: Path) -> None:
     star, topology, flows = (tmp_path / name for name in ("star.toml", "topology.txt", "flow.txt"))
-    switch = "switch.output_queued = { latency = '0 ns' }\n"
-    star.write_text(
-        "[system]\ntitle = 'A star'\nhosts = 2\n[channel.net]\npacket = '1000 B'\n"
-        "payload = '1000 B'\n"
-        "link = { rate = '1 Gbit/s', length = '1 m', delay_per_metre = '5 ns' }\n"
-        f"adapter.send_buffers = 'unlimited'\n{switch}"
-    )
+    star.write_text(NET)
     topology.write_text(LIST)
     flows.write_text("2\n1 4 3 100 2000 0\n2 3 3 100 1000 0.00001\n")
     arguments = ["trace", "run", str(flows), "--format", "hpcc", "--system", str(star), "--json"]
@@ -126,6 +133,27 @@ def test_a_topology_takes_the_place_of_a_fabric(tmp_path: Path) -> None:
     # Before a cable of twice the rate a packet waits until that will not run dry in its middle.
     waits = (0.08 - 0.04) + (0.04 - 0.02)
     assert result.time_us == pytest.approx(0.08 + waits + 2 * (1 + 0.5 + 0.0025))
+
+
+def test_an_experiment_takes_topology_and_traffic(tmp_path: Path) -> None:
+    system, tree, matrix = (tmp_path / name for name in ("net.toml", "tree.topo", "all.cm"))
+    system.write_text(NET)
+    tree.write_text(FAT_TREE)
+    flows = "".join(f"{host}->{(host + 3) % 8} start 0 size 1000\n" for host in range(8))
+    matrix.write_text(f"Nodes 8\nConnections 8\n{flows}")
+    arguments = ["run", str(system), "--topology", str(tree), "--traffic", str(matrix), "--json"]
+    ran = CliRunner().invoke(main, [*arguments, "--timeline", str(tmp_path / "all.json")])
+    assert ran.exit_code == 0, ran.output
+    point = json.loads(ran.output)["points"][0]
+    assert point["program_messages"] == 8
+    assert "rank 7 on host 7" in (tmp_path / "all.json").read_text()
+    tree.write_text("Nodes 8\nTiers\n")
+    told = CliRunner().invoke(main, arguments)
+    assert told.exit_code == 2
+    assert "tree.topo: line 2: 'Tiers'; accepted: KEY VALUE" in told.output
+    tree.unlink()
+    told = CliRunner().invoke(main, arguments)
+    assert "tree.topo cannot be read: No such file or directory" in told.output
 
 
 def test_a_channel_has_to_be_named_where_there_are_several(tmp_path: Path) -> None:

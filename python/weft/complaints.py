@@ -1,0 +1,64 @@
+"""What a command says of wrong input, and how it ends then."""
+
+from __future__ import annotations
+
+import errno
+import json
+import sys
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import click
+
+from weft import _seam
+from weft.folder import FolderError
+from weft.progress import STOPPED
+from weft.saving import INPUT_ERROR
+from weft.topology import TopologyError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+# What the system says of a place for which it was opened, but which takes no more.
+_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
+
+
+@contextmanager
+def complaints(as_json: bool) -> Iterator[None]:
+    """Say what is wrong with the input as the core says it, and exit with 2."""
+    try:
+        yield
+    except BrokenPipeError:  # the reader of our output has left; click ends quietly
+        raise
+    except FolderError as error:
+        _complain(str(error), {"message": str(error)}, as_json)
+    except OSError as error:
+        # What is written to files says to which.
+        printing = error.filename is None and error.errno in _FULL
+        told = f"standard output cannot be written: {error.strerror}" if printing else str(error)
+        _complain(told, {"message": told}, as_json)
+    except Exception as error:
+        from weft.across.workloads import ComparisonError  # noqa: PLC0415 (a run does without)
+        from weft.spread import SweepError  # noqa: PLC0415
+
+        if isinstance(error, _seam.error_type()):
+            _complain(str(error), _error_object(error), as_json)
+        if isinstance(error, (ComparisonError, SweepError, TopologyError)):
+            _complain(str(error), {"message": str(error)}, as_json)
+        raise
+    except KeyboardInterrupt:
+        click.echo("stopped", err=True)
+        sys.exit(STOPPED)
+
+
+def _complain(text: str, described: dict[str, Any], as_json: bool) -> NoReturn:
+    if as_json:
+        click.echo(json.dumps({"error": described}, ensure_ascii=False))
+    else:
+        click.echo(text, err=True)
+    sys.exit(INPUT_ERROR)
+
+
+def _error_object(error: BaseException) -> dict[str, Any]:
+    names = ("file", "line", "column", "key", "value", "accepted", "message")
+    return {name: getattr(error, name, None) for name in names}
