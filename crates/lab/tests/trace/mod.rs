@@ -7,6 +7,7 @@ mod flows;
 mod independent_words;
 mod limits;
 mod mutations;
+mod peers;
 
 use weft_kernel::{Halt, Streams};
 use weft_lab::assemble::{Driver, Site};
