@@ -49,7 +49,7 @@ fn inherited(plan: &Plan) -> Option<String> {
 
 /// Hosts that a fabric has ports for and that are not there.
 fn empty_ports(channel: &ChannelSettings, hosts: u32) -> Option<String> {
-    let room = channel.fabric.room().filter(|room| *room > u64::from(hosts))?;
+    let room = channel.fabric.room(channel.link.rate).filter(|room| *room > u64::from(hosts))?;
     let kind = match channel.fabric {
         FabricSettings::Star => "star",
         FabricSettings::KAryTree(_) => "k_ary_tree",

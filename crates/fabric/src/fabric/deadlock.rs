@@ -498,6 +498,7 @@ mod tests {
     use std::collections::{BTreeMap, BTreeSet};
 
     use weft_kernel::Streams;
+    use weft_units::Rate;
 
     use super::super::{FabricSettings, RoutesSettings};
     use super::*;
@@ -511,7 +512,7 @@ mod tests {
 
     fn built(text: &str, hosts: u32) -> (Wiring, Routes) {
         let channel: Channel = toml::from_str(text).expect(text);
-        let wiring = channel.fabric.wiring(hosts).expect(text);
+        let wiring = channel.fabric.wiring(hosts, Rate::from_ratio(1, 1000)).expect(text);
         let random = Streams::new(1).stream("routes", 0);
         let routes = Routes::new(&channel.routes, &wiring, random).expect(text);
         (wiring, routes)

@@ -10,6 +10,7 @@ mod deadlock;
 mod detour;
 mod dragonfly;
 mod error;
+mod oversubscription;
 mod path;
 mod routes;
 mod table;
@@ -20,11 +21,13 @@ mod wiring;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use weft_units::Rate;
 
 pub use cable::CableSettings;
 pub use deadlock::{CircleBuffer, DeadlockSettings};
 pub use dragonfly::DragonflySettings;
 pub use error::FabricError;
+pub use oversubscription::Oversubscription;
 pub use path::PathHop;
 pub use routes::{ConnectionRoutes, GivenRoute, Heading, PacketRoutes, Routes, RoutesSettings};
 pub use table::{Cable, End, TableSettings, TableSwitch};
@@ -94,12 +97,12 @@ impl FabricSettings {
     }
 
     /// How many ports for hosts there are where that follows from numbers: in a table those that no
-    /// host is plugged into are named.
-    pub fn room(&self) -> Option<u64> {
+    /// host is plugged into are named. `rate` is that of the channel's link.
+    pub fn room(&self, rate: Rate) -> Option<u64> {
         match self {
             FabricSettings::Star | FabricSettings::Table(_) => None,
             FabricSettings::KAryTree(settings) => Some(settings.room()),
-            FabricSettings::FatTree(settings) => Some(settings.room()),
+            FabricSettings::FatTree(settings) => settings.room(rate),
             FabricSettings::LeafSpine(settings) => Some(settings.room()),
             FabricSettings::Dragonfly(settings) => Some(settings.room()),
             FabricSettings::FoldedTree => Some(64),
@@ -109,14 +112,15 @@ impl FabricSettings {
         }
     }
 
-    /// The wiring for so many hosts.
-    pub fn wiring(&self, hosts: impl Into<u32>) -> Result<Wiring, FabricError> {
+    /// The wiring for so many hosts on a channel whose link has this rate, which is that of the cables
+    /// without one of their own.
+    pub fn wiring(&self, hosts: impl Into<u32>, rate: Rate) -> Result<Wiring, FabricError> {
         let hosts = hosts.into();
         match self {
             FabricSettings::Star => tree::star(hosts),
             FabricSettings::KAryTree(settings) => settings.wiring(hosts),
-            FabricSettings::FatTree(settings) => settings.wiring(hosts),
-            FabricSettings::LeafSpine(settings) => settings.wiring(hosts),
+            FabricSettings::FatTree(settings) => settings.wiring(hosts, rate),
+            FabricSettings::LeafSpine(settings) => settings.wiring(hosts, rate),
             FabricSettings::Dragonfly(settings) => settings.wiring(hosts),
             FabricSettings::FoldedTree => tree::folded(hosts),
             FabricSettings::Torus(settings) => settings.wiring(hosts, true),

@@ -12,6 +12,7 @@ mod large;
 mod laws;
 mod links;
 mod mixed;
+mod oversubscription;
 mod parts;
 mod refusals;
 mod shared_memory;
