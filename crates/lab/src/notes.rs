@@ -56,6 +56,7 @@ fn empty_ports(channel: &ChannelSettings, hosts: u32) -> Option<String> {
         FabricSettings::FatTree(_) => "fat_tree",
         FabricSettings::LeafSpine(_) => "leaf_spine",
         FabricSettings::Dragonfly(_) => "dragonfly",
+        FabricSettings::HyperX(_) => "hyperx",
         FabricSettings::FoldedTree => "folded_tree",
         FabricSettings::Torus(_) => "torus",
         FabricSettings::Mesh(_) => "mesh",

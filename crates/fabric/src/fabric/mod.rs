@@ -1,15 +1,16 @@
 //! Fabrics: which switches there are, what is plugged into their ports, and which ways a packet
 //! has. Wiring is data; how a switch works inside is not decided here.
 //!
-//! Trees and tori are given by numbers, anything else by a table. Ways follow from the wiring: a
-//! tree knows by the target's number whether it lies below a switch, a torus by its places, and a
-//! table is searched for shortest paths.
+//! Regular fabrics are given by numbers, anything else by a table. Ways follow from the wiring: a
+//! tree knows by the target's number whether it lies below a switch, a torus or a `HyperX` by its
+//! places, a dragonfly by its groups, and a table is searched for shortest paths.
 
 mod cable;
 mod deadlock;
 mod detour;
 mod dragonfly;
 mod error;
+mod hyperx;
 mod oversubscription;
 mod path;
 mod routes;
@@ -27,6 +28,7 @@ pub use cable::CableSettings;
 pub use deadlock::{CircleBuffer, DeadlockSettings};
 pub use dragonfly::DragonflySettings;
 pub use error::FabricError;
+pub use hyperx::{DimensionOrder, HyperXSettings};
 pub use oversubscription::Oversubscription;
 pub use path::PathHop;
 pub use routes::{ConnectionRoutes, GivenRoute, Heading, PacketRoutes, Routes, RoutesSettings};
@@ -69,6 +71,10 @@ pub enum FabricSettings {
     /// Groups of routers, every router with a cable to every other of its group and every group with
     /// cables to every other (Kim, Dally, Scott and Abts, ISCA 2008).
     Dragonfly(DragonflySettings),
+    /// Switches at the places of a lattice, each with cables to every other of its row in every
+    /// dimension (Ahn, Binkert, Davis, McLaren and Schreiber, SC 2009).
+    #[serde(rename = "hyperx")]
+    HyperX(HyperXSettings),
     /// Switches and cables one by one.
     Table(TableSettings),
 }
@@ -81,6 +87,7 @@ impl FabricSettings {
             FabricSettings::FatTree(settings) => !settings.links.is_empty(),
             FabricSettings::LeafSpine(settings) => !settings.links.is_empty(),
             FabricSettings::Dragonfly(settings) => !settings.links.is_empty(),
+            FabricSettings::HyperX(settings) => !settings.links.is_empty(),
             FabricSettings::Table(settings) => {
                 settings.cables.iter().any(|cable| cable.link.is_some())
             }
@@ -105,6 +112,7 @@ impl FabricSettings {
             FabricSettings::FatTree(settings) => settings.room(rate),
             FabricSettings::LeafSpine(settings) => Some(settings.room()),
             FabricSettings::Dragonfly(settings) => Some(settings.room()),
+            FabricSettings::HyperX(settings) => Some(settings.room()),
             FabricSettings::FoldedTree => Some(64),
             FabricSettings::Torus(settings) | FabricSettings::Mesh(settings) => {
                 Some(settings.room())
@@ -122,6 +130,7 @@ impl FabricSettings {
             FabricSettings::FatTree(settings) => settings.wiring(hosts, rate),
             FabricSettings::LeafSpine(settings) => settings.wiring(hosts, rate),
             FabricSettings::Dragonfly(settings) => settings.wiring(hosts),
+            FabricSettings::HyperX(settings) => settings.wiring(hosts),
             FabricSettings::FoldedTree => tree::folded(hosts),
             FabricSettings::Torus(settings) => settings.wiring(hosts, true),
             FabricSettings::Mesh(settings) => settings.wiring(hosts, false),

@@ -188,6 +188,8 @@ const FABRICS: &[(&str, u16)] = &[
     ("fabric.leaf_spine = { hosts_per_leaf = 4, leaves = 3, spines = 2 }", 11),
     ("fabric.dragonfly.hosts_per_router = 1", 6),
     ("fabric.dragonfly = { hosts_per_router = 2, groups = 4 }", 31),
+    ("fabric.hyperx = { dimensions = [3, 4], hosts_per_switch = 2, order = 'any' }", 23),
+    ("fabric.hyperx = { dimensions = [2, 3, 2], parallel_cables = [2, 1, 1] }", 12),
     ("fabric.torus.dimensions = [5]", 5),
     ("fabric.torus = { dimensions = [2, 4, 3], hosts_per_switch = 2 }", 47),
     ("fabric.mesh = { dimensions = [3, 4] }", 12),

@@ -8,6 +8,7 @@ mod deadlock;
 mod dragonfly;
 mod endpoints;
 mod full;
+mod hyperx;
 mod large;
 mod laws;
 mod links;
