@@ -13,6 +13,10 @@ use serde::Deserialize;
 use weft_fabric::fabric::{FabricSettings, Heading, Peer, Routes, RoutesSettings, Wiring};
 use weft_fabric::link::LinkSettings;
 use weft_kernel::Streams;
+use weft_units::Rate;
+
+/// Of the channel: 1 Gbit/s.
+const RATE: Rate = Rate::from_ratio(1, 1000);
 
 #[derive(Deserialize)]
 struct Channel {
@@ -26,12 +30,12 @@ fn channel(text: &str) -> Channel {
 }
 
 fn wiring(text: &str, hosts: u16) -> Wiring {
-    channel(text).fabric.wiring(hosts).unwrap_or_else(|error| panic!("{text}: {error}"))
+    channel(text).fabric.wiring(hosts, RATE).unwrap_or_else(|error| panic!("{text}: {error}"))
 }
 
 fn refusal(text: &str, hosts: u16) -> String {
     let channel = channel(text);
-    let error = match channel.fabric.wiring(hosts) {
+    let error = match channel.fabric.wiring(hosts, RATE) {
         Err(error) => error,
         Ok(wiring) => {
             let random = Streams::new(1).stream("routes", 0);
@@ -97,6 +101,12 @@ const FABRICS: &[(&str, u16, u32, usize)] = &[
     ("fabric = 'folded_tree'", 64, 40, 5),
     ("fabric.leaf_spine = { hosts_per_leaf = 6, leaves = 4, spines = 3 }", 24, 7, 3),
     ("fabric.leaf_spine = { hosts_per_leaf = 5, leaves = 3, spines = 1 }", 12, 4, 3),
+    ("fabric.leaf_spine = { hosts_per_leaf = 6, leaves = 4, oversubscription = '3:1' }", 24, 6, 3),
+    ("fabric.fat_tree = { radix = 8, tiers = 2, oversubscription = '3:1' }", 48, 10, 3),
+    ("fabric.fat_tree = { radix = 8, tiers = 3, oversubscription = '3:1' }", 192, 56, 5),
+    ("fabric.hyperx.dimensions = [5]", 5, 5, 2),
+    ("fabric.hyperx = { dimensions = [4, 3], hosts_per_switch = 2, order = 'any' }", 20, 12, 3),
+    ("fabric.hyperx = { dimensions = [3, 2, 2], parallel_cables = [2, 1, 3] }", 12, 12, 4),
     ("fabric.dragonfly.hosts_per_router = 1", 6, 6, 4),
     ("fabric.dragonfly.hosts_per_router = 2", 72, 36, 4),
     ("fabric.dragonfly = { hosts_per_router = 2, groups = 3 }", 24, 12, 3),

@@ -49,13 +49,14 @@ fn inherited(plan: &Plan) -> Option<String> {
 
 /// Hosts that a fabric has ports for and that are not there.
 fn empty_ports(channel: &ChannelSettings, hosts: u32) -> Option<String> {
-    let room = channel.fabric.room().filter(|room| *room > u64::from(hosts))?;
+    let room = channel.fabric.room(channel.link.rate).filter(|room| *room > u64::from(hosts))?;
     let kind = match channel.fabric {
         FabricSettings::Star => "star",
         FabricSettings::KAryTree(_) => "k_ary_tree",
         FabricSettings::FatTree(_) => "fat_tree",
         FabricSettings::LeafSpine(_) => "leaf_spine",
         FabricSettings::Dragonfly(_) => "dragonfly",
+        FabricSettings::HyperX(_) => "hyperx",
         FabricSettings::FoldedTree => "folded_tree",
         FabricSettings::Torus(_) => "torus",
         FabricSettings::Mesh(_) => "mesh",

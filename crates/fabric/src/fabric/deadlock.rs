@@ -69,8 +69,9 @@ impl Routes {
             // In the order of the dimensions, and along each in that of its row, which two virtual
             // channels cut where it is a ring.
             Ways::Grid(grid) => !grid.wraps() || lanes > 1,
-            // In the order of the virtual channels, and of each first those within a group.
-            Ways::Dragonfly(_) => lanes >= self.lanes(),
+            // In the order of the virtual channels, and of each first those within a group; in that of
+            // the dimensions or, where they come in any, of a channel for each.
+            Ways::Dragonfly(_) | Ways::HyperX(_) => lanes >= self.lanes(),
             Ways::Table(_) => false,
         };
         if is_ordered && self.given().next().is_none() {
@@ -498,6 +499,7 @@ mod tests {
     use std::collections::{BTreeMap, BTreeSet};
 
     use weft_kernel::Streams;
+    use weft_units::Rate;
 
     use super::super::{FabricSettings, RoutesSettings};
     use super::*;
@@ -511,7 +513,7 @@ mod tests {
 
     fn built(text: &str, hosts: u32) -> (Wiring, Routes) {
         let channel: Channel = toml::from_str(text).expect(text);
-        let wiring = channel.fabric.wiring(hosts).expect(text);
+        let wiring = channel.fabric.wiring(hosts, Rate::from_ratio(1, 1000)).expect(text);
         let random = Streams::new(1).stream("routes", 0);
         let routes = Routes::new(&channel.routes, &wiring, random).expect(text);
         (wiring, routes)
@@ -561,6 +563,11 @@ mod tests {
         ("fabric.dragonfly.hosts_per_router = 1", 6),
         ("fabric.dragonfly.hosts_per_router = 2", 72),
         ("fabric.dragonfly = { hosts_per_router = 2, groups = 4 }", 32),
+        ("fabric.hyperx.dimensions = [4]", 4),
+        ("fabric.hyperx = { dimensions = [3, 2], hosts_per_switch = 2 }", 12),
+        ("fabric.hyperx = { dimensions = [4], order = 'any' }", 4),
+        ("fabric.hyperx = { dimensions = [2, 2], order = 'any' }", 4),
+        ("fabric.hyperx = { dimensions = [3, 2, 2], order = 'any' }", 12),
         ("fabric.torus.dimensions = [2]", 2),
         ("fabric.torus.dimensions = [3]", 3),
         ("fabric.torus.dimensions = [4]", 4),
@@ -580,7 +587,8 @@ mod tests {
         let mut found = 0;
         for &(text, hosts) in FABRICS {
             let (wiring, routes) = built(text, hosts);
-            for lanes in 1..=routes.lanes() {
+            // Fewer than all are used as one.
+            for lanes in BTreeSet::from([1, routes.lanes()]) {
                 let expected = has_circle(&wiring, &routes, lanes > 1);
                 let searched = Search::new(&routes, &wiring, lanes, |_| true).run();
                 assert_eq!(searched.is_some(), expected, "{text}, {lanes} channels");
@@ -588,8 +596,9 @@ mod tests {
                 found += u32::from(expected);
             }
         }
-        // The rings of four switches and more, if hosts are all around, and the dragonflies.
-        assert_eq!(found, 7);
+        // The rings of four switches and more, if hosts are all around, the dragonflies, and what takes
+        // several dimensions in any order.
+        assert_eq!(found, 9);
     }
 
     /// Eight switches in a ring: the circle is one way round, each buffer behind the one before it.

@@ -133,6 +133,7 @@ fn take(groups: &Groups, choice: Choice, heading: &mut Heading) -> u32 {
 #[cfg(test)]
 mod tests {
     use weft_kernel::Streams;
+    use weft_units::Rate;
 
     use super::super::{FabricSettings, RoutesSettings, Wiring};
     use super::*;
@@ -140,7 +141,7 @@ mod tests {
     fn built(rule: &str) -> (Wiring, Routes) {
         let fabric: FabricSettings =
             toml::from_str("dragonfly.hosts_per_router = 2").expect("a fabric");
-        let wiring = fabric.wiring(72_u32).expect("a dragonfly");
+        let wiring = fabric.wiring(72_u32, Rate::from_ratio(1, 1000)).expect("a dragonfly");
         let rule: RoutesSettings = toml::from_str(&format!("per_packet = '{rule}'")).expect(rule);
         let random = Streams::new(1).stream("routes", 0);
         let routes = Routes::new(&rule, &wiring, random).expect("routes");

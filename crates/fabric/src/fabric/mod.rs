@@ -1,15 +1,17 @@
 //! Fabrics: which switches there are, what is plugged into their ports, and which ways a packet
 //! has. Wiring is data; how a switch works inside is not decided here.
 //!
-//! Trees and tori are given by numbers, anything else by a table. Ways follow from the wiring: a
-//! tree knows by the target's number whether it lies below a switch, a torus by its places, and a
-//! table is searched for shortest paths.
+//! Regular fabrics are given by numbers, anything else by a table. Ways follow from the wiring: a
+//! tree knows by the target's number whether it lies below a switch, a torus or a `HyperX` by its
+//! places, a dragonfly by its groups, and a table is searched for shortest paths.
 
 mod cable;
 mod deadlock;
 mod detour;
 mod dragonfly;
 mod error;
+mod hyperx;
+mod oversubscription;
 mod path;
 mod routes;
 mod table;
@@ -20,11 +22,14 @@ mod wiring;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use weft_units::Rate;
 
 pub use cable::CableSettings;
 pub use deadlock::{CircleBuffer, DeadlockSettings};
 pub use dragonfly::DragonflySettings;
 pub use error::FabricError;
+pub use hyperx::{DimensionOrder, HyperXSettings};
+pub use oversubscription::Oversubscription;
 pub use path::PathHop;
 pub use routes::{ConnectionRoutes, GivenRoute, Heading, PacketRoutes, Routes, RoutesSettings};
 pub use table::{Cable, End, TableSettings, TableSwitch};
@@ -66,6 +71,10 @@ pub enum FabricSettings {
     /// Groups of routers, every router with a cable to every other of its group and every group with
     /// cables to every other (Kim, Dally, Scott and Abts, ISCA 2008).
     Dragonfly(DragonflySettings),
+    /// Switches at the places of a lattice, each with cables to every other of its row in every
+    /// dimension (Ahn, Binkert, Davis, McLaren and Schreiber, SC 2009).
+    #[serde(rename = "hyperx")]
+    HyperX(HyperXSettings),
     /// Switches and cables one by one.
     Table(TableSettings),
 }
@@ -78,6 +87,7 @@ impl FabricSettings {
             FabricSettings::FatTree(settings) => !settings.links.is_empty(),
             FabricSettings::LeafSpine(settings) => !settings.links.is_empty(),
             FabricSettings::Dragonfly(settings) => !settings.links.is_empty(),
+            FabricSettings::HyperX(settings) => !settings.links.is_empty(),
             FabricSettings::Table(settings) => {
                 settings.cables.iter().any(|cable| cable.link.is_some())
             }
@@ -94,14 +104,15 @@ impl FabricSettings {
     }
 
     /// How many ports for hosts there are where that follows from numbers: in a table those that no
-    /// host is plugged into are named.
-    pub fn room(&self) -> Option<u64> {
+    /// host is plugged into are named. `rate` is that of the channel's link.
+    pub fn room(&self, rate: Rate) -> Option<u64> {
         match self {
             FabricSettings::Star | FabricSettings::Table(_) => None,
             FabricSettings::KAryTree(settings) => Some(settings.room()),
-            FabricSettings::FatTree(settings) => Some(settings.room()),
+            FabricSettings::FatTree(settings) => settings.room(rate),
             FabricSettings::LeafSpine(settings) => Some(settings.room()),
             FabricSettings::Dragonfly(settings) => Some(settings.room()),
+            FabricSettings::HyperX(settings) => Some(settings.room()),
             FabricSettings::FoldedTree => Some(64),
             FabricSettings::Torus(settings) | FabricSettings::Mesh(settings) => {
                 Some(settings.room())
@@ -109,15 +120,17 @@ impl FabricSettings {
         }
     }
 
-    /// The wiring for so many hosts.
-    pub fn wiring(&self, hosts: impl Into<u32>) -> Result<Wiring, FabricError> {
+    /// The wiring for so many hosts on a channel whose link has this rate, which is that of the cables
+    /// without one of their own.
+    pub fn wiring(&self, hosts: impl Into<u32>, rate: Rate) -> Result<Wiring, FabricError> {
         let hosts = hosts.into();
         match self {
             FabricSettings::Star => tree::star(hosts),
             FabricSettings::KAryTree(settings) => settings.wiring(hosts),
-            FabricSettings::FatTree(settings) => settings.wiring(hosts),
-            FabricSettings::LeafSpine(settings) => settings.wiring(hosts),
+            FabricSettings::FatTree(settings) => settings.wiring(hosts, rate),
+            FabricSettings::LeafSpine(settings) => settings.wiring(hosts, rate),
             FabricSettings::Dragonfly(settings) => settings.wiring(hosts),
+            FabricSettings::HyperX(settings) => settings.wiring(hosts),
             FabricSettings::FoldedTree => tree::folded(hosts),
             FabricSettings::Torus(settings) => settings.wiring(hosts, true),
             FabricSettings::Mesh(settings) => settings.wiring(hosts, false),

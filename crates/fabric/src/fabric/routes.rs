@@ -201,8 +201,8 @@ impl Routes {
     }
 
     /// How many virtual channels a packet needs, one after another on its way, so that buffers that
-    /// wait for each other never form a circle: two where dimensions are rings or groups are left, and
-    /// one more where packets take detours.
+    /// wait for each other never form a circle: two where dimensions are rings or groups are left, one
+    /// for each dimension where these come in any order, and one more where packets take detours.
     pub fn lanes(&self) -> u8 {
         self.ways.lanes() + u8::from(self.takes_detours())
     }

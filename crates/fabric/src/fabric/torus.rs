@@ -18,7 +18,7 @@ use super::ways::{Choice, Ways};
 use super::wiring::Wiring;
 
 /// Switches of all dimensions together beyond which a number in a file is taken for a mistake.
-const MOST_SWITCHES: u64 = 1 << 15;
+pub(super) const MOST_SWITCHES: u64 = 1 << 15;
 
 /// Settings of a torus or a mesh. A switch is named by its places in all dimensions: `3.0`. Its
 /// first ports are those of its hosts; then each dimension has one up and one down.

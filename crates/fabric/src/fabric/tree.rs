@@ -2,10 +2,11 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use weft_units::PositiveCount;
+use weft_units::{PositiveCount, Rate};
 
 use super::cable::CableSettings;
 use super::error::FabricError;
+use super::oversubscription::{Oversubscription, Uplinks};
 use super::ways::{Below, Choice, Ways};
 use super::wiring::Wiring;
 use super::{MOST_PORTS, MOST_PORTS_OF_A_SWITCH};
@@ -36,14 +37,19 @@ pub struct FatTreeSettings {
     pub radix: PositiveCount,
     /// How many stages there are.
     pub tiers: Tiers,
+    /// What the cables of the hosts of a leaf carry against what its cables up carry, such as "3:1";
+    /// 1:1 unless given. A leaf has then more ports for hosts and fewer up; the stages above it have
+    /// half of their ports up still.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub oversubscription: Option<Oversubscription>,
     /// What the cables of each tier have otherwise than the `link` of the channel: first those of
     /// the hosts, then those between the first stage and the second.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub links: Vec<CableSettings>,
 }
 
-/// Settings of leaves and spines, with any oversubscription: that of a leaf is its hosts over the
-/// spines, where all cables are alike. Switches are named as in a k-ary tree: `0.3` is the fourth leaf
+/// Settings of leaves and spines, with any oversubscription, which or the number of spines is given.
+/// Switches are named as in a k-ary tree: `0.3` is the fourth leaf
 /// and `1.0` the first spine. The first ports of a leaf are those of its hosts, then comes one for each
 /// spine; a spine has one for each leaf.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -53,8 +59,13 @@ pub struct LeafSpineSettings {
     pub hosts_per_leaf: PositiveCount,
     /// How many leaves there are.
     pub leaves: PositiveCount,
-    /// How many spines there are.
-    pub spines: PositiveCount,
+    /// How many spines there are; follows from `oversubscription` unless given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spines: Option<PositiveCount>,
+    /// What the cables of the hosts of a leaf carry against what its cables to spines carry, such as
+    /// "3:1": hosts times their rate over spines times theirs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub oversubscription: Option<Oversubscription>,
     /// What the cables of each tier have otherwise than the `link` of the channel: first those of
     /// the hosts, then those between leaves and spines.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -112,32 +123,44 @@ impl KAryTreeSettings {
         }
         check_tiers(&self.links, levels, "fabric.k_ary_tree.links")?;
         let fabric = format!("a {arity}-ary {levels}-tree");
-        grow(&vec![arity; levels as usize], arity, (hosts, &fabric), &self.links)
+        let up = vec![arity; levels as usize - 1];
+        grow(&vec![arity; levels as usize], &up, (hosts, &fabric), &self.links)
     }
 }
 
 impl FatTreeSettings {
-    /// How many ports for hosts there are.
-    pub(super) fn room(&self) -> u64 {
-        let half = u64::from(self.radix.get() / 2);
-        2 * half.saturating_pow(self.tiers.into())
+    /// How many ports for hosts there are, if a leaf can have the oversubscription.
+    pub(super) fn room(&self, rate: Rate) -> Option<u64> {
+        let radix = self.radix.get();
+        let up = self.up(rate).ok()?;
+        let leaves = u64::from(radix / 2).saturating_pow(u32::from(self.tiers) - 2);
+        Some(u64::from(radix).saturating_mul(leaves).saturating_mul((radix - up).into()))
     }
 
-    pub(super) fn wiring(&self, hosts: u32) -> Result<Wiring, FabricError> {
+    /// How many ports of a leaf lead up.
+    fn up(&self, rate: Rate) -> Result<u32, FabricError> {
+        let Some(asked) = self.oversubscription else { return Ok(self.radix.get() / 2) };
+        let uplinks = Uplinks::new(asked, &self.links, rate);
+        uplinks.of_radix(self.radix.get(), "fabric.fat_tree.oversubscription")
+    }
+
+    pub(super) fn wiring(&self, hosts: u32, rate: Rate) -> Result<Wiring, FabricError> {
         let (radix, tiers) = (self.radix.get(), u32::from(self.tiers));
-        let ports = self.room().saturating_mul(2 * u64::from(tiers));
+        let room = 2 * u64::from(radix / 2).saturating_pow(tiers);
+        let ports = room.saturating_mul(2 * u64::from(tiers));
         if !radix.is_multiple_of(2) || radix > MOST_PORTS_OF_A_SWITCH || ports > MOST_PORTS {
             let accepted =
                 format!("an even number with which all switches have at most {MOST_PORTS} ports");
             return Err(FabricError::new("fabric.fat_tree.radix", radix, accepted));
         }
         check_tiers(&self.links, tiers, "fabric.fat_tree.links")?;
-        let half = radix / 2;
+        let (half, up) = (radix / 2, self.up(rate)?);
+        let down = radix - up;
         let fabric = format!("a fat tree of {tiers} tiers of {radix}-port switches");
         let hosts = (hosts, fabric.as_str());
         match self.tiers {
-            Tiers::Two => grow(&[half, radix], half, hosts, &self.links),
-            Tiers::Three => grow(&[half, half, radix], half, hosts, &self.links),
+            Tiers::Two => grow(&[down, radix], &[up], hosts, &self.links),
+            Tiers::Three => grow(&[down, half, radix], &[up, half], hosts, &self.links),
         }
     }
 }
@@ -148,9 +171,25 @@ impl LeafSpineSettings {
         u64::from(self.hosts_per_leaf.get()) * u64::from(self.leaves.get())
     }
 
-    pub(super) fn wiring(&self, hosts: u32) -> Result<Wiring, FabricError> {
-        let numbers = [self.hosts_per_leaf, self.leaves, self.spines].map(PositiveCount::get);
-        let [each, leaves, spines] = numbers;
+    /// How many spines there are.
+    fn spines(&self, rate: Rate) -> Result<u32, FabricError> {
+        let each = self.hosts_per_leaf.get();
+        let key = "fabric.leaf_spine.oversubscription";
+        let uplinks = self.oversubscription.map(|asked| Uplinks::new(asked, &self.links, rate));
+        match (self.spines, uplinks) {
+            (Some(spines), None) => Ok(spines.get()),
+            (None, Some(uplinks)) => uplinks.of_hosts(each, key),
+            (Some(spines), Some(uplinks)) => uplinks.check(each, spines.get(), key),
+            (None, None) => {
+                let accepted = "a number of spines, or an oversubscription such as \"3:1\"";
+                Err(FabricError::new("fabric.leaf_spine.spines", "(none)", accepted))
+            }
+        }
+    }
+
+    pub(super) fn wiring(&self, hosts: u32, rate: Rate) -> Result<Wiring, FabricError> {
+        let (each, leaves) = (self.hosts_per_leaf.get(), self.leaves.get());
+        let spines = self.spines(rate)?;
         let most = MOST_PORTS_OF_A_SWITCH;
         if u64::from(each) + u64::from(spines) > most.into() {
             let accepted =
@@ -165,7 +204,7 @@ impl LeafSpineSettings {
         }
         check_tiers(&self.links, 2, "fabric.leaf_spine.links")?;
         let fabric = format!("{leaves} leaves with {each} hosts each");
-        grow(&[each, leaves], spines, (hosts, &fabric), &self.links)
+        grow(&[each, leaves], &[spines], (hosts, &fabric), &self.links)
     }
 }
 
@@ -187,14 +226,14 @@ pub(super) fn star(hosts: u32) -> Result<Wiring, FabricError> {
     if hosts > MOST_PORTS_OF_A_SWITCH {
         return Err(FabricError::hosts(hosts, MOST_PORTS_OF_A_SWITCH as usize, "one switch"));
     }
-    grow(&[hosts], 0, (hosts, "one switch"), &[])
+    grow(&[hosts], &[], (hosts, "one switch"), &[])
 }
 
-/// A tree whose switches have `down[stage]` ports down and, below the highest stage, `up` ports up,
-/// for so many hosts; `links` are those of the tiers.
+/// A tree whose switches have `down[stage]` ports down and, below the highest stage, `up[stage]` ports
+/// up, for so many hosts; `links` are those of the tiers.
 fn grow(
     down: &[u32],
-    up: u32,
+    up: &[u32],
     (hosts, fabric): (u32, &str),
     links: &[CableSettings],
 ) -> Result<Wiring, FabricError> {
@@ -207,8 +246,7 @@ fn grow(
     let mut bases = Vec::new();
     let (mut beneath, mut copies) = (1, 1);
     for (stage, &children) in down.iter().enumerate() {
-        let highest = stage + 1 == down.len();
-        let own_up = if highest { 0 } else { up };
+        let own_up = up.get(stage).copied().unwrap_or_default();
         let (per_child, subtrees) = (beneath, ports / (beneath * children));
         beneath *= children;
         bases.push(switches.len() as u32);
@@ -228,7 +266,7 @@ fn grow(
         wiring.lay(wiring.host_port(host), tier(0));
     }
     let mut copies = 1;
-    for stage in 0..down.len() - 1 {
+    for (stage, &up) in up.iter().enumerate() {
         for index in 0..bases[stage + 1] - bases[stage] {
             let (subtree, copy) = (index / copies, index % copies);
             for port in 0..up {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::dragonfly::Groups;
+use super::hyperx::Lattice;
 use super::torus::Grid;
 use super::wiring::{Peer, Wiring};
 
@@ -18,6 +19,8 @@ pub(super) enum Ways {
     Grid(Grid),
     /// Over at most one cable between groups.
     Dragonfly(Groups),
+    /// One cable in each dimension.
+    HyperX(Lattice),
 }
 
 /// Ports among which a packet may choose: so many from the first one on, which [`Ways::port`] turns
@@ -81,6 +84,7 @@ impl Ways {
             Ways::Table(paths) => paths.choice(switch, target),
             Ways::Grid(grid) => grid.choice(switch, target),
             Ways::Dragonfly(groups) => groups.choice(switch, target),
+            Ways::HyperX(lattice) => lattice.choice(switch, target),
         }
     }
 
@@ -91,6 +95,7 @@ impl Ways {
             Ways::Tree(_) | Ways::Grid(_) => place,
             Ways::Table(paths) => paths.ports[place as usize],
             Ways::Dragonfly(groups) => groups.port(place),
+            Ways::HyperX(lattice) => lattice.port(place),
         }
     }
 
@@ -99,6 +104,7 @@ impl Ways {
         match self {
             Ways::Grid(grid) if grid.wraps() => 2,
             Ways::Dragonfly(_) => 2,
+            Ways::HyperX(lattice) => lattice.lanes(),
             Ways::Grid(_) | Ways::Tree(_) | Ways::Table(_) => 1,
         }
     }
@@ -109,6 +115,7 @@ impl Ways {
         match self {
             Ways::Grid(grid) => u8::from(grid.is_past_dateline(switch, port, target)),
             Ways::Dragonfly(groups) => u8::from(groups.is_in_last_group(switch, port, target)),
+            Ways::HyperX(lattice) => lattice.lane(switch, target),
             Ways::Tree(_) | Ways::Table(_) => 0,
         }
     }

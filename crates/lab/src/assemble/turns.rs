@@ -42,7 +42,8 @@ pub(super) fn build(
         return refuse_as(site.name, "payload", &settings.payload.to_string(), &accepted);
     }
     check_sources(settings, &transfer, &sources, site.name)?;
-    let wiring = settings.fabric.wiring(site.hosts).map_err(|error| named(site.name, error))?;
+    let wiring = settings.fabric.wiring(site.hosts, settings.link.rate);
+    let wiring = wiring.map_err(|error| named(site.name, error))?;
     let routes = routes(settings, &wiring, site)?;
     let switching = switching(settings, turns, &wiring, site.name)?;
     let parts = TurnParts {

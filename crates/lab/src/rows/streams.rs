@@ -67,7 +67,7 @@ impl PointRuns<'_> {
         if busy.is_empty() || busy.len() > MOST_LINKS {
             return;
         }
-        let Ok(wiring) = settings.fabric.wiring(run.hosts) else { return };
+        let Ok(wiring) = settings.fabric.wiring(run.hosts, settings.link.rate) else { return };
         let leads_on = match &settings.switch {
             SwitchSettings::Hub(hub) => hub.is_direct(),
             switch => matches!(switch, SwitchSettings::Ring(_)),

@@ -17,7 +17,7 @@ use weft_lab::drive::Channel as _;
 use weft_lab::drive::engine::{Engine, EngineParts};
 use weft_lab::drive::network::{Delivery, NetworkParts, SharedMemoryNetwork, SharedMemoryParts};
 use weft_lab::{Options, Request};
-use weft_units::{Bytes, Length, Limit, PositiveCount, Span, SpanPerLength, Time};
+use weft_units::{Bytes, Length, Limit, PositiveCount, Rate, Span, SpanPerLength, Time};
 
 use super::{file, run, voq};
 
@@ -52,7 +52,7 @@ fn deliveries(
     let streams = Streams::new(seed);
     let facts =
         ChannelFacts { name: "c", hosts, packet: Bytes(125), packet_span: packet, slot_span: None };
-    let wiring = parts.fabric.wiring(hosts).expect(text);
+    let wiring = parts.fabric.wiring(hosts, Rate::from_ratio(1, 1000)).expect(text);
     let routes = Routes::new(&parts.routes, &wiring, streams.stream("c.routes", 0)).expect(text);
     let observations = Observations::over(Time::ZERO, until);
     let sources = parts.workload.build(&facts, &streams).expect(text);
@@ -188,6 +188,8 @@ const FABRICS: &[(&str, u16)] = &[
     ("fabric.leaf_spine = { hosts_per_leaf = 4, leaves = 3, spines = 2 }", 11),
     ("fabric.dragonfly.hosts_per_router = 1", 6),
     ("fabric.dragonfly = { hosts_per_router = 2, groups = 4 }", 31),
+    ("fabric.hyperx = { dimensions = [3, 4], hosts_per_switch = 2, order = 'any' }", 23),
+    ("fabric.hyperx = { dimensions = [2, 3, 2], parallel_cables = [2, 1, 1] }", 12),
     ("fabric.torus.dimensions = [5]", 5),
     ("fabric.torus = { dimensions = [2, 4, 3], hosts_per_switch = 2 }", 47),
     ("fabric.mesh = { dimensions = [3, 4] }", 12),

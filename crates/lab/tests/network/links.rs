@@ -42,6 +42,7 @@ fn one_packet_is_on_the_cables_of_its_way_and_no_others() {
         ("fabric.fat_tree = { radix = 4, tiers = 2 }", 3),
         ("fabric.leaf_spine = { hosts_per_leaf = 2, leaves = 2, spines = 3 }", 3),
         ("fabric.dragonfly = { hosts_per_router = 1, groups = 2 }", 2),
+        ("fabric.hyperx = { dimensions = [2, 2], order = 'any' }", 2),
         (
             "fabric.table = { switches = [{ name = 'a', ports = 3 }, { name = 'b', ports = 3 }], \
           cables = [{ from = 'host 0', to = 'a.0' }, { from = 'host 1', to = 'a.1' }, \

@@ -39,7 +39,7 @@ fn shown(text: &str, hosts: u32, seed: u64, change: impl Fn(&mut Engine)) -> (St
     let packet = Bytes(125);
     let span = parts.link.span(packet);
     let facts = ChannelFacts { name: "c", hosts, packet, packet_span: span, slot_span: Some(span) };
-    let wiring = parts.fabric.wiring(hosts).expect(text);
+    let wiring = parts.fabric.wiring(hosts, parts.link.rate).expect(text);
     let routes = Routes::new(&parts.routes, &wiring, streams.stream("c.routes", 0)).expect(text);
     let until = Time(span.0 * 300);
     let flow = FlowControl::new(&parts.flow_control, &parts.link, 8).expect(text);
