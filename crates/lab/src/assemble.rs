@@ -24,7 +24,6 @@ use crate::drive::Channel;
 use crate::drive::engine::Engine;
 use crate::drive::event::{EventChannel, EventParts, EventSwitch};
 use crate::drive::hub::HubChannel;
-use crate::drive::network::SharedMemoryNetwork;
 use crate::drive::ring::Ring;
 use crate::drive::slotted::{SlotTiming, SlottedChannel};
 use crate::drive::turns::TurnChannel;
@@ -37,10 +36,9 @@ pub enum Driver {
     Slotted(Box<SlottedChannel>),
     /// Event by event.
     Event(Box<EventChannel>),
-    /// Event by event, over a graph of switches with queues at their outputs or at their inputs.
+    /// Event by event, over a graph of switches with queues at their outputs, at their inputs or in a
+    /// shared memory.
     Engine(Box<Engine>),
-    /// Event by event, through switches with a shared memory each.
-    SharedMemoryNetwork(Box<SharedMemoryNetwork>),
     /// A ring of adapters, for messages.
     Ring(Box<Ring>),
     /// Hosts in front of a channel, event by event.
@@ -163,13 +161,10 @@ impl Driver {
             return turns::build(settings, turns, sources, site);
         }
         turns::refuse_without_turns(settings, site.name)?;
-        if let SwitchSettings::SharedMemory(switch) = &settings.switch {
-            return network::shared_memory(settings, switch, (workload, sources), site);
+        if engine::runs(settings) {
+            return engine::build(settings, (workload, sources), site);
         }
         network::refuse_what_needs_a_shared_memory(settings, workload, site.name)?;
-        if engine::runs(settings) {
-            return engine::build(settings, sources, site);
-        }
         network::refuse_a_fabric_of_others(settings, site.name)?;
         network::refuse_what_a_star_does_not_read(settings, site.name)?;
         match &settings.switch {

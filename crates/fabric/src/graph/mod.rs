@@ -12,6 +12,7 @@
 mod clocked;
 mod flow;
 mod gate;
+mod memory;
 mod port;
 mod standing;
 
@@ -19,7 +20,7 @@ use weft_units::{Bytes, Span, Time};
 
 use crate::fabric::{Peer, Wiring};
 use crate::link::{FlowControl, LinkSettings};
-use crate::switch::{InputQueued, OutputQueuedSettings};
+use crate::switch::{InputQueued, OutputQueuedSettings, SharedMemorySettings, SharedQueues};
 
 use clocked::Surroundings;
 pub use clocked::{ClockedParts, Leave, Wakes};
@@ -44,6 +45,8 @@ pub struct GraphParts<'a> {
     pub flow: FlowControl,
     /// How many virtual channels a packet needs on its way.
     pub lanes: u8,
+    /// How many packets each host holds that it has not taken; without a limit if absent.
+    pub receive: Option<u32>,
     /// In which time links count as busy.
     pub window: (Time, Time),
 }
@@ -55,6 +58,18 @@ pub enum SwitchParts {
     OutputQueued(OutputQueuedSettings),
     /// With queues at its inputs.
     InputQueued(Box<ClockedParts>),
+    /// With a shared memory.
+    SharedMemory(SharedMemorySettings),
+}
+
+impl SwitchParts {
+    /// How packets wait in its memory, if it has a shared one.
+    pub fn queues(&self) -> Option<SharedQueues> {
+        match self {
+            SwitchParts::SharedMemory(own) => Some(own.queues),
+            SwitchParts::OutputQueued(_) | SwitchParts::InputQueued(_) => None,
+        }
+    }
 }
 
 /// Nodes, ports and links, ready to pass packets of one size on. Memory: 28 bytes a directed port
@@ -67,6 +82,8 @@ pub struct Graph {
     switches: Vec<Switch>,
     kinds: Vec<Kind>,
     clocked: Vec<InputQueued>,
+    /// Whether there are buffers of limited size.
+    has_limits: bool,
     flow: Flow,
     /// By port; none where no buffer has a limit.
     gates: Vec<Gate>,
@@ -98,6 +115,8 @@ enum Kind {
     Queued { most: u32 },
     /// At its inputs: its place among the switches with a clock.
     Clocked(u32),
+    /// In a shared memory, which holds so many packets of each input.
+    Memory { buffer: u32 },
 }
 
 /// What a link does to a packet.
@@ -125,7 +144,7 @@ pub struct Spent {
 impl Graph {
     /// The graph at time zero.
     pub fn new(parts: GraphParts<'_>) -> Graph {
-        let GraphParts { wiring, link, packet, switches, flow, lanes, window } = parts;
+        let GraphParts { wiring, link, packet, switches, flow, lanes, receive, window } = parts;
         let kinds = wiring.links(link);
         let to = |link: &LinkSettings, is_host: bool| {
             let (span, propagation) = (link.span(packet), link.propagation());
@@ -155,6 +174,7 @@ impl Graph {
             switches: Vec::with_capacity(switches.len()),
             kinds: Vec::with_capacity(switches.len()),
             clocked: Vec::new(),
+            has_limits: false,
             flow: Flow::none(),
             gates: Vec::new(),
             links,
@@ -164,8 +184,9 @@ impl Graph {
         for (number, own) in (0..).zip(switches) {
             graph.add_switch(number, own, &around);
         }
-        if !graph.clocked.is_empty() {
-            graph.limit(Flow::new(&flow, lanes, ports + hosts));
+        graph.has_limits = !graph.clocked.is_empty() || graph.has_memories();
+        if graph.has_limits {
+            graph.limit(Flow::new(&flow, lanes, ports + hosts), receive);
         }
         graph
     }
@@ -181,6 +202,9 @@ impl Graph {
                 self.clocked.push(around.switch(number, *own));
                 (Kind::Clocked(self.clocked.len() as u32 - 1), latency)
             }
+            SwitchParts::SharedMemory(own) => {
+                (Kind::Memory { buffer: own.buffer.get() }, own.latency)
+            }
         };
         let (first, is_plain) = (around.wiring.port(number, 0), matches!(kind, Kind::Plain));
         self.is_mixed |= self.switches.first().is_some_and(|other| other.latency != latency);
@@ -189,12 +213,13 @@ impl Graph {
     }
 
     /// Tells each port whether its cable leads to a buffer of limited size.
-    fn limit(&mut self, flow: Flow) {
+    fn limit(&mut self, flow: Flow, receive: Option<u32>) {
         self.flow = flow;
         self.gates = vec![Gate::EMPTY; self.ports.len()];
         for port in 0..self.ports.len() as u32 {
-            let far = self.peer(port).and_then(|peer| self.input_queued(peer));
-            let Some(room) = far.map(|(far, _)| far.room()) else { continue };
+            let Some(room) = self.peer(port).and_then(|peer| self.room(peer, receive)) else {
+                continue;
+            };
             self.flow.limit(port, room);
             if let Some(&switch) = self.owners.get(port as usize)
                 && matches!(self.kinds[switch as usize], Kind::Plain)
@@ -202,6 +227,19 @@ impl Graph {
                 self.kinds[switch as usize] = Kind::Queued { most: u32::MAX };
                 self.switches[switch as usize].is_plain = false;
             }
+        }
+    }
+
+    /// How many packets of each virtual channel there is room for where a cable ends; `None` if
+    /// that has no limit. A host has room for `receive`.
+    fn room(&self, place: u32, receive: Option<u32>) -> Option<u32> {
+        let channels = u32::from(self.flow.channels());
+        let share = |cells: u32| (cells / channels).max(1);
+        let Some(&switch) = self.owners.get(place as usize) else { return receive.map(share) };
+        match self.kinds[switch as usize] {
+            Kind::Clocked(index) => Some(self.clocked[index as usize].room()),
+            Kind::Memory { buffer } => Some(share(buffer)),
+            Kind::Plain | Kind::Queued { .. } => None,
         }
     }
 
@@ -282,7 +320,7 @@ impl Graph {
 
     /// Whether there are buffers of limited size, so that packets may have to wait for them.
     pub fn has_limits(&self) -> bool {
-        !self.clocked.is_empty()
+        self.has_limits
     }
 
     /// From a byte at an input of a switch to the same byte at a free output.
@@ -321,7 +359,7 @@ impl Graph {
     fn most(&self, switch: u32) -> u32 {
         match self.kinds[switch as usize] {
             Kind::Queued { most } => most,
-            Kind::Plain | Kind::Clocked(_) => u32::MAX,
+            Kind::Plain | Kind::Clocked(_) | Kind::Memory { .. } => u32::MAX,
         }
     }
 
@@ -361,7 +399,8 @@ impl Graph {
     /// or comes from there.
     pub fn least_delay(&self, port: u32) -> Span {
         let peer = self.peer(port);
-        let may_wait = |port| self.flow.is_limited(port) || self.is_clocked(port);
+        let may_wait =
+            |port| self.flow.is_limited(port) || self.is_clocked(port) || self.is_of_memory(port);
         let Spent { wire, switches, .. } = self.spent(port, Span::ZERO);
         if may_wait(port) || peer.is_some_and(may_wait) { wire } else { wire + switches }
     }

@@ -1,9 +1,7 @@
 //! Which flow control there is, ready to be asked.
 
 use weft_protocol::flow::{FlowControlSettings, Marks, QuenchSettings, StopGoSettings};
-use weft_units::{PositiveCount, Span};
-
-use super::LinkSettings;
+use weft_units::{Bytes, PositiveCount, Span};
 
 /// The flow control of all ports of a channel.
 #[derive(Clone, Debug)]
@@ -36,8 +34,8 @@ pub struct Quench {
     pub port: u32,
     /// The same in one switch.
     pub memory: u32,
-    /// How long an indication takes on a link.
-    pub span: Span,
+    /// The size of an indication on the wire.
+    pub indication: Bytes,
 }
 
 /// A setting of the flow control that does not fit the others.
@@ -53,13 +51,9 @@ impl FlowControl {
         if self.channels.is_multiple_of(needed) { needed } else { 1 }
     }
 
-    /// The flow control that `settings` describe, over cables like `link` and with inputs of `buffer`
+    /// The flow control that `settings` describe, for inputs of `buffer`
     /// cells. An error names the key below `flow_control`, its value and what is accepted.
-    pub fn new(
-        settings: &FlowControlSettings,
-        link: &LinkSettings,
-        buffer: u32,
-    ) -> Result<FlowControl, Misfit> {
+    pub fn new(settings: &FlowControlSettings, buffer: u32) -> Result<FlowControl, Misfit> {
         let none = FlowControl { channels: 1, has_credits: false, stop_go: None, quench: None };
         match settings {
             FlowControlSettings::Credits => Ok(FlowControl { has_credits: true, ..none }),
@@ -79,7 +73,7 @@ impl FlowControl {
             }
             FlowControlSettings::SourceQuench(own) => {
                 let stop_go = Some(stop_go(&own.link, "source_quench.link.go")?);
-                Ok(FlowControl { stop_go, quench: Some(quench(own, link)?), ..none })
+                Ok(FlowControl { stop_go, quench: Some(quench(own)?), ..none })
             }
         }
     }
@@ -90,12 +84,12 @@ fn stop_go(settings: &StopGoSettings, key: &'static str) -> Result<StopGo, Misfi
     Ok(StopGo { marks, reaction: settings.reaction })
 }
 
-fn quench(settings: &QuenchSettings, link: &LinkSettings) -> Result<Quench, Misfit> {
+fn quench(settings: &QuenchSettings) -> Result<Quench, Misfit> {
     let key = "source_quench.unquench";
     let marks = settings.marks().ok_or_else(|| below(key, settings.unquench, settings.quench))?;
     let limit = |limit: Option<PositiveCount>| limit.map_or(u32::MAX, PositiveCount::get);
     let (port, memory) = (limit(settings.port), limit(settings.memory));
-    Ok(Quench { marks, port, memory, span: link.span(settings.indication) })
+    Ok(Quench { marks, port, memory, indication: settings.indication })
 }
 
 fn below(key: &'static str, low: u32, high: PositiveCount) -> Misfit {

@@ -7,8 +7,8 @@ use weft_units::Time;
 use super::Driver;
 use crate::drive::Channel;
 use crate::drive::carrier::{Carrier, Departure, Message, Notice, RemoteAccess, Ticket};
+use crate::drive::engine::NetworkReport;
 use crate::drive::hub::Course;
-use crate::drive::network::NetworkReport;
 use crate::drive::trace::TraceEntry;
 
 /// The same call on whichever driver it is.
@@ -18,7 +18,6 @@ macro_rules! on_each {
             Driver::Slotted($channel) => $call,
             Driver::Event($channel) => $call,
             Driver::Engine($channel) => $call,
-            Driver::SharedMemoryNetwork($channel) => $call,
             Driver::Ring($channel) => $call,
             Driver::Hosted($channel) => $call,
             Driver::Hub($channel) => $call,

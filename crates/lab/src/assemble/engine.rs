@@ -3,15 +3,18 @@
 use weft_fabric::fabric::Wiring;
 use weft_fabric::graph::{ClockedParts, SwitchParts};
 use weft_fabric::link::FlowControl;
+use weft_fabric::message::{LastCell, SegmentationSettings};
 use weft_fabric::scheduler::MAX_PORTS;
-use weft_fabric::switch::{InputQueuedSettings, InputQueues, OutputQueuedSettings};
+use weft_fabric::switch::{
+    InputQueuedSettings, InputQueues, OutputQueuedSettings, SharedMemorySettings,
+};
 use weft_fabric::workload::{Source, WorkloadSettings};
 use weft_protocol::flow::FlowControlSettings;
 use weft_units::{Bytes, Limit, Span};
 
 use super::{Driver, Site, network};
 use crate::composition::{ChannelSettings, SwitchSettings};
-use crate::drive::engine::{Engine, EngineParts};
+use crate::drive::engine::{ConnectionParts, Engine, EngineParts};
 use crate::error::{ABSENT, Error};
 
 /// A switch that the file describes, in a form that runs.
@@ -20,6 +23,7 @@ enum Kind<'a> {
     Output(&'a OutputQueuedSettings),
     /// With the size of a cell and how many an input holds.
     Input(&'a InputQueuedSettings, Bytes, u32),
+    Memory(&'a SharedMemorySettings),
 }
 
 /// Where one thing stands in the file: the channel and the key below it.
@@ -42,7 +46,7 @@ impl Place<'_> {
 /// The channel of the switches that are all alike, and of those that the file names apart.
 pub(super) fn build(
     settings: &ChannelSettings,
-    sources: Vec<Source>,
+    (workload, sources): (Option<&WorkloadSettings>, Vec<Source>),
     site: Site<'_>,
 ) -> Result<Driver, Error> {
     network::refuse_what_a_fabric_does_not_read(settings, site.name)?;
@@ -51,10 +55,23 @@ pub(super) fn build(
         let accepted = "a size that takes a picosecond or more on every link";
         super::refuse(site.name, "packet", &settings.packet.to_string(), accepted)?;
     }
-    let carries_messages = sources.is_empty();
+    let has_a_memory = network::has_a_memory(settings);
+    let connections = if has_a_memory {
+        network::connections(settings, workload, &routes, site)?
+    } else {
+        network::refuse_what_needs_a_shared_memory(settings, workload, site.name)?;
+        ConnectionParts::default()
+    };
+    let loses_nothing = if has_a_memory {
+        Some("beside shared_memory: connections lose no packet on the way")
+    } else if sources.is_empty() {
+        Some("where packets are those of messages")
+    } else {
+        None
+    };
     let kind = |key: &str, switch| {
         let place = Place { channel: site.name, key };
-        kind(settings, switch, &wiring, carries_messages, place)
+        kind(settings, switch, &wiring, loses_nothing, place)
     };
     let all_alike = kind("switch", &settings.switch)?;
     let mut kinds = vec![all_alike; wiring.switches() as usize];
@@ -70,8 +87,11 @@ pub(super) fn build(
         };
         kinds[number as usize] = kind(&key, own)?;
     }
+    if has_a_memory {
+        refuse_cells_cut_short(settings, &kinds, site.name)?;
+    }
     let flow = flow(settings, &kinds, site.name)?;
-    let holds = |switch: u32| matches!(kinds[switch as usize], Kind::Input(..));
+    let holds = |switch: u32| !matches!(kinds[switch as usize], Kind::Output(_));
     network::refuse_a_circle(settings, (&wiring, &routes), &flow, holds, site.name)?;
     let switches = (0..).zip(&kinds).map(|(number, kind)| switch(number, *kind, &wiring, site));
     Ok(Driver::Engine(Box::new(Engine::new(EngineParts {
@@ -86,6 +106,7 @@ pub(super) fn build(
         sources,
         observations: site.observations(),
         until: site.until,
+        connections,
     }))))
 }
 
@@ -94,23 +115,35 @@ fn kind<'a>(
     settings: &ChannelSettings,
     switch: &'a SwitchSettings,
     wiring: &Wiring,
-    carries_messages: bool,
+    loses_nothing: Option<&str>,
     place: Place<'_>,
 ) -> Result<Kind<'a>, Error> {
     match switch {
         SwitchSettings::OutputQueued(own) => {
-            if carries_messages && own.buffers != Limit::Unlimited {
-                let accepted = "unlimited where packets are those of messages: of what a switch \
-                                drops nobody sends anything again";
-                place.refuse("output_queued.buffers", &own.buffers.to_string(), accepted)?;
+            if let Some(reason) = loses_nothing.filter(|_| own.buffers != Limit::Unlimited) {
+                let accepted = format!(
+                    "unlimited {reason}: of what a switch drops nobody sends anything again"
+                );
+                place.refuse("output_queued.buffers", &own.buffers.to_string(), &accepted)?;
             }
             Ok(Kind::Output(own))
         }
         SwitchSettings::InputQueued(own) => input_queued(settings, own, wiring, place),
+        SwitchSettings::SharedMemory(own) => {
+            if let Some(FlowControlSettings::VirtualChannelCredits(control)) =
+                &settings.flow_control
+            {
+                let key = format!("{}.shared_memory.buffer", place.key);
+                let buffer = own.buffer.get();
+                network::channels_fit(control.channels, (&key, buffer, 1), place.channel)?;
+            }
+            Ok(Kind::Memory(own))
+        }
         other => Err(Error::Assembly {
             key: format!("channel.{}.{}", place.channel, place.key),
             value: other.name().to_owned(),
-            accepted: "output_queued or input_queued beside switches that are so".to_owned(),
+            accepted: "output_queued, input_queued or shared_memory beside switches that are so"
+                .to_owned(),
         }),
     }
 }
@@ -159,6 +192,7 @@ fn switch(
 ) -> Result<SwitchParts, Error> {
     let (own, cell, buffer) = match kind {
         Kind::Output(own) => return Ok(SwitchParts::OutputQueued(own.clone())),
+        Kind::Memory(own) => return Ok(SwitchParts::SharedMemory(own.clone())),
         Kind::Input(own, cell, buffer) => (own, cell, buffer),
     };
     let ports = wiring.ports_of(number) as usize;
@@ -181,10 +215,29 @@ fn switch(
     })))
 }
 
+/// Only switches with a shared memory pass on cells that are shorter than others: where queues belong to
+/// outputs it is known when a packet leaves by how many came before it, and a clock has slots for whole
+/// cells.
+fn refuse_cells_cut_short(
+    settings: &ChannelSettings,
+    kinds: &[Kind<'_>],
+    name: &str,
+) -> Result<(), Error> {
+    let Some(SegmentationSettings::Aal5(own)) = &settings.segmentation else { return Ok(()) };
+    let is_alone = kinds.iter().all(|kind| matches!(kind, Kind::Memory(_)));
+    if own.last == LastCell::Padded || is_alone {
+        return Ok(());
+    }
+    let accepted =
+        "padded beside output_queued or input_queued switches, which count in whole packets";
+    super::refuse(name, "segmentation.aal5.last", "cut", accepted)
+}
+
 /// The flow control of buffers of limited size, which fits each of them.
 fn flow(settings: &ChannelSettings, kinds: &[Kind<'_>], name: &str) -> Result<FlowControl, Error> {
     let own = settings.flow_control.clone().unwrap_or_default();
-    if let FlowControlSettings::SourceQuench(_) = own {
+    let has_a_memory = kinds.iter().any(|kind| matches!(kind, Kind::Memory(_)));
+    if let (FlowControlSettings::SourceQuench(_), false) = (&own, has_a_memory) {
         let accepted = format!(
             "credits, virtual_channel_credits or stop_go where queues belong to outputs: a switch \
              quenches the source of a connection by how many of its cells wait, which only one with \
@@ -194,11 +247,14 @@ fn flow(settings: &ChannelSettings, kinds: &[Kind<'_>], name: &str) -> Result<Fl
     }
     let buffers = kinds.iter().filter_map(|kind| match kind {
         Kind::Input(_, _, buffer) => Some(*buffer),
+        Kind::Memory(own) => Some(own.buffer.get()),
         Kind::Output(_) => None,
     });
     let smallest = buffers.min().unwrap_or(u32::MAX);
-    FlowControl::new(&own, &settings.link, smallest).map_err(|(key, value, accepted)| {
-        Error::Assembly { key: format!("channel.{name}.flow_control.{key}"), value, accepted }
+    FlowControl::new(&own, smallest).map_err(|(key, value, accepted)| Error::Assembly {
+        key: format!("channel.{name}.flow_control.{key}"),
+        value,
+        accepted,
     })
 }
 
@@ -212,8 +268,8 @@ pub(crate) fn refuse_what_differs(settings: &ChannelSettings, name: &str) -> Res
         ChannelSettings { switches, .. } if !switches.is_empty() => Some(("switches", "given")),
         _ => None,
     };
-    let accepted = "cables and switches that are all alike, since only output_queued and \
-                    input_queued switches over links without turns may differ";
+    let accepted = "cables and switches that are all alike, since only output_queued, \
+                    input_queued and shared_memory switches over links without turns may differ";
     given.map_or(Ok(()), |(key, value)| super::refuse(name, key, value, accepted))
 }
 
@@ -230,9 +286,10 @@ pub(super) fn refuse_more_hosts_than_others_count(
     Err(Error::Assembly {
         key: "system.hosts".to_owned(),
         value: site.hosts.to_string(),
-        accepted: "at most 65535, or on channels with output_queued or input_queued switches that \
-                   carry packets of a workload and no messages at most 1048576"
-            .to_owned(),
+        accepted:
+            "at most 65535, or on channels with output_queued, input_queued or shared_memory \
+                   switches that carry packets of a workload and no messages at most 1048576"
+                .to_owned(),
     })
 }
 
@@ -240,7 +297,7 @@ pub(super) fn refuse_more_hosts_than_others_count(
 /// slot by slot.
 pub(super) fn runs(settings: &ChannelSettings) -> bool {
     let is_known = match &settings.switch {
-        SwitchSettings::OutputQueued(_) => true,
+        SwitchSettings::OutputQueued(_) | SwitchSettings::SharedMemory(_) => true,
         SwitchSettings::InputQueued(own) => !settings.fabric.is_star() || own.buffer.is_some(),
         _ => false,
     };

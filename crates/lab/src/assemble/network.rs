@@ -7,18 +7,17 @@ use weft_fabric::fabric::{
 };
 use weft_fabric::link::{ErrorSettings, Errors, FlowControl, MOST_CHANNELS};
 use weft_fabric::message::SegmentationSettings;
-use weft_fabric::switch::{InputQueuedSettings, SharedMemorySettings};
-use weft_fabric::workload::{Source, SourceSettings, WorkloadSettings};
-use weft_protocol::flow::FlowControlSettings;
+use weft_fabric::switch::InputQueuedSettings;
+use weft_fabric::workload::{SourceSettings, WorkloadSettings};
 use weft_protocol::retransmit::ControlSettings;
-use weft_units::{Limit, PositiveCount, Span};
+use weft_units::{Limit, PositiveCount};
 
-use super::{Driver, Site, refuse};
+use super::{Site, refuse};
 use crate::composition::{ChannelSettings, SwitchSettings};
-use crate::drive::network::{NetworkParts, SharedMemoryNetwork, SharedMemoryParts};
+use crate::drive::engine::ConnectionParts;
 use crate::error::Error;
 
-/// Only switches that the engine or the driver of shared memories runs stand in a fabric.
+/// Only switches that the engine runs stand in a fabric.
 pub(super) fn refuse_a_fabric_of_others(
     settings: &ChannelSettings,
     name: &str,
@@ -26,7 +25,7 @@ pub(super) fn refuse_a_fabric_of_others(
     if settings.fabric.is_star() {
         return Ok(());
     }
-    let accepted = "output_queued or input_queued in a fabric other than star";
+    let accepted = "output_queued, input_queued or shared_memory in a fabric other than star";
     refuse(name, "switch", settings.switch.name(), accepted)
 }
 
@@ -35,50 +34,33 @@ pub(super) fn ways(settings: &ChannelSettings, site: Site<'_>) -> Result<(Wiring
     let wiring = settings.fabric.wiring(site.hosts, settings.link.rate);
     let wiring = wiring.map_err(|error| named(site.name, error))?;
     let random = site.streams.stream(&format!("{}.routes", site.name), 0);
-    let routes = settings.routes.clone().unwrap_or_else(|| match settings.switch {
-        SwitchSettings::SharedMemory(_) => RoutesSettings::PerConnection(ConnectionRoutes::Hashed),
-        _ => RoutesSettings::default(),
+    let routes = settings.routes.clone().unwrap_or_else(|| match has_a_memory(settings) {
+        true => RoutesSettings::PerConnection(ConnectionRoutes::Hashed),
+        false => RoutesSettings::default(),
     });
     let routes = Routes::new(&routes, &wiring, random).map_err(|error| named(site.name, error))?;
     Ok((wiring, routes))
 }
 
-/// What every channel of a fabric is made of besides its switches.
-fn parts(
-    settings: &ChannelSettings,
-    sources: Vec<Source>,
-    latency: Span,
-    site: Site<'_>,
-) -> Result<NetworkParts, Error> {
-    let (wiring, routes) = ways(settings, site)?;
-    Ok(NetworkParts {
-        wiring,
-        routes,
-        packet: settings.packet_span(),
-        payload: settings.payload,
-        propagation: settings.link.propagation(),
-        latency,
-        send_buffers: settings.adapter.send_buffers,
-        sources,
-        observations: site.observations(),
-    })
+/// Whether any switch has a shared memory.
+pub(super) fn has_a_memory(settings: &ChannelSettings) -> bool {
+    let mut all = settings.switches.values().chain([&settings.switch]);
+    all.any(|own| matches!(own, SwitchSettings::SharedMemory(_)))
 }
 
-/// The channel of switches with a shared memory, one or several of them.
-pub(super) fn shared_memory(
+/// What hosts have besides where a switch has a shared memory.
+pub(super) fn connections(
     settings: &ChannelSettings,
-    switch: &SharedMemorySettings,
-    (workload, sources): (Option<&WorkloadSettings>, Vec<Source>),
+    workload: Option<&WorkloadSettings>,
+    routes: &Routes,
     site: Site<'_>,
-) -> Result<Driver, Error> {
-    refuse_what_a_fabric_does_not_read(settings, site.name)?;
+) -> Result<ConnectionParts, Error> {
     let fault = |key: &str, value: String, accepted: String| Error::Assembly {
         key: format!("channel.{}.{key}", site.name),
         value,
         accepted,
     };
-    let parts = parts(settings, sources, switch.latency, site)?;
-    if !parts.routes.is_per_connection() {
+    if !routes.is_per_connection() {
         let accepted = "per_connection: a cell names the connection along which its switches pass it \
                         on, and the cells of a message have to arrive in order";
         return Err(fault("routes", "per_packet".into(), accepted.into()));
@@ -108,30 +90,15 @@ pub(super) fn shared_memory(
         let accepted = format!("less than receive_stop, {}", own.receive_stop);
         return Err(fault("endpoints.receive_go", own.receive_go.to_string(), accepted));
     }
-    let buffer = switch.buffer.get();
-    let control = settings.flow_control.clone().unwrap_or_default();
-    if let FlowControlSettings::VirtualChannelCredits(own) = &control {
-        let key = "switch.shared_memory.buffer";
-        channels_fit(own.channels, (key, buffer, 1), site.name)?;
-    }
-    let control = FlowControl::new(&control, &settings.link, buffer)
-        .map_err(|(key, value, accepted)| fault(&format!("flow_control.{key}"), value, accepted))?;
-    refuse_a_circle(settings, (&parts.wiring, &parts.routes), &control, |_| true, site.name)?;
-    let switches = SharedMemoryParts {
-        queues: switch.queues,
-        buffer,
-        control,
-        link: settings.link.clone(),
-        packet: settings.packet,
+    let random = |number| site.streams.stream(&format!("{}.streams", site.name), number);
+    Ok(ConnectionParts {
         segmentation,
         endpoints: settings.endpoints.clone(),
         errors: errors(settings, site),
+        random: (0..=streams.streams.len()).map(random).collect(),
         streams,
-        random: site.streams.stream(&format!("{}.streams", site.name), 0),
         sample: site.sample,
-    };
-    let network = SharedMemoryNetwork::new(parts, switches);
-    Ok(Driver::SharedMemoryNetwork(Box::new(network)))
+    })
 }
 
 /// Only endpoints read what descriptors ask for, and whose memory it is.

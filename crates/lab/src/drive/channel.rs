@@ -5,8 +5,8 @@ use weft_kernel::{Halt, Stopped};
 use weft_units::Time;
 
 use super::carrier::Carrier;
+use super::engine::NetworkReport;
 use super::hub::Course;
-use super::network::NetworkReport;
 use super::trace::{TraceEntry, of_passages};
 
 /// A channel that runs: with its own traffic, or moved by the messages of a [`Carrier`].

@@ -8,7 +8,6 @@ pub mod event;
 pub mod host_path;
 pub mod hub;
 pub mod interface;
-pub mod network;
 pub mod receiver;
 pub mod ring;
 pub mod slotted;

@@ -45,7 +45,9 @@ impl PointRuns<'_> {
     /// Adds a row for each direction of each cable of a channel, of the first run.
     pub fn links(&self, settings: &ChannelSettings, table: &mut Table) {
         let Some(run) = self.runs.first() else { return };
-        self.busy_links(run, settings, table);
+        if run.network.is_none() {
+            self.busy_links(run, settings, table);
+        }
         for link in run.network.iter().flat_map(|network| &network.ports) {
             let mut row = self.head(&run.channel);
             row.push(("link".into(), u64::from(link.link).into()));

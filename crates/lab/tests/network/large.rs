@@ -55,21 +55,13 @@ fn a_whole_fat_tree_of_65_536_hosts_runs_in_slots() {
 #[test]
 fn what_counts_hosts_with_sixteen_bits_is_refused() {
     let tree = "fabric.fat_tree = { radix = 64, tiers = 3 }";
-    let accepted = "at most 65535, or on channels with output_queued or input_queued switches";
+    let accepted =
+        "at most 65535, or on channels with output_queued, input_queued or shared_memory";
     let program =
         file(65_536, tree, "", "1 us").replace("[workload.c]", "[program]\nrun.barrier.rounds = 2");
-    let cases = [
-        file(65_536, tree, "load = 0.1", "1 us").replace(
-            "switch.output_queued.latency = '90 ns'",
-            "switch.shared_memory = { latency = '90 ns', buffer = 8 }",
-        ),
-        file(65_536, tree, "load = 0.1\nmessage = '1 kB'", "1 us"),
-    ];
-    for text in cases {
-        let found = refusal(&text);
-        assert!(found.contains("system.hosts = 65536 does not fit"), "{found}");
-        assert!(found.contains(accepted), "{found}");
-    }
+    let found = refusal(&file(65_536, tree, "load = 0.1\nmessage = '1 kB'", "1 us"));
+    assert!(found.contains("system.hosts = 65536 does not fit"), "{found}");
+    assert!(found.contains(accepted), "{found}");
     let found = refusal(&program);
     assert!(found.contains("system.hosts = 65536 does not fit"), "{found}");
     assert!(found.contains("at most 65535"), "{found}");

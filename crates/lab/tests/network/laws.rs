@@ -10,12 +10,11 @@ use weft_fabric::graph::{ClockedParts, SwitchParts};
 use weft_fabric::link::{FlowControl, LinkSettings};
 use weft_fabric::measure::{Latency, Observations};
 use weft_fabric::scheduler::SchedulerSettings;
-use weft_fabric::switch::{OutputQueuedSettings, SharedQueues};
-use weft_fabric::workload::{ChannelFacts, StreamList, WorkloadSettings};
+use weft_fabric::switch::{OutputQueuedSettings, SharedMemorySettings, SharedQueues};
+use weft_fabric::workload::{ChannelFacts, WorkloadSettings};
 use weft_kernel::{Halt, Streams};
 use weft_lab::drive::Channel as _;
-use weft_lab::drive::engine::{Engine, EngineParts};
-use weft_lab::drive::network::{Delivery, NetworkParts, SharedMemoryNetwork, SharedMemoryParts};
+use weft_lab::drive::engine::{ConnectionParts, Delivery, Engine, EngineParts};
 use weft_lab::{Options, Request};
 use weft_units::{Bytes, Length, Limit, PositiveCount, Rate, Span, SpanPerLength, Time};
 
@@ -39,6 +38,9 @@ enum Queues {
     Mixed(u64, u32, &'static str, Limit),
     /// How cells wait in a shared memory, and under which flow control.
     Shared(SharedQueues, &'static str),
+    /// The same for every third switch, between one with queues at its inputs and one with queues at
+    /// its outputs.
+    All(SharedQueues, &'static str),
 }
 
 /// Runs a network bare, and returns what it delivered and how many packets are left in it.
@@ -58,65 +60,53 @@ fn deliveries(
     let sources = parts.workload.build(&facts, &streams).expect(text);
     let mut delivered = Vec::new();
     let mut watch = |delivery| delivered.push(delivery);
-    if !matches!(queues, Queues::Shared(..)) {
-        let control = match queues {
-            Queues::Inputs(cells, buffer, text) | Queues::Mixed(cells, buffer, text, _) => {
-                flow(text, packet, buffer * cells as u32)
-            }
-            _ => flow(CREDITS, packet, 1),
-        };
-        let switches = (0..wiring.switches()).map(|switch| match queues {
-            Queues::Inputs(cells, buffer, _) => {
-                inputs(cells, buffer, wiring.ports_of(switch), &streams)
-            }
-            Queues::Mixed(cells, buffer, ..) if switch % 2 == 0 => {
-                inputs(cells, buffer, wiring.ports_of(switch), &streams)
-            }
-            Queues::Outputs(buffers) | Queues::Mixed(.., buffers) => {
-                SwitchParts::OutputQueued(OutputQueuedSettings { latency: Span(90_000), buffers })
-            }
-            Queues::Shared(..) => unreachable!(),
-        });
-        let mut engine = Engine::new(EngineParts {
-            switches: switches.collect(),
-            flow: control,
-            wiring,
-            routes,
-            link: LinkSettings {
-                length: Length(4_000_000),
-                delay_per_metre: SpanPerLength(5_000_000),
-                ..link(packet)
-            },
-            packet: Bytes(125),
-            payload: Bytes(100),
-            send_buffers: Limit::Unlimited,
-            sources,
-            observations,
-            until,
-        });
-        assert_eq!(engine.run_watched(until, &Halt::new(), &mut watch), None);
-        assert_eq!(engine.overrun(), None, "{text}");
-        let left = engine.backlog() + engine.in_flight();
-        return (delivered, left, engine.into_observations());
-    }
-    let parts = NetworkParts {
+    let control = match queues {
+        Queues::Inputs(cells, buffer, text) | Queues::Mixed(cells, buffer, text, _) => {
+            flow(text, buffer * cells as u32)
+        }
+        Queues::Shared(_, text) | Queues::All(_, text) => flow(text, 64),
+        Queues::Outputs(_) => flow(CREDITS, 1),
+    };
+    let latency = Span(90_000);
+    let outputs = |buffers| SwitchParts::OutputQueued(OutputQueuedSettings { latency, buffers });
+    let memory = |queues| {
+        let buffer = PositiveCount::new(64).expect("cells");
+        SwitchParts::SharedMemory(SharedMemorySettings { latency, queues, buffer })
+    };
+    let switches = (0..wiring.switches()).map(|switch| match queues {
+        Queues::Inputs(cells, buffer, _) => {
+            inputs(cells, buffer, wiring.ports_of(switch), &streams)
+        }
+        Queues::Mixed(cells, buffer, ..) if switch % 2 == 0 => {
+            inputs(cells, buffer, wiring.ports_of(switch), &streams)
+        }
+        Queues::All(..) if switch % 3 == 0 => inputs(1, 200, wiring.ports_of(switch), &streams),
+        Queues::All(..) if switch % 3 == 1 => outputs(Limit::Unlimited),
+        Queues::Outputs(buffers) | Queues::Mixed(.., buffers) => outputs(buffers),
+        Queues::Shared(queues, _) | Queues::All(queues, _) => memory(queues),
+    });
+    let mut engine = Engine::new(EngineParts {
+        switches: switches.collect(),
+        flow: control,
         wiring,
         routes,
-        packet,
+        link: LinkSettings {
+            length: Length(4_000_000),
+            delay_per_metre: SpanPerLength(5_000_000),
+            ..link(packet)
+        },
+        packet: Bytes(125),
         payload: Bytes(100),
-        propagation: Span(20_000),
-        latency: Span(90_000),
         send_buffers: Limit::Unlimited,
         sources,
         observations,
-    };
-    let Queues::Shared(queues, control) = queues else { unreachable!() };
-    let shared = shared_memory(queues, control, packet, &streams);
-    let mut network = SharedMemoryNetwork::new(parts, shared);
-    assert_eq!(network.run_watched(until, &Halt::new(), &mut watch), None);
-    assert_eq!(network.overrun(), None, "{text}");
-    let left = network.backlog() + network.in_flight();
-    (delivered, left, network.into_observations())
+        until,
+        connections: ConnectionParts::default(),
+    });
+    assert_eq!(engine.run_watched(until, &Halt::new(), &mut watch), None);
+    assert_eq!(engine.overrun(), None, "{text}");
+    let left = engine.backlog() + engine.in_flight();
+    (delivered, left, engine.into_observations())
 }
 
 /// A switch with queues at its inputs, of so many packets of so many cells.
@@ -142,33 +132,9 @@ fn link(packet: Span) -> LinkSettings {
 }
 
 /// A flow control over buffers of so many cells, as it stands in a file under the key `c`.
-fn flow(text: &str, packet: Span, buffer: u32) -> FlowControl {
+fn flow(text: &str, buffer: u32) -> FlowControl {
     let settings = toml::from_str::<BTreeMap<String, _>>(text).expect(text);
-    FlowControl::new(&settings["c"], &link(packet), buffer).expect("a flow control")
-}
-
-/// Switches with shared memories of 64 cells an input.
-fn shared_memory(
-    queues: SharedQueues,
-    control: &str,
-    packet: Span,
-    streams: &Streams,
-) -> SharedMemoryParts {
-    let link = link(packet);
-    let control = flow(control, packet, 64);
-    SharedMemoryParts {
-        errors: Vec::new(),
-        queues,
-        buffer: 64,
-        control,
-        link,
-        packet: Bytes(125),
-        segmentation: None,
-        endpoints: None,
-        streams: StreamList::default(),
-        random: streams.stream("c.streams", 0),
-        sample: None,
-    }
+    FlowControl::new(&settings["c"], buffer).expect("a flow control")
 }
 
 /// A stop is heard after 110 ns and the cells on their way to a switch, two of a nanosecond at the
@@ -232,13 +198,17 @@ proptest! {
             Queues::Shared(SharedQueues::PerInput, CHANNELS),
             Queues::Shared(SharedQueues::Fifo, CREDITS),
             Queues::Shared(SharedQueues::Fifo, STOP),
+            Queues::All(SharedQueues::PerConnection, CREDITS),
+            Queues::All(SharedQueues::PerConnection, QUENCH),
+            Queues::All(SharedQueues::PerInput, CHANNELS),
+            Queues::All(SharedQueues::Fifo, STOP),
         ]),
         seed in any::<u64>(),
     ) {
         let (fabric, hosts) = FABRICS[place];
         let is_shared = matches!(
             queues,
-            Queues::Shared(..) | Queues::Inputs(_, _, STOP) | Queues::Mixed(_, _, STOP, _)
+            Queues::Shared(..) | Queues::All(..) | Queues::Inputs(_, _, STOP) | Queues::Mixed(_, _, STOP, _)
         );
         let takes_detours = rule.contains("valiant") || rule.contains("ugal");
         let rule = match takes_detours && !fabric.contains("dragonfly") {

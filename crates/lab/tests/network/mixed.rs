@@ -1,4 +1,4 @@
-//! Two kinds of switch in one tree, in exact picoseconds worked by hand.
+//! Two or three kinds of switch in one tree, in exact picoseconds worked by hand.
 //!
 //! A packet takes 1 us on a link and a cable 20 ns. At a switch of either kind it may leave 90 ns
 //! after its first byte came: at one with queues at its outputs then, at one with queues at its
@@ -226,4 +226,69 @@ fn a_switch_of_the_other_kind_needs_what_its_kind_needs() {
     let small = of("scheduler = 'islip', buffer = 4, cell = '25 B'");
     assert!(small.contains("channel.c.switches.s.input_queued.buffer = 4"), "{small}");
     assert!(small.contains("at least 5, those of a packet"), "{small}");
+}
+
+/// Leaves with queues at their outputs, but for those in `switches`, and a spine with a shared memory
+/// of `buffer` packets an input.
+fn spine_with_memory(more: &str, buffer: u32, switches: &str, packets: Packets<'_>) -> ChannelRun {
+    let tree = leaves_and_spine(more);
+    let spine = format!("switches.s.shared_memory = {{ latency = '90 ns', buffer = {buffer} }}");
+    run(&file(6, &format!("{tree}\n{spine}\n{switches}"), &listed(packets), "100 us"), 1)
+}
+
+#[test]
+fn a_spine_with_a_memory_between_leaves_without() {
+    // It leaves a at 4890, s at 5000 and b at 5110; its last byte is at its host at 6130 ns.
+    let one = spine_with_memory("", 8, "", &[(4_780, 0, 2)]);
+    assert_eq!(one_way(&one), (1_350, 1_350, 1));
+    assert_eq!(spent(&one), [1_000, 80, 270, 0]);
+    // The second leaves a at 5890 and is in the memory at 6000 ns, when the first has left it.
+    let packets = [(4_780, 0, 2), (4_780, 1, 3)];
+    assert_eq!(one_way(&spine_with_memory("", 8, "", &packets)), (1_350, 2_350, 2));
+    // With room for one, a knows at 6020 ns that there is room: it is at its host at 7260 ns.
+    assert_eq!(one_way(&spine_with_memory("", 1, "", &packets)), (1_350, 2_480, 2));
+}
+
+/// Cables of 10 Gbit/s around the spine: it leaves a at 5790, when all of it is nearly there, s at
+/// 5900 and b, on a slow cable again, at 6010 ns.
+#[test]
+fn a_memory_between_fast_cables() {
+    let one = spine_with_memory(", link.rate = '10 Gbit/s'", 8, "", &[(4_780, 0, 2)]);
+    assert_eq!(one_way(&one), (2_250, 2_250, 1));
+    assert_eq!(spent(&one), [1_900, 80, 270, 0]);
+}
+
+#[test]
+fn a_memory_beside_switches_with_a_clock() {
+    let clocked = |leaf: &str, packet| {
+        let own = format!(
+            "switches.{leaf}.input_queued = {{ latency = '90 ns', scheduler = 'islip', buffer = 8 }}"
+        );
+        one_way(&spine_with_memory("", 8, &own, &[packet])).0
+    };
+    // It may leave a from 5000 ns on, which is an edge, then s at 5110 and b at 5220 ns; a nanosecond
+    // later it waits for the edge at 6000 ns.
+    assert_eq!(clocked("a", (4_890, 0, 2)), 1_350);
+    assert_eq!(clocked("a", (4_891, 0, 2)), 2_349);
+    // It leaves s at 4890 and may leave b from 5000 ns on.
+    assert_eq!(clocked("b", (4_670, 0, 2)), 1_350);
+    assert_eq!(clocked("b", (4_671, 0, 2)), 2_349);
+}
+
+/// Leaves with a shared memory of `buffer` packets an input around a spine without.
+#[test]
+fn a_spine_waits_for_room_in_the_memory_of_its_leaf() {
+    let of = |buffer: u32| {
+        let tree = leaves_and_spine("");
+        let spine = "switches.s.output_queued = { latency = '90 ns', buffers = 'unlimited' }";
+        let memory = format!("switch.shared_memory = {{ latency = '90 ns', buffer = {buffer} }}");
+        let packets = listed(&[(4_890, 0, 2), (4_890, 1, 3)]);
+        let text = file(6, &format!("{tree}\n{spine}"), &packets, "100 us")
+            .replace("switch.output_queued.latency = '90 ns'", &memory);
+        one_way(&run(&text, 1))
+    };
+    // They leave a at 5000 and 6000, s at 5110 and 6110 and b at 5220 and 6220 ns.
+    assert_eq!(of(8), (1_350, 2_350, 2));
+    // With room for one, s knows at 6240 ns that the first has left b, and the second leaves b at 6350.
+    assert_eq!(of(1), (1_350, 2_480, 2));
 }

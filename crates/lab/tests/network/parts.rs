@@ -6,12 +6,12 @@ use weft_fabric::fabric::{FabricSettings, Routes, RoutesSettings};
 use weft_fabric::graph::{ClockedParts, SwitchParts};
 use weft_fabric::link::{FlowControl, LinkSettings};
 use weft_fabric::measure::Observations;
-use weft_fabric::switch::{InputQueuedSettings, OutputQueuedSettings};
+use weft_fabric::switch::{InputQueuedSettings, OutputQueuedSettings, SharedMemorySettings};
 use weft_fabric::workload::{ChannelFacts, WorkloadSettings};
 use weft_kernel::{Halt, Streams};
 use weft_lab::drive::Channel as _;
 use weft_lab::drive::carrier::Carrier as _;
-use weft_lab::drive::engine::{Engine, EngineParts};
+use weft_lab::drive::engine::{ConnectionParts, Engine, EngineParts};
 use weft_lab::{Options, Request};
 use weft_protocol::flow::FlowControlSettings;
 use weft_units::{Bytes, Limit, PositiveCount, Time};
@@ -27,6 +27,9 @@ struct Parts {
     /// Every switch whose number has a bit in `clocked`.
     other: InputQueuedSettings,
     clocked: u32,
+    /// Every other one whose number has a bit in `shared`.
+    memory: SharedMemorySettings,
+    shared: u32,
     flow_control: FlowControlSettings,
     workload: WorkloadSettings,
 }
@@ -42,8 +45,11 @@ fn shown(text: &str, hosts: u32, seed: u64, change: impl Fn(&mut Engine)) -> (St
     let wiring = parts.fabric.wiring(hosts, parts.link.rate).expect(text);
     let routes = Routes::new(&parts.routes, &wiring, streams.stream("c.routes", 0)).expect(text);
     let until = Time(span.0 * 300);
-    let flow = FlowControl::new(&parts.flow_control, &parts.link, 8).expect(text);
+    let flow = FlowControl::new(&parts.flow_control, 8).expect(text);
     let switches = (0..wiring.switches()).map(|number| {
+        if parts.clocked >> number & 1 == 0 && parts.shared >> number & 1 != 0 {
+            return SwitchParts::SharedMemory(parts.memory.clone());
+        }
         if parts.clocked >> number & 1 == 0 {
             return SwitchParts::OutputQueued(parts.switch.clone());
         }
@@ -69,6 +75,7 @@ fn shown(text: &str, hosts: u32, seed: u64, change: impl Fn(&mut Engine)) -> (St
         sources: parts.workload.build(&facts, &streams).expect(text),
         observations: Observations::over(Time(span.0 * 20), until).of_hosts(hosts as usize),
         until,
+        connections: ConnectionParts::default(),
     });
     change(&mut engine);
     let mut delivered = Vec::new();
@@ -147,14 +154,32 @@ fn compositions() -> impl Strategy<Value = (String, u32, usize)> {
         "{ stop_go = { stop = 3, go = 1, reaction = '70 ns' } }",
     ]);
     let clocked = prop::sample::select(vec![0_u32, 0b101_1010, 0x3ff, 1]);
-    let queues = (buffers, other, 10_u32..60, flow, clocked);
+    // Which switches have a shared memory, and how packets wait there.
+    let shared = prop::sample::select(vec![0_u32, 0, 0x3ff, 0b11_0110_0110]);
+    let memory = prop::sample::select(vec!["per_connection", "per_input", "fifo"]);
+    let quench = prop::bool::ANY;
+    let queues = (buffers, other, 10_u32..60, flow, clocked, (shared, memory, quench));
     (wiring, rule, workload, queues).prop_map(|((links, more), rule, workload, queues)| {
-        let (buffers, other, buffer, flow, clocked) = queues;
+        let (buffers, other, buffer, flow, clocked, (shared, memory, quench)) = queues;
+        let has_memories = shared & !clocked & ((2 << links.len()) - 1) != 0;
+        // Connections keep to one way and lose nothing.
+        let (rule, buffers) = match has_memories {
+            true => ("per_connection = 'random'", "'unlimited'"),
+            false => (rule, buffers),
+        };
+        let flow = match has_memories && quench {
+            true => {
+                "{ source_quench = { quench = 2, unquench = 0, indication = '40 B', \
+                 link = { stop = 4, go = 2 } } }"
+            }
+            false => flow,
+        };
         let (table, hosts) = random_table(&links, &more);
         let text = format!(
             "routes.{rule}\nswitch = {{ latency = '90 ns', buffers = {buffers} }}\n\
              other = {{ buffer = {buffer}, {other} }}\nclocked = {clocked}\n\
-             flow_control = {flow}\n\
+             memory = {{ latency = '70 ns', buffer = {buffer}, queues = '{memory}' }}\n\
+             shared = {shared}\nflow_control = {flow}\n\
              link = {{ rate = '1 Gbit/s', length = '4 m', delay_per_metre = '5 ns' }}\n\
              {table}\n[workload]\n{workload}\n"
         );
@@ -197,6 +222,7 @@ fn most_credits_are_counted_at_once_where_buffers_are_large() {
     let text = format!(
         "routes.per_packet = 'random'\nswitch = {{ latency = '90 ns', buffers = 'unlimited' }}\n\
          other = {{ buffer = 60, scheduler.islip = {{}} }}\nclocked = 15\n\
+         memory = {{ latency = '70 ns', buffer = 8 }}\nshared = 0\n\
          flow_control = 'credits'\n\
          link = {{ rate = '1 Gbit/s', length = '4 m', delay_per_metre = '5 ns' }}\n\
          {table}\n[workload]\nload = 0.6\n"

@@ -178,27 +178,27 @@ fn stages_add_up_on_any_mixture() {
 #[test]
 fn what_cannot_differ_is_refused() {
     let own = pair(", link.rate = '2 Gbit/s'");
-    let alike = "cables and switches that are all alike, since only output_queued and input_queued \
-                 switches over links without turns may differ";
+    let alike = "cables and switches that are all alike, since only output_queued, input_queued and \
+                 shared_memory switches over links without turns may differ";
     let latency = "switches.b.output_queued.latency = '300 ns'";
-    let shared = "switches.b.shared_memory = { latency = '90 ns', buffer = 8 }";
+    let crossbar = "switches.b.crossbar = { latency = '90 ns', contention = 'drop' }";
     let three = "fabric.fat_tree = { radix = 4, tiers = 2, links = [{}, {}, {}] }";
-    let memory = |channel: &str| {
-        let own = "switch.shared_memory = { latency = '90 ns', buffer = 8 }";
+    let crossbars = |channel: &str| {
+        let own = "switch.crossbar = { latency = '90 ns', contention = 'drop' }";
         file(4, channel, ONE, "1 ms").replace("switch.output_queued.latency = '90 ns'", own)
     };
     let cases = [
-        (memory(&own), "channel.c.fabric = cables with links of their own", alike),
-        (memory(&format!("{}\n{latency}", pair(""))), "channel.c.switches = given", alike),
+        (crossbars(&own), "channel.c.fabric = cables with links of their own", alike),
+        (crossbars(&format!("{}\n{latency}", pair(""))), "channel.c.switches = given", alike),
         (
             file(4, &format!("{}\n{}", pair(""), latency.replace(".b.", ".x.")), ONE, "1 ms"),
             "channel.c.switches.x = given",
             "a switch of the fabric, such as a",
         ),
         (
-            file(4, &format!("{}\n{shared}", pair("")), ONE, "1 ms"),
-            "channel.c.switches.b = shared_memory",
-            "output_queued or input_queued beside switches that are so",
+            file(4, &format!("{}\n{crossbar}", pair("")), ONE, "1 ms"),
+            "channel.c.switches.b = crossbar",
+            "output_queued, input_queued or shared_memory beside switches that are so",
         ),
         (
             file(

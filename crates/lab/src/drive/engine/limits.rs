@@ -14,8 +14,8 @@ use crate::drive::carrier::MessageId;
 
 /// What the far end of a cable says: the numbers below are those of a virtual channel that has a
 /// credit more. Of two at one instant a stop comes first, as it was brought about first.
-const STOP: u32 = 256;
-const GO: u32 = 257;
+pub(super) const STOP: u32 = 256;
+pub(super) const GO: u32 = 257;
 
 /// Who takes part at an edge: all that share the clock, or the switch alone.
 const ALL: u32 = 0;
@@ -25,7 +25,9 @@ impl Engine {
     /// A packet joins a queue of an output that may be full or have to wait, or is dropped.
     #[inline(never)]
     pub(super) fn hold(&mut self, now: Time, switch: u32, (input, output): (u32, u32), id: u32) {
-        if self.graph.is_gated(output) {
+        if self.graph.is_memory(switch) {
+            self.schedule(now + self.graph.latency(switch), self.places.enters + input, id);
+        } else if self.graph.is_gated(output) {
             self.packets.ways[id as usize].output = output;
             self.schedule(now + self.graph.latency(switch), self.places.enters + input, id);
         } else if let Some(departure) = self.graph.pass_limited(now, switch, output) {
@@ -40,6 +42,9 @@ impl Engine {
     /// A packet joins the queue of a gated output, or is dropped.
     #[inline(never)]
     pub(super) fn enter(&mut self, now: Time, input: u32, id: u32) {
+        if self.graph.is_of_memory(input) {
+            return self.store(now, id);
+        }
         let output = self.packets.ways[id as usize].output;
         if self.graph.is_gate_full(now, output) {
             return self.drop(now, id);
@@ -103,15 +108,12 @@ impl Engine {
 
     /// A packet is on a cable.
     #[inline]
-    fn travel(&mut self, now: Time, departure: &Departure, id: u32) {
+    pub(super) fn travel(&mut self, now: Time, departure: &Departure, id: u32) {
         let channel = self.packets.ways[id as usize].channel;
         match self.graph.expect(departure, id, channel) {
             Some(Wakes::Switch(switch, edge)) => self.attend(now, switch, edge),
             Some(_) => {}
-            None => {
-                let Departure { arrival: time, place, .. } = *departure;
-                self.schedule(time, place, id);
-            }
+            None => self.arrive_at(departure, id),
         }
     }
 
@@ -165,7 +167,8 @@ impl Engine {
             self.signal(now, switch);
         }
         if let Some(input) = self.outbox.overrun.take() {
-            self.note_overrun(now, switch, input);
+            let port = self.graph.first_port(switch) + u32::from(input);
+            self.note_overrun(now, port, self.graph.space(port));
         }
         for granted in 0..self.outbox.grants.len() {
             let grant = self.outbox.grants[granted];
@@ -208,27 +211,31 @@ impl Engine {
     /// A port hears what the far end of its cable says.
     #[inline(never)]
     pub(super) fn hear(&mut self, now: Time, port: u32, said: u32) {
+        let is_stop = said == STOP && now >= self.observations.from;
+        self.memories.count_stop(is_stop);
         let wakes = match said {
             STOP | GO => self.graph.stop(now, port, said == STOP),
             channel => self.graph.credit(now, port, channel as u8),
         };
         match wakes {
             Wakes::Nobody => {}
+            Wakes::Gate if self.is_served(port) => self.serve(now, port),
             Wakes::Gate => self.try_gate(now, port),
             Wakes::Switch(switch, edge) => self.attend(now, switch, edge),
         }
     }
 
     #[cold]
-    fn note_overrun(&mut self, now: Time, switch: u32, input: u8) {
-        let port = self.graph.first_port(switch) + u32::from(input);
+    pub(super) fn note_overrun(&mut self, now: Time, port: u32, space: u32) {
         let (Some(wiring), None) = (&self.names, &self.overrun) else { return };
-        let space = self.graph.space(port);
+        let name = match port < wiring.ports() {
+            true => wiring.port_name(port),
+            false => wiring.host_name(port - wiring.ports()),
+        };
         self.overrun = Some(format!(
-            "at {} a cell came to {}, whose buffer of {space} cells was full; a lossless channel \
+            "at {} a cell came to {name}, whose buffer of {space} cells was full; a lossless channel \
              needs a larger buffer, or has to stop earlier",
             now.since(Time::ZERO),
-            wiring.port_name(port),
         ));
     }
 }

@@ -6,10 +6,13 @@
 //! waits for a byte in the middle of a packet. At a switch with queues at its outputs a packet costs an
 //! event, however long it is, and one more where it joins late. Switches with queues at their inputs
 //! decide at the edges of a clock, which are events of theirs: they are told of a packet when it is
-//! sent to them. A port whose cable leads to a buffer of limited size waits until there is room.
+//! sent to them. A port whose cable leads to a buffer of limited size waits until there is room. Where
+//! any switch has a shared memory, packets belong to connections, which share the ports of their
+//! hosts ([`memory`]).
 //!
 //! Events of one instant leave by the place that they happen at: the ports of all switches, one
-//! switch behind the other, then the hosts; what far ends say comes before the edges of switches, so
+//! switch behind the other, then the hosts, then what is sent whole frees its port and its place in a
+//! shared memory, before what comes takes one; what far ends say comes before the edges of switches, so
 //! that an edge sees all that is known. A directed port has one sender, which starts one packet
 //! at a time, so that this order is complete; and it does not depend on which event was scheduled
 //! first. Whatever is random belongs to a host. So parts of the graph may run one beside the other
@@ -20,26 +23,32 @@
 
 mod carrier;
 mod clocks;
+mod feed;
 mod limits;
+mod memory;
 mod packets;
 mod parts;
+mod supply;
 mod waiting;
 
 use weft_fabric::fabric::{Routes, Wiring};
 use weft_fabric::graph::{Departure, Graph, GraphParts, SwitchParts};
 use weft_fabric::link::{FlowControl, LinkSettings};
 use weft_fabric::measure::{Drop, Instants, Observations};
-use weft_fabric::switch::Outbox;
+use weft_fabric::switch::{Outbox, SharedQueues};
 use weft_fabric::workload::Source;
 use weft_kernel::{Event, Halt, Stopped};
 use weft_units::{Bytes, Limit, Span, Time};
 
 use super::Channel;
 use super::carrier::MessageId;
-use super::network::{Delivery, Handed, Supply};
 use clocks::Clocks;
+use memory::Memories;
 use packets::{Packet, Packets, Way};
 use parts::Parts;
+use supply::{Handed, Supply};
+
+pub use memory::{ConnectionParts, NetworkReport, PortRow, SampleRow, StreamRow};
 
 /// What a channel is made of.
 #[derive(Debug)]
@@ -66,6 +75,25 @@ pub struct EngineParts {
     pub observations: Observations,
     /// The end of the run; links count as busy up to then.
     pub until: Time,
+    /// What hosts have besides where a switch has a shared memory.
+    pub connections: ConnectionParts,
+}
+
+/// A packet, or a message of several of a connection, that has been delivered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Delivery {
+    /// The initiator.
+    pub from: u32,
+    /// The target.
+    pub to: u32,
+    /// When it was handed over.
+    pub generated: Time,
+    /// When its first byte left the initiator.
+    pub start: Time,
+    /// When its last byte reached the target, or its completion.
+    pub end: Time,
+    /// How many switches it passed.
+    pub hops: u8,
 }
 
 /// A channel that runs.
@@ -92,6 +120,8 @@ pub struct Engine {
     names: Option<Box<Wiring>>,
     /// The first buffer that was written while it was full.
     overrun: Option<String>,
+    /// Switches with a shared memory, and connections.
+    memories: Memories,
 }
 
 /// The first place of each kind. What a port or a host schedules for itself happens at places
@@ -100,20 +130,29 @@ pub struct Engine {
 struct Places {
     /// The last byte of a packet is at a host. Before them: the first byte is at a port of a switch.
     hosts: u32,
+    /// The last byte of a packet has left a port of a switch with a shared memory, or of a host.
+    frees: u32,
     /// A packet that came by a port of a switch joins the queue of its output late.
     joins: u32,
-    /// A packet that came by a port of a switch is in the queue of its output, which is a gate.
+    /// A packet that came by a port of a switch is in the queue of its output, which is a gate, or in
+    /// a shared memory.
     enters: u32,
     /// A port of a switch or a host hears what the far end of its cable says.
     signals: u32,
     /// An edge of the clock of a switch, at which it takes part alone or all do that share it.
     edges: u32,
+    /// A signal to the source of a connection is at a port of a switch, or at the source.
+    told: u32,
+    /// A host with connections does something by itself.
+    acts: u32,
     /// A host hands over a packet.
     generates: u32,
     /// A gate of a switch or a host may let a packet leave.
     wakes: u32,
     /// The last byte of a message has left its initiator.
     sends: u32,
+    /// Loads and occupancies are noted.
+    samples: u32,
 }
 
 impl Places {
@@ -124,14 +163,34 @@ impl Places {
             true => (ports, ports + hosts, graph.switches()),
             false => (0, 0, 0),
         };
-        let joins = ports + hosts;
+        // Without shared memories there are no connections.
+        let (any, acting) = if graph.has_memories() { (all, hosts) } else { (0, 0) };
+        let frees = ports + hosts;
+        let joins = frees + any;
         let enters = joins + ports;
         let signals = enters + own;
         let edges = signals + all;
-        let generates = edges + switches;
+        let told = edges + switches;
+        let acts = told + any;
+        let generates = acts + acting;
         let wakes = generates + hosts;
         let sends = wakes + all;
-        Places { hosts: ports, joins, enters, signals, edges, generates, wakes, sends }
+        let samples = sends + hosts;
+        let hosts = ports;
+        Places {
+            hosts,
+            frees,
+            joins,
+            enters,
+            signals,
+            edges,
+            told,
+            acts,
+            generates,
+            wakes,
+            sends,
+            samples,
+        }
     }
 }
 
@@ -139,17 +198,30 @@ impl Engine {
     /// A channel at time zero.
     pub fn new(parts: EngineParts) -> Engine {
         let EngineParts { wiring, link, packet, payload, switches, observations, .. } = parts;
+        let mut connections = parts.connections;
+        let kinds: Vec<Option<SharedQueues>> = switches.iter().map(SwitchParts::queues).collect();
+        let lanes = parts.routes.lanes();
         let graph = Graph::new(GraphParts {
             wiring: &wiring,
             link: &link,
             packet,
             switches,
-            flow: parts.flow,
-            lanes: parts.routes.lanes(),
+            flow: parts.flow.clone(),
+            lanes,
+            receive: connections.endpoints.as_ref().map(|own| own.receive_buffer.get()),
             window: (observations.from, parts.until),
         });
         let places = Places::new(&graph);
-        let supply = Supply::new(parts.sources, graph.hosts(), payload);
+        let memories = Memories::new(
+            (&wiring, &graph, &link),
+            kinds,
+            (parts.flow, lanes),
+            (packet, payload, parts.send_buffers),
+            &mut connections,
+        );
+        // A message that is cut into packets is handed over as a whole.
+        let fed = if connections.segmentation.is_some() { Bytes(u64::MAX) } else { payload };
+        let supply = Supply::new(parts.sources, graph.hosts(), fed);
         let mut engine = Engine {
             packets: Packets::new(graph.is_mixed(), graph.has_limits()),
             parts: Parts::one(&graph),
@@ -165,19 +237,25 @@ impl Engine {
             next: Time::NEVER,
             outbox: Outbox::default(),
             overrun: None,
+            memories,
             supply,
         };
         for (host, time) in engine.supply.begin(parts.send_buffers) {
             engine.schedule(time, places.generates + host, 0);
         }
+        engine.begin_memories(connections.streams, connections.random);
         engine
     }
 
     /// Divides the graph: `part` has the number of the part that each switch is in, together with
     /// its hosts. Parts then run one after the other for as long as nothing can come from one to
-    /// another, which changes no result. Nothing is divided where nothing keeps parts apart. For a
-    /// channel with sources that has not run.
+    /// another, which changes no result. Nothing is divided where nothing keeps parts apart, or
+    /// where streams, endpoints, damage or samples count for the whole. For a channel with sources that
+    /// has not run.
     pub fn cut(&mut self, part: &[u32]) {
+        if !self.memories.may_be_cut() {
+            return;
+        }
         self.parts.cut(&self.graph, self.places, part);
         if !self.parts.is_one() {
             self.clocks = Clocks::new(&self.graph, Some(part));
@@ -237,16 +315,23 @@ impl Engine {
         let places = self.places;
         if place < places.hosts {
             self.reach(now, place, item);
-        } else if place < places.joins {
+        } else if place < places.frees {
             self.deliver(now, place - places.hosts, item, watch);
         } else if place < places.enters {
-            self.join(now, place - places.joins, item);
-        } else if place < places.generates {
+            match place < places.joins {
+                true => self.free(now, place - places.frees),
+                false => self.join(now, place - places.joins, item),
+            }
+        } else if place < places.acts {
             self.happen_at_limit(event);
+        } else if place < places.generates {
+            self.act(now, (place - places.acts, item), watch);
         } else if place < places.wakes {
             self.generate(now, place - places.generates);
         } else if place < places.sends {
             self.try_gate(now, place - places.wakes);
+        } else if place >= places.samples {
+            self.sample(now);
         } else if let Some(feed) = self.supply.messages() {
             feed.messages.sent(now, MessageId::of(item));
         }
@@ -256,7 +341,9 @@ impl Engine {
     #[inline]
     fn happen_at_limit(&mut self, Event { time: now, place, item }: Event) {
         let places = self.places;
-        if place >= places.edges {
+        if place >= places.told {
+            self.told(now, place - places.told, item);
+        } else if place >= places.edges {
             self.tick(now, place - places.edges, item);
         } else if place >= places.signals {
             self.hear(now, place - places.signals, item);
@@ -272,6 +359,9 @@ impl Engine {
         // Those of messages were counted when they were offered.
         if message == MessageId::NONE {
             self.count_handed(now, host);
+        }
+        if self.memories.is_on {
+            return self.hand_over(now, host, &handed);
         }
         let is_gated = self.graph.has_limits() && self.graph.is_gated(self.graph.host_port(host));
         if is_gated {
@@ -397,6 +487,9 @@ impl Engine {
     /// The last byte of a packet is at its target.
     #[inline(never)]
     fn deliver(&mut self, now: Time, host: u32, id: u32, watch: &mut impl FnMut(Delivery)) {
+        if self.memories.is_on {
+            return self.arrive(now, (host, id), watch);
+        }
         let Way { hops, .. } = self.packets.ways[id as usize];
         let Packet { generated, start, from, message } = self.packets.packets[id as usize];
         let spent = match self.packets.spent(id) {
@@ -465,15 +558,26 @@ impl Channel for Engine {
     }
 
     fn backlog(&self) -> u64 {
-        self.waiting_in_hosts() + self.supply.unfed()
+        let waiting = match self.memories.is_on {
+            true => self.memories.held().0,
+            false => self.waiting_in_hosts(),
+        };
+        waiting + self.supply.unfed()
     }
 
     fn in_flight(&self) -> u64 {
+        if self.memories.is_on {
+            return self.memories.held().1;
+        }
         self.packets.len() as u64 - self.waiting_in_hosts()
     }
 
     fn observations_mut(&mut self) -> Option<&mut Observations> {
         Some(&mut self.observations)
+    }
+
+    fn network(&self) -> Option<NetworkReport> {
+        self.report()
     }
 
     fn overrun(&self) -> Option<&str> {

@@ -60,6 +60,17 @@ impl Packets {
         id
     }
 
+    /// A packet of which all but its way is noted elsewhere.
+    #[inline]
+    pub fn insert_way(&mut self, way: Way) -> u32 {
+        if let Some(id) = self.free.pop() {
+            self.ways[id as usize] = way;
+            return id;
+        }
+        let (generated, start, message) = (Time::NEVER, Time::NEVER, MessageId::NONE);
+        self.grow(way, Packet { generated, start, from: 0, message })
+    }
+
     #[cold]
     fn grow(&mut self, way: Way, packet: Packet) -> u32 {
         self.ways.push(way);

@@ -9,8 +9,7 @@ use weft_fabric::measure::{Instants, Observations};
 use weft_kernel::{Calendar, Event, Halt, Stopped};
 use weft_units::{Span, Time};
 
-use super::{Engine, Places, complete, give_up};
-use crate::drive::network::Delivery;
+use super::{Delivery, Engine, Places, complete, give_up};
 
 /// The events of all parts.
 #[derive(Debug)]
@@ -90,14 +89,25 @@ impl Parts {
         self.apart = apart;
         let all = || ports().chain(hosts());
         // In the order of the places.
-        let before = all().chain(ports());
-        self.part_of = match graph.has_limits() {
-            false => before.chain(hosts()).chain(hosts()).collect(),
-            true => {
-                let limits = ports().chain(all()).chain(part.iter().copied());
-                before.chain(limits).chain(hosts()).chain(all()).chain(hosts()).collect()
-            }
-        };
+        let mut of = Vec::with_capacity(places.samples as usize + 1);
+        of.extend(all());
+        if graph.has_memories() {
+            of.extend(all());
+        }
+        of.extend(ports());
+        if graph.has_limits() {
+            of.extend(ports().chain(all()).chain(part.iter().copied()));
+        }
+        if graph.has_memories() {
+            of.extend(all().chain(hosts()));
+        }
+        of.extend(hosts());
+        if graph.has_limits() {
+            of.extend(all());
+        }
+        of.extend(hosts());
+        debug_assert_eq!(of.len(), places.samples as usize, "every place is in a part");
+        self.part_of = of;
         let count = part.iter().max().map_or(1, |last| last + 1);
         let spacing = self.spacing * u64::from(count);
         let fresh = (0..count).map(|_| Calendar::new(spacing, self.ahead)).collect();

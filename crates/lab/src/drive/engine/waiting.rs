@@ -33,8 +33,14 @@ impl Engine {
 
     /// What packets wait for at a port.
     fn port_waits(&self, wiring: &Wiring, port: u32, name: &str) -> Vec<String> {
-        let far = self.graph.peer(port).filter(|peer| *peer < self.graph.switch_ports());
-        let Some(peer) = far.map(|peer| wiring.port_name(peer)) else { return Vec::new() };
+        let peer = match self.graph.peer(port) {
+            Some(peer) if peer < wiring.ports() => wiring.port_name(peer),
+            Some(peer) if self.graph.is_limited(port) => wiring.host_name(peer - wiring.ports()),
+            _ => return Vec::new(),
+        };
+        if self.is_served(port) {
+            return self.served_waits(port, (name, &peer));
+        }
         let (waiting, is_stopped) = self.graph.held_at(port);
         if waiting == 0 {
             return Vec::new();
@@ -59,6 +65,14 @@ impl Engine {
         lines
     }
 
+    /// The outputs that packets in the buffer behind a port wait for.
+    fn wanted_behind(&self, port: u32) -> Vec<u32> {
+        match self.graph.peer(port).filter(|peer| self.graph.is_of_memory(*peer)) {
+            Some(input) => self.wanted_in_memory(input),
+            None => self.graph.wanted_behind(port),
+        }
+    }
+
     /// Outputs of which each waits for a buffer whose packets wait for the next one, the last for
     /// the first; none if they wait for something else.
     fn circle(&self, is_blocked: &[bool]) -> Option<Vec<u32>> {
@@ -73,7 +87,7 @@ impl Engine {
                         return Some(path[first..].iter().map(|(own, _)| *own).collect());
                     }
                     if !std::mem::replace(&mut is_done[port as usize], true) {
-                        path.push((port, self.graph.wanted_behind(port)));
+                        path.push((port, self.wanted_behind(port)));
                     }
                 }
                 let Some((_, rest)) = path.last_mut() else { break };

@@ -1,12 +1,13 @@
 //! What a run shows of streams, cables and queues.
 
 use serde::{Deserialize, Serialize};
+use weft_fabric::fabric::Wiring;
 use weft_fabric::interface::ViHost;
 use weft_fabric::measure::{Capacity, max_min};
 use weft_units::{Span, Time};
 
-use super::host::StreamState;
-use super::{Event, SharedMemoryNetwork};
+use super::streams::StreamState;
+use crate::drive::engine::Engine;
 
 /// What streams got and cables carried, and how both went over time.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -109,41 +110,43 @@ pub struct SampleRow {
 /// The share of its fair share below which a stream is a victim.
 const VICTIM: f64 = 0.9;
 
-impl SharedMemoryNetwork {
+impl Engine {
     /// What was noted, at the end of a run.
-    pub fn report(&self) -> NetworkReport {
+    pub(in crate::drive::engine) fn report(&self) -> Option<NetworkReport> {
+        let wiring = self.names.as_deref().filter(|_| self.memories.is_on)?;
         let seconds = self.measured().as_secs();
-        let mut report = self.report.clone();
-        report.quenches = self.connections.iter().map(|own| own.quenches).sum();
-        let endpoints = || self.connections.iter().map(|own| &own.endpoints);
+        let mut report = self.memories.report.clone();
+        report.quenches = self.memories.connections.iter().map(|own| own.quenches).sum();
+        let endpoints = || self.memories.connections.iter().map(|own| &own.endpoints);
         report.broken = endpoints().filter(|own| !own.is_open()).count() as u64;
         report.dropped = endpoints().map(|own| own.dropped).sum();
-        let most = self.hosts.iter().map(ViHost::most_completions).max();
+        let most = self.memories.hosts.iter().map(ViHost::most_completions).max();
         report.most_completions = most.unwrap_or(0) as u64;
-        report.streams = self.stream_rows(seconds);
-        let tiers = self.wiring.tiers();
-        let cables = (0..self.ports.len()).filter(|port| self.ports[*port].peer as usize != *port);
-        report.ports = cables.map(|port| self.port_row(port as u32, &tiers)).collect();
-        report
+        report.streams = self.stream_rows(wiring, seconds);
+        let tiers = wiring.tiers();
+        let cable = |port| Some((port, self.graph.peer(port)?));
+        let cables = (0..self.memories.ports.len() as u32).filter_map(cable);
+        report.ports = cables.map(|cable| self.port_row(cable, (wiring, &tiers))).collect();
+        Some(report)
     }
 
     fn measured(&self) -> Span {
-        self.agenda.now().since(self.ends.observations.from)
+        self.now.since(self.observations.from)
     }
 
-    fn stream_rows(&self, seconds: f64) -> Vec<StreamRow> {
+    fn stream_rows(&self, wiring: &Wiring, seconds: f64) -> Vec<StreamRow> {
         let shares = self.fair_shares();
-        let rows = self.streams.iter().zip(shares).map(|(state, share)| {
-            let own = &self.connections[state.connection as usize];
-            let ways = &self.hops[own.first as usize..][..usize::from(own.hops)];
-            let way: Vec<&str> = ways.iter().map(|hop| self.wiring.bare_name(hop.switch)).collect();
+        let rows = self.memories.streams.iter().zip(shares).map(|(state, share)| {
+            let own = &self.memories.connections[state.connection as usize];
+            let ways = &self.memories.hops[own.first as usize..][..usize::from(own.hops)];
+            let way: Vec<&str> = ways.iter().map(|hop| wiring.bare_name(hop.switch)).collect();
             let mb_per_s = state.payload().0 as f64 / seconds * 1e-6;
             let fair_mb_per_s = share * 1e-6;
             let (mean, deviation) = state.intervals_us();
             StreamRow {
-                group: self.groups[usize::from(state.stream.group)].clone(),
-                from: self.wiring.host_name(own.from),
-                to: self.wiring.host_name(own.to),
+                group: self.memories.groups[usize::from(state.stream.group)].clone(),
+                from: wiring.host_name(own.from),
+                to: wiring.host_name(own.to),
                 way: way.join(" "),
                 mb_per_s,
                 fair_mb_per_s,
@@ -166,18 +169,22 @@ impl SharedMemoryNetwork {
     /// What each stream would get in payload bytes per second if cables and buses were shared
     /// max-min fairly.
     fn fair_shares(&self) -> Vec<f64> {
-        let ports = self.ports.len();
-        let hosts = self.hosts.len();
-        let bus = self.endpoints.per_message.as_secs();
+        let ports = self.memories.ports.len();
+        let hosts = self.memories.hosts.len();
+        let bus = self.memories.endpoints.per_message.as_secs();
         // A cable is one second of cells a second, the bus of a host one of messages.
         let capacities = vec![1.0; ports + 2 * hosts];
         let demand = |state: &StreamState| {
-            let own = &self.connections[state.connection as usize];
-            let ways = &self.hops[own.first as usize..][..usize::from(own.hops)];
-            let wire = self.link.span(self.segmentation.wire(state.stream.size)).as_secs();
-            let (from, to) = (usize::from(own.from), usize::from(own.to));
-            let mut uses = vec![(ports - hosts + from, wire)];
-            uses.extend(ways.iter().map(|hop| (hop.output as usize, wire)));
+            let own = &self.memories.connections[state.connection as usize];
+            let ways = &self.memories.hops[own.first as usize..][..usize::from(own.hops)];
+            let wire = self.memories.segmentation.wire(state.stream.size);
+            let (from, to) = (own.from as usize, own.to as usize);
+            let cable = |port: u32| {
+                let link = &self.memories.links[self.graph.link_of(port)];
+                (port as usize, link.span(wire).as_secs())
+            };
+            let mut uses = vec![cable(self.graph.host_port(own.from))];
+            uses.extend(ways.iter().map(|hop| cable(hop.output)));
             if bus > 0.0 {
                 uses.push((ports + from, bus));
             }
@@ -187,23 +194,24 @@ impl SharedMemoryNetwork {
             let most = state.interval.map_or(f64::INFINITY, |interval| 1.0 / interval.as_secs());
             Capacity { uses, most }
         };
-        let demands: Vec<Capacity> = self.streams.iter().map(demand).collect();
+        let demands: Vec<Capacity> = self.memories.streams.iter().map(demand).collect();
         let rates = max_min(&demands, &capacities);
         let bytes = |(state, rate): (&StreamState, f64)| rate * state.stream.size.0 as f64;
-        self.streams.iter().zip(rates).map(bytes).collect()
+        self.memories.streams.iter().zip(rates).map(bytes).collect()
     }
 
-    fn port_row(&self, port: u32, tiers: &[u32]) -> PortRow {
-        let own = &self.ports[port as usize];
-        let peer = &self.ports[own.peer as usize];
-        let place = |number: u32| match self.ports[number as usize].switch {
-            Some(switch) => (self.wiring.switch_name(switch), tiers[switch as usize]),
-            None => (self.wiring.host_name((number - self.wiring.ports()) as u16), 0),
+    fn port_row(&self, (port, peer): (u32, u32), (wiring, tiers): (&Wiring, &[u32])) -> PortRow {
+        let place = |number: u32| match number < wiring.ports() {
+            true => {
+                let switch = wiring.switch_of(number);
+                (wiring.switch_name(switch), tiers[switch as usize])
+            }
+            false => (wiring.host_name(number - wiring.ports()), 0),
         };
-        let ((from, own_tier), (to, peer_tier)) = (place(port), place(own.peer));
-        let begin = match own.switch {
-            Some(_) => self.wiring.port_name(port),
-            None => from.clone(),
+        let ((from, own_tier), (to, peer_tier)) = (place(port), place(peer));
+        let begin = match port < wiring.ports() {
+            true => wiring.port_name(port),
+            false => from.clone(),
         };
         let measured = self.measured().as_secs();
         PortRow {
@@ -212,78 +220,32 @@ impl SharedMemoryNetwork {
             from,
             to,
             tiers: (own_tier, peer_tier),
-            load: own.busy_by(self.agenda.now()).as_secs() / measured,
-            indication_load: own.busy_indicating.as_secs() / measured,
-            most_held: peer.most_held,
+            load: self.graph.busy_by(self.now, port).as_secs() / measured,
+            indication_load: self.memories.ports[port as usize].busy_indicating.as_secs()
+                / measured,
+            most_held: self.memories.ports[peer as usize].most_held,
         }
     }
 
-    /// Notes how busy cables were since the sample before, and how many cells wait for each.
-    pub(super) fn sample(&mut self, now: Time) {
-        let Some(every) = self.sample else { return };
-        for port in 0..self.ports.len() {
-            let held = self.ports[self.ports[port].peer as usize].held();
-            let own = &mut self.ports[port];
-            let by_now = own.busy_by(now);
-            let busy = Span(by_now.0 - own.busy_before.0);
-            own.busy_before = by_now;
-            if busy > Span::ZERO || own.waiting > 0 || held > 0 {
+    /// Notes how busy cables were since the sample before, and how many packets wait for each.
+    #[cold]
+    pub(in crate::drive::engine) fn sample(&mut self, now: Time) {
+        let Some(every) = self.memories.sample else { return };
+        for port in 0..self.memories.ports.len() as u32 {
+            let peer = self.graph.peer(port);
+            let held = peer.map_or(0, |peer| self.memories.ports[peer as usize].held());
+            let by_now = self.graph.busy_by(now, port);
+            let own = &mut self.memories.ports[port as usize];
+            // What is known of an output queue in advance may begin a switch later.
+            let busy = Span(by_now.0.saturating_sub(own.busy_before.0));
+            own.busy_before = own.busy_before.max(by_now);
+            let (waiting, link) = (own.waiting, port);
+            if busy > Span::ZERO || waiting > 0 || held > 0 {
                 let load = busy.0 as f64 / every.0 as f64;
-                let (link, waiting) = (port as u32, own.waiting);
-                self.report.samples.push(SampleRow { time: now, link, load, waiting, held });
+                let row = SampleRow { time: now, link, load, waiting, held };
+                self.memories.report.samples.push(row);
             }
         }
-        self.agenda.push(now + every, Event::Sample);
-    }
-
-    /// Why a run cannot go on: a buffer was written that was full.
-    pub(super) fn describe_overrun(&self, now: Time, port: u32, space: u32) -> String {
-        let name = match self.ports[port as usize].switch {
-            Some(_) => self.wiring.port_name(port),
-            None => self.wiring.host_name((port - self.wiring.ports()) as u16),
-        };
-        format!(
-            "at {} a cell came to {name}, whose buffer of {space} cells was full; a lossless channel \
-             needs a larger buffer, or has to stop earlier",
-            now.since(Time::ZERO)
-        )
-    }
-
-    /// Which ports wait for space that nobody makes, one sentence a line.
-    pub(super) fn who_waits(&self) -> Vec<String> {
-        let blocked = (0..self.ports.len()).filter(|port| self.ports[*port].is_blocked());
-        let line = |port: usize| {
-            let own = &self.ports[port];
-            let name = |number: u32| match self.ports[number as usize].switch {
-                Some(_) => self.wiring.port_name(number),
-                None => self.wiring.host_name((number - self.wiring.ports()) as u16),
-            };
-            let (own_name, peer) = (name(port as u32), name(own.peer));
-            match own.switch {
-                Some(_) => {
-                    let waiting = own.waiting;
-                    format!("{waiting} cells wait at {own_name} for space in the buffer of {peer}")
-                }
-                None => format!("{own_name} waits for space in the buffer of {peer}"),
-            }
-        };
-        blocked.map(line).collect()
-    }
-}
-
-impl StreamState {
-    fn one_way_mean_us(&self) -> Option<f64> {
-        (self.messages > 0).then(|| self.latencies as f64 / self.messages as f64 * 1e-6)
-    }
-
-    /// Mean and standard deviation of the time between arrivals, in microseconds.
-    fn intervals_us(&self) -> (Option<f64>, Option<f64>) {
-        if self.messages < 2 {
-            return (None, None);
-        }
-        let count = (self.messages - 1) as f64;
-        let mean = self.intervals as f64 / count;
-        let variance = (self.squares as f64 / count - mean * mean).max(0.0);
-        (Some(mean * 1e-6), Some(libm::sqrt(variance) * 1e-6))
+        self.schedule(now + every, self.places.samples, 0);
     }
 }

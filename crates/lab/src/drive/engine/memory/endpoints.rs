@@ -5,7 +5,6 @@ use std::collections::VecDeque;
 use weft_fabric::link::Errors;
 use weft_fabric::measure::Drop;
 use weft_fabric::workload::{MessageStream, StreamOperation};
-use weft_kernel::Id;
 use weft_protocol::vi::{
     Arrival, Completion, Descriptor, Endpoint, EndpointState, Fault, Operation, Outcome,
     ProtectionTag, Region, RemoteAddress, Reply, Transfer, WorkQueueKind,
@@ -13,8 +12,9 @@ use weft_protocol::vi::{
 use weft_units::{Bytes, Limit, PositiveCount, Span, Time};
 
 use super::quench::Signal;
-use super::{Event, Packet, SharedMemoryNetwork};
+use super::{Memories, Message, acts};
 use crate::drive::carrier::MessageId;
+use crate::drive::engine::{Delivery, Engine};
 
 /// Both ends of a connection.
 #[derive(Clone, Debug)]
@@ -51,8 +51,8 @@ pub(super) enum Taking {
 impl Faults {
     /// Whether a message of so many bytes from a host over so many switches arrives damaged. Cells
     /// are passed on whatever is in them; AAL5 has one check code for a message, behind it.
-    pub fn damages(&mut self, host: u16, hops: u8, wire: Bytes) -> bool {
-        let errors = self.0.get_mut(usize::from(host));
+    pub fn damages(&mut self, host: u32, hops: u8, wire: Bytes) -> bool {
+        let errors = self.0.get_mut(host as usize);
         errors.is_some_and(|own| own.damages_next(None, Bytes(wire.0 * (u64::from(hops) + 1))))
     }
 }
@@ -107,20 +107,20 @@ pub(super) fn depth(limit: Limit) -> u16 {
     u16::try_from(count).unwrap_or(u16::MAX)
 }
 
-impl SharedMemoryNetwork {
+impl Memories {
     /// The endpoints of a connection, connected; receive descriptors are posted before.
     pub(super) fn pair(
         &mut self,
         number: u32,
-        to: u16,
-        stream: Option<MessageStream>,
+        to: u32,
+        stream: Option<&MessageStream>,
     ) -> EndpointPair {
         let (tag, memory_tag) = stream.map_or((0, 0), |own| own.tags);
         let tag = ProtectionTag(tag);
         let mut region = |immediate| {
             let (tag, length) = (ProtectionTag(memory_tag), u64::MAX);
             let region = Region { tag, address: 0, length, is_writable: true };
-            let handle = self.registries[usize::from(to)].register(region);
+            let handle = self.registries[to as usize].register(region);
             Operation::RdmaWrite { to: RemoteAddress { handle, address: 0 }, immediate }
         };
         let operation = match stream.map(|own| own.operation).unwrap_or_default() {
@@ -148,10 +148,12 @@ impl SharedMemoryNetwork {
         debug_assert!(connected.is_ok());
         pair
     }
+}
 
-    /// The last cell of a message starts, and takes so long.
+impl Engine {
+    /// The last packet of a message starts, and takes so long.
     pub(super) fn transmitted(&mut self, now: Time, connection: u32, span: Span) {
-        let pair = &mut self.connections[connection as usize].endpoints;
+        let pair = &mut self.memories.connections[connection as usize].endpoints;
         if let Some(completion) = pair.initiator.transmitted() {
             pair.come_back(&[completion]);
             self.hand_back(now, connection, (completion.cookie, span));
@@ -160,7 +162,7 @@ impl SharedMemoryNetwork {
 
     /// The source of a connection hears that a message is in the memory of its target.
     pub(super) fn hear_accept(&mut self, now: Time, connection: u32) {
-        let pair = &mut self.connections[connection as usize].endpoints;
+        let pair = &mut self.memories.connections[connection as usize].endpoints;
         if let Some(completion) = pair.initiator.accepted() {
             pair.come_back(&[completion]);
             self.hand_back(now, connection, (completion.cookie, Span::ZERO));
@@ -169,16 +171,16 @@ impl SharedMemoryNetwork {
 
     /// A message is whole at the adapter of its target.
     pub(super) fn receive(&mut self, now: Time, connection: u32, is_damaged: bool) -> Taking {
-        let own = &mut self.connections[connection as usize];
+        let own = &mut self.memories.connections[connection as usize];
         let (pair, hops) = (&mut own.endpoints, own.hops);
         let Some(transfer) = pair.under_way.pop_front() else { return Taking::Not };
-        if self.endpoints.receive_descriptors == Limit::Unlimited
+        if self.memories.endpoints.receive_descriptors == Limit::Unlimited
             && pair.target.outstanding().1 == 0
         {
             pair.post_receive();
         }
         let arrival = Arrival { transfer, is_intact: !is_damaged };
-        let reception = pair.target.arrive(arrival, &self.registries[usize::from(own.to)]);
+        let reception = pair.target.arrive(arrival, &self.memories.registries[own.to as usize]);
         if let Reply::Break(_) = reception.reply {
             self.indicate(now, (connection, hops), Signal::Break);
         }
@@ -194,7 +196,7 @@ impl SharedMemoryNetwork {
     }
 
     fn note_fault(&mut self, now: Time, connection: u32, fault: Fault) {
-        let pair = &mut self.connections[connection as usize].endpoints;
+        let pair = &mut self.memories.connections[connection as usize].endpoints;
         pair.dropped += 1;
         pair.fault = Some(fault);
         let rule = match fault {
@@ -205,12 +207,12 @@ impl SharedMemoryNetwork {
             }
             _ => Drop::Protected,
         };
-        self.ends.observations.drop(rule, now);
+        self.observations.drop(rule, now);
     }
 
     /// The completion queue of the target was full: that breaks the connection, whatever it promises.
     pub(super) fn overflow(&mut self, now: Time, connection: u32) {
-        let own = &mut self.connections[connection as usize];
+        let own = &mut self.memories.connections[connection as usize];
         let hops = own.hops;
         let fault = Fault::CompletionQueueFull;
         own.endpoints.target.break_off(fault);
@@ -221,27 +223,33 @@ impl SharedMemoryNetwork {
     /// The source of a connection hears that it is broken: all descriptors come back. What has not
     /// begun to leave never does.
     pub(super) fn break_off(&mut self, now: Time, connection: u32) {
-        let own = &mut self.connections[connection as usize];
+        let own = &mut self.memories.connections[connection as usize];
         let fault = own.endpoints.fault.unwrap_or(Fault::Disconnected);
         let completions = own.endpoints.initiator.break_off(fault);
         own.endpoints.come_back(&completions);
-        let begun = own.ready.front().filter(|id| self.ends.packets[**id].start != Time::NEVER);
-        let begun = begun.copied();
-        let waiting = std::mem::take(&mut own.ready).into_iter().skip(usize::from(begun.is_some()));
-        let gone: Vec<_> = waiting.chain(std::mem::take(&mut own.posted)).collect();
-        own.ready.extend(begun);
-        gone.into_iter().for_each(|message| self.give_up(now, message));
+        let mut waiting = std::mem::take(&mut own.ready);
+        let posted = std::mem::take(&mut own.posted);
+        let has_begun = |id: &u32| self.memories.messages[*id as usize].start != Time::NEVER;
+        let begun = waiting.front().copied().filter(has_begun);
+        if begun.is_some() {
+            waiting.pop_front();
+        }
+        self.memories.connections[connection as usize].ready.extend(begun);
+        for message in waiting.into_iter().chain(posted) {
+            self.give_up_message(now, message);
+        }
     }
 
     /// A message that is in no queue any more is never delivered.
-    pub(super) fn give_up(&mut self, now: Time, id: Id<Packet>) {
-        let Packet { start, message, .. } = self.ends.packets[id];
-        self.ends.packets.remove(id);
-        self.ends.observations.abandon(now);
+    pub(super) fn give_up_message(&mut self, now: Time, id: u32) {
+        let Message { start, message, connection, .. } = self.memories.messages[id as usize];
+        self.memories.remove(id);
+        let from = self.memories.connections[connection as usize].from;
+        self.observations.abandon_from(from as usize, now);
         let has_started = start != Time::NEVER;
-        self.unsent -= u64::from(!has_started);
+        self.memories.unsent -= u64::from(!has_started);
         if message != MessageId::NONE
-            && let Some((feed, _)) = self.ends.messages()
+            && let Some(feed) = self.supply.messages()
         {
             if !has_started && feed.messages.start(message) {
                 feed.messages.sent(now, message);
@@ -251,21 +259,21 @@ impl SharedMemoryNetwork {
     }
 
     /// The program of a host takes the next completion, if it is idle.
-    pub(super) fn work(&mut self, now: Time, host: u16) -> Option<Id<Packet>> {
-        let ((_, message), busy) = self.hosts[usize::from(host)].begin()?;
+    pub(super) fn work(&mut self, now: Time, host: u32, watch: &mut impl FnMut(Delivery)) {
+        let Some(((_, message), busy)) = self.memories.hosts[host as usize].begin() else { return };
         if busy == Span::ZERO {
             self.worked(host);
         } else {
-            self.agenda.push(now + busy, Event::Program(host));
+            self.act_at(now + busy, host, (acts::PROGRAM, 0));
         }
-        Some(message)
+        self.deliver_message(now, message, watch);
     }
 
     /// The program has dealt with a message, and posts its descriptor again.
-    pub(super) fn worked(&mut self, host: u16) {
-        let Some((connection, _)) = self.hosts[usize::from(host)].end() else { return };
-        if self.endpoints.receive_descriptors != Limit::Unlimited {
-            self.connections[connection as usize].endpoints.post_receive();
+    pub(super) fn worked(&mut self, host: u32) {
+        let Some((connection, _)) = self.memories.hosts[host as usize].end() else { return };
+        if self.memories.endpoints.receive_descriptors != Limit::Unlimited {
+            self.memories.connections[connection as usize].endpoints.post_receive();
         }
     }
 }

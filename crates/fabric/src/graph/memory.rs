@@ -1,0 +1,85 @@
+//! Ports of switches with a shared memory, and of hosts before them: who serves them decides when a
+//! packet starts, and is told here whether the far end lets it.
+
+use weft_units::{Span, Time};
+
+use super::{Departure, Graph, Kind};
+
+impl Graph {
+    /// Whether a switch has a shared memory.
+    #[inline]
+    pub fn is_memory(&self, switch: u32) -> bool {
+        matches!(self.kinds[switch as usize], Kind::Memory { .. })
+    }
+
+    /// Whether any switch has one.
+    pub fn has_memories(&self) -> bool {
+        self.kinds.iter().any(|kind| matches!(kind, Kind::Memory { .. }))
+    }
+
+    /// Whether a port is that of a switch with a shared memory.
+    #[inline]
+    pub fn is_of_memory(&self, port: u32) -> bool {
+        self.owners.get(port as usize).is_some_and(|owner| self.is_memory(*owner))
+    }
+
+    /// How many cells the memory holds of each input of a switch, if it has one.
+    pub fn memory(&self, switch: u32) -> Option<u32> {
+        match self.kinds[switch as usize] {
+            Kind::Memory { buffer } => Some(buffer),
+            Kind::Plain | Kind::Queued { .. } | Kind::Clocked(_) => None,
+        }
+    }
+
+    /// Whether a port leads to a buffer of limited size.
+    pub fn is_limited(&self, port: u32) -> bool {
+        self.flow.is_limited(port)
+    }
+
+    /// Whether there is a credit for a packet at a port, if it needs one.
+    #[inline]
+    pub fn may_send(&self, port: u32, channel: u8) -> bool {
+        self.flow.may_send(port, channel)
+    }
+
+    /// Whether the far end of a port has stopped it.
+    #[inline]
+    pub fn is_stopped(&self, port: u32) -> bool {
+        self.gates[port as usize].is_stopped()
+    }
+
+    /// A packet, which takes `span`, starts at a port that is free; it spends a credit.
+    #[inline]
+    pub fn start(&mut self, now: Time, port: u32, (span, channel): (Span, u8)) -> Departure {
+        self.flow.spend(port, channel);
+        self.occupy(now, port, span);
+        let (link, place) = (self.link(port), self.ports[port as usize].peer());
+        let whole = if place >= self.switch_ports() { span } else { Span::ZERO };
+        Departure { start: now, arrival: now + link.propagation + whole, place }
+    }
+
+    /// A port that is free sends something for `span`.
+    #[inline]
+    pub fn occupy(&mut self, now: Time, port: u32, span: Span) {
+        self.ports[port as usize].start(now, span, self.window);
+    }
+
+    /// How long a port was busy from the beginning of records to `now`.
+    pub fn busy_by(&self, now: Time, port: u32) -> Span {
+        let own = &self.ports[port as usize];
+        let beyond = own.free().min(self.window.1).since(now.max(self.window.0));
+        Span(own.busy().0.saturating_sub(beyond.0))
+    }
+
+    /// The time that a signal travels on the cable in a port.
+    #[inline]
+    pub fn propagation(&self, port: u32) -> Span {
+        self.link(port).propagation
+    }
+
+    /// The link of a port, by the number that the wiring gives it.
+    #[inline]
+    pub fn link_of(&self, port: u32) -> usize {
+        self.ports[port as usize].link() as usize / 2
+    }
+}

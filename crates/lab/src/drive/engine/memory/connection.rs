@@ -1,0 +1,137 @@
+//! Connections: a way through the fabric that is laid down once, and what waits at its source.
+
+use std::collections::VecDeque;
+
+use weft_fabric::fabric::{PathHop, Routes};
+use weft_fabric::switch::SharedQueues;
+use weft_fabric::workload::MessageStream;
+use weft_protocol::flow::{QuenchMonitor, QuenchedSource};
+
+use super::Memories;
+use super::endpoints::EndpointPair;
+use super::port::CellQueue;
+use crate::drive::engine::Engine;
+use crate::drive::engine::packets::Way;
+
+/// A connection, or in the words of ATM a virtual channel.
+#[derive(Clone, Debug)]
+pub(super) struct Connection {
+    pub from: u32,
+    pub to: u32,
+    /// The place of its first switch among those of all connections, and how many there are.
+    pub first: u32,
+    pub hops: u8,
+    /// What its packets carry when they leave their host, the first of the virtual channels of the
+    /// cables that they use included.
+    pub way: Way,
+    /// Its stream, if it has one.
+    pub stream: Option<u32>,
+    pub source: QuenchedSource,
+    /// Whether it is among those that its adapter serves in turn.
+    pub is_listed: bool,
+    /// Its two ends.
+    pub endpoints: EndpointPair,
+    /// Messages without a descriptor at the adapter, oldest first.
+    pub posted: VecDeque<u32>,
+    /// Messages that are cut into packets, oldest first.
+    pub ready: VecDeque<u32>,
+    /// Quenches that its source has heard.
+    pub quenches: u64,
+}
+
+impl Engine {
+    /// Sets up a connection. Routes are per connection, so that there is a way. Streams have the
+    /// virtual channels in turn; other connections have that of their hosts.
+    pub(super) fn connect(
+        &mut self,
+        (from, to): (u32, u32),
+        stream: Option<(u32, MessageStream)>,
+    ) -> u32 {
+        let memories = &mut self.memories;
+        let number = memories.connections.len() as u32;
+        let wiring = self.names.as_deref();
+        let path = wiring.and_then(|wiring| self.routes.path(wiring, from, to));
+        let path = path.unwrap_or_default();
+        let classes = memories.control.channels / memories.lanes;
+        let class = match &stream {
+            Some(_) => (number % u32::from(classes)) as u8,
+            None => Routes::class(from, to, classes),
+        };
+        let (channel, hops) = (class * memories.lanes, path.len() as u8);
+        let first = memories.hops.len() as u32;
+        memories.hops.extend(&path);
+        memories.monitors.resize(memories.hops.len(), QuenchMonitor::default());
+        for hop in &path {
+            let queue = memories.queue_of(&self.graph, hop, channel);
+            memories.queue_at.push(queue);
+        }
+        let endpoints = memories.pair(number, to, stream.as_ref().map(|(_, own)| own));
+        let heading = self.routes.depart(from, to);
+        memories.connections.push(Connection {
+            from,
+            to,
+            first,
+            hops,
+            way: Way { to, heading, output: 0, hops: 0, channel },
+            stream: stream.map(|(number, _)| number),
+            endpoints,
+            source: QuenchedSource::default(),
+            is_listed: false,
+            posted: VecDeque::new(),
+            ready: VecDeque::new(),
+            quenches: 0,
+        });
+        number
+    }
+
+    /// The connection between two hosts that no stream has for itself.
+    #[inline]
+    pub(super) fn between(&mut self, from: u32, to: u32) -> u32 {
+        let pairs = &self.memories.pairs[from as usize];
+        match pairs.binary_search_by_key(&to, |pair| pair.0) {
+            Ok(place) => pairs[place].1,
+            Err(place) => {
+                let connection = self.connect((from, to), None);
+                self.memories.pairs[from as usize].insert(place, (to, connection));
+                connection
+            }
+        }
+    }
+}
+
+impl Memories {
+    /// The virtual channels by which packets of a connection come to a switch on their way and leave
+    /// it.
+    #[inline]
+    pub(super) fn channels(&self, connection: u32, hop: u8) -> (u8, u8) {
+        let own = &self.connections[connection as usize];
+        match self.lanes {
+            1 => (own.way.channel, own.way.channel),
+            _ => {
+                let (came_by, leaves_by) = self.hops[(own.first + u32::from(hop)) as usize].lanes;
+                (own.way.channel + came_by, own.way.channel + leaves_by)
+            }
+        }
+    }
+
+    /// The queue in which packets of a connection wait at a switch on their way, if that has a memory.
+    fn queue_of(&mut self, graph: &weft_fabric::graph::Graph, hop: &PathHop, channel: u8) -> u32 {
+        let (came_by, leaves_by) = match self.lanes {
+            1 => (channel, channel),
+            _ => (channel + hop.lanes.0, channel + hop.lanes.1),
+        };
+        let first = self.first_queue[hop.input as usize];
+        match self.kinds[hop.switch as usize] {
+            None => u32::MAX,
+            Some(SharedQueues::PerConnection) => {
+                self.queues.push(CellQueue::EMPTY);
+                (self.queues.len() - 1) as u32
+            }
+            Some(SharedQueues::PerInput) => {
+                let output = hop.output - graph.first_port(hop.switch);
+                first + output * u32::from(self.control.channels) + u32::from(leaves_by)
+            }
+            Some(SharedQueues::Fifo) => first + u32::from(came_by),
+        }
+    }
+}

@@ -1,0 +1,299 @@
+//! What switches with a shared memory bring to a channel: queues per connection, per input or one for
+//! each input, whose outputs take one packet from each queue in turn; and connections, whose hosts
+//! share an adapter among them in the same way.
+//!
+//! Every connection keeps to one way, which is laid down when it is set up, whichever switches are
+//! on it. A packet costs two events a switch with a shared memory, one when it is in its queue and
+//! one when its output is free again, and a third where a credit goes back. What leaves a memory at
+//! an instant frees its place before it takes what comes then.
+//!
+//! The adapters of the hosts are ports like those of the switches: what flow control does to the one
+//! it does to the other.
+
+mod connection;
+mod endpoints;
+mod host;
+mod port;
+mod quench;
+mod report;
+mod streams;
+mod waiting;
+
+use std::collections::VecDeque;
+
+use weft_fabric::fabric::{PathHop, Wiring};
+use weft_fabric::graph::{Graph, Spent};
+use weft_fabric::interface::{EndpointSettings, ViHost};
+use weft_fabric::link::{Errors, FlowControl, LinkSettings};
+use weft_fabric::message::Segmentation;
+use weft_fabric::switch::SharedQueues;
+use weft_fabric::workload::StreamList;
+use weft_kernel::Stream;
+use weft_protocol::flow::QuenchMonitor;
+use weft_protocol::vi::Registry;
+use weft_units::{Bytes, Limit, Span, Time};
+
+use super::Engine;
+use crate::drive::carrier::MessageId;
+use connection::Connection;
+use endpoints::Faults;
+use port::{CellQueue, Port};
+use streams::StreamState;
+
+pub use report::{NetworkReport, PortRow, SampleRow, StreamRow};
+
+/// What connections are made of, in a channel where a switch has a shared memory.
+#[derive(Debug, Default)]
+pub struct ConnectionParts {
+    /// How messages become packets; each packet of one is a message by itself if absent.
+    pub segmentation: Option<Segmentation>,
+    /// What a message costs its hosts; nothing if absent.
+    pub endpoints: Option<EndpointSettings>,
+    /// What damages the messages of each host; nothing if empty.
+    pub errors: Vec<Errors>,
+    /// The streams of messages.
+    pub streams: StreamList,
+    /// What the beginnings of all streams are drawn from, and behind it what the bursts of each are.
+    pub random: Vec<Stream>,
+    /// How often loads and occupancies are noted; never if absent.
+    pub sample: Option<Span>,
+}
+
+/// What a channel knows besides its graph where a switch has a shared memory; next to nothing else.
+#[derive(Debug)]
+pub(super) struct Memories {
+    /// Whether any switch has one.
+    pub is_on: bool,
+    /// Whether all switches do.
+    are_alone: bool,
+    control: FlowControl,
+    /// How many virtual channels a packet uses on its way.
+    lanes: u8,
+    /// How packets wait in each switch with a memory.
+    kinds: Vec<Option<SharedQueues>>,
+    /// By number, as the wiring gives it.
+    links: Vec<LinkSettings>,
+    /// How long an indication and an answer of a target take on each of them.
+    signals: Vec<(Span, Span)>,
+    segmentation: Segmentation,
+    /// Whether what is handed over for a message is the whole of it.
+    cuts_messages: bool,
+    endpoints: EndpointSettings,
+    /// Whether hosts have to take what comes.
+    has_endpoints: bool,
+    /// By packet.
+    cells: Vec<Cell>,
+    messages: Vec<Message>,
+    free: Vec<u32>,
+    /// The ports of all switches, and behind them those of the adapters.
+    ports: Vec<Port>,
+    /// The first queue of each port, where queues do not belong to connections.
+    first_queue: Vec<u32>,
+    queues: Vec<CellQueue>,
+    /// How many packets each switch holds.
+    stored: Vec<u32>,
+    connections: Vec<Connection>,
+    /// The ways of all connections, one after another, what each switch on them watches, and its
+    /// queue for them.
+    hops: Vec<PathHop>,
+    monitors: Vec<QuenchMonitor>,
+    queue_at: Vec<u32>,
+    /// By host, the connections that are no stream's, in ascending order of the target.
+    pairs: Vec<Vec<(u32, u32)>>,
+    hosts: Vec<ViHost<u32, Received>>,
+    /// Messages of each host that are fetched and cannot be sent yet.
+    fetched: Vec<VecDeque<u32>>,
+    /// The memory of each host that RDMA writes may go to.
+    registries: Vec<Registry>,
+    faults: Faults,
+    streams: Vec<StreamState>,
+    groups: Vec<String>,
+    /// Messages that wait for their first packet to be sent.
+    unsent: u64,
+    /// Send descriptors of each endpoint.
+    descriptors: u16,
+    sample: Option<Span>,
+    report: NetworkReport,
+}
+
+/// A message that was received, and its connection.
+type Received = (u32, u32);
+
+/// A message that has been handed over, or a packet that is one.
+#[derive(Clone, Copy, Debug)]
+struct Message {
+    generated: Time,
+    start: Time,
+    /// The message of a program that it belongs to.
+    message: MessageId,
+    connection: u32,
+    size: Bytes,
+    /// Packets that are still to be made.
+    left: u64,
+    /// The size of the last one if it is shorter than a whole one; else zero.
+    last: u32,
+    /// How long it takes on the link of the initiator.
+    last_span: Span,
+    /// How long all take there, and their bytes.
+    whole: Span,
+    wire: Bytes,
+    /// Whether its check code will be wrong.
+    is_damaged: bool,
+    /// When the last packet was at the target, and what it spent on its way, where that depends on it.
+    arrived: Time,
+    spent: Spent,
+}
+
+/// What is noted on a packet besides its way.
+#[derive(Clone, Copy, Debug, Default)]
+struct Cell {
+    message: u32,
+    connection: u32,
+    /// How long it takes on the link of its initiator.
+    span: Span,
+    /// Its size if it is shorter than a whole one; else zero.
+    short: u32,
+    is_last: bool,
+}
+
+/// What a host does by itself, as a number below which the number of what it does it to stands.
+pub(super) mod acts {
+    /// The completion of a message is in the memory of its target.
+    pub const COMPLETE: u32 = 0;
+    /// The program of a host has dealt with a message.
+    pub const PROGRAM: u32 = 1;
+    /// The host has taken a message whose last packet waited in its adapter, on a virtual channel.
+    pub const TAKE: u32 = 2;
+    /// The bus of a host is free for the next message.
+    pub const BUS: u32 = 3;
+    /// The first packet of a message can be sent.
+    pub const READY: u32 = 4;
+    /// A stream hands over a message.
+    pub const POST: u32 = 5;
+    /// The bits of the number.
+    pub const DIGITS: u32 = 29;
+}
+
+impl Memories {
+    /// What the switches with a shared memory of a graph need.
+    pub fn new(
+        (wiring, graph, link): (&Wiring, &Graph, &LinkSettings),
+        kinds: Vec<Option<SharedQueues>>,
+        (control, lanes): (FlowControl, u8),
+        (packet, payload, send_buffers): (Bytes, Bytes, Limit),
+        parts: &mut ConnectionParts,
+    ) -> Memories {
+        let is_on = graph.has_memories();
+        let links = wiring.links(link);
+        let has_endpoints = parts.endpoints.is_some();
+        let endpoints = parts.endpoints.take().unwrap_or_else(EndpointSettings::free);
+        let indication = control.quench.map_or(packet, |quench| quench.indication);
+        let answer = endpoints.answer.unwrap_or(packet);
+        let signals = links.iter().map(|link| (link.span(indication), link.span(answer)));
+        let hosts = if is_on { wiring.hosts() as usize } else { 0 };
+        let mut memories = Memories {
+            is_on,
+            are_alone: kinds.iter().all(Option::is_some),
+            lanes: control.lanes(lanes),
+            signals: signals.collect(),
+            links,
+            cuts_messages: parts.segmentation.is_some(),
+            segmentation: parts.segmentation.unwrap_or_else(|| Segmentation::none(packet, payload)),
+            has_endpoints,
+            cells: Vec::new(),
+            messages: Vec::new(),
+            free: Vec::new(),
+            ports: Vec::new(),
+            first_queue: Vec::new(),
+            queues: Vec::new(),
+            stored: vec![0; kinds.len()],
+            connections: Vec::new(),
+            hops: Vec::new(),
+            monitors: Vec::new(),
+            queue_at: Vec::new(),
+            pairs: vec![Vec::new(); hosts],
+            hosts: vec![ViHost::new(&endpoints); hosts],
+            fetched: vec![VecDeque::new(); hosts],
+            registries: vec![Registry::new(); hosts],
+            faults: Faults(std::mem::take(&mut parts.errors)),
+            streams: Vec::new(),
+            groups: Vec::new(),
+            unsent: 0,
+            descriptors: endpoints::depth(send_buffers),
+            sample: parts.sample.filter(|_| is_on),
+            report: NetworkReport::default(),
+            kinds,
+            control,
+            endpoints,
+        };
+        if is_on {
+            memories.furnish(wiring, graph);
+        }
+        memories
+    }
+
+    /// Whether parts of the graph may run one beside the other: what streams, endpoints and damage
+    /// count, and what is noted at intervals, is counted for the whole.
+    pub fn may_be_cut(&self) -> bool {
+        !self.is_on
+            || (self.streams.is_empty()
+                && !self.has_endpoints
+                && self.faults.0.is_empty()
+                && self.sample.is_none())
+    }
+
+    /// Messages of which nothing has been sent, and those on their way.
+    pub fn held(&self) -> (u64, u64) {
+        let all = (self.messages.len() - self.free.len()) as u64;
+        (self.unsent, all - self.unsent)
+    }
+
+    /// A port hears since records began that it has to stop, or does not.
+    #[inline]
+    pub fn count_stop(&mut self, is_stop: bool) {
+        self.report.stops += u64::from(is_stop);
+    }
+
+    fn insert(&mut self, message: Message) -> u32 {
+        match self.free.pop() {
+            Some(id) => {
+                self.messages[id as usize] = message;
+                id
+            }
+            None => {
+                self.messages.push(message);
+                (self.messages.len() - 1) as u32
+            }
+        }
+    }
+
+    fn remove(&mut self, id: u32) {
+        debug_assert!(!self.free.contains(&id), "message {id} is gone already");
+        self.free.push(id);
+    }
+}
+
+impl Engine {
+    /// The first events of streams and samples.
+    pub(super) fn begin_memories(&mut self, list: StreamList, random: Vec<Stream>) {
+        if !self.memories.is_on {
+            return;
+        }
+        self.begin_streams(list, random);
+        if self.memories.sample.is_some() {
+            self.schedule(Time::ZERO, self.places.samples, 0);
+        }
+    }
+
+    /// Whether a port takes its packets from queues in turn.
+    #[inline]
+    pub(super) fn is_served(&self, port: u32) -> bool {
+        self.memories.is_on && (port >= self.graph.switch_ports() || self.graph.is_of_memory(port))
+    }
+
+    /// Something that a host does by itself.
+    #[inline]
+    fn act_at(&mut self, time: Time, host: u32, (act, number): (u32, u32)) {
+        self.schedule(time, self.places.acts + host, act << acts::DIGITS | number);
+    }
+}

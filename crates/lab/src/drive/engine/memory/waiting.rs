@@ -1,0 +1,61 @@
+//! Who waits for whom at ports that take their packets from queues in turn.
+
+use weft_fabric::fabric::PathHop;
+
+use super::Memories;
+use crate::drive::engine::Engine;
+
+impl Engine {
+    /// What packets wait for at a port of the name given, whose cable ends at `peer`.
+    pub(in crate::drive::engine) fn served_waits(
+        &self,
+        port: u32,
+        (name, peer): (&str, &str),
+    ) -> Vec<String> {
+        let own = &self.memories.ports[port as usize];
+        let channels = self.graph.channels().0;
+        let mut listed = (0..channels).filter(|channel| own.has_listed(*channel)).peekable();
+        if listed.peek().is_none() {
+            return Vec::new();
+        }
+        let subject = match port < self.graph.switch_ports() {
+            true => format!("{} cells wait at {name}", own.waiting),
+            false => format!("{name} waits"),
+        };
+        if self.graph.is_stopped(port) {
+            return vec![format!("{subject} until {peer} lets it go on")];
+        }
+        let is_broke = |channel: &u8| !self.graph.may_send(port, *channel);
+        let line = |channel| match channels {
+            1 => format!("{subject} for space in the buffer of {peer}"),
+            _ => {
+                format!("{subject} for space in the buffer of virtual channel {channel} of {peer}")
+            }
+        };
+        listed.filter(is_broke).map(line).collect()
+    }
+
+    /// The outputs that packets wait for which came by a port of a switch with a shared memory.
+    pub(in crate::drive::engine) fn wanted_in_memory(&self, input: u32) -> Vec<u32> {
+        let switch = self.graph.switch_of(input);
+        let first = self.graph.first_port(switch);
+        let outputs = (first..self.graph.switch_ports())
+            .take_while(|port| self.graph.switch_of(*port) == switch);
+        outputs.filter(|output| self.memories.wants(*output, input, &self.packets.ways)).collect()
+    }
+}
+
+impl Memories {
+    /// Whether the oldest packet of a queue that waits for an output came by an input.
+    fn wants(&self, output: u32, input: u32, ways: &[crate::drive::engine::packets::Way]) -> bool {
+        let came_by = |queue: u32| {
+            let id = self.queues[queue as usize].oldest()?;
+            let PathHop { input, .. } = self.hops[self.place(id, ways[id as usize].hops) as usize];
+            Some(input)
+        };
+        let own = &self.ports[output as usize];
+        (0..self.control.channels)
+            .flat_map(|channel| own.listed(channel))
+            .any(|queue| came_by(queue) == Some(input))
+    }
+}
