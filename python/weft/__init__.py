@@ -31,10 +31,9 @@ if TYPE_CHECKING:
         Node,
         Operation,
         ProgramResult,
-        generate_trace,
         run_program,
-        run_trace,
     )
+    from weft.recorded import generate_trace, run_trace
     from weft.spread import SweepError
     from weft.topology import TopologyError, read_topology
 
@@ -81,8 +80,9 @@ _ELSEWHERE = {
     "Figure": "weft.figure",
     **dict.fromkeys(("GraphError", "cables"), "weft.cabling"),
     **dict.fromkeys(("TopologyError", "read_topology"), "weft.topology"),
-    **dict.fromkeys(("Message", "Node", "Operation", "ProgramResult", "generate_trace",
-                     "run_program", "run_trace"), "weft.program"),
+    **dict.fromkeys(("Message", "Node", "Operation", "ProgramResult", "run_program"),
+                    "weft.program"),
+    **dict.fromkeys(("generate_trace", "run_trace"), "weft.recorded"),
     "SweepError": "weft.spread",
     "compare": "weft.across",
 }  # fmt: skip

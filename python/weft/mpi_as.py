@@ -64,7 +64,7 @@ def costs(system: System, progress: Progress | None = None) -> list[Cost]:
 
 
 def _cost(system: System, length: int, file: Path) -> Cost:
-    from weft.program import trace_kind, trace_of_overrides  # noqa: PLC0415 (it loads the core)
+    from weft.recorded import trace_kind, trace_of_overrides  # noqa: PLC0415 (it loads the core)
 
     turns, stream = (4, 16) if length < _LONG else (1, 4)
     file.write_text(_trace(length, turns, stream))

@@ -278,7 +278,7 @@ def _missing(runs: Sequence[Run], host: Host, path: Path) -> float:
 
 def predict(trace: Path, system: Path) -> float:
     """Return the time of a trace on a composition, in nanoseconds."""
-    from weft.program import run_trace  # noqa: PLC0415 (it loads the core)
+    from weft.recorded import run_trace  # noqa: PLC0415 (it loads the core)
 
     return 1000 * run_trace(trace, system, ranks_per_host=RANKS).time_us
 

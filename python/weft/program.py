@@ -27,7 +27,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from math import ceil
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from weft import _seam
 from weft.given import Given, asked_for
@@ -38,8 +38,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from weft._core import Asked, Machine
-    from weft._seam import Progress
+    from weft._core import Machine
     from weft.figure import Figure
 
 Size: TypeAlias = int | str
@@ -47,9 +46,6 @@ Size: TypeAlias = int | str
 
 Placement: TypeAlias = str | Sequence[int]
 """Which host each rank runs on: "block", "cyclic", "random", or the hosts in order of the ranks."""
-
-TraceFormat: TypeAlias = Literal["goal", "simgrid", "htsim", "hpcc"]
-"""What a file of a recorded program or of flows is: whose simulator reads it."""
 
 RESERVED_TAGS = 0xF0000000
 """Tags from here on are those of barriers and locks."""
@@ -120,7 +116,7 @@ class Node:
 
         `value` is written in it. `channel` takes the place of what the rules of the run say.
         """
-        number = self._machine.send(self.rank, [to], tag, _bytes(size), value, channel)
+        number = self._machine.send(self.rank, [to], tag, in_bytes(size), value, channel)
         return Operation(self._machine, number)
 
     def receive(self, source: int | None = None, tag: int | None = None) -> Operation:
@@ -143,7 +139,7 @@ class Node:
     ) -> Operation:
         """Store a word into the memory of another rank, or of several by one multicast."""
         targets = [to] if isinstance(to, int) else list(to)
-        number = self._machine.store(self.rank, targets, address, value, _bytes(size), channel)
+        number = self._machine.store(self.rank, targets, address, value, in_bytes(size), channel)
         return Operation(self._machine, number)
 
     def load(self, address: int) -> int:
@@ -157,7 +153,7 @@ class Node:
     def read(self, target: int, address: int, size: Size = 4) -> Operation:
         """Read a word of the memory of another rank, without its program."""
         return Operation(
-            self._machine, self._machine.read(self.rank, target, address, _bytes(size))
+            self._machine, self._machine.read(self.rank, target, address, in_bytes(size))
         )
 
     def conditional_write(self, target: int, address: int, value: int, size: Size = 4) -> Operation:
@@ -167,7 +163,7 @@ class Node:
         other rank left the cluster. By conditional write where the adapters can (Memory Channel 2),
         otherwise by round trip.
         """
-        number = self._machine.conditional_write(self.rank, target, address, value, _bytes(size))
+        number = self._machine.conditional_write(self.rank, target, address, value, in_bytes(size))
         return Operation(self._machine, number)
 
     def departure(self, number: int = 0) -> Operation:
@@ -324,7 +320,7 @@ def run_program(  # noqa: PLR0913 (each is a setting of its own, by keyword)
     crew.serve_locks(nodes)
     crew.run()
     ends = [crew.ends.get(rank, 0) for rank in range(len(nodes))]
-    return _result(machine.tables(ends), crew.values)
+    return result_of(machine.tables(ends), crew.values)
 
 
 class _Crew:
@@ -443,166 +439,10 @@ def _lock_keeper(me: Node, queues: dict[int, deque[int]]) -> Program:
                 me.send(queue[0], _CONTROL, _GRANT + lock)
 
 
-def run_trace(  # noqa: PLR0913 (as for run_program)
-    file: str | PathLike[str],
-    system: Given,
-    *,
-    format: TraceFormat | None = None,
-    speed: float | None = None,
-    topology: str | PathLike[str] | None = None,
-    channel: str | None = None,
-    route: Sequence[Mapping[str, object]] = (),
-    placement: Placement = "block",
-    ranks_per_host: int | None = None,
-    preset: str | None = None,
-    set: Mapping[str, object] | None = None,
-    seed: int = 1,
-    progress: Progress | None = None,
-) -> ProgramResult:
-    """Run a recorded program, or a list of flows, on a system.
-
-    Args:
-        file: a GOAL text, a time-independent trace of SimGrid, a connection matrix of htsim, or a
-            `flow.txt` of HPCC's simulator.
-        system: a shipped system, a composition file, or a dict with the tables and keys of one.
-        format: what the file is: "goal", "simgrid", "htsim" or "hpcc". If not given, "simgrid"
-            where there is a `speed`, "htsim" if the file ends with .cm, otherwise "goal".
-        speed: instructions that a processor carries out a second, for "simgrid".
-        topology: a file of htsim (.topo) or HPCC (`topology.txt`) whose fabric takes the place of
-            the channel's, and its hosts that of the system's. Of a list of "hpcc" it says which
-            nodes are switches; without it every node is a host.
-        channel: as for `run_program`, like the rest.
-        route: see there.
-        placement: see there.
-        ranks_per_host: see there; there are as many ranks as all hosts take.
-        preset: see there.
-        set: see there.
-        seed: see there.
-        progress: called now and then with the operations done, all of them, and a label; the run
-            ends if it returns False.
-
-    """
-    from weft.api import spell_overrides  # noqa: PLC0415
-
-    spelled = spell_overrides(set or {})
-    ways = (route, placement, ranks_per_host)
-    kind = trace_kind(file, format, speed, topology)
-    asked = asked_for(system)
-    if topology is not None:
-        from weft.topology import fabric_settings  # noqa: PLC0415
-
-        spelled = [*spelled, *fabric_settings(topology, asked, preset, channel)]
-    return trace_of_overrides(kind, (asked, preset, spelled, seed), channel, ways, progress)
-
-
-def trace_kind(
-    file: str | PathLike[str],
-    format: TraceFormat | None = None,
-    speed: float | None = None,
-    topology: str | PathLike[str] | None = None,
-) -> dict[str, dict[str, object]]:
-    """Return the table `trace` of a file that would say the same as the arguments of `run_trace`.
-
-    Raises:
-        ValueError: a speed is given to a format that has none, or "simgrid" has none.
-
-    """
-    name = str(file)
-    if format is None:
-        by_ending: TraceFormat = "htsim" if name.endswith(".cm") else "goal"
-        format = "simgrid" if speed is not None else by_ending
-    if (speed is not None) != (format == "simgrid"):
-        raise ValueError(
-            f"a speed is given for the format simgrid, and only there; this is {format}"
-        )
-    if format == "simgrid":
-        return {"time_independent": {"file": name, "speed": speed}}
-    if format == "hpcc":
-        # Trees of htsim number hosts alone.
-        numbers_switches = topology is not None and not str(topology).endswith(".topo")
-        given = {"topology": str(topology)} if numbers_switches else {}
-        return {"flows": {"file": name, **given}}
-    return {"connection_matrix" if format == "htsim" else "goal": {"file": name}}
-
-
-def trace_of_overrides(
-    kind: Mapping[str, Mapping[str, object]],
-    system: tuple[Asked, str | None, list[str], int],
-    channel: str | None,
-    ways: tuple[Sequence[Mapping[str, object]], Placement, int | None],
-    progress: Progress | None = None,
-) -> ProgramResult:
-    """Do what `run_trace` does, with overrides as `key=value`, as the command line has them.
-
-    `kind` is that of `trace_kind`, `system` what is asked for, its preset, overrides and seed,
-    `ways` are the rules, the placement and how many ranks a host has at most.
-    """
-    name, preset, overrides, seed = system
-    route, placement, ranks_per_host = ways
-    rules, places = _spelled(route, placement)
-    trace = json.dumps(kind)
-    tables, shorter = _seam.trace_run(
-        (name, preset, overrides),
-        trace,
-        (channel, rules, places, ranks_per_host),
-        seed,
-        progress,
-    )
-    return _result(tables, {}, shorter)
-
-
-def _spelled(route: Sequence[Mapping[str, object]], placement: Placement) -> tuple[str, str]:
+def spell_ways(route: Sequence[Mapping[str, object]], placement: Placement) -> tuple[str, str]:
     """Write rules and placement as the core reads them."""
     places = placement if isinstance(placement, str) else {"hosts": list(placement)}
     return json.dumps([dict(rule) for rule in route]), json.dumps(places)
-
-
-COLLECTIVES = [
-    "barrier",
-    "broadcast",
-    "reduce",
-    "allreduce_ring",
-    "allreduce_recursive_doubling",
-    "all_to_all",
-    "gather",
-    "gather_v",
-    "scatter",
-    "scatter_v",
-    "allgather_ring",
-    "allgather_v",
-    "allgather_bruck",
-    "reduce_scatter_ring",
-    "reduce_scatter_halving",
-]
-"""The collective operations, by their algorithms."""
-
-
-def generate_trace(
-    collective: str,
-    ranks: int,
-    size: Size | Sequence[Size] = 0,
-    rounds: int = 1,
-    *,
-    root: int = 0,
-) -> str:
-    """Return a collective operation as a GOAL text.
-
-    Args:
-        collective: one of `weft.program.COLLECTIVES`.
-        ranks: how many ranks take part.
-        size: bytes of each rank, such as "64 kB"; for gather_v, scatter_v, allgather_v and
-            reduce_scatter_ring also a list, one a rank.
-        rounds: how many times, one after another.
-        root: the rank that has the data first, or gets it.
-
-    """
-    settings: dict[str, object] = {"operation": collective, "rounds": rounds, "root": root}
-    if isinstance(size, str | int):
-        settings["size"] = f"{_bytes(size)} B"
-    else:
-        settings["sizes"] = [f"{_bytes(one)} B" for one in size]
-    text: str = _seam.core().trace_generate(json.dumps({"collective": settings}), ranks)
-    return text
 
 
 def _machine(
@@ -616,7 +456,7 @@ def _machine(
 
     given, preset, settings, seed = system
     placement, ranks_per_host = placed
-    rules, places = _spelled(route, placement)
+    rules, places = spell_ways(route, placement)
     overrides = spell_overrides(settings or {})
     machine: Machine = _seam.core().Machine(
         asked_for(given), preset, overrides, ranks, channel, rules, places, ranks_per_host, seed
@@ -624,9 +464,10 @@ def _machine(
     return machine
 
 
-def _result(
+def result_of(
     tables: Mapping[str, Mapping[str, Any]], values: dict[int, Any], shorter: int = 0
 ) -> ProgramResult:
+    """Make a result of the tables of the core and of what programs returned."""
     import pandas as pd  # noqa: PLC0415
 
     frames = {name: pd.DataFrame(dict(columns)) for name, columns in tables.items()}
@@ -636,7 +477,8 @@ def _result(
     )
 
 
-def _bytes(size: Size) -> int:
+def in_bytes(size: Size) -> int:
+    """Read a size: a number of bytes, or a text with a unit."""
     if isinstance(size, str):
         parsed: int = _seam.core().size(size)
         return parsed

@@ -90,7 +90,7 @@ def fabric_settings(
 def traffic_settings(traffic: str, topology: str | None) -> list[str]:
     """Return the override that has a program carry the flows, or the trace, of a file."""
     from weft.api import spell_overrides  # noqa: PLC0415
-    from weft.program import TraceFormat, trace_kind  # noqa: PLC0415
+    from weft.recorded import TraceFormat, trace_kind  # noqa: PLC0415
 
     kinds: dict[str, TraceFormat] = {".cm": "htsim", ".goal": "goal"}
     kind = trace_kind(traffic, kinds.get(Path(traffic).suffix, "hpcc"), None, topology)

@@ -12,8 +12,8 @@ import click
 
 from weft import _seam
 from weft.place import whole
-from weft.program import COLLECTIVES, TraceFormat
 from weft.progress import STOPPED, Watch
+from weft.recorded import COLLECTIVES, TraceFormat
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -55,7 +55,7 @@ def generate(
     allreduce_recursive_doubling, all_to_all, gather, gather_v, scatter, scatter_v, allgather_ring,
     allgather_v, allgather_bruck, reduce_scatter_ring or reduce_scatter_halving.
     """
-    from weft.program import generate_trace  # noqa: PLC0415
+    from weft.recorded import generate_trace  # noqa: PLC0415
 
     with _complaints():
         sizes = [one.strip() for one in size.split(",")]
@@ -147,7 +147,7 @@ def run(  # noqa: PLR0913, PLR0917 (one argument an option)
     list of flows of HPCC's simulator.
     """
     from weft.figure import check_ending  # noqa: PLC0415
-    from weft.program import trace_kind, trace_of_overrides  # noqa: PLC0415
+    from weft.recorded import trace_kind, trace_of_overrides  # noqa: PLC0415
     from weft.timeline import check_timeline  # noqa: PLC0415
     from weft.topology import fabric_settings  # noqa: PLC0415
 

@@ -16,7 +16,8 @@ from click.testing import CliRunner
 from weft import mpi, mpi_as, mpi_figures, mpi_measure, mpi_record
 from weft.cli import main
 from weft.place import claim
-from weft.program import Node, Program, run_program, run_trace
+from weft.program import Node, Program, run_program
+from weft.recorded import run_trace
 
 if TYPE_CHECKING:
     from collections.abc import Callable

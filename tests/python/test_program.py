@@ -13,7 +13,7 @@ import weft
 from interrupted import interrupted
 from systems import plain_switch
 from weft.cli import main
-from weft.program import COLLECTIVES
+from weft.recorded import COLLECTIVES
 
 if TYPE_CHECKING:
     from pathlib import Path

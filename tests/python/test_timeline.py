@@ -14,7 +14,7 @@ from click.testing import CliRunner
 import weft
 from systems import plain_switch
 from weft.cli import main
-from weft.program import generate_trace
+from weft.recorded import generate_trace
 from weft.timeline import save_timeline
 
 if TYPE_CHECKING:

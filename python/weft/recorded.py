@@ -1,0 +1,175 @@
+"""Recorded programs and lists of flows: run from files, and written of collective operations."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from weft import _seam
+from weft.given import Given, asked_for
+from weft.program import Placement, ProgramResult, Size, in_bytes, result_of, spell_ways
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from os import PathLike
+
+    from weft._core import Asked
+    from weft._seam import Progress
+
+TraceFormat: TypeAlias = Literal["goal", "simgrid", "htsim", "hpcc"]
+"""What a file of a recorded program or of flows is: whose simulator reads it."""
+
+COLLECTIVES = [
+    "barrier",
+    "broadcast",
+    "reduce",
+    "allreduce_ring",
+    "allreduce_recursive_doubling",
+    "all_to_all",
+    "gather",
+    "gather_v",
+    "scatter",
+    "scatter_v",
+    "allgather_ring",
+    "allgather_v",
+    "allgather_bruck",
+    "reduce_scatter_ring",
+    "reduce_scatter_halving",
+]
+"""The collective operations, by their algorithms."""
+
+
+def run_trace(  # noqa: PLR0913 (as for run_program)
+    file: str | PathLike[str],
+    system: Given,
+    *,
+    format: TraceFormat | None = None,
+    speed: float | None = None,
+    topology: str | PathLike[str] | None = None,
+    channel: str | None = None,
+    route: Sequence[Mapping[str, object]] = (),
+    placement: Placement = "block",
+    ranks_per_host: int | None = None,
+    preset: str | None = None,
+    set: Mapping[str, object] | None = None,
+    seed: int = 1,
+    progress: Progress | None = None,
+) -> ProgramResult:
+    """Run a recorded program, or a list of flows, on a system.
+
+    Args:
+        file: a GOAL text, a time-independent trace of SimGrid, a connection matrix of htsim, or a
+            `flow.txt` of HPCC's simulator.
+        system: a shipped system, a composition file, or a dict with the tables and keys of one.
+        format: what the file is: "goal", "simgrid", "htsim" or "hpcc". If not given, "simgrid"
+            where there is a `speed`, "htsim" if the file ends with .cm, otherwise "goal".
+        speed: instructions that a processor carries out a second, for "simgrid".
+        topology: a file of htsim (.topo) or HPCC (`topology.txt`) whose fabric takes the place of
+            the channel's, and its hosts that of the system's. Of a list of "hpcc" it says which
+            nodes are switches; without it every node is a host.
+        channel: as for `run_program`, like the rest.
+        route: see there.
+        placement: see there.
+        ranks_per_host: see there; there are as many ranks as all hosts take.
+        preset: see there.
+        set: see there.
+        seed: see there.
+        progress: called now and then with the operations done, all of them, and a label; the run
+            ends if it returns False.
+
+    """
+    from weft.api import spell_overrides  # noqa: PLC0415
+
+    spelled = spell_overrides(set or {})
+    ways = (route, placement, ranks_per_host)
+    kind = trace_kind(file, format, speed, topology)
+    asked = asked_for(system)
+    if topology is not None:
+        from weft.topology import fabric_settings  # noqa: PLC0415
+
+        spelled = [*spelled, *fabric_settings(topology, asked, preset, channel)]
+    return trace_of_overrides(kind, (asked, preset, spelled, seed), channel, ways, progress)
+
+
+def trace_kind(
+    file: str | PathLike[str],
+    format: TraceFormat | None = None,
+    speed: float | None = None,
+    topology: str | PathLike[str] | None = None,
+) -> dict[str, dict[str, object]]:
+    """Return the table `trace` of a file that would say the same as the arguments of `run_trace`.
+
+    Raises:
+        ValueError: a speed is given to a format that has none, or "simgrid" has none.
+
+    """
+    name = str(file)
+    if format is None:
+        by_ending: TraceFormat = "htsim" if name.endswith(".cm") else "goal"
+        format = "simgrid" if speed is not None else by_ending
+    if (speed is not None) != (format == "simgrid"):
+        raise ValueError(
+            f"a speed is given for the format simgrid, and only there; this is {format}"
+        )
+    if format == "simgrid":
+        return {"time_independent": {"file": name, "speed": speed}}
+    if format == "hpcc":
+        # Trees of htsim number hosts alone.
+        numbers_switches = topology is not None and not str(topology).endswith(".topo")
+        given = {"topology": str(topology)} if numbers_switches else {}
+        return {"flows": {"file": name, **given}}
+    return {"connection_matrix" if format == "htsim" else "goal": {"file": name}}
+
+
+def trace_of_overrides(
+    kind: Mapping[str, Mapping[str, object]],
+    system: tuple[Asked, str | None, list[str], int],
+    channel: str | None,
+    ways: tuple[Sequence[Mapping[str, object]], Placement, int | None],
+    progress: Progress | None = None,
+) -> ProgramResult:
+    """Do what `run_trace` does, with overrides as `key=value`, as the command line has them.
+
+    `kind` is that of `trace_kind`, `system` what is asked for, its preset, overrides and seed,
+    `ways` are the rules, the placement and how many ranks a host has at most.
+    """
+    name, preset, overrides, seed = system
+    route, placement, ranks_per_host = ways
+    rules, places = spell_ways(route, placement)
+    trace = json.dumps(kind)
+    tables, shorter = _seam.trace_run(
+        (name, preset, overrides),
+        trace,
+        (channel, rules, places, ranks_per_host),
+        seed,
+        progress,
+    )
+    return result_of(tables, {}, shorter)
+
+
+def generate_trace(
+    collective: str,
+    ranks: int,
+    size: Size | Sequence[Size] = 0,
+    rounds: int = 1,
+    *,
+    root: int = 0,
+) -> str:
+    """Return a collective operation as a GOAL text.
+
+    Args:
+        collective: one of `weft.recorded.COLLECTIVES`.
+        ranks: how many ranks take part.
+        size: bytes of each rank, such as "64 kB"; for gather_v, scatter_v, allgather_v and
+            reduce_scatter_ring also a list, one a rank.
+        rounds: how many times, one after another.
+        root: the rank that has the data first, or gets it.
+
+    """
+    settings: dict[str, object] = {"operation": collective, "rounds": rounds, "root": root}
+    if isinstance(size, str | int):
+        settings["size"] = f"{in_bytes(size)} B"
+    else:
+        settings["sizes"] = [f"{in_bytes(one)} B" for one in size]
+    text: str = _seam.core().trace_generate(json.dumps({"collective": settings}), ranks)
+    return text
