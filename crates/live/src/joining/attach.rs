@@ -375,7 +375,9 @@ fn hand_segment_over(guard: &Guard, caller: c_int) -> Result<Handed, Reason> {
         [Ok(own), Ok(peer)] if leaves_others(own.max(peer)) => {
             let handed = meeting::hand_over(caller, [file, own, peer]);
             handed.map(|()| (segment, [own, peer])).map_err(|why| match why {
-                // The other end waits there no longer.
+                // The other end was faster to look whose this is than this one to hand over.
+                _ if meeting::is_refused(caller) => Reason::OtherUser,
+                // It waits there no longer.
                 libc::EPIPE | libc::ECONNRESET | libc::ENOTCONN => Reason::PeerPlain,
                 _ => Reason::NoSegment,
             })

@@ -308,15 +308,19 @@ pub fn refusal(caller: c_int) -> Option<Refusal> {
     if sys::poll_now(caller, libc::POLLIN) & libc::POLLERR == 0 {
         return None;
     }
+    Some(if is_refused(caller) { Refusal::OtherUser } else { Refusal::Withdrawn })
+}
+
+/// Whether the server, which has closed the socket, has said that it shares nothing with this user.
+pub fn is_refused(caller: c_int) -> bool {
     let mut byte = 0u8;
     let none: *mut libc::c_void = std::ptr::null_mut();
-    // The error comes before the byte that was sent.
-    let says_so = (0..2).any(|_| {
+    // An error, if there is one, comes before the byte that was sent.
+    (0..2).any(|_| {
         let (place, flags) = (&raw mut byte, libc::MSG_DONTWAIT);
         // SAFETY: there is room for a byte, and no address is asked for.
         unsafe { sys::bare!(libc::SYS_recvfrom, caller, place, 1, flags, none, none) == 1 }
-    });
-    Some(if says_so { Refusal::OtherUser } else { Refusal::Withdrawn })
+    })
 }
 
 /// The length of a control message's header, and of one with so many files, at most four.
@@ -480,6 +484,17 @@ mod tests {
         take_over::<1>(taken).map(|[file]| sys::close(file)).unwrap();
         sys::close(taken);
         assert_eq!(refusal(caller), None, "it was taken");
+        sys::close(caller);
+        let (caller, taken) = meet();
+        refuse(taken);
+        sys::close(taken);
+        assert_eq!(hand_over(caller, [0]), Err(libc::EPIPE), "the server was faster");
+        assert!(is_refused(caller));
+        sys::close(caller);
+        let (caller, taken) = meet();
+        sys::close(taken);
+        assert_eq!(hand_over(caller, [0]), Err(libc::EPIPE));
+        assert!(!is_refused(caller), "it only went away");
         sys::close(caller);
         let caller = here.call().unwrap();
         hand_over(caller, [0]).unwrap();
