@@ -233,18 +233,24 @@ pub struct Beside {
     pub note: String,
 }
 
-/// What counts as reproduced.
+/// What counts as reproduced. Which one it is says why a band is as wide as it is.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Band {
-    /// Within this fraction of the published value.
+    /// Within this fraction of the published value: a tolerance of whoever writes the file.
     Relative(Fraction),
     /// Within this much of the published value, in its unit: half a unit of the last digit printed.
     Rounding(HalfUnit),
+    /// Within this much of the published value, in its unit: how closely the document reads it off
+    /// a figure, or says "around".
+    Reading(HalfUnit),
+    /// Between the least and the greatest number that the document itself gives for the same thing,
+    /// half a unit of their last digits included; the note says which.
+    Spread([f64; 2]),
     /// The published value is that of one run as long as these: within the 95 % prediction interval
     /// of one more run, and this much, half a unit of the last digit printed, to either side.
     OneRun(HalfUnit),
-    /// Between two numbers, both included.
+    /// Between two numbers, both included: what a statement leaves room for.
     Between([f64; 2]),
     /// The document's number does not come out, as was known before the run; the note says why.
     Missed,
@@ -252,7 +258,8 @@ pub enum Band {
     ReportOnly,
 }
 
-/// Half a unit of the last digit of a number in print, in the unit of that number, 0 or more.
+/// How closely a number is printed, to either side and in its unit: half a unit of its last digit,
+/// or of what it is read off by. 0 or more.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "f64")]
 pub struct HalfUnit(f64);
@@ -271,7 +278,7 @@ impl TryFrom<f64> for HalfUnit {
         if value.is_finite() && value >= 0.0 {
             return Ok(HalfUnit(value));
         }
-        Err(format!("{value} is not half a unit of a printed digit: 0 or more, such as 0.05"))
+        Err(format!("{value} is not how closely a number is printed: 0 or more, such as 0.05"))
     }
 }
 
@@ -377,6 +384,8 @@ impl fmt::Display for Band {
         match self {
             Band::Relative(share) => write!(f, "within {} %", share.get() * 100.0),
             Band::Rounding(half) => write!(f, "rounded, ±{}", half.get()),
+            Band::Reading(half) => write!(f, "as read, ±{}", half.get()),
+            Band::Spread([low, high]) => write!(f, "as printed, {low} to {high}"),
             Band::OneRun(_) => f.pad("one run"),
             Band::Between([low, high]) => write!(f, "{low} to {high}"),
             Band::Missed => f.pad("missed"),

@@ -70,13 +70,21 @@ fn check_run(tree: &Tree, spec: &Spec) -> Result<(), SpecError> {
     }
 }
 
-/// A band that is a share of a number needs the number, and what is printed is a number or words.
+/// A band around a number needs the number, and what is printed is a number or words.
 fn check_published(tree: &Tree, spec: &Spec) -> Result<(), SpecError> {
     for (index, published) in spec.published.iter().enumerate() {
         let (key, wrong, accepted) = match (published.value, &published.statement, published.band) {
-            (None, _, Band::Relative(_)) => (
+            (
+                None,
+                _,
+                Band::Relative(_)
+                | Band::Rounding(_)
+                | Band::Reading(_)
+                | Band::Spread(_)
+                | Band::OneRun(_),
+            ) => (
                 "band",
-                "a relative band without a `value` that it is relative to",
+                "a band around a number in print without the `value`",
                 "a `value`, or { between = [low, high] } where no number is printed",
             ),
             (Some(_), Some(_), _) => (

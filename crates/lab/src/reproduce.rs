@@ -252,10 +252,10 @@ fn in_words(axis: &str, value: &Setting) -> String {
 /// The ends of the band, in the unit of the quantity; both belong to it.
 fn limits_of(published: &Published, measured: &Measured) -> Option<(f64, f64)> {
     let reach = match (published.band, published.value) {
-        (Band::Between([low, high]), _) => return Some((low, high)),
+        (Band::Between([low, high]) | Band::Spread([low, high]), _) => return Some((low, high)),
         (Band::Missed | Band::ReportOnly, _) | (_, None) => return None,
         (Band::Relative(share), Some(printed)) => share.get() * printed.abs(),
-        (Band::Rounding(half), _) => half.get(),
+        (Band::Rounding(half) | Band::Reading(half), _) => half.get(),
         (Band::OneRun(half), _) => half.get() + measured.spread_of_one_run()?,
     };
     published.value.map(|printed| (printed - reach, printed + reach))
@@ -516,6 +516,9 @@ mod tests {
         let cases = [
             ("{ relative = 0.01 }", "within"),
             ("{ between = [0.7, 0.8] }", "outside"),
+            ("{ spread = [0.6, 0.7] }", "within"),
+            ("{ spread = [0.65, 0.7] }", "outside"),
+            ("{ reading = 0.05 }", "within"),
             ("'missed'", "missed"),
             ("'report_only'", "report"),
         ];

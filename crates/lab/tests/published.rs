@@ -39,20 +39,20 @@ fn rows(checks: &Table, verdict: &str) -> Vec<String> {
 
 #[test]
 fn what_maestro_publishes_comes_out() {
-    assert_eq!(found("maestro"), [(5, 6), (1, 1), (2, 0), (4, 0)]);
+    assert_eq!(found("maestro"), [(2, 7), (1, 1), (4, 0), (5, 0)]);
 }
 
 #[test]
 fn what_clan_publishes_comes_out() {
-    assert_eq!(found("clan"), [(23, 15), (0, 0), (4, 0), (4, 0)]);
+    assert_eq!(found("clan"), [(14, 19), (0, 0), (6, 1), (5, 0)]);
 }
 
 #[test]
 fn what_scilan_publishes_comes_out() {
-    assert_eq!(found("scilan"), [(3, 2), (8, 0), (3, 0), (8, 0)]);
+    assert_eq!(found("scilan"), [(1, 1), (8, 0), (4, 1), (8, 0)]);
 }
 
 #[test]
 fn what_memory_channel_publishes_comes_out() {
-    assert_eq!(found("memory-channel"), [(7, 1), (0, 0), (4, 1), (2, 0)]);
+    assert_eq!(found("memory-channel"), [(5, 1), (0, 0), (6, 1), (2, 0)]);
 }

@@ -170,7 +170,7 @@ def _published(
             if key in at:
                 at = at[at[key] == (f"with {value}s" if key == "collided_with" else value)]
         band = entry.get("band")
-        between = band.get("between") if isinstance(band, dict) else None
+        ends = (band.get("between") or band.get("spread")) if isinstance(band, dict) else None
         panels = at[request.panels].astype(str) if request.panels in at else pd.Series("", at.index)
         for (place, panel), _ in at.groupby([at[x], panels]):
             marks.append(
@@ -178,8 +178,8 @@ def _published(
                     "x": place,
                     "panel": panel,
                     "y": entry.get("value"),
-                    "lower": between[0] if between else None,
-                    "upper": between[1] if between else None,
+                    "lower": ends[0] if ends else None,
+                    "upper": ends[1] if ends else None,
                     "section": entry.get("section") or "",
                     "mark": "published",
                 }

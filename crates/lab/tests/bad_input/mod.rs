@@ -570,10 +570,19 @@ fn what_is_published_is_a_number_with_a_band_or_a_statement() {
         "relative.toml",
         &study("band = { relative = 0.1 }\n"),
         expect![[r#"
-        relative.toml:7:1: published[0] (queueing_mean_us) has a relative band without a `value` that it is relative to
+        relative.toml:7:1: published[0] (queueing_mean_us) has a band around a number in print without the `value`
             7 | band = { relative = 0.1 }
               | ^^^^
             accepted: a `value`, or { between = [low, high] } where no number is printed"#]],
+    );
+    file(
+        "spread.toml",
+        &study("statement = \"it is slow\"\nband = { spread = [1.0, 2.0] }\n"),
+        expect![[r#"
+            spread.toml:8:1: published[0] (queueing_mean_us) has a band around a number in print without the `value`
+                8 | band = { spread = [1.0, 2.0] }
+                  | ^^^^
+                accepted: a `value`, or { between = [low, high] } where no number is printed"#]],
     );
     file(
         "both.toml",

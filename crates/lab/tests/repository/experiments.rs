@@ -160,7 +160,7 @@ impl Seen {
 fn unsaid(entry: &Value) -> Vec<String> {
     let (value, band) = (entry["value"].as_f64(), &entry["band"]);
     let outside = |value: f64| {
-        band["between"].as_array().is_some_and(|ends| {
+        ["between", "spread"].iter().filter_map(|form| band[form].as_array()).any(|ends| {
             ends[0].as_f64().is_some_and(|low| value < low)
                 || ends[1].as_f64().is_some_and(|high| value > high)
         })
@@ -175,13 +175,20 @@ fn unsaid(entry: &Value) -> Vec<String> {
     }
 }
 
-/// A band that is wider than the print of a number has a note that says why.
+/// The band of a number in print is one whose form says why it is as wide: its rounding, the spread
+/// of what the document itself prints, of its one run, or how closely a figure is read.
 fn unreasoned(entry: &Value) -> Option<String> {
     let band = &entry["band"];
-    let is_wide = band["between"].is_array() || band["relative"].as_f64() > Some(0.005);
-    let judged = is_wide && entry["value"].is_number() && entry["calibrates"] != true;
+    let is_of = |forms: [&str; 2]| forms.iter().any(|form| !band[form].is_null());
+    if !entry["value"].is_number() {
+        return None;
+    }
+    if is_of(["relative", "between"]) {
+        return Some("the band of a number does not say why it is as wide".to_owned());
+    }
     let has_note = entry["note"].as_str().is_some_and(|note| !note.is_empty());
-    (judged && !has_note).then(|| "has no `note` that says why the band is as wide".to_owned())
+    let must_say = is_of(["spread", "reading"]) && !has_note;
+    must_say.then(|| "has no `note` that says what the band is taken from".to_owned())
 }
 
 /// A printed number of a system, with the experiment that it stands in.
@@ -329,7 +336,12 @@ series = "traffic"
             (
                 "band = \"report_only\"",
                 "band = { relative = 0.12 }",
-                "x.toml:12: has no `note` that says why the band is as wide",
+                "x.toml:12: the band of a number does not say why it is as wide",
+            ),
+            (
+                "band = \"report_only\"",
+                "band = { spread = [16.0, 17.0] }",
+                "x.toml:12: has no `note` that says what the band is taken from",
             ),
             (
                 "traffic = \"single\"",
@@ -359,7 +371,7 @@ series = "traffic"
             ),
             (
                 "\"report_only\"",
-                "{ between = [1.0, 2.0] }\nnote = \"x\"",
+                "{ spread = [1.0, 2.0] }\nnote = \"x\"",
                 "x.toml:12: the band leaves out what is printed",
             ),
             ("\ny = \"queueing", "\ny = \"queing", "x.toml:19: `queing_mean_us` is not a column"),

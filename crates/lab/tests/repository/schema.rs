@@ -13,6 +13,7 @@ const PURE: &[(&str, &str)] = &[
     ("Published", "value"),
     ("Published", "times"),
     ("Band", "between"),
+    ("Band", "spread"),
 ];
 
 /// A field of a settings type that breaks a rule.
