@@ -53,6 +53,11 @@ fn what_scilan_publishes_comes_out() {
 }
 
 #[test]
+fn what_is_published_of_the_stacks_beside_scilan_comes_out() {
+    assert_eq!(found("scilan-stacks"), [(0, 0), (0, 0), (5, 0), (2, 0)]);
+}
+
+#[test]
 fn what_memory_channel_publishes_comes_out() {
     assert_eq!(found("memory-channel"), [(5, 1), (0, 0), (6, 1), (2, 0)]);
 }
