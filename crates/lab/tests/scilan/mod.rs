@@ -29,17 +29,36 @@ fn derived(outcome: &Outcome, quantity: &str) -> f64 {
 }
 
 /// SCILAN 5.5 and the conclusion: three, five at worst over U-Net, one with active messages; two
-/// with memory on the adapter (4.9).
+/// with memory on the adapter, and one if a processor there copies (4.9).
 #[test]
 fn traversals_of_the_receivers_bus() {
     let of = |preset| derived(&run(preset, &[]), "sci.receive.system_bus_traversals");
-    let presets = ["", "u_net", "active_messages", "adapter_memory"];
-    assert_eq!(presets.map(of), [3.0, 5.0, 1.0, 2.0]);
+    let on_board = "adapter_memory+protocol_processor";
+    let presets = ["", "u_net", "active_messages", "adapter_memory", on_board];
+    assert_eq!(presets.map(of), [3.0, 5.0, 1.0, 2.0, 1.0]);
     // SC-34: PCI behind the bridge carries each byte once, in on its way or out of the adapter.
     let of = |preset| derived(&run(preset, &[]), "sci.receive.pci_traversals");
-    assert_eq!(presets.map(of), [1.0; 4]);
+    assert_eq!(presets.map(of), [1.0; 5]);
     let of = |preset| derived(&run(preset, &[]), "sci.send.pci_traversals");
     assert_eq!(["", "memcpy", "memcpy+dma"].map(of), [1.0; 3]);
+}
+
+/// SCILAN 4.9: a processor on the adapter copies while that of the host does nothing, so that a receiver
+/// is as fast as one that need not copy at all, and its sender is what limits.
+#[test]
+fn a_processor_on_the_adapter_takes_the_copy_off_the_host() {
+    let settings = [
+        ("workload.sci.source", "greedy"),
+        ("workload.sci.pattern.flows", "[{ from = 0, to = 1 }]"),
+        ("workload.sci.message", "\"16 KiB\""),
+        ("run.length", "\"50 ms\""),
+    ];
+    let of =
+        |preset| run(preset, &settings).table("points").number(0, "accepted_mb_per_s").unwrap();
+    let [memory, processor, nothing] =
+        ["adapter_memory", "adapter_memory+protocol_processor", "active_messages"].map(of);
+    assert!(processor > 1.3 * memory, "{memory} {processor}");
+    assert!((processor / nothing - 1.0).abs() < 0.02, "{processor} {nothing}");
 }
 
 /// SCILAN 4.2 and 4.3: on the Pentium both say 21.76 MB/s; on the UltraSPARC the formula says less
