@@ -8,7 +8,7 @@
 use std::num::NonZeroUsize;
 use std::thread;
 
-use weft_lab::{Options, Outcome, Request, run};
+use weft_lab::{Cell, Options, Outcome, Request, run};
 
 fn carry_out(request: &Request) -> Outcome {
     run(request, &Options::default(), &mut |_, _| true).unwrap_or_else(|error| panic!("{error}"))
@@ -18,6 +18,12 @@ fn carry_out(request: &Request) -> Outcome {
 fn clint(overrides: &[&str]) -> Outcome {
     let overrides: Vec<String> = overrides.iter().map(|text| (*text).to_owned()).collect();
     carry_out(&Request::new("clint", None, &overrides))
+}
+
+/// Clint with a preset and overrides.
+fn clint_with(preset: &str, overrides: &[&str]) -> Outcome {
+    let overrides: Vec<String> = overrides.iter().map(|text| (*text).to_owned()).collect();
+    carry_out(&Request::new("clint", Some(preset), &overrides))
 }
 
 /// A file that a user wrote.
@@ -226,6 +232,36 @@ fn the_quick_channel_at_another_rate() {
     let bytes = (36.0 + 4.0) * 0.8e-3 / (1.0 - 0.049);
     let passes = 2.0 * (0.09 + 2.0 * 0.025);
     assert_within(number(&outcome, "quick", "round_trip_mean_us"), bytes + passes, 1e-5);
+}
+
+/// Clint 6: what a backplane saves is cable; an optical bulk channel of five times the rate has slots of
+/// (1668.8 + 150) / (1 - 0.1974) ns, so that what is left of its rate is what the relock leaves, and its
+/// signalling takes more of the quick channel.
+#[test]
+fn clint_on_a_backplane_and_with_an_optical_bulk_channel() {
+    let lone = |preset: Option<&str>| {
+        let packets = "source.list=[{ time = \"1 us\", from = 0, to = 1 }]";
+        let [quick, bulk] = ["quick", "bulk"].map(|name| format!("workload.{name}.{packets}"));
+        let settings = [quick, bulk, "run.length=1 ms".to_owned()];
+        carry_out(&Request::new("clint", preset, &settings))
+    };
+    let [cluster, backplane, optical] = [None, Some("backplane"), Some("optical")].map(lone);
+    let one_way = |outcome: &Outcome| number(outcome, "quick", "one_way_mean_us");
+    assert_us(one_way(&cluster) - one_way(&backplane), 2.0 * 22.5e-3);
+    let bytes = |share: f64| 36.0 * 8.0 / 528.0 / (1.0 - share);
+    assert_within(one_way(&optical) - one_way(&cluster), bytes(0.1805) - bytes(0.049), 1e-4);
+    let slot = |outcome: &Outcome| {
+        let derived = outcome.table("derived");
+        let row = (0..derived.rows())
+            .find(|row| derived.get(*row, "quantity") == Some(Cell::from("bulk.slot")));
+        derived.number(row.expect("a slot"), "value").expect("its length")
+    };
+    assert_within(slot(&optical), (1.6688 + 0.15) / (1.0 - 0.1974), 1e-5);
+    let settings =
+        ["workload.bulk.source=greedy", "workload.bulk.pattern.shift=1", "run.length=2 ms"];
+    let greedy = clint_with("optical", &settings);
+    let carried = 1.6688 / slot(&optical);
+    assert_within(number(&greedy, "bulk", "accepted_load"), carried, 0.02);
 }
 
 const STUDY: &str = r#"

@@ -59,5 +59,5 @@ fn what_is_published_of_the_stacks_beside_scilan_comes_out() {
 
 #[test]
 fn what_memory_channel_publishes_comes_out() {
-    assert_eq!(found("memory-channel"), [(5, 1), (0, 0), (6, 1), (2, 0)]);
+    assert_eq!(found("memory-channel"), [(5, 1), (0, 0), (8, 1), (2, 0)]);
 }

@@ -24,7 +24,7 @@ type Id = (bool, u32);
 const GAPS: [(&str, Id); 2] = [("MA", (false, 43)), ("MA", (false, 44))];
 
 /// How the row of a feature begins to say that there is nothing to test, before it says why.
-const NOT_BUILT: [&str; 3] = ["not built: ", "not built in simulated time: ", "fact: "];
+const NOT_BUILT: [&str; 2] = ["not built: ", "fact: "];
 
 /// What the mark of a result has one of: what it is worth that it comes out.
 const MARKS: [&str; 9] = [
