@@ -264,6 +264,25 @@ fn clint_on_a_backplane_and_with_an_optical_bulk_channel() {
     assert_within(number(&greedy, "bulk", "accepted_load"), carried, 0.02);
 }
 
+/// Maestro 6: its link protocol over other media. A frame and two turns carry 240 bytes whatever the
+/// medium, at the pace of its symbols.
+#[test]
+fn maestros_link_protocol_over_other_media() {
+    for (medium, rate, length) in [("usb", 12e6, "2 s"), ("optical", 1e9, "20 ms")] {
+        let settings = [
+            "channel.network.payload=65536 B",
+            "workload.network={ source = 'greedy', pattern = { flows = [{ from = 0, to = 1 }] } }",
+            &format!("run.length={length}"),
+        ];
+        let settings = settings.map(str::to_owned);
+        let preset = format!("remote_dma+{medium}");
+        let outcome = carry_out(&Request::new("maestro", Some(&preset), &settings));
+        let symbols = f64::from(3 + 15 * 32 + 3) * 4.0 / rate;
+        let wanted = 240.0 / (symbols + 2.0 * 1.08e-6) / 1e6;
+        assert_within(number(&outcome, "network", "remote_dma_mb_per_s"), wanted, 0.02);
+    }
+}
+
 const STUDY: &str = r#"
 base = "clint"
 run = { length = "1 ms", seeds = 3 }
