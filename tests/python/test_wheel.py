@@ -256,7 +256,7 @@ def test_rows_of_published_numbers_can_be_told_apart(
     reproduced: tuple[weft.Result, Path],
 ) -> None:
     checks = checks_of(reproduced[0])
-    rows = [(c.experiment, c.quantity, c.at, c.preset) for c in checks]
+    rows = [(c.experiment, c.quantity, c.at, c.preset, c.statement) for c in checks]
     assert len(rows) > 50
     assert len(set(rows)) == len(rows)
     assert all(c.band for c in checks)

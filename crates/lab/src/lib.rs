@@ -23,6 +23,7 @@ mod fit;
 mod job;
 mod keys;
 mod notes;
+mod paired;
 mod parallel;
 mod plan;
 mod precision;

@@ -10,6 +10,7 @@ use crate::counted;
 use crate::error::Error;
 use crate::experiment::{Band, DERIVED, Kind, Published, Setting};
 use crate::first_look::{self, Chosen};
+use crate::paired::{self, Place};
 use crate::plan::Plan;
 use crate::shipped;
 use crate::source::Request;
@@ -147,6 +148,7 @@ pub fn reproduce(
 #[derive(Default)]
 struct Measured {
     at: At,
+    place: Option<Place>,
     value: Option<f64>,
     half_width: Option<f64>,
     verdict: String,
@@ -322,7 +324,8 @@ fn measure(outcome: &Outcome, published: &Published) -> Vec<Measured> {
         at.extend(published.over.clone());
         let divisors = collect(outcome, &published.quantity, &at);
         for (measured, divisor) in all.iter_mut().zip(divisors) {
-            measured.divide(&divisor);
+            let pairs = measured.pairs(&divisor, outcome, &published.quantity);
+            measured.divide(&divisor, &pairs);
         }
     }
     if !published.less.is_empty() {
@@ -330,7 +333,8 @@ fn measure(outcome: &Outcome, published: &Published) -> Vec<Measured> {
         at.extend(published.less.clone());
         let others = collect(outcome, &published.quantity, &at);
         for (measured, other) in all.iter_mut().zip(others) {
-            measured.subtract(&other);
+            let pairs = measured.pairs(&other, outcome, &published.quantity);
+            measured.subtract(&other, &pairs);
         }
     }
     let times = published.times.unwrap_or(1.0);
@@ -356,6 +360,7 @@ fn collect(outcome: &Outcome, quantity: &str, at: &BTreeMap<String, Setting>) ->
     }
     let measured = rows.into_iter().map(|row| Measured {
         at: place(&table, row, axes),
+        place: Place::of(&table, row),
         value: table.number(row, quantity),
         half_width: table.number(row, &half_width_of(quantity)),
         verdict: table.get(row, "verdict").map_or_else(String::new, |cell| cell.to_string()),
@@ -382,23 +387,35 @@ impl Measured {
         self.half_width.zip(self.runs).map(|(half_width, runs)| half_width * (runs + 1.0).sqrt())
     }
 
-    /// A difference; its half width is that of two independent numbers.
-    fn subtract(&mut self, other: &Measured) {
-        self.value = self.value.zip(other.value).map(|(value, other)| value - other);
-        self.half_width =
-            self.half_width.zip(other.half_width).map(|(one, other)| libm::hypot(one, other));
+    /// The runs of this and of another place, seed by seed.
+    fn pairs(&self, other: &Measured, outcome: &Outcome, quantity: &str) -> Vec<(f64, f64)> {
+        let places = self.place.as_ref().zip(other.place.as_ref());
+        places.map_or_else(Vec::new, |(one, other)| {
+            paired::pairs(&outcome.table("replications"), quantity, one, other)
+        })
     }
 
-    /// A ratio; its relative half width is that of two independent numbers.
-    fn divide(&mut self, divisor: &Measured) {
+    /// A difference; its half width is that of the runs seed by seed, or, where they are not known,
+    /// of two independent numbers.
+    fn subtract(&mut self, other: &Measured, pairs: &[(f64, f64)]) {
+        self.value = self.value.zip(other.value).map(|(value, other)| value - other);
+        let independent =
+            self.half_width.zip(other.half_width).map(|(one, other)| libm::hypot(one, other));
+        self.half_width = paired::half_width_of_difference(pairs).or(independent);
+    }
+
+    /// A ratio; its half width is that of the runs seed by seed, or, where they are not known, that
+    /// of two independent numbers.
+    fn divide(&mut self, divisor: &Measured, pairs: &[(f64, f64)]) {
         let (value, by) = (self.value.unwrap_or(f64::NAN), divisor.value.unwrap_or(f64::NAN));
         let ratio = value / by;
         let share = |measured: &Measured| {
             measured.half_width.zip(measured.value).map(|(half_width, value)| half_width / value)
         };
-        self.half_width = share(self)
+        let independent = share(self)
             .zip(share(divisor))
             .map(|(one, other)| libm::hypot(one, other) * ratio.abs());
+        self.half_width = paired::half_width_of_ratio(pairs).or(independent);
         self.value = ratio.is_finite().then_some(ratio);
     }
 }
@@ -574,6 +591,24 @@ mod tests {
         assert_eq!(verdict(mean - 1.01 * spread, &whole), "outside");
         assert_eq!(verdict(mean, &Options { quick: true, ..whole.clone() }), "undecided");
         assert_eq!(verdict(mean, &Options { seeds: Some(1), ..whole }), "undecided");
+    }
+
+    /// Two variants that differ in nothing are one under every seed, though the seeds differ.
+    #[test]
+    fn what_runs_under_one_seed_is_compared_under_one_seed() {
+        let same = "[variant.kind.one]\n[variant.kind.two]\n[[published]]";
+        let study = SCATTERED
+            .replace("[[published]]", same)
+            .replace("at = { channel = 'bulk' }", "at = { channel = 'bulk', kind = 'one' }");
+        let over = "over = { kind = 'two' }\nvalue = 1.0\nband = { one_run = 0.0 }";
+        let checks = checks_of(&study.replace("band = BAND", over));
+        assert_eq!(
+            (checks.number(0, "measured"), checks.number(0, "half_width")),
+            (Some(1.0), Some(0.0))
+        );
+        assert_eq!(checks.get(0, "verdict"), Some(Cell::from("within")));
+        let alone = checks_of(&study.replace("band = BAND", "value = 1.0\nband = 'report_only'"));
+        assert!(alone.number(0, "half_width") > Some(0.0));
     }
 
     #[test]
