@@ -327,6 +327,14 @@ fn a_labelled_part_is_not_replaced_by_another() {
             10 | 'channel.fabric.flow_control.source_quench.quench' = [5, 9]
                |                                                       ^
             accepted: settings of `stop_go`, or this with `flow` narrowed to where `source_quench` runs"#]].assert_eq(&refusal(&asked(&swept, &[])).to_string());
+    // A variant of a shipped experiment that chose its part by a preset of the system.
+    let shipped = Request::new("clan-port-contention", None, &[format!("{quench}=9")]);
+    let said = Plan::new(&shipped).expect_err("a part of another").to_string();
+    let [set, chosen] = [
+        "--set channel.fabric.flow_control.source_quench.quench=9",
+        "flow_control = link_level chose at systems/clan.toml:",
+    ];
+    assert!(said.contains(set) && said.contains(chosen), "{said}");
     // Where the variants are narrowed to those that run the part, it can be set.
     let narrowed = asked(&swept, &["flow=source_quench"]);
     assert_eq!(Plan::new(&narrowed).expect("one variant").points.len(), 2);
