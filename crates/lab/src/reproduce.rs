@@ -623,6 +623,12 @@ mod tests {
         let study = STUDY.replace("{ relative = 0.01 }", "{ rounding = -1.0 }");
         let said = Plan::new(&Request::of_text("study.toml", &study)).unwrap_err().to_string();
         assert!(said.contains("0 or more, such as 0.05"), "{said}");
+        for band in ["{ spread = [0.6, 0.7] }", "{ reading = 0.01 }", "{ one_run = 0.01 }"] {
+            let study = STUDY
+                .replace("value = 0.64\nband = { relative = 0.01 }", &format!("band = {band}"));
+            let said = Plan::new(&Request::of_text("study.toml", &study)).unwrap_err().to_string();
+            assert!(said.contains("without the `value`"), "{said}");
+        }
     }
 
     #[test]

@@ -584,15 +584,6 @@ fn what_is_published_is_a_number_with_a_band_or_a_statement() {
             accepted: a `value`, or { between = [low, high] } where no number is printed"#]],
     );
     file(
-        "spread.toml",
-        &study("statement = \"it is slow\"\nband = { spread = [1.0, 2.0] }\n"),
-        expect![[r#"
-            spread.toml:8:1: published[0] (queueing_mean_us) has a band around a number in print without the `value`
-                8 | band = { spread = [1.0, 2.0] }
-                  | ^^^^
-                accepted: a `value`, or { between = [low, high] } where no number is printed"#]],
-    );
-    file(
         "both.toml",
         &study("value = 1.0\nstatement = \"it is slow\"\nband = { relative = 0.1 }\n"),
         expect![[r#"
